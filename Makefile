@@ -1,0 +1,33 @@
+# make demo | run | test | lint | bench. All of them share .venv, made once from the pinned constraints.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo run test lint bench clean
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: $(STAMP)  ## load the bundled real capture, serve the pages, print the address
+	$(BIN)/faultline demo
+
+run: $(STAMP)  ## the service on 127.0.0.1:8514 with data in ./faultline-data
+	$(BIN)/faultline serve
+
+test: $(STAMP)  ## everything; installs Chromium and Slurm where it may, says what it skipped where not
+	sh tests/prepare.sh
+	$(BIN)/python -m pytest
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(STAMP)
+	for b in benchmarks/*.py; do $(BIN)/python $$b || exit 1; done
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build *.egg-info
