@@ -1,0 +1,202 @@
+"""The embedded store: one DuckDB file in one process.
+
+One writer (guarded by a lock), any number of readers on their own cursors. All rows of one piece of input and the
+ledger entry that says "this was read" go into one transaction, so that a crash stores all of it or nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+
+from parsers.record import TABLES, conform
+from store.schema import VERSION, statements
+
+DATABASE = "faultline.duckdb"
+SERVICE_FILE = "service.json"
+
+
+class StoreError(Exception):
+    """The store cannot do what was asked; the text says what, where and what to do."""
+
+
+class StoreHeld(StoreError):
+    """Another process holds the store. ``address`` is its service's address, if it left one."""
+
+    def __init__(self, folder: Path, address: str | None) -> None:
+        self.address = address
+        hint = f"ask the service at {address} (--server {address})" if address else "stop it or use another --data folder"
+        super().__init__(f"{folder}: the store is held by another process; {hint}")
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """The ledger's line about one ingested file: ``digest`` is over the first ``consumed`` bytes of its content."""
+
+    path: str
+    cluster: str | None
+    host: str | None
+    kind: str
+    source: str | None
+    reason: str
+    consumed: int
+    digest: str
+    lines: int
+    events: int
+    unparsed: int
+    warnings: tuple[str, ...]
+
+
+class DuckStore:
+    """An open store. ``folder`` None means in memory (tests, ``faultline demo`` uses a temporary folder instead)."""
+
+    def __init__(self, folder: Path | None, *, read_only: bool = False) -> None:
+        self.folder = folder
+        self.read_only = read_only
+        self._write_lock = threading.RLock()
+        target = ":memory:"
+        if folder is not None:
+            if not read_only:
+                folder.mkdir(parents=True, exist_ok=True)
+            target = str(folder / DATABASE)
+            if read_only and not Path(target).exists():
+                raise StoreError(f"{folder}: no store here; run 'faultline ingest PATH --data {folder}' first")
+        try:
+            # The file stays readable by other processes only while nobody writes: DuckDB's own lock is the guard.
+            self._connection = duckdb.connect(target, read_only=read_only)
+        except duckdb.IOException as error:
+            if "lock" in str(error).lower() and folder is not None:
+                raise StoreHeld(folder, service_address(folder)) from error
+            raise StoreError(f"{folder}: cannot open the store: {str(error).splitlines()[0]}") from error
+        except duckdb.Error as error:
+            raise StoreError(f"{folder}: not a store that this version can read: {str(error).splitlines()[0]}") from error
+        self._connection.execute("SET TimeZone = 'UTC'")
+        self._connection.execute("SET preserve_insertion_order = true")
+        if not read_only:
+            for statement in statements():
+                self._connection.execute(statement)
+            if self.fact("schema_version") is None:
+                self.set_fact("schema_version", str(VERSION))
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """A cursor of its own for one thread of reading."""
+        return self._connection.cursor()
+
+    def rows(self, sql: str, parameters: object = None) -> list[dict[str, Any]]:
+        cursor = self.cursor()
+        cursor.execute(sql, parameters) if parameters is not None else cursor.execute(sql)
+        names = [column[0] for column in cursor.description or []]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def frame(self, sql: str, parameters: object = None) -> pl.DataFrame:
+        cursor = self.cursor()
+        result = cursor.execute(sql, parameters) if parameters is not None else cursor.execute(sql)
+        table = result.to_arrow_table()
+        data = pl.from_arrow(table)
+        assert isinstance(data, pl.DataFrame)
+        return data
+
+    def fact(self, name: str) -> str | None:
+        row = self.cursor().execute("SELECT value FROM model.facts WHERE name = ?", [name]).fetchone()
+        return None if row is None else str(row[0])
+
+    def info(self) -> dict[str, Any]:
+        """What the store holds, for pages and ``check``: counts, first and last time, size in bytes."""
+        (count, first, last) = self.cursor().execute("SELECT count(*), min(time), max(time) FROM raw.logs").fetchone() or (0, None, None)
+        size = 0
+        if self.folder is not None:
+            size = sum(p.stat().st_size for p in self.folder.glob(DATABASE + "*") if p.is_file())
+        return {"lines": count, "first": first, "last": last, "bytes": size, "folder": str(self.folder or ":memory:")}
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """All or nothing; one writer at a time."""
+        with self._write_lock:
+            connection = self._connection
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+
+    def set_fact(self, name: str, value: str) -> None:
+        with self.transaction() as connection:
+            connection.execute("DELETE FROM model.facts WHERE name = ?", [name])
+            connection.execute("INSERT INTO model.facts VALUES (?, ?)", [name, value])
+
+    def add(self, tables: Mapping[str, pl.DataFrame], files: Iterable[FileEntry] = ()) -> None:
+        """Stores observations and the ledger entries they came with, in one transaction."""
+        with self.transaction() as connection:
+            for name, data in tables.items():
+                if data.height:
+                    insert(connection, f"raw.{name}", _logs_for_storage(data) if name == "logs" else conform(name, data))
+            for entry in files:
+                connection.execute("DELETE FROM raw.files WHERE path = ? AND cluster IS NOT DISTINCT FROM ?", [entry.path, entry.cluster])
+                connection.execute(
+                    "INSERT INTO raw.files VALUES (?,?,?,?,?,?,?,?,?,?,?,?, now()::TIMESTAMP)",
+                    [entry.path, entry.cluster, entry.host, entry.kind, entry.source, entry.reason, entry.consumed,
+                     entry.digest, entry.lines, entry.events, entry.unparsed, list(entry.warnings)],
+                )  # fmt: skip
+
+    def replace_model(self, tables: Mapping[str, pl.DataFrame]) -> None:
+        """Replaces whole tables of ``model``: conclusions are rebuilt, never patched by hand."""
+        with self.transaction() as connection:
+            for name, data in tables.items():
+                connection.execute(f"DELETE FROM model.{name}")
+                if data.height:
+                    insert(connection, f"model.{name}", data)
+
+    def close(self) -> None:
+        with self._write_lock:
+            self._connection.close()
+
+    def __enter__(self) -> DuckStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def insert(connection: duckdb.DuckDBPyConnection, table: str, data: pl.DataFrame) -> None:
+    """Arrow in, by column name. ``table`` is one of ours, never user text."""
+    connection.register("incoming", data.to_arrow())
+    try:
+        columns = ", ".join(f'"{name}"' for name in data.columns)
+        connection.execute(f"INSERT INTO {table} ({columns}) SELECT {columns} FROM incoming")
+    finally:
+        connection.unregister("incoming")
+
+
+def _logs_for_storage(data: pl.DataFrame) -> pl.DataFrame:
+    """Message becomes an offset into the raw line where it is its tail (nearly always)."""
+    data = conform("logs", data)
+    tail = pl.col("raw").str.ends_with(pl.col("message")) & (pl.col("message") != "")
+    return data.with_columns(
+        pl.when(tail).then(pl.col("raw").str.len_chars() - pl.col("message").str.len_chars()).cast(pl.Int32).alias("msg_start"),
+        pl.when(tail).then(None).otherwise(pl.col("message").fill_null("")).alias("message"),
+    ).select([*TABLES["logs"], "msg_start"])
+
+
+def service_address(folder: Path) -> str | None:
+    """The address that a running service left in its data folder, if that process still lives."""
+    try:
+        note = json.loads((folder / SERVICE_FILE).read_text())
+        os.kill(int(note["pid"]), 0)
+        return str(note["address"])
+    except (OSError, ValueError, KeyError):
+        return None
