@@ -1,0 +1,49 @@
+"""Documents: files that are not plain log lines (accounting, configuration, counters, environments).
+
+``read`` takes a kind that ``parsers.recognise`` named and the whole content, and gives tables. A new family is one
+module with a ``DOCUMENT`` and its name in ``_FAMILIES``.
+"""
+
+from __future__ import annotations
+
+from parsers.documents import (
+    events,
+    hook,
+    job_env,
+    jobcomp,
+    link_counters,
+    links_csv,
+    node_polls,
+    prometheus,
+    sacct,
+    scontrol,
+    slurm_conf,
+    slurm_json,
+    snapshots,
+    topology_conf,
+)
+from parsers.documents.document import Document, Gathered, split_lines
+from parsers.record import Origin, Parsed
+
+_FAMILIES = (
+    events, hook, job_env, jobcomp, link_counters, links_csv, node_polls, prometheus, sacct, scontrol, slurm_conf,
+    slurm_json, snapshots, topology_conf,
+)  # fmt: skip
+
+#: Kind -> the family that reads it.
+REGISTRY: dict[str, Document] = {kind: family.DOCUMENT for family in _FAMILIES for kind in family.DOCUMENT.kinds}
+
+
+def read(kind: str, data: bytes, origin: Origin) -> Parsed:
+    """Reads a whole document. Never raises on bad content: what cannot be read is named in ``warnings`` and kept line
+    by line in ``logs`` with the tag "unparsed". An unknown ``kind`` is a mistake of the caller and raises KeyError.
+    """
+    document = REGISTRY[kind]
+    try:
+        return document.read(kind, data, origin)
+    except Exception as error:  # any content may come in; a reader that stumbles must not lose the file
+        kept = Gathered(kind, origin)
+        kept.warn(f"cannot be read as {kind} ({type(error).__name__}: {error}); its lines are kept as they are")
+        for line in split_lines(data):
+            kept.keep_unread(line)
+        return kept.parsed()

@@ -1,0 +1,110 @@
+"""What a document family is, and how its lines are kept.
+
+A family is one file that defines ``DOCUMENT = Document(kinds=(...), read=fn)`` and one line in the registry of
+``parsers.documents``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from parsers.record import Origin, Parsed, frame
+
+#: More warnings than this about one file help nobody; the rest is counted.
+MOST_WARNINGS = 50
+
+Row = dict[str, object]
+Reader = Callable[[str, bytes, Origin], Parsed]
+
+
+@dataclass(frozen=True)
+class Document:
+    """A family of documents: the kinds it reads and ``read(kind, data, origin)``, which may raise on bad content."""
+
+    kinds: tuple[str, ...]
+    read: Reader
+
+
+@dataclass(frozen=True)
+class Line:
+    """One physical line: its number (from 1), its exact bytes without the line end, and its text."""
+
+    number: int
+    data: bytes
+    text: str
+
+
+def split_lines(data: bytes) -> list[Line]:
+    """All physical lines; only LF and CR LF end a line (a lone CR or a form feed is content)."""
+    pieces = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    if pieces and not pieces[-1]:
+        pieces.pop()
+    lines = []
+    for number, piece in enumerate(pieces, 1):
+        piece = piece.removesuffix(b"\r")
+        lines.append(Line(number, piece, piece.decode("utf-8", "replace")))
+    return lines
+
+
+@dataclass
+class Gathered:
+    """Rows by table on their way to a ``Parsed``; fills in what every row of a file shares."""
+
+    kind: str
+    origin: Origin
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    _warned: int = 0
+
+    def add(self, table: str, row: Row, line: int | None = None) -> None:
+        """Adds a row; ``cluster``, ``file``, ``line`` and ``source`` are filled in where the row is silent."""
+        row.setdefault("file", self.origin.path)
+        row.setdefault("line", line)
+        row.setdefault("source", self.kind)
+        if row.get("cluster") is None:
+            row["cluster"] = self.origin.cluster
+        self.rows.setdefault(table, []).append(row)
+
+    def warn(self, text: str, line: int | None = None) -> None:
+        """Names the file and line of something that could not be read."""
+        self._warned += 1
+        if self._warned <= MOST_WARNINGS:
+            place = self.origin.path or self.kind
+            self.warnings.append(f"{place} line {line}: {text}" if line else f"{place}: {text}")
+
+    def keep(
+        self, line: Line, time: datetime | None = None, job_id: int | None = None, host: str | None = None,
+        resolution_us: int = 1_000_000,
+    ) -> None:  # fmt: skip
+        """Puts a line that was read into ``logs`` verbatim, dated by the record it belongs to."""
+        self._log(line, {
+            "time": time, "time_quality": "line" if time else "received", "job_id": job_id,
+            "host": host or self.origin.host, "source": self.kind, "format": self.kind, "tags": [],
+            "resolution_us": resolution_us if time else None,
+        })  # fmt: skip
+
+    def keep_unread(self, line: Line, why: str | None = None) -> None:
+        """Puts a line that could not be read into ``logs`` with the tag "unparsed"; nothing is ever dropped."""
+        if why:
+            self.warn(why, line.number)
+        self._log(line, {
+            "time_quality": "received", "host": self.origin.host, "source": self.kind, "format": "plain",
+            "tags": ["unparsed"],
+        })  # fmt: skip
+
+    def _log(self, line: Line, row: Row) -> None:
+        if row.get("time") is None:
+            row["time"] = self.origin.received
+        row |= {
+            "raw": line.text, "message": line.text, "event": "other", "received_time": self.origin.received,
+            "raw_bytes": line.data if "�" in line.text else None,
+        }  # fmt: skip
+        self.add("logs", row, line.number)
+
+    def parsed(self) -> Parsed:
+        """The frames, in the shapes of ``parsers.record``."""
+        hidden = self._warned - len(self.warnings)
+        more = [f"{self.origin.path or self.kind}: {hidden} more warnings"] if hidden > 0 else []
+        return Parsed({name: frame(name, rows) for name, rows in self.rows.items()}, self.warnings + more)

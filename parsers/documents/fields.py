@@ -1,0 +1,171 @@
+"""The small values Slurm writes everywhere: times, durations, exit codes, job ids, trackable resources."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+_EMPTY = frozenset({"", "unknown", "none", "n/a", "(null)", "null", "invalid"})
+_EPOCH = re.compile(r"\d{9,11}(?:\.\d+)?")
+_DURATION = re.compile(r"(?:(?P<d>\d+)-)?(?:(?P<h>\d+):)?(?:(?P<m>\d+):)?(?P<s>\d+)(?:\.\d+)?")
+_JOB_ID = re.compile(
+    r"(?P<base>\d+)(?:_(?:(?P<task>\d+)|(?P<pending>\[[^\]]*\])))?(?:\+(?P<offset>\d+))?(?:\.(?P<step>[\w+]+))?"
+)
+_GPU_TRES = re.compile(r"(?:^|,)gres/gpu(?P<type>:[^=,]+)?=(?P<count>\d+)")
+_GPU_GRES = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:(?P<count>\d+)")
+_USER = re.compile(r"(?P<name>.*?)\((?P<uid>\d+)\)")
+
+#: Base states of a job; slurmrestd lists them together with flags such as COMPLETING.
+JOB_STATES = frozenset({
+    "PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED",
+    "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY", "REVOKED", "COMPLETING", "CONFIGURING", "REQUEUED", "RESIZING",
+    "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "STAGE_OUT", "STOPPED", "SIGNALING", "RESV_DEL_HOLD",
+    "LAUNCH_FAILED", "UPDATE_DB", "POWER_UP_NODE", "EXPEDITING",
+})  # fmt: skip
+
+
+def present(text: str | None) -> str | None:
+    """The text, or None for Slurm's ways of writing nothing ("(null)", "N/A", "None", "Unknown")."""
+    return None if text is None or text.strip().lower() in _EMPTY else text.strip()
+
+
+@lru_cache(maxsize=65536)
+def local_time(text: str | None, timezone: str = "UTC") -> datetime | None:
+    """A stamp in ``timezone`` -> naive UTC; None where Slurm writes "Unknown".
+
+    An offset in the stamp wins over ``timezone``. In the hour that a clock change repeats, the first one is taken.
+    Epoch seconds (SLURM_TIME_FORMAT=%s) are read as such. An unknown zone name is read as UTC.
+    """
+    value = present(text)
+    if value is None:
+        return None
+    if _EPOCH.fullmatch(value):
+        return epoch_time(float(value))
+    try:
+        moment = datetime.fromisoformat(value)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=_zone(timezone), fold=0)
+        moment = moment.astimezone(UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError):
+        return None
+    return moment if moment.year > 1970 else None
+
+
+@lru_cache(maxsize=64)
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return ZoneInfo("UTC")
+
+
+def epoch_time(seconds: float | int | None) -> datetime | None:
+    """Epoch seconds -> naive UTC; None for 0 and for what no clock shows (Slurm's NO_VAL)."""
+    if seconds is None or not 86_400 < seconds < 32_000_000_000 or seconds in (4294967294, 4294967295):
+        return None
+    return datetime(1970, 1, 1) + timedelta(microseconds=round(seconds * 1_000_000))
+
+
+def duration_s(text: str | None) -> int | None:
+    """"1-00:00:00", "00:10:00", "10:00" or "10" (minutes, as Slurm means a bare number) -> seconds.
+
+    None for UNLIMITED, Partition_Limit and everything else that is no length of time.
+    """
+    found = _DURATION.fullmatch(text.strip()) if text else None
+    if not found:
+        return None
+    days, hours, minutes, last = (found[name] for name in ("d", "h", "m", "s"))
+    if hours is not None and minutes is None:
+        # "A:B" matches as hours:seconds; it is minutes:seconds, or days-hours:minutes behind a day.
+        parts = (int(hours), int(last), 0) if days else (0, int(hours), int(last))
+    elif hours is None:
+        parts = (int(last), 0, 0) if days else (0, int(last), 0)
+    else:
+        parts = (int(hours), int(minutes or 0), int(last))
+    return int(days or 0) * 86_400 + parts[0] * 3600 + parts[1] * 60 + parts[2]
+
+
+def exit_pair(text: str | None) -> tuple[int | None, int | None]:
+    """"1:0" -> (1, 0): exit code and signal; (None, None) where there is none."""
+    code, colon, signal = (text or "").strip().partition(":")
+    if not code.isdigit():
+        return None, None
+    return int(code), int(signal) if colon and signal.isdigit() else None
+
+
+@dataclass(frozen=True)
+class JobId:
+    """A job id as Slurm prints it. ``raw`` is None for an array task whose own number is not printed."""
+
+    raw: int | None
+    array_job: int | None = None
+    array_task: int | None = None
+    step: str | None = None
+
+
+@lru_cache(maxsize=65536)
+def job_id(text: str, raw: str | None = None) -> JobId | None:
+    """Reads "120", "120.batch", "120_4.0", "120_[5-9]", "120+1"; ``raw`` is JobIDRaw where it is known.
+
+    A pending array ("120_[5-9]") is the record with the array's own number; a heterogeneous component ("120+1") has
+    the number of the first plus its offset, as slurmctld hands them out together. None if the text is no job id.
+    """
+    found = _JOB_ID.fullmatch(text.strip())
+    if not found:
+        return None
+    base = int(found["base"])
+    task = int(found["task"]) if found["task"] else None
+    array_job = base if found["task"] or found["pending"] else None
+    number: int | None = base + int(found["offset"] or 0)
+    own = _JOB_ID.fullmatch(raw.strip()) if raw else None
+    if own:
+        number = int(own["base"])
+    elif task is not None:
+        number = None
+    return JobId(number, array_job, task, found["step"])
+
+
+def gpus(tres: str | None) -> int | None:
+    """GPUs of an AllocTRES text; "gres/gpu=4,gres/gpu:h100=4" are the same four. None where no TRES is given."""
+    if not tres or not tres.strip():
+        return None
+    plain, typed = None, 0
+    for found in _GPU_TRES.finditer(tres):
+        if found["type"] is None:
+            plain = int(found["count"])
+        else:
+            typed += int(found["count"])
+    return typed if plain is None else plain
+
+
+def gres_gpus(gres: str | None) -> int | None:
+    """GPUs of a Gres text such as "gpu:h100:4(S:0-1)"; None where it names none."""
+    counts = [int(found["count"]) for found in _GPU_GRES.finditer(gres or "")]
+    return sum(counts) if counts else None
+
+
+def state(text: str | None) -> tuple[str | None, str | None]:
+    """"CANCELLED by 20001" -> ("CANCELLED", "20001"): the state and who cancelled."""
+    words = (text or "").split()
+    if not words:
+        return None, None
+    return words[0].rstrip("+"), words[2] if len(words) > 2 and words[1] == "by" else None
+
+
+def user(text: str | None) -> tuple[str | None, int | None]:
+    """"alice(20001)" -> ("alice", 20001)."""
+    found = _USER.fullmatch(text or "")
+    return (found["name"] or None, int(found["uid"])) if found else (present(text), None)
+
+
+def integer(text: object) -> int | None:
+    """A whole number, or None."""
+    if isinstance(text, bool) or text is None:
+        return None
+    if isinstance(text, int):
+        return text
+    value = str(text).strip()
+    return int(value) if value.lstrip("-").isdigit() and len(value) < 19 else None

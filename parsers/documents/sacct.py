@@ -1,0 +1,165 @@
+"""``sacct -p`` and ``sacct -P`` with a header: any columns in any order, any delimiter, fields with line breaks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from parsers.documents import fields
+from parsers.documents.document import Document, Gathered, Line, Row, split_lines
+from parsers.hostlist import expand
+from parsers.record import Origin, Parsed
+
+_DELIMITER = re.compile(r"^[A-Za-z]\w*(?:%-?\d+)?([^A-Za-z0-9_%]{1,4})")
+#: Columns that people fill in, so the delimiter and line breaks may stand inside them.
+_FREE_TEXT = ("submitline", "comment", "admincomment", "systemcomment", "jobname", "workdir", "extra")
+
+
+@dataclass
+class _Record:
+    lines: list[Line]
+    values: dict[str, str]
+
+
+def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
+    gathered = Gathered(kind, origin)
+    lines = split_lines(data)
+    start = next((index for index, line in enumerate(lines) if _header(line.text)), None)
+    if start is None:
+        raise ValueError("no header with JobID; run sacct without --noheader")
+    for line in lines[:start]:
+        gathered.keep_unread(line)
+    gathered.keep(lines[start])
+    for record in _records(lines[start:], gathered):
+        _take(record, gathered)
+    return gathered.parsed()
+
+
+def _header(text: str) -> tuple[str, list[str]] | None:
+    """(delimiter, lower-case column names) if the line is a header of sacct."""
+    found = _DELIMITER.match(text)
+    if not found:
+        return ("", [text.strip().lower()]) if text.strip().lower() in ("jobid", "jobidraw") else None
+    delimiter = found[1]
+    names = [name.strip().partition("%")[0].lower() for name in text.split(delimiter)]
+    return (delimiter, names) if {"jobid", "jobidraw"} & set(names) else None
+
+
+def _records(lines: list[Line], gathered: Gathered) -> Iterator[_Record]:
+    """Joins physical lines into records by counting delimiters, and gives each its named values."""
+    header = _header(lines[0].text)
+    assert header is not None
+    delimiter, names = header
+    wanted = len(names)
+    held: list[Line] = []
+    last: _Record | None = None
+
+    def refuse() -> None:
+        for line in held:
+            gathered.keep_unread(line, f"{line.text.count(delimiter) + 1} fields, header has {wanted}")
+        held.clear()
+
+    for line in lines[1:]:
+        values = line.text.split(delimiter) if delimiter else [line.text]
+        if len(values) >= wanted:
+            refuse()
+        elif not held and last and len(values) == 1 and line.text.strip() and names[-1] in _FREE_TEXT:
+            # The last column had a line break in it: the record looked complete already.
+            last.values[names[-1]] += "\n" + line.text
+            last.lines.append(line)
+            continue
+        elif not held and not line.text.strip():
+            gathered.keep(line)
+            continue
+        held.append(line)
+        if len(held) > 1:
+            values = "\n".join(piece.text for piece in held).split(delimiter)
+        row = _named(values, names, delimiter)
+        if row is not None:
+            if last:
+                yield last
+            last = _Record(list(held), row)
+            held.clear()
+        elif len(values) > wanted:
+            refuse()
+    refuse()
+    if last:
+        yield last
+
+
+def _named(values: list[str], names: list[str], delimiter: str) -> dict[str, str] | None:
+    """Column -> value, or None when the record is incomplete or cannot be told apart."""
+    surplus = len(values) - len(names)
+    if surplus < 0:
+        return None
+    if surplus == 0:
+        row = dict(zip(names, values, strict=True))
+        return row if _sound(row) else None
+    for column in _FREE_TEXT:
+        if column in names:
+            at = names.index(column)
+            merged = [*values[:at], delimiter.join(values[at : at + surplus + 1]), *values[at + surplus + 1 :]]
+            row = dict(zip(names, merged, strict=True))
+            if _sound(row):
+                return row
+    return None
+
+
+def _sound(row: dict[str, str]) -> bool:
+    """Whether the values stand in the right columns: the id is one, the state is one, the times are times."""
+    if fields.job_id(row.get("jobid") or row.get("jobidraw") or "") is None:
+        return False
+    state = fields.state(row.get("state"))[0]
+    if state and state not in fields.JOB_STATES:
+        return False
+    return all(
+        not row.get(name) or fields.present(row[name]) is None or fields.local_time(row[name]) is not None
+        for name in ("submit", "start", "end")
+    )
+
+
+def _take(record: _Record, gathered: Gathered) -> None:
+    row, first, zone = record.values, record.lines[0], gathered.origin.timezone
+    number = fields.job_id(row.get("jobid") or row.get("jobidraw") or "", row.get("jobidraw"))
+    assert number is not None
+    submit, begin, end = (fields.local_time(row.get(name), zone) for name in ("submit", "start", "end"))
+    for line in record.lines:
+        gathered.keep(line, end or begin or submit, number.raw)
+    if number.raw is None:
+        gathered.warn(f"array task {row.get('jobid')} without JobIDRaw: its own job id is not known", first.number)
+    state, cancelled_by = fields.state(row.get("state"))
+    code, signal = fields.exit_pair(row.get("exitcode"))
+    node_list = fields.present(row.get("nodelist"))
+    shared: Row = {
+        "cluster": fields.present(row.get("cluster")), "job_id": number.raw,
+        "db_index": fields.integer(row.get("dbindex")), "submit": submit, "start": begin, "end": end, "state": state,
+        "exit_code": code, "exit_signal": signal, "name": row.get("jobname") or None,
+        "nodes": list(expand(node_list)) if node_list else None,
+    }  # fmt: skip
+    shared["node_list"] = node_list if shared["nodes"] else None
+    if number.step is not None:
+        gathered.add("steps", shared | {"step_id": number.step}, first.number)
+        return
+    gathered.add("jobs", shared | _job_only(row) | {
+        "array_job_id": number.array_job, "array_task_id": number.array_task, "cancelled_by": cancelled_by,
+    }, first.number)  # fmt: skip
+
+
+def _job_only(row: dict[str, str]) -> Row:
+    minutes = fields.integer(row.get("timelimitraw"))
+    flags = fields.present(row.get("flags"))
+    return {
+        "restarts": fields.integer(row.get("restarts") or row.get("restartcnt")),
+        "user": row.get("user") or None, "uid": fields.integer(row.get("uid")), "account": row.get("account") or None,
+        "partition": row.get("partition") or None, "qos": fields.present(row.get("qos")),
+        "reason": fields.present(row.get("reason")), "derived_exit_code": row.get("derivedexitcode") or None,
+        "time_limit_s": minutes * 60 if minutes is not None else fields.duration_s(row.get("timelimit")),
+        "gpus": fields.gpus(row.get("alloctres")), "work_dir": row.get("workdir") or None,
+        "std_out": fields.present(row.get("stdout")), "std_err": fields.present(row.get("stderr")),
+        "submit_line": row.get("submitline") or None, "failed_node": fields.present(row.get("failednode")),
+        "reservation": fields.present(row.get("reservation")), "flags": flags,
+    }  # fmt: skip
+
+
+DOCUMENT = Document(kinds=("sacct",), read=_read)

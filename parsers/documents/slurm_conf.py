@@ -1,0 +1,132 @@
+"""slurm.conf and ``scontrol show config``: the site's own timeouts, which set the correlator's windows."""
+
+from __future__ import annotations
+
+import re
+
+from parsers.documents.document import Document, Gathered, Line, split_lines
+from parsers.record import Origin, Parsed
+
+#: Slurm reads keys without regard to case; these are the ones others look up, as slurm.conf(5) spells them.
+_CANONICAL = """
+    AccountingStorageEnforce AccountingStorageHost AccountingStorageType BatchStartTimeout ClusterName CompleteWait
+    DebugFlags EpilogSlurmctld Epilog GresTypes HealthCheckInterval HealthCheckNodeState HealthCheckProgram
+    InactiveLimit JobAcctGatherFrequency JobAcctGatherType JobCompLoc JobCompType JobRequeue KillOnBadExit KillWait
+    LaunchParameters LogTimeFormat MaxJobCount MessageTimeout MinJobAge MpiDefault NodeName OverTimeLimit PartitionName
+    PreemptMode PreemptType PreemptExemptTime ProctrackType Prolog PrologEpilogTimeout PrologFlags PrologSlurmctld
+    PrologTimeout EpilogTimeout RebootProgram RequeueExit RequeueExitHold ResumeProgram ResumeTimeout ReturnToService
+    SchedulerType SelectType SlurmctldDebug SlurmctldHost SlurmctldLogFile SlurmctldParameters SlurmctldPort
+    SlurmctldTimeout SlurmdDebug SlurmdLogFile SlurmdParameters SlurmdPort SlurmdSpoolDir SlurmdTimeout
+    SlurmdSyslogDebug SlurmctldSyslogDebug StateSaveLocation SuspendTime SuspendTimeout TaskPlugin TaskProlog
+    TaskEpilog TCPTimeout TopologyPlugin TreeWidth UnkillableStepProgram UnkillableStepTimeout WaitTime SwitchName
+    BlockName DownNodes FrontendName NodeSet Include
+"""
+_KNOWN = {name.lower(): name for name in _CANONICAL.split()}
+#: Lines that describe one of many things: the setting's name carries which ("NodeName:gpu[01-04]").
+_MANY = frozenset({"NodeName", "PartitionName", "NodeSet", "DownNodes", "FrontendName"})
+_SHOWN = re.compile(r"^(?P<key>[A-Za-z]\w*(?:\[\d+\])?)\s*=\s?(?P<value>.*)$")
+_UNITS = {
+    "": 1.0, "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0, "msec": 0.001, "ms": 0.001,
+    "usec": 1e-6, "min": 60.0, "mins": 60.0, "minute": 60.0, "minutes": 60.0, "hour": 3600.0, "hours": 3600.0,
+    "hr": 3600.0, "day": 86400.0, "days": 86400.0,
+}  # fmt: skip
+_COUNTED = re.compile(r"(?P<count>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]*)\.?")
+_CLOCK = re.compile(r"(?:(?P<days>\d+)-)?(?P<clock>\d+(?::\d+){1,2})")
+
+
+def seconds(value: str) -> float | None:
+    """"24 sec", "300", "00:05:00", "5:00", "1-00:00:00" -> seconds; None for INFINITE, UNLIMITED and what is no time.
+
+    A bare number is seconds, as for the timeouts of slurm.conf. "0" is 0.0: what it means is the parameter's matter.
+    """
+    text = value.strip()
+    counted = _COUNTED.fullmatch(text)
+    if counted:
+        unit = _UNITS.get(counted["unit"].lower())
+        return None if unit is None else float(counted["count"]) * unit
+    clock = _CLOCK.fullmatch(text)
+    if not clock:
+        return None
+    parts = [int(part) for part in clock["clock"].split(":")]
+    if clock["days"]:
+        # Behind a day stand hours first: "1-12:30" is a day, 12 hours and 30 minutes.
+        parts += [0] * (3 - len(parts))
+    total = 0
+    for part in parts:
+        total = total * 60 + part
+    return float(total + int(clock["days"] or 0) * 86_400)
+
+
+def logical_lines(data: bytes) -> list[tuple[Line, str]]:
+    """Lines of a Slurm configuration without comments, a backslash at the end continuing on the next line.
+
+    Each comes with the physical line it starts on. ``\\#`` is a number sign, not a comment.
+    """
+    joined: list[tuple[Line, str]] = []
+    first: Line | None = None
+    text = ""
+    for line in split_lines(data):
+        first = first or line
+        piece = re.sub(r"(?<!\\)#.*$", "", line.text).replace("\\#", "#").rstrip()
+        if piece.endswith("\\"):
+            text += piece[:-1] + " "
+            continue
+        text += piece
+        if text.strip():
+            joined.append((first, text.strip()))
+        first, text = None, ""
+    if first is not None and text.strip():
+        joined.append((first, text.strip()))
+    return joined
+
+
+def _read_file(kind: str, data: bytes, origin: Origin) -> Parsed:
+    gathered = Gathered(kind, origin)
+    rows: list[dict[str, object]] = []
+    for line, text in logical_lines(data):
+        key, equals, value = (part.strip() for part in text.partition("="))
+        if text.lower().startswith("include ") or key.lower() == "include":
+            included = text[8:].strip().removeprefix("=").strip()
+            gathered.warn(f"Include {included} is not followed; ingest that file too", line.number)
+            rows.append({"name": "Include", "value": included, "line": line.number})
+        elif not equals:
+            gathered.keep_unread(line, f"no Key=Value: {text[:60]!r}")
+        else:
+            name = _KNOWN.get(key.lower(), key)
+            if name in _MANY:
+                which, _, rest = value.partition(" ")
+                rows.append({"name": f"{name}:{which}", "value": rest.strip(), "line": line.number})
+            else:
+                rows.append({"name": name, "value": value.strip('"'), "line": line.number})
+    _settle(rows, gathered)
+    return gathered.parsed()
+
+
+def _read_shown(kind: str, data: bytes, origin: Origin) -> Parsed:
+    gathered = Gathered(kind, origin)
+    rows: list[dict[str, object]] = []
+    for line in split_lines(data):
+        found = _SHOWN.match(line.text)
+        if found:
+            name = re.sub(r"\[\d+\]$", "", found["key"])
+            rows.append({"name": _KNOWN.get(name.lower(), name), "value": found["value"].strip(), "line": line.number})
+        elif line.text.strip():
+            gathered.keep(line)
+    _settle(rows, gathered)
+    return gathered.parsed()
+
+
+def _settle(rows: list[dict[str, object]], gathered: Gathered) -> None:
+    """Every value belongs to the cluster the same file names."""
+    cluster = next((row["value"] for row in rows if row["name"] == "ClusterName" and row["value"]), None)
+    for row in rows:
+        line = row.pop("line")
+        chosen = gathered.origin.cluster or cluster
+        gathered.add("settings", row | {"scope": "cluster", "cluster": chosen, "line": line})
+
+
+def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
+    return (_read_shown if kind == "scontrol_config" else _read_file)(kind, data, origin)
+
+
+DOCUMENT = Document(kinds=("slurm_conf", "scontrol_config"), read=_read)

@@ -1,0 +1,193 @@
+"""Slurm's JSON: ``sacct --json`` and slurmrestd's jobs and nodes, in the shapes of 22.05 to 25.x.
+
+Newer versions wrap numbers ({"set", "infinite", "number"}) and list states (["CANCELLED"]); both forms are read.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from parsers.documents import fields
+from parsers.documents.document import Document, Gathered, Row
+from parsers.hostlist import expand
+from parsers.record import Origin, Parsed
+
+
+def number(value: Any) -> int | None:
+    """A plain or wrapped number; None when it is not set or infinite."""
+    if isinstance(value, dict):
+        if value.get("set") is False or value.get("infinite"):
+            return None
+        value = value.get("number")
+    if isinstance(value, float):
+        return int(value)
+    return fields.integer(value)
+
+
+def _time(value: Any) -> datetime | None:
+    return fields.epoch_time(number(value))
+
+
+def _state(value: Any) -> str | None:
+    """The base state; flags such as COMPLETING that are listed with it are not the state."""
+    names = [str(name) for name in (value if isinstance(value, list) else [value]) if name]
+    flags = ("COMPLETING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "POWER_UP_NODE", "RESIZING", "SIGNALING")
+    return next((name for name in names if name not in flags), names[0] if names else None)
+
+
+def _exit(value: Any) -> tuple[int | None, int | None]:
+    """(exit code, signal); a signalled process has code 0, as sacct prints it."""
+    if not isinstance(value, dict):
+        # slurmctld's plain form is a wait status.
+        status = number(value)
+        return (None, None) if status is None else ((status >> 8) & 0xFF, status & 0x7F)
+    if "number" in value:
+        return _exit(number(value))
+    signal = value.get("signal")
+    if isinstance(signal, dict):
+        signal = number(signal.get("id", signal.get("signal_id")))
+    code = number(value.get("return_code"))
+    signal = fields.integer(signal)
+    if code is None and signal is None:
+        return None, None
+    return code or 0, signal or 0
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, list):
+        return ",".join(str(item) for item in value) or None
+    return fields.present(str(value)) if value not in (None, "") else None
+
+
+def _tres_gpus(listed: Any) -> int | None:
+    if not isinstance(listed, list) or not listed:
+        return None
+    text = ",".join(f"gres/{t.get('name')}={number(t.get('count')) or 0}" for t in listed if t.get("type") == "gres")
+    return fields.gpus(text or "none")
+
+
+def _array(job: dict[str, Any]) -> Row:
+    array = job.get("array") or {}
+    parent = number(array.get("job_id", job.get("array_job_id"))) or None
+    task = number(array.get("task_id", job.get("array_task_id")))
+    return {"array_job_id": parent, "array_task_id": task if parent else None}
+
+
+def _read_sacct(kind: str, data: bytes, origin: Origin) -> Parsed:
+    gathered = Gathered(kind, origin)
+    for job in _listed(data, "jobs", gathered):
+        when = job.get("time") or {}
+        if "time" not in job or "job_state" in job:
+            _controller_job(job, gathered)
+            continue
+        state = job.get("state") or {}
+        code, signal = _exit(job.get("exit_code"))
+        derived = _exit(job.get("derived_exit_code"))
+        hosts = expand(str(job.get("nodes") or ""))
+        limit = number(when.get("limit"))
+        submit = _time(when.get("submission"))
+        cluster = job.get("cluster") or (job.get("association") or {}).get("cluster")
+        gathered.add("jobs", _array(job) | {
+            "cluster": cluster, "job_id": number(job.get("job_id")), "restarts": number(job.get("restart_cnt")),
+            "db_index": number(job.get("db_index")), "name": _text(job.get("name")), "user": _text(job.get("user")),
+            "account": _text(job.get("account")), "partition": _text(job.get("partition")),
+            "qos": _text(job.get("qos")), "state": _state(state.get("current")),
+            "cancelled_by": _text(job.get("kill_request_user")), "reason": _text(state.get("reason")),
+            "exit_code": code, "exit_signal": signal,
+            "derived_exit_code": None if derived[0] is None else f"{derived[0]}:{derived[1]}", "submit": submit,
+            "start": _time(when.get("start")), "end": _time(when.get("end")),
+            "time_limit_s": None if limit is None else limit * 60, "node_list": job["nodes"] if hosts else None,
+            "nodes": list(hosts) or None, "gpus": _tres_gpus((job.get("tres") or {}).get("allocated")),
+            "work_dir": _text(job.get("working_directory")),
+            "std_out": _text(job.get("stdout_expanded") or job.get("stdout")),
+            "std_err": _text(job.get("stderr_expanded") or job.get("stderr")),
+            "submit_line": _text(job.get("submit_line")), "failed_node": _text(job.get("failed_node")),
+            "flags": _text(job.get("flags")), "source": "sacct_json",
+        })  # fmt: skip
+        for step in job.get("steps") or []:
+            _step(step, number(job.get("job_id")), cluster, submit, gathered)
+    return gathered.parsed()
+
+
+def _step(step: Any, job_id: int | None, cluster: Any, submit: datetime | None, gathered: Gathered) -> None:
+    name = step.get("step") or {}
+    when = step.get("time") or {}
+    label = str(name.get("id", "")) if not isinstance(name.get("id"), dict) else str(name["id"].get("step_id", ""))
+    code, signal = _exit(step.get("exit_code"))
+    nodes = step.get("nodes") or {}
+    hosts = expand(str(nodes.get("range") or "")) or tuple(str(host) for host in nodes.get("list") or [])
+    gathered.add("steps", {
+        "cluster": cluster, "job_id": job_id, "submit": submit, "step_id": label.rpartition(".")[2],
+        "name": _text(name.get("name")), "state": _state(step.get("state")), "exit_code": code, "exit_signal": signal,
+        "start": _time(when.get("start")), "end": _time(when.get("end")), "node_list": nodes.get("range"),
+        "nodes": list(hosts) or None,
+    })  # fmt: skip
+
+
+def _read_rest_jobs(kind: str, data: bytes, origin: Origin) -> Parsed:
+    gathered = Gathered(kind, origin)
+    for job in _listed(data, "jobs", gathered):
+        _controller_job(job, gathered)
+    return gathered.parsed()
+
+
+def _controller_job(job: dict[str, Any], gathered: Gathered) -> None:
+    state = _state(job.get("job_state"))
+    begun, ended = state != "PENDING", state not in ("PENDING", "RUNNING", "SUSPENDED", "CONFIGURING")
+    code, signal = _exit(job.get("exit_code"))
+    derived = _exit(job.get("derived_exit_code"))
+    hosts = expand(str(job.get("nodes") or ""))
+    limit = number(job.get("time_limit"))
+    gathered.add("jobs", _array(job) | {
+        "cluster": _text(job.get("cluster")), "job_id": number(job.get("job_id")),
+        "restarts": number(job.get("restart_cnt")), "name": _text(job.get("name")),
+        "user": _text(job.get("user_name")), "uid": number(job.get("user_id")), "account": _text(job.get("account")),
+        "partition": _text(job.get("partition")), "qos": _text(job.get("qos")), "state": state,
+        "reason": _text(job.get("state_reason")), "exit_code": code, "exit_signal": signal,
+        "derived_exit_code": None if derived[0] is None else f"{derived[0]}:{derived[1]}",
+        "submit": _time(job.get("submit_time")), "start": _time(job.get("start_time")) if begun else None,
+        "end": _time(job.get("end_time")) if ended else None, "time_limit_s": None if limit is None else limit * 60,
+        "node_list": job["nodes"] if hosts else None, "nodes": list(hosts) or None,
+        "gpus": fields.gpus(job.get("tres_alloc_str")), "work_dir": _text(job.get("current_working_directory")),
+        "std_out": _text(job.get("standard_output")), "std_err": _text(job.get("standard_error")),
+        "requeue": job.get("requeue"), "failed_node": _text(job.get("failed_node")),
+        "reservation": _text(job.get("resv_name")), "flags": _text(job.get("flags")), "source": "slurmrestd",
+    })  # fmt: skip
+
+
+def _read_rest_nodes(kind: str, data: bytes, origin: Origin) -> Parsed:
+    gathered = Gathered(kind, origin)
+    seen_at = origin.received or origin.reference
+    for node in _listed(data, "nodes", gathered):
+        listed = node.get("state")
+        state = "+".join(str(name) for name in listed) if isinstance(listed, list) else str(listed or "")
+        host = _text(node.get("name"))
+        gathered.add("node_states", {
+            "time": _time(node.get("reason_changed_at")) or seen_at, "cluster": _text(node.get("cluster_name")),
+            "host": host, "state": state.lower() or None, "reason": _text(node.get("reason")),
+            "actor": _text(node.get("reason_set_by_user")), "source": "slurmrestd",
+        })  # fmt: skip
+        booted = _time(node.get("boot_time"))
+        if booted:
+            gathered.add("boots", {
+                "host": host, "boot_time": booted, "error_us": 1_000_000, "source": "slurmrestd",
+            })  # fmt: skip
+    return gathered.parsed()
+
+
+def _listed(data: bytes, name: str, gathered: Gathered) -> list[dict[str, Any]]:
+    answer = json.loads(data)
+    for problem in answer.get("errors") or []:
+        if isinstance(problem, dict):
+            gathered.warn(f"Slurm reported: {problem.get('description') or problem.get('error')}")
+    return [item for item in answer.get(name) or [] if isinstance(item, dict)]
+
+
+def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
+    readers = {"sacct_json": _read_sacct, "rest_jobs": _read_rest_jobs, "rest_nodes": _read_rest_nodes}
+    return readers[kind](kind, data, origin)
+
+
+DOCUMENT = Document(kinds=("sacct_json", "rest_jobs", "rest_nodes"), read=_read)

@@ -1,0 +1,102 @@
+"""What an operator's screen showed: ``squeue``, ``sinfo -N -l`` and ``sdiag``, dated by their own first lines."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from parsers.documents import fields
+from parsers.documents.document import Document, Gathered, Line, split_lines
+from parsers.hostlist import expand
+from parsers.record import Origin, Parsed
+
+_DATE = re.compile(r"(?:[A-Z][a-z]{2} )([A-Z][a-z]{2} +\d+ [\d:]{8} \d{4})")
+_SDIAG_COUNT = re.compile(r"^\s*([A-Z][A-Za-z /()_-]*?):\s+(\d+)\s*$")
+
+
+def _date(text: str, origin: Origin) -> datetime | None:
+    found = _DATE.search(text)
+    if not found:
+        return None
+    try:
+        moment = datetime.strptime(" ".join(found[1].split()), "%b %d %H:%M:%S %Y")
+    except ValueError:
+        return None
+    return fields.local_time(moment.isoformat(), origin.timezone)
+
+
+def _table(lines: list[Line], key: str) -> tuple[int, list[str]] | None:
+    """(index, names) of the header line that names ``key``."""
+    for index, line in enumerate(lines[:5]):
+        names = line.text.upper().split()
+        if key in names:
+            return index, names
+    return None
+
+
+def _read_sinfo(gathered: Gathered, lines: list[Line], seen: datetime | None) -> None:
+    table = _table(lines, "NODELIST")
+    for line in lines:
+        gathered.keep(line, seen)
+    if table is None or "STATE" not in table[1]:
+        return
+    start, names = table
+    for line in lines[start + 1 :]:
+        # The reason is last and may have blanks in it.
+        values = line.text.split(None, len(names) - 1)
+        row = dict(zip(names, values, strict=False))
+        for host in expand(row.get("NODELIST", "")):
+            gathered.add("node_states", {
+                "time": seen, "host": host, "state": row.get("STATE", "").lower() or None,
+                "reason": fields.present((row.get("REASON") or "").strip()), "source": "sinfo",
+            }, line.number)  # fmt: skip
+
+
+def _read_squeue(gathered: Gathered, lines: list[Line], seen: datetime | None) -> None:
+    table = _table(lines, "JOBID")
+    start, names = table if table else (len(lines), [])
+    for index, line in enumerate(lines):
+        row = dict(zip(names, line.text.split(None, len(names) - 1), strict=False)) if index > start else {}
+        number = fields.job_id(row.get("JOBID", ""))
+        gathered.keep(line, seen, number.raw if number else None)
+        if number is None or number.step or number.raw is None:
+            continue
+        where = row.get("NODELIST(REASON)") or row.get("NODELIST") or ""
+        hosts = () if where.startswith("(") else expand(where)
+        # Screen columns are cut off: only states that stand whole are believed.
+        state = row.get("STATE", "")
+        gathered.add("jobs", {
+            "job_id": number.raw, "array_job_id": number.array_job,
+            "state": state if state in fields.JOB_STATES else None,
+            "node_list": where if hosts else None, "nodes": list(hosts) or None, "observed_at": seen,
+            "reason": where.strip("()") if where.startswith("(") else None,
+        }, line.number)  # fmt: skip
+
+
+def _read_sdiag(gathered: Gathered, lines: list[Line], seen: datetime | None) -> None:
+    section = ""
+    for line in lines:
+        gathered.keep(line, seen)
+        found = _SDIAG_COUNT.match(line.text)
+        if found:
+            name = re.sub(r"\W+", "_", f"sdiag_{section}{found[1]}".lower()).strip("_")
+            host, value = gathered.origin.host, float(found[2])
+            gathered.add("metrics", {"time": seen, "host": host, "metric": name, "value": value})
+        elif line.text.startswith("Main schedule"):
+            section = "main_"
+        elif line.text.startswith("Backfilling"):
+            section = "backfill_"
+        elif line.text.startswith("Remote Procedure"):
+            break
+
+
+def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
+    gathered = Gathered(kind, origin)
+    lines = split_lines(data)
+    seen = next((date for line in lines[:4] if (date := _date(line.text, origin))), None)
+    readers = {"sinfo": _read_sinfo, "squeue": _read_squeue, "sdiag": _read_sdiag}
+    readers[kind](gathered, lines, seen or origin.received or origin.reference)
+    return gathered.parsed()
+
+
+DOCUMENT = Document(kinds=("sinfo", "squeue", "sdiag"), read=_read)

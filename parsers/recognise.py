@@ -1,0 +1,341 @@
+"""What a file is, by its content first and its path second.
+
+``recognise`` never opens a file: it is given the first bytes (already decompressed) and the path. Each answer says
+why, so that ``faultline ingest`` can tell a person.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+
+from parsers.documents.hook import MAGIC as HOOK_MAGIC
+from parsers.documents.links_csv import columns as link_columns
+
+PACKED = (".gz", ".xz", ".zst", ".bz2")
+
+
+@dataclass(frozen=True)
+class Recognition:
+    """What a file was taken for.
+
+    ``kind``: "lines", a document kind of ``parsers.documents``, "binary", "script" (kept as an artifact only) or
+    "skip". ``source`` is a hint for lines. ``host``, ``job_id`` and ``restarts`` are what the path says.
+    ``artifact`` is script, env, stdout or stderr for a file that a job left. ``reason`` is why, for a person.
+    """
+
+    kind: str
+    source: str | None = None
+    host: str | None = None
+    job_id: int | None = None
+    restarts: int | None = None
+    artifact: str | None = None
+    reason: str = ""
+
+
+def recognise(path: Path | str, head: bytes, root: Path | None = None) -> Recognition:
+    """Recognises a file by ``head``, its first bytes (at most 64 KiB, already decompressed), and by its path.
+
+    ``root`` is what the user named: folders above it say nothing about the file. Never raises on content.
+    """
+    inner = _inner(path, root)
+    place = _place(inner)
+    name = inner.name
+    if name.lower() in _NEVER:
+        return replace(place, kind="skip", reason=_NEVER[name.lower()])
+    if not head.strip():
+        return replace(place, kind=place.kind or "lines", reason="empty")
+    if head.startswith(HOOK_MAGIC):
+        return replace(place, kind="hook_spool", artifact=None, reason="begins with faultline-hook/1")
+    if place.artifact == "env":
+        return replace(place, kind="job_env", reason="an env file in a job's folder")
+    binary = _binary(head)
+    if binary:
+        return replace(place, kind="binary", source=None, artifact=None, reason=binary)
+    if place.artifact:
+        kind = "script" if place.artifact == "script" else "lines"
+        return replace(place, kind=kind, reason=f"{place.artifact} of job {place.job_id}")
+    text = head.decode("utf-8", "replace").removeprefix("﻿")
+    for kind, why, fits in _DOCUMENTS:
+        if fits(text):
+            return replace(place, kind=kind, source=None, reason=why)
+    if not _is_json_lines(text) and name.lower().endswith((".md", ".toml", ".yaml", ".yml", ".py", ".xml", ".html", ".json")):
+        return replace(place, kind="skip", source=None, reason="neither logs nor a document known here")
+    return _lines(place, inner, text)
+
+
+def _inner(path: Path | str, root: Path | None) -> PurePosixPath:
+    """The path below ``root`` without the suffixes of compression."""
+    whole = PurePosixPath(path)
+    if root is not None:
+        base = PurePosixPath(root)
+        # A folder's own name may be the one that speaks ("captures/oom", "nodes/gpu01"): its parents stay readable.
+        if whole != base and whole.is_relative_to(base):
+            whole = PurePosixPath(*base.parts[-2:]) / whole.relative_to(base) if base.parts else whole
+    while whole.suffix in PACKED:
+        whole = whole.with_suffix("")
+    return whole
+
+
+_NEVER = {
+    "truth.json": "an answer key, never read", "readme": "documentation", "readme.md": "documentation",
+    "readme.txt": "documentation", "license": "documentation", "manifest.csv": "documentation",
+    "labels.json": "an answer key, never read",
+}  # fmt: skip
+_HOST_FOLDERS = frozenset({"hosts", "nodes", "switches", "metrics"})
+_JOB_OUTPUT = re.compile(r"(?:(?P<name>.+)-|slurm-|job[-_.]?)(?P<job>\d+)(?:_\d+|\.\d+)?\.(?P<kind>out|err|log)")
+_JOB_FILES = {
+    "stdout": "stdout", "stderr": "stderr", "script.sh": "script", "script": "script", "env": "env",
+    "stdout.log": "stdout", "stderr.log": "stderr", "environment": "env",
+}  # fmt: skip
+
+
+def _place(path: PurePosixPath) -> Recognition:
+    """What the path alone says: host and job."""
+    parts = path.parts
+    host = None
+    for folder, below in pairwise(parts):
+        if folder in _HOST_FOLDERS and below != parts[-1]:
+            host = below
+        elif folder == "controller" and host is None:
+            host = "controller"
+    job = _job_place(parts)
+    source = "switch" if "switches" in parts[:-1] else None
+    if job:
+        return replace(job, host=host)
+    return Recognition("", source=source, host=host)
+
+
+def _job_place(parts: tuple[str, ...]) -> Recognition | None:
+    """jobs/JOBID[/restart-N]/FILE and jobs/NAME-JOBID.out, or slurm-JOBID.out anywhere."""
+    name = parts[-1] if parts else ""
+    if "jobs" in parts[:-1]:
+        below = parts[len(parts) - 1 - parts[::-1].index("jobs") + 1 :]
+        if len(below) > 1 and below[0].isdigit() and name in _JOB_FILES:
+            again = re.fullmatch(r"restart-(\d+)", below[1]) if len(below) > 2 else None
+            artifact = _JOB_FILES[name]
+            source = "job_stdout" if artifact in ("stdout", "stderr") else None
+            restarts = int(again[1]) if again else 0
+            return Recognition("", source=source, job_id=int(below[0]), restarts=restarts, artifact=artifact)
+    output = _JOB_OUTPUT.fullmatch(name)
+    if output and ("jobs" in parts[:-1] or name.startswith("slurm-")):
+        artifact = "stderr" if output["kind"] == "err" else "stdout"
+        return Recognition("", source="job_stdout", job_id=int(output["job"]), artifact=artifact)
+    return None
+
+
+# ---------------------------------------------------------------------------------------------------- not text
+
+_MAGICS = {
+    b"\x7fELF": "an ELF program or core dump", b"\x1f\x8b": "still gzip inside", b"PAR1": "Parquet",
+    b"\x28\xb5\x2f\xfd": "still zstd inside", b"\xfd7zXZ\x00": "still xz inside", b"BZh": "bzip2", b"PK\x03\x04": "zip",
+    b"LPKSHHRH": "a systemd journal: use journalctl -o export or journald upload", b"SQLite format 3\0": "SQLite",
+    b"\x89PNG": "an image", b"%PDF": "PDF",
+}  # fmt: skip
+
+
+def _binary(head: bytes) -> str | None:
+    """Why the content is no text; a few NULs (a log cut by a power loss) still are text."""
+    for magic, what in _MAGICS.items():
+        if head.startswith(magic):
+            return what
+    nulls = head.count(0)
+    if nulls > 8 and nulls > len(head) // 20 and not _holed(head):
+        return f"{nulls} NUL bytes in the first {len(head)}"
+    control = sum(head.count(byte) for byte in (1, 2, 3, 4, 5, 6, 14, 15, 16, 17, 18, 19, 20))
+    return f"{control} control bytes in the first {len(head)}" if control > len(head) // 8 else None
+
+
+def _holed(head: bytes) -> bool:
+    """One run of NULs between lines of text: what a file system leaves in a log after a power loss."""
+    rest = re.sub(rb"\x00{8,}", b"", head)
+    return b"\0" not in rest and b"\n" in rest
+
+
+# ---------------------------------------------------------------------------------------------- documents by content
+
+
+def _first_lines(text: str, count: int) -> list[str]:
+    return [line for line in text.split("\n", 200)[:200] if line.strip()][:count]
+
+
+def _matches(pattern: str, lines: int = 5) -> Callable[[str], bool]:
+    compiled = re.compile(pattern)
+    return lambda text: any(compiled.match(line) for line in _first_lines(text, lines))
+
+
+def _is_sacct(text: str) -> bool:
+    line = (_first_lines(text, 1) or [""])[0]
+    names = {name.lower() for name in re.split(r"[^A-Za-z0-9_%]+", line)}
+    if not names & {"jobid", "jobidraw"} or "=" in line or "[" in line:
+        return False
+    return len(re.findall(r"\|", line)) >= 1 and "nodename" not in names
+
+
+def _is_events(text: str) -> bool:
+    line = (_first_lines(text, 1) or [""])[0].lower()
+    return "|timestart" in line and "nodename" in line
+
+
+def _json_shape(text: str) -> str | None:
+    """The document kind of a JSON object by its keys; the head may end in the middle of it."""
+    if not text.lstrip().startswith("{"):
+        return None
+    if re.search(r'"type"\s*:\s*"openapi\\?/(?:dbv|slurmdbd)', text):
+        return "sacct_json"
+    if re.search(r'"jobs"\s*:\s*\[', text):
+        if re.search(r'"job_state"\s*:', text):
+            return "rest_jobs"
+        if re.search(r'"(?:association|derived_exit_code|allocation_nodes|submission)"\s*:', text):
+            return "sacct_json"
+        return "rest_jobs" if re.search(r'"(?:last_update|accrue_time)"\s*:', text) else None
+    if re.search(r'"nodes"\s*:\s*\[\s*(?:\{|\])', text) and re.search(r'"(?:architecture|last_update|hostname)"', text):
+        return "rest_nodes"
+    return None
+
+
+def _is_json_lines(text: str) -> bool:
+    """At least one whole JSON object on a line of its own: a log, whatever its name ends in."""
+    line = (_first_lines(text, 1) or [""])[0]
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
+def _is_polls(text: str) -> bool:
+    hits = 0
+    for line in _first_lines(text, 20):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            return hits > 0
+        if not isinstance(row, dict) or not ("t" in row or "time" in row):
+            return False
+        hits += "node" in row and "state" in row
+        if not (("node" in row or "job" in row or "job_id" in row) and "state" in row):
+            return False
+    return hits > 0
+
+
+_SAMPLE = re.compile(
+    r"[a-zA-Z_:][a-zA-Z0-9_:]*(?:\{(?:[a-zA-Z_]\w*=\".*\",?)*\})?\s+[-+]?(?:\d[\d.eE+-]*|Inf|NaN)(?:\s+-?\d+)?\s*$"
+)
+
+
+def _is_prometheus(text: str) -> bool:
+    lines = _first_lines(text, 12)
+    typed = re.compile(r"# (?:TYPE \S+ (?:counter|gauge|histogram|summary|untyped|unknown)\b|HELP \S+)")
+    if any(typed.match(line) for line in lines):
+        return True
+    return len(lines) > 1 and all(_SAMPLE.match(line) for line in lines[:-1])
+
+
+def _is_links_csv(text: str) -> bool:
+    line = (_first_lines(text, 1) or [""])[0]
+    found = link_columns(re.split(r"[,;\t]", line))
+    return len(re.split(r"[,;\t]", line)) >= 3 and {"host", "device", "switch"} <= set(found)
+
+
+_CONF_KEY = re.compile(
+    r"(?i)(?:ClusterName|SlurmctldHost|ControlMachine|SlurmdTimeout|SlurmctldPort|NodeName|PartitionName|AuthType|"
+    r"ProctrackType|ReturnToService|SelectType|StateSaveLocation|SlurmUser|MpiDefault|Include)[\s=]"
+)
+
+
+def _is_slurm_conf(text: str) -> bool:
+    lines = [line for line in text.split("\n") if line.strip() and not line.lstrip().startswith("#")]
+    keys = {found[0].lower() for line in lines if (found := _CONF_KEY.match(line.strip()))}
+    shaped = sum(bool(re.match(r"\s*(?:[A-Za-z]\w*\s*=|include\s|\{)", line)) for line in lines)
+    return len(keys) >= 2 and shaped >= 0.8 * len(lines)
+
+
+def _is_topology(text: str) -> bool:
+    lines = [line.strip() for line in text.split("\n") if line.strip() and not line.lstrip().startswith("#")][:20]
+    return bool(lines) and all(
+        re.match(r"(?i)(?:(?:switch|block)?name\s*=\s*\S+\s+(?:nodes|switches|linkspeed)\s*=|blocksizes\s*=)", line)
+        for line in lines[:-1] or lines
+    )
+
+
+_DOCUMENTS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
+    ("sacctmgr_events", "header of sacctmgr show event", _is_events),
+    ("sacct", "header of sacct with JobID", _is_sacct),
+    ("sacct_json", "JSON of sacct or slurmdbd", lambda text: _json_shape(text) == "sacct_json"),
+    ("rest_jobs", "JSON of slurmrestd: jobs", lambda text: _json_shape(text) == "rest_jobs"),
+    ("rest_nodes", "JSON of slurmrestd: nodes", lambda text: _json_shape(text) == "rest_nodes"),
+    ("link_counters", "JSON of ip -s -j link", lambda text: bool(
+        re.match(r'\s*\[\s*\{[^\[{]*"ifname"\s*:', text) or re.match(r'\s*\[\s*\{\s*"ifindex"\s*:', text))),
+    ("node_polls", "JSON lines with node and state", _is_polls),
+    ("jobcomp", "lines of jobcomp/filetxt", _matches(r"JobId=\d+ UserId=\S*\(\d+\) GroupId=.* JobState=", 1)),
+    ("scontrol_jobs", "records of scontrol show job", _matches(r"JobId=\d+ (?:ArrayJobId=\S+ .*)?JobName=|JobId=\d+ "
+                                                            r"ArrayJobId=", 1)),
+    ("scontrol_nodes", "records of scontrol show node", _matches(
+        r"NodeName=\S+ (?:Arch=|CoresPerSocket=|CPUAlloc=)", 1)),
+    ("scontrol_config", "output of scontrol show config", _matches(r"Configuration data as of ", 3)),
+    ("sdiag", "output of sdiag", _matches(r"sdiag output at ", 3)),
+    ("squeue", "table of squeue", _matches(r"\s*JOBID\s+PARTITION\s+NAME", 3)),
+    ("sinfo", "table of sinfo", _matches(r"\s*(?:NODELIST\s+NODES\s+PARTITION|PARTITION\s+AVAIL\s)", 3)),
+    ("links_csv", "header with node, nic and switch", _is_links_csv),
+    ("topology_conf", "SwitchName= or BlockName= lines", _is_topology),
+    ("slurm_conf", "keys of slurm.conf", _is_slurm_conf),
+    ("hook_env", "environment of a Slurm hook", lambda text: bool(
+        re.search(r"^SLURM_SCRIPT_CONTEXT=(?:pro|epi)log", text, re.MULTILINE)
+        and re.search(r"^SLURM_JOB_?ID=\d+", text, re.MULTILINE))),
+    ("prometheus", "Prometheus text", _is_prometheus),
+)  # fmt: skip
+
+
+# -------------------------------------------------------------------------------------------------------------- lines
+
+#: What the first lines look like -> source. Only what nothing else looks like.
+_LINE_SHAPES: tuple[tuple[str, str], ...] = (
+    ("opensm", r"[A-Z][a-z]{2} \d\d [\d:]{8} \d{6} \[[0-9A-F]{4,16}\] 0x[0-9a-f]{2} ->"),
+    ("kmsg_json", r'\{.*"kmsg_us"\s*:'),
+    ("kmsg", r"\d+,\d+,\d+,[-c+]"),
+    ("ip_monitor", r"\[\d{4}-\d\d-\d\dT[\d:.]+\] (?:Deleted )?\d+: \S+: <"),
+    ("central", r"\d{4}-\d\d-\d\dT\S+ \d{4}-\d\d-\d\dT\S+ \S+ [a-z]+[0-9]?\.[a-z]+ "),
+    ("journald", r'\{.*"__REALTIME_TIMESTAMP"'),
+    ("fabricmanager", r"\[[A-Z][a-z]{2} \d\d \d{4} [\d:]{8}\] \[(?:INFO|ERROR|WARNING|CRITICAL|DEBUG)\] \[tid \d+\]"),
+    ("nhc", r"\d{8} [\d:]{8}.*\bnhc\b|\d{8} [\d:]{8} /\S*nhc"),
+    ("dmesg", r"(?:<\d+>)?\[\s*\d+\.\d{6}\] |\[[A-Z][a-z]{2} [A-Z][a-z]{2}\s+\d+ [\d:]{8} \d{4}\] "),
+)
+#: Beginnings of a file's name -> source, where the content leaves it open.
+_NAMES: tuple[tuple[str, str], ...] = (
+    (r"slurmctld", "slurmctld"), (r"slurmdbd", "slurmdbd"), (r"slurmrestd", "slurmrestd"), (r"slurmd(?!b)", "slurmd"),
+    (r"opensm", "opensm"), (r"ip-?monitor", "ip_monitor"), (r"central", "central"), (r"fabricmanager", "fabricmanager"),
+    (r"nhc", "nhc"), (r"kmsg\.jsonl?", "kmsg_json"), (r"kmsg", "kmsg"), (r"dmesg", "dmesg"),
+    (r"kern(?:\.log|$|-\d)", "kernel"), (r"(?:syslog|messages|auth\.log|secure|daemon\.log)", "syslog"),
+    (r"jetpackd", "jetpackd"), (r"jetpack", "jetpack"), (r"healthagent", "healthagent"),
+)  # fmt: skip
+_SYSLOG = re.compile(r"(?:<\d{1,3}>)?(?:1 )?(?:\d{4}-\d\d-\d\dT\S+|[A-Z][a-z]{2} [ \d]\d [\d:]{8}(?:\.\d+)?) \S+ ")
+_SLURM = re.compile(r"\[\d{4}-\d\d-\d\dT[\d:.]+(?:[+-]\d\d:\d\d)?\] ")
+_SLURMCTLD = re.compile(
+    r"_slurm_rpc_|sched: |_job_complete|slurmctld|Recovered JobId|update_node: |backfill|node_did_resp"
+)
+_SLURMD = re.compile(r"Launching batch job|launch task |\[\d+\.(?:\d+|batch|extern)\]|slurmd |slurmstepd|done with job")
+
+
+def _lines(place: Recognition, path: PurePosixPath, text: str) -> Recognition:
+    """A file of log lines: the source by shape, then by name, then by its words."""
+    lines = _first_lines(text, 12)
+    for source, pattern in _LINE_SHAPES:
+        if sum(bool(re.match(pattern, line)) for line in lines) * 2 >= max(1, len(lines)) or (
+            source == "ip_monitor" and re.match(pattern, lines[0])
+        ):
+            return replace(place, kind="lines", source=source, reason=f"lines shaped as {source}")
+    if place.source == "switch":
+        return replace(place, kind="lines", reason="below switches/")
+    for beginning, source in _NAMES:
+        if re.match(beginning, path.name.lower()):
+            return replace(place, kind="lines", source=source, reason=f"named {path.name}")
+    if _SLURM.match(lines[0]):
+        source = "slurmctld" if len(_SLURMCTLD.findall(text)) >= len(_SLURMD.findall(text)) else "slurmd"
+        return replace(place, kind="lines", source=source, reason=f"Slurm's own log, words of {source}")
+    if any(_SYSLOG.match(line) for line in lines):
+        return replace(place, kind="lines", source="syslog", reason="syslog headers")
+    return replace(place, kind="lines", source=None, reason="text that nothing else explains")
