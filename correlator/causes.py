@@ -1,0 +1,107 @@
+"""Root causes as the world sees them: from a fact's kind to the contract's name, category, sentence and advice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from correlator.model import Fact
+
+
+@dataclass(frozen=True)
+class Cause:
+    """``event``: the contract's root cause name. ``lost`` is the clause of the title, ``advice`` what to do."""
+
+    event: str
+    category: str
+    lost: str
+    plain: str
+    advice: tuple[tuple[str, str | None], ...] = ()
+
+
+_RESUME = ("When it is mended, put the node back into service.", "scontrol update nodename={host} state=resume")
+
+CAUSES: dict[str, Cause] = {
+    "link.outage": Cause(
+        "nic.link_down", "infra.network", "{device} of {host} lost its link{for_time}", "a node lost its network",
+        (("Drain {host} when it is idle and check cable, transceiver and switch port of {device}.",
+          "scontrol update nodename={host} state=drain reason='link {device} down'"),),
+    ),
+    "switch.outage": Cause(
+        "switch.failure", "infra.network", "switch {host} lost the links of {count} nodes{for_time}", "a network switch failed",
+        (("Check power, supervisor and uplinks of switch {host}.", None),),
+    ),
+    "node.reboot": Cause(
+        "node.reboot", "infra.node", "{host} rebooted without being asked to", "a node rebooted under it",
+        (("Look for a power or hardware cause: BMC event log, pstore, last kernel lines of {host}.", None), _RESUME),
+    ),
+    "node.panic": Cause(
+        "node.panic", "infra.node", "the kernel of {host} panicked", "the operating system of a node crashed",
+        (("Save the crash dump and kernel log of {host} before it is used again.", None), _RESUME),
+    ),
+    "slurmd.crash": Cause(
+        "slurm.slurmd_crash", "infra.scheduler", "slurmd of {host} died", "Slurm's daemon on a node died",
+        (("See why slurmd of {host} ended: journal, core file, memory. The node's network and machine were fine.", None),),
+    ),
+    "munge.failure": Cause(
+        "node.munge_failure", "infra.node", "munge of {host} failed", "authentication broke on a node",
+        (("Restart munge on {host} and check its clock.", "systemctl restart munge"),),
+    ),
+    "node.deaf": Cause(
+        "node.unresponsive", "infra.node", "{host} accepted connections and did not answer", "a node stopped answering",
+        (("On {host}, see whether slurmd hangs or munged is dead: both look like this from outside.", None),),
+    ),
+    "node.down": Cause(
+        "node.unresponsive", "infra.node", "{host} stopped answering, for a reason no log tells", "a node stopped answering",
+        (("Nothing that was collected tells why {host} fell silent. Look at its console and BMC event log.", None), _RESUME),
+    ),
+    "admin.down": Cause(
+        "slurm.admin_action", "infra.scheduler", "somebody set {host} DOWN", "an administrator took a node out",
+        (("Ask who set {host} DOWN; drain instead of down spares running jobs.", None),),
+    ),
+    "prolog.failure": Cause(
+        "slurm.prolog_failure", "infra.scheduler", "the prolog failed on {host}", "a node failed its check before the job began",
+        (("Run the prolog by hand on {host}.", None), _RESUME),
+    ),
+    "epilog.failure": Cause(
+        "slurm.epilog_failure", "infra.scheduler", "the epilog failed on {host}", "a node failed its check after the job",
+        (("Run the epilog by hand on {host}.", None), _RESUME),
+    ),
+    "gpu.xid": Cause(
+        "gpu.xid", "infra.gpu", "GPU {device} of {host} reported Xid {code}", "a GPU failed",
+        (("Drain {host}, reset or reboot it, and run the GPU's diagnostics.",
+          "scontrol update nodename={host} state=drain reason='Xid {code}'"),),
+    ),
+    "pcie.aer": Cause(
+        "pcie.aer", "infra.gpu", "the bus of {device} in {host} reported errors", "a GPU's bus failed",
+        (("Reseat or replace the device at {device} of {host}.", None),),
+    ),
+    "gpu.thermal": Cause("gpu.thermal", "infra.gpu", "a GPU of {host} throttled for heat", "a GPU was slowed by heat",
+                         (("Check fans, coolant and inlet temperature of {host}.", None),)),
+    "disk.error": Cause("node.disk_error", "infra.node", "disk {device} of {host} failed", "a node's disk failed",
+                        (("Replace {device} of {host}.", None),)),
+    "disk.full": Cause("node.disk_full", "infra.node", "a disk of {host} was full", "a node's disk was full",
+                       (("Free the disk of {host}; keep Slurm's spool apart from what jobs can fill.", None), _RESUME)),
+    "storage.outage": Cause("storage.outage", "infra.storage", "storage target {device} was lost", "the shared storage failed",
+                            (("Check the server of {device}.", None),)),
+    "controller.restart": Cause("slurm.controller_restart", "infra.scheduler", "slurmctld restarted", "the controller restarted"),
+    "node.drain": Cause("slurm.admin_action", "infra.scheduler", "{host} was drained", "a node was drained"),
+}  # fmt: skip
+
+
+def cause_of(fact: Fact) -> Cause:
+    return CAUSES.get(fact.kind, Cause(fact.kind, "unknown", f"{fact.kind} on {{host}}", fact.kind))
+
+
+def root_event(fact: Fact) -> str:
+    """A link that came back is a flap in the contract's words; Slurm's effect decides severity, not the name."""
+    if fact.kind == "link.outage":
+        return "nic.link_flap" if fact.attrs.get("flaps", 1) > 1 else "nic.link_down"
+    return cause_of(fact).event
+
+
+def fill(template: str, fact: Fact) -> str:
+    seconds = fact.duration
+    return template.format(
+        host=fact.host or "?", device=fact.device or "the port", code=fact.attrs.get("code"),
+        count=len(fact.attrs.get("hosts", ())), for_time=f" for {seconds:.1f} s" if seconds is not None else "",
+    )  # fmt: skip

@@ -1,0 +1,103 @@
+"""Causal edges as data: ``*.toml`` here, and a site's own files. See docs/correlation.md for the keys."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from correlator import expressions
+from correlator.model import Edge
+
+HERE = Path(__file__).parent
+
+_KEYS = {"id", "cause", "effect", "scope", "window", "prior", "requires", "text", "reference", "anchor", "disabled"}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with an entry, and where."""
+
+    file: str
+    entry: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: edge {self.entry}: {self.reason}"
+
+
+def load(extra: Sequence[Path] = ()) -> tuple[list[Edge], list[Problem]]:
+    """Built-in edges and a site's files. A later file replaces an edge of the same id, or disables it."""
+    edges: dict[str, Edge] = {}
+    problems: list[Problem] = []
+    for path in [*sorted(HERE.glob("*.toml")), *extra]:
+        try:
+            entries = tomllib.loads(path.read_text(encoding="utf-8")).get("edge", [])
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            problems.append(Problem(str(path), "-", str(error)))
+            continue
+        for entry in entries:
+            name = str(entry.get("id", "?"))
+            if entry.get("disabled"):
+                edges.pop(name, None)
+                continue
+            if name in edges and path.parent == HERE:
+                problems.append(Problem(path.name, name, "the id is used twice"))
+            found = _problems(path, name, entry)
+            problems += found
+            if not found:
+                edges[name] = _edge(path, entry)
+    problems += _cycles(list(edges.values()))
+    return [edges[name] for name in sorted(edges)], problems
+
+
+def _edge(path: Path, entry: dict[str, Any]) -> Edge:
+    return Edge(
+        id=entry["id"], cause=tuple(entry["cause"]), effect=tuple(entry["effect"]), scope=entry["scope"],
+        window=entry["window"], prior=float(entry["prior"]), requires=tuple(entry.get("requires", ())),
+        because=tuple(sorted(expressions.names(entry["window"]))), text=entry["text"], reference=entry.get("reference", ""),
+        anchor=entry.get("anchor", "start"), file=path.name,
+    )  # fmt: skip
+
+
+def _problems(path: Path, name: str, entry: dict[str, Any]) -> list[Problem]:
+    from correlator import conditions, scopes
+
+    found = [f"unknown key {key!r}" for key in entry if key not in _KEYS]
+    found += [f"missing key {key!r}" for key in ("id", "cause", "effect", "scope", "window", "prior", "text") if key not in entry]
+    if found:
+        return [Problem(path.name, name, reason) for reason in found]
+    if entry["scope"] not in scopes.SCOPES:
+        found.append(f"unknown scope {entry['scope']!r}; known: {', '.join(sorted(scopes.SCOPES))}")
+    found += [f"unknown requirement {r!r}" for r in entry.get("requires", ()) if r not in conditions.CONDITIONS]
+    if not 0 < float(entry["prior"]) <= 1:
+        found.append(f"prior {entry['prior']} is not in (0, 1]")
+    try:
+        low, high, _ = expressions.window(entry["window"], conditions.example_values())
+        if low > high:
+            found.append(f"window {entry['window']} ends before it begins")
+    except expressions.ExpressionError as error:
+        found.append(f"window: {error}")
+    return [Problem(path.name, name, reason) for reason in found]
+
+
+def _cycles(edges: list[Edge]) -> list[Problem]:
+    """Kinds of facts must not cause themselves."""
+    graph: dict[str, set[str]] = {}
+    for edge in edges:
+        for cause in edge.cause:
+            graph.setdefault(cause, set()).update(edge.effect)
+    done: set[str] = set()
+
+    def walk(kind: str, path: tuple[str, ...]) -> list[Problem]:
+        if kind in path:
+            return [Problem("edges", " -> ".join([*path[path.index(kind):], kind]), "the edges form a cycle")]
+        if kind in done:
+            return []
+        found = [p for following in sorted(graph.get(kind, ())) for p in walk(following, (*path, kind))]
+        done.add(kind)
+        return found
+
+    return [p for kind in sorted(graph) for p in walk(kind, ())]

@@ -1,0 +1,200 @@
+"""Which fact caused which: edges tried between facts, weighed against coincidence.
+
+For an effect, every edge whose effect kind fits is tried against every fact of its cause kinds in scope. What passes is
+a ``Hop`` with a strength; what fails is a ``Rejection`` with the reason, because an operator wants to read why not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from correlator import expressions
+from correlator.conditions import CONDITIONS, derived_values, name_of
+from correlator.facts import World
+from correlator.model import Edge, Fact, Hop
+from correlator.scopes import SCOPES, run_of
+
+#: A chain longer than this explains nothing any more.
+MAX_DEPTH = 5
+
+#: Exposure (entity-seconds) that the prior of a base rate is worth, and how many events it holds: one per entity in
+#: 30 days (Gamma prior; replaced by what the store has seen as it grows).
+PRIOR_EXPOSURE_S, PRIOR_EVENTS = 30 * 86400.0, 1.0
+
+#: One lucky coincidence must not outweigh everything: the likelihood ratio of a cause is capped here.
+MAX_RATIO = 30.0
+
+#: How far outside its window (in units of sigma) a cause is still told as a rival that missed, seconds at least.
+NEAR_MISS_S = 600.0
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """A fact that might have been the cause, and why it was not."""
+
+    edge: Edge
+    cause: Fact
+    effect: Fact
+    reason: str
+
+
+@dataclass
+class Chain:
+    """A path from a root fact to the effect; ``hops`` lead from the root to the effect."""
+
+    root: Fact
+    hops: tuple[Hop, ...]
+    weight: float
+
+
+@dataclass
+class Evidence:
+    """All chains into one effect, best first, and what was rejected on the way."""
+
+    effect: Fact
+    chains: list[Chain] = field(default_factory=list)
+    rejections: list[Rejection] = field(default_factory=list)
+
+
+class Weigher:
+    """Tries edges; keeps the hops into each fact, so that shared effects are worked out once."""
+
+    def __init__(self, world: World, edges: list[Edge]) -> None:
+        self.world = world
+        self.by_effect: dict[str, list[Edge]] = defaultdict(list)
+        for edge in edges:
+            for kind in edge.effect:
+                self.by_effect[kind].append(edge)
+        self.by_kind: dict[str, list[Fact]] = defaultdict(list)
+        for fact in world.facts:
+            self.by_kind[fact.kind].append(fact)
+        self._hops: dict[int, tuple[list[Hop], list[Rejection]]] = {}
+        hosts = max(1, len(world.site.hosts))
+        self._exposure = hosts * max(1.0, world.last - world.first)
+
+    def rate(self, kind: str) -> float:
+        """Events of this kind per entity and second: Gamma-Poisson mean of what was seen and the prior."""
+        return (len(self.by_kind.get(kind, ())) + PRIOR_EVENTS) / (self._exposure + PRIOR_EXPOSURE_S)
+
+    def evidence(self, effect: Fact) -> Evidence:
+        found = Evidence(effect)
+        seen: set[int] = set()
+        self._walk(effect, (), found, seen)
+        found.chains.sort(key=lambda c: (-c.weight, c.root.key))
+        return found
+
+    def _walk(self, effect: Fact, below: tuple[Hop, ...], found: Evidence, seen: set[int]) -> bool:
+        hops, rejections = self._into(effect)
+        found.rejections += [r for r in rejections if r not in found.rejections]
+        if len(below) >= MAX_DEPTH or id(effect) in seen:
+            return False
+        explained = False
+        for hop in hops:
+            path = (hop, *below)
+            deeper = self._walk(hop.cause, path, found, seen | {id(effect)})
+            if not deeper:
+                found.chains.append(Chain(hop.cause, path, _weight(path)))
+            explained = True
+        return explained
+
+    def _into(self, effect: Fact) -> tuple[list[Hop], list[Rejection]]:
+        known = self._hops.get(id(effect))
+        if known is not None:
+            return known
+        hops: list[Hop] = []
+        rejections: list[Rejection] = []
+        for edge in self.by_effect.get(effect.kind, ()):
+            values = derived_values(self.world.site.values_for(effect.run), effect)
+            low, high, settled = expressions.window(edge.window, values)
+            for kind in edge.cause:
+                for cause in self.by_kind.get(kind, ()):
+                    if cause is effect or not SCOPES[edge.scope](self.world, cause, effect):
+                        continue
+                    result = self._try(edge, cause, effect, (low, high), settled)
+                    if isinstance(result, Hop):
+                        hops.append(result)
+                    elif result is not None:
+                        rejections.append(result)
+        hops = _best_per_cause(hops)
+        self._hops[id(effect)] = (hops, rejections)
+        return hops, rejections
+
+    def _try(self, edge: Edge, cause: Fact, effect: Fact, window: tuple[float, float], settled: bool) -> Hop | Rejection | None:
+        low, high = window
+        sigma = math.hypot(cause.sigma, effect.sigma) + 0.001
+        earliest, latest = _onset(edge, cause)
+        # A fact with an unknown onset may have begun anywhere in its interval.
+        lag_low, lag_high = effect.start - latest, effect.start - earliest
+        outside = max(low - lag_high, lag_low - high, 0.0)
+        lag = min(max((low + high) / 2, lag_low), lag_high)
+        if outside > 3 * sigma:
+            if outside > NEAR_MISS_S + high:
+                return None
+            side = "after" if lag_high < low else "before"
+            if lag_high < 0 and low >= -5:
+                return Rejection(edge, cause, effect, f"it came {-lag_high:.1f} s after the effect")
+            allowed = f"{low:.0f} to {high:.0f} s allowed"
+            return Rejection(edge, cause, effect, f"it came {lag:.1f} s {'before the effect' if side == 'before' else 'before it'}, {allowed}")
+        for name in edge.requires:
+            reason = CONDITIONS[name](self.world, cause, effect)
+            if reason is not None:
+                return Rejection(edge, cause, effect, reason)
+        fit = 1.0 if outside <= 0 else math.exp(-0.5 * (outside / sigma) ** 2)
+        span = min(high - low, 2 * sigma + 600.0) + 2 * sigma
+        coincidence = 1.0 - math.exp(-self.rate(cause.kind) * span)
+        because = self.world.site.describe(_setting_names(edge), effect.run)
+        if "PrintedTimeout" in edge.because and effect.attrs.get("timeout"):
+            because = ", ".join(x for x in (f"the program's own timeout of {effect.attrs['timeout']:g} s", because) if x)
+        strength = edge.prior * fit * (1.0 if settled else 0.9)
+        return Hop(edge, cause, effect, lag, window, because, strength, max(coincidence, 1e-6))
+
+
+def _setting_names(edge: Edge) -> list[str]:
+    names = set(edge.because) - {"IbRetryBudget", "PrintedTimeout"}
+    if "IbRetryBudget" in edge.because:
+        names |= {"NCCL_IB_TIMEOUT", "NCCL_IB_RETRY_CNT"}
+    return sorted(names)
+
+
+def _onset(edge: Edge, cause: Fact) -> tuple[float, float]:
+    if edge.anchor != "start" and cause.attrs.get(edge.anchor) is not None:
+        moment = float(cause.attrs[edge.anchor])
+        return moment, moment
+    if cause.attrs.get("inferred") and cause.end is not None:
+        return cause.start, cause.end
+    return cause.start, cause.start
+
+
+def _best_per_cause(hops: list[Hop]) -> list[Hop]:
+    best: dict[int, Hop] = {}
+    for hop in hops:
+        known = best.get(id(hop.cause))
+        if known is None or (hop.strength, hop.edge.id) > (known.strength, known.edge.id):
+            best[id(hop.cause)] = hop
+    return sorted(best.values(), key=lambda h: (-h.strength, h.cause.key))
+
+
+def _weight(path: tuple[Hop, ...]) -> float:
+    """Strength of all hops, times how unlikely it is that the root stands there by chance."""
+    strength = math.prod(h.strength for h in path)
+    return strength * min(MAX_RATIO, 1.0 / path[0].coincidence)
+
+
+def describe_cause(world: World, fact: Fact) -> str:
+    """A short name of a fact for rivals and chains: "eth0 of gpu02 without link for 60.0 s"."""
+    what = {
+        "link.outage": "link lost", "switch.outage": "switch lost its links", "node.down": "node set DOWN",
+        "node.reboot": "machine rebooted", "node.panic": "kernel panic", "slurmd.crash": "slurmd died",
+        "munge.failure": "munge failed", "node.deaf": "node accepted connections without answering",
+        "gpu.xid": f"Xid {fact.attrs.get('code')}", "pcie.aer": "PCIe errors", "disk.error": "disk error",
+        "disk.full": "disk full", "storage.outage": "storage target lost", "prolog.failure": "prolog failed",
+        "epilog.failure": "epilog failed", "admin.down": "set DOWN by an administrator",
+        "job.comm_error": "ranks lost their peers", "controller.restart": "slurmctld restarted",
+        "node.drain": "node drained", "gpu.thermal": "GPU throttled by heat",
+    }.get(fact.kind, fact.kind)  # fmt: skip
+    run = run_of(world, fact)
+    where = name_of(fact) if fact.host else (f"job {run.key}" if run else "")
+    tail = f" for {fact.duration:.1f} s" if fact.kind.endswith("outage") and fact.duration is not None else ""
+    return f"{what} ({where}){tail}" if where else what

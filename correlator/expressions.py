@@ -1,0 +1,115 @@
+"""Window expressions over the site's configuration: ``[2*SlurmdTimeout/3, 5*SlurmdTimeout/3 + MessageTimeout]``.
+
+A setting that nobody told us is not a number but a range of plausible values: ``Value(low, high, known=False)``.
+Arithmetic is interval arithmetic, so an unknown setting widens the window instead of inventing one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pyparsing as pp
+
+
+@dataclass(frozen=True)
+class Value:
+    """A quantity in seconds (or a plain number) known to lie in [low, high]."""
+
+    low: float
+    high: float
+    known: bool = True
+    origin: str = ""
+
+    @classmethod
+    def of(cls, number: float) -> Value:
+        return cls(number, number)
+
+
+class ExpressionError(ValueError):
+    """The expression does not parse or names something unknown; the text says what and where."""
+
+
+_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def _combine(left: Value, operator: str, right: Value) -> Value:
+    if operator == "+":
+        corners = [left.low + right.low, left.high + right.high]
+    elif operator == "-":
+        corners = [left.low - right.high, left.high - right.low]
+    else:
+        pairs = [(a, b) for a in (left.low, left.high) for b in (right.low, right.high)]
+        if operator == "*":
+            corners = [a * b for a, b in pairs]
+        elif operator == "/":
+            if right.low <= 0 <= right.high:
+                raise ExpressionError("division by something that may be zero")
+            corners = [a / b for a, b in pairs]
+        else:
+            corners = [a**b for a, b in pairs]
+    return Value(min(corners), max(corners), left.known and right.known)
+
+
+@cache
+def _grammar() -> pp.ParserElement:
+    number = pp.Regex(r"(?P<number>-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)(?P<unit>us|ms|min|s|h|d)?(?![A-Za-z0-9_])")
+    number.set_parse_action(lambda t: ("number", float(t["number"]) * _UNITS[t["unit"] or "s"]))
+    name = pp.Regex(r"[A-Za-z_][A-Za-z0-9_]*")
+    name.set_parse_action(lambda t: ("name", t[0]))
+    expression = pp.Forward()
+    call = pp.Regex(r"(?P<function>max|min)\(") + expression + pp.Suppress(",") + expression + pp.Suppress(")")
+    call.set_parse_action(lambda t: ("call", t[0].rstrip("("), t[-2], t[-1]))
+    atom = call | number | name | pp.Suppress("(") + expression + pp.Suppress(")")
+
+    def fold(tokens: pp.ParseResults) -> Any:
+        items = list(tokens)
+        tree = items[0]
+        for operator, right in zip(items[1::2], items[2::2], strict=True):
+            tree = ("binary", operator, tree, right)
+        return tree
+
+    power = (atom + pp.ZeroOrMore(pp.Literal("^") + atom)).set_parse_action(fold)
+    product = (power + pp.ZeroOrMore(pp.one_of("* /") + power)).set_parse_action(fold)
+    expression <<= (product + pp.ZeroOrMore(pp.one_of("+ -") + product)).set_parse_action(fold)
+    return pp.Suppress("[") + expression + pp.Suppress(",") + expression + pp.Suppress("]")
+
+
+@cache
+def parse_window(text: str) -> tuple[Any, Any]:
+    """The two trees of a window. Raises ``ExpressionError`` with the column."""
+    try:
+        low, high = _grammar().parse_string(text, parse_all=True)
+    except pp.ParseException as error:
+        raise ExpressionError(f"{text!r}: not a window at column {error.column}") from error
+    return low, high
+
+
+def names(text: str) -> frozenset[str]:
+    """The settings that a window speaks of."""
+    return frozenset(re.findall(r"(?<![\w.])[A-Za-z_]\w*", re.sub(r"(?<=\d)(us|ms|min|s|h|d)\b", "", text))) - {"max", "min"}
+
+
+def _evaluate(tree: Any, values: Mapping[str, Value]) -> Value:
+    kind = tree[0]
+    if kind == "number":
+        return Value.of(tree[1])
+    if kind == "name":
+        if tree[1] not in values:
+            raise ExpressionError(f"unknown setting {tree[1]!r}")
+        return values[tree[1]]
+    if kind == "call":
+        left, right = _evaluate(tree[2], values), _evaluate(tree[3], values)
+        pick = max if tree[1] == "max" else min
+        return Value(pick(left.low, right.low), pick(left.high, right.high), left.known and right.known)
+    return _combine(_evaluate(tree[2], values), tree[1], _evaluate(tree[3], values))
+
+
+def window(text: str, values: Mapping[str, Value]) -> tuple[float, float, bool]:
+    """(earliest lag, latest lag, all settings known). An unknown setting gives its widest window."""
+    low_tree, high_tree = parse_window(text)
+    low, high = _evaluate(low_tree, values), _evaluate(high_tree, values)
+    return low.low, high.high, low.known and high.known

@@ -1,0 +1,91 @@
+"""Detectors: from events to facts. One file per subject; each lists its detectors in ``DETECTORS``.
+
+A detector is ``f(world) -> list[Fact]`` and sees the facts of the detectors before it in ``world.facts``. A site's own
+comes by the entry point group ``faultline.detectors``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+
+from correlator.model import Event, Fact, Run
+from correlator.site import Site
+
+
+def bus_of(device: str) -> str:
+    """The PCI bus part of a device name, lower case, without the function: telemetry and kernel write it differently."""
+    parts = device.lower().split(".")[0].split(":")
+    return f"{parts[0][-4:]:0>4}:{parts[1]}:{parts[2]}" if len(parts) == 3 else device
+
+
+@dataclass
+class World:
+    """All that is known about one cluster while facts are concluded. Times are epoch seconds, UTC."""
+
+    site: Site
+    events: list[Event]
+    runs: list[Run]
+    facts: list[Fact] = field(default_factory=list)
+    node_states: list[dict[str, object]] = field(default_factory=list)
+    gpu_jobs: dict[tuple[str, str], list[tuple[float, int]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.by_kind: dict[str, list[Event]] = defaultdict(list)
+        self.by_job: dict[int, list[Event]] = defaultdict(list)
+        self.by_host: dict[str, list[Event]] = defaultdict(list)
+        for event in self.events:
+            self.by_kind[event.kind].append(event)
+            if event.job_id is not None:
+                self.by_job[event.job_id].append(event)
+            if event.host:
+                self.by_host[event.host].append(event)
+        self.runs_on: dict[str, list[Run]] = defaultdict(list)
+        self.run: dict[str, Run] = {}
+        for run in self.runs:
+            self.run[run.key] = run
+            for node in run.nodes:
+                self.runs_on[node].append(run)
+        times = [e.time for e in self.events]
+        self.first, self.last = (min(times), max(times)) if times else (0.0, 0.0)
+
+    def kinds(self, *kinds: str) -> Iterable[Event]:
+        """Events of these kinds in time order."""
+        found = [e for kind in kinds for e in self.by_kind.get(kind, ())]
+        return sorted(found, key=lambda e: (e.time, e.id)) if len(kinds) > 1 else found
+
+    def facts_of(self, *kinds: str) -> list[Fact]:
+        return [f for f in self.facts if f.kind in kinds]
+
+    def gpu_owner(self, host: str, device: str, time: float) -> int | None:
+        """The job that telemetry saw on a GPU around ``time``; None where nothing tells."""
+        spans = self.gpu_jobs.get((host, bus_of(device)), ())
+        near = [(abs(time - seen), job) for seen, job in spans if abs(time - seen) <= 900.0]
+        return min(near)[1] if near else None
+
+    def runs_at(self, host: str, time: float, slack: float = 1.0) -> list[Run]:
+        """Runs that had ``host`` at ``time``."""
+        return [r for r in self.runs_on.get(host, ()) if r.covers(time, slack)]
+
+
+Detector = Callable[[World], list[Fact]]
+
+
+def detectors() -> list[Detector]:
+    """Built-in detectors in the order in which they build on each other, then those of installed packages."""
+    from correlator.facts import control, gpus, jobs, links, nodes, storage
+
+    found: list[Detector] = [d for module in (links, nodes, control, gpus, storage, jobs) for d in module.DETECTORS]
+    for point in sorted(entry_points(group="faultline.detectors"), key=lambda p: p.name):
+        found += point.load()
+    return found
+
+
+def conclude(world: World) -> list[Fact]:
+    """Runs every detector; the result is sorted, so that it does not depend on detector internals."""
+    for detector in detectors():
+        world.facts += sorted(detector(world), key=lambda f: f.key)
+    world.facts.sort(key=lambda f: f.key)
+    return world.facts

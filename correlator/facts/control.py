@@ -1,0 +1,104 @@
+"""What people and Slurm itself did: cancelled, preempted, drained, restarted, ran a failing prolog."""
+
+from __future__ import annotations
+
+import re
+
+from correlator.facts import World
+from correlator.facts.nodes import hosts_of
+from correlator.model import Event, Fact
+
+_MAINTENANCE = re.compile(r"\b(maint|maintenance|reservation|planned|scheduled|firmware|upgrade|reboot asap)\b", re.IGNORECASE)
+
+
+def cancellations(world: World) -> list[Fact]:
+    """``user.cancel`` (with uid), ``sched.preempt``, ``time.limit``: Slurm's own lines about one job."""
+    facts: list[Fact] = []
+    kinds = {
+        "slurm.job_cancelled": "user.cancel", "slurm.job_preempted": "sched.preempt", "slurm.job_timeout": "time.limit",
+    }  # fmt: skip
+    for event in world.kinds(*kinds):
+        if event.job_id is None or event.entities.get("symptom"):
+            continue
+        attrs = {"uid": event.entities.get("uid"), "by_controller": event.source == "slurmctld"}
+        facts.append(Fact(kinds[event.kind], event.time, None, event.sigma, event.host, run=str(event.job_id), attrs=attrs, events=(event,)))
+    return facts
+
+
+def hook_failures(world: World) -> list[Fact]:
+    """``prolog.failure`` and ``epilog.failure`` on a node, tied to the job where a line says which."""
+    facts: list[Fact] = []
+    for event in world.kinds("slurm.node_drain", "slurm.node_error", "slurm.node_reason", "slurm.job_failed", "slurm.kill_task_failed"):
+        text = event.message.lower()
+        which = "prolog" if "prolog" in text else "epilog" if "epilog" in text else None
+        if which is None or not re.search(r"fail|error|hung|draining", text):
+            continue
+        for host in hosts_of(event) or [None]:  # type: ignore[list-item]
+            attrs = {"which": which}
+            run = str(event.job_id) if event.job_id is not None else None
+            facts.append(Fact(f"{which}.failure", event.time, None, event.sigma, host, run=run, attrs=attrs, events=(event,)))
+    return _one_per_failure(facts)
+
+
+def _one_per_failure(facts: list[Fact]) -> list[Fact]:
+    """slurmd, slurmctld's agent and the drain all tell the same failure within a second or two."""
+    kept: list[Fact] = []
+    for fact in sorted(facts, key=lambda f: (f.kind, f.start, f.host or "")):
+        same = [k for k in kept if k.kind == fact.kind and abs(k.start - fact.start) <= 5.0
+                and (k.run is None or fact.run is None or k.run == fact.run)
+                and (_is_node(k.host, fact) or _is_node(fact.host, k) or k.host == fact.host)]  # fmt: skip
+        if same:
+            first = same[0]
+            first.run = first.run or fact.run
+            first.events = tuple(sorted({*first.events, *fact.events}, key=lambda e: (e.time, e.id)))
+            if first.attrs.get("host_is_controller", _from_controller(first)) and fact.host and not _from_controller(fact):
+                first.host = fact.host
+            continue
+        kept.append(fact)
+    return kept
+
+
+def _is_node(host: str | None, other: Fact) -> bool:
+    return host is None or any(host in (e.entities.get("nodes") or ()) for e in other.events)
+
+
+def _from_controller(fact: Fact) -> bool:
+    """The fact's host is only the writer's (slurmctld), not a node named in the line."""
+    event = fact.events[0]
+    return event.source == "slurmctld" and not event.entities.get("nodes")
+
+
+def drains(world: World) -> list[Fact]:
+    """``node.drain``: a node taken out of service, with owner, check and reason; by whom it was done."""
+    facts = []
+    reasons: dict[str, Event] = {}
+    for event in world.kinds("slurm.node_reason", "slurm.node_drain", "slurm.node_invalid"):
+        for host in hosts_of(event):
+            if event.kind == "slurm.node_reason":
+                reasons[host] = event
+                continue
+            said = reasons.get(host)
+            near = said is not None and abs(said.time - event.time) <= 5.0
+            reason = str((said.entities.get("reason") if near and said else None) or event.entities.get("reason") or "")
+            events = (said, event) if near and said else (event,)
+            attrs = {"reason": reason, "maintenance": bool(_MAINTENANCE.search(reason + " " + event.message))}
+            facts.append(Fact("node.drain", event.time, None, event.sigma, host, attrs=attrs, events=events))
+    return facts
+
+
+def controller_restarts(world: World) -> list[Fact]:
+    facts = []
+    for event in world.kinds("slurm.daemon_start"):
+        if event.source == "slurmctld":
+            facts.append(Fact("controller.restart", event.time, event.time, event.sigma, event.host, attrs={}, events=(event,)))
+    return facts
+
+
+def kill_failures(world: World) -> list[Fact]:
+    return [
+        Fact("kill.failure", e.time, None, e.sigma, host, attrs={}, events=(e,))
+        for e in world.kinds("slurm.kill_task_failed") for host in hosts_of(e)
+    ]  # fmt: skip
+
+
+DETECTORS = [cancellations, hook_failures, drains, controller_restarts, kill_failures]

@@ -1,0 +1,99 @@
+"""GPUs and the PCIe bus: XIDs with their class, lost devices, AER storms, heat."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from correlator.facts import World, bus_of
+from correlator.model import Event, Fact
+
+#: Xids that the application causes itself (NVIDIA's catalogue: RESTART_APP / user error). They speak for the job's code.
+APPLICATION_XIDS = frozenset({8, 11, 13, 25, 31, 32, 43, 69, 80})
+#: Consequences and directives of another Xid: never a root while another one is near.
+CONSEQUENCE_XIDS = frozenset({45, 154, 171, 172})
+#: Recorded and harmless for the running job.
+BENIGN_XIDS = frozenset({63, 92, 160, 161})
+#: One memory fault says itself with several of these; 48/94/95/140 name the fault, 63/64 its repair.
+MEMORY_XIDS = frozenset({48, 94, 95, 140, 63, 64})
+
+#: Correctable errors make a storm when so many fall on one bus within so long (correlation.md, E26).
+STORM_COUNT, STORM_S = 5, 300.0
+
+
+def bus(device: object) -> str | None:
+    """``0000:3a:00.0`` and ``00000000:3A:00`` -> ``0000:3a:00``: the form that GPU lines use."""
+    text = str(device or "")
+    return bus_of(text) if ":" in text else None
+
+
+def xids(world: World) -> list[Fact]:
+    """``gpu.xid`` with attrs code and family; Xids of one GPU within 10 s are one fault named by its leading code."""
+    groups: dict[tuple[str, str], list[Event]] = defaultdict(list)
+    for event in world.kinds("gpu.xid", "gpu.fallen_off_bus"):
+        if event.host:
+            pci = bus(event.entities.get("pci")) or event.device or ""
+            groups[(event.host, pci)].append(event)
+    facts: list[Fact] = []
+    for (host, pci), events in sorted(groups.items()):
+        burst: list[Event] = []
+        for event in [*events, None]:
+            if event is not None and (not burst or event.time - burst[-1].time <= 10.0):
+                burst.append(event)
+                continue
+            facts.append(_fault(host, pci, burst))
+            burst = [event] if event is not None else []
+    return facts
+
+
+def code_of(event: Event) -> int | None:
+    try:
+        return int(event.entities.get("xid", 79 if event.kind == "gpu.fallen_off_bus" else ""))
+    except (TypeError, ValueError):
+        return None
+
+
+def _fault(host: str, pci: str, burst: list[Event]) -> Fact:
+    codes = [c for e in burst if (c := code_of(e)) is not None]
+    leading = next((c for c in codes if c not in CONSEQUENCE_XIDS | BENIGN_XIDS), codes[0] if codes else None)
+    if leading in MEMORY_XIDS:
+        leading = next((c for c in codes if c in (48, 94, 95, 140)), leading)
+    family = (
+        "application" if leading in APPLICATION_XIDS else "benign" if leading in BENIGN_XIDS
+        else "consequence" if leading in CONSEQUENCE_XIDS else "hardware"
+    )  # fmt: skip
+    pids = sorted({str(e.entities["pid"]) for e in burst if e.entities.get("pid") not in (None, "", "<unknown>")})
+    nonfatal = all("nonfatal" in e.message.lower() for e in burst)
+    attrs = {"code": leading, "codes": codes, "family": "benign" if nonfatal else family, "pids": pids}
+    return Fact("gpu.xid", burst[0].time, burst[-1].time, burst[0].sigma, host, pci or None, attrs=attrs, events=tuple(burst))
+
+
+def aer_storms(world: World) -> list[Fact]:
+    """``pcie.aer``: an uncorrected error, or many corrected ones on one bus."""
+    groups: dict[tuple[str, str], list[Event]] = defaultdict(list)
+    for event in world.kinds("pcie.aer"):
+        if event.host:
+            groups[(event.host, bus(event.entities.get("pci")) or event.device or "")].append(event)
+    facts = []
+    for (host, pci), events in sorted(groups.items()):
+        burst: list[Event] = []
+        for event in [*events, None]:
+            if event is not None and (not burst or event.time - burst[-1].time <= STORM_S):
+                burst.append(event)
+                continue
+            severe = [e for e in burst if "uncorrect" in e.message.lower() or "fatal" in str(e.entities.get("severity", "")).lower().replace("nonfatal", "")]
+            if severe or sum(e.count for e in burst) >= STORM_COUNT:
+                attrs = {"count": sum(e.count for e in burst), "uncorrected": bool(severe)}
+                facts.append(Fact("pcie.aer", burst[0].time, burst[-1].last, burst[0].sigma, host, pci or None, attrs=attrs, events=tuple(burst)))
+            burst = [event] if event is not None else []
+    return facts
+
+
+def heat(world: World) -> list[Fact]:
+    facts = []
+    for event in world.kinds("gpu.thermal", "kernel.thermal"):
+        if event.host:
+            facts.append(Fact("gpu.thermal", event.time, event.last, event.sigma, event.host, event.device, attrs={}, events=(event,)))
+    return facts
+
+
+DETECTORS = [xids, aer_storms, heat]

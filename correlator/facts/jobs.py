@@ -1,0 +1,113 @@
+"""How runs ended (``run.*``: what the correlator must explain) and what their own output says (``job.*``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from correlator.facts import World
+from correlator.facts.nodes import hosts_of
+from correlator.model import Event, Fact, Run
+
+#: How far from the run's end a line about that end may lie: sacct has whole seconds, output is flushed late.
+END_SLACK_S = 5.0
+
+_TERMINAL = {
+    "NODE_FAIL": "run.node_fail", "FAILED": "run.failed", "TIMEOUT": "run.timeout", "CANCELLED": "run.cancelled",
+    "PREEMPTED": "run.preempted", "OUT_OF_MEMORY": "run.oom", "BOOT_FAIL": "run.node_fail", "DEADLINE": "run.timeout",
+    "REQUEUED": "run.requeued", "REQUEUE_HOLD": "run.requeued", "LAUNCH_FAILED": "run.requeued", "REVOKED": "run.cancelled",
+}  # fmt: skip
+
+#: Output events that say "the peers or the network", not "my code". They are symptoms on every innocent rank.
+COMMUNICATION = frozenset({"job.nccl_error", "job.nccl_timeout", "job.mpi_error"})
+_APPLICATION = frozenset({"job.cuda_error", "job.segfault", "job.exit_error", "job.bus_error"})
+_MEMORY = frozenset({"job.oom", "slurm.job_oom"})
+
+_TIMEOUT_MS = re.compile(r"Timeout\(ms\)\s*=\s*(\d+)")
+_TIMEOUT_S = re.compile(r"\b(?:nothing|no (?:data|response|progress|reply|heartbeat)|timed out|timeout)\b.{0,60}?\b(\d+(?:\.\d+)?) ?(?:s|sec|seconds)\b", re.IGNORECASE)
+
+
+def of_run(run: Run, events: Iterable[Event], slack: float = END_SLACK_S) -> list[Event]:
+    """Events that name the job and lie within this run (not within an earlier or later run of the same job)."""
+    low = (run.start or run.submit or 0.0) - slack
+    high = (run.end if run.end is not None else float("inf")) + slack + 60.0
+    return [e for e in events if low <= e.time <= high]
+
+
+def printed_timeout(events: Iterable[Event]) -> float | None:
+    """The timeout in seconds that a watchdog line prints, if one does."""
+    for event in events:
+        told = event.entities.get("timeout_ms")
+        if told is not None:
+            return float(told) / 1000.0
+        match = _TIMEOUT_MS.search(event.message)
+        if match:
+            return float(match[1]) / 1000.0
+        told = event.entities.get("timeout_s")
+        if told is not None:
+            return float(told)
+        match = _TIMEOUT_S.search(event.message)
+        if match:
+            return float(match[1])
+    return None
+
+
+def communication_errors(world: World) -> list[Fact]:
+    """``job.comm_error`` per run: the first line in which a rank lost its peers; attrs timeout (s), onset."""
+    facts = []
+    for run in world.runs:
+        lines = [e for e in of_run(run, world.by_job.get(run.job_id, ())) if e.kind in COMMUNICATION]
+        if not lines:
+            continue
+        timeout = printed_timeout(lines)
+        first = lines[0]
+        attrs = {"timeout": timeout, "onset": first.time - (timeout or 0.0), "families": sorted({e.kind for e in lines})}
+        facts.append(Fact("job.comm_error", first.time, lines[-1].time, first.sigma, first.host, run=run.key, attrs=attrs, events=tuple(lines[:20])))
+    return facts
+
+
+def ends(world: World) -> list[Fact]:
+    """The terminal fact of every run that did not end COMPLETED."""
+    facts = []
+    for run in world.runs:
+        if not run.ended_badly:
+            continue
+        kind = _TERMINAL.get(run.state, "run.failed")
+        moment = run.end if run.end is not None else run.start or run.submit or world.last
+        lines = of_run(run, world.by_job.get(run.job_id, ()))
+        attrs = {
+            "failed_nodes": _failed_nodes(world, run, lines, moment), "application": [e for e in lines if e.kind in _APPLICATION],
+            "memory": [e for e in lines if e.kind in _MEMORY] + _step_oom(run), "communication": [e for e in lines if e.kind in COMMUNICATION],
+            "output": [e for e in lines if e.source in ("job_stdout", "job_stderr")], "signal": run.row.get("exit_signal"),
+            "exit_code": run.row.get("exit_code"), "cancelled_by": run.row.get("cancelled_by"),
+        }  # fmt: skip
+        closing = [e for e in lines if e.kind in ("slurm.job_node_fail", "slurm.job_requeue", "slurm.job_failed", "slurm.job_end",
+                   "slurm.job_cancelled", "slurm.job_timeout", "slurm.job_preempted", "slurm.job_oom") and e.source == "slurmctld"
+                   and abs(e.time - moment) <= END_SLACK_S]  # fmt: skip
+        # slurmctld's own stamp has milliseconds where accounting has whole seconds.
+        exact = closing[0].time if closing else moment
+        sigma = closing[0].sigma if closing else 0.5
+        facts.append(Fact(kind, exact, exact, sigma, None, run=run.key, attrs=attrs, events=tuple(closing)))
+    return facts
+
+
+def _step_oom(run: Run) -> list[object]:
+    return [s for s in run.steps if s["state"] == "OUT_OF_MEMORY" or (s["exit_signal"] == 125 and s["exit_code"] == 0)]
+
+
+def _failed_nodes(world: World, run: Run, lines: list[Event], moment: float) -> list[str]:
+    """Nodes whose failure ended the run: named by slurmctld, else those of the run that went DOWN at its end."""
+    named: set[str] = set()
+    for event in lines:
+        if event.kind in ("slurm.job_node_fail", "slurm.job_requeue") and event.source == "slurmctld" and abs(event.time - moment) <= END_SLACK_S:
+            named.update(h for h in hosts_of(event) if h in run.nodes or not run.nodes)
+    if run.row.get("failed_node"):
+        named.add(str(run.row["failed_node"]))
+    for fact in world.facts_of("node.down", "node.reboot", "admin.down"):
+        noticed = fact.attrs.get("noticed", fact.start)
+        if fact.host in run.nodes and abs(noticed - moment) <= END_SLACK_S:
+            named.add(fact.host)
+    return sorted(named)
+
+
+DETECTORS = [communication_errors, ends]

@@ -1,0 +1,191 @@
+"""Nodes: set DOWN, rebooted, panicked, their slurmd dead, their munge or disk broken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from correlator.events import seconds_of
+from correlator.facts import World
+from correlator.model import Event, Fact
+
+#: Two statements about one node going down (log line, accounting's whole second) are one within this.
+SAME_DOWN_S = 3.0
+
+#: slurmd reports the machine's uptime when it starts; younger than this means that the machine just booted.
+FRESH_BOOT_S = 300.0
+
+
+def hosts_of(event: Event) -> list[str]:
+    """The nodes that an event is about: a list in the line, else the host that wrote it."""
+    nodes = event.entities.get("nodes")
+    if isinstance(nodes, str):
+        nodes = [nodes]
+    return list(nodes) if nodes else [event.host] if event.host else []
+
+
+def node_downs(world: World) -> list[Fact]:
+    """``node.down``: slurmctld gave the node up. ``admin.down``: somebody set it so."""
+    facts: list[Fact] = []
+    for event in world.by_kind.get("slurm.node_down", ()):
+        admin = _by_admin(event)
+        for host in hosts_of(event):
+            kind = "admin.down" if admin else "node.down"
+            facts.append(Fact(kind, event.time, None, event.sigma, host, attrs={"said_by": event.source}, events=(event,)))
+    facts += _downs_from_states(world, facts)
+    ups = [(e.time, host) for e in world.kinds("slurm.node_up") for host in hosts_of(e)]
+    for fact in facts:
+        later = [t for t, host in ups if host == fact.host and t > fact.start]
+        fact.end = min(later) if later else None
+    return _dedupe(facts)
+
+
+def _by_admin(event: Event) -> bool:
+    if event.entities.get("actor") in ("admin", "root", "user"):
+        return True
+    return "update_node" in event.message and "not responding" not in event.message.lower()
+
+
+def _downs_from_states(world: World, known: list[Fact]) -> list[Fact]:
+    """Accounting's node events stand in where slurmctld's log is missing."""
+    facts = []
+    for row in world.node_states:
+        state, start = str(row["state"] or "").lower(), row["time"]
+        if "down" not in state or row["source"] != "sacctmgr_events" or not isinstance(start, datetime):
+            continue
+        time = seconds_of(start) or 0.0
+        if any(f.host == row["host"] and abs(f.start - time) <= SAME_DOWN_S for f in known):
+            continue
+        reason = str(row["reason"] or "")
+        if "not responding" in reason.lower():
+            facts.append(Fact("node.down", time, None, 0.5, str(row["host"]), attrs={"said_by": "accounting", "reason": reason}))
+    return facts
+
+
+def _dedupe(facts: Iterable[Fact]) -> list[Fact]:
+    kept: list[Fact] = []
+    for fact in sorted(facts, key=lambda f: (f.host or "", f.kind, f.start)):
+        last = kept[-1] if kept else None
+        if last and last.host == fact.host and last.kind == fact.kind and fact.start - last.start <= SAME_DOWN_S:
+            last.events = tuple(sorted({*last.events, *fact.events}, key=lambda e: (e.time, e.id)))
+            continue
+        kept.append(fact)
+    return kept
+
+
+def reboots(world: World) -> list[Fact]:
+    """A machine that started anew under Slurm: slurmctld noticed, the kernel said so, or slurmd's uptime is young."""
+    facts: list[Fact] = []
+    for event in world.by_kind.get("slurm.node_reboot", ()):
+        for host in hosts_of(event):
+            boot = _number(event.entities.get("boot_time"))
+            last = _number(event.entities.get("last_response"))
+            start = boot if boot and boot <= event.time + 1 else event.time
+            attrs = {"boot": boot, "last_response": last, "noticed": event.time}
+            facts.append(Fact("node.reboot", min(start, event.time), event.time, event.sigma, host, attrs=attrs, events=(event,)))
+    for event in world.by_kind.get("kernel.boot", ()):
+        if event.host and not any(f.host == event.host and abs(f.start - event.time) <= FRESH_BOOT_S for f in facts):
+            facts.append(Fact("node.reboot", event.time, event.time, event.sigma, event.host, attrs={"boot": event.time}, events=(event,)))
+        else:
+            for fact in facts:
+                if fact.host == event.host and abs(fact.start - event.time) <= FRESH_BOOT_S and event not in fact.events:
+                    fact.events = (*fact.events, event)
+    return facts
+
+
+def panics(world: World) -> list[Fact]:
+    return [
+        Fact("node.panic", e.time, None, e.sigma, e.host, attrs={}, events=(e,))
+        for e in world.kinds("kernel.panic", "kernel.lockup") if e.host and (e.kind == "kernel.panic" or e.severity in ("emerg", "alert", "crit"))
+    ]  # fmt: skip
+
+
+def slurmd_deaths(world: World) -> list[Fact]:
+    """slurmd started without having been stopped, on a machine that did not boot: it had died (or was killed).
+
+    Nothing tells when it died. The fact lies between the last sign of life that only slurmd gives and the start.
+    """
+    booted = {(f.host, f.end or f.start) for f in world.facts_of("node.reboot")}
+    facts: list[Fact] = []
+    for host, events in sorted(world.by_host.items()):
+        mine = [e for e in events if e.source in ("slurmd", "slurmstepd", "kernel", "syslog") or e.kind.startswith("sys.")]
+        stopped_at: float | None = None
+        for event in mine:
+            if event.kind == "slurm.daemon_stop" and event.source == "slurmd":
+                stopped_at = event.time
+            elif event.kind == "slurm.daemon_fatal" and event.source == "slurmd":
+                facts.append(Fact("slurmd.crash", event.time, None, event.sigma, host, attrs={"said": True}, events=(event,)))
+                stopped_at = event.time
+            elif _slurmd_segfault(event) or _slurmd_unit_failed(event):
+                facts.append(Fact("slurmd.crash", event.time, None, event.sigma, host, attrs={"said": True}, events=(event,)))
+                stopped_at = event.time
+            elif event.kind == "slurm.daemon_start" and event.source == "slurmd":
+                fresh = any(h == host and abs(t - event.time) <= FRESH_BOOT_S for h, t in booted)
+                if stopped_at is None and not fresh and _was_alive_before(mine, event):
+                    died_after = max((e.time for e in mine if e.time < event.time and _sign_of_slurmd(e)), default=event.time)
+                    facts.append(Fact("slurmd.crash", died_after, event.time, 0.0, host,
+                                      attrs={"inferred": True, "noticed": event.time}, events=(event,)))  # fmt: skip
+                elif stopped_at is not None:
+                    for fact in facts:
+                        if fact.host == host and fact.kind == "slurmd.crash" and fact.end is None:
+                            fact.end = event.time
+                            fact.events = (*fact.events, event)
+                stopped_at = None
+    return facts
+
+
+def _sign_of_slurmd(event: Event) -> bool:
+    """Lines that slurmd itself (not a surviving slurmstepd) writes."""
+    return event.source == "slurmd" and event.kind in ("slurm.step_start", "slurm.daemon_start") and not event.message.startswith("[")
+
+
+def _was_alive_before(events: list[Event], start: Event) -> bool:
+    return any(_sign_of_slurmd(e) and e.time < start.time - 1 for e in events)
+
+
+def _slurmd_segfault(event: Event) -> bool:
+    process = str(event.entities.get("process") or event.entities.get("program") or "")
+    text = event.message.lower()
+    return event.kind in ("kernel.segfault", "kernel.oom_kill") and (process == "slurmd" or "slurmd[" in text or "(slurmd)" in text)
+
+
+def _slurmd_unit_failed(event: Event) -> bool:
+    return event.kind == "sys.service_failed" and "slurmd" in event.message.lower()
+
+
+def munge_failures(world: World) -> list[Fact]:
+    """Authentication is broken on a node: munge's own words, or peers that connect and get no answer."""
+    facts = []
+    for event in world.kinds("slurm.comm_error", "slurm.node_error", "sys.service_failed"):
+        text = event.message.lower()
+        if "munge" in text and event.host:
+            for host in hosts_of(event):
+                facts.append(Fact("munge.failure", event.time, None, event.sigma, host, attrs={"said": True}, events=(event,)))
+        elif event.source == "slurmctld" and "socket timed out" in text:
+            for host in event.entities.get("nodes") or []:
+                facts.append(Fact("node.deaf", event.time, None, event.sigma, str(host), attrs={}, events=(event,)))
+    return facts
+
+
+def disk_faults(world: World) -> list[Fact]:
+    """Local disks: errors of the device, a file system gone read-only, and full ones."""
+    facts = []
+    for event in world.kinds("storage.nvme_error", "storage.io_error"):
+        if event.host:
+            facts.append(Fact("disk.error", event.time, event.last, event.sigma, event.host, event.device, attrs={}, events=(event,)))
+    for event in world.kinds("slurm.node_error", "slurm.daemon_fatal", "slurm.node_drain", "slurm.node_reason", "slurm.config_error", "storage.io_error"):
+        text = event.message.lower()
+        if "no space left" in text or "spooldir is full" in text or "disk full" in text:
+            for host in hosts_of(event):
+                facts.append(Fact("disk.full", event.time, None, event.sigma, host, attrs={}, events=(event,)))
+    return facts
+
+
+def _number(value: object) -> float | None:
+    try:
+        return float(str(value))
+    except (TypeError, ValueError):
+        return None
+
+
+DETECTORS = [node_downs, reboots, panics, slurmd_deaths, munge_failures, disk_faults]

@@ -1,0 +1,126 @@
+"""The nouns of the correlator: events, facts, runs, edges.
+
+An *event* is what somebody logged (copies of one line in several files are one event). A *fact* is what happened,
+concluded from events: a link outage with its beginning and end, a node set DOWN, a run that ended. Causal *edges*
+connect facts. All times are seconds since the epoch, UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event. ``sigma`` is the uncertainty of ``time`` in seconds (resolution of the stamp, clock residual)."""
+
+    id: str
+    time: float
+    sigma: float
+    kind: str
+    host: str | None
+    device: str | None
+    job_id: int | None
+    message: str
+    source: str | None
+    layer: str
+    severity: str | None
+    file: str | None
+    line: int | None
+    received: float | None
+    time_quality: str
+    count: int
+    last: float
+    entities: Mapping[str, Any] = field(default_factory=dict)
+    also: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(slots=True)
+class Fact:
+    """Something that happened between ``start`` and ``end`` (None: still going on when the data ends)."""
+
+    kind: str
+    start: float
+    end: float | None
+    sigma: float
+    host: str | None = None
+    device: str | None = None
+    run: str | None = None
+    attrs: dict[str, Any] = field(default_factory=dict)
+    events: tuple[Event, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, float, str, str, str]:
+        """Total order that does not depend on how facts were found."""
+        return (self.kind, self.start, self.host or "", self.device or "", self.run or "")
+
+    @property
+    def duration(self) -> float | None:
+        return None if self.end is None else self.end - self.start
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of one job: what accounting, hooks and slurmctld's lines say together."""
+
+    key: str
+    job_id: int
+    attempt: int
+    state: str
+    nodes: tuple[str, ...]
+    submit: float | None
+    start: float | None
+    end: float | None
+    row: dict[str, Any]
+    steps: tuple[dict[str, Any], ...] = ()
+    sources: tuple[str, ...] = ()
+
+    @property
+    def ended_badly(self) -> bool:
+        return self.state not in GOOD_STATES and self.state not in OPEN_STATES
+
+    @property
+    def gpus(self) -> int:
+        return int(self.row.get("gpus") or 0)
+
+    def covers(self, time: float, slack: float = 1.0) -> bool:
+        """Was the run going on at ``time``? sacct's whole seconds need a second of slack."""
+        return self.start is not None and self.start - slack <= time and (self.end is None or time <= self.end + slack)
+
+
+GOOD_STATES = frozenset({"COMPLETED"})
+OPEN_STATES = frozenset({"RUNNING", "PENDING", "SUSPENDED", "CONFIGURING", "COMPLETING", "RESIZING", ""})
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A causal edge, as read from ``edges/*.toml``."""
+
+    id: str
+    cause: tuple[str, ...]
+    effect: tuple[str, ...]
+    scope: str
+    window: str
+    prior: float
+    requires: tuple[str, ...]
+    because: tuple[str, ...]
+    text: str
+    reference: str
+    anchor: str
+    file: str
+
+
+@dataclass(frozen=True)
+class Hop:
+    """An edge that holds between two facts: ``lag`` in seconds inside ``window``, ``strength`` 0..1."""
+
+    edge: Edge
+    cause: Fact
+    effect: Fact
+    lag: float
+    window: tuple[float, float]
+    because: str
+    strength: float
+    coincidence: float

@@ -1,0 +1,81 @@
+"""Scopes: between which things an edge may hold. ``SCOPES[name](world, cause, effect) -> bool``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from correlator.facts import World
+from correlator.facts.gpus import bus
+from correlator.model import Fact, Run
+
+Scope = Callable[[World, Fact, Fact], bool]
+
+
+def run_of(world: World, fact: Fact) -> Run | None:
+    return world.run.get(fact.run) if fact.run else None
+
+
+def _same_node(world: World, cause: Fact, effect: Fact) -> bool:
+    return cause.host is not None and cause.host == effect.host
+
+
+def _under_switch(world: World, cause: Fact, effect: Fact) -> bool:
+    hosts = set(cause.attrs.get("hosts", ()))
+    run = run_of(world, effect)
+    return bool(hosts & set(run.nodes)) if run and effect.host is None else effect.host in hosts
+
+
+def _link_of_switch(world: World, cause: Fact, effect: Fact) -> bool:
+    return effect.attrs.get("promoted") == cause.host and cause.host is not None
+
+
+def _in_allocation(world: World, cause: Fact, effect: Fact) -> bool:
+    run = run_of(world, effect)
+    return run is not None and cause.host in run.nodes
+
+
+def _failed_node(world: World, cause: Fact, effect: Fact) -> bool:
+    return cause.host in effect.attrs.get("failed_nodes", ())
+
+
+def _same_run(world: World, cause: Fact, effect: Fact) -> bool:
+    return cause.run is not None and cause.run == effect.run
+
+
+def _same_run_or_node(world: World, cause: Fact, effect: Fact) -> bool:
+    run = run_of(world, effect)
+    if run is None:
+        return False
+    return cause.run == str(run.job_id) if cause.run else cause.host in run.nodes
+
+
+def _device(world: World, cause: Fact, effect: Fact) -> bool:
+    """The GPU belonged to the run: told by telemetry or process ids; else by the whole node being the run's."""
+    run = run_of(world, effect)
+    if run is None or cause.host not in run.nodes:
+        return False
+    owner = world.gpu_owner(cause.host or "", cause.device or "", cause.start)
+    if owner is not None:
+        return owner == run.job_id
+    return True
+
+
+def _same_bus(world: World, cause: Fact, effect: Fact) -> bool:
+    return cause.host == effect.host and bus(cause.device) is not None and bus(cause.device) == bus(effect.device)
+
+
+def _used_storage(world: World, cause: Fact, effect: Fact) -> bool:
+    run = run_of(world, effect)
+    if run is None or not set(cause.attrs.get("hosts", ())) & set(run.nodes):
+        return False
+    file_system = str(cause.device or "").split("-")[0]
+    place = str(run.row.get("work_dir") or "")
+    return not place or not file_system or f"/{file_system}/" in f"{place}/" or not place.startswith(("/lustre", "/scratch", "/gpfs"))
+
+
+SCOPES: dict[str, Scope] = {
+    "same node": _same_node, "node under switch": _under_switch, "link of switch": _link_of_switch,
+    "node in allocation": _in_allocation, "failed node of run": _failed_node, "same run": _same_run,
+    "same run or its node": _same_run_or_node, "device in allocation": _device, "same bus": _same_bus,
+    "run used the storage": _used_storage,
+}  # fmt: skip

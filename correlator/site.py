@@ -1,0 +1,154 @@
+"""What is known about the site: Slurm's settings, who is cabled to whom, which interface is for what."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from correlator.expressions import Value
+from parsers.documents.slurm_conf import seconds
+
+#: Settings that windows use: (default, plausible range) in seconds. The range is used where no configuration was
+#: given: Slurm's documentation and the sites we know keep these values inside it. Defaults: slurm.conf(5).
+SETTINGS: dict[str, tuple[float, tuple[float, float]]] = {
+    "SlurmdTimeout": (300, (10, 900)),
+    "MessageTimeout": (10, (5, 100)),
+    "TCPTimeout": (2, (1, 30)),
+    "KillWait": (30, (1, 300)),
+    "UnkillableStepTimeout": (60, (30, 600)),
+    "HealthCheckInterval": (0, (0, 3600)),
+    "BatchStartTimeout": (10, (5, 120)),
+    "ResumeTimeout": (60, (30, 3600)),
+    "OverTimeLimit": (0, (0, 0)),
+    "PrologEpilogTimeout": (0, (0, 3600)),
+}
+
+#: Settings of a job's environment, with NCCL's own defaults (nccl env.rst) and PyTorch's (10 minutes since 2.2).
+JOB_SETTINGS: dict[str, tuple[float, tuple[float, float]]] = {
+    "NCCL_IB_TIMEOUT": (20, (14, 22)),
+    "NCCL_IB_RETRY_CNT": (7, (7, 7)),
+    "TORCH_DIST_TIMEOUT_SEC": (600, (600, 1800)),
+}
+
+#: Interfaces whose name says that they carry the jobs' data, not Slurm's. A site's own names: config ``fabric_interfaces``.
+FABRIC_NAME = re.compile(r"^(ib|hsn|mlx\d_|rdma|roce|efa|irdma|opa|hfi|bnxt_re|ibp|ibs|rail)", re.IGNORECASE)
+MANAGEMENT_NAME = re.compile(r"^(eth|eno|ens|enp|em|mgmt|bond|br|lan|oob|bmc)", re.IGNORECASE)
+
+
+@dataclass
+class Site:
+    """One cluster's knowledge. ``links`` maps (switch, port) to (host, device) where an inventory says so."""
+
+    cluster: str | None
+    settings: dict[str, Value]
+    settings_origin: dict[str, str] = field(default_factory=dict)
+    job_settings: dict[str, dict[str, str]] = field(default_factory=dict)
+    links: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+    cables: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+    hosts: frozenset[str] = frozenset()
+    leaf_of: dict[str, str] = field(default_factory=dict)
+    members: dict[str, frozenset[str]] = field(default_factory=dict)
+    fabric_names: re.Pattern[str] = FABRIC_NAME
+
+    def role(self, host: str | None, device: str | None) -> str:
+        """"fabric", "management" or "unknown" for an interface."""
+        if not device:
+            return "unknown"
+        cable = self.cables.get((host or "", device))
+        if cable and cable.get("plane"):
+            return "fabric"
+        if self.fabric_names.match(device):
+            return "fabric"
+        return "management" if MANAGEMENT_NAME.match(device) else "unknown"
+
+    def values_for(self, run_key: str | None) -> dict[str, Value]:
+        """Settings for a window, with those of a job's environment where the run left one."""
+        values = dict(self.settings)
+        own = self.job_settings.get(run_key or "", {})
+        for name, (default, (low, high)) in JOB_SETTINGS.items():
+            number = _number(own.get(name))
+            if number is not None:
+                values[name] = Value(number, number, True, "job environment")
+            elif own:  # the environment is known and does not set it: the library's default holds
+                values[name] = Value(default, default, True, "library default")
+            else:
+                values[name] = Value(low, high, False, "not known")
+        return values
+
+    def describe(self, names: Iterable[str], run_key: str | None = None) -> str:
+        """"SlurmdTimeout=24, MessageTimeout=10", or says that a value is not known."""
+        values = self.values_for(run_key)
+        parts = []
+        for name in sorted(names):
+            value = values.get(name)
+            if value is None:
+                continue
+            if value.known:
+                origin = f" ({value.origin})" if "default" in value.origin else ""
+                parts.append(f"{name}={value.low:g}{origin}")
+            else:
+                parts.append(f"{name} not known, {value.low:g}..{value.high:g} assumed")
+        return ", ".join(parts)
+
+
+def _number(text: object) -> float | None:
+    try:
+        return float(str(text))
+    except (TypeError, ValueError):
+        return None
+
+
+def read_settings(rows: Iterable[Mapping[str, Any]], overrides: Mapping[str, object] | None = None) -> dict[str, Value]:
+    """Cluster settings from stored rows. Any configuration file seen makes absent settings Slurm's defaults."""
+    found: dict[str, tuple[str, str]] = {}
+    seen_configuration = False
+    for row in sorted(rows, key=lambda r: (str(r["name"]), str(r["value"]), str(r["source"]))):
+        if row["scope"] == "cluster":
+            seen_configuration = True
+            found[row["name"]] = (str(row["value"]), str(row["source"]))
+    for name, value in (overrides or {}).items():
+        found[name] = (str(value), "configuration")
+    settings = {}
+    for name, (default, (low, high)) in SETTINGS.items():
+        number = seconds(found[name][0]) if name in found else None
+        if number is not None:
+            settings[name] = Value(number, number, True, found[name][1])
+        elif seen_configuration:
+            settings[name] = Value(default, default, True, "Slurm's default")
+        else:
+            settings[name] = Value(low, high, False, "not known")
+    return settings
+
+
+def build_site(
+    cluster: str | None,
+    settings: Iterable[Mapping[str, Any]],
+    links: Iterable[Mapping[str, Any]],
+    topology: Iterable[Mapping[str, Any]],
+    hosts: Iterable[str],
+    overrides: Mapping[str, object] | None = None,
+) -> Site:
+    """Puts together what inventories, slurm.conf, topology.conf and job environments say."""
+    settings = list(settings)
+    site = Site(cluster=cluster, settings=read_settings(settings, overrides), hosts=frozenset(hosts))
+    for row in settings:
+        scope = str(row["scope"] or "")
+        if scope.startswith("job:"):
+            site.job_settings.setdefault(scope[4:], {})[str(row["name"])] = str(row["value"])
+    members: defaultdict[str, set[str]] = defaultdict(set)
+    for row in links:
+        if row["switch"] and row["switch_port"]:
+            site.links[(row["switch"], row["switch_port"])] = (row["host"], row["device"])
+        if row["host"] and row["device"]:
+            site.cables[(row["host"], row["device"])] = {k: str(row[k] or "") for k in ("switch", "switch_port", "plane", "rail")}
+        if row["switch"] and row["host"]:
+            members[row["switch"]].add(row["host"])
+    for row in topology:
+        if row["kind"] == "node":
+            members[row["switch"]].add(row["child"])
+            site.leaf_of[row["child"]] = row["switch"]
+    site.members = {switch: frozenset(nodes) for switch, nodes in members.items()}
+    return site
