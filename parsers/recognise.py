@@ -47,7 +47,7 @@ def recognise(path: Path | str, head: bytes, root: Path | None = None) -> Recogn
     name = inner.name
     if name.lower() in _NEVER:
         return replace(place, kind="skip", reason=_NEVER[name.lower()])
-    if not head.strip():
+    if not head.removeprefix(b"\xef\xbb\xbf").strip():
         return replace(place, kind=place.kind or "lines", reason="empty")
     if head.startswith(HOOK_MAGIC):
         return replace(place, kind="hook_spool", artifact=None, reason="begins with faultline-hook/1")
@@ -63,7 +63,7 @@ def recognise(path: Path | str, head: bytes, root: Path | None = None) -> Recogn
     for kind, why, fits in _DOCUMENTS:
         if fits(text):
             return replace(place, kind=kind, source=None, reason=why)
-    if not _is_json_lines(text) and name.lower().endswith((".md", ".toml", ".yaml", ".yml", ".py", ".xml", ".html", ".json")):
+    if name.lower().endswith(_NO_LOGS) and not _is_json_lines(text):
         return replace(place, kind="skip", source=None, reason="neither logs nor a document known here")
     return _lines(place, inner, text)
 
@@ -86,6 +86,7 @@ _NEVER = {
     "readme.txt": "documentation", "license": "documentation", "manifest.csv": "documentation",
     "labels.json": "an answer key, never read",
 }  # fmt: skip
+_NO_LOGS = (".md", ".toml", ".yaml", ".yml", ".py", ".xml", ".html", ".json")
 _HOST_FOLDERS = frozenset({"hosts", "nodes", "switches", "metrics"})
 _JOB_OUTPUT = re.compile(r"(?:(?P<name>.+)-|slurm-|job[-_.]?)(?P<job>\d+)(?:_\d+|\.\d+)?\.(?P<kind>out|err|log)")
 _JOB_FILES = {
@@ -147,7 +148,7 @@ def _binary(head: bytes) -> str | None:
     if nulls > 8 and nulls > len(head) // 20 and not _holed(head):
         return f"{nulls} NUL bytes in the first {len(head)}"
     control = sum(head.count(byte) for byte in (1, 2, 3, 4, 5, 6, 14, 15, 16, 17, 18, 19, 20))
-    return f"{control} control bytes in the first {len(head)}" if control > len(head) // 8 else None
+    return f"{control} control bytes in the first {len(head)}" if control > len(head) // 32 else None
 
 
 def _holed(head: bytes) -> bool:
@@ -322,7 +323,7 @@ _SLURMD = re.compile(r"Launching batch job|launch task |\[\d+\.(?:\d+|batch|exte
 
 def _lines(place: Recognition, path: PurePosixPath, text: str) -> Recognition:
     """A file of log lines: the source by shape, then by name, then by its words."""
-    lines = _first_lines(text, 12)
+    lines = _first_lines(text, 12) or [""]
     for source, pattern in _LINE_SHAPES:
         if sum(bool(re.match(pattern, line)) for line in lines) * 2 >= max(1, len(lines)) or (
             source == "ip_monitor" and re.match(pattern, lines[0])

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
+import polars as pl
+
 from parsers.record import Origin, Parsed, frame
 
 #: More warnings than this about one file help nobody; the rest is counted.
@@ -107,4 +109,12 @@ class Gathered:
         """The frames, in the shapes of ``parsers.record``."""
         hidden = self._warned - len(self.warnings)
         more = [f"{self.origin.path or self.kind}: {hidden} more warnings"] if hidden > 0 else []
-        return Parsed({name: frame(name, rows) for name, rows in self.rows.items()}, self.warnings + more)
+        return Parsed({name: _framed(name, rows) for name, rows in self.rows.items()}, self.warnings + more)
+
+
+def _framed(table: str, rows: list[Row]) -> pl.DataFrame:
+    """``frame``, where unknown nodes stay null: Polars makes a None among lists an empty list."""
+    made = frame(table, rows)
+    if "nodes" not in made.columns:
+        return made
+    return made.with_columns(nodes=pl.when(pl.col("nodes").list.len() > 0).then(pl.col("nodes")))

@@ -1,0 +1,52 @@
+"""Host lists: what Slurm writes, what is damaged, and that fold and expand undo each other."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parsers.hostlist import expand, fold
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("n[01-03]", ("n01", "n02", "n03")),
+        ("n[1,3-4],login", ("login", "n1", "n3", "n4")),
+        ("rack[1-2]n[1-2]", ("rack1n1", "rack1n2", "rack2n1", "rack2n2")),
+        ("gpu-007", ("gpu-007",)),
+        ("a.example.org", ("a.example.org",)),
+        ("", ()),
+        ("(null)", ()),
+        ("None assigned", ()),
+        ("  n1 ", ("n1",)),
+        ("n[1-", ("n[1-",)),
+        ("n[3-1]", ("n[3-1]",)),
+        ("n[0-99999999999999]", ("n[0-99999999999999]",)),
+        ("@group,n1", ("@group,n1",)),
+    ],
+)
+def test_expand(text: str, hosts: tuple[str, ...]) -> None:
+    assert set(expand(text)) == set(hosts)
+    assert len(expand(text)) == len(hosts)
+
+
+def test_order_is_numeric_within_a_name() -> None:
+    assert expand("n[8-11]") == ("n8", "n9", "n10", "n11")
+
+
+def test_fold() -> None:
+    assert fold(["n03", "n01", "n02"]) == "n[01-03]"
+    assert fold([]) == ""
+    assert fold(["what is this", "n1"]) == "n1,what is this"
+
+
+@given(st.sets(st.builds(lambda a, b: f"{a}{b:03d}", st.sampled_from(["n", "gpu-", "r1c"]), st.integers(0, 999))))
+def test_fold_and_expand_undo_each_other(hosts: set[str]) -> None:
+    assert set(expand(fold(hosts))) == hosts
+
+
+@given(st.text(max_size=40))
+def test_expand_never_raises(text: str) -> None:
+    assert isinstance(expand(text), tuple)
