@@ -21,7 +21,7 @@ _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_.:]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*
 _ESCAPES = {"\\n": "\n", "\\\\": "\\", '\\"': '"'}
 _DEVICES = ("gpu", "device", "nic", "port")
 _HOSTS = ("Hostname", "hostname", "host", "node", "nodename")
-_STAMPED = re.compile(r"(?P<epoch>\d{9,11})(?:\.\d+)?\.(?:prom|txt|metrics)")
+_STAMPED = re.compile(r"(?P<epoch>\d{9,11})(?:\.\d+)?\.(?:prom|txt|metrics)(?:\.(?:gz|xz|zst))?")
 
 
 def labels_of(text: str) -> dict[str, str] | None:

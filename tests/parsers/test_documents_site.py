@@ -96,6 +96,11 @@ def test_prometheus() -> None:
     assert parsed.rows("logs")["raw"].to_list() == ["what is this"] and len(parsed.warnings) == 1
 
 
+def test_a_packed_scrape_is_dated_by_its_name() -> None:
+    (sample,) = rows("prometheus", "up 1\n", "metrics", Origin(path="metrics/n1/1772362800.prom.zst"))
+    assert sample["time"] == datetime(2026, 3, 1, 11)
+
+
 @given(st.dictionaries(st.from_regex(r"\A[a-z_][a-z0-9_]{0,8}\Z"), st.text(max_size=20), max_size=5))
 def test_labels_give_back_what_was_written(labels: dict[str, str]) -> None:
     def escaped(value: str) -> str:
