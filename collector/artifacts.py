@@ -1,0 +1,283 @@
+"""A job's own files (batch script, standard output and error), fetched when its hook file is read.
+
+The paths come from a job, so from a user who may have named ``/etc/shadow``, a FIFO, or a symbolic link into
+somebody else's home. Three things keep that harmless: the files are opened *as that user* by a child process that
+gave up root, only regular files that belong to the user are read, and never more than a head and a tail of them.
+A child that does not answer (a dead file server) is left behind after a few seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import pwd
+import select
+import signal
+import stat
+import struct
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from collector.redaction import redact
+from parsers.documents.hook import hook_artifacts
+
+HEAD = 64 << 10
+TAIL = 256 << 10
+# A cut may go through the middle of a secret, which would then be no secret to the patterns: the torn line goes too.
+TORN_LINE = 4 << 10
+TIME_LIMIT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where this site's Slurm keeps batch scripts; None where this host has no such directory."""
+
+    state_save: Path | None = Path("/var/spool/slurmctld")
+    slurmd_spool: Path | None = Path("/var/spool/slurmd")
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """One file of a job, or the reason why it was not read.
+
+    ``sha256`` is that of ``content`` as kept: behind cutting and redaction.
+    """
+
+    kind: str
+    path: str
+    content: bytes = b""
+    truncated: bool = False
+    sha256: str = ""
+    redacted: int = 0
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose files may be read; ``become`` says whether the child turns into that user first."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    become: bool
+
+
+class _RefusedError(Exception):
+    """Why a file was not read, in words for the operator."""
+
+
+def collect(env: Mapping[str, str], places: Places | None = None) -> list[Artifact]:
+    """The batch script and the output of the job that ``env`` (of a hook file) speaks of; never raises.
+
+    >>> collect({"SLURM_JOB_ID": "12"})
+    []
+    """
+    places = places or Places()
+    owner = job_owner(env)
+    if owner is None:
+        return []
+    found = [_script(env, owner, places)] if places.state_save or places.slurmd_spool else []
+    return [artifact for artifact in (*found, *_outputs(env, owner)) if artifact is not None]
+
+
+def job_owner(env: Mapping[str, str]) -> Owner | None:
+    """The job's user as Slurm names it; None when it names none, or root (whose rights we never lend out)."""
+    try:
+        uid = int(env["SLURM_JOB_UID"])
+    except (KeyError, ValueError):
+        return None
+    if not 0 < uid < 2**32 - 1:
+        return None
+    try:
+        account = pwd.getpwuid(uid)
+        gid, name = account.pw_gid, account.pw_name
+    except KeyError:
+        gid, name = 0, ""
+    with contextlib.suppress(KeyError, ValueError):
+        gid = int(env["SLURM_JOB_GID"])
+    if not 0 < gid < 2**32 - 1:
+        return None
+    groups = tuple(group for group in os.getgrouplist(name, gid) if group) if name else (gid,)
+    return Owner(uid, gid, groups, become=os.geteuid() == 0)
+
+
+def _outputs(env: Mapping[str, str], owner: Owner) -> Iterator[Artifact]:
+    paths = hook_artifacts(dict(env))
+    for kind, name in (("stdout", "SLURM_JOB_STDOUT"), ("stderr", "SLURM_JOB_STDERR")):
+        pattern = env.get(name)
+        if kind in paths:
+            if kind == "stdout" or paths[kind] != paths.get("stdout"):
+                yield fetch(kind, paths[kind], owner)
+        elif pattern and pattern != "/dev/null":
+            yield Artifact(kind, pattern, reason="Slurm did not tell this hook enough to fill in the file's name")
+
+
+def _script(env: Mapping[str, str], owner: Owner, places: Places) -> Artifact | None:
+    """The batch script from the node's spool (the user's file) or the controller's state (Slurm's own file)."""
+    missing = None
+    for path, whose in _script_candidates(env, owner, places):
+        artifact = fetch("script", path, whose)
+        if artifact.reason is None:
+            return artifact
+        missing = missing or artifact
+    return missing
+
+
+def _script_candidates(env: Mapping[str, str], owner: Owner, places: Places) -> Iterator[tuple[str, Owner]]:
+    # All tasks of an array share one script, kept under the array's own id.
+    jobs = [int(env[name]) for name in ("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID") if env.get(name, "").isdecimal()]
+    for job in dict.fromkeys(jobs):
+        if places.slurmd_spool:
+            yield str(places.slurmd_spool / f"job{job:05d}" / "slurm_script"), owner
+        if places.state_save:
+            with contextlib.suppress(OSError):
+                # Nobody but Slurm's user writes below this directory: its owner is the one whose file we want.
+                state = places.state_save.stat()
+                keeper = Owner(state.st_uid, state.st_gid, (state.st_gid,), become=os.geteuid() == 0)
+                yield str(places.state_save / f"hash.{job % 10}" / f"job.{job}" / "script"), keeper
+
+
+def fetch(kind: str, path: str, owner: Owner, *, time_limit_s: float = TIME_LIMIT_S) -> Artifact:
+    """Head and tail of one file of ``owner``, without secrets; with a ``reason`` instead when it may not be read."""
+    if "\0" in path or len(os.fsencode(path)) > 4096:
+        return Artifact(kind, path.replace("\0", "\\0")[:4096], reason="not a path")
+    try:
+        size, head, tail = _read_in_child(path, owner, time_limit_s)
+    except _RefusedError as refusal:
+        return Artifact(kind, path, reason=str(refusal))
+    if kind == "script":
+        tail, head = tail.rstrip(b"\0"), head if tail else head.rstrip(b"\0")  # the controller keeps C strings
+    truncated = size > HEAD + TAIL
+    if truncated:
+        head, tail = _drop_torn_lines(head, tail)
+        gap = b"\n[faultline: %d bytes left out]\n" % (size - len(head) - len(tail))
+        content = head + gap + tail
+    else:
+        content = head + tail
+    content, redacted = redact(content)
+    return Artifact(kind, path, content, truncated, hashlib.sha256(content).hexdigest(), redacted)
+
+
+def _drop_torn_lines(head: bytes, tail: bytes) -> tuple[bytes, bytes]:
+    end = head.rfind(b"\n", len(head) - TORN_LINE)
+    start = tail.find(b"\n", 0, TORN_LINE)
+    return head[: end + 1 if end >= 0 else -TORN_LINE], tail[start + 1 if start >= 0 else TORN_LINE :]
+
+
+# -- the child: what it answers is a status byte, the file's size, the head's length, head and tail ------------------
+_ANSWER = struct.Struct("!cQI")
+
+
+def _read_in_child(path: str, owner: Owner, time_limit_s: float) -> tuple[int, bytes, bytes]:
+    ours, theirs = os.pipe2(os.O_CLOEXEC)
+    pid = os.fork()
+    if pid == 0:
+        # Only calls of the kernel from here on: another thread of the parent may have held any lock at the fork.
+        try:
+            _answer(theirs, path, owner)
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    try:
+        answer = _read_all(ours, time.monotonic() + time_limit_s)
+    finally:
+        os.close(ours)
+        _reap(pid)
+    if answer is None:
+        raise _RefusedError(f"no answer from the file system in {time_limit_s:g} s")
+    if len(answer) < _ANSWER.size:
+        raise _RefusedError("could not be read")
+    status, size, head_length = _ANSWER.unpack_from(answer)
+    body = answer[_ANSWER.size :]
+    if status != b"+":
+        raise _RefusedError(body.decode("utf-8", "replace"))
+    return size, body[:head_length], body[head_length:]
+
+
+def _answer(pipe: int, path: str, owner: Owner) -> None:
+    try:
+        # A child that hangs on a dead file server must not keep the service's sockets and locks open.
+        os.closerange(3, pipe)
+        os.closerange(pipe + 1, 1 << 20)
+        if owner.become:
+            os.setgroups(owner.groups)
+            os.setgid(owner.gid)
+            os.setuid(owner.uid)
+        size, head, tail = _read_file(path, owner.uid)
+        answer = _ANSWER.pack(b"+", size, len(head)) + head + tail
+    except _RefusedError as refusal:
+        answer = _ANSWER.pack(b"-", 0, 0) + str(refusal).encode()
+    except OSError as error:
+        why = "a symbolic link" if error.errno == errno.ELOOP else os.strerror(error.errno or 0).lower()
+        answer = _ANSWER.pack(b"-", 0, 0) + why.encode()
+    view = memoryview(answer)
+    while view:
+        view = view[os.write(pipe, view) :]
+
+
+def _read_file(path: str, uid: int) -> tuple[int, bytes, bytes]:
+    # O_NONBLOCK: opening a FIFO that nobody writes to would wait for ever.
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        raise _RefusedError("not a regular file")
+    if status.st_uid != uid:
+        raise _RefusedError(f"belongs to uid {status.st_uid}, not to the job's user {uid}")
+    head = _pread(fd, HEAD, 0)
+    if len(head) < HEAD:
+        return len(head), head, b""
+    size = status.st_size
+    return size, head, _pread(fd, TAIL, max(HEAD, size - TAIL))
+
+
+def _pread(fd: int, length: int, offset: int) -> bytes:
+    data = b""
+    while len(data) < length:
+        piece = os.pread(fd, length - len(data), offset + len(data))
+        if not piece:
+            break
+        data += piece
+    return data
+
+
+def _read_all(fd: int, deadline: float) -> bytes | None:
+    data = bytearray()
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([fd], [], [], left)[0]:
+            return None
+        piece = os.read(fd, 1 << 16)
+        if not piece:
+            return bytes(data)
+        data += piece
+
+
+_left_behind: set[int] = set()
+_left_behind_lock = threading.Lock()
+
+
+def _reap(pid: int) -> None:
+    """End the child without waiting for it where it hangs in the kernel; a later call collects it then."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    for _ in range(50):
+        if _is_gone(pid):
+            break
+        time.sleep(0.002)
+    else:
+        with _left_behind_lock:
+            _left_behind.add(pid)
+    with _left_behind_lock:
+        _left_behind.difference_update([child for child in _left_behind if _is_gone(child)])
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] != 0
+    except ChildProcessError:
+        return True

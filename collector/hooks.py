@@ -1,0 +1,153 @@
+"""``faultline hook EVENT``: what Slurm tells its prolog and epilog scripts, put into the spool.
+
+A hook stands between a job and its node: a slow one delays the job, one that fails drains the node. So this
+module imports nothing that the interpreter has not loaded already, asks Slurm and the network nothing, opens no
+path that a user named, prints nothing (Slurm interprets what a task prolog prints) and returns 0 whatever happens.
+What is read from those files later is the work of :mod:`collector.artifacts`.
+
+The file is ``faultline-hook/1``, a newline, and then ``NAME=VALUE`` pairs with a NUL between them.
+"""
+
+import _signal  # type: ignore[import-not-found]  # the module `signal` would load enum for the same functions
+import os
+import sys
+import time
+
+EVENTS = ("prolog", "epilog", "prologslurmctld", "epilogslurmctld", "taskprolog", "healthcheck")
+MAGIC = b"faultline-hook/1\n"
+SPOOL = "/var/spool/faultline/hooks"
+# A task prolog runs as the job's user, who may not write into the spool of root's hooks.
+TASK_SPOOL = "/var/spool/faultline/task-hooks"
+
+PREFIXES = (b"SLURM_", b"SLURMD_")
+NAMES = frozenset((b"CUDA_VISIBLE_DEVICES", b"GPU_DEVICE_ORDINAL", b"ROCR_VISIBLE_DEVICES"))
+SECRET = frozenset((b"SLURM_JWT",))  # a user's token to the scheduler is in a task prolog's environment
+
+MAX_VALUE = 32 << 10
+MAX_FILE = 256 << 10
+MAX_FILES = 4096
+MAX_BYTES = 64 << 20
+DROPPED = "dropped"  # one byte for each hook that found the spool full: an append needs no lock
+TIME_LIMIT_S = 1
+
+
+def main(argv: list[str]) -> int:
+    """Hand the environment over to the spool. ``argv`` holds the event's name; the answer is always 0."""
+    before: list[tuple[int, object]] = []
+    try:
+        _guard(before)
+        _hand_over(argv[0] if argv and argv[0] in EVENTS else "unknown")
+    except BaseException:  # a drained node costs more than a lost line, and there is nobody to tell
+        pass
+    finally:
+        _unguard(before)
+    return 0
+
+
+def _guard(before: list[tuple[int, object]]) -> None:
+    """End with 0, too, when the hook is told to stop or its disk does not answer."""
+    try:
+        for number in (_signal.SIGHUP, _signal.SIGINT, _signal.SIGTERM, _signal.SIGALRM):
+            before.append((number, _signal.signal(number, _leave)))
+        _signal.alarm(TIME_LIMIT_S)
+    except ValueError:  # not the main thread, so not a hook's process
+        pass
+
+
+def _unguard(before: list[tuple[int, object]]) -> None:
+    if before:
+        _signal.alarm(0)
+    for number, handler in before:
+        _signal.signal(number, handler)
+
+
+def _leave(_number: int, _frame: object) -> None:
+    os._exit(0)
+
+
+def _hand_over(event: str) -> None:
+    env = os.environb
+    spool = os.environ.get("FAULTLINE_HOOK_SPOOL") or (TASK_SPOOL if event == "taskprolog" else SPOOL)
+    now_ns = time.time_ns()
+    host = os.uname().nodename
+    job = os.environ.get("SLURM_JOB_ID", "")
+    if not (job.isascii() and job.isdigit() and len(job) <= 20):
+        job = "0"
+    safe_host = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in host.split(".")[0])[:64]
+    name = f"{job}.{event}.{safe_host or 'host'}.{os.getpid()}.{now_ns}.hook"
+
+    if not os.path.isdir(spool):  # noqa: PTH112  # pathlib alone would cost a third of the time there is
+        os.umask(0o077)
+        os.makedirs(spool, 0o700)  # noqa: PTH103
+    if _is_full(spool):
+        _write(f"{spool}/{DROPPED}", b".", os.O_APPEND)
+        return
+    body = content(env, event, host, now_ns)
+    temporary = f"{spool}/.{name}.tmp"
+    try:
+        _write(temporary, body, os.O_EXCL)
+        os.rename(temporary, f"{spool}/{name}")  # noqa: PTH104
+    except BaseException:
+        os.unlink(temporary)  # noqa: PTH108
+        raise
+
+
+def content(env: "os._Environ[bytes]", event: str, host: str, now_ns: int) -> bytes:
+    """The bytes of a hook file: three pairs of our own, then what the allow-list lets through of ``env``."""
+    pairs = [
+        b"FAULTLINE_EVENT=" + os.fsencode(event),
+        b"FAULTLINE_HOST=" + os.fsencode(host),
+        b"FAULTLINE_TIME=%d.%09d" % divmod(now_ns, 1_000_000_000),
+    ]
+    room = MAX_FILE - 256
+    cut = 0
+    for name, value in env.items():
+        if not (name.startswith(PREFIXES) or name in NAMES) or name in SECRET:
+            continue
+        if len(value) > MAX_VALUE:
+            value = value[:MAX_VALUE]
+            cut += 1
+        room -= len(name) + len(value) + 2
+        if room < 0:
+            cut += 1
+            break
+        pairs.append(name + b"=" + value)
+    if cut:
+        pairs.append(b"FAULTLINE_TRUNCATED=%d" % cut)
+    return MAGIC + b"\0".join(pairs)
+
+
+def _is_full(spool: str) -> bool:
+    max_files = _number("FAULTLINE_HOOK_MAX_FILES", MAX_FILES)
+    room = _number("FAULTLINE_HOOK_MAX_BYTES", MAX_BYTES)
+    files = 0
+    try:
+        with os.scandir(spool) as entries:
+            for entry in entries:
+                files += 1
+                room -= entry.stat(follow_symlinks=False).st_size
+                if files > max_files or room < 0:
+                    return True
+    except PermissionError:  # a spool for task prologs lets users put files in, not look around
+        return False
+    except FileNotFoundError:  # the agent took a file away while we counted: then there is room
+        return False
+    return files >= max_files
+
+
+def _number(name: str, default: int) -> int:
+    text = os.environ.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else default
+
+
+def _write(path: str, data: bytes, flags: int) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0o600)
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+    finally:
+        os.close(fd)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

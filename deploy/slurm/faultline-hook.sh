@@ -1,0 +1,89 @@
+#!/bin/sh
+# faultline-hook.sh EVENT: writes what Slurm tells its scripts (the environment) into Faultline's spool.
+#
+# For prolog, epilog, prologslurmctld, epilogslurmctld, taskprolog and healthcheck; the thin scripts beside this
+# one call it. It asks Slurm and the network nothing, opens no path that a user named, prints nothing, gives up
+# after a second and always exits 0: whatever goes wrong here must never hold a job or drain a node.
+# Needs only a POSIX shell with tr, awk, date and mv (dash and busybox will do). docs/hooks.md has the whole story.
+
+# When read with "." by another script this must not start that script once more: $0 is then its name.
+case "${0##*/}" in
+faultline-hook.sh) ;;
+*) return 0 2>/dev/null || exit 0 ;;
+esac
+set +eu
+trap 'exit 0' HUP INT TERM PIPE
+# Slurm calls its scripts without PATH.
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export PATH
+
+if [ "$1" != --inner ]; then
+    if command -v timeout >/dev/null 2>&1; then
+        timeout 1 /bin/sh "$0" --inner "$1"
+    else
+        /bin/sh "$0" --inner "$1"
+    fi </dev/null >/dev/null 2>&1
+    exit 0
+fi
+
+event=$2
+case $event in
+prolog | epilog | prologslurmctld | epilogslurmctld | healthcheck) default=/var/spool/faultline/hooks ;;
+# A task prolog runs as the job's user, who may not write into the spool of root's hooks.
+taskprolog) default=/var/spool/faultline/task-hooks ;;
+*) event=unknown default=/var/spool/faultline/hooks ;;
+esac
+spool=${FAULTLINE_HOOK_SPOOL:-$default}
+umask 077
+[ -d "$spool" ] || mkdir -p "$spool" || exit 0
+
+number() { # number VALUE DEFAULT: the value if it is a plain number
+    case $1 in '' | *[!0-9]* | ????????????????*) echo "$2" ;; *) echo "$1" ;; esac
+}
+max_files=$(number "$FAULTLINE_HOOK_MAX_FILES" 4096)
+max_kib=$(($(number "$FAULTLINE_HOOK_MAX_BYTES" 67108864) / 1024))
+
+# A spool that nobody empties must not fill the disk. One byte more in "dropped" for each hook that is let go.
+full=$(du -ak "$spool" 2>/dev/null |
+    awk -v files="$max_files" -v kib="$max_kib" '{ n++; size = $1 } END { print (n > files || size > kib) ? 1 : 0 }')
+if [ "$full" = 1 ]; then
+    printf . >>"$spool/dropped"
+    exit 0
+fi
+
+host=
+read -r host </proc/sys/kernel/hostname || host=$(uname -n)
+now=$(date '+%s %N')
+seconds=${now% *} nanos=${now#* }
+case $nanos in [0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9]) ;; *) nanos=000000000 ;; esac # busybox may lack %N
+job=$SLURM_JOB_ID
+case $job in '' | *[!0-9]* | ?????????????????????*) job=0 ;; esac
+safe_host=${host%%.*}
+case $safe_host in '' | *[!A-Za-z0-9_-]*) safe_host=$(printf %s "${safe_host:-host}" | tr -c 'A-Za-z0-9_-' -) ;; esac
+name=$job.$event.$safe_host.$$.$seconds$nanos.hook
+temporary=$spool/.$name.tmp
+trap 'rm -f "$temporary"; exit 0' HUP INT TERM PIPE
+
+# /proc has it exactly as Slurm gave it, and opening it costs no process; `env -0` where there is no /proc.
+environment() { cat /proc/self/environ || env -0; }
+
+# NUL and newline change places, so that awk sees one variable a line; they change back behind it.
+# (A byte 1 inside a value becomes a newline. Nothing of Slurm's has one.)
+{
+    printf 'faultline-hook/1\n'
+    printf 'FAULTLINE_EVENT=%s\000FAULTLINE_HOST=%s\000FAULTLINE_TIME=%s.%s' "$event" "$host" "$seconds" "$nanos"
+    environment | LC_ALL=C tr '\n\000' '\001\n' | LC_ALL=C awk '
+        /^SLURM_JWT=/ { next } # a token of the user
+        !/^(SLURM_|SLURMD_|CUDA_VISIBLE_DEVICES=|GPU_DEVICE_ORDINAL=|ROCR_VISIBLE_DEVICES=)/ { next }
+        full { next }
+        {
+            pair = $0
+            if (length(pair) > 32768) { pair = substr(pair, 1, 32768); cut++ }
+            size += length(pair) + 1
+            if (size > 261888) { cut++; full = 1; next }
+            ORS = ""
+            print "\n" pair
+        }
+        END { ORS = ""; if (cut) print "\nFAULTLINE_TRUNCATED=" cut }' | LC_ALL=C tr '\n\001' '\000\n'
+} >"$temporary" && mv -f "$temporary" "$spool/$name" || rm -f "$temporary"
+exit 0

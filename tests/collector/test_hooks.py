@@ -1,0 +1,261 @@
+"""The hook as Slurm meets it: always 0, always silent, and a file that parses."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from collector import hooks
+from parsers.documents.hook import read_spool
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = ROOT / "deploy" / "slurm"
+# What slurmd 22.05 gave an epilog on a real node.
+SITE_ENV = {
+    "SLURMD_NODENAME": "gpu03", "SLURM_CLUSTER_NAME": "mini", "SLURM_CONF": "/etc/slurm/slurm.conf",
+    "SLURM_JOBID": "35", "SLURM_JOB_ACCOUNT": "ml", "SLURM_JOB_CPUS_PER_NODE": "1(x2)", "SLURM_JOB_DERIVED_EC": "0",
+    "SLURM_JOB_EXIT_CODE": "0", "SLURM_JOB_EXIT_CODE2": "0:0", "SLURM_JOB_GID": "20001", "SLURM_JOB_ID": "35",
+    "SLURM_JOB_PARTITION": "gpu", "SLURM_JOB_RESTART_COUNT": "0", "SLURM_JOB_STDOUT": "/home/alice/%x-%j.out",
+    "SLURM_JOB_UID": "20001", "SLURM_JOB_USER": "alice", "SLURM_JOB_WORK_DIR": "/home/alice",
+    "SLURM_NODELIST": "gpu[03-04]", "SLURM_SCRIPT_CONTEXT": "epilog_slurmd", "CUDA_VISIBLE_DEVICES": "0,1",
+}  # fmt: skip
+
+SHELLS = {"sh": ["/bin/sh"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
+
+
+def _command(kind: str, event: str) -> list[str]:
+    if kind == "python":
+        return [sys.executable, "-I", "-S", str(ROOT / "collector" / "hooks.py"), event]
+    if not shutil.which(SHELLS[kind][0]):
+        pytest.skip(f"no {SHELLS[kind][0]} on this machine")
+    return [*SHELLS[kind], str(SCRIPTS / f"{event}.sh")]
+
+
+def run(
+    kind: str, spool: Path | str, env: dict[str, str] | None = None, event: str = "epilog"
+) -> subprocess.CompletedProcess[bytes]:
+    """One hook with exactly this environment, as slurmd starts it."""
+    full = {**(SITE_ENV if env is None else env), "FAULTLINE_HOOK_SPOOL": str(spool)}
+    return subprocess.run(_command(kind, event), env=full, stdin=subprocess.DEVNULL, capture_output=True, timeout=20)
+
+
+def harmless(done: subprocess.CompletedProcess[bytes]) -> bool:
+    """What Slurm must see, whatever happened."""
+    return (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def spooled(spool: Path) -> list[dict[str, str]]:
+    """Every hook file of a spool, read as the service reads it."""
+    return [read_spool(path.read_bytes()) for path in sorted(spool.glob("*.hook"))]
+
+
+@pytest.fixture(params=["python", "sh", "bash", "busybox"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Each implementation and each shell a site may have as /bin/sh."""
+    return str(request.param)
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one page."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount a full disk")
+    spot = tmp_path / "disk"
+    spot.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1k,mode=0700", "tmpfs", str(spot)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("may not mount a tmpfs here")
+    yield spot
+    subprocess.run(["umount", "-l", str(spot)], check=True)
+
+
+@pytest.mark.parametrize("event", hooks.EVENTS)
+def test_file_says_what_slurm_said(kind: str, event: str, tmp_path: Path) -> None:
+    before = time.time()
+    assert harmless(run(kind, tmp_path / "spool", {**SITE_ENV, "HOME": "/root", "AWS_SECRET": "x"}, event))
+    (path,) = (tmp_path / "spool").iterdir()
+    env = read_spool(path.read_bytes())
+    assert list(env)[:3] == ["FAULTLINE_EVENT", "FAULTLINE_HOST", "FAULTLINE_TIME"]
+    assert env["FAULTLINE_EVENT"] == event
+    assert env["FAULTLINE_HOST"] == os.uname().nodename
+    assert before - 2 <= float(env["FAULTLINE_TIME"]) <= time.time() + 2
+    assert {name: value for name, value in env.items() if not name.startswith("FAULTLINE_")} == SITE_ENV
+    job, named_event, _host, pid, epoch_ns, suffix = path.name.split(".")
+    assert (job, named_event, suffix) == ("35", event, "hook")
+    assert pid.isdigit() and len(epoch_ns) == 19
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_bytes_of_both_implementations_are_alike(tmp_path: Path) -> None:
+    bodies = []
+    for kind in ("python", "sh"):
+        assert harmless(run(kind, tmp_path / kind))
+        (path,) = (tmp_path / kind).iterdir()
+        head, pairs = path.read_bytes().split(b"\n", 1)
+        bodies.append((head, sorted(pair for pair in pairs.split(b"\0") if not pair.startswith(b"FAULTLINE_TIME"))))
+    assert bodies[0] == bodies[1]
+
+
+def test_an_empty_environment(kind: str, tmp_path: Path) -> None:
+    assert harmless(run(kind, tmp_path / "spool", {}))
+    (path,) = (tmp_path / "spool").iterdir()
+    assert path.name.startswith("0.epilog.")
+    assert [name for name in read_spool(path.read_bytes()) if not name.startswith("FAULTLINE_")] == []
+
+
+def test_odd_values_stay_what_they_are(kind: str, tmp_path: Path) -> None:
+    odd = {
+        "SLURM_JOB_ID": "7", "SLURM_JOB_COMMENT": "two\nlines\n\nFAULTLINE_EVENT=prolog", "SLURM_A": "",
+        "SLURM_B": "a=b=c", "SLURM_F": "\\",
+        "SLURM_C": "$(touch /tmp/never) `id` ; rm -rf / '\" \\0 \\n %s %n", "SLURM_D": "naïve ☃", "SLURM_E": " \t ",
+    }  # fmt: skip
+    assert harmless(run(kind, tmp_path / "spool", odd))
+    (env,) = spooled(tmp_path / "spool")
+    assert {name: env[name] for name in odd} == odd
+    assert env["FAULTLINE_EVENT"] == "epilog"
+
+
+def test_a_job_id_cannot_name_another_folder(kind: str, tmp_path: Path) -> None:
+    assert harmless(run(kind, tmp_path / "spool", {"SLURM_JOB_ID": "../../etc/5"}))
+    (path,) = (tmp_path / "spool").iterdir()
+    assert path.name.startswith("0.")
+
+
+def test_the_users_token_is_left_out(kind: str, tmp_path: Path) -> None:
+    assert harmless(run(kind, tmp_path / "spool", {**SITE_ENV, "SLURM_JWT": "eyJ.secret"}))
+    (env,) = spooled(tmp_path / "spool")
+    assert "SLURM_JWT" not in env
+
+
+def test_a_huge_environment_is_cut(kind: str, tmp_path: Path) -> None:
+    huge = {f"SLURM_X{number}": "x" * 100_000 for number in range(18)} | SITE_ENV
+    assert harmless(run(kind, tmp_path / "spool", huge))
+    (path,) = (tmp_path / "spool").iterdir()
+    assert path.stat().st_size <= hooks.MAX_FILE
+    env = read_spool(path.read_bytes())
+    assert int(env["FAULTLINE_TRUNCATED"]) >= 1
+    assert len(env["FAULTLINE_TIME"]) > 10
+
+
+@pytest.mark.parametrize(
+    "spool", ["/proc/nowhere/spool", "/dev/null", "/dev/full/x", "relative/\x01", "/" + "x" * 5000]
+)
+def test_a_spool_that_cannot_be(kind: str, spool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert harmless(run(kind, spool))
+
+
+def test_a_spool_that_is_read_only(kind: str, tiny_disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(tiny_disk)], check=True)
+    assert harmless(run(kind, tiny_disk))
+    assert harmless(run(kind, tiny_disk / "below"))
+
+
+def test_a_full_disk_leaves_nothing_torn(kind: str, tiny_disk: Path) -> None:
+    (tiny_disk / "fill").write_bytes(b"x" * 4096)
+    assert harmless(run(kind, tiny_disk))
+    assert spooled(tiny_disk) == []
+    assert [path for path in tiny_disk.iterdir() if path.name.endswith(".tmp")] == []
+
+
+def test_the_disk_fills_while_writing(kind: str, tiny_disk: Path) -> None:
+    assert harmless(run(kind, tiny_disk, {**SITE_ENV, "SLURM_JOB_COMMENT": "x" * 30_000}))
+    assert list(tiny_disk.iterdir()) == []
+
+
+def test_a_spool_that_nobody_empties_is_bounded(kind: str, tmp_path: Path) -> None:
+    bound = {**SITE_ENV, "FAULTLINE_HOOK_MAX_FILES": "3"}
+    for _ in range(5):
+        assert harmless(run(kind, tmp_path, bound))
+    assert len(spooled(tmp_path)) == 3
+    assert (tmp_path / hooks.DROPPED).stat().st_size == 2
+
+
+def test_a_spool_is_bounded_in_bytes(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "1.epilog.h.1.1.hook").write_bytes(b"x" * 2_000_000)
+    assert harmless(run(kind, tmp_path, {**SITE_ENV, "FAULTLINE_HOOK_MAX_BYTES": "1000000"}))
+    assert len(list(tmp_path.glob("*.hook"))) == 1
+
+
+@pytest.mark.parametrize("kind", ["python", "sh"])
+def test_two_hundred_at_once(kind: str, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(50) as pool:
+        done = list(pool.map(lambda job: run(kind, tmp_path / "s", {**SITE_ENV, "SLURM_JOB_ID": str(job)}), range(200)))
+    assert all(map(harmless, done))
+    jobs = sorted(int(env["SLURM_JOB_ID"]) for env in spooled(tmp_path / "s"))
+    assert jobs == list(range(200))
+    assert [path for path in (tmp_path / "s").iterdir() if path.suffix != ".hook"] == []
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_spool_that_does_not_answer(kind: str, stopped: bool, tmp_path: Path) -> None:
+    """Opening a FIFO that nobody reads waits for ever, as a dead file server does: left in a second, or when told."""
+    os.mkfifo(tmp_path / hooks.DROPPED)
+    env = {**SITE_ENV, "FAULTLINE_HOOK_SPOOL": str(tmp_path), "FAULTLINE_HOOK_MAX_FILES": "0"}
+    begin = time.monotonic()
+    process = subprocess.Popen(_command(kind, "epilog"), env=env, stdin=subprocess.DEVNULL)
+    if stopped:
+        time.sleep(0.5)
+        process.send_signal(signal.SIGTERM)
+    assert process.wait(15) == 0
+    assert 0.4 < time.monotonic() - begin < 10
+
+
+def test_callers_that_stop_at_errors_go_on(tmp_path: Path) -> None:
+    script = f"set -eu; {SCRIPTS}/epilog.sh; . {SCRIPTS}/faultline-hook.sh epilog; echo went on"
+    for shell in ("/bin/sh", "bash"):
+        done = subprocess.run([shell, "-c", script], env={"FAULTLINE_HOOK_SPOOL": "/proc/no"}, capture_output=True)
+        assert (done.returncode, done.stdout) == (0, b"went on\n")
+
+
+def test_through_a_symbolic_link(tmp_path: Path) -> None:
+    link = tmp_path / "50-faultline"
+    link.symlink_to(SCRIPTS / "prolog.sh")
+    done = subprocess.run(
+        [str(link)], env={**SITE_ENV, "FAULTLINE_HOOK_SPOOL": str(tmp_path / "s")}, capture_output=True
+    )
+    assert harmless(done)
+    assert [env["FAULTLINE_EVENT"] for env in spooled(tmp_path / "s")] == ["prolog"]
+
+
+def test_how_long_a_job_waits(kind: str, tmp_path: Path) -> None:
+    """Printed, for docs/hooks.md; asserted only against what would be broken on any machine."""
+    times = []
+    for _ in range(20):
+        begin = time.perf_counter()
+        run(kind, tmp_path)
+        times.append(time.perf_counter() - begin)
+    print(f"{kind}: median of 20: {statistics.median(times) * 1000:.1f} ms")
+    assert statistics.median(times) < 2
+    assert len(spooled(tmp_path)) == 20
+
+
+def test_nothing_is_imported_that_costs(tmp_path: Path) -> None:
+    code = (
+        "import sys; before = set(sys.modules); sys.path.insert(0, sys.argv[1]); import collector.hooks;"
+        "collector.hooks.main(['epilog']); print(sorted(set(sys.modules) - before))"
+    )
+    env = {"FAULTLINE_HOOK_SPOOL": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-I", "-c", code, str(ROOT)], env=env, capture_output=True, text=True)
+    assert set(eval(done.stdout)) <= {"collector", "collector.hooks", "_signal", "time"}
+
+
+def test_called_in_a_process_that_lives_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAULTLINE_HOOK_SPOOL", str(tmp_path))
+    handler = signal.getsignal(signal.SIGTERM)
+    assert hooks.main([]) == 0
+    assert hooks.main(["no such event"]) == 0
+    assert signal.getsignal(signal.SIGTERM) is handler
+    assert signal.alarm(0) == 0
+    assert [env["FAULTLINE_EVENT"] for env in spooled(tmp_path)] == ["unknown", "unknown"]
