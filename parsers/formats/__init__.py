@@ -1,0 +1,36 @@
+"""How logs frame a line: one file per framing, tried in the order of :func:`all_formats`.
+
+A third party's format is an entry point of the group ``faultline.formats`` that names a :class:`base.Format`; it is tried
+before the built-in ones.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import lru_cache
+from importlib.metadata import entry_points
+
+from parsers.formats import devices, fabric, ip_link, job_output, jsonl, kernel, loghub, nhc, plain, slurm, syslog
+from parsers.formats.base import Format
+
+_BUILT_IN: tuple[Format, ...] = (
+    slurm.FILE, ip_link.MONITOR, syslog.LOGHOST, syslog.RFC5424, jsonl.JSON, kernel.KMSG, kernel.DMESG, kernel.DMESG_TIME,
+    kernel.DMESG_RAW_LEVELS, fabric.OPENSM, fabric.FABRICMANAGER, nhc.NHC, devices.DEVICE, syslog.ISO, syslog.BSD,
+    slurm.SHORT, slurm.BARE, loghub.BLUE_GENE, loghub.HPC, devices.ODD, job_output.STAMPED, job_output.MARKED,
+    slurm.CLOCK, plain.PLAIN,
+)  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def all_formats() -> tuple[Format, ...]:
+    """Every format in the order in which it is tried; the last accepts anything."""
+    others = []
+    for point in entry_points(group="faultline.formats"):
+        try:
+            found = point.load()
+        except Exception as error:  # a broken plug-in must not stop logs from being read
+            logging.getLogger(__name__).warning("format %s of %s does not load: %s", point.name, point.value, error)
+            continue
+        if isinstance(found, Format):
+            others.append(found)
+    return (*others, *_BUILT_IN)

@@ -1,0 +1,170 @@
+"""Which moment a stamp means: years, zones, folds and uptimes that the line itself does not say.
+
+Everything works on whole columns and looks at one line at a time (never at its neighbours), so that cutting a file into
+batches elsewhere changes no time. Results are naive UTC in microseconds; what could not be read is null.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+import polars as pl
+
+from parsers.record import Origin
+
+#: A stamp may lie this far after the reference before its year is taken to be the one before (clocks run ahead).
+AHEAD = timedelta(days=1)
+#: Names of months as syslogs write them: English, and the French, German and Spanish forms that differ in a letter.
+MONTHS = {
+    "jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11,
+    "dec": 12, "janv": 1, "fév": 2, "févr": 2, "mars": 3, "avr": 4, "avril": 4, "mai": 5, "juin": 6, "juil": 7,
+    "août": 8, "sept": 9, "déc": 12, "mär": 3, "mrz": 3, "okt": 10, "dez": 12, "ene": 1, "abr": 4, "ago": 8, "dic": 12,
+}  # fmt: skip
+_UTC = ("UTC", "Etc/UTC", "GMT", "Z", "Zulu")
+_ISO = (
+    r"^(?P<day>\d{4}-\d{1,2}-\d{1,2})[T ](?P<clock>\d{1,2}:\d{2}:\d{2})(?:[.,:](?P<fraction>\d+))?"
+    r"\s*(?P<zone>Z|UTC|[+-]\d{2}:?\d{2})?$"
+)
+#: Zone names that switches print and that mean one offset only (hours).
+ZONES = {
+    "UTC": 0.0, "GMT": 0.0, "Z": 0.0, "CET": 1.0, "CEST": 2.0, "MET": 1.0, "MEST": 2.0, "EET": 2.0, "EEST": 3.0, "EST": -5.0,
+    "EDT": -4.0, "CDT": -5.0, "MDT": -6.0, "PST": -8.0, "PDT": -7.0, "JST": 9.0, "AEST": 10.0, "AEDT": 11.0,
+}  # fmt: skip
+
+
+def year_for(month: int, day: int, hour: int = 0, minute: int = 0, second: int = 0, *, reference: datetime) -> int:
+    """The year of a stamp without one: the newest that is not later than ``reference`` + 1 day.
+
+    ``reference`` is naive, in the stamp's own zone. 29 February goes back to a leap year. Raises ValueError for a day
+    that no year has.
+    """
+    for year in range((reference + AHEAD).year, reference.year - 9, -1):
+        try:
+            moment = datetime(year, month, day, hour, minute, min(second, 59))
+        except ValueError:
+            continue
+        if moment <= reference + AHEAD:
+            return year
+    raise ValueError(f"no year has month {month} day {day}")
+
+
+def reference_of(origin: Origin) -> datetime:
+    """The moment (naive UTC) against which years and boots are inferred: the origin's, else received, else now."""
+    moment = origin.reference or origin.received or datetime.now(UTC).replace(tzinfo=None)
+    return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
+
+
+@lru_cache(maxsize=64)
+def known_zone(name: str) -> str:
+    """``name`` if it is an IANA zone here, else UTC: a misspelt zone must not lose lines."""
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return "UTC"
+    return name
+
+
+def to_utc(local: pl.Series, zone: str) -> pl.Series:
+    """Wall clock times of ``zone`` as UTC. The hour that occurs twice is read as its first pass, the hour that does
+    not exist as if clocks had not been moved (02:30 -> one hour later)."""
+    zone = known_zone(zone)
+    if zone in _UTC:
+        return local
+    aware = local.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
+    times = aware.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    lost = times.is_null() & local.is_not_null()
+    if lost.any():
+        later = (local + timedelta(hours=1)).dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
+        # Skipped hour: the wall clock one hour on is the same instant seen from the old offset.
+        times = times.zip_with(~lost, later.dt.convert_time_zone("UTC").dt.replace_time_zone(None))
+    return times
+
+
+def _offset_us(zone: pl.Expr) -> pl.Expr:
+    """``+02:00`` -> microseconds east of UTC; Z and UTC -> 0; null stays null."""
+    digits = zone.str.replace(":", "", literal=True)
+    minutes = digits.str.slice(1, 2).cast(pl.Int64, strict=False) * 60 + digits.str.slice(3, 2).cast(
+        pl.Int64, strict=False
+    )
+    east = pl.when(zone.str.starts_with("-")).then(-minutes).otherwise(minutes) * 60_000_000
+    return pl.when(zone.is_in(["Z", "UTC"])).then(0).otherwise(east)
+
+
+def _resolution(fraction: pl.Expr) -> pl.Expr:
+    """How coarse a stamp with that many digits behind its seconds is, in microseconds."""
+    digits = fraction.str.len_chars().fill_null(0).clip(0, 6)
+    return pl.lit(10).cast(pl.Int64).pow(6 - digits.cast(pl.Int64)).cast(pl.Int64)
+
+
+def iso(stamps: pl.Series, origin: Origin) -> pl.DataFrame:
+    """ISO 8601 stamps -> columns ``time``, ``quality`` ("line" or "inferred"), ``resolution_us``.
+
+    Any number of digits behind the seconds is fine; a stamp without a zone is in the origin's.
+    """
+    frame = stamps.alias("stamp").to_frame().select(pl.col("stamp").str.extract_groups(_ISO)).unnest("stamp")
+    wall = pl.concat_str(
+        pl.col("day"), pl.lit("T"), pl.col("clock"), pl.lit("."), pl.col("fraction").fill_null("0").str.slice(0, 6)
+    )
+    frame = frame.with_columns(
+        wall.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False).alias("wall"),
+        _offset_us(pl.col("zone")).alias("east"),
+        _resolution(pl.col("fraction")).alias("resolution_us"),
+    )
+    zoned = frame["wall"] - frame["east"].cast(pl.Duration("us"))
+    local = to_utc(frame["wall"], origin.timezone)
+    has_zone = frame["east"].is_not_null()
+    certain = has_zone | pl.Series([origin.timezone_known]).new_from_index(0, len(frame))
+    return pl.DataFrame(
+        {"time": zoned.zip_with(has_zone, local), "quality": certain, "resolution_us": frame["resolution_us"]}
+    ).with_columns(pl.when("quality").then(pl.lit("line")).otherwise(pl.lit("inferred")).alias("quality"))
+
+
+def bsd(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    """Stamps in parts -> ``time``, ``quality``, ``resolution_us``.
+
+    ``frame`` has String columns month (a name), day, clock (H:M:S), fraction and year, the last two often null.
+    """
+    month = pl.col("month").str.to_lowercase().str.strip_chars_end(".").replace_strict(MONTHS, default=None)
+    seconds = pl.concat_str(pl.col("clock"), pl.lit("."), pl.col("fraction").fill_null("0").str.slice(0, 6))
+    frame = frame.with_columns(
+        pl.concat_str(month.cast(pl.String), pl.lit("-"), pl.col("day").str.strip_chars(), pl.lit("T"), seconds)
+        .alias("rest"),
+        _resolution(pl.col("fraction")).alias("resolution_us"),
+    )  # fmt: skip
+    limit = reference_of(origin) + AHEAD
+    times = _in_year(frame["rest"], frame["year"])
+    times = to_utc(times, origin.timezone)
+    open_ = frame["year"].is_null()
+    for year in range(limit.year, limit.year - 9, -1):
+        if not (open_ & times.is_null()).any():
+            break
+        guess = to_utc(_in_year(frame["rest"], pl.Series([str(year)]).new_from_index(0, len(frame))), origin.timezone)
+        fits = open_ & times.is_null() & (guess <= limit).fill_null(False)
+        times = guess.zip_with(fits, times)
+    certain = (~open_) & pl.Series([origin.timezone_known]).new_from_index(0, len(frame))
+    return pl.DataFrame(
+        {"time": times, "quality": certain, "resolution_us": frame["resolution_us"]}
+    ).with_columns(pl.when("quality").then(pl.lit("line")).otherwise(pl.lit("inferred")).alias("quality"))  # fmt: skip
+
+
+def _in_year(rest: pl.Series, year: pl.Series) -> pl.Series:
+    both = pl.DataFrame({"year": year, "rest": rest}).select(pl.concat_str("year", pl.lit("-"), "rest"))
+    return both.to_series().str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False)
+
+
+def uptime(seconds: pl.Series, origin: Origin) -> pl.Series:
+    """Seconds since boot -> time: from the last known boot after which that much time had passed at the reference.
+
+    Null where no boot is known or none fits.
+    """
+    limit = reference_of(origin) + timedelta(minutes=5)
+    micros = (seconds * 1_000_000).round(0).cast(pl.Int64, strict=False)
+    times = pl.Series([None], dtype=pl.Datetime("us")).new_from_index(0, len(seconds))
+    for boot in sorted(origin.boots, reverse=True):
+        moment = boot.astimezone(UTC).replace(tzinfo=None) if boot.tzinfo else boot
+        epoch = int((moment - datetime(1970, 1, 1)) / timedelta(microseconds=1))
+        guess = (micros + epoch).cast(pl.Datetime("us"))
+        times = guess.zip_with(times.is_null() & (guess <= limit).fill_null(False), times)
+    return times

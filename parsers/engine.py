@@ -1,0 +1,211 @@
+"""Lines in, rows of ``LOGS`` out: one per line, in order, whatever the bytes are.
+
+A batch goes through three passes, each over whole columns: formats split the headers (the cheap test of each format over
+what is left), one multi-literal search finds the lines that any pattern could fit, and only for those the regexes run.
+The batch of one line is the same code.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import polars as pl
+
+from parsers import lines as lines_of
+from parsers.entities import job_ids, step_name, tidy
+from parsers.formats import all_formats
+from parsers.formats.base import SLURM, Format, conform
+from parsers.patterns import Catalogue, Pattern, dumps, load
+from parsers.record import LOGS, Origin, empty
+
+#: Longer than any line that a pattern is for: the rest of a line of megabytes is kept but not searched.
+SEARCHED = 16_384
+#: Who and what at the start of kernel messages: ``mlx5_core 0000:53:00.0 eth0: text``.
+_DEVICE = (
+    r"^(?:(?P<driver>[a-z][\w-]+) )?(?P<pci>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])"
+    r"(?: (?P<port>[A-Za-z][\w.-]*))?(?: \(.*?\))?: "
+)
+_JOB = r"(?i)\b(?:JobId=|job_id=|StepId=|job=)(\d+(?:_\d+)?(?:\+\d+)?(?:\(\d+\))?)"
+
+
+class LineParser:
+    """Parses batches of lines. Safe to use from several threads; holds no state between batches.
+
+    ``header_entities``: also put into ``entities`` what the header said (host, stamp, uptime, pid, program), for readers
+    of the JSON alone.
+    """
+
+    def __init__(self, catalogue: Catalogue | None = None, *, header_entities: bool = True) -> None:
+        self.catalogue = catalogue if catalogue is not None else load()
+        self.formats: tuple[Format, ...] = all_formats()
+        self.header_entities = header_entities
+        self._needles = pl.Series("needles", self.catalogue.literals, dtype=pl.String)
+
+    def parse(self, lines: list[bytes], origin: Origin, first_line: int = 1) -> pl.DataFrame:
+        """One row per line. ``first_line`` numbers the first of them. Never raises for what a line contains."""
+        if not lines:
+            return empty("logs")
+        texts, exact = lines_of.decode(lines)
+        frame = self._headers(pl.DataFrame({"text": texts}, schema={"text": pl.String}), origin)
+        frame = frame.with_columns(
+            pl.Series("raw", texts, dtype=pl.String), pl.Series("raw_bytes", exact, dtype=pl.Binary),
+            pl.int_range(first_line, first_line + len(lines), dtype=pl.Int64).alias("line"),
+        )  # fmt: skip
+        return _to_logs(self._entities(self._classify(frame), origin), origin)
+
+    def explain(self, line: bytes, origin: Origin) -> list[str]:
+        """Why this format and which pattern, in sentences for a person."""
+        text = line.decode(errors="replace")
+        frame = pl.DataFrame({"i": pl.Series([0], dtype=pl.UInt32), "text": [text]})
+        out = []
+        for form in self.formats:
+            if not frame.select(form.accepts).to_series()[0]:
+                continue
+            found = conform(form.read(frame, origin))
+            if found.is_empty():
+                out.append(f"not {form.name}: looked like it ({form.why}), but the rest does not fit")
+                continue
+            row = found.row(0, named=True)
+            out.append(f"format {row['format']}: {form.why}; source {row['source']}, time {row['time'] or 'none'}")
+            best = self.catalogue.match((row["message"] or "")[:SEARCHED], row["source"])
+            if best is None:
+                out.append("event other: no pattern of the catalogue fits the message")
+            else:
+                entry, entities = best
+                where = f" (text from {entry.reference})" if entry.reference else ""
+                out.append(f"event {entry.event}: pattern {entry.id} of {entry.file}{where}; entities {dumps(entities) or 'none'}")
+            break
+        return out
+
+    def _headers(self, frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+        """Every line's header columns, in the order of the lines."""
+        left = frame.with_row_index("i").with_columns(pl.col("i").cast(pl.UInt32))
+        parts = []
+        for form in self.formats:
+            accepted = left.filter(form.accepts)
+            if accepted.is_empty():
+                continue
+            found = conform(form.read(accepted, origin))
+            if found.is_empty():
+                continue
+            parts.append(found)
+            if len(found) == len(left):
+                break
+            left = left.join(found.select("i"), on="i", how="anti", maintain_order="left")
+        return pl.concat(parts).sort("i") if len(parts) > 1 else parts[0].sort("i")
+
+    def _classify(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Adds ``event``, ``found`` (entities as JSON), and the pattern's severity and tags."""
+        count = len(frame)
+        searched = pl.col("message").str.slice(0, SEARCHED)
+        hits = frame.select(
+            "i", searched.alias("message"), "source",
+            searched.str.extract_many(self._needles.implode(), ascii_case_insensitive=True, overlapping=True).alias("needles"),
+        ).filter(pl.col("needles").list.len() > 0)  # fmt: skip
+        rows: list[tuple[int, str, str | None, str | None, tuple[str, ...]]] = []
+        for at, message, source, needles in hits.iter_rows():
+            best = self._best(message, source, needles)
+            if best is not None:
+                entry, entities = best
+                rows.append((at, entry.event, dumps(entities), entry.severity, entry.tags))
+        events = pl.DataFrame(
+            rows, schema={"i": pl.UInt32, "event": pl.String, "found": pl.String, "named_severity": pl.String, "tags": pl.List(pl.String)},
+            orient="row",
+        )  # fmt: skip
+        joined = frame.join(events, on="i", how="left", maintain_order="left")
+        assert len(joined) == count
+        return joined.with_columns(
+            pl.col("event").fill_null("other"), pl.coalesce("severity", "named_severity").alias("severity"),
+            pl.col("tags").fill_null([]),
+        )  # fmt: skip
+
+    def _best(self, message: str, source: str | None, needles: list[str]) -> tuple[Pattern, dict[str, Any]] | None:
+        table = self.catalogue.by_literal
+        names = {needle.lower() for needle in needles}
+        if len(names) == 1:
+            candidates: Any = table.get(next(iter(names)), ())
+        else:
+            found = {entry.order: entry for name in names for entry in table.get(name, ())}
+            candidates = [found[order] for order in sorted(found)]
+        for entry in candidates:
+            raw = entry.match(message, source)
+            if raw is not None:
+                return entry, tidy(raw)
+        return None
+
+    def _entities(self, frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+        """``entities`` and ``job_id``: the pattern's, the header's, and what stands at the start of the message."""
+        message = pl.col("message")
+        kernel = pl.col("source") == "kernel"
+        slurm = pl.col("source").is_in([*SLURM, "prolog", "epilog"])
+        frame = frame.with_columns(
+            pl.when(kernel | pl.col("source").is_null()).then(message.str.extract_groups(_DEVICE)).alias("_device"),
+            pl.when(slurm).then(message.str.extract(_JOB)).alias("_job"),
+        ).unnest("_device")
+        names = ["driver", "pci", "port", "uptime_s", "step_tag", "_job", "extra"]
+        if self.header_entities:
+            frame = frame.with_columns(
+                pl.col("stamp").alias("timestamp"), pl.col("host").alias("_host"),
+                pl.when(pl.col("unit") != "kernel").then("unit").alias("program"),
+                pl.when(pl.col("unit") != "kernel").then("pid").alias("daemon_pid"),
+            )  # fmt: skip
+            names += ["timestamp", "_host", "program", "daemon_pid"]
+        wanted = frame.select("found", "event", *names)
+        some = wanted.select(pl.any_horizontal(pl.col("found", *names).is_not_null())).to_series()
+        entities: list[str | None] = []
+        jobs: list[int | None] = []
+        for has, row in zip(some.to_list(), wanted.iter_rows(named=True), strict=True):
+            merged = _merge(row) if has else {}
+            entities.append(dumps(merged))
+            jobs.append(_job_number(merged.get("job_id"), origin))
+        return frame.with_columns(
+            pl.Series("entities", entities, dtype=pl.String), pl.Series("job_id", jobs, dtype=pl.Int64)
+        )
+
+
+def _merge(row: dict[str, Any]) -> dict[str, Any]:
+    """The header's entities first: what the pattern found wins over them."""
+    merged: dict[str, Any] = {}
+    for column, name in (
+        ("driver", "driver"), ("pci", "pci"), ("port", "port"), ("uptime_s", "uptime_s"), ("timestamp", "timestamp"), ("_host", "host"),
+        ("program", "program"), ("daemon_pid", "daemon_pid"), ("daemon_pid", "pid"),
+    ):  # fmt: skip
+        value = row.get(column)
+        if value is not None:
+            merged[name] = value
+    if row["extra"]:
+        merged.update(json.loads(row["extra"]))
+    if row["_job"]:
+        merged |= job_ids(row["_job"])
+    if row["step_tag"]:
+        job, _, step = row["step_tag"].partition(".")
+        merged |= job_ids(job)
+        if step:
+            merged["step_id"] = step_name(step)
+    if row["found"]:
+        merged.update(json.loads(row["found"]))
+    return merged
+
+
+def _job_number(text: Any, origin: Origin) -> int | None:
+    if isinstance(text, str) and text.isdigit() and len(text) < 18:
+        return int(text)
+    return origin.job_id
+
+
+def _to_logs(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    """Header columns -> exactly LOGS' columns, with what the origin knows where the line was silent."""
+    received = pl.coalesce("received", pl.lit(origin.received, pl.Datetime("us")))
+    timeless = pl.col("time").is_null()
+    # kmsg lines of a shared ring buffer have no host on purpose; anything else is of the host that the path names.
+    shared = (pl.col("format") == "kmsg") & pl.col("raw").str.starts_with("{")
+    values = {
+        "time": pl.coalesce("time", received), "time_quality": pl.when(timeless).then(pl.lit("received")).otherwise("quality"),
+        "received_time": received, "resolution_us": pl.when(~timeless).then("resolution_us"), "cluster": pl.lit(origin.cluster),
+        "host": pl.when(shared).then("host").otherwise(pl.coalesce("host", pl.lit(origin.host))), "file": pl.lit(origin.path),
+    }  # fmt: skip
+    return frame.select(
+        values.get(name, pl.col(name)).cast(kind).alias(name) if name in values or name in frame.columns
+        else pl.lit(None).cast(kind).alias(name) for name, kind in LOGS.items()
+    )  # fmt: skip

@@ -1,0 +1,152 @@
+"""What a format is, and what all of them share: header columns, stamps, priorities, which program means which source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from parsers import clock
+from parsers.record import Origin
+
+#: What a format may say about a line. ``i`` is the line's place in the batch; ``stamp`` the time as written; ``extra`` a
+#: JSON object of further entities; ``step_tag`` Slurm's ``J.S``; ``quality`` the time_quality.
+HEADER: dict[str, pl.DataType | type[pl.DataType]] = {
+    "i": pl.UInt32, "time": pl.Datetime("us"), "quality": pl.String, "sender_time": pl.Datetime("us"),
+    "received": pl.Datetime("us"), "resolution_us": pl.Int64, "host": pl.String, "source": pl.String, "format": pl.String,
+    "unit": pl.String, "pid": pl.Int64, "facility": pl.String, "severity": pl.String, "message": pl.String,
+    "uptime_s": pl.Float64, "stamp": pl.String, "step_tag": pl.String, "extra": pl.String,
+}  # fmt: skip
+SEVERITIES = ("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug")
+FACILITIES = (
+    "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp", "ntp", "audit",
+    "alert", "clock", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
+)  # fmt: skip
+#: Other spellings of severities -> ours.
+SEVERITY_WORDS = {
+    **{name: name for name in SEVERITIES}, "err": "error", "warn": "warning", "panic": "emerg", "fatal": "crit",
+    "critical": "crit", "emergency": "emerg", "information": "info", "informational": "info", "trace": "debug",
+    "debug1": "debug", "debug2": "debug", "debug3": "debug", "debug4": "debug", "debug5": "debug", "failure": "error",
+    "severe": "crit",
+}  # fmt: skip
+SLURM = ("slurmctld", "slurmd", "slurmdbd", "slurmrestd", "slurmstepd", "sackd")
+
+
+@dataclass(frozen=True)
+class Format:
+    """One framing.
+
+    ``accepts`` is a cheap test over the String column ``text``; ``read`` takes the accepted lines (columns i, text) and
+    returns those it could really read, with any of ``HEADER``'s columns. Lines it leaves out go to the next format.
+    """
+
+    name: str
+    why: str
+    accepts: pl.Expr
+    read: Callable[[pl.DataFrame, Origin], pl.DataFrame]
+
+
+def groups(frame: pl.DataFrame, pattern: str) -> pl.DataFrame:
+    """The named groups of ``pattern`` over ``text``, for the lines that match it."""
+    names = list(re.compile(pattern).groupindex)
+    if frame.is_empty():
+        return frame.with_columns(pl.lit(None, pl.String).alias(name) for name in names)
+    found = frame.with_columns(
+        pl.col("text").str.contains(pattern).alias("_hit"), pl.col("text").str.extract_groups(pattern).alias("_groups")
+    ).filter("_hit")
+    return found.drop("_hit").unnest("_groups")
+
+
+def timed(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    """Adds ``time``, ``quality`` and ``resolution_us`` from ``iso``, or from month, day, clock, fraction, year."""
+    if frame.is_empty():
+        return frame
+    times = clock.iso(frame["iso"], origin) if "iso" in frame.columns else clock.bsd(frame, origin)
+    known = times["time"].is_not_null()
+    return frame.with_columns(
+        times["time"], times["quality"].zip_with(known, pl.Series([None], dtype=pl.String).new_from_index(0, len(frame))),
+        times["resolution_us"],
+    )  # fmt: skip
+
+
+def by_line(read: Callable[[str, Origin], dict[str, Any] | None]) -> Callable[[pl.DataFrame, Origin], pl.DataFrame]:
+    """A reader of single lines as a reader of frames: for framings that come in hundreds, not in millions.
+
+    ``read`` returns HEADER values, plus ``iso`` or the parts of a BSD stamp in place of ``time``; None leaves the line.
+    """
+    schema: dict[str, Any] = {
+        **HEADER, "iso": pl.String, "month": pl.String, "day": pl.String, "clock": pl.String, "fraction": pl.String,
+        "year": pl.String,
+    }  # fmt: skip
+
+    def read_all(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+        rows = []
+        for i, text in frame.select("i", "text").iter_rows():
+            row = read(text, origin)
+            if row is not None:
+                rows.append({**row, "i": i})
+        found = pl.DataFrame({name: [row.get(name) for row in rows] for name in schema}, schema=schema, strict=False)
+        parts = []
+        for _, part in found.with_columns(
+            pl.when(pl.col("iso").is_not_null()).then(0).when(pl.col("month").is_not_null()).then(1).otherwise(2)
+            .alias("_kind")
+        ).group_by("_kind"):  # fmt: skip
+            kind = part["_kind"][0]
+            if kind == 0:
+                part = timed(part, origin)
+            elif kind == 1:
+                part = timed(part.drop("iso"), origin)
+            parts.append(conform(part))
+        return pl.concat(parts) if parts else conform(found)
+
+    return read_all
+
+
+def conform(frame: pl.DataFrame) -> pl.DataFrame:
+    """Exactly HEADER's columns; those that a format says nothing about are null."""
+    return frame.select(
+        (pl.col(name) if name in frame.columns else pl.lit(None)).cast(kind).alias(name) for name, kind in HEADER.items()
+    )
+
+
+def choice(names: tuple[str, ...], number: pl.Expr) -> pl.Expr:
+    """``names[number]``, null outside."""
+    return number.replace_strict(list(range(len(names))), list(names), default=None, return_dtype=pl.String)
+
+
+def severity_of_level(message: pl.Expr) -> pl.Expr:
+    """Slurm's level word in front of a message; null for info and verbose, which have none."""
+    word = message.str.extract(r"^(fatal|error|warning|debug\d?|info|verbose): ")
+    return word.replace_strict({**SEVERITY_WORDS, "verbose": "info"}, default=None, return_dtype=pl.String)
+
+
+def source_of_program(program: str | None, message: str = "") -> str | None:
+    """The source that a syslog program stands for; None for an unknown one."""
+    name = (program or "").lower()
+    if not name:
+        return None
+    if name == "kernel" or name == "/kernel":
+        return "kernel"
+    for daemon in SLURM:
+        if name == daemon or (daemon == "slurmstepd" and name.startswith("slurmstepd")):
+            return daemon
+    for start, source in _PROGRAMS:
+        if name.startswith(start):
+            return source
+    if message.startswith("%") and re.match(r"%[A-Z][A-Z0-9_]+(?:-[A-Z0-9_]+)*-\d-[A-Z0-9_]+ ?:", message):
+        return "switch"
+    return "syslog"
+
+
+_PROGRAMS = (
+    ("slurm-prolog", "prolog"), ("slurm_prolog", "prolog"), ("slurm-epilog", "epilog"), ("slurm_epilog", "epilog"),
+    ("nhc", "nhc"), ("opensm", "opensm"), ("nv-fabricmanager", "fabricmanager"), ("nvidia-fabricmanager", "fabricmanager"),
+    ("swss", "switch"), ("orchagent", "switch"), ("portsyncd", "switch"), ("bgp#", "switch"), ("teamd#", "switch"),
+    ("lldp#", "switch"), ("syncd", "switch"), ("pmon#", "switch"), ("xcvrd", "switch"), ("switchd", "switch"),
+    ("rpd", "switch"), ("mib2d", "switch"), ("lacpd", "switch"), ("craftd", "switch"), ("alarmd", "switch"),
+    ("chassisd", "switch"), ("mgd", "switch"), ("l2ald", "switch"), ("eswd", "switch"), ("ebra", "switch"),
+    ("bgpd", "switch"), ("ptmd", "switch"), ("clagd", "switch"),
+)  # fmt: skip

@@ -1,0 +1,83 @@
+"""Slurm's own log files, in every LogTimeFormat, and its daemons' lines without a stamp (stderr, journald).
+
+``[2026-11-21T00:31:45.959] [15.0] error: text``: the tag ``[J.S]`` stands in slurmd.log before lines of slurmstepd, which
+writes into the same file. Levels: info and verbose have no word.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from parsers.formats.base import SLURM, Format, groups, severity_of_level, timed
+from parsers.record import Origin
+
+_TAG = r"(?:\[(?P<step_tag>\d+(?:[_+]\d+)?(?:\.(?:\d+|batch|extern|interactive|TBD)(?:\+\d+)?)?)\] ?)?(?P<message>.*)$"
+_ISO = r"(?s)^\[(?P<iso>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?)\] ?" + _TAG
+_SHORT = (
+    r"(?s)^\[(?P<month>[A-Z][a-z]{2}) +(?P<day>\d{1,2}) (?P<clock>\d\d:\d\d:\d\d)(?:\.(?P<fraction>\d+))?"
+    r"(?: +(?P<pid>\d+) (?P<thread>.{1,20}?) +0x[0-9a-f]+)?\] ?" + _TAG
+)
+_BARE = r"(?s)^(?P<unit>slurmctld|slurmd|slurmdbd|slurmrestd|sackd)(?:-[\w.-]+)?(?:\[(?P<pid>\d+)\])?: (?P<message>.*)$"
+_CLOCK = r"(?s)^\[(?P<stamp>\d{1,9})\] " + _TAG
+#: Words that only slurmd writes; everything else without a tag is taken for the controller's.
+_SLURMD = (
+    r"^(?:fatal: |error: )?(?:launch task |Launching batch job|slurmd |Slurmd |task/(?:affinity|cgroup)|prolog failed|"
+    r"epilog failed|\[job \d+\]|Unable to register|CPUs=\d+ Boards|Could not launch job|Node configuration differs|"
+    r"_forkexec_slurmstepd|reissued job credential|Job \d+ already killed|slurm_receive_msg_and_forward|"
+    r"gres.conf|Gres |CPU frequency setting|Invalid job credential|MPI: Cannot create)"
+)
+
+
+def _finish(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    """Source, severity and format of lines with ``message`` and ``step_tag``."""
+    if origin.source in SLURM:
+        other = pl.lit(origin.source)
+    else:
+        other = (
+            pl.when(pl.col("message").str.contains(_SLURMD)).then(pl.lit("slurmd"))
+            .when(pl.col("message").str.contains(r"slurmdbd version|accounting_storage/as_mysql|mysql_|innodb"))
+            .then(pl.lit("slurmdbd")).otherwise(pl.lit("slurmctld"))
+        )  # fmt: skip
+    tagged = pl.col("step_tag").is_not_null()
+    return frame.with_columns(
+        pl.when(tagged).then(pl.lit("slurmstepd")).otherwise(other).alias("source"),
+        severity_of_level(pl.col("message")).fill_null("info").alias("severity"),
+        pl.lit("slurm").alias("format"),
+    ).with_columns(pl.col("source").alias("unit"))
+
+
+def _read_file(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    found = groups(frame, _ISO)
+    return _finish(timed(found.with_columns(pl.col("iso").alias("stamp")), origin), origin)
+
+
+def _read_short(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    found = groups(frame, _SHORT).with_columns(
+        pl.lit(None, pl.String).alias("year"), pl.col("pid").cast(pl.Int64, strict=False),
+        pl.concat_str("month", pl.lit(" "), "day", pl.lit(" "), "clock").alias("stamp"),
+    )  # fmt: skip
+    return _finish(timed(found, origin), origin)
+
+
+def _read_bare(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    found = groups(frame, _BARE)
+    return found.with_columns(
+        pl.col("pid").cast(pl.Int64, strict=False), pl.col("unit").alias("source"), pl.lit("slurm").alias("format"),
+        severity_of_level(pl.col("message")).fill_null("info").alias("severity"),
+    )  # fmt: skip
+
+
+def _read_clock(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    """LogTimeFormat=clock is processor time: no moment at all. Only where the file is known to be Slurm's."""
+    if origin.source not in SLURM:
+        return frame.clear()
+    return _finish(groups(frame, _CLOCK), origin)
+
+
+_text = pl.col("text")
+FILE = Format("slurm", "[ISO 8601 time] at the start", _text.str.contains(r"^\[\d{4}-\d\d-\d\dT[^ \]]+\](?: |$)"), _read_file)
+SHORT = Format(
+    "slurm", "[Mon dd hh:mm:ss] at the start", _text.str.contains(r"^\[[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d[.\]]"), _read_short
+)  # fmt: skip
+BARE = Format("slurm", "a Slurm daemon's name at the start", _text.str.starts_with("s") & _text.str.contains(_BARE), _read_bare)
+CLOCK = Format("slurm", "[processor seconds] in a Slurm daemon's file", _text.str.contains(r"^\[\d{1,9}\] "), _read_clock)

@@ -1,0 +1,230 @@
+"""Syslog in its many spellings: RFC 5424, RFC 3164, RFC 3339 stamps as rsyslog writes them, and a log host's two stamps.
+
+Headers are split by one regex over the whole column; what has an odd rest (no tag, no host, a level in the middle) is
+looked at line by line in :func:`odd_tail`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import polars as pl
+
+from parsers import clock
+from parsers.formats.base import (
+    FACILITIES,
+    SEVERITIES,
+    SEVERITY_WORDS,
+    SLURM,
+    Format,
+    choice,
+    groups,
+    severity_of_level,
+    source_of_program,
+    timed,
+)
+from parsers.record import Origin
+
+_MONTH = r"[^\W\d_]{3,5}\.?"
+_STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?"
+_BSD = (
+    rf"(?s)^(?:<(?P<pri>\d{{1,3}})>)? ?(?P<month>{_MONTH}) +(?P<day>\d{{1,2}}) (?:(?P<year>\d{{4}}) )?"
+    r"(?P<clock>\d{1,2}:\d\d:\d\d)(?:\.(?P<fraction>\d+))?(?: (?P<year_after>(?:19|20)\d\d))?(?:: ?| +)(?P<rest>.*)$"
+)
+_ISO = rf"(?s)^(?:<(?P<pri>\d{{1,3}})>)?(?P<iso>{_STAMP}) (?P<rest>.*)$"
+_LOGHOST = (
+    rf"(?s)^(?P<first>{_STAMP}) (?P<iso>{_STAMP}) (?P<host>\S+) (?P<facility>[a-z]+\d?)\.(?P<word>[a-z]+) "
+    r"(?P<unit>[^\s:\[]+)(?:\[(?P<pid>\d+)\])?:? ?(?P<message>.*)$"
+)
+_RFC5424 = (
+    rf"(?s)^<(?P<pri>\d{{1,3}})>(?P<version>[1-9]\d{{0,2}}) (?P<iso>-|{_STAMP}) (?P<host>\S+) (?P<unit>\S+) (?P<procid>\S+) "
+    r'(?P<msgid>\S+) (?P<sd>-|(?:\[(?:[^\]\\"]|\\.|"(?:[^"\\]|\\.)*")*\])+)(?: (?P<message>.*))?$'
+)
+_TAIL = r"(?s)^(?P<host>[^\s:]|\S*[^\s:]) +(?P<unit>[^\s:\[]+)(?:\[(?P<procid>[^\]]*)\])?:(?: (?P<spaced>.*)|(?P<message>[^\s:].*)?)$"
+_LEVEL_NAME = "EMERG|EMERGENCY|ALERT|CRIT|CRITICAL|ERR|ERROR|WARN|WARNING|NOTICE|INFO|DEBUG"
+_ODD = (
+    # AIX relays.
+    re.compile(r"Message forwarded from (?P<host>\S+): (?P<unit>[^\s:\[]+)(?:\[(?P<procid>[^\]]*)\])?: ?(?P<message>.*)$", re.DOTALL),
+    # SONiC: host, level, container#program.
+    re.compile(rf"(?P<host>\S+) (?P<level>{_LEVEL_NAME}) (?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: ?(?P<message>.*)$", re.DOTALL),
+    # RFC 5424 without priority and version.
+    re.compile(r"(?P<host>[\w.-]+) (?P<unit>\S+) (?P<procid>\d+|-) (?:\S+) (?P<sd>\[\S+@\d+[^\]]*\]) ?(?P<message>.*)$", re.DOTALL),
+    # An IPv6 address as host.
+    re.compile(r"(?P<host>[0-9a-fA-F]*:[0-9a-fA-F:]*:[0-9a-fA-F.]*) (?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: ?(?P<message>.*)$", re.DOTALL),
+    # No host: the first word is the program.
+    re.compile(r" *(?P<unit>[^\s:\[]+)(?:\[(?P<procid>[^\]]*)\])?: (?P<message>.*)$", re.DOTALL),
+    # Programs of two words: "syslogd 1.4.1: restart.", "-- root[2421]: ROOT LOGIN", "- User ID: x".
+    re.compile(r"(?P<host>[^\s:]+) +(?P<unit>-{1,2} [\w ]{1,20}|[a-z]+ [\d.]+)(?:\[(?P<procid>\d+)\])?: (?P<message>.*)$", re.DOTALL),
+)  # fmt: skip
+_JUNOS = re.compile(
+    r"(?:rpd|mib2d|mgd|lacpd|craftd|alarmd|chassisd|l2ald|eswd|jddosd|jlaunchd|xntpd|dcd|cosd|snmpd|fpc\d+|/kernel|RT_FLOW)$"
+)
+
+
+def odd_tail(rest: str, has_priority: bool) -> dict[str, Any]:
+    """Host, program, pid and message of a rest that does not read ``host program[pid]: message``."""
+    for regex in _ODD:
+        found = regex.match(rest)
+        if found:
+            return found.groupdict()
+    host, _, message = rest.strip().partition(" ")
+    message = message.strip()
+    if has_priority and message:
+        # With a priority it is a real syslog packet: its first word is the tag even without a colon.
+        unit, _, text = message.partition(" ")
+        if re.fullmatch(r"[\w./%-]{1,48}", unit):
+            return {"host": host, "unit": unit, "message": text}
+    return {"host": host or None, "message": message}
+
+
+def split_rest(frame: pl.DataFrame) -> pl.DataFrame:
+    """Adds host, unit, procid, level, message from ``rest`` (and ``pri``)."""
+    tail = frame.select(pl.col("rest").str.extract_groups(_TAIL).alias("_t"), pl.col("rest").str.contains(_TAIL).alias("_ok"))
+    ok = tail["_ok"].fill_null(False)
+    parts = tail.unnest("_t").with_columns(pl.coalesce("spaced", "message", pl.lit("")).alias("message"))
+    names = ("host", "unit", "procid", "level", "message")
+    columns = {name: parts[name] if name in parts.columns else pl.Series([None], dtype=pl.String).new_from_index(0, len(frame))
+               for name in names}  # fmt: skip
+    if not ok.all():
+        odd = [
+            {} if fine else odd_tail(rest or "", pri is not None)
+            for fine, rest, pri in zip(ok.to_list(), frame["rest"].to_list(), frame["pri"].to_list(), strict=True)
+        ]
+        for name in names:
+            values = pl.Series([row.get(name) for row in odd], dtype=pl.String)
+            columns[name] = columns[name].zip_with(ok, values)
+    return frame.with_columns(series.alias(name) for name, series in columns.items())
+
+
+def finish(frame: pl.DataFrame, format_name: str) -> pl.DataFrame:
+    """Source, severity, facility, uptime and further entities of lines with host, unit, procid, pri and message."""
+    if frame.is_empty():
+        return frame
+    units = frame["unit"].unique().to_list()
+    sources = {unit: source_of_program(unit) for unit in units if unit is not None}
+    number = pl.col("pri").cast(pl.Int64, strict=False)
+    message, unit = pl.col("message"), pl.col("unit")
+    if "level" not in frame.columns:
+        frame = frame.with_columns(pl.lit(None, pl.String).alias("level"))
+    word = pl.col("level").str.to_lowercase().replace_strict(SEVERITY_WORDS, default=None, return_dtype=pl.String)
+    frame = frame.with_columns(
+        # A tag like %ETHPORT-5-IF_UP belongs to the text: the patterns of switches start there.
+        pl.when(unit.str.starts_with("%")).then(pl.concat_str(unit, pl.lit(": "), message)).otherwise(message).alias("message"),
+        unit.replace_strict(sources, default=None, return_dtype=pl.String).fill_null("syslog").alias("source"),
+    )
+    # Some daemons write their own name once more behind the tag; the kernel its uptime.
+    named = pl.col("source").is_in(list(SLURM))
+    uptime = message.str.extract(r"^\[ *(\d+\.\d+)\](?:\[ *[TC]\d+\])? ?")
+    frame = frame.with_columns(
+        pl.when(pl.col("source") == "kernel").then(uptime.cast(pl.Float64, strict=False)).alias("uptime_s"),
+        pl.when(pl.col("source") == "kernel").then(message.str.replace(r"^\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? ?", ""))
+        .when(named).then(message.str.replace(r"^slurm[a-z]+: ", "")).otherwise(message).alias("message"),
+    )  # fmt: skip
+    vendor = message.str.contains(r"^%[A-Z][A-Z0-9_]*(?:-[A-Z0-9_]+)*-\d-[A-Z0-9_]+ ?:") & ~named
+    junos = [name for name in units if name and _JUNOS.fullmatch(name)]
+    sonic = unit.str.contains(r"^[a-z]+#|^orchagent$|^portsyncd$|^xcvrd$").fill_null(False)
+    system = (
+        pl.when(vendor).then(pl.lit("eos")).when(sonic).then(pl.lit("sonic")).when(unit.is_in(junos) & pl.col("pri").is_not_null())
+        .then(pl.lit("junos"))
+    )  # fmt: skip
+    text = pl.concat_str(
+        pl.lit('{"facility_num": '), (number // 8).cast(pl.String), pl.lit(', "pri": '), number.cast(pl.String),
+        pl.lit(', "severity_num": '), (number % 8).cast(pl.String), pl.lit("}"),
+    )  # fmt: skip
+    os_text = pl.concat_str(pl.lit('{"device_os": "'), system, pl.lit('"}'))
+    return frame.with_columns(
+        pl.when(vendor | sonic).then(pl.lit("switch")).otherwise(pl.col("source")).alias("source"),
+        pl.coalesce(choice(SEVERITIES, number % 8), word, pl.when(named).then(severity_of_level(pl.col("message")))).alias("severity"),
+        choice(FACILITIES, number // 8).alias("facility"),
+        pl.col("procid").cast(pl.Int64, strict=False).alias("pid"),
+        pl.when(text.is_not_null() & os_text.is_not_null())
+        .then(pl.concat_str(os_text.str.strip_suffix("}"), pl.lit(", "), text.str.strip_prefix("{")))
+        .otherwise(pl.coalesce(text, os_text)).alias("extra"),
+        pl.lit(format_name).alias("format"),
+    )  # fmt: skip
+
+
+def _valid_priority(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.filter(pl.col("pri").is_null() | (pl.col("pri").cast(pl.Int64, strict=False) <= 191))
+
+
+def _read_bsd(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    found = _valid_priority(groups(frame, _BSD))
+    found = found.filter(pl.col("month").str.to_lowercase().str.strip_chars_end(".").is_in(list(clock.MONTHS)))
+    if found.is_empty():
+        return found
+    stamp = pl.concat_str("month", pl.lit(" "), pl.col("day").str.pad_start(2), pl.lit(" "), "clock")
+    found = found.with_columns(pl.coalesce("year", "year_after").alias("year"), stamp.alias("stamp"))
+    return finish(split_rest(timed(found, origin)), "rfc3164")
+
+
+def _read_iso(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    found = _valid_priority(groups(frame, _ISO))
+    # Without zone and priority it is a program's own stamp, not syslog.
+    found = found.filter(pl.col("pri").is_not_null() | pl.col("iso").str.contains(r"(?:Z|[+-]\d\d:?\d\d)$"))
+    if found.is_empty():
+        return found
+    found = timed(found.with_columns(pl.col("iso").alias("stamp")), origin)
+    return finish(split_rest(found), "rfc3164")
+
+
+def _read_loghost(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    found = groups(frame, _LOGHOST)
+    if found.is_empty():
+        return found
+    found = timed(found.with_columns(pl.col("iso").alias("stamp")), origin)
+    received = clock.iso(found["first"], origin)["time"]
+    found = finish(
+        found.drop("facility").with_columns(pl.lit(None, pl.String).alias("pri"), pl.col("pid").alias("procid"), found["facility"].alias("_facility")),
+        "rfc3164",
+    )  # fmt: skip
+    return found.with_columns(
+        received.alias("received"), pl.col("time").alias("sender_time"), pl.col("_facility").alias("facility"),
+        pl.col("word").replace_strict(SEVERITY_WORDS, default=None, return_dtype=pl.String).alias("severity"),
+    )  # fmt: skip
+
+
+_PARAM = re.compile(r'([^\s=\]"]+)="((?:[^"\\]|\\.)*)"')
+_ELEMENT = re.compile(r'\[([^\s\]="]+)((?:[^\]\\"]|\\.|"(?:[^"\\]|\\.)*")*)\]')
+
+
+def structured_data(text: str) -> dict[str, dict[str, str]]:
+    """RFC 5424 structured data -> {id: {name: value}}, escapes resolved."""
+    return {
+        found[1]: {name: re.sub(r'\\(["\\\]])', r"\1", value) for name, value in _PARAM.findall(found[2])}
+        for found in _ELEMENT.finditer(text)
+    }
+
+
+def _read_5424(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    found = _valid_priority(groups(frame, _RFC5424))
+    if found.is_empty():
+        return found
+    nil = [pl.when(pl.col(name) != "-").then(pl.col(name)).alias(name) for name in ("host", "unit", "procid", "msgid", "iso")]
+    found = found.with_columns(*nil, pl.col("message").fill_null("").str.strip_prefix("\ufeff").str.strip_prefix(" "))
+    found = timed(found.with_columns(pl.col("iso").alias("stamp")), origin)
+    found = finish(found, "rfc5424")
+    has_more = found["sd"].ne("-") | found["msgid"].is_not_null()
+    if has_more.any():
+        extras = []
+        for extra, sd, msgid in found.select("extra", "sd", "msgid").iter_rows():
+            if sd == "-" and msgid is None:
+                extras.append(extra)
+                continue
+            more = json.loads(extra or "{}")
+            if msgid is not None:
+                more["msgid"] = msgid
+            if sd != "-":
+                more["sd"] = structured_data(sd)
+            extras.append(json.dumps(more, ensure_ascii=False))
+        found = found.with_columns(pl.Series("extra", extras, dtype=pl.String))
+    return found
+
+
+_text = pl.col("text")
+LOGHOST = Format("rfc3164", "received and reported RFC 3339 stamps of a log host", _text.str.contains(rf"^{_STAMP} {_STAMP} \S+ [a-z]+\d?\.[a-z]+ "), _read_loghost)
+RFC5424 = Format("rfc5424", "<priority>version", _text.str.contains(r"^<\d{1,3}>[1-9]\d{0,2} (?:-|\d{4}-)"), _read_5424)
+ISO = Format("rfc3164", "an RFC 3339 stamp as syslog daemons write it", _text.str.contains(r"^(?:<\d{1,3}>)?\d{4}-\d\d-\d\dT"), _read_iso)
+BSD = Format("rfc3164", "Mon dd hh:mm:ss", _text.str.contains(rf"^(?:<\d{{1,3}}>)? ?{_MONTH} +\d{{1,2}} (?:\d{{4}} )?\d{{1,2}}:\d\d:\d\d"), _read_bsd)

@@ -1,0 +1,255 @@
+"""The catalogue: which text means which event, as data (``parsers/catalogue/*.toml`` and a site's own files).
+
+A file is a list of ``[[pattern]]`` tables:
+
+* ``id`` (unique), ``event`` (taxonomy, or ``site.*``), ``literal`` (one or more lower-case texts, any of which must be in
+  the message before the regex is tried), ``regex`` (one or more, any of which must match; named groups become entities)
+* optional: ``unless`` (a regex that must not match), ``sources``, ``severity``, ``set`` (fixed entities), ``priority``
+  (larger is tried first; 50), ``advice``, ``reference`` (where the text comes from)
+* ``example`` / ``counter``: messages that must / must not match; an example may be a table with ``line``, ``entities``
+  and ``source``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from parsers.entities import tidy
+
+BUILT_IN = Path(__file__).with_name("catalogue")
+_KEYS = {
+    "id", "event", "literal", "regex", "unless", "sources", "severity", "set", "priority", "advice", "reference",
+    "example", "counter", "tags",
+}  # fmt: skip
+_EVENT = re.compile(r"[a-z]+\.[a-z0-9_.]+|other")
+#: Names for groups of sources in ``sources``.
+GROUPS = {
+    "slurm": ("slurmctld", "slurmd", "slurmdbd", "slurmrestd", "slurmstepd", "sackd"),
+    "job": ("job_stdout", "job_stderr", "job_output"),
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something wrong with a catalogue file: in which file and entry, and why."""
+
+    file: str
+    entry: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.entry}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Example:
+    """A message that an entry must match, seen in a line of ``source``, giving at least ``entities``."""
+
+    text: str
+    entities: dict[str, Any] = field(default_factory=dict)
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """One entry. ``order`` is its rank among all: smaller is tried first."""
+
+    id: str
+    event: str
+    literals: tuple[str, ...]
+    regexes: tuple[re.Pattern[str], ...]
+    unless: re.Pattern[str] | None
+    sources: frozenset[str]
+    severity: str | None
+    fixed: dict[str, Any]
+    priority: int
+    advice: str | None
+    reference: str | None
+    examples: tuple[Example, ...]
+    counters: tuple[str, ...]
+    tags: tuple[str, ...]
+    file: str
+    order: int = 0
+
+    def match(self, message: str, source: str | None) -> dict[str, Any] | None:
+        """Raw entities if the message means this event, else None. A line of unknown source may be anyone's."""
+        if self.sources and source is not None and source not in self.sources:
+            return None
+        for regex in self.regexes:
+            found = regex.search(message)
+            if found:
+                if self.unless is not None and self.unless.search(message):
+                    return None
+                return {**self.fixed, **{k: v for k, v in found.groupdict().items() if v is not None}}
+        return None
+
+
+@dataclass
+class Catalogue:
+    """All entries in the order in which they are tried, and what was wrong with the files."""
+
+    entries: tuple[Pattern, ...]
+    problems: list[Problem] = field(default_factory=list)
+
+    @cached_property
+    def literals(self) -> list[str]:
+        """Every literal once: the needles of the one multi-literal pass."""
+        return sorted({literal for entry in self.entries for literal in entry.literals})
+
+    @cached_property
+    def by_literal(self) -> dict[str, tuple[Pattern, ...]]:
+        table: dict[str, list[Pattern]] = {}
+        for entry in self.entries:
+            for literal in entry.literals:
+                table.setdefault(literal, []).append(entry)
+        return {literal: tuple(entries) for literal, entries in table.items()}
+
+    def match(self, message: str, source: str | None) -> tuple[Pattern, dict[str, Any]] | None:
+        """The first entry that fits ``message`` and its tidied entities. For one message; batches go by literals."""
+        lower = message.lower()
+        for entry in self.entries:
+            if any(literal in lower for literal in entry.literals):
+                found = entry.match(message, source)
+                if found is not None:
+                    return entry, tidy(found)
+        return None
+
+    def check(self) -> list[Problem]:
+        """Everything wrong with the catalogue: files that do not read, and examples that do not hold."""
+        problems = list(self.problems)
+        for entry in self.entries:
+            for example in entry.examples:
+                reason = self._why_not(entry, example)
+                if reason:
+                    problems.append(Problem(entry.file, entry.id, reason))
+            for text in entry.counters:
+                if any(literal in text.lower() for literal in entry.literals) and entry.match(text, None) is not None:
+                    problems.append(Problem(entry.file, entry.id, f"counter-example matches: {text!r}"))
+        return problems
+
+    def _why_not(self, entry: Pattern, example: Example) -> str | None:
+        source = example.source or (sorted(entry.sources)[0] if entry.sources else None)
+        if not any(literal in example.text.lower() for literal in entry.literals):
+            return f"example has none of the literals: {example.text!r}"
+        if entry.match(example.text, source) is None:
+            return f"example does not match the regex: {example.text!r}"
+        best = self.match(example.text, source)
+        assert best is not None
+        if best[0].event != entry.event:
+            return f"example is taken by {best[0].id} ({best[0].event}): {example.text!r}"
+        wanted, got = example.entities, best[1]
+        for name, value in wanted.items():
+            if got.get(name) != value:
+                return f"example gives {name}={got.get(name)!r}, not {value!r}: {example.text!r}"
+        return None
+
+
+def _texts(value: Any) -> list[str]:
+    if value is None:
+        return []
+    items = value if isinstance(value, list) else [value]
+    if not all(isinstance(item, str) for item in items):
+        raise ValueError("must be a text or a list of texts")
+    return list(items)
+
+
+def _examples(value: Any) -> list[Example]:
+    items = value if isinstance(value, list) else [value] if value is not None else []
+    out = []
+    for item in items:
+        if isinstance(item, str):
+            out.append(Example(item))
+        elif isinstance(item, dict) and isinstance(item.get("line"), str):
+            out.append(Example(item["line"], dict(item.get("entities", {})), item.get("source")))
+        else:
+            raise ValueError("example must be a text or a table with line and entities")
+    return out
+
+
+def _compile(texts: list[str]) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(text, re.IGNORECASE) for text in texts)
+
+
+def _entry(table: dict[str, Any], file: str) -> Pattern:
+    """One table -> Pattern. Raises ValueError or re.error with the reason."""
+    unknown = sorted(set(table) - _KEYS)
+    if unknown:
+        raise ValueError(f"unknown key {unknown[0]!r}")
+    event = table.get("event")
+    if not isinstance(event, str) or not _EVENT.fullmatch(event):
+        raise ValueError(f"event {event!r} is not of the form family.name")
+    literals, regexes = _texts(table.get("literal")), _texts(table.get("regex"))
+    if not literals or not all(literals):
+        raise ValueError("no literal")
+    if any(literal != literal.lower() for literal in literals):
+        raise ValueError("literal must be lower case")
+    if not regexes:
+        raise ValueError("no regex")
+    sources = [name for source in _texts(table.get("sources")) for name in GROUPS.get(source, (source,))]
+    unless = table.get("unless")
+    examples = _examples(table.get("example"))
+    if not examples:
+        raise ValueError("no example")
+    return Pattern(
+        id=str(table["id"]), event=event, literals=tuple(literals), regexes=_compile(regexes),
+        unless=re.compile(unless, re.IGNORECASE) if unless else None, sources=frozenset(sources),
+        severity=table.get("severity"), fixed=dict(table.get("set", {})), priority=int(table.get("priority", 50)),
+        advice=table.get("advice"), reference=table.get("reference"), examples=tuple(examples),
+        counters=tuple(_texts(table.get("counter"))), tags=tuple(_texts(table.get("tags"))), file=file,
+    )  # fmt: skip
+
+
+def _read(path: Path, seen: set[str], problems: list[Problem]) -> list[Pattern]:
+    name = str(path)
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        problems.append(Problem(name, "-", str(error)))
+        return []
+    problems += [Problem(name, "-", f"unknown table {key!r}") for key in document if key != "pattern"]
+    tables = document.get("pattern", [])
+    if not isinstance(tables, list):
+        problems.append(Problem(name, "-", "patterns are written as [[pattern]]"))
+        return []
+    entries = []
+    for number, table in enumerate(tables, 1):
+        label = str(table.get("id") or f"entry {number}")
+        if "id" not in table:
+            problems.append(Problem(name, label, "no id"))
+        elif label in seen:
+            problems.append(Problem(name, label, "an entry of this id exists already"))
+        else:
+            seen.add(label)
+            try:
+                entries.append(_entry(table, name))
+            except (ValueError, TypeError, re.error) as error:
+                problems.append(Problem(name, label, f"bad regex: {error}" if isinstance(error, re.error) else str(error)))
+    return entries
+
+
+def load(extra_files: Sequence[Path] = ()) -> Catalogue:
+    """The built-in catalogue plus site files (or folders of ``*.toml``). Broken entries are left out and reported
+    by :meth:`Catalogue.check`. A site's entries are tried before built-in ones of the same priority."""
+    problems: list[Problem] = []
+    seen: set[str] = set()
+    built_in = [entry for path in sorted(BUILT_IN.glob("*.toml")) for entry in _read(path, seen, problems)]
+    site: list[Pattern] = []
+    for path in extra_files:
+        for file in sorted(path.glob("*.toml")) if path.is_dir() else [path]:
+            site += _read(file, seen, problems)
+    ranked = sorted([*site, *built_in], key=lambda entry: -entry.priority)
+    return Catalogue(
+        tuple(Pattern(**{**vars(entry), "order": rank}) for rank, entry in enumerate(ranked)), problems
+    )  # fmt: skip
+
+
+def dumps(entities: dict[str, Any]) -> str | None:
+    """Entities as the record keeps them: JSON with sorted keys, null when there are none."""
+    return json.dumps(entities, sort_keys=True, ensure_ascii=False, default=str) if entities else None
