@@ -56,7 +56,8 @@ def tidy(raw: dict[str, Any]) -> dict[str, Any]:
     """Named groups as they matched -> entities. Groups ``job``, ``step``, ``nodelist``, ``node`` and ``speed``/``unit``
     stand for several entities each; unknown names stay texts."""
     out: dict[str, Any] = {}
-    for name, value in raw.items():
+    for written, value in raw.items():
+        name = written.rstrip("_")  # a regex may name a group only once: the second spelling of a place ends in "_"
         if not isinstance(value, str):
             out[name] = value
         elif name == "job":
