@@ -8,7 +8,7 @@ A file is a list of ``[[pattern]]`` tables:
   (larger is tried first; 50), ``advice``, ``reference`` (where the text comes from)
 * ``example`` / ``counter``: messages that must / must not match; an example may be a table with ``line``, ``entities``
   and ``source``.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -230,7 +230,9 @@ def _read(path: Path, seen: set[str], problems: list[Problem]) -> list[Pattern]:
             try:
                 entries.append(_entry(table, name))
             except (ValueError, TypeError, re.error) as error:
-                problems.append(Problem(name, label, f"bad regex: {error}" if isinstance(error, re.error) else str(error)))
+                problems.append(
+                    Problem(name, label, f"bad regex: {error}" if isinstance(error, re.error) else str(error))
+                )
     return entries
 
 

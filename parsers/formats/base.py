@@ -1,4 +1,4 @@
-"""What a format is, and what all of them share: header columns, stamps, priorities, which program means which source."""
+"""What a format is, and what all of them share: header columns, stamps, priorities, which program means which source."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import polars as pl
 from parsers import clock
 from parsers.record import Origin
 
-#: What a format may say about a line. ``i`` is the line's place in the batch; ``stamp`` the time as written; ``extra`` a
+#: What a format may say about a line. ``i`` is the line's place in the batch; ``stamp`` the time as written; ``extra`` a  # noqa: E501
 #: JSON object of further entities; ``step_tag`` Slurm's ``J.S``; ``quality`` the time_quality.
 HEADER: dict[str, pl.DataType | type[pl.DataType]] = {
     "i": pl.UInt32, "time": pl.Datetime("us"), "quality": pl.String, "sender_time": pl.Datetime("us"),
-    "received": pl.Datetime("us"), "resolution_us": pl.Int64, "host": pl.String, "source": pl.String, "format": pl.String,
+    "received": pl.Datetime("us"), "resolution_us": pl.Int64, "host": pl.String, "source": pl.String, "format": pl.String,  # noqa: E501
     "unit": pl.String, "pid": pl.Int64, "facility": pl.String, "severity": pl.String, "message": pl.String,
     "uptime_s": pl.Float64, "stamp": pl.String, "step_tag": pl.String, "extra": pl.String,
 }  # fmt: skip
 SEVERITIES = ("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug")
 FACILITIES = (
-    "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp", "ntp", "audit",
+    "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp", "ntp", "audit",  # noqa: E501
     "alert", "clock", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
 )  # fmt: skip
 #: Other spellings of severities -> ours.
@@ -67,7 +67,7 @@ def timed(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     times = clock.iso(frame["iso"], origin) if "iso" in frame.columns else clock.bsd(frame, origin)
     known = times["time"].is_not_null()
     return frame.with_columns(
-        times["time"], times["quality"].zip_with(known, pl.Series([None], dtype=pl.String).new_from_index(0, len(frame))),
+        times["time"], times["quality"].zip_with(known, pl.Series([None], dtype=pl.String).new_from_index(0, len(frame))),  # noqa: E501
         times["resolution_us"],
     )  # fmt: skip
 
@@ -108,7 +108,8 @@ def by_line(read: Callable[[str, Origin], dict[str, Any] | None]) -> Callable[[p
 def conform(frame: pl.DataFrame) -> pl.DataFrame:
     """Exactly HEADER's columns; those that a format says nothing about are null."""
     return frame.select(
-        (pl.col(name) if name in frame.columns else pl.lit(None)).cast(kind).alias(name) for name, kind in HEADER.items()
+        (pl.col(name) if name in frame.columns else pl.lit(None)).cast(kind).alias(name)
+        for name, kind in HEADER.items()
     )
 
 
@@ -143,7 +144,7 @@ def source_of_program(program: str | None, message: str = "") -> str | None:
 
 _PROGRAMS = (
     ("slurm-prolog", "prolog"), ("slurm_prolog", "prolog"), ("slurm-epilog", "epilog"), ("slurm_epilog", "epilog"),
-    ("nhc", "nhc"), ("opensm", "opensm"), ("nv-fabricmanager", "fabricmanager"), ("nvidia-fabricmanager", "fabricmanager"),
+    ("nhc", "nhc"), ("opensm", "opensm"), ("nv-fabricmanager", "fabricmanager"), ("nvidia-fabricmanager", "fabricmanager"),  # noqa: E501
     ("swss", "switch"), ("orchagent", "switch"), ("portsyncd", "switch"), ("bgp#", "switch"), ("teamd#", "switch"),
     ("lldp#", "switch"), ("syncd", "switch"), ("pmon#", "switch"), ("xcvrd", "switch"), ("switchd", "switch"),
     ("rpd", "switch"), ("mib2d", "switch"), ("lacpd", "switch"), ("craftd", "switch"), ("alarmd", "switch"),

@@ -26,9 +26,14 @@ def _row(text: str, origin: Origin) -> dict[str, Any] | None:
         return None
     state = re.search(r"\bstate (\w+)", found["rest"])
     return {
-        "format": "ip_link", "source": origin.source or "kernel", "unit": "ip", "iso": found["iso"], "stamp": found["iso"],
+        "format": "ip_link", "source": origin.source or "kernel", "unit": "ip", "iso": found["iso"], "stamp": found["iso"],  # noqa: E501
         "message": found["text"], "severity": "warning" if state and state[1] == "DOWN" else "info",
     }  # fmt: skip
 
 
-MONITOR = Format("ip_link", "ip -ts monitor link: [time] index: name: <FLAGS>", pl.col("text").str.contains(r"^\[\d{4}-\d\d-\d\dT[^\]]+\] (?:Deleted )?\d+: \S+: <"), by_line(_row))
+MONITOR = Format(
+    "ip_link",
+    "ip -ts monitor link: [time] index: name: <FLAGS>",
+    pl.col("text").str.contains(r"^\[\d{4}-\d\d-\d\dT[^\]]+\] (?:Deleted )?\d+: \S+: <"),
+    by_line(_row),
+)

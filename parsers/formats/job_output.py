@@ -8,15 +8,13 @@ from parsers.formats.base import Format, groups, timed
 from parsers.record import Origin
 
 _COLOUR = r"\x1b\[[0-9;?]*[A-Za-z]"
-_STAMPED = (
-    r"(?s)^(?:\d{1,5}: ?)?\[?(?P<iso>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?)\]?(?P<rest>[ ,:|-].*)?$"
-)
+_STAMPED = r"(?s)^(?:\d{1,5}: ?)?\[?(?P<iso>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?)\]?(?P<rest>[ ,:|-].*)?$"
 #: srun and slurmstepd on a job's stderr, NCCL, PyTorch, UCX, Open MPI, a shell's report of a dead child.
 _MARKS = (
     r"^(?:\d{1,5}: ?)?(?:srun: |slurmstepd(?:-[\w.-]+)?: |salloc: |sbatch: |s(?:info|queue|control|acct): |"
     r"[\w.-]+:\d+:\d+ \[\d+\] (?:[^ ]+ )?NCCL |[\w.-]+:\d+:\d+ \[\d+\] \S+:\d+ NCCL |(?:\[\d+\] )?\[rank\d+\]:|"
     r"\[[\w.-]+:\d+(?::\d+:\d+)?\] |Traceback \(most|terminate called|mpirun|ORTE |prterun|\S+: line \d+: +\d+ |"
-    r"torch\.|[A-Z]\w*(?:Error|Exception)(?::|$)|RuntimeError: |[EWI]\d{4} \d\d:\d\d:\d\d\.\d+ |CUDA (?:error|kernel errors)|"
+    r"torch\.|[A-Z]\w*(?:Error|Exception)(?::|$)|RuntimeError: |[EWI]\d{4} \d\d:\d\d:\d\d\.\d+ |CUDA (?:error|kernel errors)|"  # noqa: E501
     r"Compile with `TORCH|enroot-|pyxis: )"
 )
 _SOURCES = ("job_stdout", "job_stderr", "job_output")
@@ -37,7 +35,10 @@ def _read_stamped(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     # "gpu01 rank0 step 50": the node that a rank writes of itself.
     host = rest.str.extract(r"^([A-Za-z][\w.-]*) rank ?\d+ ")
     return found.with_columns(
-        rest.alias("message"), host.alias("host"), pl.lit(_source(origin)).alias("source"), pl.lit("job_output").alias("format")
+        rest.alias("message"),
+        host.alias("host"),
+        pl.lit(_source(origin)).alias("source"),
+        pl.lit("job_output").alias("format"),
     )
 
 
@@ -52,5 +53,15 @@ def _read_marked(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
 
 
 _text = pl.col("text")
-STAMPED = Format("job_output", "a program's own ISO stamp", _text.str.contains(r"^(?:\d{1,5}: ?)?\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d"), _read_stamped)
-MARKED = Format("plain", "words that only job output has", _text.str.contains(_MARKS) | _text.str.contains("\x1b[", literal=True), _read_marked)
+STAMPED = Format(
+    "job_output",
+    "a program's own ISO stamp",
+    _text.str.contains(r"^(?:\d{1,5}: ?)?\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d"),
+    _read_stamped,
+)
+MARKED = Format(
+    "plain",
+    "words that only job output has",
+    _text.str.contains(_MARKS) | _text.str.contains("\x1b[", literal=True),
+    _read_marked,
+)

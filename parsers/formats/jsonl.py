@@ -1,4 +1,4 @@
-"""Lines of JSON: journald's export, the captures' kernel reader, node polls, and shippers that wrap a line in an object."""
+"""Lines of JSON: journald's export, the captures' kernel reader, node polls, and shippers that wrap a line in an object."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _kmsg(record: dict[str, Any], origin: Origin) -> dict[str, Any]:
     return {
         "format": "kmsg", "source": "kernel", "unit": "kernel", "message": routed["text"] if routed else text,
         # The ring buffer is one for all simulated hosts: without a route nobody knows whose line it is.
-        "host": routed["host"] if routed else None, "iso": _moment(read_at * 1_000_000) if read_at is not None else None,
+        "host": routed["host"] if routed else None, "iso": _moment(read_at * 1_000_000) if read_at is not None else None,  # noqa: E501
         "severity": _name(SEVERITIES, record.get("severity")), "facility": _name(FACILITIES, record.get("facility")),
         "extra": json.dumps(extra),
     }  # fmt: skip
@@ -73,16 +73,16 @@ def _journal(record: dict[str, Any], origin: Origin) -> dict[str, Any]:
     unit = _text(record.get("_SYSTEMD_UNIT") or record.get("UNIT"))
     extra = {"program": program, "boot_id": _text(record.get("_BOOT_ID")), "unit": unit}
     return {
-        "format": "journald", "source": source_of_program(program, message) or "syslog", "unit": program, "message": message,
+        "format": "journald", "source": source_of_program(program, message) or "syslog", "unit": program, "message": message,  # noqa: E501
         "host": _text(record.get("_HOSTNAME")), "pid": _integer(record.get("_PID") or record.get("SYSLOG_PID")),
-        "severity": _name(SEVERITIES, record.get("PRIORITY")), "facility": _name(FACILITIES, record.get("SYSLOG_FACILITY")),
+        "severity": _name(SEVERITIES, record.get("PRIORITY")), "facility": _name(FACILITIES, record.get("SYSLOG_FACILITY")),  # noqa: E501
         "iso": _moment(record.get("_SOURCE_REALTIME_TIMESTAMP") or record.get("__REALTIME_TIMESTAMP")),
         "extra": json.dumps({k: v for k, v in extra.items() if v}),
     }  # fmt: skip
 
 
 def _wrapped(record: dict[str, Any], message: str, origin: Origin) -> dict[str, Any]:
-    """An object around a line: level, host and time as the common shippers call them; a syslog header inside is read."""
+    """An object around a line: level, host and time as the common shippers call them; a syslog header inside is read."""  # noqa: E501
     first = {name.lower().lstrip("@_"): value for name, value in reversed(record.items())}
     level = str(first.get("level") or first.get("severity") or "").lower()
     row: dict[str, Any] = {
@@ -93,9 +93,18 @@ def _wrapped(record: dict[str, Any], message: str, origin: Origin) -> dict[str, 
     found = _SYSLOG.match(message)
     if found:
         tail = odd_tail(found["rest"], False)
-        direct = re.match(r"(?P<host>\S*[^\s:]) +(?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: (?P<message>.*)$", found["rest"], re.DOTALL)
+        direct = re.match(
+            r"(?P<host>\S*[^\s:]) +(?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: (?P<message>.*)$",
+            found["rest"],
+            re.DOTALL,
+        )
         tail = direct.groupdict() if direct else tail
-        row |= {"host": tail.get("host"), "unit": tail.get("unit"), "pid": _integer(tail.get("procid")), "message": tail["message"]}
+        row |= {
+            "host": tail.get("host"),
+            "unit": tail.get("unit"),
+            "pid": _integer(tail.get("procid")),
+            "message": tail["message"],
+        }
         row["source"] = source_of_program(tail.get("unit"), str(tail["message"])) or "syslog"
     return row
 
@@ -109,13 +118,21 @@ def _row(text: str, origin: Origin) -> dict[str, Any] | None:
         return None
     if "kmsg_us" in record and "text" in record:
         return _kmsg(record, origin)
-    if "MESSAGE" in record and ("__REALTIME_TIMESTAMP" in record or "_SOURCE_REALTIME_TIMESTAMP" in record or "PRIORITY" in record):
+    if "MESSAGE" in record and (
+        "__REALTIME_TIMESTAMP" in record or "_SOURCE_REALTIME_TIMESTAMP" in record or "PRIORITY" in record
+    ):
         return _journal(record, origin)
     for name in ("message", "msg", "log", "MESSAGE", "body"):
         if isinstance(record.get(name), str):
             return _wrapped(record, record[name], origin)
     if "t" in record and "node" in record:  # a poll of a node's state: a document, not an event
-        return {"format": "json", "source": origin.source, "message": text, "host": _text(record["node"]), "iso": _text(record["t"])}
+        return {
+            "format": "json",
+            "source": origin.source,
+            "message": text,
+            "host": _text(record["node"]),
+            "iso": _text(record["t"]),
+        }
     return {"format": "json", "source": origin.source, "message": text}
 
 

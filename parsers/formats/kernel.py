@@ -20,7 +20,9 @@ _WEEKDAY = re.compile(
     re.DOTALL,
 )
 #: ``dmesg -e`` prints the day and the minute once and then only the distance ("+0.000012"), from which no time follows.
-_RELTIME = re.compile(r"\[(?:(?P<month>[A-Z][a-z]{2}) ?(?P<day>\d{1,2}) (?P<clock>\d\d:\d\d)|\s*\+\d+\.\d+)\] (?P<message>.*)$", re.DOTALL)
+_RELTIME = re.compile(
+    r"\[(?:(?P<month>[A-Z][a-z]{2}) ?(?P<day>\d{1,2}) (?P<clock>\d\d:\d\d)|\s*\+\d+\.\d+)\] (?P<message>.*)$", re.DOTALL
+)
 _LEVELS = re.compile(
     r"(?P<facility>kern|user|daemon|syslog|auth|local\d) *:(?P<severity>\w+) *: "
     r"(?:(?P<iso>\d{4}-\d\d-\d\dT\S+) |\[ *(?P<uptime>\d+\.\d+)\] |\[(?P<day>[^\]]*)\] )?(?P<message>.*)$",
@@ -28,7 +30,8 @@ _LEVELS = re.compile(
 )
 #: Talos Linux's forwarding of the kernel log.
 _TALOS = re.compile(
-    r"(?P<host>[\w.-]+): (?P<facility>\w+): +(?P<severity>\w+): \[(?P<iso>\d{4}-\d\d-\d\dT[^\]]+)\]: (?P<message>.*)$", re.DOTALL
+    r"(?P<host>[\w.-]+): (?P<facility>\w+): +(?P<severity>\w+): \[(?P<iso>\d{4}-\d\d-\d\dT[^\]]+)\]: (?P<message>.*)$",
+    re.DOTALL,
 )
 
 
@@ -37,13 +40,15 @@ def _with_uptime(frame: pl.DataFrame, seconds: pl.Series, origin: Origin) -> pl.
     return frame.with_columns(
         seconds.alias("uptime_s"), times.alias("time"),
         pl.when(times.is_not_null()).then(pl.lit("inferred")).otherwise(pl.lit("received")).alias("quality"),
-        pl.lit(1_000, pl.Int64).alias("resolution_us"), pl.lit("kernel").alias("source"), pl.lit("kernel").alias("unit"),
+        pl.lit(1_000, pl.Int64).alias("resolution_us"), pl.lit("kernel").alias("source"), pl.lit("kernel").alias("unit"),  # noqa: E501
     )  # fmt: skip
 
 
 def _priority(frame: pl.DataFrame) -> pl.DataFrame:
     number = pl.col("prio").cast(pl.Int64, strict=False)
-    return frame.with_columns(choice(SEVERITIES, number % 8).alias("severity"), choice(FACILITIES, number // 8).alias("facility"))
+    return frame.with_columns(
+        choice(SEVERITIES, number % 8).alias("severity"), choice(FACILITIES, number // 8).alias("facility")
+    )
 
 
 def _read_kmsg(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
@@ -52,7 +57,13 @@ def _read_kmsg(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
         return found
     seconds = found["micros"].cast(pl.Float64, strict=False) / 1_000_000
     extra = pl.concat_str(
-        pl.lit('{"kmsg_pri": '), "prio", pl.lit(', "kmsg_seq": '), "seq", pl.lit(', "kmsg_usec": '), "micros", pl.lit("}")
+        pl.lit('{"kmsg_pri": '),
+        "prio",
+        pl.lit(', "kmsg_seq": '),
+        "seq",
+        pl.lit(', "kmsg_usec": '),
+        "micros",
+        pl.lit("}"),
     )
     return _priority(_with_uptime(found, seconds, origin)).with_columns(
         pl.lit("kmsg").alias("format"), extra.alias("extra"), pl.lit(1, pl.Int64).alias("resolution_us")
@@ -95,14 +106,21 @@ def _level_row(text: str, origin: Origin) -> dict[str, Any] | None:
 
 
 _text = pl.col("text")
-KMSG = Format("kmsg", "a /dev/kmsg record: priority,sequence,microseconds,flags;", _text.str.contains(r"^\d{1,4},\d+,\d+,[^;]*;"), _read_kmsg)
-DMESG = Format("dmesg", "[seconds since boot] at the start", _text.str.contains(r"^ ?(?:<\d+>)? ?\[ *\d+\.\d+\]"), _read_dmesg)
+KMSG = Format(
+    "kmsg",
+    "a /dev/kmsg record: priority,sequence,microseconds,flags;",
+    _text.str.contains(r"^\d{1,4},\d+,\d+,[^;]*;"),
+    _read_kmsg,
+)
+DMESG = Format(
+    "dmesg", "[seconds since boot] at the start", _text.str.contains(r"^ ?(?:<\d+>)? ?\[ *\d+\.\d+\]"), _read_dmesg
+)
 DMESG_TIME = Format(
     "dmesg", "[weekday month day time year] or dmesg -e's [MonDD hh:mm]",
-    _text.str.contains(r"^(?:<\d+>)?\[(?:[A-Z][a-z]{2} [A-Z][a-z]{2} |[A-Z][a-z]{2} ?\d{1,2} \d\d:\d\d\] |\s*\+\d+\.\d+\] )"),
+    _text.str.contains(r"^(?:<\d+>)?\[(?:[A-Z][a-z]{2} [A-Z][a-z]{2} |[A-Z][a-z]{2} ?\d{1,2} \d\d:\d\d\] |\s*\+\d+\.\d+\] )"),  # noqa: E501
     by_line(_time_row),
 )  # fmt: skip
 DMESG_RAW_LEVELS = Format(
-    "dmesg", "dmesg -x: facility and level in front", _text.str.contains(r"^(?:\w+ *:\w+ *: |[\w.-]+: \w+: +\w+: \[\d{4}-)"),
+    "dmesg", "dmesg -x: facility and level in front", _text.str.contains(r"^(?:\w+ *:\w+ *: |[\w.-]+: \w+: +\w+: \[\d{4}-)"),  # noqa: E501
     by_line(_level_row),
 )  # fmt: skip

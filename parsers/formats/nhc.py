@@ -11,7 +11,7 @@ from parsers.formats.base import Format, by_line
 from parsers.record import Origin
 
 _LINE = re.compile(
-    r"(?:(?P<day>\d{8})[ T](?P<clock>\d\d:\d\d:\d\d) )?(?:(?P<host>[\w.-]+) \| )?(?P<message>(?:(?P<level>ERROR|WARNING|INFO|DEBUG): +)?"
+    r"(?:(?P<day>\d{8})[ T](?P<clock>\d\d:\d\d:\d\d) )?(?:(?P<host>[\w.-]+) \| )?(?P<message>(?:(?P<level>ERROR|WARNING|INFO|DEBUG): +)?"  # noqa: E501
     r"(?:nhc: +|Node Health Check|\[slurm\] |/usr/\S*nhc\S* ).*)$",
     re.DOTALL,
 )
@@ -31,4 +31,11 @@ def _row(text: str, origin: Origin) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-NHC = Format("nhc", "a line of Node Health Check", pl.col("text").str.contains(r"(?:: +nhc: |^(?:\d{8}[ T]\d\d:\d\d:\d\d )?(?:Node Health Check|\[slurm\] /|/usr/\S*nhc))"), by_line(_row))
+NHC = Format(
+    "nhc",
+    "a line of Node Health Check",
+    pl.col("text").str.contains(
+        r"(?:: +nhc: |^(?:\d{8}[ T]\d\d:\d\d:\d\d )?(?:Node Health Check|\[slurm\] /|/usr/\S*nhc))"
+    ),
+    by_line(_row),
+)

@@ -2,7 +2,7 @@
 
 ``[2026-11-21T00:31:45.959] [15.0] error: text``: the tag ``[J.S]`` stands in slurmd.log before lines of slurmstepd, which
 writes into the same file. Levels: info and verbose have no word.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -75,9 +75,15 @@ def _read_clock(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
 
 
 _text = pl.col("text")
-FILE = Format("slurm", "[ISO 8601 time] at the start", _text.str.contains(r"^\[\d{4}-\d\d-\d\dT[^ \]]+\](?: |$)"), _read_file)
+FILE = Format(
+    "slurm", "[ISO 8601 time] at the start", _text.str.contains(r"^\[\d{4}-\d\d-\d\dT[^ \]]+\](?: |$)"), _read_file
+)
 SHORT = Format(
-    "slurm", "[Mon dd hh:mm:ss] at the start", _text.str.contains(r"^\[[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d[.\]]"), _read_short
+    "slurm", "[Mon dd hh:mm:ss] at the start", _text.str.contains(r"^\[[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d[.\]]"), _read_short  # noqa: E501
 )  # fmt: skip
-BARE = Format("slurm", "a Slurm daemon's name at the start", _text.str.starts_with("s") & _text.str.contains(_BARE), _read_bare)
-CLOCK = Format("slurm", "[processor seconds] in a Slurm daemon's file", _text.str.contains(r"^\[\d{1,9}\] "), _read_clock)
+BARE = Format(
+    "slurm", "a Slurm daemon's name at the start", _text.str.starts_with("s") & _text.str.contains(_BARE), _read_bare
+)
+CLOCK = Format(
+    "slurm", "[processor seconds] in a Slurm daemon's file", _text.str.contains(r"^\[\d{1,9}\] "), _read_clock
+)

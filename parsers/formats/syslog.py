@@ -2,7 +2,7 @@
 
 Headers are split by one regex over the whole column; what has an odd rest (no tag, no host, a level in the middle) is
 looked at line by line in :func:`odd_tail`.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ _LOGHOST = (
     r"(?P<unit>[^\s:\[]+)(?:\[(?P<pid>\d+)\])?:? ?(?P<message>.*)$"
 )
 _RFC5424 = (
-    rf"(?s)^<(?P<pri>\d{{1,3}})>(?P<version>[1-9]\d{{0,2}}) (?P<iso>-|{_STAMP}) (?P<host>\S+) (?P<unit>\S+) (?P<procid>\S+) "
+    rf"(?s)^<(?P<pri>\d{{1,3}})>(?P<version>[1-9]\d{{0,2}}) (?P<iso>-|{_STAMP}) (?P<host>\S+) (?P<unit>\S+) (?P<procid>\S+) "  # noqa: E501
     r'(?P<msgid>\S+) (?P<sd>-|(?:\[(?:[^\]\\"]|\\.|"(?:[^"\\]|\\.)*")*\])+)(?: (?P<message>.*))?$'
 )
-_TAIL = r"(?s)^(?P<host>[^\s:]|\S*[^\s:]) +(?P<unit>[^\s:\[]+)(?:\[(?P<procid>[^\]]*)\])?:(?: (?P<spaced>.*)|(?P<message>[^\s:].*)?)$"
+_TAIL = r"(?s)^(?P<host>[^\s:]|\S*[^\s:]) +(?P<unit>[^\s:\[]+)(?:\[(?P<procid>[^\]]*)\])?:(?: (?P<spaced>.*)|(?P<message>[^\s:].*)?)$"  # noqa: E501
 _LEVEL_NAME = "EMERG|EMERGENCY|ALERT|CRIT|CRITICAL|ERR|ERROR|WARN|WARNING|NOTICE|INFO|DEBUG"
 _ODD = (
     # AIX relays.
-    re.compile(r"Message forwarded from (?P<host>\S+): (?P<unit>[^\s:\[]+)(?:\[(?P<procid>[^\]]*)\])?: ?(?P<message>.*)$", re.DOTALL),
+    re.compile(r"Message forwarded from (?P<host>\S+): (?P<unit>[^\s:\[]+)(?:\[(?P<procid>[^\]]*)\])?: ?(?P<message>.*)$", re.DOTALL),  # noqa: E501
     # SONiC: host, level, container#program.
-    re.compile(rf"(?P<host>\S+) (?P<level>{_LEVEL_NAME}) (?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: ?(?P<message>.*)$", re.DOTALL),
+    re.compile(rf"(?P<host>\S+) (?P<level>{_LEVEL_NAME}) (?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: ?(?P<message>.*)$", re.DOTALL),  # noqa: E501
     # RFC 5424 without priority and version.
-    re.compile(r"(?P<host>[\w.-]+) (?P<unit>\S+) (?P<procid>\d+|-) (?:\S+) (?P<sd>\[\S+@\d+[^\]]*\]) ?(?P<message>.*)$", re.DOTALL),
+    re.compile(r"(?P<host>[\w.-]+) (?P<unit>\S+) (?P<procid>\d+|-) (?:\S+) (?P<sd>\[\S+@\d+[^\]]*\]) ?(?P<message>.*)$", re.DOTALL),  # noqa: E501
     # An IPv6 address as host.
-    re.compile(r"(?P<host>[0-9a-fA-F]*:[0-9a-fA-F:]*:[0-9a-fA-F.]*) (?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: ?(?P<message>.*)$", re.DOTALL),
+    re.compile(r"(?P<host>[0-9a-fA-F]*:[0-9a-fA-F:]*:[0-9a-fA-F.]*) (?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: ?(?P<message>.*)$", re.DOTALL),  # noqa: E501
     # No host: the first word is the program.
     re.compile(r" *(?P<unit>[^\s:\[]+)(?:\[(?P<procid>[^\]]*)\])?: (?P<message>.*)$", re.DOTALL),
     # Programs of two words: "syslogd 1.4.1: restart.", "-- root[2421]: ROOT LOGIN", "- User ID: x".
-    re.compile(r"(?P<host>[^\s:]+) +(?P<unit>-{1,2} [\w ]{1,20}|[a-z]+ [\d.]+)(?:\[(?P<procid>\d+)\])?: (?P<message>.*)$", re.DOTALL),
+    re.compile(r"(?P<host>[^\s:]+) +(?P<unit>-{1,2} [\w ]{1,20}|[a-z]+ [\d.]+)(?:\[(?P<procid>\d+)\])?: (?P<message>.*)$", re.DOTALL),  # noqa: E501
 )  # fmt: skip
 _JUNOS = re.compile(
     r"(?:rpd|mib2d|mgd|lacpd|craftd|alarmd|chassisd|l2ald|eswd|jddosd|jlaunchd|xntpd|dcd|cosd|snmpd|fpc\d+|/kernel|RT_FLOW)$"
@@ -81,11 +81,13 @@ def odd_tail(rest: str, has_priority: bool) -> dict[str, Any]:
 
 def split_rest(frame: pl.DataFrame) -> pl.DataFrame:
     """Adds host, unit, procid, level, message from ``rest`` (and ``pri``)."""
-    tail = frame.select(pl.col("rest").str.extract_groups(_TAIL).alias("_t"), pl.col("rest").str.contains(_TAIL).alias("_ok"))
+    tail = frame.select(
+        pl.col("rest").str.extract_groups(_TAIL).alias("_t"), pl.col("rest").str.contains(_TAIL).alias("_ok")
+    )
     ok = tail["_ok"].fill_null(False)
     parts = tail.unnest("_t").with_columns(pl.coalesce("spaced", "message", pl.lit("")).alias("message"))
     names = ("host", "unit", "procid", "level", "message")
-    columns = {name: parts[name] if name in parts.columns else pl.Series([None], dtype=pl.String).new_from_index(0, len(frame))
+    columns = {name: parts[name] if name in parts.columns else pl.Series([None], dtype=pl.String).new_from_index(0, len(frame))  # noqa: E501
                for name in names}  # fmt: skip
     if not ok.all():
         odd = [
@@ -111,7 +113,10 @@ def finish(frame: pl.DataFrame, format_name: str) -> pl.DataFrame:
     word = pl.col("level").str.to_lowercase().replace_strict(SEVERITY_WORDS, default=None, return_dtype=pl.String)
     frame = frame.with_columns(
         # A tag like %ETHPORT-5-IF_UP belongs to the text: the patterns of switches start there.
-        pl.when(unit.str.starts_with("%")).then(pl.concat_str(unit, pl.lit(": "), message)).otherwise(message).alias("message"),
+        pl.when(unit.str.starts_with("%"))
+        .then(pl.concat_str(unit, pl.lit(": "), message))
+        .otherwise(message)
+        .alias("message"),
         unit.replace_strict(sources, default=None, return_dtype=pl.String).fill_null("syslog").alias("source"),
     )
     # Some daemons write their own name once more behind the tag; the kernel its uptime.
@@ -126,7 +131,7 @@ def finish(frame: pl.DataFrame, format_name: str) -> pl.DataFrame:
     junos = [name for name in units if name and _JUNOS.fullmatch(name)]
     sonic = unit.str.contains(r"^[a-z]+#|^orchagent$|^portsyncd$|^xcvrd$").fill_null(False)
     system = (
-        pl.when(vendor).then(pl.lit("eos")).when(sonic).then(pl.lit("sonic")).when(unit.is_in(junos) & pl.col("pri").is_not_null())
+        pl.when(vendor).then(pl.lit("eos")).when(sonic).then(pl.lit("sonic")).when(unit.is_in(junos) & pl.col("pri").is_not_null())  # noqa: E501
         .then(pl.lit("junos"))
     )  # fmt: skip
     text = pl.concat_str(
@@ -136,7 +141,7 @@ def finish(frame: pl.DataFrame, format_name: str) -> pl.DataFrame:
     os_text = pl.concat_str(pl.lit('{"device_os": "'), system, pl.lit('"}'))
     return frame.with_columns(
         pl.when(vendor | sonic).then(pl.lit("switch")).otherwise(pl.col("source")).alias("source"),
-        pl.coalesce(choice(SEVERITIES, number % 8), word, pl.when(named).then(severity_of_level(pl.col("message")))).alias("severity"),
+        pl.coalesce(choice(SEVERITIES, number % 8), word, pl.when(named).then(severity_of_level(pl.col("message")))).alias("severity"),  # noqa: E501
         choice(FACILITIES, number // 8).alias("facility"),
         pl.col("procid").cast(pl.Int64, strict=False).alias("pid"),
         pl.when(text.is_not_null() & os_text.is_not_null())
@@ -177,7 +182,7 @@ def _read_loghost(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     found = timed(found.with_columns(pl.col("iso").alias("stamp")), origin)
     received = clock.iso(found["first"], origin)["time"]
     found = finish(
-        found.drop("facility").with_columns(pl.lit(None, pl.String).alias("pri"), pl.col("pid").alias("procid"), found["facility"].alias("_facility")),
+        found.drop("facility").with_columns(pl.lit(None, pl.String).alias("pri"), pl.col("pid").alias("procid"), found["facility"].alias("_facility")),  # noqa: E501
         "rfc3164",
     )  # fmt: skip
     return found.with_columns(
@@ -202,7 +207,10 @@ def _read_5424(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     found = _valid_priority(groups(frame, _RFC5424))
     if found.is_empty():
         return found
-    nil = [pl.when(pl.col(name) != "-").then(pl.col(name)).alias(name) for name in ("host", "unit", "procid", "msgid", "iso")]
+    nil = [
+        pl.when(pl.col(name) != "-").then(pl.col(name)).alias(name)
+        for name in ("host", "unit", "procid", "msgid", "iso")
+    ]
     found = found.with_columns(*nil, pl.col("message").fill_null("").str.strip_prefix("\ufeff").str.strip_prefix(" "))
     found = timed(found.with_columns(pl.col("iso").alias("stamp")), origin)
     found = finish(found, "rfc5424")
@@ -224,7 +232,22 @@ def _read_5424(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
 
 
 _text = pl.col("text")
-LOGHOST = Format("rfc3164", "received and reported RFC 3339 stamps of a log host", _text.str.contains(rf"^{_STAMP} {_STAMP} \S+ [a-z]+\d?\.[a-z]+ "), _read_loghost)
+LOGHOST = Format(
+    "rfc3164",
+    "received and reported RFC 3339 stamps of a log host",
+    _text.str.contains(rf"^{_STAMP} {_STAMP} \S+ [a-z]+\d?\.[a-z]+ "),
+    _read_loghost,
+)
 RFC5424 = Format("rfc5424", "<priority>version", _text.str.contains(r"^<\d{1,3}>[1-9]\d{0,2} (?:-|\d{4}-)"), _read_5424)
-ISO = Format("rfc3164", "an RFC 3339 stamp as syslog daemons write it", _text.str.contains(r"^(?:<\d{1,3}>)?\d{4}-\d\d-\d\dT"), _read_iso)
-BSD = Format("rfc3164", "Mon dd hh:mm:ss", _text.str.contains(rf"^(?:<\d{{1,3}}>)? ?{_MONTH} +\d{{1,2}} (?:\d{{4}} )?\d{{1,2}}:\d\d:\d\d"), _read_bsd)
+ISO = Format(
+    "rfc3164",
+    "an RFC 3339 stamp as syslog daemons write it",
+    _text.str.contains(r"^(?:<\d{1,3}>)?\d{4}-\d\d-\d\dT"),
+    _read_iso,
+)
+BSD = Format(
+    "rfc3164",
+    "Mon dd hh:mm:ss",
+    _text.str.contains(rf"^(?:<\d{{1,3}}>)? ?{_MONTH} +\d{{1,2}} (?:\d{{4}} )?\d{{1,2}}:\d\d:\d\d"),
+    _read_bsd,
+)

@@ -1,0 +1,121 @@
+"""Lines in, rows out: nothing lost, nothing raised, and a batch is nothing but its lines."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parsers.engine import LineParser
+from parsers.lines import split
+from parsers.patterns import load
+from parsers.record import LOGS, Origin
+
+ORIGIN = Origin(host="n1", reference=datetime(2026, 6, 1), received=datetime(2026, 6, 1))
+PARSER = LineParser()
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "lines"
+SEEDS = [
+    b"<34>1 2026-01-01T00:00:00Z h app 1 - - x", b"Jan  1 00:00:00 h kernel: [1.5] eth0: link down", b"[2026-01-01T00:00:00.1] [7.0] error: x",  # noqa: E501
+    b'{"MESSAGE": "x", "PRIORITY": "3"}', b"6,1,2,-;text", b"<189>: 2026 Jan 1 00:00:00 UTC: %X-1-Y: z", b"[  1.0] a", b"[99] x", b"",  # noqa: E501
+]  # fmt: skip
+LINE = st.one_of(st.binary(max_size=80).map(lambda b: b.replace(b"\n", b"")), st.sampled_from(SEEDS))
+
+
+def parse(*lines: bytes, **changes: object) -> pl.DataFrame:
+    return PARSER.parse(list(lines), ORIGIN.but(**changes))
+
+
+def test_catalogue_is_sound() -> None:
+    assert [str(problem) for problem in load().check()] == []
+
+
+def test_a_broken_site_entry_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "site.toml"
+    file.write_text(
+        '[[pattern]]\nid = "mine"\nevent = "site.x"\nliteral = ["abc"]\nregex = "abc \\\\d"\nexample = "abc x"\n'
+    )
+    problem = load([file]).check()[0]
+    assert (problem.file, problem.entry) == (str(file), "mine") and "does not match" in problem.reason
+
+
+@given(st.lists(LINE, min_size=1, max_size=12), st.integers(0, 12))
+@settings(max_examples=60, deadline=None)
+def test_any_bytes(lines: list[bytes], cut: int) -> None:
+    whole = PARSER.parse(lines, ORIGIN)
+    assert whole.schema == pl.Schema(LOGS) and len(whole) == len(lines)
+    for line, raw, exact in zip(lines, whole["raw"], whole["raw_bytes"], strict=True):
+        assert (exact if exact is not None else raw.encode()) == line
+    parts = [part for part in (lines[:cut], lines[cut:]) if part]
+    numbers = [1] if len(parts) == 1 else [1, cut + 1]
+    again = pl.concat(PARSER.parse(part, ORIGIN, first) for part, first in zip(parts, numbers, strict=True))
+    assert whole.equals(again)
+    assert PARSER.parse(lines[::-1], ORIGIN).drop("line").equals(whole.reverse().drop("line"))
+
+
+def test_split_keeps_what_is_no_line_end() -> None:
+    assert split(b"a\r\nb\rc\n\0d").lines == [b"a", b"b\rc", b"\0d"]
+    assert split(b"a\n").lines == [b"a"] and split(b"").lines == []
+
+
+@pytest.mark.parametrize(
+    ("line", "want"),
+    [
+        (
+            b"[2026-03-04T05:06:07.890] [15.0] error: X",
+            {"source": "slurmstepd", "format": "slurm", "job_id": 15, "message": "error: X"},
+        ),
+        (
+            b"Mar  4 05:06:07 n2 kernel: [5.5] igb 0000:02:00.0 eth1: igb: eth1 NIC Link is Down",
+            {"event": "nic.link_down", "host": "n2"},
+        ),
+        (
+            b"2026-03-04T05:06:07+00:00 n2 slurmstepd-n2[9]: error: x",
+            {"source": "slurmstepd", "pid": 9, "severity": "error"},
+        ),
+        (b"[2026-03-04T05:06:07.1] Killing JobId=9 on failed node n4", {"event": "slurm.job_node_fail", "job_id": 9}),
+        (b"srun: error: Node failure on n4", {"event": "job.node_failure", "source": "job_stdout"}),
+        (b"[   7.25] nothing", {"time": None, "time_quality": "received", "format": "dmesg"}),
+    ],
+)
+def test_headers(line: bytes, want: dict[str, object]) -> None:
+    row = parse(line).row(0, named=True)
+    assert {name: row[name] for name in want} == want
+
+
+def test_uptime_counts_from_the_last_boot_that_fits() -> None:
+    boots = (datetime(2026, 5, 1), datetime(2026, 5, 31, 23, 59))
+    assert parse(b"[ 10.0] x", boots=boots)["time"][0] == datetime(2026, 5, 31, 23, 59, 10)
+    assert parse(b"[ 86400.0] x", boots=boots)["time"][0] == datetime(2026, 5, 2)
+
+
+def test_the_year_is_the_newest_that_is_not_in_the_future() -> None:
+    times = parse(b"Dec 31 23:59:59 h a: x", b"Jun  1 00:00:00 h a: x", b"Feb 29 00:00:00 h a: x")["time"]
+    assert [time.year for time in times] == [2025, 2026, 2024]
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the labelled lines are not on this machine")
+def test_accuracy_on_labelled_lines() -> None:
+    rows = [json.loads(text) for file in SHARED.glob("*.jsonl") for text in file.read_text().splitlines()]
+    rows = [row for row in rows if "expected" in row]
+    # One batch per line: a line must not need its neighbours.
+    got = [
+        PARSER.parse([row["line"].encode()], Origin(reference=datetime(2026, 11, 21))).row(0, named=True)
+        for row in rows
+    ]
+    right = sum(row["expected"]["event"] == mine["event"] for row, mine in zip(rows, got, strict=True))
+    other = [mine["event"] for row, mine in zip(rows, got, strict=True) if row["expected"]["event"] == "other"]
+    assert right / len(rows) >= 0.97
+    assert sum(event != "other" for event in other) / len(other) <= 0.01
+    wanted = found = 0
+    for row, mine in zip(rows, got, strict=True):
+        entities = json.loads(mine["entities"] or "{}")
+        for name, value in row["expected"].get("entities", {}).items():
+            if name != "header":
+                wanted += 1
+                found += str(entities.get(name)) == str(value)
+    assert found / wanted >= 0.95
