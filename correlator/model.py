@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Event:
     """One event. ``sigma`` is the uncertainty of ``time`` in seconds (resolution of the stamp, clock residual)."""
 
@@ -37,7 +37,7 @@ class Event:
     also: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Fact:
     """Something that happened between ``start`` and ``end`` (None: still going on when the data ends)."""
 
@@ -61,7 +61,7 @@ class Fact:
         return None if self.end is None else self.end - self.start
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Run:
     """One run of one job: what accounting, hooks and slurmctld's lines say together."""
 
@@ -112,7 +112,7 @@ class Edge:
     file: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Hop:
     """An edge that holds between two facts: ``lag`` in seconds inside ``window``, ``strength`` 0..1."""
 

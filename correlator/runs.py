@@ -7,7 +7,7 @@ A cluster set up anew counts its job ids from 1 again, so two rows of one id nee
 from __future__ import annotations
 
 from collections import defaultdict
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from correlator.events import seconds_of
@@ -202,7 +202,7 @@ def _rows_from_events(events: list[Event]) -> list[dict[str, Any]]:
         job = event.job_id
         if job is None or event.source != "slurmctld":
             continue
-        moment = datetime.utcfromtimestamp(event.time)
+        moment = datetime.fromtimestamp(event.time, UTC).replace(tzinfo=None)
         row = open_runs.get(job)
         if event.kind == "slurm.job_start":
             if row is not None:

@@ -101,8 +101,7 @@ class DuckStore:
 
     def frame(self, sql: str, parameters: object = None) -> pl.DataFrame:
         cursor = self.cursor()
-        result = cursor.execute(sql, parameters) if parameters is not None else cursor.execute(sql)
-        table = result.to_arrow_table()
+        table = cursor.sql(sql, params=parameters).to_arrow_table()
         data = pl.from_arrow(table)
         assert isinstance(data, pl.DataFrame)
         return data

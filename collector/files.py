@@ -1,0 +1,117 @@
+"""Reading files as they lie about: plain or compressed, small or huge, whole or broken."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import lzma
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import zstandard
+
+#: Enough to recognise a file by.
+HEAD = 64 * 1024
+#: How much is parsed and stored at a time.
+CHUNK = 8 * 1024 * 1024
+
+BROKEN = (OSError, EOFError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
+
+
+def opened(path: Path) -> IO[bytes]:
+    """Opens for reading, unpacked. The magic bytes decide, not the name: a ``.gz`` may be plain and the reverse."""
+    with path.open("rb") as raw:
+        magic = raw.read(6)
+    if magic.startswith(b"\x1f\x8b"):
+        return gzip.open(path, "rb")
+    if magic.startswith(b"\xfd7zXZ\x00"):
+        return lzma.open(path, "rb")
+    if magic.startswith(b"BZh"):
+        return bz2.open(path, "rb")
+    if magic.startswith(b"\x28\xb5\x2f\xfd"):
+        reader: IO[bytes] = zstandard.ZstdDecompressor().stream_reader(path.open("rb"), closefd=True, read_across_frames=True)
+        return reader
+    return path.open("rb")
+
+
+def head_of(path: Path) -> bytes:
+    with opened(path) as stream:
+        return stream.read(HEAD)
+
+
+@dataclass
+class Pieces:
+    """A file in pieces that end at line ends. After iterating: ``consumed`` bytes, their ``digest``, ``broken`` if the
+    content stopped in the middle (a truncated archive); what came before is given all the same."""
+
+    path: Path
+    skip: int = 0
+    consumed: int = 0
+    broken: str | None = None
+    _hash: hashlib.blake2b = field(default_factory=lambda: hashlib.blake2b(digest_size=16))
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+    def __iter__(self) -> Iterator[bytes]:
+        rest: list[bytes] = []
+        try:
+            with opened(self.path) as stream:
+                left = self.skip
+                while left:
+                    block = stream.read(min(left, CHUNK))
+                    if not block:
+                        break
+                    self._take(block)
+                    left -= len(block)
+                while block := stream.read(CHUNK):
+                    self._take(block)
+                    cut = block.rfind(b"\n") + 1
+                    if not cut:  # a line longer than a piece: wait for its end
+                        rest.append(block)
+                        continue
+                    rest.append(block[:cut])
+                    yield b"".join(rest)
+                    rest = [block[cut:]] if cut < len(block) else []
+        except BROKEN as error:
+            self.broken = f"{type(error).__name__}: {error}"
+        if rest:
+            yield b"".join(rest)
+
+    def _take(self, block: bytes) -> None:
+        self._hash.update(block)
+        self.consumed += len(block)
+
+
+def prefix_digest(path: Path, length: int) -> str | None:
+    """The digest of the first ``length`` bytes; None if the file is shorter now."""
+    pieces = hashlib.blake2b(digest_size=16)
+    with opened(path) as stream:
+        left = length
+        while left:
+            block = stream.read(min(left, CHUNK))
+            if not block:
+                return None
+            pieces.update(block)
+            left -= len(block)
+    return pieces.hexdigest()
+
+
+def walk(paths: list[Path]) -> list[tuple[Path, Path]]:
+    """(file, the path the user named) for every regular file below, sorted; hidden folders are left out."""
+    found: dict[Path, Path] = {}
+    for root in paths:
+        if root.is_dir():
+            for folder, folders, names in os.walk(root):
+                folders[:] = sorted(f for f in folders if not f.startswith("."))
+                for name in names:
+                    found.setdefault(Path(folder) / name, root)
+        else:
+            found.setdefault(root, root.parent)
+    return sorted(found.items())

@@ -1,0 +1,364 @@
+"""``faultline ingest``: log trees and files into the store, each file once, all of it or nothing.
+
+Two looks at a tree. The first recognises files and learns what undated stamps need: the cluster's name, the newest
+full date in the tree, boot times. The second parses and stores. The result does not depend on the order of files:
+what is learned late (a boot time, the cluster's name) is applied to the lines that waited for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from collector import files as reading
+from parsers import documents
+from parsers.engine import LineParser
+from parsers.lines import split
+from parsers.recognise import Recognition, recognise
+from parsers.record import Origin, empty, frame
+from store.duckdb_store import DuckStore, FileEntry
+
+#: Files are stored together in one transaction up to so many rows: a commit costs milliseconds, trees have thousands.
+COMMIT_ROWS = 100_000
+
+#: A line so long is stored whole and named: nothing that writes logs means to write it.
+LONG_LINE = 1024 * 1024
+
+#: Head and tail of a job's output that are kept as its artifact.
+KEEP_HEAD, KEEP_TAIL = 64 * 1024, 256 * 1024
+
+_FULL_DATE = re.compile(rb"(20\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d)")
+_CLUSTER_NAME = re.compile(rb"(?mi)^ClusterName\s*=\s*(\S+)")
+
+
+@dataclass
+class FileResult:
+    """What became of one file. ``status``: stored, unchanged, skipped, unreadable, partial."""
+
+    path: Path
+    kind: str
+    source: str
+    status: str
+    lines: int = 0
+    events: int = 0
+    unparsed: int = 0
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Report:
+    files: list[FileResult] = field(default_factory=list)
+
+    @property
+    def troubled(self) -> list[FileResult]:
+        return [f for f in self.files if f.status in ("unreadable", "partial")]
+
+    def by_source(self) -> list[dict[str, Any]]:
+        totals: dict[str, Counter[str]] = defaultdict(Counter)
+        for file in self.files:
+            if file.status in ("stored", "partial", "unchanged"):
+                totals[file.source].update(files=1, lines=file.lines, events=file.events, unparsed=file.unparsed)
+        return [{"source": source, **{k: totals[source][k] for k in ("files", "lines", "events", "unparsed")}} for source in sorted(totals)]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user said about the input; each overrides what the content suggests."""
+
+    cluster: str | None = None
+    timezone: str | None = None
+    host: str | None = None
+    source: str | None = None
+
+
+@dataclass
+class _Found:
+    path: Path
+    what: Recognition
+    head: bytes
+
+
+class Ingest:
+    """One run of ``ingest`` over some paths. ``progress(done, total, path)`` is called per file."""
+
+    def __init__(self, store: DuckStore, options: Options | None = None, *, parser: LineParser | None = None,
+                 progress: Callable[[int, int, Path], None] | None = None) -> None:  # fmt: skip
+        self.store = store
+        self.options = options or Options()
+        self.parser = parser or LineParser()
+        self.progress = progress
+        self.report = Report()
+        self._pending: dict[str, list[pl.DataFrame]] = defaultdict(list)
+        self._entries: list[FileEntry] = []
+        self._rows = 0
+
+    def run(self, paths: list[Path]) -> Report:
+        found = self._look([(p.resolve(), root.resolve()) for p, root in reading.walk(paths)])
+        cluster = self.options.cluster or _cluster_in(found)
+        reference = _newest_date(found)
+        known = {(e["path"], e["cluster"]): e for e in self.store.rows("SELECT path, cluster, consumed, digest, lines FROM raw.files")}
+        for index, item in enumerate(found):
+            if self.progress:
+                self.progress(index, len(found), item.path)
+            origin = self._origin(item, cluster, reference)
+            earlier = known.get((str(item.path), cluster)) or known.get((str(item.path), None))
+            try:
+                self._file(item, origin, earlier)
+            except reading.BROKEN as error:
+                self._note(item, "unreadable", [f"cannot be read: {error}"])
+        self._flush()
+        settle(self.store)
+        return self.report
+
+    def _look(self, paths: list[tuple[Path, Path]]) -> list[_Found]:
+        found = []
+        for path, root in paths:
+            try:
+                if not path.is_file():
+                    self._note(_Found(path, Recognition("skip"), b""), "skipped", ["not a regular file"])
+                    continue
+                head = reading.head_of(path)
+            except reading.BROKEN as error:
+                self._note(_Found(path, Recognition("unreadable"), b""), "unreadable", [f"cannot be read: {error}"])
+                continue
+            found.append(_Found(path, recognise(path, head, root), head))
+        return found
+
+    def _origin(self, item: _Found, cluster: str | None, reference: datetime | None) -> Origin:
+        modified = datetime.fromtimestamp(item.path.stat().st_mtime, UTC).replace(tzinfo=None, microsecond=0)
+        return Origin(
+            path=str(item.path), cluster=cluster, host=self.options.host or item.what.host,
+            source=self.options.source or item.what.source, timezone=self.options.timezone or "UTC",
+            timezone_known=self.options.timezone is not None, reference=reference or modified, job_id=item.what.job_id,
+            restarts=item.what.restarts,
+        )  # fmt: skip
+
+    def _file(self, item: _Found, origin: Origin, earlier: dict[str, Any] | None) -> None:
+        what = item.what
+        if what.kind in ("skip", "binary"):
+            status = "skipped" if what.kind == "skip" else "unreadable"
+            self._note(item, status, [what.reason])
+            return
+        skip, first_line = 0, 1
+        if earlier and reading.prefix_digest(item.path, earlier["consumed"]) == earlier["digest"]:
+            skip, first_line = earlier["consumed"], earlier["lines"] + 1
+        pieces = reading.Pieces(item.path, skip=skip)
+        if what.kind == "lines":
+            result = self._lines(item, origin, pieces, first_line)
+        else:
+            result = self._document(item, origin, pieces, skip)
+        if pieces.broken:
+            result.status = "partial"
+            result.warnings.append(f"ends in the middle ({pieces.broken}); what came before is stored")
+        if skip and pieces.consumed == skip:
+            result.status = "unchanged"
+        self.report.files.append(result)
+        lines_so_far = result.lines + (first_line - 1 if what.kind == "lines" else 0)
+        self._entries.append(FileEntry(
+            str(item.path), origin.cluster, origin.host, what.kind, origin.source, what.reason, pieces.consumed,
+            pieces.digest, lines_so_far, result.events, result.unparsed, tuple(result.warnings)))  # fmt: skip
+        if self._rows >= COMMIT_ROWS:
+            self._flush()
+
+    def _lines(self, item: _Found, origin: Origin, pieces: reading.Pieces, first_line: int) -> FileResult:
+        result = FileResult(item.path, "lines", origin.source or "plain", "stored")
+        kept = _HeadTail()
+        number = first_line
+        for piece in pieces:
+            lines = split(piece).lines
+            for index, line in enumerate(lines):
+                if len(line) >= LONG_LINE:
+                    result.warnings.append(f"line {number + index} is {len(line):,} bytes long; stored whole")
+            logs = self.parser.parse(lines, origin, number)
+            number += len(lines)
+            kept.add(piece)
+            result.lines += logs.height
+            result.events += int((logs["event"] != "other").sum() or 0)
+            result.unparsed += int((logs["format"] == "plain").sum() or 0)
+            self._queue({"logs": logs})
+        if item.what.artifact and kept.size:
+            self._queue({"artifacts": _artifact(item, origin, kept)})
+        if not result.lines and not pieces.consumed:
+            result.warnings.append("empty")
+        return result
+
+    def _document(self, item: _Found, origin: Origin, pieces: reading.Pieces, skip: int) -> FileResult:
+        result = FileResult(item.path, item.what.kind, item.what.kind, "stored")
+        data = b"".join(pieces)
+        if skip and pieces.consumed == skip:
+            return result
+        if skip:  # a document is read as a whole: it has changed, and its rows are merged by what they speak of
+            data = b"".join(reading.Pieces(item.path))
+        if item.what.kind == "script":
+            kept = _HeadTail()
+            kept.add(data)
+            self._queue({"artifacts": _artifact(item, origin, kept)})
+            result.lines = data.count(b"\n")
+            return result
+        parsed = documents.read(item.what.kind, data, origin)
+        result.warnings += parsed.warnings
+        result.lines = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
+        result.unparsed = _unparsed(parsed.rows("logs"))
+        self._queue(parsed.tables)
+        return result
+
+    def _queue(self, tables: dict[str, pl.DataFrame]) -> None:
+        for name, data in tables.items():
+            if data.height:
+                self._pending[name].append(data)
+                self._rows += data.height
+
+    def _flush(self) -> None:
+        if self._entries or self._rows:
+            self.store.add({name: pl.concat(parts) for name, parts in self._pending.items()}, self._entries)
+        self._pending.clear()
+        self._entries.clear()
+        self._rows = 0
+
+    def _note(self, item: _Found, status: str, warnings: list[str]) -> None:
+        self.report.files.append(FileResult(item.path, item.what.kind, item.what.kind, status, warnings=warnings))
+
+
+class _HeadTail:
+    """The beginning and the end of what went by."""
+
+    def __init__(self) -> None:
+        self.head, self.tail, self.size = b"", b"", 0
+
+    def add(self, data: bytes) -> None:
+        self.size += len(data)
+        if len(self.head) < KEEP_HEAD:
+            take = KEEP_HEAD - len(self.head)
+            self.head, data = self.head + data[:take], data[take:]
+        self.tail = (self.tail + data)[-KEEP_TAIL:]
+
+    def text(self) -> tuple[str, bool]:
+        cut = self.size - len(self.head) - len(self.tail)
+        middle = f"\n... {cut:,} bytes left out here ...\n".encode() if cut else b""
+        return (self.head + middle + self.tail).decode("utf-8", "replace"), bool(cut)
+
+
+def _artifact(item: _Found, origin: Origin, kept: _HeadTail) -> pl.DataFrame:
+    text, truncated = kept.text()
+    return frame("artifacts", [{
+        "cluster": origin.cluster, "job_id": item.what.job_id, "restarts": item.what.restarts, "kind": item.what.artifact,
+        "path": str(item.path), "host": origin.host, "content": text, "truncated": truncated, "file": origin.path,
+    }])  # fmt: skip
+
+
+def _unparsed(logs: pl.DataFrame) -> int:
+    return logs.filter(pl.col("tags").list.contains("unparsed")).height if logs.height else 0
+
+
+def _cluster_in(found: list[_Found]) -> str | None:
+    """The cluster's name as its own files say it: slurm.conf first, else accounting's column."""
+    names: Counter[str] = Counter()
+    for item in found:
+        if item.what.kind in ("slurm_conf", "scontrol_config"):
+            match = _CLUSTER_NAME.search(item.head)
+            if match:
+                return match[1].decode("utf-8", "replace")
+        if item.what.kind == "sacct":
+            lines = item.head.decode("utf-8", "replace").splitlines()
+            header = lines[0].split("|") if lines else []
+            if "Cluster" in header:
+                place = header.index("Cluster")
+                names.update(cells[place] for line in lines[1:-1] if len(cells := line.split("|")) > place and cells[place])
+        if item.what.kind in ("hook_env", "hook_spool"):
+            match = re.search(rb"SLURM_CLUSTER_NAME=([^\0\n]+)", item.head)
+            if match:
+                names[match[1].decode("utf-8", "replace")] += 1
+    return min(names, key=lambda n: (-names[n], n)) if names else None
+
+
+def _newest_date(found: list[_Found]) -> datetime | None:
+    """The newest full date that logs and accounting of the tree show: stamps without a year belong near it."""
+    newest = None
+    for item in found:
+        if item.what.kind not in ("lines", "sacct", "jobcomp") or item.what.source in ("job_stdout", "job_stderr"):
+            continue
+        for text in _ends(item):
+            try:
+                moment = datetime.fromisoformat(text.decode())
+            except ValueError:
+                continue
+            newest = moment if newest is None or moment > newest else newest
+    return newest
+
+
+def _ends(item: _Found) -> Iterator[bytes]:
+    yield from _FULL_DATE.findall(item.head)
+    if item.path.suffix not in (".gz", ".xz", ".zst", ".bz2") and item.path.stat().st_size > reading.HEAD:
+        with item.path.open("rb") as stream:
+            stream.seek(-reading.HEAD, 2)
+            yield from _FULL_DATE.findall(stream.read())
+
+
+def settle(store: DuckStore) -> None:
+    """Applies what was learned later to rows that waited for it. Idempotent; the order of ingests does not matter."""
+    _settle_cluster(store)
+    _settle_boot_times(store)
+
+
+def _settle_cluster(store: DuckStore) -> None:
+    named = store.rows("SELECT DISTINCT cluster FROM raw.jobs WHERE cluster IS NOT NULL UNION SELECT DISTINCT cluster FROM raw.logs WHERE cluster IS NOT NULL")
+    if len(named) == 1:
+        with store.transaction() as connection:
+            for table in ("logs", "jobs", "steps", "node_states", "metrics", "settings", "links", "topology", "boots", "artifacts", "files"):
+                connection.execute(f"UPDATE raw.{table} SET cluster = ? WHERE cluster IS NULL", [named[0]["cluster"]])
+
+
+#: Kernel stamps of one boot agree with the wall clock within this; more apart is another boot.
+SAME_BOOT_S = 60.0
+
+
+def _settle_boot_times(store: DuckStore) -> None:
+    """Boot times from lines that have both clocks; then times for lines that have only the kernel's."""
+    waiting = store.rows("""SELECT rowid AS id, cluster, host, CAST(json_extract(entities, '$.uptime_s') AS DOUBLE) AS uptime
+        FROM raw.logs WHERE time IS NULL AND entities LIKE '%uptime_s%'""")
+    if not waiting:
+        return
+    boots: dict[tuple[Any, Any], list[float]] = defaultdict(list)
+    both = store.rows("""SELECT DISTINCT cluster, host, epoch(time) - CAST(json_extract(entities, '$.uptime_s') AS DOUBLE) AS boot, resolution_us
+        FROM raw.logs WHERE time IS NOT NULL AND time_quality = 'line' AND entities LIKE '%uptime_s%' ORDER BY ALL""")
+    finest: dict[tuple[Any, Any], int] = {}
+    for row in both:
+        key = (row["cluster"], row["host"])
+        finest[key] = min(finest.get(key, 10**9), row["resolution_us"] or 10**6)
+    for row in both:
+        key = (row["cluster"], row["host"])
+        if (row["resolution_us"] or 10**6) == finest[key]:
+            boots[key].append(row["boot"])
+    for row in store.rows("SELECT DISTINCT cluster, host, epoch(boot_time) AS boot FROM raw.boots WHERE boot_time IS NOT NULL ORDER BY ALL"):
+        key = (row["cluster"], row["host"])
+        if not any(abs(row["boot"] - known) <= SAME_BOOT_S for known in boots[key]):
+            boots[key].append(row["boot"])
+    latest = {(r["cluster"], r["host"]): r["last"] for r in store.rows(
+        "SELECT cluster, host, epoch(max(time)) AS last FROM raw.logs WHERE time IS NOT NULL GROUP BY ALL")}
+    updates = []
+    for row in waiting:
+        key = (row["cluster"], row["host"])
+        known = sorted(boots.get(key, ()))
+        fitting = [b for b in known if b + row["uptime"] <= latest.get(key, float("inf")) + 60.0]
+        if fitting:
+            close = [b for b in fitting if fitting[-1] - b <= SAME_BOOT_S]
+            boot = sorted(close)[len(close) // 2]
+            updates.append((row["id"], datetime.fromtimestamp(boot + row["uptime"], UTC).replace(tzinfo=None)))
+    if not updates:
+        return
+    data = pl.DataFrame(updates, schema={"id": pl.Int64, "time": pl.Datetime("us")}, orient="row")
+    with store.transaction() as connection:
+        connection.register("settled", data.to_arrow())
+        connection.execute("""UPDATE raw.logs SET time = settled.time, time_quality = 'inferred', resolution_us = 10000
+            FROM settled WHERE raw.logs.rowid = settled.id""")
+        connection.unregister("settled")
+
+
+__all__ = ["FileResult", "Ingest", "Options", "Report", "empty", "settle"]

@@ -1,0 +1,170 @@
+"""The correlator: everything stored about a cluster -> events, runs, incidents, verdicts.
+
+A pure function of the set of stored rows: the order of arrival, duplicates and restarts change nothing. Its results
+replace the tables of ``model``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from correlator import edges as edge_files
+from correlator import events as event_rows
+from correlator import incidents as incident_rows
+from correlator import runs as run_rows
+from correlator.evidence import Weigher
+from correlator.facts import World, bus_of, conclude
+from correlator.model import Edge, Event, Run
+from correlator.result import FORMAT, incident_document, verdict_document
+from correlator.site import build_site
+from correlator.verdicts import judge
+from correlator.causes import root_event
+
+if TYPE_CHECKING:
+    from store.duckdb_store import DuckStore
+
+
+@dataclass
+class Conclusions:
+    """What is concluded about one cluster."""
+
+    cluster: str | None
+    events: list[Event] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    incidents: list[dict[str, Any]] = field(default_factory=list)
+    verdicts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    lemons: list[str] = field(default_factory=list)
+    node_states: list[dict[str, Any]] = field(default_factory=list)
+
+
+def correlate(store: DuckStore, *, settings: Mapping[str, object] | None = None, edge_paths: Sequence[Path] = ()) -> list[Conclusions]:
+    """Concludes anew about every cluster in the store and writes ``model``. ``settings`` override Slurm's values."""
+    edges, problems = edge_files.load(edge_paths)
+    if problems:
+        raise ValueError("; ".join(str(p) for p in problems))
+    clusters = [r["cluster"] for r in store.rows("SELECT DISTINCT cluster FROM (SELECT cluster FROM raw.logs UNION SELECT cluster FROM raw.jobs) ORDER BY cluster NULLS FIRST")]
+    found = [conclude_cluster(store, cluster, edges, settings) for cluster in clusters]
+    _write(store, found)
+    return found
+
+
+def conclude_cluster(store: DuckStore, cluster: str | None, edges: list[Edge], settings: Mapping[str, object] | None = None) -> Conclusions:
+    events = event_rows.gather(store, cluster)
+    runs = run_rows.gather(store, cluster, events)
+    states = _node_states(store, cluster)
+    world = World(_site(store, cluster, events, runs, settings), events, runs, node_states=states, gpu_jobs=_gpu_jobs(store, cluster))
+    conclude(world)
+    weigher = Weigher(world, edges)
+    verdicts = judge(world, weigher)
+    incidents = incident_rows.gather(world, weigher, verdicts)
+    incident_of = {id(v): i for i in incidents for v in i.verdicts}
+    return Conclusions(
+        cluster, events, runs, [incident_document(world, weigher, i) for i in incidents],
+        {v.run.key: verdict_document(world, weigher, v, incident_of.get(id(v))) for v in verdicts},
+        lemons(incidents), states,
+    )  # fmt: skip
+
+
+def lemons(incidents: list[incident_rows.Incident]) -> list[str]:
+    """Nodes at which far more incidents are rooted than at the others: three or more, hurting different runs."""
+    count: dict[str, int] = {}
+    for incident in incidents:
+        if incident.severity == "impact" and incident.root.host and incident.root.kind in ("gpu.xid", "pcie.aer", "link.outage", "disk.error", "node.panic", "node.reboot"):
+            count[incident.root.host] = count.get(incident.root.host, 0) + 1
+    return sorted(h for h, n in count.items() if n >= 3)
+
+
+def _site(store: DuckStore, cluster: str | None, events: list[Event], runs: list[Run], settings: Mapping[str, object] | None) -> Any:
+    def rows(table: str) -> list[dict[str, Any]]:
+        return store.rows(f"SELECT DISTINCT * FROM raw.{table} WHERE cluster IS NOT DISTINCT FROM ? ORDER BY ALL", [cluster])
+
+    hosts = {e.host for e in events if e.host} | {n for r in runs for n in r.nodes}
+    return build_site(cluster, rows("settings"), rows("links"), rows("topology"), hosts, settings)
+
+
+def _node_states(store: DuckStore, cluster: str | None) -> list[dict[str, Any]]:
+    return store.rows("SELECT DISTINCT time, until, cluster, host, state, reason, actor, source FROM raw.node_states "
+                      "WHERE cluster IS NOT DISTINCT FROM ? AND time IS NOT NULL ORDER BY ALL", [cluster])  # fmt: skip
+
+
+def _gpu_jobs(store: DuckStore, cluster: str | None) -> dict[tuple[str, str], list[tuple[float, int]]]:
+    """(host, bus) -> [(time, job)] from telemetry that labels a GPU with its job (dcgm-exporter's hpc_job)."""
+    rows = store.rows("""SELECT DISTINCT epoch(time) AS t, host, json_extract_string(labels, '$.pci_bus_id') AS pci,
+        TRY_CAST(json_extract_string(labels, '$.hpc_job') AS BIGINT) AS job FROM raw.metrics
+        WHERE cluster IS NOT DISTINCT FROM ? AND labels LIKE '%hpc_job%' AND time IS NOT NULL ORDER BY ALL""", [cluster])  # fmt: skip
+    found: dict[tuple[str, str], list[tuple[float, int]]] = {}
+    for row in rows:
+        if row["pci"] and row["job"] is not None:
+            found.setdefault((row["host"], bus_of(row["pci"])), []).append((row["t"], row["job"]))
+    return found
+
+
+def result(store: DuckStore) -> dict[str, Any]:
+    """corr-result/1 from the stored conclusions."""
+    incidents = [json.loads(r["document"]) for r in store.rows('SELECT document FROM model.incidents ORDER BY start, incident_id')]
+    verdicts = {r["run_key"]: json.loads(r["document"]) for r in store.rows(
+        "SELECT run_key, document FROM model.runs WHERE document IS NOT NULL ORDER BY job_id, attempt, run_key")}
+    return {"format": FORMAT, "incidents": incidents, "verdicts": verdicts, "lemons": json.loads(store.fact("lemons") or "[]")}
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None)
+
+
+def _write(store: DuckStore, found: list[Conclusions]) -> None:
+    incident_of = {e["id"]: i["id"] for c in found for i in c.incidents for e in i["events"]}
+    events = pl.concat([event_rows.table(c.events, incident_of, c.cluster) for c in found]) if found else event_rows.table([], {}, None)
+    store.replace_model({
+        "events": events, "runs": _run_table(found), "incidents": _incident_table(found),
+        "node_states": pl.DataFrame([s for c in found for s in c.node_states], schema={
+            "time": pl.Datetime("us"), "until": pl.Datetime("us"), **dict.fromkeys(("cluster", "host", "state", "reason", "actor", "source"), pl.String)}),
+    })  # fmt: skip
+    store.set_fact("lemons", json.dumps(sorted({h for c in found for h in c.lemons})))
+
+
+def _incident_table(found: list[Conclusions]) -> pl.DataFrame:
+    rows = [
+        {"incident_id": i["id"], "cluster": c.cluster, "start": _moment(i["start"]), "end": _moment(i["end"]), "severity": i["severity"],
+         "category": i["category"], "root_event": i["root_cause"]["event"], "root_host": i["root_cause"]["host"],
+         "root_device": i["root_cause"]["device"], "document": json.dumps(i, sort_keys=True)}
+        for c in found for i in c.incidents
+    ]  # fmt: skip
+    texts = ("incident_id", "cluster", "severity", "category", "root_event", "root_host", "root_device", "document")
+    return pl.DataFrame(rows, schema={"incident_id": pl.String, "cluster": pl.String, "start": pl.Datetime("us"), "end": pl.Datetime("us"),
+                                      **dict.fromkeys(texts[2:], pl.String)})  # fmt: skip
+
+
+_RUN_TEXTS = ("name", "user", "account", "partition", "node_list", "gpu_index", "work_dir", "submit_line")
+_RUN_NUMBERS = ("array_job_id", "array_task_id", "exit_code", "exit_signal", "gpus", "time_limit_s")
+
+
+def _run_table(found: list[Conclusions]) -> pl.DataFrame:
+    rows = []
+    for conclusions in found:
+        for run in conclusions.runs:
+            verdict = conclusions.verdicts.get(run.key)
+            row = {name: run.row.get(name) for name in (*_RUN_TEXTS, *_RUN_NUMBERS, "submit", "start", "end")}
+            row.update(
+                run_key=run.key, cluster=conclusions.cluster, job_id=run.job_id, attempt=run.attempt, state=run.state,
+                nodes=list(run.nodes), node_count=len(run.nodes), category=verdict["category"] if verdict else None,
+                incident_id=verdict["incident_id"] if verdict else None, confidence=verdict["confidence"] if verdict else None,
+                document=json.dumps(verdict, sort_keys=True) if verdict else None,
+            )  # fmt: skip
+            rows.append(row)
+    schema = {
+        "run_key": pl.String, "cluster": pl.String, "job_id": pl.Int64, "attempt": pl.Int64, "state": pl.String,
+        **dict.fromkeys(_RUN_TEXTS, pl.String), **dict.fromkeys(_RUN_NUMBERS, pl.Int64),
+        **dict.fromkeys(("submit", "start", "end"), pl.Datetime("us")), "nodes": pl.List(pl.String), "node_count": pl.Int64,
+        "category": pl.String, "incident_id": pl.String, "confidence": pl.Float64, "document": pl.String,
+    }  # fmt: skip
+    return pl.DataFrame(rows, schema=schema)
+
+
+__all__ = ["Conclusions", "correlate", "result", "root_event"]

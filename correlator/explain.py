@@ -1,0 +1,251 @@
+"""From facts to sentences: titles, chains with raw lines, rivals with the fact that rejects them, doubts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from correlator.causes import cause_of, fill, root_event
+from correlator.conditions import name_of
+from correlator.evidence import Hop, Rejection, Weigher, describe_cause
+from correlator.facts import World
+from correlator.incidents import Incident, events_of, spared
+from correlator.model import Event, Fact, Run
+from correlator.verdicts import Verdict
+from parsers.hostlist import fold
+
+#: A line that arrived so much later than it was written is told as late.
+LATE_S = 10.0
+
+
+def stamp(seconds: float | None) -> str | None:
+    """RFC 3339 UTC with microseconds, or null."""
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(round(seconds * 1e6) / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def clock(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%S.%f")[:-3]
+
+
+def event_row(event: Event, role: str = "context") -> dict[str, Any]:
+    return {
+        "id": event.id, "time": stamp(event.time), "host": event.host, "event": event.kind, "message": event.message,
+        "source": event.file or event.source, "line": event.line, "layer": event.layer, "device": event.device,
+        "severity": event.severity, "role": role, "received_time": stamp(event.received), "time_quality": event.time_quality,
+        "resolution_s": event.sigma * 2, "also": [{"source": f, "line": n} for f, n in event.also],
+    }  # fmt: skip
+
+
+def title(world: World, incident: Incident) -> str:
+    """One sentence each: what broke, what Slurm did, whom it cost, who was spared."""
+    root = incident.root
+    flaps = root.attrs.get("flaps", 1)
+    lost = fill(cause_of(root).lost, root)
+    parts = [lost[:1].upper() + lost[1:] if not lost.startswith(str(root.device)) else lost]
+    if flaps > 1:
+        parts[0] += f", {flaps} times in all"
+    downs = [f for f in incident.members if f.kind == "node.down"]
+    node_fails = [v for v in incident.verdicts if v.end.kind == "run.node_fail"]
+    if downs and node_fails:
+        hosts = fold(sorted({f.host for f in downs if f.host}))
+        delay = min(f.start for f in downs) - root.start
+        after = "" if root.attrs.get("inferred") or delay <= 0 else f" after {delay:.1f} s"
+        parts.append(f"Slurm set {hosts} DOWN{after}, which ended {_jobs(node_fails)} as NODE_FAIL")
+    elif node_fails:
+        parts.append(f"Slurm ended {_jobs(node_fails)} as NODE_FAIL")
+    for verdict in incident.verdicts:
+        if verdict in node_fails:
+            continue
+        delay = verdict.end.start - root.start
+        parts.append(f"Job {verdict.run.key} ended {verdict.run.state} {delay:.1f} s later")
+    if not incident.verdicts:
+        parts.append("No job was hurt")
+    else:
+        untouched = spared(world, incident)
+        if untouched:
+            names = ", ".join(r.key for r in untouched[:3]) + (f" and {len(untouched) - 3} more" if len(untouched) > 3 else "")
+            parts.append(f"Job{'s' if len(untouched) > 1 else ''} {names} {'were' if len(untouched) > 1 else 'was'} untouched")
+    return ". ".join(parts) + "."
+
+
+def _jobs(verdicts: list[Verdict]) -> str:
+    keys = [v.run.key for v in verdicts]
+    return f"job {keys[0]}" if len(keys) == 1 else "jobs " + ", ".join(keys[:4]) + (f" and {len(keys) - 4} more" if len(keys) > 4 else "")
+
+
+def lead_event(fact: Fact) -> Event | None:
+    """The event that stands for a fact in a chain."""
+    if not fact.events:
+        return None
+    preferred = [e for e in fact.events if not e.kind.endswith("_up")]
+    own = [e for e in preferred if e.host == fact.host]
+    return (own or preferred or list(fact.events))[0]
+
+
+def chain_rows(hops: list[Hop]) -> list[dict[str, Any]]:
+    """Causal steps with lag, allowed window and the configuration behind it."""
+    rows = []
+    for step, hop in enumerate(hops, 1):
+        cause, effect = lead_event(hop.cause), lead_event(hop.effect)
+        rows.append({
+            "step": step, "cause": cause.id if cause else None, "effect": effect.id if effect else None, "edge": hop.edge.id,
+            "lag_s": round(hop.lag, 3), "window_s": [round(hop.window[0], 3), round(hop.window[1], 3)], "because": hop.because,
+            "text": hop.edge.text, "cause_fact": hop.cause.kind, "effect_fact": hop.effect.kind,
+            "coincidence": round(hop.coincidence, 6), "strength": round(hop.strength, 3),
+        })  # fmt: skip
+    return rows
+
+
+def rival_rows(world: World, weigher: Weigher, verdicts: list[Verdict], root: Fact | None) -> list[dict[str, Any]]:
+    """Rival causes and why they were rejected: what was tried and failed, then what would have left a trace and did not."""
+    rows: dict[tuple[str, str | None, str | None], dict[str, Any]] = {}
+    for verdict in verdicts:
+        for rejection in verdict.rejections:
+            if rejection.cause is root or rejection.cause.kind in ("job.comm_error", "node.down") or rejection.cause.attrs.get("promoted"):
+                continue
+            _add(rows, rejection)
+        for chain in verdict.others:
+            if root is None or chain.root is not root:
+                key = (describe_cause(world, chain.root), chain.root.host, chain.root.device)
+                rows.setdefault(key, {"cause": key[0], "host": key[1], "device": key[2], "rejected": "another explanation carries more"})
+        for row in _absent(world, verdict, root):
+            rows.setdefault((row["cause"], row["host"], row["device"]), row)
+    return [rows[key] for key in sorted(rows, key=lambda k: (k[0], k[1] or "", k[2] or ""))][:12]
+
+
+def _add(rows: dict[tuple[str, str | None, str | None], dict[str, Any]], rejection: Rejection) -> None:
+    fact = rejection.cause
+    name = f"{cause_of(fact).event if fact.kind != 'link.outage' else 'link loss'} ({name_of(fact)}, {clock(fact.start)})"
+    rows.setdefault((name, fact.host, fact.device), {"cause": name, "host": fact.host, "device": fact.device, "rejected": rejection.reason})
+
+
+#: What else sets a node DOWN, and the trace that it leaves.
+_TRACES = (
+    ("link.outage", "lost link", "no carrier loss of it was logged, by the node or by a switch"),
+    ("node.reboot", "reboot or panic", "no boot line and no panic of it was logged, and slurmctld saw no new boot time"),
+    ("slurmd.crash", "slurmd crash", "its slurmd neither failed nor started anew"),
+    ("node.deaf", "munge or a hanging slurmd", "no authentication error and no socket time-out was logged"),
+    ("admin.down", "administrator", "no update_node line: slurm set the state, not a person"),
+    ("controller.restart", "slurmctld restart", "slurmctld did not restart"),
+)
+
+
+def _absent(world: World, verdict: Verdict, root: Fact | None) -> list[dict[str, Any]]:
+    if verdict.end.kind != "run.node_fail":
+        return []
+    rows = []
+    for host in verdict.end.attrs.get("failed_nodes", ())[:2]:
+        if root is not None and root.kind == "switch.outage":
+            break
+        for kind, name, trace in _TRACES:
+            if root is not None and kind == root.kind:
+                continue
+            near = [f for f in world.facts if f.kind in (kind, "node.panic" if kind == "node.reboot" else kind)
+                    and (f.host == host or kind == "controller.restart") and abs(f.start - verdict.end.start) <= 900]  # fmt: skip
+            if not near:
+                rows.append({"cause": f"{name} ({host})", "host": host, "device": None, "rejected": trace})
+    return rows
+
+
+def grounds(world: World, incident: Incident) -> list[str]:
+    """What the confidence rests on."""
+    found = []
+    root = incident.root
+    if root.attrs.get("ends") == ["nic", "switch"]:
+        found.append("Both ends of the link logged the loss")
+    elif root.attrs.get("far_end_only"):
+        found.append(f"Only the switch end logged the loss; {root.host} itself said nothing")
+    inside = [h for h in incident.hops if h.window[0] - 0.01 <= h.lag <= h.window[1] + 0.01]
+    if incident.hops:
+        found.append(f"{len(inside)} of {len(incident.hops)} delays lie inside their windows")
+    chances = [h.coincidence for h in incident.hops if h.cause is root]
+    if chances:
+        found.append(f"Chance of a coincidence: {max(chances):.2g}" if max(chances) >= 0.001 else "Chance of a coincidence below 0.001")
+    if root.attrs.get("inferred"):
+        found.append("slurmd started again without having been stopped, and the machine had not booted")
+    untouched = spared(world, incident)
+    if incident.verdicts and untouched:
+        found.append(f"{len(untouched)} other job{'s' if len(untouched) > 1 else ''} ran on without trouble")
+    return found
+
+
+def doubts(incident: Incident) -> list[str]:
+    """What is not known or only estimated."""
+    found = []
+    unknown = sorted({part for h in incident.hops for part in h.because.split(", ") if "not known" in part})
+    if unknown:
+        found.append("No Slurm configuration was found; windows are as wide as plausible values make them: " + "; ".join(unknown))
+    late = [e for e in events_of(incident) if e.received is not None and e.received - e.time > LATE_S]
+    if late:
+        worst = max(late, key=lambda e: (e.received or 0.0) - e.time)
+        found.append(f"{len(late)} line{'s' if len(late) > 1 else ''} of {worst.host} arrived up to {(worst.received or 0) - worst.time:.1f} s late")
+    if any(e.time_quality == "inferred" for e in events_of(incident)):
+        found.append("The year or zone of some stamps was inferred")
+    if incident.root.kind == "node.down":
+        found.append("Nothing that was collected tells why the node fell silent")
+    if incident.root.attrs.get("inferred"):
+        found.append(f"When slurmd died is not known: between {clock(incident.root.start)} and {clock(incident.root.end or incident.root.start)}")
+    return found
+
+
+def advice(incident: Incident) -> list[dict[str, str | None]]:
+    rows: list[dict[str, str | None]] = [
+        {"text": fill(text, incident.root), "command": fill(command, incident.root) if command else None}
+        for text, command in cause_of(incident.root).advice
+    ]
+    users = sorted({str(v.run.row.get("user")) for v in incident.verdicts if v.run.row.get("user")})
+    if users:
+        rows.append({"text": f"Tell {', '.join(users)} to submit again: the code was not at fault.", "command": None})
+    return rows
+
+
+def spans(incident: Incident) -> list[dict[str, Any]]:
+    """Bands on the time axis: links without carrier, nodes DOWN, hosts whose lines came late."""
+    rows = []
+    for fact in [incident.root, *incident.members, *incident.flaps]:
+        if fact.kind == "link.outage":
+            rows.append(_span(f"{fact.host} {fact.device}", "link", fact, "no_carrier", "no carrier"))
+            if fact.attrs.get("port") and fact.attrs.get("switch"):
+                rows.append({**_span(f"{fact.attrs['switch']} {fact.attrs['port']}", "switch", fact, "disabled", "disabled"),
+                             "host": fact.attrs["switch"], "device": fact.attrs["port"]})  # fmt: skip
+        elif fact.kind in ("node.down", "admin.down"):
+            rows.append(_span(str(fact.host), "node", fact, "down", "DOWN"))
+    by_host: dict[str, list[Event]] = {}
+    for event in events_of(incident):
+        if event.host and event.received is not None and event.received - event.time > LATE_S:
+            by_host.setdefault(event.host, []).append(event)
+    for host, events in sorted(by_host.items()):
+        start, end = min(e.time for e in events), max(e.received or e.time for e in events)
+        rows.append({"lane": f"{host} kernel", "layer": "kernel", "host": host, "device": None, "start": stamp(start), "end": stamp(end),
+                     "kind": "late", "text": f"{host} silent; its lines came {end - start:.1f} s late"})  # fmt: skip
+    return rows
+
+
+def _span(lane: str, layer: str, fact: Fact, kind: str, text: str) -> dict[str, Any]:
+    length = f", {fact.duration:.1f} s" if fact.duration is not None else ", still so when the data ends"
+    return {"lane": lane, "layer": layer, "host": fact.host, "device": fact.device, "start": stamp(fact.start), "end": stamp(fact.end),
+            "kind": kind, "text": text + length}  # fmt: skip
+
+
+def gpu_hours(world: World, incident: Incident) -> float:
+    """GPU-hours that ended runs had computed, and that nodes out of service could not."""
+    lost = 0.0
+    for verdict in incident.verdicts:
+        run = verdict.run
+        if run.start is not None and run.end is not None:
+            lost += run.gpus * (run.end - run.start) / 3600.0
+    per_node = {n: r.gpus / max(1, len(r.nodes)) for r in world.runs for n in r.nodes}
+    for fact in incident.members:
+        if fact.kind == "node.down" and fact.duration is not None and fact.host:
+            lost += per_node.get(fact.host, 0.0) * fact.duration / 3600.0
+    return round(lost, 4)
+
+
+def run_summary(run: Run) -> dict[str, Any]:
+    return {"state": run.state, "user": run.row.get("user"), "name": run.row.get("name"), "nodes": fold(run.nodes), "gpus": run.gpus,
+            "start": stamp(run.start), "end": stamp(run.end)}  # fmt: skip
+
+
+__all__ = ["advice", "chain_rows", "doubts", "event_row", "gpu_hours", "grounds", "lead_event", "rival_rows", "root_event", "run_summary", "spans", "stamp", "title"]

@@ -1,0 +1,174 @@
+"""Incidents: one root fact and all that follows from it.
+
+Runs whose verdicts end at the same root are one incident. Roots without victims become incidents too, benign or
+degraded, so that an operator sees what happened and that it did no harm.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+from correlator.causes import cause_of, root_event
+from correlator.evidence import Chain, Hop, Weigher
+from correlator.facts import World
+from correlator.model import Event, Fact, Run
+from correlator.verdicts import Verdict
+
+#: Outages of one device that follow each other so closely are one flapping link, not several incidents.
+FLAP_GAP_S = 300.0
+
+#: Facts that make an incident even when no run suffered, and how much they then matter.
+_UNSUFFERED = {
+    "link.outage": "benign", "switch.outage": "degraded", "node.down": "degraded", "node.reboot": "degraded",
+    "node.panic": "degraded", "slurmd.crash": "degraded", "gpu.xid": "benign", "pcie.aer": "benign", "disk.error": "degraded",
+    "disk.full": "degraded", "storage.outage": "degraded", "prolog.failure": "degraded", "epilog.failure": "degraded",
+    "controller.restart": "benign", "gpu.thermal": "degraded", "munge.failure": "degraded", "admin.down": "benign",
+}  # fmt: skip
+
+
+@dataclass
+class Incident:
+    """``members`` are the facts of the incident, ``hops`` the causal steps between them, the root first."""
+
+    id: str
+    root: Fact
+    severity: str
+    category: str
+    verdicts: list[Verdict] = field(default_factory=list)
+    members: list[Fact] = field(default_factory=list)
+    hops: list[Hop] = field(default_factory=list)
+    flaps: list[Fact] = field(default_factory=list)
+
+    @property
+    def confidence(self) -> float:
+        return max((v.confidence for v in self.verdicts), default=0.9)
+
+    @property
+    def start(self) -> float:
+        return min([self.root.start, *(f.start for f in self.flaps)])
+
+    @property
+    def end(self) -> float:
+        ends = [f.end if f.end is not None else f.start for f in [self.root, *self.members, *self.flaps]]
+        return max([*ends, *(v.end.start for v in self.verdicts)])
+
+
+def gather(world: World, weigher: Weigher, verdicts: list[Verdict]) -> list[Incident]:
+    """All incidents of a cluster, oldest first."""
+    by_root: dict[int, Incident] = {}
+    for verdict in verdicts:
+        if verdict.chain is None or not verdict.category.startswith("infra."):
+            continue
+        root = verdict.chain.root
+        incident = by_root.setdefault(id(root), _incident(world, root, "impact"))
+        incident.verdicts.append(verdict)
+        _absorb(incident, verdict.chain)
+    incidents = list(by_root.values())
+    for incident in incidents:
+        _consequences(world, weigher, incident)
+    _join_flaps(world, incidents)
+    taken = {id(f) for i in incidents for f in [i.root, *i.members, *i.flaps]}
+    incidents += _unsuffered(world, weigher, taken)
+    for incident in incidents:
+        incident.members.sort(key=lambda f: f.key)
+        incident.hops = _unique(incident.hops)
+    incidents.sort(key=lambda i: (i.start, i.id))
+    return incidents
+
+
+def _incident(world: World, root: Fact, severity: str) -> Incident:
+    text = repr((world.site.cluster, root_event(root) if root.kind != "link.outage" else root.kind, root.host, root.device, round(root.start, 3)))
+    name = hashlib.blake2s(text.encode(), digest_size=3).hexdigest()
+    return Incident(f"I-{name}", root, severity, cause_of(root).category)
+
+
+def _absorb(incident: Incident, chain: Chain) -> None:
+    for hop in chain.hops:
+        incident.hops.append(hop)
+        for fact in (hop.cause, hop.effect):
+            if fact is not incident.root and fact not in incident.members:
+                incident.members.append(fact)
+
+
+def _consequences(world: World, weigher: Weigher, incident: Incident) -> None:
+    """Facts that follow from the root without being on the way to a run: the rest of a switch's links and nodes."""
+    for fact in world.facts:
+        if fact.kind.startswith("run.") or fact is incident.root or fact in incident.members:
+            continue
+        hops, _ = weigher._into(fact)
+        best = hops[0] if hops else None
+        if best is not None and (best.cause is incident.root or best.cause in incident.members):
+            incident.members.append(fact)
+            incident.hops.append(best)
+
+
+def _join_flaps(world: World, incidents: list[Incident]) -> None:
+    """Other outages of the same device around the root's belong to its story."""
+    outages = world.facts_of("link.outage")
+    for incident in incidents:
+        if incident.root.kind != "link.outage":
+            continue
+        near = [f for f in outages if f is not incident.root and (f.host, f.device) == (incident.root.host, incident.root.device)
+                and -FLAP_GAP_S <= f.start - (incident.root.end or incident.root.start) and (f.end or f.start) - incident.root.start <= FLAP_GAP_S]  # fmt: skip
+        incident.flaps = near
+        incident.root.attrs["flaps"] = 1 + len(near)
+
+
+def _unsuffered(world: World, weigher: Weigher, taken: set[int]) -> list[Incident]:
+    found: list[Incident] = []
+    open_flaps: dict[tuple[str | None, str | None], Incident] = {}
+    for fact in world.facts:
+        severity = _UNSUFFERED.get(fact.kind)
+        if severity is None or id(fact) in taken or fact.attrs.get("promoted") or _is_consequence(world, weigher, fact):
+            continue
+        if fact.kind == "gpu.xid" and fact.attrs.get("family") in ("application", "consequence"):
+            continue
+        if fact.kind == "controller.restart" and fact.start - world.first < 5:
+            continue
+        previous = open_flaps.get((fact.host, fact.device)) if fact.kind == "link.outage" else None
+        if previous is not None and fact.start - previous.end <= FLAP_GAP_S:
+            previous.flaps.append(fact)
+            previous.root.attrs["flaps"] = 1 + len(previous.flaps)
+            continue
+        incident = _incident(world, fact, severity)
+        _consequences(world, weigher, incident)
+        found.append(incident)
+        taken.update(id(m) for m in incident.members)
+        if fact.kind == "link.outage":
+            open_flaps[(fact.host, fact.device)] = incident
+    return found
+
+
+def _is_consequence(world: World, weigher: Weigher, fact: Fact) -> bool:
+    hops, _ = weigher._into(fact)
+    if hops:
+        return True
+    if fact.kind == "link.outage":
+        # A machine that goes down or boots takes its links with it.
+        return any(r.host == fact.host and -120.0 <= fact.start - r.start <= 120.0 for r in world.facts_of("node.reboot"))
+    return False
+
+
+def _unique(hops: list[Hop]) -> list[Hop]:
+    kept: dict[tuple[int, int], Hop] = {}
+    for hop in hops:
+        kept.setdefault((id(hop.cause), id(hop.effect)), hop)
+    return sorted(kept.values(), key=lambda h: (h.cause.start, h.effect.start, h.edge.id, h.effect.key))
+
+
+def spared(world: World, incident: Incident) -> list[Run]:
+    """Runs that went on through the incident on the same cluster and ended well: who was not touched."""
+    hit = {v.run.key for v in incident.verdicts}
+    start, end = incident.root.start, max([v.end.start for v in incident.verdicts], default=incident.end)
+    return [r for r in world.runs if r.key not in hit and not r.ended_badly and r.start is not None
+            and r.start <= end and (r.end is None or r.end >= start)]  # fmt: skip
+
+
+def events_of(incident: Incident) -> list[Event]:
+    """Events of all facts of the incident, in time order, each once."""
+    found: dict[str, Event] = {}
+    for fact in [incident.root, *incident.members, *incident.flaps]:
+        for event in fact.events:
+            found[event.id] = event
+    return sorted(found.values(), key=lambda e: (e.time, e.id))
