@@ -1,0 +1,20 @@
+"""KQL on DuckDB: parse, bind, compile to SQL with bound parameters, run. Refuses rather than approximates."""
+
+from __future__ import annotations
+
+from queries.kql.catalog import Catalog, Column, Table
+from queries.kql.errors import (
+    CannotExpress,
+    KqlBindError,
+    KqlError,
+    KqlRuntimeError,
+    KqlSyntaxError,
+    NotImplementedYet,
+    QueryTimeout,
+)
+from queries.kql.run import Result, explain, run, validate
+
+__all__ = [
+    "CannotExpress", "Catalog", "Column", "KqlBindError", "KqlError", "KqlRuntimeError", "KqlSyntaxError",
+    "NotImplementedYet", "QueryTimeout", "Result", "Table", "explain", "run", "validate",
+]  # fmt: skip

@@ -1,0 +1,215 @@
+"""What binding works with: stages and their columns, scopes of names, and the list of CTEs being built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, select, table
+from sqlalchemy.sql import Select
+
+from queries.kql import syntax as ast
+from queries.kql.catalog import Catalog
+from queries.kql.dialect import Col, Sql, quoted
+from queries.kql.errors import KqlBindError, Span, nearest
+from queries.kql.values import Value
+
+MAX_STAGES = 500
+ORDER = "$ord"  # hidden column: the position of a row in a serialized stage
+
+
+@dataclass(frozen=True, slots=True)
+class StageColumn:
+    """A column of a stage. `physical` differs from `name` where DuckDB would fold two names into one (R15)."""
+
+    name: str
+    type: str
+    physical: str
+    nullable: bool = True
+    hidden: bool = False
+
+    def value(self, alias: str = "t") -> Value:
+        """A reference to this column."""
+        return Value(Col(alias, self.physical), self.type, self.nullable, name=self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The rows after one operator: a CTE and its columns."""
+
+    relation: str
+    columns: tuple[StageColumn, ...]
+    sorted: bool = False
+    label: str = ""
+
+    @property
+    def visible(self) -> tuple[StageColumn, ...]:
+        """The columns a query can name."""
+        return tuple(c for c in self.columns if not c.hidden)
+
+    @property
+    def order(self) -> StageColumn | None:
+        """The hidden position column of a serialized stage."""
+        return next((c for c in self.columns if c.name == ORDER), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A user function and the names it was defined among."""
+
+    body: ast.Lambda
+    env: Env
+    name: str
+
+
+@dataclass(slots=True)
+class Env:
+    """Names bound by let and by function parameters; inner ones hide outer ones."""
+
+    names: dict[str, Value | Stage | Function] = field(default_factory=dict)
+    parent: Env | None = None
+
+    def find(self, name: str) -> Value | Stage | Function | None:
+        """The nearest binding of a name."""
+        env: Env | None = self
+        while env:
+            if name in env.names:
+                return env.names[name]
+            env = env.parent
+        return None
+
+    def all_names(self) -> Iterable[str]:
+        """Every visible name, for suggestions and wildcards."""
+        env: Env | None = self
+        while env:
+            yield from env.names
+            env = env.parent
+
+
+@dataclass(slots=True)
+class Scope:
+    """Where an expression is bound: the row it sees and what it may use there."""
+
+    env: Env
+    columns: dict[str, Value] = field(default_factory=dict)
+    stage: Stage | None = None
+    aggregates: bool = False
+    sides: dict[str, dict[str, Value]] = field(default_factory=dict)
+    windowed: bool = False
+
+
+class Builder:
+    """Collects the CTEs of one query."""
+
+    def __init__(self, catalog: Catalog, now: datetime | None = None) -> None:
+        self.catalog = catalog
+        moment = now or datetime.now(UTC)
+        # R9: now() is one moment for the whole query.
+        self.now = moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
+        self.ctes: list[tuple[str, Any, bool]] = []
+        self.tables: dict[str, Stage] = {}
+        self.depth = 0
+
+    def add(self, body: Any, *, materialized: bool = False) -> str:
+        """Append one CTE and return its name."""
+        if len(self.ctes) >= MAX_STAGES:
+            raise KqlBindError(f"the query needs more than {MAX_STAGES} steps")
+        name = f"s{len(self.ctes) + 1}"
+        self.ctes.append((name, body, materialized))
+        return name
+
+    def emit(
+        self,
+        stage: Stage,
+        columns: Sequence[tuple[str, Value]],
+        *,
+        refine: Callable[[Select[Any]], Select[Any]] | None = None,
+        keep_hidden: bool = True,
+        is_sorted: bool | None = None,
+        source: Any = None,
+        materialized: bool = False,
+    ) -> Stage:
+        """One operator as one CTE: these named values, from that stage."""
+        hidden = [c for c in stage.columns if c.hidden] if keep_hidden else []
+        made = named_columns([(name, v) for name, v in columns], [c.physical for c in hidden])
+        items = [v.sql.label(quoted(c.physical)) for c, (_, v) in zip(made, columns, strict=True)]
+        items += [c.value().sql.label(quoted(c.physical)) for c in hidden]
+        if not items:
+            raise KqlBindError("no column is left")
+        query = select(*items).select_from(source if source is not None else relation(stage.relation))
+        query = refine(query) if refine else query
+        name = self.add(query, materialized=materialized)
+        return Stage(name, (*made, *hidden), stage.sorted if is_sorted is None else is_sorted)
+
+    def serialized(self, stage: Stage) -> Stage:
+        """The stage with its row order written into a hidden column."""
+        if stage.order:
+            return stage
+        order = StageColumn(ORDER, "long", ORDER, False, True)
+        items = [c.value().sql.label(quoted(c.physical)) for c in stage.columns]
+        items.append(Sql("row_number() OVER ()").label(quoted(ORDER)))
+        name = self.add(select(*items).select_from(relation(stage.relation)))
+        return Stage(name, (*stage.columns, order), True)
+
+    def hoist(self, scope: Scope, value: Value) -> Value:
+        """Compute a value one stage earlier, so that a window may use another window's result."""
+        if scope.stage is None:
+            raise KqlBindError("row functions need a table", value.span)
+        physical = f"$h{len(self.ctes)}"
+        column = StageColumn(physical, value.type, physical, value.nullable, True)
+        items = [c.value().sql.label(quoted(c.physical)) for c in scope.stage.columns]
+        items.append(value.sql.label(quoted(physical)))
+        name = self.add(select(*items).select_from(relation(scope.stage.relation)))
+        scope.stage = Stage(name, (*scope.stage.columns, column), scope.stage.sorted)
+        return column.value()
+
+
+def relation(name: str, alias: str = "t") -> Any:
+    """A CTE under an alias; every expression names columns through the alias."""
+    return table(quoted(name)).alias(quoted(alias))
+
+
+def named_columns(columns: Sequence[tuple[str, Value]], taken: Iterable[str] = ()) -> tuple[StageColumn, ...]:
+    """Columns with physical names that stay apart when case is folded (R15)."""
+    used = {t.casefold() for t in taken}
+    out = []
+    for name, value in columns:
+        physical, number = name, 0
+        while physical.casefold() in used:
+            number += 1
+            physical = f"{name}~{number}"
+        used.add(physical.casefold())
+        out.append(StageColumn(name, value.type, physical, value.nullable))
+    return tuple(out)
+
+
+def row_of(stage: Stage, alias: str = "t") -> dict[str, Value]:
+    """The columns of a stage by name."""
+    return {c.name: c.value(alias) for c in stage.visible}
+
+
+def unknown_column(name: str, known: Iterable[str], span: Span) -> KqlBindError:
+    """The error for a name that nothing answers to."""
+    return KqlBindError(f"unknown name '{name}'", span, suggestion=nearest(name, known))
+
+
+def fresh(name: str, taken: Iterable[str]) -> str:
+    """R6: a second clash gets 1, a third 2."""
+    taken = set(taken)
+    if name not in taken:
+        return name
+    number = 1
+    while f"{name}{number}" in taken:
+        number += 1
+    return f"{name}{number}"
+
+
+def order_by(*keys: tuple[ColumnElement[Any], bool, bool]) -> Sql:
+    """ORDER BY keys: (expression, ascending, nulls first)."""
+    parts, args = [], []
+    for place, (key, ascending, nulls_first) in enumerate(keys):
+        parts.append(f"{{{place}}} {'ASC' if ascending else 'DESC'} NULLS {'FIRST' if nulls_first else 'LAST'}")
+        args.append(key)
+    return Sql(", ".join(parts), *args)

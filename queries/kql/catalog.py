@@ -1,0 +1,67 @@
+"""The tables queries may read: names, columns, KQL types, and the DuckDB relation behind each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column as KQL sees it."""
+
+    name: str
+    kql_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table; `relation` is trusted SQL from our own catalogue, never from a user."""
+
+    name: str
+    columns: tuple[Column, ...]
+    relation: str
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """Every table of one database, by its case-sensitive name."""
+
+    tables: dict[str, Table]
+
+    def __iter__(self) -> Iterator[Table]:
+        return iter(self.tables.values())
+
+
+def _table(name: str, columns: str) -> Table:
+    """`columns` is "Name type" pairs; a name alone is a string."""
+    made = []
+    for part in columns.split(","):
+        column, _, kind = part.strip().partition(" ")
+        made.append(Column(column, kind or "string"))
+    return Table(name, tuple(made), f'kql."{name}"')
+
+
+_RAW = "TimeGenerated datetime, RawData, Computer, FilePath"
+_TABLES = {
+    "Logs": "Time datetime, ReceivedTime datetime, Cluster, Host, Source, Unit, Pid long, Facility, Severity, Message, "
+    "Event, JobId long, Fields dynamic, File, Line long",
+    "Events": "EventId, Time datetime, Cluster, Host, Event, Severity, Device, JobId long, Message, Fields dynamic, "
+    "IncidentId",
+    "Jobs": "Cluster, JobId long, Attempt long, ArrayJobId long, ArrayTaskId long, Name, User, Account, Partition, "
+    "State, ExitCode long, Signal long, Submit datetime, Start datetime, End datetime, NodeList, Nodes dynamic, "
+    "NodeCount long, Gpus long, Category, IncidentId, Confidence real",
+    "NodeStates": "Time datetime, Cluster, Host, State, Reason, Actor",
+    "Metrics": "Time datetime, Cluster, Host, Metric, Value real, Device, Labels dynamic",
+    "Incidents": "IncidentId, Cluster, Start datetime, End datetime, Severity, Category, RootCause, RootHost, "
+    "RootDevice, Hosts dynamic, Jobs dynamic, GpuHoursLost real",
+    "Links": "Host, Device, Switch, SwitchPort, Plane, Rail",
+    "Syslog": "TimeGenerated datetime, Computer, Facility, SeverityLevel, ProcessName, ProcessID long, SyslogMessage, "
+    "HostIP",
+}
+_RAW_TABLES = "slurmctld slurmd slurmdb slurmrestd slurmjobs syslog dmesg jetpack jetpackd healthagent".split()
+
+CATALOG = Catalog(
+    {name: _table(name, columns) for name, columns in _TABLES.items()}
+    | {f"{name}_raw_CL": _table(f"{name}_raw_CL", _RAW) for name in _RAW_TABLES}
+)

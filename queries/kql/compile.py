@@ -1,0 +1,278 @@
+"""Syntax tree to one SQL statement: a CTE per operator, every value of the user bound."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+
+from queries.kql import syntax as ast
+from queries.kql.aggregates import AGGREGATES, bind_aggregate
+from queries.kql.bind import Builder, Env, Function, Scope, Stage, StageColumn, relation, row_of
+from queries.kql.catalog import Catalog
+from queries.kql.dialect import Col, KqlDialect, Sql, quoted
+from queries.kql.errors import KqlBindError, KqlError, NotImplementedYet, Span, nearest
+from queries.kql.expressions import bind
+from queries.kql.functions import duckdb as engine
+from queries.kql.functions.convert import to_type
+from queries.kql.functions.special import SPECIAL
+from queries.kql.grammar import parse
+from queries.kql.operators import OPERATORS, SOURCES
+from queries.kql.values import Value, constant
+from queries.kql.windows import WINDOWS
+
+MAX_CALLS = 40  # user functions within user functions; Kusto has no recursion
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """One tabular statement, ready to run."""
+
+    sql: str
+    parameters: list[Any]
+    columns: tuple[StageColumn, ...]
+    stages: tuple[str, ...]
+
+
+class Compiler(Builder):
+    """Binds and compiles one script."""
+
+    def expr(self, node: ast.Node, scope: Scope) -> Value:
+        """Bind one scalar expression."""
+        return bind(self, node, scope)
+
+    def table(self, node: ast.Node, env: Env) -> Stage:
+        """Bind something that must be a table."""
+        stage = self.as_table(node, Scope(env))
+        if stage is None:
+            if isinstance(node, ast.Name):
+                known = [*self.catalog.tables, *env.all_names()]
+                raise KqlBindError(f"unknown table '{node.name}'", node.span, suggestion=nearest(node.name, known))
+            raise KqlBindError("a table is needed here", node.span)
+        return stage
+
+    def as_table(self, node: ast.Node, scope: Scope) -> Stage | None:
+        """The stage a node stands for, or None when it is a scalar."""
+        env = scope.env
+        if isinstance(node, ast.Pipeline):
+            stage = self.table(node.source, env) if not isinstance(node.source, ast.Operator) else self.source(
+                node.source, env
+            )
+            return self.apply(stage, node.operators, env)
+        if isinstance(node, ast.Operator):
+            return self.source(node, env)
+        if isinstance(node, ast.Name) and node.name not in scope.columns:
+            found = env.find(node.name)
+            if isinstance(found, Stage):
+                return found
+            if found is None and node.name in self.catalog.tables:
+                return self.stored(node.name)
+            if isinstance(found, Function) and found.body.is_view:
+                return self.call_table(ast.Call(node.name, (), span=node.span), found, env)
+        if isinstance(node, ast.Call):
+            return self._table_call(node, scope)
+        return None
+
+    def _table_call(self, node: ast.Call, scope: Scope) -> Stage | None:
+        found = scope.env.find(node.name)
+        if isinstance(found, Function):
+            outcome = self.call_user(node, found, scope)
+            return outcome if isinstance(outcome, Stage) else None
+        if node.name == "materialize" and len(node.args) == 1:
+            stage = self.table(node.args[0], scope.env)
+            columns = [(c.name, c.value()) for c in stage.visible]
+            return self.emit(stage, columns, materialized=True)
+        if node.name in ("table", "view") and len(node.args) == 1 and isinstance(node.args[0], ast.Literal):
+            return self.table(ast.Name(str(node.args[0].value), span=node.span), scope.env)
+        return None
+
+    def source(self, node: ast.Operator, env: Env) -> Stage:
+        """A source that starts with a word: range, print, datatable, union, search."""
+        builder = SOURCES.get(node.name)
+        if builder is None:
+            raise NotImplementedYet(f"'{node.name}' as a source is not implemented yet", node.span)
+        return builder(self, node, env)
+
+    def apply(self, stage: Stage, operators: tuple[ast.Node, ...], env: Env) -> Stage:
+        """Run the stage through operators, in order."""
+        env = Env({}, env)
+        for node in operators:
+            assert isinstance(node, ast.Operator)
+            builder = OPERATORS.get(node.name)
+            if builder is None:
+                raise NotImplementedYet(f"the operator '{node.name}' is not implemented yet", node.span)
+            stage = builder(self, stage, node, env)
+            if node.name == "as":
+                env.names[node.parts["name"]] = stage
+        return stage
+
+    def stored(self, name: str) -> Stage:
+        """A table of the catalogue; R1: its strings are never null."""
+        if name not in self.tables:
+            table = self.catalog.tables[name]
+            columns = tuple(StageColumn(c.name, c.kql_type, c.name, c.kql_type != "string") for c in table.columns)
+            items = []
+            for column in columns:
+                template = {"string": "coalesce({0}, '')", "dynamic": "CAST({0} AS JSON)"}.get(column.type, "{0}")
+                items.append(Sql(template, Col("t", column.name)).label(quoted(column.physical)))
+            body = Sql("{0}" + f" FROM {table.relation.replace('{', '')} AS t", select(*items))
+            self.tables[name] = Stage(self.add(body), columns, label=name)
+        return self.tables[name]
+
+    # ---------------------------------------------------------------- calls
+    def call(self, node: ast.Call, scope: Scope) -> Value:
+        """A scalar call: user function, aggregate, row function, special form, or a table entry."""
+        found = scope.env.find(node.name)
+        if isinstance(found, Function):
+            outcome = self.call_user(node, found, scope)
+            if isinstance(outcome, Stage):
+                raise KqlBindError(f"'{node.name}' gives a table; wrap it in toscalar()", node.span)
+            return outcome
+        name = engine.ALIASES.get(node.name, node.name)
+        if name in AGGREGATES:
+            if not scope.aggregates:
+                raise KqlBindError(f"{node.name}() is an aggregate; it belongs in summarize", node.span)
+            return bind_aggregate(self, node, name, scope)
+        if name in WINDOWS:
+            return WINDOWS[name](self, node, scope)
+        if name in SPECIAL:
+            return SPECIAL[name](self, node, scope)
+        if name in engine.SIMPLE:
+            return engine.call(name, [self.expr(a, scope) for a in node.args], node)
+        known = [*engine.SIMPLE, *SPECIAL, *WINDOWS, *AGGREGATES, *scope.env.all_names()]
+        if name in engine.NOT_YET:
+            raise NotImplementedYet(f"the function {node.name}() is not implemented yet", node.span)
+        raise KqlBindError(f"unknown function '{node.name}'", node.span, suggestion=nearest(node.name, known))
+
+    def call_user(self, node: ast.Call, function: Function, scope: Scope) -> Value | Stage:
+        """Expand a user function in place."""
+        self.depth += 1
+        if self.depth > MAX_CALLS:
+            raise KqlBindError(f"functions call each other more than {MAX_CALLS} deep", node.span)
+        inner = Env({}, function.env)
+        self._bind_arguments(node, function, scope, inner)
+        result: Value | Stage | None = None
+        for statement in function.body.statements:
+            if isinstance(statement, ast.Let):
+                self.let(statement, inner)
+            else:
+                result = self.as_table(statement, Scope(inner)) or self.expr(statement, Scope(inner))
+        self.depth -= 1
+        if result is None:
+            raise KqlBindError(f"the function '{function.name}' has no result", node.span)
+        return result
+
+    def call_table(self, node: ast.Call, function: Function, env: Env) -> Stage:
+        """A user function that must give a table."""
+        outcome = self.call_user(node, function, Scope(env))
+        if not isinstance(outcome, Stage):
+            raise KqlBindError(f"'{function.name}' does not give a table", node.span)
+        return outcome
+
+    def _bind_arguments(self, node: ast.Call, function: Function, scope: Scope, inner: Env) -> None:
+        given: dict[str, ast.Node] = {}
+        names = [p.name for p in function.body.parameters]
+        for place, arg in enumerate(node.args):
+            if isinstance(arg, ast.Named):
+                given[arg.names[0]] = arg.value
+            elif place < len(names):
+                given[names[place]] = arg
+            else:
+                raise KqlBindError(f"'{function.name}' takes {len(names)} arguments", arg.span)
+        for parameter in function.body.parameters:
+            arg = given.pop(parameter.name, parameter.default)  # type: ignore[arg-type]
+            if arg is None:
+                raise KqlBindError(f"'{function.name}' needs '{parameter.name}'", node.span)
+            if parameter.type == "table":
+                inner.names[parameter.name] = self.table(arg, scope.env)
+            else:
+                inner.names[parameter.name] = to_type(self.expr(arg, scope), parameter.type)
+        if given:
+            raise KqlBindError(f"'{function.name}' has no parameter '{next(iter(given))}'", node.span)
+
+    # ---------------------------------------------------------------- statements
+    def let(self, node: ast.Let, env: Env) -> None:
+        """Bind a name."""
+        if isinstance(node.value, ast.Lambda):
+            env.names[node.name] = Function(node.value, env, node.name)
+            return
+        stage = self.as_table(node.value, Scope(env))
+        if stage is not None:
+            env.names[node.name] = Stage(stage.relation, stage.columns, stage.sorted, node.name)
+        else:
+            env.names[node.name] = self.expr(node.value, Scope(env))
+
+    def finish(self, stage: Stage) -> Compiled:
+        """The last SELECT and all CTEs before it, as one text with its parameters."""
+        items = [c.value().sql.label(quoted(f"{i}")) for i, c in enumerate(stage.visible)]
+        query = select(*items).select_from(relation(stage.relation))
+        if stage.order:
+            query = query.order_by(stage.order.value().sql)
+        needed = self._needed(query)
+        parts = [f'"{n}" AS {"MATERIALIZED " if m else ""}({{{i}}})' for i, (n, _, m) in enumerate(needed)]
+        whole = Sql(f"WITH {', '.join(parts)} {{{len(parts)}}}", *(b for _, b, _ in needed), query)
+        compiled = whole.compile(dialect=KqlDialect())
+        values = [compiled.params[name] for name in getattr(compiled, "positiontup", None) or []]
+        return Compiled(str(compiled), values, stage.visible, tuple(n for n, _, _ in needed))
+
+    def _needed(self, query: Any) -> list[tuple[str, Any, bool]]:
+        """Leave out CTEs that nothing reads, such as an unused let."""
+        return self.ctes
+
+    def scalar_of(self, stage: Stage) -> Value:
+        """The first cell of a table, as toscalar() gives it."""
+        column = stage.visible[0]
+        made = Sql(f'(SELECT {{0}} FROM "{stage.relation}" AS "t" LIMIT 1)', column.value().sql)
+        value = Value(made, column.type, True)
+        if column.type == "string":
+            value = Value(Sql("coalesce({0}, '')", made), "string", False)
+        return value
+
+
+def compile_script(
+    text: str, catalog: Catalog, *, parameters: dict[str, Any] | None = None, now: datetime | None = None
+) -> list[Compiled]:
+    """Every tabular statement of a text, compiled."""
+    script = parse(text)
+    builder = Compiler(catalog, now)
+    env = Env()
+    for name, value in (parameters or {}).items():
+        env.names[name] = constant(value, _kind_of(value))
+    out = []
+    try:
+        for statement in script.statements:
+            if isinstance(statement, ast.Let):
+                builder.let(statement, env)
+            elif isinstance(statement, ast.Declare):
+                _declare(builder, statement, parameters or {}, env)
+            elif not isinstance(statement, ast.Ignored):
+                out.append(builder.finish(builder.table(statement, env)))
+    except KqlError as problem:
+        raise problem.locate(text)  # noqa: B904 - the same error, now with its text
+    except RecursionError:
+        raise KqlBindError("nested too deeply").locate(text) from None
+    if not out:
+        raise KqlBindError("the query has no tabular statement", Span(0, len(text))).locate(text)
+    return out
+
+
+def _kind_of(value: Any) -> str:
+    kinds = {bool: "bool", int: "long", float: "real", str: "string", datetime: "datetime"}
+    return kinds.get(type(value), "dynamic")
+
+
+def _declare(builder: Compiler, node: ast.Declare, given: dict[str, Any], env: Env) -> None:
+    for parameter in node.parameters:
+        if parameter.name in given:
+            value = constant(given[parameter.name], _kind_of(given[parameter.name]))
+        elif parameter.default is not None:
+            value = builder.expr(parameter.default, Scope(env))
+        else:
+            raise KqlBindError(f"the query parameter '{parameter.name}' has no value", parameter.span)
+        env.names[parameter.name] = to_type(value, parameter.type)
+
+
+__all__ = ["Compiled", "Compiler", "compile_script", "re", "row_of"]

@@ -1,0 +1,239 @@
+"""Scalar expressions: syntax tree to typed SQL, by one function per kind of node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from queries.kql import syntax as ast
+from queries.kql.bind import Env, Function, Scope, Stage, unknown_column
+from queries.kql.dialect import Sql
+from queries.kql.errors import KqlBindError, NotImplementedYet, nearest
+from queries.kql.operations import arithmetic, compare, equal, match, negate_total
+from queries.kql.values import NUMERIC, Value, constant, dynamic_of, sql, text_of
+
+if TYPE_CHECKING:
+    from queries.kql.compile import Compiler
+
+
+def bind(c: Compiler, node: ast.Node, scope: Scope) -> Value:
+    """Bind one expression in a scope."""
+    handler = HANDLERS.get(type(node))
+    if handler is None:
+        raise KqlBindError("a value is needed here", node.span)
+    return handler(c, node, scope).at(node.span)
+
+
+def _name(c: Compiler, node: ast.Name, scope: Scope) -> Value:
+    if node.name in scope.columns:
+        return scope.columns[node.name]
+    found = scope.env.find(node.name)
+    if isinstance(found, Value):
+        return found
+    if found is not None or node.name in c.catalog.tables:
+        raise KqlBindError(f"'{node.name}' is a table, not a value; wrap it in toscalar()", node.span)
+    if node.name in scope.sides:
+        raise KqlBindError(f"{node.name} needs a column: {node.name}.Name", node.span)
+    raise unknown_column(node.name, [*scope.columns, *scope.env.all_names()], node.span)
+
+
+def _literal(_c: Compiler, node: ast.Literal, _scope: Scope) -> Value:
+    return constant(node.value, node.type)
+
+
+def _member(c: Compiler, node: ast.Member, scope: Scope) -> Value:
+    if isinstance(node.object, ast.Name) and node.object.name in scope.sides:
+        side = scope.sides[node.object.name]
+        if node.name not in side:
+            raise unknown_column(node.name, side, node.span)
+        return side[node.name]
+    return _property(bind(c, node.object, scope), node.name, node)
+
+
+def _property(value: Value, name: str, node: ast.Node) -> Value:
+    if value.type != "dynamic":
+        raise KqlBindError(f"only dynamic values have properties; this is {value.type}", node.span)
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    path = constant(f'$."{escaped}"', "string")
+    # R8: a missing property and a JSON null are both the null.
+    made = sql("nullif(json_extract({0}, {1}), 'null'::JSON)", "dynamic", value, path, nullable=True)
+    return _renamed(made, f"{value.name}_{name}" if value.name else None)
+
+
+def _renamed(value: Value, name: str | None) -> Value:
+    return Value(value.sql, value.type, value.nullable, value.constant, name, value.span)
+
+
+def _index(c: Compiler, node: ast.Index, scope: Scope) -> Value:
+    value, key = bind(c, node.object, scope), bind(c, node.key, scope)
+    if key.type == "string" and key.is_constant:
+        return _property(value, key.constant, node)
+    if value.type != "dynamic":
+        raise KqlBindError(f"only dynamic values can be indexed; this is {value.type}", node.span)
+    name = f"{value.name}_{key.constant}" if value.name and key.is_constant else None
+    if key.type in ("int", "long"):
+        # R8: a negative index counts from the end; '$[-1]' is DuckDB's '$[#-1]'.
+        path = "CASE WHEN {1} < 0 THEN '$[#-' || CAST(-{1} AS VARCHAR) || ']' ELSE '$[' || CAST({1} AS VARCHAR) || ']' END"
+        if key.is_constant and key.constant is not None:
+            n = key.constant
+            path_value = constant(f"$[#-{-n}]" if n < 0 else f"$[{n}]", "string")
+            return _renamed(
+                sql("nullif(json_extract({0}, {1}), 'null'::JSON)", "dynamic", value, path_value, nullable=True), name
+            )
+    else:
+        key = text_of(key)
+        path = """'$."' || replace(replace({1}, '\\', '\\\\'), '"', '\\"') || '"'"""
+    made = sql(f"nullif(json_extract({{0}}, {path}), 'null'::JSON)", "dynamic", value, key, nullable=True)
+    return _renamed(made, name)
+
+
+def _unary(c: Compiler, node: ast.Unary, scope: Scope) -> Value:
+    value = bind(c, node.operand, scope)
+    if value.type not in (*NUMERIC, "timespan"):
+        raise KqlBindError(f"a sign needs a number or a timespan, not {value.type}", node.span)
+    if node.op == "+":
+        return value
+    if value.is_constant and value.constant is not None and value.type != "decimal":
+        return constant(-value.constant, value.type)
+    return sql("(-{0})", value.type, value)
+
+
+def _binary(c: Compiler, node: ast.Binary, scope: Scope) -> Value:
+    left, right = bind(c, node.left, scope), bind(c, node.right, scope)
+    if node.op in ("+", "-", "*", "/", "%"):
+        return arithmetic(node.op, left, right, node.span)
+    if node.op in ("==", "!=", "=~", "!~"):
+        return equal(node.op, left, right, node.span)
+    if node.op in ("<", "<=", ">", ">="):
+        return compare(node.op, left, right, node.span)
+    return match(node.op, left, right, node.span)
+
+
+def boolean(c: Compiler, node: ast.Node, scope: Scope) -> Value:
+    """A condition; Kusto takes numbers and dynamic booleans too."""
+    value = bind(c, node, scope)
+    if value.type == "bool":
+        return value
+    if value.type in NUMERIC:
+        return sql("({0} <> 0)", "bool", value).at(node.span)
+    if value.type == "dynamic":
+        return sql("TRY_CAST(json_extract_string({0}, '$') AS BOOLEAN)", "bool", value, nullable=True).at(node.span)
+    raise KqlBindError(f"a condition is needed here, not {value.type}", node.span)
+
+
+def _logical(c: Compiler, node: ast.Logical, scope: Scope) -> Value:
+    values = [boolean(c, operand, scope) for operand in node.operands]
+    joined = f" {node.op.upper()} ".join(f"{{{i}}}" for i in range(len(values)))
+    return sql(f"({joined})", "bool", *values)
+
+
+def _between(c: Compiler, node: ast.Between, scope: Scope) -> Value:
+    value, low, high = (bind(c, n, scope) for n in (node.operand, node.low, node.high))
+    if value.type == "datetime" and low.type == "datetime" and high.type == "timespan":
+        high = arithmetic("+", low, high, node.high.span)
+    lower, upper = compare(">=", value, low, node.span), compare("<=", value, high, node.span)
+    return sql("(NOT ({0} AND {1}))" if node.negated else "({0} AND {1})", "bool", lower, upper)
+
+
+def _in_list(c: Compiler, node: ast.InList, scope: Scope) -> Value:
+    value = bind(c, node.operand, scope)
+    op = node.op.lstrip("!")
+    negated = node.op.startswith("!")
+    if len(node.items) == 1:
+        stage = c.as_table(node.items[0], scope)
+        if stage is not None:
+            return _in_table(c, node, value, stage, op, negated)
+    items: list[Value] = []
+    for item in node.items:
+        items += _spread(bind(c, item, scope), op, value, node)
+    if op in ("has_any", "has_all"):
+        tests = [match("has", value, text_of(item), node.span) for item in items]
+        if not tests:
+            return constant(op == "has_all", "bool")
+        joined = (" OR " if op == "has_any" else " AND ").join(f"{{{i}}}" for i in range(len(tests)))
+        made = sql(f"({joined})", "bool", *tests)
+        return negate_total(made) if negated else made
+    tests = [equal("=~" if op == "in~" else "==", value, item, node.span) for item in items]
+    if not tests:
+        return constant(negated, "bool")
+    simple = _plain_in(value, items, op)
+    made = simple or sql("coalesce(" + " OR ".join(f"{{{i}}}" for i in range(len(tests))) + ", false)", "bool", *tests)
+    return negate_total(made) if negated else made
+
+
+def _plain_in(value: Value, items: list[Value], op: str) -> Value | None:
+    """SQL's own IN, which is faster, when no null can be on either side of it or the value's null says false."""
+    if any(i.nullable or i.type != value.type for i in items) or value.type == "dynamic":
+        return None
+    holes = ", ".join(f"lower({{{i + 1}}})" if op == "in~" else f"{{{i + 1}}}" for i in range(len(items)))
+    left = "lower({0})" if op == "in~" else "{0}"
+    template = f"({left} IN ({holes}))"
+    if value.nullable:
+        template = f"coalesce({template}, false)"
+    return sql(template, "bool", value, *items, nullable=False)
+
+
+def _spread(item: Value, op: str, value: Value, node: ast.Node) -> list[Value]:
+    """`in (dynamic([...]))` means the members; so does a let-bound constant array."""
+    if item.type != "dynamic":
+        return [item]
+    if item.is_constant and isinstance(item.constant, list):
+        return [constant(m.value, m.type) if isinstance(m, ast.Literal) else constant(m, "dynamic") for m in item.constant]
+    if value.type in ("string", "dynamic") and op in ("in", "in~"):
+        lowered = "lower" if op == "in~" else ""
+        made = sql(
+            f"coalesce(list_contains(list_transform(CAST({{0}} AS JSON[]), "
+            f"lambda kx: {lowered}(json_extract_string(kx, '$'))), {lowered}({{1}})), false)",
+            "bool", item, text_of(value), nullable=False,
+        )  # fmt: skip
+        raise _Whole(made)
+    raise NotImplementedYet("membership in a computed dynamic array is not implemented for this type", node.span)
+
+
+class _Whole(Exception):  # noqa: N818 - carries a finished answer out of the item loop
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+
+def _in_list_outer(c: Compiler, node: ast.InList, scope: Scope) -> Value:
+    try:
+        return _in_list(c, node, scope)
+    except _Whole as whole:
+        return negate_total(whole.value) if node.op.startswith("!") else whole.value
+
+
+def _in_table(c: Compiler, node: ast.InList, value: Value, stage: Stage, op: str, negated: bool) -> Value:
+    column = stage.visible[0].value("t")
+    source = f'SELECT {{1}} FROM "{stage.relation}" AS "t"'
+    if op in ("has_any", "has_all"):
+        raise NotImplementedYet(f"{op} over a table is not implemented yet", node.span)
+    if column.type == "dynamic":
+        column = text_of(column)
+    if value.type == "dynamic":
+        value = text_of(value)
+    if column.type != value.type and not (column.type in NUMERIC and value.type in NUMERIC):
+        raise KqlBindError(f"cannot look for {value.type} among {column.type}", node.span)
+    if op == "in~":
+        value, column = sql("lower({0})", "string", value), sql("lower({0})", "string", column)
+    # SQL's IN is null when the list holds a null; Kusto's is false (R2).
+    made = sql(f"coalesce(({{0}} IN ({source} WHERE {{1}} IS NOT NULL)), false)", "bool", value, column, nullable=False)
+    return negate_total(made) if negated else made
+
+
+def _call(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    return c.call(node, scope)
+
+
+def _pipeline(c: Compiler, node: ast.Pipeline, scope: Scope) -> Value:
+    raise KqlBindError("a table stands where a value is needed; wrap it in toscalar()", node.span)
+
+
+Handler = Callable[[Any, Any, Scope], Value]
+HANDLERS: dict[type[ast.Node], Handler] = {
+    ast.Name: _name, ast.Literal: _literal, ast.Member: _member, ast.Index: _index, ast.Unary: _unary,
+    ast.Binary: _binary, ast.Logical: _logical, ast.Between: _between, ast.InList: _in_list_outer, ast.Call: _call,
+    ast.Pipeline: _pipeline,
+}  # fmt: skip
+
+__all__ = ["Env", "Function", "Sql", "bind", "boolean", "dynamic_of", "nearest", "re"]

@@ -1,0 +1,77 @@
+"""A result as text or bytes: table, json, ndjson, csv, parquet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from typing import Any
+
+from queries.kql.run import Result
+
+FORMATS = ("table", "json", "ndjson", "csv", "parquet")
+
+
+def render(result: Result, format: str = "table") -> str | bytes:
+    """The result in one of FORMATS; parquet is bytes, all others text."""
+    makers = {"json": _json, "ndjson": _ndjson, "csv": _csv, "parquet": _parquet, "table": _table}
+    if format not in makers:
+        raise ValueError(f"unknown format '{format}'; one of {', '.join(FORMATS)}")
+    return makers[format](result)
+
+
+def _json(result: Result) -> str:
+    return result.to_json() + "\n"
+
+
+def _ndjson(result: Result) -> str:
+    names = [n for n, _ in result.columns]
+    return "".join(json.dumps(dict(zip(names, r, strict=True)), ensure_ascii=False) + "\n" for r in result.rows)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (list, dict)) else str(value)
+
+
+def _csv(result: Result) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([n for n, _ in result.columns])
+    writer.writerows([[_cell(v) for v in row] for row in result.rows])
+    return out.getvalue()
+
+
+def _parquet(result: Result) -> bytes:
+    import pyarrow.parquet
+
+    out = io.BytesIO()
+    pyarrow.parquet.write_table(result.arrow(), out)
+    return out.getvalue()
+
+
+def _table(result: Result) -> str:
+    """Ruled for a terminal, plain columns in a pipe."""
+    names = [n for n, _ in result.columns]
+    rows = [[_cell(v) for v in row] for row in result.rows]
+    if not sys.stdout.isatty():
+        widths = [max([len(n), *(len(r[i]) for r in rows)]) for i, n in enumerate(names)]
+        lines = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in [names, *rows]]
+        return "\n".join(lines) + "\n"
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table()
+    for name, kind in result.columns:
+        table.add_column(Text(name), justify="right" if kind in ("int", "long", "real", "decimal") else "left")
+    for row in rows:
+        table.add_row(*(Text(c) for c in row))
+    console = Console(file=io.StringIO(), force_terminal=True)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get()

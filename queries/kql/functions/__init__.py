@@ -1,0 +1,1 @@
+"""Function tables, one engine per module: tables before methods."""

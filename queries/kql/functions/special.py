@@ -1,0 +1,389 @@
+"""Functions whose arguments are not all plain values, or whose SQL depends on their types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from queries.kql import syntax as ast
+from queries.kql.bind import Scope
+from queries.kql.errors import KqlBindError, NotImplementedYet
+from queries.kql.functions.convert import parse_json, to_type
+from queries.kql.operations import arithmetic, check_regex, compare
+from queries.kql.values import NUMERIC, Value, cast_number, constant, dynamic_of, sql, text_of, unify, widest
+
+if TYPE_CHECKING:
+    from queries.kql.compile import Compiler
+
+Special = Callable[["Compiler", ast.Call, Scope], Value]
+
+
+def _args(c: Compiler, node: ast.Call, scope: Scope, low: int, high: int | None = None) -> list[Value]:
+    high = low if high is None else high
+    if not low <= len(node.args) <= high:
+        wanted = str(low) if low == high else f"{low} to {high}"
+        raise KqlBindError(f"{node.name}() takes {wanted} arguments, not {len(node.args)}", node.span)
+    return [c.expr(a, scope) for a in node.args]
+
+
+def _now(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    args = _args(c, node, scope, 0, 1)
+    moment = constant(c.now, "datetime")
+    return arithmetic("+", moment, args[0], node.span) if args else moment
+
+
+def _ago(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    (span,) = _args(c, node, scope, 1)
+    if span.type != "timespan":
+        raise KqlBindError(f"ago() needs a timespan, not {span.type}", node.args[0].span)
+    return arithmetic("-", constant(c.now, "datetime"), span, node.span)
+
+
+def _strcat(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    args = [text_of(v) for v in _args(c, node, scope, 1, 64)]
+    return sql("(" + " || ".join(f"{{{i}}}" for i in range(len(args))) + ")", "string", *args)
+
+
+def _strcat_delim(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    args = [text_of(v) for v in _args(c, node, scope, 2, 64)]
+    return sql("concat_ws({*})", "string", *args)
+
+
+def _iff(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    from queries.kql.expressions import boolean
+
+    _args(c, node, scope, 3)
+    test = boolean(c, node.args[0], scope)
+    yes, no = unify([c.expr(a, scope) for a in node.args[1:]], "iff()")
+    return sql("CASE WHEN {0} THEN {1} ELSE {2} END", yes.type, test, yes, no, nullable=yes.nullable or no.nullable)
+
+
+def _case(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    from queries.kql.expressions import boolean
+
+    if len(node.args) < 3 or len(node.args) % 2 == 0:
+        raise KqlBindError("case() takes pairs of condition and value, and a last value", node.span)
+    tests = [boolean(c, a, scope) for a in node.args[:-1:2]]
+    values = unify([c.expr(a, scope) for a in (*node.args[1:-1:2], node.args[-1])], "case()")
+    whens = " ".join(f"WHEN {{{i}}} THEN {{{len(tests) + i}}}" for i in range(len(tests)))
+    template = f"CASE {whens} ELSE {{{2 * len(tests)}}} END"
+    return sql(template, values[0].type, *tests, *values, nullable=any(v.nullable for v in values))
+
+
+def _coalesce(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    values = unify(_args(c, node, scope, 1, 64), "coalesce()")
+    if values[0].type == "string":  # R1: an empty string is what a missing one is
+        holes = ", ".join(f"nullif({{{i}}}, '')" for i in range(len(values)))
+        return sql(f"coalesce({holes}, '')", "string", *values)
+    return sql("coalesce({*})", values[0].type, *values, nullable=all(v.nullable for v in values))
+
+
+def _extreme(name: str) -> Special:
+    def build(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+        values = unify(_args(c, node, scope, 1, 64), node.name + "()")
+        return sql(f"{name}({{*}})", values[0].type, *values)
+
+    return build
+
+
+def _bin(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    """R7: floor from 1970-01-01, UTC, for numbers, datetimes and timespans."""
+    if node.name == "floor" and len(node.args) == 1:
+        return sql("floor({0})", "real", cast_number(c.expr(node.args[0], scope), "real"))
+    value, size = _args(c, node, scope, 2)
+    return replace(bin_of(value, size, node), name=value.name)
+
+
+def bin_of(value: Value, size: Value, node: ast.Node) -> Value:
+    """bin() of bound values."""
+    if value.type == "dynamic":
+        raise KqlBindError("bin() needs a typed value; convert the dynamic first", node.span)
+    if value.type == "datetime" and size.type == "timespan":
+        return sql(
+            "make_timestamp((epoch_us({0}) * 10 // nullif({1}, 0)) * {1} // 10)", "datetime", value, size, nullable=True
+        )
+    if value.type == "timespan" and size.type == "timespan":
+        return sql("({0} // nullif({1}, 0) * {1})", "timespan", value, size, nullable=True)
+    if value.type in NUMERIC and size.type in NUMERIC:
+        kind = widest([value.type, size.type])
+        value, size = cast_number(value, kind), cast_number(size, kind)
+        if kind in ("int", "long"):
+            return sql("({0} // nullif({1}, 0) * {1})", kind, value, size, nullable=True)
+        return sql("(floor({0} / nullif({1}, 0)) * {1})", kind, value, size, nullable=True)
+    raise KqlBindError(f"bin() does not take {value.type} in steps of {size.type}", node.span)
+
+
+def _bin_at(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    value, size, origin = _args(c, node, scope, 3)
+    if value.type == "datetime":
+        template = "make_timestamp((epoch_us({2}) * 10 + ((epoch_us({0}) - epoch_us({2})) * 10 // nullif({1}, 0)) * {1}) // 10)"
+        made = sql(template, "datetime", value, size, origin, nullable=True)
+    elif value.type == "timespan":
+        made = sql("({2} + ({0} - {2}) // nullif({1}, 0) * {1})", "timespan", value, size, origin, nullable=True)
+    else:
+        kind = widest([value.type, size.type, origin.type])
+        value, size, origin = (cast_number(v, kind) for v in (value, size, origin))
+        made = sql("({2} + floor(({0} - {2}) / nullif({1}, 0)) * {1})", kind, value, size, origin, nullable=True)
+    return replace(made, name=value.name)
+
+
+def _extract(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    """R10: extract(regex, group, text)."""
+    if len(node.args) not in (3, 4):
+        raise KqlBindError("extract() takes a regex, a group number and a text", node.span)
+    pattern, group, text = (c.expr(a, scope) for a in node.args[:3])
+    check_regex(pattern, node.args[0].span)
+    if group.type not in ("int", "long") or not group.is_constant:
+        raise NotImplementedYet("extract() needs a constant group number", node.args[1].span)
+    if pattern.is_constant:
+        import re
+
+        try:
+            if group.constant > re.compile(pattern.constant).groups:
+                return constant("", "string")
+        except re.error:
+            pass  # RE2 has spellings Python has not; the engine judges them
+    group = constant(group.constant, "int")
+    made = sql("regexp_extract({0}, {1}, {2})", "string", text_of(text), text_of(pattern), group)
+    if len(node.args) == 4:
+        wanted = node.args[3]
+        if not isinstance(wanted, ast.TypeOf):
+            raise KqlBindError("the fourth argument of extract() is typeof(...)", wanted.span)
+        return to_type(made, wanted.type)
+    return made
+
+
+def _extract_all(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    if len(node.args) != 2:
+        raise NotImplementedYet("extract_all() with chosen groups is not implemented yet", node.span)
+    pattern, text = _args(c, node, scope, 2)
+    check_regex(pattern, node.args[0].span)
+    import re
+
+    try:
+        groups = re.compile(pattern.constant).groups if pattern.is_constant else 0
+    except re.error:
+        groups = 0
+    if groups == 0:
+        raise NotImplementedYet("extract_all() needs a constant regex with a capture group", node.args[0].span)
+    every = ", ".join(f"regexp_extract_all({{0}}, {{1}}, {g})" for g in range(1, groups + 1))
+    if groups == 1:
+        template = f"to_json(nullif({every}, []))"
+    else:
+        fields = ", ".join(f"kx[{g}]" for g in range(1, groups + 1))
+        template = f"to_json(nullif(list_transform(list_zip({every}), lambda kx: [{fields}]), []))"
+    return sql(template.replace("to_json(nullif", "(SELECT CASE WHEN kz IS NOT NULL THEN to_json(kz) END FROM (SELECT nullif")
+               .replace(", []))", ", []) AS kz))"), "dynamic", text_of(text), text_of(pattern), nullable=True)  # fmt: skip
+
+
+def _split(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    args = _args(c, node, scope, 2, 3)
+    text, by = text_of(args[0]), text_of(args[1])
+    if len(args) == 3:
+        return sql(
+            "to_json(list_filter([string_split({0}, {1})[{2} + 1]], lambda kx: kx IS NOT NULL))", "dynamic", text, by, args[2]
+        )
+    return sql("to_json(string_split({0}, {1}))", "dynamic", text, by)
+
+
+def _indexof(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    args = _args(c, node, scope, 2, 5)
+    if len(args) > 3:
+        raise NotImplementedYet("indexof() with a length or an occurrence is not implemented yet", node.span)
+    text, what = text_of(args[0]), text_of(args[1])
+    if len(args) == 2:
+        return sql("CAST(instr({0}, {1}) - 1 AS BIGINT)", "long", text, what)
+    start = "greatest(CASE WHEN {2} < 0 THEN length({0}) + {2} ELSE {2} END, 0)"
+    return sql(
+        f"CASE WHEN instr(substr({{0}}, {start} + 1), {{1}}) = 0 THEN -1 "
+        f"ELSE CAST(instr(substr({{0}}, {start} + 1), {{1}}) - 1 + {start} AS BIGINT) END",
+        "long", text, what, args[2],
+    )  # fmt: skip
+
+
+def _converter(kind: str) -> Special:
+    def build(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+        (value,) = _args(c, node, scope, 1)
+        return replace(to_type(value, kind), name=value.name)
+
+    return build
+
+
+def _parse_json(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    (value,) = _args(c, node, scope, 1)
+    made = parse_json(value) if value.type == "string" else dynamic_of(value)
+    return replace(made, name=value.name)
+
+
+def _toscalar(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    if len(node.args) != 1:
+        raise KqlBindError("toscalar() takes one argument", node.span)
+    stage = c.as_table(node.args[0], Scope(scope.env))
+    return c.scalar_of(stage) if stage else c.expr(node.args[0], Scope(scope.env))
+
+
+def _pack_array(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    values = [dynamic_of(c.expr(a, scope)) for a in node.args]
+    return sql("to_json([{*}]::JSON[])", "dynamic", *values, nullable=False)
+
+
+def _bag_pack(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    if len(node.args) % 2:
+        raise KqlBindError(f"{node.name}() takes pairs of key and value", node.span)
+    parts = []
+    for place, arg in enumerate(node.args):
+        value = c.expr(arg, scope)
+        parts.append(text_of(value) if place % 2 == 0 else dynamic_of(value))
+    return sql("json_object({*})", "dynamic", *parts, nullable=False)
+
+
+def _pack_all(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    if node.args:
+        raise NotImplementedYet("pack_all() with an argument is not implemented yet", node.args[0].span)
+    parts = [p for name, v in scope.columns.items() for p in (constant(name, "string"), dynamic_of(v))]
+    return sql("json_object({*})", "dynamic", *parts, nullable=False)
+
+
+def _datetime_diff(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    unit, later, earlier = _args(c, node, scope, 3)
+    word = str(unit.constant).lower().rstrip("s") if unit.is_constant else ""
+    known = {"year", "quarter", "month", "day", "hour", "minute", "second", "millisecond", "microsecond"}
+    if word in known:
+        return sql(f"date_diff('{word}', {{1}}, {{0}})", "long", later, earlier)
+    if word == "week":  # R7: weeks start on Sunday
+        shifted = "epoch_us(date_trunc('day', {N})) // 86400000000 + 4"
+        first, second = shifted.replace("{N}", "{0}"), shifted.replace("{N}", "{1}")
+        return sql(f"(({first}) // 7 - ({second}) // 7)", "long", later, earlier)
+    raise KqlBindError("datetime_diff() needs a constant unit such as 'minute'", node.args[0].span)
+
+
+def _datetime_add(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    unit, amount, moment = _args(c, node, scope, 3)
+    word = str(unit.constant).lower() if unit.is_constant else ""
+    known = {"year", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond"}
+    if word == "quarter":
+        return sql("({1} + to_months(CAST(3 * {0} AS INTEGER)))", "datetime", amount, moment)
+    if word not in known:
+        raise KqlBindError("datetime_add() needs a constant unit such as 'day'", node.args[0].span)
+    cast = "INTEGER" if word in ("year", "month", "week", "day") else "BIGINT"
+    return sql(f"({{1}} + to_{word}s(CAST({{0}} AS {cast})))", "datetime", amount, moment)
+
+
+def _datetime_part(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    unit, moment = _args(c, node, scope, 2)
+    word = str(unit.constant).lower().replace("_", "") if unit.is_constant else ""
+    parts = {
+        "year": "year({0})", "quarter": "quarter({0})", "month": "month({0})", "weekofyear": "week({0})",
+        "day": "day({0})", "dayofyear": "dayofyear({0})", "hour": "hour({0})", "minute": "minute({0})",
+        "second": "second({0})", "millisecond": "millisecond({0}) % 1000", "microsecond": "microsecond({0}) % 1000000",
+    }  # fmt: skip
+    if word not in parts:
+        raise KqlBindError("datetime_part() needs a constant part such as 'hour'", node.args[0].span)
+    return sql(f"CAST({parts[word]} AS BIGINT)", "long", moment)
+
+
+def _column_ifexists(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    name, fallback = _args(c, node, scope, 2)
+    return scope.columns.get(str(name.constant), fallback)
+
+
+def _array_slice(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    array, low, high = _args(c, node, scope, 3)
+    n = "CAST(json_array_length({0}) AS BIGINT)"
+    place = f"(CASE WHEN {{N}} < 0 THEN greatest({n} + {{N}}, 0) ELSE {{N}} END + 1)"
+    return sql(
+        f"CASE WHEN json_type({{0}}) = 'ARRAY' THEN to_json(CAST({{0}} AS JSON[])[{place.replace('{N}', '{1}')}"
+        f" : {place.replace('greatest(', '(').replace(', 0)', ')').replace('{N}', '{2}')}]) END",
+        "dynamic", array, low, high, nullable=True,
+    )  # fmt: skip
+
+
+def _set_operation(template: str) -> Special:
+    def build(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+        values = _args(c, node, scope, 2, 64)
+        for value in values:
+            if value.type != "dynamic":
+                raise KqlBindError(f"{node.name}() needs dynamic arrays, not {value.type}", value.span)
+        made = sql("list_distinct(CAST({0} AS JSON[]))", "dynamic", values[0])
+        for value in values[1:]:
+            made = sql(template, "dynamic", made, value)
+        return sql("to_json({0})", "dynamic", made)
+
+    return build
+
+
+def _array_sort(direction: str) -> Special:
+    def build(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+        if len(node.args) != 1:
+            raise NotImplementedYet(f"{node.name}() of several arrays is not implemented yet", node.span)
+        (array,) = _args(c, node, scope, 1)
+        # R17: only arrays of one kind; numbers sort as numbers, text as text.
+        numbers = f"to_json(list_sort(CAST({{0}} AS DOUBLE[]), '{direction}', 'NULLS LAST'))"
+        whole = f"to_json(list_sort(CAST({{0}} AS BIGINT[]), '{direction}', 'NULLS LAST'))"
+        text = f"to_json(list_sort(CAST({{0}} AS VARCHAR[]), '{direction}', 'NULLS LAST'))"
+        kinds = "list_filter(list_transform(CAST({0} AS JSON[]), lambda kx: json_type(kx)), lambda kx: kx <> 'NULL')"
+        return sql(
+            f"CASE WHEN json_type({{0}}) <> 'ARRAY' THEN NULL "
+            f"WHEN list_has_all(['BIGINT', 'UBIGINT'], {kinds}) THEN {whole} "
+            f"WHEN list_has_all(['BIGINT', 'UBIGINT', 'DOUBLE'], {kinds}) THEN {numbers} "
+            f"WHEN list_has_all(['VARCHAR'], {kinds}) THEN {text} "
+            "ELSE error('array_sort of mixed types is not supported') END",
+            "dynamic", array, nullable=True,
+        )  # fmt: skip
+
+    return build
+
+
+def _countof(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    args = _args(c, node, scope, 2, 3)
+    text, what = text_of(args[0]), text_of(args[1])
+    kind = str(args[2].constant) if len(args) == 3 else "normal"
+    if kind == "regex":
+        return sql("CAST(len(regexp_extract_all({0}, {1})) AS BIGINT)", "long", text, what)
+    # Plain matches may overlap: every position where the text starts with the needle.
+    return sql(
+        "CASE WHEN {1} = '' THEN 0 ELSE CAST(len(list_filter(range(1, length({0}) + 1), "
+        "lambda kx: substr({0}, kx, length({1})) = {1})) AS BIGINT) END",
+        "long", text, what,
+    )  # fmt: skip
+
+
+def _replace_strings(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    raise NotImplementedYet("replace_strings() is not implemented yet", node.span)
+
+
+def _base_name(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    (value,) = _args(c, node, scope, 1)
+    kind = {"bool": "bool", "real": "real"}.get(value.type, value.type)
+    if kind == "dynamic":
+        return sql(
+            "CASE json_type({0}) WHEN 'OBJECT' THEN 'dictionary' WHEN 'ARRAY' THEN 'array' WHEN 'VARCHAR' THEN 'string' "
+            "WHEN 'DOUBLE' THEN 'double' WHEN 'BOOLEAN' THEN 'bool' WHEN 'BIGINT' THEN 'long' WHEN 'UBIGINT' THEN 'long' "
+            "ELSE 'null' END",
+            "string", value,
+        )  # fmt: skip
+    return constant(kind, "string")
+
+
+SPECIAL: dict[str, Special] = {
+    "now": _now, "ago": _ago, "strcat": _strcat, "strcat_delim": _strcat_delim, "iff": _iff, "case": _case,
+    "coalesce": _coalesce, "max_of": _extreme("greatest"), "min_of": _extreme("least"), "bin": _bin, "bin_at": _bin_at,
+    "extract": _extract, "extract_all": _extract_all, "split": _split, "indexof": _indexof, "toscalar": _toscalar,
+    "parse_json": _parse_json, "pack_array": _pack_array, "bag_pack": _bag_pack, "pack_all": _pack_all,
+    "datetime_diff": _datetime_diff, "datetime_add": _datetime_add, "datetime_part": _datetime_part,
+    "column_ifexists": _column_ifexists, "array_slice": _array_slice, "countof": _countof, "gettype": _base_name,
+    "array_sort_asc": _array_sort("ASC"), "array_sort_desc": _array_sort("DESC"),
+    "set_union": _set_operation("list_distinct(list_concat({0}, CAST({1} AS JSON[])))"),
+    "set_difference": _set_operation("list_filter({0}, lambda kx: NOT list_contains(CAST({1} AS JSON[]), kx))"),
+    "set_intersect": _set_operation("list_filter({0}, lambda kx: list_contains(CAST({1} AS JSON[]), kx))"),
+    "replace_strings": _replace_strings,
+} | {
+    f"to{word}": _converter(kind)
+    for word, kind in (
+        ("string", "string"), ("int", "int"), ("long", "long"), ("double", "real"), ("decimal", "decimal"),
+        ("bool", "bool"), ("datetime", "datetime"), ("timespan", "timespan"), ("guid", "guid"),
+    )
+}  # fmt: skip
+__all__ = ["SPECIAL", "Any", "compare", "timedelta"]

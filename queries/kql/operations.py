@@ -1,0 +1,185 @@
+"""Arithmetic, comparison and text matching between two values."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from queries.kql.errors import KqlBindError, Span
+from queries.kql.values import NUMERIC, Value, cast_number, constant, sql, text_of, widest
+
+# R3: a term ends where letters and digits end.
+TERM_EDGE = r"[^\p{L}\p{N}]"
+
+
+def arithmetic(op: str, left: Value, right: Value, span: Span) -> Value:
+    """`+ - * / %` on numbers, datetimes and timespans."""
+    left, right = _dynamic_number(left, right), _dynamic_number(right, left)
+    kinds = (left.type, right.type)
+    if all(k in NUMERIC for k in kinds):
+        return _numbers(op, left, right)
+    if kinds == ("datetime", "datetime") and op == "-":
+        return sql("((epoch_us({0}) - epoch_us({1})) * 10)", "timespan", left, right)
+    if kinds == ("datetime", "timespan") and op in "+-":
+        if left.is_constant and right.is_constant and left.constant and right.constant is not None:
+            delta = timedelta(microseconds=right.constant // 10)
+            try:
+                return constant(left.constant + delta if op == "+" else left.constant - delta, "datetime")
+            except OverflowError:
+                raise KqlBindError("the date is out of range", span) from None
+        # R9: ticks are 100 ns, DuckDB keeps microseconds.
+        return sql(f"make_timestamp(epoch_us({{0}}) {op} {{1}} // 10)", "datetime", left, right)
+    if kinds == ("timespan", "datetime") and op == "+":
+        return arithmetic("+", right, left, span)
+    if kinds == ("timespan", "timespan"):
+        if op in "+-":
+            return sql(f"({{0}} {op} {{1}})", "timespan", left, right)
+        if op == "/":
+            return sql("(CAST({0} AS DOUBLE) / {1})", "real", left, right)
+        if op == "%":
+            return sql("({0} % nullif({1}, 0))", "timespan", left, right, nullable=True)
+    if kinds[0] == "timespan" and kinds[1] in NUMERIC and op in "*/":
+        return sql(f"TRY_CAST(trunc(CAST({{0}} AS DOUBLE) {op} {{1}}) AS BIGINT)", "timespan", left, right, nullable=True) \
+            if kinds[1] in ("real", "decimal") or op == "/" else sql("({0} * {1})", "timespan", left, right)  # fmt: skip
+    if kinds[1] == "timespan" and kinds[0] in NUMERIC and op == "*":
+        return arithmetic("*", right, left, span)
+    if kinds == ("datetime", "timespan") and op == "%":
+        return sql("((epoch_us({0}) * 10) % nullif({1}, 0))", "timespan", left, right, nullable=True)
+    raise KqlBindError(f"'{op}' does not work between {left.type} and {right.type}", span)
+
+
+def _numbers(op: str, left: Value, right: Value) -> Value:
+    kind = widest([left.type, right.type])
+    kind = "long" if kind == "int" else kind
+    left, right = cast_number(left, kind), cast_number(right, kind)
+    if op == "/" and kind == "long":
+        # Kusto truncates towards zero and gives null for x/0; DuckDB's // floors and fails.
+        return sql("(sign({0}) * sign({1}) * (abs({0}) // nullif(abs({1}), 0)))::BIGINT", "long", left, right, nullable=True)
+    if op == "%":
+        return sql("({0} % nullif({1}, 0))", kind, left, right, nullable=True)
+    if kind == "decimal":
+        wide = "CAST({0} AS DOUBLE) / nullif(CAST({1} AS DOUBLE), 0)" if op == "/" else f"{{0}} {op} {{1}}"
+        return sql(f"CAST({wide} AS DECIMAL(38,12))", kind, left, right, nullable=True)
+    return sql(f"({{0}} {op} {{1}})", kind, left, right)
+
+
+def _dynamic_number(value: Value, other: Value) -> Value:
+    """A dynamic beside a typed value is read as that type."""
+    if value.type != "dynamic" or other.type == "dynamic":
+        return value
+    return from_dynamic(value, other.type)
+
+
+def from_dynamic(value: Value, kind: str) -> Value:
+    """A dynamic read as a type; null when it is something else (R8)."""
+    if kind == "string":
+        return text_of(value)
+    if kind in ("int", "long", "real", "decimal", "bool"):
+        from queries.kql.functions.convert import to_type
+
+        return to_type(value, kind)
+    if kind in ("datetime", "timespan", "guid"):
+        from queries.kql.functions.convert import to_type
+
+        return to_type(text_of(value), kind)
+    return value
+
+
+def _comparable(left: Value, right: Value, op: str, span: Span) -> tuple[Value, Value]:
+    left, right = _dynamic_number(left, right), _dynamic_number(right, left)
+    if left.type in NUMERIC and right.type in NUMERIC:
+        kind = widest([left.type, right.type])
+        return cast_number(left, kind), cast_number(right, kind)
+    if {left.type, right.type} <= {"bool", *NUMERIC} and left.type != right.type:
+        widened = [sql("CAST({0} AS BIGINT)", "long", v) if v.type == "bool" else v for v in (left, right)]
+        return _comparable(widened[0], widened[1], op, span)
+    if left.type != right.type:
+        raise KqlBindError(f"'{op}' cannot compare {left.type} with {right.type}", span)
+    if left.type == "dynamic":
+        left, right = text_of(left), text_of(right)
+    return left, right
+
+
+def equal(op: str, left: Value, right: Value, span: Span) -> Value:
+    """R2: equality is total: one null side is false, two are null."""
+    left, right = _comparable(left, right, op, span)
+    first, second = "{0}", "{1}"
+    if op in ("=~", "!~"):
+        if left.type != "string":
+            raise KqlBindError(f"'{op}' needs strings, not {left.type}", span)
+        first, second = "lower({0})", "lower({1})"
+    nulls = left.nullable + right.nullable
+    if nulls == 2:
+        template = f"CASE WHEN {{0}} IS NULL AND {{1}} IS NULL THEN NULL ELSE {first} IS NOT DISTINCT FROM {second} END"
+    elif nulls == 1:
+        template = f"coalesce({first} = {second}, false)"
+    else:
+        template = f"({first} = {second})"
+    made = sql(template, "bool", left, right, nullable=nulls == 2)
+    return sql("(NOT {0})", "bool", made) if op.startswith("!") else made
+
+
+def compare(op: str, left: Value, right: Value, span: Span) -> Value:
+    """`< <= > >=`: null when either side is (R2)."""
+    left, right = _comparable(left, right, op, span)
+    if left.type in ("bool", "dynamic"):
+        raise KqlBindError(f"'{op}' does not order {left.type}", span)
+    return sql(f"({{0}} {op} {{1}})", "bool", left, right)
+
+
+def negate_total(value: Value) -> Value:
+    """R2: the negation of a match is true where the match is not."""
+    return sql("(NOT coalesce({0}, false))" if value.nullable else "(NOT {0})", "bool", value, nullable=False)
+
+
+def match(op: str, left: Value, right: Value, span: Span) -> Value:
+    """The string operators; `!op` is the total negation (R2)."""
+    negated, word = op.startswith("!"), op.lstrip("!")
+    if left.type not in ("string", "dynamic"):
+        left = text_of(left) if word != "matches regex" else left
+    if right.type not in ("string", "dynamic"):
+        raise KqlBindError(f"'{word}' needs a string on its right, not {right.type}", span)
+    left, right = text_of(left), text_of(right)
+    sensitive = word.endswith("_cs") or word == "matches regex"
+    base = word.removesuffix("_cs")
+    if base == "matches regex":
+        check_regex(right, span)
+        made = sql("regexp_matches({0}, {1})", "bool", left, right)
+    elif base in ("has", "hasprefix", "hassuffix"):
+        made = _term(base, left, right, sensitive)
+    else:
+        function = {"contains": "contains", "startswith": "starts_with", "endswith": "ends_with"}.get(base)
+        if function is None:
+            raise KqlBindError(f"'{word}' is not a KQL operator", span)
+        template = f"{function}({{0}}, {{1}})" if sensitive else f"{function}(lower({{0}}), lower({{1}}))"
+        made = sql(template, "bool", left, right)
+    return negate_total(made) if negated else made
+
+
+def check_regex(pattern: Value, span: Span) -> None:
+    """Refuse what RE2 cannot do by name instead of letting the engine complain."""
+    if pattern.is_constant and re.search(r"\(\?(?:=|!|<=|<!)", pattern.constant):
+        raise KqlBindError("look-around does not exist in RE2, which Kusto uses", span)
+
+
+def _term(base: str, left: Value, right: Value, sensitive: bool) -> Value:
+    """R3: `has` and its kin match whole terms. A cheap substring test runs before the regular expression."""
+    flag = "" if sensitive else "(?i)"
+    if right.is_constant:
+        needle = right.constant
+        before = f"(?:^|{TERM_EDGE})" if base != "hassuffix" and needle[:1].isalnum() else ""
+        after = f"(?:$|{TERM_EDGE})" if base != "hasprefix" and needle[-1:].isalnum() else ""
+        pattern = constant(flag + before + re2_escape(needle) + after, "string")
+    else:
+        before = "" if base == "hassuffix" else f"CASE WHEN regexp_matches({{0}}, '^[\\p{{L}}\\p{{N}}]') THEN '(?:^|{TERM_EDGE})' ELSE '' END"
+        after = "" if base == "hasprefix" else f"CASE WHEN regexp_matches({{0}}, '[\\p{{L}}\\p{{N}}]$') THEN '(?:$|{TERM_EDGE})' ELSE '' END"
+        before, after = (t.replace("{L}", "{{L}}").replace("{N}", "{{N}}") if False else t for t in (before, after))
+        parts = [f"'{flag}'", before or "''", "regexp_escape({0})", after or "''"]
+        pattern = sql("(" + " || ".join(parts) + ")", "string", right)
+    prefilter = "contains({0}, {1})" if sensitive else "contains(lower({0}), lower({1}))"
+    return sql(f"({prefilter} AND regexp_matches({{0}}, {{2}}))", "bool", left, right, pattern)
+
+
+def re2_escape(text: str) -> str:
+    """Quote for RE2, which refuses a backslash before a letter, digit, underscore or non-ASCII."""
+    return "".join(ch if ch.isalnum() or ch == "_" or ord(ch) > 127 else "\\" + ch for ch in text)

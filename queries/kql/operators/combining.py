@@ -1,0 +1,278 @@
+"""Operators that bring tables together: join, lookup, union, mv-expand, invoke."""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import literal_column, select, union_all
+
+from queries.kql import syntax as ast
+from queries.kql.bind import Env, Scope, Stage, StageColumn, fresh, named_columns, relation, row_of
+from queries.kql.dialect import Sql, quoted
+from queries.kql.errors import KqlBindError, NotImplementedYet, nearest
+from queries.kql.operators.rows import everything, scope_of
+from queries.kql.values import NUMERIC, Value, cast_number, constant, dynamic_of, sql
+
+if TYPE_CHECKING:
+    from queries.kql.compile import Compiler
+
+KINDS = ("innerunique", "inner", "leftouter", "rightouter", "fullouter", "leftsemi", "rightsemi", "leftanti", "rightanti",
+         "anti", "leftantisemi", "rightantisemi")  # fmt: skip
+
+
+def _kind(node: ast.Operator, default: str, allowed: tuple[str, ...]) -> str:
+    chosen = node.settings.get("kind")
+    if chosen is None:
+        return default
+    word = str(getattr(chosen, "value", "")).lower()
+    if word not in allowed:
+        raise KqlBindError(f"unknown {node.name} kind '{word}'", chosen.span, suggestion=nearest(word, allowed))
+    return {"anti": "leftanti", "leftantisemi": "leftanti", "rightantisemi": "rightanti"}.get(word, word)
+
+
+def _conditions(c: Compiler, left: Stage, right: Stage, node: ast.Operator, env: Env) -> list[tuple[Value, Value]]:
+    rows = {"$left": row_of(left, "l"), "$right": row_of(right, "r")}
+    pairs = []
+    flat: list[ast.Node] = []
+    for on in node.nodes("on"):
+        flat += on.operands if isinstance(on, ast.Logical) and on.op == "and" else [on]
+    for on in flat:
+        if isinstance(on, ast.Name):
+            for side in ("$left", "$right"):
+                if on.name not in rows[side]:
+                    raise KqlBindError(
+                        f"the {side[1:]} side has no column '{on.name}'", on.span, suggestion=nearest(on.name, rows[side])
+                    )
+            first, second = rows["$left"][on.name], rows["$right"][on.name]
+        elif isinstance(on, ast.Binary) and on.op == "==":
+            scope = Scope(env, {}, None, sides=rows)
+            first, second = c.expr(on.left, scope), c.expr(on.right, scope)
+            if isinstance(on.left, ast.Member) and getattr(on.left.object, "name", "") == "$right":
+                first, second = second, first
+        else:
+            raise KqlBindError("join takes column names and $left.X == $right.Y", on.span)
+        if first.type != second.type:
+            if first.type in NUMERIC and second.type in NUMERIC and {first.type, second.type} == {"int", "long"}:
+                first, second = cast_number(first, "long"), cast_number(second, "long")
+            else:
+                raise KqlBindError(f"cannot join {first.type} with {second.type}", on.span)
+        if first.type == "dynamic":
+            raise KqlBindError("cannot join on a dynamic; convert it with tostring()", on.span)
+        pairs.append((first, second))
+    return pairs
+
+
+def _dedupe(c: Compiler, stage: Stage, keys: list[Value]) -> Stage:
+    """R4: innerunique keeps one left row for each key."""
+    place = ", ".join(f"{{{i}}}" for i in range(len(keys)))
+    keyed = Sql(f"row_number() OVER (PARTITION BY {place})", *(k.sql for k in keys)).label(quoted("$n"))
+    items = [v.value("l").sql.label(quoted(v.physical)) for v in stage.visible]
+    name = c.add(select(*items, keyed).select_from(relation(stage.relation, "l")))
+    trimmed = c.add(
+        select(*(v.value("l").sql.label(quoted(v.physical)) for v in stage.visible))
+        .select_from(relation(name, "l"))
+        .where(Sql('"l"."$n" = 1'))
+    )
+    return Stage(trimmed, stage.visible)
+
+
+def join(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+    """R4: innerunique unless said; keys of the right side come again as Key1."""
+    return _join(c, stage, node, env, _kind(node, "innerunique", KINDS), repeat=True)
+
+
+def lookup(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+    """R4: leftouter unless said; the key is not repeated."""
+    return _join(c, stage, node, env, _kind(node, "leftouter", ("leftouter", "inner")), repeat=False)
+
+
+def _join(c: Compiler, stage: Stage, node: ast.Operator, env: Env, kind: str, *, repeat: bool) -> Stage:
+    right = c.table(node.parts["right"], env)
+    if not node.nodes("on"):
+        raise KqlBindError(f"{node.name} needs 'on'", node.span)
+    pairs = _conditions(c, stage, right, node, env)
+    if kind == "innerunique":
+        stage = _dedupe(c, stage, [a for a, _ in pairs])
+    # Kusto joins nulls to nothing, as SQL does; '' is a value (R1).
+    on = Sql(" AND ".join(f"{{{2 * i}}} = {{{2 * i + 1}}}" for i in range(len(pairs))), *(v.sql for p in pairs for v in p))
+    left_table, right_table = relation(stage.relation, "l"), relation(right.relation, "r")
+    if kind.endswith(("semi", "anti")):
+        return _half(c, stage, right, on, kind)
+    dropped = set() if repeat else {b.name for _, b in pairs}
+    made: list[tuple[str, Value]] = [(v.name, _outer(v, "l", kind in ("rightouter", "fullouter"))) for v in stage.visible]
+    for column in right.visible:
+        if column.name in dropped:
+            continue
+        value = _outer(column, "r", kind in ("leftouter", "fullouter"))
+        made.append((fresh(column.name, [n for n, _ in made]), value))
+    if kind == "rightouter":
+        source: Any = right_table.outerjoin(left_table, on)
+    else:
+        source = left_table.join(right_table, on, isouter=kind in ("leftouter", "fullouter"), full=kind == "fullouter")
+    return c.emit(stage, made, source=source, keep_hidden=False, is_sorted=False)
+
+
+def _outer(column: StageColumn, alias: str, missing: bool) -> Value:
+    """R1: a missing string after an outer join is empty."""
+    value = column.value(alias)
+    if not missing:
+        return value
+    return sql("{0}", column.type, value, nullable=True)
+
+
+def _half(c: Compiler, left: Stage, right: Stage, on: Sql, kind: str) -> Stage:
+    kept, other, alias, other_alias = (left, right, "l", "r") if kind.startswith("left") else (right, left, "r", "l")
+    test = Sql(
+        f"{'' if kind.endswith('semi') else 'NOT '}EXISTS (SELECT 1 FROM \"{other.relation}\" AS \"{other_alias}\" WHERE {{0}})", on
+    )
+    columns = [(v.name, v.value(alias)) for v in kept.visible]
+    return c.emit(
+        kept, columns, source=relation(kept.relation, alias), keep_hidden=False, is_sorted=False,
+        refine=lambda q: q.where(test),
+    )  # fmt: skip
+
+
+def _union_items(c: Compiler, nodes: tuple[ast.Node, ...], env: Env, fuzzy: bool) -> list[tuple[str, Stage]]:
+    from queries.kql.bind import Function
+
+    out: list[tuple[str, Stage]] = []
+    for number, node in enumerate(nodes):
+        if isinstance(node, (ast.Wildcard, ast.Star)):
+            pattern = node.pattern if isinstance(node, ast.Wildcard) else "*"
+            names = [n for n in c.catalog.tables if fnmatch.fnmatchcase(n, pattern)]
+            for n in dict.fromkeys(env.all_names()):
+                found = env.find(n)
+                view = isinstance(found, Stage) or (isinstance(found, Function) and found.body.is_view)
+                if view and fnmatch.fnmatchcase(n, pattern):
+                    names.append(n)
+            if not names and not fuzzy:
+                raise KqlBindError(f"no table matches '{pattern}'", node.span)
+            out += [(n, c.table(ast.Name(n, span=node.span), env)) for n in names]
+            continue
+        try:
+            stage = c.table(node, env)
+        except KqlBindError:
+            if not fuzzy:
+                raise
+            continue
+        name = node.name if isinstance(node, ast.Name) else stage.label or f"union_arg{number}"
+        out.append((name, stage))
+    return out
+
+
+def union(c: Compiler, stage: Stage | None, node: ast.Operator, env: Env) -> Stage:
+    """R12: the superset of columns; one name with two types splits into name_type columns."""
+    word = str(getattr(node.settings.get("kind"), "value", "outer"))
+    fuzzy = getattr(node.settings.get("isfuzzy"), "value", False) in (True, "true")
+    parts = _union_items(c, node.nodes("tables"), env, fuzzy)
+    if stage is not None:
+        parts.insert(0, (stage.label or "union_arg0", stage))
+    if not parts:
+        raise KqlBindError("union has no table left", node.span)
+    tag = node.settings.get("withsource") or node.settings.get("with_source")
+    columns = _superset([s for _, s in parts], word)
+    selects = []
+    for name, part in parts:
+        items = []
+        if tag is not None:
+            items.append(constant(name, "string").sql.label(quoted(str(getattr(tag, "value", "")))))
+        for _out, key, kind, physical in columns:
+            found = next((v for v in part.visible if v.name == key and v.type == kind), None)
+            value = found.value() if found else constant(None, kind)
+            items.append(value.sql.label(quoted(physical)))
+        selects.append(select(*items).select_from(relation(part.relation)))
+    body = union_all(*selects) if len(selects) > 1 else selects[0]
+    made = [StageColumn(out, kind, physical, kind != "string") for out, _, kind, physical in columns]
+    if tag is not None:
+        made.insert(0, StageColumn(str(getattr(tag, "value", "")), "string", str(getattr(tag, "value", "")), False))
+    return Stage(c.add(body), tuple(made))
+
+
+def _superset(stages: list[Stage], kind: str) -> list[tuple[str, str, str, str]]:
+    kinds: dict[str, list[str]] = {}
+    for stage in stages:
+        for column in stage.visible:
+            types = kinds.setdefault(column.name, [])
+            if column.type not in types:
+                types.append(column.type)
+    if kind == "inner":
+        kinds = {n: t for n, t in kinds.items() if all(any(v.name == n for v in s.visible) for s in stages)}
+    flat: list[tuple[str, str, str]] = []
+    for name, types in kinds.items():
+        for one in types:
+            flat.append((name if len(types) == 1 else f"{name}_{one}", name, one))
+    taken: list[str] = []
+    out = []
+    for label, name, one in flat:
+        unique = fresh(label, taken)
+        taken.append(unique)
+        out.append((unique, name, one))
+    physical = named_columns([(label, constant(None, one)) for label, _, one in out])
+    return [(label, name, one, p.physical) for (label, name, one), p in zip(out, physical, strict=True)]
+
+
+def union_source(c: Compiler, node: ast.Operator, env: Env) -> Stage:
+    """union at the head of a query."""
+    return union(c, None, node, env)
+
+
+def mv_expand(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+    """R13: several columns are walked in step; null gives one row, an empty array none."""
+    if set(node.settings) - {"with_itemindex", "bagexpansion", "kind"}:
+        raise NotImplementedYet("this setting of mv-expand is not implemented yet", node.span)
+    if str(getattr(node.settings.get("bagexpansion") or node.settings.get("kind"), "value", "bag")) != "bag":
+        raise NotImplementedYet("mv-expand bagexpansion=array is not implemented yet", node.span)
+    scope = scope_of(stage, env)
+    items: list[tuple[str, Value, str | None]] = []
+    for part in node.nodes("columns"):
+        assert isinstance(part, ast.Expand)
+        named = isinstance(part.value, ast.Named)
+        inner = part.value.value if isinstance(part.value, ast.Named) else part.value
+        value = c.expr(inner, scope)
+        if value.type not in ("dynamic",):
+            raise KqlBindError(f"mv-expand needs a dynamic, not {value.type}", part.span)
+        name = part.value.names[0] if isinstance(part.value, ast.Named) else value.name
+        items.append((name if named or name else "Column1", value, part.type))  # type: ignore[arg-type]
+    from queries.kql.functions.convert import to_type
+
+    lists = [
+        sql(
+            "CASE WHEN {0} IS NULL THEN [NULL]::JSON[] WHEN json_type({0}) = 'ARRAY' THEN CAST({0} AS JSON[]) "
+            "WHEN json_type({0}) = 'OBJECT' THEN list_transform(json_keys({0}), lambda kx: "
+            "json_object(kx, json_extract({0}, '$.\"' || kx || '\"')))::JSON[] ELSE [{0}]::JSON[] END",
+            "dynamic", value,
+        )
+        for _, value, _ in items
+    ]  # fmt: skip
+    length = sql("greatest({*})", "long", *(sql("len({0})", "long", v) for v in lists))
+    base = everything(stage) + [(f"$x{i}", v) for i, v in enumerate(lists)] + [("$len", length)]
+    wide = c.emit(stage, base)
+    row = row_of(wide)
+    exploded = c.emit(wide, [*row.items(), ("$i", sql("unnest(range({0}))", "long", row["$len"], nullable=False))])
+    row = row_of(exploded)
+    made = {n: row[n] for n, _ in everything(stage)}
+    for number, (name, _, kind) in enumerate(items):
+        item = sql("nullif({0}[{1} + 1], 'null'::JSON)", "dynamic", row[f"$x{number}"], row["$i"], nullable=True)
+        made[name] = to_type(item, kind) if kind else item
+    index = node.settings.get("with_itemindex")
+    if index is not None:
+        made[str(getattr(index, "value", ""))] = row["$i"]
+    limit = c.expr(node.parts["limit"], Scope(env)) if "limit" in node.parts else None
+    return c.emit(
+        exploded, list(made.items()),
+        refine=(lambda q: q.where(sql("({0} < {1})", "bool", row["$i"], limit).sql)) if limit else None,
+    )  # fmt: skip
+
+
+def invoke(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+    """A user function with the rows so far as its first argument."""
+    call = node.parts["call"]
+    inner = Env({"$input": stage}, env)
+    return c.table(ast.Call(call.name, (ast.Name("$input"), *call.args), span=call.span), inner)
+
+
+BUILDERS: dict[str, Any] = {
+    "join": join, "lookup": lookup, "union": union, "mv-expand": mv_expand, "invoke": invoke,
+}  # fmt: skip
+__all__ = ["BUILDERS", "dynamic_of", "literal_column"]

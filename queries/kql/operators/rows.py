@@ -1,0 +1,130 @@
+"""Operators that choose and order rows: where, take, sort, top, distinct, count."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import text
+
+from queries.kql import syntax as ast
+from queries.kql.bind import Env, Scope, Stage, order_by, row_of
+from queries.kql.errors import KqlBindError
+from queries.kql.expressions import boolean
+from queries.kql.values import Value, sql
+
+if TYPE_CHECKING:
+    from queries.kql.compile import Compiler
+
+
+def scope_of(stage: Stage, env: Env, *, windowed: bool = False) -> Scope:
+    """The row of a stage as a scope."""
+    return Scope(env, row_of(stage), stage, windowed=windowed)
+
+
+def everything(stage: Stage) -> list[tuple[str, Value]]:
+    """All visible columns as they are."""
+    return [(c.name, c.value()) for c in stage.visible]
+
+
+def where(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+    """Keep the rows for which the condition is true."""
+    scope = scope_of(stage, env, windowed=True)
+    test = boolean(c, node.parts["value"], scope)
+    assert scope.stage is not None
+    return c.emit(scope.stage, everything(stage), refine=lambda q: q.where(test.sql))
+
+
+def limit_of(c: Compiler, node: ast.Node, env: Env) -> Value:
+    """A row count: constant, whole, not negative."""
+    value = c.expr(node, Scope(env))
+    if value.type not in ("int", "long"):
+        raise KqlBindError(f"a row count must be a whole number, not {value.type}", node.span)
+    if value.is_constant and (value.constant is None or value.constant < 0):
+        raise KqlBindError("a row count cannot be negative", node.span)
+    return value
+
+
+def take(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+    """Any N rows; the first N of a sorted stage."""
+    limit = limit_of(c, node.parts["limit"], env)
+    by = stage.order
+    return c.emit(
+        stage, everything(stage),
+        refine=lambda q: (q.order_by(by.value().sql) if by else q).limit(limit.sql),
+    )  # fmt: skip
+
+
+def _keys(c: Compiler, node: ast.Operator, scope: Scope) -> object:
+    keys = []
+    for key in node.nodes("keys"):
+        assert isinstance(key, ast.SortKey)
+        value = c.expr(key.value, scope)
+        if value.type == "dynamic":
+            raise KqlBindError("a dynamic cannot be sorted by; convert it first", key.span)
+        ascending = bool(key.ascending)  # R5: descending unless said
+        nulls_first = ascending if key.nulls_first is None else key.nulls_first  # R5: nulls are smallest
+        keys.append((value.sql, ascending, nulls_first))
+    return order_by(*keys)
+
+
+def sort(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+    """Order all rows. The order is kept as a hidden position, so that later steps cannot lose it."""
+    order = _keys(c, node, scope_of(stage, env))
+    plain = Stage(stage.relation, stage.visible, False)
+    made = c.emit(plain, everything(plain), refine=lambda q: q.order_by(order), is_sorted=True)  # type: ignore[arg-type]
+    return c.serialized(made)
+
+
+def top(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+    """The first N in an order."""
+    limit = limit_of(c, node.parts["limit"], env)
+    order = _keys(c, node, scope_of(stage, env))
+    plain = Stage(stage.relation, stage.visible, False)
+    made = c.emit(
+        plain, everything(plain), refine=lambda q: q.order_by(order).limit(limit.sql), is_sorted=True  # type: ignore[arg-type]
+    )
+    return c.serialized(made)
+
+
+def count(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+    """R6: `count` names its column Count."""
+    name = node.parts.get("as", "Count")
+    return c.emit(stage, [(name, sql("count(*)", "long", nullable=False))], keep_hidden=False, is_sorted=False)
+
+
+def distinct(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+    """Each combination once."""
+    from queries.kql.operators.shaping import named_values
+
+    nodes = node.nodes("columns")
+    if any(isinstance(n, ast.Star) for n in nodes):
+        columns = everything(stage)
+    else:
+        columns = named_values(c, nodes, scope_of(stage, env))
+    return c.emit(stage, columns, refine=lambda q: q.distinct(), keep_hidden=False, is_sorted=False)
+
+
+def sample(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+    """N rows at random."""
+    limit = limit_of(c, node.parts["limit"], env)
+    return c.emit(stage, everything(stage), refine=lambda q: q.order_by(text("random()")).limit(limit.sql), is_sorted=False)
+
+
+def sample_distinct(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+    """N different values of one expression."""
+    from queries.kql.operators.shaping import named_values
+
+    limit = limit_of(c, node.parts["limit"], env)
+    columns = named_values(c, (node.parts["of"],), scope_of(stage, env))
+    return c.emit(stage, columns, refine=lambda q: q.distinct().limit(limit.sql), keep_hidden=False)
+
+
+def same(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+    """render, as and consume leave the rows as they are."""
+    return stage
+
+
+BUILDERS = {
+    "where": where, "take": take, "sort": sort, "top": top, "count": count, "distinct": distinct, "sample": sample,
+    "sample-distinct": sample_distinct, "render": same, "as": same,
+}  # fmt: skip

@@ -1,0 +1,82 @@
+"""summarize."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import literal_column
+
+from queries.kql import syntax as ast
+from queries.kql.bind import Env, Scope, Stage, fresh
+from queries.kql.errors import KqlBindError
+from queries.kql.operators.rows import scope_of
+from queries.kql.operators.shaping import named_values
+from queries.kql.values import Value
+
+if TYPE_CHECKING:
+    from queries.kql.compile import Compiler
+
+
+def summarize(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+    """R6: keys first, then aggregates; null is a group of its own."""
+    row = scope_of(stage, env)
+    keys = named_values(c, node.nodes("by"), row)
+    for name, value in keys:
+        if value.type == "dynamic":
+            raise KqlBindError(f"cannot group by the dynamic '{name}'; convert it with tostring()", node.span)
+    out = list(keys)
+    inner = Scope(env, row.columns, stage, aggregates=True)
+    unnamed = 0
+    for part in node.nodes("columns"):
+        names, value_node = (part.names, part.value) if isinstance(part, ast.Named) else ((), part)
+        for place, (name, value) in enumerate(_columns(c, value_node, inner, [n for n, _ in keys], bool(names))):
+            if place < len(names):
+                if any(n == names[place] for n, _ in out):
+                    raise KqlBindError(f"the column '{names[place]}' is defined twice", part.span)
+                name = names[place]
+            elif not name:
+                unnamed += 1
+                name = f"Column{unnamed}"
+            out.append((fresh(name, [n for n, _ in out]), value))
+    if not out:
+        raise KqlBindError("summarize needs an aggregate or a key", node.span)
+    positions = [literal_column(str(i + 1)) for i in range(len(keys))]
+    return c.emit(
+        stage, out, keep_hidden=False, is_sorted=False,
+        refine=lambda q: q.group_by(*positions) if positions else q,
+    )  # fmt: skip
+
+
+def _columns(c: Compiler, node: ast.Node, scope: Scope, keys: list[str], named: bool) -> list[tuple[str, Value]]:
+    from queries.kql.aggregates import SPREAD, spread
+
+    if isinstance(node, ast.Call) and (
+        node.name in (*SPREAD, "argmax", "argmin")
+        or (node.name in ("take_any", "any") and (len(node.args) > 1 or any(isinstance(a, ast.Star) for a in node.args)))
+    ):
+        return spread(c, node, scope, keys)
+    _only_aggregates(c, node, scope)
+    value = c.expr(node, scope)
+    return [(value.name or "", value)]
+
+
+def _only_aggregates(c: Compiler, node: ast.Node, scope: Scope) -> None:
+    """A bare column outside an aggregate has no single value."""
+    from queries.kql.aggregates import AGGREGATES
+
+    if isinstance(node, ast.Name) and node.name in scope.columns:
+        raise KqlBindError(f"'{node.name}' is neither a key nor inside an aggregate", node.span)
+    if isinstance(node, ast.Call):
+        if node.name in AGGREGATES or node.name in ("any", "makelist", "makeset", "toscalar"):
+            return
+        for arg in node.args:
+            _only_aggregates(c, arg, scope)
+    for slot in ("left", "right", "operand", "object", "low", "high"):
+        child = getattr(node, slot, None)
+        if isinstance(child, ast.Node):
+            _only_aggregates(c, child, scope)
+    for child in getattr(node, "operands", ()):
+        _only_aggregates(c, child, scope)
+
+
+BUILDERS = {"summarize": summarize}

@@ -1,0 +1,137 @@
+"""Running a query: compile, execute on DuckDB with bound parameters, fetch Arrow, give KQL values."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import duckdb
+
+from queries.kql.catalog import CATALOG, Catalog
+from queries.kql.compile import Compiled, compile_script
+from queries.kql.errors import CannotExpress, KqlError, KqlRuntimeError, QueryTimeout
+from queries.kql.lexical import format_datetime, format_timespan
+
+
+@dataclass
+class Result:
+    """The answer to one tabular statement."""
+
+    columns: list[tuple[str, str]]
+    table: Any
+    sql: str
+    truncated: bool = False
+    elapsed_ms: float = 0.0
+    others: list[Result] = field(default_factory=list)
+
+    def arrow(self) -> Any:
+        """The answer as a pyarrow Table: timespans as ticks, dynamics as JSON text."""
+        return self.table
+
+    @property
+    def rows(self) -> list[list[Any]]:
+        """Python values ready for JSON, as the contract says."""
+        columns = [
+            [_json_value(v, kind) for v in self.table.column(i).to_pylist()] for i, (_, kind) in enumerate(self.columns)
+        ]
+        return [list(row) for row in zip(*columns, strict=True)]
+
+    def to_json(self) -> str:
+        """`{"columns": [...], "rows": [...]}`."""
+        named = [{"name": n, "type": t} for n, t in self.columns]
+        return json.dumps({"columns": named, "rows": self.rows}, ensure_ascii=False)
+
+
+def _json_value(value: Any, kind: str) -> Any:
+    if value is None:
+        return "" if kind == "string" else None
+    if kind == "datetime":
+        return format_datetime(value)
+    if kind == "timespan":
+        return format_timespan(value)
+    if kind == "dynamic":
+        return json.loads(value)
+    if kind == "real" and (value != value or value in (float("inf"), float("-inf"))):
+        return "NaN" if value != value else ("Infinity" if value > 0 else "-Infinity")
+    if kind == "decimal":
+        return format(value.normalize(), "f")
+    return value
+
+
+def run(
+    con: duckdb.DuckDBPyConnection,
+    text: str,
+    *,
+    parameters: dict[str, Any] | None = None,
+    catalog: Catalog = CATALOG,
+    max_rows: int | None = None,
+    timeout_s: float | None = None,
+    now: datetime | None = None,
+) -> Result:
+    """Run a text of statements; the last tabular one is the answer, the ones before are in `others`."""
+    compiled = compile_script(text, catalog, parameters=parameters, now=now)
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    results = [_execute(con, one, text, max_rows, timeout_s, deadline) for one in compiled]
+    results[-1].others = results[:-1]
+    return results[-1]
+
+
+def _execute(
+    con: duckdb.DuckDBPyConnection, one: Compiled, text: str, max_rows: int | None, timeout_s: float | None,
+    deadline: float | None,
+) -> Result:  # fmt: skip
+    statement, values = one.sql, list(one.parameters)
+    if max_rows is not None:
+        values.append(max_rows + 1)
+        statement = f"SELECT * FROM ({statement}) LIMIT ${len(values)}"
+    started = time.monotonic()
+    fired = threading.Event()
+
+    def stop() -> None:
+        fired.set()
+        con.interrupt()
+
+    timer = None
+    if deadline is not None:
+        timer = threading.Timer(max(0.001, deadline - started), stop)
+        timer.daemon = True
+        timer.start()
+    try:
+        table = con.sql(statement, params=values).to_arrow_table()
+    except duckdb.Error as problem:
+        raise _engine_error(problem, fired.is_set(), timeout_s).locate(text) from None
+    finally:
+        if timer:
+            timer.cancel()
+    truncated = max_rows is not None and table.num_rows > max_rows
+    if truncated:
+        table = table.slice(0, max_rows)
+    columns = [(c.name, c.type) for c in one.columns]
+    table = table.rename_columns([n for n, _ in columns])
+    return Result(columns, table, one.sql, truncated, (time.monotonic() - started) * 1000)
+
+
+def _engine_error(problem: duckdb.Error, interrupted: bool, timeout_s: float | None) -> KqlError:
+    """No SQL leaks: the engine's words are cut to their first line, its SQL is dropped."""
+    if interrupted:
+        return QueryTimeout(f"the query took longer than {timeout_s:g} s and was stopped")
+    first = str(problem).split("\n")[0].split("LINE ")[0]
+    if isinstance(problem, (duckdb.BinderException, duckdb.ParserException, duckdb.InternalException)):
+        return CannotExpress(f"the engine cannot express this query ({first[:200]})")
+    return KqlRuntimeError(f"the query stopped while running: {first[:200]}")
+
+
+def validate(text: str, catalog: Catalog = CATALOG) -> list[tuple[str, str]]:
+    """Bind without running; the columns of the last tabular statement."""
+    return [(c.name, c.type) for c in compile_script(text, catalog)[-1].columns]
+
+
+def explain(text: str, catalog: Catalog = CATALOG) -> str:
+    """The steps and the SQL of the last tabular statement."""
+    one = compile_script(text, catalog)[-1]
+    columns = ", ".join(f"{c.name}:{c.type}" for c in one.columns)
+    return f"columns: {columns}\nsteps: {len(one.stages)}\nparameters: {len(one.parameters)}\n\n{one.sql}\n"
