@@ -1,0 +1,277 @@
+"""The JSON API under /api/v1. Each route is a thin name for a function of ``web.reading``."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from web import axis as axes
+from web.problems import Problem
+from web.reading import MAX_PAGE, PAGE, Reader
+from web.shaping import moment, wire
+from web.timerange import Range, parse_range
+
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Rows a page")]
+Cursor = Annotated[str | None, Query(description="`next` of the page before")]
+
+
+def reader(request: Request) -> Reader:
+    found: Reader = request.app.state.reader
+    return found
+
+
+def time_range(
+    start: Annotated[str | None, Query(alias="from", description="RFC 3339, now or now-6h")] = None,
+    end: Annotated[str | None, Query(alias="to", description="RFC 3339 or now")] = None,
+) -> Range:
+    return parse_range(start, end)
+
+
+Read = Annotated[Reader, Depends(reader)]
+Within = Annotated[Range, Depends(time_range)]
+router = APIRouter(prefix="/api/v1")
+
+
+def page(name: str, rows: list[dict[str, Any]], after: str | None) -> dict[str, Any]:
+    """A page of a list; ``next`` is null on the last one."""
+    return {name: wire(rows), "next": after}
+
+
+@router.get("/incidents", tags=["incidents"])
+def incidents(
+    read: Read, within: Within, severity: str | None = None, host: str | None = None, job: str | None = None,
+    q: str | None = None, limit: Limit = PAGE, cursor: Cursor = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Incidents that overlap the range, newest first."""
+    rows, after = read.incidents(
+        within, severity=severity, host=host, job=job, search=q, limit=limit, cursor=cursor
+    )  # fmt: skip
+    return page("incidents", [incident_document(row) for row in rows], after)
+
+
+def incident_document(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The correlator's document, with the columns for what it leaves out."""
+    columns = {"id": row["incident_id"], **{name: row[name] for name in ("cluster", "start", "end", "severity", "category")}}
+    root = {"event": row["root_event"], "code": None, "host": row["root_host"], "device": row["root_device"]}
+    return {**columns, "root_cause": root, **row["document"]}
+
+
+@router.get("/incidents/{incident_id}", tags=["incidents"])
+def incident(read: Read, incident_id: str) -> dict[str, Any]:
+    """One incident with its chain, events, rivals, advice and doubts."""
+    found: dict[str, Any] = wire(incident_document(read.incident(incident_id)))
+    return found
+
+
+def incident_hosts(document: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
+    """Every host that the document speaks of, each once."""
+    named = [*(document.get("hosts") or []), row.get("root_host")]
+    named += [item.get("host") for part in ("events", "spans") for item in document.get(part) or []]
+    return list(dict.fromkeys(str(name) for name in named if name))
+
+
+def incident_jobs(document: Mapping[str, Any]) -> list[str]:
+    """Jobs that were hit, and those that were spared and say so."""
+    parts = [*(document.get("jobs") or []), *(document.get("unaffected_jobs") or [])]
+    return list(dict.fromkeys(str(item.get("job_id")) for item in parts if item.get("job_id")))
+
+
+def read_axis(read: Reader, row: dict[str, Any]) -> dict[str, Any]:
+    """The axis of one incident; shared by the API and the incident page's table."""
+    document = row["document"]
+    try:
+        t0, start, end = axes.document_range(document, row)
+    except ValueError as error:
+        raise Problem(404, f"There is nothing to draw: {error}.", do="Read the incident's lines instead.") from error
+    hosts, runs = incident_hosts(document, row), read.runs_by_key(incident_jobs(document))
+    return axes.build(
+        row, events=read.events(start=start, end=end, hosts=hosts), states=read.node_states(hosts, start, end),
+        runs=runs, beats=read.output_times([int(run["job_id"]) for run in runs], start, end),
+        start=start, end=end, t0=t0,
+    )  # fmt: skip
+
+
+@router.get("/axis/{incident_id}", tags=["incidents"])
+def axis(read: Read, incident_id: str) -> dict[str, Any]:
+    """Lanes, marks, bands and arrows, in seconds after T0."""
+    found: dict[str, Any] = wire(read_axis(read, read.incident(incident_id)))
+    return found
+
+
+@router.get("/jobs", tags=["jobs"])
+def jobs(
+    read: Read, within: Within, state: str | None = None, user: str | None = None, host: str | None = None,
+    q: str | None = None, limit: Limit = PAGE, cursor: Cursor = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Job runs that overlap the range, newest first; `state=failed` for all that did not end well."""
+    rows, after = read.runs(within, state=state, user=user, host=host, search=q, limit=limit, cursor=cursor)
+    return page("jobs", rows, after)
+
+
+@router.get("/jobs/{key}", tags=["jobs"])
+def job(read: Read, key: str) -> dict[str, Any]:
+    """One run ("15", "15%231") with its other runs and the verdict."""
+    row = read.run(key)
+    verdict = row.pop("document")
+    return {**wire(row), "verdict": wire(verdict) or None, "runs": wire(read.attempts(row["job_id"]))}
+
+
+@router.get("/jobs/{key}/verdict", tags=["jobs"])
+def verdict(read: Read, key: str) -> dict[str, Any]:
+    """Why the run ended as it did."""
+    row = read.run(key)
+    if not row["document"]:
+        raise Problem(404, f"Job run {key} has no verdict: it ended {row['state']}.", do="Only runs that did not end "
+                      "COMPLETED have one.")  # fmt: skip
+    found: dict[str, Any] = wire(row["document"])
+    return found
+
+
+@router.get("/nodes", tags=["nodes"])
+def nodes(read: Read, q: str | None = None, limit: Limit = PAGE, cursor: Cursor = None) -> dict[str, Any]:
+    """Every node, by name, with its newest state."""
+    rows, after = read.nodes(search=q, limit=limit, cursor=cursor)
+    return page("nodes", rows, after)
+
+
+@router.get("/nodes/{name}", tags=["nodes"])
+def node(read: Read, within: Within, name: str) -> dict[str, Any]:
+    """One node with its states, links, incidents, jobs and newest events."""
+    row = read.node(name)
+    found, _ = read.incidents(within, host=name)
+    ran, _ = read.runs(within, host=name)
+    events = read.events(start=within.start, end=within.end, hosts=[name], limit=500)
+    more = {
+        "states": read.node_states([name], within.start, within.end), "links": read.links(name), "jobs": ran,
+        "incidents": [incident_document(item) for item in found], "recent_events": events,
+    }  # fmt: skip
+    return {**wire(row), **wire(more)}
+
+
+@router.get("/lines", tags=["lines"])
+def lines(
+    read: Read, within: Within, host: str | None = None, source: str | None = None, job: int | None = None,
+    file: str | None = None, around_line: Annotated[int | None, Query(ge=1)] = None, q: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=2000)] = 200,
+) -> dict[str, Any]:  # fmt: skip
+    """Raw lines of a time window, or with `file` and `around_line` the lines around one of them."""
+    if around_line is not None:
+        if not file:
+            raise Problem(400, "around_line needs file.", do="Name the file that the line stands in.")
+        return {"lines": wire(read.around(file, around_line, min(limit, 50))), "truncated": False}
+    rows, more = read.lines(within, host=host, source=source, job=job, file=file, search=q, limit=limit)
+    return {"lines": wire(rows), "truncated": more}
+
+
+@router.get("/sources", tags=["lines"])
+def sources(read: Read) -> dict[str, Any]:
+    """Every stream, how many lines it gave, and how late its lines came."""
+    rows = read.sources()
+    return {"sources": wire(rows), "late": sum(bool(row["late"]) for row in rows), "total": len(rows)}
+
+
+class Question(BaseModel):
+    """A KQL query as the API takes it."""
+
+    model_config = ConfigDict(extra="forbid")
+    query: str = Field(max_length=100_000)
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    timeout_s: float = Field(default=30.0, gt=0, le=600)
+    max_rows: int = Field(default=10_000, ge=1, le=1_000_000)
+    validate_only: bool = False
+
+
+def finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity; KQL has. They go out as the texts KQL prints."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return value
+
+
+def field_of(result: Any, name: str, default: Any = None) -> Any:
+    """The engine may answer with an object or a mapping; both have the contract's names."""
+    return result.get(name, default) if isinstance(result, Mapping) else getattr(result, name, default)
+
+
+def kql_problem(error: Exception) -> Problem | None:
+    """A KQL error with its place, or None when it is something else."""
+    if not any(kind.__name__ == "KqlError" for kind in type(error).__mro__):
+        return None
+    extra = {name: getattr(error, name, None) for name in ("line", "column", "message", "suggestion", "length")}
+    extra["message"] = extra["message"] or str(error)
+    return Problem(400, str(extra["message"]), do=str(extra["suggestion"] or ""), extra=extra)
+
+
+@router.post("/query", tags=["query"])
+def query(request: Request, read: Read, question: Question) -> dict[str, Any]:
+    """Runs KQL. An error is 400 with line, column, message and suggestion."""
+    try:
+        engine = importlib.import_module("queries.kql")
+        run: Callable[..., Any] = engine.run
+    except (ImportError, AttributeError) as error:
+        raise Problem(503, "The query engine is not installed.", do="Install faultline[server].") from error
+    began, counters = time.perf_counter(), request.app.state.counters
+    cursor = read.store.cursor()
+    options: dict[str, Any] = {"max_rows": question.max_rows, "timeout_s": question.timeout_s}
+    if question.validate_only:
+        options["validate_only"] = True
+    try:
+        result = run(cursor, question.query, parameters=question.parameters, **options)
+    except TimeoutError as error:
+        counters.add("faultline_queries_total", outcome="timeout")
+        raise Problem(504, f"The query did not end within {question.timeout_s:g} s.", do="Narrow the time range.") from error
+    except Exception as error:
+        counters.add("faultline_queries_total", outcome="error")
+        problem = kql_problem(error)
+        if problem is None:
+            raise
+        raise problem from error
+    finally:
+        cursor.close()
+        counters.add("faultline_query_seconds_total", time.perf_counter() - began)
+    counters.add("faultline_queries_total", outcome="ok")
+    columns = [item if isinstance(item, Mapping) else dict(zip(("name", "type"), item, strict=False))
+               for item in field_of(result, "columns", [])]  # fmt: skip
+    elapsed = field_of(result, "elapsed_ms")
+    return {
+        "columns": columns, "rows": [finite(wire(list(row))) for row in field_of(result, "rows", None) or []],
+        "truncated": bool(field_of(result, "truncated", False)),
+        "elapsed_ms": elapsed if elapsed is not None else round((time.perf_counter() - began) * 1000, 1),
+    }  # fmt: skip
+
+
+@router.get("/reports", tags=["reports"])
+def reports(request: Request) -> dict[str, Any]:
+    """The failure-pattern reports this installation has."""
+    return {"reports": known_reports(request.app.state.settings)}
+
+
+def known_reports(settings: Mapping[str, Any]) -> list[dict[str, str]]:
+    """What the reports room offers: ``settings["reports"]`` (a list or a function), else its own ``listing()``."""
+    found = settings.get("reports")
+    if found is None:
+        try:
+            found = getattr(importlib.import_module("queries.reports"), "listing", None)
+        except ImportError:
+            found = None
+    rows = found() if callable(found) else found or []
+    return [{str(name): str(value) for name, value in dict(row).items()} for row in rows]
+
+
+def job_axis_window(run: Mapping[str, Any]) -> tuple[datetime, datetime] | None:
+    """A run with a little room around it; None for a run that never started."""
+    start, end = moment(run.get("start") or run.get("submit")), moment(run.get("end"))
+    if start is None:
+        return None
+    end = end or start
+    room = max((end - start) * 0.2, timedelta(seconds=2))
+    return start - room, end + room

@@ -1,0 +1,147 @@
+"""The FastAPI application: pages, API, static files, health and the headers that keep a hostile log line a text."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import duckdb
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import PlainTextResponse
+from fastapi.staticfiles import StaticFiles
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from web import api, pages
+from web.metrics import Counters
+from web.problems import Problem
+from web.reading import Reader, Store
+from web.timerange import BadTime
+
+log = logging.getLogger("faultline.web")
+
+#: Nothing from elsewhere, no inline script, no inline style: a log line that is markup stays without effect
+#: even if an escape were forgotten.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin",
+    "X-Frame-Options": "DENY", "Cross-Origin-Opener-Policy": "same-origin",
+}  # fmt: skip
+WAYS_OUT = {404: "Check the address, or start from the list of incidents.", 405: "Use the method the API names."}
+
+
+class Envelope:
+    """Security headers on every answer, and a count of it by route (not by path: paths have no bound)."""
+
+    def __init__(self, app: ASGIApp, counters: Counters) -> None:
+        self.app, self.counters = app, counters
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 500
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                if not scope["path"].startswith("/static/"):
+                    headers.setdefault("Cache-Control", "no-store")
+                else:
+                    # Revalidated each time: an upgrade must never mix old scripts with new pages.
+                    headers.setdefault("Cache-Control", "no-cache")
+            await send(message)
+
+        try:
+            await self.app(scope, receive, sending)
+        finally:
+            route = getattr(scope.get("route"), "path", "static" if scope["path"].startswith("/static/") else "none")
+            self.counters.add("faultline_http_requests_total", route=str(route), status=str(status))
+            self.counters.add("faultline_http_seconds_total", time.perf_counter() - began, route=str(route))
+
+
+def wants_page(request: Request) -> bool:
+    """People get a page, programs a problem document."""
+    return not request.url.path.startswith("/api/") and "text/html" in request.headers.get("accept", "")
+
+
+def answer(request: Request, problem: Problem) -> Response:
+    if wants_page(request):
+        return pages.render(request, "error.html", status=problem.status, problem=problem, nav="")
+    return problem.response(request.url.path)
+
+
+def handlers(app: FastAPI) -> None:
+    """Every way to fail ends in the same two shapes."""
+
+    @app.exception_handler(Problem)
+    async def problem(request: Request, error: Problem) -> Response:
+        return answer(request, error)
+
+    @app.exception_handler(BadTime)
+    async def bad_time(request: Request, error: BadTime) -> Response:
+        return answer(request, Problem(400, str(error), do="Correct the range in the address.", extra={"parameter": error.name}))
+
+    @app.exception_handler(RequestValidationError)
+    async def shape(request: Request, error: RequestValidationError) -> Response:
+        wrong = [{"where": ".".join(map(str, item["loc"])), "what": item["msg"]} for item in error.errors()]
+        detail = "; ".join(f"{item['where']}: {item['what']}" for item in wrong)
+        return answer(request, Problem(422, detail, do="See /api/v1/openapi.json.", extra={"errors": wrong}))
+
+    @app.exception_handler(HTTPException)
+    async def http(request: Request, error: HTTPException) -> Response:
+        detail = f"There is nothing at {request.url.path}." if error.status_code == 404 else str(error.detail)
+        return answer(request, Problem(error.status_code, detail, do=WAYS_OUT.get(error.status_code, "")))
+
+    @app.exception_handler(Exception)
+    async def broken(request: Request, error: Exception) -> Response:
+        log.exception("%s %s failed", request.method, request.url.path, exc_info=error)
+        return answer(request, Problem(500, f"{type(error).__name__} while answering.", do="The service's own log has the details."))
+
+
+def operations(app: FastAPI) -> None:
+    """What supervisors and Prometheus ask."""
+
+    @app.get("/healthz", include_in_schema=False)
+    def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/readyz", include_in_schema=False)
+    def readyz() -> dict[str, Any]:
+        try:
+            return {"status": "ready", "rows": app.state.reader.ready()}
+        except duckdb.Error as error:
+            raise Problem(503, f"The store does not answer: {error}", do="Wait, or run faultline check.") from error
+
+    @app.get("/metrics", include_in_schema=False)
+    def metrics() -> PlainTextResponse:
+        return PlainTextResponse(app.state.counters.render(), media_type="text/plain; version=0.0.4")
+
+
+def create_app(store: Store, *, settings: Mapping[str, object] | None = None) -> FastAPI:
+    """The whole web room over one store. ``settings``: ``reports`` (list or function), ``cluster`` (name shown)."""
+    app = FastAPI(
+        title="Faultline", version="1", openapi_url="/api/v1/openapi.json", docs_url=None, redoc_url=None,
+        description="Why did this job die? Errors are RFC 9457 problem details.",
+    )  # fmt: skip
+    app.state.store, app.state.reader = store, Reader(store)
+    app.state.settings, app.state.counters = dict(settings or {}), Counters()
+    app.state.templates = pages.environment()
+    handlers(app)
+    operations(app)
+    app.include_router(api.router)
+    app.include_router(pages.router)
+    app.mount("/static", StaticFiles(directory=pages.HERE / "static"), name="static")
+    app.add_middleware(Envelope, counters=app.state.counters)
+    return app

@@ -1,0 +1,255 @@
+"""The time axis as data: lanes, marks, bands and arrows of one incident or one job, in seconds after T0.
+
+Pure functions from documents and rows to a JSON shape; the canvas (static/axis) draws it and decides nothing about
+meaning. T0 is the first event in evidence, so that every lag on the axis is a lag since the cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from web.glyphs import glyph_of
+from web.shaping import BAD_STATES, LAYERS, layer_of, moment, short_file, span
+
+Row = dict[str, Any]
+ERRORS = {"error", "err", "critical", "crit", "alert", "emerg", "fatal"}
+WARNINGS = {"warning", "warn"}
+ORDER = {layer: place for place, layer in enumerate(LAYERS)}
+SUB = {"switch": "port", "link": "link", "gpu": "device", "kernel": "syslog", "node": "node state"}
+RESOLUTION_DEFAULT_S = 0.001
+
+
+@dataclass
+class Builder:
+    """Collects lanes as they are named; lanes come out in the order of layers, then hosts."""
+
+    t0: datetime
+    lanes: dict[str, Row] = field(default_factory=dict)
+    marks: list[Row] = field(default_factory=list)
+    bands: list[Row] = field(default_factory=list)
+    beats: list[list[Any]] = field(default_factory=list)
+
+    def at(self, value: object) -> float | None:
+        when = moment(value)
+        return round((when - self.t0).total_seconds(), 6) if when else None
+
+    def lane(self, layer: str, host: str, detail: str = "", sub: str | None = None) -> str:
+        """The lane's id; a lane exists from the first time someone asks for it."""
+        layer = layer if layer in LAYERS else "kernel"
+        name = f"{host}  {detail}".strip() if detail else host
+        lane = f"{layer}|{name}"
+        self.lanes.setdefault(lane, {
+            "id": lane, "layer": layer, "group": LAYERS[layer], "label": name, "host": host,
+            "sub": SUB.get(layer, "log") if sub is None else sub,
+        })  # fmt: skip
+        return lane
+
+    def sorted_lanes(self) -> list[Row]:
+        return sorted(self.lanes.values(), key=lambda lane: (ORDER[lane["layer"]], lane["label"]))
+
+
+def event_lane(builder: Builder, event: Row, jobs: dict[str, Row]) -> str:
+    """Where an event stands: devices and ports have their own lane, daemons one for each host, jobs one each."""
+    layer, host = str(event.get("layer") or layer_of(event.get("source"))), str(event.get("host") or "?")
+    device = str(event.get("device") or "")
+    if layer == "job":
+        return job_lane(builder, str(event.get("job_id") or device.removeprefix("job ") or "?"), jobs)
+    if layer in {"switch", "link", "gpu", "storage"}:
+        return builder.lane(layer, host, device or layer)
+    if layer == "node":
+        return builder.lane("node", str(device or host))
+    return builder.lane(layer, host, layer)
+
+
+def job_lane(builder: Builder, job: str, jobs: dict[str, Row]) -> str:
+    run = jobs.get(job) or {}
+    gpus = f"{run['gpus']} GPU" if run.get("gpus") else ""
+    sub = ", ".join(part for part in (str(run.get("user") or ""), gpus) if part)
+    return builder.lane("job", job, str(run.get("name") or ""), sub or "job")
+
+
+def mark(builder: Builder, event: Row, lane: str) -> Row | None:
+    """One event as the canvas needs it; an event without a time cannot stand on an axis and is left to the table."""
+    at = builder.at(event.get("time"))
+    if at is None:
+        return None
+    severity = str(event.get("severity") or "").lower()
+    fine = event.get("resolution_s")
+    if fine is None and event.get("resolution_us") is not None:
+        fine = float(event["resolution_us"]) / 1e6
+    received = builder.at(event.get("received_time"))
+    place = event.get("file") or event.get("source")
+    return {
+        "id": str(event.get("id") or event.get("event_id")), "t": at, "lane": lane,
+        "glyph": glyph_of(event.get("event")), "event": event.get("event"), "host": event.get("host"),
+        "text": event.get("message"), "role": event.get("role") or "context",
+        "level": "error" if severity in ERRORS else "warning" if severity in WARNINGS else "info",
+        "count": int(event.get("count") or 1), "file": place, "short": short_file(place), "line": event.get("line"),
+        "pm": float(fine if fine is not None else RESOLUTION_DEFAULT_S), "quality": event.get("time_quality") or "line",
+        "late": round(received - at, 3) if received is not None and received - at > 5 else None,
+    }  # fmt: skip
+
+
+def state_kind(state: str) -> str:
+    """How a node state is drawn; unreachable beats every other flag."""
+    text = state.lower()
+    if text.startswith(("down", "fail", "error")):
+        return "down"
+    if "*" in text:
+        return "silent"
+    if "drain" in text or "maint" in text:
+        return "drain"
+    return "idle" if text.startswith("idle") else "busy"
+
+
+def add_states(builder: Builder, states: Iterable[Row], end: datetime) -> None:
+    """Node states as bands: each holds until the next one, unless its source says when it ended."""
+    by_host: dict[str, list[Row]] = {}
+    for row in states:
+        by_host.setdefault(str(row["host"]), []).append(row)
+    for host, rows in by_host.items():
+        lane = builder.lane("node", host)
+        for here, following in zip(rows, [*rows[1:], None], strict=True):
+            until = following["time"] if following else here.get("until") or end
+            if here.get("until") and here["until"] < until:
+                until = here["until"]
+            start, stop = builder.at(here["time"]), builder.at(max(until, here["time"]))
+            state, reason = str(here.get("state") or "unknown"), here.get("reason")
+            words = f"{state}  {reason}" if reason and reason.lower() not in {"none", ""} else state
+            kind = state_kind(state)
+            builder.bands.append({"lane": lane, "start": start, "end": stop, "kind": kind, "text": words})
+
+
+def add_runs(builder: Builder, runs: Iterable[Row], end: datetime) -> dict[str, Row]:
+    """Job bars with how they ended; returns the runs by key and by plain job id."""
+    known: dict[str, Row] = {}
+    for run in runs:
+        known[str(run["run_key"])] = run
+        known.setdefault(str(run["job_id"]), run)
+    for run in {id(run): run for run in known.values()}.values():
+        start = builder.at(run.get("start") or run.get("submit"))
+        if start is None:
+            continue
+        state = str(run.get("state") or "unknown").split(" ")[0]
+        kind = "bad" if state in BAD_STATES else "good" if state == "COMPLETED" else "other"
+        builder.bands.append({
+            "lane": job_lane(builder, str(run["run_key"]), known), "start": start, "end": builder.at(run.get("end") or end),
+            "kind": "job", "text": run.get("node_list") or "", "state": state, "ending": kind,
+            "open": run.get("end") is None, "job": run["run_key"],
+        })  # fmt: skip
+    return known
+
+
+def add_spans(builder: Builder, spans: Iterable[Row], end: datetime) -> None:
+    """Outages and what could not be seen, with words. A span without an end is still going on."""
+    for item in spans:
+        layer = str(item.get("layer") or "kernel")
+        host, device = str(item.get("host") or "?"), str(item.get("device") or "")
+        named = str(item.get("lane") or "").removeprefix(host).strip()
+        detail = device if layer in {"switch", "link", "gpu", "storage"} and device else named or layer
+        lane = builder.lane(layer, host, "" if layer == "node" else detail)
+        start, stop = builder.at(item.get("start")), builder.at(item.get("end") or end)
+        if start is not None and stop is not None:
+            kind = str(item.get("kind") or "blind")
+            builder.bands.append({"lane": lane, "start": start, "end": stop, "kind": kind, "text": item.get("text") or kind})
+
+
+def arrows(chain: Iterable[Row], marks: dict[str, Row]) -> list[Row]:
+    """Chain steps whose both ends stand on the axis; numbers are those of the evidence chain."""
+    out = []
+    for place, step in enumerate(chain, 1):
+        cause, effect = marks.get(str(step.get("cause"))), marks.get(str(step.get("effect")))
+        if not cause or not effect:
+            continue
+        pair = step.get("window_s")
+        out.append({
+            "n": step.get("step") or place, "from": cause["id"], "to": effect["id"], "lag": step.get("lag_s"),
+            "lag_text": span(step.get("lag_s")), "window": pair if isinstance(pair, list) and len(pair) == 2 else None,
+            "because": step.get("because") or "", "text": step.get("text") or "", "edge": step.get("edge"),
+            "recovery": effect["role"] == "recovery",
+        })  # fmt: skip
+    return out
+
+
+def chain_steps(document: Row, events: dict[str, Row]) -> list[Row]:
+    """The chain as a list to read: the causes first, each effect with the lag and window that lead to it."""
+    chain = document.get("chain") or []
+    effects = {str(step.get("effect")) for step in chain}
+    roots = [event for event in events.values() if event.get("role") == "cause"]
+    roots += [events[str(step["cause"])] for step in chain if str(step.get("cause")) in events]
+    listed: dict[str, Row] = {}
+    for event in sorted(roots, key=lambda item: str(item.get("time"))):
+        # What only explains a recovery is not a cause of the incident and gets no number of its own.
+        if str(event.get("id")) not in effects and event.get("role") != "recovery":
+            listed.setdefault(str(event.get("id")), {"event": event, "step": None})
+    numbers = {step.get("step") for step in chain}
+    free = (number for number in range(1, len(chain) + len(listed) + 1) if number not in numbers)
+    out = [{**item, "n": next(free, "•")} for item in listed.values()]
+    for place, step in enumerate(chain, 1):
+        out.append({"event": events.get(str(step.get("effect")), {}), "step": step, "n": step.get("step") or place})
+    return out
+
+
+def focus(marks: list[Row], low: float, high: float) -> list[float]:
+    """The stretch to open with: from the cause to the last effect, without the long wait for recovery."""
+    inside = [item["t"] for item in marks if item["role"] in {"cause", "effect", "symptom"}]
+    if not inside:
+        return [low, high]
+    first, last = min(inside), max(inside)
+    near = [item["t"] for item in marks if item["role"] == "recovery" and item["t"] <= last + 0.5 * max(1.0, last - first)]
+    last = max([last, *near])
+    room = max(last - first, 0.05)
+    return [max(low, first - 0.09 * room), min(high, last + 0.26 * room)]
+
+
+def document_range(doc: Row, row: Row) -> tuple[datetime, datetime, datetime]:
+    """T0, start and end of what the axis may show, from everything in the document that has a time."""
+    events = [found for item in doc.get("events") or [] if (found := moment(item.get("time")))]
+    edges = [moment(item.get(name)) for item in doc.get("spans") or [] for name in ("start", "end")]
+    times = [*events, *[edge for edge in edges if edge]]
+    times += [value for value in (moment(row.get("start")), moment(row.get("end"))) if value]
+    if not times:
+        raise ValueError("no event of this incident has a time")
+    causes = [moment(item.get("time")) for item in doc.get("events") or [] if item.get("role") == "cause"]
+    t0 = min([found for found in causes if found] or events or times)
+    low, high = min(times), max(times)
+    room = max((high - low) * 0.06, timedelta(seconds=1))
+    return t0, low - room, high + room
+
+
+def build(
+    row: Row, *, events: Iterable[Row], states: Iterable[Row], runs: Iterable[Row], beats: Iterable[Row],
+    start: datetime, end: datetime, t0: datetime,
+) -> Row:  # fmt: skip
+    """The axis of an incident. Events of the document carry roles; those of the store around it are context."""
+    doc, builder = row["document"], Builder(t0)
+    states = list(states)
+    known_states = {str(state["host"]) for state in states}
+    # Slurm's own record of a node's states is better than the document's summary of it.
+    spans = [item for item in doc.get("spans") or [] if item.get("layer") != "node" or item.get("host") not in known_states]
+    add_spans(builder, spans, end)
+    known = add_runs(builder, runs, end)
+    stored = {str(event["event_id"]): event for event in events}
+    told = {str(item.get("id")): item for item in doc.get("events") or []}
+    for key in [*told, *[key for key in stored if key not in told]]:
+        # The document says what an event means; the store knows its job, its file and its count.
+        event = {**stored.get(key, {}), **{name: value for name, value in told.get(key, {}).items() if value is not None}}
+        found = mark(builder, event, event_lane(builder, event, known))
+        if found:
+            builder.marks.append(found)
+    add_states(builder, states, end)
+    for beat in beats:
+        builder.beats.append([job_lane(builder, str(beat["job_id"]), known), builder.at(beat["time"])])
+    builder.marks.sort(key=lambda item: (item["t"], item["id"]))
+    low, high = builder.at(start) or 0.0, builder.at(end) or 0.0
+    marks = {item["id"]: item for item in builder.marks}
+    return {
+        "t0": t0, "start": low, "end": high, "focus": focus(builder.marks, low, high), "lanes": builder.sorted_lanes(),
+        "marks": builder.marks, "bands": builder.bands, "beats": builder.beats,
+        "arrows": arrows(doc.get("chain") or [], marks),
+        "roots": [{"id": item["event"]["id"], "n": item["n"]} for item in chain_steps(doc, told) if not item["step"]],
+        "groups": list(dict.fromkeys(LAYERS.values())),
+    }  # fmt: skip

@@ -1,0 +1,188 @@
+"""The pages. Each one is a template over the same functions that the API answers with."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote, urlencode
+
+import jinja2
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse
+from markupsafe import Markup
+
+from web import api
+from web import axis as axes
+from web.glyphs import GLYPHS, LEGEND, glyph_of
+from web.reading import PAGE, Reader
+from web.shaping import BAD_STATES, CATEGORY_WORDS, FILTERS, LAYERS, between, moment
+from web.timerange import Range, parse_range
+
+HERE = Path(__file__).parent
+THEMES = {"dark", "light"}
+#: The last lines of a job's output that its page shows.
+OUTPUT_LINES = 40
+SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL|PRIVATE)", re.IGNORECASE)
+EXAMPLES = (
+    ("Lines around a NODE_FAIL", 'Logs\n| where Event has_any ("link", "node", "job_node_fail")\n| sort by Time asc\n| take 200'),
+    ("Events by host", "Events\n| summarize Count = count() by Host, Event\n| sort by Count desc"),
+    ("Jobs that did not end well", 'Jobs\n| where State != "COMPLETED"\n| project End, JobId, Name, User, State, Category, IncidentId\n'
+     "| sort by End desc"),
+    ("Late lines", "Logs\n| where ReceivedTime - Time > 5s\n| summarize Lines = count(), First = min(Time) by Host, File"),
+    ("Incidents and what they cost", "Incidents\n| project Start, IncidentId, RootCause, RootHost, GpuHoursLost\n| sort by Start desc"),
+)  # fmt: skip
+Read = Annotated[Reader, Depends(api.reader)]
+Within = Annotated[Range, Depends(api.time_range)]
+router = APIRouter(include_in_schema=False)
+
+
+def environment() -> jinja2.Environment:
+    """Templates with escaping always on: every log line on a page is hostile until shown otherwise."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE / "templates"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    made.filters |= FILTERS
+    made.globals |= {
+        "GLYPHS": GLYPHS, "LEGEND": LEGEND, "LAYERS": LAYERS, "BAD_STATES": BAD_STATES, "CATEGORIES": CATEGORY_WORDS,
+        "between": between, "glyph_of": glyph_of, "marked": marked, "moment": moment,
+    }  # fmt: skip
+    return made
+
+
+def marked(text: object) -> Markup:
+    """A raw line with the word that made it an error set off; everything is escaped first."""
+    safe = str(Markup.escape(str(text or "")))
+    return Markup(re.sub(r"\b(error|fatal|panic|critical):", r'<b class="err">\1:</b>', safe, count=1, flags=re.I))
+
+
+def theme_of(request: Request) -> str:
+    """?theme= pins, then the cookie of the toggle, else the system decides (empty)."""
+    for value in (request.query_params.get("theme"), request.cookies.get("theme")):
+        if value in THEMES:
+            return str(value)
+    return ""
+
+
+def render(request: Request, name: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+    """A template with what every page needs: theme, range and links that keep both."""
+    try:
+        within = parse_range(request.query_params.get("from"), request.query_params.get("to"))
+    except ValueError:
+        within = Range()
+    kept = {key: value for key in ("from", "to") if (value := request.query_params.get(key))}
+    if request.query_params.get("theme") in THEMES:
+        kept["theme"] = str(request.query_params.get("theme"))
+
+    def link(path: str, **more: object) -> str:
+        together = {**kept, **{key.rstrip("_"): str(value) for key, value in more.items() if value not in (None, "")}}
+        return f"{path}?{urlencode(together)}" if together else path
+
+    def moved(direction: int) -> str | None:
+        shifted = within.shifted(direction)
+        return f"?{urlencode({**dict(request.query_params), **shifted})}" if shifted else None
+
+    environ: jinja2.Environment = request.app.state.templates
+    body = environ.get_template(name).render(
+        theme=theme_of(request), within=within, link=link, moved=moved, params=request.query_params,
+        path=request.url.path, settings=request.app.state.settings, info=request.app.state.store.info(), **values,
+    )  # fmt: skip
+    return HTMLResponse(body, status)
+
+
+@router.get("/", response_class=HTMLResponse)
+@router.get("/incidents", response_class=HTMLResponse)
+def incidents(
+    request: Request, read: Read, within: Within, severity: str | None = None, q: str | None = None,
+    cursor: str | None = None,
+) -> HTMLResponse:  # fmt: skip
+    rows, after = read.incidents(within, severity=severity, search=q, cursor=cursor, limit=PAGE)
+    counts = read.severity_counts(within)
+    return render(request, "incidents.html", rows=rows, after=after, counts=counts, severity=severity, q=q, nav="incidents")
+
+
+@router.get("/incidents/{incident_id}", response_class=HTMLResponse)
+def incident(request: Request, read: Read, incident_id: str) -> HTMLResponse:
+    row = read.incident(incident_id)
+    document = row["document"]
+    runs = {run["run_key"]: run for run in read.runs_by_key(api.incident_jobs(document))}
+    events = {str(event.get("id")): event for event in document.get("events") or []}
+    states = read.node_states(api.incident_hosts(document, row), row["start"], row["end"])
+    return render(
+        request, "incident.html", row=row, doc=document, runs=runs, events=events, states=states,
+        steps=axes.chain_steps(document, events), nav="incidents",
+    )  # fmt: skip
+
+
+@router.get("/jobs", response_class=HTMLResponse)
+def jobs(
+    request: Request, read: Read, within: Within, state: str | None = None, user: str | None = None,
+    q: str | None = None, cursor: str | None = None,
+) -> HTMLResponse:  # fmt: skip
+    rows, after = read.runs(within, state=state, user=user, search=q, cursor=cursor, limit=PAGE)
+    return render(request, "jobs.html", rows=rows, after=after, state=state, user=user, q=q, nav="jobs")
+
+
+@router.get("/jobs/{key}", response_class=HTMLResponse)
+def job(request: Request, read: Read, key: str) -> HTMLResponse:
+    row = read.run(key)
+    doc = row["document"]
+    artifacts = [item for item in read.artifacts(row["job_id"]) if int(item["restarts"] or 0) == int(row["attempt"] or 0)]
+    output = read.job_output(row["job_id"], OUTPUT_LINES)
+    found = {(item.get("source"), item.get("line")): item for item in doc.get("evidence") or []}
+    variables = [{**item, "secret": bool(SECRET.search(str(item["name"])))} for item in read.job_settings(key)]
+    return render(
+        request, "job.html", row=row, doc=doc, attempts=read.attempts(row["job_id"]), artifacts=artifacts,
+        output=output, evidence=found, variables=variables, nav="jobs",
+    )  # fmt: skip
+
+
+@router.get("/nodes", response_class=HTMLResponse)
+def nodes(request: Request, read: Read, q: str | None = None, cursor: str | None = None) -> HTMLResponse:
+    rows, after = read.nodes(search=q, cursor=cursor, limit=PAGE)
+    return render(request, "nodes.html", rows=rows, after=after, q=q, nav="nodes")
+
+
+@router.get("/nodes/{name}", response_class=HTMLResponse)
+def node(request: Request, read: Read, within: Within, name: str) -> HTMLResponse:
+    row = read.node(name)
+    found, _ = read.incidents(within, host=name)
+    ran, _ = read.runs(within, host=name)
+    events = read.events(start=within.start, end=within.end, hosts=[name], limit=500)
+    states = read.node_states([name], within.start, within.end)
+    return render(
+        request, "node.html", row=row, incidents=found, runs=ran, events=events[::-1], states=states[::-1],
+        links=read.links(name), nav="nodes",
+    )  # fmt: skip
+
+
+@router.get("/reports", response_class=HTMLResponse)
+def reports(request: Request) -> HTMLResponse:
+    return render(request, "reports.html", rows=api.known_reports(request.app.state.settings), nav="reports")
+
+
+@router.get("/explore", response_class=HTMLResponse)
+def explore(request: Request, query: Annotated[str | None, Query(alias="q")] = None) -> HTMLResponse:
+    return render(request, "explore.html", query=query or EXAMPLES[0][1], examples=EXAMPLES, nav="explore")
+
+
+@router.get("/search", response_class=HTMLResponse, response_model=None)
+def search(request: Request, read: Read, q: str = "") -> HTMLResponse | RedirectResponse:
+    """One box for everything: an exact job, node or incident opens at once; else what contains the text."""
+    text, everything = q.strip(), Range()
+    exact = (
+        ("SELECT incident_id AS found FROM model.incidents WHERE incident_id = ?", "/incidents/"),
+        ("SELECT run_key AS found FROM model.runs WHERE run_key = ?", "/jobs/"),
+        ("SELECT host AS found FROM model.events WHERE host = ? LIMIT 1", "/nodes/"),
+    )
+    for sql, where in exact:
+        if text and (row := read.one(sql, [text])):
+            return RedirectResponse(where + quote(str(row["found"]), safe=""), 303)
+    lines, more = read.lines(everything, search=text, limit=50) if text else ([], False)
+    return render(
+        request, "search.html", q=text, lines=lines, more=more, nav="",
+        incidents=read.incidents(everything, search=text, limit=10)[0] if text else [],
+        runs=read.runs(everything, search=text, limit=10)[0] if text else [],
+        nodes=read.nodes(search=text, limit=10)[0] if text else [],
+    )  # fmt: skip
+

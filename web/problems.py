@@ -1,0 +1,44 @@
+"""Errors as RFC 9457 problem details for programs and as a page that says what to do for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi.responses import JSONResponse
+
+MEDIA_TYPE = "application/problem+json"
+TITLES = {
+    400: "The request cannot be understood",
+    404: "Not found",
+    405: "Method not allowed",
+    413: "Too large",
+    422: "The request has the wrong shape",
+    429: "Too many requests",
+    500: "Something broke here",
+    503: "Not ready",
+    504: "The query took too long",
+}
+
+
+class Problem(Exception):
+    """Raised anywhere below a route; ``do`` is the way out and is always given to the reader."""
+
+    def __init__(self, status: int, detail: str, *, do: str = "", extra: Mapping[str, Any] | None = None) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.do, self.extra = status, detail, do, dict(extra or {})
+
+    @property
+    def title(self) -> str:
+        return TITLES.get(self.status, "Error")
+
+    def document(self, instance: str) -> dict[str, Any]:
+        """The problem as RFC 9457 has it; ``do`` and the rest are extension members."""
+        body: dict[str, Any] = {"type": "about:blank", "title": self.title, "status": self.status}
+        body |= {"detail": self.detail, "instance": instance}
+        if self.do:
+            body["do"] = self.do
+        return body | self.extra
+
+    def response(self, instance: str) -> JSONResponse:
+        return JSONResponse(self.document(instance), self.status, media_type=MEDIA_TYPE)

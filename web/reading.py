@@ -1,0 +1,343 @@
+"""Everything the pages and the API read from the store. SQL with bound parameters only.
+
+Pages and API share these functions, so that a number on a page is the number of its JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+import duckdb
+
+from web.problems import Problem
+from web.shaping import document
+from web.timerange import Range
+
+Row = dict[str, Any]
+PAGE = 50
+MAX_PAGE = 500
+#: An event that arrived this much after its own time is called late.
+LATE_S = 5.0
+SOURCES_KEPT_S = 15.0
+LINE_COLUMNS = (
+    "time, time_quality, received_time, host, source, unit, severity, event, job_id, message, raw, file, line"
+)
+
+
+class Store(Protocol):
+    """What the web room needs of a store: cursors that may be used in any thread, and facts about itself."""
+
+    def cursor(self) -> duckdb.DuckDBPyConnection: ...
+
+    def info(self) -> Mapping[str, Any]: ...
+
+
+def encode_cursor(*parts: object) -> str:
+    """The position behind a page's last row, opaque for the client."""
+    text = json.dumps([part.isoformat() if isinstance(part, datetime) else part for part in parts])
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def decode_cursor(text: str, size: int) -> list[Any]:
+    """The parts of a cursor; anything else than one of ours is the client's mistake."""
+    try:
+        parts = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    except ValueError:
+        parts = None
+    if not isinstance(parts, list) or len(parts) != size:
+        raise Problem(400, f"cursor={text[:40]!r} is not one of ours", do="Start again without cursor.")
+    return parts
+
+
+class Where:
+    """Conditions with their bound values; texts are constants of this module, values never enter them."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.values: list[Any] = []
+
+    def add(self, text: str, *values: Any) -> None:
+        self.texts.append(text)
+        self.values += values
+
+    def when(self, value: Any, text: str) -> None:
+        """Adds the condition only when there is a value; the value is bound once for each mark."""
+        if value is not None and value != "":
+            self.add(text, *[value] * text.count("?"))
+
+    @property
+    def sql(self) -> str:
+        return " WHERE " + " AND ".join(f"({text})" for text in self.texts) if self.texts else ""
+
+
+class Reader:
+    """Reads one store. Holds no state but a short memory of the costly list of sources."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._sources: tuple[float, list[Row]] | None = None
+        self._lock = threading.Lock()
+
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        cursor = self.store.cursor()
+        try:
+            result = cursor.execute(sql, list(values))
+            names = [column[0] for column in result.description or []]
+            return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+        finally:
+            cursor.close()
+
+    def one(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
+        found = self.rows(sql, values)
+        return found[0] if found else None
+
+    # -- incidents -------------------------------------------------------------------------------------------------
+
+    def incidents(
+        self, within: Range, *, severity: str | None = None, host: str | None = None, job: str | None = None,
+        search: str | None = None, limit: int = PAGE, cursor: str | None = None,
+    ) -> tuple[list[Row], str | None]:  # fmt: skip
+        """Newest first. An incident belongs to a range it overlaps; one without an end is still open."""
+        where = Where()
+        where.when(within.end, "start <= ?")
+        where.when(within.start, 'coalesce("end", start) >= ?')
+        where.when(severity, "severity = ?")
+        where.when(host, "root_host = ? OR list_contains(json_extract_string(document, '$.hosts[*]'), ?)")
+        where.when(job, "list_contains(json_extract_string(document, '$.jobs[*].job_id'), ?)")
+        where.when(search, "document ILIKE '%' || ? || '%'")
+        if cursor:
+            where.add("(start, incident_id) < (CAST(? AS TIMESTAMP), ?)", *decode_cursor(cursor, 2))
+        rows = self.rows(
+            'SELECT incident_id, cluster, start, "end", severity, category, root_event, root_host, root_device,'
+            f" document FROM model.incidents{where.sql} ORDER BY start DESC, incident_id DESC LIMIT ?",
+            [*where.values, limit + 1],
+        )
+        for row in rows:
+            row["document"] = document(row["document"])
+        more = len(rows) > limit
+        rows = rows[:limit]
+        return rows, encode_cursor(rows[-1]["start"], rows[-1]["incident_id"]) if more else None
+
+    def incident(self, incident_id: str) -> Row:
+        row = self.one("SELECT * FROM model.incidents WHERE incident_id = ?", [incident_id])
+        if row is None:
+            raise Problem(404, f"There is no incident {incident_id}.", do="See the list of incidents.")
+        row["document"] = document(row["document"])
+        return row
+
+    def severity_counts(self, within: Range) -> dict[str, int]:
+        where = Where()
+        where.when(within.end, "start <= ?")
+        where.when(within.start, 'coalesce("end", start) >= ?')
+        sql = f"SELECT severity, count(*) AS n FROM model.incidents{where.sql} GROUP BY severity"
+        return {str(row["severity"]): int(row["n"]) for row in self.rows(sql, where.values)}
+
+    # -- jobs ------------------------------------------------------------------------------------------------------
+
+    RUN_COLUMNS = (
+        'run_key, cluster, job_id, attempt, array_job_id, array_task_id, name, "user", account, partition, state,'
+        ' exit_code, exit_signal, submit, start, "end", node_list, nodes, node_count, gpus, gpu_index, time_limit_s,'
+        " work_dir, submit_line, category, incident_id, confidence"
+    )
+
+    def runs(
+        self, within: Range, *, state: str | None = None, user: str | None = None, host: str | None = None,
+        incident: str | None = None, search: str | None = None, limit: int = PAGE, cursor: str | None = None,
+    ) -> tuple[list[Row], str | None]:  # fmt: skip
+        """Newest first, by start (or by submission where it never started)."""
+        where = Where()
+        where.when(within.end, "coalesce(start, submit) <= ?")
+        where.when(within.start, 'coalesce("end", start, submit) >= ?')
+        if state == "failed":
+            where.add("state NOT IN ('COMPLETED', 'RUNNING', 'PENDING', 'CONFIGURING', 'COMPLETING')")
+        else:
+            where.when(state, "state = ?")
+        where.when(user, '"user" = ?')
+        where.when(host, "list_contains(nodes, ?)")
+        where.when(incident, "incident_id = ?")
+        where.when(search, 'run_key = ? OR name ILIKE \'%\' || ? || \'%\' OR "user" = ?')
+        order = "coalesce(start, submit, TIMESTAMP '1970-01-01')"
+        if cursor:
+            where.add(f"({order}, run_key) < (CAST(? AS TIMESTAMP), ?)", *decode_cursor(cursor, 2))
+        rows = self.rows(
+            f"SELECT {self.RUN_COLUMNS}, {order} AS ordered FROM model.runs{where.sql}"
+            " ORDER BY ordered DESC, run_key DESC LIMIT ?",
+            [*where.values, limit + 1],
+        )
+        more = len(rows) > limit
+        rows = rows[:limit]
+        after = encode_cursor(rows[-1]["ordered"], rows[-1]["run_key"]) if more else None
+        for row in rows:
+            del row["ordered"]
+        return rows, after
+
+    def run(self, key: str) -> Row:
+        row = self.one(f"SELECT {self.RUN_COLUMNS}, document FROM model.runs WHERE run_key = ?", [key])
+        if row is None:
+            raise Problem(
+                404, f"There is no job run {key}.", do="Look for the job's number in the list of jobs; run N of a "
+                "job that was started again is written JOB#N.",
+            )  # fmt: skip
+        row["document"] = document(row["document"])
+        return row
+
+    def attempts(self, job_id: int) -> list[Row]:
+        """All runs of one job, first to last."""
+        return self.rows(f"SELECT {self.RUN_COLUMNS} FROM model.runs WHERE job_id = ? ORDER BY attempt", [job_id])
+
+    def runs_by_key(self, keys: Sequence[str]) -> list[Row]:
+        if not keys:
+            return []
+        sql = f"SELECT {self.RUN_COLUMNS} FROM model.runs WHERE list_contains(?, run_key) ORDER BY start"
+        return self.rows(sql, [list(keys)])
+
+    def artifacts(self, job_id: int) -> list[Row]:
+        sql = "SELECT job_id, restarts, kind, path, host, content, truncated FROM raw.artifacts WHERE job_id = ?"
+        return self.rows(sql + " ORDER BY kind, path", [job_id])
+
+    def job_settings(self, key: str) -> list[Row]:
+        sql = "SELECT DISTINCT name, value FROM raw.settings WHERE scope = ? ORDER BY name"
+        return self.rows(sql, [f"job:{key}"])
+
+    def job_output(self, job_id: int, limit: int) -> list[Row]:
+        """The last lines a job printed, in the order of the file."""
+        found = self.rows(
+            f"SELECT {LINE_COLUMNS} FROM raw.log_view WHERE job_id = ? AND source IN ('job_stdout', 'job_stderr')"
+            " ORDER BY file DESC, line DESC LIMIT ?",
+            [job_id, limit],
+        )
+        return found[::-1]
+
+    # -- nodes -----------------------------------------------------------------------------------------------------
+
+    def nodes(self, *, search: str | None = None, limit: int = PAGE, cursor: str | None = None) -> tuple[
+        list[Row], str | None
+    ]:  # fmt: skip
+        """Every host that Slurm or a log line named, with its newest state and what happened to it."""
+        values: list[Any] = [search or "", decode_cursor(cursor, 1)[0] if cursor else "", limit + 1]
+        rows = self.rows(
+            """
+            WITH named AS (SELECT DISTINCT host FROM model.node_states UNION SELECT DISTINCT host FROM model.events),
+            latest AS (SELECT host, arg_max(state, time) AS state, arg_max(reason, time) AS reason,
+                              max(time) AS since FROM model.node_states GROUP BY host),
+            happened AS (SELECT host, count(*) AS events, max(time) AS last_event,
+                                count(*) FILTER (severity IN ('error', 'critical', 'crit', 'alert', 'emerg')) AS errors
+                         FROM model.events GROUP BY host),
+            rooted AS (SELECT root_host AS host, count(*) AS incidents FROM model.incidents GROUP BY root_host)
+            SELECT host AS name, state, reason, since, coalesce(events, 0) AS events, coalesce(errors, 0) AS errors,
+                   last_event, coalesce(incidents, 0) AS incidents
+            FROM named LEFT JOIN latest USING (host) LEFT JOIN happened USING (host) LEFT JOIN rooted USING (host)
+            WHERE host IS NOT NULL AND host <> '' AND contains(host, ?) AND host > ? ORDER BY host LIMIT ?
+            """,
+            values,
+        )
+        more = len(rows) > limit
+        rows = rows[:limit]
+        return rows, encode_cursor(rows[-1]["name"]) if more else None
+
+    def node(self, name: str) -> Row:
+        found, _ = self.nodes(search=name, limit=MAX_PAGE)
+        for row in found:
+            if row["name"] == name:
+                return row
+        raise Problem(404, f"No line and no Slurm record names a node {name}.", do="See the list of nodes.")
+
+    def node_states(self, hosts: Sequence[str], start: datetime | None, end: datetime | None) -> list[Row]:
+        """States of these nodes; also the last one from before the range, since it still held at its start."""
+        where = Where()
+        where.add("list_contains(?, host)", list(hosts))
+        where.when(end, "time <= ?")
+        where.when(start, "coalesce(until, TIMESTAMP '9999-01-01') >= ?")
+        sql = f"SELECT time, until, host, state, reason, actor, source FROM model.node_states{where.sql}"
+        return self.rows(sql + " ORDER BY host, time LIMIT 5000", where.values)
+
+    def links(self, host: str) -> list[Row]:
+        sql = "SELECT DISTINCT device, switch, switch_port, plane, rail FROM raw.links WHERE host = ? ORDER BY device"
+        return self.rows(sql, [host])
+
+    # -- events and lines ------------------------------------------------------------------------------------------
+
+    def events(
+        self, *, start: datetime | None, end: datetime | None, hosts: Sequence[str] | None = None,
+        job: int | None = None, limit: int = 20_000,
+    ) -> list[Row]:  # fmt: skip
+        """Classified lines of the hosts or the job in a range, oldest first."""
+        where = Where()
+        where.when(start, "time >= ?")
+        where.when(end, "time <= ?")
+        if hosts is not None and job is not None:
+            where.add("list_contains(?, host) OR job_id = ?", list(hosts), job)
+        elif hosts is not None:
+            where.add("list_contains(?, host)", list(hosts))
+        else:
+            where.when(job, "job_id = ?")
+        return self.rows(
+            "SELECT event_id, time, time_quality, resolution_us, received_time, host, source, unit, layer, event,"
+            ' severity, device, job_id, message, "count", incident_id, file, line'
+            f" FROM model.events{where.sql} ORDER BY time, event_id LIMIT ?",
+            [*where.values, limit],
+        )
+
+    def output_times(self, job_ids: Sequence[int], start: datetime, end: datetime) -> list[Row]:
+        """When jobs printed something: the beat that shows whether a program was alive."""
+        if not job_ids:
+            return []
+        return self.rows(
+            "SELECT job_id, time FROM raw.log_view WHERE list_contains(?, job_id) AND time BETWEEN ? AND ?"
+            " AND source IN ('job_stdout', 'job_stderr') AND time_quality = 'line' ORDER BY time LIMIT 20000",
+            [list(job_ids), start, end],
+        )
+
+    def lines(
+        self, within: Range, *, host: str | None = None, source: str | None = None, job: int | None = None,
+        file: str | None = None, search: str | None = None, limit: int = 200,
+    ) -> tuple[list[Row], bool]:  # fmt: skip
+        """Raw lines in a range, oldest first, and whether there were more than ``limit``."""
+        where = Where()
+        where.when(within.start, "time >= ?")
+        where.when(within.end, "time <= ?")
+        if host:
+            where.add("list_contains(?, host)", [name for name in host.split(",") if name])
+        where.when(source, "source = ?")
+        where.when(job, "job_id = ?")
+        where.when(file, "file = ?")
+        where.when(search, "message ILIKE '%' || ? || '%'")
+        rows = self.rows(
+            f"SELECT {LINE_COLUMNS} FROM raw.log_view{where.sql} ORDER BY time, file, line LIMIT ?",
+            [*where.values, limit + 1],
+        )
+        return rows[:limit], len(rows) > limit
+
+    def around(self, file: str, line: int, radius: int) -> list[Row]:
+        """The lines of one file around one of them, in the file's own order."""
+        return self.rows(
+            f"SELECT {LINE_COLUMNS} FROM raw.log_view WHERE file = ? AND line BETWEEN ? AND ? ORDER BY line",
+            [file, line - radius, line + radius],
+        )
+
+    def sources(self) -> list[Row]:
+        """Every stream with its size and its worst lateness. Costly on a large store, so kept for some seconds."""
+        with self._lock:
+            if self._sources and time.monotonic() - self._sources[0] < SOURCES_KEPT_S:
+                return self._sources[1]
+            rows = self.rows(
+                "SELECT file, host, source, count(*) AS lines, min(time) AS first, max(time) AS last,"
+                " max(date_diff('microsecond', time, received_time)) / 1e6 AS late_s,"
+                " count(*) FILTER (time_quality <> 'line') AS unsure"
+                " FROM raw.log_view GROUP BY file, host, source ORDER BY host, file LIMIT 5000"
+            )
+            for row in rows:
+                row["late"] = bool(row["late_s"] and row["late_s"] > LATE_S)
+            self._sources = (time.monotonic(), rows)
+            return rows
+
+    def ready(self) -> dict[str, int]:
+        """Counts that prove the tables are there; raises what the engine raises when they are not."""
+        tables = ("model.incidents", "model.runs", "model.events")
+        return {name: int((self.one(f"SELECT count(*) AS n FROM {name}") or {"n": 0})["n"]) for name in tables}

@@ -1,0 +1,162 @@
+"""How values look on a page: times, lags, files, words for confidence. No HTML here; templates escape."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import date, datetime, timedelta
+from typing import Any
+from urllib.parse import quote
+
+from web.timerange import parse_time, rfc3339
+
+#: The layers in the order a fault travels up, with the group they stand under on the axis.
+LAYERS = {
+    "switch": "Network", "link": "Network", "gpu": "GPU", "storage": "Storage", "kernel": "Host", "slurmd": "Slurm",
+    "slurmctld": "Slurm", "node": "Node state", "job": "Jobs",
+}  # fmt: skip
+#: Where a line's source has no layer of its own name.
+SOURCE_LAYER = {
+    "opensm": "switch", "syslog": "kernel", "messages": "kernel", "kmsg": "kernel", "dmesg": "kernel",
+    "journald": "kernel", "slurmdbd": "slurmctld", "slurmstepd": "slurmd", "job_stdout": "job", "job_stderr": "job",
+    "fabricmanager": "gpu", "dcgm": "gpu", "lustre": "storage", "nvme": "storage",
+}  # fmt: skip
+CATEGORY_WORDS = {
+    "infra.network": "network", "infra.gpu": "GPU", "infra.node": "node", "infra.storage": "storage",
+    "infra.scheduler": "scheduler", "app.error": "program", "app.oom": "memory", "app.timeout": "time limit",
+    "user.cancel": "cancelled by a person", "sched.preempt": "preempted", "unknown": "unknown",
+}  # fmt: skip
+BAD_STATES = {"NODE_FAIL", "FAILED", "OUT_OF_MEMORY", "TIMEOUT", "BOOT_FAIL", "DEADLINE"}
+
+
+def moment(value: object) -> datetime | None:
+    """A datetime from a row or from a document's RFC 3339 text; None for what cannot be read."""
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, str) and value:
+        try:
+            return parse_time("time", value)
+        except ValueError:
+            return None
+    return None
+
+
+def wire(value: Any) -> Any:
+    """Rows and documents as JSON has them: datetimes in RFC 3339 UTC, timespans in seconds."""
+    if isinstance(value, datetime):
+        return rfc3339(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Mapping):
+        return {str(key): wire(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [wire(item) for item in value]
+    if isinstance(value, (str, int, float, bool)) or value is None:
+        return value
+    return str(value)
+
+
+def clock(value: object, digits: int = 3) -> str:
+    """Time of day in UTC; digits after the second as asked, for columns that line up."""
+    when = moment(value)
+    if when is None:
+        return "time unknown"
+    text = when.strftime("%H:%M:%S")
+    return f"{text}.{when.microsecond:06d}"[: 9 + digits] if digits else text
+
+
+def day(value: object) -> str:
+    when = moment(value)
+    return f"{when:%-d %b %Y}" if when else "date unknown"
+
+
+def stamp(value: object) -> str:
+    """Date and time to the second."""
+    when = moment(value)
+    return f"{when:%Y-%m-%d %H:%M:%S}" if when else "unknown"
+
+
+def span(seconds: object) -> str:
+    """A duration as a person says it: 3 ms, 35.0 s, 12 min, 3 h 20 min, 2 d 4 h."""
+    if isinstance(seconds, timedelta):
+        seconds = seconds.total_seconds()
+    if not isinstance(seconds, (int, float)):
+        return "unknown"
+    size, sign = abs(float(seconds)), "−" if seconds < 0 else ""
+    if size == 0:
+        return "0 s"
+    if size < 0.001:
+        return f"{sign}{size * 1e6:.0f} µs"
+    if size < 1:
+        return f"{sign}{size * 1e3:.0f} ms"
+    if size < 100:
+        return f"{sign}{size:.1f} s"
+    if size < 7200:
+        return f"{sign}{size:.0f} s" if size < 600 else f"{sign}{size / 60:.0f} min"
+    if size < 172800:
+        return f"{sign}{int(size // 3600)} h {int(size % 3600 // 60)} min"
+    return f"{sign}{int(size // 86400)} d {int(size % 86400 // 3600)} h"
+
+
+def between(start: object, end: object) -> float | None:
+    first, last = moment(start), moment(end)
+    return (last - first).total_seconds() if first and last else None
+
+
+def number(value: object) -> str:
+    """Plain numbers without trailing noise: 16, 34.974, 0.17."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return "?"
+    return f"{value:,.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else f"{value:,}"
+
+
+def window(pair: object) -> str:
+    """An allowed window as "16–50 s", or nothing where a chain step has none."""
+    if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+        return ""
+    return f"{number(pair[0])}–{number(pair[1])} s"
+
+
+def sureness(confidence: object) -> str:
+    """Words for a probability, the same on every page."""
+    if not isinstance(confidence, (int, float)):
+        return "Not rated"
+    for floor, words in ((0.95, "Almost certain"), (0.8, "Very likely"), (0.6, "Likely"), (0.4, "Possible")):
+        if confidence >= floor:
+            return words
+    return "Not known"
+
+
+def short_file(path: object) -> str:
+    """The last two parts of a path: enough to tell files apart, short enough for a column."""
+    return "/".join(str(path or "").split("/")[-2:])
+
+
+def layer_of(source: object) -> str:
+    """The layer whose colour a line carries."""
+    name = str(source or "")
+    return name if name in LAYERS else SOURCE_LAYER.get(name, "kernel" if name else "job")
+
+
+def key(value: object) -> str:
+    """A path segment: "15#1" -> "15%231"."""
+    return quote(str(value), safe="")
+
+
+def document(text: object) -> dict[str, Any]:
+    """A JSON document column; a broken one is an empty document with a doubt and not a broken page."""
+    if isinstance(text, Mapping):
+        return dict(text)
+    try:
+        found = json.loads(text) if isinstance(text, str) and text else {}
+    except ValueError:
+        return {"doubts": ["The stored document could not be read; only the columns are shown."]}
+    return found if isinstance(found, dict) else {}
+
+
+FILTERS = {
+    "clock": clock, "day": day, "stamp": stamp, "span": span, "number": number, "window": window,
+    "sureness": sureness, "short_file": short_file, "layer_of": layer_of, "key": key, "iso": wire,
+}  # fmt: skip

@@ -1,0 +1,85 @@
+"""The one time range that every page and every list obeys, as it stands in the URL: ``?from=...&to=...``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+RELATIVE = re.compile(r"^(?:now)?\s*-\s*(\d{1,6})\s*([smhdw])$")
+
+
+class BadTime(ValueError):
+    """A time in the URL that cannot be read. Carries the text, so that the answer can name it."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(f"{name}={text!r} is not a time; write 2026-11-21T00:30:00Z, now or now-6h")
+        self.name, self.text = name, text
+
+
+@dataclass(frozen=True)
+class Range:
+    """Naive UTC, as the store keeps it; ``None`` is an open end."""
+
+    start: datetime | None = None
+    end: datetime | None = None
+    text_from: str | None = None
+    text_to: str | None = None
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the reader chose a range at all."""
+        return self.start is not None or self.end is not None
+
+    def shifted(self, direction: int) -> dict[str, str] | None:
+        """The neighbouring range of the same length, or None where an end is open."""
+        if self.start is None or self.end is None:
+            return None
+        step = (self.end - self.start) * direction
+        return {"from": rfc3339(self.start + step), "to": rfc3339(self.end + step)}
+
+    def label(self) -> str:
+        """The range in words for the top bar."""
+        if self.start is None and self.end is None:
+            return "All time, UTC"
+        if self.text_from and RELATIVE.match(self.text_from) and self.end is None:
+            return f"Last {self.text_from.removeprefix('now').strip().lstrip('-').strip()}, UTC"
+        if self.start and self.end and self.start.date() == self.end.date():
+            return f"{self.start:%-d %b %Y, %H:%M:%S} – {self.end:%H:%M:%S} UTC"
+        left = f"{self.start:%-d %b %Y %H:%M}" if self.start else "start"
+        right = f"{self.end:%-d %b %Y %H:%M}" if self.end else "now"
+        return f"{left} – {right} UTC"
+
+
+def rfc3339(moment: datetime) -> str:
+    """Naive UTC as RFC 3339 with microseconds where there are any."""
+    text = moment.strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{text}.{moment.microsecond:06d}Z" if moment.microsecond else f"{text}Z"
+
+
+def parse_time(name: str, text: str | None, now: datetime | None = None) -> datetime | None:
+    """``now``, ``now-6h``, ``-6h``, RFC 3339 or a date; a time without a zone is UTC."""
+    if text is None or not text.strip():
+        return None
+    text = text.strip()
+    present = now or datetime.now(UTC).replace(tzinfo=None)
+    if text == "now":
+        return present
+    relative = RELATIVE.match(text)
+    try:
+        if relative:
+            return present - timedelta(seconds=int(relative[1]) * UNITS[relative[2]])
+        # A "+" of a zone arrives as a space when the client forgot to encode it.
+        moment = datetime.fromisoformat(text.replace(" ", "+") if re.search(r"\d \d\d:\d\d$", text[10:]) else text)
+    except (ValueError, OverflowError):
+        raise BadTime(name, text) from None
+    return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
+
+
+def parse_range(text_from: str | None, text_to: str | None, now: datetime | None = None) -> Range:
+    """Both ends; an end before its start is an error and not an empty page."""
+    start, end = parse_time("from", text_from, now), parse_time("to", text_to, now)
+    if start and end and end < start:
+        raise BadTime("to", f"{text_to} (before from={text_from})")
+    return Range(start, end, text_from or None, text_to or None)
