@@ -18,13 +18,24 @@ namespaces, cgroups and that folder; it ends only processes that `up` started
 Needs root, and: slurm-wlm slurmctld slurmd slurmdbd slurm-client munge rsyslog
 mariadb-server iproute2 util-linux.
 """
-import argparse, json, os, re, shutil, signal, socket, subprocess, sys, time
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RT = os.environ.get("FAULTLINE_MINI_DIR", "/tmp/faultline-mini")
 STATE = os.path.join(RT, "state.json")
-SHARED = os.path.join(RT, "shared")            # what all hosts see alike: /etc/slurm, /home...
-PREFIX = "ms-"                                 # of the network namespaces' names
+SHARED = os.path.join(RT, "shared")  # what all hosts see alike: /etc/slurm, /home...
+PREFIX = "ms-"  # of the network namespaces' names
 CG = "/sys/fs/cgroup"
 CG_ROOT = "faultline-mini"
 CONTROLLERS = ["memory", "freezer", "cpuacct", "cpuset", "devices", "pids", "cpu"]
@@ -33,7 +44,7 @@ ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "
 AS_SLURM = ["setpriv", "--reuid=slurm", "--regid=slurm", "--clear-groups"]
 AS_MUNGE = ["setpriv", "--reuid=munge", "--regid=munge", "--clear-groups"]
 USERS = {"alice": 20001, "bob": 20002}
-START_UPTIME = 3 * 86400                       # the uptime a host pretends to have at first
+START_UPTIME = 3 * 86400  # the uptime a host pretends to have at first
 
 
 # ---------------------------------------------------------------- small things
@@ -83,10 +94,8 @@ def kill(p, sig=signal.SIGKILL, wait=5.0):
         return
     end = time.time() + wait
     while ours(p) and time.time() < end:
-        try:
+        with contextlib.suppress(ChildProcessError):
             os.waitpid(p["pid"], os.WNOHANG)
-        except ChildProcessError:
-            pass
         try:
             with open(f"/proc/{p['pid']}/stat") as f:
                 if f.read().rsplit(")", 1)[1].split()[0] == "Z":
@@ -117,6 +126,7 @@ def uptime():
 
 def uid(name):
     import pwd
+
     return pwd.getpwnam(name)
 
 
@@ -137,8 +147,17 @@ def inside(host, argv, user=None, **kw):
         raise SystemExit(f"{host} is not running")
     cmd = ["nsenter", "-t", str(p["pid"]), "-a", "--"]
     if user:
-        cmd += ["setpriv", f"--reuid={user}", f"--regid={USERS[user]}", "--init-groups", "--",
-                "env", f"HOME=/home/{user}", f"USER={user}", f"LOGNAME={user}"]
+        cmd += [
+            "setpriv",
+            f"--reuid={user}",
+            f"--regid={USERS[user]}",
+            "--init-groups",
+            "--",
+            "env",
+            f"HOME=/home/{user}",
+            f"USER={user}",
+            f"LOGNAME={user}",
+        ]
         cmd += ["sh", "-c", 'cd "$HOME" && exec "$@"', "sh"]
     kw.setdefault("text", True)
     popen = kw.pop("popen", False)
@@ -177,11 +196,13 @@ def pidof(host, name):
 # ------------------------------------------------------------------- a host's init
 def run_init(host, role):
     """Pid 1 of a host: builds its view of the file system, then reaps children for ever."""
+
     def mount(*a):
         subprocess.run(["mount", *a], check=True)
 
     def bind(src, dst):
         mount("--bind", src, dst)
+
     root = hdir(host)
     subprocess.run(["mount", "--make-rprivate", "/"], check=True)
     socket.sethostname(host)
@@ -198,18 +219,25 @@ def run_init(host, role):
         bind(f"{SHARED}/etc/my.cnf", "/etc/mysql/my.cnf")
         bind(f"{SHARED}/etc/slurmdbd.conf", "/etc/slurm/slurmdbd.conf")
     else:
-        mount("-t", "tmpfs", "-o", "size=24m,mode=0755", "tmpfs", "/var/spool/slurmd")   # small: it can be filled
+        mount("-t", "tmpfs", "-o", "size=24m,mode=0755", "tmpfs", "/var/spool/slurmd")  # small: it can be filled
     # a /dev of its own (so /dev/log is this host's), with stand-ins for the GPUs
     os.makedirs(f"{root}/dev", exist_ok=True)
     mount("-t", "tmpfs", "-o", "size=64m,mode=0755", "tmpfs", f"{root}/dev")
     os.umask(0)
-    for name, major, minor in (("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8),
-                               ("urandom", 1, 9), ("tty", 5, 0)):
+    for name, major, minor in (
+        ("null", 1, 3),
+        ("zero", 1, 5),
+        ("full", 1, 7),
+        ("random", 1, 8),
+        ("urandom", 1, 9),
+        ("tty", 5, 0),
+    ):
         os.mknod(f"{root}/dev/{name}", 0o20666, os.makedev(major, minor))
     if role == "node":
         for i in range(4):
             os.mknod(f"{root}/dev/nvidia{i}", 0o20666, os.makedev(1, 3))
-    os.makedirs(f"{root}/dev/pts"); os.makedirs(f"{root}/dev/shm")
+    os.makedirs(f"{root}/dev/pts")
+    os.makedirs(f"{root}/dev/shm")
     mount("-t", "devpts", "-o", "newinstance,ptmxmode=0666,mode=620", "devpts", f"{root}/dev/pts")
     os.symlink("pts/ptmx", f"{root}/dev/ptmx")
     for i, n in enumerate(("stdin", "stdout", "stderr")):
@@ -227,10 +255,10 @@ def run_init(host, role):
         mount("-t", "cgroup", "-o", c, "cgroup", f"{CG}/{c}")
     bind(f"{root}/run", "/run")
     write(f"{root}/ready", str(time.time()))
-    mount("-t", "tmpfs", "-o", "size=64m,mode=1777", "tmpfs", "/tmp")     # small too; hides RT from here on
+    mount("-t", "tmpfs", "-o", "size=64m,mode=1777", "tmpfs", "/tmp")  # small too; hides RT from here on
     os.chdir("/")
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    while True:                                # reap
+    while True:  # reap
         try:
             os.wait()
         except ChildProcessError:
@@ -242,8 +270,16 @@ def run_init(host, role):
 def start_host(st, host, boot_uptime):
     """Make the namespaces of HOST (its network namespace exists) and start its init."""
     h = st["hosts"][host]
-    for d in ("var/log/slurm", "var/log/munge", "var/spool/slurmd", "var/spool/slurmctld", "var/spool/rsyslog",
-              "var/lib/munge", "etc"):
+    for d in (
+        "var/log/slurm",
+        "var/log/munge",
+        "var/spool/slurmd",
+        "var/spool/slurmctld",
+        "var/spool/rsyslog",
+        "var/spool/faultline-hooks",
+        "var/lib/munge",
+        "etc",
+    ):
         os.makedirs(hdir(host, d), exist_ok=True)
     shutil.rmtree(hdir(host, "run"), ignore_errors=True)
     for d in ("munge", "mysqld", "slurm"):
@@ -253,7 +289,9 @@ def start_host(st, host, boot_uptime):
         os.chown(hdir(host, d), mu.pw_uid, mu.pw_gid)
     os.chmod(hdir(host, "var/lib/munge"), 0o711)
     os.chown(hdir(host, "run/mysqld"), my.pw_uid, my.pw_gid)
-    for d in ("var/log/slurm", "var/spool/slurmctld", "run/slurm"):
+    # slurmctld's hooks run as its own user, slurmd's as root
+    slurms = ("var/spool/faultline-hooks",) if h["role"] == "ctl" else ()
+    for d in ("var/log/slurm", "var/spool/slurmctld", "run/slurm", *slurms):
         os.chown(hdir(host, d), sl.pw_uid, sl.pw_gid)
     write(hdir(host, "etc/hostname"), host + "\n")
     t = "rsyslog-loghost.conf" if h["role"] == "ctl" else "rsyslog-node.conf"
@@ -271,14 +309,37 @@ def start_host(st, host, boot_uptime):
                         open(f"{d}/{k}", "w").write(open(os.path.dirname(d) + "/" + k).read())
     if os.path.exists(hdir(host, "ready")):
         os.unlink(hdir(host, "ready"))
-    off = int(boot_uptime - uptime())          # of the host's boot clock against the machine's
+    off = int(boot_uptime - uptime())  # of the host's boot clock against the machine's
     log = open(hdir(host, "init.out"), "ab")
     p = subprocess.Popen(
-        ["nsenter", f"--net=/run/netns/{ns(host)}", "--", "unshare", "--fork", "--kill-child", "--pid", "--mount",
-         "--uts", "--ipc", "--cgroup", "--time", f"--boottime={off}", "--mount-proc",
-         sys.executable, os.path.abspath(__file__), "_init", host, h["role"]],
-        stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env={**ENV, "FAULTLINE_MINI_DIR": RT},
-        preexec_fn=lambda: enter_cgroup(host))
+        [
+            "nsenter",
+            f"--net=/run/netns/{ns(host)}",
+            "--",
+            "unshare",
+            "--fork",
+            "--kill-child",
+            "--pid",
+            "--mount",
+            "--uts",
+            "--ipc",
+            "--cgroup",
+            "--time",
+            f"--boottime={off}",
+            "--mount-proc",
+            sys.executable,
+            os.path.abspath(__file__),
+            "_init",
+            host,
+            h["role"],
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        env={**ENV, "FAULTLINE_MINI_DIR": RT},
+        preexec_fn=lambda: enter_cgroup(host),
+    )
     for _ in range(100):
         if os.path.exists(hdir(host, "ready")):
             break
@@ -302,27 +363,39 @@ def start_daemons(st, host):
     daemon(host, ["ip", "-ts", "monitor", "link"], out=hdir(host, "var/log/ip-monitor.log"))
     if role == "switch":
         return
-    daemon(host, AS_MUNGE + ["munged"])
+    daemon(host, [*AS_MUNGE, "munged"])
     if role == "ctl":
         first = not os.path.isdir(hdir(host, "var/lib/mysql/mysql"))
         if first:
-            daemon(host, ["mariadb-install-db", "--user=mysql", "--skip-test-db",
-                          "--auth-root-authentication-method=normal"])
+            daemon(
+                host,
+                ["mariadb-install-db", "--user=mysql", "--skip-test-db", "--auth-root-authentication-method=normal"],
+            )
         daemon(host, ["mariadbd"], out=hdir(host, "mariadb.out"))
         sql = ["mariadb", "-u", "root", "-e"]
-        wait(lambda: inside(host, sql + ["select 1"], capture_output=True).returncode == 0, 40, "mariadb")
+        wait(lambda: inside(host, [*sql, "select 1"], capture_output=True).returncode == 0, 40, "mariadb")
         if first:
-            inside(host, sql + ["create database slurm_acct_db; create user slurm@localhost identified by 'mini';"
-                                "grant all on slurm_acct_db.* to slurm@localhost;"], check=True)
-        daemon(host, AS_SLURM + ["slurmdbd"])
-        wait(lambda: inside(host, ["sacctmgr", "-n", "show", "cluster"], capture_output=True).returncode == 0,
-             40, "slurmdbd")
+            inside(
+                host,
+                [
+                    *sql,
+                    "create database slurm_acct_db; create user slurm@localhost identified by 'mini';"
+                    "grant all on slurm_acct_db.* to slurm@localhost;",
+                ],
+                check=True,
+            )
+        daemon(host, [*AS_SLURM, "slurmdbd"])
+        wait(
+            lambda: inside(host, ["sacctmgr", "-n", "show", "cluster"], capture_output=True).returncode == 0,
+            40,
+            "slurmdbd",
+        )
         if first:
             acct = [["add", "cluster", "mini"], ["add", "account", "ml", "Cluster=mini"]]
             acct += [["add", "user", u, "Account=ml"] for u in USERS]
             for a in acct:
                 inside(host, ["sacctmgr", "-i", *a], check=True, capture_output=True)
-        daemon(host, AS_SLURM + ["slurmctld"])
+        daemon(host, [*AS_SLURM, "slurmctld"])
         wait(lambda: inside(host, ["scontrol", "ping"], capture_output=True).returncode == 0, 30, "slurmctld")
     else:
         daemon(host, ["slurmd"])
@@ -360,7 +433,7 @@ def run_kmsgd():
     os.lseek(fd, 0, os.SEEK_END)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     raw = open(os.path.join(RT, "kmsg.jsonl"), "a", buffering=1)
-    block, mono0 = None, None
+    block, _mono0 = None, None
 
     def deliver(host, prio, mono, text):
         st = load()
@@ -368,28 +441,40 @@ def run_kmsgd():
         if not h:
             return
         text = text.replace(f"/{CG_ROOT}/{host}", "")
-        up = mono / 1e6 + h.get("boot_offset", 0)      # what this host's own dmesg would show
+        up = mono / 1e6 + h.get("boot_offset", 0)  # what this host's own dmesg would show
         with open(hdir(host, "var/log/dmesg.log"), "a") as f:
             f.write(f"[{int(up):5d}.{int(up % 1 * 1e6):06d}] {text}\n")
-        try:
-            sock.sendto(f"<{prio % 8}>kernel: [{int(up):5d}.{int(up % 1 * 1e6):06d}] {text}".encode(),
-                        hdir(host, "run/klog.sock"))
-        except OSError:
-            pass                                # the host is off
+        with contextlib.suppress(OSError):  # the host is off
+            sock.sendto(
+                f"<{prio % 8}>kernel: [{int(up):5d}.{int(up % 1 * 1e6):06d}] {text}".encode(),
+                hdir(host, "run/klog.sock"),
+            )
 
     while True:
         try:
             rec = os.read(fd, 8192).decode("utf-8", "replace")
         except BrokenPipeError:
-            continue                            # lines were overwritten before we read them
+            continue  # lines were overwritten before we read them
         head, text = rec.split(";", 1)
         text = text.split("\n", 1)[0]
         prio, seq, mono = (int(x) for x in head.split(",")[:3])
-        raw.write(json.dumps({"read_at": round(time.time(), 6), "facility": prio >> 3, "severity": prio & 7,
-                              "seq": seq, "kmsg_us": mono, "text": text}) + "\n")
+        raw.write(
+            json.dumps(
+                {
+                    "read_at": round(time.time(), 6),
+                    "facility": prio >> 3,
+                    "severity": prio & 7,
+                    "seq": seq,
+                    "kmsg_us": mono,
+                    "text": text,
+                }
+            )
+            + "\n"
+        )
         m = re.match(r"\[faultline-mini:(\w+)\] (.*)", text)
         if m:
-            deliver(m[1], prio, mono, m[2]); continue
+            deliver(m[1], prio, mono, m[2])
+            continue
         if "invoked oom-killer" in text:
             block = []
         if block is not None:
@@ -402,7 +487,8 @@ def run_kmsgd():
             continue
         m = re.match(r"(sw-mgmt|sw-hsn): ", text) or re.search(r"\b([mf]-(ctl|gpu\d+))\b: ", text)
         if m:
-            deliver("leaf01", prio, mono, text); continue
+            deliver("leaf01", prio, mono, text)
+            continue
         m = re.search(rf"/{CG_ROOT}/(\w+)", text)
         if m:
             deliver(m[1], prio, mono, text)
@@ -412,22 +498,38 @@ def run_kmsgd():
 def cmd_up(a):
     if os.geteuid():
         raise SystemExit("must be root")
-    missing = [x for x in ("slurmctld", "slurmd", "slurmdbd", "munged", "rsyslogd", "mariadbd", "ip") if not shutil.which(x)]
+    missing = [
+        x for x in ("slurmctld", "slurmd", "slurmdbd", "munged", "rsyslogd", "mariadbd", "ip") if not shutil.which(x)
+    ]
     if missing:
-        raise SystemExit(f"missing: {missing}; apt-get install slurm-wlm slurmdbd munge rsyslog mariadb-server iproute2")
+        raise SystemExit(
+            f"missing: {missing}; apt-get install slurm-wlm slurmdbd munge rsyslog mariadb-server iproute2"
+        )
     st = load()
     if st and all(ours(h.get("init")) for h in st["hosts"].values()):
-        print("already up"); return cmd_status(a)
+        print("already up")
+        return cmd_status(a)
     cmd_down(a, quiet=True)
     t0 = time.time()
     nodes = [f"gpu{i:02d}" for i in range(1, a.nodes + 1)]
     hosts = {"leaf01": {"role": "switch", "n": 254}, "ctl": {"role": "ctl", "n": 1}}
     hosts.update({n: {"role": "node", "n": 10 + i} for i, n in enumerate(nodes, 1)})
-    st = {"nodes": nodes, "hosts": hosts, "vars": {
-        "CTL_IP": MGMT + "1", "NODE_LIST": f"gpu[01-{a.nodes:02d}]" if a.nodes > 1 else "gpu01",
-        "SLURMD_TIMEOUT": a.slurmd_timeout, "DEBUG": a.debug, "LOG_TIME_FORMAT": a.log_time_format,
-        "RETURN_TO_SERVICE": a.return_to_service, "TREE_WIDTH": a.tree_width, "PROLOG_FLAGS": a.prolog_flags}}
-    os.makedirs(RT); os.chmod(RT, 0o755)
+    st = {
+        "nodes": nodes,
+        "hosts": hosts,
+        "vars": {
+            "CTL_IP": MGMT + "1",
+            "NODE_LIST": f"gpu[01-{a.nodes:02d}]" if a.nodes > 1 else "gpu01",
+            "SLURMD_TIMEOUT": a.slurmd_timeout,
+            "DEBUG": a.debug,
+            "LOG_TIME_FORMAT": a.log_time_format,
+            "RETURN_TO_SERVICE": a.return_to_service,
+            "TREE_WIDTH": a.tree_width,
+            "PROLOG_FLAGS": a.prolog_flags,
+        },
+    }
+    os.makedirs(RT)
+    os.chmod(RT, 0o755)
     save(st)
 
     # what all hosts share
@@ -441,11 +543,14 @@ def cmd_up(a):
     os.chown(f"{etc}/slurmdbd.conf", uid("slurm").pw_uid, uid("slurm").pw_gid)
     write(f"{etc}/my.cnf", render("my.cnf", st))
     shutil.copytree(os.path.join(HERE, "site"), f"{etc}/slurm/site")
+    if a.hooks:
+        shutil.copytree(a.hooks, f"{etc}/slurm/site/hooks")
     key = f"{etc}/munge/munge.key"
     with open(key, "wb") as f:
         f.write(os.urandom(128))
     mu = uid("munge")
-    os.chmod(key, 0o400); os.chmod(etc + "/munge", 0o700)
+    os.chmod(key, 0o400)
+    os.chmod(etc + "/munge", 0o700)
     for p in (key, etc + "/munge"):
         os.chown(p, mu.pw_uid, mu.pw_gid)
     lines = ["127.0.0.1 localhost"]
@@ -453,16 +558,25 @@ def cmd_up(a):
         lines += [f"{MGMT}{d['n']} {h}", f"{HSN}{d['n']} {h}-hsn"]
     write(f"{etc}/hosts", "\n".join(lines) + "\n")
     write(f"{etc}/resolv.conf", "")
-    write(f"{etc}/passwd", open("/etc/passwd").read() + "".join(
-        f"{u}:x:{n}:{n}::/home/{u}:/bin/bash\n" for u, n in USERS.items()))
+    write(
+        f"{etc}/passwd",
+        open("/etc/passwd").read() + "".join(f"{u}:x:{n}:{n}::/home/{u}:/bin/bash\n" for u, n in USERS.items()),
+    )
     write(f"{etc}/group", open("/etc/group").read() + "".join(f"{u}:x:{n}:\n" for u, n in USERS.items()))
     for u, n in USERS.items():
-        os.makedirs(f"{SHARED}/home/{u}"); os.chown(f"{SHARED}/home/{u}", n, n)
+        os.makedirs(f"{SHARED}/home/{u}")
+        os.chown(f"{SHARED}/home/{u}", n, n)
     shutil.copytree(os.path.join(HERE, "jobs"), f"{SHARED}/home/jobs")
 
     log = open(os.path.join(RT, "kmsgd.out"), "ab")
-    p = subprocess.Popen([sys.executable, os.path.abspath(__file__), "_kmsgd"], stdin=subprocess.DEVNULL, stdout=log,
-                         stderr=log, start_new_session=True, env={**ENV, "FAULTLINE_MINI_DIR": RT})
+    p = subprocess.Popen(
+        [sys.executable, os.path.abspath(__file__), "_kmsgd"],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        env={**ENV, "FAULTLINE_MINI_DIR": RT},
+    )
     st["kmsgd"] = {"pid": p.pid, "start": start_ticks(p.pid)}
     save(st)
 
@@ -484,11 +598,12 @@ def cmd_up(a):
             sh(["ip", "-n", ns(h), "link", "set", dev, "up"])
             sh(["ip", "-n", sw, "link", "set", port, "master", br, "up"])
 
-    for h in ["ctl", "leaf01"] + nodes:
+    for h in ["ctl", "leaf01", *nodes]:
         start_host(st, h, START_UPTIME + 60 * hosts[h]["n"])
         start_daemons(st, h)
     wait(lambda: set(node_states().values()) == {"idle"}, 60, "nodes idle")
-    st["up_took"] = round(time.time() - t0, 1); save(st)
+    st["up_took"] = round(time.time() - t0, 1)
+    save(st)
     print(f"up after {st['up_took']} s: {node_states()}")
 
 
@@ -502,7 +617,7 @@ def cmd_down(a, quiet=False):
     if st:
         kill(st.get("kmsgd"))
         for h in st["hosts"].values():
-            kill(h.get("init"))                 # the kernel ends everything else in that pid namespace
+            kill(h.get("init"))  # the kernel ends everything else in that pid namespace
         for h in st["hosts"].values():
             kill(h.get("outer"))
     names = [x.split()[0] for x in sh(["ip", "netns", "list"]).stdout.splitlines()]
@@ -511,7 +626,7 @@ def cmd_down(a, quiet=False):
             sh(["ip", "netns", "del", n])
     for c in CONTROLLERS:
         top = f"{CG}/{c}/{CG_ROOT}"
-        for _ in range(20):                     # processes may still be leaving
+        for _ in range(20):  # processes may still be leaving
             ok = True
             for d, _, _ in os.walk(top, topdown=False):
                 try:
@@ -530,9 +645,12 @@ def cmd_down(a, quiet=False):
 def cmd_status(a):
     st = load()
     if not st:
-        print("not up"); return 1
+        print("not up")
+        return 1
     for h, d in st["hosts"].items():
-        print(f"{h:8} {d['role']:7} {'running' if ours(d.get('init')) else 'OFF':8} init={d.get('init', {}).get('pid')}")
+        print(
+            f"{h:8} {d['role']:7} {'running' if ours(d.get('init')) else 'OFF':8} init={d.get('init', {}).get('pid')}"
+        )
     print(inside("ctl", ["sinfo", "-N", "-p", "gpu", "-o", "%N %t %E %H"], capture_output=True).stdout, end="")
     print(inside("ctl", ["squeue", "-o", "%i %T %u %N %r"], capture_output=True).stdout, end="")
     sw = sh(["ip", "-br", "-n", ns("leaf01"), "link"]).stdout
@@ -551,14 +669,19 @@ def port(host, net, up):
 
 
 # What the NIC drivers of real nodes write on a link change; the veth driver writes nothing.
-NIC_LINES = {"mgmt": "igb 0000:01:00.0 eth0: igb: eth0 NIC Link is {Updown}{igb_more}",
-             "hsn": "mlx5_core 0000:17:00.0 hsn0: Link {updown}"}
+NIC_LINES = {
+    "mgmt": "igb 0000:01:00.0 eth0: igb: eth0 NIC Link is {Updown}{igb_more}",
+    "hsn": "mlx5_core 0000:17:00.0 hsn0: Link {updown}",
+}
 
 
 def nic_line(host, net, up):
     """A driver's line for that change, into the kernel log (synthetic)."""
-    text = NIC_LINES[net].format(updown="up" if up else "down", Updown="Up" if up else "Down",
-                                 igb_more=" 1000 Mbps Full Duplex, Flow Control: RX/TX" if up else "")
+    text = NIC_LINES[net].format(
+        updown="up" if up else "down",
+        Updown="Up" if up else "Down",
+        igb_more=" 1000 Mbps Full Duplex, Flow Control: RX/TX" if up else "",
+    )
     return {"t": kmsg(host, text, 6), "host": host, "text": text}
 
 
@@ -586,7 +709,9 @@ def cmd_flap(a):
 def kmsg(host, text, level=4):
     """Put a line into the real kernel ring buffer, tagged as HOST's."""
     with open("/dev/kmsg", "w") as f:
-        f.write(f"<{level}>[faultline-mini:{host}] {text}\n")    # without the newline the kernel keeps the record back until the next one
+        f.write(
+            f"<{level}>[faultline-mini:{host}] {text}\n"
+        )  # without the newline the kernel keeps the record back until the next one
     return time.time()
 
 
@@ -616,7 +741,8 @@ def power_off(host):
     t = time.time()
     for net in ("mgmt", "hsn"):
         port(host, net, False)
-    kill(st["hosts"][host]["init"]); kill(st["hosts"][host]["outer"])
+    kill(st["hosts"][host]["init"])
+    kill(st["hosts"][host]["outer"])
     return t
 
 
@@ -631,14 +757,21 @@ def power_on(host, uptime_at_start=2):
 
 
 def cmd_reboot(a):
-    off = power_off(a.host); time.sleep(a.off_for); on = power_on(a.host)
+    off = power_off(a.host)
+    time.sleep(a.off_for)
+    on = power_on(a.host)
     print(json.dumps({"off": off, "on": on}))
 
 
 def submit(script, *opts, user="alice", name="job"):
     """sbatch a script's text; returns the job id."""
-    r = inside("ctl", ["sbatch", "--parsable", "-J", name, "-o", f"/home/{user}/%x-%j.out", *opts],
-               user=user, input="#!/bin/bash\n" + script + "\n", capture_output=True)
+    r = inside(
+        "ctl",
+        ["sbatch", "--parsable", "-J", name, "-o", f"/home/{user}/%x-%j.out", *opts],
+        user=user,
+        input="#!/bin/bash\n" + script + "\n",
+        capture_output=True,
+    )
     if r.returncode:
         raise SystemExit("sbatch: " + r.stderr)
     return int(r.stdout.strip().split(";")[0])
@@ -646,8 +779,18 @@ def submit(script, *opts, user="alice", name="job"):
 
 def ring(nodes=4, seconds=60, limit=10, *opts, **kw):
     """A multi-node job over the fabric, one task and two GPUs a node."""
-    return submit(f"srun python3 /home/jobs/ring.py {seconds} {limit}", "-N", str(nodes), "--ntasks-per-node=1",
-                  "--gres=gpu:h100:2", "-c", "2", *opts, name=kw.pop("name", "ring"), **kw)
+    return submit(
+        f"srun python3 /home/jobs/ring.py {seconds} {limit}",
+        "-N",
+        str(nodes),
+        "--ntasks-per-node=1",
+        "--gres=gpu:h100:2",
+        "-c",
+        "2",
+        *opts,
+        name=kw.pop("name", "ring"),
+        **kw,
+    )
 
 
 def cmd_submit(a):
@@ -670,7 +813,8 @@ def job_state(job):
 def main():
     p = argparse.ArgumentParser(description="a small real Slurm cluster in namespaces")
     s = p.add_subparsers(dest="cmd", required=True)
-    c = s.add_parser("up"); c.set_defaults(f=cmd_up)
+    c = s.add_parser("up")
+    c.set_defaults(f=cmd_up)
     c.add_argument("--nodes", type=int, default=4)
     c.add_argument("--slurmd-timeout", type=int, default=24)
     c.add_argument("--return-to-service", type=int, default=1)
@@ -678,26 +822,48 @@ def main():
     c.add_argument("--prolog-flags", default="Alloc,Contain")
     c.add_argument("--debug", default="info", help="log level of the daemons: info, verbose, debug...")
     c.add_argument("--log-time-format", default="iso8601_ms")
+    c.add_argument("--hooks", help="a folder like deploy/slurm, whose scripts prolog and epilog call first")
     s.add_parser("down").set_defaults(f=cmd_down)
     s.add_parser("status").set_defaults(f=cmd_status)
-    c = s.add_parser("run", help="run a command in a host"); c.set_defaults(f=cmd_run)
-    c.add_argument("--user"); c.add_argument("host"); c.add_argument("argv", nargs=argparse.REMAINDER)
-    c = s.add_parser("flap", help="take the host's switch port down and up"); c.set_defaults(f=cmd_flap)
-    c.add_argument("host"); c.add_argument("--net", choices=["mgmt", "hsn"], default="mgmt")
-    c.add_argument("--down-for", type=float, default=5); c.add_argument("--count", type=int, default=1)
+    c = s.add_parser("run", help="run a command in a host")
+    c.set_defaults(f=cmd_run)
+    c.add_argument("--user")
+    c.add_argument("host")
+    c.add_argument("argv", nargs=argparse.REMAINDER)
+    c = s.add_parser("flap", help="take the host's switch port down and up")
+    c.set_defaults(f=cmd_flap)
+    c.add_argument("host")
+    c.add_argument("--net", choices=["mgmt", "hsn"], default="mgmt")
+    c.add_argument("--down-for", type=float, default=5)
+    c.add_argument("--count", type=int, default=1)
     c.add_argument("--gap", type=float, default=3)
     c.add_argument("--no-nic-lines", action="store_true", help="write no NIC driver lines into the kernel log")
-    c = s.add_parser("kmsg", help="write a line into the kernel log for a host"); c.set_defaults(f=cmd_kmsg)
-    c.add_argument("host"); c.add_argument("text"); c.add_argument("--level", type=int, default=4)
-    c = s.add_parser("kill-slurmd"); c.set_defaults(f=cmd_kill_slurmd)
-    c.add_argument("host"); c.add_argument("--term", action="store_true")
-    c = s.add_parser("start-slurmd"); c.set_defaults(f=cmd_start_slurmd); c.add_argument("host")
-    c = s.add_parser("reboot"); c.set_defaults(f=cmd_reboot)
-    c.add_argument("host"); c.add_argument("--off-for", type=float, default=5)
-    c = s.add_parser("submit", help="'ring', or a script's text"); c.set_defaults(f=cmd_submit)
-    c.add_argument("script"); c.add_argument("--nodes", type=int, default=4); c.add_argument("--seconds", type=int, default=60)
-    c.add_argument("--user"); c.add_argument("opt", nargs="*")
-    c = s.add_parser("oom"); c.set_defaults(f=cmd_oom); c.add_argument("host")
+    c = s.add_parser("kmsg", help="write a line into the kernel log for a host")
+    c.set_defaults(f=cmd_kmsg)
+    c.add_argument("host")
+    c.add_argument("text")
+    c.add_argument("--level", type=int, default=4)
+    c = s.add_parser("kill-slurmd")
+    c.set_defaults(f=cmd_kill_slurmd)
+    c.add_argument("host")
+    c.add_argument("--term", action="store_true")
+    c = s.add_parser("start-slurmd")
+    c.set_defaults(f=cmd_start_slurmd)
+    c.add_argument("host")
+    c = s.add_parser("reboot")
+    c.set_defaults(f=cmd_reboot)
+    c.add_argument("host")
+    c.add_argument("--off-for", type=float, default=5)
+    c = s.add_parser("submit", help="'ring', or a script's text")
+    c.set_defaults(f=cmd_submit)
+    c.add_argument("script")
+    c.add_argument("--nodes", type=int, default=4)
+    c.add_argument("--seconds", type=int, default=60)
+    c.add_argument("--user")
+    c.add_argument("opt", nargs="*")
+    c = s.add_parser("oom")
+    c.set_defaults(f=cmd_oom)
+    c.add_argument("host")
     if sys.argv[1:2] == ["_init"]:
         return run_init(*sys.argv[2:4])
     if sys.argv[1:2] == ["_kmsgd"]:

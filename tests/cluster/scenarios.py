@@ -14,7 +14,17 @@ after, and every log as it grew meanwhile, under OUT/NAME/:
     kmsg.jsonl          the machine's kernel ring buffer as read
     jobs/               the jobs' own output
 """
-import argparse, datetime, glob, json, os, shutil, signal, threading, time
+
+import argparse
+import datetime
+import glob
+import json
+import os
+import shutil
+import signal
+import threading
+import time
+
 import cluster as c
 
 SCENARIOS = {}
@@ -42,54 +52,104 @@ class Capture:
     def __init__(self, name, doc, out):
         self.dir = os.path.join(out, name)
         shutil.rmtree(self.dir, ignore_errors=True)
-        os.makedirs(self.dir + "/slurm"); os.makedirs(self.dir + "/jobs")
+        os.makedirs(self.dir + "/slurm")
+        os.makedirs(self.dir + "/jobs")
         self.t0 = time.time()
         conf = ctl("scontrol", "show", "config")
         c.write(self.dir + "/slurm/config.txt", conf)
         for name in ("slurm.conf", "topology.conf"):
             shutil.copy(f"{c.SHARED}/etc/slurm/{name}", self.dir + "/slurm/")
-        keys = ("SlurmdTimeout", "MessageTimeout", "TCPTimeout", "KillWait", "ReturnToService", "JobRequeue",
-                "BatchStartTimeout", "PrologFlags", "PrologEpilogTimeout", "UnkillableStepTimeout", "LogTimeFormat",
-                "HealthCheckInterval", "TreeWidth", "SlurmctldDebug")
-        cfg = {k: v for k, v in ((x.split("=", 1)[0].strip(), x.split("=", 1)[1].strip())
-                                 for x in conf.splitlines() if "=" in x) if k in keys}
-        self.truth = {"scenario": name, "what": " ".join(doc.split()), "slurm": "22.05.8", "config": cfg,
-                      "begin": iso(self.t0), "injections": [], "synthetic_lines": [], "jobs": [], "nodes": {}}
+        keys = (
+            "SlurmdTimeout",
+            "MessageTimeout",
+            "TCPTimeout",
+            "KillWait",
+            "ReturnToService",
+            "JobRequeue",
+            "BatchStartTimeout",
+            "PrologFlags",
+            "PrologEpilogTimeout",
+            "UnkillableStepTimeout",
+            "LogTimeFormat",
+            "HealthCheckInterval",
+            "TreeWidth",
+            "SlurmctldDebug",
+        )
+        cfg = {
+            k: v
+            for k, v in (
+                (x.split("=", 1)[0].strip(), x.split("=", 1)[1].strip()) for x in conf.splitlines() if "=" in x
+            )
+            if k in keys
+        }
+        self.truth = {
+            "scenario": name,
+            "what": " ".join(doc.split()),
+            "slurm": "22.05.8",
+            "config": cfg,
+            "begin": iso(self.t0),
+            "injections": [],
+            "synthetic_lines": [],
+            "jobs": [],
+            "nodes": {},
+        }
         self.marks = {f: os.path.getsize(f) for f in self.logs()}
         self.snap("before")
         self.stop = threading.Event()
-        self.poller = threading.Thread(target=self.poll, daemon=True); self.poller.start()
+        self.poller = threading.Thread(target=self.poll, daemon=True)
+        self.poller.start()
 
     def logs(self):
         fs = glob.glob(c.RT + "/hosts/*/var/log/**/*", recursive=True)
-        return [f for f in fs if os.path.isfile(f) and "site-env" not in f and "/remote/" not in f
-                and "/munge/" not in f and os.path.basename(f) != "core"] + [c.RT + "/kmsg.jsonl"]
+        return [
+            f
+            for f in fs
+            if os.path.isfile(f)
+            and "site-env" not in f
+            and "/remote/" not in f
+            and "/munge/" not in f
+            and os.path.basename(f) != "core"
+        ] + [c.RT + "/kmsg.jsonl"]
 
     def snap(self, when):
         d = self.dir + "/slurm/"
-        for name, argv in (("nodes", ["scontrol", "show", "node", "-o"]), ("jobs", ["scontrol", "show", "job", "-o"]),
-                           ("sinfo", ["sinfo", "-N", "-l"]), ("squeue", ["squeue", "-l", "-t", "all"]), ("sdiag", ["sdiag"])):
+        for name, argv in (
+            ("nodes", ["scontrol", "show", "node", "-o"]),
+            ("jobs", ["scontrol", "show", "job", "-o"]),
+            ("sinfo", ["sinfo", "-N", "-l"]),
+            ("squeue", ["squeue", "-l", "-t", "all"]),
+            ("sdiag", ["sdiag"]),
+        ):
             c.write(f"{d}{name}.{when}.txt", ctl(*argv))
         for h in c.load()["hosts"]:
             r = c.sh(["ip", "-n", c.ns(h), "-s", "-d", "-j", "link"], check=False).stdout
             c.write(f"{self.dir}/hosts/{h}/links.{when}.json", r)
 
     def poll(self):
-        seen, old = {}, {x.split()[0] for x in open(self.dir + "/slurm/squeue.before.txt") if x.split()[:1] and x.split()[0].isdigit()}
+        seen, old = (
+            {},
+            {
+                x.split()[0]
+                for x in open(self.dir + "/slurm/squeue.before.txt")
+                if x.split()[:1] and x.split()[0].isdigit()
+            },
+        )
         with open(self.dir + "/observed.jsonl", "w") as f:
             while not self.stop.wait(0.4):
                 now = {}
                 for x in ctl("sinfo", "-h", "-N", "-p", "gpu", "-o", "%N %T %E").splitlines():
-                    n, s, r = x.split(" ", 2); now["node", n] = {"state": s, "reason": r}
+                    n, s, r = x.split(" ", 2)
+                    now["node", n] = {"state": s, "reason": r}
                 for x in ctl("squeue", "-h", "-t", "all", "-o", "%i %T %N %r").splitlines():
                     v = x.split(" ")
-                    if v[0] in old:              # of an earlier scenario
+                    if v[0] in old:  # of an earlier scenario
                         continue
                     now["job", v[0]] = {"state": v[1], "nodes": v[2], "reason": " ".join(v[3:])}
                 t = time.time()
                 for k, v in now.items():
                     if seen.get(k) != v:
-                        f.write(json.dumps({"t": iso(t), k[0]: k[1], **v}) + "\n"); f.flush()
+                        f.write(json.dumps({"t": iso(t), k[0]: k[1], **v}) + "\n")
+                        f.flush()
                 seen.update(now)
 
     # -- what the scenarios call
@@ -106,7 +166,9 @@ class Capture:
 
     def port(self, host, net, up):
         t = c.port(host, net, up)
-        self.inject("link_up" if up else "link_down", t, host=host, net=net, port=("m-" if net == "mgmt" else "f-") + host)
+        self.inject(
+            "link_up" if up else "link_down", t, host=host, net=net, port=("m-" if net == "mgmt" else "f-") + host
+        )
         x = c.nic_line(host, net, up)
         self.truth["synthetic_lines"].append({**x, "t": iso(x["t"])})
 
@@ -140,22 +202,43 @@ class Capture:
 
     def finish(self):
         time.sleep(3)
-        self.stop.set(); self.poller.join()
+        self.stop.set()
+        self.poller.join()
         self.snap("after")
         d = self.dir
         since = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(self.t0))
         mine = [str(j["id"]) for j in self.truth["jobs"]]
         sel = ["-j", ",".join(mine)] if mine else ["-a", "-S", since]
         c.write(d + "/slurm/sacct.psv", ctl("sacct", "-D", "-P", "--format=ALL", *sel))
-        c.write(d + "/slurm/sacct.short.psv", ctl("sacct", "-D", "-P", "-o", "JobID,JobName,User,State,ExitCode,DerivedExitCode,"
-                "Submit,Eligible,Start,End,ElapsedRaw,NodeList,Reason,Flags,DBIndex,AllocTRES", *sel))
+        c.write(
+            d + "/slurm/sacct.short.psv",
+            ctl(
+                "sacct",
+                "-D",
+                "-P",
+                "-o",
+                "JobID,JobName,User,State,ExitCode,DerivedExitCode,"
+                "Submit,Eligible,Start,End,ElapsedRaw,NodeList,Reason,Flags,DBIndex,AllocTRES",
+                *sel,
+            ),
+        )
         c.write(d + "/slurm/sacct.json", ctl("sacct", "-D", "--json", *sel))
-        c.write(d + "/slurm/events.psv", ctl("sacctmgr", "-P", "show", "event", "start=" + since,
-                "format=Cluster,NodeName,Start,End,State,Reason,User,Event,TRES"))
+        c.write(
+            d + "/slurm/events.psv",
+            ctl(
+                "sacctmgr",
+                "-P",
+                "show",
+                "event",
+                "start=" + since,
+                "format=Cluster,NodeName,Start,End,State,Reason,User,Event,TRES",
+            ),
+        )
         for f in self.logs():
             at = self.marks.get(f, 0)
             with open(f, "rb") as src:
-                src.seek(at); data = src.read()
+                src.seek(at)
+                data = src.read()
             if not data:
                 continue
             parts = os.path.relpath(f, c.RT).split("/")
@@ -168,23 +251,40 @@ class Capture:
         for f in glob.glob(c.RT + "/hosts/*/var/log/slurm/site-env/*"):
             if os.path.getmtime(f) >= self.t0:
                 h = os.path.relpath(f, c.RT).split("/")[1]
-                os.makedirs(f"{d}/hosts/{h}/site-env", exist_ok=True); shutil.copy(f, f"{d}/hosts/{h}/site-env/")
+                os.makedirs(f"{d}/hosts/{h}/site-env", exist_ok=True)
+                shutil.copy(f, f"{d}/hosts/{h}/site-env/")
         for f in glob.glob(c.SHARED + "/home/*/*.out"):
             if os.path.getmtime(f) >= self.t0:
                 shutil.copy(f, d + "/jobs/")
         # what accounting says in the end, next to what was expected
         for j in self.truth["jobs"]:
-            rows = [x.split("|") for x in ctl("sacct", "-D", "-n", "-X", "-P", "-j", str(j["id"]), "-o",
-                    "State,ExitCode,DerivedExitCode,Start,End,NodeList,JobName,User").splitlines()]
+            rows = [
+                x.split("|")
+                for x in ctl(
+                    "sacct",
+                    "-D",
+                    "-n",
+                    "-X",
+                    "-P",
+                    "-j",
+                    str(j["id"]),
+                    "-o",
+                    "State,ExitCode,DerivedExitCode,Start,End,NodeList,JobName,User",
+                ).splitlines()
+            ]
             keys = ("state", "exit", "derived_exit", "start", "end", "nodes", "name", "user")
-            j["accounting"] = [dict(zip(keys, r)) for r in rows]
+            j["accounting"] = [dict(zip(keys, r, strict=False)) for r in rows]
             j["as_expected"] = bool(rows) and [r[0].split()[0] for r in rows] == j["expected"].split(",")
         for n, e in list(self.truth["nodes"].items()):
             now = ctl("sinfo", "-h", "-N", "-p", "gpu", "-n", n, "-o", "%T|%E").strip()
             self.truth["nodes"][n] = {"expected": e, "state_at_end": now}
         self.truth["end"] = iso(time.time())
         c.write(d + "/truth.json", json.dumps(self.truth, indent=1) + "\n")
-        bad = [(j["id"], j["expected"], [a["state"] for a in j["accounting"]]) for j in self.truth["jobs"] if not j["as_expected"]]
+        bad = [
+            (j["id"], j["expected"], [a["state"] for a in j["accounting"]])
+            for j in self.truth["jobs"]
+            if not j["as_expected"]
+        ]
         print(f"   done in {time.time() - self.t0:.0f} s; not as expected: {bad}", flush=True)
 
 
@@ -197,11 +297,12 @@ def clean():
         for net in ("mgmt", "hsn"):
             c.port(h, net, True)
         if not c.pidof(h, "munged"):
-            c.daemon(h, c.AS_MUNGE + ["munged"])
+            c.daemon(h, [*c.AS_MUNGE, "munged"])
         if not c.pidof(h, "slurmd"):
             c.daemon(h, ["slurmd"])
         c.inside(h, ["sh", "-c", "rm -f /tmp/scratch.* /var/spool/slurmd/fill"])
-    ctl("scancel", "--state=PENDING,RUNNING,SUSPENDED", "-u", "alice"); ctl("scancel", "-u", "bob")
+    ctl("scancel", "--state=PENDING,RUNNING,SUSPENDED", "-u", "alice")
+    ctl("scancel", "-u", "bob")
     end = time.time() + 60
     while time.time() < end:
         s = c.node_states()
@@ -218,27 +319,36 @@ def clean():
 @scenario
 def healthy(k):
     """No fault: two multi-node jobs end well. What a quiet cluster says."""
-    a = c.ring(4, 15); b = c.submit("srun hostname; sleep 5", "-N2", name="hello", user="bob")
-    k.job(a, "COMPLETED", False); k.job(b, "COMPLETED", False)
-    k.wait(a, k.DONE); k.wait(b, k.DONE)
+    a = c.ring(4, 15)
+    b = c.submit("srun hostname; sleep 5", "-N2", name="hello", user="bob")
+    k.job(a, "COMPLETED", False)
+    k.job(b, "COMPLETED", False)
+    k.wait(a, k.DONE)
+    k.wait(b, k.DONE)
 
 
 @scenario
 def mgmt_flap_short(k):
     """Management link of one node flaps three times for 3 s, less than SlurmdTimeout: no job may fail."""
     a = k.job(c.ring(4, 45), "COMPLETED", False)
-    k.wait(a, ["RUNNING"]); time.sleep(4)
+    k.wait(a, ["RUNNING"])
+    time.sleep(4)
     k.flap("gpu02", "mgmt", down_for=3, count=3, gap=5)
-    k.node("gpu02", "stays in service"); k.wait(a, k.DONE)
+    k.node("gpu02", "stays in service")
+    k.wait(a, k.DONE)
 
 
 @scenario
 def mgmt_flap_medium(k):
-    """Management link down 14 s: longer than a ping, shorter than SlurmdTimeout. 'not responding', then back; jobs go on."""
+    """Management link down 14 s: longer than a ping, shorter than SlurmdTimeout.
+
+    'not responding', then back; jobs go on."""
     a = k.job(c.ring(4, 45), "COMPLETED", False)
-    k.wait(a, ["RUNNING"]); time.sleep(4)
+    k.wait(a, ["RUNNING"])
+    time.sleep(4)
     k.flap("gpu02", "mgmt", down_for=scaled(14))
-    k.node("gpu02", "not responding for a moment, then in service"); k.wait(a, k.DONE)
+    k.node("gpu02", "not responding for a moment, then in service")
+    k.wait(a, k.DONE)
 
 
 @scenario
@@ -247,21 +357,35 @@ def mgmt_flap_long(k):
     its job NODE_FAIL; a job on other nodes goes on; the node comes back by itself (ReturnToService=1)."""
     a = c.ring(2, int(scaled(100)), 10, "-w", "gpu[01-02]", "--no-requeue", name="hit")
     b = c.ring(2, int(scaled(60)), 10, "-w", "gpu[03-04]", "--no-requeue", name="bystander", user="bob")
-    k.job(a, "NODE_FAIL", True, "link_down gpu02 mgmt"); k.job(b, "COMPLETED", False)
-    k.wait(a, ["RUNNING"]); k.wait(b, ["RUNNING"]); time.sleep(4)
+    k.job(a, "NODE_FAIL", True, "link_down gpu02 mgmt")
+    k.job(b, "COMPLETED", False)
+    k.wait(a, ["RUNNING"])
+    k.wait(b, ["RUNNING"])
+    time.sleep(4)
     k.flap("gpu02", "mgmt", down_for=scaled(60))
-    k.wait(a, k.DONE); k.wait(b, k.DONE); k.wait_node("gpu02", "idle"); k.node("gpu02", "DOWN, then back in service")
+    k.wait(a, k.DONE)
+    k.wait(b, k.DONE)
+    k.wait_node("gpu02", "idle")
+    k.node("gpu02", "DOWN, then back in service")
 
 
 @scenario
 def mgmt_flap_requeue(k):
     """As mgmt_flap_long with a job that may be requeued: two accounting records of one job id, NODE_FAIL and (two
     minutes later, on the same nodes, the lost one being back for a while) COMPLETED."""
-    a = k.job(c.ring(2, int(scaled(60)), 10, "--requeue", "-x", "gpu[01-02]", name="hit"), "NODE_FAIL,COMPLETED", True,
-              "link_down gpu04 mgmt", "requeued; the second run is good")
-    k.wait(a, ["RUNNING"]); time.sleep(4)
+    a = k.job(
+        c.ring(2, int(scaled(60)), 10, "--requeue", "-x", "gpu[01-02]", name="hit"),
+        "NODE_FAIL,COMPLETED",
+        True,
+        "link_down gpu04 mgmt",
+        "requeued; the second run is good",
+    )
+    k.wait(a, ["RUNNING"])
+    time.sleep(4)
     k.flap("gpu04", "mgmt", down_for=scaled(45))
-    k.wait(a, ["PENDING"], 20); k.wait(a, ["RUNNING"], 180); k.wait(a, k.DONE, 120)
+    k.wait(a, ["PENDING"], 20)
+    k.wait(a, ["RUNNING"], 180)
+    k.wait(a, k.DONE, 120)
     k.node("gpu04", "DOWN; comes back when slurmctld next asks DOWN nodes to register (up to 20 ping rounds)")
 
 
@@ -269,8 +393,10 @@ def mgmt_flap_requeue(k):
 def fabric_flap_short(k):
     """Fabric link flaps 2 s three times: TCP carries the job over; nothing in Slurm's logs."""
     a = k.job(c.ring(4, 40, 10), "COMPLETED", False)
-    k.wait(a, ["RUNNING"]); time.sleep(4)
-    k.flap("gpu03", "hsn", down_for=2, count=3, gap=5); k.wait(a, k.DONE)
+    k.wait(a, ["RUNNING"])
+    time.sleep(4)
+    k.flap("gpu03", "hsn", down_for=2, count=3, gap=5)
+    k.wait(a, k.DONE)
     k.node("gpu03", "in service")
 
 
@@ -281,56 +407,98 @@ def fabric_flap_long(k):
     for h in c.load()["nodes"]:
         c.write(c.hdir(h, "run/nhc.on"), "")
     a = k.job(c.ring(4, 90, 10), "FAILED", True, "link_down gpu03 hsn")
-    k.wait(a, ["RUNNING"]); time.sleep(4)
-    k.flap("gpu03", "hsn", down_for=25); k.wait(a, k.DONE)
+    k.wait(a, ["RUNNING"])
+    time.sleep(4)
+    k.flap("gpu03", "hsn", down_for=25)
+    k.wait(a, k.DONE)
     k.node("gpu03", "drained by the health check")
 
 
 @scenario
 def slurmd_killed(k):
-    """slurmd of a node is killed (SIGKILL) and stays away: node DOWN after SlurmdTimeout, job NODE_FAIL, no link event."""
-    a = k.job(c.ring(2, int(scaled(120)), 10, "-w", "gpu[02-03]", "--no-requeue", name="hit"), "NODE_FAIL", True, "slurmd killed gpu03")
-    k.wait(a, ["RUNNING"]); time.sleep(4)
-    t, p = c.kill_daemon("gpu03"); k.inject("slurmd_sigkill", t, host="gpu03", pids=p)
-    k.wait(a, k.DONE); time.sleep(5)
-    c.daemon("gpu03", ["slurmd"]); k.inject("slurmd_start", host="gpu03")
-    k.wait_node("gpu03", "idle"); k.node("gpu03", "DOWN, then back in service")
+    """slurmd of a node is killed (SIGKILL) and stays away: node DOWN after SlurmdTimeout,
+    job NODE_FAIL, no link event."""
+    a = k.job(
+        c.ring(2, int(scaled(120)), 10, "-w", "gpu[02-03]", "--no-requeue", name="hit"),
+        "NODE_FAIL",
+        True,
+        "slurmd killed gpu03",
+    )
+    k.wait(a, ["RUNNING"])
+    time.sleep(4)
+    t, p = c.kill_daemon("gpu03")
+    k.inject("slurmd_sigkill", t, host="gpu03", pids=p)
+    k.wait(a, k.DONE)
+    time.sleep(5)
+    c.daemon("gpu03", ["slurmd"])
+    k.inject("slurmd_start", host="gpu03")
+    k.wait_node("gpu03", "idle")
+    k.node("gpu03", "DOWN, then back in service")
 
 
 @scenario
 def slurmd_restarted(k):
     """slurmd is stopped (SIGTERM) and started 5 s later, under a running job: nothing fails."""
     a = k.job(c.ring(2, 30, 10, "-w", "gpu[02-03]", name="kept"), "COMPLETED", False)
-    k.wait(a, ["RUNNING"]); time.sleep(4)
-    t, p = c.kill_daemon("gpu03", sig=signal.SIGTERM); k.inject("slurmd_sigterm", t, host="gpu03", pids=p)
-    time.sleep(5); c.daemon("gpu03", ["slurmd"]); k.inject("slurmd_start", host="gpu03")
-    k.wait(a, k.DONE); k.node("gpu03", "in service")
+    k.wait(a, ["RUNNING"])
+    time.sleep(4)
+    t, p = c.kill_daemon("gpu03", sig=signal.SIGTERM)
+    k.inject("slurmd_sigterm", t, host="gpu03", pids=p)
+    time.sleep(5)
+    c.daemon("gpu03", ["slurmd"])
+    k.inject("slurmd_start", host="gpu03")
+    k.wait(a, k.DONE)
+    k.node("gpu03", "in service")
 
 
 @scenario
 def node_reboot(k):
-    """A node loses power under a job and is back 8 s later (before SlurmdTimeout): slurmctld finds the reboot when slurmd registers."""
-    a = k.job(c.ring(2, 120, 10, "-w", "gpu[03-04]", "--no-requeue", name="hit"), "NODE_FAIL", True, "power_off gpu04",
-              "the ring's watchdog may be first: then FAILED")
-    k.wait(a, ["RUNNING"]); time.sleep(4)
-    k.inject("power_off", c.power_off("gpu04"), host="gpu04"); time.sleep(6)
+    """A node loses power under a job and is back 8 s later (before SlurmdTimeout):
+    slurmctld finds the reboot when slurmd registers."""
+    a = k.job(
+        c.ring(2, 120, 10, "-w", "gpu[03-04]", "--no-requeue", name="hit"),
+        "NODE_FAIL",
+        True,
+        "power_off gpu04",
+        "the ring's watchdog may be first: then FAILED",
+    )
+    k.wait(a, ["RUNNING"])
+    time.sleep(4)
+    k.inject("power_off", c.power_off("gpu04"), host="gpu04")
+    time.sleep(6)
     k.inject("power_on", c.power_on("gpu04"), host="gpu04")
-    k.wait(a, k.DONE); time.sleep(12); k.node("gpu04", "DOWN: unexpectedly rebooted; stays so until resumed by hand")
+    k.wait(a, k.DONE)
+    time.sleep(12)
+    k.node("gpu04", "DOWN: unexpectedly rebooted; stays so until resumed by hand")
 
 
 @scenario
 def job_faults(k):
     """Jobs that end badly by themselves: exit code 3, SIGSEGV, time limit, cancelled while running and while pending,
     a failing step under a good script. No fault of the cluster."""
-    j = [k.job(c.submit("exit 3", name="exit3"), "FAILED", False, "own exit code"),
-         k.job(c.submit("srun python3 -c 'import os,signal; os.kill(os.getpid(), 11)'", name="segv"), "FAILED", False, "own signal"),
-         k.job(c.submit("srun sleep 600", "-t", "1", name="toolong", user="bob"), "TIMEOUT", False, "time limit"),
-         k.job(c.submit("srun sleep 600", "-N2", name="cancelled"), "CANCELLED", False, "scancel by user"),
-         k.job(c.submit("sleep 1", "-d", "afterok:1000000", "-H", name="held"), "CANCELLED", False, "scancel while pending"),
-         k.job(c.submit("srun false; srun true", name="badstep"), "COMPLETED", False, "a step failed, the script did not")]
-    k.wait(j[3], ["RUNNING"]); time.sleep(5)
-    c.inside("ctl", ["scancel", str(j[3])], user="alice"); k.inject("scancel", job=j[3], user="alice")
-    c.inside("ctl", ["scancel", str(j[4])]); k.inject("scancel", job=j[4], user="root")
+    j = [
+        k.job(c.submit("exit 3", name="exit3"), "FAILED", False, "own exit code"),
+        k.job(
+            c.submit("srun python3 -c 'import os,signal; os.kill(os.getpid(), 11)'", name="segv"),
+            "FAILED",
+            False,
+            "own signal",
+        ),
+        k.job(c.submit("srun sleep 600", "-t", "1", name="toolong", user="bob"), "TIMEOUT", False, "time limit"),
+        k.job(c.submit("srun sleep 600", "-N2", name="cancelled"), "CANCELLED", False, "scancel by user"),
+        k.job(
+            c.submit("sleep 1", "-d", "afterok:1000000", "-H", name="held"), "CANCELLED", False, "scancel while pending"
+        ),
+        k.job(
+            c.submit("srun false; srun true", name="badstep"), "COMPLETED", False, "a step failed, the script did not"
+        ),
+    ]
+    k.wait(j[3], ["RUNNING"])
+    time.sleep(5)
+    c.inside("ctl", ["scancel", str(j[3])], user="alice")
+    k.inject("scancel", job=j[3], user="alice")
+    c.inside("ctl", ["scancel", str(j[4])])
+    k.inject("scancel", job=j[4], user="root")
     for x in j:
         k.wait(x, k.DONE, 150)
 
@@ -338,27 +506,42 @@ def job_faults(k):
 @scenario
 def oom(k):
     """A job takes more memory than it asked for: the kernel's OOM killer ends it (real, by its memory cgroup)."""
-    a = k.job(c.submit("srun python3 /home/jobs/memhog.py 600", "-w", "gpu02", "--mem=100", name="memhog"), "FAILED", False, "own memory",
-              "only the STEP is OUT_OF_MEMORY (0:125); the job is FAILED 1:0, as the batch script ends with srun's exit code")
+    a = k.job(
+        c.submit("srun python3 /home/jobs/memhog.py 600", "-w", "gpu02", "--mem=100", name="memhog"),
+        "FAILED",
+        False,
+        "own memory",
+        "only the STEP is OUT_OF_MEMORY (0:125); the job is FAILED 1:0, as the batch script ends with srun's exit code",
+    )
     b = k.job(c.submit("sleep 12", "-w", "gpu02", "--mem=100", name="quiet", user="bob"), "COMPLETED", False)
-    k.wait(a, k.DONE); k.wait(b, k.DONE)
+    k.wait(a, k.DONE)
+    k.wait(b, k.DONE)
 
 
 @scenario
 def epilog_fails(k):
     """The epilog of one node fails: the job is good, the node is drained after it."""
-    c.write(c.hdir("gpu03", "run/fault.epilog"), "7"); k.inject("epilog_exit_7", host="gpu03")
+    c.write(c.hdir("gpu03", "run/fault.epilog"), "7")
+    k.inject("epilog_exit_7", host="gpu03")
     a = k.job(c.submit("srun hostname; sleep 3", "-N2", "-w", "gpu[03-04]", name="fine"), "COMPLETED", False)
-    k.wait(a, k.DONE); k.wait_node("gpu03", "drain"); k.node("gpu03", "drained: Epilog error")
+    k.wait(a, k.DONE)
+    k.wait_node("gpu03", "drain")
+    k.node("gpu03", "drained: Epilog error")
 
 
 @scenario
 def mgmt_flap_batch_host(k):
     """Management link of the job's first node, where the batch script runs, down longer than SlurmdTimeout."""
-    a = k.job(c.ring(2, int(scaled(110)), 10, "-w", "gpu[01-02]", "--no-requeue", name="hit"), "NODE_FAIL", True,
-              "link_down gpu01 mgmt")
-    k.wait(a, ["RUNNING"]); time.sleep(4)
-    k.flap("gpu01", "mgmt", down_for=scaled(50)); k.wait(a, k.DONE)
+    a = k.job(
+        c.ring(2, int(scaled(110)), 10, "-w", "gpu[01-02]", "--no-requeue", name="hit"),
+        "NODE_FAIL",
+        True,
+        "link_down gpu01 mgmt",
+    )
+    k.wait(a, ["RUNNING"])
+    time.sleep(4)
+    k.flap("gpu01", "mgmt", down_for=scaled(50))
+    k.wait(a, k.DONE)
     k.node("gpu01", "DOWN; comes back when slurmctld next asks DOWN nodes to register")
 
 
@@ -366,11 +549,19 @@ def mgmt_flap_batch_host(k):
 def mgmt_flap_requeue_pinned(k):
     """As mgmt_flap_requeue, but the job can only run on the node that was lost: it starts again in the second
     that node is back, and that second run fails of the first fault's after-effects."""
-    a = k.job(c.ring(2, int(scaled(60)), 10, "--requeue", "-w", "gpu[03-04]", name="hit"), "NODE_FAIL,FAILED", True,
-              "link_down gpu04 mgmt", "requeued; the second run meets a revoked credential on gpu04")
-    k.wait(a, ["RUNNING"]); time.sleep(4)
+    a = k.job(
+        c.ring(2, int(scaled(60)), 10, "--requeue", "-w", "gpu[03-04]", name="hit"),
+        "NODE_FAIL,FAILED",
+        True,
+        "link_down gpu04 mgmt",
+        "requeued; the second run meets a revoked credential on gpu04",
+    )
+    k.wait(a, ["RUNNING"])
+    time.sleep(4)
     k.flap("gpu04", "mgmt", down_for=scaled(45))
-    k.wait(a, ["PENDING"], 20); k.wait(a, ["RUNNING", "FAILED"], 240); k.wait(a, k.DONE, 120)
+    k.wait(a, ["PENDING"], 20)
+    k.wait(a, ["RUNNING", "FAILED"], 240)
+    k.wait(a, k.DONE, 120)
     k.node("gpu04", "DOWN, then back in service")
 
 
@@ -378,54 +569,101 @@ def mgmt_flap_requeue_pinned(k):
 def fabric_flap_decoy(k):
     """Fabric link of a node down 4 s while a job of one node fails there by its own bug: the flap is not its cause."""
     a = k.job(c.ring(4, 40, 10, name="rides"), "COMPLETED", False)
-    b = k.job(c.submit("srun python3 -c 'import time; time.sleep(13); {}[\"lr\"]'", "-w", "gpu03", name="buggy", user="bob"),
-              "FAILED", False, "own bug", "the link of the same node flapped at that time")
-    k.wait(a, ["RUNNING"]); k.wait(b, ["RUNNING"]); time.sleep(7)
-    k.flap("gpu03", "hsn", down_for=4); k.wait(b, k.DONE); k.wait(a, k.DONE); k.node("gpu03", "in service")
+    b = k.job(
+        c.submit("srun python3 -c 'import time; time.sleep(13); {}[\"lr\"]'", "-w", "gpu03", name="buggy", user="bob"),
+        "FAILED",
+        False,
+        "own bug",
+        "the link of the same node flapped at that time",
+    )
+    k.wait(a, ["RUNNING"])
+    k.wait(b, ["RUNNING"])
+    time.sleep(7)
+    k.flap("gpu03", "hsn", down_for=4)
+    k.wait(b, k.DONE)
+    k.wait(a, k.DONE)
+    k.node("gpu03", "in service")
 
 
 @scenario
 def prolog_fails(k):
-    """The prolog of one node fails: the job is held after a requeue (and cancelled by the administrator), the node drained."""
-    c.write(c.hdir("gpu02", "run/fault.prolog"), "1"); k.inject("prolog_exit_1", host="gpu02")
-    a = k.job(c.submit("srun hostname; sleep 3", "-N2", "-w", "gpu[01-02]", name="unlucky"), "REQUEUED,CANCELLED", True,
-              "prolog exit 1 gpu02")
-    k.wait_node("gpu02", "drain", 60); k.wait(a, ["PENDING", "REQUEUE_HOLD"], 60); time.sleep(3)
-    ctl("scancel", str(a)); k.inject("scancel", job=a, user="root")
-    k.wait(a, k.DONE); k.node("gpu02", "drained: Prolog error")
+    """The prolog of one node fails: the job is held after a requeue (and cancelled by the administrator),
+    the node drained."""
+    c.write(c.hdir("gpu02", "run/fault.prolog"), "1")
+    k.inject("prolog_exit_1", host="gpu02")
+    a = k.job(
+        c.submit("srun hostname; sleep 3", "-N2", "-w", "gpu[01-02]", name="unlucky"),
+        "REQUEUED,CANCELLED",
+        True,
+        "prolog exit 1 gpu02",
+    )
+    k.wait_node("gpu02", "drain", 60)
+    k.wait(a, ["PENDING", "REQUEUE_HOLD"], 60)
+    time.sleep(3)
+    ctl("scancel", str(a))
+    k.inject("scancel", job=a, user="root")
+    k.wait(a, k.DONE)
+    k.node("gpu02", "drained: Prolog error")
 
 
 @scenario
 def disk_full(k):
     """A job fills its node's /tmp and ends with exit code 28; then the node's slurmd spool is full when a job comes."""
-    a = k.job(c.submit("bash /home/jobs/diskhog.sh", "-w", "gpu02", name="diskhog"), "FAILED", False, "own: filled /tmp")
+    a = k.job(
+        c.submit("bash /home/jobs/diskhog.sh", "-w", "gpu02", name="diskhog"), "FAILED", False, "own: filled /tmp"
+    )
     k.wait(a, k.DONE)
     k.inject("spool_full", host="gpu02")
     c.inside("gpu02", ["sh", "-c", "dd if=/dev/zero of=/var/spool/slurmd/fill bs=64k 2>/dev/null"])
-    b = k.job(c.submit("srun hostname; sleep 5", "-w", "gpu02", name="nospace", user="bob"), "CANCELLED", True,
-              "slurmd spool full gpu02")
-    k.wait(b, k.DONE, 60); k.wait_node("gpu02", "drain", 60); k.node("gpu02", "drained: SlurmdSpoolDir is full")
+    b = k.job(
+        c.submit("srun hostname; sleep 5", "-w", "gpu02", "--no-requeue", name="nospace", user="bob"),
+        "CANCELLED",
+        True,
+        "slurmd spool full gpu02",
+    )
+    k.wait(b, k.DONE, 60)
+    k.wait_node("gpu02", "drain", 60)
+    k.node("gpu02", "drained: SlurmdSpoolDir is full")
 
 
 @scenario
 def munge_dies(k):
     """munged of a node is killed: slurmd hears but cannot answer, node DOWN, job NODE_FAIL, no link event."""
-    a = k.job(c.ring(2, int(scaled(120)), 10, "-w", "gpu[02-03]", "--no-requeue", name="hit"), "NODE_FAIL", True,
-              "munged killed gpu02")
-    k.wait(a, ["RUNNING"]); time.sleep(4)
-    t, p = c.kill_daemon("gpu02", "munged"); k.inject("munged_sigkill", t, host="gpu02", pids=p)
-    k.wait(a, k.DONE); time.sleep(5)
-    c.daemon("gpu02", c.AS_MUNGE + ["munged", "--force"]); k.inject("munged_start", host="gpu02")
+    a = k.job(
+        c.ring(2, int(scaled(120)), 10, "-w", "gpu[02-03]", "--no-requeue", name="hit"),
+        "NODE_FAIL",
+        True,
+        "munged killed gpu02",
+    )
+    k.wait(a, ["RUNNING"])
+    time.sleep(4)
+    t, p = c.kill_daemon("gpu02", "munged")
+    k.inject("munged_sigkill", t, host="gpu02", pids=p)
+    k.wait(a, k.DONE)
+    time.sleep(5)
+    c.daemon("gpu02", [*c.AS_MUNGE, "munged", "--force"])
+    k.inject("munged_start", host="gpu02")
     k.node("gpu02", "DOWN until slurmctld next asks it to register")
 
 
 @scenario
 def switch_down(k):
     """The management switch is lost (every node's port down 50 s): all nodes DOWN at once, every job NODE_FAIL."""
-    a = k.job(c.ring(2, int(scaled(110)), 10, "-w", "gpu[01-02]", "--no-requeue", name="hit"), "NODE_FAIL", True, "switch mgmt")
-    b = k.job(c.ring(2, int(scaled(110)), 10, "-w", "gpu[03-04]", "--no-requeue", name="hit", user="bob"), "NODE_FAIL", True,
-              "switch mgmt")
-    k.wait(a, ["RUNNING"]); k.wait(b, ["RUNNING"]); time.sleep(4)
+    a = k.job(
+        c.ring(2, int(scaled(110)), 10, "-w", "gpu[01-02]", "--no-requeue", name="hit"),
+        "NODE_FAIL",
+        True,
+        "switch mgmt",
+    )
+    b = k.job(
+        c.ring(2, int(scaled(110)), 10, "-w", "gpu[03-04]", "--no-requeue", name="hit", user="bob"),
+        "NODE_FAIL",
+        True,
+        "switch mgmt",
+    )
+    k.wait(a, ["RUNNING"])
+    k.wait(b, ["RUNNING"])
+    time.sleep(4)
     hosts = c.load()["nodes"]
     for h in hosts:
         k.port(h, "mgmt", False)
@@ -433,30 +671,42 @@ def switch_down(k):
     for h in hosts:
         k.port(h, "mgmt", True)
         k.node(h, "DOWN, then back in service")
-    k.wait(a, k.DONE); k.wait(b, k.DONE)
+    k.wait(a, k.DONE)
+    k.wait(b, k.DONE)
     for h in hosts:
         k.wait_node(h, "idle")
 
 
 @scenario
 def controller_restart(k):
-    """slurmctld is killed and started 10 s later; slurmdbd is killed and started 15 s later. The running job goes on."""
+    """slurmctld is killed and started 10 s later; slurmdbd is killed and started 15 s later.
+
+    The running job goes on."""
     a = k.job(c.ring(4, 45, 10, name="kept"), "COMPLETED", False)
-    k.wait(a, ["RUNNING"]); time.sleep(3)
-    t, p = c.kill_daemon("ctl", "slurmdbd"); k.inject("slurmdbd_sigkill", t, host="ctl", pids=p)
+    k.wait(a, ["RUNNING"])
     time.sleep(3)
-    t, p = c.kill_daemon("ctl", "slurmctld"); k.inject("slurmctld_sigkill", t, host="ctl", pids=p)
+    t, p = c.kill_daemon("ctl", "slurmdbd")
+    k.inject("slurmdbd_sigkill", t, host="ctl", pids=p)
+    time.sleep(3)
+    t, p = c.kill_daemon("ctl", "slurmctld")
+    k.inject("slurmctld_sigkill", t, host="ctl", pids=p)
     time.sleep(10)
-    c.daemon("ctl", c.AS_SLURM + ["slurmctld"]); k.inject("slurmctld_start", host="ctl")
+    c.daemon("ctl", [*c.AS_SLURM, "slurmctld"])
+    k.inject("slurmctld_start", host="ctl")
     time.sleep(5)
-    c.daemon("ctl", c.AS_SLURM + ["slurmdbd"]); k.inject("slurmdbd_start", host="ctl")
-    k.wait(a, k.DONE); time.sleep(5)
+    c.daemon("ctl", [*c.AS_SLURM, "slurmdbd"])
+    k.inject("slurmdbd_start", host="ctl")
+    k.wait(a, k.DONE)
+    time.sleep(5)
 
 
 def main():
-    p = argparse.ArgumentParser(); s = p.add_subparsers(dest="cmd", required=True)
+    p = argparse.ArgumentParser()
+    s = p.add_subparsers(dest="cmd", required=True)
     s.add_parser("list")
-    r = s.add_parser("run"); r.add_argument("names", nargs="+"); r.add_argument("--out", default="captures")
+    r = s.add_parser("run")
+    r.add_argument("names", nargs="+")
+    r.add_argument("--out", default="captures")
     a = p.parse_args()
     if a.cmd == "list":
         for n, f in SCENARIOS.items():

@@ -1,0 +1,103 @@
+"""The hooks under a real Slurm: a job with them is unharmed, with a working spool and with a broken one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from parsers.documents.hook import read_spool
+
+HERE = Path(__file__).resolve().parent
+HOOKS = HERE.parents[1] / "deploy" / "slurm"
+DAEMONS = ("slurmctld", "slurmd", "slurmdbd", "munged", "rsyslogd", "mariadbd", "ip")
+SPOOL = "var/spool/faultline-hooks"  # below a directory that each host has of its own
+
+
+def _why_not() -> str | None:
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return "a mini cluster needs root on Linux"
+    missing = [name for name in DAEMONS if not shutil.which(name)]
+    if missing:
+        return f"a mini cluster needs {', '.join(missing)} (see tests/prepare.sh)"
+    if not Path("/sys/fs/cgroup/memory").is_dir() or not os.access("/dev/kmsg", os.R_OK | os.W_OK):
+        return "a mini cluster needs cgroup v1 under /sys/fs/cgroup and /dev/kmsg"
+    if Path("/tmp/faultline-mini/state.json").exists():
+        return "a mini cluster is up already: tests/cluster/cluster.py down"
+    return None
+
+
+REASON = _why_not()
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(REASON is not None, reason=REASON or "")]
+
+
+def cluster(*argv: str, check: bool = True) -> str:
+    """Run the harness as an operator would; returns what it printed."""
+    done = subprocess.run(
+        [sys.executable, str(HERE / "cluster.py"), *argv],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=80,
+    )
+    assert not check or done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def host(name: str) -> Path:
+    """What a host of the cluster keeps below /tmp/faultline-mini."""
+    return Path("/tmp/faultline-mini/hosts") / name
+
+
+@pytest.fixture(scope="module")
+def mini() -> Iterator[list[str]]:
+    """Two nodes whose prolog and epilog call the hooks before the site's own scripts."""
+    nodes = ["gpu01", "gpu02"]
+    try:
+        cluster("up", "--nodes", "2", "--hooks", str(HOOKS))
+        yield nodes
+    finally:
+        cluster("down", check=False)
+
+
+def run_job(nodes: list[str]) -> int:
+    """A job on all nodes, seen to its end; its id."""
+    job = int(cluster("submit", "srun hostname", "--nodes", str(len(nodes))))
+    end = time.monotonic() + 40
+    while time.monotonic() < end:
+        state = cluster("run", "ctl", "squeue", "-h", "-t", "all", "-j", str(job), "-o", "%T").strip()
+        if state not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING"):
+            break
+        time.sleep(0.3)
+    assert state == "COMPLETED"
+    time.sleep(1.5)  # the epilogs of the nodes report after the job has ended
+    assert set(cluster("run", "ctl", "sinfo", "-h", "-N", "-o", "%T").split()) == {"idle"}
+    return job
+
+
+def test_hooks_tell_of_a_job_and_a_broken_spool_does_not_harm_it(mini: list[str]) -> None:
+    job = run_job(mini)
+    seen = set()
+    for name in ("ctl", *mini):
+        for path in (host(name) / SPOOL).glob("*.hook"):
+            env = read_spool(path.read_bytes())
+            assert env["SLURM_JOB_ID"] == str(job)
+            assert env["FAULTLINE_HOST"] == name
+            seen.add((name, env["FAULTLINE_EVENT"]))
+    assert seen == {
+        *((node, event) for node in mini for event in ("prolog", "epilog")),
+        *(("ctl", event) for event in ("prologslurmctld", "epilogslurmctld")),
+    }
+
+    for name in ("ctl", *mini):
+        where = f"/{SPOOL}"
+        cluster("run", name, "sh", "-c", f"rm -rf {where}/*; mount -t tmpfs -o ro,size=1k tmpfs {where}")
+    run_job(mini)
+    for name in ("ctl", *mini):
+        assert cluster("run", name, "ls", "-A", f"/{SPOOL}") == ""

@@ -1,0 +1,50 @@
+#!/bin/sh
+# Called by `make test`: installs what the tests for browsers and for a real Slurm need, where it may.
+# Never fails the run: a test that lacks something skips itself and says why.
+
+note() { echo "prepare: $*" >&2; }
+
+wanted=
+want() { # want PROGRAM PACKAGE...: ask for the packages if the program is not there
+    program=$1
+    shift
+    PATH=$PATH:/usr/sbin:/sbin command -v "$program" >/dev/null 2>&1 || wanted="$wanted $*"
+}
+
+want chromium chromium
+want slurmctld slurm-wlm slurmctld
+want slurmd slurmd
+want slurmdbd slurmdbd
+want sinfo slurm-client
+want munged munge
+want rsyslogd rsyslog
+want mariadbd mariadb-server mariadb-client
+want ip iproute2
+want busybox busybox
+
+[ -n "$wanted" ] || exit 0
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+    note "not root on Debian, so these stay missing and their tests are skipped:$wanted"
+    exit 0
+fi
+
+log=$(mktemp) || exit 0
+trap 'rm -f "$log"' EXIT
+export DEBIAN_FRONTEND=noninteractive
+# The tests start the daemons they need, in namespaces; the machine itself must run none of them.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy"
+    trap 'rm -f "$log" "$policy"' EXIT
+fi
+note "installing$wanted"
+apt-get update -qq >"$log" 2>&1 || note "apt-get update failed: $(tail -n 1 "$log")"
+# shellcheck disable=SC2086  # a list of package names
+if ! apt-get install -y -qq --no-install-recommends $wanted >"$log" 2>&1; then
+    note "all at once failed ($(grep -m 1 '^E:' "$log")); one by one"
+    for package in $wanted; do
+        apt-get install -y -qq --no-install-recommends "$package" >"$log" 2>&1 ||
+            note "without $package: its tests are skipped ($(grep -m 1 '^E:' "$log"))"
+    done
+fi
+exit 0
