@@ -106,7 +106,7 @@ def _evicted_or_io(world: World, cause: Fact, effect: Fact) -> str | None:
 
 def _no_space(world: World, cause: Fact, effect: Fact) -> str | None:
     run = run_of(world, effect)
-    hardly = run is not None and (run.start is None or run.end is None or run.end - run.start < 30)
+    hardly = effect.kind != "run.failed" and run is not None and (run.start is None or run.end is None or run.end - run.start < 30)
     if hardly or any(_NO_SPACE.search(e.message) for e in _output(effect)):
         return None
     return "the run had been working and its output speaks of no full disk"

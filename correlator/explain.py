@@ -38,12 +38,16 @@ def event_row(event: Event, role: str = "context") -> dict[str, Any]:
     }  # fmt: skip
 
 
+#: Words of ours that begin a sentence; names of hosts, devices and daemons keep their spelling.
+_SENTENCE_STARTS = frozenset({"the", "a", "switch", "somebody", "storage", "disk"})
+
+
 def title(world: World, incident: Incident) -> str:
     """One sentence each: what broke, what Slurm did, whom it cost, who was spared."""
     root = incident.root
     flaps = root.attrs.get("flaps", 1)
     lost = fill(cause_of(root).lost, root)
-    parts = [lost[:1].upper() + lost[1:] if not lost.startswith(str(root.device)) else lost]
+    parts = [lost[:1].upper() + lost[1:] if lost.split(" ", 1)[0] in _SENTENCE_STARTS else lost]
     if flaps > 1:
         parts[0] += f", {flaps} times in all"
     downs = [f for f in incident.members if f.kind == "node.down"]

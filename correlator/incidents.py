@@ -159,9 +159,9 @@ def _unique(hops: list[Hop]) -> list[Hop]:
 
 def spared(world: World, incident: Incident) -> list[Run]:
     """Runs that went on through the incident on the same cluster and ended well: who was not touched."""
-    hit = {v.run.key for v in incident.verdicts}
+    hit = {v.run.job_id for v in incident.verdicts}
     start, end = incident.root.start, max([v.end.start for v in incident.verdicts], default=incident.end)
-    return [r for r in world.runs if r.key not in hit and not r.ended_badly and r.start is not None
+    return [r for r in world.runs if r.job_id not in hit and not r.ended_badly and r.start is not None
             and r.start <= end and (r.end is None or r.end >= start)]  # fmt: skip
 
 

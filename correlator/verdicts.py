@@ -60,8 +60,8 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
     total = sum(c.weight for c in chains) + own_weight + LEAK
     best = chains[0] if chains else None
     if best is not None and best.weight >= own_weight and best.weight >= LEAK:
-        rivals = [c for c in chains[1:] if c.root is not best.root]
-        same_root = sum(c.weight for c in chains if c.root is best.root)
+        rivals = [c for c in chains[1:] if not _same_cause(c.root, best.root)]
+        same_root = sum(c.weight for c in chains if _same_cause(c.root, best.root))
         verdict.chain, verdict.others = best, rivals
         verdict.category = cause_of(best.root).category
         verdict.confidence = same_root / total
@@ -76,6 +76,11 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
     verdict.confidence = (own_weight if own_category != "unknown" else LEAK + own_weight) / total
     verdict.others = chains
     return verdict
+
+
+def _same_cause(one: Fact, other: Fact) -> bool:
+    """The same trouble of the same device, told twice (two bursts of one failing disk), does not compete with itself."""
+    return one is other or (one.kind, one.host, one.device) == (other.kind, other.host, other.device)
 
 
 def _acceptable(chain: Chain) -> bool:

@@ -70,6 +70,23 @@ class World:
         return [r for r in self.runs_on.get(host, ()) if r.covers(time, slack)]
 
 
+def merge_near(facts: Iterable[Fact], gap: float) -> list[Fact]:
+    """Facts of one kind on one device that follow each other within ``gap`` seconds become one that spans them all."""
+    kept: list[Fact] = []
+    last: dict[tuple[str, str, str], Fact] = {}
+    for fact in sorted(facts, key=lambda f: f.key[1:] + f.key[:1]):
+        place = (fact.kind, fact.host or "", fact.device or "")
+        previous = last.get(place)
+        if previous is not None and fact.start - (previous.end if previous.end is not None else previous.start) <= gap:
+            previous.end = max(previous.end or previous.start, fact.end or fact.start)
+            previous.events = tuple(sorted({*previous.events, *fact.events}, key=lambda e: (e.time, e.id)))
+            previous.run = previous.run or fact.run
+            continue
+        last[place] = fact
+        kept.append(fact)
+    return kept
+
+
 Detector = Callable[[World], list[Fact]]
 
 

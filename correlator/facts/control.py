@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from correlator.facts import World
+from correlator.facts import World, merge_near
 from correlator.facts.nodes import hosts_of
 from correlator.model import Event, Fact
 
@@ -40,26 +40,24 @@ def hook_failures(world: World) -> list[Fact]:
     return _one_per_failure(facts)
 
 
+#: slurmd, slurmctld's agent, the drain and its reason all tell the same failure within a moment.
+SAME_FAILURE_S = 5.0
+
+
 def _one_per_failure(facts: list[Fact]) -> list[Fact]:
-    """slurmd, slurmctld's agent and the drain all tell the same failure within a second or two."""
-    kept: list[Fact] = []
-    for fact in sorted(facts, key=lambda f: (f.kind, f.start, f.host or "")):
-        same = [k for k in kept if k.kind == fact.kind and abs(k.start - fact.start) <= 5.0
-                and (k.run is None or fact.run is None or k.run == fact.run)
-                and (_is_node(k.host, fact) or _is_node(fact.host, k) or k.host == fact.host)]  # fmt: skip
-        if same:
-            first = same[0]
-            first.run = first.run or fact.run
-            first.events = tuple(sorted({*first.events, *fact.events}, key=lambda e: (e.time, e.id)))
-            if first.attrs.get("host_is_controller", _from_controller(first)) and fact.host and not _from_controller(fact):
-                first.host = fact.host
+    """One fact per failing node, tied to the job; lines of the controller that name only the job add to it."""
+    on_nodes = merge_near([f for f in facts if not _from_controller(f)], SAME_FAILURE_S)
+    for fact in sorted((f for f in facts if _from_controller(f)), key=lambda f: f.key):
+        near = [f for f in on_nodes if f.kind == fact.kind and abs(f.start - fact.start) <= SAME_FAILURE_S
+                and (fact.run is None or f.run in (None, fact.run))]  # fmt: skip
+        if not near:
+            on_nodes.append(fact)
             continue
-        kept.append(fact)
-    return kept
-
-
-def _is_node(host: str | None, other: Fact) -> bool:
-    return host is None or any(host in (e.entities.get("nodes") or ()) for e in other.events)
+        for other in near:
+            other.run = other.run or fact.run
+            other.start = min(other.start, fact.start)
+            other.events = tuple(sorted({*other.events, *fact.events}, key=lambda e: (e.time, e.id)))
+    return on_nodes
 
 
 def _from_controller(fact: Fact) -> bool:
@@ -91,7 +89,7 @@ def controller_restarts(world: World) -> list[Fact]:
     for event in world.kinds("slurm.daemon_start"):
         if event.source == "slurmctld":
             facts.append(Fact("controller.restart", event.time, event.time, event.sigma, event.host, attrs={}, events=(event,)))
-    return facts
+    return merge_near(facts, 10.0)
 
 
 def kill_failures(world: World) -> list[Fact]:

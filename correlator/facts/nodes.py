@@ -6,11 +6,14 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from correlator.events import seconds_of
-from correlator.facts import World
+from correlator.facts import World, merge_near
 from correlator.model import Event, Fact
 
 #: Two statements about one node going down (log line, accounting's whole second) are one within this.
 SAME_DOWN_S = 3.0
+
+#: slurmd says in several lines that it started.
+SAME_START_S = 10.0
 
 #: slurmd reports the machine's uptime when it starts; younger than this means that the machine just booted.
 FRESH_BOOT_S = 300.0
@@ -110,6 +113,7 @@ def slurmd_deaths(world: World) -> list[Fact]:
     for host, events in sorted(world.by_host.items()):
         mine = [e for e in events if e.source in ("slurmd", "slurmstepd", "kernel", "syslog") or e.kind.startswith("sys.")]
         stopped_at: float | None = None
+        started_at = -SAME_START_S
         for event in mine:
             if event.kind == "slurm.daemon_stop" and event.source == "slurmd":
                 stopped_at = event.time
@@ -120,6 +124,9 @@ def slurmd_deaths(world: World) -> list[Fact]:
                 facts.append(Fact("slurmd.crash", event.time, None, event.sigma, host, attrs={"said": True}, events=(event,)))
                 stopped_at = event.time
             elif event.kind == "slurm.daemon_start" and event.source == "slurmd":
+                if event.time - started_at < SAME_START_S:
+                    continue
+                started_at = event.time
                 fresh = any(h == host and abs(t - event.time) <= FRESH_BOOT_S for h, t in booted)
                 if stopped_at is None and not fresh and _was_alive_before(mine, event):
                     died_after = max((e.time for e in mine if e.time < event.time and _sign_of_slurmd(e)), default=event.time)
@@ -153,32 +160,48 @@ def _slurmd_unit_failed(event: Event) -> bool:
     return event.kind == "sys.service_failed" and "slurmd" in event.message.lower()
 
 
+#: slurmd's own complaints about munge are written when its retries are over, up to a minute after its peers gave up.
+MUNGE_GAP_S = 120.0
+
+#: A disk stays full until somebody acts; each writer complains.
+FULL_GAP_S = 300.0
+
+
 def munge_failures(world: World) -> list[Fact]:
-    """Authentication is broken on a node: munge's own words, or peers that connect and get no answer."""
-    facts = []
+    """``munge.failure``: authentication broke on a node, in munge's own words. ``node.deaf``: peers connect and get no
+    answer, which is what dead munge looks like from outside, and a hanging slurmd too."""
+    said: list[Fact] = []
+    deaf: list[Fact] = []
     for event in world.kinds("slurm.comm_error", "slurm.node_error", "sys.service_failed"):
         text = event.message.lower()
         if "munge" in text and event.host:
-            for host in hosts_of(event):
-                facts.append(Fact("munge.failure", event.time, None, event.sigma, host, attrs={"said": True}, events=(event,)))
+            said.append(Fact("munge.failure", event.time, None, event.sigma, event.host, attrs={"said": True}, events=(event,)))
         elif event.source == "slurmctld" and "socket timed out" in text:
             for host in event.entities.get("nodes") or []:
-                facts.append(Fact("node.deaf", event.time, None, event.sigma, str(host), attrs={}, events=(event,)))
-    return facts
+                deaf.append(Fact("node.deaf", event.time, None, event.sigma, str(host), events=(event,)))
+    said, deaf = merge_near(said, MUNGE_GAP_S), merge_near(deaf, MUNGE_GAP_S)
+    for fact in said:
+        for other in [d for d in deaf if d.host == fact.host and -MUNGE_GAP_S <= fact.start - (d.end or d.start) <= MUNGE_GAP_S]:
+            fact.start = min(fact.start, other.start)
+            fact.events = tuple(sorted({*fact.events, *other.events}, key=lambda e: (e.time, e.id)))
+            deaf.remove(other)
+    return said + deaf
 
 
 def disk_faults(world: World) -> list[Fact]:
     """Local disks: errors of the device, a file system gone read-only, and full ones."""
-    facts = []
+    failed: list[Fact] = []
+    full: list[Fact] = []
     for event in world.kinds("storage.nvme_error", "storage.io_error"):
         if event.host:
-            facts.append(Fact("disk.error", event.time, event.last, event.sigma, event.host, event.device, attrs={}, events=(event,)))
-    for event in world.kinds("slurm.node_error", "slurm.daemon_fatal", "slurm.node_drain", "slurm.node_reason", "slurm.config_error", "storage.io_error"):
+            failed.append(Fact("disk.error", event.time, event.last, event.sigma, event.host, event.device, events=(event,)))
+    for event in world.events:
+        if event.source not in ("slurmd", "slurmctld", "slurmstepd", "kernel"):
+            continue
         text = event.message.lower()
         if "no space left" in text or "spooldir is full" in text or "disk full" in text:
-            for host in hosts_of(event):
-                facts.append(Fact("disk.full", event.time, None, event.sigma, host, attrs={}, events=(event,)))
-    return facts
+            full += [Fact("disk.full", event.time, None, event.sigma, host, events=(event,)) for host in hosts_of(event)]
+    return merge_near(failed, FULL_GAP_S) + merge_near(full, FULL_GAP_S)
 
 
 def _number(value: object) -> float | None:
