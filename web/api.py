@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from web import axis as axes
-from web.problems import Problem
+from web.problems import ProblemError
 from web.reading import MAX_PAGE, PAGE, Reader
 from web.shaping import moment, wire
 from web.timerange import Range, parse_range
@@ -58,7 +58,8 @@ def incidents(
 
 def incident_document(row: Mapping[str, Any]) -> dict[str, Any]:
     """The correlator's document, with the columns for what it leaves out."""
-    columns = {"id": row["incident_id"], **{name: row[name] for name in ("cluster", "start", "end", "severity", "category")}}
+    names = ("cluster", "start", "end", "severity", "category")
+    columns = {"id": row["incident_id"], **{name: row[name] for name in names}}
     root = {"event": row["root_event"], "code": None, "host": row["root_host"], "device": row["root_device"]}
     return {**columns, "root_cause": root, **row["document"]}
 
@@ -89,7 +90,9 @@ def read_axis(read: Reader, row: dict[str, Any]) -> dict[str, Any]:
     try:
         t0, start, end = axes.document_range(document, row)
     except ValueError as error:
-        raise Problem(404, f"There is nothing to draw: {error}.", do="Read the incident's lines instead.") from error
+        raise ProblemError(
+            404, f"There is nothing to draw: {error}.", do="Read the incident's lines instead."
+        ) from error
     hosts, runs = incident_hosts(document, row), read.runs_by_key(incident_jobs(document))
     return axes.build(
         row, events=read.events(start=start, end=end, hosts=hosts), states=read.node_states(hosts, start, end),
@@ -128,8 +131,8 @@ def verdict(read: Read, key: str) -> dict[str, Any]:
     """Why the run ended as it did."""
     row = read.run(key)
     if not row["document"]:
-        raise Problem(404, f"Job run {key} has no verdict: it ended {row['state']}.", do="Only runs that did not end "
-                      "COMPLETED have one.")  # fmt: skip
+        detail = f"Job run {key} has no verdict: it ended {row['state']}."
+        raise ProblemError(404, detail, do="Only runs that did not end COMPLETED have one.")
     found: dict[str, Any] = wire(row["document"])
     return found
 
@@ -164,7 +167,7 @@ def lines(
     """Raw lines of a time window, or with `file` and `around_line` the lines around one of them."""
     if around_line is not None:
         if not file:
-            raise Problem(400, "around_line needs file.", do="Name the file that the line stands in.")
+            raise ProblemError(400, "around_line needs file.", do="Name the file that the line stands in.")
         return {"lines": wire(read.around(file, around_line, min(limit, 50))), "truncated": False}
     rows, more = read.lines(within, host=host, source=source, job=job, file=file, search=q, limit=limit)
     return {"lines": wire(rows), "truncated": more}
@@ -202,13 +205,15 @@ def field_of(result: Any, name: str, default: Any = None) -> Any:
     return result.get(name, default) if isinstance(result, Mapping) else getattr(result, name, default)
 
 
-def kql_problem(error: Exception) -> Problem | None:
+def kql_problem(error: Exception, limit: float) -> ProblemError | None:
     """A KQL error with its place, or None when it is something else."""
     if not any(kind.__name__ == "KqlError" for kind in type(error).__mro__):
         return None
+    if type(error).__name__ == "QueryTimeout":
+        return ProblemError(504, f"The query did not end within {limit:g} s.", do="Narrow the time range.")
     extra = {name: getattr(error, name, None) for name in ("line", "column", "message", "suggestion", "length")}
     extra["message"] = extra["message"] or str(error)
-    return Problem(400, str(extra["message"]), do=str(extra["suggestion"] or ""), extra=extra)
+    return ProblemError(400, str(extra["message"]), do=str(extra["suggestion"] or ""), extra=extra)
 
 
 @router.post("/query", tags=["query"])
@@ -218,7 +223,7 @@ def query(request: Request, read: Read, question: Question) -> dict[str, Any]:
         engine = importlib.import_module("queries.kql")
         run: Callable[..., Any] = engine.run
     except (ImportError, AttributeError) as error:
-        raise Problem(503, "The query engine is not installed.", do="Install faultline[server].") from error
+        raise ProblemError(503, "The query engine is not installed.", do="Install faultline[server].") from error
     began, counters = time.perf_counter(), request.app.state.counters
     cursor = read.store.cursor()
     options: dict[str, Any] = {"max_rows": question.max_rows, "timeout_s": question.timeout_s}
@@ -228,10 +233,11 @@ def query(request: Request, read: Read, question: Question) -> dict[str, Any]:
         result = run(cursor, question.query, parameters=question.parameters, **options)
     except TimeoutError as error:
         counters.add("faultline_queries_total", outcome="timeout")
-        raise Problem(504, f"The query did not end within {question.timeout_s:g} s.", do="Narrow the time range.") from error
+        detail = f"The query did not end within {question.timeout_s:g} s."
+        raise ProblemError(504, detail, do="Narrow the time range.") from error
     except Exception as error:
         counters.add("faultline_queries_total", outcome="error")
-        problem = kql_problem(error)
+        problem = kql_problem(error, question.timeout_s)
         if problem is None:
             raise
         raise problem from error

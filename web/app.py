@@ -18,9 +18,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from web import api, pages
 from web.metrics import Counters
-from web.problems import Problem
+from web.problems import ProblemError
 from web.reading import Reader, Store
-from web.timerange import BadTime
+from web.timerange import BadTimeError
 
 log = logging.getLogger("faultline.web")
 
@@ -76,7 +76,7 @@ def wants_page(request: Request) -> bool:
     return not request.url.path.startswith("/api/") and "text/html" in request.headers.get("accept", "")
 
 
-def answer(request: Request, problem: Problem) -> Response:
+def answer(request: Request, problem: ProblemError) -> Response:
     if wants_page(request):
         return pages.render(request, "error.html", status=problem.status, problem=problem, nav="")
     return problem.response(request.url.path)
@@ -85,29 +85,31 @@ def answer(request: Request, problem: Problem) -> Response:
 def handlers(app: FastAPI) -> None:
     """Every way to fail ends in the same two shapes."""
 
-    @app.exception_handler(Problem)
-    async def problem(request: Request, error: Problem) -> Response:
+    @app.exception_handler(ProblemError)
+    async def problem(request: Request, error: ProblemError) -> Response:
         return answer(request, error)
 
-    @app.exception_handler(BadTime)
-    async def bad_time(request: Request, error: BadTime) -> Response:
-        return answer(request, Problem(400, str(error), do="Correct the range in the address.", extra={"parameter": error.name}))
+    @app.exception_handler(BadTimeError)
+    async def bad_time(request: Request, error: BadTimeError) -> Response:
+        extra = {"parameter": error.name}
+        return answer(request, ProblemError(400, str(error), do="Correct the range in the address.", extra=extra))
 
     @app.exception_handler(RequestValidationError)
     async def shape(request: Request, error: RequestValidationError) -> Response:
         wrong = [{"where": ".".join(map(str, item["loc"])), "what": item["msg"]} for item in error.errors()]
         detail = "; ".join(f"{item['where']}: {item['what']}" for item in wrong)
-        return answer(request, Problem(422, detail, do="See /api/v1/openapi.json.", extra={"errors": wrong}))
+        return answer(request, ProblemError(422, detail, do="See /api/v1/openapi.json.", extra={"errors": wrong}))
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
         detail = f"There is nothing at {request.url.path}." if error.status_code == 404 else str(error.detail)
-        return answer(request, Problem(error.status_code, detail, do=WAYS_OUT.get(error.status_code, "")))
+        return answer(request, ProblemError(error.status_code, detail, do=WAYS_OUT.get(error.status_code, "")))
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> Response:
         log.exception("%s %s failed", request.method, request.url.path, exc_info=error)
-        return answer(request, Problem(500, f"{type(error).__name__} while answering.", do="The service's own log has the details."))
+        detail = f"{type(error).__name__} while answering."
+        return answer(request, ProblemError(500, detail, do="The service's own log has the details."))
 
 
 def operations(app: FastAPI) -> None:
@@ -122,7 +124,9 @@ def operations(app: FastAPI) -> None:
         try:
             return {"status": "ready", "rows": app.state.reader.ready()}
         except duckdb.Error as error:
-            raise Problem(503, f"The store does not answer: {error}", do="Wait, or run faultline check.") from error
+            raise ProblemError(
+                503, f"The store does not answer: {error}", do="Wait, or run faultline check."
+            ) from error
 
     @app.get("/metrics", include_in_schema=False)
     def metrics() -> PlainTextResponse:

@@ -135,12 +135,28 @@ def add_runs(builder: Builder, runs: Iterable[Row], end: datetime) -> dict[str, 
             continue
         state = str(run.get("state") or "unknown").split(" ")[0]
         kind = "bad" if state in BAD_STATES else "good" if state == "COMPLETED" else "other"
+        lane = job_lane(builder, str(run["run_key"]), known)
         builder.bands.append({
-            "lane": job_lane(builder, str(run["run_key"]), known), "start": start, "end": builder.at(run.get("end") or end),
+            "lane": lane, "start": start, "end": builder.at(run.get("end") or end), "pm": None,
             "kind": "job", "text": run.get("node_list") or "", "state": state, "ending": kind,
             "open": run.get("end") is None, "job": run["run_key"],
         })  # fmt: skip
     return known
+
+
+def settle_ends(builder: Builder) -> None:
+    """Accounting knows a run's end to the second; the line that tells it knows better and moves the bar's end."""
+    for band in builder.bands:
+        if band["kind"] != "job" or band["open"]:
+            continue
+        said = [
+            item["t"] for item in builder.marks if item["lane"] == band["lane"] and item["glyph"] in {"kill", "end"}
+        ]
+        near = [at for at in said if 0 <= at - band["end"] <= 1]
+        band["pm"] = [band["end"], band["end"] + 1]
+        band["told"] = bool(near)
+        if near:
+            band["end"] = near[0]
 
 
 def add_spans(builder: Builder, spans: Iterable[Row], end: datetime) -> None:
@@ -154,7 +170,8 @@ def add_spans(builder: Builder, spans: Iterable[Row], end: datetime) -> None:
         start, stop = builder.at(item.get("start")), builder.at(item.get("end") or end)
         if start is not None and stop is not None:
             kind = str(item.get("kind") or "blind")
-            builder.bands.append({"lane": lane, "start": start, "end": stop, "kind": kind, "text": item.get("text") or kind})
+            words = item.get("text") or kind
+            builder.bands.append({"lane": lane, "start": start, "end": stop, "kind": kind, "text": words})
 
 
 def arrows(chain: Iterable[Row], marks: dict[str, Row]) -> list[Row]:
@@ -199,7 +216,8 @@ def focus(marks: list[Row], low: float, high: float) -> list[float]:
     if not inside:
         return [low, high]
     first, last = min(inside), max(inside)
-    near = [item["t"] for item in marks if item["role"] == "recovery" and item["t"] <= last + 0.5 * max(1.0, last - first)]
+    soon = last + 0.5 * max(1.0, last - first)
+    near = [item["t"] for item in marks if item["role"] == "recovery" and item["t"] <= soon]
     last = max([last, *near])
     room = max(last - first, 0.05)
     return [max(low, first - 0.09 * room), min(high, last + 0.26 * room)]
@@ -227,19 +245,21 @@ def build(
     """The axis of an incident. Events of the document carry roles; those of the store around it are context."""
     doc, builder = row["document"], Builder(t0)
     states = list(states)
-    known_states = {str(state["host"]) for state in states}
+    seen = {str(state["host"]) for state in states}
     # Slurm's own record of a node's states is better than the document's summary of it.
-    spans = [item for item in doc.get("spans") or [] if item.get("layer") != "node" or item.get("host") not in known_states]
+    spans = [item for item in doc.get("spans") or [] if item.get("layer") != "node" or item.get("host") not in seen]
     add_spans(builder, spans, end)
     known = add_runs(builder, runs, end)
     stored = {str(event["event_id"]): event for event in events}
     told = {str(item.get("id")): item for item in doc.get("events") or []}
     for key in [*told, *[key for key in stored if key not in told]]:
         # The document says what an event means; the store knows its job, its file and its count.
-        event = {**stored.get(key, {}), **{name: value for name, value in told.get(key, {}).items() if value is not None}}
+        said = {name: value for name, value in told.get(key, {}).items() if value is not None}
+        event = {**stored.get(key, {}), **said}
         found = mark(builder, event, event_lane(builder, event, known))
         if found:
             builder.marks.append(found)
+    settle_ends(builder)
     add_states(builder, states, end)
     for beat in beats:
         builder.beats.append([job_lane(builder, str(beat["job_id"]), known), builder.at(beat["time"])])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from typing import ClassVar
 
 
 def escape(value: str) -> str:
@@ -14,7 +15,7 @@ def escape(value: str) -> str:
 class Counters:
     """Thread-safe counters with labels; ``render`` prints them with help and type lines."""
 
-    HELP = {
+    HELP: ClassVar[dict[str, str]] = {
         "faultline_http_requests_total": "Requests answered, by route and status.",
         "faultline_http_seconds_total": "Seconds spent answering, by route.",
         "faultline_queries_total": "KQL queries, by outcome.",

@@ -25,12 +25,16 @@ THEMES = {"dark", "light"}
 OUTPUT_LINES = 40
 SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL|PRIVATE)", re.IGNORECASE)
 EXAMPLES = (
-    ("Lines around a NODE_FAIL", 'Logs\n| where Event has_any ("link", "node", "job_node_fail")\n| sort by Time asc\n| take 200'),
+    ("Lines around a NODE_FAIL", 'Logs\n| where Event has_any ("link", "node", "fail")\n'
+     "| sort by Time asc\n| take 200"),
     ("Events by host", "Events\n| summarize Count = count() by Host, Event\n| sort by Count desc"),
-    ("Jobs that did not end well", 'Jobs\n| where State != "COMPLETED"\n| project End, JobId, Name, User, State, Category, IncidentId\n'
+    ("Jobs that did not end well", 'Jobs\n| where State != "COMPLETED"\n'
+     "| project End, JobId, Name, User, State, Category, IncidentId\n"
      "| sort by End desc"),
-    ("Late lines", "Logs\n| where ReceivedTime - Time > 5s\n| summarize Lines = count(), First = min(Time) by Host, File"),
-    ("Incidents and what they cost", "Incidents\n| project Start, IncidentId, RootCause, RootHost, GpuHoursLost\n| sort by Start desc"),
+    ("Late lines", "Logs\n| where ReceivedTime - Time > 5s\n"
+     "| summarize Lines = count(), First = min(Time) by Host, File"),
+    ("Incidents and what they cost", "Incidents\n"
+     "| project Start, IncidentId, RootCause, RootHost, GpuHoursLost\n| sort by Start desc"),
 )  # fmt: skip
 Read = Annotated[Reader, Depends(api.reader)]
 Within = Annotated[Range, Depends(api.time_range)]
@@ -97,8 +101,8 @@ def incidents(
     cursor: str | None = None,
 ) -> HTMLResponse:  # fmt: skip
     rows, after = read.incidents(within, severity=severity, search=q, cursor=cursor, limit=PAGE)
-    counts = read.severity_counts(within)
-    return render(request, "incidents.html", rows=rows, after=after, counts=counts, severity=severity, q=q, nav="incidents")
+    found: dict[str, Any] = {"rows": rows, "after": after, "counts": read.severity_counts(within)}
+    return render(request, "incidents.html", severity=severity, q=q, nav="incidents", **found)
 
 
 @router.get("/incidents/{incident_id}", response_class=HTMLResponse)
@@ -127,7 +131,8 @@ def jobs(
 def job(request: Request, read: Read, key: str) -> HTMLResponse:
     row = read.run(key)
     doc = row["document"]
-    artifacts = [item for item in read.artifacts(row["job_id"]) if int(item["restarts"] or 0) == int(row["attempt"] or 0)]
+    attempt = int(row["attempt"] or 0)
+    artifacts = [item for item in read.artifacts(row["job_id"]) if int(item["restarts"] or 0) == attempt]
     output = read.job_output(row["job_id"], OUTPUT_LINES)
     found = {(item.get("source"), item.get("line")): item for item in doc.get("evidence") or []}
     variables = [{**item, "secret": bool(SECRET.search(str(item["name"])))} for item in read.job_settings(key)]
@@ -185,4 +190,3 @@ def search(request: Request, read: Read, q: str = "") -> HTMLResponse | Redirect
         runs=read.runs(everything, search=text, limit=10)[0] if text else [],
         nodes=read.nodes(search=text, limit=10)[0] if text else [],
     )  # fmt: skip
-

@@ -21,7 +21,7 @@ TITLES = {
 }
 
 
-class Problem(Exception):
+class ProblemError(Exception):
     """Raised anywhere below a route; ``do`` is the way out and is always given to the reader."""
 
     def __init__(self, status: int, detail: str, *, do: str = "", extra: Mapping[str, Any] | None = None) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import duckdb
 
-from web.problems import Problem
+from web.problems import ProblemError
 from web.shaping import document
 from web.timerange import Range
 
@@ -51,7 +51,7 @@ def decode_cursor(text: str, size: int) -> list[Any]:
     except ValueError:
         parts = None
     if not isinstance(parts, list) or len(parts) != size:
-        raise Problem(400, f"cursor={text[:40]!r} is not one of ours", do="Start again without cursor.")
+        raise ProblemError(400, f"cursor={text[:40]!r} is not one of ours", do="Start again without cursor.")
     return parts
 
 
@@ -127,7 +127,7 @@ class Reader:
     def incident(self, incident_id: str) -> Row:
         row = self.one("SELECT * FROM model.incidents WHERE incident_id = ?", [incident_id])
         if row is None:
-            raise Problem(404, f"There is no incident {incident_id}.", do="See the list of incidents.")
+            raise ProblemError(404, f"There is no incident {incident_id}.", do="See the list of incidents.")
         row["document"] = document(row["document"])
         return row
 
@@ -161,7 +161,7 @@ class Reader:
         where.when(user, '"user" = ?')
         where.when(host, "list_contains(nodes, ?)")
         where.when(incident, "incident_id = ?")
-        where.when(search, 'run_key = ? OR name ILIKE \'%\' || ? || \'%\' OR "user" = ?')
+        where.when(search, "run_key = ? OR name ILIKE '%' || ? || '%' OR \"user\" = ?")
         order = "coalesce(start, submit, TIMESTAMP '1970-01-01')"
         if cursor:
             where.add(f"({order}, run_key) < (CAST(? AS TIMESTAMP), ?)", *decode_cursor(cursor, 2))
@@ -180,7 +180,7 @@ class Reader:
     def run(self, key: str) -> Row:
         row = self.one(f"SELECT {self.RUN_COLUMNS}, document FROM model.runs WHERE run_key = ?", [key])
         if row is None:
-            raise Problem(
+            raise ProblemError(
                 404, f"There is no job run {key}.", do="Look for the job's number in the list of jobs; run N of a "
                 "job that was started again is written JOB#N.",
             )  # fmt: skip
@@ -246,7 +246,7 @@ class Reader:
         for row in found:
             if row["name"] == name:
                 return row
-        raise Problem(404, f"No line and no Slurm record names a node {name}.", do="See the list of nodes.")
+        raise ProblemError(404, f"No line and no Slurm record names a node {name}.", do="See the list of nodes.")
 
     def node_states(self, hosts: Sequence[str], start: datetime | None, end: datetime | None) -> list[Row]:
         """States of these nodes; also the last one from before the range, since it still held at its start."""

@@ -137,6 +137,10 @@ def short_file(path: object) -> str:
 def layer_of(source: object) -> str:
     """The layer whose colour a line carries."""
     name = str(source or "")
+    if "/" in name:
+        # Evidence names a file where a line names its stream; the file's name says as much.
+        folder, base = name.rsplit("/", 1)
+        name = "job_stdout" if "jobs" in folder.split("/") else base.split(".")[0]
     return name if name in LAYERS else SOURCE_LAYER.get(name, "kernel" if name else "job")
 
 

@@ -10,7 +10,7 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 RELATIVE = re.compile(r"^(?:now)?\s*-\s*(\d{1,6})\s*([smhdw])$")
 
 
-class BadTime(ValueError):
+class BadTimeError(ValueError):
     """A time in the URL that cannot be read. Carries the text, so that the answer can name it."""
 
     def __init__(self, name: str, text: str) -> None:
@@ -73,7 +73,7 @@ def parse_time(name: str, text: str | None, now: datetime | None = None) -> date
         # A "+" of a zone arrives as a space when the client forgot to encode it.
         moment = datetime.fromisoformat(text.replace(" ", "+") if re.search(r"\d \d\d:\d\d$", text[10:]) else text)
     except (ValueError, OverflowError):
-        raise BadTime(name, text) from None
+        raise BadTimeError(name, text) from None
     return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
 
 
@@ -81,5 +81,5 @@ def parse_range(text_from: str | None, text_to: str | None, now: datetime | None
     """Both ends; an end before its start is an error and not an empty page."""
     start, end = parse_time("from", text_from, now), parse_time("to", text_to, now)
     if start and end and end < start:
-        raise BadTime("to", f"{text_to} (before from={text_from})")
+        raise BadTimeError("to", f"{text_to} (before from={text_from})")
     return Range(start, end, text_from or None, text_to or None)

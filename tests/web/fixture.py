@@ -15,95 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+from told import ADVICE, ALSO, CHAIN, DOUBTS, EVENTS, GROUNDS, RIVALS, SPANS, TITLE
 
 HERE = Path(__file__).parent
 DAY = "2026-11-21T"
 LATE = {"hosts/gpu02/syslog": "2026-11-21T00:31:18.146506", "hosts/gpu02/slurmd.log": "2026-11-21T00:31:18.146506"}
-SCHEMA = """
-CREATE SCHEMA raw; CREATE SCHEMA model;
-CREATE TABLE raw.logs (time TIMESTAMP, time_quality VARCHAR, sender_time TIMESTAMP, received_time TIMESTAMP,
-  resolution_us BIGINT, cluster VARCHAR, host VARCHAR, source VARCHAR, format VARCHAR, unit VARCHAR, pid BIGINT,
-  facility VARCHAR, severity VARCHAR, message VARCHAR, event VARCHAR, job_id BIGINT, entities VARCHAR, tags VARCHAR[],
-  raw VARCHAR, file VARCHAR, line BIGINT);
-CREATE VIEW raw.log_view AS SELECT * FROM raw.logs;
-CREATE TABLE raw.artifacts (cluster VARCHAR, job_id BIGINT, restarts BIGINT, kind VARCHAR, path VARCHAR, host VARCHAR,
-  content VARCHAR, truncated BOOLEAN);
-CREATE TABLE raw.settings (cluster VARCHAR, scope VARCHAR, name VARCHAR, value VARCHAR, source VARCHAR);
-CREATE TABLE raw.metrics (time TIMESTAMP, cluster VARCHAR, host VARCHAR, metric VARCHAR, value DOUBLE, device VARCHAR,
-  labels VARCHAR);
-CREATE TABLE raw.links (cluster VARCHAR, host VARCHAR, device VARCHAR, switch VARCHAR, switch_port VARCHAR,
-  plane VARCHAR, rail VARCHAR);
-CREATE TABLE model.events (event_id VARCHAR, time TIMESTAMP, time_quality VARCHAR, resolution_us BIGINT,
-  received_time TIMESTAMP, cluster VARCHAR, host VARCHAR, source VARCHAR, unit VARCHAR, layer VARCHAR, event VARCHAR,
-  severity VARCHAR, device VARCHAR, job_id BIGINT, message VARCHAR, entities VARCHAR, "count" BIGINT,
-  incident_id VARCHAR, file VARCHAR, line BIGINT, refs VARCHAR);
-CREATE TABLE model.runs (run_key VARCHAR, cluster VARCHAR, job_id BIGINT, attempt BIGINT, array_job_id BIGINT,
-  array_task_id BIGINT, name VARCHAR, "user" VARCHAR, account VARCHAR, partition VARCHAR, state VARCHAR,
-  exit_code BIGINT, exit_signal BIGINT, submit TIMESTAMP, start TIMESTAMP, "end" TIMESTAMP, node_list VARCHAR,
-  nodes VARCHAR[], node_count BIGINT, gpus BIGINT, gpu_index VARCHAR, time_limit_s BIGINT, work_dir VARCHAR,
-  submit_line VARCHAR, category VARCHAR, incident_id VARCHAR, confidence DOUBLE, document VARCHAR);
-CREATE TABLE model.incidents (incident_id VARCHAR, cluster VARCHAR, start TIMESTAMP, "end" TIMESTAMP, severity VARCHAR,
-  category VARCHAR, root_event VARCHAR, root_host VARCHAR, root_device VARCHAR, document VARCHAR);
-CREATE TABLE model.node_states (time TIMESTAMP, until TIMESTAMP, cluster VARCHAR, host VARCHAR, state VARCHAR,
-  reason VARCHAR, actor VARCHAR, source VARCHAR);
-"""
-#: id, file, line, layer, event, severity, device, job, role.
-EVENTS = (
-    ("e1", "hosts/leaf01/syslog", 1, "switch", "switch.port_down", "warning", "m-gpu02", None, "cause"),
-    ("e2", "hosts/gpu02/syslog", 2, "link", "nic.link_down", "error", "eth0", None, "cause"),
-    ("e3", "hosts/ctl/slurmctld.log", 8, "slurmctld", "slurm.node_down", "error", "gpu02", None, "effect"),
-    ("e4", "hosts/ctl/slurmctld.log", 7, "job", "slurm.job_node_fail", "error", "", 15, "effect"),
-    ("e5", "hosts/gpu01/slurmd.log", 9, "slurmd", "slurm.job_node_fail", "error", "", 15, "symptom"),
-    ("e6", "hosts/gpu02/slurmd.log", 6, "slurmd", "slurm.comm_error", "error", "", 15, "symptom"),
-    ("e7", "hosts/leaf01/syslog", 2, "switch", "switch.port_up", "info", "m-gpu02", None, "recovery"),
-    ("e8", "hosts/gpu02/syslog", 4, "link", "nic.link_up", "info", "eth0", None, "recovery"),
-    ("e9", "hosts/ctl/slurmctld.log", 14, "slurmctld", "slurm.node_up", "info", "gpu02", None, "recovery"),
-    ("c1", "hosts/ctl/slurmctld.log", 3, "slurmctld", "slurm.job_start", "info", "", 15, "context"),
-    ("c2", "hosts/ctl/slurmctld.log", 4, "slurmctld", "slurm.job_start", "info", "", 16, "context"),
-    ("c3", "hosts/gpu01/slurmd.log", 3, "slurmd", "slurm.job_start", "info", "", 15, "context"),
-    ("c4", "hosts/gpu02/slurmd.log", 3, "slurmd", "slurm.step_start", "info", "", 15, "context"),
-    ("c5", "hosts/ctl/slurmctld.log", 10, "slurmctld", "slurm.job_end", "info", "", 16, "context"),
-    ("c6", "hosts/gpu01/slurmd.log", 13, "slurmd", "slurm.comm_error", "error", "", 15, "context"),
-    ("c7", "hosts/gpu02/slurmd.log", 7, "slurmd", "slurm.step_end", "info", "", 15, "context"),
-    ("c8", "hosts/ctl/slurmctld.log", 12, "slurmctld", "slurm.node_error", "error", "gpu02", 15, "context"),
-)
-ALSO = {"e3": [{"source": "hosts/ctl/syslog", "line": 3}], "e5": [{"source": "hosts/gpu01/syslog", "line": 2}]}
-CHAIN = (
-    (3, "e2", "e3", "E03", 34.973, [16, 50], "SlurmdTimeout=24, MessageTimeout=10",
-     "Without an answer slurmctld gives a node up after ⅔ to 5⁄3 of SlurmdTimeout, plus MessageTimeout."),
-    (4, "e3", "e4", "E04", -0.001, [0, 2], "same transaction", "Slurm writes the kill one line before the DOWN."),
-    (5, "e3", "e5", "E05", 0.003, [0, 10], "KillWait=5", "Symptom on an innocent peer, not a cause."),
-    (6, "e2", "e6", "E07", 44.343, [2, 70], "TCPTimeout=2", "gpu02 was alive and cut off."),
-    (7, "e8", "e9", "E12", 87.58, [0, 160], "20 pings of 8 s", "A DOWN node is asked once in 20 pings of 8 s."),
-)  # fmt: skip
-TITLE = (
-    "eth0 of gpu02 lost its link for 60.0 s. Slurm set gpu02 DOWN after 35.0 s, which ended job 15 as NODE_FAIL. "
-    "Job 16 was untouched."
-)
-GROUNDS = ["Both ends of the link saw it, 0.2 ms apart.", "5 of 5 lags are inside their windows.",
-           "No rival cause has evidence."]  # fmt: skip
-DOUBTS = ["gpu02's lines from 00:30:17 to 00:31:18 arrived up to 60.4 s late; until then the cause was not visible.",
-          "Whether switch or card saw the loss first is not known: their clocks agree to ±0.9 ms, the lines are 0.2 ms apart."]  # fmt: skip
-RIVALS = (
-    ("slurmd crash", "gpu02", "No start line; step daemon 15.0, started before the outage, still wrote at 00:31:18."),
-    ("Reboot or panic", "gpu02", "Kernel uptime runs on: 260450 s at link down, 260510 s at link up."),
-    ("munge or clock", "gpu02", "No authentication line in 15 slurmctld lines; gpu02's clock within ±0.6 ms."),
-    ("Data fabric (hsn)", "gpu02", "Rank 0 of job 15 kept stepping over hsn until 00:30:49, 31.6 s into the outage."),
-    ("Administrator", "gpu02", "Reason “Not responding” was set by slurm, not by a person; no update_node line."),
-    ("slurmctld restart", "ctl", "Same pid 137 from 00:30:52 to 00:32:45."),
-)
-ADVICE = [
-    {"text": "Drain gpu02 when idle and change the eth0 cable. Fifth link loss on this port in under 2 minutes.",
-     "command": "scontrol update NodeName=gpu02 State=DRAIN Reason='eth0 flaps, cable'"},
-    {"text": "Tell alice to submit again. Her code was fine; --no-requeue kept Slurm from restarting the job.", "command": None},
-    {"text": "Consider SlurmdTimeout of 120 s. A node then cannot go DOWN before 80 s; this outage would have passed.", "command": None},
-]  # fmt: skip
-SPANS = (
-    ("leaf01 m-gpu02", "switch", "leaf01", "m-gpu02", "00:30:17.735336", "00:31:17.743097", "disabled", "port disabled, 60.0 s"),
-    ("gpu02 eth0", "link", "gpu02", "eth0", "00:30:17.735551", "00:31:17.746737", "no_carrier", "no carrier, 60.0 s"),
-    ("gpu02 kernel", "kernel", "gpu02", "", "00:30:17.735551", "00:31:18.146506", "late", "gpu02 syslog silent; came 60.4 s late"),
-    ("gpu02 slurmd", "slurmd", "gpu02", "", "00:30:17.735551", "00:31:18.146506", "late", "late by up to 60.4 s"),
-)  # fmt: skip
 
 
 def lines() -> dict[tuple[str, int], dict[str, Any]]:
@@ -123,7 +39,9 @@ def lines() -> dict[tuple[str, int], dict[str, Any]]:
 def line(file: str, text: str, last: datetime | None) -> dict[str, Any]:
     """One line; a line of job output without a stamp takes the time of the one before, and says so."""
     host = "gpu01" if file.startswith("jobs/") else file.split("/")[1]
-    source = {"slurmctld.log": "slurmctld", "slurmd.log": "slurmd", "syslog": "syslog"}.get(file.rsplit("/", 1)[1], "job_stdout")
+    source = {"slurmctld.log": "slurmctld", "slurmd.log": "slurmd", "syslog": "syslog"}.get(
+        file.rsplit("/", 1)[1], "job_stdout"
+    )
     job = re.search(r"JobId=(\d+)|job[= ](\d+)|\[(\d+)\.|StepId=(\d+)", text)
     stamped = re.match(r"\[?(\d{4}-\d\d-\d\dT[\d:.]+)(?:\+00:00)?\]? (.*)", text)
     time = datetime.fromisoformat(stamped[1]) if stamped else last
@@ -132,14 +50,29 @@ def line(file: str, text: str, last: datetime | None) -> dict[str, Any]:
     if source == "syslog":
         _, unit, body = re.match(r"(\S+) ([^:\[]+)[^:]*: (.*)", body).groups()  # type: ignore[union-attr]
         source = ("switch" if host == "leaf01" else "kernel") if unit == "kernel" else "syslog"
-    job_id = int(re.search(r"-(\d+)\.out", file)[1]) if source == "job_stdout" else int(next(filter(None, job.groups()))) if job else None  # type: ignore[index]
+    job_id = (
+        int(re.search(r"-(\d+)\.out", file)[1])
+        if source == "job_stdout"
+        else int(next(filter(None, job.groups())))
+        if job
+        else None
+    )  # type: ignore[index]
     late = LATE.get(file)
     received = datetime.fromisoformat(late) if late and "00:30:17" < f"{time:%H:%M:%S.%f}" < "00:31:18.1" else time
     return {
-        "time": time, "time_quality": "line" if stamped else "inferred", "received_time": received, "host": host, "source": source,
-        "unit": unit, "severity": "error" if "error" in body else "info", "message": body, "event": "other",
-        "job_id": job_id, "resolution_us": 1 if source in {"kernel", "switch", "syslog"} else 1000, "tags": [],
-    }  # fmt: skip
+        "time": time,
+        "time_quality": "line" if stamped else "inferred",
+        "received_time": received,
+        "host": host,
+        "source": source,
+        "unit": unit,
+        "severity": "error" if "error" in body else "info",
+        "message": body,
+        "event": "other",
+        "job_id": job_id,
+        "resolution_us": 1 if source in {"kernel", "switch", "syslog"} else 1000,
+        "tags": [],
+    }
 
 
 def insert(con: duckdb.DuckDBPyConnection, table: str, row: Mapping[str, Any]) -> None:
@@ -154,19 +87,55 @@ def events(con: duckdb.DuckDBPyConnection, logs: dict[tuple[str, int], dict[str,
         log = logs[file, number]
         log["event"] = event
         also = ALSO.get(key, [])
-        row = {name: log[name] for name in ("time", "time_quality", "resolution_us", "received_time", "cluster", "host",
-                                            "source", "unit", "message", "file", "line")}  # fmt: skip
-        row |= {"event_id": key, "layer": layer, "event": event, "severity": severity, "device": device, "job_id": job,
-                "count": 1 + len(also), "incident_id": "I1" if role != "context" else None,
-                "refs": json.dumps([{"file": file, "line": number}])}  # fmt: skip
+        row = {
+            name: log[name]
+            for name in (
+                "time",
+                "time_quality",
+                "resolution_us",
+                "received_time",
+                "cluster",
+                "host",
+                "source",
+                "unit",
+                "message",
+                "file",
+                "line",
+            )
+        }
+        row |= {
+            "event_id": key,
+            "layer": layer,
+            "event": event,
+            "severity": severity,
+            "device": device,
+            "job_id": job,
+            "count": 1 + len(also),
+            "incident_id": "I1" if role != "context" else None,
+            "refs": json.dumps([{"file": file, "line": number}]),
+        }
         insert(con, "model.events", row)
         if role != "context":
-            told.append({
-                "id": key, "time": f"{log['time'].isoformat()}Z", "host": log["host"], "event": event, "message": log["message"],
-                "source": file, "line": number, "layer": layer, "device": device, "severity": severity, "role": role,
-                "received_time": f"{log['received_time'].isoformat()}Z", "time_quality": log["time_quality"],
-                "resolution_s": log["resolution_us"] / 1e6, "also": also, "count": 1 + len(also),
-            })  # fmt: skip
+            told.append(
+                {
+                    "id": key,
+                    "time": f"{log['time'].isoformat()}Z",
+                    "host": log["host"],
+                    "event": event,
+                    "message": log["message"],
+                    "source": file,
+                    "line": number,
+                    "layer": layer,
+                    "device": device,
+                    "severity": severity,
+                    "role": role,
+                    "received_time": f"{log['received_time'].isoformat()}Z",
+                    "time_quality": log["time_quality"],
+                    "resolution_s": log["resolution_us"] / 1e6,
+                    "also": also,
+                    "count": 1 + len(also),
+                }
+            )
     return told
 
 
@@ -174,54 +143,146 @@ def incident(told: list[dict[str, Any]]) -> dict[str, Any]:
     names = ("step", "cause", "effect", "edge", "lag_s", "window_s", "because", "text")
     spans = ("lane", "layer", "host", "device", "start", "end", "kind", "text")
     return {
-        "id": "I1", "start": DAY + "00:30:17.735336Z", "end": DAY + "00:32:45.327000Z", "detected_at": None,
-        "severity": "impact", "category": "infra.network", "title": TITLE, "confidence": 0.97, "status": "final",
+        "id": "I1",
+        "start": DAY + "00:30:17.735336Z",
+        "end": DAY + "00:32:45.327000Z",
+        "detected_at": None,
+        "severity": "impact",
+        "category": "infra.network",
+        "title": TITLE,
+        "confidence": 0.97,
+        "status": "final",
         "root_cause": {"event": "nic.link_down", "code": None, "host": "gpu02", "device": "eth0"},
         "candidates": [{"event": "nic.link_down", "host": "gpu02", "device": "eth0", "probability": 0.97}],
-        "hosts": ["gpu02", "leaf01", "ctl", "gpu01"], "slowed_jobs": [], "gpu_hours_lost": 0.17,
-        "jobs": [{"job_id": "15", "confidence": 0.97, "state": "NODE_FAIL", "user": "alice", "name": "hit",
-                  "nodes": "gpu[01-02]", "gpus": 4}],
-        "unaffected_jobs": [{"job_id": "16", "state": "COMPLETED", "why": "No node in common; 595 steps at an even 10 a second."}],
-        "chain": [dict(zip(names, step, strict=True)) for step in CHAIN], "events": told,
-        "spans": [{**dict(zip(spans, item, strict=True)), "start": f"{DAY}{item[4]}Z", "end": f"{DAY}{item[5]}Z"} for item in SPANS],
+        "hosts": ["gpu02", "leaf01", "ctl", "gpu01"],
+        "slowed_jobs": [],
+        "gpu_hours_lost": 0.17,
+        "jobs": [
+            {
+                "job_id": "15",
+                "confidence": 0.97,
+                "state": "NODE_FAIL",
+                "user": "alice",
+                "name": "hit",
+                "nodes": "gpu[01-02]",
+                "gpus": 4,
+            }
+        ],
+        "unaffected_jobs": [
+            {"job_id": "16", "state": "COMPLETED", "why": "No node in common; 595 steps at an even 10 a second."}
+        ],
+        "chain": [dict(zip(names, step, strict=True)) for step in CHAIN],
+        "events": told,
+        "spans": [
+            {**dict(zip(spans, item, strict=True)), "start": f"{DAY}{item[4]}Z", "end": f"{DAY}{item[5]}Z"}
+            for item in SPANS
+        ],
         "rivals": [{"cause": cause, "host": host, "device": None, "rejected": why} for cause, host, why in RIVALS],
-        "advice": ADVICE, "grounds": GROUNDS, "doubts": DOUBTS,
-    }  # fmt: skip
+        "advice": ADVICE,
+        "grounds": GROUNDS,
+        "doubts": DOUBTS,
+    }
 
 
 def verdict(document: dict[str, Any], logs: dict[tuple[str, int], dict[str, Any]]) -> dict[str, Any]:
     told = {item["id"]: item for item in document["events"]}
     spoken = logs["jobs/hit-15.out", 10]
-    evidence = [{name: told[key][name] for name in ("time", "host", "event", "message", "source", "line")} for key in ("e2", "e3", "e4")]
-    evidence.append({"time": f"{spoken['time'].isoformat()}Z", "host": "gpu01", "event": "job.node_failure",
-                     "message": spoken["message"], "source": "jobs/hit-15.out", "line": 10})  # fmt: skip
+    evidence = [
+        {name: told[key][name] for name in ("time", "host", "event", "message", "source", "line")}
+        for key in ("e2", "e3", "e4")
+    ]
+    evidence.append(
+        {
+            "time": f"{spoken['time'].isoformat()}Z",
+            "host": "gpu01",
+            "event": "job.node_failure",
+            "message": spoken["message"],
+            "source": "jobs/hit-15.out",
+            "line": 10,
+        }
+    )
     return {
-        "category": "infra.network", "incident_id": "I1", "confidence": 0.97, "final": True, "your_code": False,
+        "category": "infra.network",
+        "incident_id": "I1",
+        "confidence": 0.97,
+        "final": True,
+        "your_code": False,
         "headline": "Your job died because a node lost its network, not because of your code.",
-        "summary": "The management cable of gpu02 was dead for 60 seconds from 00:30:17 UTC. After 35 seconds without an "
-        "answer Slurm gave the node up and ended job 15 on both of its nodes.",
-        "chain": document["chain"], "rivals": document["rivals"], "doubts": document["doubts"][:1],
-        "grounds": ["The switch and the node's network card both logged the loss, 0.2 ms apart.",
-                    "Slurm waits 16 to 50 s on this cluster before it gives a node up. It took 35 s.",
-                    "No sign of a crash, a reboot, lack of memory, or an error of your program. Job 16 next door finished."],
-        "advice": [{"text": "Submit again; nothing in your script has to change.", "command": "sbatch -N 2 --gres=gpu:h100:2 /home/alice/hit.sh"}],
+        "summary": "The management cable of gpu02 was dead for 60 seconds from 00:30:17 UTC. After 35 seconds "
+        "without an answer Slurm gave the node up and ended job 15 on both of its nodes.",
+        "chain": document["chain"],
+        "rivals": document["rivals"],
+        "doubts": document["doubts"][:1],
+        "grounds": [
+            "The switch and the node's network card both logged the loss, 0.2 ms apart.",
+            "Slurm waits 16 to 50 s on this cluster before it gives a node up. It took 35 s.",
+            "No sign of a crash, a reboot, lack of memory, or an error of your program. Job 16 next door finished.",
+        ],
+        "advice": [
+            {
+                "text": "Submit again; nothing in your script has to change.",
+                "command": "sbatch -N 2 --gres=gpu:h100:2 /home/alice/hit.sh",
+            }
+        ],
         "evidence": evidence,
-    }  # fmt: skip
+    }
 
 
 def runs(con: duckdb.DuckDBPyConnection, said: dict[str, Any]) -> None:
-    base = {"cluster": "mini", "attempt": 0, "account": "ml", "partition": "gpu", "exit_code": 0, "exit_signal": 0,
-            "submit": DAY + "00:30:13", "start": DAY + "00:30:13", "node_count": 2, "gpus": 4, "gpu_index": "0-1",
-            "time_limit_s": 600}  # fmt: skip
-    hit = {"run_key": "15", "job_id": 15, "name": "hit", "user": "alice", "state": "NODE_FAIL", "end": DAY + "00:30:52",
-           "node_list": "gpu[01-02]", "nodes": ["gpu01", "gpu02"], "work_dir": "/home/alice", "category": "infra.network",
-           "incident_id": "I1", "confidence": 0.97, "document": json.dumps(said),
-           "submit_line": "sbatch --parsable -J hit -o /home/alice/%x-%j.out -N 2 --gres=gpu:h100:2 -w gpu[01-02] --no-requeue"}  # fmt: skip
-    spared = {"run_key": "16", "job_id": 16, "name": "bystander", "user": "bob", "state": "COMPLETED",
-              "end": DAY + "00:31:14", "node_list": "gpu[03-04]", "nodes": ["gpu03", "gpu04"]}  # fmt: skip
-    again = {"run_key": "14#1", "job_id": 14, "attempt": 1, "name": "<script>alert(1)</script>", "user": "mallory",
-             "state": "FAILED", "start": DAY + "00:20:00", "end": DAY + "00:21:00", "exit_code": 1, "nodes": ["gpu03"],
-             "node_list": "gpu03", "document": json.dumps({"category": "unknown", "confidence": 0.2, "final": True})}  # fmt: skip
+    base = {
+        "cluster": "mini",
+        "attempt": 0,
+        "account": "ml",
+        "partition": "gpu",
+        "exit_code": 0,
+        "exit_signal": 0,
+        "submit": DAY + "00:30:13",
+        "start": DAY + "00:30:13",
+        "node_count": 2,
+        "gpus": 4,
+        "gpu_index": "0-1",
+        "time_limit_s": 600,
+    }
+    hit = {
+        "run_key": "15",
+        "job_id": 15,
+        "name": "hit",
+        "user": "alice",
+        "state": "NODE_FAIL",
+        "end": DAY + "00:30:52",
+        "node_list": "gpu[01-02]",
+        "nodes": ["gpu01", "gpu02"],
+        "work_dir": "/home/alice",
+        "category": "infra.network",
+        "incident_id": "I1",
+        "confidence": 0.97,
+        "document": json.dumps(said),
+        "submit_line": "sbatch --parsable -J hit -o /home/alice/%x-%j.out -N 2 --gres=gpu:h100:2 --no-requeue",
+    }
+    spared = {
+        "run_key": "16",
+        "job_id": 16,
+        "name": "bystander",
+        "user": "bob",
+        "state": "COMPLETED",
+        "end": DAY + "00:31:14",
+        "node_list": "gpu[03-04]",
+        "nodes": ["gpu03", "gpu04"],
+    }
+    again = {
+        "run_key": "14#1",
+        "job_id": 14,
+        "attempt": 1,
+        "name": "<script>alert(1)</script>",
+        "user": "mallory",
+        "state": "FAILED",
+        "start": DAY + "00:20:00",
+        "end": DAY + "00:21:00",
+        "exit_code": 1,
+        "nodes": ["gpu03"],
+        "node_list": "gpu03",
+        "document": json.dumps({"category": "unknown", "confidence": 0.2, "final": True}),
+    }
     for row in (hit, spared, again):
         insert(con, "model.runs", {**base, **row})
 
@@ -229,21 +290,67 @@ def runs(con: duckdb.DuckDBPyConnection, said: dict[str, Any]) -> None:
 def surroundings(con: duckdb.DuckDBPyConnection) -> None:
     """Node states, job settings, artifacts and cabling."""
     states = [("00:30:13.548", None, name, "mixed", None, "poll") for name in ("gpu01", "gpu02", "gpu03", "gpu04")]
-    states += [("00:30:40.152", "00:30:52.709", "gpu02", "mixed*", "no answer", "poll"),
-               ("00:30:52.709", "00:32:45.327", "gpu02", "DOWN*", "Not responding", "sacctmgr"),
-               ("00:32:45.327", None, "gpu02", "idle", None, "poll"), ("00:30:55.611", None, "gpu01", "idle", None, "poll"),
-               ("00:31:14.619", None, "gpu03", "idle", None, "poll"), ("00:31:14.619", None, "gpu04", "idle", None, "poll")]  # fmt: skip
+    states += [
+        ("00:30:40.152", "00:30:52.709", "gpu02", "mixed*", "no answer", "poll"),
+        ("00:30:52.709", "00:32:45.327", "gpu02", "DOWN*", "Not responding", "sacctmgr"),
+        ("00:32:45.327", None, "gpu02", "idle", None, "poll"),
+        ("00:30:55.611", None, "gpu01", "idle", None, "poll"),
+        ("00:31:14.619", None, "gpu03", "idle", None, "poll"),
+        ("00:31:14.619", None, "gpu04", "idle", None, "poll"),
+    ]
     for time, until, host, state, reason, source in states:
-        insert(con, "model.node_states", {"time": DAY + time, "until": DAY + until if until else None, "cluster": "mini",
-               "host": host, "state": state, "reason": reason, "actor": "slurm", "source": source})  # fmt: skip
-    variables = {"SLURM_JOB_PARTITION": "gpu", "SLURM_JOB_ACCOUNT": "ml", "CUDA_VISIBLE_DEVICES": "0,1", "SLURM_JOB_NTASKS": "2",
-                 "HF_TOKEN": "hf_never_shown", "SLURM_JOB_WORK_DIR": "/home/alice"}  # fmt: skip
+        insert(
+            con,
+            "model.node_states",
+            {
+                "time": DAY + time,
+                "until": DAY + until if until else None,
+                "cluster": "mini",
+                "host": host,
+                "state": state,
+                "reason": reason,
+                "actor": "slurm",
+                "source": source,
+            },
+        )
+    variables = {
+        "SLURM_JOB_PARTITION": "gpu",
+        "SLURM_JOB_ACCOUNT": "ml",
+        "CUDA_VISIBLE_DEVICES": "0,1",
+        "SLURM_JOB_NTASKS": "2",
+        "HF_TOKEN": "hf_never_shown",
+        "SLURM_JOB_WORK_DIR": "/home/alice",
+    }
     for name, value in variables.items():
-        insert(con, "raw.settings", {"cluster": "mini", "scope": "job:15", "name": name, "value": value, "source": "env"})
-    insert(con, "raw.artifacts", {"cluster": "mini", "job_id": 15, "restarts": 0, "kind": "script", "path": "/home/alice/hit.sh",
-           "host": "ctl", "truncated": False, "content": "#!/bin/bash\n#SBATCH -N 2\nsrun python3 /home/jobs/ring.py 100 10\n"})  # fmt: skip
-    insert(con, "raw.links", {"cluster": "mini", "host": "gpu02", "device": "eth0", "switch": "leaf01", "switch_port": "m-gpu02",
-           "plane": "mgmt"})  # fmt: skip
+        insert(
+            con, "raw.settings", {"cluster": "mini", "scope": "job:15", "name": name, "value": value, "source": "env"}
+        )
+    insert(
+        con,
+        "raw.artifacts",
+        {
+            "cluster": "mini",
+            "job_id": 15,
+            "restarts": 0,
+            "kind": "script",
+            "path": "/home/alice/hit.sh",
+            "host": "ctl",
+            "truncated": False,
+            "content": "#!/bin/bash\n#SBATCH -N 2\nsrun python3 /home/jobs/ring.py 100 10\n",
+        },
+    )
+    insert(
+        con,
+        "raw.links",
+        {
+            "cluster": "mini",
+            "host": "gpu02",
+            "device": "eth0",
+            "switch": "leaf01",
+            "switch_port": "m-gpu02",
+            "plane": "mgmt",
+        },
+    )
 
 
 class FakeStore:
@@ -263,24 +370,81 @@ def hostile(con: duckdb.DuckDBPyConnection) -> None:
     """A benign incident on gpu04 whose every text is an attack; nothing of it may become markup."""
     evil = "<script>alert(1)</script><img src=x onerror=alert(2)>"
     at = datetime.fromisoformat(DAY + "00:10:00")
-    insert(con, "raw.logs", {"time": at, "time_quality": "line", "received_time": at, "resolution_us": 1000, "cluster": "mini",
-           "host": "gpu04", "source": "syslog", "severity": "error", "message": evil, "event": "other", "raw": evil,
-           "file": "hosts/gpu04/syslog", "line": 1})  # fmt: skip
-    event = {"id": "x1", "time": f"{at.isoformat()}Z", "host": "gpu04", "event": "nic.error", "message": evil, "layer": "link",
-             "device": "eth0", "severity": "error", "role": "cause", "source": "hosts/gpu04/syslog", "line": 1}  # fmt: skip
-    insert(con, "model.incidents", {"incident_id": "I0", "cluster": "mini", "start": at, "end": at + timedelta(seconds=3),
-           "severity": "benign", "category": "infra.network", "root_event": "nic.error", "root_host": "gpu04", "root_device": "eth0",
-           "document": json.dumps({"title": evil, "events": [event], "status": "provisional", "hosts": ["gpu04"], "doubts": [evil],
-                                   "advice": [{"text": evil, "command": evil}], "confidence": 0.5, "jobs": []})})  # fmt: skip
+    insert(
+        con,
+        "raw.logs",
+        {
+            "time": at,
+            "time_quality": "line",
+            "received_time": at,
+            "resolution_us": 1000,
+            "cluster": "mini",
+            "host": "gpu04",
+            "source": "syslog",
+            "severity": "error",
+            "message": evil,
+            "event": "other",
+            "raw": evil,
+            "file": "hosts/gpu04/syslog",
+            "line": 1,
+        },
+    )
+    event = {
+        "id": "x1",
+        "time": f"{at.isoformat()}Z",
+        "host": "gpu04",
+        "event": "nic.error",
+        "message": evil,
+        "layer": "link",
+        "device": "eth0",
+        "severity": "error",
+        "role": "cause",
+        "source": "hosts/gpu04/syslog",
+        "line": 1,
+    }
+    insert(
+        con,
+        "model.incidents",
+        {
+            "incident_id": "I0",
+            "cluster": "mini",
+            "start": at,
+            "end": at + timedelta(seconds=3),
+            "severity": "benign",
+            "category": "infra.network",
+            "root_event": "nic.error",
+            "root_host": "gpu04",
+            "root_device": "eth0",
+            "document": json.dumps(
+                {
+                    "title": evil,
+                    "events": [event],
+                    "status": "provisional",
+                    "hosts": ["gpu04"],
+                    "doubts": [evil],
+                    "advice": [{"text": evil, "command": evil}],
+                    "confidence": 0.5,
+                    "jobs": [],
+                }
+            ),
+        },
+    )
 
 
 def dense(con: duckdb.DuckDBPyConnection, count: int) -> None:
     """Many more context events on gpu01 and ctl, to see that the axis stays fluent."""
     start = datetime.fromisoformat(DAY + "00:30:10")
-    rows = [(f"d{n}", start + timedelta(milliseconds=n * 165000 / count), ("gpu01", "ctl", "gpu02")[n % 3], ("slurmd", "slurmctld", "kernel")[n % 3])
-            for n in range(count)]  # fmt: skip
+    rows = [
+        (
+            f"d{n}",
+            start + timedelta(milliseconds=n * 165000 / count),
+            ("gpu01", "ctl", "gpu02")[n % 3],
+            ("slurmd", "slurmctld", "kernel")[n % 3],
+        )
+        for n in range(count)
+    ]
     con.executemany(
-        "INSERT INTO model.events (event_id, time, host, source, layer, event, severity, message, file, line, \"count\")"
+        'INSERT INTO model.events (event_id, time, host, source, layer, event, severity, message, file, line, "count")'
         " VALUES (?, ?, ?, ?, ?, 'other', 'info', 'made for the test', 'dense.log', 1, 1)",
         [(*row, row[3]) for row in rows],
     )
@@ -288,14 +452,27 @@ def dense(con: duckdb.DuckDBPyConnection, count: int) -> None:
 
 def build(many: int = 0) -> FakeStore:
     con = duckdb.connect(":memory:")
-    con.execute(SCHEMA)
+    con.execute((HERE / "schema.sql").read_text())
     logs = lines()
     document = incident(events(con, logs))
     for row in logs.values():
         insert(con, "raw.logs", row)
-    insert(con, "model.incidents", {"incident_id": "I1", "cluster": "mini", "start": document["start"], "end": document["end"],
-           "severity": "impact", "category": "infra.network", "root_event": "nic.link_down", "root_host": "gpu02",
-           "root_device": "eth0", "document": json.dumps(document)})  # fmt: skip
+    insert(
+        con,
+        "model.incidents",
+        {
+            "incident_id": "I1",
+            "cluster": "mini",
+            "start": document["start"],
+            "end": document["end"],
+            "severity": "impact",
+            "category": "infra.network",
+            "root_event": "nic.link_down",
+            "root_host": "gpu02",
+            "root_device": "eth0",
+            "document": json.dumps(document),
+        },
+    )
     runs(con, verdict(document, logs))
     surroundings(con)
     hostile(con)
@@ -309,4 +486,6 @@ if __name__ == "__main__":
 
     from web.app import create_app
 
-    uvicorn.run(create_app(build(int(sys.argv[2]) if len(sys.argv) > 2 else 0)), port=int(sys.argv[1]), log_level="warning")
+    uvicorn.run(
+        create_app(build(int(sys.argv[2]) if len(sys.argv) > 2 else 0)), port=int(sys.argv[1]), log_level="warning"
+    )

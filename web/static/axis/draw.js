@@ -96,7 +96,7 @@ export function bands(g, p, view, scale, { blind = true } = {}) {
       if (x1 < view.gutter || x0 > view.width || x1 < x0 || (kind === 'hatch' && !blind)) continue;
       const box = { x: x0, y: row.top, w: Math.max(1.5, x1 - x0), h: row.bar };
       paint(g, p, box, kind, own, band);
-      words(g, p, view, box, kind, band, row);
+      words(g, p, view, scale, box, kind, band, row);
       hits.push({ ...box, band, lane: row.item });
     }
   }
@@ -122,7 +122,7 @@ function paint(g, p, { x, y, w, h }, kind, own, band) {
   g.restore();
 }
 
-function words(g, p, view, { x, y, w, h }, kind, band, row) {
+function words(g, p, view, scale, { x, y, w, h }, kind, band, row) {
   const base = y + h / 2 + 4, left = x + (kind === 'soft' || kind === 'down' ? 14 : 7);
   if (kind === 'job') {
     const colour = { bad: 'impact', good: 'ok' }[band.ending] ?? 'ink2';
@@ -131,10 +131,12 @@ function words(g, p, view, { x, y, w, h }, kind, band, row) {
     text(g, p, fitting(g, p, [band.text], w - measure(g, p, end, 11.5, 650) - 40), left, base, { colour: 'band-ink', weight: 500 });
     if (!band.open && x + w < view.width - 1) {
       g.fillStyle = p.c[colour]; g.fillRect(x + w - 1.25, y - 2, 2.5, h + 4);
-      p.glyph(g, band.ending === 'bad' ? 'kill' : band.ending === 'good' ? 'check' : 'end', x + w, row.middle, 13, p.c[colour]);
+      if (band.pm) spread(g, p, scale.x(band.pm[0]), scale.x(band.pm[1]), y + h + 3);
+      if (!band.told) p.glyph(g, band.ending === 'bad' ? 'kill' : band.ending === 'good' ? 'check' : 'end', x + w, row.middle, 13, p.c[colour]);
     }
     return;
   }
+  if (kind === 'down') until(g, p, view, scale, { y, h }, band);
   const short = band.text.split('  ')[0];
   const fits = fitting(g, p, [band.text, band.text.replace(/^.*; /, ''), short, band.kind], w - (kind === 'hatch' ? 60 : 20), 11, kind === 'down' ? 650 : 500);
   if (!fits) return;
@@ -142,6 +144,21 @@ function words(g, p, view, { x, y, w, h }, kind, band, row) {
     const wide = measure(g, p, fits) + 12, at = x + Math.max(26, (w - wide) / 5);
     g.fillStyle = p.c.panel; g.fillRect(at, y + 1, wide, h - 2); text(g, p, fits, at + 6, base);
   } else text(g, p, fits, left, base, { colour: kind === 'down' ? '#fff' : kind === 'warn' ? 'warn' : kind === 'soft' ? 'ink' : 'band-ink', weight: kind === 'down' ? 650 : 500 });
+}
+
+/** A small bracket for a time that is only known to lie between two. */
+function spread(g, p, a, b, y) {
+  if (b - a < 5) return;
+  g.strokeStyle = p.c.ink2; g.lineWidth = 1; g.beginPath();
+  g.moveTo(a, y); g.lineTo(b, y); g.moveTo(a, y - 2.5); g.lineTo(a, y + 2.5); g.moveTo(b, y - 2.5); g.lineTo(b, y + 2.5); g.stroke();
+}
+
+/** A band that runs out of sight says until when. */
+function until(g, p, view, scale, { y, h }, band) {
+  const words = `until ${lag(band.end)} ▸`, wide = measure(g, p, words) + 12, x = view.width - wide - 5;
+  if (scale.x(band.end) <= view.width + 1 || scale.x(band.start) > x - 120) return;
+  g.fillStyle = p.c.panel; g.beginPath(); g.roundRect(x, y + 2, wide, h - 4, 2); g.fill();
+  text(g, p, words, x + 6, y + h / 2 + 4, { colour: 'ink' });
 }
 
 /** Marks, clustered where they are too dense to tell apart. Returns hit boxes with their marks. */
@@ -180,7 +197,7 @@ function cluster(g, p, row, colour, c, scale, selected) {
   if (c.best.id === selected) { g.strokeStyle = p.c.accent; g.lineWidth = 2; g.beginPath(); g.arc(c.at, y, 11, 0, 7); g.stroke(); }
   const hollow = c.best.role === 'context' && c.best.level === 'info';
   g.globalAlpha = hollow ? .85 : 1;
-  p.glyph(g, c.best.glyph, c.at, y, size, colour, error ? p.c['impact-band'] : p.c.panel);
+  p.glyph(g, c.best.glyph, c.at, y, size, colour, error ? p.c.impact : null);
   g.globalAlpha = 1;
   if (c.total > 1) text(g, p, String(c.total), Math.max(c.at + 7, c.x1 - c.x0 > 16 ? c.x1 + 3 : 0), y - 4, { size: 9.5, weight: 700, colour: 'ink', halo: true });
   return { x: Math.min(c.x0, c.at) - 8, y: y - 10, w: c.x1 - c.x0 + 16, h: 20, best: c.best, count: c.count, from: c.first, list: c.members, lane: row.item };

@@ -33,11 +33,12 @@ export class Palette {
     return tile;
   }
 
-  glyph(g, name, x, y, size, colour, halo = this.c.panel) {
+  glyph(g, name, x, y, size, colour, edge = null) {
     const path = this.paths[name] ?? this.paths.info;
     g.save();
     g.translate(x - size / 2, y - size / 2); g.scale(size / 12, size / 12);
-    g.lineJoin = 'round'; g.lineWidth = 2.6; g.strokeStyle = halo; g.stroke(path);
+    g.lineJoin = 'round'; g.lineWidth = edge ? 4.4 : 2.6; g.strokeStyle = this.c.panel; g.stroke(path);
+    if (edge) { g.lineWidth = 1.7; g.strokeStyle = edge; g.stroke(path); }
     g.fillStyle = colour; g.fill(path, 'evenodd');
     g.restore();
   }
