@@ -37,9 +37,7 @@ CONDITIONAL = {f"{n}if": n for n in SIMPLE if n != "count_distinct"} | {"count_d
 LISTS = ("make_list", "make_set", "make_list_with_nulls", "make_bag")
 CONDITIONAL |= {f"{n}_if": n for n in LISTS}
 SPREAD = ("arg_max", "arg_min", "percentiles")
-AGGREGATES = frozenset(
-    [*SIMPLE, *CONDITIONAL, *LISTS, *SPREAD, "count", "countif", "percentile"]
-)
+AGGREGATES = frozenset([*SIMPLE, *CONDITIONAL, *LISTS, *SPREAD, "count", "countif", "percentile"])
 
 
 def bind_aggregate(c: Compiler, node: ast.Call, name: str, scope: Scope) -> Value:
@@ -52,9 +50,8 @@ def bind_aggregate(c: Compiler, node: ast.Call, name: str, scope: Scope) -> Valu
     if base == "countif":
         if len(args) != 1:
             raise KqlBindError("countif() takes one condition", node.span)
-        return sql("count(*) FILTER (WHERE {0})", "long", c_bool(c, args[0], inner), nullable=False).__class__(
-            sql("count(*) FILTER (WHERE {0})", "long", c_bool(c, args[0], inner)).sql, "long", False, name="countif_"
-        )
+        counted = sql("count(*) FILTER (WHERE {0})", "long", c_bool(c, args[0], inner), nullable=False)
+        return replace(counted, name="countif_")
     condition: Value | None = None
     if name in CONDITIONAL:
         if len(args) < 2:
@@ -106,8 +103,10 @@ def _simple(node: ast.Call, name: str, base: str, value: Value, condition: Value
     parts = [value] + ([condition] if condition else [])
     filled = template.replace("{F}", " FILTER (WHERE {1})" if condition else "")
     made = sql(filled, kind, *parts, nullable=True)
-    name_out = output_name(prefix, value)
-    return Value(made.sql, made.type, made.nullable and base in ("min", "max", "take_any") or kind == "timespan", name=name_out)
+    name_out = output_name("any" if node.name == "any" else prefix, value)
+    return Value(
+        made.sql, made.type, (made.nullable and base in ("min", "max", "take_any")) or kind == "timespan", name=name_out
+    )
 
 
 def _listing(
@@ -131,8 +130,10 @@ def _listing(
             raise KqlBindError("make_bag() needs property bags", node.span)
         raise NotImplementedYet("make_bag() is not implemented yet", node.span)
     if base == "make_set":
-        # First-seen order; the order inside a set is unspecified in Kusto.
-        inner = f"list_distinct(list({{0}}){where})"
+        # The order inside a set is unspecified in Kusto; sorted, the answer is the same every time.
+        if value.type in ("string", "int", "long"):
+            parts[0] = value
+        inner = f"list_sort(list_distinct(list({{0}}){where}))"
     else:
         inner = f"list({{0}}){where}"
     if limit is not None:
@@ -160,6 +161,10 @@ def _percentile(c: Compiler, node: ast.Call, args: list[ast.Node], scope: Scope)
     return percentile_of(c.expr(args[0], scope), c.expr(args[1], scope), node)
 
 
+# With no key that is not null, any row is the best one.
+_BEST = "CASE WHEN {N} IS NULL THEN first({0}) ELSE {A}({0}, {1}) END"
+
+
 def spread(c: Compiler, node: ast.Call, scope: Scope, keys: list[str]) -> list[tuple[str, Value]]:
     """The aggregates that make several columns: arg_max, arg_min, percentiles, take_any with many."""
     inner = replace(scope, aggregates=False)
@@ -168,14 +173,27 @@ def spread(c: Compiler, node: ast.Call, scope: Scope, keys: list[str]) -> list[t
         made = [percentile_of(value, c.expr(a, inner), node) for a in node.args[1:]]
         return [(m.name or "", m) for m in made]
     if node.name in ("take_any", "any"):
-        return [(v.name or "", sql("any_value({0})", v.type, v, nullable=True)) for v in _expand(c, node.args, inner, keys)]
+        return [
+            (v.name or "", sql("any_value({0})", v.type, v, nullable=True)) for v in _expand(c, node.args, inner, keys)
+        ]
     key = c.expr(node.args[0], inner)
     function = "arg_max_null" if node.name in ("arg_max", "argmax") else "arg_min_null"
     best = "max" if function == "arg_max_null" else "min"
     key_name = key.name or f"{best}_"
     out = [(key_name, sql(f"{best}({{0}})", key.type, key, nullable=True))]
     for value in _expand(c, node.args[1:], inner, [*keys, key_name]):
-        out.append((value.name or "", sql(f"{function}({{0}}, {{1}})", value.type, value, key, nullable=True)))
+        out.append(
+            (
+                value.name or "",
+                sql(
+                    _BEST.replace("{N}", f"{best}({{1}})").replace("{A}", function),
+                    value.type,
+                    value,
+                    key,
+                    nullable=True,
+                ),
+            )
+        )
     return out
 
 

@@ -58,8 +58,10 @@ class Compiler(Builder):
         """The stage a node stands for, or None when it is a scalar."""
         env = scope.env
         if isinstance(node, ast.Pipeline):
-            stage = self.table(node.source, env) if not isinstance(node.source, ast.Operator) else self.source(
-                node.source, env
+            stage = (
+                self.table(node.source, env)
+                if not isinstance(node.source, ast.Operator)
+                else self.source(node.source, env)
             )
             return self.apply(stage, node.operators, env)
         if isinstance(node, ast.Operator):
@@ -211,16 +213,12 @@ class Compiler(Builder):
         query = select(*items).select_from(relation(stage.relation))
         if stage.order:
             query = query.order_by(stage.order.value().sql)
-        needed = self._needed(query)
+        needed = self.ctes
         parts = [f'"{n}" AS {"MATERIALIZED " if m else ""}({{{i}}})' for i, (n, _, m) in enumerate(needed)]
         whole = Sql(f"WITH {', '.join(parts)} {{{len(parts)}}}", *(b for _, b, _ in needed), query)
         compiled = whole.compile(dialect=KqlDialect())
         values = [compiled.params[name] for name in getattr(compiled, "positiontup", None) or []]
         return Compiled(str(compiled), values, stage.visible, tuple(n for n, _, _ in needed))
-
-    def _needed(self, query: Any) -> list[tuple[str, Any, bool]]:
-        """Leave out CTEs that nothing reads, such as an unused let."""
-        return self.ctes
 
     def scalar_of(self, stage: Stage) -> Value:
         """The first cell of a table, as toscalar() gives it."""

@@ -1,12 +1,12 @@
 """What the query language says when it says no.
 
-    KqlError(ValueError)          base: message, line, column, length, suggestion
-    |-- KqlSyntaxError            the text is not KQL
-    |-- KqlBindError              names or types do not fit
-    |-- NotImplementedYet         KQL has it, Faultline does not yet
-    |-- CannotExpress             this engine cannot answer it exactly
-    |-- QueryTimeout              the time limit ended it
-    `-- KqlRuntimeError           the engine stopped while running it
+KqlError(ValueError)          base: message, line, column, length, suggestion
+|-- KqlSyntaxError            the text is not KQL
+|-- KqlBindError              names or types do not fit
+|-- NotImplementedYet         KQL has it, Faultline does not yet
+|-- CannotExpress             this engine cannot answer it exactly
+|-- QueryTimeout              the time limit ended it
+`-- KqlRuntimeError           the engine stopped while running it
 """
 
 from __future__ import annotations

@@ -74,7 +74,9 @@ def _index(c: Compiler, node: ast.Index, scope: Scope) -> Value:
     name = f"{value.name}_{key.constant}" if value.name and key.is_constant else None
     if key.type in ("int", "long"):
         # R8: a negative index counts from the end; '$[-1]' is DuckDB's '$[#-1]'.
-        path = "CASE WHEN {1} < 0 THEN '$[#-' || CAST(-{1} AS VARCHAR) || ']' ELSE '$[' || CAST({1} AS VARCHAR) || ']' END"
+        path = (
+            "CASE WHEN {1} < 0 THEN '$[#-' || CAST(-{1} AS VARCHAR) || ']' ELSE '$[' || CAST({1} AS VARCHAR) || ']' END"
+        )
         if key.is_constant and key.constant is not None:
             n = key.constant
             path_value = constant(f"$[#-{-n}]" if n < 0 else f"$[{n}]", "string")
@@ -179,7 +181,9 @@ def _spread(item: Value, op: str, value: Value, node: ast.Node) -> list[Value]:
     if item.type != "dynamic":
         return [item]
     if item.is_constant and isinstance(item.constant, list):
-        return [constant(m.value, m.type) if isinstance(m, ast.Literal) else constant(m, "dynamic") for m in item.constant]
+        return [
+            constant(m.value, m.type) if isinstance(m, ast.Literal) else constant(m, "dynamic") for m in item.constant
+        ]
     if value.type in ("string", "dynamic") and op in ("in", "in~"):
         lowered = "lower" if op == "in~" else ""
         made = sql(

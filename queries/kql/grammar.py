@@ -63,7 +63,9 @@ def _token(pattern: str, build: Any) -> P:
 
 name_text = _token(rf"{NAME}|{BRACKETED}", lambda text, _span: _plain_name(text))
 identifier = _token(rf"{NAME}|{BRACKETED}", lambda text, span: ast.Name(_plain_name(text), span=span))
-wildcard = _token(r"\w*\*[\w*]*", lambda text, span: ast.Star(span=span) if text == "*" else ast.Wildcard(text, span=span))
+wildcard = _token(
+    r"\w*\*[\w*]*", lambda text, span: ast.Star(span=span) if text == "*" else ast.Wildcard(text, span=span)
+)
 type_name = _token(r"[A-Za-z_]\w*", lambda text, span: _type(text, span))
 end_mark = _token(r"[)\]}]", lambda _text, span: span.end)
 
@@ -133,9 +135,7 @@ def _convert(kind: str, raw: str) -> Any:
 
 string = _token(rf"{STRING}(?:\s*{STRING})*", _string)
 timespan = _token(TIMESPAN, lambda text, span: ast.Literal(timespan_ticks(text), "timespan", span=span))
-number = _token(
-    r"0[xX][0-9a-fA-F]+|\d+\.(?!\.)(?:\d+)?(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\d+(?![\w])", _number
-)
+number = _token(r"0[xX][0-9a-fA-F]+|\d+\.(?!\.)(?:\d+)?(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\d+(?![\w])", _number)
 boolean = _token(
     r"(?:true|false|True|False|TRUE|FALSE)\b(?!\s*\()",
     lambda text, span: ast.Literal(text.lower() == "true", "bool", span=span),
@@ -213,7 +213,8 @@ call = _action(
 parenthesis = _lit("(") + tabular + _lit(")")
 nested_op = pp.Forward()
 member = _action(
-    pp.Regex(r"\s*\.(?!\.)\s*").suppress() + (identifier | _action(_lit("[") + expr + end_mark, lambda _l, t: (t[0], t[1]))),
+    pp.Regex(r"\s*\.(?!\.)\s*").suppress()
+    + (identifier | _action(_lit("[") + expr + end_mark, lambda _l, t: (t[0], t[1]))),
     lambda loc, toks: ("index", *toks[0]) if isinstance(toks[0], tuple) else ("member", toks[0]),
 )
 index = _action(_lit("[") + expr + end_mark, lambda loc, toks: ("index", toks[0], toks[1]))
@@ -229,9 +230,7 @@ def _postfix(_loc: int, toks: pp.ParseResults) -> ast.Node:
     return node
 
 
-atom = (
-    string | timespan | number | dynamic | typed | boolean | call | identifier | parenthesis
-)
+atom = string | timespan | number | dynamic | typed | boolean | call | identifier | parenthesis
 postfixed = _action(atom + pp.ZeroOrMore(member | index), _postfix)
 signed = _action(
     pp.Regex(r"[-+]") + postfixed,
@@ -241,10 +240,7 @@ operand = postfixed | signed
 
 # ---------------------------------------------------------------- chains
 # R3: every match operator is its own word; nothing falls back to a weaker one.
-MATCH_WORDS = (
-    "hasprefix_cs hasprefix hassuffix_cs hassuffix has_cs has contains_cs contains startswith_cs startswith "
-    "endswith_cs endswith like"
-).split()
+MATCH_WORDS = ["hasprefix_cs", "hasprefix", "hassuffix_cs", "hassuffix", "has_cs", "has", "contains_cs", "contains", "startswith_cs", "startswith", "endswith_cs", "endswith", "like"]
 LIST_WORDS = ["has_any", "has_all", "in~", "in"]
 _words = "|".join(MATCH_WORDS)
 list_op = _token(r"!in~|!in\b|in~|in\b|has_any\b|has_all\b|!has_any\b", lambda text, span: (text.lower(), span))
@@ -253,9 +249,7 @@ binary_op = _token(
     rf"matches\s+regex\b|!?(?:{_words})\b|and\b|or\b|==|=~|!=|!~|<>|<=|>=|<|>|\+|-|\*|/|%",
     lambda text, span: (re.sub(r"\s+", " ", text).lower(), span),
 )
-unknown_op = _token(
-    r"!?[A-Za-z_]\w*~?(?=\s*[\"'@(])", lambda text, span: _unknown_operator(text, span)
-)
+unknown_op = _token(r"!?[A-Za-z_]\w*~?(?=\s*[\"'@(])", lambda text, span: _unknown_operator(text, span))
 ALL_BINARY = [*MATCH_WORDS, *LIST_WORDS, "between", "and", "or", "matches regex"]
 CONTINUES = {"by", "on", "asc", "desc", "nulls", "with", "step", "from", "to", "in", "default", "limit", "of", "as", "kind",
              "typeof", "where", "extend", "project", "summarize", "output"}  # fmt: skip

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-STRING = (
-    r"""[hH]?(?:@"(?:[^"]|"")*"|@'(?:[^']|'')*'|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|```[\s\S]*?```|~~~[\s\S]*?~~~)"""
-)
+STRING = r"""[hH]?(?:@"(?:[^"]|"")*"|@'(?:[^']|'')*'|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|```[\s\S]*?```|~~~[\s\S]*?~~~)"""
 _STRING_OR_COMMENT = re.compile(rf"({STRING})|//[^\n]*")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|x[0-9a-fA-F]{2}|[0-7]{3}|.)", re.S)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}

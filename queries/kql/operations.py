@@ -53,10 +53,11 @@ def _numbers(op: str, left: Value, right: Value) -> Value:
     kind = "long" if kind == "int" else kind
     left, right = cast_number(left, kind), cast_number(right, kind)
     if op == "/" and kind == "long":
-        # Kusto truncates towards zero and gives null for x/0; DuckDB's // floors and fails.
-        return sql("(sign({0}) * sign({1}) * (abs({0}) // nullif(abs({1}), 0)))::BIGINT", "long", left, right, nullable=True)
+        # Both truncate towards zero; Kusto gives null for x/0 where DuckDB fails.
+        return sql("({0} // nullif({1}, 0))", "long", left, right, nullable=True)
     if op == "%":
-        return sql("({0} % nullif({1}, 0))", kind, left, right, nullable=True)
+        # R17: Kusto documents the never negative remainder; DuckDB's takes the dividend's sign.
+        return sql("((({0} % nullif({1}, 0)) + abs({1})) % abs({1}))", kind, left, right, nullable=True)
     if kind == "decimal":
         wide = "CAST({0} AS DOUBLE) / nullif(CAST({1} AS DOUBLE), 0)" if op == "/" else f"{{0}} {op} {{1}}"
         return sql(f"CAST({wide} AS DECIMAL(38,12))", kind, left, right, nullable=True)
@@ -171,9 +172,16 @@ def _term(base: str, left: Value, right: Value, sensitive: bool) -> Value:
         after = f"(?:$|{TERM_EDGE})" if base != "hasprefix" and needle[-1:].isalnum() else ""
         pattern = constant(flag + before + re2_escape(needle) + after, "string")
     else:
-        before = "" if base == "hassuffix" else f"CASE WHEN regexp_matches({{0}}, '^[\\p{{L}}\\p{{N}}]') THEN '(?:^|{TERM_EDGE})' ELSE '' END"
-        after = "" if base == "hasprefix" else f"CASE WHEN regexp_matches({{0}}, '[\\p{{L}}\\p{{N}}]$') THEN '(?:$|{TERM_EDGE})' ELSE '' END"
-        before, after = (t.replace("{L}", "{{L}}").replace("{N}", "{{N}}") if False else t for t in (before, after))
+        before = (
+            ""
+            if base == "hassuffix"
+            else f"CASE WHEN regexp_matches({{0}}, '^[\\p{{L}}\\p{{N}}]') THEN '(?:^|{TERM_EDGE})' ELSE '' END"
+        )
+        after = (
+            ""
+            if base == "hasprefix"
+            else f"CASE WHEN regexp_matches({{0}}, '[\\p{{L}}\\p{{N}}]$') THEN '(?:$|{TERM_EDGE})' ELSE '' END"
+        )
         parts = [f"'{flag}'", before or "''", "regexp_escape({0})", after or "''"]
         pattern = sql("(" + " || ".join(parts) + ")", "string", right)
     prefilter = "contains({0}, {1})" if sensitive else "contains(lower({0}), lower({1}))"

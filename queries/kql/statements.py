@@ -34,8 +34,13 @@ def _listed(element: P) -> P:
     return element + pp.ZeroOrMore(_comma - element)
 
 
-setting_value = g.string | g.timespan | g.number | g.boolean | g.dynamic | _token(
-    r"[\w.]+", lambda text, span: ast.Literal(text, "string", span=span)
+setting_value = (
+    g.string
+    | g.timespan
+    | g.number
+    | g.boolean
+    | g.dynamic
+    | _token(r"[\w.]+", lambda text, span: ast.Literal(text, "string", span=span))
 )
 SETTING_NAMES = (
     r"(?:hint\.[\w.]+|kind|withsource|with_source|isfuzzy|bagexpansion|with_itemindex|with_match_id|flags|"
@@ -62,9 +67,7 @@ sort_key = _action(
     g.expr
     + pp.Optional(_token(r"(?:asc|desc|granny-asc|granny-desc)\b", lambda text, span: ("order", text == "asc")))
     + pp.Optional(_token(r"nulls\s+(?:first|last)\b", lambda text, span: ("nulls", text.endswith("first")))),
-    lambda loc, toks: ast.SortKey(
-        toks[0], dict(toks[1:]).get("order"), dict(toks[1:]).get("nulls"), span=toks[0].span
-    ),
+    lambda loc, toks: ast.SortKey(toks[0], dict(toks[1:]).get("order"), dict(toks[1:]).get("nulls"), span=toks[0].span),
 )
 sort_named = _action(g.named_arg + pp.Empty(), lambda loc, toks: ast.SortKey(toks[0], span=toks[0].span)) | sort_key
 by_list = _role("by", _kw("by") - named_list)
@@ -76,7 +79,9 @@ expand = _action(
 limit = _one("limit", _kw("limit") - g.expr)
 schema_column = _action(g.name_text + _lit(":") - g.type_name, lambda loc, toks: (toks[0], toks[1]))
 schema = _action(
-    _lit("(") + pp.Optional(_listed(schema_column | _action(_lit("*") + pp.Empty(), lambda loc, toks: ("*", "")))) + g.end_mark,
+    _lit("(")
+    + pp.Optional(_listed(schema_column | _action(_lit("*") + pp.Empty(), lambda loc, toks: ("*", ""))))
+    + g.end_mark,
     lambda loc, toks: ast.Schema(tuple(toks[:-1]), span=Span(loc, toks[-1])),
 )
 
@@ -96,8 +101,12 @@ axis = (
     + pp.Optional(
         _action(
             _kw("in") + pp.Regex(r"range\s*\(").suppress() - g.expr + _comma + g.expr + _comma + g.expr + _lit(")"),
-            lambda loc, toks: [("part", "from", toks[0]), ("part", "to", toks[1]), ("part", "step", toks[2]),
-                               ("part", "closed", True)],
+            lambda loc, toks: [
+                ("part", "from", toks[0]),
+                ("part", "to", toks[1]),
+                ("part", "step", toks[2]),
+                ("part", "closed", True),
+            ],
         )  # fmt: skip
     )
     + pp.Optional(_one("from", _kw("from") - g.expr))
@@ -124,7 +133,9 @@ scan_step = _action(
 )  # fmt: skip
 declared = _action(
     g.name_text + _lit(":") + g.type_name + pp.Optional(_lit("=") + g.operand),
-    lambda loc, toks: ast.Parameter(toks[0], toks[1], None, toks[2] if len(toks) > 2 else None, span=Span(loc, loc + 1)),
+    lambda loc, toks: ast.Parameter(
+        toks[0], toks[1], None, toks[2] if len(toks) > 2 else None, span=Span(loc, loc + 1)
+    ),
 )
 
 
@@ -213,7 +224,9 @@ class _Dispatch(pp.Token):
         if element is None:
             if name in KNOWN_NOT_YET:
                 raise g.NotImplementedYet(f"the operator '{name}' is not implemented yet", span)
-            raise KqlSyntaxError(f"unknown operator '{word[0]}'", span, suggestion=nearest(name, [*OPERATORS, *ALIASES]))
+            raise KqlSyntaxError(
+                f"unknown operator '{word[0]}'", span, suggestion=nearest(name, [*OPERATORS, *ALIASES])
+            )
         end, toks = element._parse(instring, word.end(), do_actions)
         made = _operator(name, loc, toks)
         return end, ast.Operator(name, made.settings, made.parts, span=span)
@@ -221,7 +234,8 @@ class _Dispatch(pp.Token):
 
 dispatch = _Dispatch()
 g.pipeline_tail <<= _action(
-    dispatch + pp.ZeroOrMore(_lit("|") - dispatch), lambda loc, toks: ast.Pipeline(ast.Star(), tuple(toks), span=Span(loc, loc + 1))
+    dispatch + pp.ZeroOrMore(_lit("|") - dispatch),
+    lambda loc, toks: ast.Pipeline(ast.Star(), tuple(toks), span=Span(loc, loc + 1)),
 )
 
 
@@ -244,9 +258,7 @@ range_source = _source(
 print_source = _source(r"print\b(?!\s*=)", "print", _role("columns", named_list))
 union_source = _source(r"union\b(?=\s+[\w(*\[])", "union", OPERATORS["union"])
 search_source = _source(r"search\b(?=\s+[\w(*\"'])", "search", OPERATORS["search"])
-find_source = _action(
-    pp.Regex(r"find\s+(?:in\s*\(|where\b|withsource)"), lambda loc, toks: _not_yet("find", loc)
-)
+find_source = _action(pp.Regex(r"find\s+(?:in\s*\(|where\b|withsource)"), lambda loc, toks: _not_yet("find", loc))
 external = _action(pp.Regex(r"externaldata\s*\(|external_table\s*\("), lambda loc, toks: _external(loc))
 
 
@@ -287,7 +299,9 @@ parameter = _action(
 statement = pp.Forward()
 let_statement = pp.Forward()
 semicolon = _lit(";")
-lambda_body = _lit("{") - pp.ZeroOrMore(let_statement + semicolon) + pp.Optional(g.tabular + pp.Optional(semicolon)) + _lit("}")
+lambda_body = (
+    _lit("{") - pp.ZeroOrMore(let_statement + semicolon) + pp.Optional(g.tabular + pp.Optional(semicolon)) + _lit("}")
+)
 function = _action(
     pp.Optional(_token(r"view\b", lambda text, span: True)("view"))
     + pp.Regex(r"\((?=\s*(?:\)|(?:[\w]+|\['[^']*'\])\s*:))").suppress()

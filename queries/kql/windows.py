@@ -31,7 +31,9 @@ def _shift(function: str) -> Callable[[Compiler, ast.Call, Scope], Value]:
         args = [c.expr(a, scope) for a in node.args]
         value = c.hoist(scope, args[0]) if scope.columns.get(args[0].name or "") is not args[0] else args[0]
         holes = ", ".join(f"{{{i}}}" for i in range(len(args)))
-        ordered = sql(f"{function}({holes}) OVER (ORDER BY {{{len(args)}}})", value.type, value, *args[1:], order, nullable=True)
+        ordered = sql(
+            f"{function}({holes}) OVER (ORDER BY {{{len(args)}}})", value.type, value, *args[1:], order, nullable=True
+        )
         return ordered
 
     return build

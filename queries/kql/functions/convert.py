@@ -6,7 +6,10 @@ from queries.kql.errors import KqlBindError
 from queries.kql.lexical import parse_datetime
 from queries.kql.values import NUMERIC, Value, constant, dynamic_of, sql, text_of
 
-_LIMITS = {"int": "BETWEEN -2147483648 AND 2147483647", "long": "BETWEEN -9.2233720368547758e18 AND 9.22337203685477e18"}
+_LIMITS = {
+    "int": "BETWEEN -2147483648 AND 2147483647",
+    "long": "BETWEEN -9.2233720368547758e18 AND 9.22337203685477e18",
+}
 _SQL = {"int": "INTEGER", "long": "BIGINT", "real": "DOUBLE", "decimal": "DECIMAL(38,12)"}
 _CLOCK = r"^\s*(-?)(?:(\d+)\.)?(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,7}))?)?\s*$"
 TEXT_TO_TICKS = (

@@ -88,6 +88,11 @@ def _extreme(name: str) -> Special:
     return build
 
 
+def _floored(value: str, size: str) -> str:
+    """The multiple of `size` at or below `value`; SQL's own division truncates towards zero."""
+    return f"({value} - (({value} % nullif({size}, 0)) + {size}) % {size})"
+
+
 def _bin(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     """R7: floor from 1970-01-01, UTC, for numbers, datetimes and timespans."""
     if node.name == "floor" and len(node.args) == 1:
@@ -102,15 +107,15 @@ def bin_of(value: Value, size: Value, node: ast.Node) -> Value:
         raise KqlBindError("bin() needs a typed value; convert the dynamic first", node.span)
     if value.type == "datetime" and size.type == "timespan":
         return sql(
-            "make_timestamp((epoch_us({0}) * 10 // nullif({1}, 0)) * {1} // 10)", "datetime", value, size, nullable=True
+            f"make_timestamp({_floored('epoch_us({0})', '({1} // 10)')})", "datetime", value, size, nullable=True
         )
     if value.type == "timespan" and size.type == "timespan":
-        return sql("({0} // nullif({1}, 0) * {1})", "timespan", value, size, nullable=True)
+        return sql(_floored("{0}", "{1}"), "timespan", value, size, nullable=True)
     if value.type in NUMERIC and size.type in NUMERIC:
         kind = widest([value.type, size.type])
         value, size = cast_number(value, kind), cast_number(size, kind)
         if kind in ("int", "long"):
-            return sql("({0} // nullif({1}, 0) * {1})", kind, value, size, nullable=True)
+            return sql(_floored("{0}", "{1}"), kind, value, size, nullable=True)
         return sql("(floor({0} / nullif({1}, 0)) * {1})", kind, value, size, nullable=True)
     raise KqlBindError(f"bin() does not take {value.type} in steps of {size.type}", node.span)
 
@@ -118,10 +123,10 @@ def bin_of(value: Value, size: Value, node: ast.Node) -> Value:
 def _bin_at(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     value, size, origin = _args(c, node, scope, 3)
     if value.type == "datetime":
-        template = "make_timestamp((epoch_us({2}) * 10 + ((epoch_us({0}) - epoch_us({2})) * 10 // nullif({1}, 0)) * {1}) // 10)"
+        template = "make_timestamp(epoch_us({2}) + " + _floored("(epoch_us({0}) - epoch_us({2}))", "({1} // 10)") + ")"
         made = sql(template, "datetime", value, size, origin, nullable=True)
     elif value.type == "timespan":
-        made = sql("({2} + ({0} - {2}) // nullif({1}, 0) * {1})", "timespan", value, size, origin, nullable=True)
+        made = sql("({2} + " + _floored("({0} - {2})", "{1}") + ")", "timespan", value, size, origin, nullable=True)
     else:
         kind = widest([value.type, size.type, origin.type])
         value, size, origin = (cast_number(v, kind) for v in (value, size, origin))
@@ -183,7 +188,11 @@ def _split(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     text, by = text_of(args[0]), text_of(args[1])
     if len(args) == 3:
         return sql(
-            "to_json(list_filter([string_split({0}, {1})[{2} + 1]], lambda kx: kx IS NOT NULL))", "dynamic", text, by, args[2]
+            "to_json(list_filter([string_split({0}, {1})[{2} + 1]], lambda kx: kx IS NOT NULL))",
+            "dynamic",
+            text,
+            by,
+            args[2],
         )
     return sql("to_json(string_split({0}, {1}))", "dynamic", text, by)
 
@@ -306,9 +315,11 @@ def _set_operation(template: str) -> Special:
         for value in values:
             if value.type != "dynamic":
                 raise KqlBindError(f"{node.name}() needs dynamic arrays, not {value.type}", value.span)
-        made = sql("list_distinct(CAST({0} AS JSON[]))", "dynamic", values[0])
+        # First-seen order, as Kusto shows it.
+        distinct = "list_filter({0}::JSON[], lambda kv, ki: list_position({0}::JSON[], kv) = ki)"
+        made = sql(distinct, "dynamic", values[0])
         for value in values[1:]:
-            made = sql(template, "dynamic", made, value)
+            made = sql(template.replace("{U}", distinct.replace("{0}", "{1}")), "dynamic", made, value)
         return sql("to_json({0})", "dynamic", made)
 
     return build
@@ -375,7 +386,7 @@ SPECIAL: dict[str, Special] = {
     "datetime_diff": _datetime_diff, "datetime_add": _datetime_add, "datetime_part": _datetime_part,
     "column_ifexists": _column_ifexists, "array_slice": _array_slice, "countof": _countof, "gettype": _base_name,
     "array_sort_asc": _array_sort("ASC"), "array_sort_desc": _array_sort("DESC"),
-    "set_union": _set_operation("list_distinct(list_concat({0}, CAST({1} AS JSON[])))"),
+    "set_union": _set_operation("list_concat({0}, list_filter({U}, lambda kx: NOT list_contains({0}, kx)))"),
     "set_difference": _set_operation("list_filter({0}, lambda kx: NOT list_contains(CAST({1} AS JSON[]), kx))"),
     "set_intersect": _set_operation("list_filter({0}, lambda kx: list_contains(CAST({1} AS JSON[]), kx))"),
     "replace_strings": _replace_strings,

@@ -65,7 +65,7 @@ MATHS: Table = {
     "cot": (("r", "real", "cot({0})"),), "pi": (("", "real", "pi()"),),
     "degrees": (("r", "real", "degrees({0})"),), "radians": (("r", "real", "radians({0})"),),
     "ceiling": (("l", "long", "{0}"), ("r", "real", "ceil({0})")),
-    "round": (("r", "real", "round({0})"), ("r l", "real", "round({0}, {1})")),
+    "round": (("r", "real", "round({0})"), ("r l", "real", "round({0}, CAST({1} AS INTEGER))")),
     "isnan": (("r", "bool", "isnan({0})"),), "isinf": (("r", "bool", "isinf({0})"),),
     "isfinite": (("r", "bool", "isfinite({0})"),),
     "binary_and": (("l l", "long", "({0} & {1})"),), "binary_or": (("l l", "long", "({0} | {1})"),),
@@ -118,8 +118,11 @@ DATES: Table = _dates() | {
     "make_timespan": (
         ("l l", "timespan", "({0} * 36000000000 + {1} * 600000000)"),
         ("l l r", "timespan", "({0} * 36000000000 + {1} * 600000000 + CAST({2} * 10000000 AS BIGINT))"),
-        ("l l l r", "timespan",
-         "({0} * 864000000000 + {1} * 36000000000 + {2} * 600000000 + CAST({3} * 10000000 AS BIGINT))"),
+        (
+            "l l l r",
+            "timespan",
+            "({0} * 864000000000 + {1} * 36000000000 + {2} * 600000000 + CAST({3} * 10000000 AS BIGINT))",
+        ),
     ),
 }
 
@@ -141,10 +144,12 @@ BAGS: Table = {
 }  # fmt: skip
 
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-_IPV4 = f"^{_OCTET}(?:\\.{_OCTET}){{3,3}}$"
+_IPV4 = f"^{_OCTET}(?:\\.{_OCTET}){{3,3}}(?:/(?:3[0-2]|[12]?[0-9]))?$"
 PARSE_IPV4 = (
-    f"CASE WHEN regexp_matches({{0}}, '{_IPV4}') THEN list_reduce(list_transform(string_split({{0}}, '.'), "
-    "lambda kx: CAST(kx AS BIGINT)), lambda kx, ky: kx * 256 + ky) END"
+    f"CASE WHEN regexp_matches({{0}}, '{_IPV4}') THEN (list_reduce(list_transform(string_split("
+    "split_part({0}, '/', 1), '.'), lambda kx: CAST(kx AS BIGINT)), lambda kx, ky: kx * 256 + ky) // "
+    "(1::BIGINT << (32 - coalesce(TRY_CAST(split_part({0}, '/', 2) AS INTEGER), 32)))) * "
+    "(1::BIGINT << (32 - coalesce(TRY_CAST(split_part({0}, '/', 2) AS INTEGER), 32))) END"
 )
 NETWORK: Table = {
     "parse_ipv4": (("s", "long!", PARSE_IPV4),),

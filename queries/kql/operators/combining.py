@@ -42,7 +42,9 @@ def _conditions(c: Compiler, left: Stage, right: Stage, node: ast.Operator, env:
             for side in ("$left", "$right"):
                 if on.name not in rows[side]:
                     raise KqlBindError(
-                        f"the {side[1:]} side has no column '{on.name}'", on.span, suggestion=nearest(on.name, rows[side])
+                        f"the {side[1:]} side has no column '{on.name}'",
+                        on.span,
+                        suggestion=nearest(on.name, rows[side]),
                     )
             first, second = rows["$left"][on.name], rows["$right"][on.name]
         elif isinstance(on, ast.Binary) and on.op == "==":
@@ -95,12 +97,16 @@ def _join(c: Compiler, stage: Stage, node: ast.Operator, env: Env, kind: str, *,
     if kind == "innerunique":
         stage = _dedupe(c, stage, [a for a, _ in pairs])
     # Kusto joins nulls to nothing, as SQL does; '' is a value (R1).
-    on = Sql(" AND ".join(f"{{{2 * i}}} = {{{2 * i + 1}}}" for i in range(len(pairs))), *(v.sql for p in pairs for v in p))
+    on = Sql(
+        " AND ".join(f"{{{2 * i}}} = {{{2 * i + 1}}}" for i in range(len(pairs))), *(v.sql for p in pairs for v in p)
+    )
     left_table, right_table = relation(stage.relation, "l"), relation(right.relation, "r")
     if kind.endswith(("semi", "anti")):
         return _half(c, stage, right, on, kind)
     dropped = set() if repeat else {b.name for _, b in pairs}
-    made: list[tuple[str, Value]] = [(v.name, _outer(v, "l", kind in ("rightouter", "fullouter"))) for v in stage.visible]
+    made: list[tuple[str, Value]] = [
+        (v.name, _outer(v, "l", kind in ("rightouter", "fullouter"))) for v in stage.visible
+    ]
     for column in right.visible:
         if column.name in dropped:
             continue
@@ -124,7 +130,8 @@ def _outer(column: StageColumn, alias: str, missing: bool) -> Value:
 def _half(c: Compiler, left: Stage, right: Stage, on: Sql, kind: str) -> Stage:
     kept, other, alias, other_alias = (left, right, "l", "r") if kind.startswith("left") else (right, left, "r", "l")
     test = Sql(
-        f"{'' if kind.endswith('semi') else 'NOT '}EXISTS (SELECT 1 FROM \"{other.relation}\" AS \"{other_alias}\" WHERE {{0}})", on
+        f'{"" if kind.endswith("semi") else "NOT "}EXISTS (SELECT 1 FROM "{other.relation}" AS "{other_alias}" WHERE {{0}})',
+        on,
     )
     columns = [(v.name, v.value(alias)) for v in kept.visible]
     return c.emit(

@@ -81,7 +81,10 @@ def top(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     order = _keys(c, node, scope_of(stage, env))
     plain = Stage(stage.relation, stage.visible, False)
     made = c.emit(
-        plain, everything(plain), refine=lambda q: q.order_by(order).limit(limit.sql), is_sorted=True  # type: ignore[arg-type]
+        plain,
+        everything(plain),
+        refine=lambda q: q.order_by(order).limit(limit.sql),
+        is_sorted=True,  # type: ignore[arg-type]
     )
     return c.serialized(made)
 
@@ -107,7 +110,9 @@ def distinct(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
 def sample(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """N rows at random."""
     limit = limit_of(c, node.parts["limit"], env)
-    return c.emit(stage, everything(stage), refine=lambda q: q.order_by(text("random()")).limit(limit.sql), is_sorted=False)
+    return c.emit(
+        stage, everything(stage), refine=lambda q: q.order_by(text("random()")).limit(limit.sql), is_sorted=False
+    )
 
 
 def sample_distinct(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from queries.kql.compile import Compiler
 
 
-def named_values(c: Compiler, nodes: tuple[ast.Node, ...], scope: Scope, prefix: str = "Column") -> list[tuple[str, Value]]:
+def named_values(
+    c: Compiler, nodes: tuple[ast.Node, ...], scope: Scope, prefix: str = "Column"
+) -> list[tuple[str, Value]]:
     """Expressions with the names Kusto gives them (R6)."""
     out: list[tuple[str, Value]] = []
     unnamed = 0
@@ -162,7 +164,11 @@ def parse(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
         text = sql("regexp_extract({0}, {1}, {2})", "string", source, regex, constant(number, "int"))
         merged[capture.name] = to_type(text, capture.type)
     if node.name == "parse-where":
-        return c.emit(stage, list(merged.items()), refine=lambda q: q.where(sql("regexp_matches({0}, {1})", "bool", source, regex).sql))
+        return c.emit(
+            stage,
+            list(merged.items()),
+            refine=lambda q: q.where(sql("regexp_matches({0}, {1})", "bool", source, regex).sql),
+        )
     return c.emit(stage, list(merged.items()))
 
 

@@ -77,9 +77,14 @@ def datatable(c: Compiler, node: ast.Operator, env: Env) -> Stage:
     width = len(columns)
     cells = [v.sql for v in typed]
     if not cells:
-        items = [Sql(f"CAST(NULL AS {PHYSICAL[k]})").label(quoted(m.physical)) for m, (_, k) in zip(made, columns, strict=True)]
+        items = [
+            Sql(f"CAST(NULL AS {PHYSICAL[k]})").label(quoted(m.physical))
+            for m, (_, k) in zip(made, columns, strict=True)
+        ]
         return Stage(c.add(select(*items).where(Sql("false"))), made)
-    rows = ", ".join("(" + ", ".join(f"{{{r * width + k}}}" for k in range(width)) + ")" for r in range(len(cells) // width))
+    rows = ", ".join(
+        "(" + ", ".join(f"{{{r * width + k}}}" for k in range(width)) + ")" for r in range(len(cells) // width)
+    )
     names = ", ".join(f"c{k}" for k in range(width))
     inner = c.add(Sql(f"SELECT * FROM (VALUES {rows}) AS v({names})", *cells))
     items = [Sql(f'"t".c{k}').label(quoted(m.physical)) for k, m in enumerate(made)]

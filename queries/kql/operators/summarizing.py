@@ -52,7 +52,9 @@ def _columns(c: Compiler, node: ast.Node, scope: Scope, keys: list[str], named: 
 
     if isinstance(node, ast.Call) and (
         node.name in (*SPREAD, "argmax", "argmin")
-        or (node.name in ("take_any", "any") and (len(node.args) > 1 or any(isinstance(a, ast.Star) for a in node.args)))
+        or (
+            node.name in ("take_any", "any") and (len(node.args) > 1 or any(isinstance(a, ast.Star) for a in node.args))
+        )
     ):
         return spread(c, node, scope, keys)
     _only_aggregates(c, node, scope)

@@ -1,0 +1,64 @@
+"""What is refused, where the error points, and that nothing but KqlError comes out."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from queries.kql import CannotExpress, KqlError, NotImplementedYet, QueryTimeout, run, validate
+from queries.kql.catalog import CATALOG
+
+
+def test_a_wrong_operator_is_named_with_its_nearest_kin() -> None:
+    with pytest.raises(KqlError) as caught:
+        validate('Logs\n| where Message has_anny ("a")', CATALOG)
+    problem = caught.value
+    assert (problem.line, problem.column, problem.suggestion) == (2, 17, "has_any")
+    assert "^" * len("has_anny") in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("Logs | fork (take 1)", NotImplementedYet), ("externaldata(a:string)['http://x']", CannotExpress)],
+)
+def test_two_kinds_of_no(text: str, kind: type[KqlError]) -> None:
+    with pytest.raises(kind):
+        validate(text, CATALOG)
+
+
+def test_a_misspelt_column_is_suggested() -> None:
+    with pytest.raises(KqlError, match="did you mean Host"):
+        validate("Logs | where Hst == 'a'", CATALOG)
+
+
+def test_values_are_bound_never_spliced() -> None:
+    result = run(duckdb.connect(), 'print x = "\'; DROP TABLE t; --"')
+    assert "DROP" not in result.sql
+    assert result.rows == [["'; DROP TABLE t; --"]]
+
+
+def test_the_time_limit_ends_a_query() -> None:
+    text = "range x from 1 to 100000000000 step 1 | summarize sum(x * x % 7)"
+    with pytest.raises(QueryTimeout):
+        run(duckdb.connect(), text, timeout_s=0.2)
+
+
+def test_the_row_limit_is_said() -> None:
+    result = run(duckdb.connect(), "range x from 1 to 10 step 1", max_rows=3)
+    assert result.truncated and len(result.rows) == 3
+
+
+WORDS = st.sampled_from(
+    ["Logs", "|", "where", "extend", "summarize", "by", "count()", "(", ")", "[", "]", ",", "==", "!=", "has", "in", "'a'", '"b"', "1", "1.5", "5m", "Host", "Time", "and", "or", "not", "dynamic({})", "join", "on", "kind=inner", "project", "sort", "take", "3", "let", "x", "=", ";", "print", "bin(", "-", "*", "/", "..", "between", "top"]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(WORDS, max_size=14).map(" ".join) | st.text(max_size=40))
+def test_only_kql_errors_come_out(text: str) -> None:
+    try:
+        run(duckdb.connect(), text, timeout_s=5, max_rows=100)
+    except KqlError as problem:
+        assert str(problem)
