@@ -96,7 +96,8 @@ class Compiler(Builder):
         builder = SOURCES.get(node.name)
         if builder is None:
             raise NotImplementedYet(f"'{node.name}' as a source is not implemented yet", node.span)
-        return builder(self, node, env)
+        made: Stage = builder(self, node, env)
+        return made
 
     def apply(self, stage: Stage, operators: tuple[ast.Node, ...], env: Env) -> Stage:
         """Run the stage through operators, in order."""

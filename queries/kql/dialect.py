@@ -30,7 +30,7 @@ class KqlDialect(PGDialect):
     supports_statement_cache = False
 
     def __init__(self) -> None:
-        super().__init__(paramstyle="numeric_dollar")
+        super().__init__(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]
 
 
 class Sql(ColumnElement[Any]):

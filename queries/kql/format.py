@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from queries.kql.run import Result
@@ -15,7 +16,7 @@ FORMATS = ("table", "json", "ndjson", "csv", "parquet")
 
 def render(result: Result, format: str = "table") -> str | bytes:
     """The result in one of FORMATS; parquet is bytes, all others text."""
-    makers = {"json": _json, "ndjson": _ndjson, "csv": _csv, "parquet": _parquet, "table": _table}
+    makers: dict[str, Callable[[Result], str | bytes]] = {"json": _json, "ndjson": _ndjson, "csv": _csv, "parquet": _parquet, "table": _table}
     if format not in makers:
         raise ValueError(f"unknown format '{format}'; one of {', '.join(FORMATS)}")
     return makers[format](result)

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement
 
 from queries.kql import syntax as ast
 from queries.kql.dialect import PHYSICAL, Sql, bound
-from queries.kql.errors import KqlBindError, Span
+from queries.kql.errors import NOWHERE, KqlBindError, Span
 from queries.kql.lexical import format_datetime, format_timespan
 
 NUMERIC = ("int", "long", "real", "decimal")
@@ -37,7 +37,7 @@ class Value:
     nullable: bool = True
     constant: Any = NOT_CONSTANT
     name: str | None = None
-    span: Span = Span(0, 0)
+    span: Span = NOWHERE
 
     @property
     def is_constant(self) -> bool:

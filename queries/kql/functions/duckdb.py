@@ -60,7 +60,7 @@ def _fit(kinds: list[str], args: list[Value]) -> tuple[list[Value] | None, str]:
             wanted.append(kind)
     if len(wanted) != len(args):
         return None, f"does not take {len(args)} arguments"
-    out = []
+    out: list[Value] = []
     for kind, arg in zip(wanted, args, strict=True):
         fitted = coerce(arg, kind)
         if fitted is None:

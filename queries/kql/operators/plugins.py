@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import literal_column
 
@@ -58,7 +58,7 @@ def make_series(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stag
         fallback = c.expr(part.default, Scope(env)) if part.default else constant(0, "long")
         columns.append((f"$v{number}", value))
         series.append((name, value, fallback))
-    positions = [literal_column(str(i + 1)) for i in range(len(keys) + 1)]
+    positions: list[Any] = [literal_column(str(i + 1)) for i in range(len(keys) + 1)]
     counted = c.emit(
         stage, columns, keep_hidden=False, refine=lambda q: q.where(inside.sql).group_by(*positions), is_sorted=False
     )
@@ -84,7 +84,7 @@ def _fill(
         out.append((label, sql(template, "dynamic", start, stop, step, *gathered, fallback, nullable=False)))
     moment = "strftime(make_timestamp(epoch_us({0}) + ks * ({2} // 10)), '%Y-%m-%dT%H:%M:%S.%f') || '0Z'"
     out.append((name, sql(f"to_json(list_transform({slots}, lambda ks: {moment}))", "dynamic", start, stop, step)))
-    positions = [literal_column(str(i + 1)) for i in range(len(keys))]
+    positions: list[Any] = [literal_column(str(i + 1)) for i in range(len(keys))]
     return c.emit(
         counted,
         out,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
@@ -54,7 +54,7 @@ def take(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     )  # fmt: skip
 
 
-def _keys(c: Compiler, node: ast.Operator, scope: Scope) -> object:
+def _keys(c: Compiler, node: ast.Operator, scope: Scope) -> Any:
     keys = []
     for key in node.nodes("keys"):
         assert isinstance(key, ast.SortKey)
@@ -71,7 +71,7 @@ def sort(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """Order all rows. The order is kept as a hidden position, so that later steps cannot lose it."""
     order = _keys(c, node, scope_of(stage, env))
     plain = Stage(stage.relation, stage.visible, False)
-    made = c.emit(plain, everything(plain), refine=lambda q: q.order_by(order), is_sorted=True)  # type: ignore[arg-type]
+    made = c.emit(plain, everything(plain), refine=lambda q: q.order_by(order), is_sorted=True)
     return c.serialized(made)
 
 
@@ -84,7 +84,7 @@ def top(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
         plain,
         everything(plain),
         refine=lambda q: q.order_by(order).limit(limit.sql),
-        is_sorted=True,  # type: ignore[arg-type]
+        is_sorted=True,
     )
     return c.serialized(made)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import literal_column
 
@@ -40,7 +40,7 @@ def summarize(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
             out.append((fresh(name, [n for n, _ in out]), value))
     if not out:
         raise KqlBindError("summarize needs an aggregate or a key", node.span)
-    positions = [literal_column(str(i + 1)) for i in range(len(keys))]
+    positions: list[Any] = [literal_column(str(i + 1)) for i in range(len(keys))]
     return c.emit(
         stage, out, keep_hidden=False, is_sorted=False,
         refine=lambda q: q.group_by(*positions) if positions else q,
