@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 import zstandard
 
@@ -28,13 +28,15 @@ def opened(path: Path) -> IO[bytes]:
     with path.open("rb") as raw:
         magic = raw.read(6)
     if magic.startswith(b"\x1f\x8b"):
-        return gzip.open(path, "rb")
+        return cast(IO[bytes], gzip.open(path, "rb"))
     if magic.startswith(b"\xfd7zXZ\x00"):
         return lzma.open(path, "rb")
     if magic.startswith(b"BZh"):
         return bz2.open(path, "rb")
     if magic.startswith(b"\x28\xb5\x2f\xfd"):
-        reader: IO[bytes] = zstandard.ZstdDecompressor().stream_reader(path.open("rb"), closefd=True, read_across_frames=True)
+        reader: IO[bytes] = zstandard.ZstdDecompressor().stream_reader(
+            path.open("rb"), closefd=True, read_across_frames=True
+        )
         return reader
     return path.open("rb")
 

@@ -65,7 +65,10 @@ class Report:
         for file in self.files:
             if file.status in ("stored", "partial", "unchanged"):
                 totals[file.source].update(files=1, lines=file.lines, events=file.events, unparsed=file.unparsed)
-        return [{"source": source, **{k: totals[source][k] for k in ("files", "lines", "events", "unparsed")}} for source in sorted(totals)]
+        return [
+            {"source": source, **{k: totals[source][k] for k in ("files", "lines", "events", "unparsed")}}
+            for source in sorted(totals)
+        ]
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,10 @@ class Ingest:
         found = self._look([(p.resolve(), root.resolve()) for p, root in reading.walk(paths)])
         cluster = self.options.cluster or _cluster_in(found)
         reference = _newest_date(found)
-        known = {(e["path"], e["cluster"]): e for e in self.store.rows("SELECT path, cluster, consumed, digest, lines FROM raw.files")}
+        known = {
+            (e["path"], e["cluster"]): e
+            for e in self.store.rows("SELECT path, cluster, consumed, digest, lines FROM raw.files")
+        }
         for index, item in enumerate(found):
             if self.progress:
                 self.progress(index, len(found), item.path)
@@ -270,7 +276,9 @@ def _cluster_in(found: list[_Found]) -> str | None:
             header = lines[0].split("|") if lines else []
             if "Cluster" in header:
                 place = header.index("Cluster")
-                names.update(cells[place] for line in lines[1:-1] if len(cells := line.split("|")) > place and cells[place])
+                names.update(
+                    cells[place] for line in lines[1:-1] if len(cells := line.split("|")) > place and cells[place]
+                )
         if item.what.kind in ("hook_env", "hook_spool"):
             match = re.search(rb"SLURM_CLUSTER_NAME=([^\0\n]+)", item.head)
             if match:
@@ -308,10 +316,24 @@ def settle(store: DuckStore) -> None:
 
 
 def _settle_cluster(store: DuckStore) -> None:
-    named = store.rows("SELECT DISTINCT cluster FROM raw.jobs WHERE cluster IS NOT NULL UNION SELECT DISTINCT cluster FROM raw.logs WHERE cluster IS NOT NULL")
+    named = store.rows(
+        "SELECT DISTINCT cluster FROM raw.jobs WHERE cluster IS NOT NULL UNION SELECT DISTINCT cluster FROM raw.logs WHERE cluster IS NOT NULL"
+    )
     if len(named) == 1:
         with store.transaction() as connection:
-            for table in ("logs", "jobs", "steps", "node_states", "metrics", "settings", "links", "topology", "boots", "artifacts", "files"):
+            for table in (
+                "logs",
+                "jobs",
+                "steps",
+                "node_states",
+                "metrics",
+                "settings",
+                "links",
+                "topology",
+                "boots",
+                "artifacts",
+                "files",
+            ):
                 connection.execute(f"UPDATE raw.{table} SET cluster = ? WHERE cluster IS NULL", [named[0]["cluster"]])
 
 
@@ -336,12 +358,18 @@ def _settle_boot_times(store: DuckStore) -> None:
         key = (row["cluster"], row["host"])
         if (row["resolution_us"] or 10**6) == finest[key]:
             boots[key].append(row["boot"])
-    for row in store.rows("SELECT DISTINCT cluster, host, epoch(boot_time) AS boot FROM raw.boots WHERE boot_time IS NOT NULL ORDER BY ALL"):
+    for row in store.rows(
+        "SELECT DISTINCT cluster, host, epoch(boot_time) AS boot FROM raw.boots WHERE boot_time IS NOT NULL ORDER BY ALL"
+    ):
         key = (row["cluster"], row["host"])
         if not any(abs(row["boot"] - known) <= SAME_BOOT_S for known in boots[key]):
             boots[key].append(row["boot"])
-    latest = {(r["cluster"], r["host"]): r["last"] for r in store.rows(
-        "SELECT cluster, host, epoch(max(time)) AS last FROM raw.logs WHERE time IS NOT NULL GROUP BY ALL")}
+    latest = {
+        (r["cluster"], r["host"]): r["last"]
+        for r in store.rows(
+            "SELECT cluster, host, epoch(max(time)) AS last FROM raw.logs WHERE time IS NOT NULL GROUP BY ALL"
+        )
+    }
     updates = []
     for row in waiting:
         key = (row["cluster"], row["host"])

@@ -16,8 +16,13 @@ from correlator.site import JOB_SETTINGS, SETTINGS
 
 Condition = Callable[[World, Fact, Fact], str | None]
 
-_IO_TROUBLE = re.compile(r"input/output error|\bEIO\b|errno 5\b|read-only file ?system|errno 30\b|stale file handle|transport endpoint|cannot send after|bus error", re.IGNORECASE)
-_NO_SPACE = re.compile(r"no space left|errno 28|launch failed|unable to create|could not launch|spooldir", re.IGNORECASE)
+_IO_TROUBLE = re.compile(
+    r"input/output error|\bEIO\b|errno 5\b|read-only file ?system|errno 30\b|stale file handle|transport endpoint|cannot send after|bus error",
+    re.IGNORECASE,
+)
+_NO_SPACE = re.compile(
+    r"no space left|errno 28|launch failed|unable to create|could not launch|spooldir", re.IGNORECASE
+)
 
 
 def name_of(fact: Fact) -> str:
@@ -65,7 +70,11 @@ def _no_printed_timeout(world: World, cause: Fact, effect: Fact) -> str | None:
 
 def _not_back_before(world: World, cause: Fact, effect: Fact) -> str | None:
     back = cause.attrs.get("noticed", cause.end)
-    return f"slurmd was back {effect.start - back:.1f} s before" if back is not None and back < effect.start - 1.0 else None
+    return (
+        f"slurmd was back {effect.start - back:.1f} s before"
+        if back is not None and back < effect.start - 1.0
+        else None
+    )
 
 
 def _switch_fabric(world: World, cause: Fact, effect: Fact) -> str | None:
@@ -106,7 +115,11 @@ def _evicted_or_io(world: World, cause: Fact, effect: Fact) -> str | None:
 
 def _no_space(world: World, cause: Fact, effect: Fact) -> str | None:
     run = run_of(world, effect)
-    hardly = effect.kind != "run.failed" and run is not None and (run.start is None or run.end is None or run.end - run.start < 30)
+    hardly = (
+        effect.kind != "run.failed"
+        and run is not None
+        and (run.start is None or run.end is None or run.end - run.start < 30)
+    )
     if hardly or any(_NO_SPACE.search(e.message) for e in _output(effect)):
         return None
     return "the run had been working and its output speaks of no full disk"
@@ -136,7 +149,9 @@ def derived_values(values: dict[str, Value], effect: Fact | None) -> dict[str, V
     values = dict(values)
     exponent, retries = values["NCCL_IB_TIMEOUT"], values["NCCL_IB_RETRY_CNT"]
     values["IbRetryBudget"] = Value(
-        4.096e-6 * 2**exponent.low * retries.low, 4.096e-6 * 2**exponent.high * retries.high, exponent.known and retries.known
+        4.096e-6 * 2**exponent.low * retries.low,
+        4.096e-6 * 2**exponent.high * retries.high,
+        exponent.known and retries.known,
     )
     timeout = float((effect.attrs.get("timeout") if effect else None) or 0.0)
     values["PrintedTimeout"] = Value(timeout, timeout, True, "printed by the program")

@@ -19,13 +19,13 @@ from correlator import edges as edge_files
 from correlator import events as event_rows
 from correlator import incidents as incident_rows
 from correlator import runs as run_rows
+from correlator.causes import root_event
 from correlator.evidence import Weigher
 from correlator.facts import World, bus_of, conclude
 from correlator.model import Edge, Event, Run
 from correlator.result import FORMAT, incident_document, verdict_document
 from correlator.site import build_site
 from correlator.verdicts import judge
-from correlator.causes import root_event
 
 if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
@@ -44,22 +44,37 @@ class Conclusions:
     node_states: list[dict[str, Any]] = field(default_factory=list)
 
 
-def correlate(store: DuckStore, *, settings: Mapping[str, object] | None = None, edge_paths: Sequence[Path] = ()) -> list[Conclusions]:
+def correlate(
+    store: DuckStore, *, settings: Mapping[str, object] | None = None, edge_paths: Sequence[Path] = ()
+) -> list[Conclusions]:
     """Concludes anew about every cluster in the store and writes ``model``. ``settings`` override Slurm's values."""
     edges, problems = edge_files.load(edge_paths)
     if problems:
         raise ValueError("; ".join(str(p) for p in problems))
-    clusters = [r["cluster"] for r in store.rows("SELECT DISTINCT cluster FROM (SELECT cluster FROM raw.logs UNION SELECT cluster FROM raw.jobs) ORDER BY cluster NULLS FIRST")]
+    clusters = [
+        r["cluster"]
+        for r in store.rows(
+            "SELECT DISTINCT cluster FROM (SELECT cluster FROM raw.logs UNION SELECT cluster FROM raw.jobs) ORDER BY cluster NULLS FIRST"
+        )
+    ]
     found = [conclude_cluster(store, cluster, edges, settings) for cluster in clusters]
     _write(store, found)
     return found
 
 
-def conclude_cluster(store: DuckStore, cluster: str | None, edges: list[Edge], settings: Mapping[str, object] | None = None) -> Conclusions:
+def conclude_cluster(
+    store: DuckStore, cluster: str | None, edges: list[Edge], settings: Mapping[str, object] | None = None
+) -> Conclusions:
     events = event_rows.gather(store, cluster)
     runs = run_rows.gather(store, cluster, events)
     states = _node_states(store, cluster)
-    world = World(_site(store, cluster, events, runs, settings), events, runs, node_states=states, gpu_jobs=_gpu_jobs(store, cluster))
+    world = World(
+        _site(store, cluster, events, runs, settings),
+        events,
+        runs,
+        node_states=states,
+        gpu_jobs=_gpu_jobs(store, cluster),
+    )
     conclude(world)
     weigher = Weigher(world, edges)
     verdicts = judge(world, weigher)
@@ -76,14 +91,22 @@ def lemons(incidents: list[incident_rows.Incident]) -> list[str]:
     """Nodes at which far more incidents are rooted than at the others: three or more, hurting different runs."""
     count: dict[str, int] = {}
     for incident in incidents:
-        if incident.severity == "impact" and incident.root.host and incident.root.kind in ("gpu.xid", "pcie.aer", "link.outage", "disk.error", "node.panic", "node.reboot"):
+        if (
+            incident.severity == "impact"
+            and incident.root.host
+            and incident.root.kind in ("gpu.xid", "pcie.aer", "link.outage", "disk.error", "node.panic", "node.reboot")
+        ):
             count[incident.root.host] = count.get(incident.root.host, 0) + 1
     return sorted(h for h, n in count.items() if n >= 3)
 
 
-def _site(store: DuckStore, cluster: str | None, events: list[Event], runs: list[Run], settings: Mapping[str, object] | None) -> Any:
+def _site(
+    store: DuckStore, cluster: str | None, events: list[Event], runs: list[Run], settings: Mapping[str, object] | None
+) -> Any:
     def rows(table: str) -> list[dict[str, Any]]:
-        return store.rows(f"SELECT DISTINCT * FROM raw.{table} WHERE cluster IS NOT DISTINCT FROM ? ORDER BY ALL", [cluster])
+        return store.rows(
+            f"SELECT DISTINCT * FROM raw.{table} WHERE cluster IS NOT DISTINCT FROM ? ORDER BY ALL", [cluster]
+        )
 
     hosts = {e.host for e in events if e.host} | {n for r in runs for n in r.nodes}
     return build_site(cluster, rows("settings"), rows("links"), rows("topology"), hosts, settings)
@@ -108,10 +131,22 @@ def _gpu_jobs(store: DuckStore, cluster: str | None) -> dict[tuple[str, str], li
 
 def result(store: DuckStore) -> dict[str, Any]:
     """corr-result/1 from the stored conclusions."""
-    incidents = [json.loads(r["document"]) for r in store.rows('SELECT document FROM model.incidents ORDER BY start, incident_id')]
-    verdicts = {r["run_key"]: json.loads(r["document"]) for r in store.rows(
-        "SELECT run_key, document FROM model.runs WHERE document IS NOT NULL ORDER BY job_id, attempt, run_key")}
-    return {"format": FORMAT, "incidents": incidents, "verdicts": verdicts, "lemons": json.loads(store.fact("lemons") or "[]")}
+    incidents = [
+        json.loads(r["document"])
+        for r in store.rows("SELECT document FROM model.incidents ORDER BY start, incident_id")
+    ]
+    verdicts = {
+        r["run_key"]: json.loads(r["document"])
+        for r in store.rows(
+            "SELECT run_key, document FROM model.runs WHERE document IS NOT NULL ORDER BY job_id, attempt, run_key"
+        )
+    }
+    return {
+        "format": FORMAT,
+        "incidents": incidents,
+        "verdicts": verdicts,
+        "lemons": json.loads(store.fact("lemons") or "[]"),
+    }
 
 
 def _moment(text: str | None) -> datetime | None:
@@ -120,7 +155,11 @@ def _moment(text: str | None) -> datetime | None:
 
 def _write(store: DuckStore, found: list[Conclusions]) -> None:
     incident_of = {e["id"]: i["id"] for c in found for i in c.incidents for e in i["events"]}
-    events = pl.concat([event_rows.table(c.events, incident_of, c.cluster) for c in found]) if found else event_rows.table([], {}, None)
+    events = (
+        pl.concat([event_rows.table(c.events, incident_of, c.cluster) for c in found])
+        if found
+        else event_rows.table([], {}, None)
+    )
     store.replace_model({
         "events": events, "runs": _run_table(found), "incidents": _incident_table(found),
         "node_states": pl.DataFrame([s for c in found for s in c.node_states], schema={
@@ -158,7 +197,7 @@ def _run_table(found: list[Conclusions]) -> pl.DataFrame:
                 document=json.dumps(verdict, sort_keys=True) if verdict else None,
             )  # fmt: skip
             rows.append(row)
-    schema = {
+    schema: dict[str, Any] = {
         "run_key": pl.String, "cluster": pl.String, "job_id": pl.Int64, "attempt": pl.Int64, "state": pl.String,
         **dict.fromkeys(_RUN_TEXTS, pl.String), **dict.fromkeys(_RUN_NUMBERS, pl.Int64),
         **dict.fromkeys(("submit", "start", "end"), pl.Datetime("us")), "nodes": pl.List(pl.String), "node_count": pl.Int64,

@@ -35,15 +35,25 @@ _LAYERS = {
     "kernel": "kernel", "pcie": "kernel", "platform": "kernel", "sys": "node",
 }  # fmt: skip
 
-_COPY_NOISE = re.compile(r"^(?:\[\s*\d+\.\d+\]\s*|\[[^\]]*\]\s*|(?:error|debug\d?|verbose|info|fatal):\s*|slurm[a-z]*(?:-\S+?)?(?:\[\d+\])?:\s*)+")
+_COPY_NOISE = re.compile(
+    r"^(?:\[\s*\d+\.\d+\]\s*|\[[^\]]*\]\s*|(?:error|debug\d?|verbose|info|fatal):\s*|slurm[a-z]*(?:-\S+?)?(?:\[\d+\])?:\s*)+"
+)
 
-_QUERY = """SELECT time, time_quality, resolution_us, received_time, cluster, host, source, unit, severity, event, job_id,
+#: Which of several copies speaks for an event: the daemon's own file, then the host's logs, then rtnetlink, then the
+#: log host's copy.
+_SPEAKS = {"slurm": 0, "ip_link": 2, "ip": 2, "loghost": 3, "json": 3}
+
+_QUERY = """SELECT format, time, time_quality, resolution_us, received_time, cluster, host, source, unit, severity, event, job_id,
   message, entities, file, line FROM raw.log_view WHERE event IS NOT NULL AND event <> 'other' AND time IS NOT NULL
   AND cluster IS NOT DISTINCT FROM ?"""
 
 
 def seconds_of(moment: datetime | None) -> float | None:
     return None if moment is None else moment.replace(tzinfo=UTC).timestamp()
+
+
+def moment_of(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
 
 
 def device_of(entities: dict[str, Any]) -> str | None:
@@ -100,33 +110,34 @@ def coalesce(rows: list[dict[str, Any]]) -> list[Event]:
 
 
 def _event(key: tuple[Any, ...], places: list[Any]) -> Event:
-    """The line with the finest clock speaks for all: it gives the time, the words and the place."""
-    finest = min(p[1] for p in places)
-    time, resolution, file, line, row, _ = min((p for p in places if p[1] == finest), key=lambda p: (p[0], p[2], p[3]))
+    """One line speaks for all and gives the time, the words and the place; the others stay listed."""
+    rank = {id(p): (_SPEAKS.get(p[4].get("format") or "", 1), p[1], p[0], p[2], p[3]) for p in places}
+    speaker = min(places, key=lambda p: rank[id(p)])
+    time, finest, file, line, row, _ = speaker
+    resolution = finest
     merged: dict[str, Any] = {}
-    for place in reversed(sorted(places, key=lambda p: (p[1], p[0], p[2], p[3]))):
+    for place in sorted(places, key=lambda p: (p[1], p[0], p[2], p[3]), reverse=True):
         merged.update({k: v for k, v in place[5].items() if v not in (None, "")})
     refs = sorted({(p[2], p[3]) for p in places if (p[2], p[3]) != (file, line)})
     received = [s for p in places if (s := seconds_of(p[4]["received_time"])) is not None]
     jobs = sorted({p[4]["job_id"] for p in places if p[4]["job_id"] is not None})
     digest = hashlib.blake2s(repr((key, round(time, 6))).encode(), digest_size=5).hexdigest()
-    lines_per_copy = max(1, len({p[0] for p in places if p[1] == finest and p[2] == file}))
+    lines_per_copy = max(1, len({p[3] for p in places if p[2] == file}))
     return Event(
         id=f"e{digest}", time=time, sigma=resolution / 1e6 / 2, kind=row["event"], host=row["host"], device=key[3] or None,
         job_id=jobs[0] if jobs else None, message=row["message"] or "", source=row["source"],
         layer=layer_of(row["event"], row["source"]), severity=row["severity"], file=file or None, line=line or None,
         received=min(received) if received else None, time_quality=row["time_quality"] or "line", count=lines_per_copy,
-        last=max(p[0] for p in places if p[1] == finest), entities=merged, also=tuple(refs),
+        last=max(p[0] for p in places if p[2] == file), entities=merged, also=tuple(refs),
     )  # fmt: skip
 
 
 def table(events: list[Event], incident_of: dict[str, str], cluster: str | None) -> pl.DataFrame:
     """Events as rows of ``model.events``."""
-    moment = lambda s: None if s is None else datetime.fromtimestamp(s, UTC).replace(tzinfo=None)  # noqa: E731
     rows = [
         {
-            "event_id": e.id, "time": moment(e.time), "time_quality": e.time_quality, "resolution_us": int(e.sigma * 2e6),
-            "received_time": moment(e.received), "cluster": cluster, "host": e.host, "source": e.source,
+            "event_id": e.id, "time": moment_of(e.time), "time_quality": e.time_quality, "resolution_us": int(e.sigma * 2e6),
+            "received_time": moment_of(e.received), "cluster": cluster, "host": e.host, "source": e.source,
             "unit": None, "layer": e.layer, "event": e.kind, "severity": e.severity, "device": e.device,
             "job_id": e.job_id, "message": e.message, "entities": json.dumps(e.entities, sort_keys=True) if e.entities else None,
             "count": e.count, "incident_id": incident_of.get(e.id), "file": e.file, "line": e.line,
@@ -134,7 +145,7 @@ def table(events: list[Event], incident_of: dict[str, str], cluster: str | None)
         }
         for e in events
     ]  # fmt: skip
-    schema = {
+    schema: dict[str, Any] = {
         "event_id": pl.String, "time": pl.Datetime("us"), "time_quality": pl.String, "resolution_us": pl.Int64,
         "received_time": pl.Datetime("us"), "cluster": pl.String, "host": pl.String, "source": pl.String,
         "unit": pl.String, "layer": pl.String, "event": pl.String, "severity": pl.String, "device": pl.String,

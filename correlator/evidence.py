@@ -121,7 +121,9 @@ class Weigher:
         self._hops[id(effect)] = (hops, rejections)
         return hops, rejections
 
-    def _try(self, edge: Edge, cause: Fact, effect: Fact, window: tuple[float, float], settled: bool) -> Hop | Rejection | None:
+    def _try(
+        self, edge: Edge, cause: Fact, effect: Fact, window: tuple[float, float], settled: bool
+    ) -> Hop | Rejection | None:
         low, high = window
         sigma = math.hypot(cause.sigma, effect.sigma) + 0.001
         earliest, latest = _onset(edge, cause)
@@ -136,7 +138,12 @@ class Weigher:
             if lag_high < 0 and low >= -5:
                 return Rejection(edge, cause, effect, f"it came {-lag_high:.1f} s after the effect")
             allowed = f"{low:.0f} to {high:.0f} s allowed"
-            return Rejection(edge, cause, effect, f"it came {lag:.1f} s {'before the effect' if side == 'before' else 'before it'}, {allowed}")
+            return Rejection(
+                edge,
+                cause,
+                effect,
+                f"it came {lag:.1f} s {'before the effect' if side == 'before' else 'before it'}, {allowed}",
+            )
         for name in edge.requires:
             reason = CONDITIONS[name](self.world, cause, effect)
             if reason is not None:
@@ -146,7 +153,9 @@ class Weigher:
         coincidence = 1.0 - math.exp(-self.rate(cause.kind) * span)
         because = self.world.site.describe(_setting_names(edge), effect.run)
         if "PrintedTimeout" in edge.because and effect.attrs.get("timeout"):
-            because = ", ".join(x for x in (f"the program's own timeout of {effect.attrs['timeout']:g} s", because) if x)
+            because = ", ".join(
+                x for x in (f"the program's own timeout of {effect.attrs['timeout']:g} s", because) if x
+            )
         strength = edge.prior * fit * (1.0 if settled else 0.9)
         return Hop(edge, cause, effect, lag, window, because, strength, max(coincidence, 1e-6))
 

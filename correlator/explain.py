@@ -7,10 +7,10 @@ from typing import Any
 
 from correlator.causes import cause_of, fill, root_event
 from correlator.conditions import name_of
-from correlator.evidence import Hop, Rejection, Weigher, describe_cause
+from correlator.evidence import Rejection, Weigher, describe_cause
 from correlator.facts import World
 from correlator.incidents import Incident, events_of, spared
-from correlator.model import Event, Fact, Run
+from correlator.model import Event, Fact, Hop, Run
 from correlator.verdicts import Verdict
 from parsers.hostlist import fold
 
@@ -69,14 +69,22 @@ def title(world: World, incident: Incident) -> str:
     else:
         untouched = spared(world, incident)
         if untouched:
-            names = ", ".join(r.key for r in untouched[:3]) + (f" and {len(untouched) - 3} more" if len(untouched) > 3 else "")
-            parts.append(f"Job{'s' if len(untouched) > 1 else ''} {names} {'were' if len(untouched) > 1 else 'was'} untouched")
+            names = ", ".join(r.key for r in untouched[:3]) + (
+                f" and {len(untouched) - 3} more" if len(untouched) > 3 else ""
+            )
+            parts.append(
+                f"Job{'s' if len(untouched) > 1 else ''} {names} {'were' if len(untouched) > 1 else 'was'} untouched"
+            )
     return ". ".join(parts) + "."
 
 
 def _jobs(verdicts: list[Verdict]) -> str:
     keys = [v.run.key for v in verdicts]
-    return f"job {keys[0]}" if len(keys) == 1 else "jobs " + ", ".join(keys[:4]) + (f" and {len(keys) - 4} more" if len(keys) > 4 else "")
+    return (
+        f"job {keys[0]}"
+        if len(keys) == 1
+        else "jobs " + ", ".join(keys[:4]) + (f" and {len(keys) - 4} more" if len(keys) > 4 else "")
+    )
 
 
 def lead_event(fact: Fact) -> Event | None:
@@ -107,13 +115,20 @@ def rival_rows(world: World, weigher: Weigher, verdicts: list[Verdict], root: Fa
     rows: dict[tuple[str, str | None, str | None], dict[str, Any]] = {}
     for verdict in verdicts:
         for rejection in verdict.rejections:
-            if rejection.cause is root or rejection.cause.kind in ("job.comm_error", "node.down") or rejection.cause.attrs.get("promoted"):
+            if (
+                rejection.cause is root
+                or rejection.cause.kind in ("job.comm_error", "node.down")
+                or rejection.cause.attrs.get("promoted")
+            ):
                 continue
             _add(rows, rejection)
         for chain in verdict.others:
             if root is None or chain.root is not root:
                 key = (describe_cause(world, chain.root), chain.root.host, chain.root.device)
-                rows.setdefault(key, {"cause": key[0], "host": key[1], "device": key[2], "rejected": "another explanation carries more"})
+                rows.setdefault(
+                    key,
+                    {"cause": key[0], "host": key[1], "device": key[2], "rejected": "another explanation carries more"},
+                )
         for row in _absent(world, verdict, root):
             rows.setdefault((row["cause"], row["host"], row["device"]), row)
     return [rows[key] for key in sorted(rows, key=lambda k: (k[0], k[1] or "", k[2] or ""))][:12]
@@ -121,14 +136,23 @@ def rival_rows(world: World, weigher: Weigher, verdicts: list[Verdict], root: Fa
 
 def _add(rows: dict[tuple[str, str | None, str | None], dict[str, Any]], rejection: Rejection) -> None:
     fact = rejection.cause
-    name = f"{cause_of(fact).event if fact.kind != 'link.outage' else 'link loss'} ({name_of(fact)}, {clock(fact.start)})"
-    rows.setdefault((name, fact.host, fact.device), {"cause": name, "host": fact.host, "device": fact.device, "rejected": rejection.reason})
+    name = (
+        f"{cause_of(fact).event if fact.kind != 'link.outage' else 'link loss'} ({name_of(fact)}, {clock(fact.start)})"
+    )
+    rows.setdefault(
+        (name, fact.host, fact.device),
+        {"cause": name, "host": fact.host, "device": fact.device, "rejected": rejection.reason},
+    )
 
 
 #: What else sets a node DOWN, and the trace that it leaves.
 _TRACES = (
     ("link.outage", "lost link", "no carrier loss of it was logged, by the node or by a switch"),
-    ("node.reboot", "reboot or panic", "no boot line and no panic of it was logged, and slurmctld saw no new boot time"),
+    (
+        "node.reboot",
+        "reboot or panic",
+        "no boot line and no panic of it was logged, and slurmctld saw no new boot time",
+    ),
     ("slurmd.crash", "slurmd crash", "its slurmd neither failed nor started anew"),
     ("node.deaf", "munge or a hanging slurmd", "no authentication error and no socket time-out was logged"),
     ("admin.down", "administrator", "no update_node line: slurm set the state, not a person"),
@@ -166,7 +190,11 @@ def grounds(world: World, incident: Incident) -> list[str]:
         found.append(f"{len(inside)} of {len(incident.hops)} delays lie inside their windows")
     chances = [h.coincidence for h in incident.hops if h.cause is root]
     if chances:
-        found.append(f"Chance of a coincidence: {max(chances):.2g}" if max(chances) >= 0.001 else "Chance of a coincidence below 0.001")
+        found.append(
+            f"Chance of a coincidence: {max(chances):.2g}"
+            if max(chances) >= 0.001
+            else "Chance of a coincidence below 0.001"
+        )
     if root.attrs.get("inferred"):
         found.append("slurmd started again without having been stopped, and the machine had not booted")
     untouched = spared(world, incident)
@@ -180,17 +208,23 @@ def doubts(incident: Incident) -> list[str]:
     found = []
     unknown = sorted({part for h in incident.hops for part in h.because.split(", ") if "not known" in part})
     if unknown:
-        found.append("No Slurm configuration was found; windows are as wide as plausible values make them: " + "; ".join(unknown))
+        found.append(
+            "No Slurm configuration was found; windows are as wide as plausible values make them: " + "; ".join(unknown)
+        )
     late = [e for e in events_of(incident) if e.received is not None and e.received - e.time > LATE_S]
     if late:
         worst = max(late, key=lambda e: (e.received or 0.0) - e.time)
-        found.append(f"{len(late)} line{'s' if len(late) > 1 else ''} of {worst.host} arrived up to {(worst.received or 0) - worst.time:.1f} s late")
+        found.append(
+            f"{len(late)} line{'s' if len(late) > 1 else ''} of {worst.host} arrived up to {(worst.received or 0) - worst.time:.1f} s late"
+        )
     if any(e.time_quality == "inferred" for e in events_of(incident)):
         found.append("The year or zone of some stamps was inferred")
     if incident.root.kind == "node.down":
         found.append("Nothing that was collected tells why the node fell silent")
     if incident.root.attrs.get("inferred"):
-        found.append(f"When slurmd died is not known: between {clock(incident.root.start)} and {clock(incident.root.end or incident.root.start)}")
+        found.append(
+            f"When slurmd died is not known: between {clock(incident.root.start)} and {clock(incident.root.end or incident.root.start)}"
+        )
     return found
 
 
@@ -252,4 +286,18 @@ def run_summary(run: Run) -> dict[str, Any]:
             "start": stamp(run.start), "end": stamp(run.end)}  # fmt: skip
 
 
-__all__ = ["advice", "chain_rows", "doubts", "event_row", "gpu_hours", "grounds", "lead_event", "rival_rows", "root_event", "run_summary", "spans", "stamp", "title"]
+__all__ = [
+    "advice",
+    "chain_rows",
+    "doubts",
+    "event_row",
+    "gpu_hours",
+    "grounds",
+    "lead_event",
+    "rival_rows",
+    "root_event",
+    "run_summary",
+    "spans",
+    "stamp",
+    "title",
+]

@@ -90,7 +90,10 @@ def parse_window(text: str) -> tuple[Any, Any]:
 
 def names(text: str) -> frozenset[str]:
     """The settings that a window speaks of."""
-    return frozenset(re.findall(r"(?<![\w.])[A-Za-z_]\w*", re.sub(r"(?<=\d)(us|ms|min|s|h|d)\b", "", text))) - {"max", "min"}
+    return frozenset(re.findall(r"(?<![\w.])[A-Za-z_]\w*", re.sub(r"(?<=\d)(us|ms|min|s|h|d)\b", "", text))) - {
+        "max",
+        "min",
+    }
 
 
 def _evaluate(tree: Any, values: Mapping[str, Value]) -> Value:

@@ -10,9 +10,9 @@ import hashlib
 from dataclasses import dataclass, field
 
 from correlator.causes import cause_of, root_event
-from correlator.evidence import Chain, Hop, Weigher
+from correlator.evidence import Chain, Weigher
 from correlator.facts import World
-from correlator.model import Event, Fact, Run
+from correlator.model import Event, Fact, Hop, Run
 from correlator.verdicts import Verdict
 
 #: Outages of one device that follow each other so closely are one flapping link, not several incidents.
@@ -78,7 +78,15 @@ def gather(world: World, weigher: Weigher, verdicts: list[Verdict]) -> list[Inci
 
 
 def _incident(world: World, root: Fact, severity: str) -> Incident:
-    text = repr((world.site.cluster, root_event(root) if root.kind != "link.outage" else root.kind, root.host, root.device, round(root.start, 3)))
+    text = repr(
+        (
+            world.site.cluster,
+            root_event(root) if root.kind != "link.outage" else root.kind,
+            root.host,
+            root.device,
+            round(root.start, 3),
+        )
+    )
     name = hashlib.blake2s(text.encode(), digest_size=3).hexdigest()
     return Incident(f"I-{name}", root, severity, cause_of(root).category)
 
@@ -110,7 +118,7 @@ def _join_flaps(world: World, incidents: list[Incident]) -> None:
         if incident.root.kind != "link.outage":
             continue
         near = [f for f in outages if f is not incident.root and (f.host, f.device) == (incident.root.host, incident.root.device)
-                and -FLAP_GAP_S <= f.start - (incident.root.end or incident.root.start) and (f.end or f.start) - incident.root.start <= FLAP_GAP_S]  # fmt: skip
+                and f.start - (incident.root.end or incident.root.start) >= -FLAP_GAP_S and (f.end or f.start) - incident.root.start <= FLAP_GAP_S]  # fmt: skip
         incident.flaps = near
         incident.root.attrs["flaps"] = 1 + len(near)
 
@@ -146,7 +154,9 @@ def _is_consequence(world: World, weigher: Weigher, fact: Fact) -> bool:
         return True
     if fact.kind == "link.outage":
         # A machine that goes down or boots takes its links with it.
-        return any(r.host == fact.host and -120.0 <= fact.start - r.start <= 120.0 for r in world.facts_of("node.reboot"))
+        return any(
+            r.host == fact.host and -120.0 <= fact.start - r.start <= 120.0 for r in world.facts_of("node.reboot")
+        )
     return False
 
 

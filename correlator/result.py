@@ -27,7 +27,10 @@ _ADVICE = {
     "app.oom": ("Ask for more memory (--mem, --mem-per-gpu) or use less.", None),
     "app.timeout": ("Ask for more time (--time), or write checkpoints and continue from them.", None),
     "app.error": ("Look at the marked lines of the output.", None),
-    "unknown": ("If it happens again on other nodes, suspect the program; on the same nodes, show this page to the operators.", None),
+    "unknown": (
+        "If it happens again on other nodes, suspect the program; on the same nodes, show this page to the operators.",
+        None,
+    ),
 }
 
 _CHANGE = {
@@ -39,9 +42,15 @@ _CHANGE = {
 
 def incident_document(world: World, weigher: Weigher, incident: Incident) -> dict[str, Any]:
     root = incident.root
-    hosts = sorted({h for f in [root, *incident.members] for h in ([f.host] if f.host else []) + list(f.attrs.get("hosts", ()))})
+    hosts = sorted(
+        {h for f in [root, *incident.members] for h in ([f.host] if f.host else []) + list(f.attrs.get("hosts", ()))}
+    )
     code = root.attrs.get("code") if root.kind == "gpu.xid" else None
-    untouched = spared(world, incident) if incident.verdicts else [r for r in world.runs if any(h in r.nodes for h in hosts) and r.covers(root.start)]
+    untouched = (
+        spared(world, incident)
+        if incident.verdicts
+        else [r for r in world.runs if any(h in r.nodes for h in hosts) and r.covers(root.start)]
+    )
     return {
         "id": incident.id, "start": explain.stamp(incident.start), "end": explain.stamp(incident.end), "detected_at": None,
         "severity": incident.severity, "category": incident.category,
@@ -71,7 +80,10 @@ def _candidates(incident: Incident) -> list[dict[str, Any]]:
         for chain in verdict.others:
             name = (root_event(chain.root), chain.root.host, chain.root.device)
             rows.setdefault(name, (1.0 - incident.confidence) * chain.weight / max(total, 1e-9))
-    return [{"event": e, "host": h, "device": d, "probability": round(p, 4)} for (e, h, d), p in sorted(rows.items(), key=lambda i: (-i[1], str(i[0])))]
+    return [
+        {"event": e, "host": h, "device": d, "probability": round(p, 4)}
+        for (e, h, d), p in sorted(rows.items(), key=lambda i: (-i[1], str(i[0])))
+    ]
 
 
 def _events(incident: Incident) -> list[dict[str, Any]]:
@@ -116,7 +128,11 @@ def _summary(verdict: Verdict, incident: Incident | None, world: World) -> str:
     run = verdict.run
     if verdict.root is not None:
         lost = fill(cause_of(verdict.root).lost, verdict.root)
-        down = next((h.effect for h in verdict.chain.hops if h.effect.kind == "node.down"), None) if verdict.chain else None
+        down = (
+            next((h.effect for h in verdict.chain.hops if h.effect.kind == "node.down"), None)
+            if verdict.chain
+            else None
+        )
         middle = f"; Slurm set {down.host} DOWN" if down else ""
         if down and not verdict.root.attrs.get("inferred") and down.start > verdict.root.start:
             middle += f" {down.start - verdict.root.start:.1f} s later"

@@ -24,7 +24,9 @@ _RANK = {"sacct": 0, "sacct_json": 1, "slurmrestd": 2, "jobcomp": 3, "scontrol":
 SAME_START_S = 2.0
 
 #: A run that ended so may be followed by another run of the same job.
-_REQUEUEABLE = frozenset({"NODE_FAIL", "REQUEUED", "PREEMPTED", "BOOT_FAIL", "REQUEUE_HOLD", "REQUEUE_FED", "LAUNCH_FAILED"})
+_REQUEUEABLE = frozenset(
+    {"NODE_FAIL", "REQUEUED", "PREEMPTED", "BOOT_FAIL", "REQUEUE_HOLD", "REQUEUE_FED", "LAUNCH_FAILED"}
+)
 
 
 def gather(store: DuckStore, cluster: str | None, events: list[Event]) -> list[Run]:
@@ -58,7 +60,9 @@ def _order(row: dict[str, Any]) -> tuple[Any, ...]:
     return (moment, _RANK.get(row["source"], 9), row["db_index"] or 0, str(row["file"]), row["line"] or 0)
 
 
-def _runs_of_job(job_id: int, rows: list[dict[str, Any]], steps: list[dict[str, Any]], submits: list[float]) -> list[Run]:
+def _runs_of_job(
+    job_id: int, rows: list[dict[str, Any]], steps: list[dict[str, Any]], submits: list[float]
+) -> list[Run]:
     groups: list[list[dict[str, Any]]] = []
     timed = [r for r in rows if (r["start"] or r["submit"]) and r["source"] not in ("hook", "log")]
     for row in sorted(timed, key=_order):
@@ -69,11 +73,11 @@ def _runs_of_job(job_id: int, rows: list[dict[str, Any]], steps: list[dict[str, 
         else:
             groups.append([row])
     for row in sorted((r for r in rows if r not in timed), key=_order):
-        group = _group_for(groups, row)
-        if group is None:
+        home = _group_for(groups, row)
+        if home is None:
             groups.append([row])
         else:
-            group.append(row)
+            home.append(row)
     runs = [_merge(job_id, group) for group in groups]
     runs.sort(key=lambda r: (r.submit or r.start or 0.0, r.start or r.end or 0.0))
     _number(runs, submits)
@@ -147,7 +151,9 @@ def _number(runs: list[Run], submits: list[float]) -> None:
     for index, chain in enumerate(chains):
         for place, run in enumerate(chain):
             told = run.row.get("restarts")
-            run.attempt = int(told) if told is not None and len({r.row.get("restarts") for r in chain}) == len(chain) else place
+            run.attempt = (
+                int(told) if told is not None and len({r.row.get("restarts") for r in chain}) == len(chain) else place
+            )
             base = _base_key(run)
             if index < len(chains) - 1:
                 moment = run.row.get("submit") or run.row.get("start") or run.row.get("end")
@@ -168,7 +174,11 @@ def _is_restart(previous: Run, run: Run, submits: list[float]) -> bool:
         return False
     if previous.state not in _REQUEUEABLE and not previous.row.get("requeue_seen"):
         return False
-    if any(previous.row.get(name) != run.row.get(name) for name in ("user", "name") if previous.row.get(name) and run.row.get(name)):
+    if any(
+        previous.row.get(name) != run.row.get(name)
+        for name in ("user", "name")
+        if previous.row.get(name) and run.row.get(name)
+    ):
         return False
     begin, end = previous.end or previous.start or 0.0, run.start or run.submit or 0.0
     return not any(begin < moment < end for moment in submits)
@@ -179,7 +189,12 @@ def _steps_for(run: Run, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     found = {}
     for step in sorted(steps, key=lambda s: (str(s["step_id"]), str(s["file"]), s["line"] or 0)):
         start = seconds_of(step["start"])
-        by_time = start is not None and run.start is not None and run.start - 2 <= start and (run.end is None or start <= run.end + 2)
+        by_time = (
+            start is not None
+            and run.start is not None
+            and run.start - 2 <= start
+            and (run.end is None or start <= run.end + 2)
+        )
         by_index = index is not None and step["db_index"] == index
         if by_time and (by_index or index is None or step["db_index"] is None):
             found[step["step_id"]] = step
@@ -208,7 +223,15 @@ def _rows_from_events(events: list[Event]) -> list[dict[str, Any]]:
             if row is not None:
                 rows.append(row)
             nodes = list(event.entities.get("nodes") or expand(str(event.entities.get("nodelist") or "")))
-            row = {**_EMPTY, "job_id": job, "source": "log", "start": moment, "state": "RUNNING", "nodes": nodes, "node_list": fold(nodes)}
+            row = {
+                **_EMPTY,
+                "job_id": job,
+                "source": "log",
+                "start": moment,
+                "state": "RUNNING",
+                "nodes": nodes,
+                "node_list": fold(nodes),
+            }
             row["partition"] = event.entities.get("partition")
             open_runs[job] = row
             continue

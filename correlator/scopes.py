@@ -70,7 +70,12 @@ def _used_storage(world: World, cause: Fact, effect: Fact) -> bool:
         return False
     file_system = str(cause.device or "").split("-")[0]
     place = str(run.row.get("work_dir") or "")
-    return not place or not file_system or f"/{file_system}/" in f"{place}/" or not place.startswith(("/lustre", "/scratch", "/gpfs"))
+    return (
+        not place
+        or not file_system
+        or f"/{file_system}/" in f"{place}/"
+        or not place.startswith(("/lustre", "/scratch", "/gpfs"))
+    )
 
 
 SCOPES: dict[str, Scope] = {

@@ -54,7 +54,7 @@ class Site:
     fabric_names: re.Pattern[str] = FABRIC_NAME
 
     def role(self, host: str | None, device: str | None) -> str:
-        """"fabric", "management" or "unknown" for an interface."""
+        """ "fabric", "management" or "unknown" for an interface."""
         if not device:
             return "unknown"
         cable = self.cables.get((host or "", device))
@@ -79,7 +79,7 @@ class Site:
         return values
 
     def describe(self, names: Iterable[str], run_key: str | None = None) -> str:
-        """"SlurmdTimeout=24, MessageTimeout=10", or says that a value is not known."""
+        """ "SlurmdTimeout=24, MessageTimeout=10", or says that a value is not known."""
         values = self.values_for(run_key)
         parts = []
         for name in sorted(names):
@@ -143,7 +143,9 @@ def build_site(
         if row["switch"] and row["switch_port"]:
             site.links[(row["switch"], row["switch_port"])] = (row["host"], row["device"])
         if row["host"] and row["device"]:
-            site.cables[(row["host"], row["device"])] = {k: str(row[k] or "") for k in ("switch", "switch_port", "plane", "rail")}
+            site.cables[(row["host"], row["device"])] = {
+                k: str(row[k] or "") for k in ("switch", "switch_port", "plane", "rail")
+            }
         if row["switch"] and row["host"]:
             members[row["switch"]].add(row["host"])
     for row in topology:

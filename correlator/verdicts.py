@@ -146,7 +146,9 @@ def _own_explanation(world: World, run: Run, end: Fact) -> tuple[str, float, str
 
 def _only_exit(event: Event) -> bool:
     """srun's report of an exit code says that a task ended, not why."""
-    return event.kind == "job.exit_error" and "traceback" not in event.message.lower() and event.message.startswith("srun")
+    return (
+        event.kind == "job.exit_error" and "traceback" not in event.message.lower() and event.message.startswith("srun")
+    )
 
 
 def _short(events: list[Event]) -> str:

@@ -29,12 +29,14 @@ class StoreError(Exception):
     """The store cannot do what was asked; the text says what, where and what to do."""
 
 
-class StoreHeld(StoreError):
+class StoreHeld(StoreError):  # noqa: N818  (a state, told to a person)
     """Another process holds the store. ``address`` is its service's address, if it left one."""
 
     def __init__(self, folder: Path, address: str | None) -> None:
         self.address = address
-        hint = f"ask the service at {address} (--server {address})" if address else "stop it or use another --data folder"
+        hint = (
+            f"ask the service at {address} (--server {address})" if address else "stop it or use another --data folder"
+        )
         super().__init__(f"{folder}: the store is held by another process; {hint}")
 
 
@@ -78,7 +80,9 @@ class DuckStore:
                 raise StoreHeld(folder, service_address(folder)) from error
             raise StoreError(f"{folder}: cannot open the store: {str(error).splitlines()[0]}") from error
         except duckdb.Error as error:
-            raise StoreError(f"{folder}: not a store that this version can read: {str(error).splitlines()[0]}") from error
+            raise StoreError(
+                f"{folder}: not a store that this version can read: {str(error).splitlines()[0]}"
+            ) from error
         self._connection.execute("SET TimeZone = 'UTC'")
         self._connection.execute("SET preserve_insertion_order = true")
         if not read_only:
@@ -112,7 +116,9 @@ class DuckStore:
 
     def info(self) -> dict[str, Any]:
         """What the store holds, for pages and ``check``: counts, first and last time, size in bytes."""
-        (count, first, last) = self.cursor().execute("SELECT count(*), min(time), max(time) FROM raw.logs").fetchone() or (0, None, None)
+        (count, first, last) = self.cursor().execute(
+            "SELECT count(*), min(time), max(time) FROM raw.logs"
+        ).fetchone() or (0, None, None)
         size = 0
         if self.folder is not None:
             size = sum(p.stat().st_size for p in self.folder.glob(DATABASE + "*") if p.is_file())
@@ -143,9 +149,14 @@ class DuckStore:
         with self.transaction() as connection:
             for name, data in tables.items():
                 if data.height:
-                    insert(connection, f"raw.{name}", _logs_for_storage(data) if name == "logs" else conform(name, data))
+                    insert(
+                        connection, f"raw.{name}", _logs_for_storage(data) if name == "logs" else conform(name, data)
+                    )
             for entry in files:
-                connection.execute("DELETE FROM raw.files WHERE path = ? AND cluster IS NOT DISTINCT FROM ?", [entry.path, entry.cluster])
+                connection.execute(
+                    "DELETE FROM raw.files WHERE path = ? AND cluster IS NOT DISTINCT FROM ?",
+                    [entry.path, entry.cluster],
+                )
                 connection.execute(
                     "INSERT INTO raw.files VALUES (?,?,?,?,?,?,?,?,?,?,?,?, now()::TIMESTAMP)",
                     [entry.path, entry.cluster, entry.host, entry.kind, entry.source, entry.reason, entry.consumed,
@@ -186,7 +197,10 @@ def _logs_for_storage(data: pl.DataFrame) -> pl.DataFrame:
     data = conform("logs", data)
     tail = pl.col("raw").str.ends_with(pl.col("message")) & (pl.col("message") != "")
     return data.with_columns(
-        pl.when(tail).then(pl.col("raw").str.len_chars() - pl.col("message").str.len_chars()).cast(pl.Int32).alias("msg_start"),
+        pl.when(tail)
+        .then(pl.col("raw").str.len_chars() - pl.col("message").str.len_chars())
+        .cast(pl.Int32)
+        .alias("msg_start"),
         pl.when(tail).then(None).otherwise(pl.col("message").fill_null("")).alias("message"),
     ).select([*TABLES["logs"], "msg_start"])
 

@@ -75,9 +75,14 @@ MODEL = [
 ]
 
 _LOG_VIEW = f"""CREATE OR REPLACE VIEW raw.log_view AS SELECT
-  {", ".join(
-    "CASE WHEN message IS NULL THEN substr(raw, msg_start + 1) ELSE message END AS message" if c == "message" else f'"{c}"'
-    for c in TABLES["logs"])}
+  {
+    ", ".join(
+        "CASE WHEN message IS NULL THEN substr(raw, msg_start + 1) ELSE message END AS message"
+        if c == "message"
+        else f'"{c}"'
+        for c in TABLES["logs"]
+    )
+}
 FROM raw.logs"""
 
 _RAW_CL = {

@@ -66,7 +66,11 @@ def _problems(path: Path, name: str, entry: dict[str, Any]) -> list[Problem]:
     from correlator import conditions, scopes
 
     found = [f"unknown key {key!r}" for key in entry if key not in _KEYS]
-    found += [f"missing key {key!r}" for key in ("id", "cause", "effect", "scope", "window", "prior", "text") if key not in entry]
+    found += [
+        f"missing key {key!r}"
+        for key in ("id", "cause", "effect", "scope", "window", "prior", "text")
+        if key not in entry
+    ]
     if found:
         return [Problem(path.name, name, reason) for reason in found]
     if entry["scope"] not in scopes.SCOPES:
@@ -93,7 +97,7 @@ def _cycles(edges: list[Edge]) -> list[Problem]:
 
     def walk(kind: str, path: tuple[str, ...]) -> list[Problem]:
         if kind in path:
-            return [Problem("edges", " -> ".join([*path[path.index(kind):], kind]), "the edges form a cycle")]
+            return [Problem("edges", " -> ".join([*path[path.index(kind) :], kind]), "the edges form a cycle")]
         if kind in done:
             return []
         found = [p for following in sorted(graph.get(kind, ())) for p in walk(following, (*path, kind))]

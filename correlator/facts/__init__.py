@@ -70,6 +70,17 @@ class World:
         return [r for r in self.runs_on.get(host, ()) if r.covers(time, slack)]
 
 
+def bursts(events: Iterable[Event], gap: float) -> list[list[Event]]:
+    """Events in time order, cut where nothing came for ``gap`` seconds."""
+    found: list[list[Event]] = []
+    for event in events:
+        if found and event.time - found[-1][-1].time <= gap:
+            found[-1].append(event)
+        else:
+            found.append([event])
+    return found
+
+
 def merge_near(facts: Iterable[Fact], gap: float) -> list[Fact]:
     """Facts of one kind on one device that follow each other within ``gap`` seconds become one that spans them all."""
     kept: list[Fact] = []

@@ -8,7 +8,9 @@ from correlator.facts import World, merge_near
 from correlator.facts.nodes import hosts_of
 from correlator.model import Event, Fact
 
-_MAINTENANCE = re.compile(r"\b(maint|maintenance|reservation|planned|scheduled|firmware|upgrade|reboot asap)\b", re.IGNORECASE)
+_MAINTENANCE = re.compile(
+    r"\b(maint|maintenance|reservation|planned|scheduled|firmware|upgrade|reboot asap)\b", re.IGNORECASE
+)
 
 
 def cancellations(world: World) -> list[Fact]:
@@ -21,14 +23,27 @@ def cancellations(world: World) -> list[Fact]:
         if event.job_id is None or event.entities.get("symptom"):
             continue
         attrs = {"uid": event.entities.get("uid"), "by_controller": event.source == "slurmctld"}
-        facts.append(Fact(kinds[event.kind], event.time, None, event.sigma, event.host, run=str(event.job_id), attrs=attrs, events=(event,)))
+        facts.append(
+            Fact(
+                kinds[event.kind],
+                event.time,
+                None,
+                event.sigma,
+                event.host,
+                run=str(event.job_id),
+                attrs=attrs,
+                events=(event,),
+            )
+        )
     return facts
 
 
 def hook_failures(world: World) -> list[Fact]:
     """``prolog.failure`` and ``epilog.failure`` on a node, tied to the job where a line says which."""
     facts: list[Fact] = []
-    for event in world.kinds("slurm.node_drain", "slurm.node_error", "slurm.node_reason", "slurm.job_failed", "slurm.kill_task_failed"):
+    for event in world.kinds(
+        "slurm.node_drain", "slurm.node_error", "slurm.node_reason", "slurm.job_failed", "slurm.kill_task_failed"
+    ):
         text = event.message.lower()
         which = "prolog" if "prolog" in text else "epilog" if "epilog" in text else None
         if which is None or not re.search(r"fail|error|hung|draining", text):
@@ -36,7 +51,9 @@ def hook_failures(world: World) -> list[Fact]:
         for host in hosts_of(event) or [None]:  # type: ignore[list-item]
             attrs = {"which": which}
             run = str(event.job_id) if event.job_id is not None else None
-            facts.append(Fact(f"{which}.failure", event.time, None, event.sigma, host, run=run, attrs=attrs, events=(event,)))
+            facts.append(
+                Fact(f"{which}.failure", event.time, None, event.sigma, host, run=run, attrs=attrs, events=(event,))
+            )
     return _one_per_failure(facts)
 
 
@@ -88,7 +105,9 @@ def controller_restarts(world: World) -> list[Fact]:
     facts = []
     for event in world.kinds("slurm.daemon_start"):
         if event.source == "slurmctld":
-            facts.append(Fact("controller.restart", event.time, event.time, event.sigma, event.host, attrs={}, events=(event,)))
+            facts.append(
+                Fact("controller.restart", event.time, event.time, event.sigma, event.host, attrs={}, events=(event,))
+            )
     return merge_near(facts, 10.0)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from correlator.facts import World, bus_of
+from correlator.facts import World, bursts, bus_of
 from correlator.model import Event, Fact
 
 #: Xids that the application causes itself (NVIDIA's catalogue: RESTART_APP / user error). They speak for the job's code.
@@ -15,6 +15,9 @@ CONSEQUENCE_XIDS = frozenset({45, 154, 171, 172})
 BENIGN_XIDS = frozenset({63, 92, 160, 161})
 #: One memory fault says itself with several of these; 48/94/95/140 name the fault, 63/64 its repair.
 MEMORY_XIDS = frozenset({48, 94, 95, 140, 63, 64})
+
+#: Xids of one GPU so close together tell one fault.
+SAME_FAULT_S = 10.0
 
 #: Correctable errors make a storm when so many fall on one bus within so long (correlation.md, E26).
 STORM_COUNT, STORM_S = 5, 300.0
@@ -33,16 +36,11 @@ def xids(world: World) -> list[Fact]:
         if event.host:
             pci = bus(event.entities.get("pci")) or event.device or ""
             groups[(event.host, pci)].append(event)
-    facts: list[Fact] = []
-    for (host, pci), events in sorted(groups.items()):
-        burst: list[Event] = []
-        for event in [*events, None]:
-            if event is not None and (not burst or event.time - burst[-1].time <= 10.0):
-                burst.append(event)
-                continue
-            facts.append(_fault(host, pci, burst))
-            burst = [event] if event is not None else []
-    return facts
+    return [
+        _fault(host, pci, burst)
+        for (host, pci), events in sorted(groups.items())
+        for burst in bursts(events, SAME_FAULT_S)
+    ]
 
 
 def code_of(event: Event) -> int | None:
@@ -64,7 +62,9 @@ def _fault(host: str, pci: str, burst: list[Event]) -> Fact:
     pids = sorted({str(e.entities["pid"]) for e in burst if e.entities.get("pid") not in (None, "", "<unknown>")})
     nonfatal = all("nonfatal" in e.message.lower() for e in burst)
     attrs = {"code": leading, "codes": codes, "family": "benign" if nonfatal else family, "pids": pids}
-    return Fact("gpu.xid", burst[0].time, burst[-1].time, burst[0].sigma, host, pci or None, attrs=attrs, events=tuple(burst))
+    return Fact(
+        "gpu.xid", burst[0].time, burst[-1].time, burst[0].sigma, host, pci or None, attrs=attrs, events=tuple(burst)
+    )
 
 
 def aer_storms(world: World) -> list[Fact]:
@@ -75,24 +75,36 @@ def aer_storms(world: World) -> list[Fact]:
             groups[(event.host, bus(event.entities.get("pci")) or event.device or "")].append(event)
     facts = []
     for (host, pci), events in sorted(groups.items()):
-        burst: list[Event] = []
-        for event in [*events, None]:
-            if event is not None and (not burst or event.time - burst[-1].time <= STORM_S):
-                burst.append(event)
-                continue
-            severe = [e for e in burst if "uncorrect" in e.message.lower() or "fatal" in str(e.entities.get("severity", "")).lower().replace("nonfatal", "")]
-            if severe or sum(e.count for e in burst) >= STORM_COUNT:
-                attrs = {"count": sum(e.count for e in burst), "uncorrected": bool(severe)}
-                facts.append(Fact("pcie.aer", burst[0].time, burst[-1].last, burst[0].sigma, host, pci or None, attrs=attrs, events=tuple(burst)))
-            burst = [event] if event is not None else []
+        for burst in bursts(events, STORM_S):
+            severe = any(_uncorrected(e) for e in burst)
+            count = sum(e.count for e in burst)
+            if severe or count >= STORM_COUNT:
+                attrs = {"count": count, "uncorrected": severe}
+                facts.append(Fact("pcie.aer", burst[0].time, burst[-1].last, burst[0].sigma, host, pci or None, attrs=attrs, events=tuple(burst)))  # fmt: skip
     return facts
+
+
+def _uncorrected(event: Event) -> bool:
+    severity = str(event.entities.get("severity", "")).lower().replace("non-fatal", "").replace("nonfatal", "")
+    return "uncorrect" in event.message.lower() or "fatal" in severity
 
 
 def heat(world: World) -> list[Fact]:
     facts = []
     for event in world.kinds("gpu.thermal", "kernel.thermal"):
         if event.host:
-            facts.append(Fact("gpu.thermal", event.time, event.last, event.sigma, event.host, event.device, attrs={}, events=(event,)))
+            facts.append(
+                Fact(
+                    "gpu.thermal",
+                    event.time,
+                    event.last,
+                    event.sigma,
+                    event.host,
+                    event.device,
+                    attrs={},
+                    events=(event,),
+                )
+            )
     return facts
 
 

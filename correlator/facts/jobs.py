@@ -24,7 +24,10 @@ _APPLICATION = frozenset({"job.cuda_error", "job.segfault", "job.exit_error", "j
 _MEMORY = frozenset({"job.oom", "slurm.job_oom"})
 
 _TIMEOUT_MS = re.compile(r"Timeout\(ms\)\s*=\s*(\d+)")
-_TIMEOUT_S = re.compile(r"\b(?:nothing|no (?:data|response|progress|reply|heartbeat)|timed out|timeout)\b.{0,60}?\b(\d+(?:\.\d+)?) ?(?:s|sec|seconds)\b", re.IGNORECASE)
+_TIMEOUT_S = re.compile(
+    r"\b(?:nothing|no (?:data|response|progress|reply|heartbeat)|timed out|timeout)\b.{0,60}?\b(\d+(?:\.\d+)?) ?(?:s|sec|seconds)\b",
+    re.IGNORECASE,
+)
 
 
 def of_run(run: Run, events: Iterable[Event], slack: float = END_SLACK_S) -> list[Event]:
@@ -61,8 +64,23 @@ def communication_errors(world: World) -> list[Fact]:
             continue
         timeout = printed_timeout(lines)
         first = lines[0]
-        attrs = {"timeout": timeout, "onset": first.time - (timeout or 0.0), "families": sorted({e.kind for e in lines})}
-        facts.append(Fact("job.comm_error", first.time, lines[-1].time, first.sigma, first.host, run=run.key, attrs=attrs, events=tuple(lines[:20])))
+        attrs = {
+            "timeout": timeout,
+            "onset": first.time - (timeout or 0.0),
+            "families": sorted({e.kind for e in lines}),
+        }
+        facts.append(
+            Fact(
+                "job.comm_error",
+                first.time,
+                lines[-1].time,
+                first.sigma,
+                first.host,
+                run=run.key,
+                attrs=attrs,
+                events=tuple(lines[:20]),
+            )
+        )
     return facts
 
 
@@ -99,7 +117,11 @@ def _failed_nodes(world: World, run: Run, lines: list[Event], moment: float) -> 
     """Nodes whose failure ended the run: named by slurmctld, else those of the run that went DOWN at its end."""
     named: set[str] = set()
     for event in lines:
-        if event.kind in ("slurm.job_node_fail", "slurm.job_requeue") and event.source == "slurmctld" and abs(event.time - moment) <= END_SLACK_S:
+        if (
+            event.kind in ("slurm.job_node_fail", "slurm.job_requeue")
+            and event.source == "slurmctld"
+            and abs(event.time - moment) <= END_SLACK_S
+        ):
             named.update(h for h in hosts_of(event) if h in run.nodes or not run.nodes)
     if run.row.get("failed_node"):
         named.add(str(run.row["failed_node"]))

@@ -33,7 +33,9 @@ def aliases(world: World) -> dict[tuple[str, str], str]:
     return names
 
 
-def _end(world: World, event: Event, alias: dict[tuple[str, str], str]) -> tuple[str, str, str | None, str | None] | None:
+def _end(
+    world: World, event: Event, alias: dict[tuple[str, str], str]
+) -> tuple[str, str, str | None, str | None] | None:
     """(host, device, switch, switch port) that an up/down event speaks of; None if it names no device."""
     device = event.device
     if not event.host or not device:
@@ -130,15 +132,14 @@ def switch_outages(world: World) -> list[Fact]:
     facts: list[Fact] = []
     for switch, found in sorted(lost.items()):
         found.sort(key=lambda f: f.key)
-        group: list[Fact] = []
-        for fact in [*found, None]:
-            if fact is not None and (not group or fact.start - group[0].start <= TOGETHER_S):
-                group.append(fact)
-                continue
-            promoted = _promote(world, switch, group, found)
-            if promoted is not None:
-                facts.append(promoted)
-            group = [fact] if fact is not None else []
+        groups: list[list[Fact]] = []
+        for fact in found:
+            if groups and fact.start - groups[-1][0].start <= TOGETHER_S:
+                groups[-1].append(fact)
+            else:
+                groups.append([fact])
+        promoted = (_promote(world, switch, group, found) for group in groups)
+        facts += [fact for fact in promoted if fact is not None]
     return facts
 
 
@@ -150,11 +151,22 @@ def _promote(world: World, switch: str, group: list[Fact], all_lost: list[Fact])
     ends = [f.end for f in group]
     said = [e for e in world.by_host.get(switch, ()) if e.kind in ("switch.reboot", "switch.hw_error", "switch.alarm")
             and abs(e.time - group[0].start) <= 60]  # fmt: skip
-    events = sorted({*said, *(e for f in group for e in f.events if e.kind.endswith("_down"))}, key=lambda e: (e.time, e.id))
+    events = sorted(
+        {*said, *(e for f in group for e in f.events if e.kind.endswith("_down"))}, key=lambda e: (e.time, e.id)
+    )
     attrs = {"hosts": sorted(hosts), "share": len(hosts) / max(1, len(known)), "switch": switch,
              "links": [(f.host, f.device) for f in group]}  # fmt: skip
     end = None if None in ends else max(e for e in ends if e is not None)
-    fact = Fact("switch.outage", min(f.start for f in group), end, group[0].sigma, switch, None, attrs=attrs, events=tuple(events))
+    fact = Fact(
+        "switch.outage",
+        min(f.start for f in group),
+        end,
+        group[0].sigma,
+        switch,
+        None,
+        attrs=attrs,
+        events=tuple(events),
+    )
     for member in group:
         member.attrs["promoted"] = switch
     return fact

@@ -34,7 +34,9 @@ def node_downs(world: World) -> list[Fact]:
         admin = _by_admin(event)
         for host in hosts_of(event):
             kind = "admin.down" if admin else "node.down"
-            facts.append(Fact(kind, event.time, None, event.sigma, host, attrs={"said_by": event.source}, events=(event,)))
+            facts.append(
+                Fact(kind, event.time, None, event.sigma, host, attrs={"said_by": event.source}, events=(event,))
+            )
     facts += _downs_from_states(world, facts)
     ups = [(e.time, host) for e in world.kinds("slurm.node_up") for host in hosts_of(e)]
     for fact in facts:
@@ -61,7 +63,9 @@ def _downs_from_states(world: World, known: list[Fact]) -> list[Fact]:
             continue
         reason = str(row["reason"] or "")
         if "not responding" in reason.lower():
-            facts.append(Fact("node.down", time, None, 0.5, str(row["host"]), attrs={"said_by": "accounting", "reason": reason}))
+            facts.append(
+                Fact("node.down", time, None, 0.5, str(row["host"]), attrs={"said_by": "accounting", "reason": reason})
+            )
     return facts
 
 
@@ -85,13 +89,29 @@ def reboots(world: World) -> list[Fact]:
             last = _number(event.entities.get("last_response"))
             start = boot if boot and boot <= event.time + 1 else event.time
             attrs = {"boot": boot, "last_response": last, "noticed": event.time}
-            facts.append(Fact("node.reboot", min(start, event.time), event.time, event.sigma, host, attrs=attrs, events=(event,)))
+            facts.append(
+                Fact("node.reboot", min(start, event.time), event.time, event.sigma, host, attrs=attrs, events=(event,))
+            )
     for event in world.by_kind.get("kernel.boot", ()):
         if event.host and not any(f.host == event.host and abs(f.start - event.time) <= FRESH_BOOT_S for f in facts):
-            facts.append(Fact("node.reboot", event.time, event.time, event.sigma, event.host, attrs={"boot": event.time}, events=(event,)))
+            facts.append(
+                Fact(
+                    "node.reboot",
+                    event.time,
+                    event.time,
+                    event.sigma,
+                    event.host,
+                    attrs={"boot": event.time},
+                    events=(event,),
+                )
+            )
         else:
             for fact in facts:
-                if fact.host == event.host and abs(fact.start - event.time) <= FRESH_BOOT_S and event not in fact.events:
+                if (
+                    fact.host == event.host
+                    and abs(fact.start - event.time) <= FRESH_BOOT_S
+                    and event not in fact.events
+                ):
                     fact.events = (*fact.events, event)
     return facts
 
@@ -111,17 +131,22 @@ def slurmd_deaths(world: World) -> list[Fact]:
     booted = {(f.host, f.end or f.start) for f in world.facts_of("node.reboot")}
     facts: list[Fact] = []
     for host, events in sorted(world.by_host.items()):
-        mine = [e for e in events if e.source in ("slurmd", "slurmstepd", "kernel", "syslog") or e.kind.startswith("sys.")]
+        mine = [
+            e for e in events if e.source in ("slurmd", "slurmstepd", "kernel", "syslog") or e.kind.startswith("sys.")
+        ]
         stopped_at: float | None = None
         started_at = -SAME_START_S
         for event in mine:
             if event.kind == "slurm.daemon_stop" and event.source == "slurmd":
                 stopped_at = event.time
-            elif event.kind == "slurm.daemon_fatal" and event.source == "slurmd":
-                facts.append(Fact("slurmd.crash", event.time, None, event.sigma, host, attrs={"said": True}, events=(event,)))
-                stopped_at = event.time
-            elif _slurmd_segfault(event) or _slurmd_unit_failed(event):
-                facts.append(Fact("slurmd.crash", event.time, None, event.sigma, host, attrs={"said": True}, events=(event,)))
+            elif (
+                (event.kind == "slurm.daemon_fatal" and event.source == "slurmd")
+                or _slurmd_segfault(event)
+                or _slurmd_unit_failed(event)
+            ):
+                facts.append(
+                    Fact("slurmd.crash", event.time, None, event.sigma, host, attrs={"said": True}, events=(event,))
+                )
                 stopped_at = event.time
             elif event.kind == "slurm.daemon_start" and event.source == "slurmd":
                 if event.time - started_at < SAME_START_S:
@@ -129,7 +154,9 @@ def slurmd_deaths(world: World) -> list[Fact]:
                 started_at = event.time
                 fresh = any(h == host and abs(t - event.time) <= FRESH_BOOT_S for h, t in booted)
                 if stopped_at is None and not fresh and _was_alive_before(mine, event):
-                    died_after = max((e.time for e in mine if e.time < event.time and _sign_of_slurmd(e)), default=event.time)
+                    died_after = max(
+                        (e.time for e in mine if e.time < event.time and _sign_of_slurmd(e)), default=event.time
+                    )
                     facts.append(Fact("slurmd.crash", died_after, event.time, 0.0, host,
                                       attrs={"inferred": True, "noticed": event.time}, events=(event,)))  # fmt: skip
                 elif stopped_at is not None:
@@ -143,7 +170,11 @@ def slurmd_deaths(world: World) -> list[Fact]:
 
 def _sign_of_slurmd(event: Event) -> bool:
     """Lines that slurmd itself (not a surviving slurmstepd) writes."""
-    return event.source == "slurmd" and event.kind in ("slurm.step_start", "slurm.daemon_start") and not event.message.startswith("[")
+    return (
+        event.source == "slurmd"
+        and event.kind in ("slurm.step_start", "slurm.daemon_start")
+        and not event.message.startswith("[")
+    )
 
 
 def _was_alive_before(events: list[Event], start: Event) -> bool:
@@ -153,7 +184,9 @@ def _was_alive_before(events: list[Event], start: Event) -> bool:
 def _slurmd_segfault(event: Event) -> bool:
     process = str(event.entities.get("process") or event.entities.get("program") or "")
     text = event.message.lower()
-    return event.kind in ("kernel.segfault", "kernel.oom_kill") and (process == "slurmd" or "slurmd[" in text or "(slurmd)" in text)
+    return event.kind in ("kernel.segfault", "kernel.oom_kill") and (
+        process == "slurmd" or "slurmd[" in text or "(slurmd)" in text
+    )
 
 
 def _slurmd_unit_failed(event: Event) -> bool:
@@ -175,13 +208,17 @@ def munge_failures(world: World) -> list[Fact]:
     for event in world.kinds("slurm.comm_error", "slurm.node_error", "sys.service_failed"):
         text = event.message.lower()
         if "munge" in text and event.host:
-            said.append(Fact("munge.failure", event.time, None, event.sigma, event.host, attrs={"said": True}, events=(event,)))
+            said.append(
+                Fact("munge.failure", event.time, None, event.sigma, event.host, attrs={"said": True}, events=(event,))
+            )
         elif event.source == "slurmctld" and "socket timed out" in text:
             for host in event.entities.get("nodes") or []:
                 deaf.append(Fact("node.deaf", event.time, None, event.sigma, str(host), events=(event,)))
     said, deaf = merge_near(said, MUNGE_GAP_S), merge_near(deaf, MUNGE_GAP_S)
     for fact in said:
-        for other in [d for d in deaf if d.host == fact.host and -MUNGE_GAP_S <= fact.start - (d.end or d.start) <= MUNGE_GAP_S]:
+        for other in [
+            d for d in deaf if d.host == fact.host and -MUNGE_GAP_S <= fact.start - (d.end or d.start) <= MUNGE_GAP_S
+        ]:
             fact.start = min(fact.start, other.start)
             fact.events = tuple(sorted({*fact.events, *other.events}, key=lambda e: (e.time, e.id)))
             deaf.remove(other)
@@ -194,13 +231,17 @@ def disk_faults(world: World) -> list[Fact]:
     full: list[Fact] = []
     for event in world.kinds("storage.nvme_error", "storage.io_error"):
         if event.host:
-            failed.append(Fact("disk.error", event.time, event.last, event.sigma, event.host, event.device, events=(event,)))
+            failed.append(
+                Fact("disk.error", event.time, event.last, event.sigma, event.host, event.device, events=(event,))
+            )
     for event in world.events:
         if event.source not in ("slurmd", "slurmctld", "slurmstepd", "kernel"):
             continue
         text = event.message.lower()
         if "no space left" in text or "spooldir is full" in text or "disk full" in text:
-            full += [Fact("disk.full", event.time, None, event.sigma, host, events=(event,)) for host in hosts_of(event)]
+            full += [
+                Fact("disk.full", event.time, None, event.sigma, host, events=(event,)) for host in hosts_of(event)
+            ]
     return merge_near(failed, FULL_GAP_S) + merge_near(full, FULL_GAP_S)
 
 

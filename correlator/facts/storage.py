@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from correlator.facts import World
+from correlator.facts import World, bursts
 from correlator.model import Event, Fact
 
 #: Clients notice a dead target when they next talk to it: within a minute (correlation.md, E40), and reconnect later.
@@ -27,16 +27,11 @@ def outages(world: World) -> list[Fact]:
         target = target_of(event)
         if target:
             groups[target].append(event)
-    facts = []
-    for target, events in sorted(groups.items()):
-        burst: list[Event] = []
-        for event in [*events, None]:
-            if event is not None and (not burst or event.time - burst[-1].time <= SAME_OUTAGE_S):
-                burst.append(event)
-                continue
-            facts.append(_outage(world, target, burst))
-            burst = [event] if event is not None else []
-    return facts
+    return [
+        _outage(world, target, burst)
+        for target, events in sorted(groups.items())
+        for burst in bursts(events, SAME_OUTAGE_S)
+    ]
 
 
 def _outage(world: World, target: str, events: list[Event]) -> Fact:

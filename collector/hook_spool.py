@@ -1,0 +1,140 @@
+"""Hook files into the store: what prolog and epilog saw, the batch script, the tail of the output.
+
+A file is removed after the transaction that stored it. A crash in between leaves the file; the ledger knows it then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+
+from collector.artifacts import Places, collect
+from parsers import documents
+from parsers.documents.hook import read_spool
+from parsers.record import Origin, frame
+from store.duckdb_store import DuckStore, FileEntry
+
+#: So many files are stored in one transaction.
+BATCH = 200
+
+
+@dataclass
+class HookSpool:
+    """One spool folder. ``take()`` stores what lies in it; files that cannot be read go to ``bad/`` and are named."""
+
+    folder: Path
+    places: Places | None = None
+    cluster: str | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    def waiting(self) -> list[Path]:
+        try:
+            return sorted(p for p in self.folder.glob("*.hook") if not p.name.startswith("."))
+        except OSError:
+            return []
+
+    def take(self, store: DuckStore) -> int:
+        """Stores waiting files; returns how many."""
+        taken = 0
+        for batch in _batches(self.waiting()):
+            tables: dict[str, list[pl.DataFrame]] = {}
+            entries, done = [], []
+            known = {
+                r["path"]: r["digest"]
+                for r in store.rows("SELECT path, digest FROM raw.files WHERE kind = 'hook_spool'")
+            }
+            for path in batch:
+                entry = self._read(path, tables, known, store)
+                if entry is not None:
+                    entries.append(entry)
+                done.append(path)
+            if entries:
+                store.add({name: pl.concat(parts) for name, parts in tables.items()}, entries)
+            for path in done:
+                with contextlib.suppress(FileNotFoundError):
+                    path.unlink()
+            taken += len(entries)
+        return taken
+
+    def _read(
+        self, path: Path, tables: dict[str, list[pl.DataFrame]], known: dict[str, str], store: DuckStore
+    ) -> FileEntry | None:
+        try:
+            data = path.read_bytes()
+            environment = read_spool(data)
+        except (OSError, ValueError) as error:
+            self._set_aside(path, str(error))
+            return None
+        digest = hashlib.blake2b(data, digest_size=16).hexdigest()
+        if known.get(str(path)) == digest:
+            return None
+        now = datetime.now(UTC).replace(tzinfo=None)
+        cluster = environment.get("SLURM_CLUSTER_NAME") or self.cluster
+        host = environment.get("FAULTLINE_HOST")
+        parsed = documents.read(
+            "hook_spool", data, Origin(path=str(path), cluster=cluster, host=host, received=now, reference=now)
+        )
+        for name, rows in parsed.tables.items():
+            tables.setdefault(name, []).append(rows)
+        if environment.get("FAULTLINE_EVENT") in ("epilog", "epilogslurmctld", "prologslurmctld"):
+            _add_name(environment, store)
+            tables.setdefault("artifacts", []).append(self._artifacts(environment, cluster, host, now, path))
+        return FileEntry(
+            str(path),
+            cluster,
+            host,
+            "hook_spool",
+            "hook",
+            "hook spool",
+            len(data),
+            digest,
+            0,
+            0,
+            0,
+            tuple(parsed.warnings),
+        )
+
+    def _artifacts(
+        self, environment: dict[str, str], cluster: str | None, host: str | None, now: datetime, path: Path
+    ) -> pl.DataFrame:
+        job, restarts = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_JOB_RESTART_COUNT", "")
+        rows: list[dict[str, object]] = []
+        for artifact in collect(environment, self.places):
+            if artifact.reason is not None:
+                self.warnings.append(f"{path.name}: {artifact.kind} {artifact.path}: {artifact.reason}")
+                continue
+            rows.append({
+                "cluster": cluster, "job_id": int(job) if job.isdigit() else None, "restarts": int(restarts) if restarts.isdigit() else None,
+                "kind": artifact.kind, "path": artifact.path, "host": host, "content": artifact.content.decode("utf-8", "replace"),
+                "truncated": artifact.truncated, "taken_at": now, "file": str(path),
+            })  # fmt: skip
+        return frame("artifacts", rows)
+
+    def _set_aside(self, path: Path, reason: str) -> None:
+        self.warnings.append(f"{path.name}: {reason}; set aside in bad/")
+        with contextlib.suppress(OSError):
+            (self.folder / "bad").mkdir(exist_ok=True)
+            path.rename(self.folder / "bad" / path.name)
+
+
+def _add_name(environment: dict[str, str], store: DuckStore) -> None:
+    """slurmd's epilog is not told the job's name (Slurm 22.05), which output file patterns need: other sources know it."""
+    job = environment.get("SLURM_JOB_ID", "")
+    if "SLURM_JOB_NAME" not in environment and job.isdigit():
+        found = store.rows(
+            "SELECT name FROM raw.jobs WHERE job_id = ? AND name IS NOT NULL ORDER BY submit DESC NULLS LAST LIMIT 1",
+            [int(job)],
+        )
+        if found:
+            environment["SLURM_JOB_NAME"] = found[0]["name"]
+
+
+def _batches(paths: list[Path]) -> Iterator[list[Path]]:
+    for start in range(0, len(paths), BATCH):
+        yield paths[start : start + BATCH]

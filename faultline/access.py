@@ -1,0 +1,157 @@
+"""Where a command finds its data: a store in this process, or a running service.
+
+``--data`` opens a store; ``--server`` (or FAULTLINE_SERVER) asks a service; with neither, a service on the default
+address is asked if one runs there, else ``./faultline-data`` is opened.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import urllib.error
+import urllib.parse
+import urllib.request
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from faultline.config import DEFAULT_DATA, DEFAULT_LISTEN
+from faultline.failure import CommandError
+from store import open_store
+from store.duckdb_store import DuckStore, StoreError
+
+
+class Access(Protocol):
+    """What commands ask. Times are naive UTC."""
+
+    def result(self) -> dict[str, Any]:
+        """corr-result/1 with all details."""
+
+    def query(self, text: str, parameters: dict[str, Any], max_rows: int | None) -> Any:
+        """A ``queries.kql`` Result."""
+
+    def report(self, name: str, since: datetime | None, until: datetime | None, form: str) -> str: ...
+
+    def run_keys(self) -> list[dict[str, Any]]:
+        """Every known run: run_key, job_id, state."""
+
+    def close(self) -> None: ...
+
+
+def open_for_reading(data: Path) -> DuckStore:
+    """A store for reading. Raises ``CommandError`` (also for a store that a service holds, naming its address)."""
+    try:
+        return open_store(data, read_only=True)
+    except StoreError as error:
+        raise CommandError(str(error)) from error
+
+
+def open_for_writing(data: Path) -> DuckStore:
+    try:
+        return open_store(data)
+    except StoreError as error:
+        raise CommandError(str(error)) from error
+    except OSError as error:
+        raise CommandError(f"{data}: cannot be made or opened: {error.strerror}") from error
+
+
+def choose(data: Path | None, server: str | None) -> Access:
+    if data is not None and server is not None:
+        raise CommandError("--data and --server exclude each other: one opens a store, the other asks a service")
+    server = server or (None if data is not None else os.environ.get("FAULTLINE_SERVER"))
+    if server:
+        return Remote(server)
+    if data is None and _listening(DEFAULT_LISTEN):
+        return Remote(f"http://{DEFAULT_LISTEN}")
+    return Local(open_for_reading(data or DEFAULT_DATA))
+
+
+def _listening(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=0.2):
+            pass
+        with urllib.request.urlopen(f"http://{address}/healthz", timeout=1.0) as answer:
+            return bool(answer.status == 200)
+    except (OSError, urllib.error.URLError):
+        return False
+
+
+class Local:
+    """An embedded store, opened in this process for reading."""
+
+    def __init__(self, store: DuckStore) -> None:
+        self.store = store
+
+    def result(self) -> dict[str, Any]:
+        from correlator.engine import result
+
+        return result(self.store)
+
+    def query(self, text: str, parameters: dict[str, Any], max_rows: int | None) -> Any:
+        from queries import kql
+
+        return kql.run(self.store.cursor(), text, parameters=parameters, max_rows=max_rows)
+
+    def report(self, name: str, since: datetime | None, until: datetime | None, form: str) -> str:
+        from queries import reports
+
+        return reports.render(reports.run(self.store, name, since=since, until=until), form)
+
+    def run_keys(self) -> list[dict[str, Any]]:
+        return self.store.rows("SELECT run_key, job_id, state FROM model.runs ORDER BY job_id, attempt")
+
+    def close(self) -> None:
+        self.store.close()
+
+
+class Remote:
+    """A running service, asked over HTTP."""
+
+    def __init__(self, server: str) -> None:
+        self.server = (server if "://" in server else f"http://{server}").rstrip("/")
+
+    def _ask(self, path: str, body: dict[str, Any] | None = None) -> bytes:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self.server}{path}", data=data, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=120) as answer:
+                return bytes(answer.read())
+        except urllib.error.HTTPError as error:
+            detail = error.read().decode("utf-8", "replace")
+            try:
+                problem = json.loads(detail)
+                text = str(problem.get("detail") or problem.get("title") or detail)
+            except ValueError:
+                text = detail[:200]
+            raise CommandError(f"{self.server}{path}: {error.code}: {text}") from error
+        except (urllib.error.URLError, OSError) as error:
+            reason = getattr(error, "reason", error)
+            raise CommandError(
+                f"{self.server}: not reachable ({reason}); is the service running? faultline serve"
+            ) from error
+
+    def result(self) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(self._ask("/api/v1/result"))
+        return answer
+
+    def query(self, text: str, parameters: dict[str, Any], max_rows: int | None) -> Any:
+        from faultline.remote_result import RemoteResult
+
+        body = {"query": text, "parameters": parameters, "max_rows": max_rows or 1_000_000}
+        return RemoteResult(json.loads(self._ask("/api/v1/query", body)))
+
+    def report(self, name: str, since: datetime | None, until: datetime | None, form: str) -> str:
+        options = {"format": form} | {
+            k: v.isoformat() for k, v in (("since", since), ("until", until)) if v is not None
+        }
+        return self._ask(f"/api/v1/reports/{urllib.parse.quote(name)}?{urllib.parse.urlencode(options)}").decode()
+
+    def run_keys(self) -> list[dict[str, Any]]:
+        verdicts: dict[str, Any] = self.result()["verdicts"]
+        return [{"run_key": k, "job_id": None, "state": v.get("state")} for k, v in verdicts.items()]
+
+    def close(self) -> None:
+        pass

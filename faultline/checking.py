@@ -1,0 +1,54 @@
+"""``faultline check``: is what we were given right? Everything wrong is named with file, entry and reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from faultline.access import open_for_reading
+from faultline.config import load
+from faultline.failure import CommandError
+
+
+def check_all(config: Path | None, data: Path | None) -> int:
+    """Prints a line per part; exit 1 if something is wrong, 2 if a part could not be looked at."""
+    from correlator import edges
+    from parsers import patterns
+
+    wrong: list[str] = []
+    settings = load(config)
+    print(f"configuration  {config or 'defaults'}")
+    catalogue = patterns.load(settings.patterns)
+    problems = catalogue.check()
+    wrong += [f"catalogue: {p}" for p in problems]
+    print(f"catalogue      {len(catalogue.entries)} event patterns, {len(problems)} wrong")
+    found, faults = edges.load(settings.edges)
+    wrong += [str(p) for p in faults]
+    print(f"edges          {len(found)} causal edges, {len(faults)} wrong")
+    wrong += _reports(settings.reports)
+    if data is not None or (settings.data / "faultline.duckdb").exists():
+        try:
+            with open_for_reading(data or settings.data) as store:
+                info = store.info()
+                bad = store.rows("SELECT count(*) AS n FROM raw.logs WHERE raw IS NULL")[0]["n"]
+            print(f"store          {info['lines']:,} lines, {info['bytes']:,} bytes in {info['folder']}")
+            if bad:
+                wrong.append(f"store {info['folder']}: {bad} rows without their raw line")
+        except CommandError as error:
+            if data is not None:
+                raise
+            print(f"store          {error}")
+    for text in wrong:
+        print(f"WRONG  {text}")
+    print("something is wrong" if wrong else "all is well")
+    return 1 if wrong else 0
+
+
+def _reports(scheduled: object) -> list[str]:
+    from queries import reports
+
+    names = [r.name for r in scheduled]  # type: ignore[attr-defined]
+    return [
+        f"configuration: reports: {n!r} is not a report; known are {', '.join(sorted(reports.REPORTS))}"
+        for n in names
+        if n not in reports.REPORTS
+    ]

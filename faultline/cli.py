@@ -1,0 +1,286 @@
+"""The commands. Exit codes: 0 fine; 1 the answer is "no" or something was found wrong; 2 could not do what was asked."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from faultline.failure import CommandError
+
+app = typer.Typer(
+    name="faultline", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,
+    help="Logs and telemetry of Slurm GPU clusters, and the answer to: why did this job die?",
+)  # fmt: skip
+
+Data = Annotated[Path | None, typer.Option("--data", help="The store's folder.")]
+Server = Annotated[str | None, typer.Option("--server", help="Ask this service (or FAULTLINE_SERVER).")]
+Since = Annotated[
+    str | None, typer.Option("--since", help="RFC 3339 time (UTC if no zone), or an age such as 24h, 7d.")
+]
+Until = Annotated[str | None, typer.Option("--until", help="As --since.")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="The service's configuration (TOML).")]
+
+
+def run(arguments: list[str]) -> int:
+    """Runs one command; errors become one line on stderr and exit code 2."""
+    try:
+        answer = app(args=arguments, prog_name="faultline", standalone_mode=False)
+    except CommandError as error:
+        return _refuse(str(error))
+    except typer.Exit as leave:
+        return int(leave.exit_code)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        shown = getattr(error, "format_message", None)  # a usage error of the command line
+        if shown is None:
+            raise
+        return _refuse(f"{shown()} Try 'faultline {arguments[0] if arguments else ''} --help'.")
+    return answer if isinstance(answer, int) else 0
+
+
+def _refuse(text: str) -> int:
+    sys.stderr.write("faultline: " + " ".join(text.split("\n")) + "\n")
+    return 2
+
+
+def moment(text: str | None) -> datetime | None:
+    """A time option as naive UTC: RFC 3339, or an age (30m, 24h, 7d) before now."""
+    if text is None:
+        return None
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+    if text[-1:] in units and text[:-1].replace(".", "", 1).isdigit():
+        return datetime.now(UTC).replace(tzinfo=None) - timedelta(seconds=float(text[:-1]) * units[text[-1]])
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise CommandError(f"{text!r} is not a time; use 2026-11-21T00:30:00Z, or an age such as 24h") from error
+    return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found
+
+
+def choice(value: str, allowed: tuple[str, ...], option: str = "--format") -> str:
+    if value not in allowed:
+        raise CommandError(f"{option} {value}: unknown; one of {', '.join(allowed)}")
+    return value
+
+
+@app.command(epilog="Example: faultline demo")
+def demo(
+    listen: Annotated[str, typer.Option(help="HOST:PORT; port 0 takes a free one.")] = "127.0.0.1:8514",
+    once: Annotated[bool, typer.Option("--once", help="Load, print the incident, and end.")] = False,
+) -> None:
+    """Load the bundled capture of a real link flap into a temporary store and serve the pages."""
+    from faultline.demo import show
+
+    show(listen, once=once)
+
+
+@app.command(epilog="Example: faultline serve --data /var/lib/faultline --listen 0.0.0.0:8514")
+def serve(
+    data: Data = None,
+    listen: Annotated[str | None, typer.Option(help="HOST:PORT (default 127.0.0.1:8514).")] = None,
+    config: ConfigFile = None,
+) -> None:
+    """The service: pages, API, hook spool, scheduled reports."""
+    from faultline.config import load, validate
+    from faultline.service import serve as run_service
+
+    settings = load(config)
+    changes = {k: v for k, v in (("data", data), ("listen", listen)) if v is not None}
+    if changes:
+        settings = validate({**settings.model_dump(exclude_unset=True), **changes}, "command line")
+    run_service(settings)
+
+
+@app.command(epilog="Example: faultline ingest /var/log/cluster --timezone Europe/Berlin")
+def ingest(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Log trees and files.")],
+    data: Data = None,
+    cluster: Annotated[str | None, typer.Option(help="The cluster's name, if the logs do not say it.")] = None,
+    timezone: Annotated[str | None, typer.Option(help="Zone of stamps without one (IANA name; default UTC).")] = None,
+    host: Annotated[str | None, typer.Option(help="The host, if neither path nor line says it.")] = None,
+    source: Annotated[str | None, typer.Option(help="What the lines are: slurmctld, slurmd, kernel, ...")] = None,
+    config: ConfigFile = None,
+) -> int:
+    """Load log trees and files; each is recognised by content and path. Safe to repeat."""
+    from faultline.ingesting import ingest_paths
+
+    return ingest_paths(paths, data, config, cluster=cluster, timezone=timezone, host=host, source=source)
+
+
+@app.command(epilog="Example: faultline parse --host gpu02 /var/log/syslog | jq .event")
+def parse(
+    files: Annotated[list[Path] | None, typer.Argument(metavar="[FILE...]", help="Files; default stdin.")] = None,
+    source: Annotated[str | None, typer.Option(help="What the lines are: slurmctld, slurmd, kernel, ...")] = None,
+    host: Annotated[str | None, typer.Option(help="The host of lines that do not say it.")] = None,
+    timezone: Annotated[str | None, typer.Option(help="Zone of stamps without one (IANA name; default UTC).")] = None,
+    catalogue: Annotated[list[Path] | None, typer.Option(help="Try a site's event patterns (TOML).")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Say on stderr why each line was read so.")] = False,
+) -> int:
+    """Lines in, one JSON object per line out, in order. Never fails on a line."""
+    from faultline.parsing import parse_streams
+
+    return parse_streams(
+        files or [], source=source, host=host, timezone=timezone, catalogue=catalogue or [], explain=explain
+    )
+
+
+@app.command(epilog="Example: faultline query 'Events | where Event == \"nic.link_down\" | summarize count() by Host'")
+def query(
+    kql: Annotated[str | None, typer.Argument(metavar="KQL", help="The query; or --file.")] = None,
+    file: Annotated[Path | None, typer.Option("--file", help="Read the query from a file.")] = None,
+    data: Data = None,
+    server: Server = None,
+    format: Annotated[str, typer.Option("--format", help="table, json, ndjson, csv or parquet.")] = "table",
+    parameter: Annotated[
+        list[str] | None, typer.Option("--parameter", "-p", help="NAME=VALUE of a declared parameter.")
+    ] = None,
+    max_rows: Annotated[int | None, typer.Option(help="Stop after so many rows (said on stderr).")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show plan and SQL instead of running.")] = False,
+) -> int:
+    """Run a KQL query."""
+    from faultline.asking import ask
+
+    if (kql is None) == (file is None):
+        raise CommandError("give a query, or --file FILE with one")
+    if file is not None:
+        try:
+            kql = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandError(f"{file}: cannot be read: {error}") from error
+    choice(format, ("table", "json", "ndjson", "csv", "parquet"))
+    return ask(kql or "", data, server, format, parameter or [], max_rows, explain)
+
+
+@app.command(epilog="Example: faultline incidents --since 24h --format json")
+def incidents(
+    data: Data = None,
+    server: Server = None,
+    format: Annotated[str, typer.Option("--format", help="table or json (corr-result/1).")] = "table",
+    since: Since = None,
+    until: Until = None,
+    host: Annotated[str | None, typer.Option(help="Only incidents that touch this host.")] = None,
+    job: Annotated[str | None, typer.Option(help="Only incidents of this job.")] = None,
+) -> None:
+    """What happened, oldest first."""
+    from faultline import terminal
+    from faultline.access import choose
+
+    choice(format, ("table", "json"))
+    low, high = moment(since), moment(until)
+    access = choose(data, server)
+    try:
+        found = access.result()
+    finally:
+        access.close()
+    found["incidents"] = [i for i in found["incidents"] if _touches(i, low, high, host, job)]
+    if job:
+        found["verdicts"] = {k: v for k, v in found["verdicts"].items() if k.split("#")[0] == job.split("#")[0]}
+    if format == "json":
+        print(json.dumps(found, indent=1, sort_keys=True))
+    else:
+        terminal.incidents(found)
+
+
+def _touches(
+    incident: dict[str, Any], low: datetime | None, high: datetime | None, host: str | None, job: str | None
+) -> bool:
+    start, end = (datetime.fromisoformat(incident[k]).replace(tzinfo=None) for k in ("start", "end"))
+    if (low and end < low) or (high and start > high) or (host and host not in incident["hosts"]):
+        return False
+    return job is None or any(j["job_id"] == job or j["job_id"].split("#")[0] == job for j in incident["jobs"])
+
+
+@app.command(epilog="Example: faultline why 812345, or: faultline why '812345#1' for its first restart")
+def why(
+    jobid: Annotated[str, typer.Argument(metavar="JOBID[#RESTART]")],
+    data: Data = None,
+    server: Server = None,
+    format: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
+) -> int:
+    """The verdict on one job run, its evidence, and why rival causes were rejected."""
+    from faultline.access import choose
+    from faultline.asking import explain_job
+
+    choice(format, ("text", "json"))
+    access = choose(data, server)
+    try:
+        return explain_job(access, jobid, format)
+    finally:
+        access.close()
+
+
+@app.command(epilog="Example: faultline report failure-patterns --since 7d --format html --out week.html")
+def report(
+    name: Annotated[str | None, typer.Argument(metavar="NAME")] = None,
+    listing: Annotated[bool, typer.Option("--list", help="Name the reports.")] = False,
+    data: Data = None,
+    server: Server = None,
+    since: Since = None,
+    until: Until = None,
+    format: Annotated[str, typer.Option("--format", help="html, md or json.")] = "md",
+    out: Annotated[Path | None, typer.Option(help="Write to a file.")] = None,
+) -> None:
+    """Failure-pattern reports."""
+    from faultline.access import choose
+    from queries import reports
+
+    if listing:
+        for known in reports.REPORTS.values():
+            print(f"{known.name}\t{known.title}")
+        return
+    if name is None or name not in reports.REPORTS:
+        raise CommandError(f"report {name or '?'}: unknown; known are {', '.join(sorted(reports.REPORTS))}")
+    choice(format, ("html", "md", "json"))
+    low, high = moment(since), moment(until)
+    access = choose(data, server)
+    try:
+        text = access.report(name, low, high, format)
+    finally:
+        access.close()
+    if out is None:
+        print(text)
+        return
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{out}: cannot be written: {error.strerror}") from error
+
+
+@app.command(epilog="Example: faultline agent --config /etc/faultline/agent.toml")
+def agent(config: Annotated[Path, typer.Option("--config", help="The agent's configuration (TOML).")]) -> None:
+    """The node agent (not part of this version yet)."""
+    raise CommandError(
+        f"{config}: this version has no node agent yet; forward logs with rsyslog and use 'faultline ingest'"
+    )
+
+
+@app.command(epilog="Example, in Slurm's Epilog: faultline hook epilog")
+def hook(
+    event: Annotated[
+        str,
+        typer.Argument(
+            metavar="EVENT", help="prolog, epilog, prologslurmctld, epilogslurmctld, taskprolog, healthcheck."
+        ),
+    ],
+) -> int:
+    """Hand a job's environment to the local spool; called by Slurm's scripts, always exits 0."""
+    from collector.hooks import main
+
+    return main([event])
+
+
+@app.command(epilog="Example: faultline check --config /etc/faultline/faultline.toml")
+def check(config: ConfigFile = None, data: Data = None) -> int:
+    """Validate configuration, event catalogue, causal edges and store; say what is wrong and where."""
+    from faultline.checking import check_all
+
+    return check_all(config, data)

@@ -1,0 +1,42 @@
+"""``faultline demo``: a real incident, from its logs, in a temporary store, with the pages."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from collector.ingest import Ingest
+from faultline.config import validate
+from store import open_store
+
+CAPTURE = Path(__file__).parent / "capture"
+
+
+def show(listen: str, *, once: bool) -> None:
+    from correlator.engine import correlate, result
+
+    with tempfile.TemporaryDirectory(prefix="faultline-demo-") as folder:
+        data = Path(folder)
+        with open_store(data) as store:
+            report = Ingest(store).run([CAPTURE])
+            correlate(store)
+            found = result(store)
+        print(
+            f"Loaded {sum(f.lines for f in report.files):,} lines of {len(report.files)} files: a real mini Slurm cluster, 21 November 2026."
+        )
+        for incident in found["incidents"]:
+            print(f"  {incident['id']}  {incident['severity']}: {incident['title']}")
+        if once:
+            return
+        sys.stdout.flush()
+        from faultline.service import serve
+
+        serve(validate({"listen": listen, "data": data}, "command line"), first_page=_page(found))
+
+
+def _page(found: dict[str, object]) -> str:
+    incidents = found["incidents"]
+    assert isinstance(incidents, list)
+    hurt = [i for i in incidents if i["severity"] == "impact"]
+    return f"/incidents/{hurt[0]['id']}" if hurt else "/"

@@ -1,0 +1,65 @@
+"""``faultline ingest``: paths into the store, a table of what was read, an honest exit code."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from collector.ingest import Ingest, Options, Report
+from faultline import terminal
+from faultline.access import open_for_writing
+from faultline.config import DEFAULT_DATA, load
+from faultline.failure import CommandError
+from faultline.parsing import known_zone
+
+
+def ingest_paths(paths: list[Path], data: Path | None, config: Path | None, *, cluster: str | None, timezone: str | None,
+                 host: str | None, source: str | None) -> int:  # fmt: skip
+    from correlator.engine import correlate
+    from parsers.engine import LineParser
+    from parsers.patterns import load as load_patterns
+
+    missing = [str(p) for p in paths if not p.exists()]
+    if missing:
+        raise CommandError(f"{', '.join(missing)}: no such file or folder; nothing was loaded")
+    settings = load(config)
+    zone = known_zone(timezone or settings.timezone) if timezone or settings.timezone else None
+    options = Options(cluster or settings.cluster, zone, host, source)
+    with open_for_writing(data or settings.data or DEFAULT_DATA) as store:
+        report = _with_progress(Ingest(store, options, parser=LineParser(load_patterns(settings.patterns))), paths)
+        correlate(store, settings=settings.slurm, edge_paths=settings.edges)
+        size = store.info()["lines"]
+    _print(report)
+    for file in report.files:
+        for warning in file.warnings:
+            if file.status != "skipped" and warning != "empty":
+                sys.stderr.write(f"faultline: {file.path}: {warning}\n")
+    sys.stderr.write(f"{size:,} lines in the store\n")
+    if report.troubled and not report.by_source():
+        raise CommandError("nothing could be read")
+    return 1 if report.troubled else 0
+
+
+def _with_progress(work: Ingest, paths: list[Path]) -> Report:
+    if not sys.stderr.isatty():
+        return work.run(paths)
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    bar = Progress(TextColumn("reading"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"),
+                   console=terminal.errors(), transient=True)  # fmt: skip
+    with bar:
+        task = bar.add_task("", total=None)
+        work.progress = lambda done, total, path: bar.update(task, completed=done, total=total, description=path.name)
+        return work.run(paths)
+
+
+def _print(report: Report) -> None:
+    rows = [[r["source"], r["files"], r["lines"], r["events"], r["unparsed"]] for r in report.by_source()]
+    stored = [f for f in report.files if f.status in ("stored", "partial")]
+    rows.append(["total", len(stored), sum(r[2] for r in rows), sum(r[3] for r in rows), sum(r[4] for r in rows)])
+    terminal.table(
+        ["source", "files", "lines", "events", "unparsed"], rows, right=("files", "lines", "events", "unparsed")
+    )
+    unchanged = sum(f.status == "unchanged" for f in report.files)
+    if unchanged:
+        print(f"{unchanged} files unchanged since they were last read: nothing new stored")

@@ -1,0 +1,95 @@
+"""``faultline parse``: lines in, JSON objects out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+from zoneinfo import ZoneInfo
+
+from faultline.failure import CommandError
+from parsers.engine import LineParser
+from parsers.lines import split
+from parsers.patterns import load
+from parsers.record import Origin
+
+#: Lines handed to the parser at a time; small enough that a pipe flows.
+BATCH_BYTES = 1024 * 1024
+
+_SHOWN = ("host", "source", "format", "unit", "pid", "facility", "severity", "message", "event", "job_id")
+
+
+def known_zone(name: str | None) -> str:
+    try:
+        ZoneInfo(name or "UTC")
+    except (KeyError, ValueError, OSError) as error:
+        raise CommandError(f"--timezone {name}: not an IANA zone name such as Europe/Berlin") from error
+    return name or "UTC"
+
+
+def parse_streams(
+    files: list[Path],
+    *,
+    source: str | None,
+    host: str | None,
+    timezone: str | None,
+    catalogue: list[Path],
+    explain: bool,
+) -> int:
+    patterns = load(catalogue)
+    problems = [p for p in patterns.check() if Path(p.file).name in {c.name for c in catalogue}]
+    if problems:
+        raise CommandError("; ".join(str(p) for p in problems))
+    parser = LineParser(patterns)
+    now = datetime.now(UTC).replace(tzinfo=None)
+    for path in files or [None]:  # type: ignore[list-item]
+        origin = Origin(path=str(path) if path else None, host=host, source=source, timezone=known_zone(timezone),
+                        timezone_known=timezone is not None, reference=now)  # fmt: skip
+        try:
+            with path.open("rb") if path else sys.stdin.buffer as stream:
+                _parse(parser, stream, origin, explain)
+        except OSError as error:
+            raise CommandError(f"{path}: cannot be read: {error.strerror}") from error
+    return 0
+
+
+def _parse(parser: LineParser, stream: IO[bytes], origin: Origin, explain: bool) -> None:
+    number = 1
+    for piece in _pieces(stream):
+        lines = split(piece).lines
+        for row in parser.parse(lines, origin, number).iter_rows(named=True):
+            sys.stdout.write(json.dumps(shown(row), ensure_ascii=False) + "\n")
+        if explain:
+            for index, line in enumerate(lines):
+                sys.stderr.write(f"{number + index}: {'; '.join(parser.explain(line, origin))}\n")
+        sys.stdout.flush()
+        number += len(lines)
+
+
+def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
+    rest = b""
+    while block := (stream.read1(BATCH_BYTES) if hasattr(stream, "read1") else stream.read(BATCH_BYTES)):
+        rest += block
+        cut = rest.rfind(b"\n") + 1
+        if cut:
+            yield rest[:cut]
+            rest = rest[cut:]
+    if rest:
+        yield rest
+
+
+def shown(row: dict[str, Any]) -> dict[str, Any]:
+    """A record as the contract writes it."""
+    time = row["time"]
+    out: dict[str, Any] = {
+        "time": None if time is None else time.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "time_quality": row["time_quality"],
+    }
+    out.update({name: row[name] for name in _SHOWN})
+    out["entities"] = json.loads(row["entities"]) if row["entities"] else {}
+    out["tags"] = row["tags"] or []
+    out["raw"] = row["raw"]
+    return out

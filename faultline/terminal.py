@@ -1,0 +1,107 @@
+"""What commands print for people: tables, the story of one job, folded node lists. Machines get JSON elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+def console() -> Console:
+    """Colours on a terminal, plain text in a pipe, and never a wrapped log line there."""
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def errors() -> Console:
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def table(columns: list[str], rows: list[list[Any]], right: tuple[str, ...] = ()) -> None:
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        made.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(Text("" if value is None else str(value)) for value in row))
+    if sys.stdout.isatty():
+        console().print(made)
+        return
+    cells = [columns, *([("" if v is None else str(v)) for v in row] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    for row in cells:
+        print("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())
+
+
+def short_time(text: str | None) -> str:
+    return "" if text is None else text.replace("T", " ")[:23]
+
+
+def incidents(found: dict[str, Any]) -> None:
+    rows = [
+        [i["id"], i["severity"], short_time(i["start"]), i["root_cause"]["event"], i["root_cause"]["host"], i["root_cause"]["device"],
+         ",".join(j["job_id"] for j in i["jobs"]), i["title"]]
+        for i in found["incidents"]
+    ]  # fmt: skip
+    if not rows:
+        print("No incidents.")
+        return
+    table(["incident", "severity", "start (UTC)", "cause", "host", "device", "jobs", "what happened"], rows)
+
+
+def why(key: str, verdict: dict[str, Any], incident: dict[str, Any] | None) -> None:
+    """The verdict, its chain with raw lines, and the rivals."""
+    out = console()
+    out.print(Text(f"Job {key}: {verdict['headline']}", style="bold"))
+    out.print(Text(f"{verdict['summary']}"))
+    certainty = f"{verdict['category']}, confidence {verdict['confidence']:.2f}"
+    place = f", incident {incident['id']}" if incident else ""
+    out.print(Text(f"{certainty}{place}, {'final' if verdict['final'] else 'provisional'}", style="dim"))
+    events = {e["id"]: e for e in [*(incident["events"] if incident else ()), *verdict["evidence"]]}
+    if verdict["chain"]:
+        out.print(Text("\nChain of evidence", style="bold"))
+        told: set[str] = set()
+        for hop in verdict["chain"]:
+            for end in ("cause", "effect"):
+                if end == "effect":
+                    low, high = hop["window_s"]
+                    reason = f" from {hop['because']}" if hop["because"] else ""
+                    out.print(
+                        Text(
+                            f"     {hop['edge']}: {hop['lag_s']:+.3f} s, allowed {low:g} to {high:g} s{reason}",
+                            style="cyan",
+                        )
+                    )
+                    out.print(Text(f"     {hop['text']}", style="dim"))
+                event = events.get(hop[end] or "")
+                if event is not None and event["id"] not in told:
+                    told.add(event["id"])
+                    line(out, event)
+                elif event is None:
+                    out.print(Text(f"  {hop[end + '_fact']} (no line of its own)"))
+    elif verdict["evidence"]:
+        out.print(Text("\nWhat it rests on", style="bold"))
+        for event in verdict["evidence"]:
+            line(out, event)
+    listing(out, "Grounds", verdict["grounds"])
+    listing(out, "Rivals rejected", [f"{r['cause']}: {r['rejected']}" for r in verdict["rivals"]])
+    listing(out, "Not known", verdict["doubts"])
+    listing(
+        out, "What to do", [a["text"] + (f"\n      {a['command']}" if a["command"] else "") for a in verdict["advice"]]
+    )
+    out.print(Text(f"\nWhat would change this verdict: {verdict['change_my_mind']}", style="dim"))
+
+
+def line(out: Console, event: dict[str, Any]) -> None:
+    place = f"{event['source']}:{event['line']}" if event["line"] else str(event["source"])
+    out.print(Text(f"  {short_time(event['time'])[11:]}  {event['host'] or '-':<8} {event['event']}"))
+    out.print(Text(f"     {event['message']}"))
+    out.print(Text(f"     {place}", style="dim"))
+
+
+def listing(out: Console, heading: str, rows: list[str]) -> None:
+    if rows:
+        out.print(Text(f"\n{heading}", style="bold"))
+        for row in rows:
+            out.print(Text(f"  - {row}"))
