@@ -1,0 +1,203 @@
+"""Ingest meets what log hosts really hold: what cannot be read is named, nothing is stored twice or by halves."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from collector.ingest import FileResult, Ingest, Options, Report
+from parsers.engine import LineParser
+from store import open_store
+from store.duckdb_store import DuckStore
+
+PARSER = LineParser()
+LINK_DOWN = "2026-02-28T16:29:24.000000+00:00 gpu02 kernel: igb 0000:01:00.0 eth0: igb: eth0 NIC Link is Down\n"
+
+
+def line(number: int) -> str:
+    return f"2026-02-28T16:{number // 60 % 60:02d}:{number % 60:02d}.000000+00:00 gpu02 sshd[42]: session {number} opened\n"
+
+
+def ingest(store: DuckStore, *paths: Path, **options: Any) -> Report:
+    return Ingest(store, Options(**options), parser=PARSER).run(list(paths))
+
+
+def only(report: Report) -> FileResult:
+    (found,) = report.files
+    return found
+
+
+def raws(store: DuckStore) -> list[str]:
+    return [r["raw"] for r in store.rows("SELECT raw FROM raw.logs ORDER BY file, line")]
+
+
+def everything(store: DuckStore) -> dict[str, list[dict[str, Any]]]:
+    tables = ("logs", "jobs", "steps", "node_states", "metrics", "settings", "links", "topology", "boots", "artifacts")
+    return {t: store.rows(f"SELECT * FROM raw.{t} ORDER BY ALL") for t in tables}
+
+
+@pytest.fixture
+def store() -> Any:
+    with open_store(None) as opened:
+        yield opened
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    folder = tmp_path / "nodes" / "gpu02"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_an_unreadable_file_is_named_and_the_rest_goes_on(store: DuckStore, tree: Path) -> None:
+    (tree / "syslog").write_text(LINK_DOWN)
+    closed = tree / "kern.log"
+    closed.symlink_to(tree / "gone")
+    report = ingest(store, tree)
+    assert raws(store) == [LINK_DOWN.rstrip()]
+    (trouble,) = [f for f in report.files if f.path.name != "syslog"]
+    assert trouble.path.name in ("kern.log", "gone") and trouble.warnings
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_without_permission_is_unreadable(store: DuckStore, tree: Path) -> None:
+    (tree / "syslog").write_text(LINK_DOWN)
+    (tree / "kern.log").write_text(LINK_DOWN)
+    (tree / "kern.log").chmod(0)
+    (trouble,) = ingest(store, tree).troubled
+    assert trouble.path.name == "kern.log" and "cannot be read" in trouble.warnings[0]
+    assert len(raws(store)) == 1
+
+
+def test_an_empty_file_is_no_trouble(store: DuckStore, tree: Path) -> None:
+    (tree / "syslog").write_bytes(b"")
+    report = ingest(store, tree)
+    assert not report.troubled
+    assert raws(store) == []
+
+
+def test_a_binary_file_is_refused_by_name(store: DuckStore, tree: Path) -> None:
+    (tree / "core").write_bytes(b"\x7fELF\x02\x01\x01" + bytes(range(256)) * 40)
+    found = only(ingest(store, tree))
+    assert found.status in ("unreadable", "skipped") and found.warnings
+    assert raws(store) == []
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lambda b: zstandard.ZstdCompressor().compress(b)], ids=["gz", "zst"])
+def test_packed_is_read_as_plain(store: DuckStore, tree: Path, pack: Any) -> None:
+    (tree / "syslog.1").write_bytes(pack(LINK_DOWN.encode()))
+    ingest(store, tree)
+    assert raws(store) == [LINK_DOWN.rstrip()]
+
+
+def test_a_cut_archive_keeps_what_came_before_and_says_so(store: DuckStore, tree: Path) -> None:
+    lines = "".join(line(n) for n in range(20_000))
+    whole = gzip.compress(lines.encode())
+    (tree / "syslog.gz").write_bytes(whole[: len(whole) // 2])
+    report = ingest(store, tree)
+    found = only(report)
+    assert found.status == "partial" and "ends in the middle" in found.warnings[-1]
+    kept = raws(store)
+    assert kept and kept[:-1] == lines.splitlines()[: len(kept) - 1], "the beginning, in order, no line changed"
+
+
+def test_a_cut_archive_that_is_made_whole_stores_each_line_once(store: DuckStore, tree: Path) -> None:
+    lines = "".join(line(n) for n in range(20_000))
+    whole = gzip.compress(lines.encode())
+    (tree / "syslog.gz").write_bytes(whole[: len(whole) // 2])
+    ingest(store, tree)
+    (tree / "syslog.gz").write_bytes(whole)
+    ingest(store, tree)
+    assert raws(store) == lines.splitlines()
+
+
+def test_a_line_of_20_mb_is_stored_whole_and_named(store: DuckStore, tree: Path) -> None:
+    long = "2026-02-28T16:29:25.000000+00:00 gpu02 app[7]: " + "x" * 20_000_000
+    (tree / "syslog").write_text(LINK_DOWN + long + "\n" + LINK_DOWN)
+    found = only(ingest(store, tree))
+    assert found.status == "stored" and any("line 2 is 20,000,0" in w for w in found.warnings)
+    assert [len(r) for r in raws(store)] == [len(LINK_DOWN) - 1, len(long), len(LINK_DOWN) - 1]
+
+
+def test_an_unknown_zone_is_refused_before_anything_is_stored(store: DuckStore, tree: Path) -> None:
+    (tree / "syslog").write_text("Feb 28 16:29:24 gpu02 kernel: hello\n")
+    with pytest.raises(Exception, match="Mars/Olympus"):
+        ingest(store, tree, timezone="Mars/Olympus")
+    assert raws(store) == [] and store.rows("SELECT * FROM raw.files") == []
+
+
+def test_a_zone_moves_stamps_without_one_and_no_others(store: DuckStore, tree: Path) -> None:
+    (tree / "syslog").write_text("Feb 28 16:29:24 gpu02 kernel: hello\n")
+    (tree / "messages").write_text(LINK_DOWN)
+    ingest(store, tree, timezone="Asia/Tokyo")
+    times = {r["file"].rsplit("/", 1)[1]: r["time"].hour for r in store.rows("SELECT file, time FROM raw.logs")}
+    assert times == {"syslog": 7, "messages": 16}
+
+
+def test_a_second_run_stores_nothing(store: DuckStore, tree: Path) -> None:
+    (tree / "syslog").write_text("".join(line(n) for n in range(50)))
+    (tree / "slurmd.log").write_text(
+        "[2026-02-28T16:29:24.123] error: Unable to register: Unable to contact slurm controller\n"
+    )
+    ingest(store, tree)
+    before = everything(store)
+    report = ingest(store, tree)
+    assert everything(store) == before
+    assert {f.status for f in report.files} == {"unchanged"}
+
+
+def test_a_growing_file_adds_its_new_lines_only(store: DuckStore, tree: Path) -> None:
+    log = tree / "syslog"
+    for upto in (10, 11, 200):
+        log.write_text("".join(line(n) for n in range(upto)))
+        ingest(store, tree)
+        assert raws(store) == [line(n).rstrip() for n in range(upto)]
+    assert [r["line"] for r in store.rows("SELECT line FROM raw.logs ORDER BY line")] == list(range(1, 201))
+
+
+def test_a_line_that_was_half_written_is_one_line_in_the_end(store: DuckStore, tree: Path) -> None:
+    log = tree / "syslog"
+    log.write_text(line(1) + line(2)[:40])
+    ingest(store, tree)
+    log.write_text(line(1) + line(2) + line(3))
+    ingest(store, tree)
+    assert raws(store) == [line(n).rstrip() for n in (1, 2, 3)]
+
+
+def test_a_rotated_file_is_read_from_its_beginning(store: DuckStore, tree: Path) -> None:
+    log = tree / "syslog"
+    log.write_text("".join(line(n) for n in range(100)))
+    ingest(store, tree)
+    log.write_text(line(500))
+    ingest(store, tree)
+    assert raws(store).count(line(500).rstrip()) == 1
+    assert len(raws(store)) == 101
+
+
+def test_undecodable_bytes_are_kept(store: DuckStore, tree: Path) -> None:
+    odd = LINK_DOWN.encode().rstrip() + b" \xff\xfe\n"
+    (tree / "syslog").write_bytes(odd)
+    ingest(store, tree)
+    (row,) = store.rows("SELECT raw, raw_bytes FROM raw.logs")
+    assert row["raw"].endswith("\ufffd\ufffd") and bytes(row["raw_bytes"]) == odd.rstrip()
+
+
+def test_a_failure_at_the_commit_stores_nothing(tree: Path, monkeypatch: pytest.MonkeyPatch, store: DuckStore) -> None:
+    (tree / "syslog").write_text(LINK_DOWN)
+    real = store.add
+
+    def breaks(tables: Any, files: Any) -> None:
+        real({**tables, "no_such_table": tables["logs"]}, files)
+
+    monkeypatch.setattr(store, "add", breaks)
+    with pytest.raises(Exception, match="no_such_table"):
+        ingest(store, tree)
+    monkeypatch.undo()
+    assert raws(store) == [] and store.rows("SELECT * FROM raw.files") == []
+    ingest(store, tree)
+    assert raws(store) == [LINK_DOWN.rstrip()]

@@ -1,0 +1,208 @@
+"""Every fault of a real mini cluster, told from its logs: the right cause, and nobody else blamed.
+
+The truth of a capture says what was injected; this table says what Faultline must answer. Captures beside the
+repository (``../shared/captures``) are judged by the same table where they exist.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collector.ingest import Ingest
+from correlator.engine import correlate, result
+from parsers.engine import LineParser
+from store import open_store
+
+ROOT = Path(__file__).resolve().parents[2]
+BUNDLED = sorted(p.parent for p in (ROOT / "tests" / "captures").glob("*/truth.json"))
+BESIDE = sorted(p.parent for p in (ROOT.parent / "shared" / "captures").glob("*/truth.json"))
+
+#: The interface of each of the mini cluster's networks.
+DEVICES = {"mgmt": "eth0", "hsn": "hsn0"}
+LINK = {"nic.link_down", "nic.link_flap"}
+#: What may stand behind an incident that hurt nobody.
+HARMLESS = ("benign", "degraded")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the verdict on a run must say. ``events`` empty: the run is its own cause, no incident is blamed."""
+
+    category: str
+    events: frozenset[str] = frozenset()
+    host: str | None = None
+    device: str | None = None
+
+
+def expected(cause: str) -> Expected:
+    """The answer to the words of a truth file: "link_down gpu02 mgmt", "own exit code", ..."""
+    words = cause.split()
+    match words:
+        case ["link_down", host, network]:
+            return Expected("infra.network", frozenset(LINK), host, DEVICES[network])
+        case ["switch", _]:
+            return Expected("infra.network", frozenset({"switch.failure"}), "leaf01")
+        case ["slurmd", "killed", host]:
+            return Expected("infra.scheduler", frozenset({"slurm.slurmd_crash"}), host)
+        case ["power_off", host]:
+            return Expected("infra.node", frozenset({"node.reboot"}), host)
+        case ["munged", "killed", host]:
+            return Expected("infra.node", frozenset({"node.munge_failure"}), host)
+        case ["slurmd", "spool", "full", host]:
+            return Expected("infra.node", frozenset({"node.disk_full"}), host)
+        case ["prolog", "exit", _, host]:
+            return Expected("infra.scheduler", frozenset({"slurm.prolog_failure"}), host)
+        case ["own", "memory"]:
+            return Expected("app.oom")
+        case ["own" | "own:", *_]:
+            return Expected("app.error")
+        case ["time", "limit"]:
+            return Expected("app.timeout")
+        case ["scancel", *_]:
+            return Expected("user.cancel")
+    raise AssertionError(f"the truth speaks of {cause!r}, which this table does not know")
+
+
+def conclude(paths: list[Path], times: int = 1) -> dict[str, Any]:
+    with open_store(None) as store:
+        for _ in range(times):
+            Ingest(store, parser=_parser()).run(paths)
+            correlate(store)
+        return result(store)
+
+
+@cache
+def _parser() -> LineParser:
+    return LineParser()
+
+
+@cache
+def concluded(folder: Path) -> dict[str, Any]:
+    return conclude([folder])
+
+
+def truth_of(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "truth.json").read_text())
+    return found
+
+
+def check_capture(folder: Path) -> None:
+    found, truth = concluded(folder), truth_of(folder)
+    incidents = {i["id"]: i for i in found["incidents"]}
+    ours = {str(j["id"]) for j in truth["jobs"]}
+    to_blame: dict[str, Expected] = {}
+    for job in truth["jobs"]:
+        runs = {k: v for k, v in found["verdicts"].items() if k.split("#")[0] == str(job["id"])}
+        if job["cause"] is None or job["expected"] == "COMPLETED":
+            assert not runs, f"job {job['id']} ended well and has a verdict"
+            continue
+        assert runs, f"job {job['id']} ({job['cause']}) has no verdict"
+        wanted = expected(job["cause"])
+        for key, verdict in runs.items():
+            assert verdict["category"] == wanted.category, f"{key}: {verdict['summary']}"
+            if not wanted.events:
+                blamed = [i["title"] for i in incidents.values() if key in {j["job_id"] for j in i["jobs"]}]
+                assert not blamed, f"{key} is its own cause, but: {blamed}"
+                continue
+            assert verdict["incident_id"] in incidents, f"{key} has no incident"
+            incident = incidents[verdict["incident_id"]]
+            root = incident["root_cause"]
+            assert incident["severity"] == "impact"
+            assert root["event"] in wanted.events, incident["title"]
+            assert root["host"] == wanted.host, incident["title"]
+            assert wanted.device is None or root["device"] == wanted.device, incident["title"]
+            assert key in {j["job_id"] for j in incident["jobs"]}
+            to_blame[key] = wanted
+    for incident in incidents.values():
+        named = {j["job_id"] for j in incident["jobs"] if j["job_id"].split("#")[0] in ours}
+        assert named <= to_blame.keys(), f"bystanders blamed: {named - to_blame.keys()}"
+        if not to_blame:
+            assert incident["severity"] in HARMLESS, f"nobody was hurt, but: {incident['title']}"
+    assert len([i for i in incidents.values() if i["severity"] == "impact"]) == len(
+        {(w.host, w.device) for w in to_blame.values()}
+    ), "one cause, one incident"
+
+
+@pytest.mark.parametrize("folder", BUNDLED, ids=lambda p: p.name)
+def test_bundled_capture(folder: Path) -> None:
+    check_capture(folder)
+
+
+def test_captures_beside_the_repository() -> None:
+    if not BESIDE:
+        pytest.skip("no ../shared/captures beside the repository; the bundled captures were judged")
+    for folder in BESIDE:
+        check_capture(folder)
+
+
+def test_every_capture_of_the_list_is_bundled() -> None:
+    assert len(BUNDLED) >= 19
+
+
+def test_a_healthy_cluster_has_no_incident() -> None:
+    assert concluded(ROOT / "tests/captures/healthy")["incidents"] == []
+
+
+@pytest.mark.parametrize("folder", BUNDLED, ids=lambda p: p.name)
+def test_ingesting_twice_changes_nothing(folder: Path) -> None:
+    assert conclude([folder], times=2) == concluded(folder)
+
+
+@pytest.mark.parametrize("folder", BUNDLED, ids=lambda p: p.name)
+def test_the_order_of_files_changes_no_byte(folder: Path) -> None:
+    """Files in reverse, each with an ingest and a verdict of its own kind of state in between: the same bytes."""
+    parts = sorted((p for p in folder.iterdir() if p.name != "truth.json"), reverse=True)
+    with open_store(None) as forward, open_store(None) as backward:
+        for store, paths in ((forward, parts[::-1]), (backward, parts)):
+            Ingest(store, parser=_parser()).run(paths)
+            correlate(store)
+        first, second = (json.dumps(result(s), sort_keys=True) for s in (forward, backward))
+    assert first == second
+
+
+@pytest.mark.parametrize("name", ["mgmt_flap_long", "switch_down", "node_reboot"])
+def test_pieces_that_arrive_one_by_one_end_in_the_same_verdicts(name: str) -> None:
+    """Node by node, controller last, a verdict after each: what was concluded early leaves no trace."""
+    folder = ROOT / "tests/captures" / name
+    parts = [
+        *sorted((folder / "hosts").iterdir(), reverse=True),
+        *(p for p in sorted(folder.iterdir()) if p.name not in ("hosts", "truth.json")),
+    ]
+    with open_store(None) as store:
+        for part in parts:
+            Ingest(store, parser=_parser()).run([part])
+            correlate(store)
+        found = result(store)
+    wanted = concluded(folder)
+    assert {k: v["category"] for k, v in found["verdicts"].items()} == {
+        k: v["category"] for k, v in wanted["verdicts"].items()
+    }
+    assert [i["root_cause"] for i in found["incidents"]] == [i["root_cause"] for i in wanted["incidents"]]
+
+
+def test_the_demo_shows_its_incident_and_nothing_is_said_of_the_truth() -> None:
+    folder = ROOT / "faultline/capture/mgmt_flap_long"
+    assert not (folder / "truth.json").exists()
+    found = concluded(folder)
+    verdict = found["verdicts"]["15"]
+    assert verdict["category"] == "infra.network"
+    (incident,) = [i for i in found["incidents"] if i["severity"] == "impact"]
+    assert (incident["root_cause"]["host"], incident["root_cause"]["device"]) == ("gpu02", "eth0")
+    assert "SlurmdTimeout=24" in json.dumps(incident["chain"]), "the chain must name the site's own setting"
+
+
+def test_the_chain_stands_inside_its_windows_and_names_stored_lines() -> None:
+    for folder in BUNDLED:
+        for incident in concluded(folder)["incidents"]:
+            events = {e["id"] for e in incident["events"]}
+            for hop in incident["chain"]:
+                low, high = hop["window_s"]
+                assert low - 1.5 <= hop["lag_s"] <= high + 1.5, f"{folder.name}: {hop}"
+                assert {hop["cause"], hop["effect"]} <= events, f"{folder.name}: {hop}"
+            assert all(e["source"] for e in incident["events"]), folder.name
