@@ -150,7 +150,7 @@ def node(read: Read, within: Within, name: str) -> dict[str, Any]:
     row = read.node(name)
     found, _ = read.incidents(within, host=name)
     ran, _ = read.runs(within, host=name)
-    events = read.events(start=within.start, end=within.end, hosts=[name], limit=500)
+    events = read.events(start=within.start, end=within.end, hosts=[name], limit=500, newest=True)
     more = {
         "states": read.node_states([name], within.start, within.end), "links": read.links(name), "jobs": ran,
         "incidents": [incident_document(item) for item in found], "recent_events": events,

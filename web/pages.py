@@ -153,10 +153,10 @@ def node(request: Request, read: Read, within: Within, name: str) -> HTMLRespons
     row = read.node(name)
     found, _ = read.incidents(within, host=name)
     ran, _ = read.runs(within, host=name)
-    events = read.events(start=within.start, end=within.end, hosts=[name], limit=500)
+    events = read.events(start=within.start, end=within.end, hosts=[name], limit=500, newest=True)
     states = read.node_states([name], within.start, within.end)
     return render(
-        request, "node.html", row=row, incidents=found, runs=ran, events=events[::-1], states=states[::-1],
+        request, "node.html", row=row, incidents=found, runs=ran, events=events, states=states[::-1],
         links=read.links(name), nav="nodes",
     )  # fmt: skip
 

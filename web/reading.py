@@ -216,15 +216,16 @@ class Reader:
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
-    def nodes(self, *, search: str | None = None, limit: int = PAGE, cursor: str | None = None) -> tuple[
-        list[Row], str | None
-    ]:  # fmt: skip
+    def nodes(
+        self, *, search: str | None = None, exact: str | None = None, limit: int = PAGE, cursor: str | None = None
+    ) -> tuple[list[Row], str | None]:  # fmt: skip
         """Every host that Slurm or a log line named, with its newest state and what happened to it."""
-        values: list[Any] = [search or "", decode_cursor(cursor, 1)[0] if cursor else "", limit + 1]
+        after = decode_cursor(cursor, 1)[0] if cursor else ""
+        values: list[Any] = [search or "", after, exact, exact, limit + 1]
         rows = self.rows(
             """
             WITH named AS (SELECT DISTINCT host FROM model.node_states UNION SELECT DISTINCT host FROM model.events),
-            latest AS (SELECT host, arg_max(state, time) AS state, arg_max(reason, time) AS reason,
+            latest AS (SELECT host, arg_max_null(state, time) AS state, arg_max_null(reason, time) AS reason,
                               max(time) AS since FROM model.node_states GROUP BY host),
             happened AS (SELECT host, count(*) AS events, max(time) AS last_event,
                                 count(*) FILTER (severity IN ('error', 'critical', 'crit', 'alert', 'emerg')) AS errors
@@ -233,7 +234,8 @@ class Reader:
             SELECT host AS name, state, reason, since, coalesce(events, 0) AS events, coalesce(errors, 0) AS errors,
                    last_event, coalesce(incidents, 0) AS incidents
             FROM named LEFT JOIN latest USING (host) LEFT JOIN happened USING (host) LEFT JOIN rooted USING (host)
-            WHERE host IS NOT NULL AND host <> '' AND contains(host, ?) AND host > ? ORDER BY host LIMIT ?
+            WHERE host IS NOT NULL AND host <> '' AND contains(host, ?) AND host > ? AND (? IS NULL OR host = ?)
+            ORDER BY host LIMIT ?
             """,
             values,
         )
@@ -242,10 +244,9 @@ class Reader:
         return rows, encode_cursor(rows[-1]["name"]) if more else None
 
     def node(self, name: str) -> Row:
-        found, _ = self.nodes(search=name, limit=MAX_PAGE)
-        for row in found:
-            if row["name"] == name:
-                return row
+        found, _ = self.nodes(exact=name)
+        if found:
+            return found[0]
         raise ProblemError(404, f"No line and no Slurm record names a node {name}.", do="See the list of nodes.")
 
     def node_states(self, hosts: Sequence[str], start: datetime | None, end: datetime | None) -> list[Row]:
@@ -265,9 +266,9 @@ class Reader:
 
     def events(
         self, *, start: datetime | None, end: datetime | None, hosts: Sequence[str] | None = None,
-        job: int | None = None, limit: int = 20_000,
+        job: int | None = None, limit: int = 20_000, newest: bool = False,
     ) -> list[Row]:  # fmt: skip
-        """Classified lines of the hosts or the job in a range, oldest first."""
+        """Classified lines of the hosts or the job in a range, oldest first; with ``newest`` the other way round."""
         where = Where()
         where.when(start, "time >= ?")
         where.when(end, "time <= ?")
@@ -277,10 +278,11 @@ class Reader:
             where.add("list_contains(?, host)", list(hosts))
         else:
             where.when(job, "job_id = ?")
+        order = "time DESC, event_id DESC" if newest else "time, event_id"
         return self.rows(
             "SELECT event_id, time, time_quality, resolution_us, received_time, host, source, unit, layer, event,"
             ' severity, device, job_id, message, "count", incident_id, file, line'
-            f" FROM model.events{where.sql} ORDER BY time, event_id LIMIT ?",
+            f" FROM model.events{where.sql} ORDER BY {order} LIMIT ?",
             [*where.values, limit],
         )
 

@@ -51,8 +51,8 @@ export function frame(g, p, view) {
   g.strokeStyle = p.c.line; g.lineWidth = 1;
   for (const group of view.groups) {
     g.fillStyle = p.c.raise; g.fillRect(0, group.y, view.width, GROUP);
-    text(g, p, group.name, 12, group.y + 13, { weight: 650, size: 10.5 });
-    if (group.hidden.length) {
+    text(g, p, group.name, view.small ? view.width - 10 : 12, group.y + 13, { weight: 650, size: 10.5, align: view.small ? 'right' : 'left' });
+    if (group.hidden.length && !view.small) {
       const words = fitting(g, p, [`▸ ${group.hidden.join(', ')}: folded, no part in this`, `▸ ${group.hidden.length} lanes folded`], view.width - Math.max(view.gutter, 90) - 20, 10.5);
       text(g, p, words, Math.max(view.gutter + 14, 90), group.y + 13, { colour: 'ink3', size: 10.5 });
     }
@@ -136,6 +136,8 @@ function words(g, p, view, scale, { x, y, w, h }, kind, band, row) {
     }
     return;
   }
+  // On a narrow screen a pill takes the place of the words; the hatch still shows and the table still says it.
+  if (kind === 'hatch' && view.small && row.item.marks.some(mark => mark.role === 'symptom' || mark.role === 'effect')) return;
   if (kind === 'down') until(g, p, view, scale, { y, h }, band);
   const short = band.text.split('  ')[0];
   const fits = fitting(g, p, [band.text, band.text.replace(/^.*; /, ''), short, band.kind], w - (kind === 'hatch' ? 60 : 20), 11, kind === 'down' ? 650 : 500);
@@ -259,5 +261,6 @@ export function cursor(g, p, view, scale, t0, state) {
   const left = Math.min(view.width - wide - 2, Math.max(view.gutter + 2, x - wide / 2));
   g.fillStyle = p.c.ink; g.beginPath(); g.roundRect(left, view.header + 2, wide, 31, 3); g.fill();
   text(g, p, time, left + wide / 2, view.header + 15, { colour: 'panel', weight: 650, size: 11.5, align: 'center' });
-  text(g, p, lag(state.cursor) + (state.pinned ? '  pinned' : ''), left + wide / 2, view.header + 28, { colour: 'panel', size: 10, align: 'center' });
+  const since = `${state.cursor < 0 ? '−' : '+'}${Math.abs(state.cursor).toFixed(3)} s`;
+  text(g, p, since + (state.pinned ? '  pinned' : ''), left + wide / 2, view.header + 28, { colour: 'panel', size: 10, align: 'center' });
 }

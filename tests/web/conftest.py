@@ -1,0 +1,99 @@
+"""The hand-made store behind a test client, and a real server with a real browser."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fixture
+import pytest
+import uvicorn
+from fastapi.testclient import TestClient
+
+from web.app import create_app
+
+SCREENSHOTS = Path(__file__).parents[2] / "test-artifacts" / "screenshots"
+MANY = 12_000
+
+
+@pytest.fixture(scope="session")
+def client() -> TestClient:
+    return TestClient(create_app(fixture.build()), raise_server_exceptions=False)
+
+
+def serve(many: int = 0) -> Iterator[str]:
+    """A server in a thread on a free port, until the generator is closed."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = uvicorn.Server(uvicorn.Config(create_app(fixture.build(many)), port=port, log_level="error"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 20
+    while not server.started and time.monotonic() < deadline:
+        time.sleep(0.02)
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join(10)
+
+
+@pytest.fixture(scope="session")
+def site() -> Iterator[str]:
+    yield from serve()
+
+
+@pytest.fixture(scope="session")
+def dense_site() -> Iterator[str]:
+    yield from serve(MANY)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("no chromium on this machine")
+    with sync_api.sync_playwright() as play:
+        found = play.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        yield found
+        found.close()
+
+
+class Eyes:
+    """A page that remembers what went wrong in it."""
+
+    def __init__(self, browser: Any, site: str, width: int = 1440) -> None:
+        self.page = browser.new_page(viewport={"width": width, "height": 900})
+        self.site, self.faults = site, []
+        self.page.on("console", lambda said: self.faults.append(said.text) if said.type == "error" else None)
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.faults.append(f"dialog {dialog.message}"))
+
+    def open(self, path: str, *, axis: bool = False) -> Any:
+        self.page.goto(self.site + path, wait_until="networkidle")
+        if axis:
+            self.page.wait_for_selector("#axis[data-ready=yes]")
+        return self.page
+
+    def shoot(self, name: str) -> None:
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+
+
+@pytest.fixture
+def look(browser: Any, site: str) -> Iterator[Any]:
+    opened: list[Eyes] = []
+
+    def make(width: int = 1440, at: str = site) -> Eyes:
+        opened.append(Eyes(browser, at, width))
+        return opened[-1]
+
+    yield make
+    for eyes in opened:
+        eyes.page.close()
+        assert eyes.faults == []

@@ -1,0 +1,148 @@
+"""The JSON API over one real incident: shapes of the contract, paging, errors, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+V1 = "/api/v1"
+
+
+def get(client: TestClient, path: str, **params: Any) -> Any:
+    answer = client.get(V1 + path, params=params)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_incident_has_the_contracts_members(client: TestClient) -> None:
+    found = get(client, "/incidents/I1")
+    assert found["root_cause"] == {"event": "nic.link_down", "code": None, "host": "gpu02", "device": "eth0"}
+    assert found["chain"][0]["because"] == "SlurmdTimeout=24, MessageTimeout=10"
+    assert {"candidates", "hosts", "jobs", "slowed_jobs", "events", "severity", "category"} <= set(found)
+
+
+def test_incidents_filter_by_job_host_and_range(client: TestClient) -> None:
+    def ids(**params: str) -> list[str]:
+        return [item["id"] for item in get(client, "/incidents", **params)["incidents"]]
+
+    assert ids() == ["I1", "I0"]
+    assert ids(job="15") == ["I1"] and ids(job="16") == []
+    assert ids(host="leaf01") == ["I1"] and ids(severity="benign") == ["I0"]
+    assert ids(**{"from": "2026-11-21T00:32:00Z", "to": "2026-11-21T00:33:00Z"}) == ["I1"]  # overlaps its end
+    assert ids(**{"to": "2026-11-21T00:05:00Z"}) == []
+
+
+@pytest.mark.parametrize(("path", "name", "key"), [("/incidents", "incidents", "id"), ("/jobs", "jobs", "run_key"),
+                                                   ("/nodes", "nodes", "name")])  # fmt: skip
+def test_pages_of_one_give_every_row_once(client: TestClient, path: str, name: str, key: str) -> None:
+    whole = [row[key] for row in get(client, path)[name]]
+    seen, cursor = [], None
+    for _ in range(len(whole) + 1):
+        body = get(client, path, limit=1, **({"cursor": cursor} if cursor else {}))
+        seen += [row[key] for row in body[name]]
+        cursor = body["next"]
+        if cursor is None:
+            break
+    assert seen == whole and len(set(seen)) == len(seen)
+
+
+def test_a_restarted_run_is_found_by_its_encoded_key(client: TestClient) -> None:
+    assert get(client, "/jobs/14%231")["attempt"] == 1
+    assert get(client, "/jobs/15")["verdict"]["your_code"] is False
+
+
+def test_a_job_that_ended_well_has_no_verdict_and_says_so(client: TestClient) -> None:
+    answer = client.get(f"{V1}/jobs/16/verdict")
+    assert answer.status_code == 404 and "COMPLETED" in answer.json()["detail"]
+
+
+def test_lines_of_a_window_and_around_one(client: TestClient) -> None:
+    body = get(client, "/lines", **{"from": "2026-11-21T00:30:52.7Z", "to": "2026-11-21T00:30:52.71Z", "host": "ctl"})
+    assert [row["line"] for row in body["lines"]] == [7, 8, 3] and body["truncated"] is False
+    near = get(client, "/lines", file="hosts/ctl/slurmctld.log", around_line=8, limit=2)["lines"]
+    assert [row["line"] for row in near] == [6, 7, 8, 9, 10]
+    assert get(client, "/lines", limit=3)["truncated"] is True
+
+
+def test_axis_stands_on_the_first_evidence_and_numbers_like_the_chain(client: TestClient) -> None:
+    axis = get(client, "/axis/I1")
+    assert axis["t0"] == "2026-11-21T00:30:17.735336Z"
+    assert [arrow["n"] for arrow in axis["arrows"]] == [3, 4, 5, 6, 7]
+    assert [root["n"] for root in axis["roots"]] == [1, 2]
+    groups = [lane["group"] for lane in axis["lanes"]]
+    assert groups == sorted(groups, key=axis["groups"].index)
+    bars = {band["job"]: band for band in axis["bands"] if band["kind"] == "job"}
+    assert bars["15"]["ending"] == "bad" and bars["15"]["end"] == pytest.approx(
+        34.972664
+    )  # the line, not sacct's second
+    assert {band["kind"] for band in axis["bands"]} >= {"no_carrier", "late", "down", "silent", "job"}
+
+
+def test_late_streams_are_counted(client: TestClient) -> None:
+    body = get(client, "/sources")
+    assert body["late"] == sum(row["late"] for row in body["sources"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "word"),
+    [("/incidents/none", 404, "none"), ("/jobs/999", 404, "999"), ("/nodes/none", 404, "none"),
+     ("/jobs?from=soon", 400, "soon"),
+          ("/jobs?cursor=zzz", 400, "cursor"), ("/jobs?limit=0", 422, "limit"), ("/lines?around_line=3", 400, "file"),
+     ("/incidents?from=2026-01-02&to=2026-01-01", 400, "before"), ("/nothing", 404, "/api/v1/nothing")],
+)  # fmt: skip
+def test_errors_are_problem_details_that_name_what_is_wrong(
+    client: TestClient, path: str, status: int, word: str
+) -> None:
+    answer = client.get(V1 + path)
+    assert answer.status_code == status and answer.headers["content-type"] == "application/problem+json"
+    body = answer.json()
+    assert body["status"] == status and word in body["detail"] and body["title"]
+
+
+def test_values_are_bound_and_never_become_sql(client: TestClient) -> None:
+    for evil in ("' OR 1=1 --", "x'; DROP TABLE raw.logs; --", "%"):
+        assert get(client, "/lines", host=evil)["lines"] == []
+        assert client.get(f"{V1}/jobs/{evil}").status_code == 404
+    assert get(client, "/lines", limit=1)["lines"]
+
+
+def test_query_error_has_its_place(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    kql = pytest.importorskip("queries.kql")
+
+    class KqlError(ValueError):
+        line, column, message, suggestion, length = 2, 9, "no column Hots", "Host", 4
+
+    def run(*_: object, **__: object) -> object:
+        raise KqlError
+
+    monkeypatch.setattr(kql, "run", run, raising=False)
+    answer = client.post(f"{V1}/query", json={"query": "Logs\n| where Hots == 1"})
+    assert answer.status_code == 400 and answer.headers["content-type"] == "application/problem+json"
+    assert {name: answer.json()[name] for name in ("line", "column", "message", "suggestion")} == {
+        "line": 2, "column": 9, "message": "no column Hots", "suggestion": "Host"}  # fmt: skip
+
+
+def test_query_passes_limits_on_and_keeps_json_valid(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    kql = pytest.importorskip("queries.kql")
+    asked: dict[str, Any] = {}
+
+    def run(con: object, text: str, **options: Any) -> dict[str, Any]:
+        asked.update(options, text=text)
+        return {"columns": [{"name": "x", "type": "real"}], "rows": [[float("nan")]], "truncated": True}
+
+    monkeypatch.setattr(kql, "run", run, raising=False)
+    answer = client.post(f"{V1}/query", json={"query": "print x=real(nan)", "max_rows": 5, "timeout_s": 2})
+    assert (asked["max_rows"], asked["timeout_s"], asked["parameters"]) == (5, 2.0, {})
+    assert json.loads(answer.text)["rows"] == [["nan"]] and answer.json()["truncated"] is True
+
+
+def test_openapi_health_and_metrics(client: TestClient) -> None:
+    paths = client.get(f"{V1}/openapi.json").json()["paths"]
+    assert f"{V1}/incidents/{{incident_id}}" in paths and f"{V1}/query" in paths
+    assert client.get("/healthz").json() == {"status": "ok"}
+    assert client.get("/readyz").json()["rows"]["model.incidents"] == 2
+    client.get(f"{V1}/incidents/I1")
+    assert 'route="/api/v1/incidents/{incident_id}"' in client.get("/metrics").text

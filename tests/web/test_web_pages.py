@@ -1,0 +1,106 @@
+"""Pages as text: honest states, hostile lines, headers, and no word that only an inline script could say."""
+
+from __future__ import annotations
+
+import re
+
+import fixture
+import pytest
+from fastapi.testclient import TestClient
+
+from web.app import create_app
+from web.shaping import span, sureness
+
+PAGES = ("/", "/incidents", "/incidents/I0", "/incidents/I1", "/jobs", "/jobs/15", "/jobs/14%231", "/jobs/16", "/nodes",
+         "/nodes/gpu02", "/nodes/gpu04", "/reports", "/explore", "/search?q=script", "/nowhere")  # fmt: skip
+HTML = {"accept": "text/html"}
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_no_page_lets_a_line_become_markup(client: TestClient, path: str) -> None:
+    answer = client.get(path, headers=HTML)
+    assert answer.status_code in {200, 404}
+    assert "<script>alert" not in answer.text and "<img src=x" not in answer.text
+    # The policy forbids inline script and style, so a page that has some is a broken page.
+    assert not re.search(r"<script(?![^>]*\bsrc=)|\son\w+=[\"']|\sstyle=[\"']", answer.text)
+    policy = answer.headers["content-security-policy"]
+    assert "script-src 'self'" in policy and "unsafe" not in policy and "default-src 'none'" in policy
+
+
+def test_hostile_query_text_stays_text(client: TestClient) -> None:
+    answer = client.get("/explore", params={"q": "</textarea><script>alert(1)</script>"}, headers=HTML)
+    assert "<script>alert" not in answer.text and "&lt;/textarea&gt;" in answer.text
+
+
+def test_incident_says_its_sentence_its_lag_and_its_doubts(client: TestClient) -> None:
+    text = client.get("/incidents/I1").text
+    for words in ("eth0 of gpu02 lost its link for 60.0 s.", "16–50 s", "SlurmdTimeout=24", "Almost certain",
+                  "Known only at 00:31:18", "clocks agree", "Kernel uptime runs on"):  # fmt: skip
+        assert words in text
+    assert "Provisional" in client.get("/incidents/I0").text
+
+
+def test_job_says_whether_it_was_the_users_code_and_keeps_secrets(client: TestClient) -> None:
+    text = client.get("/jobs/15").text
+    assert "not because of your code" in text and "not your code" in text and "hf_never_shown" not in text
+    unknown = client.get("/jobs/14%231").text
+    assert "is not known" in unknown and "not your code" not in unknown
+
+
+def test_secrets_are_withheld_from_the_api_too(client: TestClient) -> None:
+    assert "hf_never_shown" not in client.get("/api/v1/jobs/15").text
+
+
+def test_missing_things_say_what_to_do(client: TestClient) -> None:
+    answer = client.get("/jobs/999", headers=HTML)
+    assert answer.status_code == 404 and "There is no job run 999." in answer.text and "list of jobs" in answer.text
+    assert "in the address" in client.get("/jobs?from=soon", headers=HTML).text
+
+
+def test_an_empty_store_gives_reasons_and_not_errors() -> None:
+    store = fixture.build()
+    for table in ("model.incidents", "model.runs", "model.events", "model.node_states", "raw.logs"):
+        store.con.execute(f"DELETE FROM {table}")
+    empty = TestClient(create_app(store))
+    assert "no logs are loaded yet" in empty.get("/").text
+    assert "No accounting is loaded" in empty.get("/jobs").text and "Nothing is loaded yet" in empty.get("/nodes").text
+
+
+def test_a_broken_document_is_a_doubt_and_not_a_500(client: TestClient) -> None:
+    store = fixture.build()
+    store.con.execute("UPDATE model.incidents SET document = '{}' WHERE incident_id = 'I1'")
+    bare = TestClient(create_app(store))
+    assert "nic.link_down on gpu02" in bare.get("/incidents/I1").text
+    assert bare.get("/api/v1/axis/I1").status_code == 200
+
+
+def test_theme_is_pinned_by_address_then_cookie(client: TestClient) -> None:
+    assert 'data-theme="light"' in client.get("/?theme=light").text
+    assert 'data-theme="dark"' in client.get("/", cookies={"theme": "dark"}).text
+    client.cookies.clear()
+    assert "data-theme" not in client.get("/?theme=%22%3E").text
+
+
+def test_search_opens_what_it_names_exactly(client: TestClient) -> None:
+    for words, place in (
+        ("15", "/jobs/15"),
+        ("14#1", "/jobs/14%231"),
+        ("gpu02", "/nodes/gpu02"),
+        ("I1", "/incidents/I1"),
+    ):
+        answer = client.get("/search", params={"q": words}, follow_redirects=False)
+        assert answer.status_code == 303 and answer.headers["location"] == place
+    assert "No route to host" in client.get("/search", params={"q": "No route"}).text
+
+
+SPANS = [(0.0002, "200 µs"), (0.003, "3 ms"), (34.973, "35.0 s"), (-0.001, "−1 ms"), (900, "15 min")]
+
+
+@pytest.mark.parametrize(("seconds", "words"), [*SPANS, (9000, "2 h 30 min"), (None, "unknown")])
+def test_durations_as_people_say_them(seconds: float | None, words: str) -> None:
+    assert span(seconds) == words
+
+
+def test_words_for_confidence_end_in_not_known() -> None:
+    assert [sureness(value) for value in (0.97, 0.85, 0.7, 0.5, 0.1, None)] == [
+        "Almost certain", "Very likely", "Likely", "Possible", "Not known", "Not rated"]  # fmt: skip
