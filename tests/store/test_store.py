@@ -118,7 +118,7 @@ def test_a_held_store_names_its_service(tmp_path: Path) -> None:
         assert str(tmp_path) in str(anonymous.value) and "another --data" in str(anonymous.value)
         note = {"pid": holder.pid, "address": "http://127.0.0.1:8514"}
         (tmp_path / SERVICE_FILE).write_text(json.dumps(note))
-        with pytest.raises(StoreHeld, match="http://127.0.0.1:8514") as named:
+        with pytest.raises(StoreHeld, match=r"http://127\.0\.0\.1:8514") as named:
             open_store(tmp_path)
         assert named.value.address == "http://127.0.0.1:8514"
         holder.communicate()

@@ -1,0 +1,187 @@
+"""The rules of the house: which room may import which, and that every extension is listed, sound and documented."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+
+from correlator import edges, facts
+from correlator.conditions import CONDITIONS
+from correlator.scopes import SCOPES
+from parsers import documents, formats
+from parsers.formats.base import Format
+from parsers.patterns import BUILT_IN
+from parsers.patterns import load as catalogue_of
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = ("parsers", "store", "collector", "correlator", "queries", "web", "faultline")
+
+#: Who may import whom, as docs/architecture.md draws it.
+MAY_IMPORT: dict[str, set[str]] = {
+    "parsers": set(),
+    "store": {"parsers"},
+    "collector": {"parsers", "store"},
+    "correlator": {"parsers", "store"},
+    "queries": {"parsers", "store", "correlator"},
+    "web": {"parsers", "store", "collector", "correlator", "queries"},
+    "faultline": {"parsers", "store", "collector", "correlator", "queries", "web"},
+}
+
+#: What runs on compute nodes imports nothing of ours (the agent: nothing but itself).
+ALONE = ("collector/hooks.py", "collector/agent/")
+MAX_LINES = 600
+
+
+def sources() -> list[Path]:
+    return sorted(p for room in ROOMS for p in (ROOT / room).rglob("*.py"))
+
+
+def imports(path: Path) -> set[str]:
+    """Full names of all modules that a file imports, inside functions too."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: line {node.lineno}: write the full name of the module"
+            found.add(node.module or "")
+    return found
+
+
+def ours(path: Path) -> set[str]:
+    return {name for name in imports(path) if name.split(".")[0] in ROOMS}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_imports_point_one_way(room: str) -> None:
+    allowed = MAY_IMPORT[room] | {room}
+    wrong = {
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in (ROOT / room).rglob("*.py")
+        for name in ours(path)
+        if name.split(".")[0] not in allowed
+    }
+    assert not wrong
+
+
+def test_what_runs_on_compute_nodes_imports_nothing_of_ours() -> None:
+    wrong = set()
+    for path in sources():
+        place = path.relative_to(ROOT).as_posix()
+        if place.startswith(ALONE):
+            wrong |= {f"{place} imports {name}" for name in ours(path) if not name.startswith("collector.agent")}
+    assert not wrong
+
+
+def test_no_drawer_and_no_file_too_long() -> None:
+    assert not [str(p) for p in sources() if p.name in ("utils.py", "util.py", "helpers.py", "misc.py")]
+    long = {p.relative_to(ROOT).as_posix(): n for p in sources() if (n := len(p.read_text().splitlines())) >= MAX_LINES}
+    assert not long
+
+
+def test_the_catalogue_is_clean() -> None:
+    assert [str(p) for p in catalogue_of().check()] == []
+
+
+def test_the_edges_are_clean() -> None:
+    found, problems = edges.load()
+    assert problems == []
+    assert len(found) > 20
+
+
+def test_a_broken_example_is_named_by_file_entry_and_reason(tmp_path: Path) -> None:
+    """Somebody edits a pattern and its example no longer holds."""
+    broken = tmp_path / "site.toml"
+    broken.write_text(
+        '[[pattern]]\nid = "site-pump"\nevent = "site.pump_stopped"\nliteral = "pump stopped"\n'
+        "regex = 'pump stopped on (?P<device>\\w+)$'\n"
+        'example = { line = "pump stopped on cdu3", entities = { device = "cdu4" } }\n'
+    )
+    (problem,) = catalogue_of([broken]).check()
+    text = str(problem)
+    assert "site.toml" in text and "site-pump" in text and "cdu4" in text and "cdu3" in text
+
+
+@pytest.mark.parametrize("path", sorted(BUILT_IN.glob("*.toml")), ids=lambda p: p.stem)
+def test_breaking_a_built_in_example_is_noticed(path: Path, tmp_path: Path) -> None:
+    """The check really looks at each file: the first example with another text is found out."""
+    catalogue = catalogue_of()
+    entry = next(e for e in catalogue.entries if Path(e.file).name == path.name and e.examples)
+    text = path.read_text(encoding="utf-8")
+    example = entry.examples[0].text
+    spoiled = text.replace(example.replace("\\", "\\\\").replace('"', '\\"'), "nothing of the kind")
+    if spoiled == text:
+        spoiled = text.replace(example, "nothing of the kind")
+    assert spoiled != text, f"{entry.id}: example not found as written"
+    copy = tmp_path / path.name
+    copy.write_text(spoiled.replace(f'id = "{entry.id}"', 'id = "site-spoiled"'), encoding="utf-8")
+    reasons = [p for p in catalogue_of([copy]).check() if "site-spoiled" in str(p)]
+    assert reasons and path.name in str(reasons[0]) and "nothing of the kind" in " ".join(map(str, reasons))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"scope": "same galaxy"}, "unknown scope 'same galaxy'"),
+        ({"window": "[0s, SlurmTimeout]"}, "SlurmTimeout"),
+        ({"window": "[60s, 0s]"}, "ends before it begins"),
+        ({"prior": 1.5}, "not in (0, 1]"),
+        ({"requires": ["good luck"]}, "unknown requirement 'good luck'"),
+        ({"wndow": "x"}, "unknown key 'wndow'"),
+        ({"cause": ["run.failed"], "effect": ["job.comm_error"]}, "cycle"),
+    ],
+)
+def test_a_broken_edge_is_named_by_file_entry_and_reason(change: dict[str, object], says: str, tmp_path: Path) -> None:
+    edge: dict[str, object] = {
+        "id": "SITE1", "cause": ["disk.error"], "effect": ["run.failed"], "scope": "same node",
+        "window": "[0s, 60s]", "prior": 0.5, "text": "a test", **change,
+    }  # fmt: skip
+    path = tmp_path / "site.toml"
+    path.write_text("[[edge]]\n" + "".join(f"{k} = {v!r}\n" for k, v in edge.items()))
+    problems = [str(p) for p in edges.load([path])[1]]
+    assert any(says in p for p in problems), problems
+    assert says == "cycle" or any("site.toml" in p and "SITE1" in p for p in problems)
+
+
+def test_every_format_file_is_listed() -> None:
+    listed = {id(f) for f in formats.all_formats()}
+    for path in (ROOT / "parsers/formats").glob("[a-z]*.py"):
+        module = importlib.import_module(f"parsers.formats.{path.stem}")
+        own = {n: v for n, v in vars(module).items() if isinstance(v, Format) and n.isupper()}
+        assert {n for n, v in own.items() if id(v) not in listed} == set(), f"{path.name}: not in all_formats()"
+
+
+def test_every_document_file_is_listed() -> None:
+    listed = set(map(id, documents.REGISTRY.values()))
+    for path in (ROOT / "parsers/documents").glob("[a-z]*.py"):
+        module = importlib.import_module(f"parsers.documents.{path.stem}")
+        if hasattr(module, "DOCUMENT"):
+            assert id(module.DOCUMENT) in listed, f"{path.name}: not in REGISTRY"
+
+
+def test_every_detector_file_is_run() -> None:
+    text = (ROOT / "correlator/facts/__init__.py").read_text()
+    for path in (ROOT / "correlator/facts").glob("[a-z]*.py"):
+        module = importlib.import_module(f"correlator.facts.{path.stem}")
+        assert module.DETECTORS, f"{path.name} has no detectors"
+        assert path.stem in text, f"{path.name}: not run by {facts.__name__}"
+
+
+def test_every_scope_and_requirement_is_used_by_an_edge() -> None:
+    found, _ = edges.load()
+    assert {e.scope for e in found} == set(SCOPES)
+    unused = set(CONDITIONS) - {r for e in found for r in e.requires}
+    assert not unused
+
+
+@pytest.mark.parametrize("room", ["parsers", "correlator"])
+def test_every_data_file_is_in_the_wheel(room: str) -> None:
+    import tomllib
+
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    files = {p.relative_to(ROOT / room) for p in (ROOT / room).rglob("*") if p.suffix in (".toml", ".csv")}
+    packed = {p.relative_to(ROOT / room) for glob in data[room] for p in (ROOT / room).glob(glob)}
+    assert files == packed
