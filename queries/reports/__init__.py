@@ -1,0 +1,102 @@
+"""Failure-pattern reports over a store: what breaks, where, how often, and what it costs.
+
+    >>> document = run(store, "failure-patterns", since=None, until=None)
+    >>> page = render(document, "html")
+
+A third party adds a report with an entry point of the group ``faultline.reports`` that names a ``Report``; docs/reports.md
+shows one.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+
+from queries.reports import failure_patterns, usage
+from queries.reports.as_html import html
+from queries.reports.as_json import json_text
+from queries.reports.as_markdown import markdown
+from queries.reports.model import Column, Document, Figure, Report, Section, Span, Table, Timeline, as_utc
+from queries.reports.reader import Reader
+
+if TYPE_CHECKING:
+    from store.duckdb_store import DuckStore
+
+GROUP = "faultline.reports"
+
+#: The reports that come with Faultline. A new one is a module and a line here.
+BUILT_IN = (failure_patterns.REPORT, usage.REPORT)
+
+_FORMATS = {"html": html, "md": markdown, "json": json_text}
+
+_log = logging.getLogger(__name__)
+
+
+class ReportError(ValueError):
+    """There is no such report or format; the text names those there are."""
+
+
+def _registered() -> dict[str, Report]:
+    """Built-in reports, then those of other packages. A broken package is named in the log and left out."""
+    found = {report.name: report for report in BUILT_IN}
+    for entry in entry_points(group=GROUP):
+        try:
+            report = entry.load()
+        except Exception as error:
+            _log.warning("report %s of %s cannot be loaded: %s", entry.name, entry.value, error)
+            continue
+        if not isinstance(report, Report):
+            _log.warning("report %s: %s is not a queries.reports.Report", entry.name, entry.value)
+        elif report.name in found:
+            _log.warning("report %s: %s is left out, the name %r is taken", entry.name, entry.value, report.name)
+        else:
+            found[report.name] = report
+    return found
+
+
+REPORTS: dict[str, Report] = _registered()
+
+
+def listing() -> list[dict[str, str]]:
+    """Name, title and description of every report."""
+    return [{"name": r.name, "title": r.title, "description": r.description} for r in REPORTS.values()]
+
+
+def run(store: DuckStore, name: str, *, since: datetime | None = None, until: datetime | None = None) -> Document:
+    """Builds a report. Runs and incidents count when they ended at or after ``since`` and before ``until``."""
+    report = REPORTS.get(name)
+    if report is None:
+        raise ReportError(f"no report {name!r}; there are: {', '.join(sorted(REPORTS))}")
+    start, end = as_utc(since), as_utc(until)
+    if start is not None and end is not None and start >= end:
+        raise ReportError(f"--since {start} is not before --until {end}")
+    sections = tuple(report.build(Reader(store, start, end)))
+    return Document(report.name, report.title, report.description, start, end, sections)
+
+
+def render(document: Document, format: str) -> str:
+    """The document as ``html`` (one self-contained page), ``md`` (GitHub tables) or ``json`` (all rows)."""
+    if format not in _FORMATS:
+        raise ReportError(f"no format {format!r}; there are: {', '.join(_FORMATS)}")
+    return _FORMATS[format](document)
+
+
+__all__ = [
+    "BUILT_IN",
+    "REPORTS",
+    "Column",
+    "Document",
+    "Figure",
+    "Reader",
+    "Report",
+    "ReportError",
+    "Section",
+    "Span",
+    "Table",
+    "Timeline",
+    "listing",
+    "render",
+    "run",
+]

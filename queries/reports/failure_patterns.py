@@ -1,0 +1,27 @@
+"""The report ``failure-patterns``: what breaks, where, how often, and what it costs."""
+
+from __future__ import annotations
+
+from queries.reports.causes import causes, repeated, summary
+from queries.reports.coverage import coverage
+from queries.reports.limits import limits
+from queries.reports.model import Report, Section
+from queries.reports.network import network
+from queries.reports.nodes import nodes, unavailable
+from queries.reports.reader import Reader
+
+#: Sections in reading order. A new one is a function of a ``Reader`` and a place in this list.
+SECTIONS = (summary, causes, repeated, network, nodes, unavailable, limits, coverage)
+
+
+def build(reader: Reader) -> list[Section]:
+    """All sections over the reader's period."""
+    return [section(reader) for section in SECTIONS]
+
+
+REPORT = Report(
+    "failure-patterns",
+    "Failure patterns",
+    "What broke, where, how often and at what cost: causes, repeated failures, unstable links, bad nodes, drains, limits.",
+    build,
+)
