@@ -29,7 +29,7 @@ _ISO = (
 )
 #: Zone names that switches print and that mean one offset only (hours).
 ZONES = {
-    "UTC": 0.0, "GMT": 0.0, "Z": 0.0, "CET": 1.0, "CEST": 2.0, "MET": 1.0, "MEST": 2.0, "EET": 2.0, "EEST": 3.0, "EST": -5.0,  # noqa: E501
+    "UTC": 0.0, "GMT": 0.0, "Z": 0.0, "CET": 1.0, "CEST": 2.0, "MET": 1.0, "MEST": 2.0, "EET": 2.0, "EEST": 3.0, "EST": -5.0,
     "EDT": -4.0, "CDT": -5.0, "MDT": -6.0, "PST": -8.0, "PDT": -7.0, "JST": 9.0, "AEST": 10.0, "AEDT": 11.0,
 }  # fmt: skip
 

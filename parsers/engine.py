@@ -3,7 +3,7 @@
 A batch goes through three passes, each over whole columns: formats split the headers (the cheap test of each format over
 what is left), one multi-literal search finds the lines that any pattern could fit, and only for those the regexes run.
 The batch of one line is the same code.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LineParser:
 
     ``header_entities``: also put into ``entities`` what the header said (host, stamp, uptime, pid, program), for readers
     of the JSON alone.
-    """  # noqa: E501
+    """
 
     def __init__(self, catalogue: Catalogue | None = None, *, header_entities: bool = True) -> None:
         self.catalogue = catalogue if catalogue is not None else load()
@@ -75,7 +75,7 @@ class LineParser:
                 entry, entities = best
                 where = f" (text from {entry.reference})" if entry.reference else ""
                 out.append(
-                    f"event {entry.event}: pattern {entry.id} of {entry.file}{where}; entities {dumps(entities) or 'none'}"  # noqa: E501
+                    f"event {entry.event}: pattern {entry.id} of {entry.file}{where}; entities {dumps(entities) or 'none'}"
                 )
             break
         return out
@@ -103,7 +103,7 @@ class LineParser:
         searched = pl.col("message").str.slice(0, SEARCHED)
         hits = frame.select(
             "i", searched.alias("message"), "source",
-            searched.str.extract_many(self._needles.implode(), ascii_case_insensitive=True, overlapping=True).alias("needles"),  # noqa: E501
+            searched.str.extract_many(self._needles.implode(), ascii_case_insensitive=True, overlapping=True).alias("needles"),
         ).filter(pl.col("needles").list.len() > 0)  # fmt: skip
         rows: list[tuple[int, str, str | None, str | None, tuple[str, ...]]] = []
         for at, message, source, needles in hits.iter_rows():
@@ -112,7 +112,7 @@ class LineParser:
                 entry, entities = best
                 rows.append((at, entry.event, dumps(entities), entry.severity, entry.tags))
         events = pl.DataFrame(
-            rows, schema={"i": pl.UInt32, "event": pl.String, "found": pl.String, "named_severity": pl.String, "tags": pl.List(pl.String)},  # noqa: E501
+            rows, schema={"i": pl.UInt32, "event": pl.String, "found": pl.String, "named_severity": pl.String, "tags": pl.List(pl.String)},
             orient="row",
         )  # fmt: skip
         joined = frame.join(events, on="i", how="left", maintain_order="left")
@@ -170,7 +170,7 @@ def _merge(row: dict[str, Any]) -> dict[str, Any]:
     """The header's entities first: what the pattern found wins over them."""
     merged: dict[str, Any] = {}
     for column, name in (
-        ("driver", "driver"), ("pci", "pci"), ("port", "port"), ("uptime_s", "uptime_s"), ("timestamp", "timestamp"), ("_host", "host"),  # noqa: E501
+        ("driver", "driver"), ("pci", "pci"), ("port", "port"), ("uptime_s", "uptime_s"), ("timestamp", "timestamp"), ("_host", "host"),
         ("program", "program"), ("daemon_pid", "daemon_pid"), ("daemon_pid", "pid"),
     ):  # fmt: skip
         value = row.get(column)
@@ -204,9 +204,10 @@ def _to_logs(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     shared = (pl.col("format") == "kmsg") & pl.col("raw").str.starts_with("{")
     values = {
         # An uptime without a known boot stays without a time: the boot may become known later.
-        "time": pl.when(timeless & pl.col("uptime_s").is_not_null()).then(None).otherwise(pl.coalesce("time", received)), "time_quality": pl.when(timeless).then(pl.lit("received")).otherwise("quality"),  # noqa: E501
-        "received_time": received, "resolution_us": pl.when(~timeless).then("resolution_us"), "cluster": pl.lit(origin.cluster),  # noqa: E501
-        "host": pl.when(shared).then("host").otherwise(pl.coalesce("host", pl.lit(origin.host))), "file": pl.lit(origin.path),  # noqa: E501
+        "time": pl.when(timeless & pl.col("uptime_s").is_not_null()).then(None).otherwise(pl.coalesce("time", received)),
+        "time_quality": pl.when(timeless).then(pl.lit("received")).otherwise("quality"),
+        "received_time": received, "resolution_us": pl.when(~timeless).then("resolution_us"), "cluster": pl.lit(origin.cluster),
+        "host": pl.when(shared).then("host").otherwise(pl.coalesce("host", pl.lit(origin.host))), "file": pl.lit(origin.path),
     }  # fmt: skip
     return frame.select(
         values.get(name, pl.col(name)).cast(kind).alias(name) if name in values or name in frame.columns

@@ -8,7 +8,7 @@ from typing import Any
 from parsers.hostlist import expand
 
 _INTS = frozenset({
-    "pid", "xid", "sxid", "rank", "uid", "gid", "secs", "count", "cpus", "task", "exit_code", "signal", "mc", "cpu", "lane",  # noqa: E501
+    "pid", "xid", "sxid", "rank", "uid", "gid", "secs", "count", "cpus", "task", "exit_code", "signal", "mc", "cpu", "lane",
     "module", "ib_port", "gpu", "nvlink", "nvswitch", "nvswitch_port", "queue", "sector", "rc", "seq", "timeout_ms",
     "total_events", "msg_type", "boot_time", "last_response", "prio", "celsius", "physical_id", "repeat", "ib_status",
     "vendor_err", "cuda_code", "lid", "lid_first", "trap", "speed_mbps", "bytes", "db_errno", "last_job_uid",

@@ -8,7 +8,7 @@ A file is a list of ``[[pattern]]`` tables:
   (larger is tried first; 50), ``advice``, ``reference`` (where the text comes from)
 * ``example`` / ``counter``: messages that must / must not match; an example may be a table with ``line``, ``entities``
   and ``source``.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

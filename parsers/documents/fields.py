@@ -70,7 +70,7 @@ def epoch_time(seconds: float | int | None) -> datetime | None:
 
 
 def duration_s(text: str | None) -> int | None:
-    """"1-00:00:00", "00:10:00", "10:00" or "10" (minutes, as Slurm means a bare number) -> seconds.
+    """ "1-00:00:00", "00:10:00", "10:00" or "10" (minutes, as Slurm means a bare number) -> seconds.
 
     None for UNLIMITED, Partition_Limit and everything else that is no length of time.
     """
@@ -89,7 +89,7 @@ def duration_s(text: str | None) -> int | None:
 
 
 def exit_pair(text: str | None) -> tuple[int | None, int | None]:
-    """"1:0" -> (1, 0): exit code and signal; (None, None) where there is none."""
+    """ "1:0" -> (1, 0): exit code and signal; (None, None) where there is none."""
     code, colon, signal = (text or "").strip().partition(":")
     if not code.isdigit():
         return None, None
@@ -148,7 +148,7 @@ def gres_gpus(gres: str | None) -> int | None:
 
 
 def state(text: str | None) -> tuple[str | None, str | None]:
-    """"CANCELLED by 20001" -> ("CANCELLED", "20001"): the state and who cancelled."""
+    """ "CANCELLED by 20001" -> ("CANCELLED", "20001"): the state and who cancelled."""
     words = (text or "").split()
     if not words:
         return None, None
@@ -156,7 +156,7 @@ def state(text: str | None) -> tuple[str | None, str | None]:
 
 
 def user(text: str | None) -> tuple[str | None, int | None]:
-    """"alice(20001)" -> ("alice", 20001)."""
+    """ "alice(20001)" -> ("alice", 20001)."""
     found = _USER.fullmatch(text or "")
     return (found["name"] or None, int(found["uid"])) if found else (present(text), None)
 

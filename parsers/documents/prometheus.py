@@ -43,7 +43,7 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
     # Exemplars (" # {...} 1.0") belong to OpenMetrics only and say nothing about the sample's value.
     bare = pl.col("raw").str.strip_chars_end()
     lines = lines.filter((bare != "") & ~bare.str.contains(r"^\s*#")).with_columns(
-        bare.str.replace(r' # \{[^{}]*\} [-+0-9.eE]+( [0-9.]+)?$', "").str.extract_groups(_SAMPLE).alias("sample")
+        bare.str.replace(r" # \{[^{}]*\} [-+0-9.eE]+( [0-9.]+)?$", "").str.extract_groups(_SAMPLE).alias("sample")
     )
     lines = lines.unnest("sample")
     known = {piece: labels_of(piece) for piece in lines["set"].drop_nulls().unique()}

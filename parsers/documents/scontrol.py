@@ -25,7 +25,7 @@ _SIGNED_REASON = re.compile(r"(?P<reason>.*?)\s*\[(?P<actor>\S+)@(?P<time>\d{4}-
 
 
 def pairs(text: str) -> dict[str, str]:
-    """"JobId=2 OS=Linux 6.18 #1 SMP State=IDLE" -> key -> value; a value reaches to the next key."""
+    """ "JobId=2 OS=Linux 6.18 #1 SMP State=IDLE" -> key -> value; a value reaches to the next key."""
     row: dict[str, str] = {}
     for pattern in _FREE_TEXT:
         found = pattern.search(text)
@@ -123,7 +123,7 @@ def _read_nodes(kind: str, data: bytes, origin: Origin) -> Parsed:
 
 
 def signed_reason(text: str | None, timezone: str) -> tuple[str | None, str | None, datetime | None]:
-    """"Epilog error [slurm@2026-11-21T00:46:41]" -> (reason, who, when)."""
+    """ "Epilog error [slurm@2026-11-21T00:46:41]" -> (reason, who, when)."""
     found = _SIGNED_REASON.match(text or "")
     if not found:
         return fields.present(text), None, None

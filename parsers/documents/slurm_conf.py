@@ -35,7 +35,7 @@ _CLOCK = re.compile(r"(?:(?P<days>\d+)-)?(?P<clock>\d+(?::\d+){1,2})")
 
 
 def seconds(value: str) -> float | None:
-    """"24 sec", "300", "00:05:00", "5:00", "1-00:00:00" -> seconds; None for INFINITE, UNLIMITED and what is no time.
+    """ "24 sec", "300", "00:05:00", "5:00", "1-00:00:00" -> seconds; None for INFINITE, UNLIMITED and what is no time.
 
     A bare number is seconds, as for the timeouts of slurm.conf. "0" is 0.0: what it means is the parameter's matter.
     """

@@ -1,4 +1,4 @@
-"""What a format is, and what all of them share: header columns, stamps, priorities, which program means which source."""  # noqa: E501
+"""What a format is, and what all of them share: header columns, stamps, priorities, which program means which source."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import polars as pl
 from parsers import clock
 from parsers.record import Origin
 
-#: What a format may say about a line. ``i`` is the line's place in the batch; ``stamp`` the time as written; ``extra`` a  # noqa: E501
+#: What a format may say about a line. ``i`` is the line's place in the batch; ``stamp`` the time as written; ``extra`` a
 #: JSON object of further entities; ``step_tag`` Slurm's ``J.S``; ``quality`` the time_quality.
 HEADER: dict[str, pl.DataType | type[pl.DataType]] = {
     "i": pl.UInt32, "time": pl.Datetime("us"), "quality": pl.String, "sender_time": pl.Datetime("us"),
-    "received": pl.Datetime("us"), "resolution_us": pl.Int64, "host": pl.String, "source": pl.String, "format": pl.String,  # noqa: E501
+    "received": pl.Datetime("us"), "resolution_us": pl.Int64, "host": pl.String, "source": pl.String, "format": pl.String,
     "unit": pl.String, "pid": pl.Int64, "facility": pl.String, "severity": pl.String, "message": pl.String,
     "uptime_s": pl.Float64, "stamp": pl.String, "step_tag": pl.String, "extra": pl.String,
 }  # fmt: skip
 SEVERITIES = ("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug")
 FACILITIES = (
-    "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp", "ntp", "audit",  # noqa: E501
+    "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp", "ntp", "audit",
     "alert", "clock", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
 )  # fmt: skip
 #: Other spellings of severities -> ours.
@@ -67,7 +67,7 @@ def timed(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     times = clock.iso(frame["iso"], origin) if "iso" in frame.columns else clock.bsd(frame, origin)
     known = times["time"].is_not_null()
     return frame.with_columns(
-        times["time"], times["quality"].zip_with(known, pl.Series([None], dtype=pl.String).new_from_index(0, len(frame))),  # noqa: E501
+        times["time"], times["quality"].zip_with(known, pl.Series([None], dtype=pl.String).new_from_index(0, len(frame))),
         times["resolution_us"],
     )  # fmt: skip
 
@@ -144,7 +144,7 @@ def source_of_program(program: str | None, message: str = "") -> str | None:
 
 _PROGRAMS = (
     ("slurm-prolog", "prolog"), ("slurm_prolog", "prolog"), ("slurm-epilog", "epilog"), ("slurm_epilog", "epilog"),
-    ("nhc", "nhc"), ("opensm", "opensm"), ("nv-fabricmanager", "fabricmanager"), ("nvidia-fabricmanager", "fabricmanager"),  # noqa: E501
+    ("nhc", "nhc"), ("opensm", "opensm"), ("nv-fabricmanager", "fabricmanager"), ("nvidia-fabricmanager", "fabricmanager"),
     ("swss", "switch"), ("orchagent", "switch"), ("portsyncd", "switch"), ("bgp#", "switch"), ("teamd#", "switch"),
     ("lldp#", "switch"), ("syncd", "switch"), ("pmon#", "switch"), ("xcvrd", "switch"), ("switchd", "switch"),
     ("rpd", "switch"), ("mib2d", "switch"), ("lacpd", "switch"), ("craftd", "switch"), ("alarmd", "switch"),

@@ -23,15 +23,15 @@ _ZONE = r"(?: (?P<zone>[A-Z]{2,5}))?"
 _SHAPES = tuple(
     (system, re.compile(text, re.DOTALL))
     for system, text in (
-        ("iosxr", rf"{_PRI}\d+: (?P<host>\S+) (?P<node>(?:RP|LC|SM|\w+)/\S+?):{_BSD}{_ZONE} ?: (?P<unit>[\w-]+)\[(?P<pid>\d+)\]: (?P<message>%.*)$"),  # noqa: E501
+        ("iosxr", rf"{_PRI}\d+: (?P<host>\S+) (?P<node>(?:RP|LC|SM|\w+)/\S+?):{_BSD}{_ZONE} ?: (?P<unit>[\w-]+)\[(?P<pid>\d+)\]: (?P<message>%.*)$"),
         ("ios", rf"{_PRI}\d+: (?:(?P<host>[\w.-]+): )?[*.]?{_BSD}{_ZONE}: (?P<message>%.*)$"),
-        ("nxos", rf"{_PRI}(?:[A-Z][a-z]{{2}} +\d+ \d\d:\d\d:\d\d(?:\.\d+)? )?(?:(?P<host>[\w.-]+)(?: ?:)? |: )?(?P<year>\d{{4}}) "  # noqa: E501
-                 rf"(?P<month>[A-Z][a-z]{{2}}) +(?P<day>\d{{1,2}}) (?P<clock>\d\d:\d\d:\d\d)(?:\.(?P<fraction>\d+))?{_ZONE}:? "  # noqa: E501
+        ("nxos", rf"{_PRI}(?:[A-Z][a-z]{{2}} +\d+ \d\d:\d\d:\d\d(?:\.\d+)? )?(?:(?P<host>[\w.-]+)(?: ?:)? |: )?(?P<year>\d{{4}}) "
+                 rf"(?P<month>[A-Z][a-z]{{2}}) +(?P<day>\d{{1,2}}) (?P<clock>\d\d:\d\d:\d\d)(?:\.(?P<fraction>\d+))?{_ZONE}:? "
                  r"(?:(?P<host2>[\w.-]+) )?(?P<message>%.*|last message repeated .*)$"),
         ("nxos", rf"{_PRI}{_BSD} (?P<host>[\w.-]+) (?P<zone>[A-Z]{{2,5}}): (?P<message>%.*)$"),
-        ("huawei", rf"{_PRI}(?P<iso>\d{{4}}-\d{{1,2}}-\d{{1,2}} \d\d:\d\d:\d\d(?:\.\d+)?)(?:\.\d+)? (?P<host>\S+) (?P<message>%%.*)$"),  # noqa: E501
-        ("fortinet", rf"{_PRI}date=(?P<date>\d{{4}}-\d\d-\d\d) time=(?P<time>\d\d:\d\d:\d\d) devname=\"?(?P<host>[\w.-]+)\"? (?P<message>.*)$"),  # noqa: E501
-        ("opengear", rf"{_PRI}(?P<host>\S+) (?P<unit>\S+) (?P<year>\d{{4}})-(?P<month>[A-Z][a-z]{{2}})- ?(?P<day>\d{{1,2}}) "  # noqa: E501
+        ("huawei", rf"{_PRI}(?P<iso>\d{{4}}-\d{{1,2}}-\d{{1,2}} \d\d:\d\d:\d\d(?:\.\d+)?)(?:\.\d+)? (?P<host>\S+) (?P<message>%%.*)$"),
+        ("fortinet", rf"{_PRI}date=(?P<date>\d{{4}}-\d\d-\d\d) time=(?P<time>\d\d:\d\d:\d\d) devname=\"?(?P<host>[\w.-]+)\"? (?P<message>.*)$"),
+        ("opengear", rf"{_PRI}(?P<host>\S+) (?P<unit>\S+) (?P<year>\d{{4}})-(?P<month>[A-Z][a-z]{{2}})- ?(?P<day>\d{{1,2}}) "
                      r"(?P<clock>\d\d:\d\d:\d\d)(?:\.(?P<fraction>\d+))? (?P<message>.*)$"),
     )
 )  # fmt: skip
@@ -67,7 +67,7 @@ def _device_row(text: str, origin: Origin) -> dict[str, Any] | None:
             day = f"{stamp['year']}-{clock.MONTHS[stamp['month'].lower()]:02d}-{int(stamp['day'] or 1):02d}"
             stamp = {"iso": f"{day}T{stamp['clock']}.{stamp['fraction'] or 0}{offset}"}
         return {
-            **row, **stamp, "host": parts.get("host") or parts.get("host2"), "message": parts["message"], "source": "switch",  # noqa: E501
+            **row, **stamp, "host": parts.get("host") or parts.get("host2"), "message": parts["message"], "source": "switch",
             "format": "rfc3164", "unit": parts.get("unit"), "pid": int(parts["pid"]) if parts.get("pid") else None,
         }  # fmt: skip
     return None
@@ -108,7 +108,7 @@ def _odd_row(text: str, origin: Origin) -> dict[str, Any] | None:
 _text = pl.col("text")
 DEVICE = Format(
     "rfc3164", "a switch's own header before %FACILITY-N-MNEMONIC",
-    _text.str.contains(r"[ :]%[A-Z]|%%\d\d|date=\d{4}|\d{4}-[A-Z][a-z]{2}-|: last message repeated"), by_line(_device_row),  # noqa: E501
+    _text.str.contains(r"[ :]%[A-Z]|%%\d\d|date=\d{4}|\d{4}-[A-Z][a-z]{2}-|: last message repeated"), by_line(_device_row),
 )  # fmt: skip
 ODD = Format(
     "rfc3164",

@@ -8,11 +8,11 @@ from parsers.formats.base import SEVERITY_WORDS, Format, groups, timed
 from parsers.record import Origin
 
 _OPENSM = (
-    r"(?s)^(?P<month>[A-Z][a-z]{2}) (?P<day>\d{2}) (?P<clock>\d\d:\d\d:\d\d) (?P<fraction>\d{6}) \[(?P<thread>[0-9A-F]+)\] "  # noqa: E501
+    r"(?s)^(?P<month>[A-Z][a-z]{2}) (?P<day>\d{2}) (?P<clock>\d\d:\d\d:\d\d) (?P<fraction>\d{6}) \[(?P<thread>[0-9A-F]+)\] "
     r"(?P<word>0x[0-9a-f]{2}) -> (?P<message>.*)$"
 )
 _MANAGER = (
-    r"(?s)^\[(?P<month>[A-Z][a-z]{2}) (?P<day>\d{1,2}) (?P<year>\d{4}) (?P<clock>\d\d:\d\d:\d\d)(?:\.(?P<fraction>\d+))?\] "  # noqa: E501
+    r"(?s)^\[(?P<month>[A-Z][a-z]{2}) (?P<day>\d{1,2}) (?P<year>\d{4}) (?P<clock>\d\d:\d\d:\d\d)(?:\.(?P<fraction>\d+))?\] "
     r"\[(?P<word>[A-Z]+) *\] \[tid (?P<pid>\d+)\] (?P<message>.*)$"
 )
 #: opensm's log level bits (osm_log.h): error, info, verbose, debug.
@@ -35,7 +35,7 @@ def _read_manager(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     stamp = pl.concat_str("month", pl.lit(" "), "day", pl.lit(" "), "year", pl.lit(" "), "clock")
     found = groups(frame, _MANAGER).with_columns(stamp.alias("stamp"))
     return timed(found, origin).with_columns(
-        pl.col("word").str.to_lowercase().replace_strict(SEVERITY_WORDS, default=None, return_dtype=pl.String).alias("severity"),  # noqa: E501
+        pl.col("word").str.to_lowercase().replace_strict(SEVERITY_WORDS, default=None, return_dtype=pl.String).alias("severity"),
         pl.lit("fabricmanager").alias("source"), pl.lit("nv-fabricmanager").alias("unit"),
         pl.lit("fabricmanager").alias("format"), pl.col("pid").cast(pl.Int64, strict=False),
     )  # fmt: skip

@@ -26,7 +26,7 @@ def _row(text: str, origin: Origin) -> dict[str, Any] | None:
         return None
     state = re.search(r"\bstate (\w+)", found["rest"])
     return {
-        "format": "ip_link", "source": origin.source or "kernel", "unit": "ip", "iso": found["iso"], "stamp": found["iso"],  # noqa: E501
+        "format": "ip_link", "source": origin.source or "kernel", "unit": "ip", "iso": found["iso"], "stamp": found["iso"],
         "message": found["text"], "severity": "warning" if state and state[1] == "DOWN" else "info",
     }  # fmt: skip
 

@@ -14,7 +14,7 @@ _MARKS = (
     r"^(?:\d{1,5}: ?)?(?:srun: |slurmstepd(?:-[\w.-]+)?: |salloc: |sbatch: |s(?:info|queue|control|acct): |"
     r"[\w.-]+:\d+:\d+ \[\d+\] (?:[^ ]+ )?NCCL |[\w.-]+:\d+:\d+ \[\d+\] \S+:\d+ NCCL |(?:\[\d+\] )?\[rank\d+\]:|"
     r"\[[\w.-]+:\d+(?::\d+:\d+)?\] |Traceback \(most|terminate called|mpirun|ORTE |prterun|\S+: line \d+: +\d+ |"
-    r"torch\.|[A-Z]\w*(?:Error|Exception)(?::|$)|RuntimeError: |[EWI]\d{4} \d\d:\d\d:\d\d\.\d+ |CUDA (?:error|kernel errors)|"  # noqa: E501
+    r"torch\.|[A-Z]\w*(?:Error|Exception)(?::|$)|RuntimeError: |[EWI]\d{4} \d\d:\d\d:\d\d\.\d+ |CUDA (?:error|kernel errors)|"
     r"Compile with `TORCH|enroot-|pyxis: )"
 )
 _SOURCES = ("job_stdout", "job_stderr", "job_output")

@@ -1,4 +1,4 @@
-"""Lines of JSON: journald's export, the captures' kernel reader, node polls, and shippers that wrap a line in an object."""  # noqa: E501
+"""Lines of JSON: journald's export, the captures' kernel reader, node polls, and shippers that wrap a line in an object."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _kmsg(record: dict[str, Any], origin: Origin) -> dict[str, Any]:
     return {
         "format": "kmsg", "source": "kernel", "unit": "kernel", "message": routed["text"] if routed else text,
         # The ring buffer is one for all simulated hosts: without a route nobody knows whose line it is.
-        "host": routed["host"] if routed else None, "iso": _moment(read_at * 1_000_000) if read_at is not None else None,  # noqa: E501
+        "host": routed["host"] if routed else None, "iso": _moment(read_at * 1_000_000) if read_at is not None else None,
         "severity": _name(SEVERITIES, record.get("severity")), "facility": _name(FACILITIES, record.get("facility")),
         "extra": json.dumps(extra),
     }  # fmt: skip
@@ -73,16 +73,16 @@ def _journal(record: dict[str, Any], origin: Origin) -> dict[str, Any]:
     unit = _text(record.get("_SYSTEMD_UNIT") or record.get("UNIT"))
     extra = {"program": program, "boot_id": _text(record.get("_BOOT_ID")), "unit": unit}
     return {
-        "format": "journald", "source": source_of_program(program, message) or "syslog", "unit": program, "message": message,  # noqa: E501
+        "format": "journald", "source": source_of_program(program, message) or "syslog", "unit": program, "message": message,
         "host": _text(record.get("_HOSTNAME")), "pid": _integer(record.get("_PID") or record.get("SYSLOG_PID")),
-        "severity": _name(SEVERITIES, record.get("PRIORITY")), "facility": _name(FACILITIES, record.get("SYSLOG_FACILITY")),  # noqa: E501
+        "severity": _name(SEVERITIES, record.get("PRIORITY")), "facility": _name(FACILITIES, record.get("SYSLOG_FACILITY")),
         "iso": _moment(record.get("_SOURCE_REALTIME_TIMESTAMP") or record.get("__REALTIME_TIMESTAMP")),
         "extra": json.dumps({k: v for k, v in extra.items() if v}),
     }  # fmt: skip
 
 
 def _wrapped(record: dict[str, Any], message: str, origin: Origin) -> dict[str, Any]:
-    """An object around a line: level, host and time as the common shippers call them; a syslog header inside is read."""  # noqa: E501
+    """An object around a line: level, host and time as the common shippers call them; a syslog header inside is read."""
     first = {name.lower().lstrip("@_"): value for name, value in reversed(record.items())}
     level = str(first.get("level") or first.get("severity") or "").lower()
     row: dict[str, Any] = {

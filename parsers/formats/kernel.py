@@ -40,7 +40,7 @@ def _with_uptime(frame: pl.DataFrame, seconds: pl.Series, origin: Origin) -> pl.
     return frame.with_columns(
         seconds.alias("uptime_s"), times.alias("time"),
         pl.when(times.is_not_null()).then(pl.lit("inferred")).otherwise(pl.lit("received")).alias("quality"),
-        pl.lit(1_000, pl.Int64).alias("resolution_us"), pl.lit("kernel").alias("source"), pl.lit("kernel").alias("unit"),  # noqa: E501
+        pl.lit(1_000, pl.Int64).alias("resolution_us"), pl.lit("kernel").alias("source"), pl.lit("kernel").alias("unit"),
     )  # fmt: skip
 
 
@@ -117,10 +117,10 @@ DMESG = Format(
 )
 DMESG_TIME = Format(
     "dmesg", "[weekday month day time year] or dmesg -e's [MonDD hh:mm]",
-    _text.str.contains(r"^(?:<\d+>)?\[(?:[A-Z][a-z]{2} [A-Z][a-z]{2} |[A-Z][a-z]{2} ?\d{1,2} \d\d:\d\d\] |\s*\+\d+\.\d+\] )"),  # noqa: E501
+    _text.str.contains(r"^(?:<\d+>)?\[(?:[A-Z][a-z]{2} [A-Z][a-z]{2} |[A-Z][a-z]{2} ?\d{1,2} \d\d:\d\d\] |\s*\+\d+\.\d+\] )"),
     by_line(_time_row),
 )  # fmt: skip
 DMESG_RAW_LEVELS = Format(
-    "dmesg", "dmesg -x: facility and level in front", _text.str.contains(r"^(?:\w+ *:\w+ *: |[\w.-]+: \w+: +\w+: \[\d{4}-)"),  # noqa: E501
+    "dmesg", "dmesg -x: facility and level in front", _text.str.contains(r"^(?:\w+ *:\w+ *: |[\w.-]+: \w+: +\w+: \[\d{4}-)"),
     by_line(_level_row),
 )  # fmt: skip

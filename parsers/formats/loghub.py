@@ -17,7 +17,7 @@ from parsers.record import Origin
 
 _BLUE_GENE = re.compile(
     r"(?P<alert>-|[A-Z][A-Z0-9_]*) (?P<epoch>\d{9,10}) \d{4}\.\d\d\.\d\d (?P<host>\S+) "
-    r"(?:(?P<bgl>\d{4}-\d\d-\d\d-\d\d\.\d\d\.\d\d\.\d+) \S+ (?P<kind>\S+) (?P<component>\S+) (?P<level>[A-Z]+) (?P<message>.*)"  # noqa: E501
+    r"(?:(?P<bgl>\d{4}-\d\d-\d\d-\d\d\.\d\d\.\d\d\.\d+) \S+ (?P<kind>\S+) (?P<component>\S+) (?P<level>[A-Z]+) (?P<message>.*)"
     r"|[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d (?P<who>\S+) (?P<rest>.*))$",
     re.DOTALL,
 )
@@ -65,7 +65,7 @@ def _hpc(text: str, origin: Origin) -> dict[str, Any] | None:
         return None
     extra = {"component": found["component"], "state": found["state"], "epoch": int(found["epoch"])}
     return {
-        "format": "loghub", "iso": _iso(found["epoch"]), "host": found["host"], "unit": found["component"], "source": "hpc",  # noqa: E501
+        "format": "loghub", "iso": _iso(found["epoch"]), "host": found["host"], "unit": found["component"], "source": "hpc",
         # The state's name is half of what the line says.
         "message": f"{found['component']} {found['state']} {found['message']}", "extra": json.dumps(extra),
     }  # fmt: skip

@@ -11,7 +11,7 @@ from parsers.formats.base import Format, by_line
 from parsers.record import Origin
 
 _LINE = re.compile(
-    r"(?:(?P<day>\d{8})[ T](?P<clock>\d\d:\d\d:\d\d) )?(?:(?P<host>[\w.-]+) \| )?(?P<message>(?:(?P<level>ERROR|WARNING|INFO|DEBUG): +)?"  # noqa: E501
+    r"(?:(?P<day>\d{8})[ T](?P<clock>\d\d:\d\d:\d\d) )?(?:(?P<host>[\w.-]+) \| )?(?P<message>(?:(?P<level>ERROR|WARNING|INFO|DEBUG): +)?"
     r"(?:nhc: +|Node Health Check|\[slurm\] |/usr/\S*nhc\S* ).*)$",
     re.DOTALL,
 )

@@ -2,7 +2,7 @@
 
 ``[2026-11-21T00:31:45.959] [15.0] error: text``: the tag ``[J.S]`` stands in slurmd.log before lines of slurmstepd, which
 writes into the same file. Levels: info and verbose have no word.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ FILE = Format(
     "slurm", "[ISO 8601 time] at the start", _text.str.contains(r"^\[\d{4}-\d\d-\d\dT[^ \]]+\](?: |$)"), _read_file
 )
 SHORT = Format(
-    "slurm", "[Mon dd hh:mm:ss] at the start", _text.str.contains(r"^\[[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d[.\]]"), _read_short  # noqa: E501
+    "slurm", "[Mon dd hh:mm:ss] at the start", _text.str.contains(r"^\[[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d[.\]]"), _read_short
 )  # fmt: skip
 BARE = Format(
     "slurm", "a Slurm daemon's name at the start", _text.str.starts_with("s") & _text.str.contains(_BARE), _read_bare

@@ -2,7 +2,7 @@
 
 Headers are split by one regex over the whole column; what has an odd rest (no tag, no host, a level in the middle) is
 looked at line by line in :func:`odd_tail`.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ _LOGHOST = (
     r"(?P<unit>[^\s:\[]+)(?:\[(?P<pid>\d+)\])?:? ?(?P<message>.*)$"
 )
 _RFC5424 = (
-    rf"(?s)^<(?P<pri>\d{{1,3}})>(?P<version>[1-9]\d{{0,2}}) (?P<iso>-|{_STAMP}) (?P<host>\S+) (?P<unit>\S+) (?P<procid>\S+) "  # noqa: E501
+    rf"(?s)^<(?P<pri>\d{{1,3}})>(?P<version>[1-9]\d{{0,2}}) (?P<iso>-|{_STAMP}) (?P<host>\S+) (?P<unit>\S+) (?P<procid>\S+) "
     r'(?P<msgid>\S+) (?P<sd>-|(?:\[(?:[^\]\\"]|\\.|"(?:[^"\\]|\\.)*")*\])+)(?: (?P<message>.*))?$'
 )
-_TAIL = r"(?s)^(?P<host>[^\s:]|\S*[^\s:]) +(?P<unit>[^\s:\[]+)(?:\[(?P<procid>[^\]]*)\])?:(?: (?P<spaced>.*)|(?P<message>[^\s:].*)?)$"  # noqa: E501
+_TAIL = r"(?s)^(?P<host>[^\s:]|\S*[^\s:]) +(?P<unit>[^\s:\[]+)(?:\[(?P<procid>[^\]]*)\])?:(?: (?P<spaced>.*)|(?P<message>[^\s:].*)?)$"
 _LEVEL_NAME = "EMERG|EMERGENCY|ALERT|CRIT|CRITICAL|ERR|ERROR|WARN|WARNING|NOTICE|INFO|DEBUG"
 _ODD = (
     # AIX relays.
-    re.compile(r"Message forwarded from (?P<host>\S+): (?P<unit>[^\s:\[]+)(?:\[(?P<procid>[^\]]*)\])?: ?(?P<message>.*)$", re.DOTALL),  # noqa: E501
+    re.compile(r"Message forwarded from (?P<host>\S+): (?P<unit>[^\s:\[]+)(?:\[(?P<procid>[^\]]*)\])?: ?(?P<message>.*)$", re.DOTALL),
     # SONiC: host, level, container#program.
-    re.compile(rf"(?P<host>\S+) (?P<level>{_LEVEL_NAME}) (?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: ?(?P<message>.*)$", re.DOTALL),  # noqa: E501
+    re.compile(rf"(?P<host>\S+) (?P<level>{_LEVEL_NAME}) (?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: ?(?P<message>.*)$", re.DOTALL),
     # RFC 5424 without priority and version.
-    re.compile(r"(?P<host>[\w.-]+) (?P<unit>\S+) (?P<procid>\d+|-) (?:\S+) (?P<sd>\[\S+@\d+[^\]]*\]) ?(?P<message>.*)$", re.DOTALL),  # noqa: E501
+    re.compile(r"(?P<host>[\w.-]+) (?P<unit>\S+) (?P<procid>\d+|-) (?:\S+) (?P<sd>\[\S+@\d+[^\]]*\]) ?(?P<message>.*)$", re.DOTALL),
     # An IPv6 address as host.
-    re.compile(r"(?P<host>[0-9a-fA-F]*:[0-9a-fA-F:]*:[0-9a-fA-F.]*) (?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: ?(?P<message>.*)$", re.DOTALL),  # noqa: E501
+    re.compile(r"(?P<host>[0-9a-fA-F]*:[0-9a-fA-F:]*:[0-9a-fA-F.]*) (?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: ?(?P<message>.*)$", re.DOTALL),
     # No host: the first word is the program.
     re.compile(r" *(?P<unit>[^\s:\[]+)(?:\[(?P<procid>[^\]]*)\])?: (?P<message>.*)$", re.DOTALL),
     # Programs of two words: "syslogd 1.4.1: restart.", "-- root[2421]: ROOT LOGIN", "- User ID: x".
-    re.compile(r"(?P<host>[^\s:]+) +(?P<unit>-{1,2} [\w ]{1,20}|[a-z]+ [\d.]+)(?:\[(?P<procid>\d+)\])?: (?P<message>.*)$", re.DOTALL),  # noqa: E501
+    re.compile(r"(?P<host>[^\s:]+) +(?P<unit>-{1,2} [\w ]{1,20}|[a-z]+ [\d.]+)(?:\[(?P<procid>\d+)\])?: (?P<message>.*)$", re.DOTALL),
 )  # fmt: skip
 _JUNOS = re.compile(
     r"(?:rpd|mib2d|mgd|lacpd|craftd|alarmd|chassisd|l2ald|eswd|jddosd|jlaunchd|xntpd|dcd|cosd|snmpd|fpc\d+|/kernel|RT_FLOW)$"
@@ -87,7 +87,7 @@ def split_rest(frame: pl.DataFrame) -> pl.DataFrame:
     ok = tail["_ok"].fill_null(False)
     parts = tail.unnest("_t").with_columns(pl.coalesce("spaced", "message", pl.lit("")).alias("message"))
     names = ("host", "unit", "procid", "level", "message")
-    columns = {name: parts[name] if name in parts.columns else pl.Series([None], dtype=pl.String).new_from_index(0, len(frame))  # noqa: E501
+    columns = {name: parts[name] if name in parts.columns else pl.Series([None], dtype=pl.String).new_from_index(0, len(frame))
                for name in names}  # fmt: skip
     if not ok.all():
         odd = [
@@ -131,7 +131,7 @@ def finish(frame: pl.DataFrame, format_name: str) -> pl.DataFrame:
     junos = [name for name in units if name and _JUNOS.fullmatch(name)]
     sonic = unit.str.contains(r"^[a-z]+#|^orchagent$|^portsyncd$|^xcvrd$").fill_null(False)
     system = (
-        pl.when(vendor).then(pl.lit("eos")).when(sonic).then(pl.lit("sonic")).when(unit.is_in(junos) & pl.col("pri").is_not_null())  # noqa: E501
+        pl.when(vendor).then(pl.lit("eos")).when(sonic).then(pl.lit("sonic")).when(unit.is_in(junos) & pl.col("pri").is_not_null())
         .then(pl.lit("junos"))
     )  # fmt: skip
     text = pl.concat_str(
@@ -141,7 +141,7 @@ def finish(frame: pl.DataFrame, format_name: str) -> pl.DataFrame:
     os_text = pl.concat_str(pl.lit('{"device_os": "'), system, pl.lit('"}'))
     return frame.with_columns(
         pl.when(vendor | sonic).then(pl.lit("switch")).otherwise(pl.col("source")).alias("source"),
-        pl.coalesce(choice(SEVERITIES, number % 8), word, pl.when(named).then(severity_of_level(pl.col("message")))).alias("severity"),  # noqa: E501
+        pl.coalesce(choice(SEVERITIES, number % 8), word, pl.when(named).then(severity_of_level(pl.col("message")))).alias("severity"),
         choice(FACILITIES, number // 8).alias("facility"),
         pl.col("procid").cast(pl.Int64, strict=False).alias("pid"),
         pl.when(text.is_not_null() & os_text.is_not_null())
@@ -182,7 +182,7 @@ def _read_loghost(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     found = timed(found.with_columns(pl.col("iso").alias("stamp")), origin)
     received = clock.iso(found["first"], origin)["time"]
     found = finish(
-        found.drop("facility").with_columns(pl.lit(None, pl.String).alias("pri"), pl.col("pid").alias("procid"), found["facility"].alias("_facility")),  # noqa: E501
+        found.drop("facility").with_columns(pl.lit(None, pl.String).alias("pri"), pl.col("pid").alias("procid"), found["facility"].alias("_facility")),
         "rfc3164",
     )  # fmt: skip
     return found.with_columns(

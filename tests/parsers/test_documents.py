@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parsers.documents import REGISTRY, read
@@ -26,7 +26,7 @@ JobID|JobIDRaw|JobName|User|State|ExitCode|Submit|Start|End|NodeList|AllocTRES|T
 7|7|ring|ann|CANCELLED by 1001|0:15|2026-03-01T10:00:00|2026-03-01T10:00:05|Unknown|n[1-2]|cpu=2,gres/gpu:h100=4,gres/gpu=4|60|1
 7.batch|7.batch|batch||FAILED|1:0|2026-03-01T10:00:05|2026-03-01T10:00:05|2026-03-01T10:09:00|n1|||
 120_4|131|array|bob|TIMEOUT|0:0|2026-03-01T10:00:00|None|Unknown|None assigned||Partition_Limit|0
-"""  # noqa: E501
+"""
 
 
 def test_sacct() -> None:
@@ -85,6 +85,7 @@ def test_undecodable_bytes_are_kept_exactly() -> None:
 SAFE = st.text(st.characters(codec="utf-8", exclude_characters="|\n\r\ufeff\ufffd"), max_size=12)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 10**9), SAFE), min_size=1, max_size=6))
 def test_sacct_gives_back_what_was_written(jobs: list[tuple[int, str]]) -> None:
     text = "JobID|JobName|State\n" + "".join(f"{number}|{name}|FAILED\n" for number, name in jobs)
@@ -202,6 +203,7 @@ def test_sacct_json_in_both_shapes(current: object, exit_code: object) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(REGISTRY))
+@settings(deadline=None)
 @given(data=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_no_content_breaks_a_reader(kind: str, data: bytes) -> None:
     parsed = read(kind, data, ORIGIN)

@@ -20,8 +20,8 @@ ORIGIN = Origin(host="n1", reference=datetime(2026, 6, 1), received=datetime(202
 PARSER = LineParser()
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "lines"
 SEEDS = [
-    b"<34>1 2026-01-01T00:00:00Z h app 1 - - x", b"Jan  1 00:00:00 h kernel: [1.5] eth0: link down", b"[2026-01-01T00:00:00.1] [7.0] error: x",  # noqa: E501
-    b'{"MESSAGE": "x", "PRIORITY": "3"}', b"6,1,2,-;text", b"<189>: 2026 Jan 1 00:00:00 UTC: %X-1-Y: z", b"[  1.0] a", b"[99] x", b"",  # noqa: E501
+    b"<34>1 2026-01-01T00:00:00Z h app 1 - - x", b"Jan  1 00:00:00 h kernel: [1.5] eth0: link down", b"[2026-01-01T00:00:00.1] [7.0] error: x",
+    b'{"MESSAGE": "x", "PRIORITY": "3"}', b"6,1,2,-;text", b"<189>: 2026 Jan 1 00:00:00 UTC: %X-1-Y: z", b"[  1.0] a", b"[99] x", b"",
 ]  # fmt: skip
 LINE = st.one_of(st.binary(max_size=80).map(lambda b: b.replace(b"\n", b"")), st.sampled_from(SEEDS))
 
