@@ -205,6 +205,19 @@ def field_of(result: Any, name: str, default: Any = None) -> Any:
     return result.get(name, default) if isinstance(result, Mapping) else getattr(result, name, default)
 
 
+def column_of(item: Any) -> dict[str, str]:
+    """A column's name and KQL type from a pair, a mapping or an object."""
+    if isinstance(item, (list, tuple)):
+        return {"name": str(item[0]), "type": str(item[1])}
+    return {"name": str(field_of(item, "name")), "type": str(field_of(item, "type") or field_of(item, "kind"))}
+
+
+def validated(found: Any) -> dict[str, Any]:
+    """What binding alone tells: the columns, whether the engine gives them bare or inside a result."""
+    columns = found if isinstance(found, (list, tuple)) else field_of(found, "columns", [])
+    return {"columns": list(columns), "rows": [], "truncated": False}
+
+
 def kql_problem(error: Exception, limit: float) -> ProblemError | None:
     """A KQL error with its place, or None when it is something else."""
     if not any(kind.__name__ == "KqlError" for kind in type(error).__mro__):
@@ -227,10 +240,11 @@ def query(request: Request, read: Read, question: Question) -> dict[str, Any]:
     began, counters = time.perf_counter(), request.app.state.counters
     cursor = read.store.cursor()
     options: dict[str, Any] = {"max_rows": question.max_rows, "timeout_s": question.timeout_s}
-    if question.validate_only:
-        options["validate_only"] = True
     try:
-        result = run(cursor, question.query, parameters=question.parameters, **options)
+        if question.validate_only:
+            result = validated(engine.validate(question.query))
+        else:
+            result = run(cursor, question.query, parameters=question.parameters, **options)
     except TimeoutError as error:
         counters.add("faultline_queries_total", outcome="timeout")
         detail = f"The query did not end within {question.timeout_s:g} s."
@@ -245,8 +259,7 @@ def query(request: Request, read: Read, question: Question) -> dict[str, Any]:
         cursor.close()
         counters.add("faultline_query_seconds_total", time.perf_counter() - began)
     counters.add("faultline_queries_total", outcome="ok")
-    columns = [item if isinstance(item, Mapping) else dict(zip(("name", "type"), item, strict=False))
-               for item in field_of(result, "columns", [])]  # fmt: skip
+    columns = [column_of(item) for item in field_of(result, "columns", [])]
     elapsed = field_of(result, "elapsed_ms")
     return {
         "columns": columns, "rows": [finite(wire(list(row))) for row in field_of(result, "rows", None) or []],

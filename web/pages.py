@@ -89,7 +89,7 @@ def render(request: Request, name: str, *, status: int = 200, **values: Any) -> 
     environ: jinja2.Environment = request.app.state.templates
     body = environ.get_template(name).render(
         theme=theme_of(request), within=within, link=link, moved=moved, params=request.query_params,
-        path=request.url.path, settings=request.app.state.settings, info=request.app.state.store.info(), **values,
+        path=request.url.path, settings=request.app.state.settings, **values,
     )  # fmt: skip
     return HTMLResponse(body, status)
 

@@ -31,7 +31,9 @@ def serve(many: int = 0) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(create_app(fixture.build(many)), port=port, log_level="error"))
+    server = uvicorn.Server(
+        uvicorn.Config(create_app(fixture.build(many), settings={"cluster": "mini"}), port=port, log_level="error")
+    )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     deadline = time.monotonic() + 20

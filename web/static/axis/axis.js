@@ -77,6 +77,7 @@ export class Axis extends EventTarget {
     for (const mark of this.data.marks) if (mark.role !== 'context') mark.x = scale.x(mark.t);
     cursorLine(g, p, view, scale, this.state);
     g.save(); g.beginPath(); g.rect(view.gutter + 1, view.top, view.width, view.height); g.clip();
+    marks(g, p, view, scale, null, true);
     if (this.show.causes) this.hits.pills = arrows(g, p, view, scale, this.data, this.byId, this.state); else this.hits.pills = [];
     this.hits.marks = marks(g, p, view, scale, this.state.selected);
     g.restore();

@@ -164,11 +164,11 @@ function until(g, p, view, scale, { y, h }, band) {
 }
 
 /** Marks, clustered where they are too dense to tell apart. Returns hit boxes with their marks. */
-export function marks(g, p, view, scale, selected) {
+export function marks(g, p, view, scale, selected, ground = false) {
   const hits = [];
   for (const row of view.rows) {
     const list = row.item.marks, colour = p.layer(row.item.layer);
-    beats(g, p, view, scale, row);
+    if (!ground) beats(g, p, view, scale, row);
     let n = lower(list, scale.lo - scale.perPixel * 10);
     const stop = lower(list, scale.hi + scale.perPixel * 10);
     while (n < stop) {
@@ -180,6 +180,7 @@ export function marks(g, p, view, scale, selected) {
         x1 = x; count++; total += list[n].count;
         if (weight(list[n]) > weight(best)) best = list[n];
       }
+      if (ground) { if (x1 - x0 > 16) stretch(g, row, colour, x0, x1); continue; }
       hits.push(cluster(g, p, row, colour, { x0, x1, count, total, best, first, at: scale.x(best.t), members: list }, scale, selected));
     }
   }
@@ -188,12 +189,11 @@ export function marks(g, p, view, scale, selected) {
 
 const weight = mark => (RANK[mark.role] ?? 0) * 10 + LEVEL[mark.level];
 
+/** A dense stretch is a bar under everything: overlapping glyphs would say less and cost more. */
+function stretch(g, row, colour, x0, x1) { g.globalAlpha = .35; g.fillStyle = colour; g.fillRect(x0, row.middle - 4, x1 - x0, 8); g.globalAlpha = 1; }
+
 function cluster(g, p, row, colour, c, scale, selected) {
   const y = row.middle;
-  if (c.x1 - c.x0 > 16) {
-    // A dense stretch is a bar with its count: a row of overlapping glyphs would say less and cost more.
-    g.globalAlpha = .35; g.fillStyle = colour; g.fillRect(c.x0, y - 4, c.x1 - c.x0, 8); g.globalAlpha = 1;
-  }
   const error = c.best.level === 'error', size = c.best.glyph === 'info' && c.best.role === 'context' ? 11 : error || c.best.role !== 'context' ? 14 : 12;
   if (c.best.pm && c.best.pm / scale.perPixel > 6 && c.count < 4) whisker(g, p, scale, c.best, y);
   if (c.best.id === selected) { g.strokeStyle = p.c.accent; g.lineWidth = 2; g.beginPath(); g.arc(c.at, y, 11, 0, 7); g.stroke(); }
