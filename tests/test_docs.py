@@ -1,0 +1,139 @@
+"""The documentation is held to the program: commands, links, examples and the generated page."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from correlator import edges
+from parsers import patterns
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*.md"))]
+COMMANDS = ("demo", "serve", "ingest", "parse", "query", "incidents", "why", "report", "agent", "hook", "check")
+
+
+def text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text(DOCS / "extending.md"), re.MULTILINE | re.DOTALL)
+
+
+def test_the_page_of_edges_is_what_the_generator_writes() -> None:
+    done = subprocess.run([sys.executable, str(DOCS / "generate.py"), "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_every_linked_file_exists(page: Path) -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", text(page))
+    missing = [
+        link
+        for link in links
+        if not re.match(r"[a-z]+:", link) and not (page.parent / link.split("#")[0]).resolve().exists()
+    ]
+    assert not missing
+
+
+def test_the_targets_of_make_that_the_readme_names_exist() -> None:
+    targets = set(re.findall(r"^([a-z]+):", text(ROOT / "Makefile"), re.MULTILINE))
+    named = set(re.findall(r"\bmake ([a-z]+)", text(ROOT / "README.md")))
+    assert {"demo", "test"} <= named <= targets
+
+
+def test_every_command_is_in_the_readme_or_the_docs_and_no_other() -> None:
+    everything = "\n".join(map(text, PAGES))
+    assert [c for c in COMMANDS if not re.search(rf"faultline {c}\b", everything)] == []
+    from faultline import cli
+
+    known = {info.name or getattr(info.callback, "__name__", "?") for info in cli.app.registered_commands}
+    assert known == set(COMMANDS)
+    shown = set(re.findall(r"(?:^    |`)faultline ([a-z]+)", everything, re.MULTILINE))
+    assert shown <= known
+
+
+def test_options_that_the_docs_show_are_known_to_their_command() -> None:
+    from faultline import cli
+
+    source = text(Path(cli.__file__))
+    known = set(re.findall(r'"(--[a-z-]+)"', source)) | {
+        "--" + name.replace("_", "-") for name in re.findall(r"^    (\w+): (?:Annotated|Data|Server|Since|Until|Config)", source, re.M)
+    }  # fmt: skip
+    used: set[str] = set()
+    for page in (ROOT / "README.md", DOCS / "operations.md", DOCS / "extending.md", DOCS / "correlation.md"):
+        for line in re.findall(r"(?:^    |`)(faultline [a-z]+[^`\n]*)", text(page), re.MULTILINE):
+            used |= set(re.findall(r"(?<!\S)(--[a-z-]+)", line))
+    assert used, "the docs show options"
+    assert used <= known
+
+
+def test_the_toml_of_the_docs_is_right(tmp_path: Path) -> None:
+    found = 0
+    for number, block in enumerate(blocks("toml")):
+        path = tmp_path / f"{number}.toml"
+        path.write_text(block)
+        if "[[pattern]]" in block:
+            assert [str(p) for p in patterns.load([path]).check()] == []
+        if "[[edge]]" in block:
+            assert [str(p) for p in edges.load([path])[1]] == []
+        found += 1
+    assert found == 2
+
+
+def test_the_indented_edges_of_the_correlation_page_are_right(tmp_path: Path) -> None:
+    shown = re.findall(r"(?:^    \S.*\n|^\n(?=    ))+", text(DOCS / "correlation.md"), re.MULTILINE)
+    (block,) = [b for b in shown if "[[edge]]" in b]
+    path = tmp_path / "site.toml"
+    path.write_text(re.sub(r"^    ", "", block, flags=re.MULTILINE))
+    found, problems = edges.load([path])
+    assert problems == []
+    assert "SITE-CDU1" in {e.id for e in found} and "E24" not in {e.id for e in found}
+
+
+def test_the_format_of_the_docs_reads_its_line() -> None:
+    import polars as pl
+
+    from parsers.record import Origin
+
+    namespace = _run(next(b for b in blocks("python") if "BMC = Format" in b))
+    read = namespace["BMC"]
+    frame = pl.DataFrame({"i": [0, 1], "text": ["BMC|2026-02-28T16:29:24Z|gpu02|Fan 3 failed", "BMC|nothing"]})
+    found = read.read(frame.filter(read.accepts), Origin())
+    assert found.select("i", "host", "message").rows() == [(0, "gpu02", "Fan 3 failed")]
+    assert str(found["time"][0]) == "2026-02-28 16:29:24"
+
+
+def test_the_report_of_the_docs_is_written() -> None:
+    from collector.ingest import Ingest
+    from correlator.engine import correlate
+    from queries import reports
+    from store import open_store
+
+    report = _run(next(b for b in blocks("python") if "REPORT = Report" in b))["REPORT"]
+    with open_store(None) as store:
+        Ingest(store).run([ROOT / "faultline/capture/mgmt_flap_long"])
+        correlate(store)
+        sections = tuple(report.build(reports.Reader(store, None, None)))
+    page = reports.render(reports.Document(report.name, report.title, report.description, None, None, sections), "md")
+    assert "gpu02" in page
+
+
+def _run(code: str) -> dict[str, Any]:
+    namespace: dict[str, Any] = {"__name__": "example"}
+    exec(compile(code, "docs/extending.md", "exec"), namespace)
+    return namespace
+
+
+def test_the_drawing_is_readable_without_colour_or_style() -> None:
+    drawing = text(DOCS / "rooms.svg")
+    assert "prefers-color-scheme: dark" in drawing
+    assert "<title" in drawing and "<desc" in drawing
+    assert not re.search(r"(?:href|src)=|@import|url\((?!#)", drawing), "nothing from elsewhere"
