@@ -46,14 +46,24 @@ def head_of(path: Path) -> bytes:
         return stream.read(HEAD)
 
 
+#: Bytes asked of a decompressor at a time. Small, because one that meets the cut end of an archive gives nothing of
+#: what it was asked for in that call.
+BLOCK = 64 * 1024
+
+
 @dataclass
 class Pieces:
-    """A file in pieces that end at line ends. After iterating: ``consumed`` bytes, their ``digest``, ``broken`` if the
-    content stopped in the middle (a truncated archive); what came before is given all the same."""
+    """A file in pieces that end at line ends; the last one may not.
+
+    After iterating: ``consumed`` bytes up to the last line end, their ``digest``, the unterminated ``tail`` behind
+    them, and ``broken`` if the content stopped in the middle (a truncated archive); what came before is given all the
+    same. ``skip`` bytes are read for the digest only.
+    """
 
     path: Path
     skip: int = 0
     consumed: int = 0
+    tail: bytes = b""
     broken: str | None = None
     _hash: hashlib.blake2b = field(default_factory=lambda: hashlib.blake2b(digest_size=16))
 
@@ -62,29 +72,41 @@ class Pieces:
         return self._hash.hexdigest()
 
     def __iter__(self) -> Iterator[bytes]:
-        rest: list[bytes] = []
+        held: list[bytes] = []
+        size = 0
+        left = self.skip
+        for block in self._blocks():
+            if left:
+                self._take(block[:left])
+                left, block = left - len(block[:left]), block[left:]
+            cut = block.rfind(b"\n") + 1
+            held.append(block[:cut] if cut else block)
+            size += len(held[-1])
+            if cut and size >= CHUNK:
+                yield self._terminated(held)
+                held, size = [], 0
+            if cut and cut < len(block):
+                held.append(block[cut:])
+                size += len(held[-1])
+        rest = b"".join(held)
+        cut = rest.rfind(b"\n") + 1
+        self._take(rest[:cut])
+        self.tail = rest[cut:]
+        if rest:
+            yield rest
+
+    def _terminated(self, held: list[bytes]) -> bytes:
+        piece = b"".join(held)
+        self._take(piece)
+        return piece
+
+    def _blocks(self) -> Iterator[bytes]:
         try:
             with opened(self.path) as stream:
-                left = self.skip
-                while left:
-                    block = stream.read(min(left, CHUNK))
-                    if not block:
-                        break
-                    self._take(block)
-                    left -= len(block)
-                while block := stream.read(CHUNK):
-                    self._take(block)
-                    cut = block.rfind(b"\n") + 1
-                    if not cut:  # a line longer than a piece: wait for its end
-                        rest.append(block)
-                        continue
-                    rest.append(block[:cut])
-                    yield b"".join(rest)
-                    rest = [block[cut:]] if cut < len(block) else []
+                while block := stream.read(BLOCK):
+                    yield block
         except BROKEN as error:
             self.broken = f"{type(error).__name__}: {error}"
-        if rest:
-            yield b"".join(rest)
 
     def _take(self, block: bytes) -> None:
         self._hash.update(block)

@@ -7,6 +7,7 @@ what is learned late (a boot time, the cluster's name) is applied to the lines t
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -108,7 +109,7 @@ class Ingest:
         reference = _newest_date(found)
         known = {
             (e["path"], e["cluster"]): e
-            for e in self.store.rows("SELECT path, cluster, consumed, digest, lines FROM raw.files")
+            for e in self.store.rows("SELECT path, cluster, consumed, digest, lines, tail FROM raw.files")
         }
         for index, item in enumerate(found):
             if self.progress:
@@ -152,9 +153,15 @@ class Ingest:
             status = "skipped" if what.kind == "skip" else "unreadable"
             self._note(item, status, [what.reason])
             return
-        skip, first_line = 0, 1
+        skip, first_line, old_tail = 0, 1, None
         if earlier and reading.prefix_digest(item.path, earlier["consumed"]) == earlier["digest"]:
-            skip, first_line = earlier["consumed"], earlier["lines"] + 1
+            skip, first_line, old_tail = earlier["consumed"], earlier["lines"] + 1, earlier["tail"]
+            rest = reading.Pieces(item.path, skip=skip)
+            unread = sum(len(piece) for piece in rest)
+            if unread == len(rest.tail) and (_digest(rest.tail) if rest.tail else None) == old_tail:
+                self._note(item, "unchanged", [])
+                self.report.files[-1].source = (origin.source or "plain") if what.kind == "lines" else what.kind
+                return
         pieces = reading.Pieces(item.path, skip=skip)
         if what.kind == "lines":
             result = self._lines(item, origin, pieces, first_line)
@@ -163,13 +170,13 @@ class Ingest:
         if pieces.broken:
             result.status = "partial"
             result.warnings.append(f"ends in the middle ({pieces.broken}); what came before is stored")
-        if skip and pieces.consumed == skip:
-            result.status = "unchanged"
         self.report.files.append(result)
-        lines_so_far = result.lines + (first_line - 1 if what.kind == "lines" else 0)
+        whole_lines = first_line - 1 + result.lines - (1 if pieces.tail else 0)
         self._entries.append(FileEntry(
             str(item.path), origin.cluster, origin.host, what.kind, origin.source, what.reason, pieces.consumed,
-            pieces.digest, lines_so_far, result.events, result.unparsed, tuple(result.warnings)))  # fmt: skip
+            pieces.digest, whole_lines if what.kind == "lines" else result.lines, result.events, result.unparsed,
+            tuple(result.warnings), tail=_digest(pieces.tail) if pieces.tail else None,
+            replaces_tail=bool(old_tail) and what.kind == "lines", tail_line=first_line))  # fmt: skip
         if self._rows >= COMMIT_ROWS:
             self._flush()
 
@@ -198,8 +205,6 @@ class Ingest:
     def _document(self, item: _Found, origin: Origin, pieces: reading.Pieces, skip: int) -> FileResult:
         result = FileResult(item.path, item.what.kind, item.what.kind, "stored")
         data = b"".join(pieces)
-        if skip and pieces.consumed == skip:
-            return result
         if skip:  # a document is read as a whole: it has changed, and its rows are merged by what they speak of
             data = b"".join(reading.Pieces(item.path))
         if item.what.kind == "script":
@@ -257,6 +262,10 @@ def _artifact(item: _Found, origin: Origin, kept: _HeadTail) -> pl.DataFrame:
         "cluster": origin.cluster, "job_id": item.what.job_id, "restarts": item.what.restarts, "kind": item.what.artifact,
         "path": str(item.path), "host": origin.host, "content": text, "truncated": truncated, "file": origin.path,
     }])  # fmt: skip
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def _unparsed(logs: pl.DataFrame) -> int:

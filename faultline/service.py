@@ -87,7 +87,10 @@ def build_app(service: Service) -> Any:
     from queries import reports
     from web.app import create_app
 
-    listing = [{"name": r.name, "title": r.title, "description": r.description} for r in reports.REPORTS.values()]
+    listing = [
+        {"name": r.name, "title": r.title, "description": r.description, "href": f"/api/v1/reports/{r.name}"}
+        for r in reports.REPORTS.values()
+    ]
     app = create_app(service.store, settings={"reports": listing, "cluster": service.config.cluster})
 
     @app.get("/api/v1/result", tags=["incidents"])

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,11 @@ class StoreHeld(StoreError):  # noqa: N818  (a state, told to a person)
 
 @dataclass(frozen=True)
 class FileEntry:
-    """The ledger's line about one ingested file: ``digest`` is over the first ``consumed`` bytes of its content."""
+    """The ledger's line about one ingested file.
+
+    ``digest`` is over the first ``consumed`` bytes of its content, which end at a line end and hold ``lines`` lines.
+    ``tail`` is the unterminated line behind them, if there was one: stored too, and replaced when it has grown.
+    """
 
     path: str
     cluster: str | None
@@ -56,6 +60,9 @@ class FileEntry:
     events: int
     unparsed: int
     warnings: tuple[str, ...]
+    tail: str | None = None
+    replaces_tail: bool = False
+    tail_line: int = 0
 
 
 class DuckStore:
@@ -144,9 +151,15 @@ class DuckStore:
             connection.execute("DELETE FROM model.facts WHERE name = ?", [name])
             connection.execute("INSERT INTO model.facts VALUES (?, ?)", [name, value])
 
-    def add(self, tables: Mapping[str, pl.DataFrame], files: Iterable[FileEntry] = ()) -> None:
+    def add(self, tables: Mapping[str, pl.DataFrame], files: Sequence[FileEntry] = ()) -> None:
         """Stores observations and the ledger entries they came with, in one transaction."""
         with self.transaction() as connection:
+            for entry in files:
+                if entry.replaces_tail:
+                    connection.execute(
+                        "DELETE FROM raw.logs WHERE file = ? AND line = ? AND cluster IS NOT DISTINCT FROM ?",
+                        [entry.path, entry.tail_line, entry.cluster],
+                    )
             for name, data in tables.items():
                 if data.height:
                     insert(
@@ -158,9 +171,9 @@ class DuckStore:
                     [entry.path, entry.cluster],
                 )
                 connection.execute(
-                    "INSERT INTO raw.files VALUES (?,?,?,?,?,?,?,?,?,?,?,?, now()::TIMESTAMP)",
+                    "INSERT INTO raw.files VALUES (?,?,?,?,?,?,?,?,?,?,?,?, now()::TIMESTAMP, ?)",
                     [entry.path, entry.cluster, entry.host, entry.kind, entry.source, entry.reason, entry.consumed,
-                     entry.digest, entry.lines, entry.events, entry.unparsed, list(entry.warnings)],
+                     entry.digest, entry.lines, entry.events, entry.unparsed, list(entry.warnings), entry.tail],
                 )  # fmt: skip
 
     def replace_model(self, tables: Mapping[str, pl.DataFrame]) -> None:
@@ -189,7 +202,9 @@ def insert(connection: duckdb.DuckDBPyConnection, table: str, data: pl.DataFrame
         columns = ", ".join(f'"{name}"' for name in data.columns)
         connection.execute(f"INSERT INTO {table} ({columns}) SELECT {columns} FROM incoming")
     finally:
-        connection.unregister("incoming")
+        # In an aborted transaction even this is refused; the rollback and the next register() clear it.
+        with suppress(duckdb.Error):
+            connection.unregister("incoming")
 
 
 def _logs_for_storage(data: pl.DataFrame) -> pl.DataFrame:

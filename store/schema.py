@@ -46,7 +46,7 @@ def raw_table(name: str) -> str:
 
 FILES = """CREATE TABLE IF NOT EXISTS raw.files (
   path VARCHAR, cluster VARCHAR, host VARCHAR, kind VARCHAR, source VARCHAR, reason VARCHAR,
-  consumed BIGINT, digest VARCHAR, lines BIGINT, events BIGINT, unparsed BIGINT, warnings VARCHAR[], ingested_at TIMESTAMP
+  consumed BIGINT, digest VARCHAR, lines BIGINT, events BIGINT, unparsed BIGINT, warnings VARCHAR[], ingested_at TIMESTAMP, tail VARCHAR
 )"""
 
 MODEL = [
