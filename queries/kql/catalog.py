@@ -59,7 +59,18 @@ _TABLES = {
     "Syslog": "TimeGenerated datetime, Computer, Facility, SeverityLevel, ProcessName, ProcessID long, SyslogMessage, "
     "HostIP",
 }
-_RAW_TABLES = ["slurmctld", "slurmd", "slurmdb", "slurmrestd", "slurmjobs", "syslog", "dmesg", "jetpack", "jetpackd", "healthagent"]
+_RAW_TABLES = [
+    "slurmctld",
+    "slurmd",
+    "slurmdb",
+    "slurmrestd",
+    "slurmjobs",
+    "syslog",
+    "dmesg",
+    "jetpack",
+    "jetpackd",
+    "healthagent",
+]
 
 CATALOG = Catalog(
     {name: _table(name, columns) for name, columns in _TABLES.items()}

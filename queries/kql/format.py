@@ -16,7 +16,13 @@ FORMATS = ("table", "json", "ndjson", "csv", "parquet")
 
 def render(result: Result, format: str = "table") -> str | bytes:
     """The result in one of FORMATS; parquet is bytes, all others text."""
-    makers: dict[str, Callable[[Result], str | bytes]] = {"json": _json, "ndjson": _ndjson, "csv": _csv, "parquet": _parquet, "table": _table}
+    makers: dict[str, Callable[[Result], str | bytes]] = {
+        "json": _json,
+        "ndjson": _ndjson,
+        "csv": _csv,
+        "parquet": _parquet,
+        "table": _table,
+    }
     if format not in makers:
         raise ValueError(f"unknown format '{format}'; one of {', '.join(FORMATS)}")
     return makers[format](result)

@@ -151,7 +151,7 @@ json_value = pp.Forward()
 _comma = _lit(",")
 json_array = _action(
     _lit("[") + pp.Optional(json_value + pp.ZeroOrMore(_comma + json_value)) + pp.Optional(_comma) + end_mark,
-    lambda loc, toks: [list(v for v in toks[:-1])],
+    lambda loc, toks: [list(toks[:-1])],
 )
 json_pair = _action((string | name_text) + _lit(":") + json_value, lambda loc, toks: (_key(toks[0]), toks[1]))
 json_bag = _action(
@@ -240,7 +240,21 @@ operand = postfixed | signed
 
 # ---------------------------------------------------------------- chains
 # R3: every match operator is its own word; nothing falls back to a weaker one.
-MATCH_WORDS = ["hasprefix_cs", "hasprefix", "hassuffix_cs", "hassuffix", "has_cs", "has", "contains_cs", "contains", "startswith_cs", "startswith", "endswith_cs", "endswith", "like"]
+MATCH_WORDS = [
+    "hasprefix_cs",
+    "hasprefix",
+    "hassuffix_cs",
+    "hassuffix",
+    "has_cs",
+    "has",
+    "contains_cs",
+    "contains",
+    "startswith_cs",
+    "startswith",
+    "endswith_cs",
+    "endswith",
+    "like",
+]
 LIST_WORDS = ["has_any", "has_all", "in~", "in"]
 _words = "|".join(MATCH_WORDS)
 list_op = _token(r"!in~|!in\b|in~|in\b|has_any\b|has_all\b|!has_any\b", lambda text, span: (text.lower(), span))

@@ -107,7 +107,7 @@ axis = (
                 ("part", "step", toks[2]),
                 ("part", "closed", True),
             ],
-        )  # fmt: skip
+        )
     )
     + pp.Optional(_one("from", _kw("from") - g.expr))
     + pp.Optional(_one("to", _kw("to") - g.expr))

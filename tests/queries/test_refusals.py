@@ -50,9 +50,11 @@ def test_the_row_limit_is_said() -> None:
     assert result.truncated and len(result.rows) == 3
 
 
-WORDS = st.sampled_from(
-    ["Logs", "|", "where", "extend", "summarize", "by", "count()", "(", ")", "[", "]", ",", "==", "!=", "has", "in", "'a'", '"b"', "1", "1.5", "5m", "Host", "Time", "and", "or", "not", "dynamic({})", "join", "on", "kind=inner", "project", "sort", "take", "3", "let", "x", "=", ";", "print", "bin(", "-", "*", "/", "..", "between", "top"]
-)
+_PIECES = """
+    Logs | where extend summarize by count() ( ) [ ] , == != has in 'a' "b" 1 1.5 5m Host Time and or not
+    dynamic({}) join on kind=inner project sort take 3 let x = ; print bin( - * / .. between top
+    """
+WORDS = st.sampled_from(_PIECES.split())
 
 
 @settings(max_examples=300, deadline=None)
