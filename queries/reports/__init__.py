@@ -14,12 +14,13 @@ from datetime import datetime
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
-from queries.reports import failure_patterns, usage
 from queries.reports.as_html import html
 from queries.reports.as_json import json_text
 from queries.reports.as_markdown import markdown
+from queries.reports.failure_patterns import REPORT as FAILURE_PATTERNS
 from queries.reports.model import Column, Document, Figure, Report, Section, Span, Table, Timeline, as_utc
 from queries.reports.reader import Reader
+from queries.reports.usage import REPORT as USAGE
 
 if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 GROUP = "faultline.reports"
 
 #: The reports that come with Faultline. A new one is a module and a line here.
-BUILT_IN = (failure_patterns.REPORT, usage.REPORT)
+BUILT_IN = (FAILURE_PATTERNS, USAGE)
 
 _FORMATS = {"html": html, "md": markdown, "json": json_text}
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from queries.reports.model import Column, Figure, Section, Span, Table, Timeline, Tone
 from queries.reports.reader import BADLY, ENDED, GPU_HOURS, INCIDENT_END, Reader, within
-from queries.reports.wording import NONE
+from queries.reports.wording import NONE, stretch
 
 #: A job name counts as failing repeatedly from this many bad ends on.
 REPEATED = 2
@@ -36,7 +36,7 @@ WITH told AS (
 )
 SELECT cluster, cause, coalesce(category, 'without a verdict') AS category, host, device,
   CAST(sum(incidents) AS BIGINT) AS incidents, CAST(count(*) FILTER (severity = 'impact') AS BIGINT) AS impact,
-  CAST(sum(jobs) AS BIGINT) AS jobs, sum(gpu_hours) AS gpu_hours, min(start) AS first_seen, max("end") AS last_seen
+  CAST(sum(jobs) AS BIGINT) AS jobs, round(sum(gpu_hours), 6) AS gpu_hours, min(start) AS first_seen, max("end") AS last_seen
 FROM told GROUP BY ALL
 ORDER BY gpu_hours DESC, jobs DESC, incidents DESC, cause, host NULLS LAST, device NULLS LAST, cluster
 """
@@ -69,7 +69,7 @@ def summary(reader: Reader) -> Section:
     moments = [m for m in (runs["first"], runs["last"], lost["first"], lost["last"]) if m is not None]
     share = runs["badly"] / runs["ended"] if runs["ended"] else None
     figures = (
-        Figure("First to last", f"{min(moments):%Y-%m-%d %H:%M} – {max(moments):%Y-%m-%d %H:%M}" if moments else None, "text"),
+        Figure("First to last", stretch(min(moments), max(moments)) if moments else None, "text"),
         Figure("Jobs ended", runs["ended"]),
         Figure("Ended badly", runs["badly"], note=f"{share * 100:.1f} % of those that ended" if share is not None else ""),
         Figure("Cluster at fault", infra, note="of those that ended badly"),

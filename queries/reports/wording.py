@@ -49,6 +49,12 @@ def length(seconds: float) -> str:
     return f"{seconds:.1f} s"
 
 
+def stretch(start: datetime, end: datetime) -> str:
+    """From when to when, to the minute; the day once if it is the same."""
+    last = f"{end:%H:%M}" if start.date() == end.date() else f"{end:%Y-%m-%d %H:%M}"
+    return f"{start:%Y-%m-%d %H:%M} – {last}"
+
+
 def period(since: datetime | None, until: datetime | None) -> str:
     """The period asked for, in words."""
     if since is None and until is None:
