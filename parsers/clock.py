@@ -103,15 +103,12 @@ def iso(stamps: pl.Series, origin: Origin) -> pl.DataFrame:
 
     Any number of digits behind the seconds is fine; a stamp without a zone is in the origin's.
     """
-    frame = stamps.alias("stamp").to_frame().select(pl.col("stamp").str.extract_groups(_ISO)).unnest("stamp")
-    wall = pl.concat_str(
-        pl.col("day"), pl.lit("T"), pl.col("clock"), pl.lit("."), pl.col("fraction").fill_null("0").str.slice(0, 6)
-    )
-    frame = frame.with_columns(
-        wall.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False).alias("wall"),
-        _offset_us(pl.col("zone")).alias("east"),
-        _resolution(pl.col("fraction")).alias("resolution_us"),
-    )
+    frame = _by_slices(stamps)
+    odd = frame["wall"].is_null() & stamps.is_not_null()
+    if odd.any():
+        at = odd.arg_true()
+        slow = _by_regex(stamps.gather(at))
+        frame = frame.with_columns(frame[name].scatter(at, slow[name]) for name in frame.columns)
     zoned = frame["wall"] - frame["east"].cast(pl.Duration("us"))
     local = to_utc(frame["wall"], origin.timezone)
     has_zone = frame["east"].is_not_null()
@@ -121,11 +118,72 @@ def iso(stamps: pl.Series, origin: Origin) -> pl.DataFrame:
     ).with_columns(pl.when("quality").then(pl.lit("line")).otherwise(pl.lit("inferred")).alias("quality"))
 
 
+def _by_slices(stamps: pl.Series) -> pl.DataFrame:
+    """``wall``, ``east``, ``resolution_us`` of stamps whose parts stand where most stamps have them; null for others.
+
+    Seconds repeat within a batch, so the conversion of the first 19 characters is mostly a look-up.
+    """
+    text = pl.col("s")
+    tail = text.str.slice(-6)
+    zone = pl.when(tail.str.contains(r"^[+-]\d\d:\d\d$")).then(tail).when(text.str.ends_with("Z")).then(pl.lit("Z"))
+    width = text.str.len_bytes().cast(pl.Int64) - 20 - zone.str.len_bytes().fill_null(0).cast(pl.Int64)
+    frame = stamps.alias("s").to_frame().with_columns(zone.alias("zone"), width.alias("digits"))
+    digits = pl.col("digits")
+    fraction = text.str.slice(20, digits.clip(0, 6)).cast(pl.Int64, strict=False)
+    # -1: no fraction at all, and no sign of one.
+    fits = (digits == -1) | (digits.is_between(1, 9) & text.str.slice(19, 1).is_in([".", ","]))
+    frame = frame.with_columns(
+        pl.when(fits).then(text.str.slice(0, 19)).str.replace(" ", "T", literal=True)
+        .str.to_datetime("%Y-%m-%dT%H:%M:%S", time_unit="us", strict=False).alias("wall"),
+        pl.when(digits == -1).then(0).otherwise(fraction).alias("fraction"),
+        pl.when(digits == -1).then(1_000_000).otherwise(_power(digits)).alias("resolution_us"),
+    )  # fmt: skip
+    zones = frame.select(pl.col("zone").unique().drop_nulls())
+    offsets = dict(zones.with_columns(_offset_us(pl.col("zone")).alias("east")).iter_rows())
+    micros = pl.col("fraction") * pl.col("resolution_us")
+    return frame.select(
+        pl.col("wall") + micros.cast(pl.Duration("us")),
+        pl.col("zone").replace_strict(offsets, default=None, return_dtype=pl.Int64).alias("east")
+        if offsets else pl.lit(None, pl.Int64).alias("east"),
+        "resolution_us",
+    )  # fmt: skip
+
+
+def _power(digits: pl.Expr) -> pl.Expr:
+    """How coarse that many digits behind the seconds are, in microseconds."""
+    return digits.clip(0, 6).replace_strict({n: 10 ** (6 - n) for n in range(7)}, return_dtype=pl.Int64, default=None)
+
+
+def _by_regex(stamps: pl.Series) -> pl.DataFrame:
+    """As :func:`_by_slices`, for every other spelling."""
+    frame = stamps.alias("stamp").to_frame().select(pl.col("stamp").str.extract_groups(_ISO)).unnest("stamp")
+    wall = pl.concat_str(
+        pl.col("day"), pl.lit("T"), pl.col("clock"), pl.lit("."), pl.col("fraction").fill_null("0").str.slice(0, 6)
+    )
+    return frame.select(
+        wall.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False).alias("wall"),
+        _offset_us(pl.col("zone")).alias("east"),
+        _resolution(pl.col("fraction")).alias("resolution_us"),
+    )
+
+
 def bsd(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     """Stamps in parts -> ``time``, ``quality``, ``resolution_us``.
 
-    ``frame`` has String columns month (a name), day, clock (H:M:S), fraction and year, the last two often null.
+    ``frame`` has String columns month (a name), day, clock (H:M:S), fraction and year, the last two often null. Stamps
+    without a fraction repeat, so each is worked out once.
     """
+    names = ["month", "day", "clock", "fraction", "year"]
+    if frame["fraction"].null_count() < len(frame):
+        return _bsd(frame, origin)
+    key = pl.concat_str([pl.col(name).fill_null("") for name in names], separator="|").alias("key")
+    keyed = frame.select(key, *names)
+    once = keyed.unique("key", keep="any")
+    times = _bsd(once, origin).with_columns(once["key"])
+    return keyed.select("key").join(times, on="key", how="left", maintain_order="left").drop("key")
+
+
+def _bsd(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     month = pl.col("month").str.to_lowercase().str.strip_chars_end(".").replace_strict(MONTHS, default=None)
     seconds = pl.concat_str(pl.col("clock"), pl.lit("."), pl.col("fraction").fill_null("0").str.slice(0, 6))
     frame = frame.with_columns(

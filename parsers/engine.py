@@ -8,6 +8,8 @@ The batch of one line is the same code.
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
@@ -21,9 +23,14 @@ from parsers.record import LOGS, Origin, empty
 
 #: Longer than any line that a pattern is for: the rest of a line of megabytes is kept but not searched.
 SEARCHED = 16_384
+#: Batches up to this many lines are searched in Python.
+FEW = 100
+#: What a header may say that becomes an entity.
+_NUMBERS = '{"facility_num"'  # a priority in numbers: facility and severity are columns already
+_HEADERS = ("uptime_s", "step_tag", "extra", "stamp", "host", "unit", "pid")
 #: Who and what at the start of kernel messages: ``mlx5_core 0000:53:00.0 eth0: text``.
-_DEVICE = (
-    r"^(?:(?P<driver>[a-z][\w-]+) )?(?P<pci>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])"
+_DEVICE = re.compile(
+    r"(?:(?P<driver>[a-z][\w-]+) )?(?P<pci>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])"
     r"(?: (?P<port>[A-Za-z][\w.-]*))?(?: \(.*?\))?: "
 )
 _JOB = r"(?i)\b(?:JobId=|job_id=|StepId=|job=)(\d+(?:_\d+)?(?:\+\d+)?(?:\(\d+\))?)"
@@ -40,7 +47,6 @@ class LineParser:
         self.catalogue = catalogue if catalogue is not None else load()
         self.formats: tuple[Format, ...] = all_formats()
         self.header_entities = header_entities
-        self._needles = pl.Series("needles", self.catalogue.literals, dtype=pl.String)
 
     def parse(self, lines: list[bytes], origin: Origin, first_line: int = 1) -> pl.DataFrame:
         """One row per line. ``first_line`` numbers the first of them. Never raises for what a line contains."""
@@ -52,7 +58,8 @@ class LineParser:
             pl.Series("raw", texts, dtype=pl.String), pl.Series("raw_bytes", exact, dtype=pl.Binary),
             pl.int_range(first_line, first_line + len(lines), dtype=pl.Int64).alias("line"),
         )  # fmt: skip
-        return _to_logs(self._entities(self._classify(frame), origin), origin)
+        classified, found = self._classify(frame)
+        return _to_logs(self._entities(classified, found, origin), origin)
 
     def explain(self, line: bytes, origin: Origin) -> list[str]:
         """Why this format and which pattern, in sentences for a person."""
@@ -97,30 +104,50 @@ class LineParser:
             left = left.join(found.select("i"), on="i", how="anti", maintain_order="left")
         return pl.concat(parts).sort("i") if len(parts) > 1 else parts[0].sort("i")
 
-    def _classify(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Adds ``event``, ``found`` (entities as JSON), and the pattern's severity and tags."""
-        count = len(frame)
-        searched = pl.col("message").str.slice(0, SEARCHED)
-        hits = frame.select(
-            "i", searched.alias("message"), "source",
-            searched.str.extract_many(self._needles.implode(), ascii_case_insensitive=True, overlapping=True).alias("needles"),
-        ).filter(pl.col("needles").list.len() > 0)  # fmt: skip
-        rows: list[tuple[int, str, str | None, str | None, tuple[str, ...]]] = []
-        for at, message, source, needles in hits.iter_rows():
+    def _classify(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, dict[int, dict[str, Any]]]:
+        """Adds ``event`` and the pattern's severity and tags; also what the pattern found, by line of the batch."""
+        rows: list[tuple[int, str, str | None, tuple[str, ...]]] = []
+        found: dict[int, dict[str, Any]] = {}
+        for at, message, source, needles in self._hits(frame):
             best = self._best(message, source, needles)
             if best is not None:
                 entry, entities = best
-                rows.append((at, entry.event, dumps(entities), entry.severity, entry.tags))
+                rows.append((at, entry.event, entry.severity, entry.tags))
+                found[at] = entities
         events = pl.DataFrame(
-            rows, schema={"i": pl.UInt32, "event": pl.String, "found": pl.String, "named_severity": pl.String, "tags": pl.List(pl.String)},
+            rows, schema={"i": pl.UInt32, "event": pl.String, "named_severity": pl.String, "tags": pl.List(pl.String)},
             orient="row",
         )  # fmt: skip
         joined = frame.join(events, on="i", how="left", maintain_order="left")
-        assert len(joined) == count
+        assert len(joined) == len(frame)
         return joined.with_columns(
             pl.col("event").fill_null("other"), pl.coalesce("severity", "named_severity").alias("severity"),
             pl.col("tags").fill_null([]),
-        )  # fmt: skip
+        ), found  # fmt: skip
+
+    def _hits(self, frame: pl.DataFrame) -> Iterator[tuple[int, str, str | None, list[str]]]:
+        """The lines that contain a literal of some pattern for their source, with those literals.
+
+        Each source is searched for its own patterns' literals only: "jobid=" says nothing in slurmctld's log, and every
+        hit less is a regex less.
+        """
+        searched = frame.select("i", pl.col("message").str.slice(0, SEARCHED), "source")
+        if len(searched) <= FEW:  # building the automaton costs more than looking for every literal
+            for at, message, source in searched.iter_rows():
+                lower = (message or "").lower()
+                needles = [literal for literal in self.catalogue.literals_of(source) if literal in lower]
+                if needles:
+                    yield at, message, source, needles
+            return
+        for (source,), part in searched.group_by("source"):
+            literals = self.catalogue.literals_of(source)
+            if not literals:
+                continue
+            needles_of = pl.Series("needles", literals, dtype=pl.String)
+            hits = part.with_columns(
+                pl.col("message").str.extract_many(needles_of.implode(), ascii_case_insensitive=True, overlapping=True).alias("needles")
+            ).filter(pl.col("needles").list.len() > 0)  # fmt: skip
+            yield from hits.select("i", "message", "source", "needles").iter_rows()
 
     def _best(self, message: str, source: str | None, needles: list[str]) -> tuple[Pattern, dict[str, Any]] | None:
         table = self.catalogue.by_literal
@@ -136,47 +163,61 @@ class LineParser:
                 return entry, tidy(raw)
         return None
 
-    def _entities(self, frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-        """``entities`` and ``job_id``: the pattern's, the header's, and what stands at the start of the message."""
-        message = pl.col("message")
-        kernel = pl.col("source") == "kernel"
+    def _entities(self, frame: pl.DataFrame, found: dict[int, dict[str, Any]], origin: Origin) -> pl.DataFrame:
+        """``entities`` and ``job_id``: the pattern's, the header's, and what stands at the start of the message.
+
+        Only lines with an event (or, on request, with anything in the header) become Python objects; of the others the
+        uptime stays, from which boots are computed, and the job.
+        """
         slurm = pl.col("source").is_in([*SLURM, "prolog", "epilog"])
+        frame = frame.with_columns(pl.when(slurm).then(pl.col("message").str.extract(_JOB)).alias("_job"))
+        tagged = pl.col("step_tag").str.extract(r"^(\d+)")
+        raw = pl.coalesce(tagged, pl.col("_job").str.extract(r"\((\d+)\)$"), pl.col("_job").str.extract(r"^(\d+)"))
+        job = pl.when(raw.str.len_bytes() < 18).then(raw).cast(pl.Int64, strict=False)
+        uptime = pl.concat_str(pl.lit('{"uptime_s": '), pl.col("uptime_s").cast(pl.String), pl.lit("}"))
         frame = frame.with_columns(
-            pl.when(kernel | pl.col("source").is_null()).then(message.str.extract_groups(_DEVICE)).alias("_device"),
-            pl.when(slurm).then(message.str.extract(_JOB)).alias("_job"),
-        ).unnest("_device")
-        names = ["driver", "pci", "port", "uptime_s", "step_tag", "_job", "extra"]
+            pl.coalesce(job, pl.lit(origin.job_id, pl.Int64)).alias("job_id"), uptime.alias("entities")
+        )
+        wanted = pl.col("event") != "other"
+        if found:
+            wanted |= pl.col("i").is_in(pl.Series(list(found), dtype=pl.UInt32).implode())
         if self.header_entities:
-            frame = frame.with_columns(
-                pl.col("stamp").alias("timestamp"), pl.col("host").alias("_host"),
-                pl.when(pl.col("unit") != "kernel").then("unit").alias("program"),
-                pl.when(pl.col("unit") != "kernel").then("pid").alias("daemon_pid"),
-            )  # fmt: skip
-            names += ["timestamp", "_host", "program", "daemon_pid"]
-        wanted = frame.select("found", "event", *names)
-        some = wanted.select(pl.any_horizontal(pl.col("found", *names).is_not_null())).to_series()
-        entities: list[str | None] = []
-        jobs: list[int | None] = []
-        for has, row in zip(some.to_list(), wanted.iter_rows(named=True), strict=True):
-            merged = _merge(row) if has else {}
-            entities.append(dumps(merged))
-            jobs.append(_job_number(merged.get("job_id"), origin))
+            wanted |= pl.any_horizontal(pl.col(*_HEADERS, "_job").is_not_null())
+            wanted |= pl.col("source").is_null() | (pl.col("source") == "kernel")
+        rows = frame.filter(wanted).select("i", "message", "source", "_job", *_HEADERS)
+        texts: list[tuple[int, str | None, int | None]] = []
+        for row in rows.iter_rows(named=True):
+            merged = _merge(row, found.get(row["i"]), self.header_entities)
+            texts.append((row["i"], dumps(merged), _job_number(merged.get("job_id"), origin)))
+        if not texts:
+            return frame
+        names = {"i": pl.UInt32, "_entities": pl.String, "_number": pl.Int64}
+        frame = frame.join(
+            pl.DataFrame(texts, schema=names, orient="row").with_columns(pl.lit(True).alias("_made")),
+            on="i", how="left", maintain_order="left",
+        )  # fmt: skip
         return frame.with_columns(
-            pl.Series("entities", entities, dtype=pl.String), pl.Series("job_id", jobs, dtype=pl.Int64)
+            pl.when("_made").then("_entities").otherwise("entities").alias("entities"),
+            pl.when("_made").then("_number").otherwise("job_id").alias("job_id"),
         )
 
 
-def _merge(row: dict[str, Any]) -> dict[str, Any]:
+def _merge(row: dict[str, Any], found: dict[str, Any] | None, header: bool) -> dict[str, Any]:
     """The header's entities first: what the pattern found wins over them."""
     merged: dict[str, Any] = {}
-    for column, name in (
-        ("driver", "driver"), ("pci", "pci"), ("port", "port"), ("uptime_s", "uptime_s"), ("timestamp", "timestamp"), ("_host", "host"),
-        ("program", "program"), ("daemon_pid", "daemon_pid"), ("daemon_pid", "pid"),
-    ):  # fmt: skip
-        value = row.get(column)
-        if value is not None:
-            merged[name] = value
-    if row["extra"]:
+    source = row["source"]
+    if source is None or source == "kernel":
+        device = _DEVICE.match(row["message"] or "")
+        if device:
+            merged = {name: value for name, value in device.groupdict().items() if value is not None}
+    if row["uptime_s"] is not None:
+        merged["uptime_s"] = row["uptime_s"]
+    if header:
+        program = row["unit"] if row["unit"] != "kernel" else None
+        pid = row["pid"] if program is not None else None
+        values = {"timestamp": row["stamp"], "host": row["host"], "program": program, "daemon_pid": pid, "pid": pid}
+        merged.update((name, value) for name, value in values.items() if value is not None)
+    if row["extra"] and (header or not row["extra"].startswith(_NUMBERS)):
         merged.update(json.loads(row["extra"]))
     if row["_job"]:
         merged |= job_ids(row["_job"])
@@ -185,8 +226,8 @@ def _merge(row: dict[str, Any]) -> dict[str, Any]:
         merged |= job_ids(job)
         if step:
             merged["step_id"] = step_name(step)
-    if row["found"]:
-        merged.update(json.loads(row["found"]))
+    if found:
+        merged.update(found)
     return merged
 
 

@@ -97,11 +97,21 @@ class Catalogue:
 
     entries: tuple[Pattern, ...]
     problems: list[Problem] = field(default_factory=list)
+    _by_source: dict[str | None, list[str]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def literals(self) -> list[str]:
         """Every literal once: the needles of the one multi-literal pass."""
         return sorted({literal for entry in self.entries for literal in entry.literals})
+
+    def literals_of(self, source: str | None) -> list[str]:
+        """The literals of the patterns that may fit a line of ``source``; all of them where it is unknown."""
+        known = self._by_source.get(source)
+        if known is None:
+            fitting = [e for e in self.entries if source is None or not e.sources or source in e.sources]
+            known = sorted({literal for entry in fitting for literal in entry.literals})
+            self._by_source[source] = known
+        return known
 
     @cached_property
     def by_literal(self) -> dict[str, tuple[Pattern, ...]]:
@@ -254,4 +264,7 @@ def load(extra_files: Sequence[Path] = ()) -> Catalogue:
 
 def dumps(entities: dict[str, Any]) -> str | None:
     """Entities as the record keeps them: JSON with sorted keys, null when there are none."""
-    return json.dumps(entities, sort_keys=True, ensure_ascii=False, default=str) if entities else None
+    return _ENCODER.encode(entities) if entities else None
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=str)
