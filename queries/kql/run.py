@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from queries.kql.catalog import CATALOG, Catalog
 from queries.kql.compile import Compiled, compile_script
 from queries.kql.errors import CannotExpress, KqlError, KqlRuntimeError, QueryTimeout
 from queries.kql.lexical import format_datetime, format_timespan
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass
@@ -75,6 +78,7 @@ def run(
     """Run a text of statements; the last tabular one is the answer, the ones before are in `others`."""
     compiled = compile_script(text, catalog, parameters=parameters, now=now)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    harden(con)
     results = [_execute(con, one, text, max_rows, timeout_s, deadline) for one in compiled]
     results[-1].others = results[:-1]
     return results[-1]
@@ -115,14 +119,43 @@ def _execute(
     return Result(columns, table, one.sql, truncated, (time.monotonic() - started) * 1000)
 
 
+# What the engine says about a value, said in words of the query's author.
+_RUNTIME_WORDS: tuple[tuple[type[duckdb.Error], str], ...] = (
+    (duckdb.OutOfMemoryException, "the query needs more memory than it may use"),
+    (duckdb.OutOfRangeException, "a number or a date is out of its range"),
+    (duckdb.ConversionException, "a value does not fit the type it is converted to"),
+    (duckdb.PermissionException, "queries read the store only, no files and no network"),
+)
+REFUSED = "kql: "  # how our own error('...') calls in SQL begin
+
+
+def harden(con: duckdb.DuckDBPyConnection) -> None:
+    """Shut the whole database off from files and the network; it cannot be undone while the database is open.
+
+    The setting is of the database, not of the connection: writers keep their database file and
+    `register()`ed Arrow tables, but lose COPY, read_csv and Python variables as tables. The
+    configuration is not locked as well: other users of the database set their time zone, and a
+    compiled query holds no SET anyway.
+    """
+    con.execute("SET enable_external_access = false")
+
+
 def _engine_error(problem: duckdb.Error, interrupted: bool, timeout_s: float | None) -> KqlError:
-    """No SQL leaks: the engine's words are cut to their first line, its SQL is dropped."""
+    """No SQL leaks: only our own words come out, the engine's go to the debug log."""
     if interrupted:
         return QueryTimeout(f"the query took longer than {timeout_s:g} s and was stopped")
-    first = str(problem).split("\n")[0].split("LINE ")[0]
+    said = str(problem).split("\n")[0]
+    _LOG.debug("engine error: %s", problem)
+    if REFUSED in said:
+        return CannotExpress(said.split(REFUSED, 1)[1])
+    if isinstance(problem, duckdb.InterruptException):
+        return KqlRuntimeError("the query was cancelled")
     if isinstance(problem, (duckdb.BinderException, duckdb.ParserException, duckdb.InternalException)):
-        return CannotExpress(f"the engine cannot express this query ({first[:200]})")
-    return KqlRuntimeError(f"the query stopped while running: {first[:200]}")
+        return CannotExpress("the engine cannot express this query")
+    if isinstance(problem, duckdb.CatalogException):
+        return KqlRuntimeError("a table that the query needs is not in this store")
+    words = next((w for kind, w in _RUNTIME_WORDS if isinstance(problem, kind)), "a value cannot be computed")
+    return KqlRuntimeError(f"the query stopped while running: {words}")
 
 
 def validate(text: str, catalog: Catalog = CATALOG) -> list[tuple[str, str]]:

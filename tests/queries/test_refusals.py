@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import duckdb
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -48,6 +49,27 @@ def test_the_time_limit_ends_a_query() -> None:
 def test_the_row_limit_is_said() -> None:
     result = run(duckdb.connect(), "range x from 1 to 10 step 1", max_rows=3)
     assert result.truncated and len(result.rows) == 3
+
+
+def test_a_query_shuts_the_database_off_from_files() -> None:
+    con = duckdb.connect()
+    con.register("arrow", pa.table({"a": [1, 2]}))
+    run(con, "print 1")
+    assert con.execute("SELECT sum(a) FROM arrow").fetchall() == [(3,)]  # what the store's writer needs
+    with pytest.raises(duckdb.PermissionException):
+        con.execute("SELECT * FROM read_csv('/etc/hostname')")
+    with pytest.raises(duckdb.Error):
+        con.execute("SET enable_external_access = true")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Logs | take 1", "print array_sort_asc(dynamic([1, 'a']))"],
+)
+def test_errors_speak_no_sql(text: str) -> None:
+    with pytest.raises(KqlError) as caught:
+        run(duckdb.connect(), text)
+    assert not any(w in caught.value.message for w in ("Error:", "SELECT", "CAST", "VARCHAR", "LINE", "Candidate"))
 
 
 _PIECES = """

@@ -340,7 +340,7 @@ def _array_sort(direction: str) -> Special:
             f"WHEN list_has_all(['BIGINT', 'UBIGINT'], {kinds}) THEN {whole} "
             f"WHEN list_has_all(['BIGINT', 'UBIGINT', 'DOUBLE'], {kinds}) THEN {numbers} "
             f"WHEN list_has_all(['VARCHAR'], {kinds}) THEN {text} "
-            "ELSE error('array_sort of mixed types is not supported') END",
+            "ELSE error('kql: array_sort of mixed types is not supported') END",
             "dynamic", array, nullable=True,
         )  # fmt: skip
 
