@@ -19,7 +19,6 @@ from parsers.formats.base import (
     SEVERITY_WORDS,
     SLURM,
     Format,
-    choice,
     groups,
     severity_of_level,
     source_of_program,
@@ -139,54 +138,92 @@ def _odd_tails(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def finish(frame: pl.DataFrame, format_name: str) -> pl.DataFrame:
-    """Source, severity, facility, uptime and further entities of lines with host, unit, procid, pri and message."""
+    """Source, severity, facility, uptime and further entities of lines with host, unit, procid, pri and message.
+
+    Programs and priorities are few and lines many: what follows from them is looked up, not computed per line.
+    """
     if frame.is_empty():
         return frame
-    units = frame["unit"].unique().to_list()
-    sources = {unit: source_of_program(unit) for unit in units if unit is not None}
-    number = pl.col("pri").cast(pl.Int64, strict=False)
-    message, unit = pl.col("message"), pl.col("unit")
     if "level" not in frame.columns:
         frame = frame.with_columns(pl.lit(None, pl.String).alias("level"))
-    word = pl.col("level").str.to_lowercase().replace_strict(SEVERITY_WORDS, default=None, return_dtype=pl.String)
-    frame = frame.with_columns(
+    units = frame["unit"].unique().drop_nulls().to_list()
+    unit, message = pl.col("unit"), pl.col("message")
+    if any(name.startswith("%") for name in units):
         # A tag like %ETHPORT-5-IF_UP belongs to the text: the patterns of switches start there.
-        pl.when(unit.str.starts_with("%"))
-        .then(pl.concat_str(unit, pl.lit(": "), message))
-        .otherwise(message)
-        .alias("message"),
-        unit.replace_strict(sources, default=None, return_dtype=pl.String).fill_null("syslog").alias("source"),
-    )
-    # Some daemons write their own name once more behind the tag; the kernel its uptime.
-    named = pl.col("source").is_in(list(SLURM))
-    uptime = message.str.extract(r"^\[ *(\d+\.\d+)\](?:\[ *[TC]\d+\])? ?")
+        whole = pl.concat_str(unit, pl.lit(": "), message)
+        frame = frame.with_columns(pl.when(unit.str.starts_with("%")).then(whole).otherwise(message).alias("message"))
+    sources = {name: source_of_program(name) or "syslog" for name in units}
     frame = frame.with_columns(
-        pl.when(pl.col("source") == "kernel").then(uptime.cast(pl.Float64, strict=False)).alias("uptime_s"),
-        pl.when(pl.col("source") == "kernel").then(message.str.replace(r"^\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? ?", ""))
-        .when(named).then(message.str.replace(r"^slurm[a-z]+: ", "")).otherwise(message).alias("message"),
+        _look_up("unit", sources).fill_null("syslog").alias("source"),
+        _look_up("unit", {name: "sonic" for name in units if _SONIC.match(name)}).alias("_system"),
+        pl.lit(None, pl.Float64).alias("uptime_s"),
+    )
+    frame = _own_prefix(frame)
+    named = pl.col("source").is_in(list(SLURM))
+    vendor = message.str.starts_with("%") & message.str.contains(_VENDOR) & ~named
+    junos = [name for name in units if _JUNOS.fullmatch(name)]
+    frame = frame.with_columns(
+        pl.when(vendor | pl.col("_system").is_not_null()).then(pl.lit("switch")).otherwise(pl.col("source")).alias("source"),
+        pl.when(vendor).then(pl.lit("eos")).when(pl.col("_system").is_not_null()).then("_system")
+        .when(unit.is_in(junos) & pl.col("pri").is_not_null()).then(pl.lit("junos")).alias("_system"),
+        named.alias("_named"),
     )  # fmt: skip
-    vendor = message.str.contains(r"^%[A-Z][A-Z0-9_]*(?:-[A-Z0-9_]+)*-\d-[A-Z0-9_]+ ?:") & ~named
-    junos = [name for name in units if name and _JUNOS.fullmatch(name)]
-    sonic = unit.str.contains(r"^[a-z]+#|^orchagent$|^portsyncd$|^xcvrd$").fill_null(False)
-    system = (
-        pl.when(vendor).then(pl.lit("eos")).when(sonic).then(pl.lit("sonic")).when(unit.is_in(junos) & pl.col("pri").is_not_null())
-        .then(pl.lit("junos"))
-    )  # fmt: skip
-    text = pl.concat_str(
-        pl.lit('{"facility_num": '), (number // 8).cast(pl.String), pl.lit(', "pri": '), number.cast(pl.String),
-        pl.lit(', "severity_num": '), (number % 8).cast(pl.String), pl.lit("}"),
-    )  # fmt: skip
-    os_text = pl.concat_str(pl.lit('{"device_os": "'), system, pl.lit('"}'))
+    return _priorities(frame).with_columns(
+        pl.col("procid").cast(pl.Int64, strict=False).alias("pid"), pl.lit(format_name).alias("format")
+    )
+
+
+_SONIC = re.compile(r"[a-z]+#|orchagent$|portsyncd$|xcvrd$")
+_VENDOR = r"^%[A-Z][A-Z0-9_]*(?:-[A-Z0-9_]+)*-\d-[A-Z0-9_]+ ?:"
+_UPTIME = r"^\[ *(\d+\.\d+)\](?:\[ *[TC]\d+\])? ?"
+
+
+def _look_up(column: str, table: dict[str, str]) -> pl.Expr:
+    if not table:
+        return pl.lit(None, pl.String)
+    return pl.col(column).replace_strict(table, default=None, return_dtype=pl.String)
+
+
+def _own_prefix(frame: pl.DataFrame) -> pl.DataFrame:
+    """Takes off what some daemons write once more behind the tag: Slurm's their name, the kernel its uptime."""
+    source, message = pl.col("source"), pl.col("message")
+    if (frame["source"] == "kernel").any():
+        at = (frame["source"] == "kernel").arg_true()
+        texts = frame["message"].gather(at)
+        uptime = texts.str.extract(_UPTIME).cast(pl.Float64, strict=False)
+        frame = frame.with_columns(
+            frame["message"].scatter(at, texts.str.replace(_UPTIME, "")), frame["uptime_s"].scatter(at, uptime)
+        )
+    if frame["source"].is_in(list(SLURM)).any():
+        bare = message.str.replace(r"^slurm[a-z]+: ", "")
+        frame = frame.with_columns(pl.when(source.is_in(list(SLURM))).then(bare).otherwise(message).alias("message"))
+    return frame
+
+
+def _priorities(frame: pl.DataFrame) -> pl.DataFrame:
+    """Severity and facility from the priority, a level word or Slurm's own words; the numbers and the system as JSON."""
+    numbers = {pri: int(pri) for pri in frame["pri"].unique().drop_nulls().to_list() if pri.isascii() and pri.isdigit()}
+    severity = {pri: SEVERITIES[number % 8] for pri, number in numbers.items()}
+    facility = {pri: FACILITIES[number // 8] for pri, number in numbers.items() if number // 8 < len(FACILITIES)}
+    texts = {
+        pri: f'{{"facility_num": {number // 8}, "pri": {number}, "severity_num": {number % 8}}}'
+        for pri, number in numbers.items()
+    }
+    parts = [_look_up("pri", severity)]
+    if frame["level"].null_count() < len(frame):
+        parts.append(
+            pl.col("level").str.to_lowercase().replace_strict(SEVERITY_WORDS, default=None, return_dtype=pl.String)
+        )
+    if frame["_named"].any():
+        parts.append(pl.when("_named").then(severity_of_level(pl.col("message"))))
+    text = _look_up("pri", texts)
+    if frame["_system"].null_count() < len(frame):
+        system = pl.concat_str(pl.lit('{"device_os": "'), "_system", pl.lit('"}'))
+        both = pl.concat_str(system.str.strip_suffix("}"), pl.lit(", "), text.str.strip_prefix("{"))
+        text = pl.coalesce(both, text, system)
     return frame.with_columns(
-        pl.when(vendor | sonic).then(pl.lit("switch")).otherwise(pl.col("source")).alias("source"),
-        pl.coalesce(choice(SEVERITIES, number % 8), word, pl.when(named).then(severity_of_level(pl.col("message")))).alias("severity"),
-        choice(FACILITIES, number // 8).alias("facility"),
-        pl.col("procid").cast(pl.Int64, strict=False).alias("pid"),
-        pl.when(text.is_not_null() & os_text.is_not_null())
-        .then(pl.concat_str(os_text.str.strip_suffix("}"), pl.lit(", "), text.str.strip_prefix("{")))
-        .otherwise(pl.coalesce(text, os_text)).alias("extra"),
-        pl.lit(format_name).alias("format"),
-    )  # fmt: skip
+        pl.coalesce(parts).alias("severity"), _look_up("pri", facility).alias("facility"), text.alias("extra")
+    )
 
 
 def _valid_priority(frame: pl.DataFrame) -> pl.DataFrame:
