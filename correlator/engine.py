@@ -20,6 +20,7 @@ from correlator import events as event_rows
 from correlator import incidents as incident_rows
 from correlator import runs as run_rows
 from correlator.causes import root_event
+from correlator.estimate import narrow_slurmd_timeout
 from correlator.evidence import Weigher
 from correlator.facts import World, bus_of, conclude
 from correlator.model import Edge, Event, Run
@@ -76,6 +77,7 @@ def conclude_cluster(
         gpu_jobs=_gpu_jobs(store, cluster),
     )
     conclude(world)
+    narrow_slurmd_timeout(world)
     weigher = Weigher(world, edges)
     verdicts = judge(world, weigher)
     incidents = incident_rows.gather(world, weigher, verdicts)

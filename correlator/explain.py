@@ -206,10 +206,11 @@ def grounds(world: World, incident: Incident) -> list[str]:
 def doubts(incident: Incident) -> list[str]:
     """What is not known or only estimated."""
     found = []
-    unknown = sorted({part for h in incident.hops for part in h.because.split(", ") if "not known" in part})
+    unknown = sorted({part for h in incident.hops for part in h.because.split("), ") if "not known" in part})
     if unknown:
         found.append(
-            "No Slurm configuration was found; windows are as wide as plausible values make them: " + "; ".join(unknown)
+            "No Slurm configuration was found; windows are as wide as what is plausible: "
+            + "; ".join(part.rstrip(")") + ")" for part in unknown)
         )
     late = [e for e in events_of(incident) if e.received is not None and e.received - e.time > LATE_S]
     if late:

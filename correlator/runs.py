@@ -74,6 +74,8 @@ def _runs_of_job(
             groups.append([row])
     for row in sorted((r for r in rows if r not in timed), key=_order):
         home = _group_for(groups, row)
+        if home is None and groups and not (row["start"] or row["end"] or row["submit"] or row["observed_at"]):
+            continue  # a hook's word without any time, and several runs it may be about: it tells nothing
         if home is None:
             groups.append([row])
         else:

@@ -90,7 +90,9 @@ class Site:
                 origin = f" ({value.origin})" if "default" in value.origin else ""
                 parts.append(f"{name}={value.low:g}{origin}")
             else:
-                parts.append(f"{name} not known, {value.low:g}..{value.high:g} assumed")
+                bounds = f"{value.low:g}..{value.high:g}" if value.low != value.high else f"{value.low:g}"
+                how = value.origin if value.origin != "not known" else "assumed"
+                parts.append(f"{name} not known ({bounds}, {how})")
         return ", ".join(parts)
 
 

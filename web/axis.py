@@ -6,7 +6,7 @@ meaning. T0 is the first event in evidence, so that every lag on the axis is a l
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -174,8 +174,8 @@ def add_spans(builder: Builder, spans: Iterable[Row], end: datetime) -> None:
             builder.bands.append({"lane": lane, "start": start, "end": stop, "kind": kind, "text": words})
 
 
-def arrows(chain: Iterable[Row], marks: dict[str, Row]) -> list[Row]:
-    """Chain steps whose both ends stand on the axis; numbers are those of the evidence chain."""
+def arrows(chain: Iterable[Row], marks: dict[str, Row], numbers: Mapping[str, int]) -> list[Row]:
+    """Chain steps whose both ends stand on the axis; ``numbers`` are those of the evidence chain, by effect."""
     out = []
     for place, step in enumerate(chain, 1):
         cause, effect = marks.get(str(step.get("cause"))), marks.get(str(step.get("effect")))
@@ -183,7 +183,7 @@ def arrows(chain: Iterable[Row], marks: dict[str, Row]) -> list[Row]:
             continue
         pair = step.get("window_s")
         out.append({
-            "n": step.get("step") or place, "from": cause["id"], "to": effect["id"], "lag": step.get("lag_s"),
+            "n": numbers.get(str(step.get("effect")), place), "from": cause["id"], "to": effect["id"], "lag": step.get("lag_s"),
             "lag_text": span(step.get("lag_s")), "window": pair if isinstance(pair, list) and len(pair) == 2 else None,
             "because": step.get("because") or "", "text": step.get("text") or "", "edge": step.get("edge"),
             "recovery": effect["role"] == "recovery",
@@ -202,12 +202,9 @@ def chain_steps(document: Row, events: dict[str, Row]) -> list[Row]:
         # What only explains a recovery is not a cause of the incident and gets no number of its own.
         if str(event.get("id")) not in effects and event.get("role") != "recovery":
             listed.setdefault(str(event.get("id")), {"event": event, "step": None})
-    numbers = {step.get("step") for step in chain}
-    free = (number for number in range(1, len(chain) + len(listed) + 1) if number not in numbers)
-    out = [{**item, "n": next(free, "•")} for item in listed.values()]
-    for place, step in enumerate(chain, 1):
-        out.append({"event": events.get(str(step.get("effect")), {}), "step": step, "n": step.get("step") or place})
-    return out
+    out = [*listed.values(), *({"event": events.get(str(step.get("effect")), {}), "step": step} for step in chain)]
+    out.sort(key=lambda item: (item["step"] is not None, str(item["event"].get("time"))))
+    return [{**item, "n": number} for number, item in enumerate(out, 1)]
 
 
 def focus(marks: list[Row], low: float, high: float) -> list[float]:
@@ -266,10 +263,11 @@ def build(
     builder.marks.sort(key=lambda item: (item["t"], item["id"]))
     low, high = builder.at(start) or 0.0, builder.at(end) or 0.0
     marks = {item["id"]: item for item in builder.marks}
+    steps = chain_steps(doc, told)
     return {
         "t0": t0, "start": low, "end": high, "focus": focus(builder.marks, low, high), "lanes": builder.sorted_lanes(),
         "marks": builder.marks, "bands": builder.bands, "beats": builder.beats,
-        "arrows": arrows(doc.get("chain") or [], marks),
-        "roots": [{"id": item["event"]["id"], "n": item["n"]} for item in chain_steps(doc, told) if not item["step"]],
+        "arrows": arrows(doc.get("chain") or [], marks, {str(i["step"].get("effect")): i["n"] for i in steps if i["step"]}),
+        "roots": [{"id": item["event"]["id"], "n": item["n"]} for item in steps if not item["step"]],
         "groups": list(dict.fromkeys(LAYERS.values())),
     }  # fmt: skip

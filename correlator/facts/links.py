@@ -11,6 +11,12 @@ from correlator.model import Event, Fact
 #: Both ends of a cable lose carrier within milliseconds; RFC 3164 stamps and unsynchronised clocks make it seconds.
 SAME_LINK_S = 2.0
 
+#: Driver, bond and network daemon repeat one loss within seconds; a later "down" is another one.
+REPEATED_S = 10.0
+
+#: A port that comes up passes through "no carrier" for a moment.
+COMING_UP_S = 1.0
+
 #: A switch takes its ports down together; with whole-second stamps and small skew they spread this far.
 TOGETHER_S = 5.0
 
@@ -79,9 +85,20 @@ def outages(world: World) -> list[Fact]:
 def _intervals(host: str, device: str | None, switch: str | None, port: str | None, events: list[Event]) -> list[Fact]:
     facts: list[Fact] = []
     current: Fact | None = None
-    for event in events:
+    for place, event in enumerate(events):
         down = event.kind.endswith("_down")
+        following = events[place + 1] if place + 1 < len(events) else None
+        coming_up = (
+            following is not None and following.kind.endswith("_up") and following.time - event.time <= COMING_UP_S
+        )
         if down and current is None:
+            attrs = {"switch": switch, "port": port, "ends": ["switch" if switch else "nic"]}
+            current = Fact("link.outage", event.time, None, event.sigma, host, device, attrs=attrs, events=(event,))
+        elif down and current is not None and event.time - current.events[-1].time > REPEATED_S and not coming_up:
+            # Down again without an up between: it came back unseen (the host was off, lines were lost).
+            current.end = event.time
+            current.attrs["end_unseen"] = True
+            facts.append(current)
             attrs = {"switch": switch, "port": port, "ends": ["switch" if switch else "nic"]}
             current = Fact("link.outage", event.time, None, event.sigma, host, device, attrs=attrs, events=(event,))
         elif down and current is not None:

@@ -1,0 +1,43 @@
+"""Settings that nobody told, narrowed by the delays that were seen.
+
+SlurmdTimeout decides how long after a loss a node is set DOWN. Where no slurm.conf was collected, each loss that
+lasted until the node was set DOWN says within which bounds the setting must lie. The estimate stays marked as one.
+"""
+
+from __future__ import annotations
+
+from correlator.expressions import Value
+from correlator.facts import World
+
+#: MessageTimeout is seldom changed; its default bounds the estimate (slurm.conf(5)).
+MESSAGE_TIMEOUT_S = 10.0
+
+
+def narrow_slurmd_timeout(world: World) -> None:
+    """Replaces an unknown SlurmdTimeout by the range that fits every link loss that ended in DOWN."""
+    known = world.site.settings["SlurmdTimeout"]
+    if known.known:
+        return
+    low, high, seen = known.low, known.high, 0
+    losses = [
+        f for f in world.facts_of("link.outage") if f.attrs.get("role") != "fabric" and not f.attrs.get("end_unseen")
+    ]
+    for down in world.facts_of("node.down"):
+        before = [
+            f for f in losses if f.host == down.host and f.start < down.start and (f.end is None or f.end > down.start)
+        ]
+        if not before:
+            continue
+        lag = down.start - max(f.start for f in before)
+        # lag lies in [2T/3, 5T/3 + MessageTimeout] (edge E03)
+        fits_low, fits_high = max(low, 3 * (lag - MESSAGE_TIMEOUT_S) / 5), min(high, 3 * lag / 2)
+        if fits_low <= fits_high:
+            low, high, seen = fits_low, fits_high, seen + 1
+    if seen:
+        origin = f"estimated from {seen} delay{'s' if seen > 1 else ''} seen"
+        world.site.settings["SlurmdTimeout"] = Value(round(low, 1), round(high, 1), False, origin)
+        message = world.site.settings["MessageTimeout"]
+        if not message.known:
+            world.site.settings["MessageTimeout"] = Value(
+                MESSAGE_TIMEOUT_S, MESSAGE_TIMEOUT_S, False, "Slurm's default assumed"
+            )
