@@ -43,7 +43,7 @@ def parse_streams(
     problems = [p for p in patterns.check() if Path(p.file).name in {c.name for c in catalogue}]
     if problems:
         raise CommandError("; ".join(str(p) for p in problems))
-    parser = LineParser(patterns)
+    parser = LineParser(patterns, header_entities=True)
     now = datetime.now(UTC).replace(tzinfo=None)
     for path in files or [None]:  # type: ignore[list-item]
         origin = Origin(path=str(path) if path else None, host=host, source=source, timezone=known_zone(timezone),

@@ -43,7 +43,7 @@ class LineParser:
     of the JSON alone.
     """
 
-    def __init__(self, catalogue: Catalogue | None = None, *, header_entities: bool = True) -> None:
+    def __init__(self, catalogue: Catalogue | None = None, *, header_entities: bool = False) -> None:
         self.catalogue = catalogue if catalogue is not None else load()
         self.formats: tuple[Format, ...] = all_formats()
         self.header_entities = header_entities

@@ -17,7 +17,7 @@ from parsers.patterns import load
 from parsers.record import LOGS, Origin
 
 ORIGIN = Origin(host="n1", reference=datetime(2026, 6, 1), received=datetime(2026, 6, 1))
-PARSER = LineParser()
+PARSER = LineParser(header_entities=True)
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "lines"
 SEEDS = [
     b"<34>1 2026-01-01T00:00:00Z h app 1 - - x", b"Jan  1 00:00:00 h kernel: [1.5] eth0: link down", b"[2026-01-01T00:00:00.1] [7.0] error: x",
