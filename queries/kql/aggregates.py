@@ -128,7 +128,9 @@ def _listing(
     if base == "make_bag":
         if value.type != "dynamic":
             raise KqlBindError("make_bag() needs property bags", node.span)
-        raise NotImplementedYet("make_bag() is not implemented yet", node.span)
+        if limit is not None:
+            raise NotImplementedYet("make_bag() with a limit is not implemented yet", node.span)
+        return replace(_bag(parts[0], condition), name=name)
     if base == "make_set":
         # The order inside a set is unspecified in Kusto; sorted, the answer is the same every time.
         if value.type in ("string", "int", "long"):
@@ -141,6 +143,29 @@ def _listing(
         inner = f"({inner})[1 : {{{len(parts) - 1}}}]"
     made = sql(f"coalesce(to_json({inner}), '[]'::JSON)", "dynamic", *parts, nullable=False)
     return replace(made, name=name)
+
+
+def _bag(item: Value, condition: Value | None) -> Value:
+    """One bag of all bags; a key that comes twice has no documented winner, so that is refused unless equal."""
+    kept = "json_type({0}) = 'OBJECT'" + (" AND {1}" if condition else "")
+    pairs = (
+        (
+            "list_sort(list_distinct(flatten(list(list_transform(json_keys({0}), lambda kx: {{'k': kx, 'v': json_extract({0}, "
+            "'$.\"' || replace(replace(kx, '\\', '\\\\'), '\"', '\\\"') || '\"')}})) FILTER (WHERE "
+        )
+        .replace("{{", "{")
+        .replace("}}", "}")
+        + kept
+        + "))))"
+    )
+    keys = f"list_transform({pairs}, lambda kp: kp.k)"
+    text = f"array_to_string(list_transform({pairs}, lambda kp: to_json(kp.k) || ':' || kp.v), ',')"
+    twice = f"len({keys}) <> len(list_distinct({keys}))"
+    template = (
+        f"CASE WHEN {twice} THEN error('kql: make_bag() met two values for one key') "
+        f"ELSE CAST('{{' || coalesce({text}, '') || '}}' AS JSON) END"
+    )
+    return sql(template, "dynamic", item, *([condition] if condition else []), nullable=False)
 
 
 def percentile_of(value: Value, wanted: Value, node: ast.Call) -> Value:

@@ -18,12 +18,14 @@ from queries.kql.errors import KqlBindError, KqlError, NotImplementedYet, Span, 
 from queries.kql.expressions import bind
 from queries.kql.functions import duckdb as engine
 from queries.kql.functions.convert import to_type
-from queries.kql.functions.special import SPECIAL
+from queries.kql.functions.more import MORE
+from queries.kql.functions.special import SPECIAL as FEW
 from queries.kql.grammar import parse
 from queries.kql.operators import OPERATORS, SOURCES
 from queries.kql.values import Value, constant
 from queries.kql.windows import WINDOWS
 
+SPECIAL = FEW | MORE
 MAX_CALLS = 40  # user functions within user functions; Kusto has no recursion
 
 

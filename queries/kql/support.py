@@ -5,6 +5,7 @@ from __future__ import annotations
 from queries.kql import statements
 from queries.kql.aggregates import AGGREGATES
 from queries.kql.functions import duckdb
+from queries.kql.functions.more import MORE
 from queries.kql.functions.special import SPECIAL
 from queries.kql.grammar import LIST_WORDS, MATCH_WORDS
 from queries.kql.operators import OPERATORS, SOURCES
@@ -38,7 +39,7 @@ def _names(names: object) -> str:
 
 def matrix() -> str:
     """The page as Markdown."""
-    functions = {*duckdb.SIMPLE, *SPECIAL}
+    functions = {*duckdb.SIMPLE, *SPECIAL, *MORE}
     not_yet = sorted({n for n in duckdb.NOT_YET if n not in functions})
     waiting = [n for n in {*statements.OPERATORS, *statements.KNOWN_NOT_YET} if n not in OPERATORS and n not in SOURCES]
     traps = "\n".join(f"| R{i} | {t} |" for i, t in enumerate(TRAPS, 1))
@@ -57,7 +58,7 @@ Sources: {_names(SOURCES)}. Join kinds: {_names(KINDS)}. Statements: `let` (scal
 Parsed and refused so far: {_names(waiting)}
 
 `evaluate` knows `bag_unpack` with declared columns; `make-series` runs over time with from, to and step;
-`parse` runs in the simple mode; `mv-expand` expands arrays and bags.
+`parse` runs in the simple mode, holes may be typed (also datetime, timespan); `mv-expand` expands arrays and bags.
 
 ## String operators
 
@@ -66,8 +67,6 @@ Parsed and refused so far: {_names(waiting)}
 ## Aggregates ({len(AGGREGATES)})
 
 {_names(AGGREGATES)}
-
-`make_bag` is refused so far.
 
 ## Scalar functions ({len(functions)}, and {len(WINDOWS)} of serialized rows)
 

@@ -27,7 +27,7 @@ GOLDEN = Path(__file__).parent / "golden"
 CASES = sorted(p.parent for p in GOLDEN.glob("*/query.kql"))
 CONFORMANCE = ROOT.parent / "shared" / "data" / "kql"
 NOW = datetime(2026, 3, 1, 12)
-TIER_1 = 0.88  # the share reached when this was last raised
+TIER_1 = 0.913  # the share reached when this was last raised
 MAX_WRONG = 0.005
 
 

@@ -361,10 +361,6 @@ def _countof(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     )  # fmt: skip
 
 
-def _replace_strings(c: Compiler, node: ast.Call, scope: Scope) -> Value:
-    raise NotImplementedYet("replace_strings() is not implemented yet", node.span)
-
-
 def _base_name(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     (value,) = _args(c, node, scope, 1)
     kind = {"bool": "bool", "real": "real"}.get(value.type, value.type)
@@ -389,7 +385,6 @@ SPECIAL: dict[str, Special] = {
     "set_union": _set_operation("list_concat({0}, list_filter({U}, lambda kx: NOT list_contains({0}, kx)))"),
     "set_difference": _set_operation("list_filter({0}, lambda kx: NOT list_contains(CAST({1} AS JSON[]), kx))"),
     "set_intersect": _set_operation("list_filter({0}, lambda kx: list_contains(CAST({1} AS JSON[]), kx))"),
-    "replace_strings": _replace_strings,
 } | {
     f"to{word}": _converter(kind)
     for word, kind in (

@@ -8,6 +8,12 @@ _ARRAY = "CAST({0} AS JSON[])"
 _IS_ARRAY = "json_type({0}) = 'ARRAY'"
 _WEEK = "CAST(date_trunc('day', {0}) AS TIMESTAMP) - to_days(CAST(dayofweek({0}) AS INTEGER))"
 
+_STEP = "(CASE WHEN abs({0}) < 1024 THEN 0 ELSE least(CAST(floor(ln(abs({0})) / ln(1024)) AS INTEGER), 6) END)"
+_BYTES = (
+    f"(CAST(CAST(round({{0}} / pow(1024, {_STEP}), CAST({{N}} AS INTEGER)) AS DECIMAL(38, 6)) AS VARCHAR)"
+    f".regexp_replace('\\.?0+$', '') || ' ' || ['Bytes', 'KB', 'MB', 'GB', 'TB', 'PB', 'EB'][{_STEP} + 1])"
+)
+
 TEXT: Table = {
     "tolower": (("s", "string", "lower({0})"),),
     "toupper": (("s", "string", "upper({0})"),),
@@ -31,6 +37,8 @@ TEXT: Table = {
     "trim_end": (("s s", "string", "regexp_replace({1}, '(?:' || {0} || ')$', '')"),),
     "base64_encode_tostring": (("s", "string", "to_base64(encode({0}))"),),
     "base64_decode_tostring": (("s", "string", "TRY(decode(from_base64({0})))"),),
+    "url_encode_component": (("s", "string", "url_encode({0})"),),
+    "format_bytes": (("l", "string", _BYTES.replace("{N}", "0")), ("l l", "string", _BYTES.replace("{N}", "{1}"))),
     "url_decode": (("s", "string", "url_decode({0})"),),
     "hash_md5": (("s", "string", "md5({0})"),),
     "hash_sha256": (("s", "string", "sha256({0})"),),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import literal_column
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Scope, Stage, row_of
-from queries.kql.dialect import PHYSICAL
+from queries.kql.bind import Env, Scope, Stage, StageColumn, row_of
+from queries.kql.dialect import PHYSICAL, Sql
 from queries.kql.errors import KqlBindError, NotImplementedYet
 from queries.kql.functions.convert import to_type
 from queries.kql.operators.rows import everything, scope_of
@@ -94,9 +94,20 @@ def _fill(
 
 
 def getschema(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """The columns of the stage as rows."""
-    raise NotImplementedYet("getschema is not implemented yet", node.span)
+    """The columns of the stage as rows; the names of types are Kusto's."""
+    rows = [(v.name, place, _CLR[v.type], v.type) for place, v in enumerate(stage.visible)]
+    cells = [constant(cell, kind).sql for row in rows for cell, kind in zip(row, _SCHEMA.values(), strict=True)]
+    holes = ", ".join("(" + ", ".join(f"{{{4 * r + k}}}" for k in range(4)) + ")" for r in range(len(rows)))
+    names = ", ".join(f'"{n}"' for n in _SCHEMA)
+    made = c.add(Sql(f"SELECT * FROM (VALUES {holes}) AS v({names})", *cells))
+    return Stage(made, tuple(StageColumn(n, k, n, False) for n, k in _SCHEMA.items()))
 
 
-BUILDERS = {"evaluate": evaluate, "make-series": make_series}
+_CLR = {
+    "bool": "System.SByte", "int": "System.Int32", "long": "System.Int64", "real": "System.Double",
+    "decimal": "System.Data.SqlTypes.SqlDecimal", "datetime": "System.DateTime", "timespan": "System.TimeSpan",
+    "string": "System.String", "dynamic": "System.Object", "guid": "System.Guid",
+}  # fmt: skip
+_SCHEMA = {"ColumnName": "string", "ColumnOrdinal": "int", "DataType": "string", "ColumnType": "string"}
+BUILDERS = {"getschema": getschema, "evaluate": evaluate, "make-series": make_series}
 __all__ = ["BUILDERS", "dynamic_of"]

@@ -129,22 +129,21 @@ def serialize(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     return extend(c, made, node, env) if node.nodes("columns") else made
 
 
-def getschema(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """The columns of the stage as rows."""
-    raise NotImplementedYet("getschema is not implemented yet", node.span)
-
-
 # How a typed hole in `parse` reads; a string hole takes anything.
 _HOLE = {"int": r"\s*([-+]?\d+)", "long": r"\s*([-+]?\d+)", "real": r"\s*([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)"}
+_ANY = "(.*?)"  # datetimes and timespans have many spellings: take all up to the next text and judge it afterwards
 
 
-def parse(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """Holes between literal texts, in the simple mode: all of it matches, or no hole is filled."""
-    mode = node.settings.get("kind")
-    if mode is not None and getattr(mode, "value", None) != "simple":
-        raise NotImplementedYet(f"{node.name} kind={getattr(mode, 'value', '?')} is not implemented yet", mode.span)
-    scope = scope_of(stage, env)
-    source = to_type(c.expr(node.parts["value"], scope), "string")
+def _hole(capture: ast.Capture, last: bool) -> str:
+    if capture.type in _HOLE:
+        return _HOLE[capture.type]
+    if capture.type not in ("string", "datetime", "timespan"):
+        raise NotImplementedYet(f"parse of a {capture.type} is not implemented yet", capture.span)
+    return "(.*)" if last else _ANY
+
+
+def _pattern(node: ast.Operator) -> tuple[str, list[ast.Capture]]:
+    """The simple mode as one regular expression and its holes."""
     pattern, captures = "(?s)^", []
     items = node.nodes("pattern")
     for place, item in enumerate(items):
@@ -154,21 +153,36 @@ def parse(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
         elif isinstance(item, ast.Star):
             pattern += ".*" if last else ".*?"
         elif isinstance(item, ast.Capture):
-            if item.type not in ("string", *_HOLE):
-                raise NotImplementedYet(f"parse of a {item.type} is not implemented yet", item.span)
             captures.append(item)
-            pattern += "(.*)" if last and item.type == "string" else _HOLE.get(item.type, "(.*?)")
-    regex = constant(pattern + "$", "string")
+            pattern += _hole(item, last)
+    return pattern + "$", captures
+
+
+def parse(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+    """Holes between literal texts, in the simple mode: all of it matches, or no hole is filled."""
+    mode = node.settings.get("kind")
+    if mode is not None and getattr(mode, "value", None) != "simple":
+        raise NotImplementedYet(f"{node.name} kind={getattr(mode, 'value', '?')} is not implemented yet", mode.span)
+    scope = scope_of(stage, env)
+    source = to_type(c.expr(node.parts["value"], scope), "string")
+    pattern, captures = _pattern(node)
+    regex = constant(pattern, "string")
     merged = dict(everything(stage))
+    matched = [sql("regexp_matches({0}, {1})", "bool", source, regex)]
+    holes: list[tuple[ast.Capture, Value]] = []
     for number, capture in enumerate(captures, 1):
         text = sql("regexp_extract({0}, {1}, {2})", "string", source, regex, constant(number, "int"))
-        merged[capture.name] = to_type(text, capture.type)
+        value = to_type(text, capture.type)
+        holes.append((capture, value))
+        if capture.type != "string":
+            matched.append(sql("({0} IS NOT NULL)", "bool", value, nullable=False))
+    whole = sql("(" + " AND ".join(f"{{{i}}}" for i in range(len(matched))) + ")", "bool", *matched, nullable=False)
+    strict = len(matched) > 1  # in the simple mode one bad hole empties them all
+    for capture, value in holes:
+        kept = sql("CASE WHEN {0} THEN {1} END", capture.type, whole, value, nullable=True) if strict else value
+        merged[capture.name] = kept
     if node.name == "parse-where":
-        return c.emit(
-            stage,
-            list(merged.items()),
-            refine=lambda q: q.where(sql("regexp_matches({0}, {1})", "bool", source, regex).sql),
-        )
+        return c.emit(stage, list(merged.items()), refine=lambda q: q.where(whole.sql))
     return c.emit(stage, list(merged.items()))
 
 
