@@ -94,7 +94,9 @@ def _intervals(host: str, device: str | None, switch: str | None, port: str | No
         if down and current is None:
             attrs = {"switch": switch, "port": port, "ends": ["switch" if switch else "nic"]}
             current = Fact("link.outage", event.time, None, event.sigma, host, device, attrs=attrs, events=(event,))
-        elif down and current is not None and event.time - current.events[-1].time > REPEATED_S and not coming_up:
+        elif down and current is not None and coming_up:
+            continue
+        elif down and current is not None and event.time - current.events[-1].time > REPEATED_S:
             # Down again without an up between: it came back unseen (the host was off, lines were lost).
             current.end = event.time
             current.attrs["end_unseen"] = True

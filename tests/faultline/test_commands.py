@@ -1,0 +1,162 @@
+"""The commands as people and scripts run them: outputs, exit codes, one line of error that says what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+CAPTURES = Path(__file__).parent.parent / "captures"
+FLAP = CAPTURES / "mgmt_flap_long"
+
+
+def faultline(*arguments: object, stdin: bytes = b"", cwd: Path | None = None) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "faultline.entry", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "FAULTLINE_SERVER": ""}
+    return subprocess.run(command, input=stdin, capture_output=True, cwd=cwd, env=environment, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("store")
+    done = faultline("ingest", FLAP, "--data", folder)
+    assert done.returncode == 0, done.stderr.decode()
+    return folder
+
+
+def test_ingest_again_stores_nothing(data: Path) -> None:
+    before = faultline("query", "Logs | count", "--data", data, "--format", "json").stdout
+    again = faultline("ingest", FLAP, "--data", data)
+    assert again.returncode == 0 and b"nothing new stored" in again.stdout
+    assert faultline("query", "Logs | count", "--data", data, "--format", "json").stdout == before
+
+
+def test_incidents_as_table_and_json(data: Path) -> None:
+    assert b"gpu02" in faultline("incidents", "--data", data).stdout
+    found = json.loads(faultline("incidents", "--data", data, "--format", "json").stdout)
+    assert found["format"] == "corr-result/1"
+    (incident,) = [i for i in found["incidents"] if i["severity"] == "impact"]
+    assert incident["root_cause"] == {"event": "nic.link_down", "code": None, "host": "gpu02", "device": "eth0"}
+    assert [j["job_id"] for j in incident["jobs"]] == ["15"] and "16" not in found["verdicts"]
+    assert faultline("incidents", "--data", data, "--host", "gpu04").stdout.startswith(b"No incidents")
+
+
+def test_why_tells_chain_lines_windows_and_rivals(data: Path) -> None:
+    told = faultline("why", "15", "--data", data)
+    text = told.stdout.decode()
+    assert told.returncode == 0
+    assert "slurmctld.log:7" in text and "Killing JobId=15 on failed node gpu02" in text
+    assert "allowed" in text and "SlurmdTimeout" in text and "Rivals rejected" in text
+    machine = json.loads(faultline("why", "15", "--data", data, "--format", "json").stdout)
+    assert machine["verdict"]["category"] == "infra.network" and machine["verdict"]["rivals"]
+
+
+def test_why_of_a_good_and_of_an_unknown_job(data: Path) -> None:
+    assert faultline("why", "16", "--data", data).returncode == 1
+    unknown = faultline("why", "4711", "--data", data)
+    assert unknown.returncode == 2 and unknown.stderr.count(b"\n") == 1 and b"4711" in unknown.stderr
+
+
+def test_query_formats_and_errors_with_position(data: Path) -> None:
+    answer = json.loads(
+        faultline(
+            "query",
+            "Events | where Event == 'nic.link_down' | summarize n=count() by Host",
+            "--data",
+            data,
+            "--format",
+            "json",
+        ).stdout
+    )
+    assert answer == {
+        "columns": [{"name": "Host", "type": "string"}, {"name": "n", "type": "long"}],
+        "rows": [["gpu02", 1]],
+    }
+    wrong = faultline("query", "Logs | wher Host == 'x'", "--data", data)
+    assert wrong.returncode == 2 and b"where" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["ingest", "/no/such/place"], b"/no/such/place"),
+        (["incidents", "--data", "/no/such/store"], b"/no/such/store"),
+        (["incidents", "--since", "yesterdayish", "--data", "/tmp"], b"yesterdayish"),
+        (["query"], b"--file"),
+        (["report", "nothing-such"], b"failure-patterns"),
+        (["frobnicate"], b"frobnicate"),
+        (["serve", "--listen", "nowhere"], b"listen"),
+        (["parse", "--timezone", "Mars/Olympus"], b"Mars/Olympus"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_exit_2(arguments: list[str], said: bytes) -> None:
+    done = faultline(*arguments)
+    assert done.returncode == 2 and said in done.stderr
+    assert b"Traceback" not in done.stderr and done.stderr.strip().count(b"\n") == 0
+
+
+def test_parse_gives_one_object_per_line_in_order() -> None:
+    lines = [
+        b"2026-11-21T00:30:17.735551+00:00 gpu02 kernel: [260450.493079] igb 0000:01:00.0 eth0: igb: eth0 NIC Link is Down",
+        b"\xff\xfe what \x00 is this", b"", b"[2026-11-21T00:30:52.709] error: Nodes gpu[01-02] not responding, setting DOWN",
+    ]  # fmt: skip
+    done = faultline("parse", stdin=b"\n".join(lines) + b"\n")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0 and [r["event"] for r in rows] == ["nic.link_down", "other", "other", "slurm.node_down"]
+    assert rows[0]["host"] == "gpu02" and rows[0]["time"] == "2026-11-21T00:30:17.735551Z"
+    assert rows[0]["entities"]["pci"] == "0000:01:00.0" and rows[3]["entities"]["nodes"] == ["gpu01", "gpu02"]
+
+
+def test_check_passes_and_names_a_broken_pattern(tmp_path: Path) -> None:
+    assert faultline("check", cwd=tmp_path).returncode == 0
+    pattern = tmp_path / "site.toml"
+    pattern.write_text(
+        '[[pattern]]\nid = "site-fan"\nevent = "site.fan"\nliteral = ["fan tray"]\nregex = "fan tray (?P<device>\\\\d+) failed"\nexample = "fan tray seven failed"\n'
+    )
+    config = tmp_path / "faultline.toml"
+    config.write_text(f'patterns = ["{pattern}"]\n')
+    broken = faultline("check", "--config", config, cwd=tmp_path)
+    assert broken.returncode == 1 and b"site.toml" in broken.stdout and b"site-fan" in broken.stdout
+    config.write_text("listne = 'x'\n")
+    assert faultline("check", "--config", config, cwd=tmp_path).returncode == 2
+
+
+def test_report_lists_and_writes(data: Path, tmp_path: Path) -> None:
+    assert b"failure-patterns" in faultline("report", "--list").stdout
+    out = tmp_path / "week.html"
+    assert faultline("report", "failure-patterns", "--data", data, "--format", "html", "--out", out).returncode == 0
+    assert "eth0" in out.read_text() and "<script" not in out.read_text()
+
+
+def test_service_takes_in_hook_files_and_names_its_address(tmp_path: Path) -> None:
+    spool = tmp_path / "hooks"
+    spool.mkdir()
+    pairs = ["FAULTLINE_EVENT=epilogslurmctld", "FAULTLINE_HOST=ctl", "FAULTLINE_TIME=1795221052.7", "SLURM_JOB_ID=77", "SLURM_JOB_USER=alice",
+             "SLURM_CLUSTER_NAME=mini", "SLURM_JOB_NODELIST=gpu[01-02]", "SLURM_JOB_EXIT_CODE2=3:0"]  # fmt: skip
+    (spool / "77.epilogslurmctld.ctl.1.1.hook").write_bytes(b"faultline-hook/1\n" + "\0".join(pairs).encode())
+    config = tmp_path / "faultline.toml"
+    config.write_text(f'data = "{tmp_path}/data"\nlisten = "127.0.0.1:0"\n[hooks]\nspool = "{spool}"\n')
+    command = [sys.executable, "-m", "faultline.entry", "serve", "--config", str(config)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as service:
+        assert service.stdout is not None
+        address = service.stdout.readline().decode().split("Faultline is at ")[1].split()[0].rstrip("/")
+        try:
+            with urllib.request.urlopen(f"{address}/api/v1/jobs/77", timeout=10) as answer:
+                job = json.load(answer)
+            assert (job["user"], job["exit_code"], job["nodes"]) == ("alice", 3, ["gpu01", "gpu02"])
+            held = faultline("incidents", "--data", tmp_path / "data")
+            assert held.returncode == 2 and address.encode() in held.stderr
+            assert faultline("query", "Jobs | count", "--server", address).returncode == 0
+        finally:
+            service.terminate()
+            service.wait(timeout=20)
+    deadline = time.monotonic() + 5
+    while (tmp_path / "data" / "service.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not list(spool.glob("*.hook")) and faultline("why", "77", "--data", tmp_path / "data").returncode == 1
