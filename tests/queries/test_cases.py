@@ -60,6 +60,10 @@ def database(tables: dict[str, Any]) -> tuple[duckdb.DuckDBPyConnection, Catalog
     return con, Catalog(made)
 
 
+def test_there_are_golden_cases() -> None:
+    assert len(CASES) >= 60
+
+
 @pytest.mark.parametrize("folder", CASES, ids=lambda p: p.name)
 def test_golden(folder: Path) -> None:
     con, catalog = database(json.loads((folder / "tables.json").read_text()))
