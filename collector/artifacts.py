@@ -174,6 +174,22 @@ _ANSWER = struct.Struct("!cQI")
 
 
 def _read_in_child(path: str, owner: Owner, time_limit_s: float) -> tuple[int, bytes, bytes]:
+    """Asks a child; a second one if the first died without a word (a fork out of many threads may)."""
+    answer = _ask_child(path, owner, time_limit_s)
+    if answer is not None and len(answer) < _ANSWER.size:
+        answer = _ask_child(path, owner, time_limit_s)
+    if answer is None:
+        raise _RefusedError(f"no answer from the file system in {time_limit_s:g} s")
+    if len(answer) < _ANSWER.size:
+        raise _RefusedError("could not be read")
+    status, size, head_length = _ANSWER.unpack_from(answer)
+    body = answer[_ANSWER.size :]
+    if status != b"+":
+        raise _RefusedError(body.decode("utf-8", "replace"))
+    return size, body[:head_length], body[head_length:]
+
+
+def _ask_child(path: str, owner: Owner, time_limit_s: float) -> bytes | None:
     ours, theirs = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
@@ -184,19 +200,10 @@ def _read_in_child(path: str, owner: Owner, time_limit_s: float) -> tuple[int, b
             os._exit(0)
     os.close(theirs)
     try:
-        answer = _read_all(ours, time.monotonic() + time_limit_s)
+        return _read_all(ours, time.monotonic() + time_limit_s)
     finally:
         os.close(ours)
         _reap(pid)
-    if answer is None:
-        raise _RefusedError(f"no answer from the file system in {time_limit_s:g} s")
-    if len(answer) < _ANSWER.size:
-        raise _RefusedError("could not be read")
-    status, size, head_length = _ANSWER.unpack_from(answer)
-    body = answer[_ANSWER.size :]
-    if status != b"+":
-        raise _RefusedError(body.decode("utf-8", "replace"))
-    return size, body[:head_length], body[head_length:]
 
 
 def _answer(pipe: int, path: str, owner: Owner) -> None:

@@ -203,7 +203,6 @@ def chain_steps(document: Row, events: dict[str, Row]) -> list[Row]:
         if str(event.get("id")) not in effects and event.get("role") != "recovery":
             listed.setdefault(str(event.get("id")), {"event": event, "step": None})
     out = [*listed.values(), *({"event": events.get(str(step.get("effect")), {}), "step": step} for step in chain)]
-    out.sort(key=lambda item: (item["step"] is not None, str(item["event"].get("time"))))
     return [{**item, "n": number} for number, item in enumerate(out, 1)]
 
 

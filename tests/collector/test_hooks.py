@@ -189,8 +189,8 @@ def test_a_spool_is_bounded_in_bytes(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["python", "sh"])
-def test_two_hundred_at_once(kind: str, tmp_path: Path) -> None:
-    with ThreadPoolExecutor(50) as pool:
+def test_two_hundred_in_a_rush(kind: str, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(12) as pool:  # more would measure this machine: a hook gives up after a second
         done = list(pool.map(lambda job: run(kind, tmp_path / "s", {**SITE_ENV, "SLURM_JOB_ID": str(job)}), range(200)))
     assert all(map(harmless, done))
     jobs = sorted(int(env["SLURM_JOB_ID"]) for env in spooled(tmp_path / "s"))

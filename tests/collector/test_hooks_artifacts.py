@@ -193,6 +193,7 @@ def test_many_threads_at_once(home: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join(30)
+    assert {artifact.reason for artifact in found} == {None}
     assert len({artifact.sha256 for artifact in found}) == 1
     assert len(found) == 16
 
