@@ -1,0 +1,46 @@
+"""The service's own work: scheduled reports are written whole, under a dated name."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from collector.ingest import Ingest
+from correlator.engine import correlate
+from faultline.config import validate
+from faultline.failure import CommandError
+from faultline.service import Service
+from store import open_store
+
+FLAP = Path(__file__).parent.parent / "captures" / "mgmt_flap_long"
+
+
+def test_a_scheduled_report_is_written_with_its_date(tmp_path: Path) -> None:
+    entry = {
+        "name": "failure-patterns",
+        "cron": "0 6 * * mon",
+        "folder": str(tmp_path / "out"),
+        "format": "md",
+        "days": 7,
+    }
+    config = validate({"data": str(tmp_path / "data"), "reports": [entry]}, "test")
+    with open_store(None) as store:
+        Ingest(store).run([FLAP])
+        correlate(store)
+        service = Service(config, store)
+        service.start()
+        jobs = [str(job.trigger) for job in service.scheduler.get_jobs()]
+        path = service.write_report(config.reports[0], now=datetime(2026, 11, 23, 6, 0))
+        service.stop()
+    assert any("day_of_week='mon'" in job and "hour='6'" in job for job in jobs)
+    assert path == tmp_path / "out" / "failure-patterns-2026-11-23T0600.md"
+    assert "gpu02" in path.read_text() and [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("cron", ["every monday", "0 6 * *", "61 6 * * mon"])
+def test_a_wrong_schedule_is_refused_by_name(cron: str, tmp_path: Path) -> None:
+    entry = {"name": "failure-patterns", "cron": cron, "folder": str(tmp_path)}
+    with pytest.raises(CommandError, match="cron"):
+        validate({"reports": [entry]}, "test")
