@@ -1,0 +1,224 @@
+"""Parsing in worker processes: bytes in, rows out, in the order asked for.
+
+    with ParserPool(2, patterns) as pool:
+        waiting = pool.submit(Piece(data, origin))
+        rows = waiting.result()                     # a frame of LOGS, one row per line
+
+A worker leaves when its parent is gone, however it went: ``kill -9`` of the service leaves nobody behind. A worker that
+dies over a batch is replaced and the batch tried once more; what kills two workers is the caller's to store unparsed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pickle
+import queue
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from parsers.record import Origin, empty
+
+if TYPE_CHECKING:
+    from parsers.engine import LineParser
+
+#: One process is one core: Polars' own threads would only get in each other's way.
+_ONE_THREAD = "POLARS_MAX_THREADS"
+#: A worker answers its farewell within this, or is ended.
+GOODBYE_S = 5.0
+_environment = threading.Lock()
+
+
+class ParsingFailed(RuntimeError):  # noqa: N818  (what happened, told to a person)
+    """A batch could not be parsed: its worker died twice over it, or met a fault of ours. The text says which."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Lines of one origin. ``data``: bytes that are cut at line ends, or lines already cut. ``first_line`` numbers the
+    first of them."""
+
+    data: bytes | list[bytes]
+    origin: Origin
+    first_line: int = 1
+
+
+class ParserPool:
+    """Parses batches on ``workers`` processes; with 0 in this one, when asked. Safe to use from several threads.
+
+    ``patterns`` are the site's catalogue files or folders; after :meth:`reload` batches are read with what they say then.
+    """
+
+    def __init__(self, workers: int | None = None, patterns: Sequence[Path] = ()) -> None:
+        self.workers = (os.cpu_count() or 1) if workers is None else workers
+        self._patterns = tuple(patterns)
+        self._edition = 0
+        self._here = _Parsers(self._patterns)
+        self._free: queue.SimpleQueue[_Worker | None] = queue.SimpleQueue()
+        self._started: list[_Worker] = []
+        self._closed = False
+        for _ in range(self.workers):
+            self._free.put(None)  # started when first needed
+        self._threads = ThreadPoolExecutor(max(1, self.workers), thread_name_prefix="parser")
+
+    def submit(self, *pieces: Piece) -> Future[pl.DataFrame]:
+        """The rows of all ``pieces``, one after another, as one frame. ``ParsingFailed`` comes out of the future."""
+        if self._closed:
+            raise RuntimeError("the parser pool is closed")
+        if self.workers:
+            return self._threads.submit(self._elsewhere, pieces)
+        done: Future[pl.DataFrame] = Future()
+        try:
+            done.set_result(self._here.parse(self._edition, pieces))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+    def parse(self, *pieces: Piece) -> pl.DataFrame:
+        """As :meth:`submit`, waiting for it."""
+        return self.submit(*pieces).result()
+
+    def reload(self) -> None:
+        """Batches submitted from now on are read with the catalogue as it lies on disk now."""
+        self._edition += 1
+
+    def close(self) -> None:
+        """Waits for what is under way and ends the workers."""
+        self._closed = True
+        self._threads.shutdown(wait=True)
+        for worker in self._started:
+            worker.close()
+
+    def __enter__(self) -> ParserPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _elsewhere(self, pieces: tuple[Piece, ...]) -> pl.DataFrame:
+        worker = self._free.get()
+        try:
+            for attempt in (1, 2):
+                if worker is None:
+                    worker = _Worker(self._patterns)
+                    self._started.append(worker)
+                try:
+                    return worker.ask(self._edition, pieces)
+                except (EOFError, OSError) as error:
+                    worker.close()
+                    self._started.remove(worker)
+                    code, worker = worker.process.exitcode, None
+                    if attempt == 2:
+                        where = ", ".join(sorted({piece.origin.path or "a stream" for piece in pieces}))
+                        raise ParsingFailed(
+                            f"{where}: two parser processes died over one batch (exit code {code})"
+                        ) from error
+            raise AssertionError("unreachable")
+        finally:
+            self._free.put(worker)
+
+
+class _Worker:
+    """The parent's end of one process."""
+
+    def __init__(self, patterns: tuple[Path, ...]) -> None:
+        context = get_context("spawn")  # not forked: Polars' and DuckDB's threads do not survive a fork
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_work, args=(theirs, patterns), name="faultline parser", daemon=True)
+        with _environment, _set(_ONE_THREAD, "1"):
+            self.process.start()
+        theirs.close()
+
+    def ask(self, edition: int, pieces: tuple[Piece, ...]) -> pl.DataFrame:
+        self.connection.send_bytes(pickle.dumps((edition, pieces), protocol=5))
+        answer = self.connection.recv_bytes()
+        if answer[:1] == b"!":
+            raise ParsingFailed(f"a fault in the parser: {answer[1:].decode()}")
+        return pl.read_ipc(io.BytesIO(memoryview(answer)[1:]))
+
+    def close(self) -> None:
+        self.connection.close()
+        self.process.join(GOODBYE_S)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+
+
+@contextlib.contextmanager
+def _set(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+class _Parsers:
+    """The parser of the newest edition of the catalogue; loaded when first needed."""
+
+    def __init__(self, patterns: tuple[Path, ...]) -> None:
+        self._patterns = patterns
+        self._edition = -1
+        self._lock = threading.Lock()
+        self._parser: LineParser | None = None
+
+    def parse(self, edition: int, pieces: tuple[Piece, ...]) -> pl.DataFrame:
+        from parsers.engine import LineParser
+        from parsers.lines import split
+        from parsers.patterns import load
+
+        with self._lock:
+            if self._parser is None or edition > self._edition:
+                self._parser, self._edition = LineParser(load(self._patterns)), edition
+            parser = self._parser
+        frames = []
+        for piece in pieces:
+            lines = split(piece.data).lines if isinstance(piece.data, bytes) else piece.data
+            frames.append(parser.parse(lines, piece.origin, piece.first_line))
+        return pl.concat(frames) if frames else empty("logs")
+
+
+def _work(connection: Connection, patterns: tuple[Path, ...]) -> None:
+    """The life of a worker: batches until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    parsers = _Parsers(patterns)
+    while True:
+        try:
+            edition, pieces = pickle.loads(connection.recv_bytes())
+        except (EOFError, OSError):
+            return
+        connection.send_bytes(_answer(lambda batch=pieces, newest=edition: parsers.parse(newest, batch)))
+
+
+def _answer(parse: Callable[..., Any]) -> bytes:
+    out = io.BytesIO(b"+")
+    out.seek(1)
+    try:
+        parse().write_ipc(out)
+    except Exception:
+        return b"!" + traceback.format_exc(limit=-3).encode()
+    return out.getvalue()
+
+
+def _leave_with_parent() -> None:
+    """Ends this process the moment its parent is gone, in the middle of a batch too."""
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+    os._exit(1)

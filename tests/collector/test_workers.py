@@ -1,0 +1,123 @@
+"""Parsing on several processes: the same rows in the same order, and nobody left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from collector.workers import ParserPool, ParsingFailed, Piece
+from parsers.engine import LineParser
+from parsers.lines import split
+from parsers.record import Origin
+
+ORIGIN = Origin(path="a.log", host="n1", reference=datetime(2026, 6, 1), received=datetime(2026, 6, 1))
+DATA = b"".join(
+    f"Mar {1 + n % 28:2d} 05:06:{n % 60:02d} n{n % 7} kernel: igb 0000:02:00.0 eth1: igb: eth1 NIC Link is Down\n".encode()
+    + b"[2026-03-04T05:06:07.1] Killing JobId=9 on failed node n4\r\n\xff\xfe no header\n"
+    for n in range(300)
+)
+SITE = """[[pattern]]
+id = "site-door"
+event = "{event}"
+literal = ["door"]
+regex = 'door (?P<door>\\d+) open'
+example = "door 7 open"
+"""
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ParserPool]:
+    with ParserPool(2) as opened:
+        yield opened
+
+
+def test_the_rows_are_those_of_one_process_in_the_order_asked_for(pool: ParserPool) -> None:
+    alone = LineParser()
+    batches = [Piece(DATA[: 40 * n], ORIGIN.but(host=f"h{n}"), first_line=n) for n in range(1, 8)]
+    waiting = [pool.submit(batch) for batch in batches]
+    for batch, found in zip(batches, waiting, strict=True):
+        assert isinstance(batch.data, bytes)
+        assert found.result().equals(alone.parse(split(batch.data).lines, batch.origin, batch.first_line))
+    both = pool.parse(*batches[:2], Piece([b"a\nline of two", b"b"], ORIGIN))
+    assert both.equals(
+        pl.concat([waiting[0].result(), waiting[1].result(), alone.parse([b"a\nline of two", b"b"], ORIGIN)])
+    )
+    assert pool.parse().height == 0
+
+
+def test_a_worker_that_dies_is_replaced_and_its_batch_parsed() -> None:
+    with ParserPool(1) as pool:
+        pool.parse(Piece(DATA, ORIGIN))
+        (worker,) = pool._started
+        assert worker.process.pid
+        os.kill(worker.process.pid, signal.SIGKILL)
+        assert pool.parse(Piece(DATA, ORIGIN)).height == 900
+        assert [w.process.pid for w in pool._started] != [worker.process.pid]
+
+
+def test_what_kills_every_worker_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object) -> pl.DataFrame:
+        raise EOFError
+
+    monkeypatch.setattr("collector.workers._Worker.ask", gone)
+    with ParserPool(1) as pool, pytest.raises(ParsingFailed, match=r"a\.log: two parser processes died"):
+        pool.parse(Piece(DATA, ORIGIN))
+
+
+def test_a_changed_catalogue_is_used_from_the_next_batch_on(tmp_path: Path) -> None:
+    site = tmp_path / "site.toml"
+    site.write_text(SITE.format(event="site.door"))
+    for workers in (0, 1):
+        site.write_text(SITE.format(event="site.door"))
+        with ParserPool(workers, [site]) as pool:
+            assert pool.parse(Piece(b"door 7 open\n", ORIGIN))["event"].to_list() == ["site.door"]
+            site.write_text(SITE.format(event="site.gate"))
+            assert pool.parse(Piece(b"door 7 open\n", ORIGIN))["event"].to_list() == ["site.door"]
+            pool.reload()
+            assert pool.parse(Piece(b"door 7 open\n", ORIGIN))["event"].to_list() == ["site.gate"]
+
+
+def test_workers_die_with_their_parent() -> None:
+    program = """
+import sys
+from collector.workers import ParserPool, Piece
+from parsers.record import Origin
+if __name__ == "__main__":
+    pool = ParserPool(2)
+    for found in [pool.submit(Piece(b"x\\n" * 1000, Origin())) for _ in range(4)]:
+        found.result()
+    print(*[worker.process.pid for worker in pool._started], flush=True)
+    pool.submit(Piece(b"Mar  1 00:00:00 h a: x\\n" * 3_000_000, Origin()))  # busy when the end comes
+    sys.stdin.read()
+"""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
+    )
+    assert parent.stdout is not None and parent.stdin is not None
+    children = [int(pid) for pid in parent.stdout.readline().split()]
+    assert children and all(_alive(pid) for pid in children)
+    time.sleep(0.2)
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 20
+    while any(map(_alive, children)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not [pid for pid in children if _alive(pid)]
+    parent.stdin.close()
+    parent.stdout.close()
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
