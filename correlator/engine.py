@@ -17,6 +17,7 @@ import polars as pl
 
 from correlator import edges as edge_files
 from correlator import events as event_rows
+from correlator import history
 from correlator import incidents as incident_rows
 from correlator import runs as run_rows
 from correlator.causes import root_event
@@ -49,18 +50,26 @@ def correlate(
     store: DuckStore, *, settings: Mapping[str, object] | None = None, edge_paths: Sequence[Path] = ()
 ) -> list[Conclusions]:
     """Concludes anew about every cluster in the store and writes ``model``. ``settings`` override Slurm's values."""
+    edges = load_edges(edge_paths)
+    found = [conclude_cluster(store, cluster, edges, settings) for cluster in clusters_of(store)]
+    write(store, found)
+    return found
+
+
+def load_edges(edge_paths: Sequence[Path] = ()) -> list[Edge]:
+    """Built-in and site edges. Raises ``ValueError`` that names every entry that is wrong."""
     edges, problems = edge_files.load(edge_paths)
     if problems:
         raise ValueError("; ".join(str(p) for p in problems))
-    clusters = [
-        r["cluster"]
-        for r in store.rows(
-            "SELECT DISTINCT cluster FROM (SELECT cluster FROM raw.logs UNION SELECT cluster FROM raw.jobs) ORDER BY cluster NULLS FIRST"
-        )
-    ]
-    found = [conclude_cluster(store, cluster, edges, settings) for cluster in clusters]
-    _write(store, found)
-    return found
+    return edges
+
+
+def clusters_of(store: DuckStore) -> list[str | None]:
+    """The clusters that anything is stored about; None is rows whose cluster nobody told."""
+    rows = store.rows(
+        "SELECT DISTINCT cluster FROM (SELECT cluster FROM raw.logs UNION SELECT cluster FROM raw.jobs) ORDER BY cluster NULLS FIRST"
+    )
+    return [r["cluster"] for r in rows]
 
 
 def conclude_cluster(
@@ -155,7 +164,13 @@ def _moment(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None)
 
 
-def _write(store: DuckStore, found: list[Conclusions]) -> None:
+def write(store: DuckStore, found: list[Conclusions]) -> None:
+    """Replaces ``model`` by these conclusions."""
+    seen = history.detections(store)
+    for conclusions in found:
+        for incident in conclusions.incidents:
+            moment = seen.get(incident["id"])
+            incident["detected_at"] = moment.isoformat(timespec="microseconds") + "Z" if moment else None
     incident_of = {e["id"]: i["id"] for c in found for i in c.incidents for e in i["events"]}
     events = (
         pl.concat([event_rows.table(c.events, incident_of, c.cluster) for c in found])
@@ -208,4 +223,4 @@ def _run_table(found: list[Conclusions]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema)
 
 
-__all__ = ["Conclusions", "correlate", "result", "root_event"]
+__all__ = ["Conclusions", "clusters_of", "conclude_cluster", "correlate", "load_edges", "result", "root_event", "write"]

@@ -1,7 +1,8 @@
 """The tables: ``raw`` holds what was read, ``model`` what was concluded, ``kql`` the names people query.
 
 ``raw`` is made from the record shapes, so that a new column there needs no second place. Nothing in ``model`` is
-primary: the correlator rebuilds it from ``raw``.
+primary: the correlator rebuilds it from ``raw``. ``kept`` is what cannot be rebuilt: when the running service said what
+(versions, first detection), former ids of incidents, and what operators answered.
 """
 
 from __future__ import annotations
@@ -72,6 +73,20 @@ MODEL = [
   source VARCHAR
 )""",
     "CREATE TABLE IF NOT EXISTS model.facts (name VARCHAR, value VARCHAR)",
+]
+
+KEPT = [
+    "CREATE TABLE IF NOT EXISTS kept.detections (cluster VARCHAR, incident_id VARCHAR, detected_at TIMESTAMP)",
+    """CREATE TABLE IF NOT EXISTS kept.versions (
+  cluster VARCHAR, kind VARCHAR, name VARCHAR, version BIGINT, said_at TIMESTAMP, final BOOLEAN, category VARCHAR,
+  incident_id VARCHAR, confidence DOUBLE, summary VARCHAR, digest VARCHAR
+)""",
+    "CREATE TABLE IF NOT EXISTS kept.aliases (cluster VARCHAR, alias VARCHAR, incident_id VARCHAR, since TIMESTAMP)",
+    """CREATE TABLE IF NOT EXISTS kept.feedback (
+  feedback_id VARCHAR, cluster VARCHAR, run_key VARCHAR, incident_id VARCHAR, answer VARCHAR, category VARCHAR,
+  event VARCHAR, host VARCHAR, device VARCHAR, note VARCHAR, author VARCHAR, given_at TIMESTAMP, said_category VARCHAR,
+  said_event VARCHAR, said_host VARCHAR, said_confidence DOUBLE
+)""",
 ]
 
 _LOG_VIEW = f"""CREATE OR REPLACE VIEW raw.log_view AS SELECT
@@ -154,10 +169,11 @@ FROM raw.logs WHERE format IN ('rfc3164', 'rfc5424', 'rfc3339', 'loghost', 'jour
 def statements() -> list[str]:
     """All DDL in order; safe to run again."""
     return [
-        *(f"CREATE SCHEMA IF NOT EXISTS {schema}" for schema in ("raw", "model", "kql")),
+        *(f"CREATE SCHEMA IF NOT EXISTS {schema}" for schema in ("raw", "model", "kept", "kql")),
         *(raw_table(name) for name in TABLES),
         FILES,
         *MODEL,
+        *KEPT,
         _LOG_VIEW,
         *KQL_VIEWS,
     ]
