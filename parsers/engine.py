@@ -17,7 +17,7 @@ import polars as pl
 from parsers import lines as lines_of
 from parsers.entities import job_ids, step_name, tidy
 from parsers.formats import all_formats
-from parsers.formats.base import SLURM, Format, conform
+from parsers.formats.base import JOB_SOURCES, SLURM, Format, conform
 from parsers.patterns import Catalogue, Pattern, dumps, load
 from parsers.record import LOGS, Origin, empty
 
@@ -66,7 +66,7 @@ class LineParser:
         text = line.decode(errors="replace")
         frame = pl.DataFrame({"i": pl.Series([0], dtype=pl.UInt32), "text": [text]})
         out = []
-        for form in self.formats:
+        for form in self._formats_for(origin):
             if not frame.select(form.accepts).to_series()[0]:
                 continue
             found = conform(form.read(frame, origin))
@@ -87,6 +87,11 @@ class LineParser:
             break
         return out
 
+    def _formats_for(self, origin: Origin) -> tuple[Format, ...]:
+        if origin.source in JOB_SOURCES:
+            return tuple(form for form in self.formats if form.for_jobs)
+        return self.formats
+
     def _headers(self, frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
         """Every line's header columns, in the order of the lines."""
         left = frame.with_row_index("i").with_columns(pl.col("i").cast(pl.UInt32))
@@ -94,10 +99,9 @@ class LineParser:
         # One query that asks every format costs less than 24 small ones; on many lines the early formats save the later
         # ones most of the work.
         asked = len(left) <= FEW
-        tests = (
-            left.select(form.accepts.alias(str(at)) for at, form in enumerate(self.formats)) if asked else left.clear()
-        )
-        for at, form in enumerate(self.formats):
+        forms = self._formats_for(origin)
+        tests = left.select(form.accepts.alias(str(at)) for at, form in enumerate(forms)) if asked else left.clear()
+        for at, form in enumerate(forms):
             if asked and not tests[str(at)].any():
                 continue
             accepted = left.filter(form.accepts)
@@ -128,10 +132,16 @@ class LineParser:
         )  # fmt: skip
         joined = frame.join(events, on="i", how="left", maintain_order="left")
         assert len(joined) == len(frame)
-        return joined.with_columns(
+        joined = joined.with_columns(
             pl.col("event").fill_null("other"), pl.coalesce("severity", "named_severity").alias("severity"),
             pl.col("tags").fill_null([]),
-        ), found  # fmt: skip
+        )  # fmt: skip
+        if joined["tag"].null_count() < len(joined):
+            both = pl.concat_list("tags", pl.col("tag").str.split(","))
+            joined = joined.with_columns(
+                pl.when(pl.col("tag").is_not_null()).then(both).otherwise("tags").alias("tags")
+            )
+        return joined, found
 
     def _hits(self, frame: pl.DataFrame) -> Iterator[tuple[int, str, str | None, list[str]]]:
         """The lines that contain a literal of some pattern for their source, with those literals.

@@ -14,10 +14,11 @@ from parsers.formats import devices, fabric, ip_link, job_output, jsonl, kernel,
 from parsers.formats.base import Format
 
 _BUILT_IN: tuple[Format, ...] = (
-    ip_link.MONITOR, slurm.FILE, syslog.LOGHOST, syslog.RFC5424, jsonl.JSON, kernel.KMSG, kernel.DMESG, kernel.DMESG_TIME,
+    ip_link.MONITOR, slurm.FILE, syslog.LOGHOST, syslog.RFC5424, jsonl.JSON, kernel.KMSG, job_output.EPOCH, kernel.DMESG, kernel.DMESG_TIME,
     kernel.DMESG_RAW_LEVELS, fabric.OPENSM, fabric.FABRICMANAGER, nhc.NHC, devices.DEVICE, syslog.ISO, syslog.BSD,
-    slurm.SHORT, slurm.BARE, loghub.BLUE_GENE, loghub.HPC, devices.ODD, job_output.STAMPED, job_output.MARKED,
-    slurm.CLOCK, plain.PLAIN,
+    slurm.SHORT, slurm.BARE, loghub.BLUE_GENE, loghub.HPC, devices.ODD, job_output.STAMPED, job_output.SHORT,
+    job_output.MARKED,
+    slurm.CLOCK, plain.REST, plain.PLAIN,
 )  # fmt: skip
 
 

@@ -13,12 +13,13 @@ from parsers import clock
 from parsers.record import Origin
 
 #: What a format may say about a line. ``i`` is the line's place in the batch; ``stamp`` the time as written; ``extra`` a
-#: JSON object of further entities; ``step_tag`` Slurm's ``J.S``; ``quality`` the time_quality.
+#: JSON object of further entities; ``step_tag`` Slurm's ``J.S``; ``quality`` the time_quality; ``tag`` what is odd about
+#: the line, several with commas between them.
 HEADER: dict[str, pl.DataType | type[pl.DataType]] = {
     "i": pl.UInt32, "time": pl.Datetime("us"), "quality": pl.String, "sender_time": pl.Datetime("us"),
     "received": pl.Datetime("us"), "resolution_us": pl.Int64, "host": pl.String, "source": pl.String, "format": pl.String,
     "unit": pl.String, "pid": pl.Int64, "facility": pl.String, "severity": pl.String, "message": pl.String,
-    "uptime_s": pl.Float64, "stamp": pl.String, "step_tag": pl.String, "extra": pl.String,
+    "uptime_s": pl.Float64, "stamp": pl.String, "step_tag": pl.String, "extra": pl.String, "tag": pl.String,
 }  # fmt: skip
 SEVERITIES = ("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug")
 FACILITIES = (
@@ -33,6 +34,7 @@ SEVERITY_WORDS = {
     "severe": "crit",
 }  # fmt: skip
 SLURM = ("slurmctld", "slurmd", "slurmdbd", "slurmrestd", "slurmstepd", "sackd")
+JOB_SOURCES = ("job_stdout", "job_stderr", "job_output")
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,14 @@ class Format:
 
     ``accepts`` is a cheap test over the String column ``text``; ``read`` takes the accepted lines (columns i, text) and
     returns those it could really read, with any of ``HEADER``'s columns. Lines it leaves out go to the next format.
+    ``for_jobs``: also tried on what is known to be a job's output, which may look like anything but is nothing else.
     """
 
     name: str
     why: str
     accepts: pl.Expr
     read: Callable[[pl.DataFrame, Origin], pl.DataFrame]
+    for_jobs: bool = False
 
 
 def groups(frame: pl.DataFrame, pattern: str) -> pl.DataFrame:

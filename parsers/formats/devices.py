@@ -48,6 +48,13 @@ def priority(text: str | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _stamp_of(found: re.Match[str]) -> str:
+    """The time as it is written: from the first of its parts to the last."""
+    names = ("iso", "year", "month", "day", "clock", "fraction", "date", "time")
+    spans = [found.span(name) for name in names if name in found.groupdict() and found[name] is not None]
+    return found.string[min(start for start, _ in spans) : max(end for _, end in spans)]
+
+
 def _device_row(text: str, origin: Origin) -> dict[str, Any] | None:
     for system, regex in _SHAPES:
         found = regex.match(text)
@@ -60,6 +67,7 @@ def _device_row(text: str, origin: Origin) -> dict[str, Any] | None:
         row["severity"] = row.get("severity") or (SEVERITIES[min(int(digit[1]), 7)] if digit else None)
         if parts.get("date"):
             parts["iso"] = f"{parts['date']}T{parts['time']}"
+        written = _stamp_of(found)
         stamp = {name: parts.get(name) for name in ("iso", "month", "day", "clock", "fraction", "year")}
         zone = clock.ZONES.get(parts.get("zone") or "")
         if zone is not None and stamp["year"] and stamp["month"] and stamp["month"].lower() in clock.MONTHS:
@@ -67,7 +75,7 @@ def _device_row(text: str, origin: Origin) -> dict[str, Any] | None:
             day = f"{stamp['year']}-{clock.MONTHS[stamp['month'].lower()]:02d}-{int(stamp['day'] or 1):02d}"
             stamp = {"iso": f"{day}T{stamp['clock']}.{stamp['fraction'] or 0}{offset}"}
         return {
-            **row, **stamp, "host": parts.get("host") or parts.get("host2"), "message": parts["message"], "source": "switch",
+            **row, **stamp, "stamp": written, "host": parts.get("host") or parts.get("host2"), "message": parts["message"], "source": "switch",
             "format": "rfc3164", "unit": parts.get("unit"), "pid": int(parts["pid"]) if parts.get("pid") else None,
         }  # fmt: skip
     return None
@@ -95,7 +103,7 @@ def _odd_row(text: str, origin: Origin) -> dict[str, Any] | None:
     extra = json.dumps(row.pop("extra"))
     rest = found["rest"]
     if re.match(r"\d{1,3} ", rest):  # was meant to be RFC 5424: keep it whole
-        return {**row, "extra": extra, "format": "plain", "message": rest, "source": "syslog"}
+        return {**row, "extra": extra, "format": "plain", "message": rest, "source": "syslog", "tag": "malformed"}
     tail = odd_tail(rest, False) if ":" in rest else {"message": rest}
     pid = tail.get("procid")
     return {

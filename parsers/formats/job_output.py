@@ -1,67 +1,186 @@
-"""What jobs print: their own stamps in front, labels of srun, colours, and lines that only job output has."""
+"""What jobs print: stamps of their own, labels of srun and torchrun in front, colours, progress bars.
+
+A stamp may stand in many places and spellings; what stands before it (``srun -l``'s task, torchrun's ``[rank3]:``,
+NCCL's ``host:pid:tid [gpu]``) says who printed. A job's clock is its node's local time, so only a written zone is sure.
+"""
 
 from __future__ import annotations
 
 import polars as pl
 
-from parsers.formats.base import Format, groups, timed
+from parsers.formats.base import JOB_SOURCES, SEVERITY_WORDS, Format, groups, timed
 from parsers.record import Origin
 
-_COLOUR = r"\x1b\[[0-9;?]*[A-Za-z]"
-_STAMPED = r"(?s)^(?:\d{1,5}: ?)?\[?(?P<iso>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?)\]?(?P<rest>[ ,:|-].*)?$"
+_COLOUR = r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07"
+#: One state of a progress bar (tqdm, rich), which the next one overwrites.
+_PROGRESS = r"[^\r]*(?:\d{1,3}%\|?|\d+/\d+ \[|it/s|s/it)[^\r]*\r+"
+#: "12: " of srun -l, "[80746] " of a launcher, "[rank3]:" and "[default0]:" of torchrun.
+_WHO = r"^\s{0,6}(?:(?P<task>\d{1,6}): ?)?(?:\[(?P<launcher>\d+)\] )?(?:\[(?P<role>[A-Za-z][A-Za-z_]*)(?P<number>\d+)(?:\|\d+)?\]:? ?)*"
+_BARE_WHO = r"^\s{0,6}(?:\d{1,6}: ?)?(?:\[\d+\] )?(?:\[[A-Za-z][A-Za-z_]*\d+(?:\|\d+)?\]:? ?)*"
+_CLOCK = r"\d\d:\d\d:\d\d"
+_ISO = rf"\d{{4}}[-/]\d\d[-/]\d\d[T ]{_CLOCK}(?:[.,]\d+)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
+_LEVEL = r"(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL|NeMo [DIWE])"
+#: "2026-02-06 16:10:24,123 - INFO - text", "[2026-02-06 16:10:24] node:pid...", "INFO:2026-02-06 ..."
+_STAMPED = _WHO + rf"(?:\[?(?P<word>{_LEVEL})\]?[ :]{{1,3}})?\[?(?P<iso>{_ISO})\]?(?P<rest>[ ,:|\]-].*)?$"
+#: "[E206 16:10:24.987654 file.cpp:12] text" (month and day in one number), "02/06 16:10:24", "02/06/2026 16:10:24",
+#: vLLM's "INFO 02-06 16:10:24", UCX's epoch seconds.
+_SHORT = (
+    _WHO
+    + rf"(?:\[?(?P<letter>[DIWEF])(?P<month_day>\d{{3,4}}) |(?:(?P<word>{_LEVEL}) )?\[?(?P<month>\d\d)[/-](?P<day>\d\d)(?:/(?P<year>\d{{4}}))?,? )"
+    rf"(?P<clock>{_CLOCK})(?:[.,](?P<fraction>\d+))?(?P<rest>[ ,:|\]-].*)?$"
+)
+_EPOCH = r"^\[(?P<epoch>1\d{9})\.(?P<fraction>\d{6})\] (?P<rest>\[.*)$"
+#: NCCL writes "host:pid:tid [gpu]", UCX and Open MPI "[host:pid...]".
+_WRITER = r"^(?:(?P<host>[\w.-]+):(?P<pid>\d+):\d+ \[(?P<gpu>\d+)\] |\[(?P<mpi_host>[A-Za-z][\w.-]*):(?P<mpi_pid>\d+)(?::\d+)*(?: :\d+)?\])"
 #: srun and slurmstepd on a job's stderr, NCCL, PyTorch, UCX, Open MPI, a shell's report of a dead child.
 _MARKS = (
-    r"^(?:\d{1,5}: ?)?(?:srun: |slurmstepd(?:-[\w.-]+)?: |salloc: |sbatch: |s(?:info|queue|control|acct): |"
-    r"[\w.-]+:\d+:\d+ \[\d+\] (?:[^ ]+ )?NCCL |[\w.-]+:\d+:\d+ \[\d+\] \S+:\d+ NCCL |(?:\[\d+\] )?\[rank\d+\]:|"
-    r"\[[\w.-]+:\d+(?::\d+:\d+)?\] |Traceback \(most|terminate called|mpirun|ORTE |prterun|\S+: line \d+: +\d+ |"
-    r"torch\.|[A-Z]\w*(?:Error|Exception)(?::|$)|RuntimeError: |[EWI]\d{4} \d\d:\d\d:\d\d\.\d+ |CUDA (?:error|kernel errors)|"
-    r"Compile with `TORCH|enroot-|pyxis: )"
+    _BARE_WHO + r"(?:srun: |slurmstepd(?:-[\w.-]+)?: |salloc: |sbatch: |s(?:info|queue|control|acct): |"
+    r"[\w.-]+:\d+:\d+ \[\d+\] (?:[^ ]+ )?NCCL |[\w.-]+:\d+:\d+ \[\d+\] \S+:\d+ NCCL |\[rank\d+\]|"
+    r"\[[\w.-]+:\d+(?::\d+:\d+)?\] |Traceback \(most|terminate called|mpirun|mpiexec|ORTE |prterun|\S+: line \d+: +\d+ |"
+    r"torch\.|[A-Z]\w*(?:Error|Exception)(?::|$)|RuntimeError: |CUDA (?:error|kernel errors)|Abort\(\d+\) on node |"
+    r"Compile with `TORCH|enroot-|pyxis: |libfabric:\d+:|MPICH ERROR|Fatal Python error)"
 )
-_SOURCES = ("job_stdout", "job_stderr", "job_output")
+_LETTERS = {"D": "debug", "I": "info", "W": "warning", "E": "error", "F": "crit"}
+_WORDS = {
+    **{name.upper(): level for name, level in SEVERITY_WORDS.items()}, **_LETTERS,
+    **{f"NeMo {letter}": level for letter, level in _LETTERS.items()},
+}  # fmt: skip
+_MONTHS = dict(
+    zip(
+        (f"{n:02d}" for n in range(1, 13)),
+        ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"),
+        strict=True,
+    )
+)
 
 
-def _clean(column: str) -> pl.Expr:
-    return pl.col(column).str.replace_all(_COLOUR, "").str.replace(r"^\d{1,5}: ", "")
+def clean(column: str) -> pl.Expr:
+    """The text as a terminal would show it at the end: no colours, of a progress bar only what came after it."""
+    text = pl.col(column)
+    shown = text.str.replace_all(_COLOUR, "").str.strip_chars_end("\r").str.replace_all(_PROGRESS, "")
+    odd = text.str.contains("\x1b", literal=True) | text.str.contains("\r", literal=True)
+    return pl.when(odd).then(shown.str.strip_chars("\r").str.replace_all("\r+", "\n")).otherwise(text)
 
 
-def _source(origin: Origin) -> str:
-    return origin.source if origin.source in _SOURCES and origin.source else "job_stdout"
+def _who(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    """Adds what a line says about its writer. ``frame`` has message, and _WHO's groups where there are any."""
+    message = pl.col("message")
+    found = frame.with_columns(message.str.extract_groups(_WRITER).alias("_writer")).unnest("_writer")
+    # "gpu01 rank0 step 50": the node that a rank writes of itself.
+    own = message.str.extract(r"^([A-Za-z][\w.-]*) rank ?\d+ ")
+    found = found.with_columns(
+        pl.coalesce("host", "mpi_host", own).alias("host"), pl.coalesce("pid", "mpi_pid").alias("pid")
+    )
+    names = set(found.columns)
+    numbers = {"pid": pl.col("pid"), "gpu": pl.col("gpu")}
+    if "role" in names:
+        is_rank = pl.col("role") == "rank"
+        numbers["rank"] = pl.when(is_rank).then("number").otherwise(pl.col("task"))
+        numbers["local_rank"] = pl.when(~is_rank).then("number")
+    parts = [
+        pl.when(value.is_not_null()).then(pl.concat_str(pl.lit(f'"{name}": '), value.cast(pl.Int64, strict=False).cast(pl.String)))
+        for name, value in numbers.items()
+    ]  # fmt: skip
+    listed = pl.concat_str(parts, separator=", ", ignore_nulls=True)
+    # A service's own file (jetpack.log) is written by the same logging libraries as a job's output.
+    service = origin.source is not None and origin.source not in JOB_SOURCES
+    source = pl.lit(origin.source or "job_stdout")
+    if "logger" in names:
+        source = pl.when(pl.col("logger").str.contains(r"^healthagent\b")).then(pl.lit("healthagent")).otherwise(source)
+    return found.with_columns(
+        pl.when(listed != "").then(pl.concat_str(pl.lit("{"), listed, pl.lit("}"))).alias("extra"),
+        pl.col("pid").cast(pl.Int64, strict=False), source.alias("source"),
+        pl.coalesce("logger" if "logger" in names else pl.lit(None, pl.String), pl.lit(origin.source if service else None)).alias("unit"),
+    ).with_columns(
+        pl.when(pl.col("source").is_in(JOB_SOURCES)).then(pl.lit("job_output")).otherwise(pl.lit("stamped")).alias("format")
+    )  # fmt: skip
+
+
+def _cleaned(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(clean("text").alias("text"))
+
+
+def _rest() -> pl.Expr:
+    return pl.col("rest").fill_null("").str.replace(r"^[ ,:|\]-]+", "")
 
 
 def _read_stamped(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-    found = groups(frame, _STAMPED)
-    found = timed(found.with_columns(pl.col("iso").alias("stamp")), origin)
-    rest = pl.col("rest").fill_null("").str.replace_all(_COLOUR, "").str.replace(r"^[ ,:|-]+", "")
-    # "gpu01 rank0 step 50": the node that a rank writes of itself.
-    host = rest.str.extract(r"^([A-Za-z][\w.-]*) rank ?\d+ ")
-    return found.with_columns(
-        rest.alias("message"),
-        host.alias("host"),
-        pl.lit(_source(origin)).alias("source"),
-        pl.lit("job_output").alias("format"),
-    )
+    found = groups(_cleaned(frame), _STAMPED).filter(pl.col("iso").is_not_null())
+    if found.is_empty():
+        return found
+    found = found.with_columns(pl.col("iso").alias("stamp"), pl.col("iso").str.replace_all("/", "-", literal=True))
+    return _who(_levelled(timed(found, origin)).with_columns(_rest().alias("message")), origin)
+
+
+def _levelled(frame: pl.DataFrame) -> pl.DataFrame:
+    """Adds severity and the logger's name: "- LEVEL - text", "- name - LEVEL - text", "[LEVEL] text", a glog letter."""
+    rest = pl.col("rest")
+    logger = rest.str.extract(rf"^[ ,:|\]-]+([\w.]+) - \[?{_LEVEL}\b")
+    word = pl.coalesce(
+        rest.str.extract(rf"^[ ,:|\]-]*\[?({_LEVEL})\b"), rest.str.extract(rf"^[ ,:|\]-]+[\w.]+ - \[?({_LEVEL})\b"),
+        *(name for name in ("letter", "word") if name in frame.columns),
+    )  # fmt: skip
+    severity = word.replace_strict(_WORDS, default=None, return_dtype=pl.String)
+    return frame.with_columns(severity.alias("severity"), logger.alias("logger"))
+
+
+def _read_short(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    found = groups(_cleaned(frame), _SHORT).filter(pl.col("clock").is_not_null())
+    if found.is_empty():
+        return found
+    both = pl.col("month_day").str.zfill(4)
+    month = pl.coalesce(both.str.slice(0, 2), "month")
+    stamp = pl.concat_str(pl.coalesce("month_day", pl.concat_str("month", pl.lit("/"), "day")), pl.lit(" "), "clock")
+    found = found.with_columns(
+        month.replace_strict(_MONTHS, default=None, return_dtype=pl.String).alias("month"),
+        pl.coalesce(both.str.slice(2, 2), "day").alias("day"), stamp.alias("stamp"),
+    ).filter(pl.col("month").is_not_null())  # fmt: skip
+    if found.is_empty():
+        return found
+    return _who(_levelled(timed(found, origin)).with_columns(_rest().alias("message")), origin)
+
+
+def _read_epoch(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    found = groups(frame, _EPOCH)
+    micros = pl.col("epoch").cast(pl.Int64) * 1_000_000 + pl.col("fraction").cast(pl.Int64)
+    found = found.with_columns(
+        micros.cast(pl.Datetime("us")).alias("time"), pl.lit("line").alias("quality"), pl.lit(1, pl.Int64).alias("resolution_us"),
+        pl.concat_str("epoch", pl.lit("."), "fraction").alias("stamp"), pl.col("rest").alias("message"),
+    )  # fmt: skip
+    return _who(found, origin)
 
 
 def _read_marked(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-    if origin.source not in (*_SOURCES, None):
+    if origin.source not in (*JOB_SOURCES, None):
         return frame.clear()
-    message = _clean("text")
-    return frame.with_columns(
-        message.alias("message"), pl.lit(_source(origin)).alias("source"), pl.lit("plain").alias("format"),
-        message.str.extract(r"^([\w.-]+):\d+:\d+ \[\d+\] ").alias("host"),
-    )  # fmt: skip
+    found = _cleaned(frame).with_columns(pl.col("text").str.extract_groups(_WHO).alias("_who")).unnest("_who")
+    # Only srun's label is cut off: patterns know the others as part of the text.
+    message = (
+        pl.when(pl.col("task").is_not_null()).then(pl.col("text").str.replace(r"^\s*\d{1,6}: ?", "")).otherwise("text")
+    )
+    return _who(found.with_columns(message.alias("message")), origin)
 
 
 _text = pl.col("text")
 STAMPED = Format(
+    "job_output", "a program's own stamp with a year",
+    _text.str.contains(rf"(?:^|\r|m){_BARE_WHO[1:]}(?:\[?{_LEVEL}\]?[ :]{{1,3}})?\[?\d{{4}}[-/]\d\d[-/]\d\d[T ]{_CLOCK}"), _read_stamped,
+    for_jobs=True,
+)  # fmt: skip
+SHORT = Format(
+    "job_output", "a program's own stamp without a zone: glog's, a month and day",
+    _text.str.contains(rf"(?:^|\r|m){_BARE_WHO[1:]}(?:\[?[DIWEF]\d{{3,4}} |(?:{_LEVEL} )?\[?\d\d[/-]\d\d(?:/\d{{4}})?,? ){_CLOCK}"), _read_short,
+    for_jobs=True,
+)  # fmt: skip
+EPOCH = Format(
     "job_output",
-    "a program's own ISO stamp",
-    _text.str.contains(r"^(?:\d{1,5}: ?)?\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d"),
-    _read_stamped,
+    "UCX: [epoch seconds] in front",
+    _text.str.contains(r"^\[1\d{9}\.\d{6}\] \["),
+    _read_epoch,
+    for_jobs=True,
 )
 MARKED = Format(
-    "plain",
-    "words that only job output has",
-    _text.str.contains(_MARKS) | _text.str.contains("\x1b[", literal=True),
-    _read_marked,
-)
+    "job_output", "words that only job output has",
+    _text.str.contains(_MARKS) | _text.str.contains("\x1b[", literal=True) | _text.str.contains("%|", literal=True), _read_marked,
+    for_jobs=True,
+)  # fmt: skip

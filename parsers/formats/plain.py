@@ -1,21 +1,45 @@
-"""The last resort: a line without any header that we know."""
+"""The last resorts: lines that go on from the one before, and lines without any header that we know.
+
+Nothing is dropped here: the line is kept whole, and a tag says that it was not understood. ``unparsed``: no header that
+we know. ``malformed``: it has the priority of a syslog packet, and the rest is broken. ``multiline``: part of a block.
+"""
 
 from __future__ import annotations
 
 import polars as pl
 
-from parsers.formats.base import Format, severity_of_level
+from parsers.formats.base import JOB_SOURCES, Format, severity_of_level
 from parsers.record import Origin
 
+#: What continues a line of a log: blanks in front, nothing at all, or the frames of a traceback.
+_GOES_ON = r"^(?:\s|$|Traceback \(most recent call last\):|Caused by: |\.\.\. \d+ more$|\x00+$)"
 
-def _read(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-    # "kernel: text" is what is left when somebody cut the stamp off.
-    message = pl.col("text").str.replace(r"^kernel: (?:\[ *\d+\.\d+\] )?", "")
-    cut = pl.col("text").str.starts_with("kernel: ")
+
+def _read_rest(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    """Only in a file whose lines are known to have headers: elsewhere blanks in front mean nothing."""
+    if origin.source is None or origin.source in JOB_SOURCES:
+        return frame.clear()
     return frame.with_columns(
-        message.alias("message"), pl.lit("plain").alias("format"), severity_of_level(message).alias("severity"),
-        pl.when(cut).then(pl.lit("kernel")).otherwise(pl.lit(origin.source)).alias("source"),
+        pl.col("text").alias("message"), pl.lit("continuation").alias("format"), pl.lit(origin.source).alias("source"),
+        pl.lit("multiline").alias("tag"),
     )  # fmt: skip
 
 
-PLAIN = Format("plain", "no header that we know", pl.col("text").is_not_null(), _read)
+def _read(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    text = pl.col("text")
+    # "kernel: text" is what is left when somebody cut the stamp off.
+    message = text.str.replace(r"^kernel: (?:\[ *\d+\.\d+\] )?", "")
+    cut = text.str.starts_with("kernel: ")
+    job = origin.source in JOB_SOURCES
+    tag = pl.lit(None, pl.String) if job else pl.lit("unparsed")
+    return frame.with_columns(
+        message.alias("message"), severity_of_level(message).alias("severity"),
+        # What a job prints needs no header: it is read as far as anyone can.
+        pl.lit("job_output" if job else "plain").alias("format"),
+        pl.when(cut).then(pl.lit("kernel")).otherwise(pl.lit(origin.source)).alias("source"),
+        pl.when(text.str.contains(r"^<\d")).then(pl.lit("malformed")).otherwise(tag).alias("tag"),
+    )  # fmt: skip
+
+
+REST = Format("continuation", "goes on from the line before it", pl.col("text").str.contains(_GOES_ON), _read_rest)
+PLAIN = Format("plain", "no header that we know", pl.col("text").is_not_null(), _read, for_jobs=True)

@@ -29,8 +29,8 @@ from parsers.record import Origin
 _MONTH = r"[^\W\d_]{3,5}\.?"
 _STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?"
 _BSD = (
-    rf"(?s)^(?:<(?P<pri>\d{{1,3}})>)? ?(?P<month>{_MONTH}) +(?P<day>\d{{1,2}}) (?:(?P<year>\d{{4}}) )?"
-    r"(?P<clock>\d{1,2}:\d\d:\d\d)(?:\.(?P<fraction>\d+))?(?: (?P<year_after>(?:19|20)\d\d))?(?:: ?| +)(?P<rest>.*)$"
+    rf"(?s)^(?:<(?P<pri>\d{{1,3}})>)? ?(?P<stamp>(?P<month>{_MONTH}) +(?P<day>\d{{1,2}}) (?:(?P<year>\d{{4}}) )?"
+    r"(?P<clock>\d{1,2}:\d\d:\d\d)(?:\.(?P<fraction>\d+))?(?: (?P<year_after>(?:19|20)\d\d))?)(?:: ?| +)(?P<rest>.*)$"
 )
 _ISO = rf"(?s)^(?:<(?P<pri>\d{{1,3}})>)?(?P<iso>{_STAMP}) (?P<rest>.*)$"
 _LOGHOST = (
@@ -49,7 +49,7 @@ _ODD = (
     # SONiC: host, level, container#program.
     re.compile(rf"(?P<host>\S+) (?P<level>{_LEVEL_NAME}) (?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: ?(?P<message>.*)$", re.DOTALL),
     # RFC 5424 without priority and version.
-    re.compile(r"(?P<host>[\w.-]+) (?P<unit>\S+) (?P<procid>\d+|-) (?:\S+) (?P<sd>\[\S+@\d+[^\]]*\]) ?(?P<message>.*)$", re.DOTALL),
+    re.compile(r"(?P<host>[\w.-]+) (?P<unit>\S+) (?P<procid>\d+|-) (?P<msgid>\S+) (?P<sd>\[\S+@\d+[^\]]*\]) ?(?P<message>.*)$", re.DOTALL),
     # An IPv6 address as host.
     re.compile(r"(?P<host>[0-9a-fA-F]*:[0-9a-fA-F:]*:[0-9a-fA-F.]*) (?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: ?(?P<message>.*)$", re.DOTALL),
     # No host: the first word is the program.
@@ -89,7 +89,7 @@ def split_rest(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(parts)
 
 
-_TAIL_NAMES = ("host", "unit", "procid", "level", "message")
+_TAIL_NAMES = ("host", "unit", "procid", "level", "message", "msgid", "sd")
 
 
 def _plain_tail(rest: pl.Series) -> pl.DataFrame:
@@ -114,7 +114,7 @@ def _plain_tail(rest: pl.Series) -> pl.DataFrame:
     return frame.select(
         pl.when(fits).then("host").alias("host"), pl.when(fits).then("unit").alias("unit"),
         pl.when(fits).then(pl.col("procid").str.strip_suffix("]")).alias("procid"), nothing.alias("level"),
-        pl.when(fits).then("message").alias("message"),
+        pl.when(fits).then("message").alias("message"), nothing.alias("msgid"), nothing.alias("sd"),
     )  # fmt: skip
 
 
@@ -123,7 +123,8 @@ def _odd_tails(frame: pl.DataFrame) -> pl.DataFrame:
     tail = frame.select(pl.col("rest").str.extract_groups(_TAIL).alias("t")).unnest("t")
     ok = tail["host"].is_not_null()
     parts = tail.with_columns(
-        pl.coalesce("spaced", "message", pl.lit("")).alias("message"), pl.lit(None, pl.String).alias("level")
+        pl.coalesce("spaced", "message", pl.lit("")).alias("message"),
+        *(pl.lit(None, pl.String).alias(name) for name in ("level", "msgid", "sd")),
     )
     if not ok.all():
         rows = [
@@ -151,7 +152,11 @@ def finish(frame: pl.DataFrame, format_name: str) -> pl.DataFrame:
     if any(name.startswith("%") for name in units):
         # A tag like %ETHPORT-5-IF_UP belongs to the text: the patterns of switches start there.
         whole = pl.concat_str(unit, pl.lit(": "), message)
-        frame = frame.with_columns(pl.when(unit.str.starts_with("%")).then(whole).otherwise(message).alias("message"))
+        tagged = unit.str.starts_with("%") & ~unit.str.contains(_FIREWALL)
+        frame = frame.with_columns(pl.when(tagged).then(whole).otherwise(message).alias("message"))
+    if any(_ADDRESS.match(name) for name in units):
+        frame = _address_for_tag(frame)
+        units = frame["unit"].unique().drop_nulls().to_list()
     sources = {name: source_of_program(name) or "syslog" for name in units}
     frame = frame.with_columns(
         _look_up("unit", sources).fill_null("syslog").alias("source"),
@@ -170,6 +175,24 @@ def finish(frame: pl.DataFrame, format_name: str) -> pl.DataFrame:
     )  # fmt: skip
     return _priorities(frame).with_columns(
         pl.col("procid").cast(pl.Int64, strict=False).alias("pid"), pl.lit(format_name).alias("format")
+    )
+
+
+#: Cisco's firewalls: their tag is a number, no patterns start there.
+_FIREWALL = r"^%(?:PIX|ASA|FWSM|FTD)\b"
+_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}$")
+
+
+def _address_for_tag(frame: pl.DataFrame) -> pl.DataFrame:
+    """An IPv4 address where the program should stand is no program: it belongs to the text."""
+    is_address = pl.col("unit").str.contains(rf"^{_ADDRESS.pattern}")
+    pid = pl.when(pl.col("procid").is_not_null()).then(pl.concat_str(pl.lit("["), "procid", pl.lit("]")))
+    whole = pl.concat_str("unit", pid.fill_null(""), pl.lit(": "), "message")
+    nothing = pl.lit(None, pl.String)
+    return frame.with_columns(
+        pl.when(is_address).then(whole).otherwise("message").alias("message"),
+        pl.when(is_address).then(nothing).otherwise("unit").alias("unit"),
+        pl.when(is_address).then(nothing).otherwise("procid").alias("procid"),
     )
 
 
@@ -247,7 +270,7 @@ def _bsd_groups(frame: pl.DataFrame) -> pl.DataFrame:
     )
     at = pl.col("_bare").str
     found = bare.select(
-        *frame.columns, "pri", at.slice(0, 3).alias("month"), at.slice(4, 2).str.strip_chars_start(" ").alias("day"),
+        *frame.columns, "pri", at.slice(0, 15).alias("stamp"), at.slice(0, 3).alias("month"), at.slice(4, 2).str.strip_chars_start(" ").alias("day"),
         nothing.alias("year"), at.slice(7, 8).alias("clock"), nothing.alias("fraction"), nothing.alias("year_after"),
         at.slice(16).alias("rest"),
     )  # fmt: skip
@@ -259,8 +282,7 @@ def _read_bsd(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     found = found.filter(pl.col("month").str.to_lowercase().str.strip_chars_end(".").is_in(list(clock.MONTHS)))
     if found.is_empty():
         return found
-    stamp = pl.concat_str("month", pl.lit(" "), pl.col("day").str.pad_start(2), pl.lit(" "), "clock")
-    found = found.with_columns(pl.coalesce("year", "year_after").alias("year"), stamp.alias("stamp"))
+    found = found.with_columns(pl.coalesce("year", "year_after").alias("year"))
     return finish(split_rest(timed(found, origin)), "rfc3164")
 
 
@@ -279,7 +301,16 @@ def _read_iso(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     if found.is_empty():
         return found
     found = timed(found.with_columns(pl.col("iso").alias("stamp")), origin)
-    return finish(split_rest(found), "rfc3164")
+    found = finish(split_rest(found), "rfc3164")
+    if found["sd"].null_count() == len(found):
+        return found
+    # RFC 5424 that lost its priority and version on the way.
+    is_5424 = pl.col("sd").is_not_null()
+    found = found.with_columns(
+        pl.when(is_5424).then(pl.lit("rfc5424")).otherwise("format").alias("format"),
+        pl.when(pl.col("msgid") != "-").then("msgid").alias("msgid"), pl.col("sd").fill_null("-"),
+    )  # fmt: skip
+    return _with_structure(found)
 
 
 def _read_loghost(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
@@ -338,22 +369,29 @@ def _read_5424(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     ]
     found = found.with_columns(*nil, pl.col("message").fill_null("").str.strip_prefix("\ufeff").str.strip_prefix(" "))
     found = timed(found.with_columns(pl.col("iso").alias("stamp")), origin)
-    found = finish(found, "rfc5424")
-    has_more = found["sd"].ne("-") | found["msgid"].is_not_null()
-    if has_more.any():
-        extras = []
-        for extra, sd, msgid in found.select("extra", "sd", "msgid").iter_rows():
-            if sd == "-" and msgid is None:
-                extras.append(extra)
-                continue
-            more = json.loads(extra or "{}")
-            if msgid is not None:
-                more["msgid"] = msgid
-            if sd != "-":
-                more["sd"] = structured_data(sd)
-            extras.append(json.dumps(more, ensure_ascii=False))
-        found = found.with_columns(pl.Series("extra", extras, dtype=pl.String))
-    return found
+    return _with_structure(finish(found, "rfc5424"))
+
+
+def _with_structure(found: pl.DataFrame) -> pl.DataFrame:
+    """Puts what only RFC 5424 has into ``extra``: structured data, message id, version, a process id that is no number."""
+    if "version" in found.columns:
+        versions = found["version"].unique().drop_nulls().to_list()
+        text = _look_up("version", {number: f', "version": {int(number)}}}' for number in versions})
+        found = found.with_columns(pl.concat_str(pl.col("extra").str.strip_suffix("}"), text).alias("extra"))
+    named = found["procid"].is_not_null() & found["pid"].is_null()
+    if not (found["sd"].ne("-") | found["msgid"].is_not_null() | named).any():
+        return found
+    extras = []
+    for extra, sd, msgid, procid, pid in found.select("extra", "sd", "msgid", "procid", "pid").iter_rows():
+        more: dict[str, Any] = {}
+        if msgid is not None:
+            more["msgid"] = msgid
+        if sd != "-":
+            more["sd"] = structured_data(sd)
+        if pid is None and procid not in (None, "-"):
+            more["pid"] = procid
+        extras.append(json.dumps(more | json.loads(extra or "{}"), ensure_ascii=False) if more else extra)
+    return found.with_columns(pl.Series("extra", extras, dtype=pl.String))
 
 
 _text = pl.col("text")
