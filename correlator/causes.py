@@ -30,6 +30,10 @@ CAUSES: dict[str, Cause] = {
         "switch.failure", "infra.network", "switch {host} lost the links of {count} nodes{for_time}", "a network switch failed",
         (("Check power, supervisor and uplinks of switch {host}.", None),),
     ),
+    "plane.outage": Cause(
+        "switch.plane_failure", "infra.network", "switch {host} failed and took {device} from {count} nodes{for_time}", "a fabric plane failed",
+        (("Check power, modules and supervisor of switch {host}.", None),),
+    ),
     "node.reboot": Cause(
         "node.reboot", "infra.node", "{host} rebooted without being asked to", "a node rebooted under it",
         (("Look for a power or hardware cause: BMC event log, pstore, last kernel lines of {host}.", None), _RESUME),
@@ -75,7 +79,15 @@ CAUSES: dict[str, Cause] = {
         "pcie.aer", "infra.gpu", "the bus of {device} in {host} reported errors", "a GPU's bus failed",
         (("Reseat or replace the device at {device} of {host}.", None),),
     ),
-    "gpu.thermal": Cause("gpu.thermal", "infra.gpu", "a GPU of {host} throttled for heat", "a GPU was slowed by heat",
+    "node.dead": Cause(
+        "node.unresponsive", "infra.node", "{host} died without a word", "a node died under it",
+        (("Look for a power or hardware cause: BMC event log and console of {host}.", None), _RESUME),
+    ),
+    "link.errors": Cause(
+        "nic.link_errors", "infra.network", "{device} of {host} kept its link and corrupted data", "a bad link slowed it",
+        (("Take {device} of {host} out of the fabric; clean or replace cable and transceiver, then watch its error counters.", None),),
+    ),
+    "gpu.thermal": Cause("gpu.thermal", "infra.gpu", "GPUs of {host} were throttled by heat", "a GPU was slowed by heat",
                          (("Check fans, coolant and inlet temperature of {host}.", None),)),
     "disk.error": Cause("node.disk_error", "infra.node", "disk {device} of {host} failed", "a node's disk failed",
                         (("Replace {device} of {host}.", None),)),

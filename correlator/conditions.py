@@ -96,7 +96,7 @@ def _not_xid_74(world: World, cause: Fact, effect: Fact) -> str | None:
 
 
 def _output(effect: Fact) -> list[Event]:
-    return list(effect.attrs.get("output", ())) + list(effect.attrs.get("application", ()))
+    return list(effect.attrs.get("output", ()))
 
 
 def _io_trouble(world: World, cause: Fact, effect: Fact) -> str | None:
@@ -134,13 +134,89 @@ def _hardly_began(world: World, cause: Fact, effect: Fact) -> str | None:
     return f"it came {late:.0f} s into the run" if late > 120 else None
 
 
+def _no_own_words(world: World, cause: Fact, effect: Fact) -> str | None:
+    words = effect.attrs.get("words") or {}
+    return "the run's output tells of its own error" if words.get("own") else None
+
+
+def _gave_up(world: World, cause: Fact, effect: Fact) -> str | None:
+    return None if cause.attrs.get("read_only") else "the file system stayed writable"
+
+
+def _no_lost_peers(world: World, cause: Fact, effect: Fact) -> str | None:
+    """A run that says when its peers were lost is judged by that moment, not by its end."""
+    words = effect.attrs.get("words") or {}
+    return "the run's output tells when its peers were lost" if words.get("peers") else None
+
+
+def _down_at_effect(world: World, cause: Fact, effect: Fact) -> str | None:
+    """Retries run out while the link is away; once it is back they get through."""
+    slack = 5.0 + cause.sigma + min(effect.sigma, 10.0)
+    if cause.end is not None and cause.end + slack < effect.start:
+        return f"{name_of(cause)} was back after {cause.end - cause.start:.1f} s, {effect.start - cause.end:.1f} s before the error"
+    return None
+
+
+#: Names that the RDMA core gives to devices: the same family can be compared, a netdev's name cannot.
+_IBDEV = re.compile(r"(?:mlx|bnxt_re|irdma|hfi|qedr|rocep|ibp|rxe|siw|efa)[\w]*\d+", re.IGNORECASE)
+
+
+def _same_adapter(world: World, cause: Fact, effect: Fact) -> str | None:
+    """A completion error names the adapter it happened on: another adapter's flap is innocent."""
+    named = {str(e.entities.get("ibdev") or "").split(":")[0] for e in effect.events} - {""}
+    device = str(cause.device or "")
+    if named and device not in named and _IBDEV.fullmatch(device):
+        return f"the error is on {', '.join(sorted(named))}, not on {device}"
+    return None
+
+
+def _single_path(world: World, cause: Fact, effect: Fact) -> str | None:
+    """A transport that spreads over several planes loses a share of its bandwidth with one of them, not the run."""
+    run = run_of(world, effect)
+    planes = world.site.planes_of(run.key) if run else 1
+    lost = {f.device for f in world.facts_of("link.outage") if f.host == cause.host and f.start <= effect.start
+            and (f.end is None or f.end >= cause.start) and f.attrs.get("role") == "fabric"} if planes > 1 else set()  # fmt: skip
+    if planes > 1 and len(lost) < planes:
+        return f"the run spreads over {planes} planes and lost {max(1, len(lost))} of them"
+    return None
+
+
+def _far_end_only(world: World, cause: Fact, effect: Fact) -> str | None:
+    return None if effect.attrs.get("far_end_only") else f"{effect.host} itself logged the loss"
+
+
+def _slow_to_the_end(world: World, cause: Fact, effect: Fact) -> str | None:
+    """What slowed for a while and recovered cost that time only; it must be more than the run had to spare."""
+    run = run_of(world, effect)
+    length = (run.end - run.start) if run and run.end is not None and run.start is not None else 0.0
+    lost = float(cause.attrs.get("lost", 0.0))
+    if not cause.attrs.get("lasting") and lost < 0.5 * length:
+        return f"the run was back to its pace and had lost {lost:.0f} s"
+    if lost < 0.05 * length:
+        return f"only {lost:.0f} s of {length:.0f} s were lost"
+    return None
+
+
+def _while_slow(world: World, cause: Fact, effect: Fact) -> str | None:
+    """Cause and slowness must go on together for most of the time (correlation.md, E28: 70 %)."""
+    end = cause.end if cause.end is not None else world.last
+    until = effect.end if effect.end is not None else world.last
+    shared = min(end + cause.sigma + effect.sigma, until) - max(cause.start - cause.sigma, effect.start - effect.sigma)
+    length = max(1.0, until - effect.start)
+    return (
+        None if shared >= 0.5 * length else f"it went on for {max(0.0, shared):.0f} s of the {length:.0f} slow seconds"
+    )
+
+
 CONDITIONS: dict[str, Condition] = {
     "management link": _management, "fabric link": _fabric, "still down at effect": _still_down,
     "still down at onset": _still_down_at_onset, "several nodes": _several_nodes, "printed timeout": _printed_timeout,
     "no printed timeout": _no_printed_timeout, "not back before effect": _not_back_before,
     "switch carries fabric": _switch_fabric, "hardware xid": _hardware_xid, "xid 74": _xid_74, "not xid 74": _not_xid_74,
     "input/output trouble in the run": _io_trouble, "client evicted or input/output trouble": _evicted_or_io,
-    "launch trouble or no space in the run": _no_space, "run hardly began": _hardly_began,
+    "launch trouble or no space in the run": _no_space, "run hardly began": _hardly_began, "no words of its own": _no_own_words,
+    "file system given up": _gave_up, "no lost peers told": _no_lost_peers, "down at effect": _down_at_effect,
+    "same adapter": _same_adapter, "single path": _single_path, "slow to the end": _slow_to_the_end, "far end only": _far_end_only, "while slow": _while_slow,
 }  # fmt: skip
 
 

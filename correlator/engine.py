@@ -17,7 +17,7 @@ import polars as pl
 
 from correlator import edges as edge_files
 from correlator import events as event_rows
-from correlator import history
+from correlator import history, samples
 from correlator import incidents as incident_rows
 from correlator import runs as run_rows
 from correlator.causes import root_event
@@ -84,6 +84,9 @@ def conclude_cluster(
         runs,
         node_states=states,
         gpu_jobs=_gpu_jobs(store, cluster),
+        throttling=samples.throttled(store, cluster),
+        progress=samples.progress(store, cluster),
+        spoke=samples.speaking(store, cluster),
     )
     conclude(world)
     narrow_slurmd_timeout(world)

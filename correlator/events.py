@@ -43,9 +43,37 @@ _COPY_NOISE = re.compile(
 #: log host's copy.
 _SPEAKS = {"slurm": 0, "ip_link": 2, "ip": 2, "loghost": 3, "json": 3}
 
-_QUERY = """SELECT format, time, time_quality, resolution_us, received_time, cluster, host, source, unit, severity, event, job_id,
-  message, entities, file, line FROM raw.log_view WHERE event IS NOT NULL AND event <> 'other' AND time IS NOT NULL
+_COLUMNS = """format, time, time_quality, resolution_us, received_time, cluster, host, source, unit, severity, event, job_id,
+  message, entities, file, line"""
+
+_QUERY = f"""SELECT {_COLUMNS} FROM raw.log_view WHERE event IS NOT NULL AND event <> 'other' AND time IS NOT NULL
   AND cluster IS NOT DISTINCT FROM ?"""
+
+#: What a program printed without a stamp was printed after the stamped line before it and before the one behind it;
+#: where a file has no stamps at all, near the end of the run (that is when programs print errors).
+_UNTIMED = f"""
+WITH wanted AS (
+  SELECT {_COLUMNS} FROM raw.log_view WHERE event IS NOT NULL AND event <> 'other' AND time IS NULL
+    AND job_id IS NOT NULL AND source IN ('job_stdout', 'job_stderr') AND cluster IS NOT DISTINCT FROM ?
+), stamped AS (
+  SELECT file, line, time FROM raw.logs WHERE time IS NOT NULL AND file IN (SELECT file FROM wanted)
+), ends AS (
+  SELECT job_id, coalesce(restarts, 0) AS restarts, max("end") AS ended FROM raw.jobs
+  WHERE "end" IS NOT NULL AND cluster IS NOT DISTINCT FROM ? GROUP BY ALL
+), placed AS (
+  SELECT w.* EXCLUDE (time), a.restarts,
+    (SELECT max(s.time) FROM stamped s WHERE s.file = w.file AND s.line < w.line) AS before,
+    (SELECT min(s.time) FROM stamped s WHERE s.file = w.file AND s.line > w.line) AS behind
+  FROM wanted w LEFT JOIN (SELECT DISTINCT file, restarts FROM raw.artifacts) a ON a.file = w.file
+)
+SELECT p.* EXCLUDE (restarts, before, behind),
+  coalesce(p.behind, (SELECT max(e.ended) FROM ends e WHERE e.job_id = p.job_id
+    AND (p.restarts IS NULL OR e.restarts = p.restarts)), p.before) AS time, p.before AS not_before
+FROM placed p
+"""
+
+#: How far from the end of a run an unstamped error line may have been printed, seconds.
+UNSTAMPED_S = 60.0
 
 
 def seconds_of(moment: datetime | None) -> float | None:
@@ -72,8 +100,13 @@ def layer_of(event: str, source: str | None) -> str:
 
 def gather(store: DuckStore, cluster: str | None) -> list[Event]:
     """All events of one cluster, in a total order that does not depend on the order of arrival."""
-    lines = store.frame(_QUERY, [cluster])
-    return coalesce(lines.to_dicts())
+    rows = store.frame(_QUERY, [cluster]).to_dicts()
+    for row in store.frame(_UNTIMED, [cluster, cluster]).to_dicts():
+        if row["time"] is None:
+            continue
+        row.update(time_quality="inferred", resolution_us=int(UNSTAMPED_S * 2e6))
+        rows.append(row)
+    return coalesce(rows)
 
 
 def _group_key(row: dict[str, Any], entities: dict[str, Any]) -> tuple[Any, ...]:

@@ -194,7 +194,8 @@ def _weight(path: tuple[Hop, ...]) -> float:
 def describe_cause(world: World, fact: Fact) -> str:
     """A short name of a fact for rivals and chains: "eth0 of gpu02 without link for 60.0 s"."""
     what = {
-        "link.outage": "link lost", "switch.outage": "switch lost its links", "node.down": "node set DOWN",
+        "link.outage": "link lost", "switch.outage": "switch lost its links", "plane.outage": "spine failed", "node.dead": "node died", "link.errors": "link corrupted data",
+        "job.slow": "steps became slow", "node.down": "node set DOWN",
         "node.reboot": "machine rebooted", "node.panic": "kernel panic", "slurmd.crash": "slurmd died",
         "munge.failure": "munge failed", "node.deaf": "node accepted connections without answering",
         "gpu.xid": f"Xid {fact.attrs.get('code')}", "pcie.aer": "PCIe errors", "disk.error": "disk error",

@@ -20,10 +20,10 @@ FLAP_GAP_S = 300.0
 
 #: Facts that make an incident even when no run suffered, and how much they then matter.
 _UNSUFFERED = {
-    "link.outage": "benign", "switch.outage": "degraded", "node.down": "degraded", "node.reboot": "degraded",
+    "link.outage": "benign", "switch.outage": "degraded", "plane.outage": "degraded", "node.down": "degraded", "node.reboot": "degraded",
     "node.panic": "degraded", "slurmd.crash": "degraded", "gpu.xid": "benign", "pcie.aer": "benign", "disk.error": "degraded",
     "disk.full": "degraded", "storage.outage": "degraded", "prolog.failure": "degraded", "epilog.failure": "degraded",
-    "controller.restart": "benign", "gpu.thermal": "degraded", "munge.failure": "degraded", "admin.down": "benign",
+    "controller.restart": "benign", "gpu.thermal": "degraded", "munge.failure": "degraded", "admin.down": "benign", "node.dead": "degraded", "link.errors": "benign",
 }  # fmt: skip
 
 

@@ -33,6 +33,9 @@ JOB_SETTINGS: dict[str, tuple[float, tuple[float, float]]] = {
     "TORCH_DIST_TIMEOUT_SEC": (600, (600, 1800)),
 }
 
+#: Variables by which a multipath transport says how many planes it uses (MRC and plugins like it).
+MULTIPLANE = re.compile(r"(?:NCCL|RCCL)_\w*(?:PLANES|MULTIPLANE|NUM_PATHS)", re.IGNORECASE)
+
 #: Interfaces whose name says that they carry the jobs' data, not Slurm's. A site's own names: config ``fabric_interfaces``.
 FABRIC_NAME = re.compile(r"^(ib|hsn|mlx\d_|rdma|roce|efa|irdma|opa|hfi|bnxt_re|ibp|ibs|rail)", re.IGNORECASE)
 MANAGEMENT_NAME = re.compile(r"^(eth|eno|ens|enp|em|mgmt|bond|br|lan|oob|bmc)", re.IGNORECASE)
@@ -51,6 +54,7 @@ class Site:
     hosts: frozenset[str] = frozenset()
     leaf_of: dict[str, str] = field(default_factory=dict)
     members: dict[str, frozenset[str]] = field(default_factory=dict)
+    parents: dict[str, frozenset[str]] = field(default_factory=dict)
     fabric_names: re.Pattern[str] = FABRIC_NAME
 
     def role(self, host: str | None, device: str | None) -> str:
@@ -77,6 +81,12 @@ class Site:
             else:
                 values[name] = Value(low, high, False, "not known")
         return values
+
+    def planes_of(self, run_key: str | None) -> int:
+        """Over how many independent fabric planes a run's transport spreads, as its environment says; 1 if it does not."""
+        own = self.job_settings.get(run_key or "", {})
+        told = [_number(v) for k, v in own.items() if MULTIPLANE.fullmatch(k)]
+        return int(max([n for n in told if n], default=1))
 
     def describe(self, names: Iterable[str], run_key: str | None = None) -> str:
         """ "SlurmdTimeout=24, MessageTimeout=10", or says that a value is not known."""
@@ -141,6 +151,7 @@ def build_site(
         if scope.startswith("job:"):
             site.job_settings.setdefault(scope[4:], {})[str(row["name"])] = str(row["value"])
     members: defaultdict[str, set[str]] = defaultdict(set)
+    parents: defaultdict[str, set[str]] = defaultdict(set)
     for row in links:
         if row["switch"] and row["switch_port"]:
             site.links[(row["switch"], row["switch_port"])] = (row["host"], row["device"])
@@ -154,5 +165,8 @@ def build_site(
         if row["kind"] == "node":
             members[row["switch"]].add(row["child"])
             site.leaf_of[row["child"]] = row["switch"]
+        else:
+            parents[row["child"]].add(row["switch"])
     site.members = {switch: frozenset(nodes) for switch, nodes in members.items()}
+    site.parents = {switch: frozenset(uppers) for switch, uppers in parents.items()}
     return site

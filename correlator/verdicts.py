@@ -55,27 +55,58 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
     if deliberate is not None:
         verdict.category, verdict.confidence, verdict.reason, verdict.own = deliberate
         return verdict
-    chains = [c for c in found.chains if _acceptable(c)]
-    own_category, own_weight, own_reason, own_events = _own_explanation(world, run, end)
-    total = sum(c.weight for c in chains) + own_weight + LEAK
+    own = _own_explanation(run, end)
+    chains = _with_words(end, [c for c in found.chains if _acceptable(c)])
+    total = sum(c.weight for c in chains) + own.weight + LEAK
     best = chains[0] if chains else None
-    if best is not None and best.weight >= own_weight and best.weight >= LEAK:
-        rivals = [c for c in chains[1:] if not _same_cause(c.root, best.root)]
-        same_root = sum(c.weight for c in chains if _same_cause(c.root, best.root))
-        verdict.chain, verdict.others = best, rivals
-        verdict.category = cause_of(best.root).category
-        verdict.confidence = same_root / total
-        if best.root.kind == "node.down":
-            verdict.confidence = min(verdict.confidence, 0.75)  # that it fell silent is certain; why, nobody said
-        if verdict.confidence < 0.5:
-            verdict.reason = f"the best explanation carries only {verdict.confidence:.2f}"
-            verdict.category, verdict.chain = "unknown", None
-            verdict.others = chains
+    if best is None or best.weight < max(own.weight, LEAK):
+        verdict.category, verdict.reason, verdict.own, verdict.others = own.category, own.reason, own.events, chains
+        verdict.confidence = own.sure * (own.weight + LEAK) / total
         return verdict
-    verdict.category, verdict.reason, verdict.own = own_category, own_reason, own_events
-    verdict.confidence = (own_weight if own_category != "unknown" else LEAK + own_weight) / total
-    verdict.others = chains
+    same_root = sum(c.weight for c in chains if _same_cause(c.root, best.root))
+    same_category = sum(c.weight for c in chains if cause_of(c.root).category == cause_of(best.root).category)
+    if same_category / total < 0.5:
+        verdict.reason = f"the best explanation carries only {same_root / total:.2f}"
+        verdict.confidence, verdict.others = 0.5, chains
+        return verdict
+    verdict.chain, verdict.others = best, [c for c in chains if not _same_cause(c.root, best.root)]
+    verdict.category = cause_of(best.root).category
+    verdict.confidence = min(SUREST, same_root / total)
+    if best.root.kind == "node.down":
+        verdict.confidence = min(verdict.confidence, 0.75)  # that it fell silent is certain; why, nobody said
     return verdict
+
+
+def _with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
+    """Evidence as the run's own words see it: a program that tells its own error makes every other cause less likely,
+    one that tells of a broken GPU or disk makes just that cause more likely than the rest."""
+    words = end.attrs["words"]
+    changed = []
+    for chain in chains:
+        factor = 1.0
+        speaks_for = _WORDS_OF_ROOT.get(chain.root.kind)
+        if speaks_for and words[speaks_for]:
+            factor = 1.0
+        elif words["own"]:
+            factor = OWN_WORDS_AGAINST
+        elif any(words[w] for w in ("gpu", "storage")):
+            factor = OTHER_WORDS_AGAINST
+        changed.append(Chain(chain.root, chain.hops, chain.weight * factor))
+    changed.sort(key=lambda c: (-c.weight, c.root.start, c.root.key))
+    return changed
+
+
+#: Likelihood ratio of a program's own error message (a shape that does not fit, a missing key) under a cause of ours.
+OWN_WORDS_AGAINST = 0.03
+#: The same of words that tell of another kind of hardware.
+OTHER_WORDS_AGAINST = 0.2
+#: Nothing is surer than this: what was not collected cannot be excluded.
+SUREST = 0.99
+
+_WORDS_OF_ROOT = {
+    "gpu.xid": "gpu", "pcie.aer": "gpu", "storage.outage": "storage", "disk.error": "storage", "disk.full": "storage",
+    "link.outage": "peers", "switch.outage": "peers",
+}  # fmt: skip
 
 
 def _same_cause(one: Fact, other: Fact) -> bool:
@@ -91,6 +122,7 @@ def _acceptable(chain: Chain) -> bool:
 _ROOTS = frozenset({
     "link.outage", "switch.outage", "node.reboot", "node.panic", "slurmd.crash", "munge.failure", "node.deaf", "node.down",
     "admin.down", "prolog.failure", "gpu.xid", "pcie.aer", "gpu.thermal", "disk.error", "disk.full", "storage.outage",
+    "node.dead", "link.errors", "plane.outage",
 })  # fmt: skip
 
 
@@ -121,36 +153,58 @@ def _memory_events(end: Fact) -> list[Event]:
     return [e for e in end.attrs["memory"] if isinstance(e, Event)]
 
 
-def _own_explanation(world: World, run: Run, end: Fact) -> tuple[str, float, str, list[Event]]:
+@dataclass(frozen=True)
+class Own:
+    """What the run itself says. ``weight`` competes with chains; ``sure`` is how often such words are right alone."""
+
+    category: str
+    weight: float
+    reason: str
+    events: list[Event]
+    sure: float
+
+
+def _own_explanation(run: Run, end: Fact) -> Own:
     """What the run itself says against any infrastructure cause."""
-    own: list[Event] = end.attrs["application"]
-    network: list[Event] = end.attrs["communication"]
     if end.kind == "run.node_fail":
-        return "infra.node", LEAK, "its node failed, and nothing tells which", []
+        return Own("infra.node", LEAK, "its node failed, and nothing tells which", [], 0.6)
     if end.kind == "run.requeued":
-        return "unknown", LEAK, "it was requeued, and nothing tells why", []
+        return Own("unknown", LEAK, "it was requeued, and nothing tells why", [], 0.7)
     if end.kind == "run.cancelled":
-        return "user.cancel", 0.5, "it was cancelled", []
+        return Own("user.cancel", 0.5, "it was cancelled", [], 0.9)
     if end.kind == "run.timeout":
-        return "app.timeout", 0.8, "it reached its time limit", []
-    first_own = min((e.time for e in own if not _only_exit(e)), default=None)
-    first_network = min((e.time for e in network), default=None)
-    if first_own is not None and (first_network is None or first_own <= first_network + 1.0):
-        return "app.error", OWN_WORDS, f"its own output says: {_short(own)}", own[:5]
-    if first_network is not None:
-        return "unknown", NETWORK_WORDS, "its output says only that its peers or the network were lost", network[:5]
+        return Own("app.timeout", 0.8, "it reached its time limit", [], 0.95)
+    words: dict[str, list[Event]] = end.attrs["words"]
+    if words["own"] and not _peers_first(words):
+        return Own("app.error", OWN_WORDS, f"its own output says: {_short(words['own'])}", words["own"][:5], 0.97)
+    if words["peers"]:
+        return Own(
+            "unknown",
+            NETWORK_WORDS,
+            "its output says only that its peers or the network were lost",
+            words["peers"][:5],
+            0.9,
+        )
+    for kind, what in (("gpu", "a GPU broke"), ("storage", "its storage failed")):
+        if words[kind]:
+            told = f"its output says that {what}, and no log of the nodes tells of it: {_short(words[kind])}"
+            return Own("unknown", NETWORK_WORDS, told, words[kind][:5], 0.6)
     code, signal = run.row.get("exit_code"), run.row.get("exit_signal")
     how = f"signal {signal}" if signal else f"exit code {code}"
-    return "app.error", OWN_EXIT, f"it ended by itself with {how}", own[:5]
+    return Own("app.error", OWN_EXIT, f"it ended by itself with {how}", words["aftermath"][:5], 0.9)
 
 
-def _only_exit(event: Event) -> bool:
-    """srun's report of an exit code says that a task ended, not why."""
-    return (
-        event.kind == "job.exit_error" and "traceback" not in event.message.lower() and event.message.startswith("srun")
-    )
+def _peers_first(words: dict[str, list[Event]]) -> bool:
+    """Did the lost peers come before the run's own error? Then the error follows from them."""
+    first_own = min(_place(e) for e in words["own"])
+    first_peers = min((_place(e) for e in words["peers"]), default=None)
+    return first_peers is not None and first_peers[0] + 1.0 < first_own[0]
+
+
+def _place(event: Event) -> tuple[float, int]:
+    return (event.time, event.line or 0)
 
 
 def _short(events: list[Event]) -> str:
-    text = next((e.message for e in events if not _only_exit(e)), events[0].message)
+    text = events[0].message
     return text if len(text) <= 120 else text[:117] + "..."

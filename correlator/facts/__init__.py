@@ -7,11 +7,12 @@ comes by the entry point group ``faultline.detectors``.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 
 from correlator.model import Event, Fact, Run
+from correlator.samples import Throttled
 from correlator.site import Site
 
 
@@ -23,7 +24,11 @@ def bus_of(device: str) -> str:
 
 @dataclass
 class World:
-    """All that is known about one cluster while facts are concluded. Times are epoch seconds, UTC."""
+    """All that is known about one cluster while facts are concluded. Times are epoch seconds, UTC.
+
+    ``progress`` maps (job, restart count) to (time, seconds per step) as its output tells; ``spoke(host)`` are the times of the lines that
+    the host itself wrote, ascending (read only for the few hosts in question).
+    """
 
     site: Site
     events: list[Event]
@@ -31,6 +36,9 @@ class World:
     facts: list[Fact] = field(default_factory=list)
     node_states: list[dict[str, object]] = field(default_factory=list)
     gpu_jobs: dict[tuple[str, str], list[tuple[float, int]]] = field(default_factory=dict)
+    throttling: list[Throttled] = field(default_factory=list)
+    progress: dict[tuple[int, int], list[tuple[float, float]]] = field(default_factory=dict)
+    spoke: Callable[[str], Sequence[float]] = lambda host: ()
 
     def __post_init__(self) -> None:
         self.by_kind: dict[str, list[Event]] = defaultdict(list)
@@ -60,9 +68,12 @@ class World:
         return [f for f in self.facts if f.kind in kinds]
 
     def gpu_owner(self, host: str, device: str, time: float) -> int | None:
-        """The job that telemetry saw on a GPU around ``time``; None where nothing tells."""
+        """The job that telemetry saw on a GPU around ``time``; None where nothing tells.
+
+        Telemetry is sampled minutes apart: a label counts only for jobs that had the node at ``time``."""
+        running = {run.job_id for run in self.runs_at(host, time, slack=5.0)}
         spans = self.gpu_jobs.get((host, bus_of(device)), ())
-        near = [(abs(time - seen), job) for seen, job in spans if abs(time - seen) <= 900.0]
+        near = [(abs(time - seen), job) for seen, job in spans if abs(time - seen) <= 900.0 and job in running]
         return min(near)[1] if near else None
 
     def runs_at(self, host: str, time: float, slack: float = 1.0) -> list[Run]:
@@ -103,9 +114,11 @@ Detector = Callable[[World], list[Fact]]
 
 def detectors() -> list[Detector]:
     """Built-in detectors in the order in which they build on each other, then those of installed packages."""
-    from correlator.facts import control, gpus, jobs, links, nodes, storage
+    from correlator.facts import control, gpus, jobs, links, nodes, slow, storage
 
-    found: list[Detector] = [d for module in (links, nodes, control, gpus, storage, jobs) for d in module.DETECTORS]
+    found: list[Detector] = [
+        d for module in (links, nodes, control, gpus, storage, jobs, slow) for d in module.DETECTORS
+    ]
     for point in sorted(entry_points(group="faultline.detectors"), key=lambda p: p.name):
         found += point.load()
     return found

@@ -6,6 +6,7 @@ from collections import defaultdict
 
 from correlator.facts import World, bursts, bus_of
 from correlator.model import Event, Fact
+from correlator.samples import Throttled
 
 #: Xids that the application causes itself (NVIDIA's catalogue: RESTART_APP / user error). They speak for the job's code.
 APPLICATION_XIDS = frozenset({8, 11, 13, 25, 31, 32, 43, 69, 80})
@@ -89,23 +90,83 @@ def _uncorrected(event: Event) -> bool:
     return "uncorrect" in event.message.lower() or "fatal" in severity
 
 
+#: Lines about heat on one host so close together are one episode.
+SAME_HEAT_S = 1800.0
+
+#: A CPU core that is over its limit for a moment says so and recovers; a host in trouble says it again.
+HOT_LINES = 3
+
+
 def heat(world: World) -> list[Fact]:
-    facts = []
+    """``gpu.thermal``: GPUs that telemetry saw held back by heat, joined with what the kernel said of the host.
+
+    Lines alone count where a GPU's driver or several kernel lines speak; one line of one core is every day's noise.
+    """
+    facts = _measured_heat(world)
+    said: dict[str, list[Event]] = defaultdict(list)
     for event in world.kinds("gpu.thermal", "kernel.thermal"):
         if event.host:
-            facts.append(
-                Fact(
-                    "gpu.thermal",
-                    event.time,
-                    event.last,
-                    event.sigma,
-                    event.host,
-                    event.device,
-                    attrs={},
-                    events=(event,),
+            said[event.host].append(event)
+    for host, events in sorted(said.items()):
+        measured = [f for f in facts if f.host == host]
+        for burst in bursts(events, SAME_HEAT_S):
+            near = [
+                f
+                for f in measured
+                if f.start - f.sigma <= burst[-1].last and burst[0].time <= (f.end or f.start) + f.sigma
+            ]
+            if near:
+                _add_lines(near[0], burst)
+            elif (
+                any(e.kind == "gpu.thermal" for e in burst) or len([e for e in burst if _whole_package(e)]) >= HOT_LINES
+            ):
+                device = next((e.device for e in burst if e.device and e.kind == "gpu.thermal"), None)
+                facts.append(
+                    Fact(
+                        "gpu.thermal", burst[0].time, burst[-1].last, burst[0].sigma, host, device, events=tuple(burst)
+                    )
                 )
-            )
     return facts
+
+
+def _measured_heat(world: World) -> list[Fact]:
+    """One fact per host and episode; several GPUs of one host that are hot together have one cause (air, coolant, fan)."""
+    by_host: dict[str, list[Throttled]] = defaultdict(list)
+    for episode in world.throttling:
+        by_host[episode.host].append(episode)
+    facts = []
+    for host, episodes in sorted(by_host.items()):
+        episodes.sort(key=lambda t: (t.first, t.gpu))
+        groups: list[list[Throttled]] = []
+        for episode in episodes:
+            if groups and episode.first <= max(t.last for t in groups[-1]) + SAME_HEAT_S / 2:
+                groups[-1].append(episode)
+            else:
+                groups.append([episode])
+        for group in groups:
+            first, last = group[0], max(group, key=lambda t: t.last)
+            earliest = first.before if first.before is not None else first.first
+            # It began between two samples; it is told from the middle, with half the gap as doubt.
+            attrs = {
+                "gpus": sorted({bus(t.gpu) or t.gpu for t in group}),
+                "measured": True,
+                "samples": sum(t.samples for t in group),
+            }
+            facts.append(Fact("gpu.thermal", (earliest + first.first) / 2, last.last, (first.first - earliest) / 2 + 1.0, host,
+                              ",".join(gpus), attrs=attrs))  # fmt: skip
+    return facts
+
+
+def _add_lines(fact: Fact, lines: list[Event]) -> None:
+    fact.events = tuple(sorted({*fact.events, *lines}, key=lambda e: (e.time, e.id)))
+    inside = [e.time for e in lines if abs(e.time - fact.start) <= fact.sigma]
+    if inside:
+        fact.start, fact.sigma = min(inside), lines[0].sigma
+    fact.end = max(fact.end or fact.start, lines[-1].last)
+
+
+def _whole_package(event: Event) -> bool:
+    return "package" in event.message.lower()
 
 
 DETECTORS = [xids, aer_storms, heat]

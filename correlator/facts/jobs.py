@@ -21,6 +21,49 @@ _TERMINAL = {
 #: Output events that say "the peers or the network", not "my code". They are symptoms on every innocent rank.
 COMMUNICATION = frozenset({"job.nccl_error", "job.nccl_timeout", "job.mpi_error"})
 _APPLICATION = frozenset({"job.cuda_error", "job.segfault", "job.exit_error", "job.bus_error"})
+
+#: What is left to say when a process is ended from outside: it tells that a rank died, not why.
+_AFTERMATH = re.compile(
+    r"terminate called|exited with exit code|childfailederror|aborted \(core dumped\)|\bkilled\b|sigabrt|sigterm|root cause \(first"
+    r"|torchelastic|elastic\.multiprocessing|task\s*\d+: (?:aborted|killed|exited)|mpi_abort|process received signal|signal code:",
+    re.IGNORECASE,
+)
+
+#: The peers or the network, in a program's or a library's words.
+_PEERS = re.compile(
+    r"distbackenderror|distnetworkerror|distst?oreerror|processgroupnccl|\bnccl\b|\bucx\b|\brccl\b|gloo|tcpstore|rendezvous|broken pipe"
+    r"|connection (?:reset|refused|closed|timed out|aborted)|remote (?:process|peer|end)|peer (?:closed|has closed|is unreachable)|no route to host"
+    r"|network (?:is unreachable|error)|transport retry|retry exceeded|socket timeout|heartbeat",
+    re.IGNORECASE,
+)
+
+#: CUDA's words for a GPU that broke under the program, not for what the program did.
+_BROKEN_GPU = re.compile(
+    r"uncorrectable (?:ecc|nvlink)|ecc error|device (?:is )?(?:lost|unavailable)|busy or unavailable|unspecified launch failure"
+    r"|no cuda-capable device|device handle|hardware (?:stack )?error|driver shutting down|unknown error|gpu is lost|fallen off",
+    re.IGNORECASE,
+)
+
+#: The file system's words: the program asked, the storage failed.
+_STORAGE = re.compile(
+    r"input/output error|\beio\b|errno 5\b|read-only file ?system|errno 30\b|stale file handle|transport endpoint|cannot send after",
+    re.IGNORECASE,
+)
+
+
+def words_of(event: Event) -> str:
+    """Whose fault a line of output tells of: ``own``, ``peers``, ``gpu``, ``storage``, or ``aftermath`` (nobody's)."""
+    if event.kind in COMMUNICATION or _PEERS.search(event.message):
+        return "peers"
+    if _AFTERMATH.search(event.message):
+        return "aftermath"
+    if _STORAGE.search(event.message):
+        return "storage"
+    if event.kind == "job.cuda_error" and _BROKEN_GPU.search(event.message):
+        return "gpu"
+    return "own"
+
+
 _MEMORY = frozenset({"job.oom", "slurm.job_oom"})
 
 _TIMEOUT_MS = re.compile(r"Timeout\(ms\)\s*=\s*(\d+)")
@@ -93,9 +136,13 @@ def ends(world: World) -> list[Fact]:
         kind = _TERMINAL.get(run.state, "run.failed")
         moment = run.end if run.end is not None else run.start or run.submit or world.last
         lines = of_run(run, world.by_job.get(run.job_id, ()))
+        words: dict[str, list[Event]] = {name: [] for name in ("own", "peers", "gpu", "storage", "aftermath")}
+        for event in lines:
+            if event.kind in _APPLICATION or event.kind in COMMUNICATION:
+                words[words_of(event)].append(event)
         attrs = {
-            "failed_nodes": _failed_nodes(world, run, lines, moment), "application": [e for e in lines if e.kind in _APPLICATION],
-            "memory": [e for e in lines if e.kind in _MEMORY] + _step_oom(run), "communication": [e for e in lines if e.kind in COMMUNICATION],
+            "failed_nodes": _failed_nodes(world, run, lines, moment), "words": words,
+            "memory": [e for e in lines if e.kind in _MEMORY] + _step_oom(run),
             "output": [e for e in lines if e.source in ("job_stdout", "job_stderr")], "signal": run.row.get("exit_signal"),
             "exit_code": run.row.get("exit_code"), "cancelled_by": run.row.get("cancelled_by"),
         }  # fmt: skip

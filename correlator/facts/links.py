@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from typing import Any
 
-from correlator.facts import World
+from correlator.facts import World, bursts
 from correlator.model import Event, Fact
 
 #: Both ends of a cable lose carrier within milliseconds; RFC 3164 stamps and unsynchronised clocks make it seconds.
@@ -36,6 +37,11 @@ def aliases(world: World) -> dict[tuple[str, str], str]:
             best = min(told)[1]
             for _, name in told:
                 names.setdefault((event.host, name), best)
+    for event in world.kinds("nic.failover"):
+        # A virtual function that carries an interface's data (Azure, AWS): its carrier is the interface's.
+        lower, upper = event.entities.get("vf"), event.entities.get("port")
+        if event.host and lower and upper and lower != upper:
+            names[(event.host, str(lower))] = str(upper)
     return names
 
 
@@ -150,45 +156,134 @@ def switch_outages(world: World) -> list[Fact]:
             lost[switch].append(fact)
     facts: list[Fact] = []
     for switch, found in sorted(lost.items()):
-        found.sort(key=lambda f: f.key)
-        groups: list[list[Fact]] = []
-        for fact in found:
-            if groups and fact.start - groups[-1][0].start <= TOGETHER_S:
-                groups[-1].append(fact)
-            else:
-                groups.append([fact])
-        promoted = (_promote(world, switch, group, found) for group in groups)
+        promoted = (_promote(world, switch, group, found) for group in _together(found))
         facts += [fact for fact in promoted if fact is not None]
-    return facts
+    return _upstream(world, facts)
+
+
+def _together(found: list[Fact]) -> list[list[Fact]]:
+    found.sort(key=lambda f: (f.start, f.key))
+    groups: list[list[Fact]] = []
+    for fact in found:
+        if groups and fact.start - groups[-1][0].start <= TOGETHER_S:
+            groups[-1].append(fact)
+        else:
+            groups.append([fact])
+    return groups
 
 
 def _promote(world: World, switch: str, group: list[Fact], all_lost: list[Fact]) -> Fact | None:
     hosts = {f.host for f in group if f.host and f.host != switch}
     known = world.site.members.get(switch, frozenset()) | {f.host for f in all_lost if f.host and f.host != switch}
-    if len(hosts) < PROMOTE_MIN or len(hosts) < PROMOTE_SHARE * len(known):
+    said = [e for e in world.by_host.get(switch, ()) if e.kind in SWITCH_FAILS
+            and -SAID_BEFORE_S <= group[0].start - e.time <= SAID_AFTER_S]  # fmt: skip
+    many = len(hosts) >= PROMOTE_MIN and len(hosts) >= PROMOTE_SHARE * len(known)
+    if not many and not (said and len(hosts) >= 2):
         return None
     ends = [f.end for f in group]
-    said = [e for e in world.by_host.get(switch, ()) if e.kind in ("switch.reboot", "switch.hw_error", "switch.alarm")
-            and abs(e.time - group[0].start) <= 60]  # fmt: skip
     events = sorted(
         {*said, *(e for f in group for e in f.events if e.kind.endswith("_down"))}, key=lambda e: (e.time, e.id)
     )
+    devices = {f.device for f in group}
     attrs = {"hosts": sorted(hosts), "share": len(hosts) / max(1, len(known)), "switch": switch,
-             "links": [(f.host, f.device) for f in group]}  # fmt: skip
+             "links": [(f.host, f.device) for f in group], "plane": _plane(world, switch, group) if len(devices) == 1 else None}  # fmt: skip
     end = None if None in ends else max(e for e in ends if e is not None)
     fact = Fact(
-        "switch.outage",
-        min(f.start for f in group),
-        end,
-        group[0].sigma,
-        switch,
-        None,
-        attrs=attrs,
-        events=tuple(events),
+        "switch.outage", min(f.start for f in group), end, group[0].sigma, switch, attrs=attrs, events=tuple(events)
     )
     for member in group:
         member.attrs["promoted"] = switch
     return fact
 
 
-DETECTORS = [outages, switch_outages]
+#: Words of a switch about itself that explain why its links went; and how far around the loss they may lie: a switch
+#: that lost power tells of it when it is back, some minutes later.
+SWITCH_FAILS = frozenset({"switch.reboot", "switch.hw_error", "switch.alarm"})
+SAID_BEFORE_S, SAID_AFTER_S = 900.0, 60.0
+
+#: A switch above takes the links below within its own failure detection (correlation.md, E15).
+UPSTREAM_S = 10.0
+
+_PLANE = re.compile(r"(?:^|[-_.])p(?:lane)?(?P<plane>\d+)(?:[-_.]|$)", re.IGNORECASE)
+
+
+def _plane(world: World, switch: str, group: list[Fact]) -> str | None:
+    """The plane that a switch belongs to: from the inventory, else from its name (``leaf-r01-p3``)."""
+    told = {world.site.cables.get((f.host or "", f.device or ""), {}).get("plane") or "" for f in group} - {""}
+    if len(told) == 1:
+        name = told.pop()
+        return name if name.lower().startswith("plane") else f"plane{name}"
+    match = _PLANE.search(switch)
+    return f"plane{match['plane']}" if match else None
+
+
+def _upstream(world: World, outages: list[Fact]) -> list[Fact]:
+    """``plane.outage``: a switch without nodes of its own that failed just before explains the leaf switches that lost theirs."""
+    candidates: dict[str, list[Event]] = defaultdict(list)
+    for event in world.kinds(*SWITCH_FAILS):
+        if event.host and not world.site.members.get(event.host):
+            candidates[event.host].append(event)
+    found: dict[tuple[str, float], Fact] = {}
+    for leaf in outages:
+        for name, events in sorted(candidates.items()):
+            near = [e for e in events if -2.0 - leaf.sigma <= leaf.start - e.time <= UPSTREAM_S + leaf.sigma]
+            if name == leaf.host or not near or not _above(world, name, leaf):
+                continue
+            key = (name, near[0].time)
+            spine = found.get(key)
+            if spine is None:
+                plane = leaf.attrs.get("plane")
+                attrs: dict[str, Any] = {"hosts": [], "links": [], "switch": name, "plane": plane, "share": 1.0}
+                spine = found[key] = Fact(
+                    "plane.outage", near[0].time, leaf.end, near[0].sigma, name, plane, attrs=attrs, events=tuple(near)
+                )
+            spine.attrs["hosts"] = sorted({*spine.attrs["hosts"], *leaf.attrs["hosts"]})
+            spine.attrs["links"] += leaf.attrs["links"]
+            spine.end = None if spine.end is None or leaf.end is None else max(spine.end, leaf.end)
+            leaf.attrs["promoted"] = name
+            break
+    return [*outages, *(found[k] for k in sorted(found))]
+
+
+def _above(world: World, upper: str, leaf: Fact) -> bool:
+    """Does ``upper`` stand above the leaf: by topology, by plane, or because the leaf's uplinks went at the same time?"""
+    # topology.conf may use names of its own; it counts where it names switches that speak.
+    parents = world.site.parents.get(str(leaf.host), frozenset()) & world.by_host.keys()
+    if parents:
+        return upper in parents
+    match = _PLANE.search(upper)
+    if match and leaf.attrs.get("plane"):
+        return str(leaf.attrs["plane"]) == f"plane{match['plane']}"
+    uplinks = [
+        f for f in world.facts_of("link.outage") if f.host == leaf.host and abs(f.start - leaf.start) <= TOGETHER_S
+    ]
+    return bool(uplinks)
+
+
+#: Integrity warnings of one port this close together are one bad link; fewer than so many are every fabric's noise.
+SAME_ERRORS_S, ERROR_LINES = 1800.0, 2
+
+
+def link_errors(world: World) -> list[Fact]:
+    """``link.errors``: a port that keeps its link and keeps corrupting data, told by the subnet manager, the switch or the NIC."""
+    groups: dict[tuple[str, str], list[Event]] = defaultdict(list)
+    alias = aliases(world)
+    for event in world.kinds("fabric.link_errors", "nic.link_errors", "switch.port_errors", "switch.link_errors"):
+        host = str(event.entities.get("peer_node") or event.host or "")
+        device = event.device or ""
+        if event.kind.startswith("switch."):
+            cable = world.site.links.get((host, device))
+            host, device = cable if cable else (host, device)
+        if host and device:
+            groups[(host, alias.get((host, device), device))].append(event)
+    facts = []
+    for (host, device), events in sorted(groups.items()):
+        for burst in bursts(events, SAME_ERRORS_S):
+            count = sum(e.count for e in burst)
+            if count >= ERROR_LINES:
+                attrs = {"count": count, "role": world.site.role(host, device)}
+                facts.append(Fact("link.errors", burst[0].time, burst[-1].last, burst[0].sigma, host, device, attrs=attrs, events=tuple(burst)))  # fmt: skip
+    return facts
+
+
+DETECTORS = [outages, switch_outages, link_errors]

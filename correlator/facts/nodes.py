@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from datetime import datetime
 
@@ -116,11 +117,19 @@ def reboots(world: World) -> list[Fact]:
     return facts
 
 
+#: A dying kernel writes its panic in many lines (lockup, oops, panic, end trace) within minutes.
+SAME_PANIC_S = 120.0
+
+#: The kernel's segfault line, systemd's and slurmd's own last word tell one death.
+SAME_CRASH_S = 30.0
+
+
 def panics(world: World) -> list[Fact]:
-    return [
+    """``node.panic``: the kernel gave up, or a CPU hung hard."""
+    return merge_near((
         Fact("node.panic", e.time, None, e.sigma, e.host, attrs={}, events=(e,))
         for e in world.kinds("kernel.panic", "kernel.lockup") if e.host and (e.kind == "kernel.panic" or e.severity in ("emerg", "alert", "crit"))
-    ]  # fmt: skip
+    ), SAME_PANIC_S)  # fmt: skip
 
 
 def slurmd_deaths(world: World) -> list[Fact]:
@@ -165,7 +174,22 @@ def slurmd_deaths(world: World) -> list[Fact]:
                             fact.end = event.time
                             fact.events = (*fact.events, event)
                 stopped_at = None
-    return facts
+    return _same_deaths(facts)
+
+
+def _same_deaths(facts: list[Fact]) -> list[Fact]:
+    """Deaths that were said so close together are one; those concluded from a start stay as they are."""
+    said = [f for f in facts if f.attrs.get("said")]
+    ends = {(f.host, f.start): f.end for f in said}
+    for fact in said:
+        fact.end = None  # merged by when it was said, not by when slurmd was back
+    merged = merge_near(said, SAME_CRASH_S)
+    for fact in merged:
+        backs = [
+            ends[f.host, f.start] for f in said if f.host == fact.host and 0 <= f.start - fact.start <= SAME_CRASH_S
+        ]
+        fact.end = max((b for b in backs if b is not None), default=None)
+    return merged + [f for f in facts if not f.attrs.get("said")]
 
 
 def _sign_of_slurmd(event: Event) -> bool:
@@ -196,9 +220,6 @@ def _slurmd_unit_failed(event: Event) -> bool:
 #: slurmd's own complaints about munge are written when its retries are over, up to a minute after its peers gave up.
 MUNGE_GAP_S = 120.0
 
-#: A disk stays full until somebody acts; each writer complains.
-FULL_GAP_S = 300.0
-
 
 def munge_failures(world: World) -> list[Fact]:
     """``munge.failure``: authentication broke on a node, in munge's own words. ``node.deaf``: peers connect and get no
@@ -225,24 +246,36 @@ def munge_failures(world: World) -> list[Fact]:
     return said + deaf
 
 
-def disk_faults(world: World) -> list[Fact]:
-    """Local disks: errors of the device, a file system gone read-only, and full ones."""
-    failed: list[Fact] = []
-    full: list[Fact] = []
-    for event in world.kinds("storage.nvme_error", "storage.io_error"):
-        if event.host:
-            failed.append(
-                Fact("disk.error", event.time, event.last, event.sigma, event.host, event.device, events=(event,))
-            )
-    for event in world.events:
-        if event.source not in ("slurmd", "slurmctld", "slurmstepd", "kernel"):
+#: How long before the loss the host must have spoken last, for its silence to mean something.
+SPEAKS_WITHIN_S = 1800.0
+
+#: Shorter silences are every quiet night's.
+SILENCE_S = 120.0
+
+
+def silent_deaths(world: World) -> list[Fact]:
+    """``node.dead``: the far end lost the link, and the host never wrote another line before it booted anew, if it did.
+
+    A host that lives on without its link writes that the link is gone, and what it writes meanwhile arrives later.
+    """
+    facts: list[Fact] = []
+    for fact in world.facts_of("link.outage"):
+        host = fact.host or ""
+        if not fact.attrs.get("far_end_only") or fact.attrs.get("promoted") or not world.runs_on.get(host):
             continue
-        text = event.message.lower()
-        if "no space left" in text or "spooldir is full" in text or "disk full" in text:
-            full += [
-                Fact("disk.full", event.time, None, event.sigma, host, events=(event,)) for host in hosts_of(event)
-            ]
-    return merge_near(failed, FULL_GAP_S) + merge_near(full, FULL_GAP_S)
+        spoke = world.spoke(host)
+        before = bisect_right(spoke, fact.start + 2.0 + fact.sigma)
+        if not before or fact.start - spoke[before - 1] > SPEAKS_WITHIN_S:
+            continue
+        back = spoke[before] if before < len(spoke) else None
+        boots = [e.time for e in world.by_host.get(host, ()) if e.kind == "kernel.boot" and e.time > fact.start]
+        until = fact.end if fact.end is not None else world.last
+        booted = back is not None and boots and boots[0] - back <= FRESH_BOOT_S
+        if (back is None or booted) and (back or until) - fact.start >= SILENCE_S:
+            end = back if back is not None else fact.end
+            attrs = {"last_word": spoke[before - 1], "booted": boots[0] if booted else None}
+            facts.append(Fact("node.dead", fact.start, end, fact.sigma, host, attrs=attrs, events=fact.events))
+    return facts
 
 
 def _number(value: object) -> float | None:
@@ -252,4 +285,4 @@ def _number(value: object) -> float | None:
         return None
 
 
-DETECTORS = [node_downs, reboots, panics, slurmd_deaths, munge_failures, disk_faults]
+DETECTORS = [node_downs, reboots, panics, slurmd_deaths, munge_failures, silent_deaths]

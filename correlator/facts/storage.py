@@ -1,11 +1,12 @@
-"""Shared file systems: a target that many clients lost is one outage."""
+"""Storage: a target of a shared file system that its clients lost, local disks that fail or are full."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
 
-from correlator.facts import World, bursts
+from correlator.facts import World, bursts, merge_near
+from correlator.facts.nodes import hosts_of
 from correlator.model import Event, Fact
 
 #: Clients notice a dead target when they next talk to it: within a minute (correlation.md, E40), and reconnect later.
@@ -44,4 +45,39 @@ def _outage(world: World, target: str, events: list[Event]) -> Fact:
                 servers[0] if servers else target.split("-")[0], target, attrs=attrs, events=tuple(events))  # fmt: skip
 
 
-DETECTORS = [outages]
+#: A disk stays full until somebody acts; each writer complains.
+FULL_GAP_S = 300.0
+
+_NVME = re.compile(r"(nvme\d+)(?:n\d+(?:p\d+)?)?")
+_DISK = re.compile(r"((?:[hsv]d|xvd)[a-z]+)\d*")
+_WHOLE_DISK = re.compile(r"nvme\d+n\d+|[hsv]d[a-z]+|xvd[a-z]+")
+_FULL = re.compile(r"no space left|spooldir is full|disk full", re.IGNORECASE)
+
+
+def disk_of(name: str | None) -> str | None:
+    """The drive behind a controller, namespace or partition: ``nvme1n1p2`` and ``nvme1`` are one drive, ``sda3`` is ``sda``."""
+    match = _NVME.fullmatch(name or "") or _DISK.fullmatch(name or "")
+    return match[1] if match else name
+
+
+def disk_faults(world: World) -> list[Fact]:
+    """``disk.error`` of a local drive (attrs read_only: its file system was given up), and ``disk.full``."""
+    failed = [
+        Fact("disk.error", e.time, e.last, e.sigma, e.host, disk_of(e.device), events=(e,))
+        for e in world.kinds("storage.nvme_error", "storage.io_error") if e.host
+    ]  # fmt: skip
+    full = [
+        Fact("disk.full", e.time, None, e.sigma, host, events=(e,))
+        for e in world.events if e.source in ("slurmd", "slurmctld", "slurmstepd", "kernel") and _FULL.search(e.message)
+        for host in hosts_of(e)
+    ]  # fmt: skip
+    faults = merge_near(failed, FULL_GAP_S)
+    for fact in faults:
+        fact.attrs["read_only"] = any("read-only" in e.message.lower() for e in fact.events)
+        # The block device says more than its controller: it is what a mount and a replacement order name.
+        names = sorted({e.device for e in fact.events if e.device and _WHOLE_DISK.fullmatch(e.device)})
+        fact.device = names[0] if names else fact.device
+    return faults + merge_near(full, FULL_GAP_S)
+
+
+DETECTORS = [outages, disk_faults]

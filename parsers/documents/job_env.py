@@ -9,7 +9,7 @@ from parsers.record import Origin, Parsed
 
 #: Only variables with these beginnings are kept with their values: a job's environment is full of secrets.
 KEPT_PREFIXES = (
-    "SLURM_", "NCCL_", "TORCH_", "UCX_", "CUDA_VISIBLE_DEVICES", "OMP_", "MASTER_", "FI_", "GLOO_",
+    "SLURM_", "NCCL_", "RCCL_", "TORCH_", "UCX_", "CUDA_VISIBLE_DEVICES", "OMP_", "MASTER_", "FI_", "GLOO_", "WORKDIR", "PWD",
 )  # fmt: skip
 _SECRET = re.compile(r"token|secret|passw|key|credential|auth", re.IGNORECASE)
 _SECRET_VALUE = re.compile(r"(?i)(?:token|secret|passw\w*|api_?key)\s*[=:]|://[^/\s:@]+:[^/\s@]+@|-----BEGIN ")

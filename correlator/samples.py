@@ -1,0 +1,119 @@
+"""What is measured, not said: GPUs held back by heat, seconds per training step, when a host wrote its last line.
+
+All of it is worked out in the store, so that only the few rows that matter reach Python.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from store.duckdb_store import DuckStore
+
+#: NVML clock event reasons that mean heat: software thermal 0x20, hardware thermal 0x40 (nvml.h nvmlClocksEventReason*).
+THERMAL_BITS = 0x20 | 0x40
+
+#: Names that exporters give the bit mask of reasons: dcgm-exporter before and since 3.3, nvidia_gpu_exporter.
+_REASON_METRICS = ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "nvidia_smi_clocks_throttle_reasons_active",
+                   "nvidia_smi_clocks_event_reasons_active")  # fmt: skip
+
+_THROTTLED = """
+WITH samples AS (
+  SELECT DISTINCT epoch(time) AS t, host, coalesce(json_extract_string(labels, '$.pci_bus_id'), device) AS gpu,
+    (CAST(value AS BIGINT) & ?) <> 0 AS hot
+  FROM raw.metrics WHERE metric IN (SELECT unnest(?)) AND cluster IS NOT DISTINCT FROM ? AND time IS NOT NULL AND host IS NOT NULL
+    AND host IN (SELECT DISTINCT host FROM raw.metrics WHERE metric IN (SELECT unnest(?)) AND (CAST(value AS BIGINT) & ?) <> 0)
+), steps AS (
+  SELECT *, lag(t) OVER w AS before, lead(t) OVER w AS after, coalesce(lag(hot) OVER w, false) AS was
+  FROM samples WINDOW w AS (PARTITION BY host, gpu ORDER BY t)
+), numbered AS (
+  SELECT *, sum(CASE WHEN hot AND NOT was THEN 1 ELSE 0 END) OVER (PARTITION BY host, gpu ORDER BY t) AS episode FROM steps
+)
+SELECT host, gpu, min(t) AS first, max(t) AS last, count(*) AS samples, arg_min(before, t) AS before, arg_max(after, t) AS after
+FROM numbered WHERE hot GROUP BY host, gpu, episode ORDER BY host, gpu, first"""
+
+
+@dataclass(frozen=True)
+class Throttled:
+    """A GPU that heat held back in every sample from ``first`` to ``last``; ``before`` and ``after`` are the samples next to them."""
+
+    host: str
+    gpu: str
+    first: float
+    last: float
+    before: float | None
+    after: float | None
+    samples: int
+
+
+def throttled(store: DuckStore, cluster: str | None) -> list[Throttled]:
+    names = list(_REASON_METRICS)
+    rows = store.rows(_THROTTLED, [THERMAL_BITS, names, cluster, names, THERMAL_BITS])
+    return [
+        Throttled(r["host"], r["gpu"] or "", r["first"], r["last"], r["before"], r["after"], r["samples"]) for r in rows
+    ]
+
+
+#: How trainers print the time of a step, in seconds or milliseconds, or steps per second. RE2 syntax: it runs in the store.
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
+_STEP = r"(?:iter(?:ation)?[ _-]?time|step[ _-]?time|time[ _/]per[ _](?:step|iter(?:ation)?)|(?:wall|time|sec(?:onds)?)/(?:step|iter)|batch[ _]time)"
+STEP_TIME = (
+    (rf"(?i){_STEP}\s*[:=]?\s*{_NUMBER}\s*(?:s\b|sec|$|[|,; ])", 1.0, False),
+    (rf"(?i)(?:elapsed time per iteration|iter(?:ation)?[ _-]?time|step[ _-]?time)\s*\(ms\)\s*[:=]\s*{_NUMBER}", 1e-3, False),
+    (rf"(?i)(?:iter(?:ation)?[ _-]?time|step[ _-]?time|time/step)\s*[:=]?\s*{_NUMBER}\s*ms\b", 1e-3, False),
+    (rf"(?i){_NUMBER}\s*s/(?:it|iter|step|batch)\b", 1.0, False),
+    (rf"(?i){_NUMBER}\s*(?:it|iter|steps?|batch(?:es)?)/s(?:ec)?\b", 1.0, True),
+)  # fmt: skip
+
+_STEP_WORD = r"(?i)(?:iter|step|batch|it/s|s/it)"
+
+
+def progress(store: DuckStore, cluster: str | None) -> dict[tuple[int, int], list[tuple[float, float]]]:
+    """(job, restart count) -> [(epoch seconds, seconds per step)] from stamped lines of the run's output."""
+    parts = []
+    for pattern, factor, inverse in STEP_TIME:
+        number = (
+            f"TRY_CAST(nullif(regexp_extract(message, '{pattern.replace(chr(39), chr(39) * 2)}', 1), '') AS DOUBLE)"
+        )
+        parts.append(f"({factor} / nullif({number}, 0))" if inverse else f"({number} * {factor})")
+    seconds = f"coalesce({', '.join(parts)})"
+    rows = store.rows(
+        f"""SELECT l.job_id, coalesce(a.restarts, 0) AS restarts, epoch(l.time) AS t, min({seconds}) AS seconds
+        FROM raw.log_view l LEFT JOIN (SELECT DISTINCT file, restarts FROM raw.artifacts) a ON a.file = l.file
+        WHERE l.source IN ('job_stdout', 'job_stderr') AND l.job_id IS NOT NULL AND l.time IS NOT NULL AND coalesce(l.event, 'other') = 'other'
+          AND l.cluster IS NOT DISTINCT FROM ? AND regexp_matches(l.message, '{_STEP_WORD}')
+        GROUP BY ALL HAVING seconds > 0 ORDER BY 1, 2, 3""",
+        [cluster],
+    )
+    found: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for row in rows:
+        found.setdefault((row["job_id"], row["restarts"]), []).append((row["t"], row["seconds"]))
+    return found
+
+
+def speaking(store: DuckStore, cluster: str | None) -> Callable[[str], Sequence[float]]:
+    """``spoke(host)``: times of the lines that the host itself wrote, one per second at most, kept once asked for.
+
+    A switch, the controller or accounting that speak of it do not count."""
+    known: dict[str, list[float]] = {}
+
+    def spoke(host: str) -> Sequence[float]:
+        if host not in known:
+            rows = store.rows(
+                """SELECT DISTINCT floor(epoch(time)) AS t FROM raw.logs WHERE host = ? AND cluster IS NOT DISTINCT FROM ?
+                AND time IS NOT NULL AND coalesce(source, '') NOT IN ('slurmctld', 'slurmdbd', 'slurmrestd', 'sacct', 'opensm', 'switch', 'job_stdout', 'job_stderr')
+                ORDER BY t""",
+                [host, cluster],
+            )
+            known[host] = [r["t"] for r in rows]
+        return known[host]
+
+    return spoke
+
+
+def compiled_step_times() -> list[tuple[re.Pattern[str], float, bool]]:
+    """The same patterns for tests and single lines."""
+    return [(re.compile(p), f, i) for p, f, i in STEP_TIME]
