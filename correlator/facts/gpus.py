@@ -147,8 +147,9 @@ def _measured_heat(world: World) -> list[Fact]:
             first, last = group[0], max(group, key=lambda t: t.last)
             earliest = first.before if first.before is not None else first.first
             # It began between two samples; it is told from the middle, with half the gap as doubt.
+            gpus = sorted({bus(t.gpu) or t.gpu for t in group})
             attrs = {
-                "gpus": sorted({bus(t.gpu) or t.gpu for t in group}),
+                "gpus": gpus,
                 "measured": True,
                 "samples": sum(t.samples for t in group),
             }
