@@ -79,6 +79,15 @@ class DuckStore:
             target = str(folder / DATABASE)
             if read_only and not Path(target).exists():
                 raise StoreError(f"{folder}: no store here; run 'faultline ingest PATH --data {folder}' first")
+        self._open(target)
+        if not read_only:
+            for statement in statements():
+                self._connection.execute(statement)
+            if self.fact("schema_version") is None:
+                self.set_fact("schema_version", str(VERSION))
+
+    def _open(self, target: str) -> None:
+        folder, read_only = self.folder, self.read_only
         try:
             # The file stays readable by other processes only while nobody writes: DuckDB's own lock is the guard.
             self._connection = duckdb.connect(target, read_only=read_only)
@@ -92,11 +101,21 @@ class DuckStore:
             ) from error
         self._connection.execute("SET TimeZone = 'UTC'")
         self._connection.execute("SET preserve_insertion_order = true")
-        if not read_only:
-            for statement in statements():
-                self._connection.execute(statement)
-            if self.fact("schema_version") is None:
-                self.set_fact("schema_version", str(VERSION))
+
+    def reopen_if_broken(self) -> None:
+        """DuckDB gives up a database whose file it could not write; opened anew it goes on from its last commit.
+
+        Raises ``StoreError`` (or ``StoreHeld``) when it cannot be opened yet.
+        """
+        with self._write_lock:
+            try:
+                self._connection.execute("SELECT 1")
+            except duckdb.Error:
+                if self.folder is None:
+                    raise
+                with suppress(duckdb.Error):
+                    self._connection.close()
+                self._open(str(self.folder / DATABASE))
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -142,7 +161,8 @@ class DuckStore:
             try:
                 yield connection
             except BaseException:
-                connection.execute("ROLLBACK")
+                with suppress(duckdb.Error):  # a database that gave up refuses even this
+                    connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
 
@@ -162,9 +182,7 @@ class DuckStore:
                     )
             for name, data in tables.items():
                 if data.height:
-                    insert(
-                        connection, f"raw.{name}", _logs_for_storage(data) if name == "logs" else conform(name, data)
-                    )
+                    insert(connection, f"raw.{name}", logs_for_storage(data) if name == "logs" else conform(name, data))
             for entry in files:
                 connection.execute(
                     "DELETE FROM raw.files WHERE path = ? AND cluster IS NOT DISTINCT FROM ?",
@@ -207,7 +225,7 @@ def insert(connection: duckdb.DuckDBPyConnection, table: str, data: pl.DataFrame
             connection.unregister("incoming")
 
 
-def _logs_for_storage(data: pl.DataFrame) -> pl.DataFrame:
+def logs_for_storage(data: pl.DataFrame) -> pl.DataFrame:
     """Message becomes an offset into the raw line where it is its tail (nearly always)."""
     data = conform("logs", data)
     tail = pl.col("raw").str.ends_with(pl.col("message")) & (pl.col("message") != "")
