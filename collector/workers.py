@@ -179,7 +179,6 @@ class _Parsers:
 
     def parse(self, edition: int, pieces: tuple[Piece, ...]) -> pl.DataFrame:
         from parsers.engine import LineParser
-        from parsers.lines import split
         from parsers.patterns import load
 
         with self._lock:
@@ -188,8 +187,8 @@ class _Parsers:
             parser = self._parser
         frames = []
         for piece in pieces:
-            lines = split(piece.data).lines if isinstance(piece.data, bytes) else piece.data
-            frames.append(parser.parse(lines, piece.origin, piece.first_line))
+            parse = parser.parse_data if isinstance(piece.data, bytes) else parser.parse
+            frames.append(parse(piece.data, piece.origin, piece.first_line))  # type: ignore[operator]
         return pl.concat(frames) if frames else empty("logs")
 
 

@@ -66,11 +66,16 @@ def known_zone(name: str) -> str:
     return name
 
 
+def is_utc(zone: str) -> bool:
+    """Whether wall clock times of ``zone`` are UTC as they are."""
+    return known_zone(zone) in _UTC
+
+
 def to_utc(local: pl.Series, zone: str) -> pl.Series:
     """Wall clock times of ``zone`` as UTC. The hour that occurs twice is read as its first pass, the hour that does
     not exist as if clocks had not been moved (02:30 -> one hour later)."""
     zone = known_zone(zone)
-    if zone in _UTC:
+    if is_utc(zone):
         return local
     aware = local.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
     times = aware.dt.convert_time_zone("UTC").dt.replace_time_zone(None)

@@ -12,12 +12,14 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-from parsers import lines as lines_of
+from parsers import usual
 from parsers.entities import job_ids, step_name, tidy
-from parsers.formats import all_formats
+from parsers.formats import BUILT_IN, all_formats
 from parsers.formats.base import JOB_SOURCES, SLURM, Format, conform
+from parsers.lines import LineBuffer
 from parsers.patterns import Catalogue, Pattern, dumps, load
 from parsers.record import LOGS, Origin, empty
 
@@ -47,16 +49,24 @@ class LineParser:
         self.catalogue = catalogue if catalogue is not None else load()
         self.formats: tuple[Format, ...] = all_formats()
         self.header_entities = header_entities
+        self._plug_ins = self.formats[: -len(BUILT_IN)]
 
     def parse(self, lines: list[bytes], origin: Origin, first_line: int = 1) -> pl.DataFrame:
         """One row per line. ``first_line`` numbers the first of them. Never raises for what a line contains."""
-        if not lines:
+        return self._parse(LineBuffer.of_lines(lines), origin, first_line)
+
+    def parse_data(self, data: bytes, origin: Origin, first_line: int = 1) -> pl.DataFrame:
+        """One row per line that :func:`parsers.lines.split` makes of ``data``; cheaper than cutting first."""
+        return self._parse(LineBuffer.of_data(data), origin, first_line)
+
+    def _parse(self, buffer: LineBuffer, origin: Origin, first_line: int) -> pl.DataFrame:
+        if not len(buffer):
             return empty("logs")
-        texts, exact = lines_of.decode(lines)
-        frame = self._headers(pl.DataFrame({"text": texts}, schema={"text": pl.String}), origin)
+        texts = buffer.lines()
+        frame = self._headers(buffer, texts, origin)
         frame = frame.with_columns(
-            pl.Series("raw", texts, dtype=pl.String), pl.Series("raw_bytes", exact, dtype=pl.Binary),
-            pl.int_range(first_line, first_line + len(lines), dtype=pl.Int64).alias("line"),
+            texts.alias("raw"), buffer.unfit().alias("raw_bytes"),
+            pl.int_range(first_line, first_line + len(buffer), dtype=pl.Int64).alias("line"),
         )  # fmt: skip
         classified, found = self._classify(frame)
         return _to_logs(self._entities(classified, found, origin), origin)
@@ -92,9 +102,20 @@ class LineParser:
             return tuple(form for form in self.formats if form.for_jobs)
         return self.formats
 
-    def _headers(self, frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-        """Every line's header columns, in the order of the lines."""
-        left = frame.with_row_index("i").with_columns(pl.col("i").cast(pl.UInt32))
+    def _headers(self, buffer: LineBuffer, texts: pl.Series, origin: Origin) -> pl.DataFrame:
+        """Every line's header columns, in the order of the lines: the usual ones at once, the rest by their formats."""
+        taken, usual_ones = usual.read(buffer, origin, header=self.header_entities)
+        if self._plug_ins:  # these are asked before the built-in formats
+            claimed = texts.to_frame("text").select(pl.any_horizontal(form.accepts for form in self._plug_ins))
+            taken = taken & ~claimed.to_series().fill_null(False).to_numpy()
+            usual_ones = usual_ones.filter(pl.Series(taken).gather(usual_ones["i"]))
+        if len(usual_ones) == len(buffer):
+            return usual_ones
+        left = pl.Series("i", np.flatnonzero(~taken).astype(np.uint32))
+        parts = self._by_formats(pl.DataFrame([left, texts.gather(left).alias("text")]), origin)
+        return pl.concat([usual_ones, *parts]).sort("i")
+
+    def _by_formats(self, left: pl.DataFrame, origin: Origin) -> list[pl.DataFrame]:
         parts = []
         # One query that asks every format costs less than 24 small ones; on many lines the early formats save the later
         # ones most of the work.
@@ -114,7 +135,7 @@ class LineParser:
             if len(found) == len(left):
                 break
             left = left.join(found.select("i"), on="i", how="anti", maintain_order="left")
-        return pl.concat(parts).sort("i") if len(parts) > 1 else parts[0].sort("i")
+        return parts
 
     def _classify(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, dict[int, dict[str, Any]]]:
         """Adds ``event`` and the pattern's severity and tags; also what the pattern found, by line of the batch."""
@@ -187,8 +208,7 @@ class LineParser:
         Only lines with an event (or, on request, with anything in the header) become Python objects; of the others the
         uptime stays, from which boots are computed, and the job.
         """
-        slurm = pl.col("source").is_in([*SLURM, "prolog", "epilog"])
-        frame = frame.with_columns(pl.when(slurm).then(pl.col("message").str.extract(_JOB)).alias("_job"))
+        frame = frame.with_columns(_jobs_named(frame))
         tagged = pl.col("step_tag").str.extract(r"^(\d+)")
         raw = pl.coalesce(tagged, pl.col("_job").str.extract(r"\((\d+)\)$"), pl.col("_job").str.extract(r"^(\d+)"))
         job = pl.when(raw.str.len_bytes() < 18).then(raw).cast(pl.Int64, strict=False)
@@ -219,6 +239,13 @@ class LineParser:
             pl.when("_made").then("_entities").otherwise("entities").alias("entities"),
             pl.when("_made").then("_number").otherwise("job_id").alias("job_id"),
         )
+
+
+def _jobs_named(frame: pl.DataFrame) -> pl.Series:
+    """The job as Slurm's lines write it; only these are searched."""
+    at = frame["source"].is_in([*SLURM, "prolog", "epilog"]).fill_null(False).arg_true()
+    nothing = pl.repeat(None, len(frame), dtype=pl.String, eager=True).alias("_job")
+    return nothing.scatter(at, frame["message"].gather(at).str.extract(_JOB)) if len(at) else nothing
 
 
 def _merge(row: dict[str, Any], found: dict[str, Any] | None, header: bool) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from importlib.metadata import entry_points
 from parsers.formats import devices, fabric, ip_link, job_output, jsonl, kernel, loghub, nhc, plain, slurm, syslog
 from parsers.formats.base import Format
 
-_BUILT_IN: tuple[Format, ...] = (
+BUILT_IN: tuple[Format, ...] = (
     ip_link.MONITOR, slurm.FILE, syslog.LOGHOST, syslog.RFC5424, jsonl.JSON, kernel.KMSG, job_output.EPOCH, kernel.DMESG, kernel.DMESG_TIME,
     kernel.DMESG_RAW_LEVELS, fabric.OPENSM, fabric.FABRICMANAGER, nhc.NHC, devices.DEVICE, syslog.ISO, syslog.BSD,
     slurm.SHORT, slurm.BARE, loghub.BLUE_GENE, loghub.HPC, devices.ODD, job_output.STAMPED, job_output.SHORT,
@@ -34,4 +34,4 @@ def all_formats() -> tuple[Format, ...]:
             continue
         if isinstance(found, Format):
             others.append(found)
-    return (*others, *_BUILT_IN)
+    return (*others, *BUILT_IN)

@@ -29,19 +29,22 @@ _SLURMD = (
 )
 
 
+def daemon(origin: Origin) -> pl.Expr:
+    """Which daemon wrote a line without a tag: what the file is known to be, else by the words of its ``message``."""
+    if origin.source in SLURM:
+        return pl.lit(origin.source)
+    return (
+        pl.when(pl.col("message").str.contains(_SLURMD)).then(pl.lit("slurmd"))
+        .when(pl.col("message").str.contains(r"slurmdbd version|accounting_storage/as_mysql|mysql_|innodb"))
+        .then(pl.lit("slurmdbd")).otherwise(pl.lit("slurmctld"))
+    )  # fmt: skip
+
+
 def _finish(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     """Source, severity and format of lines with ``message`` and ``step_tag``."""
-    if origin.source in SLURM:
-        other = pl.lit(origin.source)
-    else:
-        other = (
-            pl.when(pl.col("message").str.contains(_SLURMD)).then(pl.lit("slurmd"))
-            .when(pl.col("message").str.contains(r"slurmdbd version|accounting_storage/as_mysql|mysql_|innodb"))
-            .then(pl.lit("slurmdbd")).otherwise(pl.lit("slurmctld"))
-        )  # fmt: skip
     tagged = pl.col("step_tag").is_not_null()
     return frame.with_columns(
-        pl.when(tagged).then(pl.lit("slurmstepd")).otherwise(other).alias("source"),
+        pl.when(tagged).then(pl.lit("slurmstepd")).otherwise(daemon(origin)).alias("source"),
         severity_of_level(pl.col("message")).fill_null("info").alias("severity"),
         pl.lit("slurm").alias("format"),
     ).with_columns(pl.col("source").alias("unit"))

@@ -197,6 +197,15 @@ def _address_for_tag(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 _SONIC = re.compile(r"[a-z]+#|orchagent$|portsyncd$|xcvrd$")
+
+
+def is_plain(program: str) -> bool:
+    """Whether nothing about the message follows from a program's name: no part of the text, no address, no switch."""
+    return not (
+        program.startswith("%") or _SONIC.match(program) or _JUNOS.fullmatch(program) or _ADDRESS.match(program)
+    )
+
+
 _VENDOR = r"^%[A-Z][A-Z0-9_]*(?:-[A-Z0-9_]+)*-\d-[A-Z0-9_]+ ?:"
 _UPTIME = r"^\[ *(\d+\.\d+)\](?:\[ *[TC]\d+\])? ?"
 

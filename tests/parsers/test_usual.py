@@ -1,0 +1,148 @@
+"""The quick reader of usual headers and the formats say the same of every line that both read."""
+
+from __future__ import annotations
+
+import string
+from datetime import datetime
+from itertools import product
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from parsers import usual
+from parsers.engine import LineParser
+from parsers.formats.base import HEADER
+from parsers.lines import Array, LineBuffer, split
+from parsers.record import Origin
+
+PARSER = LineParser()
+WHOLE = LineParser(header_entities=True)
+NOBODY = Origin(reference=datetime(2026, 6, 1, 12), received=datetime(2026, 6, 2))
+ORIGINS = (
+    NOBODY,
+    NOBODY.but(timezone="America/New_York", host="n1", boots=(datetime(2026, 5, 31),)),
+    NOBODY.but(timezone="Europe/Berlin", timezone_known=True, source="slurmd"),
+    NOBODY.but(source="job_stdout"),
+    NOBODY.but(source="syslog"),
+)
+STAMPS = (
+    "Jun  1 12:00:00", "Jun 11 23:59:59", "Feb 29 00:00:01", "Feb 30 01:00:00", "Mar  8 02:30:00", "Nov  1 01:30:00",
+    "Oct 25 02:30:00", "Jun  1 24:00:00", "Jun  1 12:00:60", "Jun 00 01:02:03", "Jun  1 1:02:03", "jun  1 01:02:03",
+    "2026-06-01T12:00:00Z", "2026-06-01T12:00:00", "2026-06-01T12:00:00.1+00:00", "2026-06-01T12:00:00.123456789-05:30",
+    "2026-06-01T12:00:00.1234567890Z", "2026-06-01T12:00:00,5Z", "2026-06-01T12:00:00.", "2026-06-01T12:00:00+0200",
+    "2024-02-29T00:00:00.000001Z", "2026-02-29T00:00:00Z", "1969-12-31T23:59:59.5Z", "2026-13-01T00:00:00Z", "-",
+    "2026-06-01 12:00:00", "2026-03-08T02:30:00", "2026-11-01T01:30:00.25", "2026-06-01T12:00:00 2026-06-01T11:59:59",
+)  # fmt: skip
+HEADS = (
+    "{}",
+    "<30>{}",
+    "<191>{}",
+    "<192>{}",
+    "<0>{}",
+    "<034>{}",
+    "<1234>{}",
+    "<>{}",
+    "<30>1 {}",
+    "<30>2 {}",
+    "1 {}",
+    "<30> {}",
+    "[{}]",
+)
+TAILS = (
+    " n1 sshd[42]: text", " n1 kernel: [  12.345678] igb 0000:02:00.0 eth0: igb: eth0 NIC Link is Down", " n1 sshd[42]: ",
+    " n1 sshd[42]:", " n1 slurmd: error: text", " n1 slurmctld[7]: slurmctld: fatal: JobId=9 text", " n1 slurmstepd-n1[9]: debug7: x",
+    " n1 kernel: [12.345678][ T12] a", " n1 kernel: [drm] a", " n1 kernel: [ 1 2.345678] a", " n1 kernel: %a", " n1 %ETH-5-UP: a",
+    " n1 10.0.0.1: a", " n1 rpd[1]: a", " n1 syncd#x[1]: a", " n1: a", " n1 a b: c", " n1 a[b]: c", " n1 a[]: c", " n1 a[1]b: c",
+    " n1 a[1]:c", " n1 a[12345678901]: c", "  n1 a: c", " n1  a: c", " 9n a: c", " ::1 a: c", " n\u00e4 a: c", " n1 \u00e4: c",
+    " n1 a\tb: c", " " + "h" * 70 + " a: c", " n1 prog 42 - - text", " n1 prog 42 ID4 - text", ' n1 prog 42 I"\\D - text',
+    " - - - - - text", " n1 prog 4x - - text", ' n1 prog 42 - [a@1 b="c"] text', " n1 prog 42 - - ", " n1 prog 42 - -",
+    " n1 prog 42 - -  text", " n1 prog 42 - - \ufefftext", " n1 kernel - - - [ 5.000000] text", " n1 prog 42 - - %X-1-Y: text",
+    " error: text", " slurmd version 24 started", " [15.0] error: x", "  x", " 5: eth0: <UP> x", " Deleted 5: eth0: <UP> x",
+    " Mon text", " debug5: a", " verbose: a", " error:a", "", " ", " daemon.info sshd: x", " n1 daemon.err sshd[3]: x", "\t",
+)  # fmt: skip
+UPTIMES = (
+    "[    0.000000] a", "[12345.678901] NVRM: Xid (PCI:0000:01:00): 79, x", "[1.2] a", "[99999999999.123456] a", "[ 7.123456]a",
+    "[ 7.123456] ", "[ 7.123456]", "[ 7.123456] [drm] a", "[ 7.123456] [ T1] a", "[ 7.123456][ T1] a", "[ 7 .123456] a",
+    "[.123456] a", "[      .123456] a", "<6>[ 7.123456] a", " [ 7.123456] a", "[-7.123456] a", "[ 7.12345x] a", "[ 7,123456] a",
+)  # fmt: skip
+
+
+def both(lines: list[bytes], origin: Origin, parser: LineParser = PARSER) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """As the engine reads them, and as it does with the formats alone."""
+    quick = parser.parse(lines, origin)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(usual, "read", _nothing_is_usual)
+        return quick, parser.parse(lines, origin)
+
+
+def _nothing_is_usual(buffer: LineBuffer, origin: Origin, *, header: bool) -> tuple[Array, pl.DataFrame]:
+    return np.zeros(len(buffer), np.bool_), pl.DataFrame(schema=HEADER)
+
+
+def assert_same(lines: list[bytes], origin: Origin, parser: LineParser = PARSER) -> None:
+    quick, slow = both(lines, origin, parser)
+    if not quick.equals(slow):
+        for line, mine, theirs in zip(lines, quick.iter_rows(named=True), slow.iter_rows(named=True), strict=True):
+            assert mine == theirs, line
+    assert quick.equals(slow)
+
+
+@pytest.mark.parametrize("origin", ORIGINS, ids=["nobody", "New York", "slurmd in Berlin", "job", "syslog"])
+def test_every_part_with_every_other(origin: Origin) -> None:
+    lines = [(head.format(stamp) + tail).encode() for head, stamp, tail in product(HEADS, STAMPS, TAILS)]
+    assert_same(lines + [line.encode() for line in UPTIMES], origin, PARSER if origin.source else WHOLE)
+
+
+def test_usual_lines_are_taken() -> None:
+    """The rest is right but slow: what most lines look like must not fall to it."""
+    usual_ones = [
+        *("Jun  1 12:00:00" + tail for tail in TAILS[:3]), "<30>Jun  1 12:00:00 n1 slurmd: error: text", "[ 7.123456] [drm] a",
+        "2026-06-01T12:00:00.123456+02:00 n1.example.org systemd-logind[42]: text", "[2026-06-01T12:00:00.123] error: text",
+        "<30>1 2026-06-01T12:00:00Z n1 prog 42 - - text", "<30>1 2026-06-01T12:00:00.5Z n1 kernel - ID4 - [ 5.000000] text",
+    ]  # fmt: skip
+    taken, _ = usual.read(LineBuffer.of_lines([line.encode() for line in usual_ones]), NOBODY)
+    assert taken.all(), [line for line, fine in zip(usual_ones, taken, strict=True) if not fine]
+
+
+_PIECES = st.sampled_from([*STAMPS, *(h.replace("{}", "") for h in HEADS), *TAILS, *UPTIMES])
+_NEARLY = st.tuples(
+    st.lists(_PIECES, min_size=1, max_size=4).map("".join), st.integers(0, 60), st.sampled_from(string.printable + "\u00e9\0")
+).map(lambda parts: (parts[0][: parts[1]] + parts[2] + parts[0][parts[1] + 1 :]).replace("\n", "").encode())  # fmt: skip
+
+
+@given(st.lists(_NEARLY, min_size=1, max_size=40), st.sampled_from(ORIGINS))
+@example([b"Jun  1 12:00:00 h\xff a: x", b"\xff", b"Jun  1 12:00:00 h a: x"], NOBODY)
+@settings(max_examples=80, deadline=None)
+def test_one_byte_changed_anywhere(lines: list[bytes], origin: Origin) -> None:
+    assert_same(lines, origin)
+
+
+@given(
+    st.lists(
+        st.one_of(st.binary(max_size=30), st.sampled_from([b"\n", b"\r\n", b"\r", b"\xc3", b"a\n", b"\0"])), max_size=12
+    )
+)
+@settings(max_examples=150, deadline=None)
+def test_a_buffer_has_the_lines_that_split_makes(parts: list[bytes]) -> None:
+    data = b"".join(parts)
+    want = split(data).lines
+    for buffer in (LineBuffer.of_data(data), LineBuffer.of_lines(want)):
+        texts, exact = buffer.lines().to_list(), buffer.unfit().to_list()
+        assert [raw if raw is not None else text.encode() for text, raw in zip(texts, exact, strict=True)] == want
+        assert texts == [line.decode(errors="replace") for line in want]
+
+
+def test_texts_are_views_with_nulls_and_short_ones() -> None:
+    buffer = LineBuffer.of_lines([b"0123456789abcdef\xc3\xa9"])
+    starts, lengths = np.full(5, 16), np.array([-1, 0, 12, 13, 18])
+    assert buffer.texts(starts, lengths).to_list() == [
+        None,
+        "",
+        "0123456789ab",
+        "0123456789abc",
+        "0123456789abcdef\u00e9",
+    ]
+    assert buffer.texts(starts, lengths).filter(pl.Series([True] * 5)).n_unique() == 5
