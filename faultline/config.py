@@ -12,6 +12,18 @@ SlurmdTimeout = 300
 spool = "/var/spool/faultline/hooks"
 state_save = "/var/spool/slurmctld"
 
+[ingest]
+tokens = ["..."]              # none: whoever reaches the address may send
+workers = 1
+
+[[syslog]]
+listen = "0.0.0.0:514"
+transport = "udp"
+
+[[scrape]]
+url = "http://gpu01:9400/metrics"
+host = "gpu01"
+
 [[reports]]
 name = "failure-patterns"
 cron = "0 6 * * mon"
@@ -26,12 +38,19 @@ import tomllib
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from faultline.failure import CommandError
 
 DEFAULT_LISTEN = "127.0.0.1:8514"
 DEFAULT_DATA = Path("faultline-data")
+
+
+def host_and_port(value: str) -> str:
+    _host, colon, port = value.rpartition(":")
+    if not colon or not port.isdigit() or not 0 <= int(port) <= 65535:
+        raise ValueError("must be HOST:PORT, such as 127.0.0.1:8514")
+    return value
 
 
 class _Section(BaseModel):
@@ -64,6 +83,57 @@ class ScheduledReport(_Section):
         return value
 
 
+class Ingest(_Section):
+    """How batches are taken in. ``tokens`` and the lines of ``token_file`` may send; ``workers`` processes parse."""
+
+    tokens: tuple[str, ...] = ()
+    token_file: Path | None = None
+    spool: Path | None = None
+    workers: int = Field(default=1, ge=1, le=64)
+    min_free_mb: int = Field(default=256, ge=0)
+    max_waiting_mb: int = Field(default=4096, ge=16)
+
+    def all_tokens(self) -> tuple[str, ...]:
+        if self.token_file is None:
+            return self.tokens
+        try:
+            lines = self.token_file.read_text(encoding="utf-8").split()
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandError(f"{self.token_file}: cannot be read: {error}") from error
+        return (*self.tokens, *lines)
+
+
+class SyslogListener(_Section):
+    """One socket for syslog. TLS needs ``certificate`` and ``key``; ``client_ca`` asks senders for certificates of it."""
+
+    listen: str
+    transport: Literal["udp", "tcp", "tls"] = "tcp"
+    certificate: Path | None = None
+    key: Path | None = None
+    client_ca: Path | None = None
+    timezone: str | None = None
+
+    @model_validator(mode="after")
+    def _has_certificate(self) -> SyslogListener:
+        if self.transport == "tls" and not (self.certificate and self.key):
+            raise ValueError("transport tls needs certificate and key")
+        return self
+
+    @field_validator("listen")
+    @classmethod
+    def _host_and_port(cls, value: str) -> str:
+        return host_and_port(value)
+
+
+class Scrape(_Section):
+    """A Prometheus endpoint that is asked every ``interval_s`` seconds; its samples are ``host``'s."""
+
+    url: str
+    host: str | None = None
+    interval_s: float = Field(default=30, ge=1)
+    timeout_s: float = Field(default=10, gt=0)
+
+
 class Config(_Section):
     listen: str = DEFAULT_LISTEN
     data: Path = DEFAULT_DATA
@@ -73,6 +143,10 @@ class Config(_Section):
     edges: tuple[Path, ...] = ()
     slurm: dict[str, str | int | float] = Field(default_factory=dict)
     hooks: Hooks = Hooks()
+    ingest: Ingest = Ingest()
+    #: None: UDP and TCP on port 5514 of ``listen``'s host, if it is free.
+    syslog: tuple[SyslogListener, ...] | None = None
+    scrape: tuple[Scrape, ...] = ()
     reports: tuple[ScheduledReport, ...] = ()
 
     @property
@@ -83,10 +157,7 @@ class Config(_Section):
     @field_validator("listen")
     @classmethod
     def _host_and_port(cls, value: str) -> str:
-        _host, colon, port = value.rpartition(":")
-        if not colon or not port.isdigit() or not 0 <= int(port) <= 65535:
-            raise ValueError("must be HOST:PORT, such as 127.0.0.1:8514")
-        return value
+        return host_and_port(value)
 
 
 def load(path: Path | None) -> Config:

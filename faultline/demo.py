@@ -32,7 +32,7 @@ def show(listen: str, *, once: bool) -> None:
         sys.stdout.flush()
         from faultline.service import serve
 
-        serve(validate({"listen": listen, "data": data}, "command line"), first_page=_page(found))
+        serve(validate({"listen": listen, "data": data}, "command line"), first_page=_page(found), listeners=False)
 
 
 def _page(found: dict[str, object]) -> str:

@@ -1,4 +1,4 @@
-"""The service: one process that holds the store, takes in the hook spool, concludes, serves pages, writes reports."""
+"""The service: one process that holds the store, takes in batches and hooks, concludes, serves pages, writes reports."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,31 +21,42 @@ from apscheduler.triggers.cron import CronTrigger
 from collector.artifacts import Places
 from collector.hook_spool import HookSpool
 from collector.ingest import settle
-from correlator.engine import correlate, result
-from faultline.access import open_for_writing
+from correlator.engine import result
+from correlator.streaming import Ticker
 from faultline.config import Config, ScheduledReport
 from faultline.failure import CommandError
-from store.duckdb_store import SERVICE_FILE, DuckStore
+from faultline.receiving import Front, Receiving
+from store.duckdb_store import SERVICE_FILE, DuckStore, StoreError, StoreHeld
 
 log = structlog.get_logger()
 
-#: The hook spool is looked at this often; a job's epilog is on its page a moment later.
-SPOOL_SECONDS = 1.0
+#: Hooks and new rows are looked at this often; a job's epilog is on its page a moment later.
+TICK_SECONDS = 1.0
+#: Between two conclusions lies as much time as the last one took, but not more than this.
+LONGEST_PAUSE = 30.0
+#: A store that another process holds for a moment (an ingest) is tried again so often.
+HELD_RETRY_S = 1.0
 
 
 class Service:
-    """The running parts. ``tick()`` is one round of taking in and concluding; tests call it themselves."""
+    """The running parts. ``tick()`` is one round of taking in hooks and concluding; tests call it themselves."""
 
-    def __init__(self, config: Config, store: DuckStore) -> None:
+    def __init__(self, config: Config, store: DuckStore, receiving: Receiving | None = None) -> None:
         self.config = config
         self.store = store
+        self.receiving = receiving
         places = Places(state_save=config.hooks.state_save, slurmd_spool=config.hooks.slurmd_spool)
         self.spool = HookSpool(config.hooks.spool or config.data / "hooks", places, config.cluster)
         self.scheduler = BackgroundScheduler(timezone="UTC")
+        self.ticker = Ticker(store, settings=config.slurm, edge_paths=config.edges)
+        self._unsettled = threading.Event()
+        self._not_before = 0.0
 
     def start(self) -> None:
+        if self.receiving is not None:
+            self.receiving.attach(self.store, on_stored=lambda _lines: self._unsettled.set())
         self.tick()
-        self.scheduler.add_job(self.tick, "interval", seconds=SPOOL_SECONDS, max_instances=1, coalesce=True)
+        self.scheduler.add_job(self.tick, "interval", seconds=TICK_SECONDS, max_instances=1, coalesce=True)
         for report in self.config.reports:
             self.scheduler.add_job(self.write_report, CronTrigger.from_crontab(report.cron, timezone="UTC"), [report])
         self.scheduler.start()
@@ -52,16 +64,24 @@ class Service:
     def stop(self) -> None:
         with suppress(Exception):
             self.scheduler.shutdown(wait=True)
+        if self.receiving is not None:
+            self.receiving.close()
 
     def tick(self) -> None:
-        """Takes in waiting hook files; concludes anew if there were any."""
+        """Takes in waiting hook files; concludes anew if anything was stored since the last time."""
+        if time.monotonic() < self._not_before:
+            return
+        begun = time.monotonic()
         taken = self.spool.take(self.store)
         for warning in self.spool.warnings:
             log.warning("hook spool", file=warning)
         self.spool.warnings.clear()
-        if taken:
+        if taken or self._unsettled.is_set():
+            self._unsettled.clear()
             settle(self.store)
-            correlate(self.store, settings=self.config.slurm, edge_paths=self.config.edges)
+        self.ticker.tick()
+        # Concluding must not take the processor from taking in: at most half of the time.
+        self._not_before = time.monotonic() + min(time.monotonic() - begun, LONGEST_PAUSE)
 
     def write_report(self, report: ScheduledReport, now: datetime | None = None) -> Path:
         """Writes one scheduled report under a name with its date; never leaves half a file."""
@@ -132,32 +152,92 @@ def _bind(config: Config) -> socket.socket:
     return listener
 
 
-def serve(config: Config, first_page: str = "/") -> None:
-    """Runs until stopped. Raises ``CommandError`` if the store is held or the address is taken."""
+def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> None:
+    """Runs until stopped. Raises ``CommandError`` if another service holds the store, or an address is taken.
+
+    While a process that is no service holds the store (an ingest), batches are taken in and kept in the spool.
+    """
     listener = _bind(config)
     host, port = listener.getsockname()[:2]
     shown = f"http://{'localhost' if host in ('127.0.0.1', '::1', '0.0.0.0', '::') else host}:{port}"
-    store = open_for_writing(config.data)
+    store = _open_unless_held(config)
+    receiving = Receiving(config, listeners=listeners)
+    front = Front(receiving, f"{config.data}: the store is held by another process; batches wait in the spool")
     note = config.data / SERVICE_FILE
+    parts = _Parts(config, receiving, front, note, shown)
+    if store is not None:
+        parts.begin(store)
+    else:
+        print(f"faultline: {front.waiting}", file=sys.stderr)
+        threading.Thread(target=parts.begin_when_free, daemon=True).start()
+    server = uvicorn.Server(uvicorn.Config(front, log_level="warning", access_log=False, lifespan="on"))
+    threading.Thread(target=_announce, args=(server, shown + first_page, receiving), daemon=True).start()
     try:
-        service = Service(config, store)
-        service.start()
-        note.write_text(json.dumps({"pid": os.getpid(), "address": shown}), encoding="utf-8")
-        server = uvicorn.Server(uvicorn.Config(build_app(service), log_level="warning", access_log=False))
-        threading.Thread(target=_announce, args=(server, shown + first_page), daemon=True).start()
         server.run(sockets=[listener])
-        service.stop()
+    except SystemExit:  # uvicorn's way of saying that the start failed
+        if front.failure is None:
+            raise
     finally:
         note.unlink(missing_ok=True)
-        store.close()
+        parts.end()
+    if front.failure is not None:
+        raise front.failure
 
 
-def _announce(server: uvicorn.Server, address: str) -> None:
+class _Parts:
+    """What begins when the store is open, and ends in the right order."""
+
+    def __init__(self, config: Config, receiving: Receiving, front: Front, note: Path, address: str) -> None:
+        self.config, self.receiving, self.front = config, receiving, front
+        self.note, self.address = note, address
+        self.service: Service | None = None
+        self._ending = threading.Event()
+
+    def begin(self, store: DuckStore) -> None:
+        self.service = Service(self.config, store, self.receiving)
+        self.service.start()
+        self.note.write_text(json.dumps({"pid": os.getpid(), "address": self.address}), encoding="utf-8")
+        self.front.pages = build_app(self.service)
+
+    def begin_when_free(self) -> None:
+        while not self._ending.wait(HELD_RETRY_S):
+            try:
+                store = _open_unless_held(self.config)
+            except CommandError as error:
+                self.front.waiting = str(error)
+                continue
+            if store is not None:
+                self.begin(store)
+                return
+
+    def end(self) -> None:
+        self._ending.set()
+        if self.service is not None:
+            self.service.stop()
+            self.service.store.close()
+        else:
+            self.receiving.close()
+
+
+def _open_unless_held(config: Config) -> DuckStore | None:
+    """The store; None while a process that is no service holds it."""
+    from store import open_store
+
+    try:
+        return open_store(config.data)
+    except StoreHeld as held:
+        if held.address is not None:
+            raise CommandError(str(held)) from held
+        return None
+    except (StoreError, OSError) as error:
+        raise CommandError(f"{config.data}: cannot open the store: {error}") from error
+
+
+def _announce(server: uvicorn.Server, address: str, receiving: Receiving) -> None:
     """Prints the address once it answers."""
-    import time
-
     while not server.started and not server.should_exit:
         time.sleep(0.02)
     if server.started:
-        print(f"Faultline is at {address}  (Ctrl-C ends it)")
+        also = f"; {', '.join(receiving.listening)}" if receiving.listening else ""
+        print(f"Faultline is at {address}{also}  (Ctrl-C ends it)")
         sys.stdout.flush()

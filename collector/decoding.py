@@ -1,0 +1,204 @@
+"""Spooled batches -> rows, as it is done in a worker process: read, decode, parse, and put in what the transport knew."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from collector.receivers import all_receivers
+from collector.receivers.base import Decoded, Lines, Payload, Run, moment_of
+from collector.spool import payload_of
+from parsers.engine import LineParser
+from parsers.record import conform
+
+#: A line may arrive so much after it was written before it counts as late, seconds.
+LATE_S = 60.0
+
+_RUN_TYPES: dict[str, Any] = {
+    "lines": pl.UInt32, "received": pl.Int64, "host": pl.String, "file": pl.String, "time": pl.Int64, "read": pl.Int64,
+    "severity": pl.String, "unit": pl.String, "pid": pl.Int64, "facility": pl.String, "fields": pl.String,
+    "tags": pl.String, "transport": pl.String,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Job:
+    """One spooled record as a worker needs it."""
+
+    path: str
+    offset: int
+    size: int
+    crc: int
+    meta: dict[str, Any]
+    skip_to: int = -1
+
+
+@dataclass
+class Outcome:
+    """What some records came to. ``tables`` and ``stats`` are Arrow IPC; ``poison`` names records by their place."""
+
+    tables: dict[str, bytes] = field(default_factory=dict)
+    stats: bytes | None = None
+    blind: list[dict[str, Any]] = field(default_factory=list)
+    status: list[dict[str, Any]] = field(default_factory=list)
+    poison: list[tuple[int, str]] = field(default_factory=list)
+    lines: int = 0
+    fault: str | None = None
+
+
+def work(jobs: Sequence[Job], parser: LineParser) -> Outcome:
+    """Decodes and parses ``jobs``. What cannot be decoded is poison; a fault of the parser itself is raised."""
+    outcome = Outcome()
+    decoded = Decoded()
+    receivers = all_receivers()
+    for place, job in enumerate(jobs):
+        kind = str(job.meta.get("kind"))
+        try:
+            if kind == "damaged" or kind not in receivers:
+                raise ValueError(
+                    "the spool is damaged here" if kind == "damaged" else f"no receiver is called {kind!r}"
+                )
+            own = Decoded()
+            payload = Payload(payload_of(job.path, job.offset, job.size, job.crc), job.meta, job.skip_to)
+            receivers[kind].decode(payload, own)
+            _merge(own, decoded)
+        except Exception as error:  # whatever a sender managed to send: set aside with the reason, the rest goes on
+            outcome.poison.append((place, f"{type(error).__name__}: {error}"[:500]))
+    frames = [_rows(group, parser) for group in decoded.groups.values() if group.lines]
+    tables: dict[str, list[pl.DataFrame]] = {}
+    for parsed in decoded.parsed:
+        for name, data in parsed.tables.items():
+            if data.height:
+                tables.setdefault(name, []).append(conform(name, data))
+    if frames:
+        tables.setdefault("logs", []).insert(0, pl.concat(frames) if len(frames) > 1 else frames[0])
+    outcome.blind, outcome.status = decoded.blind, decoded.status
+    for name, parts in tables.items():
+        rows = pl.concat(parts, how="diagonal_relaxed") if len(parts) > 1 else parts[0]
+        if name == "logs":
+            rows = _numbered(rows)
+            outcome.lines = rows.height
+            outcome.stats = _ipc(_stats(rows))
+            rows = rows.drop("_transport", strict=False)
+        outcome.tables[name] = _ipc(rows)
+    return outcome
+
+
+def _merge(own: Decoded, into: Decoded) -> None:
+    for key, group in own.groups.items():
+        known = into.groups.get(key)
+        if known is None:
+            into.groups[key] = group
+        else:
+            known.lines += group.lines
+            known.runs += group.runs
+    into.parsed += own.parsed
+    into.blind += own.blind
+    into.status += own.status
+
+
+def _ipc(data: pl.DataFrame) -> bytes:
+    out = io.BytesIO()
+    data.write_ipc(out)
+    return out.getvalue()
+
+
+def frame_of(data: bytes) -> pl.DataFrame:
+    return pl.read_ipc(io.BytesIO(data))
+
+
+def _rows(group: Lines, parser: LineParser) -> pl.DataFrame:
+    """The parser's rows with what the transport knew where the lines were silent."""
+    newest = moment_of(max(run.received for run in group.runs))
+    rows = parser.parse(group.lines, group.origin.but(received=newest, reference=newest))
+    columns = {name: [run[at] for run in group.runs] for at, name in enumerate(Run._fields)}
+    runs = pl.DataFrame(columns, schema=_RUN_TYPES)
+    if len(runs) == 1:
+        said = {name: pl.lit(value, _RUN_TYPES[name]) for name, value in runs.row(0, named=True).items()}
+        spread = rows
+    else:
+        known = [name for name in Run._fields if name != "lines" and runs[name].null_count() < len(runs)]
+        at = pl.select(pl.int_range(len(runs), dtype=pl.UInt32).repeat_by(runs["lines"]).explode()).to_series()
+        spread = rows.hstack([runs[name].gather(at).alias(f"_{name}") for name in known])
+        said = {
+            name: pl.col(f"_{name}") if name in known else pl.lit(None, _RUN_TYPES[name]) for name in Run._fields
+        }  # fmt: skip
+    spread = spread.with_columns(**_overlay(said, newest, runs))
+    if runs["tags"].null_count() < len(runs) or runs["fields"].null_count() < len(runs):
+        spread = _with_fields(spread.with_columns(said["fields"].alias("_fields"), said["tags"].alias("_tags")))
+    return spread.select([*rows.columns, "_transport"])
+
+
+def _overlay(said: dict[str, pl.Expr], newest: Any, runs: pl.DataFrame) -> dict[str, pl.Expr]:
+    us = pl.Datetime("us")
+    received, read, time = (said[name].cast(us) for name in ("received", "read", "time"))
+    own_host = pl.when(~pl.col("host").str.to_lowercase().is_in(["localhost", "localhost.localdomain"])).then("host")
+    host = pl.coalesce(own_host, said["host"], "host")
+    # A line with nothing but an uptime has no time: its boot may become known, unless the sender knew it.
+    waits = pl.col("time").is_null()
+    unstamped = pl.col("time_quality") == "received"
+    out = {
+        "host": host,
+        "received_time": pl.when(pl.col("received_time") == pl.lit(newest, us)).then(received).otherwise("received_time"),
+        "file": pl.coalesce(said["file"], pl.concat_str(pl.coalesce(said["transport"], pl.lit("syslog")), pl.lit(":"), host.fill_null("?"))),
+        "_transport": said["transport"],
+    }  # fmt: skip
+    if runs["time"].null_count() < len(runs) or runs["read"].null_count() < len(runs):
+        out["time"] = (
+            pl.when(unstamped & waits)
+            .then(time)
+            .when(unstamped)
+            .then(pl.coalesce(time, read, received))
+            .otherwise("time")
+        )
+        out["time_quality"] = pl.when(unstamped & time.is_not_null()).then(pl.lit("line")).otherwise("time_quality")
+        out["resolution_us"] = pl.when(unstamped & time.is_not_null()).then(1_000).otherwise("resolution_us")
+        out["sender_time"] = pl.coalesce("sender_time", read)
+    else:
+        out["time"] = pl.when(unstamped & ~waits).then(received).otherwise("time")
+    for name in ("severity", "unit", "pid", "facility"):
+        if runs[name].null_count() < len(runs):
+            out[name] = pl.coalesce(name, said[name])
+    return out
+
+
+def _with_fields(rows: pl.DataFrame) -> pl.DataFrame:
+    """Merges the transport's fields below what the parser found, and adds its tags."""
+    merged, tags = [], []
+    for entities, more, own, added in rows.select("entities", "_fields", "tags", "_tags").iter_rows():
+        if entities and more:
+            merged.append(json.dumps({**json.loads(more), **json.loads(entities)}, sort_keys=True, ensure_ascii=False))
+        else:
+            merged.append(entities or more)
+        tags.append([*(own or []), *json.loads(added)] if added else own)
+    return rows.with_columns(
+        pl.Series("entities", merged, dtype=pl.String), pl.Series("tags", tags, dtype=pl.List(pl.String))
+    )
+
+
+def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
+    """``line`` counts from 1 within this batch and stream; the store's count so far is added when it is inserted."""
+    return rows.with_columns(pl.int_range(1, pl.len() + 1, dtype=pl.Int64).over("file").alias("line"))
+
+
+def _stats(rows: pl.DataFrame) -> pl.DataFrame:
+    """Per host, source and stream: what the inventory wants to know. ``lag_s`` is received minus written."""
+    if "_transport" not in rows.columns:
+        rows = rows.with_columns(pl.lit(None, pl.String).alias("_transport"))
+    # A time taken from the receiver says nothing about lateness.
+    told = pl.col("time_quality") != "received"
+    lag = pl.when(told).then((pl.col("received_time") - pl.col("time")).dt.total_microseconds() / 1e6)
+    return rows.group_by("host", "source", "file", maintain_order=True).agg(
+        pl.col("_transport").drop_nulls().first().alias("transport"), pl.col("cluster").drop_nulls().last(),
+        pl.len().cast(pl.Int64).alias("lines"), (pl.col("event") != "other").sum().cast(pl.Int64).alias("events"),
+        ((pl.col("format") == "plain") & pl.col("source").is_null()).sum().cast(pl.Int64).alias("unparsed"),
+        pl.col("raw").str.len_bytes().sum().cast(pl.Int64).alias("bytes"), pl.col("received_time").min().alias("first_seen"),
+        pl.col("received_time").max().alias("last_seen"), pl.when(told).then("time").max().alias("last_time"),
+        lag.last().alias("lag_s"), lag.max().alias("max_lag_s"), (lag > LATE_S).sum().cast(pl.Int64).alias("late"),
+        (pl.col("event") == "kernel.boot").sum().cast(pl.Int64).alias("boots"),
+    )  # fmt: skip

@@ -1,0 +1,204 @@
+"""HTTP receivers as one ASGI application: body in, batch on disk, answer out.
+
+Plain ASGI without a framework: an acknowledgement costs an fsync and little else. Paths that no receiver routes are not
+answered here (``routes`` says which are).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+import structlog
+
+from collector.receivers import all_receivers
+from collector.receivers.base import (
+    MAX_BODY,
+    MAX_UNPACKED,
+    Answer,
+    Batch,
+    Receiver,
+    Refused,
+    Request,
+    Route,
+    answer_json,
+)
+from collector.sequence import StreamKey, read_key
+from collector.spool import Position, Spool, SpoolBroken, SpoolFull
+
+if TYPE_CHECKING:
+    from collector.ledger import Ledger
+
+log = structlog.get_logger()
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_TITLES = {
+    400: "The request cannot be understood", 401: "A token is needed", 403: "This token is not known", 411: "Length needed",
+    413: "Too large", 415: "Unknown encoding", 429: "Too many requests", 503: "Not ready",
+}  # fmt: skip
+#: What a sender is told to wait after the disk refused a write, seconds.
+BROKEN_RETRY_S = 5
+
+
+class Gone(Exception):  # noqa: N818
+    """The client went away in the middle of its request."""
+
+
+class Intake:
+    """Everything that receivers need of the service: the spool, who may send, what is stored already."""
+
+    def __init__(
+        self, spool: Spool, *, tokens: Iterable[str] = (), receivers: Sequence[Receiver] | None = None
+    ) -> None:
+        self.spool = spool
+        self._tokens = [token.encode() for token in tokens]
+        #: Known when the store is open; before that a batch sent twice is only told apart when it is stored.
+        self.ledger: Ledger | None = None
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self.bytes: Counter[str] = Counter()
+        self.ack_s: list[float] = []
+        self.routes: list[tuple[Receiver, Route, re.Pattern[str]]] = [
+            (receiver, route, re.compile(route.pattern))
+            for receiver in (receivers if receivers is not None else all_receivers().values())
+            for route in receiver.routes
+        ]
+
+    def find(self, method: str, path: str) -> tuple[Receiver, Route] | None:
+        for receiver, route, pattern in self.routes:
+            if method in route.methods and pattern.fullmatch(path):
+                return receiver, route
+        return None
+
+    def put(self, kind: str, payload: bytes, meta: dict[str, Any]) -> asyncio.Future[Position]:
+        """Spools a batch. The future is done when it is on disk. Raises ``SpoolFull``."""
+        described = {"kind": kind, "received": time.time_ns() // 1000, **meta}
+        done = self.spool.append(described, payload)
+        self.bytes[kind] += len(payload)
+        return asyncio.wrap_future(done)
+
+    def stored(self, key: StreamKey | str) -> bool:
+        """True if a batch with this key is in the store."""
+        if self.ledger is None:
+            return False
+        if isinstance(key, str):
+            return key in self.ledger.keys
+        ranges = self.ledger.streams.get(key.name)
+        return ranges is not None and ranges.covers(key.first, key.last)
+
+    def allowed(self, headers: dict[str, str]) -> None:
+        """Raises ``Refused`` if tokens are configured and the request has none of them."""
+        if not self._tokens:
+            return
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() not in ("bearer", "splunk", "token", "apikey") or not token:
+            raise Refused(401, "this service takes batches with a token only", "Send 'Authorization: Bearer TOKEN'.")
+        given = token.strip().encode()
+        if not any(hmac.compare_digest(given, known) for known in self._tokens):
+            raise Refused(403, "the token is not one of this service's", "Enrol the sender anew.")
+
+    # -- ASGI ----------------------------------------------------------------------------------------------------
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request that ``find`` found."""
+        found = self.find(scope["method"], scope["path"])
+        assert found is not None
+        receiver, route = found
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        begun = time.perf_counter()
+        try:
+            self.allowed(headers)
+            if route.stream is not None:
+                answer = await route.stream(self, scope, headers, _chunks(receive))
+            else:
+                answer = await self._whole(receiver, route, scope, headers, receive)
+        except Refused as refusal:
+            answer = self._problem(route, refusal.status, refusal.text, refusal.do, scope["path"])
+        except SpoolFull as full:
+            answer = self._problem(route, 429, str(full), "Send the same again later.", scope["path"], full.retry_s)
+        except SpoolBroken as broken:
+            answer = self._problem(route, 503, str(broken), "Send the same again later.", scope["path"], BROKEN_RETRY_S)
+        except Gone:
+            return
+        self.counts[receiver.kind, str(answer.status)] += 1
+        if answer.status == 200 and len(self.ack_s) < 1_000_000:
+            self.ack_s.append(time.perf_counter() - begun)
+        await _reply(send, answer)
+
+    async def _whole(
+        self, receiver: Receiver, route: Route, scope: Scope, headers: dict[str, str], receive: Receive
+    ) -> Answer:
+        if int(headers.get("content-length") or 0) > MAX_BODY:
+            raise _too_large()
+        self.spool.check_room()
+        parts, size = [], 0
+        async for part in _chunks(receive):
+            size += len(part)
+            if size > MAX_BODY:
+                raise _too_large()
+            parts.append(part)
+        client = scope.get("client")
+        query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1")))
+        request = Request(
+            scope["method"], scope["path"], query, headers, b"".join(parts), client[0] if client else None
+        )
+        return await self.take(receiver, request, route.accept(request))
+
+    async def take(self, receiver: Receiver, request: Request, batch: Batch) -> Answer:
+        """Spools what a route accepted, and gives its answer when that is on disk."""
+        if batch.payload is None:
+            return batch.answer
+        meta = dict(batch.meta)
+        if request.peer is not None:
+            meta.setdefault("peer", request.peer)
+        if batch.key:
+            key = read_key(batch.key)
+            if self.stored(key or batch.key):
+                return answer_json({"status": "stored", "duplicate": True})
+            meta["key"] = list(key) if key else batch.key[:1024]
+        await self.put(receiver.kind, batch.payload, meta)
+        return batch.answer
+
+    def _problem(
+        self, route: Route, status: int, text: str, do: str, path: str, retry_s: float | None = None
+    ) -> Answer:
+        again = (("retry-after", str(max(1, round(retry_s)))),) if retry_s is not None else ()
+        if route.problem is not None:
+            made = route.problem(status, text)
+            return Answer(made.status, made.body, made.content_type, (*made.headers, *again))
+        document: dict[str, Any] = {"type": "about:blank", "title": _TITLES.get(status, "Error"), "status": status}
+        document |= {"detail": text, "instance": path} | ({"do": do} if do else {})
+        if status == 413:
+            document |= {"max_bytes": MAX_BODY, "max_unpacked_bytes": MAX_UNPACKED}
+        return Answer(status, json.dumps(document).encode(), "application/problem+json", again)
+
+
+def _too_large() -> Refused:
+    return Refused(413, f"more than {MAX_BODY:,} bytes", "Send smaller batches.")
+
+
+async def _chunks(receive: Receive) -> Any:
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Gone
+        if message.get("body"):
+            yield message["body"]
+        if not message.get("more_body"):
+            return
+
+
+async def _reply(send: Send, answer: Answer) -> None:
+    headers = [(b"content-type", answer.content_type.encode()), (b"content-length", str(len(answer.body)).encode())]
+    headers += [(name.encode(), value.encode()) for name, value in answer.headers]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})

@@ -1,0 +1,104 @@
+"""Who speaks, since when, how late, and who fell silent. Made from the ledger; nothing is configured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from collector.ledger import Ledger, Source
+from store.duckdb_store import DuckStore
+
+#: A node is up if anything of it was heard within this.
+UP_WITHIN = timedelta(minutes=5)
+#: A source is silent after this many of its usual gaps, but never before ``SILENT_AT_LEAST``: logs come in bursts.
+SILENT_GAPS = 10.0
+SILENT_AT_LEAST = timedelta(minutes=15)
+#: A source that spoke fewer lines has no habit yet that silence could break.
+HABIT_LINES = 20
+#: Forgotten after this: an old job's output is not a source that fell silent.
+FORGOTTEN = timedelta(days=7)
+#: Streams that end by themselves.
+_ENDING = ("job_stdout", "job_stderr")
+_DOWN = ("down", "drain", "fail", "powered_down", "power_down", "reboot", "future", "unknown", "not_responding")
+
+
+@dataclass(frozen=True)
+class Alert:
+    """A source that is silent although its node is up."""
+
+    host: str
+    source: str
+    file: str
+    since: datetime
+    text: str
+
+
+class Inventory:
+    """Answers for the sources page. ``now`` is naive UTC."""
+
+    def __init__(self, store: DuckStore, ledger: Ledger) -> None:
+        self.store, self.ledger = store, ledger
+
+    def alerts(self, now: datetime) -> list[Alert]:
+        """Sources that fell silent while their node is up."""
+        sources = list(self.ledger.sources.values())
+        newest: dict[str, datetime] = {}
+        for source in sources:
+            if source.host:
+                newest[source.host] = max(newest.get(source.host, source.last_seen), source.last_seen)
+        for node in self.ledger.nodes.values():
+            newest[node.host] = max(newest.get(node.host, node.last_seen), node.last_seen)
+        slurm_up = self._slurm_up(now)
+        found = []
+        for source in sources:
+            silent = now - source.last_seen
+            if not source.host or source.source in _ENDING or silent > FORGOTTEN or source.lines < HABIT_LINES:
+                continue
+            if silent <= patience(source):
+                continue
+            heard = now - newest[source.host] <= UP_WITHIN
+            if heard or source.host in slurm_up:
+                why = "other sources of the node speak" if heard else f"Slurm says the node is {slurm_up[source.host]}"
+                text = f"{source.source or 'lines'} of {source.host} silent for {words(silent)}; {why}"
+                found.append(Alert(source.host, source.source, source.file, source.last_seen, text))
+        return sorted(found, key=lambda alert: (alert.since, alert.host, alert.file))
+
+    def _slurm_up(self, now: datetime) -> dict[str, str]:
+        """Nodes that Slurm was seen to hold for usable within the last hour."""
+        rows = self.store.rows(
+            "SELECT host, arg_max(state, time) AS state FROM model.node_states WHERE time > ? AND host IS NOT NULL GROUP BY host",
+            [now - timedelta(hours=1)],
+        )
+        return {
+            r["host"]: r["state"]
+            for r in rows
+            if r["state"] and not any(word in r["state"].lower() for word in _DOWN) and "*" not in r["state"]
+        }
+
+    def blind(self, limit: int = 200) -> list[dict[str, Any]]:
+        """The newest blind periods."""
+        return self.store.rows("SELECT * FROM intake.blind ORDER BY received DESC, start DESC LIMIT ?", [limit])
+
+    def quarantine(self, limit: int = 200) -> list[dict[str, Any]]:
+        """Batches set aside and not replayed, newest first."""
+        return self.store.rows(
+            "SELECT * FROM intake.quarantine WHERE replayed_at IS NULL ORDER BY set_aside_at DESC LIMIT ?", [limit]
+        )
+
+
+def patience(source: Source) -> timedelta:
+    """How long a source may say nothing."""
+    usual = timedelta(seconds=min((source.gap_s or 0.0) * SILENT_GAPS, 86400.0))
+    return max(SILENT_AT_LEAST, usual)
+
+
+def words(span: timedelta) -> str:
+    seconds = int(span.total_seconds())
+    if seconds < 120:
+        return f"{seconds} s"
+    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC).replace(tzinfo=None)

@@ -1,0 +1,239 @@
+"""What the store knows about the way in: positions, keys, sources, nodes, blind periods, quarantine.
+
+Changes are gathered in a :class:`Step`, written inside the transaction of the rows they belong to, and applied to memory
+when that transaction has been committed. So memory never knows more than the disk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import duckdb
+import polars as pl
+
+from collector.sequence import Ranges, StreamKey
+from collector.spool import Position
+from store.duckdb_store import DuckStore, insert
+from store.intake import STATEMENTS
+
+#: Opaque keys are remembered so long, and never fewer than ``KEYS_KEPT``: a clock that jumps must not forget them.
+KEY_LIFE = timedelta(hours=24)
+KEYS_KEPT = 100_000
+_NEVER = datetime(1970, 1, 1)
+
+SourceKey = tuple[str, str, str]
+
+
+@dataclass
+class Source:
+    """One stream of one host: ``lag_s`` of the newest line, ``gap_s`` the usual time between two arrivals."""
+
+    host: str
+    source: str
+    file: str
+    transport: str
+    first_seen: datetime
+    last_seen: datetime
+    last_time: datetime | None = None
+    lines: int = 0
+    events: int = 0
+    unparsed: int = 0
+    bytes: int = 0
+    lag_s: float | None = None
+    max_lag_s: float | None = None
+    late: int = 0
+    gap_s: float | None = None
+
+    @property
+    def key(self) -> SourceKey:
+        return (self.host, self.source, self.file)
+
+
+@dataclass
+class Node:
+    host: str
+    cluster: str | None
+    first_seen: datetime
+    last_seen: datetime
+    boot_id: str | None = None
+    boot_time: datetime | None = None
+    boots: int = 0
+    status: str | None = None
+    status_at: datetime | None = None
+
+
+@dataclass
+class Step:
+    """What goes into one transaction besides the rows."""
+
+    position: Position
+    keys: list[StreamKey] = field(default_factory=list)
+    opaque: list[tuple[str, datetime]] = field(default_factory=list)
+    sources: dict[SourceKey, Source] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    blind: list[dict[str, Any]] = field(default_factory=list)
+    quarantine: list[dict[str, Any]] = field(default_factory=list)
+    replayed: list[str] = field(default_factory=list)
+    lines: dict[str, int] = field(default_factory=dict)
+
+
+class Ledger:
+    """Opens (and makes) the tables of the way in. One writer: the pipeline."""
+
+    def __init__(self, store: DuckStore, spool_id: str) -> None:
+        self.store, self.spool_id = store, spool_id
+        with store.transaction() as connection:
+            for statement in STATEMENTS:
+                connection.execute(statement)
+        self.load()
+
+    def load(self) -> None:
+        """Memory as the store has it."""
+        rows = self.store.rows
+        self.streams = {
+            (r["agent"], r["stream"], r["epoch"]): Ranges.read(r["ranges"])
+            for r in rows("SELECT * FROM intake.streams")
+        }
+        self.keys: dict[str, datetime] = {r["key"]: r["received"] for r in rows("SELECT * FROM intake.keys")}
+        self.sources = {s.key: s for r in rows("SELECT * FROM intake.sources") for s in [Source(**r)]}
+        self.nodes = {r["host"]: Node(**r) for r in rows("SELECT * FROM intake.nodes")}
+        self.lines: dict[str, int] = {}
+        for source in self.sources.values():
+            self.lines[source.file] = self.lines.get(source.file, 0) + source.lines
+        self.quarantined = int(rows("SELECT count(*) AS n FROM intake.quarantine WHERE replayed_at IS NULL")[0]["n"])
+        self.blind_periods = int(rows("SELECT count(*) AS n FROM intake.blind")[0]["n"])
+
+    def watermark(self) -> Position | None:
+        """Up to where this spool was stored; None for a spool that the store has not met."""
+        found = self.store.rows('SELECT segment, "offset" AS at FROM intake.watermark WHERE spool = ?', [self.spool_id])
+        return Position(found[0]["segment"], found[0]["at"]) if found else None
+
+    # -- building a step -----------------------------------------------------------------------------------------
+
+    def count(self, step: Step, stats: pl.DataFrame) -> None:
+        """Adds a batch's statistics (``collector.decoding``) to the step's copies of sources and nodes."""
+        for row in stats.iter_rows(named=True):
+            host, source, file = row["host"] or "", row["source"] or "", row["file"] or ""
+            key = (host, source, file)
+            known = step.sources.get(key) or self.sources.get(key)
+            if known is None:
+                made = Source(host, source, file, row["transport"] or "", row["first_seen"], row["last_seen"])
+            else:
+                made = Source(**vars(known))
+                gap = max(0.0, (row["last_seen"] - known.last_seen).total_seconds())
+                # An average that follows in about ten arrivals: what is usual for this source.
+                made.gap_s = gap if known.gap_s is None else known.gap_s + (gap - known.gap_s) * 0.1
+                made.last_seen = max(known.last_seen, row["last_seen"])
+                made.first_seen = min(known.first_seen, row["first_seen"])
+            made.lines += row["lines"]
+            made.events += row["events"]
+            made.unparsed += row["unparsed"]
+            made.bytes += row["bytes"]
+            made.late += row["late"] or 0
+            made.lag_s = row["lag_s"] if row["lag_s"] is not None else made.lag_s
+            made.max_lag_s = max((v for v in (made.max_lag_s, row["max_lag_s"]) if v is not None), default=None)
+            made.last_time = max((v for v in (made.last_time, row["last_time"]) if v is not None), default=None)
+            step.sources[key] = made
+            step.lines[file] = step.lines.get(file, self.lines.get(file, 0)) + row["lines"]
+            if host:
+                self.met(step, host, row["cluster"], row["last_seen"], boots=row["boots"])
+
+    def met(self, step: Step, host: str, cluster: str | None, seen: datetime, *, boots: int = 0, boot_id: str | None = None,
+            boot_time: datetime | None = None, status: str | None = None) -> None:  # fmt: skip
+        """A node spoke. A boot id that is not the one before begins a new boot epoch; without ids, boot lines do."""
+        known = step.nodes.get(host) or self.nodes.get(host)
+        node = Node(**vars(known)) if known else Node(host, cluster, seen, seen)
+        node.last_seen, node.cluster = max(node.last_seen, seen), cluster or node.cluster
+        if boot_id and boot_id != node.boot_id:
+            node.boot_id, node.boots = boot_id, node.boots + 1
+        elif boots and node.boot_id is None:
+            node.boots += boots
+        node.boot_time = boot_time or node.boot_time
+        if status is not None:
+            node.status, node.status_at = status, seen
+        step.nodes[host] = node
+
+    # -- writing and applying ------------------------------------------------------------------------------------
+
+    def write(self, connection: duckdb.DuckDBPyConnection, step: Step) -> None:
+        """Inside a transaction."""
+        connection.execute("DELETE FROM intake.watermark WHERE spool = ?", [self.spool_id])
+        connection.execute(
+            "INSERT INTO intake.watermark VALUES (?, ?, ?, now()::TIMESTAMP)", [self.spool_id, *step.position]
+        )
+        now = datetime.now(UTC).replace(tzinfo=None)
+        streams = self._streams_after(step)
+        if streams:
+            rows = [(*name, str(ranges), now) for name, ranges in streams.items()]
+            _replace(connection, "streams", ("agent", "stream", "epoch"), rows)
+        if step.opaque:
+            _replace(connection, "keys", ("key",), step.opaque)
+        if step.sources:
+            _replace(
+                connection,
+                "sources",
+                ("host", "source", "file"),
+                [tuple(vars(s).values()) for s in step.sources.values()],
+            )
+        if step.nodes:
+            _replace(connection, "nodes", ("host",), [tuple(vars(n).values()) for n in step.nodes.values()])
+        for told in step.blind:
+            connection.execute("INSERT INTO intake.blind VALUES (?,?,?,?,?,?,?,?,?,?)", [told[n] for n in _BLIND])
+        for entry in step.quarantine:
+            connection.execute("DELETE FROM intake.quarantine WHERE id = ?", [entry["id"]])
+            connection.execute(
+                "INSERT INTO intake.quarantine VALUES (?,?,?,?,?,?,?,?,?)", [entry[n] for n in _QUARANTINE]
+            )
+        for identity in step.replayed:
+            connection.execute("UPDATE intake.quarantine SET replayed_at = ? WHERE id = ?", [now, identity])
+
+    def _streams_after(self, step: Step) -> dict[tuple[str, str, str], Ranges]:
+        after: dict[tuple[str, str, str], Ranges] = {}
+        for key in step.keys:
+            if key.name not in after:
+                after[key.name] = self.streams.get(key.name, Ranges()).copy()
+            after[key.name].add(key.first, key.last)
+        return after
+
+    def apply(self, step: Step) -> None:
+        """After the commit."""
+        self.streams.update(self._streams_after(step))
+        self.keys.update(step.opaque)
+        self.sources.update(step.sources)
+        self.nodes.update(step.nodes)
+        self.lines.update(step.lines)
+        self.quarantined += len(step.quarantine) - len(step.replayed)
+        self.blind_periods += len(step.blind)
+
+    def prune(self, now: datetime) -> None:
+        """Forgets opaque keys that are both old and many."""
+        if len(self.keys) <= KEYS_KEPT:
+            return
+        newest = sorted(self.keys.values(), reverse=True)
+        limit = min(now - KEY_LIFE, newest[KEYS_KEPT])
+        with self.store.transaction() as connection:
+            connection.execute("DELETE FROM intake.keys WHERE received < ?", [limit])
+        self.keys = {key: received for key, received in self.keys.items() if received >= limit}
+
+
+_BLIND = ("host", "source", "stream", "start", "end", "reason", "lines", "bytes", "told_by", "received")
+_QUARANTINE = ("id", "kind", "peer", "key", "reason", "bytes", "received", "set_aside_at", "replayed_at")
+
+
+def _replace(
+    connection: duckdb.DuckDBPyConnection, table: str, keys: tuple[str, ...], rows: list[tuple[Any, ...]]
+) -> None:
+    """Rows of one of our tables by key: those that are there are taken out first."""
+    names = [r[0] for r in connection.execute(f"DESCRIBE intake.{table}").fetchall()]
+    data = pl.DataFrame(rows, schema=names, orient="row", infer_schema_length=None)
+    if len(rows) == 1:
+        where = " AND ".join(f'"{key}" = ?' for key in keys)
+        connection.execute(f"DELETE FROM intake.{table} WHERE {where}", [rows[0][names.index(key)] for key in keys])
+    else:
+        connection.register("changed", data.select(keys).to_arrow())
+        where = " AND ".join(f'{table}."{key}" = changed."{key}"' for key in keys)
+        connection.execute(f"DELETE FROM intake.{table} USING changed WHERE {where}")
+        connection.unregister("changed")
+    insert(connection, f"intake.{table}", data)

@@ -1,0 +1,358 @@
+"""Spool -> worker processes -> store: every batch once, in the order in which it came.
+
+A piece is some megabytes of consecutive batches. Workers decode and parse pieces side by side; their rows are inserted
+in order, in one transaction with the position behind the piece, the keys of its batches and the inventory. What fails is
+tried again until it works (the store) or taken apart until the batch that fails is alone, and set aside (the content).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from multiprocessing.connection import wait
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import structlog
+
+from collector.decoding import Job, Outcome, frame_of
+from collector.ledger import Ledger, Step
+from collector.parse_worker import ParseWorker, WorkerDied
+from collector.quarantine import Quarantine
+from collector.receivers.base import moment_of
+from collector.sequence import Ranges, StreamKey
+from collector.spool import Position, Record, Spool
+from parsers.record import conform
+from store.duckdb_store import DuckStore, StoreError, insert, logs_for_storage
+
+log = structlog.get_logger()
+
+#: Bytes of a piece, unpacked; about 50 k lines of syslog: the parser's cost per line is flat from there on.
+PIECE_BYTES = 6 * 1024 * 1024
+#: A packed byte stands for about so many.
+PACKED = 8
+#: Pieces given to one worker: one in work, one waiting.
+DEPTH = 2
+#: A lone batch waits this long for company: commits cost milliseconds each.
+LINGER_S = 0.1
+RETRY_S = (0.5, 1.0, 2.0, 5.0)
+
+
+@dataclass
+class Piece:
+    """Consecutive records up to ``end``; ``records`` without those that are stored already."""
+
+    end: Position
+    records: list[Record] = field(default_factory=list)
+    jobs: list[Job] = field(default_factory=list)
+    keys: list[StreamKey] = field(default_factory=list)
+    opaque: list[tuple[str, datetime]] = field(default_factory=list)
+    worker: ParseWorker | None = None
+    outcome: Outcome | None = None
+
+
+@dataclass
+class Counts:
+    """Since the start; for metrics and benchmarks."""
+
+    lines: int = 0
+    batches: int = 0
+    duplicates: int = 0
+    commits: int = 0
+    commit_s: float = 0.0
+    poison: int = 0
+
+
+class Pipeline:
+    """Runs in a thread of its own between ``start`` and ``stop``. ``on_stored(lines)`` is called after each commit."""
+
+    def __init__(self, store: DuckStore, spool: Spool, *, workers: int = 1, patterns: Sequence[Path] = (), cluster: str | None = None,
+                 quarantine: Path | None = None, on_stored: Callable[[int], None] | None = None) -> None:  # fmt: skip
+        self.store, self.spool, self.cluster = store, spool, cluster
+        self.ledger = Ledger(store, spool.id)
+        self.quarantine = Quarantine(quarantine or spool.folder.parent / "quarantine")
+        self.counts = Counts()
+        #: Why nothing is stored at the moment, in words; None if all is well.
+        self.trouble: str | None = None
+        self._on_stored = on_stored
+        self._workers = [ParseWorker(patterns) for _ in range(max(1, workers))]
+        self._pieces: deque[Piece] = deque()
+        self._given: dict[tuple[str, str, str], Ranges] = {}
+        self._given_opaque: set[str] = set()
+        self._at = self.ledger.watermark() or Position(0, 0)
+        spool.commit(self._at)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="pipeline", daemon=True)
+
+    def start(self) -> None:
+        for worker in self._workers:
+            worker.start()
+        self._thread.start()
+
+    def stop(self, drain_s: float = 0.0) -> None:
+        """Ends after what is under way; ``drain_s`` waits first until the spool is empty."""
+        self.drain(drain_s)
+        self._stopping.set()
+        self.spool.wake()
+        if self._thread.is_alive():
+            self._thread.join()
+        for worker in self._workers:
+            worker.stop()
+
+    def drain(self, timeout_s: float) -> bool:
+        """Waits until everything on disk is in the store."""
+        until = time.monotonic() + timeout_s
+        while time.monotonic() < until:
+            if self.spool.committed >= self.spool.synced or not self.spool.waiting_bytes:
+                return True
+            time.sleep(0.01)
+        return not self.spool.waiting_bytes
+
+    # -- the loop ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._round()
+            except Exception as error:  # the thread must live: what is spooled waits for it
+                self.trouble = f"{type(error).__name__}: {error}"
+                log.exception("pipeline", error=self.trouble)
+                self._reset()
+                self._stopping.wait(RETRY_S[-1])
+
+    def _round(self) -> None:
+        self._fill()
+        if not self._pieces:
+            self.spool.wait(0.2)
+            return
+        first = self._pieces[0]
+        if first.worker is not None and first.outcome is None:
+            connection = first.worker.connection
+            if connection is not None and not wait([connection], 0.05):
+                return
+            try:
+                first.outcome = first.worker.take()
+            except WorkerDied as error:
+                self._carefully(str(error))
+                return
+            if first.outcome.fault is not None:
+                self._carefully(first.outcome.fault)
+                return
+        self._commit(first)
+        self._pieces.popleft()
+
+    def _reset(self) -> None:
+        """Back to what is committed: nothing under way is trusted."""
+        for worker in self._workers:
+            worker.stop()
+        self._pieces.clear()
+        self._given.clear()
+        self._given_opaque.clear()
+        self.ledger.load()
+        self._at = self.ledger.watermark() or Position(0, 0)
+
+    # -- giving out ----------------------------------------------------------------------------------------------
+
+    def _fill(self) -> None:
+        for worker in self._workers:
+            while sum(1 for piece in self._pieces if piece.worker is worker) < DEPTH:
+                piece = self._next_piece()
+                if piece is None:
+                    return
+                self._pieces.append(piece)
+                if piece.jobs:
+                    piece.worker = worker
+                    worker.give(piece.jobs)
+
+    def _next_piece(self) -> Piece | None:
+        piece, size = Piece(self._at), 0
+        for record in self._ready():
+            piece.end = record.end
+            if self._wanted(record, piece):
+                packed = record.meta.get("encoding")
+                size += record.payload_bytes * (PACKED if packed and packed != "identity" else 1)
+            if size >= PIECE_BYTES:
+                break
+        if piece.end == self._at:
+            return None
+        self._at = piece.end
+        return piece
+
+    def _ready(self) -> list[Record]:
+        """Records behind what was given out; few of them wait a little for more."""
+        found = list(self.spool.read(self._at, PIECE_BYTES))
+        if found and not self._pieces and sum(r.payload_bytes for r in found) < PIECE_BYTES // 8:
+            time.sleep(LINGER_S)
+            found = list(self.spool.read(self._at, PIECE_BYTES))
+        return found
+
+    def _wanted(self, record: Record, piece: Piece) -> bool:
+        """Puts a record into the piece unless its key is stored or under way."""
+        key, skip_to = record.meta.get("key"), -1
+        if isinstance(key, list):
+            named = StreamKey(str(key[0]), str(key[1]), str(key[2]), int(key[3]), int(key[4]))
+            ranges = self._given.get(named.name)
+            if ranges is None:
+                ranges = self._given[named.name] = self.ledger.streams.get(named.name, Ranges()).copy()
+            if ranges.covers(named.first, named.last):
+                self.counts.duplicates += 1
+                return False
+            if named.first != named.last:  # a span may begin with what came before: its entries are told apart later
+                skip_to = ranges.highest()
+            ranges.add(named.first, named.last)
+            piece.keys.append(named)
+        elif isinstance(key, str):
+            if key in self.ledger.keys or key in self._given_opaque:
+                self.counts.duplicates += 1
+                return False
+            self._given_opaque.add(key)
+            piece.opaque.append((key, moment_of(int(record.meta["received"]))))
+        piece.records.append(record)
+        piece.jobs.append(
+            Job(record.path, record.payload_offset, record.payload_bytes, record.payload_crc, record.meta, skip_to)
+        )
+        return True
+
+    # -- a piece that fails --------------------------------------------------------------------------------------
+
+    def _carefully(self, reason: str) -> None:
+        """Takes everything under way apart: halves until the batch that fails stands alone, which is set aside."""
+        log.warning("a piece of the spool failed; taking it apart", reason=reason)
+        for worker in self._workers:
+            worker.stop()
+        for piece in self._pieces:
+            piece.outcome, piece.worker = None, None
+        while self._pieces and not self._stopping.is_set():
+            piece = self._pieces[0]
+            outcomes = self._apart(piece, 0, len(piece.jobs))
+            self._commit(piece, outcomes)
+            self._pieces.popleft()
+
+    def _apart(self, piece: Piece, start: int, end: int) -> list[Outcome]:
+        if start == end:
+            return []
+        worker, reason = self._workers[0], ""
+        for _attempt in range(2 if end - start == 1 else 1):
+            try:
+                worker.give(piece.jobs[start:end])
+                outcome = worker.take()
+                if outcome.fault is None:
+                    outcome.poison = [(start + place, why) for place, why in outcome.poison]
+                    return [outcome]
+                reason = outcome.fault
+            except WorkerDied as error:
+                reason = str(error)
+        if end - start == 1:
+            return [Outcome(poison=[(start, reason[-500:])])]
+        middle = (start + end) // 2
+        return self._apart(piece, start, middle) + self._apart(piece, middle, end)
+
+    # -- storing -------------------------------------------------------------------------------------------------
+
+    def _commit(self, piece: Piece, outcomes: list[Outcome] | None = None) -> None:
+        """Stores a piece, however long the store takes to be able to."""
+        found = outcomes if outcomes is not None else [piece.outcome] if piece.outcome else []
+        step = self._step(piece, found)
+        tables = [self._counted(outcome, step) for outcome in found]
+        attempt = 0
+        while True:
+            begun = time.perf_counter()
+            try:
+                self._insert(tables, step)
+                break
+            except (duckdb.Error, OSError, StoreError) as error:
+                self._report(error)
+                if self._recovered(step, attempt):
+                    break
+                attempt += 1
+                if self._stopping.is_set():
+                    raise
+        self.trouble = None
+        self.counts.commit_s += time.perf_counter() - begun
+        self.counts.commits += 1
+        self.ledger.apply(step)
+        self.spool.commit(piece.end)
+        self._forget(piece)
+        lines = sum(o.lines for o in found)
+        self.counts.lines += lines
+        self.counts.batches += len(piece.records)
+        self.counts.poison += len(step.quarantine)
+        for identity in step.replayed:
+            self.quarantine.drop(identity)
+        if self._on_stored is not None and (found or step.blind):
+            self._on_stored(lines)
+
+    def _step(self, piece: Piece, outcomes: list[Outcome]) -> Step:
+        now = datetime.now(UTC).replace(tzinfo=None)
+        step = Step(piece.end, list(piece.keys), list(piece.opaque))
+        bad = {place for outcome in outcomes for place, _ in outcome.poison}
+        for outcome in outcomes:
+            for place, reason in outcome.poison:
+                step.quarantine.append(self.quarantine.put(piece.records[place], self.spool.id, reason, now))
+                log.error("batch set aside", id=step.quarantine[-1]["id"], reason=reason)
+            for told in outcome.blind:
+                moments = {n: None if told[n] is None else moment_of(told[n]) for n in ("start", "end", "received")}
+                step.blind.append({**told, **moments})
+            for said in outcome.status:
+                if said["host"]:
+                    self.ledger.met(
+                        step, said["host"], said["cluster"], moment_of(said["received"]), boot_id=said["boot_id"],
+                        boot_time=moment_of(said["boot_time"]) if said["boot_time"] else None, status=said["status"],
+                    )  # fmt: skip
+        step.replayed = [
+            str(r.meta["replay"]) for place, r in enumerate(piece.records) if r.meta.get("replay") and place not in bad
+        ]
+        return step
+
+    def _counted(self, outcome: Outcome, step: Step) -> dict[str, pl.DataFrame]:
+        """The rows as they are stored; lines are numbered on from what their stream has, and counted."""
+        tables = {name: frame_of(data) for name, data in outcome.tables.items()}
+        if outcome.stats is not None:
+            stats = frame_of(outcome.stats)
+            before = {
+                file: step.lines.get(file, self.ledger.lines.get(file, 0)) for file in stats["file"].unique().to_list()
+            }
+            if any(before.values()):
+                base = pl.col("file").replace_strict(before, default=0, return_dtype=pl.Int64)
+                tables["logs"] = tables["logs"].with_columns(pl.col("line") + base)
+            self.ledger.count(step, stats)
+        return {name: self._placed(name, data) for name, data in tables.items()}
+
+    def _placed(self, name: str, data: pl.DataFrame) -> pl.DataFrame:
+        if self.cluster is not None and "cluster" in data.columns:
+            data = data.with_columns(pl.col("cluster").fill_null(self.cluster))
+        return logs_for_storage(data) if name == "logs" else conform(name, data)
+
+    def _insert(self, tables: list[dict[str, pl.DataFrame]], step: Step) -> None:
+        with self.store.transaction() as connection:
+            for part in tables:
+                for name, data in part.items():
+                    insert(connection, f"raw.{name}", data)
+            self.ledger.write(connection, step)
+
+    def _report(self, error: Exception) -> None:
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if self.trouble is None:
+            log.error("the store cannot be written; what arrives waits in the spool", error=text)
+        self.trouble = f"the store cannot be written ({text}); what arrives waits in the spool"
+
+    def _recovered(self, step: Step, attempt: int) -> bool:
+        """Waits, opens the store anew where it must be, and looks whether the transaction went through after all."""
+        self._stopping.wait(RETRY_S[min(attempt, len(RETRY_S) - 1)])
+        try:
+            self.store.reopen_if_broken()
+            at = self.ledger.watermark()
+        except (duckdb.Error, OSError, StoreError) as error:
+            self._report(error)
+            return False
+        return at is not None and at >= step.position
+
+    def _forget(self, piece: Piece) -> None:
+        self._given_opaque.difference_update(key for key, _ in piece.opaque)
+        if len(self._given) > 10_000 and len(self._pieces) == 1:
+            self._given.clear()

@@ -1,0 +1,57 @@
+"""Batches that could not be read: kept whole, with the reason, until somebody has them read again."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from collector.receivers.base import moment_of
+from collector.spool import Record, payload_of
+
+
+class Quarantine:
+    """A folder of set-aside batches: ``ID.batch`` is a line of JSON (the description) and the payload as received."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def put(self, record: Record, spool_id: str, reason: str, now: datetime) -> dict[str, Any]:
+        """Writes a record aside, durably; returns its row of ``intake.quarantine``. Doing it twice is doing it once."""
+        identity = str(record.meta.get("replay") or f"{spool_id[:8]}-{record.segment}-{record.offset}")
+        try:
+            payload = payload_of(record.path, record.payload_offset, record.payload_bytes, record.payload_crc)
+        except ValueError:  # damaged: keep the bytes as they are now
+            with Path(record.path).open("rb") as file:
+                payload = os.pread(file.fileno(), record.payload_bytes, record.payload_offset)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        draft = self.folder / f".{identity}.draft"
+        with draft.open("wb") as file:
+            file.write(json.dumps(record.meta, ensure_ascii=False).encode() + b"\n" + payload)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self.folder / f"{identity}.batch")
+        received = record.meta.get("received")
+        key = record.meta.get("key")
+        return {
+            "id": identity, "kind": str(record.meta.get("kind")), "peer": record.meta.get("peer"), "reason": reason,
+            "key": None if key is None else "/".join(map(str, key)) if isinstance(key, list) else str(key),
+            "bytes": record.payload_bytes, "received": moment_of(int(received)) if received else None,
+            "set_aside_at": now, "replayed_at": None,
+        }  # fmt: skip
+
+    def get(self, identity: str) -> tuple[dict[str, Any], bytes] | None:
+        """Description and payload; None if there is none of that name."""
+        if not identity.replace("-", "").isalnum():
+            return None
+        try:
+            head, _, payload = (self.folder / f"{identity}.batch").read_bytes().partition(b"\n")
+        except OSError:
+            return None
+        meta: dict[str, Any] = json.loads(head)
+        return meta, payload
+
+    def drop(self, identity: str) -> None:
+        (self.folder / f"{identity}.batch").unlink(missing_ok=True)

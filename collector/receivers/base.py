@@ -1,0 +1,264 @@
+"""What a receiver is, and what it makes of the bytes it got.
+
+A receiver has up to three parts, each a function: ``routes`` take HTTP requests, ``listen`` opens sockets, and
+``decode`` turns a spooled payload into lines, in a worker process, after the sender was answered. One file per protocol;
+:mod:`collector.receivers` lists them.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import zstandard
+
+from parsers.record import Origin, Parsed
+
+#: A body as sent, and unpacked: larger ones are refused (413). A batch of 50 k lines of syslog is 6 MB.
+MAX_BODY = 16 * 1024 * 1024
+MAX_UNPACKED = 64 * 1024 * 1024
+_EPOCH = datetime(1970, 1, 1)
+
+
+class Refused(Exception):  # noqa: N818  (an answer)
+    """The request is answered with ``status`` and the reason; nothing is kept."""
+
+    def __init__(self, status: int, text: str, do: str = "") -> None:
+        super().__init__(text)
+        self.status, self.text, self.do = status, text, do
+
+
+class Poison(ValueError):  # noqa: N818  (a property of a batch)
+    """A payload that cannot be read at all: it is set aside whole."""
+
+
+def unpack(data: bytes, encoding: str | None, limit: int = MAX_UNPACKED) -> bytes:
+    """Undoes ``Content-Encoding``. Raises ``Refused``: 400 for what is not so packed, 413 beyond ``limit``, 415 unknown."""
+    name = (encoding or "identity").strip().lower()
+    too_large = Refused(413, f"more than {limit:,} bytes unpacked", "Send smaller batches.")
+    if name in ("", "identity"):
+        if len(data) > limit:
+            raise too_large
+        return data
+    try:
+        if name in ("gzip", "x-gzip", "deflate"):
+            return _inflate(data, 47, limit, too_large)
+        if name == "zstd":
+            with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
+                out = reader.read(limit + 1)
+            if len(out) > limit:
+                raise too_large
+            if not out and data:
+                raise Refused(400, "the body is not whole zstd")
+            _whole_zstd(data)
+            return out
+    except (zlib.error, zstandard.ZstdError, EOFError) as error:
+        raise Refused(400, f"the body is not {name}: {error}", "Send what Content-Encoding says.") from error
+    raise Refused(415, f"Content-Encoding {name[:40]!r} is not known", "Use zstd, gzip or none.")
+
+
+def _inflate(data: bytes, window: int, limit: int, too_large: Refused) -> bytes:
+    out: list[bytes] = []
+    size = 0
+    while data:
+        part = zlib.decompressobj(window)
+        piece = part.decompress(data, limit + 1 - size)
+        size += len(piece)
+        if size > limit:
+            raise too_large
+        if not part.eof:
+            raise Refused(400, "the body ends in the middle of its gzip stream")
+        out.append(piece)
+        data = part.unused_data
+    return b"".join(out)
+
+
+def _whole_zstd(data: bytes) -> None:
+    """Refuses a body whose last frame is cut: the stream reader gives what it has without a word."""
+    rest = data
+    while rest:
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        frame.decompress(rest)
+        if not frame.eof:
+            raise Refused(400, "the body ends in the middle of its zstd frame")
+        rest = frame.unused_data
+
+
+def micros(moment: object) -> int | None:
+    """RFC 3339 text, or a number of seconds, milli-, micro- or nanoseconds since 1970 -> microseconds; None if neither."""
+    if isinstance(moment, bool) or moment is None:
+        return None
+    if isinstance(moment, str):
+        try:
+            found = datetime.fromisoformat(moment)
+        except ValueError:
+            return micros(float(moment)) if moment.replace(".", "", 1).isdigit() and len(moment) < 25 else None
+        aware = found if found.tzinfo else found.replace(tzinfo=UTC)
+        return int((aware - _EPOCH.replace(tzinfo=UTC)) / timedelta(microseconds=1))
+    if isinstance(moment, int | float):
+        value = abs(float(moment))
+        for limit, factor in ((1e11, 1e6), (1e14, 1e3), (1e17, 1.0), (1e20, 1e-3)):
+            if value < limit:
+                # Integers stay exact: a double has 53 bits, nanoseconds need 61.
+                return moment // 1000 if isinstance(moment, int) and factor == 1e-3 else int(moment * factor)
+    return None
+
+
+def moment_of(value: int) -> datetime:
+    """Microseconds since 1970 -> naive UTC."""
+    return _EPOCH + timedelta(microseconds=value)
+
+
+class Run(NamedTuple):
+    """``lines`` lines that share what the transport says about them. Times in microseconds since 1970, None unknown."""
+
+    lines: int
+    received: int
+    host: str | None = None
+    file: str | None = None
+    time: int | None = None
+    read: int | None = None
+    severity: str | None = None
+    unit: str | None = None
+    pid: int | None = None
+    facility: str | None = None
+    fields: str | None = None
+    tags: str | None = None
+    transport: str | None = None
+
+
+@dataclass
+class Lines:
+    """Lines that are parsed together: one source, one cluster, one zone."""
+
+    origin: Origin
+    lines: list[bytes] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+
+
+class _GroupKey(NamedTuple):
+    source: str | None
+    cluster: str | None
+    timezone: str | None
+    job_id: int | None
+    restarts: int | None
+
+
+@dataclass
+class Decoded:
+    """What payloads came to: groups of lines, tables of documents, blind periods, agents' reports."""
+
+    groups: dict[_GroupKey, Lines] = field(default_factory=dict)
+    parsed: list[Parsed] = field(default_factory=list)
+    blind: list[dict[str, Any]] = field(default_factory=list)
+    status: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, lines: list[bytes], run: Run, *, source: str | None = None, cluster: str | None = None,
+            timezone: str | None = None, job_id: int | None = None, restarts: int | None = None) -> None:  # fmt: skip
+        """``run.lines`` must be the number of ``lines``."""
+        key = _GroupKey(source, cluster, timezone, job_id, restarts)
+        group = self.groups.get(key)
+        if group is None:
+            origin = Origin(
+                cluster=cluster, source=source, timezone=timezone or "UTC", timezone_known=timezone is not None,
+                job_id=job_id, restarts=restarts,
+            )  # fmt: skip
+            group = self.groups[key] = Lines(origin)
+        group.lines += lines
+        group.runs.append(run)
+
+
+@dataclass(frozen=True)
+class Payload:
+    """A spooled payload with its description. ``skip_to``: entries up to this sequence number are stored already."""
+
+    data: bytes
+    meta: Mapping[str, Any]
+    skip_to: int = -1
+
+    @property
+    def received(self) -> int:
+        return int(self.meta["received"])
+
+    @property
+    def peer(self) -> str | None:
+        peer = self.meta.get("peer")
+        return None if peer is None else str(peer)
+
+    def unpacked(self) -> bytes:
+        try:
+            return unpack(self.data, self.meta.get("encoding"))
+        except Refused as refusal:
+            raise Poison(refusal.text) from refusal
+
+
+@dataclass(frozen=True)
+class Request:
+    """An HTTP request with its whole body. Header names are lower case."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+    peer: str | None = None
+
+    def plain(self) -> bytes:
+        """The body unpacked; raises ``Refused``."""
+        return unpack(self.body, self.headers.get("content-encoding"))
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int = 200
+    body: bytes = b""
+    content_type: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+def answer_json(document: object, status: int = 200) -> Answer:
+    return Answer(status, json.dumps(document, separators=(",", ":")).encode())
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a route wants spooled, and what is said when it is on disk. ``payload`` None: nothing is kept."""
+
+    payload: bytes | None
+    answer: Answer
+    meta: dict[str, Any] = field(default_factory=dict)
+    key: str | None = None
+
+
+@dataclass(frozen=True)
+class Route:
+    """``pattern`` is a regular expression over the whole path. ``accept`` is quick: it runs in the event loop.
+
+    ``problem`` makes the protocol's own form of an error; None gives problem details.
+    """
+
+    methods: tuple[str, ...]
+    pattern: str
+    accept: Callable[[Request], Batch]
+    problem: Callable[[int, str], Answer] | None = None
+    #: For bodies without end: a coroutine function of (intake, scope, headers, chunks) in place of ``accept``.
+    stream: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """One protocol. ``kind`` is written into the spool with each batch: it never changes its meaning.
+
+    ``decode(payload, into)`` runs in a worker; raises ``Poison`` for what it cannot read. ``open`` (a coroutine function of
+    (configuration, intake)) opens the listeners that the configuration asks for and returns what has ``close()``.
+    """
+
+    kind: str
+    what: str
+    decode: Callable[[Payload, Decoded], None]
+    routes: tuple[Route, ...] = ()
+    open: Callable[..., Any] | None = None

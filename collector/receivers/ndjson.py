@@ -1,0 +1,215 @@
+"""``POST /api/v1/ingest``: the agent's wire (docs/sources/wire.md), and raw lines from anything that can post."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any
+
+from collector.receivers.base import (
+    Batch,
+    Decoded,
+    Payload,
+    Poison,
+    Receiver,
+    Refused,
+    Request,
+    Route,
+    Run,
+    answer_json,
+    micros,
+    moment_of,
+)  # fmt: skip
+from parsers import documents
+from parsers.lines import split
+from parsers.recognise import recognise
+from parsers.record import Origin
+
+_HEADERS = ("host", "source", "path", "stream", "cluster", "timezone")
+_CONTENT = ("raw", "lines", "raw_base64", "lines_base64", "document", "blind", "status", "defaults")
+_LEVELS = frozenset(("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug"))
+
+
+def _accept(request: Request) -> Batch:
+    body = request.plain()
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    meta: dict[str, Any] = {"form": "text" if kind == "text/plain" else "records"}
+    attributes = {n: v for n in _HEADERS if (v := request.headers.get(f"x-faultline-{n}"))}
+    if attributes:
+        meta["attributes"] = attributes
+    if encoding := request.headers.get("content-encoding"):
+        meta["encoding"] = encoding
+    if kind == "application/json":
+        _check_json(body)
+        meta["form"] = "json"
+    answer = answer_json({"status": "stored", "duplicate": False, "bytes": len(request.body)})
+    if not body.strip():
+        return Batch(None, answer)
+    return Batch(request.body, answer, meta, request.headers.get("idempotency-key"))
+
+
+def _check_json(body: bytes) -> None:
+    """``application/json`` is one document; NDJSON under that name is common, too."""
+    try:
+        json.loads(body)
+    except ValueError as error:
+        first = body.lstrip().split(b"\n", 1)[0]
+        try:
+            json.loads(first)
+        except ValueError:
+            raise Refused(400, f"the body is not JSON: {error}", "Send NDJSON or text/plain.") from error
+
+
+def _decode(payload: Payload, into: Decoded) -> None:
+    body = payload.unpacked()
+    defaults: dict[str, Any] = dict(payload.meta.get("attributes") or {})
+    if payload.meta.get("form") == "text":
+        _add_lines(split(body).lines, defaults, payload, into)
+        return
+    for record in _records(body, payload.meta.get("form") == "json"):
+        if isinstance(record, bytes):
+            _add_lines([record], defaults, payload, into)
+            continue
+        if isinstance(record.get("defaults"), dict):
+            defaults = {**defaults, **record["defaults"]}
+        if len(record) > 1 or "defaults" not in record:
+            _one(record, {**defaults, **record}, payload, into)
+
+
+def _records(body: bytes, json_form: bool) -> list[dict[str, Any] | bytes]:
+    """Objects, or the bytes of what is none."""
+    if json_form:
+        try:
+            whole = json.loads(body)
+        except ValueError:
+            whole = None
+        if whole is not None:
+            found: list[dict[str, Any] | bytes] = []
+            for item in whole if isinstance(whole, list) else [whole]:
+                found.append(item if isinstance(item, dict) else _text_of(item))
+            return found
+    out: list[dict[str, Any] | bytes] = []
+    for line in body.split(b"\n"):
+        line = line.removesuffix(b"\r")
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line) if line.lstrip()[:1] in b'{"' else None
+        except (ValueError, RecursionError):
+            value = None
+        out.append(value if isinstance(value, dict) else _text_of(value) if isinstance(value, str) else line)
+    return out
+
+
+def _text_of(value: object) -> bytes:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _one(record: dict[str, Any], full: dict[str, Any], payload: Payload, into: Decoded) -> None:
+    if not any(name in record for name in _CONTENT):
+        # An object of somebody else's making: it is the line; the formats know the usual names inside.
+        own = dict(payload.meta.get("attributes") or {})
+        _add_lines([json.dumps(record, ensure_ascii=False).encode("utf-8", "surrogatepass")], own, payload, into)
+        return
+    host = _text(full, "host")
+    if isinstance(record.get("blind"), dict):
+        into.blind.append({**_blind(record["blind"], payload.received), "host": host, "stream": _text(full, "stream"),
+                           "source": _text(full, "source"), "told_by": _text(full, "agent") or payload.peer})  # fmt: skip
+    if isinstance(record.get("status"), dict):
+        into.status.append({
+            "host": host, "cluster": _text(full, "cluster"), "status": json.dumps(record["status"]),
+            "boot_id": _text(full, "boot_id"), "boot_time": micros(full.get("boot_time")), "received": payload.received,
+        })  # fmt: skip
+    if isinstance(record.get("document"), str):
+        _document(record, full, payload, into)
+        return
+    lines = _lines_of(record)
+    if lines:
+        _add_lines(lines, full, payload, into)
+
+
+def _lines_of(record: dict[str, Any]) -> list[bytes]:
+    try:
+        if record.get("lines_base64") is not None:
+            return _split(base64.b64decode(str(record["lines_base64"])))
+        if record.get("raw_base64") is not None:
+            return [base64.b64decode(str(record["raw_base64"]))]
+    except binascii.Error as error:
+        raise Poison(f"a record's base64 is broken: {error}") from error
+    if isinstance(record.get("lines"), str):
+        return _split(_text_of(record["lines"]))
+    if isinstance(record.get("lines"), list):
+        return [_text_of(item) for item in record["lines"]]
+    return [_text_of(record["raw"])] if record.get("raw") is not None else []
+
+
+def _split(data: bytes) -> list[bytes]:
+    """``a\\nb`` -> two lines; an empty line in the middle is a line."""
+    return [part.removesuffix(b"\r") for part in data.split(b"\n")]
+
+
+def _text(full: dict[str, Any], name: str) -> str | None:
+    value = full.get(name)
+    return str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) and value != "" else None
+
+
+def _number(full: dict[str, Any], name: str) -> int | None:
+    value = full.get(name)
+    if isinstance(value, str) and value.isdigit() and len(value) < 19:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63 else None
+
+
+def _add_lines(lines: list[bytes], full: dict[str, Any], payload: Payload, into: Decoded) -> None:
+    host, path, source, job = _text(full, "host"), _text(full, "path"), _text(full, "source"), _number(full, "job_id")
+    restarts = _number(full, "restarts")
+    if path and source is None:
+        known = recognise(path, b"\n".join(lines[:20]))
+        source, job = known.source, job if job is not None else known.job_id
+        host, restarts = host or known.host, restarts if restarts is not None else known.restarts
+    where = path or _text(full, "stream")
+    if where is None:
+        file = None
+    else:
+        file = f"{host or payload.peer or '?'}:{where}"
+    severity = _text(full, "severity")
+    tags = full.get("tags")
+    run = Run(
+        len(lines), payload.received, host or payload.peer, file, micros(full.get("time")), micros(full.get("read")),
+        severity if severity in _LEVELS else None, None, None, None, None,
+        json.dumps([str(tag) for tag in tags]) if isinstance(tags, list) and tags else None, "agent" if where else "http",
+    )  # fmt: skip
+    into.add(
+        lines, run, source=source, cluster=_text(full, "cluster"), timezone=_text(full, "timezone"),
+        job_id=job if source in ("job_stdout", "job_stderr") else None, restarts=restarts if job is not None else None,
+    )  # fmt: skip
+
+
+def _blind(told: dict[str, Any], received: int) -> dict[str, Any]:
+    return {
+        "start": micros(told.get("from")), "end": micros(told.get("to")), "reason": str(told.get("reason") or "not said"),
+        "lines": _number(told, "lines"), "bytes": _number(told, "bytes"), "received": received,
+    }  # fmt: skip
+
+
+def _document(record: dict[str, Any], full: dict[str, Any], payload: Payload, into: Decoded) -> None:
+    kind = str(record["document"])
+    if kind not in documents.REGISTRY:
+        raise Poison(f"document {kind[:60]!r} is not known; known are {', '.join(sorted(documents.REGISTRY))}")
+    data = b"\n".join(_lines_of(record))
+    host, where = _text(full, "host"), _text(full, "path") or _text(full, "stream") or kind
+    read = micros(full.get("read")) or micros(full.get("time")) or payload.received
+    origin = Origin(
+        path=f"{host or payload.peer or '?'}:{where}", cluster=_text(full, "cluster"), host=host, source=kind,
+        timezone=_text(full, "timezone") or "UTC", timezone_known="timezone" in full, received=moment_of(read),
+        reference=moment_of(read),
+    )  # fmt: skip
+    into.parsed.append(documents.read(kind, data, origin))
+
+
+RECEIVER = Receiver(
+    "ingest", "NDJSON or raw lines over HTTP, from the agent and from anything that can post", _decode,
+    (Route(("POST",), r"/api/v1/ingest", _accept),),
+)  # fmt: skip

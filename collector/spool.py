@@ -1,0 +1,431 @@
+"""The spool: what was received, on disk before it is acknowledged, in the order in which it came.
+
+Batches are appended to segment files and fsynced together (group commit: while one fsync runs, the next batches
+gather). A batch is never changed; the reader's position lives in the store, in the same transaction as the rows, so that
+a crash at any moment repeats or loses nothing. A segment is deleted when everything in it has been committed.
+
+A segment is ``SEGMENT_MAGIC`` and then records: ``_HEAD`` (magic, lengths, two CRCs), the description as JSON, the
+payload as it was received. A torn end is cut off when the spool is opened: it was never acknowledged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import shutil
+import struct
+import threading
+import time
+import uuid
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+SEGMENT_MAGIC = b"faultline-spool/1\n"
+#: magic, length of the description, length of the payload, CRC-32 of what is before it and the description, CRC-32 of
+#: the payload.
+_HEAD = struct.Struct("<4sIIII")
+_MAGIC = b"\xf5FL1"
+
+#: A new file every so many bytes: small enough that deleting whole files gives space back soon.
+SEGMENT_BYTES = 64 * 1024 * 1024
+#: Accepting stops when the file system has less free than this: the store needs room to take in what is spooled.
+MIN_FREE_BYTES = 256 * 1024 * 1024
+#: Accepting stops when so much waits to be parsed; at 40 MB/s of syslog that is under two minutes of work.
+MAX_WAITING_BYTES = 4 * 1024 * 1024 * 1024
+#: Batches that wait for an fsync hold memory; beyond this the receivers must wait.
+MAX_PENDING_BYTES = 64 * 1024 * 1024
+
+
+class Position(NamedTuple):
+    """A place between two records: segment number and byte offset."""
+
+    segment: int
+    offset: int
+
+
+class SpoolFull(Exception):  # noqa: N818  (a state, told to the sender)
+    """Nothing was kept: try again in ``retry_s`` seconds."""
+
+    def __init__(self, text: str, retry_s: float) -> None:
+        super().__init__(text)
+        self.retry_s = retry_s
+
+
+class SpoolBroken(Exception):  # noqa: N818
+    """The disk refused the write; nothing was acknowledged."""
+
+
+class SpoolHeld(Exception):  # noqa: N818
+    """Another service uses this spool."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A batch in a segment. ``meta`` describes it; the payload is read when needed. ``end`` is the position behind it."""
+
+    segment: int
+    offset: int
+    meta: dict[str, Any]
+    payload_offset: int
+    payload_bytes: int
+    payload_crc: int
+    path: str
+
+    @property
+    def start(self) -> Position:
+        return Position(self.segment, self.offset)
+
+    @property
+    def end(self) -> Position:
+        return Position(self.segment, self.payload_offset + self.payload_bytes)
+
+
+def payload_of(path: str, offset: int, size: int, crc: int) -> bytes:
+    """Reads a payload and checks it. Raises ``ValueError`` if the bytes are not those that were written."""
+    with Path(path).open("rb", buffering=0) as file:
+        data = os.pread(file.fileno(), size, offset)
+    if len(data) != size or zlib.crc32(data) != crc:
+        raise ValueError(f"{path}: the checksum at byte {offset} is wrong: the disk changed {size:,} bytes")
+    return data
+
+
+@dataclass
+class _Waiting:
+    parts: tuple[bytes, bytes, bytes]
+    size: int
+    done: Future[Position]
+
+
+class Spool:
+    """An open spool. ``append`` from any thread; one reader. Time and fsync are parameters for tests."""
+
+    def __init__(self, folder: Path, *, segment_bytes: int = SEGMENT_BYTES, min_free_bytes: int = MIN_FREE_BYTES,
+                 max_waiting_bytes: int = MAX_WAITING_BYTES, fsync: Callable[[int], None] = os.fdatasync) -> None:  # fmt: skip
+        self.folder = folder
+        self.segment_bytes, self.min_free_bytes = segment_bytes, min_free_bytes
+        self.max_waiting_bytes = max_waiting_bytes
+        self._fsync = fsync
+        self._lock = threading.Condition()
+        self._pending: list[_Waiting] = []
+        self._pending_bytes = 0
+        self._closing = False
+        self.trouble: str | None = None
+        self._retry_at = 0.0
+        folder.mkdir(parents=True, exist_ok=True)
+        self._hold()
+        self.id = self._identity()
+        numbers = self._numbers()
+        self._segment = (numbers[-1] if numbers else 0) + 1
+        for number in numbers[-1:]:
+            self._cut_torn_end(number)
+        self._fd = -1
+        #: Everything before this position is on disk.
+        self.synced = Position(self._segment, len(SEGMENT_MAGIC))
+        self.committed = Position(numbers[0], len(SEGMENT_MAGIC)) if numbers else self.synced
+        self._sizes = {n: self._path(n).stat().st_size for n in numbers}
+        self.appended_batches, self.appended_bytes, self.fsyncs = 0, 0, 0
+        self._free = (0.0, 1 << 62)
+        with contextlib.suppress(OSError):  # a full or read-only disk is a state, told when somebody appends
+            self._open_segment(self._segment)
+        self._arrived = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
+        self._thread.start()
+
+    # -- opening -------------------------------------------------------------------------------------------------
+
+    def _hold(self) -> None:
+        self._held = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._held)
+            raise SpoolHeld(f"{self.folder}: another service writes here; stop it, or use another --data") from error
+
+    def _identity(self) -> str:
+        """A name that a new, empty spool does not share with its predecessor: positions are of one spool only."""
+        path = self.folder / "id"
+        if path.exists() and (known := path.read_text().strip()):
+            return known
+        made = uuid.uuid4().hex
+        draft = self.folder / "id.draft"
+        with draft.open("w") as file:
+            file.write(made)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+        self._sync_folder()
+        return made
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number:012d}.seg"
+
+    def _numbers(self) -> list[int]:
+        return sorted(int(p.stem) for p in self.folder.glob("*.seg") if p.stem.isdigit())
+
+    def _sync_folder(self) -> None:
+        handle = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def _open_segment(self, number: int) -> None:
+        fd = os.open(self._path(number), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC | os.O_TRUNC, 0o600)
+        try:
+            os.write(fd, SEGMENT_MAGIC)
+            self._fsync(fd)
+            self._sync_folder()
+        except OSError:
+            os.close(fd)
+            raise
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd, self._segment = fd, number
+        self._sizes[number] = len(SEGMENT_MAGIC)
+        self.synced = Position(number, len(SEGMENT_MAGIC))
+
+    def _cut_torn_end(self, number: int) -> None:
+        path = self._path(number)
+        end = len(SEGMENT_MAGIC)
+        for record in _scan(path, number, end, path.stat().st_size, check=True):
+            end = record.end.offset
+        if path.stat().st_size > end:
+            with contextlib.suppress(OSError):
+                os.truncate(path, end)
+
+    # -- appending -----------------------------------------------------------------------------------------------
+
+    def append(self, meta: dict[str, Any], payload: bytes) -> Future[Position]:
+        """Takes a batch; the future is done when it is on disk. Raises ``SpoolFull``; the future may hold ``SpoolBroken``."""
+        self.check_room()
+        described = json.dumps(meta, separators=(",", ":"), ensure_ascii=False).encode()
+        lengths = _MAGIC + struct.pack("<II", len(described), len(payload))
+        head = lengths + struct.pack("<II", zlib.crc32(described, zlib.crc32(lengths)), zlib.crc32(payload))
+        waiting = _Waiting((head, described, payload), len(head) + len(described) + len(payload), Future())
+        with self._lock:
+            if self._closing:
+                raise SpoolFull("the service is stopping", 5.0)
+            self._pending.append(waiting)
+            self._pending_bytes += waiting.size
+            self._lock.notify_all()
+        return waiting.done
+
+    def check_room(self) -> None:
+        """Raises ``SpoolFull`` when nothing more should be taken, with the reason in words."""
+        if self._pending_bytes > MAX_PENDING_BYTES:
+            raise SpoolFull("more arrives than the disk takes", 1.0)
+        if self.waiting_bytes > self.max_waiting_bytes:
+            raise SpoolFull(f"{self.waiting_bytes / 1e9:.1f} GB wait to be stored; the service is behind", 5.0)
+        if self.free_bytes() < self.min_free_bytes:
+            raise SpoolFull(f"{self.folder}: less than {self.min_free_bytes / 1e6:.0f} MB free on the disk", 10.0)
+        if self.trouble and time.monotonic() < self._retry_at:
+            raise SpoolFull(self.trouble, max(1.0, self._retry_at - time.monotonic()))
+
+    def free_bytes(self) -> int:
+        """Free space of the spool's file system; asked at most four times a second."""
+        now = time.monotonic()
+        if now - self._free[0] > 0.25:
+            try:
+                self._free = (now, shutil.disk_usage(self.folder).free)
+            except OSError:
+                self._free = (now, 0)
+        return self._free[1]
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes on disk that are not committed to the store yet."""
+        at = self.committed
+        with self._lock:
+            sizes = dict(self._sizes)
+        return max(0, sum(size for number, size in sizes.items() if number >= at.segment) - at.offset)
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                while not self._pending and not self._closing:
+                    self._lock.wait()
+                batch, self._pending = self._pending, []
+                if not batch:
+                    return
+            try:
+                self._write(batch)
+            finally:
+                with self._lock:
+                    self._pending_bytes -= sum(item.size for item in batch)
+
+    def _write(self, batch: list[_Waiting]) -> None:
+        try:
+            if self._fd < 0 or self._sizes.get(self._segment, 0) >= self.segment_bytes:
+                self._open_segment(self._segment + 1)
+            positions = self._append_all(batch)
+        except OSError as error:
+            self._failed(error, batch)
+            return
+        self.trouble = None
+        self.appended_batches += len(batch)
+        self.appended_bytes += sum(item.size for item in batch)
+        for item, position in zip(batch, positions, strict=True):
+            item.done.set_result(position)
+        self._arrived.set()
+
+    def _append_all(self, batch: list[_Waiting]) -> list[Position]:
+        start = self.synced.offset
+        positions, offset = [], start
+        pieces: list[bytes] = []
+        for item in batch:
+            positions.append(Position(self._segment, offset))
+            offset += item.size
+            pieces += item.parts
+        data = b"".join(pieces)
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._fd, view) :]
+            self._fsync(self._fd)
+        except OSError:
+            # Nothing of it may be found later: it was never acknowledged, and the sender will send it again.
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, start)
+                os.lseek(self._fd, start, os.SEEK_SET)
+            with contextlib.suppress(OSError):
+                os.close(self._fd)
+            # After a failed fsync the kernel may have dropped the pages: what follows goes into a new file.
+            self._fd = -1
+            raise
+        self.fsyncs += 1
+        self._sizes[self._segment] = offset
+        self.synced = Position(self._segment, offset)
+        return positions
+
+    def _failed(self, error: OSError, batch: list[_Waiting]) -> None:
+        words = {
+            errno.ENOSPC: "the disk is full",
+            errno.EROFS: "the disk is read-only",
+            errno.EDQUOT: "the quota is used up",
+        }
+        what = words.get(error.errno or 0, os.strerror(error.errno or errno.EIO))
+        self.trouble = f"{self.folder}: {what}; nothing is accepted until it can be written"
+        self._retry_at = time.monotonic() + 2.0
+        for item in batch:
+            item.done.set_exception(SpoolBroken(self.trouble))
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def read(self, start: Position, max_bytes: int) -> Iterator[Record]:
+        """Records from ``start`` on, as far as they are on disk, about ``max_bytes`` of them."""
+        end = self.synced
+        taken = 0
+        for number in self._numbers():
+            if number < start.segment or number > end.segment:
+                continue
+            offset = start.offset if number == start.segment else len(SEGMENT_MAGIC)
+            path = self._path(number)
+            limit = end.offset if number == end.segment else self._sizes.get(number, path.stat().st_size)
+            for record in _scan(path, number, offset, limit, check=False):
+                yield record
+                taken += record.payload_bytes
+                if taken >= max_bytes:
+                    return
+
+    def wait(self, timeout_s: float) -> bool:
+        """Until something new is on disk, at most so long."""
+        arrived = self._arrived.wait(timeout_s)
+        self._arrived.clear()
+        return arrived
+
+    def wake(self) -> None:
+        """Ends a ``wait``."""
+        self._arrived.set()
+
+    def commit(self, position: Position) -> None:
+        """Everything before ``position`` is in the store: whole segments before it are deleted."""
+        self.committed = max(position, self.committed)
+        with self._lock:
+            done = [n for n in self._sizes if n < position.segment and n < self._segment]
+            for number in done:
+                del self._sizes[number]
+        for number in done:
+            with contextlib.suppress(OSError):
+                self._path(number).unlink()
+
+    def state(self) -> dict[str, Any]:
+        """For pages and metrics."""
+        return {
+            "waiting_bytes": self.waiting_bytes, "free_bytes": self.free_bytes(), "segments": len(self._sizes),
+            "appended_batches": self.appended_batches, "appended_bytes": self.appended_bytes, "fsyncs": self.fsyncs,
+            "trouble": self.trouble,
+        }  # fmt: skip
+
+    def close(self) -> None:
+        """Writes what was taken, then lets go."""
+        with self._lock:
+            if self._closing:
+                return
+            self._closing = True
+            self._lock.notify_all()
+        self._thread.join()
+        if self._fd >= 0:
+            os.close(self._fd)
+        os.close(self._held)
+
+
+def _scan(path: Path, number: int, offset: int, limit: int, *, check: bool) -> Iterator[Record]:
+    """Records between two offsets; stops at the first that is not whole. ``check`` reads the payloads too.
+
+    A damaged description in the middle of a segment is skipped to the next record that reads well: the payload's own CRC
+    tells the worker of damage there.
+    """
+    try:
+        file = path.open("rb", buffering=64 * 1024)
+    except FileNotFoundError:
+        return
+    with file:
+        while offset + _HEAD.size <= limit:
+            file.seek(offset)
+            head = file.read(_HEAD.size)
+            if len(head) < _HEAD.size:
+                return
+            magic, described, size, meta_crc, payload_crc = _HEAD.unpack(head)
+            at = offset + _HEAD.size + described
+            text = file.read(described) if magic == _MAGIC and at + size <= limit else b""
+            if magic != _MAGIC or at + size > limit or zlib.crc32(text, zlib.crc32(head[:12])) != meta_crc:
+                found = _next_magic(file, offset + 1, limit)
+                if found is None:
+                    break
+                yield _damaged(path, number, offset, found)
+                offset = found
+                continue
+            if check and zlib.crc32(file.read(size)) != payload_crc and at + size == limit:
+                return
+            yield Record(number, offset, json.loads(text), at, size, payload_crc, str(path))
+            offset = at + size
+        if offset < limit and not check:  # on disk once, and no longer readable: to be told, not to be passed over
+            yield _damaged(path, number, offset, limit)
+
+
+def _next_magic(file: Any, start: int, limit: int) -> int | None:
+    """Where the next whole record begins, behind damage."""
+    file.seek(start)
+    data = file.read(limit - start)
+    at = data.find(_MAGIC)
+    while at >= 0:
+        head = data[at : at + _HEAD.size]
+        if len(head) == _HEAD.size:
+            _, described, size, meta_crc, _ = _HEAD.unpack(head)
+            text = data[at + _HEAD.size : at + _HEAD.size + described]
+            fits = start + at + _HEAD.size + described + size <= limit
+            if fits and zlib.crc32(text, zlib.crc32(head[:12])) == meta_crc:
+                return start + int(at)
+        at = data.find(_MAGIC, at + 1)
+    return None
+
+
+def _damaged(path: Path, number: int, offset: int, end: int) -> Record:
+    return Record(number, offset, {"kind": "damaged"}, offset, end - offset, 0, str(path))

@@ -1,0 +1,140 @@
+"""The way in of the service: spool, HTTP receivers, listeners, pipeline; whole also while the store cannot be opened."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, MutableMapping
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from collector.intake import Intake
+from collector.inventory import Inventory
+from collector.pipeline import Pipeline
+from collector.receivers import all_receivers
+from collector.spool import Spool, SpoolHeld
+from faultline.config import Config
+from faultline.failure import CommandError
+from store.duckdb_store import DuckStore
+
+log = structlog.get_logger()
+
+#: Syslog without configuration: what a user may bind, on the address that pages are served at.
+DEFAULT_SYSLOG_PORT = 5514
+
+App = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
+
+
+class Receiving:
+    """Opens the spool at once; ``attach`` begins to store, ``open_listeners`` to listen (inside the event loop)."""
+
+    def __init__(self, config: Config, *, listeners: bool = True) -> None:
+        self.config = config
+        folder = config.ingest.spool or config.data / "spool"
+        try:
+            self.spool = Spool(
+                folder, min_free_bytes=config.ingest.min_free_mb * 1_000_000,
+                max_waiting_bytes=config.ingest.max_waiting_mb * 1_000_000,
+            )  # fmt: skip
+        except SpoolHeld as error:
+            raise CommandError(str(error)) from error
+        except OSError as error:
+            raise CommandError(f"{folder}: cannot be made or opened: {error.strerror}") from error
+        self.intake = Intake(self.spool, tokens=config.ingest.all_tokens())
+        self.pipeline: Pipeline | None = None
+        self.inventory: Inventory | None = None
+        self._with_listeners = listeners
+        self._open: list[Any] = []
+        #: What listens besides HTTP, for people: "syslog udp 127.0.0.1:5514".
+        self.listening: list[str] = []
+
+    def attach(self, store: DuckStore, on_stored: Callable[[int], None] | None = None) -> Pipeline:
+        """The store is open: what is spooled goes into it from now on."""
+        quarantine: Path = self.config.data / "quarantine"
+        self.pipeline = Pipeline(
+            store, self.spool, workers=self.config.ingest.workers, patterns=self.config.patterns, cluster=self.config.cluster,
+            quarantine=quarantine, on_stored=on_stored,
+        )  # fmt: skip
+        self.intake.ledger = self.pipeline.ledger
+        self.inventory = Inventory(store, self.pipeline.ledger)
+        self.pipeline.start()
+        return self.pipeline
+
+    async def open_listeners(self) -> None:
+        """Opens what the configuration asks for. Raises ``CommandError`` if a configured address cannot be had."""
+        if not self._with_listeners:
+            return
+        for receiver in all_receivers().values():
+            if receiver.open is not None:
+                opened = await receiver.open(self.config, self.intake)
+                self._open += opened
+                self.listening += [str(listener) for listener in opened]
+
+    async def close_listeners(self) -> None:
+        for listener in self._open:
+            with contextlib.suppress(Exception):
+                result = listener.close()
+                if asyncio.iscoroutine(result):
+                    await result
+        self._open.clear()
+
+    def close(self) -> None:
+        if self.pipeline is not None:
+            self.pipeline.stop()
+        self.spool.close()
+
+    def trouble(self) -> str | None:
+        """Why nothing is taken in or stored, in words; None if all is well."""
+        return self.spool.trouble or (
+            self.pipeline.trouble if self.pipeline is not None else "the store is not open yet"
+        )
+
+
+class Front:
+    """The outermost ASGI application: receivers first, then the pages, or a plain word while there is no store."""
+
+    def __init__(self, receiving: Receiving, waiting: str) -> None:
+        self.receiving = receiving
+        self.pages: App | None = None
+        self.waiting = waiting
+        self.failure: CommandError | None = None
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "http" and self.receiving.intake.find(scope["method"], scope["path"]):
+            await self.receiving.intake(scope, receive, send)
+        elif scope["type"] == "http" and scope["path"] == "/readyz" and (trouble := self.receiving.trouble()):
+            await _say(send, 503, trouble, scope["path"])
+        elif self.pages is not None:
+            await self.pages(scope, receive, send)
+        elif scope["type"] == "http":
+            status = 200 if scope["path"] == "/healthz" else 503
+            await _say(send, status, self.waiting, scope["path"])
+
+    async def _lifespan(self, receive: Any, send: Any) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                try:
+                    await self.receiving.open_listeners()
+                except CommandError as error:
+                    self.failure = error
+                    await send({"type": "lifespan.startup.failed", "message": str(error)})
+                    return
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self.receiving.close_listeners()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+
+async def _say(send: Any, status: int, text: str, path: str) -> None:
+    import json
+
+    document = {"type": "about:blank", "title": "Not ready", "status": status, "detail": text, "instance": path}
+    headers = [(b"content-type", b"application/problem+json"), (b"retry-after", b"2")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": json.dumps(document).encode()})

@@ -1,0 +1,207 @@
+"""From the spool into the store: each batch once, poison set aside whole, trouble told and waited out."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from collector import decoding, parse_worker, pipeline
+from collector.decoding import Job, Outcome
+from collector.pipeline import Pipeline
+from collector.spool import Spool
+from parsers.engine import LineParser
+from store import open_store
+from store.duckdb_store import DuckStore
+
+NOW = 1_795_000_000_000_000
+PARSER = LineParser()
+
+
+class InThread:
+    """A worker without a process: the same work where the test is."""
+
+    connection = None
+
+    def __init__(self, patterns: object = ()) -> None:
+        self._answers: list[Outcome | Exception] = []
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None:
+        self._answers.clear()
+
+    def give(self, jobs: tuple[Job, ...]) -> None:
+        if any(job.meta.get("kills") for job in jobs):
+            self._answers.append(parse_worker.WorkerDied("a parser process died over the batch (exit code -9)"))
+        elif any(job.meta.get("trips") for job in jobs):
+            self._answers.append(Outcome(fault="Traceback: KeyError"))
+        else:
+            self._answers.append(decoding.work(jobs, PARSER))
+
+    def take(self) -> Outcome:
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def store() -> Iterator[DuckStore]:
+    with open_store(None) as opened:
+        yield opened
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    opened = Spool(tmp_path / "spool", min_free_bytes=0)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def begin(store: DuckStore, spool: Spool, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Pipeline]]:
+    monkeypatch.setattr(pipeline, "ParseWorker", InThread)
+    monkeypatch.setattr(pipeline, "LINGER_S", 0.0)
+    monkeypatch.setattr(pipeline, "RETRY_S", (0.01,))
+    running: list[Pipeline] = []
+
+    def start() -> Pipeline:
+        running.append(Pipeline(store, spool))
+        running[-1].start()
+        return running[-1]
+
+    yield start
+    for one in running:
+        one.stop()
+
+
+def put(spool: Spool, *lines: str, key: object = None, **meta: Any) -> None:
+    body = "\n".join(json.dumps({"host": "gpu01", "path": "/var/log/syslog", "raw": text}) for text in lines)
+    described = {"kind": "ingest", "form": "records", "received": NOW, **({"key": key} if key else {}), **meta}
+    spool.append(described, body.encode()).result(10)
+
+
+def raws(store: DuckStore) -> list[str]:
+    return [r["raw"] for r in store.rows("SELECT raw FROM raw.logs ORDER BY file, line")]
+
+
+def test_a_batch_sent_twice_is_stored_once_also_over_a_restart(store: DuckStore, spool: Spool, begin: Callable[[], Pipeline]) -> None:  # fmt: skip
+    keys: list[tuple[str, object]] = [("a", ["n1", "s", "1", 1, 1]), ("b", ["n1", "s", "1", 3, 3]), ("c", "opaque")]
+    for _ in range(2):
+        for text, key in keys:
+            put(spool, text, key=key)
+    first = begin()
+    assert first.drain(10)
+    first.stop()
+    for text, key in [*keys, ("d", ["n1", "s", "1", 2, 2]), ("e", ["n1", "s", "2", 1, 1])]:
+        put(spool, text, key=key)
+    again = begin()
+    assert again.drain(10)
+    assert raws(store) == ["a", "b", "c", "d", "e"]
+    assert store.rows("SELECT ranges FROM intake.streams ORDER BY epoch") == [{"ranges": "1-3"}, {"ranges": "1-1"}]
+    assert again.counts.duplicates == 3
+
+
+def test_the_lines_of_a_stream_are_numbered_on(store: DuckStore, spool: Spool, begin: Callable[[], Pipeline]) -> None:
+    put(spool, "a", "b")
+    first = begin()
+    assert first.drain(10)
+    first.stop()
+    put(spool, "c")
+    assert begin().drain(10)
+    assert store.rows("SELECT file, line, raw FROM raw.logs ORDER BY line") == [
+        {"file": "gpu01:/var/log/syslog", "line": n, "raw": text} for n, text in ((1, "a"), (2, "b"), (3, "c"))
+    ]
+    (source,) = store.rows("SELECT host, source, lines FROM intake.sources")
+    assert (source["host"], source["lines"]) == ("gpu01", 3)
+
+
+@pytest.mark.parametrize("fault", ["kills", "trips", "undecodable", "unknown"])
+def test_a_poison_batch_is_set_aside_whole_and_all_others_are_stored(fault: str, store: DuckStore, spool: Spool, begin: Callable[[], Pipeline]) -> None:  # fmt: skip
+    for number in range(9):
+        if number == 4 and fault == "undecodable":
+            spool.append(
+                {"kind": "ingest", "received": NOW, "encoding": "zstd", "key": ["n", "s", "1", 4, 4]}, b"no zstd"
+            ).result()
+        elif number == 4 and fault == "unknown":
+            spool.append({"kind": "gone", "received": NOW, "key": ["n", "s", "1", 4, 4]}, b"x").result()
+        else:
+            put(spool, f"{number}", key=["n", "s", "1", number, number], **({fault: True} if number == 4 else {}))
+    running = begin()
+    assert running.drain(20)
+    assert raws(store) == [str(n) for n in range(9) if n != 4]
+    (aside,) = store.rows("SELECT * FROM intake.quarantine")
+    assert aside["key"] == "n/s/1/4/4" and aside["reason"] and aside["replayed_at"] is None
+    found = running.quarantine.get(aside["id"])
+    assert found is not None and (fault != "undecodable" or found[1] == b"no zstd")
+    # The parser was mended: the batch goes in as it is, once.
+    meta = {k: v for k, v in found[0].items() if k not in ("kills", "trips", "encoding", "key")}
+    body = json.dumps({"host": "gpu01", "path": "/var/log/syslog", "raw": "mended"}).encode()
+    spool.append({**meta, "kind": "ingest", "form": "records", "replay": aside["id"]}, body).result()
+    assert running.drain(20)
+    assert "mended" in raws(store) and running.quarantine.get(aside["id"]) is None
+    assert store.rows("SELECT count(*) AS n FROM intake.quarantine WHERE replayed_at IS NULL") == [{"n": 0}]
+    assert running.ledger.quarantined == 0
+
+
+def test_a_store_that_refuses_is_waited_for_and_nothing_is_lost_or_doubled(store: DuckStore, spool: Spool, begin: Callable[[], Pipeline], monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    refusals = 3
+    insert = pipeline.insert
+
+    def sometimes(connection: Any, table: str, data: Any) -> None:
+        nonlocal refusals
+        insert(connection, table, data)
+        if table == "raw.logs" and refusals:
+            refusals -= 1
+            raise duckdb.IOException("Could not write file: No space left on device")
+
+    monkeypatch.setattr(pipeline, "insert", sometimes)
+    put(spool, "a", key=["n", "s", "1", 1, 1])
+    running = begin()
+    told: set[str | None] = set()
+    until = time.monotonic() + 10
+    while spool.waiting_bytes and time.monotonic() < until:
+        told.add(running.trouble)
+        time.sleep(0.001)
+    put(spool, "b", key=["n", "s", "1", 2, 2])
+    assert running.drain(10) and refusals == 0
+    assert raws(store) == ["a", "b"] and running.trouble is None
+    assert any(text and "No space left" in text for text in told)
+
+
+def test_a_commit_that_went_through_before_the_error_is_not_repeated(store: DuckStore, spool: Spool, begin: Callable[[], Pipeline], monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    stored = Pipeline._insert
+    once = [True]
+
+    def late(self: Pipeline, tables: Any, step: Any) -> None:
+        stored(self, tables, step)
+        if once and once.pop():
+            raise duckdb.IOException("the disk went away after the commit")
+
+    monkeypatch.setattr(Pipeline, "_insert", late)
+    put(spool, "a", key=["n", "s", "1", 1, 1])
+    assert begin().drain(10)
+    assert raws(store) == ["a"]
+
+
+def test_blind_periods_status_and_boots_reach_the_ledger(store: DuckStore, spool: Spool, begin: Callable[[], Pipeline]) -> None:  # fmt: skip
+    records = [
+        {"defaults": {"host": "gpu01", "agent": "gpu01", "boot_id": "one"}},
+        {"blind": {"from": "2026-11-21T16:10:00Z", "to": "2026-11-21T16:20:00Z", "reason": "spool full", "lines": 7}, "stream": "syslog"},
+        {"status": {"sources": [{"name": "nvml", "state": "absent"}]}},
+    ]  # fmt: skip
+    for boot in ("one", "one", "two"):
+        records[0]["defaults"]["boot_id"] = boot
+        spool.append({"kind": "ingest", "received": NOW}, "\n".join(map(json.dumps, records)).encode()).result()
+    running = begin()
+    assert running.drain(10)
+    blind = store.rows('SELECT host, stream, reason, lines, epoch("end" - start) AS seconds FROM intake.blind LIMIT 1')
+    assert blind == [{"host": "gpu01", "stream": "syslog", "reason": "spool full", "lines": 7, "seconds": 600.0}]
+    node = running.ledger.nodes["gpu01"]
+    assert (node.boots, node.boot_id) == (2, "two") and json.loads(node.status or "")["sources"][0]["state"] == "absent"

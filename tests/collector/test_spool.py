@@ -1,0 +1,163 @@
+"""What is acknowledged is on disk and read back once, whatever was torn, damaged or refused."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from collector.sequence import MAX_RANGES, Ranges, StreamKey, read_key
+from collector.spool import SEGMENT_MAGIC, Position, Record, Spool, SpoolBroken, SpoolFull, SpoolHeld, payload_of
+
+BEGIN = Position(0, 0)
+
+
+def payloads(records: list[Record]) -> list[bytes]:
+    return [payload_of(r.path, r.payload_offset, r.payload_bytes, r.payload_crc) for r in records]
+
+
+def everything(spool: Spool) -> list[Record]:
+    return list(spool.read(BEGIN, 1 << 40))
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(batches=st.lists(st.binary(max_size=300), max_size=12), segment=st.integers(50, 600))
+def test_batches_come_back_in_order_across_segments_and_restarts(batches: list[bytes], segment: int, tmp_path_factory: pytest.TempPathFactory) -> None:  # fmt: skip
+    folder = tmp_path_factory.mktemp("spool")
+    half = len(batches) // 2
+    for part in (batches[:half], batches[half:]):
+        spool = Spool(folder, segment_bytes=segment)
+        for batch in part:
+            spool.append({"kind": "x", "size": len(batch)}, batch).result(10)
+        spool.close()
+    spool = Spool(folder, segment_bytes=segment)
+    found = everything(spool)
+    assert payloads(found) == batches and [r.meta["size"] for r in found] == [len(b) for b in batches]
+    for at, record in enumerate(found):  # from any position on, the rest
+        assert payloads(list(spool.read(record.end, 1 << 40))) == batches[at + 1 :]
+    spool.commit(spool.synced)
+    assert everything(spool) == [] and spool.waiting_bytes == 0
+    spool.close()
+
+
+@pytest.mark.parametrize("cut", [1, 399, 401, 415, 430])
+def test_a_torn_end_is_cut_off_and_what_was_acknowledged_stays(cut: int, tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    spool.append({"kind": "x"}, b"whole").result(10)
+    spool.append({"kind": "x"}, b"torn" * 100).result(10)
+    spool.close()
+    (segment,) = (p for p in tmp_path.glob("*.seg") if p.stat().st_size > len(SEGMENT_MAGIC))
+    os.truncate(segment, segment.stat().st_size - cut)
+    spool = Spool(tmp_path)
+    assert payloads(everything(spool)) == [b"whole"]
+    spool.append({"kind": "x"}, b"next").result(10)
+    assert payloads(everything(spool)) == [b"whole", b"next"]
+    spool.close()
+
+
+def test_damage_in_the_middle_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    for text in (b"first", b"second", b"third"):
+        spool.append({"kind": "x"}, text).result(10)
+    second = everything(spool)[1]
+    with Path(second.path).open("r+b") as file:
+        file.seek(second.offset + 5)
+        file.write(b"\xff\xff\xff")
+    found = everything(spool)
+    assert [r.meta["kind"] for r in found] == ["x", "damaged", "x"]
+    assert payloads([found[0], found[2]]) == [b"first", b"third"]
+    with Path(second.path).open("r+b") as file:  # the payload's own checksum
+        file.seek(found[2].payload_offset)
+        file.write(b"T")
+    with pytest.raises(ValueError, match="checksum"):
+        payloads([everything(spool)[2]])
+    spool.close()
+
+
+@pytest.mark.parametrize(("number", "says"), [(errno.ENOSPC, "full"), (errno.EROFS, "read-only"), (errno.EIO, "error")])
+def test_a_refused_write_acknowledges_nothing_keeps_nothing_and_goes_on(number: int, says: str, tmp_path: Path) -> None:
+    broken = False
+
+    def fsync(handle: int) -> None:
+        if broken:
+            raise OSError(number, os.strerror(number))
+        os.fdatasync(handle)
+
+    spool = Spool(tmp_path, fsync=fsync)
+    spool.append({"kind": "x"}, b"before").result(10)
+    broken = True
+    with pytest.raises(SpoolBroken, match=says):
+        spool.append({"kind": "x"}, b"refused").result(10)
+    assert spool.trouble is not None and says in spool.trouble
+    with pytest.raises(SpoolFull):
+        spool.append({"kind": "x"}, b"too soon")
+    broken = False
+    spool._retry_at = 0.0
+    spool.append({"kind": "x"}, b"after").result(10)
+    assert spool.trouble is None
+    spool.close()
+    spool = Spool(tmp_path)
+    assert payloads(everything(spool)) == [b"before", b"after"]
+    spool.close()
+
+
+def test_nothing_is_taken_beyond_the_limits(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "a", max_waiting_bytes=1000, min_free_bytes=0)
+    spool.append({"kind": "x"}, b"a" * 2000).result(10)
+    with pytest.raises(SpoolFull, match="behind") as full:
+        spool.append({"kind": "x"}, b"b")
+    assert full.value.retry_s > 0
+    spool.commit(spool.synced)
+    spool.append({"kind": "x"}, b"b").result(10)
+    spool.close()
+    tight = Spool(tmp_path / "b", min_free_bytes=1 << 60)
+    with pytest.raises(SpoolFull, match="free on the disk"):
+        tight.append({"kind": "x"}, b"b")
+    tight.close()
+
+
+def test_two_services_do_not_share_a_spool_and_a_new_one_has_its_own_name(tmp_path: Path) -> None:
+    first = Spool(tmp_path / "a")
+    with pytest.raises(SpoolHeld, match="another service"):
+        Spool(tmp_path / "a")
+    other = Spool(tmp_path / "b")
+    assert first.id != other.id
+    first.close()
+    again = Spool(tmp_path / "a")
+    assert again.id == first.id
+    again.close()
+    other.close()
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 5)), max_size=40))
+def test_ranges_are_the_set_of_what_was_added(spans: list[tuple[int, int]]) -> None:
+    ranges, numbers = Ranges(), set()
+    for first, length in spans:
+        assert ranges.covers(first, first + length) == (set(range(first, first + length + 1)) <= numbers)
+        ranges.add(first, first + length)
+        numbers |= set(range(first, first + length + 1))
+    assert {n for a, b in ranges.items for n in range(a, b + 1)} == numbers
+    assert all(b + 1 < c for (_, b), (c, _) in zip(ranges.items, ranges.items[1:], strict=False))
+    assert Ranges.read(str(ranges)) == ranges and ranges.highest() == max(numbers, default=-1)
+
+
+def test_too_many_holes_are_closed_from_the_oldest() -> None:
+    ranges = Ranges.of(range(0, 4 * MAX_RANGES, 2))
+    assert len(ranges.items) == MAX_RANGES and ranges.items[0][0] == 0
+    assert ranges.covers(1, 1) and not ranges.covers(4 * MAX_RANGES - 3, 4 * MAX_RANGES - 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("gpu01/logs/1763741000/42", StreamKey("gpu01", "logs", "1763741000", 42, 42)),
+        ("a%2Fb/s/e/0", StreamKey("a%2Fb", "s", "e", 0, 0)),
+        ("gpu01/logs/1/x", None), ("gpu01/logs/1", None), ("a b/c/d/1", None), ("f81d4fae-7dec-11d0", None),
+    ],
+)  # fmt: skip
+def test_keys_are_read_or_taken_as_they_are(text: str, key: StreamKey | None) -> None:
+    assert read_key(text) == key
