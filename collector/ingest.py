@@ -24,6 +24,7 @@ from parsers.engine import LineParser
 from parsers.lines import split
 from parsers.recognise import Recognition, recognise
 from parsers.record import Origin, empty, frame
+from store import segments
 from store.duckdb_store import DuckStore, FileEntry
 
 #: Files are stored together in one transaction up to so many rows: a commit costs milliseconds, trees have thousands.
@@ -122,6 +123,7 @@ class Ingest:
                 self._note(item, "unreadable", [f"cannot be read: {error}"])
         self._flush()
         settle(self.store)
+        segments.seal(self.store)
         return self.report
 
     def _look(self, paths: list[tuple[Path, Path]]) -> list[_Found]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import polars as pl
 
 from parsers.record import TABLES
+from store import segments
 
 VERSION = 1
 
@@ -119,7 +120,8 @@ KQL_VIEWS = [
   time AS "Time", received_time AS "ReceivedTime", coalesce(cluster, '') AS "Cluster", coalesce(host, '') AS "Host",
   coalesce(source, '') AS "Source", coalesce(unit, '') AS "Unit", pid AS "Pid", coalesce(facility, '') AS "Facility",
   coalesce(severity, '') AS "Severity", coalesce(CASE WHEN message IS NULL THEN substr(raw, msg_start + 1) ELSE message END, '') AS "Message",
-  coalesce(event, 'other') AS "Event", job_id AS "JobId", entities AS "Fields", coalesce(file, '') AS "File", line AS "Line"
+  coalesce(event, 'other') AS "Event", job_id AS "JobId", entities AS "Fields", coalesce(file, '') AS "File", line AS "Line",
+  block AS "$block"
 FROM raw.logs""",
     """CREATE OR REPLACE VIEW kql."Events" AS SELECT
   event_id AS "EventId", time AS "Time", coalesce(cluster, '') AS "Cluster", coalesce(host, '') AS "Host", event AS "Event",
@@ -156,11 +158,12 @@ FROM raw.links""",
     """CREATE OR REPLACE VIEW kql."Syslog" AS SELECT
   time AS "TimeGenerated", coalesce(host, '') AS "Computer", coalesce(facility, '') AS "Facility",
   coalesce(severity, '') AS "SeverityLevel", coalesce(unit, '') AS "ProcessName", pid AS "ProcessID",
-  coalesce(CASE WHEN message IS NULL THEN substr(raw, msg_start + 1) ELSE message END, '') AS "SyslogMessage", '' AS "HostIP"
+  coalesce(CASE WHEN message IS NULL THEN substr(raw, msg_start + 1) ELSE message END, '') AS "SyslogMessage", '' AS "HostIP",
+  block AS "$block"
 FROM raw.logs WHERE format IN ('rfc3164', 'rfc5424', 'rfc3339', 'loghost', 'journald')""",
     *(
         f"""CREATE OR REPLACE VIEW kql."{name}" AS SELECT coalesce(received_time, time) AS "TimeGenerated",
-  raw AS "RawData", coalesce(host, '') AS "Computer", coalesce(file, '') AS "FilePath" FROM raw.logs WHERE {where}"""
+  raw AS "RawData", coalesce(host, '') AS "Computer", coalesce(file, '') AS "FilePath", block AS "$block" FROM raw.logs WHERE {where}"""
         for name, where in _RAW_CL.items()
     ),
 ]
@@ -172,6 +175,7 @@ def statements() -> list[str]:
         *(f"CREATE SCHEMA IF NOT EXISTS {schema}" for schema in ("raw", "model", "kept", "kql")),
         *(raw_table(name) for name in TABLES),
         FILES,
+        *segments.SCHEMA,
         *MODEL,
         *KEPT,
         _LOG_VIEW,

@@ -1,0 +1,179 @@
+"""Closed segments: nothing lost, everything in order, and filters that never miss a line."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta
+from typing import Any
+
+import duckdb
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parsers.record import frame
+from store import open_store, segments
+from store.duckdb_store import DuckStore
+from store.text_filter import (
+    BLOCK_ROWS,
+    FOLDS_TO_ASCII,
+    LONG_WORD,
+    SEGMENT_BLOCKS,
+    FilterBuilder,
+    Phrase,
+    TextFilter,
+    completions,
+    term,
+)
+
+START = datetime(2026, 2, 27)
+
+
+def lines(count: int, seed: int = 1) -> pl.DataFrame:
+    """Lines of 20 hosts over three hours, in no order."""
+    rng = random.Random(seed)
+    return frame("logs", [{"time": START + timedelta(seconds=rng.randrange(10800)) if n % 100 else None,
+                           "host": f"gx{rng.randrange(20):02d}" if n % 50 else None, "raw": f"line {n} of id{n * 7919 % 9973}",
+                           "message": None if n % 3 else f"of id{n * 7919 % 9973}", "file": "f", "line": n, "event": "other"}
+                          for n in range(count)])  # fmt: skip
+
+
+def content(store: DuckStore) -> list[dict[str, Any]]:
+    return store.rows("SELECT time, host, raw, message, line FROM raw.log_view ORDER BY line")
+
+
+def test_sealing_keeps_every_line_once_and_in_order() -> None:
+    with open_store(None) as store:
+        store.add({"logs": lines(3000)})
+        before = content(store)
+        assert segments.seal(store, least=5000) == segments.Sealed()
+        assert segments.unsealed(store) == 3000
+        assert segments.seal(store, least=1000) == segments.Sealed(3000, 1)
+        assert content(store) == before and segments.unsealed(store) == 0
+        stored = store.rows("SELECT date_trunc('hour', coalesce(time, TIMESTAMP '2026-02-27')) AS hour, coalesce(host, '') AS host,"
+                            " coalesce(time, TIMESTAMP '2026-02-27') AS time, block FROM raw.logs")  # fmt: skip
+        keys = [(r["hour"], r["host"], r["time"]) for r in stored]
+        assert keys == sorted(keys)
+        assert [r["block"] for r in stored] == [1 + n // BLOCK_ROWS for n in range(3000)]
+
+
+def test_later_segments_get_later_blocks_and_fresh_lines_none() -> None:
+    with open_store(None) as store:
+        for seed in (1, 2):
+            store.add({"logs": lines(600, seed)})
+            segments.seal(store, least=1)
+        store.add({"logs": lines(5, 3)})
+        blocks = store.rows("SELECT block, count(*) AS n FROM raw.logs GROUP BY block ORDER BY block")
+        assert [(r["block"], r["n"]) for r in blocks] == [(0, 5), (1, 512), (2, 88), (3, 512), (4, 88)]
+        spans = store.rows("SELECT first_block, last_block, lines FROM raw.log_segments ORDER BY first_block")
+        assert spans == [{"first_block": 1, "last_block": 2, "lines": 600}, {"first_block": 3, "last_block": 4, "lines": 600}]  # fmt: skip
+
+
+def test_a_failure_while_sealing_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_store(None) as store:
+        store.add({"logs": lines(600)})
+        before = content(store)
+        monkeypatch.setattr(TextFilter, "to_bytes", lambda self: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            segments.seal(store, least=1)
+        assert content(store) == before and segments.unsealed(store) == 600
+
+
+def test_segments_without_lines_are_forgotten() -> None:
+    with open_store(None) as store:
+        store.add({"logs": lines(600)})
+        segments.seal(store, least=1)
+        with store.transaction() as connection:
+            connection.execute("DELETE FROM raw.logs WHERE block = 1")
+            segments.forget_empty(connection)
+        assert len(store.rows("SELECT * FROM raw.log_segments")) == 1
+        with store.transaction() as connection:
+            connection.execute("DELETE FROM raw.logs")
+            segments.forget_empty(connection)
+        assert store.rows("SELECT * FROM raw.log_segments") == []
+
+
+def built(texts: list[str]) -> tuple[TextFilter, list[str]]:
+    """One text a block."""
+    data = [t.encode() + b"\n" for t in texts]
+    builder = FilterBuilder()
+    builder.add(0, np.cumsum([len(d) for d in data]), b"".join(data))
+    return builder.build(len(texts)), [w.decode() for w in builder.words.values()]
+
+
+def candidates(phrase: Phrase, texts: list[str]) -> list[int]:
+    """The blocks that may hold the phrase."""
+    made, words = built(texts)
+    left = np.ones(len(texts), bool)
+    for test in phrase.tests():
+        if test.term is not None:
+            left &= made.having(test.term)
+        elif (found := completions(test, words)) is not None:
+            left &= np.any([made.having(LONG_WORD), *(made.having(term(w)) for w in found)], axis=0)
+    return [int(n) for n in np.flatnonzero(left | made.always)]
+
+
+NOISE = [f"sched: allocated job {n}{n * 31} on rack{n} code 0x{n * 2654435761 % 2**32:08x}" for n in range(200)]
+
+
+@pytest.mark.parametrize(
+    ("phrase", "text"),
+    [
+        (Phrase("fallen off the bus"), "GPU has Fallen off the bus."),
+        (Phrase("allen off the bu"), "GPU has fallen off the bus."),
+        (Phrase("FALLEN OFF"), "it has fallen off"),
+        (Phrase("link"), "mlx5link0down"),
+        (Phrase("lx5_core"), "driver mlx5_core loaded"),
+        (Phrase("JobId=4280"), "complete JobId=428042 ok"),
+        (Phrase("JobId=428042", True, True), "complete JobId=428042 ok"),
+        (Phrase("übertemp war"), "Warnung: Übertemp Warn"),
+        (Phrase("0000:53:00.0: aer"), "pcieport 0000:53:00.0: AER err"),
+        (Phrase("Ausgänge", True, True), "alle Ausgänge aus"),
+        (Phrase("g" * 50), "x" + "g" * 60),
+    ],
+)
+def test_a_filter_finds_what_is_there_and_skips_the_rest(phrase: Phrase, text: str) -> None:
+    found = candidates(phrase, [*NOISE, text])
+    assert 200 in found
+    assert len(found) < 20
+
+
+@pytest.mark.parametrize("letter", FOLDS_TO_ASCII)
+def test_letters_that_fold_to_ascii_always_pass(letter: str) -> None:
+    assert 0 in candidates(Phrase("disk off"), [f"d{letter}sk off", "other"])
+
+
+def test_no_other_character_folds_to_ascii() -> None:
+    """What `lower` of the engine does, and what its (?i) matches, over all of Unicode."""
+    found = duckdb.sql("""SELECT c FROM (SELECT chr(range::INTEGER) AS c FROM range(128, 1114112) WHERE range NOT BETWEEN 55296 AND 57343)
+        WHERE regexp_matches(lower(c), '[a-z0-9]') OR regexp_matches(c, '(?i)[a-z0-9]')""").fetchall()
+    assert sorted(c for (c,) in found) == sorted(FOLDS_TO_ASCII)
+
+
+ALPHABET = st.sampled_from([*"abfxkisAKS019", " ", ".", "_", "-", "é", "ſ", "K", "İ", "日", "\x00", "gpu", "link"])
+TEXTS = st.lists(ALPHABET, max_size=14).map("".join)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(TEXTS, min_size=1, max_size=6), TEXTS, st.booleans(), st.booleans(), st.data())
+def test_a_filter_never_misses(texts: list[str], needle: str, left: bool, right: bool, data: st.DataObject) -> None:
+    whole = data.draw(st.sampled_from(texts))
+    if data.draw(st.booleans()) and whole:
+        low = data.draw(st.integers(0, len(whole)))
+        needle = whole[low : data.draw(st.integers(low, len(whole)))]
+    edge = r"(?:^|[^\p{L}\p{N}])", r"(?:$|[^\p{L}\p{N}])"
+    pattern = (edge[0] if left else "") + r"\Q" + needle.lower().replace("\\", "") + r"\E" + (edge[1] if right else "")
+    if "\\E" in needle or "\x00" in needle:
+        return
+    matches = duckdb.execute(
+        "SELECT contains(lower(t), lower($2)) AND regexp_matches(lower(t), $3) FROM (SELECT unnest($1::VARCHAR[]) AS t)",
+        [texts, needle, pattern],
+    ).fetchall()
+    found = candidates(Phrase(needle, left, right), texts)
+    assert {n for n, (hit,) in enumerate(matches) if hit} <= set(found)
+
+
+def test_a_segment_is_whole_blocks() -> None:
+    assert segments.SEGMENT_ROWS == BLOCK_ROWS * SEGMENT_BLOCKS
