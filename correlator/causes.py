@@ -108,6 +108,8 @@ def root_event(fact: Fact) -> str:
     """A link that came back is a flap in the contract's words; Slurm's effect decides severity, not the name."""
     if fact.kind == "link.outage":
         return "nic.link_flap" if fact.attrs.get("flaps", 1) > 1 else "nic.link_down"
+    if fact.attrs.get("planned"):
+        return "node.maintenance"
     return cause_of(fact).event
 
 

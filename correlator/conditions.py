@@ -108,7 +108,7 @@ def _io_trouble(world: World, cause: Fact, effect: Fact) -> str | None:
 def _evicted_or_io(world: World, cause: Fact, effect: Fact) -> str | None:
     run = run_of(world, effect)
     evicted = set(cause.attrs.get("evicted", ()))
-    if run and evicted & set(run.nodes):
+    if run and evicted & set(run.nodes) and not (effect.attrs.get("words") or {}).get("own"):
         return None
     return _io_trouble(world, cause, effect)
 
@@ -181,6 +181,15 @@ def _single_path(world: World, cause: Fact, effect: Fact) -> str | None:
     return None
 
 
+def _row_remapped(world: World, cause: Fact, effect: Fact) -> str | None:
+    return None if cause.attrs.get("code") in (63, 64) else "not a row remapping"
+
+
+def _met_memory_error(world: World, cause: Fact, effect: Fact) -> str | None:
+    words = (effect.attrs.get("words") or {}).get("gpu", ())
+    return None if any("ecc" in e.message.lower() for e in words) else "the run met no uncorrectable memory error"
+
+
 def _far_end_only(world: World, cause: Fact, effect: Fact) -> str | None:
     return None if effect.attrs.get("far_end_only") else f"{effect.host} itself logged the loss"
 
@@ -216,7 +225,8 @@ CONDITIONS: dict[str, Condition] = {
     "input/output trouble in the run": _io_trouble, "client evicted or input/output trouble": _evicted_or_io,
     "launch trouble or no space in the run": _no_space, "run hardly began": _hardly_began, "no words of its own": _no_own_words,
     "file system given up": _gave_up, "no lost peers told": _no_lost_peers, "down at effect": _down_at_effect,
-    "same adapter": _same_adapter, "single path": _single_path, "slow to the end": _slow_to_the_end, "far end only": _far_end_only, "while slow": _while_slow,
+    "same adapter": _same_adapter, "single path": _single_path, "slow to the end": _slow_to_the_end, "far end only": _far_end_only,
+    "row remapped": _row_remapped, "uncorrectable memory in the run": _met_memory_error, "while slow": _while_slow,
 }  # fmt: skip
 
 

@@ -85,6 +85,7 @@ def conclude_cluster(
         node_states=states,
         gpu_jobs=_gpu_jobs(store, cluster),
         throttling=samples.throttled(store, cluster),
+        xids_seen=samples.xids_seen(store, cluster),
         progress=samples.progress(store, cluster),
         spoke=samples.speaking(store, cluster),
     )

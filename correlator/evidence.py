@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from correlator import expressions
 from correlator.conditions import CONDITIONS, derived_values, name_of
 from correlator.facts import World
+from correlator.facts_in_time import FactsInTime
 from correlator.model import Edge, Fact, Hop
 from correlator.scopes import SCOPES, run_of
 
@@ -25,6 +26,9 @@ PRIOR_EXPOSURE_S, PRIOR_EVENTS = 30 * 86400.0, 1.0
 
 #: One lucky coincidence must not outweigh everything: the likelihood ratio of a cause is capped here.
 MAX_RATIO = 30.0
+
+#: How far the clocks of two hosts kept by NTP are apart at worst in everyday life, seconds.
+CLOCK_S = 1.0
 
 #: How far outside its window (in units of sigma) a cause is still told as a rival that missed, seconds at least.
 NEAR_MISS_S = 600.0
@@ -70,6 +74,7 @@ class Weigher:
         self.by_kind: dict[str, list[Fact]] = defaultdict(list)
         for fact in world.facts:
             self.by_kind[fact.kind].append(fact)
+        self._when = FactsInTime(self.by_kind, {edge.anchor for edge in edges})
         self._hops: dict[int, tuple[list[Hop], list[Rejection]]] = {}
         hosts = max(1, len(world.site.hosts))
         self._exposure = hosts * max(1.0, world.last - world.first)
@@ -109,7 +114,9 @@ class Weigher:
             values = derived_values(self.world.site.values_for(effect.run), effect)
             low, high, settled = expressions.window(edge.window, values)
             for kind in edge.cause:
-                for cause in self.by_kind.get(kind, ()):
+                # Outside of this range _try() would say nothing at all.
+                early, late = effect.start - 2 * high - 2 * NEAR_MISS_S, effect.start - low + high + 2 * NEAR_MISS_S
+                for cause in self._when.between(kind, early, late):
                     if cause is effect or not SCOPES[edge.scope](self.world, cause, effect):
                         continue
                     result = self._try(edge, cause, effect, (low, high), settled)
@@ -125,7 +132,8 @@ class Weigher:
         self, edge: Edge, cause: Fact, effect: Fact, window: tuple[float, float], settled: bool
     ) -> Hop | Rejection | None:
         low, high = window
-        sigma = math.hypot(cause.sigma, effect.sigma) + 0.001
+        apart = 0.0 if cause.host is not None and cause.host == effect.host else CLOCK_S
+        sigma = math.hypot(cause.sigma, effect.sigma, apart) + 0.001
         earliest, latest = _onset(edge, cause)
         # A fact with an unknown onset may have begun anywhere in its interval.
         lag_low, lag_high = effect.start - latest, effect.start - earliest

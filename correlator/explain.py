@@ -275,10 +275,10 @@ def gpu_hours(world: World, incident: Incident) -> float:
         run = verdict.run
         if run.start is not None and run.end is not None:
             lost += run.gpus * (run.end - run.start) / 3600.0
-    per_node = {n: r.gpus / max(1, len(r.nodes)) for r in world.runs for n in r.nodes}
     for fact in incident.members:
         if fact.kind == "node.down" and fact.duration is not None and fact.host:
-            lost += per_node.get(fact.host, 0.0) * fact.duration / 3600.0
+            last = world.runs_on[fact.host][-1:] if fact.host in world.runs_on else []
+            lost += sum(r.gpus / max(1, len(r.nodes)) for r in last) * fact.duration / 3600.0
     return round(lost, 4)
 
 

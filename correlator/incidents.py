@@ -13,7 +13,7 @@ from correlator.causes import cause_of, root_event
 from correlator.evidence import Chain, Weigher
 from correlator.facts import World
 from correlator.model import Event, Fact, Hop, Run
-from correlator.verdicts import Verdict
+from correlator.verdicts import LEAK, ROOTS, Verdict
 
 #: Outages of one device that follow each other so closely are one flapping link, not several incidents.
 FLAP_GAP_S = 300.0
@@ -39,6 +39,7 @@ class Incident:
     members: list[Fact] = field(default_factory=list)
     hops: list[Hop] = field(default_factory=list)
     flaps: list[Fact] = field(default_factory=list)
+    slowed: list[Run] = field(default_factory=list)
 
     @property
     def confidence(self) -> float:
@@ -70,6 +71,7 @@ def gather(world: World, weigher: Weigher, verdicts: list[Verdict]) -> list[Inci
     _join_flaps(world, incidents)
     taken = {id(f) for i in incidents for f in [i.root, *i.members, *i.flaps]}
     incidents += _unsuffered(world, weigher, taken)
+    _slowed(world, weigher, incidents)
     for incident in incidents:
         incident.members.sort(key=lambda f: f.key)
         incident.hops = _unique(incident.hops)
@@ -111,6 +113,24 @@ def _consequences(world: World, weigher: Weigher, incident: Incident) -> None:
             incident.hops.append(best)
 
 
+def _slowed(world: World, weigher: Weigher, incidents: list[Incident]) -> None:
+    """Runs that lost their pace belong to what slowed them, also where they reached their end in time."""
+    home = {id(f): i for i in incidents for f in [i.root, *i.members]}
+    for fact in world.facts_of("job.slow"):
+        chains = [c for c in weigher.evidence(fact).chains if c.root.kind in ROOTS and c.weight >= LEAK]
+        run = world.run.get(fact.run or "")
+        if not chains or run is None:
+            continue
+        incident = home.get(id(chains[0].root))
+        if incident is None:
+            incident = home[id(chains[0].root)] = _incident(world, chains[0].root, "degraded")
+            incidents.append(incident)
+        _absorb(incident, chains[0])
+        incident.slowed.append(run)
+        if incident.severity == "benign":
+            incident.severity = "degraded"
+
+
 def _join_flaps(world: World, incidents: list[Incident]) -> None:
     """Other outages of the same device around the root's belong to its story."""
     outages = world.facts_of("link.outage")
@@ -134,6 +154,12 @@ def _unsuffered(world: World, weigher: Weigher, taken: set[int]) -> list[Inciden
             continue
         if fact.kind == "controller.restart" and fact.start - world.first < 5:
             continue
+        if fact.kind == "link.outage" and not world.site.cabled(fact.host, fact.device, fact.attrs.get("switch")):
+            continue
+        if fact.attrs.get("passing"):
+            continue
+        if fact.attrs.get("planned"):
+            severity = "benign"
         previous = open_flaps.get((fact.host, fact.device)) if fact.kind == "link.outage" else None
         if previous is not None and fact.start - previous.end <= FLAP_GAP_S:
             previous.flaps.append(fact)
@@ -155,7 +181,9 @@ def _is_consequence(world: World, weigher: Weigher, fact: Fact) -> bool:
     if fact.kind == "link.outage":
         # A machine that goes down or boots takes its links with it.
         return any(
-            r.host == fact.host and -120.0 <= fact.start - r.start <= 120.0 for r in world.facts_of("node.reboot")
+            r.host == fact.host
+            and (abs(fact.start - r.start) <= 120.0 or fact.start <= r.start <= (fact.end or r.start))
+            for r in world.facts_of("node.reboot")
         )
     return False
 

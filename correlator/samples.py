@@ -57,6 +57,37 @@ def throttled(store: DuckStore, cluster: str | None) -> list[Throttled]:
     ]
 
 
+#: Gauges that hold the last Xid of a GPU (0: none since the driver was loaded).
+_XID_METRICS = ("DCGM_FI_DEV_XID_ERRORS", "nvidia_smi_xid_errors", "nvml_xid_errors")
+
+_XIDS = """
+WITH samples AS (
+  SELECT DISTINCT epoch(time) AS t, host, coalesce(json_extract_string(labels, '$.pci_bus_id'), device) AS gpu, CAST(value AS INTEGER) AS code
+  FROM raw.metrics WHERE metric IN (SELECT unnest(?)) AND cluster IS NOT DISTINCT FROM ? AND time IS NOT NULL AND host IS NOT NULL
+    AND host IN (SELECT DISTINCT host FROM raw.metrics WHERE metric IN (SELECT unnest(?)) AND value > 0)
+), steps AS (
+  SELECT *, lag(t) OVER w AS before, lag(code) OVER w AS was FROM samples WINDOW w AS (PARTITION BY host, gpu ORDER BY t)
+)
+SELECT host, gpu, code, before, t FROM steps WHERE code > 0 AND before IS NOT NULL AND code <> was ORDER BY ALL"""
+
+
+@dataclass(frozen=True)
+class XidSeen:
+    """An Xid that telemetry saw appear on a GPU between two samples."""
+
+    host: str
+    gpu: str
+    code: int
+    before: float
+    seen: float
+
+
+def xids_seen(store: DuckStore, cluster: str | None) -> list[XidSeen]:
+    names = list(_XID_METRICS)
+    rows = store.rows(_XIDS, [names, cluster, names])
+    return [XidSeen(r["host"], r["gpu"] or "", r["code"], r["before"], r["t"]) for r in rows]
+
+
 #: How trainers print the time of a step, in seconds or milliseconds, or steps per second. RE2 syntax: it runs in the store.
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 _STEP = r"(?:iter(?:ation)?[ _-]?time|step[ _-]?time|time[ _/]per[ _](?:step|iter(?:ation)?)|(?:wall|time|sec(?:onds)?)/(?:step|iter)|batch[ _]time)"

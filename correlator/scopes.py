@@ -20,7 +20,8 @@ def _same_node(world: World, cause: Fact, effect: Fact) -> bool:
 
 
 def _under_switch(world: World, cause: Fact, effect: Fact) -> bool:
-    hosts = set(cause.attrs.get("hosts", ()))
+    """All nodes of a failed switch are cut off, also those whose own logs are missing."""
+    hosts = set(cause.attrs.get("under") or cause.attrs.get("hosts", ()))
     run = run_of(world, effect)
     return bool(hosts & set(run.nodes)) if run and effect.host is None else effect.host in hosts
 
@@ -64,12 +65,20 @@ def _same_bus(world: World, cause: Fact, effect: Fact) -> bool:
     return cause.host == effect.host and bus(cause.device) is not None and bus(cause.device) == bus(effect.device)
 
 
+#: A target that so many clients lost was lost by all of them, also those whose logs are missing.
+WIDE = 3
+
+
 def _used_storage(world: World, cause: Fact, effect: Fact) -> bool:
     run = run_of(world, effect)
-    if run is None or not set(cause.attrs.get("hosts", ())) & set(run.nodes):
+    if run is None:
         return False
     file_system = str(cause.device or "").split("-")[0]
-    place = str(run.row.get("work_dir") or "")
+    hosts = set(cause.attrs.get("hosts", ()))
+    if not hosts & set(run.nodes):
+        told = " ".join(e.message for e in (effect.attrs.get("words") or {}).get("storage", ()))
+        return len(hosts) >= WIDE and bool(file_system) and f"/{file_system}/" in told
+    place = str(run.row.get("work_dir") or world.site.job_settings.get(run.key, {}).get("WORKDIR") or "")
     return (
         not place
         or not file_system

@@ -82,6 +82,11 @@ class Site:
                 values[name] = Value(low, high, False, "not known")
         return values
 
+    def cabled(self, host: str | None, device: str | None, switch: object = None) -> bool:
+        """Is the port in use? Where the inventory knows the host's cables, a port without one is a spare."""
+        known = {name for name, _ in self.cables}
+        return bool(switch) or host not in known or (host, device) in self.cables
+
     def planes_of(self, run_key: str | None) -> int:
         """Over how many independent fabric planes a run's transport spreads, as its environment says; 1 if it does not."""
         own = self.job_settings.get(run_key or "", {})

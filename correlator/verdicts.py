@@ -116,10 +116,11 @@ def _same_cause(one: Fact, other: Fact) -> bool:
 
 def _acceptable(chain: Chain) -> bool:
     """Only infrastructure may stand at the root: a lost peer or a remapped row explains nothing by itself."""
-    return chain.root.kind in _ROOTS
+    return chain.root.kind in ROOTS
 
 
-_ROOTS = frozenset({
+#: Kinds of facts that may stand at the root: the rest are ways of showing it.
+ROOTS = frozenset({
     "link.outage", "switch.outage", "node.reboot", "node.panic", "slurmd.crash", "munge.failure", "node.deaf", "node.down",
     "admin.down", "prolog.failure", "gpu.xid", "pcie.aer", "gpu.thermal", "disk.error", "disk.full", "storage.outage",
     "node.dead", "link.errors", "plane.outage",

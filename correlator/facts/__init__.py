@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 
 from correlator.model import Event, Fact, Run
-from correlator.samples import Throttled
+from correlator.samples import Throttled, XidSeen
 from correlator.site import Site
 
 
@@ -37,6 +37,7 @@ class World:
     node_states: list[dict[str, object]] = field(default_factory=list)
     gpu_jobs: dict[tuple[str, str], list[tuple[float, int]]] = field(default_factory=dict)
     throttling: list[Throttled] = field(default_factory=list)
+    xids_seen: list[XidSeen] = field(default_factory=list)
     progress: dict[tuple[int, int], list[tuple[float, float]]] = field(default_factory=dict)
     spoke: Callable[[str], Sequence[float]] = lambda host: ()
 

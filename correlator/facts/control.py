@@ -101,6 +101,23 @@ def drains(world: World) -> list[Fact]:
     return facts
 
 
+#: A drain for work on a node may wait days for its jobs to end.
+DRAIN_S = 7 * 86400.0
+
+
+def planned_reboots(world: World) -> list[Fact]:
+    """Marks reboots of drained, empty nodes as planned: nothing was taken by surprise. Adds no fact."""
+    drained = world.facts_of("node.drain")
+    for fact in world.facts_of("node.reboot"):
+        before = [d for d in drained if d.host == fact.host and 0 <= fact.start - d.start <= DRAIN_S]
+        ups = [e.time for e in world.kinds("slurm.node_up") if fact.host in hosts_of(e) and e.time < fact.start]
+        before = [d for d in before if not any(d.start < up for up in ups)]
+        if before and not world.runs_at(fact.host or "", fact.start):
+            fact.attrs["planned"] = True
+            fact.attrs["reason"] = before[-1].attrs.get("reason")
+    return []
+
+
 def controller_restarts(world: World) -> list[Fact]:
     facts = []
     for event in world.kinds("slurm.daemon_start"):
@@ -118,4 +135,4 @@ def kill_failures(world: World) -> list[Fact]:
     ]  # fmt: skip
 
 
-DETECTORS = [cancellations, hook_failures, drains, controller_restarts, kill_failures]
+DETECTORS = [cancellations, hook_failures, drains, planned_reboots, controller_restarts, kill_failures]

@@ -44,6 +44,54 @@ def xids(world: World) -> list[Fact]:
     ]
 
 
+#: A health check runs every few minutes: a GPU that it finds lost was lost at most this long before
+#: (HealthCheckInterval is 300 to 600 s at most sites).
+CHECK_S = 600.0
+
+
+def unlogged_xids(world: World) -> list[Fact]:
+    """Faults that no kernel line tells (its log is missing or was lost): seen by telemetry, or by a health check."""
+    known = world.facts_of("gpu.xid")
+    facts: list[Fact] = []
+    for seen in world.xids_seen:
+        pci = bus(seen.gpu) or seen.gpu
+        if any(
+            f.host == seen.host and f.device in (pci, None) and seen.before - 60 <= f.start <= seen.seen + 60
+            for f in known
+        ):
+            continue
+        facts.append(_concluded(seen.host, pci, seen.code, seen.before, seen.seen, ()))
+    for event in world.kinds("gpu.lost"):
+        if not event.host:
+            continue
+        pci = bus(event.entities.get("pci")) or event.device or ""
+        if any(
+            f.host == event.host and f.device in (pci, "", None) and -CHECK_S <= f.start - event.time <= 5.0
+            for f in [*known, *facts]
+        ):
+            continue
+        # nvidia-smi's "GPU is lost" is what Xid 79 looks like from user space.
+        facts.append(_concluded(event.host, pci, 79, event.time - CHECK_S, event.time, (event,)))
+    return facts
+
+
+def _concluded(host: str, pci: str, code: int, earliest: float, latest: float, events: tuple[Event, ...]) -> Fact:
+    attrs = {"code": code, "codes": [code], "family": family_of(code), "pids": [], "inferred": True}
+    return Fact("gpu.xid", earliest, latest, 1.0, host, pci or None, attrs=attrs, events=events)
+
+
+def family_of(code: int | None) -> str:
+    """``application``, ``benign``, ``consequence`` or ``hardware``."""
+    for codes, family in (
+        (APPLICATION_XIDS, "application"),
+        (BENIGN_XIDS, "benign"),
+        (CONSEQUENCE_XIDS, "consequence"),
+    ):
+        if code in codes:
+            return family
+    return "hardware"
+
+
 def code_of(event: Event) -> int | None:
     try:
         return int(event.entities.get("xid", 79 if event.kind == "gpu.fallen_off_bus" else ""))
@@ -56,13 +104,9 @@ def _fault(host: str, pci: str, burst: list[Event]) -> Fact:
     leading = next((c for c in codes if c not in CONSEQUENCE_XIDS | BENIGN_XIDS), codes[0] if codes else None)
     if leading in MEMORY_XIDS:
         leading = next((c for c in codes if c in (48, 94, 95, 140)), leading)
-    family = (
-        "application" if leading in APPLICATION_XIDS else "benign" if leading in BENIGN_XIDS
-        else "consequence" if leading in CONSEQUENCE_XIDS else "hardware"
-    )  # fmt: skip
     pids = sorted({str(e.entities["pid"]) for e in burst if e.entities.get("pid") not in (None, "", "<unknown>")})
     nonfatal = all("nonfatal" in e.message.lower() for e in burst)
-    attrs = {"code": leading, "codes": codes, "family": "benign" if nonfatal else family, "pids": pids}
+    attrs = {"code": leading, "codes": codes, "family": "benign" if nonfatal else family_of(leading), "pids": pids}
     return Fact(
         "gpu.xid", burst[0].time, burst[-1].time, burst[0].sigma, host, pci or None, attrs=attrs, events=tuple(burst)
     )
@@ -170,4 +214,4 @@ def _whole_package(event: Event) -> bool:
     return "package" in event.message.lower()
 
 
-DETECTORS = [xids, aer_storms, heat]
+DETECTORS = [xids, unlogged_xids, aer_storms, heat]

@@ -54,6 +54,9 @@ def _end(
         return None
     if event.kind.startswith("nic."):
         return (event.host, alias.get((event.host, device), device), None, None)
+    if event.kind == "fabric.sm_event":
+        peer = str(event.entities.get("peer_node") or "")
+        return (peer, alias.get((peer, device), device), SUBNET_MANAGER, device) if peer in world.site.hosts else None
     described = _DESCRIBED.search(event.message)
     if described and described["host"] in world.site.hosts:
         return (described["host"], described["device"], event.host, device)
@@ -74,8 +77,8 @@ def outages(world: World) -> list[Fact]:
     """Down .. up per device and per switch port, then the two ends of a cable merged."""
     alias = aliases(world)
     tracks: dict[tuple[str, str, str, str], list[Event]] = defaultdict(list)
-    for event in world.kinds("nic.link_down", "nic.link_up", "switch.port_down", "switch.port_up"):
-        if event.entities.get("admin_down"):
+    for event in world.kinds("nic.link_down", "nic.link_up", "switch.port_down", "switch.port_up", "fabric.sm_event"):
+        if event.entities.get("admin_down") or not (_is_down(event) or _is_up(event)):
             continue
         end = _end(world, event, alias)
         if end is not None:
@@ -88,15 +91,30 @@ def outages(world: World) -> list[Fact]:
     return _merge_ends(world, nic, ports)
 
 
+#: The subnet manager removes a port it can no longer reach, and discovers it anew: the far end of every InfiniBand link.
+SUBNET_MANAGER = "subnet manager"
+
+#: It notices at its next sweep or trap (opensm -s: every 10 s).
+SWEEP_S = 15.0
+
+
+def _is_down(event: Event) -> bool:
+    return event.kind.endswith("_down") or (event.kind == "fabric.sm_event" and event.entities.get("verb") == "Removed")
+
+
+def _is_up(event: Event) -> bool:
+    return event.kind.endswith("_up") or (
+        event.kind == "fabric.sm_event" and "iscovered" in str(event.entities.get("verb"))
+    )
+
+
 def _intervals(host: str, device: str | None, switch: str | None, port: str | None, events: list[Event]) -> list[Fact]:
     facts: list[Fact] = []
     current: Fact | None = None
     for place, event in enumerate(events):
-        down = event.kind.endswith("_down")
+        down = _is_down(event)
         following = events[place + 1] if place + 1 < len(events) else None
-        coming_up = (
-            following is not None and following.kind.endswith("_up") and following.time - event.time <= COMING_UP_S
-        )
+        coming_up = following is not None and _is_up(following) and following.time - event.time <= COMING_UP_S
         if down and current is None:
             attrs = {"switch": switch, "port": port, "ends": ["switch" if switch else "nic"]}
             current = Fact("link.outage", event.time, None, event.sigma, host, device, attrs=attrs, events=(event,))
@@ -126,23 +144,33 @@ def _merge_ends(world: World, nic: list[Fact], ports: list[Fact]) -> list[Fact]:
         fact.attrs["role"] = world.site.role(fact.host, fact.device)
     rest: list[Fact] = []
     for port in sorted(ports, key=lambda f: f.key):
+        swept = port.attrs["switch"] == SUBNET_MANAGER
+        apart = (SWEEP_S if swept else SAME_LINK_S) + port.sigma
+        far = "subnet manager" if swept else "switch"
         same = [
             f for f in nic
-            if f.host == port.host and abs(f.start - port.start) <= SAME_LINK_S + f.sigma + port.sigma
-            and (not port.device or f.device == port.device) and "switch" not in f.attrs["ends"]
+            if f.host == port.host and abs(f.start - port.start) <= apart + f.sigma
+            and (not port.device or f.device == port.device) and far not in f.attrs["ends"]
         ]  # fmt: skip
-        if not same:
-            port.attrs["role"] = world.site.role(port.host, port.device or port.attrs["port"])
-            port.attrs["far_end_only"] = port.host != port.attrs["switch"]
-            port.device = port.device or port.attrs["port"]
-            rest.append(port)
+        if same:
+            _add_end(min(same, key=lambda f: (abs(f.start - port.start), f.key)), port, far)
             continue
-        best = min(same, key=lambda f: (abs(f.start - port.start), f.key))
-        best.attrs.update(switch=port.attrs["switch"], port=port.attrs["port"], ends=["nic", "switch"])
-        best.events = tuple(sorted({*best.events, *port.events}, key=lambda e: (e.time, e.id)))
-        if best.end is None:
-            best.end = port.end
+        port.attrs["role"] = world.site.role(port.host, port.device or port.attrs["port"])
+        port.attrs["far_end_only"] = port.host != port.attrs["switch"]
+        port.device = port.device or port.attrs["port"]
+        if swept:
+            port.attrs.update(switch=None, port=None, ends=[far])
+        rest.append(port)
     return [f for f in nic + rest if f.host]
+
+
+def _add_end(fact: Fact, port: Fact, far: str) -> None:
+    if far == "switch":
+        fact.attrs.update(switch=port.attrs["switch"], port=port.attrs["port"])
+    fact.attrs["ends"] = [*fact.attrs["ends"], far]
+    fact.events = tuple(sorted({*fact.events, *port.events}, key=lambda e: (e.time, e.id)))
+    if fact.end is None:
+        fact.end = port.end
 
 
 def switch_outages(world: World) -> list[Fact]:
@@ -185,7 +213,7 @@ def _promote(world: World, switch: str, group: list[Fact], all_lost: list[Fact])
         {*said, *(e for f in group for e in f.events if e.kind.endswith("_down"))}, key=lambda e: (e.time, e.id)
     )
     devices = {f.device for f in group}
-    attrs = {"hosts": sorted(hosts), "share": len(hosts) / max(1, len(known)), "switch": switch,
+    attrs = {"hosts": sorted(hosts), "under": sorted(known), "share": len(hosts) / max(1, len(known)), "switch": switch,
              "links": [(f.host, f.device) for f in group], "plane": _plane(world, switch, group) if len(devices) == 1 else None}  # fmt: skip
     end = None if None in ends else max(e for e in ends if e is not None)
     fact = Fact(

@@ -162,7 +162,12 @@ def slurmd_deaths(world: World) -> list[Fact]:
                     continue
                 started_at = event.time
                 fresh = any(h == host and abs(t - event.time) <= FRESH_BOOT_S for h, t in booted)
-                if stopped_at is None and not fresh and _was_alive_before(mine, event):
+                if (
+                    stopped_at is None
+                    and not fresh
+                    and _was_alive_before(mine, event)
+                    and _machine_lived(world, host, event)
+                ):
                     died_after = max(
                         (e.time for e in mine if e.time < event.time and _sign_of_slurmd(e)), default=event.time
                     )
@@ -199,6 +204,15 @@ def _sign_of_slurmd(event: Event) -> bool:
         and event.kind in ("slurm.step_start", "slurm.daemon_start")
         and not event.message.startswith("[")
     )
+
+
+def _machine_lived(world: World, host: str, start: Event) -> bool:
+    """That the machine did not boot is known if slurmd told its uptime, or if others on it wrote while slurmd was silent."""
+    if start.entities.get("uptime_s") is not None:
+        return True
+    others = [e for e in world.by_host.get(host, ()) if e.time < start.time and e.source != "slurmd"]
+    spoke = world.spoke(host)
+    return bool(others) or bisect_right(spoke, start.time - 1.0) > 0
 
 
 def _was_alive_before(events: list[Event], start: Event) -> bool:
@@ -275,7 +289,7 @@ def silent_deaths(world: World) -> list[Fact]:
             end = back if back is not None else fact.end
             attrs = {"last_word": spoke[before - 1], "booted": boots[0] if booted else None}
             facts.append(Fact("node.dead", fact.start, end, fact.sigma, host, attrs=attrs, events=fact.events))
-    return facts
+    return merge_near(facts, SAME_DOWN_S + 10.0)
 
 
 def _number(value: object) -> float | None:

@@ -38,11 +38,34 @@ def outages(world: World) -> list[Fact]:
 def _outage(world: World, target: str, events: list[Event]) -> Fact:
     hosts = sorted({e.host for e in events if e.host})
     evicted = {e.host: e.time for e in reversed(events) if e.host and "evict" in e.message.lower()}
-    recovered = [e.time for e in world.kinds("storage.recovered") if target_of(e) == target and e.time > events[0].time]
+    back = _recoveries(world, target, events)
     servers = [h for h in hosts if not world.runs_on.get(h) and re.match(r"(oss|mds|nfs|nas|fs)", h)]
-    attrs = {"hosts": hosts, "evicted": evicted, "server": servers[0] if servers else None}
-    return Fact("storage.outage", events[0].time, max(recovered, default=events[-1].time), events[0].sigma,
+    end = max([events[-1].time, *back.values()])
+    attrs = {
+        "hosts": hosts, "evicted": evicted, "server": servers[0] if servers else None,
+        # One client that lost and regained its target within a minute met a slow server or a lost packet.
+        "passing": len(hosts) == 1 and not evicted and not servers and end - events[0].time <= PASSING_S,
+    }  # fmt: skip
+    return Fact("storage.outage", events[0].time, end, events[0].sigma,
                 servers[0] if servers else target.split("-")[0], target, attrs=attrs, events=tuple(events))  # fmt: skip
+
+
+#: A connection that a single client had back so soon was not an outage of the target.
+PASSING_S = 60.0
+
+
+def _recoveries(world: World, target: str, events: list[Event]) -> dict[str, float]:
+    """Per client, when it first had the target back after its last complaint of this outage."""
+    last: dict[str, float] = {}
+    for event in events:
+        if event.host:
+            last[event.host] = max(event.time, last.get(event.host, 0.0))
+    found: dict[str, float] = {}
+    for event in world.kinds("storage.recovered"):
+        host = event.host or ""
+        if host in last and host not in found and target_of(event) == target and 0 <= event.time - last[host] <= 3600.0:
+            found[host] = event.time
+    return found
 
 
 #: A disk stays full until somebody acts; each writer complains.
