@@ -170,8 +170,8 @@ def _absent(world: World, verdict: Verdict, root: Fact | None) -> list[dict[str,
         for kind, name, trace in _TRACES:
             if root is not None and kind == root.kind:
                 continue
-            near = [f for f in world.facts if f.kind in (kind, "node.panic" if kind == "node.reboot" else kind)
-                    and (f.host == host or kind == "controller.restart") and abs(f.start - verdict.end.start) <= 900]  # fmt: skip
+            near = [f for f in world.facts_of(kind, "node.panic" if kind == "node.reboot" else kind)
+                    if (f.host == host or kind == "controller.restart") and abs(f.start - verdict.end.start) <= 900]  # fmt: skip
             if not near:
                 rows.append({"cause": f"{name} ({host})", "host": host, "device": None, "rejected": trace})
     return rows

@@ -199,8 +199,7 @@ def spared(world: World, incident: Incident) -> list[Run]:
     """Runs that went on through the incident on the same cluster and ended well: who was not touched."""
     hit = {v.run.job_id for v in incident.verdicts}
     start, end = incident.root.start, max([v.end.start for v in incident.verdicts], default=incident.end)
-    return [r for r in world.runs if r.job_id not in hit and not r.ended_badly and r.start is not None
-            and r.start <= end and (r.end is None or r.end >= start)]  # fmt: skip
+    return [r for r in world.in_time.overlapping(start, end) if r.job_id not in hit and not r.ended_badly]
 
 
 def events_of(incident: Incident) -> list[Event]:

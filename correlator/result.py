@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from correlator import explain
@@ -9,7 +10,7 @@ from correlator.causes import cause_of, fill, root_event
 from correlator.evidence import Weigher
 from correlator.facts import World
 from correlator.incidents import Incident, events_of, spared
-from correlator.model import Event, Fact
+from correlator.model import Event, Fact, Run
 from correlator.verdicts import Verdict
 
 FORMAT = "corr-result/1"
@@ -49,7 +50,7 @@ def incident_document(world: World, weigher: Weigher, incident: Incident) -> dic
     untouched = (
         spared(world, incident)
         if incident.verdicts
-        else [r for r in world.runs if any(h in r.nodes for h in hosts) and r.covers(root.start)]
+        else _unique_runs(r for h in hosts for r in world.runs_at(h, root.start))
     )
     return {
         "id": incident.id, "start": explain.stamp(incident.start), "end": explain.stamp(incident.end), "detected_at": None,
@@ -63,8 +64,28 @@ def incident_document(world: World, weigher: Weigher, incident: Incident) -> dic
         "title": explain.title(world, incident), "confidence": round(incident.confidence, 4), "grounds": explain.grounds(world, incident),
         "status": "final", "spans": explain.spans(incident), "rivals": explain.rival_rows(world, weigher, incident.verdicts, root),
         "advice": explain.advice(incident), "gpu_hours_lost": explain.gpu_hours(world, incident), "doubts": explain.doubts(incident),
-        "unaffected_jobs": [{"job_id": r.key, "state": r.state, "why": _why_spared(r.nodes, hosts)} for r in untouched],
+        "unaffected_jobs": [
+            {"job_id": r.key, "state": r.state, "why": _why_spared(r.nodes, hosts)} for r in _nearest(untouched, hosts)
+        ],
+        "unaffected_count": len(untouched),
     }  # fmt: skip
+
+
+#: So many spared runs are listed by name; the rest of a large cluster is a number.
+LISTED = 50
+
+
+def _nearest(runs: list[Run], hosts: list[str]) -> list[Run]:
+    """The spared runs worth naming: those on the incident's own hosts first, in the order of their ids."""
+    if len(runs) <= LISTED:
+        return runs
+    near = set(hosts)
+    ranked = sorted(runs, key=lambda r: (near.isdisjoint(r.nodes), r.job_id, r.attempt))
+    return sorted(ranked[:LISTED], key=lambda r: (r.job_id, r.attempt))
+
+
+def _unique_runs(runs: Iterable[Run]) -> list[Run]:
+    return sorted({r.key: r for r in runs}.values(), key=lambda r: (r.job_id, r.attempt, r.key))
 
 
 def _why_spared(nodes: tuple[str, ...], hosts: list[str]) -> str:

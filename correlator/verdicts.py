@@ -128,7 +128,7 @@ ROOTS = frozenset({
 
 
 def _deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[str, float, str, list[Event]] | None:
-    told = [f for f in world.facts if f.run == str(run.job_id) and f.kind in ("user.cancel", "sched.preempt", "time.limit")
+    told = [f for f in world.facts_of_job(run.job_id) if f.kind in ("user.cancel", "sched.preempt", "time.limit")
             and (run.start or run.submit or 0) - 5 <= f.start <= end.start + 60]  # fmt: skip
     lines = [e for f in told for e in f.events]
     if end.kind == "run.preempted":

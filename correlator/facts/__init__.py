@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 
 from correlator.model import Event, Fact, Run
+from correlator.runs_in_time import RunsInTime
 from correlator.samples import Throttled, XidSeen
 from correlator.site import Site
 
@@ -57,6 +58,9 @@ class World:
             self.run[run.key] = run
             for node in run.nodes:
                 self.runs_on[node].append(run)
+        self.in_time = RunsInTime(self.runs)
+        self._facts_by_kind: tuple[int, dict[str, list[Fact]]] = (-1, {})
+        self._facts_by_job: tuple[int, dict[str, list[Fact]]] = (-1, {})
         times = [e.time for e in self.events]
         self.first, self.last = (min(times), max(times)) if times else (0.0, 0.0)
 
@@ -66,7 +70,24 @@ class World:
         return sorted(found, key=lambda e: (e.time, e.id)) if len(kinds) > 1 else found
 
     def facts_of(self, *kinds: str) -> list[Fact]:
-        return [f for f in self.facts if f.kind in kinds]
+        count, known = self._facts_by_kind
+        if count != len(self.facts):
+            known = defaultdict(list)
+            for fact in self.facts:
+                known[fact.kind].append(fact)
+            self._facts_by_kind = (len(self.facts), known)
+        return [f for kind in dict.fromkeys(kinds) for f in known.get(kind, ())]
+
+    def facts_of_job(self, job_id: int) -> list[Fact]:
+        """What people and Slurm said about a job by its number: cancelled, preempted, over its time."""
+        count, known = self._facts_by_job
+        if count != len(self.facts):
+            known = defaultdict(list)
+            for fact in self.facts:
+                if fact.run is not None:
+                    known[fact.run].append(fact)
+            self._facts_by_job = (len(self.facts), known)
+        return known.get(str(job_id), [])
 
     def gpu_owner(self, host: str, device: str, time: float) -> int | None:
         """The job that telemetry saw on a GPU around ``time``; None where nothing tells.
@@ -130,4 +151,5 @@ def conclude(world: World) -> list[Fact]:
     for detector in detectors():
         world.facts += sorted(detector(world), key=lambda f: f.key)
     world.facts.sort(key=lambda f: f.key)
+    world._facts_by_kind = world._facts_by_job = (-1, {})
     return world.facts
