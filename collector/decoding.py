@@ -145,7 +145,7 @@ def _overlay(said: dict[str, pl.Expr], newest: Any, runs: pl.DataFrame) -> dict[
     out = {
         "host": host,
         "received_time": pl.when(pl.col("received_time") == pl.lit(newest, us)).then(received).otherwise("received_time"),
-        "file": pl.coalesce(said["file"], pl.concat_str(pl.coalesce(said["transport"], pl.lit("syslog")), pl.lit(":"), host.fill_null("?"))),
+        "file": pl.coalesce(said["file"], pl.concat_str(said["transport"].fill_null("?").str.replace(r"/.*", ""), pl.lit(":"), host.fill_null("?"))),
         "_transport": said["transport"],
     }  # fmt: skip
     if runs["time"].null_count() < len(runs) or runs["read"].null_count() < len(runs):

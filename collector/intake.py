@@ -7,6 +7,7 @@ answered here (``routes`` says which are).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import json
 import re
@@ -85,6 +86,15 @@ class Intake:
         done = self.spool.append(described, payload)
         self.bytes[kind] += len(payload)
         return asyncio.wrap_future(done)
+
+    def tell_blind(self, host: str, source: str, stream: str, start: float, end: float, reason: str, lines: int | None,
+                   size: int | None) -> None:  # fmt: skip
+        """Something was not seen between two moments (seconds since 1970): kept like everything that is received."""
+        told = {"from": start, "to": end, "reason": reason, "lines": lines, "bytes": size}
+        record = {"blind": told, "host": host, "source": source, "stream": stream, "agent": "this service"}
+        with contextlib.suppress(SpoolFull):
+            done = self.put("ingest", json.dumps(record).encode(), {"form": "records"})
+            done.add_done_callback(lambda future: future.cancelled() or future.exception())
 
     def stored(self, key: StreamKey | str) -> bool:
         """True if a batch with this key is in the store."""

@@ -14,15 +14,13 @@ from collector.intake import Intake
 from collector.inventory import Inventory
 from collector.pipeline import Pipeline
 from collector.receivers import all_receivers
+from collector.receivers.base import ListenFailed
 from collector.spool import Spool, SpoolHeld
 from faultline.config import Config
 from faultline.failure import CommandError
 from store.duckdb_store import DuckStore
 
 log = structlog.get_logger()
-
-#: Syslog without configuration: what a user may bind, on the address that pages are served at.
-DEFAULT_SYSLOG_PORT = 5514
 
 App = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 
@@ -68,7 +66,10 @@ class Receiving:
             return
         for receiver in all_receivers().values():
             if receiver.open is not None:
-                opened = await receiver.open(self.config, self.intake)
+                try:
+                    opened = await receiver.open(self.config, self.intake)
+                except ListenFailed as error:
+                    raise CommandError(str(error)) from error
                 self._open += opened
                 self.listening += [str(listener) for listener in opened]
 

@@ -36,6 +36,10 @@ class Poison(ValueError):  # noqa: N818  (a property of a batch)
     """A payload that cannot be read at all: it is set aside whole."""
 
 
+class ListenFailed(Exception):  # noqa: N818
+    """An address cannot be listened on; the text says which, why and what to do."""
+
+
 def unpack(data: bytes, encoding: str | None, limit: int = MAX_UNPACKED) -> bytes:
     """Undoes ``Content-Encoding``. Raises ``Refused``: 400 for what is not so packed, 413 beyond ``limit``, 415 unknown."""
     name = (encoding or "identity").strip().lower()

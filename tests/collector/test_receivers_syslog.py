@@ -1,0 +1,195 @@
+"""Syslog as senders frame it: every cut of the stream gives the same lines, and nothing that was read is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collector import decoding
+from collector.decoding import Job
+from collector.intake import Intake
+from collector.receivers import syslog
+from collector.receivers.base import Decoded, ListenFailed, Payload
+from collector.receivers.syslog import Gatherer, Part, Stream
+from collector.spool import Position, Spool
+from parsers.engine import LineParser
+
+PARSER = LineParser()
+
+
+class Collected:
+    """A gatherer that only keeps."""
+
+    has_room = True
+
+    def __init__(self) -> None:
+        self.data: list[bytes] = []
+        self.parts: list[Part] = []
+
+    def add(self, data: bytes, part: Part) -> None:
+        self.data.append(data)
+        self.parts.append(part)
+
+    def lines(self) -> list[bytes]:
+        into = Decoded()
+        syslog.RECEIVER.decode(Payload(b"".join(self.data), {"parts": self.parts, "received": 1}), into)
+        return [line for group in into.groups.values() for line in group.lines]
+
+
+def feed(chunks: Sequence[bytes]) -> list[bytes]:
+    kept: Any = Collected()
+    stream = Stream(kept, "tcp", None, set())
+    for chunk in chunks:
+        stream.data_received(chunk)
+    stream.connection_lost(None)
+    return kept.lines()  # type: ignore[no-any-return]
+
+
+def cut(data: bytes, at: list[int]) -> list[bytes]:
+    places = sorted({0, len(data), *(a % (len(data) + 1) for a in at)})
+    return [data[a:b] for a, b in pairwise(places)]
+
+
+MESSAGES = [
+    b"<34>1 2026-11-21T16:00:00Z n1 app 1 - - first",
+    b"<13>Nov 21 16:00:01 n2 sshd[4]: two\nlines of one",
+    b"<6>x",
+]
+
+
+@given(st.lists(st.integers(0, 300), max_size=8))
+def test_octet_counted_frames_survive_any_cut(at: list[int]) -> None:
+    data = b"".join(b"%d %b" % (len(m), m) for m in MESSAGES)
+    assert feed(cut(data, at)) == MESSAGES
+
+
+@given(st.lists(st.integers(0, 300), max_size=8))
+def test_lines_survive_any_cut(at: list[int]) -> None:
+    lines = [
+        b"<34>1 2026-11-21T16:00:00Z n1 app 1 - - first",
+        b"2026-11-21T16:00:00Z n1 app: no priority",
+        b"12 monkeys",
+        b"<6>\xff\xfe",
+    ]
+    assert feed(cut(b"\r\n".join(lines) + b"\n", at)) == lines
+
+
+@pytest.mark.parametrize(
+    ("sent", "lines"),
+    [
+        (b"5 <6>ab\n6 <6>abc\n", [b"<6>ab", b"<6>abc"]),  # a line end that is not counted
+        (b"6 <6>ab\n7 <6>abc\n", [b"<6>ab", b"<6>abc"]),  # one that is
+        (b"5 <6>abnonsense without a count\n<6>and on\n", [b"<6>ab", b"nonsense without a count", b"<6>and on"]),
+        (b"<6>whole\n<6>half", [b"<6>whole", b"<6>half"]),
+        (b"5 <6>ab90 <6>never finished", [b"<6>ab", b"90 <6>never finished"]),
+        (b"12", [b"12"]), (b"", []), (b"\n\n<6>a\n\n", [b"<6>a"]),
+    ],
+)  # fmt: skip
+def test_what_senders_do_to_the_framing(sent: bytes, lines: list[bytes]) -> None:
+    assert feed([sent]) == lines
+
+
+def rows(spool: Spool) -> list[dict[str, Any]]:
+    jobs = [
+        Job(r.path, r.payload_offset, r.payload_bytes, r.payload_crc, r.meta) for r in spool.read(Position(0, 0), 1 << 30)
+    ]  # fmt: skip
+    outcome = decoding.work(jobs, PARSER)
+    assert not outcome.poison
+    return decoding.frame_of(outcome.tables["logs"]).sort("raw").to_dicts()
+
+
+class Asked:
+    """The part of the configuration that listeners read."""
+
+    timezone = None
+    address = ("127.0.0.1", 0)
+
+    def __init__(self, *transports: str) -> None:
+        self.syslog = [syslog._Default("127.0.0.1:0", transport) for transport in transports]
+
+
+def test_udp_and_tcp_are_spooled_with_their_sender(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, min_free_bytes=0)
+
+    async def talk() -> None:
+        opened = await syslog._open(Asked("udp", "tcp"), Intake(spool, receivers=[syslog.RECEIVER]))
+        udp, tcp = (str(one).rpartition(":")[2] for one in opened)
+        sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        for number in range(500):
+            sender.sendto(b"<13>Nov 21 16:00:00 n%d sshd[4]: udp %03d" % (number % 3, number), ("127.0.0.1", int(udp)))
+        sender.sendto(b"<13>a datagram\nof two lines", ("127.0.0.1", int(udp)))
+        _reader, writer = await asyncio.open_connection("127.0.0.1", int(tcp))
+        writer.write(b"<13>Nov 21 16:00:00 n9 sshd[4]: over tcp\n<13>no host here\n")
+        await writer.drain()
+        writer.close()
+        await asyncio.sleep(0.2)
+        for one in opened:
+            await one.close()
+
+    asyncio.run(talk())
+    found = rows(spool)
+    spool.close()
+    texts = [r["raw"] for r in found]
+    assert sum("udp" in t for t in texts) == 500 and len(texts) == 503
+    assert next(r for r in found if "over tcp" in r["raw"])["file"] == "syslog:n9"
+    assert "<13>a datagram\nof two lines" in texts
+    assert next(r for r in found if r["raw"] == "<13>no host here")["host"] == "127.0.0.1"
+
+
+def test_a_sender_waits_while_nothing_can_be_spooled(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, min_free_bytes=0, max_waiting_bytes=0)
+
+    async def talk() -> list[bool]:
+        gatherer = Gatherer(Intake(spool, receivers=[syslog.RECEIVER]))
+        listener = syslog.StreamListener(gatherer, "tcp")
+        made = lambda: Stream(gatherer, "tcp", None, listener.connections)  # noqa: E731
+        listener.server = await asyncio.get_running_loop().create_server(made, "127.0.0.1", 0)
+        spool.append({"kind": "syslog", "parts": [], "received": 1}, b"x").result(5)
+        spool.max_waiting_bytes = 0
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.server.sockets[0].getsockname()[1])
+        writer.write(b"<13>first\n")
+        await writer.drain()
+        await asyncio.sleep(0.1)
+        (stream,) = listener.connections
+        assert stream._transport is not None
+        states = [stream._transport.is_reading()]
+        writer.write(b"<13>second\n")
+        await writer.drain()
+        spool.max_waiting_bytes = 1 << 30
+        for _ in range(200):
+            await asyncio.sleep(0.02)
+            if stream._transport.is_reading() and spool.appended_batches > 2:
+                break
+        states.append(stream._transport.is_reading())
+        writer.close()
+        await listener.close()
+        del reader
+        return states
+
+    spool.max_waiting_bytes = 1 << 30
+    assert asyncio.run(talk()) == [False, True]
+    assert [r["raw"] for r in rows(spool)] == ["<13>first", "<13>second"]
+    spool.close()
+
+
+def test_an_address_that_is_taken_is_named(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, min_free_bytes=0)
+    held = socket.create_server(("127.0.0.1", 0))
+    asked = Asked()
+    asked.syslog = [syslog._Default(f"127.0.0.1:{held.getsockname()[1]}", "tcp")]
+
+    async def listen() -> None:
+        await syslog._open(asked, Intake(spool, receivers=[syslog.RECEIVER]))
+
+    with pytest.raises(ListenFailed, match=r"syslog tcp 127.0.0.1:\d+: cannot listen: .*another address"):
+        asyncio.run(listen())
+    held.close()
+    spool.close()
