@@ -181,6 +181,21 @@ def _single_path(world: World, cause: Fact, effect: Fact) -> str | None:
     return None
 
 
+def _away_at_boot(world: World, cause: Fact, effect: Fact) -> str | None:
+    """The link was still away when the machine went down, or went within two minutes of its boot."""
+    if abs(effect.start - cause.start) <= 120.0 or effect.start <= cause.start <= (
+        effect.end if effect.end is not None else cause.start
+    ):
+        return None
+    return f"{name_of(effect)} was back before {cause.host} went down"
+
+
+def _planned_work(world: World, cause: Fact, effect: Fact) -> str | None:
+    if not cause.attrs.get("maintenance"):
+        return "the drain names no planned work"
+    return None if not world.runs_at(effect.host or "", effect.start - 2.0) else "runs were still on the node"
+
+
 def _row_remapped(world: World, cause: Fact, effect: Fact) -> str | None:
     return None if cause.attrs.get("code") in (63, 64) else "not a row remapping"
 
@@ -226,7 +241,7 @@ CONDITIONS: dict[str, Condition] = {
     "launch trouble or no space in the run": _no_space, "run hardly began": _hardly_began, "no words of its own": _no_own_words,
     "file system given up": _gave_up, "no lost peers told": _no_lost_peers, "down at effect": _down_at_effect,
     "same adapter": _same_adapter, "single path": _single_path, "slow to the end": _slow_to_the_end, "far end only": _far_end_only,
-    "row remapped": _row_remapped, "uncorrectable memory in the run": _met_memory_error, "while slow": _while_slow,
+    "away at the boot": _away_at_boot, "planned work": _planned_work, "row remapped": _row_remapped, "uncorrectable memory in the run": _met_memory_error, "while slow": _while_slow,
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from correlator import expressions
@@ -68,9 +69,11 @@ class Weigher:
     def __init__(self, world: World, edges: list[Edge]) -> None:
         self.world = world
         self.by_effect: dict[str, list[Edge]] = defaultdict(list)
+        self.blocking: dict[str, list[Edge]] = defaultdict(list)
         for edge in edges:
             for kind in edge.effect:
-                self.by_effect[kind].append(edge)
+                (self.blocking if edge.blocks else self.by_effect)[kind].append(edge)
+        self._blocked: dict[int, Hop | None] = {}
         self.by_kind: dict[str, list[Fact]] = defaultdict(list)
         for fact in world.facts:
             self.by_kind[fact.kind].append(fact)
@@ -90,6 +93,13 @@ class Weigher:
         found.chains.sort(key=lambda c: (-c.weight, c.root.key))
         return found
 
+    def blocked(self, fact: Fact) -> Hop | None:
+        """The blocking edge that takes the blame from ``fact``, with what it follows from; None where none does."""
+        if id(fact) not in self._blocked:
+            hops, _ = self._tried(fact, self.blocking.get(fact.kind, ()))
+            self._blocked[id(fact)] = hops[0] if hops else None
+        return self._blocked[id(fact)]
+
     def _walk(self, effect: Fact, below: tuple[Hop, ...], found: Evidence, seen: set[int]) -> bool:
         hops, rejections = self._into(effect)
         found.rejections += [r for r in rejections if r not in found.rejections]
@@ -108,15 +118,17 @@ class Weigher:
         known = self._hops.get(id(effect))
         if known is not None:
             return known
+        self._hops[id(effect)] = found = self._tried(effect, self.by_effect.get(effect.kind, ()))
+        return found
+
+    def _tried(self, effect: Fact, edges: Sequence[Edge]) -> tuple[list[Hop], list[Rejection]]:
         hops: list[Hop] = []
         rejections: list[Rejection] = []
-        for edge in self.by_effect.get(effect.kind, ()):
+        for edge in edges:
             values = derived_values(self.world.site.values_for(effect.run), effect)
             low, high, settled = expressions.window(edge.window, values)
             for kind in edge.cause:
-                # Outside of this range _try() would say nothing at all.
-                early, late = effect.start - 2 * high - 2 * NEAR_MISS_S, effect.start - low + high + 2 * NEAR_MISS_S
-                for cause in self._when.between(kind, early, late):
+                for cause in self.by_kind.get(kind, ()):
                     if cause is effect or not SCOPES[edge.scope](self.world, cause, effect):
                         continue
                     result = self._try(edge, cause, effect, (low, high), settled)
@@ -124,9 +136,7 @@ class Weigher:
                         hops.append(result)
                     elif result is not None:
                         rejections.append(result)
-        hops = _best_per_cause(hops)
-        self._hops[id(effect)] = (hops, rejections)
-        return hops, rejections
+        return _best_per_cause(hops), rejections
 
     def _try(
         self, edge: Edge, cause: Fact, effect: Fact, window: tuple[float, float], settled: bool
@@ -158,7 +168,7 @@ class Weigher:
                 return Rejection(edge, cause, effect, reason)
         fit = 1.0 if outside <= 0 else math.exp(-0.5 * (outside / sigma) ** 2)
         span = min(high - low, 2 * sigma + 600.0) + 2 * sigma
-        coincidence = 1.0 - math.exp(-self.rate(cause.kind) * span)
+        coincidence = 1.0 - math.exp(-self.rate(cause.kind) * span / _density(edge, lag, low, high))
         because = self.world.site.describe(_setting_names(edge), effect.run)
         if "PrintedTimeout" in edge.because and effect.attrs.get("timeout"):
             because = ", ".join(
@@ -166,6 +176,20 @@ class Weigher:
             )
         strength = edge.prior * fit * (1.0 if settled else 0.9)
         return Hop(edge, cause, effect, lag, window, because, strength, max(coincidence, 1e-6))
+
+
+#: Under "early", the delays fall off with a quarter of the window; no delay counts more than four times an even spread
+#: or less than a quarter of it, because windows are estimates themselves.
+EARLY_SHARE, DENSITY_BOUND = 0.25, 4.0
+
+
+def _density(edge: Edge, lag: float, low: float, high: float) -> float:
+    """How much likelier this lag is than under an even spread over the window."""
+    if edge.density == "even" or high <= low:
+        return 1.0
+    place = min(max((lag - low) / (high - low), 0.0), 1.0)
+    relative = math.exp(-place / EARLY_SHARE) / (EARLY_SHARE * (1.0 - math.exp(-1.0 / EARLY_SHARE)))
+    return min(max(relative, 1.0 / DENSITY_BOUND), DENSITY_BOUND)
 
 
 def _setting_names(edge: Edge) -> list[str]:

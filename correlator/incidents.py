@@ -70,6 +70,7 @@ def gather(world: World, weigher: Weigher, verdicts: list[Verdict]) -> list[Inci
         _consequences(world, weigher, incident)
     _join_flaps(world, incidents)
     taken = {id(f) for i in incidents for f in [i.root, *i.members, *i.flaps]}
+    _join_repeats(world, incidents, taken)
     incidents += _unsuffered(world, weigher, taken)
     _slowed(world, weigher, incidents)
     for incident in incidents:
@@ -143,6 +144,24 @@ def _join_flaps(world: World, incidents: list[Incident]) -> None:
         incident.root.attrs["flaps"] = 1 + len(near)
 
 
+#: A device that failed keeps complaining until it is reset: later words of it tell the same fault.
+SAME_DEVICE_S = {"gpu.xid": 3600.0, "pcie.aer": 3600.0, "disk.error": 3600.0}
+
+
+def _join_repeats(world: World, incidents: list[Incident], taken: set[int]) -> None:
+    """Later complaints of the root's own device belong to its incident."""
+    for incident in incidents:
+        root = incident.root
+        for fact in world.facts_of(root.kind) if root.kind in SAME_DEVICE_S else ():
+            if (
+                id(fact) not in taken
+                and (fact.host, fact.device) == (root.host, root.device)
+                and 0 <= fact.start - root.start <= SAME_DEVICE_S[root.kind]
+            ):
+                incident.members.append(fact)
+                taken.add(id(fact))
+
+
 def _unsuffered(world: World, weigher: Weigher, taken: set[int]) -> list[Incident]:
     found: list[Incident] = []
     open_flaps: dict[tuple[str | None, str | None], Incident] = {}
@@ -167,6 +186,7 @@ def _unsuffered(world: World, weigher: Weigher, taken: set[int]) -> list[Inciden
             continue
         incident = _incident(world, fact, severity)
         _consequences(world, weigher, incident)
+        _join_repeats(world, [incident], taken | {id(fact)})
         found.append(incident)
         taken.update(id(m) for m in incident.members)
         if fact.kind == "link.outage":
@@ -176,16 +196,7 @@ def _unsuffered(world: World, weigher: Weigher, taken: set[int]) -> list[Inciden
 
 def _is_consequence(world: World, weigher: Weigher, fact: Fact) -> bool:
     hops, _ = weigher._into(fact)
-    if hops:
-        return True
-    if fact.kind == "link.outage":
-        # A machine that goes down or boots takes its links with it.
-        return any(
-            r.host == fact.host
-            and (abs(fact.start - r.start) <= 120.0 or fact.start <= r.start <= (fact.end or r.start))
-            for r in world.facts_of("node.reboot")
-        )
-    return False
+    return bool(hops) or weigher.blocked(fact) is not None
 
 
 def _unique(hops: list[Hop]) -> list[Hop]:

@@ -96,7 +96,10 @@ OPEN_STATES = frozenset({"RUNNING", "PENDING", "SUSPENDED", "CONFIGURING", "COMP
 
 @dataclass(frozen=True)
 class Edge:
-    """A causal edge, as read from ``edges/*.toml``."""
+    """A causal edge, as read from ``edges/*.toml``.
+
+    One that ``blocks`` says what an effect is *not*: a link that goes down because its machine boots is nobody's cause.
+    """
 
     id: str
     cause: tuple[str, ...]
@@ -110,6 +113,8 @@ class Edge:
     reference: str
     anchor: str
     file: str
+    density: str = "even"
+    blocks: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -87,9 +87,13 @@ def _used_storage(world: World, cause: Fact, effect: Fact) -> bool:
     )
 
 
+def _whole_cluster(world: World, cause: Fact, effect: Fact) -> bool:
+    return True
+
+
 SCOPES: dict[str, Scope] = {
     "same node": _same_node, "node under switch": _under_switch, "link of switch": _link_of_switch,
     "node in allocation": _in_allocation, "failed node of run": _failed_node, "same run": _same_run,
     "same run or its node": _same_run_or_node, "device in allocation": _device, "same bus": _same_bus,
-    "run used the storage": _used_storage,
+    "run used the storage": _used_storage, "whole cluster": _whole_cluster,
 }  # fmt: skip

@@ -56,7 +56,14 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
         verdict.category, verdict.confidence, verdict.reason, verdict.own = deliberate
         return verdict
     own = _own_explanation(run, end)
-    chains = _with_words(end, [c for c in found.chains if _acceptable(c)])
+    chains = []
+    for chain in (c for c in found.chains if _acceptable(c)):
+        blocking = weigher.blocked(chain.root)
+        if blocking is None:
+            chains.append(chain)
+        else:
+            verdict.rejections.append(Rejection(blocking.edge, chain.root, end, blocking.edge.text))
+    chains = _with_words(end, chains)
     total = sum(c.weight for c in chains) + own.weight + LEAK
     best = chains[0] if chains else None
     if best is None or best.weight < max(own.weight, LEAK):

@@ -13,7 +13,25 @@ from correlator.model import Edge
 
 HERE = Path(__file__).parent
 
-_KEYS = {"id", "cause", "effect", "scope", "window", "prior", "requires", "text", "reference", "anchor", "disabled"}
+_KEYS = {
+    "id",
+    "cause",
+    "effect",
+    "scope",
+    "window",
+    "prior",
+    "requires",
+    "text",
+    "reference",
+    "anchor",
+    "disabled",
+    "density",
+    "blocks",
+}
+
+
+#: How delays spread over the window: evenly, or most of them soon after the cause.
+DENSITIES = ("even", "early")
 
 
 @dataclass(frozen=True)
@@ -58,7 +76,7 @@ def _edge(path: Path, entry: dict[str, Any]) -> Edge:
         id=entry["id"], cause=tuple(entry["cause"]), effect=tuple(entry["effect"]), scope=entry["scope"],
         window=entry["window"], prior=float(entry["prior"]), requires=tuple(entry.get("requires", ())),
         because=tuple(sorted(expressions.names(entry["window"]))), text=entry["text"], reference=entry.get("reference", ""),
-        anchor=entry.get("anchor", "start"), file=path.name,
+        anchor=entry.get("anchor", "start"), file=path.name, density=entry.get("density", "even"), blocks=bool(entry.get("blocks")),
     )  # fmt: skip
 
 
@@ -76,6 +94,8 @@ def _problems(path: Path, name: str, entry: dict[str, Any]) -> list[Problem]:
     if entry["scope"] not in scopes.SCOPES:
         found.append(f"unknown scope {entry['scope']!r}; known: {', '.join(sorted(scopes.SCOPES))}")
     found += [f"unknown requirement {r!r}" for r in entry.get("requires", ()) if r not in conditions.CONDITIONS]
+    if entry.get("density", "even") not in DENSITIES:
+        found.append(f"unknown density {entry['density']!r}; known: {', '.join(DENSITIES)}")
     if not 0 < float(entry["prior"]) <= 1:
         found.append(f"prior {entry['prior']} is not in (0, 1]")
     try:
@@ -90,7 +110,7 @@ def _problems(path: Path, name: str, entry: dict[str, Any]) -> list[Problem]:
 def _cycles(edges: list[Edge]) -> list[Problem]:
     """Kinds of facts must not cause themselves."""
     graph: dict[str, set[str]] = {}
-    for edge in edges:
+    for edge in (e for e in edges if not e.blocks):
         for cause in edge.cause:
             graph.setdefault(cause, set()).update(edge.effect)
     done: set[str] = set()

@@ -113,7 +113,7 @@ def _fault(host: str, pci: str, burst: list[Event]) -> Fact:
 
 
 def aer_storms(world: World) -> list[Fact]:
-    """``pcie.aer``: an uncorrected error, or many corrected ones on one bus."""
+    """``pcie.aer``: an uncorrected error, or many corrected ones on one bus. A bridge's errors belong to the device behind it."""
     groups: dict[tuple[str, str], list[Event]] = defaultdict(list)
     for event in world.kinds("pcie.aer"):
         if event.host:
@@ -124,9 +124,28 @@ def aer_storms(world: World) -> list[Fact]:
             severe = any(_uncorrected(e) for e in burst)
             count = sum(e.count for e in burst)
             if severe or count >= STORM_COUNT:
-                attrs = {"count": count, "uncorrected": severe}
+                bridge = all("pcieport" in e.message for e in burst)
+                attrs = {"count": count, "uncorrected": severe, "bridge": bridge}
                 facts.append(Fact("pcie.aer", burst[0].time, burst[-1].last, burst[0].sigma, host, pci or None, attrs=attrs, events=tuple(burst)))  # fmt: skip
-    return facts
+    return _without_bridges(facts)
+
+
+def _without_bridges(facts: list[Fact]) -> list[Fact]:
+    kept = [f for f in facts if not f.attrs["bridge"]]
+    for fact in (f for f in facts if f.attrs["bridge"]):
+        behind = [
+            f
+            for f in kept
+            if f.host == fact.host
+            and f.start - STORM_S <= (fact.end or fact.start)
+            and fact.start <= (f.end or f.start) + STORM_S
+        ]
+        if len(behind) != 1:
+            kept.append(fact)
+            continue
+        behind[0].start = min(behind[0].start, fact.start)
+        behind[0].events = tuple(sorted({*behind[0].events, *fact.events}, key=lambda e: (e.time, e.id)))
+    return kept
 
 
 def _uncorrected(event: Event) -> bool:

@@ -143,7 +143,7 @@ def ends(world: World) -> list[Fact]:
         attrs = {
             "failed_nodes": _failed_nodes(world, run, lines, moment), "words": words,
             "memory": [e for e in lines if e.kind in _MEMORY] + _step_oom(run),
-            "output": [e for e in lines if e.source in ("job_stdout", "job_stderr")], "signal": run.row.get("exit_signal"),
+            "blamed_code": _code_faults(world, run, moment), "output": [e for e in lines if e.source in ("job_stdout", "job_stderr")], "signal": run.row.get("exit_signal"),
             "exit_code": run.row.get("exit_code"), "cancelled_by": run.row.get("cancelled_by"),
         }  # fmt: skip
         closing = [e for e in lines if e.kind in ("slurm.job_node_fail", "slurm.job_requeue", "slurm.job_failed", "slurm.job_end",
@@ -154,6 +154,19 @@ def ends(world: World) -> list[Fact]:
         sigma = closing[0].sigma if closing else 0.5
         facts.append(Fact(kind, exact, exact, sigma, None, run=run.key, attrs=attrs, events=tuple(closing)))
     return facts
+
+
+#: An Xid of the application class and the end of the process that caused it (correlation.md, E27).
+CODE_FAULT_S = 60.0
+
+
+def _code_faults(world: World, run: Run, moment: float) -> list[Fact]:
+    """Xids that NVIDIA's catalogue lays on the application, on a GPU of this run, just before its end."""
+    return [
+        f for f in world.facts_of("gpu.xid")
+        if f.attrs.get("family") == "application" and f.host in run.nodes and -5.0 <= moment - f.start <= CODE_FAULT_S
+        and world.gpu_owner(f.host or "", f.device or "", f.start) in (None, run.job_id)
+    ]  # fmt: skip
 
 
 def _step_oom(run: Run) -> list[object]:

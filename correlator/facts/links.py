@@ -212,9 +212,10 @@ def _promote(world: World, switch: str, group: list[Fact], all_lost: list[Fact])
     events = sorted(
         {*said, *(e for f in group for e in f.events if e.kind.endswith("_down"))}, key=lambda e: (e.time, e.id)
     )
-    devices = {f.device for f in group}
+    down = [f for f in group if f.host != switch]
+    devices = {f.device for f in down}
     attrs = {"hosts": sorted(hosts), "under": sorted(known), "share": len(hosts) / max(1, len(known)), "switch": switch,
-             "links": [(f.host, f.device) for f in group], "plane": _plane(world, switch, group) if len(devices) == 1 else None}  # fmt: skip
+             "links": [(f.host, f.device) for f in group], "plane": _plane(world, switch, down) if len(devices) == 1 else None}  # fmt: skip
     end = None if None in ends else max(e for e in ends if e is not None)
     fact = Fact(
         "switch.outage", min(f.start for f in group), end, group[0].sigma, switch, attrs=attrs, events=tuple(events)
