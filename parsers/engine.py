@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from parsers import usual
-from parsers.entities import job_ids, step_name, tidy
+from parsers.entities import job_ids, step_name, tags_of, tidy
 from parsers.formats import BUILT_IN, all_formats
 from parsers.formats.base import JOB_SOURCES, SLURM, Format, conform
 from parsers.lines import LineBuffer
@@ -145,7 +145,7 @@ class LineParser:
             best = self._best(message, source, needles)
             if best is not None:
                 entry, entities = best
-                rows.append((at, entry.event, entry.severity, entry.tags))
+                rows.append((at, entry.event, entry.severity, (*entry.tags, *tags_of(entities))))
                 found[at] = entities
         events = pl.DataFrame(
             rows, schema={"i": pl.UInt32, "event": pl.String, "named_severity": pl.String, "tags": pl.List(pl.String)},

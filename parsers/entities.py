@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from parsers import xid
 from parsers.hostlist import expand
 
 _INTS = frozenset({
     "pid", "xid", "sxid", "rank", "uid", "gid", "secs", "count", "cpus", "task", "exit_code", "signal", "mc", "cpu", "lane",
     "module", "ib_port", "gpu", "nvlink", "nvswitch", "nvswitch_port", "queue", "sector", "rc", "seq", "timeout_ms",
-    "total_events", "msg_type", "boot_time", "last_response", "prio", "celsius", "physical_id", "repeat", "ib_status",
+    "total_events", "jiffies", "msg_type", "boot_time", "last_response", "prio", "celsius", "physical_id", "repeat", "ib_status",
     "vendor_err", "cuda_code", "lid", "lid_first", "trap", "speed_mbps", "bytes", "db_errno", "last_job_uid",
 })  # fmt: skip
-_FLOATS = frozenset({"value_dbm", "threshold_dbm", "uptime_s"})
-_FLAGS = frozenset({"admin_down", "symptom"})
+_FLOATS = frozenset({"value_dbm", "threshold_dbm", "uptime_s", "offset_s"})
+_FLAGS = frozenset({"admin_down", "symptom", "detail"})
 _JOB = re.compile(r"(?P<a>\d+)(?:_(?P<t>\d+|\*|\[[^\]]*\])|\+(?P<h>\d+))?(?:\((?P<raw>\d+)\))?$")
 #: Slurm's reserved step numbers (slurm.h.in: SLURM_EXTERN_CONT ... SLURM_INTERACTIVE_STEP).
 _STEPS = {"4294967292": "extern", "4294967291": "batch", "4294967290": "interactive", "4294967293": "pending"}
@@ -86,7 +87,21 @@ def tidy(raw: dict[str, Any]) -> dict[str, Any]:
         out["check"] = str(out["check"]).lower()
     if "severity" in out:
         out["severity"] = _class(str(out["severity"]))
+    if "protocol" in out:
+        out["protocol"] = str(out["protocol"]).lower()
+    if isinstance(out.get("xid"), int):
+        out |= xid.described(out["xid"])
+    if isinstance(out.get("sxid"), int) and "severity" not in out and out["sxid"] in xid.sxids():
+        out["sxid_class"] = xid.sxids()[out["sxid"]]
     return out
+
+
+def tags_of(entities: dict[str, Any]) -> tuple[str, ...]:
+    """Tags that follow from entities alone: of an Xid's kind, of a line that stands for several."""
+    if isinstance(entities.get("xid"), int):
+        tag = xid.tag_of(entities["xid"])
+        return (tag,) if tag else ()
+    return ("repeat_marker",) if "repeat" in entities else ()
 
 
 def _number(value: str) -> int | str:
