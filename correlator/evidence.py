@@ -77,6 +77,7 @@ class Weigher:
         self.by_kind: dict[str, list[Fact]] = defaultdict(list)
         for fact in world.facts:
             self.by_kind[fact.kind].append(fact)
+        self._best: dict[int, list[Hop]] | None = None
         self._when = FactsInTime(self.by_kind, {edge.anchor for edge in edges})
         self._hops: dict[int, tuple[list[Hop], list[Rejection]]] = {}
         hosts = max(1, len(world.site.hosts))
@@ -113,6 +114,17 @@ class Weigher:
                 found.chains.append(Chain(hop.cause, path, _weight(path)))
             explained = True
         return explained
+
+    def follows(self, cause: Fact) -> list[Hop]:
+        """The facts (other than ends of runs) that ``cause`` explains better than any other fact does."""
+        if self._best is None:
+            self._best = defaultdict(list)
+            for fact in self.world.facts:
+                if not fact.kind.startswith("run."):
+                    hops, _ = self._into(fact)
+                    if hops:
+                        self._best[id(hops[0].cause)].append(hops[0])
+        return self._best.get(id(cause), [])
 
     def _into(self, effect: Fact) -> tuple[list[Hop], list[Rejection]]:
         known = self._hops.get(id(effect))

@@ -7,6 +7,7 @@ degraded, so that an operator sees what happened and that it did no harm.
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 from correlator.causes import cause_of, root_event
@@ -104,14 +105,15 @@ def _absorb(incident: Incident, chain: Chain) -> None:
 
 def _consequences(world: World, weigher: Weigher, incident: Incident) -> None:
     """Facts that follow from the root without being on the way to a run: the rest of a switch's links and nodes."""
-    for fact in world.facts:
-        if fact.kind.startswith("run.") or fact is incident.root or fact in incident.members:
-            continue
-        hops, _ = weigher._into(fact)
-        best = hops[0] if hops else None
-        if best is not None and (best.cause is incident.root or best.cause in incident.members):
-            incident.members.append(fact)
-            incident.hops.append(best)
+    known = {id(f) for f in [incident.root, *incident.members]}
+    waiting = [incident.root, *incident.members]
+    while waiting:
+        for hop in weigher.follows(waiting.pop()):
+            if id(hop.effect) not in known:
+                known.add(id(hop.effect))
+                incident.members.append(hop.effect)
+                incident.hops.append(hop)
+                waiting.append(hop.effect)
 
 
 def _slowed(world: World, weigher: Weigher, incidents: list[Incident]) -> None:
@@ -134,11 +136,13 @@ def _slowed(world: World, weigher: Weigher, incidents: list[Incident]) -> None:
 
 def _join_flaps(world: World, incidents: list[Incident]) -> None:
     """Other outages of the same device around the root's belong to its story."""
-    outages = world.facts_of("link.outage")
+    outages: dict[tuple[str | None, str | None], list[Fact]] = defaultdict(list)
+    for fact in world.facts_of("link.outage"):
+        outages[(fact.host, fact.device)].append(fact)
     for incident in incidents:
         if incident.root.kind != "link.outage":
             continue
-        near = [f for f in outages if f is not incident.root and (f.host, f.device) == (incident.root.host, incident.root.device)
+        near = [f for f in outages[(incident.root.host, incident.root.device)] if f is not incident.root
                 and f.start - (incident.root.end or incident.root.start) >= -FLAP_GAP_S and (f.end or f.start) - incident.root.start <= FLAP_GAP_S]  # fmt: skip
         incident.flaps = near
         incident.root.attrs["flaps"] = 1 + len(near)
