@@ -1,4 +1,4 @@
-"""The ``faultline`` program. A hook must be quick: nothing is imported for it but itself."""
+"""The ``faultline`` program. A hook must be quick and the agent small: nothing is imported for them but themselves."""
 
 import sys
 
@@ -10,6 +10,10 @@ def main() -> int:
         from collector.hooks import main as hook
 
         return hook(arguments[1:])
+    if arguments[:1] == ["agent"]:
+        from collector.agent.commands import main as agent
+
+        return agent(arguments[1:])
     try:
         from faultline.cli import run
     except ModuleNotFoundError as missing:

@@ -1,0 +1,299 @@
+"""The agent's loop: sources -> batches -> spool; a second thread takes them from there to the service.
+
+One turn reads what is new, at most every quarter of a second: a busy log costs four wake-ups a second, not one a line.
+A link event wakes it at once, because its time is the time of reading.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import queue
+import random
+import select
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from collector.agent import wire
+from collector.agent.config import Config
+from collector.agent.failure import AgentError
+from collector.agent.runner import Runner, SlowLane, Status
+from collector.agent.sender import Connection, Sender
+from collector.agent.source import Context, Reading
+from collector.agent.spool import Loss, Spool
+
+VERSION = "0.1.0"
+#: A turn while lines flow, and one while all is quiet. The first bounds the delay, both bound the wake-ups.
+BUSY_TURN_S, QUIET_TURN_S = 0.25, 0.5
+#: One batch holds at most about so much before compression: bounds memory and stays far below the service's 64 MiB.
+BATCH_BYTES = 1024 * 1024
+#: While the service is away nobody waits for a line: fewer, larger batches.
+AWAY_FLUSH_S = 5.0
+STATUS_EVERY_S = 60.0
+#: A node whose disk refuses the spool is tried again so often; meanwhile nothing is read.
+DISK_WAIT_S = 5.0
+#: What slow sources may hand over before the loop has taken it.
+INBOX = 64
+
+
+@dataclass
+class _Pending:
+    """The batch that is being filled."""
+
+    parts: list[bytes] = field(default_factory=list)
+    size: int = 0
+    lines: dict[str, int] = field(default_factory=dict)
+    positions: dict[str, Any] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.parts or self.positions)
+
+
+class Agent:
+    """One agent. ``run`` returns 0 after a clean end; ``stop`` may be called from a signal or another thread."""
+
+    def __init__(self, config: Config, context: Context | None = None) -> None:
+        self.config = config
+        self.context = context or Context(host=config.host)
+        self.spool = Spool(Path(config.spool), int(config.spool_mb * 1024 * 1024), self._loss_report)
+        self.started = self.context.now()
+        self.stopping = threading.Event()
+        self._inbox: queue.Queue[tuple[str, Reading]] = queue.Queue(INBOX)
+        self._pending = _Pending()
+        self._flushed_at = float("-inf")
+        self._status_at = float("-inf")
+        self._told: dict[str, tuple[str, str]] = {}
+        self._disk_trouble: str | None = None
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._restart = False
+        self.fast: list[Runner] = []
+        self.slow: list[SlowLane] = []
+        self.sender: Sender | None = None
+        self._sending: threading.Thread | None = None
+        self._defaults = b""
+
+    # ------------------------------------------------------------------------------------------------ start and end
+
+    def run(self) -> int:
+        self.start()
+        try:
+            while not self.stopping.is_set():
+                self._sleep(self.turn())
+        finally:
+            self.finish()
+        if self._restart:
+            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+        return 0
+
+    def start(self) -> None:
+        """Opens the spool and starts sources and sender. Raises ``AgentError``."""
+        config = self.config
+        connection = Connection(config.server, config.bearer, config.ca, config.cert, config.key)
+        enabled = config.enabled()
+        self.spool.open(lambda: f"{int(self.context.now())}-{random.getrandbits(24):06x}", self.context.now())
+        boot = self.context.now() - self.context.uptime()
+        facts = {
+            "agent": config.agent, "host": config.host, "cluster": config.cluster or None, "timezone": config.timezone,
+            "boot_id": self.context.boot_id() or None, "boot_time": wire.stamp(boot),
+        }  # fmt: skip
+        self._defaults = wire.defaults({k: v for k, v in facts.items() if v is not None})
+        positions = self.spool.positions()
+        for kind, options in enabled.values():
+            runner = Runner(kind, options, self.context, dict(positions))
+            if kind.slow:
+                self.slow.append(SlowLane(runner, self._inbox, self.stopping))
+            else:
+                self.fast.append(runner)
+        self.sender = Sender(self.spool, connection, config.agent, now=self.context.now)
+        self._sending = threading.Thread(target=self.sender.run, name="sender", daemon=True)
+        self._sending.start()
+        for lane in self.slow:
+            lane.start()
+
+    def stop(self, *_: object) -> None:
+        """Ends the loop; what was read is delivered as far as ``last_gasp_s`` allows, the rest stays in the spool."""
+        self.stopping.set()
+        os.write(self._wake_write, b"x")
+
+    def finish(self) -> None:
+        """The last gasp: read once more, keep all, deliver what can be delivered, write down how far it went."""
+        self.stopping.set()
+        for lane in self.slow:
+            lane.join(0.5)
+        self.turn(last=True)
+        assert self.sender is not None and self._sending is not None
+        self.sender.stop(self.config.last_gasp_s)
+        self._sending.join(self.config.last_gasp_s + 1.0)
+        for runner in self.fast:
+            runner.close()
+        self.sender.connection.close()
+        self.spool.close()
+        self._write_local_status()
+
+    # ------------------------------------------------------------------------------------------------ one turn
+
+    def turn(self, last: bool = False) -> float:
+        """Reads what is new and keeps it. Returns how long to sleep."""
+        now = self.context.monotonic()
+        if self._disk_trouble is not None and not self._flush():
+            return DISK_WAIT_S  # nothing is read that could not be kept: files and kernel buffers hold it
+        taken = 0
+        for runner in self.fast:
+            for reading in runner.poll():
+                taken += len(reading.body)
+                self._take(runner.kind.name, reading)
+        while not self._inbox.empty():
+            name, reading = self._inbox.get_nowait()
+            taken += len(reading.body)
+            self._take(name, reading)
+        self._tell_status(now, last)
+        sender = self.sender
+        away = sender is not None and sender.trouble is not None
+        wait = AWAY_FLUSH_S if away else self.config.flush_s
+        if self._pending and (last or now - self._flushed_at >= wait):
+            self._flush()
+        if taken >= BATCH_BYTES // 4:
+            return 0.0
+        return BUSY_TURN_S if taken else QUIET_TURN_S
+
+    def _take(self, name: str, reading: Reading) -> None:
+        pending = self._pending
+        if reading.body:
+            pending.parts.append(reading.body)
+            pending.size += len(reading.body)
+            pending.lines[name] = pending.lines.get(name, 0) + reading.lines
+        pending.positions.update(reading.positions)
+        if pending.size >= BATCH_BYTES:
+            while not self._flush() and not self.stopping.wait(DISK_WAIT_S):
+                pass  # the disk refuses: hold this one batch, read nothing more
+
+    def _flush(self) -> bool:
+        """Keeps the pending batch on disk, synced, and wakes the sender. False where the disk refused it."""
+        pending = self._pending
+        self._flushed_at = self.context.monotonic()
+        if not pending:
+            self._disk_trouble = None
+            return True
+        # Positions without lines travel too: an empty batch is a number that the service knows, nothing more.
+        payload = wire.pack(self._defaults + b"".join(pending.parts))
+        try:
+            self.spool.append(payload, pending.lines, self.context.now(), pending.positions)
+            self.spool.sync()
+        except OSError as error:
+            self._disk_trouble = f"{self.config.spool}: {error.strerror}"
+            return False
+        self._disk_trouble = None
+        self._pending = _Pending()
+        if self.sender is not None:
+            self.sender.wake()
+        return True
+
+    def _loss_report(self, loss: Loss) -> bytes:
+        """The batch that tells the service what had to go, by source."""
+        rows = [self._defaults]
+        for name, lines in sorted(loss.lines.items()):
+            rows.append(wire.blind(
+                name, None, loss.since, loss.until, f"{loss.reason}: batches {loss.first} to {loss.last}", lines
+            ))  # fmt: skip
+        return wire.pack(b"".join(rows))
+
+    def _sleep(self, seconds: float) -> None:
+        if seconds <= 0 or self.stopping.is_set():
+            return
+        handles = [self._wake_read]
+        for runner in self.fast:
+            handle = getattr(runner.source, "handle", None)
+            if isinstance(handle, int):
+                handles.append(handle)
+        ready, _, _ = select.select(handles, [], [], seconds)
+        if self._wake_read in ready:
+            os.read(self._wake_read, 64)
+
+    # ------------------------------------------------------------------------------------------------ status
+
+    def statuses(self) -> dict[str, Status]:
+        """How each source stands."""
+        runners = [*self.fast, *(lane.runner for lane in self.slow)]
+        return {runner.kind.name: runner.seen() for runner in runners}
+
+    def _tell_status(self, monotonic: float, last: bool) -> None:
+        states = self.statuses()
+        shown = {name: (s.state, s.detail) for name, s in states.items()}
+        settled = all(s.detail != "not started" for s in states.values()) or monotonic - self._status_at > 5.0
+        due = monotonic - self._status_at >= STATUS_EVERY_S
+        if not last and not due and (shown == self._told or not settled or monotonic - self._status_at < 1.0):
+            return
+        self._told, self._status_at = shown, monotonic
+        self._take("agent", Reading(wire.record(
+            status=self._status(states), stream="agent", read=wire.stamp(self.context.now())), 0))  # fmt: skip
+        self._write_local_status()
+        if due:
+            self._mind_memory()
+
+    def _status(self, states: dict[str, Status]) -> dict[str, Any]:
+        sender = self.sender
+        return {
+            "version": VERSION, "pid": os.getpid(), "started": wire.stamp(self.started),
+            "spool": {
+                "bytes": self.spool.size, "cap": self.spool.cap, "batches": self.spool.waiting,
+                "dropped_lines": self.spool.dropped_lines, "trouble": self._disk_trouble,
+            },
+            "delivery": {
+                "trouble": sender.trouble if sender else None, "lines": sender.delivered_lines if sender else 0,
+                "batches": sender.delivered_batches if sender else 0,
+            },
+            "sources": [
+                {"name": name, "state": s.state, "detail": s.detail, "since": wire.stamp(s.since)}
+                for name, s in states.items()
+            ],
+        }  # fmt: skip
+
+    def _write_local_status(self) -> None:
+        """For ``faultline agent status``, which works while the service is away."""
+        path = Path(self.config.spool) / "status.json"
+        new = path.with_suffix(".new")
+        try:
+            new.write_text(json.dumps({**self._status(self.statuses()), "at": wire.stamp(self.context.now())}))
+            new.replace(path)
+        except OSError:
+            return  # the spool's own trouble is told where it matters
+
+    def _mind_memory(self) -> None:
+        """Above the cap: start anew. All state is on disk, so it costs a second and loses nothing."""
+        resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        if resident <= self.config.memory_mb * 1024 * 1024:
+            return
+        gc.collect()
+        self._restart = True
+        self.stop()
+
+
+def lower_priority(config: Config) -> None:
+    """Nice and CPU pinning as configured. Raises ``AgentError`` for CPUs that this host does not have."""
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, config.nice)
+    except OSError:
+        sys.stderr.write(f"faultline agent: nice {config.nice} was refused; going on as it is\n")
+    if config.cpus:
+        try:
+            os.sched_setaffinity(0, config.cpus)
+        except (OSError, ValueError) as error:
+            raise AgentError(f"{config.where}: cpus {list(config.cpus)}: cannot be used here: {error}") from error
+
+
+def main(config: Config) -> int:
+    """Runs the agent until SIGTERM or SIGINT."""
+    lower_priority(config)
+    agent = Agent(config)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, agent.stop)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    threading.stack_size(256 * 1024)
+    time.tzset()
+    return agent.run()

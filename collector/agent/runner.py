@@ -1,0 +1,134 @@
+"""One source under supervision: opened, polled, closed, opened again; whatever happens in it is a status."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import random
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from collector.agent.failure import Denied, Missing
+from collector.agent.source import Context, Reading, Source, SourceKind
+
+#: A device that is not there is looked for again so often: drivers load late, slurmctld moves between hosts.
+LOOK_AGAIN_S = 60.0
+#: After an error: soon, in case it was the moment.
+TRY_AGAIN_S = 10.0
+#: A poll that takes longer than this has got stuck in a driver or a program.
+STALLED_S = 120.0
+
+
+@dataclass
+class Status:
+    """``state``: ok, absent, denied, error or off; ``detail`` says why; ``since`` is when it became so."""
+
+    state: str = "off"
+    detail: str = "not started"
+    since: float = 0.0
+
+
+@dataclass
+class Runner:
+    """Polls one source. ``positions`` is how far it has got in this process, what lies in the spool included."""
+
+    kind: SourceKind
+    options: Mapping[str, Any]
+    context: Context
+    positions: dict[str, Any]
+    status: Status = field(default_factory=Status)
+    lines: int = 0
+    source: Source | None = None
+    _due: float = float("-inf")
+    _busy_since: float | None = None
+
+    def due(self, monotonic: float) -> bool:
+        return monotonic >= self._due
+
+    def poll(self) -> Iterator[Reading]:
+        """What is new, if it is time. Never raises on what a source does."""
+        monotonic = self.context.monotonic()
+        if monotonic < self._due:
+            return
+        self._busy_since = monotonic
+        try:
+            if self.source is None:
+                source = self.kind.make(self.context, self.options)
+                source.open(self.positions)
+                self.source = source
+            self._due = monotonic + self.source.interval if self.source.interval else float("-inf")
+            for reading in self.source.poll():
+                for key, value in reading.positions.items():
+                    if value is None:
+                        self.positions.pop(key, None)
+                    else:
+                        self.positions[key] = value
+                self.lines += reading.lines
+                yield reading
+            self._now("ok", "")
+        except Missing as why:
+            self._give_up("absent", str(why), LOOK_AGAIN_S)
+        except (Denied, PermissionError) as why:
+            self._give_up("denied", str(why), LOOK_AGAIN_S)
+        except Exception as why:  # a source may meet anything; the others go on
+            self._give_up("error", f"{type(why).__name__}: {why}", TRY_AGAIN_S)
+        finally:
+            self._busy_since = None
+
+    def _give_up(self, state: str, detail: str, wait: float) -> None:
+        self.close()
+        self._due = self.context.monotonic() + wait
+        self._now(state, " ".join(detail.split())[:300])
+
+    def _now(self, state: str, detail: str) -> None:
+        if (state, detail) != (self.status.state, self.status.detail):
+            self.status = Status(state, detail, self.context.now())
+
+    def seen(self) -> Status:
+        """The status as others see it: a poll that does not come back is an error."""
+        busy = self._busy_since
+        if busy is not None and self.context.monotonic() - busy > STALLED_S:
+            stuck = self.context.monotonic() - busy
+            return Status("error", f"has not answered for {int(stuck // 60)} min", self.context.now() - stuck)
+        return self.status
+
+    def close(self) -> None:
+        if self.source is not None:
+            with contextlib.suppress(Exception):
+                self.source.close()
+            self.source = None
+
+
+@dataclass
+class SlowLane:
+    """A thread for one source that may have to wait. What it reads goes into ``inbox``, whose bound slows it down."""
+
+    runner: Runner
+    inbox: queue.Queue[tuple[str, Reading]]
+    stop: threading.Event
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name=self.runner.kind.name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        # Thousands of agents start together; their polls need not stay together.
+        wait = random.random() * 2.0
+        while not self.stop.wait(wait):
+            for reading in self.runner.poll():
+                self._put(reading)
+            wait = min(max(self.runner._due - self.runner.context.monotonic(), 0.1), LOOK_AGAIN_S)
+        self.runner.close()
+
+    def _put(self, reading: Reading) -> None:
+        while not self.stop.is_set():
+            with contextlib.suppress(queue.Full):
+                self.inbox.put((self.runner.kind.name, reading), timeout=1.0)
+                return
+
+    def join(self, timeout: float) -> None:
+        if self._thread is not None:
+            self._thread.join(timeout)

@@ -1,0 +1,197 @@
+"""What a source is. A new source is one file that defines ``SOURCE`` and one line in ``collector.agent.sources``.
+
+A *source* is asked again and again (``poll``) for what is new. It gives *readings*: records that are ready for the
+wire, and the position from which it would go on. The position is kept together with the records, so a source never
+needs to remember anything itself: after any crash ``open`` gets the last kept positions.
+
+A source whose device, file or tool is not there raises ``Missing`` (or ``Denied``) from ``open`` or ``poll``: that is
+a status, and it is opened again later. Any other exception is a status too, never the end of the agent.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from collector.agent import wire
+from collector.agent.failure import Denied, Missing
+
+Option = str | int | float | bool | list[str]
+
+
+@dataclass(slots=True)
+class Reading:
+    """What a poll gave: ``body`` (records, one JSON object a line), how many lines or samples they hold, and the
+    position (key -> value) that is reached with them. A value of None forgets a key.
+    """
+
+    body: bytes
+    lines: int
+    positions: dict[str, Any] = field(default_factory=dict)
+
+
+class Source(Protocol):
+    """A running source. ``interval``: seconds between polls; 0 means with every turn of the agent's loop."""
+
+    interval: float
+
+    def open(self, positions: Mapping[str, Any]) -> None:
+        """Gets ready to read from the kept positions on. Raises ``Missing``, ``Denied`` or what the system raises."""
+
+    def poll(self) -> Iterator[Reading]:
+        """What is new; at most about 1 MiB a call where it may be more."""
+
+    def close(self) -> None:
+        """Lets go of handles and children."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A program's answer."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Context:
+    """The host as sources see it: time, programs and the file system are values, so that tests can give their own."""
+
+    host: str = field(default_factory=socket.gethostname)
+    root: Path = Path("/")
+    now: Callable[[], float] = time.time
+    uptime: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME)
+    monotonic: Callable[[], float] = time.monotonic
+
+    def path(self, name: str) -> Path:
+        """A path below the root of the file system."""
+        return self.root / name.lstrip("/")
+
+    def text(self, name: str) -> str | None:
+        """A small file's text, stripped; None where there is none or the device does not answer."""
+        try:
+            return self.path(name).read_text(encoding="utf-8", errors="replace").strip()
+        except OSError:
+            return None
+
+    def number(self, name: str) -> int | None:
+        """A small file's number."""
+        try:
+            return int(self.text(name) or "")
+        except ValueError:
+            return None
+
+    def boot_id(self) -> str:
+        """The kernel's random id of this boot; empty where there is none."""
+        return self.text("/proc/sys/kernel/random/boot_id") or ""
+
+    def run(self, command: Sequence[str], timeout: float = 60.0) -> Run:
+        """Runs a program to its end. Raises ``Missing`` where it is not installed, ``TimeoutError`` past ``timeout``."""
+        try:
+            # A program that prints times must print them alike on every host: UTC has no hour twice.
+            environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC", "SLURM_TIME_FORMAT": "standard"}
+            done = subprocess.run(
+                list(command), stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, env=environment,
+                check=False,
+            )  # fmt: skip
+        except FileNotFoundError as error:
+            raise Missing(f"{command[0]} is not installed") from error
+        except PermissionError as error:
+            raise Denied(f"{command[0]} may not be run by this user") from error
+        except subprocess.TimeoutExpired as error:
+            raise TimeoutError(f"{command[0]} did not end within {timeout:g} s") from error
+        return Run(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))
+
+    def answer(self, command: Sequence[str], timeout: float = 60.0) -> str:
+        """A program's output. Raises ``OSError`` with its first line of complaint where it failed."""
+        done = self.run(command, timeout)
+        if done.code:
+            complaint = (done.err.strip() or done.out.strip() or f"exit code {done.code}").splitlines()[0]
+            raise OSError(f"{command[0]}: {complaint}")
+        return done.out
+
+
+@dataclass(frozen=True)
+class SourceKind:
+    """A kind of source: its name in the configuration, its options with their defaults, and how one is made.
+
+    ``role``: "node" sources run everywhere, "controller" ones where ``controller = true`` is set. ``slow`` ones may
+    wait for a device or a program: each polls in a thread of its own, so that a hanging GPU driver stops nothing else.
+    ``reads``, ``costs`` and ``blind_to`` are for people (docs/agent.md lists them).
+    """
+
+    name: str
+    make: Callable[[Context, Mapping[str, Any]], Source]
+    options: Mapping[str, Option]
+    reads: str
+    costs: str
+    blind_to: str
+    role: str = "node"
+    slow: bool = True
+
+
+def metrics_reading(
+    samples: Mapping[tuple[str, tuple[tuple[str, str], ...]], float], stream: str, now: float,
+    positions: dict[str, Any] | None = None,
+) -> Reading:  # fmt: skip
+    """Samples, (metric, labels) -> value, as one Prometheus text with the time of reading."""
+    body = wire.document("prometheus", exposition(samples, now), stream, now)
+    return Reading(body, len(samples), positions or {})
+
+
+def exposition(samples: Mapping[tuple[str, tuple[tuple[str, str], ...]], float], now: float) -> str:
+    """Prometheus text 0.0.4, each sample with its time in milliseconds."""
+    rows = []
+    for (name, labels), value in samples.items():
+        shown = ",".join(f'{key}="{_escape(text)}"' for key, text in labels)
+        rows.append(f"{name}{{{shown}}} {_number(value)} {int(now * 1000)}" if labels else
+                    f"{name} {_number(value)} {int(now * 1000)}")  # fmt: skip
+    return "\n".join(rows) + "\n"
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() and abs(value) < 2**63 else repr(float(value))
+
+
+Labels = tuple[tuple[str, str], ...]
+Samples = dict[tuple[str, Labels], float]
+
+
+@dataclass
+class Changes:
+    """Which counters moved since the last look. Unchanged ones are told once an hour, so that a reader who comes late
+    knows them and a silent counter differs from a missing one; all others cost nothing.
+    """
+
+    every: float = 3600.0
+    _last: Samples = field(default_factory=dict)
+    _told_at: float = float("-inf")
+
+    def of(self, samples: Samples, now: float) -> Samples:
+        """``samples`` that are new or differ; each counter (``*_total``) that grew has its growth beside it as
+        ``*_increase``. A counter that fell was set back (driver reload): its growth is what it shows now.
+        """
+        everything = now - self._told_at >= self.every
+        if everything:
+            self._told_at = now
+        told: Samples = {}
+        for key, value in samples.items():
+            before = self._last.get(key)
+            if everything or before != value:
+                told[key] = value
+            if before is not None and before != value and key[0].endswith("_total"):
+                name = key[0].removesuffix("_total") + "_increase"
+                told[(name, key[1])] = value - before if value >= before else value
+        self._last = dict(samples)
+        return told

@@ -1,0 +1,152 @@
+"""systemd's journal, through ``journalctl --follow``: one child that sleeps while nothing is logged."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from collector.agent import wire
+from collector.agent.failure import Missing
+from collector.agent.source import Context, Reading, SourceKind
+
+#: What the service's parser reads of an entry; an entry has some forty fields.
+_FIELDS = (
+    "MESSAGE", "PRIORITY", "SYSLOG_FACILITY", "SYSLOG_IDENTIFIER", "SYSLOG_PID", "_PID", "_COMM", "_SYSTEMD_UNIT", "UNIT",
+    "_HOSTNAME", "_TRANSPORT", "_BOOT_ID", "_SOURCE_REALTIME_TIMESTAMP",
+)  # fmt: skip
+#: All transports but the kernel's, which the source "kmsg" reads with exact numbering.
+_TRANSPORTS = ("syslog", "journal", "stdout", "audit", "driver")
+_CURSOR = re.compile(rb'"__CURSOR"\s*:\s*"([^"]+)"')
+_TIME = re.compile(rb'"__REALTIME_TIMESTAMP"\s*:\s*"(\d+)"')
+_PIECE = 256 * 1024
+_PIPE = 1024 * 1024
+_SYSLOG_FILES = ("/var/log/syslog", "/var/log/messages")
+
+
+@dataclass
+class Journald:
+    """``even_with_syslog``: also where rsyslog writes the same lines into a file that is tailed."""
+
+    context: Context
+    even_with_syslog: bool
+    kernel: bool
+    first_hours: float
+    program: str
+    interval: float = 0.0
+    handle: int | None = None
+    _child: subprocess.Popen[bytes] | None = None
+    _rest: bytes = b""
+    _cursor: str | None = None
+
+    def open(self, positions: Mapping[str, Any]) -> None:
+        if not self.even_with_syslog:
+            for path in _SYSLOG_FILES:
+                if self.context.path(path).exists():
+                    raise Missing(f"{path} holds the same lines and is tailed (set even_with_syslog to read both)")
+        kept = positions.get("journald") or {}
+        self._cursor = kept.get("cursor")
+        self._gone = self._vacuumed(kept) if self._cursor else None
+        command = [
+            self.program, "--follow", "--output=json", "--all", "--quiet", "--no-pager", f"--output-fields={','.join(_FIELDS)}",
+        ]  # fmt: skip
+        if self._cursor:
+            command += [f"--after-cursor={self._cursor}", "--no-tail"]
+        else:
+            command += [f"--since=-{int(self.first_hours * 60)}min", "--no-tail"]
+        if not self.kernel:
+            command += [f"_TRANSPORT={name}" for name in _TRANSPORTS]
+        try:
+            self._child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+            )
+        except FileNotFoundError as error:
+            raise Missing(f"{self.program} is not installed") from error
+        assert self._child.stdout is not None and self._child.stderr is not None
+        for pipe in (self._child.stdout, self._child.stderr):
+            os.set_blocking(pipe.fileno(), False)
+        # A turn's worth of lines must fit, or journalctl's speed is one pipe a turn.
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(self._child.stdout.fileno(), fcntl.F_SETPIPE_SZ, _PIPE)
+
+    def _vacuumed(self, kept: Mapping[str, Any]) -> tuple[float, float] | None:
+        """(from, to) of entries that were removed before they were read: the oldest is younger than the cursor."""
+        done = self.context.run(
+            [self.program, "--output=json", "--quiet", "--no-pager", "--output-fields=_BOOT_ID", "-n", "+1"]
+        )
+        found = _TIME.search(done.out.encode()) if not done.code else None
+        last = float(kept.get("time") or 0.0)
+        if not found or not last or int(found[1]) / 1e6 <= last:
+            return None
+        return last, int(found[1]) / 1e6
+
+    def poll(self) -> Iterator[Reading]:
+        child = self._child
+        assert child is not None and child.stdout is not None and child.stderr is not None
+        if self._gone is not None:
+            since, until = self._gone
+            self._gone = None
+            yield Reading(
+                wire.blind("journald", "journald", since, until, "the journal was vacuumed before it was read"), 0
+            )
+        data = self._rest
+        while len(data) < _PIECE:
+            piece = child.stdout.read(_PIECE)
+            if not piece:
+                break
+            data += piece
+        cut = data.rfind(b"\n")
+        self._rest = data[cut + 1 :]
+        if cut >= 0:
+            yield self._reading(data[:cut])
+        if child.poll() is not None and not self._rest:
+            complaint = (child.stderr.read() or b"").decode("utf-8", "replace").strip()
+            raise OSError(
+                f"{self.program} ended ({child.returncode}): {complaint.splitlines()[-1] if complaint else ''}"
+            )
+
+    def _reading(self, text: bytes) -> Reading:
+        now = self.context.now()
+        body = wire.lines_record(b'{"stream":"journald","source":"journald"', text, read=wire.stamp(now))
+        last = text[text.rfind(b"\n") + 1 :]
+        cursor, time = _CURSOR.search(last), _TIME.search(last)
+        positions: dict[str, Any] = {}
+        if cursor:
+            # A cursor is a JSON string: its escapes are JSON's.
+            name = json.loads(b'"' + cursor[1] + b'"')
+            positions["journald"] = {"cursor": name, "time": int(time[1]) / 1e6 if time else now}
+        return Reading(body, text.count(b"\n") + 1, positions)
+
+    def close(self) -> None:
+        child, self._child = self._child, None
+        self._rest = b""
+        if child is None:
+            return
+        child.terminate()
+        try:
+            child.wait(2.0)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+        for pipe in (child.stdout, child.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+def _make(context: Context, options: Mapping[str, Any]) -> Journald:
+    return Journald(context, options["even_with_syslog"], options["kernel"], options["first_hours"], options["program"])
+
+
+SOURCE = SourceKind(
+    "journald", _make, {"even_with_syslog": False, "kernel": False, "first_hours": 24.0, "program": "journalctl"},
+    reads="systemd's journal from a kept cursor on, without the kernel's lines",
+    costs="a child journalctl (its memory is mostly the mapped journal) and one JSON object a line",
+    blind_to="what journald itself suppressed (its own line says how much) or vacuumed while the agent was away (told)",
+    slow=False,
+)  # fmt: skip

@@ -1,0 +1,86 @@
+"""Prometheus text from exporters on this host: dcgm-exporter, node_exporter, a switch agent."""
+
+from __future__ import annotations
+
+import fnmatch
+import http.client
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from collector.agent import wire
+from collector.agent.failure import Missing
+from collector.agent.source import Context, Reading, SourceKind
+
+_MOST_BYTES = 8 * 1024 * 1024
+
+
+@dataclass
+class Scrape:
+    """``keep``: globs of metric names; a node exporter shows thousands, of which a verdict needs a handful."""
+
+    context: Context
+    urls: list[str]
+    keep: list[str]
+    timeout_s: float
+    interval: float
+
+    def open(self, positions: Mapping[str, Any]) -> None:
+        if not self.urls:
+            raise Missing('no urls are configured ([sources.scrape] urls = ["http://127.0.0.1:9400/metrics"])')
+
+    def poll(self) -> Iterator[Reading]:
+        refused = []
+        for url in self.urls:
+            try:
+                text = self._get(url)
+            except (OSError, http.client.HTTPException) as error:
+                refused.append(f"{url}: {error or type(error).__name__}")
+                continue
+            kept = [line for line in text.splitlines() if self._wanted(line)]
+            if kept:
+                now = self.context.now()
+                body = wire.document(
+                    "prometheus", "\n".join(kept) + "\n", "scrape", now, host=self.context.host, path=url
+                )
+                yield Reading(body, len(kept))
+        if refused:
+            raise Missing("; ".join(refused))
+
+    def _wanted(self, line: str) -> bool:
+        if not line or line.startswith("#"):
+            return False
+        name = line.partition("{")[0].partition(" ")[0]
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in self.keep)
+
+    def _get(self, url: str) -> str:
+        parts = urlsplit(url)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        asked = kind(parts.hostname or "127.0.0.1", parts.port, timeout=self.timeout_s)
+        try:
+            asked.request("GET", (parts.path or "/metrics") + (f"?{parts.query}" if parts.query else ""))
+            answer = asked.getresponse()
+            data = answer.read(_MOST_BYTES + 1)
+            if answer.status != 200:
+                raise OSError(f"HTTP {answer.status}")
+            if len(data) > _MOST_BYTES:
+                raise OSError(f"more than {_MOST_BYTES} bytes")
+            return data.decode("utf-8", "replace")
+        finally:
+            asked.close()
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _make(context: Context, options: Mapping[str, Any]) -> Scrape:
+    return Scrape(context, options["urls"], options["keep"], options["timeout_s"], options["every_s"])
+
+
+SOURCE = SourceKind(
+    "scrape", _make, {"urls": [], "keep": ["DCGM_*"], "timeout_s": 5.0, "every_s": 30.0},
+    reads="Prometheus text of exporters on this host (dcgm-exporter in place of NVML)",
+    costs="one HTTP request an exporter every 30 s",
+    blind_to="what happens between two scrapes; metrics that no glob of keep names",
+)  # fmt: skip

@@ -1,0 +1,483 @@
+"""The agent's bounded spool on disk: batches that wait for the server, and how far each source has been read.
+
+A *batch* is one delivery: a sequence number, compressed records, how many lines of which source kind they hold, and
+the read positions that are reached when it is kept. Batches and positions are one frame, so they cannot disagree: what
+is in the spool is never read again, what is not in it is read again.
+
+    SPOOL/
+      state.json            epoch, last acknowledged sequence, positions (a copy that survives removed segments)
+      00000000000000000042.seg   frames from sequence 42 on
+
+A frame is ``FLB1``, three little-endian u32 (length of the header, length of the payload, CRC-32 of the header), the
+header (JSON) and the payload; the header holds the CRC-32 of the payload. A frame that a crash cut off at the end of
+the newest segment is removed at the next start: it was never synced, hence never sent, and its lines are read again.
+
+Durability (``append`` then ``sync``): a batch is synced before it is sent. So a sequence number that the server has
+seen never stands for other lines, not even after a power cut.
+
+Full: the oldest batches go first, except the very first that waits: the server may have it already. What goes is
+counted by source kind and appended as a batch of its own that says so (a blind period), before anything is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import struct
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from collector.agent.failure import AgentError
+
+_MAGIC = b"FLB1"
+_HEAD = struct.Struct("<4sIII")
+#: A header holds counts and positions: more than this is no header of ours but damage.
+_MOST_HEADER = 16 * 1024 * 1024
+#: Segments are dropped and removed whole: 1/16 of the cap, within these bounds, keeps both cheap and fine-grained.
+_SEGMENT_BYTES = (64 * 1024, 4 * 1024 * 1024)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One delivery. ``lines`` by source kind; ``created`` in epoch seconds. ``lost`` marks the report of a loss."""
+
+    sequence: int
+    payload: bytes
+    lines: Mapping[str, int]
+    created: float
+    lost: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Batches that had to go: their sequence numbers, their lines by source kind, and between which times."""
+
+    first: int
+    last: int
+    lines: Mapping[str, int]
+    since: float
+    until: float
+    reason: str
+
+    def merged(self, other: Loss) -> Loss:
+        lines = dict(self.lines)
+        for kind, count in other.lines.items():
+            lines[kind] = lines.get(kind, 0) + count
+        return Loss(
+            min(self.first, other.first), max(self.last, other.last), lines,
+            min(self.since, other.since), max(self.until, other.until), self.reason,
+        )  # fmt: skip
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "first": self.first, "last": self.last, "lines": dict(self.lines), "since": self.since,
+            "until": self.until, "reason": self.reason,
+        }  # fmt: skip
+
+    @classmethod
+    def of_json(cls, row: Mapping[str, Any]) -> Loss:
+        return cls(row["first"], row["last"], row["lines"], row["since"], row["until"], row["reason"])
+
+
+@dataclass
+class _Segment:
+    path: Path
+    first: int
+    last: int = 0
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """Where a frame lies in its segment, and its header."""
+
+    start: int
+    header: dict[str, Any]
+    body: int
+    length: int
+
+
+@dataclass
+class Spool:
+    """The spool in ``folder``, at most ``cap`` bytes. ``report`` turns a loss into the payload that tells the server.
+
+    Thread-safe: one thread appends, another reads and acknowledges. Raises ``AgentError`` where the folder cannot be
+    used at all; a full disk raises ``OSError`` from ``append`` and changes nothing.
+    """
+
+    folder: Path
+    cap: int
+    report: Callable[[Loss], bytes]
+    epoch: str = ""
+    acknowledged: int = 0
+    dropped_lines: int = 0
+    _positions: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    _segments: list[_Segment] = field(default_factory=list)
+    _next: int = 1
+    _tail: BinaryIO | None = None
+    _unsynced: bool = False
+    _read_at: tuple[Path, int] | None = None
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _lock_file: BinaryIO | None = None
+
+    # ------------------------------------------------------------------------------------------------ opening
+
+    def open(self, new_epoch: Callable[[], str], now: float) -> None:
+        """Takes the folder for this process and reads what it holds. ``new_epoch`` names a spool that is new."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock_file = (self.folder / "lock").open("ab")
+        except OSError as error:
+            raise AgentError(f"{self.folder}: spool cannot be used: {error.strerror}; set another 'spool'") from error
+        import fcntl
+
+        try:
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise AgentError(f"{self.folder}: another agent uses this spool; stop it or set another 'spool'") from error
+        for left in self.folder.glob("*.new"):
+            left.unlink()
+        self._read_state()
+        if not self.epoch:
+            # A spool without its state numbers batches anew, so it must not use the old numbers' names.
+            for orphan in self.folder.glob("*.seg"):
+                orphan.rename(orphan.with_suffix(f".orphan-{int(now)}"))
+            self.epoch = new_epoch()
+            self._write_state()
+        self._read_segments()
+
+    def _read_state(self) -> None:
+        try:
+            state = json.loads((self.folder / "state.json").read_bytes())
+            self.epoch, self.acknowledged = str(state["epoch"]), int(state["acknowledged"])
+            self._next = int(state["next"])
+            self.dropped_lines = int(state.get("dropped_lines", 0))
+            self._positions = {key: (int(seq), value) for key, (seq, value) in state["positions"].items()}
+        except FileNotFoundError:
+            return
+        except (ValueError, KeyError, TypeError, OSError):
+            self.epoch = ""  # damaged: as good as none
+            self._positions = {}
+
+    def _read_segments(self) -> None:
+        paths = sorted(self.folder.glob("*.seg"))
+        ranges: list[tuple[int, int]] = []
+        for path in paths:
+            segment = _Segment(path, int(path.stem), int(path.stem) - 1)
+            with path.open("rb") as stream:
+                for frame in _frames(stream):
+                    header = frame.header
+                    segment.last = header["sequence"]
+                    segment.size = frame.body + frame.length
+                    self._keep_positions(header)
+                    if header.get("lost"):
+                        ranges.append((header["lost"]["first"], header["lost"]["last"]))
+                whole = stream.seek(0, os.SEEK_END)
+            if whole > segment.size:
+                os.truncate(path, segment.size)
+            if segment.last < segment.first:
+                path.unlink()
+                continue
+            self._segments.append(segment)
+            self._next = max(self._next, segment.last + 1)
+        for first, last in ranges:  # a drop that a crash interrupted between the report and the removal
+            self._remove_range(first, last)
+        self._drop_acknowledged()
+
+    def _keep_positions(self, header: Mapping[str, Any]) -> None:
+        sequence = header["sequence"]
+        for key, value in header.get("positions", {}).items():
+            if self._positions.get(key, (0, None))[0] <= sequence:
+                self._positions[key] = (sequence, value)
+
+    # ------------------------------------------------------------------------------------------------ writing
+
+    def positions(self) -> dict[str, Any]:
+        """How far each source has been read, by its own key."""
+        with self._lock:
+            return {key: value for key, (_, value) in self._positions.items() if value is not None}
+
+    def append(
+        self, payload: bytes, lines: Mapping[str, int], created: float, positions: Mapping[str, Any] | None = None
+    ) -> int:
+        """Keeps a batch (``sync`` makes it durable) and returns its sequence number."""
+        with self._lock:
+            self._make_room(len(payload) + 4096, created)
+            return self._append(payload, lines, created, positions or {}, None)
+
+    def _append(
+        self, payload: bytes, lines: Mapping[str, int], created: float, positions: Mapping[str, Any], lost: Loss | None
+    ) -> int:
+        sequence = self._next
+        header: dict[str, Any] = {
+            "sequence": sequence, "created": created, "lines": dict(lines), "crc": zlib.crc32(payload),
+        }  # fmt: skip
+        if positions:
+            header["positions"] = dict(positions)
+        if lost:
+            header["lost"] = lost.as_json()
+        packed = json.dumps(header, separators=(",", ":")).encode()
+        frame = _HEAD.pack(_MAGIC, len(packed), len(payload), zlib.crc32(packed)) + packed + payload
+        segment, tail = self._segment_for(len(frame), sequence)
+        try:
+            tail.write(frame)
+        except OSError:
+            os.ftruncate(tail.fileno(), segment.size)
+            tail.seek(segment.size)
+            raise
+        segment.last = sequence
+        segment.size += len(frame)
+        self._next = sequence + 1
+        self._unsynced = True
+        self._keep_positions(header)
+        return sequence
+
+    def _segment_for(self, size: int, sequence: int) -> tuple[_Segment, BinaryIO]:
+        low, high = _SEGMENT_BYTES
+        full = min(max(self.cap // 16, low), high)
+        if self._tail is not None and self._segments and self._segments[-1].size + size <= full:
+            return self._segments[-1], self._tail
+        if self._tail is not None:
+            self.sync()
+            self._tail.close()
+        segment = _Segment(self.folder / f"{sequence:020d}.seg", sequence, sequence - 1)
+        self._tail = segment.path.open("wb", buffering=0)
+        _sync_folder(self.folder)
+        self._segments.append(segment)
+        return segment, self._tail
+
+    def sync(self) -> None:
+        """Makes what was appended durable."""
+        with self._lock:
+            if self._tail is not None and self._unsynced:
+                os.fdatasync(self._tail.fileno())
+                self._unsynced = False
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def waiting(self) -> int:
+        """So many batches are not acknowledged (those dropped in between count too)."""
+        return self._next - 1 - self.acknowledged
+
+    # ------------------------------------------------------------------------------------------------ full
+
+    def _make_room(self, size: int, now: float) -> None:
+        if self.size + size <= self.cap or not self._segments:
+            return
+        self._drop_acknowledged()
+        if self.size + size <= self.cap:
+            return
+        # The first that waits stays (the server may have it); the report itself needs room too.
+        victims: list[_Segment] = []
+        freed = 0
+        for segment in self._segments:
+            if self.size + size - freed <= self.cap:
+                break
+            if segment.last <= self.acknowledged + 1:
+                continue
+            victims.append(segment)
+            freed += segment.size
+        if not victims:
+            return
+        loss = self._loss(victims, now)
+        if loss is None:
+            return
+        if victims[-1] is self._segments[-1]:
+            self._close_tail()  # the report must not stand in a segment that goes
+        self._append(self.report(loss), {}, now, {}, loss)
+        self.sync()
+        self.dropped_lines += sum(loss.lines.values())
+        self._write_state()
+        self._remove_range(loss.first, loss.last)
+
+    def _loss(self, victims: list[_Segment], now: float) -> Loss | None:
+        """What goes with these segments; a report among them is carried on in the new one."""
+        found: Loss | None = None
+        for segment in victims:
+            with segment.path.open("rb") as stream:
+                for frame in _frames(stream):
+                    header = frame.header
+                    sequence = header["sequence"]
+                    if sequence <= self.acknowledged + 1:
+                        continue
+                    lines, since = header["lines"], header["created"]
+                    piece = Loss(sequence, sequence, lines, since, since, "spool full")
+                    if header.get("lost"):
+                        piece = piece.merged(Loss.of_json(header["lost"]))
+                    found = piece if found is None else found.merged(piece)
+        if found is None:
+            return None
+        # What an earlier report in the range told is delivered by this one: the first that waits is in neither.
+        return Loss(
+            max(found.first, self.acknowledged + 2), found.last, found.lines, found.since, found.until, found.reason
+        )
+
+    def _close_tail(self) -> None:
+        if self._tail is not None:
+            self.sync()
+            self._tail.close()
+            self._tail = None
+
+    def _remove_range(self, first: int, last: int) -> None:
+        """Removes the frames ``first..last``; a segment that holds others too is written anew without them."""
+        for segment in list(self._segments):
+            if segment.last < first or segment.first > last:
+                continue
+            if first <= segment.first and segment.last <= last:
+                self._forget(segment)
+                continue
+            if segment is self._segments[-1]:
+                self._close_tail()
+            self._rewrite(segment, lambda sequence: not first <= sequence <= last)
+
+    def _rewrite(self, segment: _Segment, keep: Callable[[int], bool]) -> None:
+        kept: list[bytes] = []
+        sequences: list[int] = []
+        with segment.path.open("rb") as stream:
+            for frame in _frames(stream):
+                if keep(frame.header["sequence"]):
+                    stream.seek(frame.start)
+                    kept.append(stream.read(frame.body - frame.start + frame.length))
+                    sequences.append(frame.header["sequence"])
+                    stream.seek(frame.body + frame.length)
+        if not kept:
+            self._forget(segment)
+            return
+        new = segment.path.with_suffix(".new")
+        with new.open("wb") as stream:
+            stream.write(b"".join(kept))
+            stream.flush()
+            os.fsync(stream.fileno())
+        target = self.folder / f"{sequences[0]:020d}.seg"
+        new.replace(target)
+        if target != segment.path:
+            segment.path.unlink()
+        _sync_folder(self.folder)
+        segment.path, segment.first, segment.last = target, sequences[0], sequences[-1]
+        segment.size = sum(map(len, kept))
+        self._read_at = None
+
+    def _forget(self, segment: _Segment) -> None:
+        if self._segments and segment is self._segments[-1]:
+            self._close_tail()
+        segment.path.unlink(missing_ok=True)
+        self._segments.remove(segment)
+        self._read_at = None
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    def first(self) -> Batch | None:
+        """The oldest batch that is not acknowledged; None when all are. Damaged ones are reported and passed over."""
+        with self._lock:
+            for segment in list(self._segments):
+                if segment.last <= self.acknowledged:
+                    continue
+                found = self._first_in(segment)
+                if found is not None:
+                    return found
+            return None
+
+    def _first_in(self, segment: _Segment) -> Batch | None:
+        start = self._read_at[1] if self._read_at and self._read_at[0] == segment.path else 0
+        with segment.path.open("rb") as stream:
+            stream.seek(start)
+            for frame in _frames(stream, segment.size):
+                sequence = frame.header["sequence"]
+                if sequence <= self.acknowledged:
+                    continue
+                self._read_at = (segment.path, frame.start)
+                payload = stream.read(frame.length)
+                header = frame.header
+                if zlib.crc32(payload) != header["crc"]:
+                    loss = Loss(
+                        sequence, sequence, header["lines"], header["created"], header["created"],
+                        "damaged on the node's disk",
+                    )  # fmt: skip
+                    # Its own number tells the loss: no other batch can stand for it.
+                    payload = self.report(loss)
+                    return Batch(sequence, payload, {}, header["created"], loss.as_json())
+                return Batch(sequence, payload, header["lines"], header["created"], header.get("lost"))
+        return None
+
+    def acknowledge(self, sequence: int) -> None:
+        """The server has this batch on its disk: it need not be kept. Numbers come in order."""
+        with self._lock:
+            self.acknowledged = max(self.acknowledged, sequence)
+            self._drop_acknowledged()
+
+    def _drop_acknowledged(self) -> None:
+        # The newest stays: it is written to, and an emptied one would cost a state file per batch.
+        done = [s for s in self._segments[:-1] if s.last <= self.acknowledged]
+        if not done:
+            return
+        self._write_state()
+        for segment in done:
+            self._forget(segment)
+
+    def checkpoint(self) -> None:
+        """Writes the state down: fewer batches are offered again after a crash (the server knows them by number)."""
+        with self._lock:
+            self.sync()
+            self._write_state()
+
+    def _write_state(self) -> None:
+        state = {
+            "epoch": self.epoch, "acknowledged": self.acknowledged, "next": self._next,
+            "dropped_lines": self.dropped_lines,
+            "positions": {key: [seq, value] for key, (seq, value) in self._positions.items() if value is not None},
+        }  # fmt: skip
+        new = self.folder / "state.json.new"
+        with new.open("w", encoding="utf-8") as stream:
+            json.dump(state, stream, separators=(",", ":"))
+            stream.flush()
+            os.fsync(stream.fileno())
+        new.replace(self.folder / "state.json")
+        _sync_folder(self.folder)
+
+    def close(self) -> None:
+        """Writes all down and lets the folder go."""
+        with self._lock:
+            self.checkpoint()
+            self._close_tail()
+            if self._lock_file is not None:
+                self._lock_file.close()
+                self._lock_file = None
+
+
+def _frames(stream: BinaryIO, end: int | None = None) -> Iterator[_Frame]:
+    """Whole frames from the stream's place on; stops before one that is cut off or damaged. Payloads are not read."""
+    if end is None:
+        here = stream.tell()
+        end = stream.seek(0, os.SEEK_END)
+        stream.seek(here)
+    while True:
+        start = stream.tell()
+        head = stream.read(_HEAD.size)
+        if len(head) < _HEAD.size:
+            return
+        magic, length, size, crc = _HEAD.unpack(head)
+        if magic != _MAGIC or length > _MOST_HEADER:
+            return
+        packed = stream.read(length)
+        body = start + _HEAD.size + length
+        if len(packed) < length or zlib.crc32(packed) != crc or body + size > end:
+            return
+        yield _Frame(start, json.loads(packed), body, size)
+        stream.seek(body + size)
+
+
+def _sync_folder(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # some file systems cannot sync a folder
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
