@@ -6,6 +6,8 @@ when that transaction has been committed. So memory never knows more than the di
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,7 +23,8 @@ from store.intake import STATEMENTS
 #: Opaque keys are remembered so long, and never fewer than ``KEYS_KEPT``: a clock that jumps must not forget them.
 KEY_LIFE = timedelta(hours=24)
 KEYS_KEPT = 100_000
-_NEVER = datetime(1970, 1, 1)
+#: Rates are averages that forget with this time constant, seconds.
+RATE_S = 60.0
 
 SourceKey = tuple[str, str, str]
 
@@ -102,6 +105,8 @@ class Ledger:
         self.lines: dict[str, int] = {}
         for source in self.sources.values():
             self.lines[source.file] = self.lines.get(source.file, 0) + source.lines
+        #: Source -> (when, lines per second then), fading over ``RATE_S``.
+        self._rates: dict[SourceKey, tuple[float, float]] = {}
         self.quarantined = int(rows("SELECT count(*) AS n FROM intake.quarantine WHERE replayed_at IS NULL")[0]["n"])
         self.blind_periods = int(rows("SELECT count(*) AS n FROM intake.blind")[0]["n"])
 
@@ -199,6 +204,12 @@ class Ledger:
 
     def apply(self, step: Step) -> None:
         """After the commit."""
+        now = time.monotonic()
+        for key, source in step.sources.items():
+            before = self.sources.get(key)
+            then, rate = self._rates.get(key, (now, 0.0))
+            lines = source.lines - (before.lines if before else 0)
+            self._rates[key] = (now, rate * math.exp((then - now) / RATE_S) + lines / RATE_S)
         self.streams.update(self._streams_after(step))
         self.keys.update(step.opaque)
         self.sources.update(step.sources)
@@ -206,6 +217,11 @@ class Ledger:
         self.lines.update(step.lines)
         self.quarantined += len(step.quarantine) - len(step.replayed)
         self.blind_periods += len(step.blind)
+
+    def rates_now(self) -> dict[SourceKey, float]:
+        """Lines per second of each source, over about the last minute."""
+        now = time.monotonic()
+        return {key: rate * math.exp((then - now) / RATE_S) for key, (then, rate) in list(self._rates.items())}
 
     def prune(self, now: datetime) -> None:
         """Forgets opaque keys that are both old and many."""

@@ -53,5 +53,9 @@ class Quarantine:
         meta: dict[str, Any] = json.loads(head)
         return meta, payload
 
+    def edition(self, identity: str) -> int:
+        """Differs each time that a batch is set aside."""
+        return (self.folder / f"{identity}.batch").stat().st_mtime_ns
+
     def drop(self, identity: str) -> None:
         (self.folder / f"{identity}.batch").unlink(missing_ok=True)

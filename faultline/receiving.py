@@ -86,6 +86,30 @@ class Receiving:
             self.pipeline.stop()
         self.spool.close()
 
+    def state(self) -> dict[str, Any]:
+        """For the sources page and the API."""
+        found = {**self.spool.state(), "trouble": self.trouble(), "listening": self.listening}
+        if self.pipeline is not None:
+            counts, ledger = self.pipeline.counts, self.pipeline.ledger
+            found |= {
+                "stored_lines": counts.lines, "stored_batches": counts.batches, "duplicates": counts.duplicates,
+                "quarantined": ledger.quarantined, "blind_periods": ledger.blind_periods,
+            }  # fmt: skip
+        return found
+
+    def replay(self, identity: str) -> bool:
+        """Spools a batch that was set aside anew; False if there is none of that name."""
+        assert self.pipeline is not None
+        found = self.pipeline.quarantine.get(identity)
+        if found is None:
+            return False
+        meta, payload = found
+        meta = {name: value for name, value in meta.items() if name != "key"}
+        # Asked for twice, it is stored once: the key is new after each time that it fails.
+        meta |= {"replay": identity, "key": f"replay {identity} {self.pipeline.quarantine.edition(identity)}"}
+        self.spool.append(meta, payload).result(30)
+        return True
+
     def trouble(self) -> str | None:
         """Why nothing is taken in or stored, in words; None if all is well."""
         return self.spool.trouble or (

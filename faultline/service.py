@@ -113,6 +113,8 @@ def build_app(service: Service) -> Any:
     ]
     app = create_app(service.store, settings={"reports": listing, "cluster": service.config.cluster})
 
+    app.state.receiving = service.receiving
+
     @app.get("/api/v1/result", tags=["incidents"])
     def whole_result() -> dict[str, Any]:
         """corr-result/1: every incident and verdict."""

@@ -173,13 +173,6 @@ def lines(
     return {"lines": wire(rows), "truncated": more}
 
 
-@router.get("/sources", tags=["lines"])
-def sources(read: Read) -> dict[str, Any]:
-    """Every stream, how many lines it gave, and how late its lines came."""
-    rows = read.sources()
-    return {"sources": wire(rows), "late": sum(bool(row["late"]) for row in rows), "total": len(rows)}
-
-
 class Question(BaseModel):
     """A KQL query as the API takes it."""
 

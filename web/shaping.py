@@ -112,6 +112,18 @@ def number(value: object) -> str:
     return f"{value:,.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else f"{value:,}"
 
 
+def size(value: object) -> str:
+    """Bytes as 812 B, 4.1 kB, 3.9 GB."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return "?"
+    amount = float(value)
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(amount) < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" or abs(amount) >= 100 else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"
+
+
 def window(pair: object) -> str:
     """An allowed window as "16–50 s", or nothing where a chain step has none."""
     if not isinstance(pair, (list, tuple)) or len(pair) != 2:
@@ -163,4 +175,5 @@ def document(text: object) -> dict[str, Any]:
 FILTERS = {
     "clock": clock, "day": day, "stamp": stamp, "span": span, "number": number, "window": window,
     "sureness": sureness, "short_file": short_file, "layer_of": layer_of, "key": key, "iso": wire,
+    "bytes": size,
 }  # fmt: skip

@@ -1,0 +1,175 @@
+"""``kill -9`` of the service at any moment, under load from several senders: what was acknowledged is stored once.
+
+FAULTLINE_KILLS=50 makes it the long version. Numbered lines tell loss from repetition; the tally is printed.
+
+What is promised: a batch answered with 200 (agent, OTLP) is in the store exactly once, however often it was sent under its
+key. Plain syslog has no acknowledgement: every line of it is stored at most once, and all lines are that the service had
+read and fsynced when it was killed (here: those handed over ``READ_WITHIN_S`` before).
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zstandard
+from running import Running
+
+KILLS = int(os.environ.get("FAULTLINE_KILLS", "3"))
+LINES = 40
+#: Lines that lie in a socket longer than this before a kill have been read and fsynced, at the rate of this test.
+READ_WITHIN_S = 0.5
+
+
+class Sender(threading.Thread):
+    """Sends numbered lines until told to stop; ``sure`` are those that must be stored."""
+
+    name_of_lines = ""
+
+    def __init__(self, service: Running) -> None:
+        super().__init__(daemon=True)
+        self.service, self.ending = service, threading.Event()
+        self.sent = 0
+        self.sure: set[int] = set()
+        self.tries = 0
+
+    def lines(self, first: int) -> list[str]:
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
+        return [f"{stamp} gpu01 sshd[4]: {self.name_of_lines} {n:08d}" for n in range(first, first + LINES)]
+
+    def post(self, path: str, body: bytes, headers: dict[str, str]) -> bool:
+        """True once the service said 200; False if the sender was told to stop."""
+        while not self.ending.is_set():
+            self.tries += 1
+            try:
+                connection = http.client.HTTPConnection("127.0.0.1", self.service.http, timeout=20)
+                connection.request("POST", path, body, headers)
+                answer = connection.getresponse()
+                answer.read()
+                connection.close()
+                if answer.status == 200:
+                    return True
+            except (OSError, http.client.HTTPException):
+                pass
+            time.sleep(0.02)
+        return False
+
+
+class AgentSender(Sender):
+    name_of_lines = "agent"
+
+    def run(self) -> None:
+        sequence = 0
+        while not self.ending.is_set():
+            sequence += 1
+            record = {"host": "gpu01", "path": "/var/log/syslog", "lines": "\n".join(self.lines(self.sent))}
+            body = zstandard.compress(json.dumps(record).encode())
+            headers = {"Content-Encoding": "zstd", "Idempotency-Key": f"gpu01/logs/1/{sequence}"}
+            if self.post("/api/v1/ingest", body, headers):
+                self.sure.update(range(self.sent, self.sent + LINES))
+            self.sent += LINES
+            time.sleep(0.005)
+
+
+class OpaqueSender(Sender):
+    """Another client with keys of its own making: the same guarantee."""
+
+    name_of_lines = "opaque"
+
+    def run(self) -> None:
+        while not self.ending.is_set():
+            headers = {"Content-Type": "text/plain", "Idempotency-Key": f"batch {self.sent}"}
+            if self.post("/api/v1/ingest", "\n".join(self.lines(self.sent)).encode(), headers):
+                self.sure.update(range(self.sent, self.sent + LINES))
+            self.sent += LINES
+            time.sleep(0.01)
+
+
+class SyslogSender(Sender):
+    """As rsyslog's omfwd: octet-counted frames over one connection, connected anew when that breaks, sent once."""
+
+    name_of_lines = "syslog"
+
+    def __init__(self, service: Running) -> None:
+        super().__init__(service)
+        self.handed_over: dict[int, float] = {}
+
+    def run(self) -> None:
+        connection: socket.socket | None = None
+        while not self.ending.is_set():
+            try:
+                connection = connection or socket.create_connection(("127.0.0.1", self.service.ports["tcp"]), 5)
+                frames = [f"<86>{text}".encode() for text in self.lines(self.sent)]
+                connection.sendall(b"".join(b"%d %b" % (len(f), f) for f in frames))
+                self.handed_over.update(dict.fromkeys(range(self.sent, self.sent + LINES), time.monotonic()))
+                self.sure.update(range(self.sent, self.sent + LINES))
+            except OSError:
+                connection = None
+                time.sleep(0.05)
+            self.sent += LINES  # never sent again: plain syslog does not know what arrived
+            time.sleep(0.005)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Running]:
+    running = Running(tmp_path / "data").start()
+    yield running
+    running.stop()
+
+
+def numbers(service: Running, name: str) -> list[int]:
+    rows = service.query(
+        f'Logs | where Message startswith "{name} " | project Number = toint(substring(Message, {len(name) + 1}))'
+    )
+    return [row[0] for row in rows]
+
+
+def test_every_acknowledged_line_is_stored_exactly_once(service: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    chance = random.Random(7)
+    syslog = SyslogSender(service)
+    senders: list[Sender] = [AgentSender(service), OpaqueSender(service), syslog]
+    for sender in senders:
+        sender.start()
+    lost_to_the_kill: set[int] = set()
+    for _ in range(KILLS):
+        time.sleep(chance.uniform(0.05, 2.0))
+        moment = time.monotonic()
+        service.kill()
+        service.start()
+        now = time.monotonic()
+        # Without an acknowledgement the last moments before a kill are nobody's promise.
+        lost_to_the_kill |= {n for n, at in dict(syslog.handed_over).items() if moment - READ_WITHIN_S < at < now}
+    for sender in senders:
+        sender.ending.set()
+    for sender in senders:
+        sender.join(30)
+    until = time.monotonic() + 60
+    while time.monotonic() < until and service.get("/api/v1/sources")[1]["intake"]["waiting_bytes"]:
+        time.sleep(0.1)
+    tally = []
+    for sender in senders:
+        stored = numbers(service, sender.name_of_lines)
+        twice = len(stored) - len(set(stored))
+        missing = sender.sure - set(stored)
+        promised = missing - lost_to_the_kill if sender is syslog else missing
+        tally.append(
+            (sender.name_of_lines, sender.sent, len(sender.sure), len(stored), len(promised), twice, len(missing))
+        )
+    with capsys.disabled():
+        print(f"\n{KILLS} x SIGKILL: sender, lines sent, acknowledged or handed over, stored, lost, stored twice")
+        for name, sent, sure, stored_n, lost, twice, missing_n in tally:
+            more = f" ({missing_n} in socket buffers at a kill)" if name == "syslog" else ""
+            print(f"  {name:8} {sent:8,} {sure:8,} {stored_n:8,} {lost:4} {twice:4}{more}")
+    for name, _sent, sure, _stored, lost, twice, _missing in tally:
+        assert sure > 0 and lost == 0 and twice == 0, name
+    assert service.query("Logs | where Message has 'agent' | summarize count() by File") != []
+    leftover = service.get("/api/v1/sources")[1]["intake"]
+    assert leftover["quarantined"] == 0

@@ -1,0 +1,131 @@
+"""Who sends what: the list of sources, what was not seen, what was set aside. Page and API over the same function."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import duckdb
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import HTMLResponse, RedirectResponse
+
+from collector.inventory import Inventory, patience, utc_now
+from web import api, pages
+from web.problems import ProblemError
+from web.reading import MAX_PAGE, PAGE, Reader, Row, decode_cursor, encode_cursor
+from web.shaping import wire
+
+router = APIRouter()
+Read = Annotated[Reader, Depends(api.reader)]
+_KEY = ("host", "file", "source")
+
+
+def receiving_of(request: Request) -> Any:
+    """The running way in (``faultline.receiving``); None where only a store is shown."""
+    return getattr(request.app.state, "receiving", None)
+
+
+def received(read: Reader, receiving: Any) -> list[Row]:
+    """Sources that were received, from the ledger: no look at the lines themselves."""
+    try:
+        rows = read.rows("SELECT * FROM intake.sources ORDER BY host, file, source")
+    except duckdb.CatalogException:
+        return []
+    alerts = set()
+    rates: dict[tuple[str, str, str], float] = {}
+    if receiving is not None and receiving.inventory is not None:
+        inventory: Inventory = receiving.inventory
+        alerts = {(a.host, a.source, a.file) for a in inventory.alerts(utc_now())}
+        rates = receiving.pipeline.ledger.rates_now()
+    for row in rows:
+        key = (row["host"], row["source"], row["file"])
+        row |= {
+            "first": row["first_seen"], "last": row["last_time"] or row["last_seen"], "late_s": row["max_lag_s"],
+            "late_lines": row["late"], "late": bool(row["late"]), "silent": key in alerts, "rate": rates.get(key, 0.0),
+            "unsure": None,
+        }  # fmt: skip
+    return rows
+
+
+def loaded(read: Reader, known: bool) -> list[Row]:
+    """Sources that were read from files. Where nothing was, the lines need not be looked at."""
+    if known and not read.one("SELECT 1 AS found FROM raw.files LIMIT 1"):
+        return []
+    rows = read.sources()
+    for row in rows:
+        row |= {"transport": "file", "silent": False, "rate": 0.0, "last_seen": None, "lag_s": None, "unparsed": None}
+    return rows
+
+
+def document(request: Request, read: Reader, *, search: str | None, limit: int, cursor: str | None) -> dict[str, Any]:
+    """Everything that the page shows. ``sources`` is one page of the list; the counts are of all of it."""
+    receiving = receiving_of(request)
+    rows = received(read, receiving)
+    files = {row["file"] for row in rows}
+    rows += [row for row in loaded(read, bool(rows) or receiving is not None) if row["file"] not in files]
+    if search:
+        wanted = search.lower()
+        rows = [row for row in rows if any(wanted in str(row[name] or "").lower() for name in _KEY)]
+    rows.sort(key=_order)
+    after = _after(rows, cursor)
+    page = rows[after : after + limit]
+    more = after + limit < len(rows)
+    body = {
+        "sources": page, "next": encode_cursor(*(page[-1][n] or "" for n in _KEY)) if more else None, "total": len(rows),
+        "late": sum(bool(row["late"]) for row in rows), "silent": sum(row["silent"] for row in rows),
+        "alerts": [], "blind": [], "quarantine": [], "intake": None, "nodes": len({r["host"] for r in rows if r["host"]}),
+    }  # fmt: skip
+    if receiving is not None and receiving.inventory is not None:
+        inventory: Inventory = receiving.inventory
+        body |= {
+            "alerts": [vars(alert) for alert in inventory.alerts(utc_now())], "blind": inventory.blind(),
+            "quarantine": inventory.quarantine(), "intake": receiving.state(),
+        }  # fmt: skip
+    return body
+
+
+def _order(row: Row) -> tuple[str, str, str]:
+    return (row["host"] or "", row["file"] or "", row["source"] or "")
+
+
+def _after(rows: list[Row], cursor: str | None) -> int:
+    if cursor is None:
+        return 0
+    last = tuple(decode_cursor(cursor, len(_KEY)))
+    return next((at for at, row in enumerate(rows) if _order(row) > last), len(rows))
+
+
+@router.get("/api/v1/sources", tags=["lines"])
+def sources(
+    request: Request, read: Read, q: str | None = None, limit: api.Limit = MAX_PAGE, cursor: api.Cursor = None
+) -> dict[str, Any]:
+    """Every stream: last seen, lag, rate, what could not be parsed; alerts, blind periods, batches set aside."""
+    found: dict[str, Any] = wire(document(request, read, search=q, limit=limit, cursor=cursor))
+    return found
+
+
+@router.get("/sources", response_class=HTMLResponse, include_in_schema=False)
+def page(request: Request, read: Read, q: str | None = None, cursor: str | None = None) -> HTMLResponse:
+    body = document(request, read, search=q, limit=PAGE, cursor=cursor)
+    now = utc_now()
+    return pages.render(request, "sources.html", body=body, q=q, now=now, patience=patience, nav="sources")
+
+
+@router.post("/api/v1/quarantine/{identity}/replay", tags=["lines"])
+def replay(request: Request, identity: str) -> dict[str, Any]:
+    """Has a batch that was set aside read again; it leaves the list when that worked."""
+    receiving = receiving_of(request)
+    if receiving is None or receiving.pipeline is None:
+        raise ProblemError(404, "This server receives nothing.", do="Ask the running service.")
+    if not receiving.replay(identity):
+        raise ProblemError(
+            404, f"No batch {identity[:60]!r} is set aside.", do="See /api/v1/sources for those that are."
+        )
+    return {"status": "spooled", "id": identity}
+
+
+@router.post("/sources/quarantine/{identity}/replay", include_in_schema=False)
+def replay_from_page(request: Request, identity: str) -> RedirectResponse:
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise ProblemError(400, "This form was sent from another site.", do="Use the button on the sources page.")
+    replay(request, identity)
+    return RedirectResponse("/sources", 303)
