@@ -7,6 +7,7 @@ from typing import Any
 
 from parsers import xid
 from parsers.hostlist import expand
+from parsers.reasons import split_reason
 
 _INTS = frozenset({
     "pid", "xid", "sxid", "rank", "uid", "gid", "secs", "count", "cpus", "task", "exit_code", "signal", "mc", "cpu", "lane",
@@ -73,6 +74,9 @@ def tidy(raw: dict[str, Any]) -> dict[str, Any]:
             out["nodes"] = [value.split(".")[0]]
         elif name == "speed":
             out |= _speed(value)
+        elif name == "drain_reason":
+            out["reason"] = value.strip()
+            out |= {f"reason_{part}": text for part, text in split_reason(value).items()} if value.strip() else {}
         elif name in _INTS:
             out[name] = _number(value)
         elif name in _FLOATS:

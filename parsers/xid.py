@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-
 _CATALOGUE = Path(__file__).with_name("catalogue")
 #: ``class`` of an Xid: whose fault it speaks of, or that it only speaks of another one.
 CLASSES = ("application", "memory", "bus", "fabric", "firmware", "consequence", "directive")
