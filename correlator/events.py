@@ -144,6 +144,8 @@ def coalesce(rows: list[dict[str, Any]]) -> list[Event]:
 
 def _event(key: tuple[Any, ...], places: list[Any]) -> Event:
     """One line speaks for all and gives the time, the words and the place; the others stay listed."""
+    if len(places) == 1:
+        return _alone(key, places[0])
     rank = {id(p): (_SPEAKS.get(p[4].get("format") or "", 1), p[1], p[0], p[2], p[3]) for p in places}
     speaker = min(places, key=lambda p: rank[id(p)])
     time, finest, file, line, row, _ = speaker
@@ -162,6 +164,18 @@ def _event(key: tuple[Any, ...], places: list[Any]) -> Event:
         layer=layer_of(row["event"], row["source"]), severity=row["severity"], file=file or None, line=line or None,
         received=min(received) if received else None, time_quality=row["time_quality"] or "line", count=lines_per_copy,
         last=max(p[0] for p in places if p[2] == file), entities=merged, also=tuple(refs),
+    )  # fmt: skip
+
+
+def _alone(key: tuple[Any, ...], place: Any) -> Event:
+    """What ``_event`` says of a line without copies: nearly all of them."""
+    time, resolution, file, line, row, entities = place
+    digest = hashlib.blake2s(repr((key, round(time, 6))).encode(), digest_size=5).hexdigest()
+    return Event(
+        id=f"e{digest}", time=time, sigma=resolution / 1e6 / 2, kind=row["event"], host=row["host"], device=key[3] or None,
+        job_id=row["job_id"], message=row["message"] or "", source=row["source"], layer=layer_of(row["event"], row["source"]),
+        severity=row["severity"], file=file or None, line=line or None, received=seconds_of(row["received_time"]),
+        time_quality=row["time_quality"] or "line", count=1, last=time, entities={k: v for k, v in entities.items() if v not in (None, "")},
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from correlator.conditions import CONDITIONS, derived_values, name_of
 from correlator.facts import World
 from correlator.facts_in_time import FactsInTime
 from correlator.model import Edge, Fact, Hop
-from correlator.scopes import SCOPES, run_of
+from correlator.scopes import HOSTS_OF, SCOPES, run_of
 
 #: A chain longer than this explains nothing any more.
 MAX_DEPTH = 5
@@ -78,7 +78,12 @@ class Weigher:
         for fact in world.facts:
             self.by_kind[fact.kind].append(fact)
         self._best: dict[int, list[Hop]] | None = None
-        self._when = FactsInTime(self.by_kind, {edge.anchor for edge in edges})
+        on_place: dict[tuple[str, str | None], list[Fact]] = defaultdict(list)
+        for fact in world.facts:
+            for place in {fact.host, fact.run} - {None}:
+                on_place[(fact.kind, place)].append(fact)
+        anchors = {edge.anchor for edge in edges}
+        self._when, self._on_place = FactsInTime(self.by_kind, anchors), FactsInTime(on_place, anchors)
         self._hops: dict[int, tuple[list[Hop], list[Rejection]]] = {}
         hosts = max(1, len(world.site.hosts))
         self._exposure = hosts * max(1.0, world.last - world.first)
@@ -140,7 +145,7 @@ class Weigher:
             values = derived_values(self.world.site.values_for(effect.run), effect)
             low, high, settled = expressions.window(edge.window, values)
             for kind in edge.cause:
-                for cause in self.by_kind.get(kind, ()):
+                for cause in self._candidates(edge, kind, effect, low, high):
                     if cause is effect or not SCOPES[edge.scope](self.world, cause, effect):
                         continue
                     result = self._try(edge, cause, effect, (low, high), settled)
@@ -149,6 +154,17 @@ class Weigher:
                     elif result is not None:
                         rejections.append(result)
         return _best_per_cause(hops), rejections
+
+    def _candidates(self, edge: Edge, kind: str, effect: Fact, low: float, high: float) -> list[Fact]:
+        """Facts of a kind of which an edge may have something to say: near enough in time, on the hosts of its scope."""
+        early, late = effect.start - 2 * high - 2 * NEAR_MISS_S, effect.start - low + high + 2 * NEAR_MISS_S
+        if edge.scope == "same run":
+            return self._on_place.between((kind, effect.run), early, late)
+        if edge.scope not in HOSTS_OF:
+            return self._when.between(kind, early, late)
+        hosts = sorted(set(HOSTS_OF[edge.scope](self.world, effect)))
+        found = [f for host in hosts for f in self._on_place.between((kind, host), early, late)]
+        return sorted(found, key=lambda f: f.key) if len(hosts) > 1 else found
 
     def _try(
         self, edge: Edge, cause: Fact, effect: Fact, window: tuple[float, float], settled: bool

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from itertools import accumulate
+from typing import Any
 
 from correlator.model import Fact
 
@@ -12,16 +13,16 @@ from correlator.model import Fact
 class FactsInTime:
     """An index over lists of facts that are sorted by ``start``. ``anchors`` are attributes that hold a moment too."""
 
-    def __init__(self, by_kind: Mapping[str, list[Fact]], anchors: Iterable[str] = ()) -> None:
+    def __init__(self, by_kind: Mapping[Any, list[Fact]], anchors: Iterable[str] = ()) -> None:
         self._facts = by_kind
         self._anchors = tuple(anchors)
-        self._made: dict[str, tuple[list[float], list[float]]] = {}
+        self._made: dict[Hashable, tuple[list[float], list[float]]] = {}
 
     def _last_moment(self, fact: Fact) -> float:
         told = [float(fact.attrs[a]) for a in self._anchors if isinstance(fact.attrs.get(a), (int, float))]
         return max([fact.start, fact.end if fact.end is not None else fact.start, *told])
 
-    def between(self, kind: str, early: float, late: float) -> list[Fact]:
+    def between(self, kind: Hashable, early: float, late: float) -> list[Fact]:
         """Facts that began before ``late`` and of which no moment told lies before ``early``, in time order.
 
         May hold a few more, never fewer.

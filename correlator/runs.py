@@ -232,7 +232,7 @@ def _rows_from_events(events: list[Event]) -> list[dict[str, Any]]:
                 "start": moment,
                 "state": "RUNNING",
                 "nodes": nodes,
-                "node_list": fold(nodes),
+                "node_list": str(event.entities.get("nodelist") or "") or fold(nodes),
             }
             row["partition"] = event.entities.get("partition")
             open_runs[job] = row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from correlator.facts import World
 from correlator.facts.gpus import bus
@@ -90,6 +90,20 @@ def _used_storage(world: World, cause: Fact, effect: Fact) -> bool:
 def _whole_cluster(world: World, cause: Fact, effect: Fact) -> bool:
     return True
 
+
+def _nodes(world: World, effect: Fact) -> Iterable[str]:
+    run = run_of(world, effect)
+    return run.nodes if run else ()
+
+
+#: Scopes that hold for causes on certain hosts only, and those hosts: what else happened need not be looked at.
+HOSTS_OF: dict[str, Callable[[World, Fact], Iterable[str]]] = {
+    "same node": lambda world, effect: [effect.host] if effect.host else [],
+    "same bus": lambda world, effect: [effect.host] if effect.host else [],
+    "node in allocation": _nodes,
+    "device in allocation": _nodes,
+    "failed node of run": lambda world, effect: effect.attrs.get("failed_nodes", ()),
+}
 
 SCOPES: dict[str, Scope] = {
     "same node": _same_node, "node under switch": _under_switch, "link of switch": _link_of_switch,
