@@ -18,8 +18,8 @@ import polars as pl
 from parsers import usual
 from parsers.entities import job_ids, step_name, tags_of, tidy
 from parsers.formats import BUILT_IN, all_formats
-from parsers.formats.base import JOB_SOURCES, SLURM, Format, conform
-from parsers.lines import LineBuffer
+from parsers.formats.base import JOB_SOURCES, SLURM, Format, conform, nothing
+from parsers.lines import Array, LineBuffer
 from parsers.patterns import Catalogue, Pattern, dumps, load
 from parsers.record import LOGS, Origin, empty
 
@@ -50,6 +50,7 @@ class LineParser:
         self.formats: tuple[Format, ...] = all_formats()
         self.header_entities = header_entities
         self._plug_ins = self.formats[: -len(BUILT_IN)]
+        self._beginnings = {id(form): _beginnings(form) for form in self.formats}
 
     def parse(self, lines: list[bytes], origin: Origin, first_line: int = 1) -> pl.DataFrame:
         """One row per line. ``first_line`` numbers the first of them. Never raises for what a line contains."""
@@ -111,58 +112,64 @@ class LineParser:
             usual_ones = usual_ones.filter(pl.Series(taken).gather(usual_ones["i"]))
         if len(usual_ones) == len(buffer):
             return usual_ones
-        left = pl.Series("i", np.flatnonzero(~taken).astype(np.uint32))
-        parts = self._by_formats(pl.DataFrame([left, texts.gather(left).alias("text")]), origin)
+        parts = self._by_formats(buffer, texts, np.flatnonzero(~taken), origin)
         return pl.concat([usual_ones, *parts]).sort("i")
 
-    def _by_formats(self, left: pl.DataFrame, origin: Origin) -> list[pl.DataFrame]:
+    def _by_formats(self, buffer: LineBuffer, texts: pl.Series, left: Array, origin: Origin) -> list[pl.DataFrame]:
+        """The lines ``left``, each read by the first format that can."""
         parts = []
-        # One query that asks every format costs less than 24 small ones; on many lines the early formats save the later
-        # ones most of the work.
-        asked = len(left) <= FEW
-        forms = self._formats_for(origin)
-        tests = left.select(form.accepts.alias(str(at)) for at, form in enumerate(forms)) if asked else left.clear()
-        for at, form in enumerate(forms):
-            if asked and not tests[str(at)].any():
+        done = np.zeros(len(buffer), np.bool_)
+        first = np.where(buffer.ends > buffer.starts, buffer.data[buffer.starts], 0)
+        forms = [(form, self._beginnings[id(form)]) for form in self._formats_for(origin)]
+        asked: pl.DataFrame | None = None
+        if len(left) <= FEW:  # one query that asks every format costs less than many small ones
+            forms = [(form, may_begin) for form, may_begin in forms if may_begin[first[left]].any()]
+            names = {f"{at}": form.accepts for at, (form, _) in enumerate(forms)}
+            asked = texts.gather(left).alias("text").to_frame().select(**names)
+            at = pl.Series("i", left.astype(np.uint32))
+        for number, (form, may_begin) in enumerate(forms):
+            if asked is not None:
+                rows = at.filter(asked[f"{number}"])
+                rows = rows.filter(pl.Series(~done[rows]))
+            else:
+                likely = left[may_begin[first[left]]]
+                if not len(likely):
+                    continue
+                rows = pl.Series("i", likely.astype(np.uint32))
+                rows = rows.filter(texts.gather(rows).alias("text").to_frame().select(form.accepts).to_series())
+            if not len(rows):
                 continue
-            accepted = left.filter(form.accepts)
-            if accepted.is_empty():
-                continue
-            found = conform(form.read(accepted, origin))
+            found = form.read(pl.DataFrame([rows, texts.gather(rows).alias("text")]), origin)
             if found.is_empty():
                 continue
-            parts.append(found)
-            if len(found) == len(left):
+            parts.append(conform(found))
+            done[found["i"]] = True
+            left = left[~done[left]]
+            if not len(left):
                 break
-            left = left.join(found.select("i"), on="i", how="anti", maintain_order="left")
         return parts
 
     def _classify(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, dict[int, dict[str, Any]]]:
         """Adds ``event`` and the pattern's severity and tags; also what the pattern found, by line of the batch."""
-        rows: list[tuple[int, str, str | None, tuple[str, ...]]] = []
         found: dict[int, dict[str, Any]] = {}
+        best: dict[int, Pattern] = {}
+        match = self.catalogue.candidates
         for at, message, source, needles in self._hits(frame):
-            best = self._best(message, source, needles)
-            if best is not None:
-                entry, entities = best
-                rows.append((at, entry.event, entry.severity, (*entry.tags, *tags_of(entities))))
-                found[at] = entities
-        events = pl.DataFrame(
-            rows, schema={"i": pl.UInt32, "event": pl.String, "named_severity": pl.String, "tags": pl.List(pl.String)},
-            orient="row",
-        )  # fmt: skip
-        joined = frame.join(events, on="i", how="left", maintain_order="left")
-        assert len(joined) == len(frame)
-        joined = joined.with_columns(
-            pl.col("event").fill_null("other"), pl.coalesce("severity", "named_severity").alias("severity"),
-            pl.col("tags").fill_null([]),
-        )  # fmt: skip
-        if joined["tag"].null_count() < len(joined):
-            both = pl.concat_list("tags", pl.col("tag").str.split(","))
-            joined = joined.with_columns(
-                pl.when(pl.col("tag").is_not_null()).then(both).otherwise("tags").alias("tags")
-            )
-        return joined, found
+            lower = message.lower()
+            for entry in match(source, tuple(needles)):
+                raw = entry.match(message, source, lower)
+                if raw is not None:
+                    best[at], found[at] = entry, tidy(raw)
+                    break
+        at_lines = np.fromiter(best, np.uint32, len(best))
+        events = pl.repeat("other", len(frame), dtype=pl.String, eager=True)
+        severities = nothing("", pl.String, len(frame))
+        if best:
+            events = events.scatter(at_lines, [entry.event for entry in best.values()])
+            severities = severities.scatter(at_lines, [entry.severity for entry in best.values()])
+        return frame.with_columns(
+            events.alias("event"), pl.coalesce("severity", severities).alias("severity"), _tags(frame, best, found),
+        ), found  # fmt: skip
 
     def _hits(self, frame: pl.DataFrame) -> Iterator[tuple[int, str, str | None, list[str]]]:
         """The lines that contain a literal of some pattern for their source, with those literals.
@@ -178,29 +185,28 @@ class LineParser:
                 if needles:
                     yield at, message, source, needles
             return
-        for (source,), part in searched.group_by("source"):
-            literals = self.catalogue.literals_of(source)
+        groups: dict[tuple[str, ...], list[str | None]] = {}
+        for name in searched["source"].unique().to_list():
+            groups.setdefault(tuple(self.catalogue.literals_of(name)), []).append(name)
+        for literals, sources in groups.items():
             if not literals:
                 continue
-            needles_of = pl.Series("needles", literals, dtype=pl.String)
-            hits = part.with_columns(
-                pl.col("message").str.extract_many(needles_of.implode(), ascii_case_insensitive=True, overlapping=True).alias("needles")
-            ).filter(pl.col("needles").list.len() > 0)  # fmt: skip
-            yield from hits.select("i", "message", "source", "needles").iter_rows()
-
-    def _best(self, message: str, source: str | None, needles: list[str]) -> tuple[Pattern, dict[str, Any]] | None:
-        table = self.catalogue.by_literal
-        names = {needle.lower() for needle in needles}
-        if len(names) == 1:
-            candidates: Any = table.get(next(iter(names)), ())
-        else:
-            found = {entry.order: entry for name in names for entry in table.get(name, ())}
-            candidates = [found[order] for order in sorted(found)]
-        for entry in candidates:
-            raw = entry.match(message, source)
-            if raw is not None:
-                return entry, tidy(raw)
-        return None
+            part = searched
+            if len(groups) > 1:
+                part = part.filter(
+                    pl.col("source").is_in(pl.Series(sources, dtype=pl.String).implode(), nulls_equal=True)
+                )
+            needles_of = pl.Series("needles", literals, dtype=pl.String).implode()
+            met = part["message"].str.extract_many(needles_of, ascii_case_insensitive=True, overlapping=True)
+            hit = met.list.len() > 0
+            some = part.filter(hit)
+            yield from zip(
+                some["i"].to_list(),
+                some["message"].to_list(),
+                some["source"].to_list(),
+                met.filter(hit).to_list(),
+                strict=True,
+            )
 
     def _entities(self, frame: pl.DataFrame, found: dict[int, dict[str, Any]], origin: Origin) -> pl.DataFrame:
         """``entities`` and ``job_id``: the pattern's, the header's, and what stands at the start of the message.
@@ -216,36 +222,50 @@ class LineParser:
         frame = frame.with_columns(
             pl.coalesce(job, pl.lit(origin.job_id, pl.Int64)).alias("job_id"), uptime.alias("entities")
         )
-        wanted = pl.col("event") != "other"
-        if found:
-            wanted |= pl.col("i").is_in(pl.Series(list(found), dtype=pl.UInt32).implode())
+        wanted = pl.Series(np.fromiter(found, np.uint32, len(found)))
         if self.header_entities:
-            wanted |= pl.any_horizontal(pl.col(*_HEADERS, "_job").is_not_null())
-            wanted |= pl.col("source").is_null() | (pl.col("source") == "kernel")
-        names_of = ("i", "message", "source", "_job", *_HEADERS)
-        texts: list[tuple[int, str | None, int | None]] = []
-        for values in frame.filter(wanted).select(names_of).iter_rows():
-            row = dict(zip(names_of, values, strict=True))
-            merged = _merge(row, found.get(row["i"]), self.header_entities)
-            texts.append((row["i"], dumps(merged), _job_number(merged.get("job_id"), origin)))
-        if not texts:
+            named = pl.any_horizontal(pl.col(*_HEADERS, "_job").is_not_null())
+            odd = pl.col("source").is_null() | (pl.col("source") == "kernel") | pl.col("i").is_in(wanted.implode())
+            wanted = frame.filter(named | odd)["i"]
+        if not len(wanted):
             return frame
-        names = {"i": pl.UInt32, "_entities": pl.String, "_number": pl.Int64}
-        frame = frame.join(
-            pl.DataFrame(texts, schema=names, orient="row").with_columns(pl.lit(True).alias("_made")),
-            on="i", how="left", maintain_order="left",
-        )  # fmt: skip
+        texts, jobs = [], []
+        for row in frame.select("i", "message", "source", "_job", *_HEADERS)[wanted].iter_rows(named=True):
+            merged = _merge(row, found.get(row["i"]), self.header_entities)
+            texts.append(dumps(merged))
+            jobs.append(_job_number(merged.get("job_id"), origin))
         return frame.with_columns(
-            pl.when("_made").then("_entities").otherwise("entities").alias("entities"),
-            pl.when("_made").then("_number").otherwise("job_id").alias("job_id"),
+            frame["entities"].scatter(wanted, pl.Series(texts, dtype=pl.String)),
+            frame["job_id"].scatter(wanted, pl.Series(jobs, dtype=pl.Int64)),
         )
+
+
+def _beginnings(form: Format) -> Array:
+    """By the first byte of a line (0: no byte at all) whether the format may accept it."""
+    may_begin = np.full(256, not form.first)
+    may_begin[128:] = True
+    may_begin[list(form.first.encode())] = True
+    return may_begin
+
+
+def _tags(frame: pl.DataFrame, best: dict[int, Pattern], found: dict[int, dict[str, Any]]) -> pl.Series:
+    """The tags of the header and of the pattern. Few lines have any."""
+    of_header = frame.filter(pl.col("tag").is_not_null())
+    tags = {at: some for at, entry in best.items() if (some := [*entry.tags, *tags_of(found[at])])}
+    for at, text in of_header.select("i", "tag").iter_rows():
+        tags[at] = [*tags.get(at, ()), *text.split(",")]
+    kinds = {tuple(some): number for number, some in enumerate({tuple(some) for some in tags.values()}, 1)}
+    codes = np.zeros(len(frame), np.uint32)
+    for at, some in tags.items():
+        codes[at] = kinds[tuple(some)]
+    return pl.Series("tags", [[], *map(list, kinds)], dtype=pl.List(pl.String)).gather(codes)
 
 
 def _jobs_named(frame: pl.DataFrame) -> pl.Series:
     """The job as Slurm's lines write it; only these are searched."""
     at = frame["source"].is_in([*SLURM, "prolog", "epilog"]).fill_null(False).arg_true()
-    nothing = pl.repeat(None, len(frame), dtype=pl.String, eager=True).alias("_job")
-    return nothing.scatter(at, frame["message"].gather(at).str.extract(_JOB)) if len(at) else nothing
+    jobs = nothing("_job", pl.String, len(frame))
+    return jobs.scatter(at, frame["message"].gather(at).str.extract(_JOB)) if len(at) else jobs
 
 
 def _merge(row: dict[str, Any], found: dict[str, Any] | None, header: bool) -> dict[str, Any]:

@@ -16,13 +16,16 @@ import json
 import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from parsers.entities import tidy
+from parsers.required import required_texts
 
+#: So many sets of literals are remembered with their candidates; lines are many, sets of literals in them few.
+_REMEMBERED = 20_000
 BUILT_IN = Path(__file__).with_name("catalogue")
 _KEYS = {
     "id", "event", "literal", "regex", "unless", "sources", "severity", "set", "priority", "advice", "reference",
@@ -78,13 +81,28 @@ class Pattern:
     file: str
     order: int = 0
 
-    def match(self, message: str, source: str | None) -> dict[str, Any] | None:
-        """Raw entities if the message means this event, else None. A line of unknown source may be anyone's."""
-        if self.sources and source is not None and source not in self.sources:
+    @cached_property
+    def needed(self) -> tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]:
+        """Each regex with the texts without which it cannot match: looking for them costs a tenth of trying it."""
+        return tuple((regex, required_texts(regex)) for regex in self.regexes)
+
+    def fits(self, source: str | None) -> bool:
+        """Whether a line of ``source`` may mean this; a line of unknown source may be anyone's."""
+        return not self.sources or source is None or source in self.sources
+
+    def match(self, message: str, source: str | None, lower: str | None = None) -> dict[str, Any] | None:
+        """Raw entities if the message (``lower``: in small letters) means this event, else None."""
+        if not self.fits(source):
             return None
-        for regex in self.regexes:
-            found = regex.search(message)
-            if found:
+        lower = message.lower() if lower is None else lower
+        for regex, texts in self.needed:
+            for text in texts:
+                if text not in lower:
+                    break
+            else:
+                found = regex.search(message)
+                if found is None:
+                    continue
                 if self.unless is not None and self.unless.search(message):
                     return None
                 return {**self.fixed, **{k: v for k, v in found.groupdict().items() if v is not None}}
@@ -98,6 +116,7 @@ class Catalogue:
     entries: tuple[Pattern, ...]
     problems: list[Problem] = field(default_factory=list)
     _by_source: dict[str | None, list[str]] = field(default_factory=dict, repr=False)
+    _candidates: dict[tuple[str | None, tuple[str, ...]], tuple[Pattern, ...]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def literals(self) -> list[str]:
@@ -108,7 +127,7 @@ class Catalogue:
         """The literals of the patterns that may fit a line of ``source``; all of them where it is unknown."""
         known = self._by_source.get(source)
         if known is None:
-            fitting = [e for e in self.entries if source is None or not e.sources or source in e.sources]
+            fitting = [entry for entry in self.entries if entry.fits(source)]
             known = sorted({literal for entry in fitting for literal in entry.literals})
             self._by_source[source] = known
         return known
@@ -121,12 +140,23 @@ class Catalogue:
                 table.setdefault(literal, []).append(entry)
         return {literal: tuple(entries) for literal, entries in table.items()}
 
+    def candidates(self, source: str | None, literals: tuple[str, ...]) -> tuple[Pattern, ...]:
+        """The patterns to try, in order, on a line of ``source`` in which ``literals`` (in any case) were found."""
+        known = self._candidates.get((source, literals))
+        if known is None:
+            found = {e.order: e for text in literals for e in self.by_literal.get(text.lower(), ()) if e.fits(source)}
+            known = tuple(found[order] for order in sorted(found))
+            if len(self._candidates) >= _REMEMBERED:
+                self._candidates.clear()
+            self._candidates[source, literals] = known
+        return known
+
     def match(self, message: str, source: str | None) -> tuple[Pattern, dict[str, Any]] | None:
         """The first entry that fits ``message`` and its tidied entities. For one message; batches go by literals."""
         lower = message.lower()
         for entry in self.entries:
             if any(literal in lower for literal in entry.literals):
-                found = entry.match(message, source)
+                found = entry.match(message, source, lower)
                 if found is not None:
                     return entry, tidy(found)
         return None
@@ -258,7 +288,7 @@ def load(extra_files: Sequence[Path] = ()) -> Catalogue:
             site += _read(file, seen, problems)
     ranked = sorted([*site, *built_in], key=lambda entry: -entry.priority)
     return Catalogue(
-        tuple(Pattern(**{**vars(entry), "order": rank}) for rank, entry in enumerate(ranked)), problems
+        tuple(replace(entry, order=rank) for rank, entry in enumerate(ranked)), problems
     )  # fmt: skip
 
 

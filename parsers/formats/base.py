@@ -21,6 +21,7 @@ HEADER: dict[str, pl.DataType | type[pl.DataType]] = {
     "unit": pl.String, "pid": pl.Int64, "facility": pl.String, "severity": pl.String, "message": pl.String,
     "uptime_s": pl.Float64, "stamp": pl.String, "step_tag": pl.String, "extra": pl.String, "tag": pl.String,
 }  # fmt: skip
+CAPITALS, DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789"
 SEVERITIES = ("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug")
 FACILITIES = (
     "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp", "ntp", "audit",
@@ -43,7 +44,8 @@ class Format:
 
     ``accepts`` is a cheap test over the String column ``text``; ``read`` takes the accepted lines (columns i, text) and
     returns those it could really read, with any of ``HEADER``'s columns. Lines it leaves out go to the next format.
-    ``for_jobs``: also tried on what is known to be a job's output, which may look like anything but is nothing else.
+    ``first``: the characters that an accepted line begins with, where that is known: lines with others are not even
+    tested. ``for_jobs``: also tried on what is known to be a job's output, which may look like anything but is nothing else.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Format:
     accepts: pl.Expr
     read: Callable[[pl.DataFrame, Origin], pl.DataFrame]
     for_jobs: bool = False
+    first: str = ""
 
 
 def groups(frame: pl.DataFrame, pattern: str) -> pl.DataFrame:
@@ -110,10 +113,14 @@ def by_line(read: Callable[[str, Origin], dict[str, Any] | None]) -> Callable[[p
 
 def conform(frame: pl.DataFrame) -> pl.DataFrame:
     """Exactly HEADER's columns; those that a format says nothing about are null."""
-    return frame.select(
-        (pl.col(name) if name in frame.columns else pl.lit(None)).cast(kind).alias(name)
-        for name, kind in HEADER.items()
-    )
+    return pl.DataFrame([
+        frame[name].cast(kind) if name in frame.columns else nothing(name, kind, len(frame)) for name, kind in HEADER.items()
+    ])  # fmt: skip
+
+
+def nothing(name: str, kind: pl.DataType | type[pl.DataType], length: int) -> pl.Series:
+    """A column of nulls."""
+    return pl.Series(name, [None], dtype=kind).new_from_index(0, length)
 
 
 def choice(names: tuple[str, ...], number: pl.Expr) -> pl.Expr:

@@ -123,4 +123,5 @@ ODD = Format(
     "a priority and little else, or a TAI64N label",
     _text.str.contains(r"^(?:<\d{1,3}>|@4[0-9a-f]{23} )"),
     by_line(_odd_row),
+    first="<@",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from parsers.formats.base import SEVERITY_WORDS, Format, groups, timed
+from parsers.formats.base import CAPITALS, SEVERITY_WORDS, Format, groups, timed
 from parsers.record import Origin
 
 _OPENSM = (
@@ -47,10 +47,12 @@ OPENSM = Format(
     "Mon dd hh:mm:ss microseconds [thread] 0xNN ->",
     _text.str.contains(r"^[A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d \d{6} \["),
     _read_opensm,
+    first=CAPITALS,
 )
 FABRICMANAGER = Format(
     "fabricmanager",
     "[Mon dd yyyy hh:mm:ss] [LEVEL] [tid N]",
     _text.str.contains(r"^\[[A-Z][a-z]{2} \d{1,2} \d{4} \d\d:"),
     _read_manager,
+    first="[",
 )

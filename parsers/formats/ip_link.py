@@ -36,4 +36,5 @@ MONITOR = Format(
     "ip -ts monitor link: [time] index: name: <FLAGS>",
     pl.col("text").str.contains(r"^\[\d{4}-\d\d-\d\dT[^\]]+\] (?:Deleted )?\d+: \S+: <"),
     by_line(_row),
+    first="[",
 )

@@ -178,6 +178,7 @@ EPOCH = Format(
     _text.str.contains(r"^\[1\d{9}\.\d{6}\] \["),
     _read_epoch,
     for_jobs=True,
+    first="[",
 )
 MARKED = Format(
     "job_output", "words that only job output has",

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from parsers import clock
-from parsers.formats.base import FACILITIES, SEVERITIES, SEVERITY_WORDS, Format, by_line, choice, groups
+from parsers.formats.base import DIGITS, FACILITIES, SEVERITIES, SEVERITY_WORDS, Format, by_line, choice, groups
 from parsers.record import Origin
 
 _KMSG = r"(?s)^(?P<prio>\d{1,4}),(?P<seq>\d+),(?P<micros>\d+),(?P<flag>[^;]*);(?P<message>.*)$"
@@ -111,14 +111,19 @@ KMSG = Format(
     "a /dev/kmsg record: priority,sequence,microseconds,flags;",
     _text.str.contains(r"^\d{1,4},\d+,\d+,[^;]*;"),
     _read_kmsg,
+    first=DIGITS,
 )
 DMESG = Format(
-    "dmesg", "[seconds since boot] at the start", _text.str.contains(r"^ ?(?:<\d+>)? ?\[ *\d+\.\d+\]"), _read_dmesg
+    "dmesg",
+    "[seconds since boot] at the start",
+    _text.str.contains(r"^ ?(?:<\d+>)? ?\[ *\d+\.\d+\]"),
+    _read_dmesg,
+    first=" <[",
 )
 DMESG_TIME = Format(
     "dmesg", "[weekday month day time year] or dmesg -e's [MonDD hh:mm]",
     _text.str.contains(r"^(?:<\d+>)?\[(?:[A-Z][a-z]{2} [A-Z][a-z]{2} |[A-Z][a-z]{2} ?\d{1,2} \d\d:\d\d\] |\s*\+\d+\.\d+\] )"),
-    by_line(_time_row),
+    by_line(_time_row), first="<[",
 )  # fmt: skip
 DMESG_RAW_LEVELS = Format(
     "dmesg", "dmesg -x: facility and level in front", _text.str.contains(r"^(?:\w+ *:\w+ *: |[\w.-]+: \w+: +\w+: \[\d{4}-)"),

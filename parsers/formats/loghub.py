@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from parsers.formats.base import SEVERITY_WORDS, Format, by_line, source_of_program
+from parsers.formats.base import CAPITALS, DIGITS, SEVERITY_WORDS, Format, by_line, source_of_program
 from parsers.record import Origin
 
 _BLUE_GENE = re.compile(
@@ -77,10 +77,12 @@ BLUE_GENE = Format(
     "label, epoch, yyyy.mm.dd",
     _text.str.contains(r"^(?:-|[A-Z][A-Z0-9_]*) \d{9,10} \d{4}\.\d\d\.\d\d "),
     by_line(_blue_gene),
+    first="-" + CAPITALS,
 )
 HPC = Format(
     "loghub",
     "number, node, component, state, epoch",
     _text.str.contains(r"^\d+ \S+ \S+ \S+ \d{9,10} -?\d+ "),
     by_line(_hpc),
+    first=DIGITS,
 )

@@ -1,0 +1,76 @@
+"""What a regex needs is really in everything it matches, and a format's first characters are those it accepts."""
+
+from __future__ import annotations
+
+import re
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parsers.formats import all_formats
+from parsers.formats.base import Format
+from parsers.patterns import load
+from parsers.required import required_texts
+
+CATALOGUE = load()
+
+
+@pytest.mark.parametrize(
+    ("regex", "texts"),
+    [
+        (r"link is (?:up|down)", ("link is ",)),
+        (r"^a(?P<x>bc)\bde+f?g", ("abcd",)),
+        (r"(?:node )?(?P<n>\w+) not responding", (" not responding",)),
+        (r"(?:abc){2,}x|y", ()),
+        (r"(?:abc){2,}xyz", ("abc", "xyz")),
+        (r"(?:abc)*", ()),
+        (r"(?=abc)x", ()),
+        (r"(?!abc)de", ("de",)),
+        (r"é{1}ab", ("ab",)),
+        (r"a.b", ()),
+        (r"[a]bc", ("abc",)),
+    ],
+)
+def test_what_is_needed(regex: str, texts: tuple[str, ...]) -> None:
+    assert required_texts(re.compile(regex, re.IGNORECASE)) == texts
+
+
+REGEXES = [regex for entry in CATALOGUE.entries for regex in entry.regexes]
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_every_match_holds_what_its_regex_needs(data: st.DataObject) -> None:
+    regex = data.draw(st.sampled_from(REGEXES))
+    text = data.draw(st.from_regex(regex, alphabet=st.characters(codec="ascii")))
+    assert all(needed in text.lower() for needed in required_texts(regex)), (regex.pattern, text)
+
+
+@given(st.text(max_size=40))
+@settings(max_examples=50, deadline=None)
+def test_a_shortcut_changes_no_answer(text: str) -> None:
+    for entry in CATALOGUE.entries:
+        plain = next((found for regex in entry.regexes if (found := regex.search(text))), None)
+        refused = entry.unless is not None and entry.unless.search(text)
+        assert (entry.match(text, None) is not None) == (plain is not None and not refused)
+
+
+def _accepts(form: Format, texts: list[str]) -> list[str]:
+    return pl.DataFrame({"text": texts}).filter(form.accepts)["text"].to_list()
+
+
+@pytest.mark.parametrize("form", [form for form in all_formats() if form.first], ids=lambda form: form.why)
+def test_a_format_accepts_only_what_begins_as_it_says(form: Format) -> None:
+    rests = (
+        "30>1 2026-06-01T12:00:00Z h a - - - x", "30>Jun  1 12:00:00 h a: x", "Jun  1 12:00:00 h a: x", "un  1 12:00:00 h a: x",
+        "2026-06-01T12:00:00Z h a: x", "026-06-01T12:00:00Z 2026-06-01T12:00:00Z h daemon.info a: x", "Jun  1 12:00:00] x",
+        "2026-06-01T12:00:00] 5: eth0: <UP>", "2026-06-01T12:00:00] x", " 1.5] x", "[ 1.5] x", "6>[ 1.5] x", ",12,34,-;x", "12] x",
+        "Mon Jun  1 12:00:00 2026] x", "1780000000.123456] [h:1] x", "1 n1 unix.hw state 1143000000 1 x", "lurmd: x",
+        " 1117838570 2005.06.03 R02 x", "un 01 12:00:00 123456 [7F3A] 0x02 -> x", "Jun 01 2026 12:00:00] x", "4000000050d506482dbdf024 x",
+    )  # fmt: skip
+    texts = [first + rest for first in map(chr, range(32, 127)) for rest in rests]
+    accepted = _accepts(form, [*texts, ""])
+    assert accepted, "none of these: add one to the list"
+    assert {text[:1] for text in accepted} <= set(form.first)
