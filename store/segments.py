@@ -2,7 +2,7 @@
 
 New lines lie in ``raw.logs`` as they came, with block 0. ``seal`` takes them when there are enough for whole segments,
 orders them by hour, host and time (so that the zone maps of the columns skip what a query cannot want), numbers them in
-blocks of 512 lines, and writes a text filter (``store.text_filter``) for every 256 blocks. All of that is one
+blocks of 256 lines, and writes a text filter (``store.text_filter``) for every 512 blocks. All of that is one
 transaction: a reader sees the lines before or after, never twice and never not at all.
 
 Numbers of blocks only grow. Lines may be deleted from a closed segment and columns other than ``raw`` and ``message``
@@ -29,7 +29,7 @@ SEGMENT_ROWS = BLOCK_ROWS * SEGMENT_BLOCKS
 #: One round of sealing: about 100 MB of lines in memory, and writers wait for two or three seconds at most.
 ROUND_ROWS = 4 * SEGMENT_ROWS
 #: Lines are read into a filter in pieces that fit the processor's cache.
-_PIECE_BLOCKS = 16
+_PIECE_BLOCKS = 32
 #: More different words than this are not language; completing half a word then helps no more.
 MOST_VOCABULARY = 400_000
 

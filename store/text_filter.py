@@ -1,6 +1,6 @@
 """Text filters: which blocks of log lines can hold a phrase at all.
 
-A filter covers one segment of up to 256 blocks. It is a Bloom filter turned on its side: for each of ``bits`` positions
+A filter covers one segment of up to 512 blocks. It is a Bloom filter turned on its side: for each of ``bits`` positions
 it keeps one bit per block, so that asking for a term is an AND of a few rows and answers for all blocks at once.
 
 What goes in, for every line, after ASCII lower-casing (every byte outside a-z and 0-9 separates):
@@ -24,8 +24,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-BLOCK_ROWS = 512
-SEGMENT_BLOCKS = 256
+BLOCK_ROWS = 256
+SEGMENT_BLOCKS = 512
+#: Bits of a term's hash that give way to the block's number while duplicates are removed.
+_BLOCK_BITS = 10
 #: Terms shorter than this are in nearly every block: neither kept nor asked for.
 SHORTEST = 3
 STARTS = (4,)
@@ -36,7 +38,7 @@ HASHES = 4
 MOST_WORDS = 64
 #: A longer word is not kept as text; a block that has one is a candidate for every half of a word.
 LONGEST_WORD = 40
-LONG_WORD = 0x5EED_0F_10_46_00
+LONG_WORD = 0x5EED_0F_10_44_00
 FOLDS_TO_ASCII = ("\u0130", "\u212a", "\u017f")
 
 Words64 = npt.NDArray[np.uint64]
@@ -55,6 +57,8 @@ for _char in map(chr, range(128)):
 _MASKS = np.array([(1 << (8 * n)) - 1 if n < 8 else 2**64 - 1 for n in range(9)], np.uint64)
 _MULTIPLIERS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5,
                          0xD6E8FEB86659FD93], np.uint64)  # fmt: skip
+_PLAIN_MULTIPLIERS = _MULTIPLIERS[:HASHES].tolist()
+_ALL_64 = 2**64 - 1
 _START_SALT = 1 << 20
 
 
@@ -68,10 +72,9 @@ class TextFilter:
 
     def having(self, term: int) -> Mask:
         """The blocks that may hold the term of this hash."""
-        one = np.array([term], np.uint64)
-        places = [int(_places(one, len(self.rows), n)[0]) for n in range(HASHES)]
-        both = np.bitwise_and.reduce(self.rows[places], axis=0)
-        return np.unpackbits(both, count=self.blocks).astype(bool)
+        bits = len(self.rows)
+        both = self.rows[[(((term * m & _ALL_64) >> 32) * bits) >> 32 for m in _PLAIN_MULTIPLIERS]]
+        return np.unpackbits(np.bitwise_and.reduce(both, axis=0), count=self.blocks).astype(bool)
 
     def to_bytes(self) -> bytes:
         return self.rows.tobytes()
@@ -82,9 +85,8 @@ def _hash(first: Words64, last: Words64, salt: Words64) -> Words64:
     mixed = (first * _MULTIPLIERS[0]) ^ ((last * _MULTIPLIERS[1]) >> np.uint64(7)) ^ (salt * _MULTIPLIERS[2])
     mixed ^= mixed >> np.uint64(32)
     mixed *= _MULTIPLIERS[3]
-    # The lowest byte gives way to the block's number while duplicates are removed.
     mixed ^= mixed >> np.uint64(29)
-    hashed: Words64 = mixed & ~np.uint64(255)
+    hashed: Words64 = mixed & ~np.uint64((1 << _BLOCK_BITS) - 1)
     return hashed
 
 
@@ -160,12 +162,12 @@ class FilterBuilder:
         # A block's terms lie together: one search per edge tells how many there are.
         counts = np.diff(np.searchsorted(starts, edges), prepend=0)
         owner = np.repeat(np.arange(block, block + len(edges), dtype=np.uint64), counts)
-        # Sorting by block and hash at once finds the different ones; 56 bits of hash are plenty here.
-        key = (terms >> np.uint64(8)) | (owner << np.uint64(56))
+        # Sorting by block and hash at once finds the different ones.
+        key = (terms >> np.uint64(_BLOCK_BITS)) | (owner << np.uint64(64 - _BLOCK_BITS))
         key.sort()
         key = key[np.concatenate(([True], key[1:] != key[:-1]))] if len(key) else key
-        self.entries.append(key << np.uint64(8))
-        self.owners.append((key >> np.uint64(56)).astype(np.int64))
+        self.entries.append(key << np.uint64(_BLOCK_BITS))
+        self.owners.append((key >> np.uint64(64 - _BLOCK_BITS)).astype(np.int64))
 
     def _words(self, text: _Text, edges: Places, block: int) -> None:
         starts, ends = _runs((text.kinds & _LETTER).astype(bool))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -22,6 +23,7 @@ from queries.kql.functions.more import MORE
 from queries.kql.functions.special import SPECIAL as FEW
 from queries.kql.grammar import parse
 from queries.kql.operators import OPERATORS, SOURCES
+from queries.kql.textindex import Pruner, narrowed
 from queries.kql.values import Value, constant
 from queries.kql.windows import WINDOWS
 
@@ -42,6 +44,8 @@ class Compiled:
 class Compiler(Builder):
     """Binds and compiles one script."""
 
+    pruner: Pruner | None = None  # knows which blocks of the store's lines can hold a text
+
     def expr(self, node: ast.Node, scope: Scope) -> Value:
         """Bind one scalar expression."""
         return bind(self, node, scope)
@@ -60,7 +64,7 @@ class Compiler(Builder):
         """The stage a node stands for, or None when it is a scalar."""
         env = scope.env
         if isinstance(node, ast.Pipeline):
-            stage = (
+            stage = narrowed(self, node, env) or (
                 self.table(node.source, env)
                 if not isinstance(node.source, ast.Operator)
                 else self.source(node.source, env)
@@ -114,9 +118,9 @@ class Compiler(Builder):
                 env.names[node.parts["name"]] = stage
         return stage
 
-    def stored(self, name: str) -> Stage:
-        """A table of the catalogue; R1: its strings are never null."""
-        if name not in self.tables:
+    def stored(self, name: str, only: Sequence[Sql] = ()) -> Stage:
+        """A table of the catalogue, or its rows that pass each of `only` in turn; R1: its strings are never null."""
+        if name not in self.tables or only:
             table = self.catalog.tables[name]
             columns = tuple(StageColumn(c.name, c.kql_type, c.name, c.kql_type != "string") for c in table.columns)
             items = []
@@ -124,6 +128,9 @@ class Compiler(Builder):
                 template = {"string": "coalesce({0}, '')", "dynamic": "CAST({0} AS JSON)"}.get(column.type, "{0}")
                 items.append(Sql(template, Col("t", column.name)).label(quoted(column.physical)))
             body = Sql("{0}" + f" FROM {table.relation.replace('{', '')} AS t", select(*items))
+            if only:
+                reads = " UNION ALL ".join(f"{{0}} WHERE {{{n}}}" for n in range(1, len(only) + 1))
+                return Stage(self.add(Sql(reads, body, *only)), columns, label=name)
             self.tables[name] = Stage(self.add(body), columns, label=name)
         return self.tables[name]
 
@@ -234,11 +241,13 @@ class Compiler(Builder):
 
 
 def compile_script(
-    text: str, catalog: Catalog, *, parameters: dict[str, Any] | None = None, now: datetime | None = None
-) -> list[Compiled]:
+    text: str, catalog: Catalog, *, parameters: dict[str, Any] | None = None, now: datetime | None = None,
+    pruner: Pruner | None = None,
+) -> list[Compiled]:  # fmt: skip
     """Every tabular statement of a text, compiled."""
     script = parse(text)
     builder = Compiler(catalog, now)
+    builder.pruner = pruner
     env = Env()
     for name, value in (parameters or {}).items():
         env.names[name] = constant(value, _kind_of(value))

@@ -16,6 +16,7 @@ from queries.kql.catalog import CATALOG, Catalog
 from queries.kql.compile import Compiled, compile_script
 from queries.kql.errors import CannotExpress, KqlError, KqlRuntimeError, QueryTimeout
 from queries.kql.lexical import format_datetime, format_timespan
+from queries.kql.textindex import Pruned, Pruner
 
 _LOG = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ class Result:
     truncated: bool = False
     elapsed_ms: float = 0.0
     others: list[Result] = field(default_factory=list)
+    pruned: tuple[Pruned, ...] = ()
 
     def arrow(self) -> Any:
         """The answer as a pyarrow Table: timespans as ticks, dynamics as JSON text."""
@@ -76,11 +78,16 @@ def run(
     now: datetime | None = None,
 ) -> Result:
     """Run a text of statements; the last tabular one is the answer, the ones before are in `others`."""
-    compiled = compile_script(text, catalog, parameters=parameters, now=now)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    harden(con)
-    results = [_execute(con, one, text, max_rows, timeout_s, deadline) for one in compiled]
+    pruner = Pruner(con)
+    try:
+        compiled = compile_script(text, catalog, parameters=parameters, now=now, pruner=pruner)
+        harden(con)
+        results = [_execute(con, one, text, max_rows, timeout_s, deadline) for one in compiled]
+    finally:
+        pruner.finish()
     results[-1].others = results[:-1]
+    results[-1].pruned = tuple(pruner.report)
     return results[-1]
 
 

@@ -1,0 +1,381 @@
+"""Which blocks of log lines a query can want at all, from its own text.
+
+``where`` conditions at the head of a pipeline over a table of log lines are read for phrases that every wanted line must
+hold; the store's text filters (``store.text_filter``) then name the blocks that may have one, and the stored table is
+read in those blocks only. The conditions themselves stay where they are: a filter takes away only lines that they would.
+
+Lines of no closed segment yet have block 0, which always passes. Filters and lines are read in one transaction.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+from sqlalchemy import bindparam
+from sqlalchemy.types import NullType
+
+from queries.kql import syntax as ast
+from queries.kql.bind import Env, Scope, Stage
+from queries.kql.dialect import Sql
+from queries.kql.errors import KqlError
+from queries.kql.windows import WINDOWS
+from store.text_filter import LONG_WORD, MOST_WORDS, Mask, Phrase, Test, TextFilter, term
+
+if TYPE_CHECKING:
+    from queries.kql.compile import Compiler
+
+#: The column of each table whose text is in the filters: the raw line, or the message in it.
+TEXT_COLUMN = {"Logs": "Message", "Syslog": "SyslogMessage"} | {
+    f"{name}_raw_CL": "RawData"
+    for name in ("slurmctld", "slurmd", "slurmdb", "slurmrestd", "slurmjobs", "syslog", "dmesg", "jetpack", "jetpackd", "healthagent")
+}  # fmt: skip
+#: When more of the blocks than this pass, reading all is as fast as choosing.
+WORTH_IT = 0.5
+#: Filters that are kept in memory between queries.
+CACHE_BYTES = 256 * 2**20
+#: Filters of so many segments are read from the store with one statement.
+READ_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class All:
+    """Every part must hold."""
+
+    parts: tuple[Need, ...]
+
+
+@dataclass(frozen=True)
+class Some:
+    """At least one part must hold."""
+
+    parts: tuple[Need, ...]
+
+
+Need = Phrase | All | Some
+
+
+# -- what a query needs --------------------------------------------------------------------------------------------
+
+
+def need_of(c: Compiler, operators: Sequence[ast.Node], env: Env, column: str) -> Need | None:
+    """What every line must hold that can come through the leading operators; None when nothing is sure."""
+    found: list[Need] = []
+    for node in operators:
+        assert isinstance(node, ast.Operator)
+        if node.name not in ("where", "extend", "project", "project-away", "project-keep", "project-reorder"):
+            break
+        if any(isinstance(n, ast.Call) and n.name in WINDOWS for n in _walk(node)):
+            break  # a row's neighbours count
+        if node.name == "where":
+            need = _condition(c, node.parts["value"], env, column)
+            found += [need] if need is not None else []
+        elif any(isinstance(n, ast.Named) and column in n.names for n in node.nodes("columns")):
+            break
+    return All(tuple(found)) if found else None
+
+
+def _walk(node: Any) -> Iterator[ast.Node]:
+    if isinstance(node, ast.Node) and is_dataclass(node):
+        yield node
+        for slot in fields(node):
+            yield from _walk(getattr(node, slot.name))
+    elif isinstance(node, (tuple, list)):
+        for item in node:
+            yield from _walk(item)
+    elif isinstance(node, dict):
+        for item in node.values():
+            yield from _walk(item)
+
+
+_WHOLE = {  # operator -> which sides of the text cannot be inside a longer term
+    "has": (True, True), "hasprefix": (True, False), "hassuffix": (False, True), "contains": (False, False),
+    "startswith": (True, False), "endswith": (False, True), "==": (True, True), "=~": (True, True),
+}  # fmt: skip
+
+
+def _condition(c: Compiler, node: ast.Node, env: Env, column: str) -> Need | None:
+    if isinstance(node, ast.Logical):
+        parts = [_condition(c, operand, env, column) for operand in node.operands]
+        known = tuple(part for part in parts if part is not None)
+        if node.op == "and":
+            return All(known) if known else None
+        return Some(known) if len(known) == len(parts) else None
+    if isinstance(node, ast.Binary) and isinstance(node.left, ast.Name) and node.left.name == column:
+        text = _text(c, node.right, env)
+        if text is None:
+            return None
+        if node.op == "matches regex":
+            return regex_need(text)
+        sides = _WHOLE.get(node.op.removesuffix("_cs"))
+        return None if sides is None else Phrase(text, *sides)
+    if isinstance(node, ast.InList) and isinstance(node.operand, ast.Name) and node.operand.name == column:
+        texts = _texts(c, node.items, env)
+        phrases = tuple(Phrase(text, True, True) for text in texts or ())
+        if phrases and node.op in ("has_any", "in", "in~"):
+            return Some(phrases)
+        if phrases and node.op == "has_all":
+            return All(phrases)
+    return None
+
+
+def _constant(c: Compiler, node: ast.Node, env: Env) -> Any:
+    if not isinstance(node, (ast.Literal, ast.Name)):
+        return None
+    try:
+        value = c.expr(node, Scope(env))
+    except KqlError:
+        return None  # the condition itself will say what is wrong
+    return value.constant if value.is_constant else None
+
+
+def _text(c: Compiler, node: ast.Node, env: Env) -> str | None:
+    found = _constant(c, node, env)
+    return found if isinstance(found, str) else None
+
+
+def _texts(c: Compiler, nodes: Sequence[ast.Node], env: Env) -> list[str] | None:
+    out: list[str] = []
+    for node in nodes:
+        found = _constant(c, node, env)
+        for item in found if isinstance(found, list) else [found]:
+            text = item.value if isinstance(item, ast.Literal) else item
+            if not isinstance(text, str):
+                return None
+            out.append(text)
+    return out
+
+
+def regex_need(pattern: str) -> Need | None:
+    """The texts that every match of a regular expression holds.
+
+    The pattern is RE2's; Python's parser reads it the same way wherever it reads it at all, but for classes such as
+    [[:alpha:]], which are left alone.
+    """
+    if "[:" in pattern or "[[" in pattern:
+        return None
+    parser: Any = importlib.import_module("re._parser")
+    try:
+        tree = parser.parse(pattern)
+    except Exception:  # whatever it is, the engine will judge the pattern
+        return None
+    return _sequence(tree)
+
+
+def _sequence(tree: Any) -> Need | None:
+    found: list[Need] = []
+    run: list[str] = []
+
+    def flush() -> None:
+        if run:
+            found.append(Phrase("".join(run)))
+            run.clear()
+
+    for op, argument in tree:
+        word = str(op)
+        if word == "LITERAL":
+            run.append(chr(argument))
+            continue
+        flush()
+        inner: Need | None = None
+        if word == "SUBPATTERN":
+            inner = _sequence(argument[3])
+        elif word == "BRANCH":
+            parts = [_sequence(branch) for branch in argument[1]]
+            known = tuple(part for part in parts if part is not None)
+            inner = Some(known) if len(known) == len(parts) else None
+        elif word in ("MAX_REPEAT", "MIN_REPEAT") and argument[0] > 0:
+            inner = _sequence(argument[2])
+        if inner is not None:
+            found.append(inner)
+    flush()
+    return All(tuple(found)) if found else None
+
+
+# -- what the store has --------------------------------------------------------------------------------------------
+
+
+class _Cache:
+    """Filters by segment, newest use last; segments never change under their number."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._kept: OrderedDict[str, TextFilter] = OrderedDict()
+        self._size = 0
+
+    def get(self, segment: str) -> TextFilter | None:
+        with self._lock:
+            if segment in self._kept:
+                self._kept.move_to_end(segment)
+            return self._kept.get(segment)
+
+    def put(self, segment: str, made: TextFilter) -> None:
+        with self._lock:
+            if segment in self._kept:
+                return
+            self._kept[segment] = made
+            self._size += made.rows.nbytes
+            while self._size > CACHE_BYTES and len(self._kept) > 1:
+                _, gone = self._kept.popitem(last=False)
+                self._size -= gone.rows.nbytes
+
+
+_CACHE = _Cache()
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What the filters left of one table."""
+
+    table: str
+    segments: int
+    segments_left: int
+    blocks: int
+    blocks_left: int
+    used: bool
+
+    def __str__(self) -> str:
+        share = (
+            f"{self.blocks_left} of {self.blocks} blocks in {self.segments_left} of {self.segments} segments can match"
+        )
+        return f"{self.table}: {share}{'' if self.used else '; that is most of them, so all are read'}"
+
+
+@dataclass(frozen=True)
+class _Questions:
+    """A need in terms of the filters: terms that a block must have, and of each half of a word one of its completions."""
+
+    every: bool
+    terms: tuple[int, ...] = ()
+    halves: tuple[list[int], ...] = ()
+    parts: tuple[_Questions, ...] = ()
+
+    def ask(self, made: TextFilter, words_known: bool) -> Mask:
+        """The blocks of one segment that may hold what is needed."""
+        if self.parts:
+            masks = [part.ask(made, words_known) for part in self.parts]
+            joined: Mask = np.logical_and.reduce(masks) if self.every else np.logical_or.reduce(masks)
+            return joined
+        mask = np.ones(made.blocks, bool)
+        for one in self.terms:
+            mask &= made.having(one)
+        for terms in self.halves if words_known else ():
+            if mask.any():
+                mask &= np.logical_or.reduce([made.having(one) for one in terms])
+        return mask | made.always
+
+
+@dataclass
+class Pruner:
+    """Looks into the text filters of the store behind a connection, within one transaction that it begins when first
+    needed; whoever made it calls ``finish``."""
+
+    con: duckdb.DuckDBPyConnection
+    report: list[Pruned] = field(default_factory=list)
+    _began: bool = False
+    _halves: dict[tuple[str, bool, bool], list[int] | None] = field(default_factory=dict)
+    _segments: list[tuple[Any, ...]] | None = None
+
+    def finish(self) -> None:
+        if self._began:
+            self._began = False
+            self.con.execute("ROLLBACK")  # nothing was written
+
+    def blocks(self, table: str, need: Need) -> list[int] | None:
+        """The blocks that may hold what is needed; None when that is no use."""
+        if self._segments is None:
+            self._segments = self._read_segments()
+        if not self._segments:
+            return None
+        questions = self._questions(need)
+        total = sum(last - first + 1 for _, first, last, _ in self._segments)
+        left: list[int] = []
+        segments_left = 0
+        for (_, first, _, words_known), made in zip(self._segments, self._filters(self._segments), strict=True):
+            found = np.flatnonzero(questions.ask(made, bool(words_known)))
+            segments_left += len(found) > 0
+            left += (found + first).tolist()
+        used = len(left) <= total * WORTH_IT
+        self.report.append(Pruned(table, len(self._segments), segments_left, total, len(left), used))
+        return left if used else None
+
+    def _read_segments(self) -> list[tuple[Any, ...]]:
+        try:
+            self.con.execute("SELECT 1 FROM raw.log_segments LIMIT 0").fetchall()
+            self.con.execute('SELECT "$block" FROM kql."Logs" LIMIT 0').fetchall()
+        except duckdb.Error:
+            return []  # not a store, or one of before there were filters
+        if not self._in_transaction():
+            self.con.execute("BEGIN TRANSACTION")
+            self._began = True
+        return self.con.execute(
+            "SELECT segment::VARCHAR, first_block, last_block, words_known FROM raw.log_segments ORDER BY first_block"
+        ).fetchall()
+
+    def _in_transaction(self) -> bool:
+        """Whether the caller holds one open: then two statements have one number. (A second BEGIN would break it.)"""
+        return len({self.con.execute("SELECT txid_current()").fetchall()[0] for _ in range(2)}) == 1
+
+    def _filters(self, segments: list[tuple[Any, ...]]) -> Iterator[TextFilter]:
+        for low in range(0, len(segments), READ_AT_ONCE):
+            part = segments[low : low + READ_AT_ONCE]
+            found = {segment: made for segment, *_ in part if (made := _CACHE.get(segment)) is not None}
+            missing = [segment for segment, *_ in part if segment not in found]
+            rows = self.con.execute(
+                "SELECT segment::VARCHAR, filter_rows, filter, always, last_block - first_block + 1 FROM raw.log_segments"
+                " WHERE list_contains(?::UUID[], segment)",
+                [missing],
+            ).fetchall() if missing else []  # fmt: skip
+            for segment, bits, data, always, blocks in rows:
+                passing = np.unpackbits(np.frombuffer(always, np.uint8), count=blocks).astype(bool)
+                found[segment] = TextFilter(np.frombuffer(data, np.uint8).reshape(bits, -1), blocks, passing)
+                _CACHE.put(segment, found[segment])
+            for segment, *_ in part:
+                yield found[segment]
+
+    def _questions(self, need: Need) -> _Questions:
+        """What is asked of every filter, made once."""
+        if not isinstance(need, Phrase):
+            return _Questions(isinstance(need, All), parts=tuple(self._questions(part) for part in need.parts))
+        tests = tuple(need.tests())
+        sure = tuple(test.term for test in tests if test.term is not None)
+        halves = tuple(terms for test in tests if test.term is None and (terms := self._completed(test)) is not None)
+        return _Questions(True, sure, halves)
+
+    def _completed(self, test: Test) -> list[int] | None:
+        """The terms that half a word may be part of; None when they are too many."""
+        key = (test.half, test.left, test.right)
+        if key not in self._halves:
+            function = "starts_with" if test.left else "ends_with" if test.right else "contains"
+            words = self.con.execute(
+                f"SELECT word FROM raw.log_words WHERE {function}(word, ?) LIMIT {MOST_WORDS + 1}", [test.half]
+            ).fetchall()
+            self._halves[key] = None if len(words) > MOST_WORDS else [LONG_WORD, *(term(w) for (w,) in words)]
+        return self._halves[key]
+
+
+def narrowed(c: Compiler, node: ast.Pipeline, env: Env) -> Stage | None:
+    """The stored table that a pipeline starts with, read only in the blocks that its conditions can want."""
+    pruner, source = c.pruner, node.source
+    if pruner is None or not isinstance(source, ast.Name) or env.find(source.name) is not None:
+        return None
+    column = TEXT_COLUMN.get(source.name)
+    if column is None or source.name not in c.catalog.tables:
+        return None
+    need = need_of(c, node.operators, env, column)
+    blocks = pruner.blocks(source.name, need) if need is not None else None
+    if blocks is None:
+        return None
+    chosen = bindparam("p", blocks, unique=True, type_=NullType())
+    # Two reads: DuckDB takes a join's keys into the scan and gives that up where many rows pass, as those of block 0 do.
+    closed = Sql('"t"."$block" IN (SELECT unnest(CAST({0} AS INTEGER[])))', chosen)
+    return c.stored(source.name, (closed, Sql('"t"."$block" = 0')))
+
+
+__all__ = ["Need", "Pruned", "Pruner", "narrowed", "need_of", "regex_need"]

@@ -1,0 +1,212 @@
+"""Text filters take lines away only where the conditions would: every answer is that of the whole table."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parsers.record import frame
+from queries.kql import Result, run
+from queries.kql.textindex import All, Pruner, Some, regex_need
+from store import open_store, segments
+from store.duckdb_store import DuckStore
+from store.text_filter import Phrase
+
+START = datetime(2026, 2, 27)
+RARE = {
+    700: "NVRM: GPU at PCI:0000:53:00: GPU-803dba6f has Fallen off the bus.",
+    1500: "mlx5_core 0000:53:00.0 enp83s0f0np0: Link down",
+    2100: "error: Überhitzung, K\u0130\u017fte \u212aelvin",
+    2601: "JobId=428042 slain by user99",
+}
+
+
+def lines(texts: list[str]) -> list[dict[str, object]]:
+    """Syslog lines of a few hosts; every seventh has a message that is not its tail."""
+    return [{"time": START + timedelta(seconds=n), "host": f"gx{n % 7}", "raw": f"Feb 27 host{n % 7} prog[{n}]: {text}",
+             "message": f"seen {text}" if n % 7 == 3 else text, "format": "rfc3164", "source": "kernel", "file": "f", "line": n,
+             "event": "other"} for n, text in enumerate(texts)]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def store() -> DuckStore:
+    """3,000 lines in two closed segments, and 300 that are in none yet."""
+    rng = random.Random(5)
+    words = [
+        "sched",
+        "done",
+        "backfill",
+        "usec",
+        "power",
+        "sample",
+        "restored",
+        "connection",
+        "launch",
+        "task",
+        "batch",
+        "epilog",
+        "trap",
+    ]
+    texts = [RARE.get(n) or f"{rng.choice(words)} {rng.choice(words)} id{rng.randrange(10**6)}" for n in range(3300)]
+    made = open_store(None)
+    for low, high in ((0, 1600), (1600, 3000)):
+        made.add({"logs": frame("logs", lines(texts)[low:high])})
+        segments.seal(made, least=1)
+    made.add({"logs": frame("logs", lines([*texts[3000:], "this one has fallen off too"])[-301:])})
+    return made
+
+
+def both(store: DuckStore, query: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Result, Result]:
+    """The answer with the filters, and without them."""
+    with_filters = run(store.cursor(), query)
+    with monkeypatch.context() as patch:
+        patch.setattr(Pruner, "blocks", lambda self, table, need: None)
+        return with_filters, run(store.cursor(), query)
+
+
+CONDITIONS = [
+    ('Logs | where Message has "fallen off the bus"', 1),
+    ('Logs | where Message has_cs "Fallen"', 1),
+    ('Logs | where Message contains "allen off t"', 2),
+    ('Logs | where Message contains_cs "Fallen off"', 1),
+    ('Logs | where Message has "fallen"', 2),
+    ('Logs | where Message hasprefix "falle"', 2),
+    ('Logs | where Message hassuffix "elvin"', 1),
+    ('Logs | where Message startswith "nvrm: GPU"', 1),
+    ('Logs | where Message endswith "THE BUS."', 1),
+    ('Logs | where Message == "JobId=428042 slain by user99"', 1),
+    ('Logs | where Message =~ "jobid=428042 SLAIN by user99"', 1),
+    ('Logs | where Message in ("JobId=428042 slain by user99", "nothing like it")', 1),
+    ('Logs | where Message in~ ("jobid=428042 slain by user99")', 1),
+    ('Logs | where Message contains "JobId=4280"', 1),
+    ('Logs | where Message has_any ("slain", "fallen")', 3),
+    ('Logs | where Message has_any (dynamic(["slain", "fallen"]))', 3),
+    ('Logs | where Message has_all ("gpu", "fallen")', 1),
+    (r'Logs | where Message matches regex @"GPU-\w+ has (Fallen|risen) off"', 1),
+    (r'Logs | where Message matches regex @"(?i)fallen|slain"', 3),
+    ('Logs | where Message contains "kiste kelvin"', None),
+    ('Logs | where Message has "überhitzung"', 1),
+    ('Logs | where Message has "slain" or Message has "fallen"', 3),
+    ('Logs | where Message has "slain" and Message has "fallen"', 0),
+    ('Logs | where Message !has "id" and Message has "link"', 1),
+    ('Logs | where not(Message has "id")', None),
+    ('Logs | where Message has "link" or Host == "gx1"', None),
+    ('Logs | where Host != "" | extend A = 1 | project Message, A | where Message has "slain"', 1),
+    ('let w = "slain"; Logs | where Message has w', 1),
+    ('let found = Logs | where Message has "slain"; found | join kind=inner (Logs | where Message has "by") on Line | count', None),
+    ('Syslog | where SyslogMessage has "slain" | project Computer', 1),
+    ('dmesg_raw_CL | where RawData contains "prog[2601]: JobId"', 1),
+    ('union (Logs | where Message has "slain"), (Logs | where Message has "fallen") | project Message', 3),
+    ('Logs | where Message has "never there"', 0),
+    ('Logs | where Message has ""', 3301),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("query", "count"), CONDITIONS)
+def test_the_answer_is_that_of_the_scan(
+    query: str, count: int | None, store: DuckStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pruned, scanned = both(store, query, monkeypatch)
+    assert sorted(map(str, pruned.rows)) == sorted(map(str, scanned.rows))
+    assert count is None or len(pruned.rows) == count
+
+
+@pytest.mark.parametrize(("query", "count"), [c for c in CONDITIONS if c[1] in (0, 1)][:20])
+def test_few_blocks_are_read_for_a_rare_text(query: str, count: int, store: DuckStore) -> None:
+    found = run(store.cursor(), query).pruned
+    assert found and found[0].used and found[0].blocks_left <= 5 and found[0].blocks == 13
+
+
+KEPT_WHOLE = [
+    'Logs | take 10 | where Message has "slain"',
+    'Logs | extend Message = Host | where Message has "slain"',
+    'Logs | extend Before = prev(Message) | where Message has "slain"',
+    'Logs | serialize N = row_number() | where Message has "slain"',
+    'Logs | summarize arg_max(Time, Message) by Host | where Message has "slain"',
+    'Logs | as T | where Message has "slain" | union T | count',
+    'let Logs = datatable(Message:string)["slain"]; Logs | where Message has "slain"',
+    'Logs | where Message has "a" or true',
+]
+
+
+@pytest.mark.parametrize("query", KEPT_WHOLE)
+def test_nothing_is_taken_away_where_other_rows_count(query: str, store: DuckStore) -> None:
+    assert run(store.cursor(), query).pruned == ()
+
+
+def test_a_store_without_segments_is_just_read() -> None:
+    with open_store(None) as fresh:
+        fresh.add({"logs": frame("logs", lines(["slain"]))})
+        result = run(fresh.cursor(), 'Logs | where Message has "slain" | count')
+        assert (result.rows, result.pruned) == ([[1]], ())
+
+
+def test_a_query_inside_a_transaction_sees_its_lines(store: DuckStore) -> None:
+    with pytest.raises(ZeroDivisionError), store.transaction() as connection:
+        connection.execute("UPDATE raw.logs SET host = 'here' WHERE line = 2601")
+        assert run(connection, 'Logs | where Message has "slain" | project Host').rows == [["here"]]
+        assert run(connection, 'Logs | where Message has "slain" | project Host').rows == [["here"]]
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("pattern", "need"),
+    [
+        ("abc", All((Phrase("abc"),))),
+        ("abc?d", All((Phrase("ab"), Phrase("d")))),
+        ("a(bc|de)f", All((Phrase("a"), All((Some((All((Phrase("bc"),)), All((Phrase("de"),)))),)), Phrase("f")))),
+        ("a|", None),
+        (r"\d+", None),
+        ("(ab){2}", All((All((All((Phrase("ab"),)),)),))),
+        ("(ab)*", None),
+        ("[[:alpha:]]foo", None),
+        (r"\pLfoo", None),
+        ("(", None),
+    ],
+)
+def test_what_every_match_of_a_regex_holds(pattern: str, need: object) -> None:
+    assert regex_need(pattern) == need
+
+
+PIECES = st.sampled_from(["fallen", "off", " ", ".", "_", "K", "\u212a", "ſ", "İ", "é", "日本", "0x1f", "42", "gpu", "GPU", "-", "a" * 45])  # fmt: skip
+TEXTS = st.lists(PIECES, max_size=8).map("".join)
+OPERATORS = [
+    "has",
+    "!has",
+    "has_cs",
+    "contains",
+    "contains_cs",
+    "startswith",
+    "endswith",
+    "hasprefix",
+    "hassuffix",
+    "==",
+    "=~",
+]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.lists(TEXTS, min_size=1, max_size=5), min_size=1, max_size=3),
+    st.lists(TEXTS, max_size=3),
+    st.lists(st.tuples(st.sampled_from(OPERATORS), TEXTS), min_size=1, max_size=4),
+    st.booleans(),
+)
+def test_random_lines_and_random_conditions(
+    closed: list[list[str]], fresh: list[str], conditions: list[tuple[str, str]], either: bool
+) -> None:
+    """Several closed segments, lines of none, every operator, letters that fold strangely."""
+    with open_store(None) as made, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("queries.kql.textindex.WORTH_IT", 1.0)
+        for texts in closed:
+            made.add({"logs": frame("logs", lines(texts))})
+            segments.seal(made, least=1)
+        made.add({"logs": frame("logs", lines(fresh))})
+        joined = (" or " if either else " and ").join(f"Message {op} @'{text}'" for op, text in conditions)
+        query = f"Logs | where {joined} | project Message"
+        pruned, scanned = both(made, query, patch)
+        assert sorted(map(str, pruned.rows)) == sorted(map(str, scanned.rows))
