@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from correlator import clocks, history, samples
 from correlator import edges as edge_files
 from correlator import events as event_rows
-from correlator import history, samples
 from correlator import incidents as incident_rows
 from correlator import runs as run_rows
 from correlator.causes import root_event
@@ -76,6 +76,8 @@ def conclude_cluster(
     store: DuckStore, cluster: str | None, edges: list[Edge], settings: Mapping[str, object] | None = None
 ) -> Conclusions:
     events = event_rows.gather(store, cluster)
+    off = clocks.offsets(events)
+    events = clocks.correct(events, off)
     runs = run_rows.gather(store, cluster, events)
     states = _node_states(store, cluster)
     world = World(
@@ -88,6 +90,8 @@ def conclude_cluster(
         xids_seen=samples.xids_seen(store, cluster),
         progress=samples.progress(store, cluster),
         spoke=samples.speaking(store, cluster),
+        clocks=off,
+        voices=samples.voices(store, cluster),
     )
     conclude(world)
     narrow_slurmd_timeout(world)

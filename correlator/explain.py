@@ -34,7 +34,7 @@ def event_row(event: Event, role: str = "context") -> dict[str, Any]:
         "id": event.id, "time": stamp(event.time), "host": event.host, "event": event.kind, "message": event.message,
         "source": event.file or event.source, "line": event.line, "layer": event.layer, "device": event.device,
         "severity": event.severity, "role": role, "received_time": stamp(event.received), "time_quality": event.time_quality,
-        "resolution_s": event.sigma * 2, "also": [{"source": f, "line": n} for f, n in event.also],
+        "resolution_s": event.sigma * 2, "clock_offset_s": round(event.clock_offset, 3), "also": [{"source": f, "line": n} for f, n in event.also],
     }  # fmt: skip
 
 
@@ -220,6 +220,10 @@ def doubts(incident: Incident) -> list[str]:
         )
     if any(e.time_quality == "inferred" for e in events_of(incident)):
         found.append("The year or zone of some stamps was inferred")
+    off = {e.host: e.clock_offset for e in events_of(incident) if e.clock_offset}
+    for host, seconds in sorted(off.items(), key=str):
+        side = "ahead" if seconds > 0 else "behind"
+        found.append(f"The clock of {host} was {abs(seconds):.1f} s {side}; its lines are shown where they belong")
     if incident.root.kind == "node.down":
         found.append("Nothing that was collected tells why the node fell silent")
     if incident.root.attrs.get("inferred"):

@@ -14,7 +14,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Event:
-    """One event. ``sigma`` is the uncertainty of ``time`` in seconds (resolution of the stamp, clock residual)."""
+    """One event. ``sigma`` is the uncertainty of ``time`` in seconds (resolution of the stamp, clock residual).
+
+    ``clock_offset`` is by how much the line's own stamp was ahead of ``time`` (its host's clock was off; clocks.py).
+    """
 
     id: str
     time: float
@@ -35,6 +38,7 @@ class Event:
     last: float
     entities: Mapping[str, Any] = field(default_factory=dict)
     also: tuple[tuple[str, int], ...] = ()
+    clock_offset: float = 0.0
 
 
 @dataclass(slots=True, eq=False)

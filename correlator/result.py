@@ -137,7 +137,7 @@ def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident:
         "evidence": [explain.event_row(e, role) for e, role in evidence],
         "rivals": explain.rival_rows(world, weigher, [verdict], root),
         "grounds": explain.grounds(world, incident) if incident else ([verdict.reason[:1].upper() + verdict.reason[1:]] if verdict.reason else []),
-        "doubts": explain.doubts(incident) if incident else [],
+        "doubts": [*(explain.doubts(incident) if incident else []), *verdict.doubts],
         "advice": explain.advice(incident) if incident else [{"text": own_advice[0], "command": own_advice[1]}] if own_advice else [],
         "headline": f"Your job died because {cause_of(root).plain}, not because of your code." if infra and root else _HEADLINE.get(verdict.category, ""),
         "your_code": False if infra else True if verdict.category.startswith("app.") else None,

@@ -145,6 +145,16 @@ def speaking(store: DuckStore, cluster: str | None) -> Callable[[str], Sequence[
     return spoke
 
 
+def voices(store: DuckStore, cluster: str | None) -> frozenset[str]:
+    """Hosts of which at least one line of the kernel or the system was collected."""
+    rows = store.rows(
+        """SELECT DISTINCT host FROM raw.logs WHERE cluster IS NOT DISTINCT FROM ? AND host IS NOT NULL
+        AND source IN ('kernel', 'syslog', 'journal', 'dmesg')""",
+        [cluster],
+    )
+    return frozenset(r["host"] for r in rows)
+
+
 def compiled_step_times() -> list[tuple[re.Pattern[str], float, bool]]:
     """The same patterns for tests and single lines."""
     return [(re.compile(p), f, i) for p, f, i in STEP_TIME]

@@ -13,6 +13,7 @@ from correlator.causes import cause_of
 from correlator.evidence import Chain, Rejection, Weigher
 from correlator.facts import World
 from correlator.model import Event, Fact, Run
+from parsers.hostlist import fold
 
 #: Weights of the explanations that are not infrastructure. They compete with chains, whose weight is at most
 #: evidence.MAX_RATIO. First estimates of docs/correlation.md.
@@ -36,6 +37,7 @@ class Verdict:
     rejections: list[Rejection] = field(default_factory=list)
     own: list[Event] = field(default_factory=list)
     reason: str = ""
+    doubts: list[str] = field(default_factory=list)
 
     @property
     def root(self) -> Fact | None:
@@ -69,6 +71,13 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
     if best is None or best.weight < max(own.weight, LEAK):
         verdict.category, verdict.reason, verdict.own, verdict.others = own.category, own.reason, own.events, chains
         verdict.confidence = own.sure * (own.weight + LEAK) / total
+        mute = world.mute(run)
+        if mute and own.category in ("app.error", "unknown"):
+            # A node whose log is missing may hide the cause.
+            verdict.confidence *= 1.0 - MUTE_DOUBT * len(mute) / len(run.nodes)
+            verdict.doubts.append(
+                f"No kernel or system log of {fold(mute)} was collected: a cause there would not show"
+            )
         return verdict
     same_root = sum(c.weight for c in chains if _same_cause(c.root, best.root))
     same_category = sum(c.weight for c in chains if cause_of(c.root).category == cause_of(best.root).category)
@@ -107,6 +116,8 @@ def _with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
 OWN_WORDS_AGAINST = 0.03
 #: The same of words that tell of another kind of hardware.
 OTHER_WORDS_AGAINST = 0.2
+#: How much of an own explanation is lost when no node's log could contradict it.
+MUTE_DOUBT = 0.3
 #: Nothing is surer than this: what was not collected cannot be excluded.
 SUREST = 0.99
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 
+from correlator.clocks import Offset
 from correlator.model import Event, Fact, Run
 from correlator.runs_in_time import RunsInTime
 from correlator.samples import Throttled, XidSeen
@@ -29,6 +30,7 @@ class World:
 
     ``progress`` maps (job, restart count) to (time, seconds per step) as its output tells; ``spoke(host)`` are the times of the lines that
     the host itself wrote, ascending (read only for the few hosts in question).
+    ``voices`` are the hosts whose kernel or system log was collected.
     """
 
     site: Site
@@ -38,6 +40,8 @@ class World:
     node_states: list[dict[str, object]] = field(default_factory=list)
     gpu_jobs: dict[tuple[str, str], list[tuple[float, int]]] = field(default_factory=dict)
     throttling: list[Throttled] = field(default_factory=list)
+    voices: frozenset[str] = frozenset()
+    clocks: list[Offset] = field(default_factory=list)
     xids_seen: list[XidSeen] = field(default_factory=list)
     progress: dict[tuple[int, int], list[tuple[float, float]]] = field(default_factory=dict)
     spoke: Callable[[str], Sequence[float]] = lambda host: ()
@@ -69,6 +73,10 @@ class World:
         """Events of these kinds in time order."""
         found = [e for kind in kinds for e in self.by_kind.get(kind, ())]
         return sorted(found, key=lambda e: (e.time, e.id)) if len(kinds) > 1 else found
+
+    def mute(self, run: Run) -> list[str]:
+        """Nodes of the run whose kernel and system logs were not collected, where those of other nodes were."""
+        return [n for n in run.nodes if n not in self.voices] if self.voices else []
 
     def facts_of(self, *kinds: str) -> list[Fact]:
         count, known = self._facts_by_kind

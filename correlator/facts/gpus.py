@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 
 from correlator.facts import World, bursts, bus_of
+from correlator.facts.nodes import hosts_of
 from correlator.model import Event, Fact
 from correlator.samples import Throttled
 
@@ -61,18 +63,36 @@ def unlogged_xids(world: World) -> list[Fact]:
         ):
             continue
         facts.append(_concluded(seen.host, pci, seen.code, seen.before, seen.seen, ()))
-    for event in world.kinds("gpu.lost"):
-        if not event.host:
-            continue
-        pci = bus(event.entities.get("pci")) or event.device or ""
+    for event, host, pci, code in _found_broken(world):
         if any(
-            f.host == event.host and f.device in (pci, "", None) and -CHECK_S <= f.start - event.time <= 5.0
+            f.host == host and f.device in (pci, "", None) and -CHECK_S <= f.start - event.time <= 5.0
             for f in [*known, *facts]
         ):
             continue
-        # nvidia-smi's "GPU is lost" is what Xid 79 looks like from user space.
-        facts.append(_concluded(event.host, pci, 79, event.time - CHECK_S, event.time, (event,)))
+        facts.append(_concluded(host, pci, code, event.time - CHECK_S, event.time, (event,)))
     return facts
+
+
+#: What health checks write into a drain reason about a GPU.
+_REASON = re.compile(
+    r"gpu[\s:]+(?P<pci>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})\S* is lost|\bxid[\s:=]*(?P<xid>\d{1,3})\b", re.IGNORECASE
+)
+
+
+def _found_broken(world: World) -> list[tuple[Event, str, str, int]]:
+    """(event, host, bus, code) of GPUs that a health check found broken, in its own line or as a drain reason."""
+    found = []
+    for event in world.kinds("gpu.lost", "slurm.node_reason", "slurm.node_drain"):
+        if event.kind == "gpu.lost":
+            if event.host:
+                # nvidia-smi's "GPU is lost" is what Xid 79 looks like from user space.
+                found.append((event, event.host, bus(event.entities.get("pci")) or event.device or "", 79))
+            continue
+        match = _REASON.search(str(event.entities.get("reason") or event.message))
+        if match:
+            code = int(match["xid"]) if match["xid"] else 79
+            found += [(event, host, bus(match["pci"]) or "", code) for host in hosts_of(event)]
+    return found
 
 
 def _concluded(host: str, pci: str, code: int, earliest: float, latest: float, events: tuple[Event, ...]) -> Fact:
