@@ -7,8 +7,8 @@ a ``Hop`` with a strength; what fails is a ``Rejection`` with the reason, becaus
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from correlator import expressions
@@ -33,6 +33,9 @@ CLOCK_S = 1.0
 
 #: How far outside its window (in units of sigma) a cause is still told as a rival that missed, seconds at least.
 NEAR_MISS_S = 600.0
+
+#: What came longer after an effect than this is no rival that anybody would think of.
+AFTER_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -63,11 +66,41 @@ class Evidence:
     rejections: list[Rejection] = field(default_factory=list)
 
 
+#: Base rates are rounded to this many steps per power of ten: an estimate is not better than that, and what was
+#: concluded long ago does not move with every event that comes in.
+RATE_STEPS = 4
+
+
+@dataclass(frozen=True)
+class BaseRates:
+    """How often facts of each kind happen per entity and second, learned from what the store has seen."""
+
+    per_kind: Mapping[str, float]
+    otherwise: float
+
+    @classmethod
+    def learned(cls, facts: Iterable[Fact], hosts: int, seconds: float) -> BaseRates:
+        """Gamma-Poisson means of what was seen on ``hosts`` in ``seconds`` and the prior, rounded."""
+        exposure = max(1, hosts) * max(1.0, seconds) + PRIOR_EXPOSURE_S
+        return cls(
+            {kind: _rounded((n + PRIOR_EVENTS) / exposure) for kind, n in sorted(Counter(f.kind for f in facts).items())},
+            _rounded(PRIOR_EVENTS / exposure),
+        )
+
+    def of(self, kind: str) -> float:
+        return self.per_kind.get(kind, self.otherwise)
+
+
+def _rounded(rate: float) -> float:
+    return float(10 ** (round(math.log10(rate) * RATE_STEPS) / RATE_STEPS))
+
+
 class Weigher:
     """Tries edges; keeps the hops into each fact, so that shared effects are worked out once."""
 
-    def __init__(self, world: World, edges: list[Edge]) -> None:
+    def __init__(self, world: World, edges: list[Edge], rates: BaseRates | None = None) -> None:
         self.world = world
+        self.rates = rates or BaseRates.learned(world.facts, len(world.site.hosts), world.last - world.first)
         self.by_effect: dict[str, list[Edge]] = defaultdict(list)
         self.blocking: dict[str, list[Edge]] = defaultdict(list)
         for edge in edges:
@@ -85,12 +118,6 @@ class Weigher:
         anchors = {edge.anchor for edge in edges}
         self._when, self._on_place = FactsInTime(self.by_kind, anchors), FactsInTime(on_place, anchors)
         self._hops: dict[int, tuple[list[Hop], list[Rejection]]] = {}
-        hosts = max(1, len(world.site.hosts))
-        self._exposure = hosts * max(1.0, world.last - world.first)
-
-    def rate(self, kind: str) -> float:
-        """Events of this kind per entity and second: Gamma-Poisson mean of what was seen and the prior."""
-        return (len(self.by_kind.get(kind, ())) + PRIOR_EVENTS) / (self._exposure + PRIOR_EXPOSURE_S)
 
     def evidence(self, effect: Fact) -> Evidence:
         found = Evidence(effect)
@@ -178,7 +205,7 @@ class Weigher:
         outside = max(low - lag_high, lag_low - high, 0.0)
         lag = min(max((low + high) / 2, lag_low), lag_high)
         if outside > 3 * sigma:
-            if outside > NEAR_MISS_S + high:
+            if outside > NEAR_MISS_S + high or lag_high < -AFTER_S:
                 return None
             side = "after" if lag_high < low else "before"
             if lag_high < 0 and low >= -5:
@@ -196,7 +223,7 @@ class Weigher:
                 return Rejection(edge, cause, effect, reason)
         fit = 1.0 if outside <= 0 else math.exp(-0.5 * (outside / sigma) ** 2)
         span = min(high - low, 2 * sigma + 600.0) + 2 * sigma
-        coincidence = 1.0 - math.exp(-self.rate(cause.kind) * span / _density(edge, lag, low, high))
+        coincidence = 1.0 - math.exp(-self.rates.of(cause.kind) * span / _density(edge, lag, low, high))
         because = self.world.site.describe(_setting_names(edge), effect.run)
         if "PrintedTimeout" in edge.because and effect.attrs.get("timeout"):
             because = ", ".join(

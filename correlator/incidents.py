@@ -210,11 +210,16 @@ def _unique(hops: list[Hop]) -> list[Hop]:
     return sorted(kept.values(), key=lambda h: (h.cause.start, h.effect.start, h.edge.id, h.effect.key))
 
 
+#: A run that was still going on so long after an incident was not ended by it.
+AFTERMATH_S = 60.0
+
+
 def spared(world: World, incident: Incident) -> list[Run]:
-    """Runs that went on through the incident on the same cluster and ended well: who was not touched."""
+    """Runs that went on through the incident on the same cluster or outlived it: who was not touched."""
     hit = {v.run.job_id for v in incident.verdicts}
     start, end = incident.root.start, max([v.end.start for v in incident.verdicts], default=incident.end)
-    return [r for r in world.in_time.overlapping(start, end) if r.job_id not in hit and not r.ended_badly]
+    return [r for r in world.in_time.overlapping(start, end) if r.job_id not in hit
+            and (not r.ended_badly or r.end is None or r.end > end + AFTERMATH_S)]  # fmt: skip
 
 
 def events_of(incident: Incident) -> list[Event]:

@@ -9,7 +9,7 @@ from correlator import explain
 from correlator.causes import cause_of, fill, root_event
 from correlator.evidence import Weigher
 from correlator.facts import World
-from correlator.incidents import Incident, events_of, spared
+from correlator.incidents import AFTERMATH_S, Incident, events_of, spared
 from correlator.model import Event, Fact, Run
 from correlator.verdicts import Verdict
 
@@ -65,10 +65,15 @@ def incident_document(world: World, weigher: Weigher, incident: Incident) -> dic
         "status": "final", "spans": explain.spans(incident), "rivals": explain.rival_rows(world, weigher, incident.verdicts, root),
         "advice": explain.advice(incident), "gpu_hours_lost": explain.gpu_hours(world, incident), "doubts": explain.doubts(incident),
         "unaffected_jobs": [
-            {"job_id": r.key, "state": r.state, "why": _why_spared(r.nodes, hosts)} for r in _nearest(untouched, hosts)
+            {"job_id": r.key, "state": _state_after(r, incident), "why": _why_spared(r.nodes, hosts)} for r in _nearest(untouched, hosts)
         ],
         "unaffected_count": len(untouched),
     }  # fmt: skip
+
+
+def _state_after(run: Run, incident: Incident) -> str:
+    """How a spared run stood when the incident was over; what became of it later is another story."""
+    return run.state if run.end is not None and run.end <= incident.end + AFTERMATH_S else "went on"
 
 
 #: So many spared runs are listed by name; the rest of a large cluster is a number.
