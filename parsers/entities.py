@@ -10,7 +10,7 @@ from parsers.hostlist import expand
 from parsers.reasons import split_reason
 
 _INTS = frozenset({
-    "pid", "xid", "sxid", "rank", "uid", "gid", "secs", "count", "cpus", "task", "exit_code", "signal", "mc", "cpu", "lane",
+    "pid", "xid", "sxid", "rank", "local_rank", "uid", "gid", "secs", "count", "cpus", "task", "exit_code", "signal", "mc", "cpu", "lane",
     "module", "ib_port", "gpu", "nvlink", "nvswitch", "nvswitch_port", "queue", "sector", "rc", "seq", "timeout_ms",
     "total_events", "jiffies", "msg_type", "boot_time", "last_response", "prio", "celsius", "physical_id", "repeat", "ib_status",
     "vendor_err", "cuda_code", "lid", "lid_first", "trap", "speed_mbps", "bytes", "db_errno", "last_job_uid",
