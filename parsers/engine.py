@@ -18,7 +18,7 @@ import polars as pl
 from parsers import usual
 from parsers.entities import job_ids, step_name, tags_of, tidy
 from parsers.formats import BUILT_IN, all_formats
-from parsers.formats.base import JOB_SOURCES, SLURM, Format, conform, nothing
+from parsers.formats.base import JOB_SOURCES, SLURM, Format, accepted, conform, nothing
 from parsers.lines import Array, LineBuffer
 from parsers.patterns import Catalogue, Pattern, dumps, load
 from parsers.record import LOGS, Origin, empty
@@ -78,7 +78,7 @@ class LineParser:
         frame = pl.DataFrame({"i": pl.Series([0], dtype=pl.UInt32), "text": [text]})
         out = []
         for form in self._formats_for(origin):
-            if not frame.select(form.accepts).to_series()[0]:
+            if not accepted(form, frame["text"])[0]:
                 continue
             found = conform(form.read(frame, origin))
             if found.is_empty():
@@ -107,8 +107,8 @@ class LineParser:
         """Every line's header columns, in the order of the lines: the usual ones at once, the rest by their formats."""
         taken, usual_ones = usual.read(buffer, origin, header=self.header_entities)
         if self._plug_ins:  # these are asked before the built-in formats
-            claimed = texts.to_frame("text").select(pl.any_horizontal(form.accepts for form in self._plug_ins))
-            taken = taken & ~claimed.to_series().fill_null(False).to_numpy()
+            for form in self._plug_ins:
+                taken &= ~accepted(form, texts).to_numpy()
             usual_ones = usual_ones.filter(pl.Series(taken).gather(usual_ones["i"]))
         if len(usual_ones) == len(buffer):
             return usual_ones
@@ -120,26 +120,13 @@ class LineParser:
         parts = []
         done = np.zeros(len(buffer), np.bool_)
         first = np.where(buffer.ends > buffer.starts, buffer.data[buffer.starts], 0)
-        forms = [(form, self._beginnings[id(form)]) for form in self._formats_for(origin)]
-        asked: pl.DataFrame | None = None
-        if len(left) <= FEW:  # one query that asks every format costs less than many small ones
-            forms = [(form, may_begin) for form, may_begin in forms if may_begin[first[left]].any()]
-            names = {f"{at}": form.accepts for at, (form, _) in enumerate(forms)}
-            asked = texts.gather(left).alias("text").to_frame().select(**names)
-            at = pl.Series("i", left.astype(np.uint32))
-        for number, (form, may_begin) in enumerate(forms):
-            if asked is not None:
-                rows = at.filter(asked[f"{number}"])
-                rows = rows.filter(pl.Series(~done[rows]))
-            else:
-                likely = left[may_begin[first[left]]]
-                if not len(likely):
-                    continue
-                rows = pl.Series("i", likely.astype(np.uint32))
-                rows = rows.filter(texts.gather(rows).alias("text").to_frame().select(form.accepts).to_series())
-            if not len(rows):
+        for form in self._formats_for(origin):
+            likely = left[self._beginnings[id(form)][first[left]]]
+            if not len(likely):
                 continue
-            found = form.read(pl.DataFrame([rows, texts.gather(rows).alias("text")]), origin)
+            rows = pl.DataFrame([pl.Series("i", likely.astype(np.uint32)), texts[likely].alias("text")])
+            rows = rows.filter(accepted(form, rows["text"]))
+            found = form.read(rows, origin) if len(rows) else rows
             if found.is_empty():
                 continue
             parts.append(conform(found))

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from parsers import clock
+from parsers import clock, regexes
 from parsers.record import Origin
 
 #: What a format may say about a line. ``i`` is the line's place in the batch; ``stamp`` the time as written; ``extra`` a
@@ -42,7 +42,7 @@ JOB_SOURCES = ("job_stdout", "job_stderr", "job_output")
 class Format:
     """One framing.
 
-    ``accepts`` is a cheap test over the String column ``text``; ``read`` takes the accepted lines (columns i, text) and
+    ``accepts`` is a cheap test: a regex (parsers/regexes.py), or any test over the String column ``text``; ``read`` takes the accepted lines (columns i, text) and
     returns those it could really read, with any of ``HEADER``'s columns. Lines it leaves out go to the next format.
     ``first``: the characters that an accepted line begins with, where that is known: lines with others are not even
     tested. ``for_jobs``: also tried on what is known to be a job's output, which may look like anything but is nothing else.
@@ -50,20 +50,24 @@ class Format:
 
     name: str
     why: str
-    accepts: pl.Expr
+    accepts: str | pl.Expr
     read: Callable[[pl.DataFrame, Origin], pl.DataFrame]
     for_jobs: bool = False
     first: str = ""
 
 
+def accepted(form: Format, texts: pl.Series) -> pl.Series:
+    """Which of ``texts`` pass the format's test."""
+    if isinstance(form.accepts, str):
+        return regexes.contains(texts, form.accepts)
+    return texts.to_frame("text").select(form.accepts.alias("text")).to_series().fill_null(False)
+
+
 def groups(frame: pl.DataFrame, pattern: str) -> pl.DataFrame:
     """The named groups of ``pattern`` over ``text``, for the lines that match it."""
-    names = list(re.compile(pattern).groupindex)
-    if frame.is_empty():
-        return frame.with_columns(pl.lit(None, pl.String).alias(name) for name in names)
+    found = frame.with_columns(regexes.groups(frame["text"], pattern))
     # Every pattern here has a group that no match leaves out, so one pass tells both.
-    found = frame.with_columns(pl.col("text").str.extract_groups(pattern).alias("_groups")).unnest("_groups")
-    return found.filter(pl.any_horizontal(pl.col(*names).is_not_null()))
+    return found.filter(pl.any_horizontal(pl.col(*regexes.compiled(pattern).groupindex).is_not_null()))
 
 
 def timed(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:

@@ -8,8 +8,6 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import polars as pl
-
 from parsers import clock
 from parsers.formats.base import FACILITIES, SEVERITIES, Format, by_line, source_of_program
 from parsers.formats.syslog import odd_tail
@@ -113,15 +111,14 @@ def _odd_row(text: str, origin: Origin) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-_text = pl.col("text")
 DEVICE = Format(
     "rfc3164", "a switch's own header before %FACILITY-N-MNEMONIC",
-    _text.str.contains(r"[ :]%[A-Z]|%%\d\d|date=\d{4}|\d{4}-[A-Z][a-z]{2}-|: last message repeated"), by_line(_device_row),
+    r"[ :]%[A-Z]|%%\d\d|date=\d{4}|\d{4}-[A-Z][a-z]{2}-|: last message repeated", by_line(_device_row),
 )  # fmt: skip
 ODD = Format(
     "rfc3164",
     "a priority and little else, or a TAI64N label",
-    _text.str.contains(r"^(?:<\d{1,3}>|@4[0-9a-f]{23} )"),
+    r"^(?:<\d{1,3}>|@4[0-9a-f]{23} )",
     by_line(_odd_row),
     first="<@",
 )

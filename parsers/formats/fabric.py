@@ -41,18 +41,17 @@ def _read_manager(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     )  # fmt: skip
 
 
-_text = pl.col("text")
 OPENSM = Format(
     "opensm",
     "Mon dd hh:mm:ss microseconds [thread] 0xNN ->",
-    _text.str.contains(r"^[A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d \d{6} \["),
+    r"^[A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d \d{6} \[",
     _read_opensm,
     first=CAPITALS,
 )
 FABRICMANAGER = Format(
     "fabricmanager",
     "[Mon dd yyyy hh:mm:ss] [LEVEL] [tid N]",
-    _text.str.contains(r"^\[[A-Z][a-z]{2} \d{1,2} \d{4} \d\d:"),
+    r"^\[[A-Z][a-z]{2} \d{1,2} \d{4} \d\d:",
     _read_manager,
     first="[",
 )

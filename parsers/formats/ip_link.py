@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import polars as pl
-
 from parsers.formats.base import Format, by_line
 from parsers.record import Origin
 
@@ -34,7 +32,7 @@ def _row(text: str, origin: Origin) -> dict[str, Any] | None:
 MONITOR = Format(
     "ip_link",
     "ip -ts monitor link: [time] index: name: <FLAGS>",
-    pl.col("text").str.contains(r"^\[\d{4}-\d\d-\d\dT[^\]]+\] (?:Deleted )?\d+: \S+: <"),
+    r"^\[\d{4}-\d\d-\d\dT[^\]]+\] (?:Deleted )?\d+: \S+: <",
     by_line(_row),
     first="[",
 )

@@ -161,27 +161,26 @@ def _read_marked(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     return _who(found.with_columns(message.alias("message")), origin)
 
 
-_text = pl.col("text")
 STAMPED = Format(
     "job_output", "a program's own stamp with a year",
-    _text.str.contains(rf"(?:^|\r|m){_BARE_WHO[1:]}(?:\[?{_LEVEL}\]?[ :]{{1,3}})?\[?\d{{4}}[-/]\d\d[-/]\d\d[T ]{_CLOCK}"), _read_stamped,
+    rf"(?:^|\r|m){_BARE_WHO[1:]}(?:\[?{_LEVEL}\]?[ :]{{1,3}})?\[?\d{{4}}[-/]\d\d[-/]\d\d[T ]{_CLOCK}", _read_stamped,
     for_jobs=True,
 )  # fmt: skip
 SHORT = Format(
     "job_output", "a program's own stamp without a zone: glog's, a month and day",
-    _text.str.contains(rf"(?:^|\r|m){_BARE_WHO[1:]}(?:\[?[DIWEF]\d{{3,4}} |(?:{_LEVEL} )?\[?\d\d[/-]\d\d(?:/\d{{4}})?,? ){_CLOCK}"), _read_short,
+    rf"(?:^|\r|m){_BARE_WHO[1:]}(?:\[?[DIWEF]\d{{3,4}} |(?:{_LEVEL} )?\[?\d\d[/-]\d\d(?:/\d{{4}})?,? ){_CLOCK}", _read_short,
     for_jobs=True,
 )  # fmt: skip
 EPOCH = Format(
     "job_output",
     "UCX: [epoch seconds] in front",
-    _text.str.contains(r"^\[1\d{9}\.\d{6}\] \["),
+    r"^\[1\d{9}\.\d{6}\] \[",
     _read_epoch,
     for_jobs=True,
     first="[",
 )
 MARKED = Format(
     "job_output", "words that only job output has",
-    _text.str.contains(_MARKS) | _text.str.contains("\x1b[", literal=True) | _text.str.contains("%|", literal=True), _read_marked,
+    _MARKS + r"|\x1b\[|%\|", _read_marked,
     for_jobs=True,
 )  # fmt: skip

@@ -105,27 +105,26 @@ def _level_row(text: str, origin: Origin) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-_text = pl.col("text")
 KMSG = Format(
     "kmsg",
     "a /dev/kmsg record: priority,sequence,microseconds,flags;",
-    _text.str.contains(r"^\d{1,4},\d+,\d+,[^;]*;"),
+    r"^\d{1,4},\d+,\d+,[^;]*;",
     _read_kmsg,
     first=DIGITS,
 )
 DMESG = Format(
     "dmesg",
     "[seconds since boot] at the start",
-    _text.str.contains(r"^ ?(?:<\d+>)? ?\[ *\d+\.\d+\]"),
+    r"^ ?(?:<\d+>)? ?\[ *\d+\.\d+\]",
     _read_dmesg,
     first=" <[",
 )
 DMESG_TIME = Format(
     "dmesg", "[weekday month day time year] or dmesg -e's [MonDD hh:mm]",
-    _text.str.contains(r"^(?:<\d+>)?\[(?:[A-Z][a-z]{2} [A-Z][a-z]{2} |[A-Z][a-z]{2} ?\d{1,2} \d\d:\d\d\] |\s*\+\d+\.\d+\] )"),
+    r"^(?:<\d+>)?\[(?:[A-Z][a-z]{2} [A-Z][a-z]{2} |[A-Z][a-z]{2} ?\d{1,2} \d\d:\d\d\] |\s*\+\d+\.\d+\] )",
     by_line(_time_row), first="<[",
 )  # fmt: skip
 DMESG_RAW_LEVELS = Format(
-    "dmesg", "dmesg -x: facility and level in front", _text.str.contains(r"^(?:\w+ *:\w+ *: |[\w.-]+: \w+: +\w+: \[\d{4}-)"),
+    "dmesg", "dmesg -x: facility and level in front", r"^(?:\w+ *:\w+ *: |[\w.-]+: \w+: +\w+: \[\d{4}-)",
     by_line(_level_row),
 )  # fmt: skip

@@ -10,8 +10,6 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-import polars as pl
-
 from parsers.formats.base import CAPITALS, DIGITS, SEVERITY_WORDS, Format, by_line, source_of_program
 from parsers.record import Origin
 
@@ -71,18 +69,17 @@ def _hpc(text: str, origin: Origin) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-_text = pl.col("text")
 BLUE_GENE = Format(
     "loghub",
     "label, epoch, yyyy.mm.dd",
-    _text.str.contains(r"^(?:-|[A-Z][A-Z0-9_]*) \d{9,10} \d{4}\.\d\d\.\d\d "),
+    r"^(?:-|[A-Z][A-Z0-9_]*) \d{9,10} \d{4}\.\d\d\.\d\d ",
     by_line(_blue_gene),
     first="-" + CAPITALS,
 )
 HPC = Format(
     "loghub",
     "number, node, component, state, epoch",
-    _text.str.contains(r"^\d+ \S+ \S+ \S+ \d{9,10} -?\d+ "),
+    r"^\d+ \S+ \S+ \S+ \d{9,10} -?\d+ ",
     by_line(_hpc),
     first=DIGITS,
 )

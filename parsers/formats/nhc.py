@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import polars as pl
-
 from parsers.formats.base import Format, by_line
 from parsers.record import Origin
 
@@ -34,8 +32,6 @@ def _row(text: str, origin: Origin) -> dict[str, Any] | None:
 NHC = Format(
     "nhc",
     "a line of Node Health Check",
-    pl.col("text").str.contains(
-        r"(?:: +nhc: |^(?:\d{8}[ T]\d\d:\d\d:\d\d )?(?:Node Health Check|\[slurm\] /|/usr/\S*nhc))"
-    ),
+    r"(?:: +nhc: |^(?:\d{8}[ T]\d\d:\d\d:\d\d )?(?:Node Health Check|\[slurm\] /|/usr/\S*nhc))",
     by_line(_row),
 )

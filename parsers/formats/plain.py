@@ -41,5 +41,5 @@ def _read(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     )  # fmt: skip
 
 
-REST = Format("continuation", "goes on from the line before it", pl.col("text").str.contains(_GOES_ON), _read_rest)
+REST = Format("continuation", "goes on from the line before it", _GOES_ON, _read_rest)
 PLAIN = Format("plain", "no header that we know", pl.col("text").is_not_null(), _read, for_jobs=True)

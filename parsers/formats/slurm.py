@@ -84,28 +84,27 @@ def _read_clock(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     return _finish(groups(frame, _CLOCK), origin)
 
 
-_text = pl.col("text")
 FILE = Format(
     "slurm",
     "[ISO 8601 time] at the start",
-    _text.str.contains(r"^\[\d{4}-\d\d-\d\dT[^ \]]+\](?: |$)"),
+    r"^\[\d{4}-\d\d-\d\dT[^ \]]+\](?: |$)",
     _read_file,
     first="[",
 )
 SHORT = Format(
-    "slurm", "[Mon dd hh:mm:ss] at the start", _text.str.contains(r"^\[[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d[.\]]"), _read_short, first="[",
+    "slurm", "[Mon dd hh:mm:ss] at the start", r"^\[[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d[.\]]", _read_short, first="[",
 )  # fmt: skip
 BARE = Format(
     "slurm",
     "a Slurm daemon's name at the start",
-    _text.str.starts_with("s") & _text.str.contains(_BARE),
+    _BARE,
     _read_bare,
     first="s",
 )
 CLOCK = Format(
     "slurm",
     "[processor seconds] in a Slurm daemon's file",
-    _text.str.contains(r"^\[\d{1,9}\] "),
+    r"^\[\d{1,9}\] ",
     _read_clock,
     first="[",
 )

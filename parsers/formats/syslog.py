@@ -405,28 +405,25 @@ def _with_structure(found: pl.DataFrame) -> pl.DataFrame:
     return found.with_columns(pl.Series("extra", extras, dtype=pl.String))
 
 
-_text = pl.col("text")
 LOGHOST = Format(
     "rfc3164",
     "received and reported RFC 3339 stamps of a log host",
-    _text.str.contains(rf"^{_STAMP} {_STAMP} \S+ [a-z]+\d?\.[a-z]+ "),
+    rf"^{_STAMP} {_STAMP} \S+ [a-z]+\d?\.[a-z]+ ",
     _read_loghost,
     first=DIGITS,
 )
-RFC5424 = Format(
-    "rfc5424", "<priority>version", _text.str.contains(r"^<\d{1,3}>[1-9]\d{0,2} (?:-|\d{4}-)"), _read_5424, first="<"
-)
+RFC5424 = Format("rfc5424", "<priority>version", r"^<\d{1,3}>[1-9]\d{0,2} (?:-|\d{4}-)", _read_5424, first="<")
 ISO = Format(
     "rfc3164",
     "an RFC 3339 stamp as syslog daemons write it",
-    _text.str.contains(r"^(?:<\d{1,3}>)?\d{4}-\d\d-\d\dT"),
+    r"^(?:<\d{1,3}>)?\d{4}-\d\d-\d\dT",
     _read_iso,
     first="<" + DIGITS,
 )
 BSD = Format(
     "rfc3164",
     "Mon dd hh:mm:ss",
-    _text.str.contains(rf"^(?:<\d{{1,3}}>)? ?{_MONTH} +\d{{1,2}} (?:\d{{4}} )?\d{{1,2}}:\d\d:\d\d"),
+    rf"^(?:<\d{{1,3}}>)? ?{_MONTH} +\d{{1,2}} (?:\d{{4}} )?\d{{1,2}}:\d\d:\d\d",
     _read_bsd,
     first="< " + CAPITALS + CAPITALS.lower(),
 )

@@ -1,0 +1,77 @@
+"""Regular expressions that mean the same to Polars and to Python, run by whichever is cheaper.
+
+Polars forgets compiled expressions after 32 others, and compiling one anew costs as much as a thousand searches in
+Python: few lines are searched in Python, many in Polars. So that no line's meaning hangs on its neighbours, both read
+``\\d``, ``\\w`` and ``\\s`` as ASCII, and ``$`` as the very end.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import polars as pl
+
+#: From here on compiling an expression costs less than searching so many lines in Python.
+MANY = 1_000
+_ASCII = {"d": "0-9", "w": "0-9A-Za-z_", "s": r" \t\n\r\f\v"}
+
+
+@lru_cache(maxsize=512)
+def portable(pattern: str) -> str:
+    """``pattern`` with its classes of letters written out in ASCII, for Polars."""
+    out: list[str] = []
+    in_class = False
+    at = 0
+    while at < len(pattern):
+        letter = pattern[at]
+        if letter == "\\" and at + 1 < len(pattern):
+            escaped = pattern[at + 1]
+            at += 2
+            if escaped in _ASCII:
+                out.append(_ASCII[escaped] if in_class else f"[{_ASCII[escaped]}]")
+            elif escaped.lower() in _ASCII and not in_class:
+                out.append(f"[^{_ASCII[escaped.lower()]}]")
+            else:
+                out.append(letter + escaped)
+            continue
+        if letter == "[" and not in_class:
+            in_class = True
+            if pattern[at + 1 : at + 2] == "]" or pattern[at + 1 : at + 3] == "^]":
+                raise ValueError(f"write the bracket in a class as \\]: {pattern}")
+        elif letter == "]":
+            in_class = False
+        out.append(letter)
+        at += 1
+    return "".join(out)
+
+
+@lru_cache(maxsize=512)
+def compiled(pattern: str) -> re.Pattern[str]:
+    """``pattern`` for Python, meaning what :func:`portable` means to Polars."""
+    text = portable(pattern)
+    return re.compile(
+        re.sub(r"(\\.)|\$|(\[[^\]\\]*(?:\\.[^\]\\]*)*\])", lambda m: m[0] if m[0] != "$" else r"\Z", text)
+    )
+
+
+def contains(texts: pl.Series, pattern: str) -> pl.Series:
+    """Which of ``texts`` (without nulls) have a match of ``pattern``."""
+    if len(texts) >= MANY:
+        return texts.str.contains(portable(pattern))
+    search = compiled(pattern).search
+    return pl.Series([search(text) is not None for text in texts.to_list()], dtype=pl.Boolean)
+
+
+def groups(texts: pl.Series, pattern: str) -> pl.DataFrame:
+    """The named groups of ``pattern`` in each of ``texts`` (without nulls); all null where it does not match."""
+    names = list(compiled(pattern).groupindex)
+    if len(texts) >= MANY:
+        return (
+            texts.to_frame("text").select(pl.col("text").str.extract_groups(portable(pattern)).alias("g")).unnest("g")
+        )
+    search = compiled(pattern).search
+    matches = [search(text) for text in texts.to_list()]
+    return pl.DataFrame(
+        {name: [match and match[name] for match in matches] for name in names}, schema=dict.fromkeys(names, pl.String)
+    )
