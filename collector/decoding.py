@@ -35,7 +35,7 @@ class Job:
     size: int
     crc: int
     meta: dict[str, Any]
-    skip_to: int = -1
+    stored: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass
@@ -64,7 +64,7 @@ def work(jobs: Sequence[Job], parser: LineParser) -> Outcome:
                     "the spool is damaged here" if kind == "damaged" else f"no receiver is called {kind!r}"
                 )
             own = Decoded()
-            payload = Payload(payload_of(job.path, job.offset, job.size, job.crc), job.meta, job.skip_to)
+            payload = Payload(payload_of(job.path, job.offset, job.size, job.crc), job.meta, job.stored)
             receivers[kind].decode(payload, own)
             _merge(own, decoded)
         except Exception as error:  # whatever a sender managed to send: set aside with the reason, the rest goes on

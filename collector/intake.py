@@ -7,6 +7,7 @@ answered here (``routes`` says which are).
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import hmac
 import json
@@ -110,6 +111,9 @@ class Intake:
         if not self._tokens:
             return
         scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "basic":  # how clients of Elasticsearch and Loki send theirs: as the password
+            with contextlib.suppress(ValueError):
+                scheme, token = "bearer", base64.b64decode(token).decode().partition(":")[2]
         if scheme.lower() not in ("bearer", "splunk", "token", "apikey") or not token:
             raise Refused(401, "this service takes batches with a token only", "Send 'Authorization: Bearer TOKEN'.")
         given = token.strip().encode()

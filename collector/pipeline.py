@@ -193,7 +193,8 @@ class Pipeline:
 
     def _wanted(self, record: Record, piece: Piece) -> bool:
         """Puts a record into the piece unless its key is stored or under way."""
-        key, skip_to = record.meta.get("key"), -1
+        key = record.meta.get("key")
+        stored: tuple[tuple[int, int], ...] = ()
         if isinstance(key, list):
             named = StreamKey(str(key[0]), str(key[1]), str(key[2]), int(key[3]), int(key[4]))
             ranges = self._given.get(named.name)
@@ -202,8 +203,8 @@ class Pipeline:
             if ranges.covers(named.first, named.last):
                 self.counts.duplicates += 1
                 return False
-            if named.first != named.last:  # a span may begin with what came before: its entries are told apart later
-                skip_to = ranges.highest()
+            # A span may hold some that came before: its entries are told apart when it is read.
+            stored = ranges.within(named.first, named.last)
             ranges.add(named.first, named.last)
             piece.keys.append(named)
         elif isinstance(key, str):
@@ -214,7 +215,7 @@ class Pipeline:
             piece.opaque.append((key, moment_of(int(record.meta["received"]))))
         piece.records.append(record)
         piece.jobs.append(
-            Job(record.path, record.payload_offset, record.payload_bytes, record.payload_crc, record.meta, skip_to)
+            Job(record.path, record.payload_offset, record.payload_bytes, record.payload_crc, record.meta, stored)
         )
         return True
 

@@ -60,8 +60,9 @@ class Ranges:
             (start, _), (_, end) = self.items[0], self.items[1]
             self.items[:2] = [(start, end)]
 
-    def highest(self) -> int:
-        return self.items[-1][1] if self.items else -1
+    def within(self, first: int, last: int) -> tuple[tuple[int, int], ...]:
+        """The ranges that overlap ``first`` to ``last``."""
+        return tuple((a, b) for a, b in self.items if a <= last and first <= b)
 
     def copy(self) -> Ranges:
         return Ranges(list(self.items))

@@ -18,6 +18,10 @@ want slurmdbd slurmdbd
 want sinfo slurm-client
 want munged munge
 want rsyslogd rsyslog
+want syslog-ng syslog-ng-core
+[ -x /lib/systemd/systemd-journal-upload ] || wanted="$wanted systemd-journal-remote"
+[ -e /usr/lib/x86_64-linux-gnu/rsyslog/omelasticsearch.so ] || wanted="$wanted rsyslog-elasticsearch"
+[ -e /usr/lib/x86_64-linux-gnu/rsyslog/lmnsd_ossl.so ] || wanted="$wanted rsyslog-openssl"
 want mariadbd mariadb-server mariadb-client
 want ip iproute2
 want busybox busybox

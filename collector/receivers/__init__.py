@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 
 from collector.receivers.base import Receiver
 
-_BUILT_IN = ("ndjson", "syslog")
+_BUILT_IN = ("ndjson", "syslog", "otlp", "elasticsearch", "loki", "journal_upload", "prometheus")
 
 
 @lru_cache(maxsize=1)

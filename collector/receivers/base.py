@@ -56,9 +56,8 @@ def unpack(data: bytes, encoding: str | None, limit: int = MAX_UNPACKED) -> byte
                 out = reader.read(limit + 1)
             if len(out) > limit:
                 raise too_large
-            if not out and data:
-                raise Refused(400, "the body is not whole zstd")
-            _whole_zstd(data)
+            if not data or zstandard.frame_content_size(data) != len(out):
+                _whole_zstd(data)
             return out
     except (zlib.error, zstandard.ZstdError, EOFError) as error:
         raise Refused(400, f"the body is not {name}: {error}", "Send what Content-Encoding says.") from error
@@ -178,11 +177,14 @@ class Decoded:
 
 @dataclass(frozen=True)
 class Payload:
-    """A spooled payload with its description. ``skip_to``: entries up to this sequence number are stored already."""
+    """A spooled payload with its description. ``stored``: ranges of entries' numbers that are in the store already."""
 
     data: bytes
     meta: Mapping[str, Any]
-    skip_to: int = -1
+    stored: tuple[tuple[int, int], ...] = ()
+
+    def is_stored(self, number: int) -> bool:
+        return any(first <= number <= last for first, last in self.stored)
 
     @property
     def received(self) -> int:

@@ -11,6 +11,7 @@ from parsers.documents import (
     hook,
     job_env,
     jobcomp,
+    jobcomp_json,
     link_counters,
     links_csv,
     node_polls,
@@ -26,7 +27,7 @@ from parsers.documents.document import Document, Gathered, split_lines
 from parsers.record import Origin, Parsed
 
 _FAMILIES = (
-    events, hook, job_env, jobcomp, link_counters, links_csv, node_polls, prometheus, sacct, scontrol, slurm_conf,
+    events, hook, job_env, jobcomp, jobcomp_json, link_counters, links_csv, node_polls, prometheus, sacct, scontrol, slurm_conf,
     slurm_json, snapshots, topology_conf,
 )  # fmt: skip
 

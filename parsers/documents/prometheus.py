@@ -37,6 +37,11 @@ def labels_of(text: str) -> dict[str, str] | None:
     return labels
 
 
+def device_and_host(labels: dict[str, str]) -> tuple[str | None, str | None]:
+    """The labels that say of which device and which host a sample is; None where there is none."""
+    return _first(labels, _DEVICES), _first(labels, _HOSTS)
+
+
 def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
     text = data.decode("utf-8", "replace").removeprefix("﻿")
     lines = pl.Series("raw", text.split("\n")).to_frame().with_row_index("line", offset=1)

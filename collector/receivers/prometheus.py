@@ -1,0 +1,101 @@
+"""Prometheus endpoints that are asked: node_exporter, dcgm-exporter and whatever speaks the text format.
+
+What is asked comes from the configuration (``[[scrape]]``). A target that does not answer is a blind period, told once it
+answers again or after ``TELL_AFTER`` failures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import urllib.error
+import urllib.parse
+import urllib.request
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from collector.receivers.base import MAX_UNPACKED, Decoded, Payload, Receiver, moment_of
+from collector.spool import SpoolBroken, SpoolFull
+from parsers import documents
+from parsers.record import Origin
+
+if TYPE_CHECKING:
+    from collector.intake import Intake
+
+log = structlog.get_logger()
+
+TELL_AFTER = 10
+
+
+def fetch(url: str, timeout_s: float) -> bytes:
+    """The body of a scrape. Raises ``OSError`` or ``ValueError``."""
+    request = urllib.request.Request(url, headers={"Accept": "text/plain;version=0.0.4", "Accept-Encoding": "gzip"})
+    with urllib.request.urlopen(request, timeout=timeout_s) as answer:
+        body: bytes = answer.read(MAX_UNPACKED + 1)
+        if answer.headers.get("Content-Encoding") == "gzip":
+            body = gzip.decompress(body)
+    if len(body) > MAX_UNPACKED:
+        raise ValueError(f"more than {MAX_UNPACKED:,} bytes")
+    return body
+
+
+class Scraper:
+    """Asks one target again and again."""
+
+    def __init__(self, target: Any, intake: Intake) -> None:
+        self.target, self.intake = target, intake
+        self.host = target.host or urllib.parse.urlsplit(target.url).hostname or target.url
+        self._since: float | None = None
+        self._failures = 0
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def __str__(self) -> str:
+        return f"scrape {self.target.url}"
+
+    async def _run(self) -> None:
+        import time
+
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        while True:
+            try:
+                body = await asyncio.to_thread(fetch, self.target.url, self.target.timeout_s)
+                await self.intake.put("prometheus", body, {"host": self.host, "url": self.target.url})
+                self._tell(time.time())
+            except (SpoolFull, SpoolBroken, OSError, ValueError, urllib.error.URLError, EOFError) as error:
+                self._since = self._since or time.time()
+                self._failures += 1
+                if self._failures == 1:
+                    log.warning("scrape failed", url=self.target.url, reason=str(error))
+                if self._failures % TELL_AFTER == 0:
+                    self._tell(time.time())
+                    self._since = time.time()
+            due = max(due + self.target.interval_s, loop.time())
+            await asyncio.sleep(due - loop.time())
+
+    def _tell(self, now: float) -> None:
+        if self._since is not None:
+            reason = f"{self.target.url} did not answer"
+            self.intake.tell_blind(self.host, "prometheus", self.target.url, self._since, now, reason, None, None)
+        self._since, self._failures = None, 0
+
+    async def close(self) -> None:
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+
+
+def _decode(payload: Payload, into: Decoded) -> None:
+    received = moment_of(payload.received)
+    host = str(payload.meta["host"])
+    origin = Origin(path=f"{host}:{payload.meta.get('url')}", host=host, received=received, reference=received)
+    into.parsed.append(documents.read("prometheus", payload.data, origin))
+
+
+async def _open(config: Any, intake: Intake) -> list[Any]:
+    return [Scraper(target, intake) for target in config.scrape]
+
+
+RECEIVER = Receiver("prometheus", "Prometheus endpoints that are asked", _decode, open=_open)

@@ -1,0 +1,75 @@
+"""Requests to the HTTP receivers without a socket, and the rows that their batches come to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from collector import decoding
+from collector.decoding import Job
+from collector.intake import Intake
+from collector.spool import Position, Spool
+from parsers.engine import LineParser
+
+PARSER = LineParser()
+
+
+@dataclass
+class Reply:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.body)
+
+
+def ask(intake: Intake, method: str, path: str, body: bytes | list[bytes] = b"", **headers: str) -> Reply:
+    """One request; ``body`` as a list comes in those pieces."""
+    pieces = body if isinstance(body, list) else [body]
+    named = [(k.replace("_", "-").encode(), v.encode()) for k, v in headers.items()]
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "query_string": b"",
+        "headers": named,
+        "client": ("10.0.0.9", 4),
+    }
+    waiting = [{"type": "http.request", "body": p, "more_body": at < len(pieces) - 1} for at, p in enumerate(pieces)]
+    said: list[Any] = []
+
+    async def receive() -> Any:
+        return waiting.pop(0) if waiting else {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    async def talk() -> None:
+        await intake(scope, receive, send)
+
+    assert intake.find(method, path) is not None, f"nothing receives {method} {path}"
+    asyncio.run(talk())
+    start, end = said
+    return Reply(start["status"], {k.decode(): v.decode() for k, v in start["headers"]}, end["body"])
+
+
+def tables(spool: Spool) -> dict[str, pl.DataFrame]:
+    """What a worker makes of everything in the spool."""
+    jobs = [
+        Job(r.path, r.payload_offset, r.payload_bytes, r.payload_crc, r.meta)
+        for r in spool.read(Position(0, 0), 1 << 40)
+    ]
+    outcome = decoding.work(jobs, PARSER)
+    assert outcome.poison == [], outcome.poison
+    return {name: decoding.frame_of(data) for name, data in outcome.tables.items()}
+
+
+def lines(spool: Spool) -> list[dict[str, Any]]:
+    found = tables(spool)
+    return found["logs"].to_dicts() if "logs" in found else []

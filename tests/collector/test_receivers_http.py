@@ -1,0 +1,441 @@
+"""What shippers post, as they post it: rows with the right host, time and words, and the answers that they look for."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import struct
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from asking import ask, lines, tables
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+from collector.intake import Intake
+from collector.receivers import _BUILT_IN, all_receivers, journal_upload
+from collector.receivers.base import MAX_BODY, Refused, micros, unpack
+from collector.receivers.loki import unsnap
+from collector.spool import Position, Spool
+
+INGEST = "/api/v1/ingest"
+LINK = "2026-02-28T16:29:24.000000+00:00 gpu02 kernel: igb 0000:01:00.0 eth0: igb: eth0 NIC Link is Down"
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    opened = Spool(tmp_path, min_free_bytes=0)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def intake(spool: Spool) -> Intake:
+    return Intake(spool)
+
+
+def test_every_receiver_file_is_listed() -> None:
+    folder = Path(journal_upload.__file__).parent
+    assert {p.stem for p in folder.glob("[a-z]*.py")} - {"base"} == set(_BUILT_IN)
+    assert len(all_receivers()) >= len(_BUILT_IN)
+
+
+# -- /api/v1/ingest ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "rows"),
+    [
+        (LINK + "\n", {"content_type": "text/plain"}, [(LINK, "gpu02", "nic.link_down")]),
+        ("a\r\nb\n", {"content_type": "text/plain", "x_faultline_host": "n1"}, [("a", "n1", "other"), ("b", "n1", "other")]),
+        (json.dumps({"raw": LINK}), {}, [(LINK, "gpu02", "nic.link_down")]),
+        (json.dumps({"host": "n7", "lines": "a\nb\n"}), {}, [("a", "n7", "other"), ("b", "n7", "other"), ("", "n7", "other")]),
+        ('{"defaults": {"host": "n1"}}\n{"raw": "a"}\n{"raw": "b", "host": "n2"}', {}, [("a", "n1", "other"), ("b", "n2", "other")]),
+        (json.dumps({"raw_base64": base64.b64encode(b"\xff\xfe").decode(), "host": "n1"}), {}, [("��", "n1", "other")]),
+        ("no json\n\"a string\"\n", {}, [("no json", "10.0.0.9", "other"), ("a string", "10.0.0.9", "other")]),
+        (json.dumps([{"raw": "a", "host": "x"}, "b"]), {"content_type": "application/json"}, [("a", "x", "other"), ("b", "10.0.0.9", "other")]),
+    ],
+)  # fmt: skip
+def test_lines_and_records_come_in_as_they_are(body: str, headers: dict[str, str], rows: list[tuple[str, str, str]], spool: Spool, intake: Intake) -> None:  # fmt: skip
+    packed = {"": body.encode(), "gzip": gzip.compress(body.encode()), "zstd": zstandard.compress(body.encode())}
+    for encoding, sent in packed.items():
+        reply = ask(intake, "POST", INGEST, sent, **headers, **({"content_encoding": encoding} if encoding else {}))
+        assert reply.status == 200 and reply.document["status"] == "stored"
+    found = [(r["raw"], r["host"], r["event"]) for r in lines(spool)]
+    assert sorted(found) == sorted(rows * len(packed))
+
+
+def test_what_the_sender_knows_fills_what_the_line_leaves_out(spool: Spool, intake: Intake) -> None:
+    records = [
+        {"host": "gpu01", "path": "/var/log/app.log", "raw": "no stamp", "read": "2026-11-21T10:00:00Z", "tags": ["t"]},
+        {"host": "gpu01", "stream": "kmsg", "source": "kernel", "time": "2026-11-21T10:00:01.5Z", "raw": "6,12,99,-;mlx5_core 0000:53:00.0: x"},
+        {"host": "gpu01", "path": "/jobs/slurm-17.out", "raw": "step 4", "severity": "warning"},
+        {"host": "other", "raw": LINK, "time": "2020-01-01T00:00:00Z"},
+    ]  # fmt: skip
+    ask(intake, "POST", INGEST, "\n".join(map(json.dumps, records)).encode())
+    read, kernel, job, stamped = sorted(lines(spool), key=lambda r: [x["raw"] for x in records].index(r["raw"]))
+    assert (read["time"], read["file"], read["time_quality"], read["tags"][-1:]) == (
+        datetime(2026, 11, 21, 10),
+        "gpu01:/var/log/app.log",
+        "received",
+        ["t"],
+    )
+    assert (kernel["time"], kernel["time_quality"], kernel["source"]) == (
+        datetime(2026, 11, 21, 10, 0, 1, 500000),
+        "line",
+        "kernel",
+    )
+    assert (job["job_id"], job["source"], job["severity"]) == (17, "job_stdout", "warning")
+    assert (stamped["host"], stamped["time"]) == (
+        "gpu02",
+        datetime(2026, 2, 28, 16, 29, 24),
+    )  # the line's own words win
+
+
+def test_documents_are_read_whole_and_unknown_kinds_are_poison(spool: Spool, intake: Intake) -> None:
+    sacct = "JobID|JobName|State|ExitCode|Start|End|NodeList\n17|train|FAILED|1:0|2026-11-21T10:00:00|2026-11-21T10:05:00|gpu01\n"
+    ask(intake, "POST", INGEST, json.dumps({"document": "sacct", "raw": sacct, "cluster": "ml1"}).encode())
+    ask(
+        intake,
+        "POST",
+        INGEST,
+        json.dumps({"document": "prometheus", "host": "gpu01", "raw": "# TYPE x gauge\nx 4\n"}).encode(),
+    )
+    found = tables(spool)
+    (job,) = found["jobs"].to_dicts()
+    assert (job["job_id"], job["state"], job["exit_code"]) == (17, "FAILED", 1)
+    assert [(r["metric"], r["value"], r["host"]) for r in found["metrics"].to_dicts()] == [("x", 4.0, "gpu01")]
+    ask(intake, "POST", INGEST, json.dumps({"document": "horoscope", "raw": "x"}).encode())
+    with pytest.raises(AssertionError, match="horoscope"):
+        tables(spool)
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "says"),
+    [
+        (b"not packed", {"content_encoding": "gzip"}, 400, "not gzip"),
+        (gzip.compress(b"x" * 1000)[:-4], {"content_encoding": "gzip"}, 400, "middle"),
+        (zstandard.compress(bytes(range(256)) * 9)[:-9], {"content_encoding": "zstd"}, 400, "zstd"),
+        (b"x", {"content_encoding": "br"}, 415, "br"),
+        (b"{", {"content_type": "application/json"}, 400, "not JSON"),
+        (b"x" * (MAX_BODY + 1), {}, 413, "16,777,216"),
+        (zstandard.compress(bytes(65 * 1024 * 1024)), {"content_encoding": "zstd"}, 413, "unpacked"),
+        (b"x", {"content_length": str(MAX_BODY + 1)}, 413, "more than"),
+    ],
+)  # fmt: skip
+def test_refusals_are_problem_details_and_keep_nothing(body: bytes, headers: dict[str, str], status: int, says: str, spool: Spool, intake: Intake) -> None:  # fmt: skip
+    reply = ask(intake, "POST", INGEST, body, **headers)
+    assert reply.status == status and says in reply.document["detail"]
+    assert reply.headers["content-type"] == "application/problem+json" and reply.document["status"] == status
+    assert list(spool.read(Position(0, 0), 1 << 40)) == []
+
+
+def test_full_and_broken_say_when_to_come_again(spool: Spool, intake: Intake) -> None:
+    assert ask(intake, "POST", INGEST, b"x").status == 200
+    spool.max_waiting_bytes = 0
+    full = ask(intake, "POST", INGEST, b"x")
+    assert full.status == 429 and int(full.headers["retry-after"]) >= 1 and "behind" in full.document["detail"]
+    assert ask(intake, "POST", "/_bulk", b"{}\n{}").headers["retry-after"] == full.headers["retry-after"]
+
+
+def test_tokens_in_the_forms_that_clients_send(spool: Spool) -> None:
+    intake = Intake(spool, tokens=["s3cret"])
+    basic = "Basic " + base64.b64encode(b"anyone:s3cret").decode()
+    for header, status in (
+        ("Bearer s3cret", 200),
+        (basic, 200),
+        ("ApiKey s3cret", 200),
+        ("Bearer wrong", 403),
+        ("", 401),
+    ):
+        assert ask(intake, "POST", INGEST, b"x", **({"authorization": header} if header else {})).status == status
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("2026-11-21T10:00:00Z", 1795255200_000000), ("2026-11-21T12:00:00+02:00", 1795255200_000000),
+        (1795255200, 1795255200_000000), (1795255200.25, 1795255200_250000), (1795255200123, 1795255200_123000),
+        (1795255200123456, 1795255200_123456), (1795255200123456789, 1795255200_123456), ("1795255200.5", 1795255200_500000),
+        ("soon", None), (None, None), (True, None), ({}, None),
+    ],
+)  # fmt: skip
+def test_moments_in_every_unit(value: object, found: int | None) -> None:
+    assert micros(value) == found
+
+
+@given(st.lists(st.binary(max_size=500), min_size=1, max_size=4))
+def test_frames_behind_each_other_are_one_body(parts: list[bytes]) -> None:
+    whole = b"".join(parts)
+    assert unpack(b"".join(map(zstandard.compress, parts)), "zstd") == whole
+    assert unpack(b"".join(map(gzip.compress, parts)), "gzip") == whole
+    with pytest.raises(Refused):
+        unpack(b"\x00" + gzip.compress(whole), "gzip")
+
+
+# -- OTLP ----------------------------------------------------------------------------------------------------------
+
+OTLP_JSON: dict[str, Any] = {"resourceLogs": [{
+    "resource": {"attributes": [{"key": "host.name", "value": {"stringValue": "gpu03"}}, {"key": "service.name", "value": {"stringValue": "trainer"}}]},
+    "scopeLogs": [{"scope": {}, "logRecords": [
+        {"timeUnixNano": "1795255200123456789", "severityNumber": 17, "body": {"stringValue": "CUDA error: out of memory"},
+         "attributes": [{"key": "rank", "value": {"intValue": "3"}}], "traceId": "5b8efff798038103d269b633813fc60c"},
+        {"observedTimeUnixNano": "1795255201000000000", "severityText": "WARN", "body": {"stringValue": LINK},
+         "attributes": [{"key": "log.file.path", "value": {"stringValue": "/var/log/syslog"}}]},
+        {"timeUnixNano": "1795255202000000000", "body": {"kvlistValue": {"values": [{"key": "a", "value": {"boolValue": True}}]}}},
+    ]}],
+}]}  # fmt: skip
+
+
+def otlp_protobuf() -> bytes:
+    request = ExportLogsServiceRequest()
+    for group in OTLP_JSON["resourceLogs"]:
+        out = request.resource_logs.add()
+        for pair in group["resource"]["attributes"]:
+            out.resource.attributes.add(key=pair["key"]).value.string_value = pair["value"]["stringValue"]
+        scope = out.scope_logs.add()
+        for record in group["scopeLogs"][0]["logRecords"]:
+            made = scope.log_records.add(
+                time_unix_nano=int(record.get("timeUnixNano", 0)), observed_time_unix_nano=int(record.get("observedTimeUnixNano", 0)),
+                severity_number=record.get("severityNumber", 0), severity_text=record.get("severityText", ""),
+            )  # fmt: skip
+            if "stringValue" in record["body"]:
+                made.body.string_value = record["body"]["stringValue"]
+            else:
+                made.body.kvlist_value.values.add(key="a").value.bool_value = True
+            for pair in record.get("attributes", []):
+                value = made.attributes.add(key=pair["key"]).value
+                if "intValue" in pair["value"]:
+                    value.int_value = int(pair["value"]["intValue"])
+                else:
+                    value.string_value = pair["value"]["stringValue"]
+    return request.SerializeToString()
+
+
+@pytest.mark.parametrize("form", ["json", "protobuf"])
+def test_otlp_logs_of_both_forms_are_the_same_rows(form: str, spool: Spool, intake: Intake) -> None:
+    body = json.dumps(OTLP_JSON).encode() if form == "json" else otlp_protobuf()
+    kind = "application/json" if form == "json" else "application/x-protobuf"
+    reply = ask(intake, "POST", "/v1/logs", gzip.compress(body), content_type=kind, content_encoding="gzip")
+    assert reply.status == 200 and reply.headers["content-type"] == kind
+    error, syslog, structured = sorted(
+        lines(spool), key=lambda r: r["raw"] != "CUDA error: out of memory" and 1 + (r["raw"] != LINK)
+    )
+    assert (error["host"], error["unit"], error["severity"], error["time"]) == (
+        "gpu03",
+        "trainer",
+        "error",
+        datetime(2026, 11, 21, 10, 0, 0, 123456),
+    )
+    assert json.loads(error["entities"])["rank"] == 3
+    assert (syslog["event"], syslog["host"], syslog["file"], syslog["time"]) == (
+        "nic.link_down",
+        "gpu02",
+        "gpu03:/var/log/syslog",
+        datetime(2026, 2, 28, 16, 29, 24),
+    )
+    assert json.loads(structured["raw"]) == {"a": True}
+    (record,) = spool.read(Position(0, 0), 1 << 40)
+    assert str(record.meta["key"]).startswith("otlp logs ")  # the same body again is the same batch
+
+
+def test_otlp_that_is_none_is_refused_for_good(intake: Intake) -> None:
+    assert ask(intake, "POST", "/v1/logs", b"\xff\xff\xff", content_type="application/x-protobuf").status == 400
+    assert ask(intake, "POST", "/v1/logs", b"[1", content_type="application/json").status == 400
+
+
+def test_otlp_metrics_become_samples(spool: Spool, intake: Intake) -> None:
+    request = ExportMetricsServiceRequest()
+    group = request.resource_metrics.add()
+    group.resource.attributes.add(key="host.name").value.string_value = "gpu03"
+    metrics = group.scope_metrics.add().metrics
+    point = metrics.add(name="gpu.temperature").gauge.data_points.add(
+        time_unix_nano=1795255200_000000000, as_double=81.5
+    )
+    point.attributes.add(key="gpu").value.string_value = "4"
+    metrics.add(name="rx").histogram.data_points.add(time_unix_nano=1795255200_000000000, count=3, sum=9.0)
+    assert ask(intake, "POST", "/v1/metrics", request.SerializeToString()).status == 200
+    found = [(r["metric"], r["value"], r["host"], r["device"]) for r in tables(spool)["metrics"].to_dicts()]
+    assert found == [
+        ("gpu.temperature", 81.5, "gpu03", "4"),
+        ("rx_count", 3.0, "gpu03", None),
+        ("rx_sum", 9.0, "gpu03", None),
+    ]
+
+
+# -- Elasticsearch -------------------------------------------------------------------------------------------------
+
+
+def test_a_bulk_of_rsyslog_and_fluent_bit(spool: Spool, intake: Intake) -> None:
+    documents = [
+        {"message": "igb 0000:01:00.0 eth0: igb: eth0 NIC Link is Down", "fromhost": "gpu02", "host": "gpu02", "syslogtag": "kernel:",
+         "syslogfacility": "kern", "syslogseverity": "err", "timereported": "2026-02-28T16:29:24+00:00"},
+        {"@timestamp": "2026-11-21T10:00:00.000Z", "log": "plain text", "host": {"name": "n5"}, "kubernetes": {"pod": "p"}},
+    ]  # fmt: skip
+    body = b"".join(b'{"index":{"_index":"logs"}}\n' + json.dumps(d).encode() + b"\n" for d in documents)
+    reply = ask(intake, "POST", "/_bulk", body, content_type="application/x-ndjson")
+    assert reply.status == 200 and reply.document["errors"] is False
+    assert [item["index"]["status"] for item in reply.document["items"]] == [201, 201]
+    link, plain = sorted(lines(spool), key=lambda r: r["raw"] == "plain text")
+    assert (link["event"], link["host"], link["source"], link["time"]) == (
+        "nic.link_down",
+        "gpu02",
+        "kernel",
+        datetime(2026, 2, 28, 16, 29, 24),
+    )
+    assert (plain["host"], plain["time"]) == ("n5", datetime(2026, 11, 21, 10))
+    assert json.loads(plain["entities"]) == {"kubernetes.pod": "p"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "errors"),
+    [
+        ("/logs/_bulk", b'{"create":{}}\n{"message":"a"}\n', 200, False),
+        ("/elasticsearch/_bulk", b'{"create":{"_index":"x"}}\n{"message":"a"}\n', 200, False),
+        ("/_bulk", b'{"update":{"_index":"x","_id":"1"}}\n{"doc":{}}\n', 200, True),
+        ("/_bulk", b'{"delete":{"_index":"x","_id":"1"}}\n', 200, False),
+        ("/_bulk", b'{"index":{}}\n', 400, None), ("/_bulk", b"what\n", 400, None), ("/_bulk", b"[]\n", 400, None),
+    ],
+)  # fmt: skip
+def test_what_a_bulk_request_is_answered(
+    path: str, body: bytes, status: int, errors: bool | None, intake: Intake
+) -> None:
+    reply = ask(intake, "POST", path, body)
+    assert reply.status == status
+    assert reply.document.get("errors") is errors if errors is not None else reply.document["error"]["reason"]
+
+
+def test_what_clients_ask_before_they_write(intake: Intake) -> None:
+    assert ask(intake, "GET", "/elasticsearch/").document["version"]["number"]
+    assert ask(intake, "GET", "/_cluster/health").document["status"] == "green"
+
+
+def test_an_ended_job_of_slurms_own_plugin_is_a_run(spool: Spool, intake: Intake) -> None:
+    record = {
+        "jobid": 42802, "username": "alice", "user_id": 1001, "@start": "2026-11-21T10:00:00", "@end": "2026-11-21T10:30:00",
+        "partition": "gpu", "nodes": "gpu[01-02]", "derived_ec": "0:0", "exit_code": "1:0", "state": "NODE_FAIL", "@submit": "2026-11-21T09:59:00",
+        "cluster": "ml1", "job_name": "train", "time_limit": 60, "tres_alloc": "cpu=64,mem=1G,node=2,gres/gpu=16", "work_dir": "/home/alice",
+    }  # fmt: skip
+    for path in ("/slurm/_doc", "/slurm/jobcomp"):
+        assert ask(intake, "POST", path, json.dumps(record).encode(), content_type="application/json").status == 201
+    job = tables(spool)["jobs"].to_dicts()[0]
+    assert (job["job_id"], job["state"], job["nodes"], job["gpus"], job["cluster"]) == (
+        42802,
+        "NODE_FAIL",
+        ["gpu01", "gpu02"],
+        16,
+        "ml1",
+    )
+    assert (job["start"], job["time_limit_s"], job["exit_code"]) == (datetime(2026, 11, 21, 10), 3600, 1)
+
+
+# -- Loki ----------------------------------------------------------------------------------------------------------
+
+
+def varint(number: int) -> bytes:
+    out = b""
+    while number > 127:
+        out += bytes([number & 127 | 128])
+        number >>= 7
+    return out + bytes([number])
+
+
+def field(number: int, data: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def snap(data: bytes) -> bytes:
+    """Snappy with literals only, but for one copy of what repeats."""
+    return varint(len(data)) + b"".join(bytes([61 << 2]) + struct.pack("<H", len(p) - 1) + p for p in (data[i : i + 9999] for i in range(0, len(data), 9999)))  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["json", "protobuf"])
+def test_loki_push_of_both_forms(form: str, spool: Spool, intake: Intake) -> None:
+    if form == "json":
+        stream = {
+            "stream": {"host": "n4", "filename": "/var/log/syslog", "env": "prod", "level": "warn"},
+            "values": [["1795255200123456789", "hello"]],
+        }
+        reply = ask(
+            intake,
+            "POST",
+            "/loki/api/v1/push",
+            json.dumps({"streams": [stream]}).encode(),
+            content_type="application/json",
+        )
+    else:
+        moment = b"\x08" + varint(1795255200) + b"\x10" + varint(123456789)
+        entry = field(1, moment) + field(2, b"hello")
+        stream_bytes = field(1, b'{host="n4", filename="/var/log/syslog", env="prod", level="warn"}') + field(2, entry)
+        reply = ask(
+            intake, "POST", "/loki/api/v1/push", snap(field(1, stream_bytes)), content_type="application/x-protobuf"
+        )
+    assert reply.status == 204
+    (row,) = lines(spool)
+    assert (row["raw"], row["host"], row["file"], row["severity"]) == ("hello", "n4", "n4:/var/log/syslog", "warning")
+    assert row["time"] == datetime(2026, 11, 21, 10, 0, 0, 123456) and json.loads(row["entities"]) == {"env": "prod"}
+    assert ask(intake, "POST", "/loki/api/v1/push", b"\xff", content_type="application/x-protobuf").status == 400
+
+
+def test_snappy_copies_and_what_is_no_snappy() -> None:
+    assert unsnap(snap(b"x" * 30000)) == b"x" * 30000
+    assert unsnap(varint(10) + bytes([0]) + b"a" + bytes([(9 - 4) << 2 | 1, 1])) == b"a" * 10
+    for broken in (varint(10) + bytes([0]) + b"a", varint(10) + bytes([1 << 2 | 1, 7]), varint(1 << 40)):
+        with pytest.raises((ValueError, IndexError)):
+            unsnap(broken)
+
+
+# -- the journal ---------------------------------------------------------------------------------------------------
+
+
+def entry(number: int, message: bytes = b"hello", journal: str = "aa11") -> bytes:
+    fields = [b"__CURSOR=s=%b;i=%x;b=0;m=0;t=0;x=0" % (journal.encode(), number), b"__REALTIME_TIMESTAMP=1795255200123456",
+              b"_HOSTNAME=n8", b"SYSLOG_IDENTIFIER=sshd", b"PRIORITY=3", b"_PID=77"]  # fmt: skip
+    if b"\n" in message or b"\xff" in message:
+        return b"\n".join(fields) + b"\nMESSAGE\n" + struct.pack("<Q", len(message)) + message + b"\n\n"
+    return b"\n".join([*fields, b"MESSAGE=" + message]) + b"\n\n"
+
+
+@given(st.lists(st.integers(1, 400), max_size=6))
+def test_the_journal_survives_any_cut(cuts: list[int]) -> None:
+    body = b"".join(entry(n, m) for n, m in enumerate((b"one", b"two\n\nlines\n", b"\xff\xfe", b"four")))
+    places = sorted({0, len(body), *(c % len(body) for c in cuts)})
+    found, rest = [], b""
+    for a, b in zip(places, places[1:]):  # noqa: B905, RUF007
+        rest += body[a:b]
+        while (whole := journal_upload.entry_end(rest, 0)) is not None:
+            found.append(dict(whole[1])[b"MESSAGE"])
+            rest = rest[whole[0] :]
+    assert found == [b"one", b"two\n\nlines\n", b"\xff\xfe", b"four"] and rest == b""
+
+
+def test_an_upload_is_rows_and_entries_are_told_apart_by_their_number(spool: Spool, intake: Intake) -> None:
+    body = entry(5, b"a") + entry(6, b"two\nlines") + entry(7, b"\xffbytes") + entry(1, b"other journal", "bb22")
+    reply = ask(
+        intake, "POST", "/upload", [body[:100], body[100:333], body[333:]], content_type="application/vnd.fdo.journal"
+    )
+    assert reply.status == 202
+    records = list(spool.read(Position(0, 0), 1 << 40))
+    assert [r.meta["key"] for r in records] == [["journal", "aa11", "0", 5, 7], ["journal", "bb22", "0", 1, 1]]
+    rows = lines(spool)
+    assert (
+        {r["host"] for r in rows} == {"n8"}
+        and {r["severity"] for r in rows} == {"error"}
+        and {r["format"] for r in rows} == {"journald"}
+    )
+    assert {r["message"] for r in rows} == {"a", "two\nlines", "�bytes", "other journal"}
+    assert rows[0]["time"] == datetime(2026, 11, 21, 10, 0, 0, 123456) and rows[0]["file"] == "journal:n8"
+
+
+@pytest.mark.parametrize(("body", "kind", "status"), [
+    (entry(1)[:-30], "application/vnd.fdo.journal", 400), (b"MESSAGE\n" + b"\xff" * 20, "application/vnd.fdo.journal", 400),
+    (entry(1), "text/plain", 415), (b"", "application/vnd.fdo.journal", 202)])  # fmt: skip
+def test_uploads_that_are_none(body: bytes, kind: str, status: int, intake: Intake) -> None:
+    assert ask(intake, "POST", "/upload", body, content_type=kind).status == status
