@@ -44,7 +44,15 @@ TEMPLATES: list[tuple[int, str, str, str, str, str, str]] = [
     (40, "python3", "job_stdout", "user", "info", "other", "saving checkpoint to /scratch/{u}/run-{j}/ckpt-{n}.pt"),
     (35, "bgpd", "switch", "daemon", "info", "other", "neighbor {i} Up, prefixes {n}, session token {x}"),
 ]  # fmt: skip
-XID = (2, "kernel", "kernel", "kern", "error", "gpu.xid", "NVRM: Xid (PCI:0000:{d}:00): {c}, pid={n}, name=python, Ch {x}")
+XID = (
+    2,
+    "kernel",
+    "kernel",
+    "kern",
+    "error",
+    "gpu.xid",
+    "NVRM: Xid (PCI:0000:{d}:00): {c}, pid={n}, name=python, Ch {x}",
+)
 FALLEN = (0, "kernel", "kernel", "kern", "critical", "gpu.fallen_off_bus",
           "NVRM: GPU at PCI:0000:{d}:00: GPU-{x} has fallen off the bus.")  # fmt: skip
 DOWN = (0, "kernel", "kernel", "kern", "warning", "nic.link_down", "mlx5_core 0000:{d}:00.0 enp{n}s0f0np0: Link down")
@@ -80,7 +88,9 @@ _XID, _FALLEN, _DOWN, _ERROR = (len(TEMPLATES) + n for n in range(4))
 
 
 def _case(value: int, kind: str = "") -> str:
-    chosen = " ".join(f"WHEN {n} THEN " + (_text(str(t[value])) if kind else f"'{t[value]}'") for n, t in enumerate(_ALL))
+    chosen = " ".join(
+        f"WHEN {n} THEN " + (_text(str(t[value])) if kind else f"'{t[value]}'") for n, t in enumerate(_ALL)
+    )
     return f"CASE kind {chosen} END"
 
 

@@ -1,8 +1,8 @@
 """Closing segments: log lines are put in order once there are enough of them, and get a text filter.
 
 New lines lie in ``raw.logs`` as they came, with block 0. ``seal`` takes them when there are enough for whole segments,
-orders them by hour, host and time (so that the zone maps of the columns skip what a query cannot want), numbers them in
-blocks of 256 lines, and writes a text filter (``store.text_filter``) for every 512 blocks. All of that is one
+orders them by hour, host and time (so that the zone maps of the columns skip what a query cannot want; in each segment
+the lines that are events come first), numbers them in blocks of 256 lines, and writes a text filter (``store.text_filter``) for every 512 blocks. All of that is one
 transaction: a reader sees the lines before or after, never twice and never not at all.
 
 Numbers of blocks only grow. Lines may be deleted from a closed segment and columns other than ``raw`` and ``message``
@@ -115,15 +115,22 @@ def insert_sealed(connection: duckdb.DuckDBPyConnection, lines: pl.DataFrame) ->
 
 
 def _order(lines: pl.DataFrame) -> pl.Series:
-    """Row numbers by hour, host, time. One integer key sorts several times faster than three columns."""
-    hour = 3_600_000_000
+    """Row numbers by hour, host, time, and within each segment the lines that are events before all others.
+
+    Events are one line in a hundred and what people search for: together they lie in a few compressed vectors of DuckDB
+    instead of one in each. Zone maps speak of row groups as large as a segment and lose nothing by it.
+    """
+    hour = 3_600_000_000  # one integer as the key sorts several times faster than three columns
     # Lines without a time go with the oldest, those without a host before all hosts.
     time = lines["time"].dt.epoch("us").fill_null(strategy="min").fill_null(0).to_numpy()
     hosts = lines["host"].fill_null("")
     rank = hosts.cast(pl.Enum(hosts.unique().sort())).to_physical().cast(pl.Int64).to_numpy()
     hours = time // hour
     key = ((hours - hours.min()) * (rank.max() + 1) + rank) * hour + time % hour
-    return pl.Series(np.argsort(key, kind="stable"))
+    order = np.argsort(key, kind="stable")
+    plain = (lines["event"].fill_null("other") == "other").to_numpy()[order]
+    segment = np.arange(len(order)) // SEGMENT_ROWS
+    return pl.Series(order[np.argsort(segment * 2 + plain, kind="stable")])
 
 
 def _filters(ordered: pl.DataFrame, first: int) -> Iterator[tuple[int, FilterBuilder, TextFilter]]:

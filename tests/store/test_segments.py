@@ -36,7 +36,7 @@ def lines(count: int, seed: int = 1) -> pl.DataFrame:
     rng = random.Random(seed)
     return frame("logs", [{"time": START + timedelta(seconds=rng.randrange(10800)) if n % 100 else None,
                            "host": f"gx{rng.randrange(20):02d}" if n % 50 else None, "raw": f"line {n} of id{n * 7919 % 9973}",
-                           "message": None if n % 3 else f"of id{n * 7919 % 9973}", "file": "f", "line": n, "event": "other"}
+                           "message": None if n % 3 else f"of id{n * 7919 % 9973}", "file": "f", "line": n, "event": "other" if n % 70 else "gpu.xid"}
                           for n in range(count)])  # fmt: skip
 
 
@@ -52,10 +52,10 @@ def test_sealing_keeps_every_line_once_and_in_order() -> None:
         assert segments.unsealed(store) == 3000
         assert segments.seal(store, least=1000) == segments.Sealed(3000, 1)
         assert content(store) == before and segments.unsealed(store) == 0
-        stored = store.rows("SELECT date_trunc('hour', coalesce(time, TIMESTAMP '2026-02-27')) AS hour, coalesce(host, '') AS host,"
-                            " coalesce(time, TIMESTAMP '2026-02-27') AS time, block FROM raw.logs")  # fmt: skip
-        keys = [(r["hour"], r["host"], r["time"]) for r in stored]
-        assert keys == sorted(keys)
+        stored = store.rows("""SELECT coalesce(event, 'other') = 'other' AS plain, date_trunc('hour', coalesce(time, TIMESTAMP '2026-02-27')) AS hour,
+            coalesce(host, '') AS host, coalesce(time, TIMESTAMP '2026-02-27') AS time, block FROM raw.logs""")
+        keys = [(r["plain"], r["hour"], r["host"], r["time"]) for r in stored]
+        assert keys == sorted(keys) and sum(not r["plain"] for r in stored) == 43
         assert [r["block"] for r in stored] == [1 + n // BLOCK_ROWS for n in range(3000)]
 
 
@@ -66,7 +66,15 @@ def test_later_segments_get_later_blocks_and_fresh_lines_none() -> None:
             segments.seal(store, least=1)
         store.add({"logs": lines(5, 3)})
         blocks = store.rows("SELECT block, count(*) AS n FROM raw.logs GROUP BY block ORDER BY block")
-        assert [(r["block"], r["n"]) for r in blocks] == [(0, 5), (1, 256), (2, 256), (3, 88), (4, 256), (5, 256), (6, 88)]
+        assert [(r["block"], r["n"]) for r in blocks] == [
+            (0, 5),
+            (1, 256),
+            (2, 256),
+            (3, 88),
+            (4, 256),
+            (5, 256),
+            (6, 88),
+        ]
         spans = store.rows("SELECT first_block, last_block, lines FROM raw.log_segments ORDER BY first_block")
         assert spans == [{"first_block": 1, "last_block": 3, "lines": 600}, {"first_block": 4, "last_block": 6, "lines": 600}]  # fmt: skip
 

@@ -93,6 +93,9 @@ def _floored(value: str, size: str) -> str:
     return f"({value} - (({value} % nullif({size}, 0)) + {size}) % {size})"
 
 
+_UNITS = {10_000_000: "second", 600_000_000: "minute", 36_000_000_000: "hour", 864_000_000_000: "day"}
+
+
 def _bin(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     """R7: floor from 1970-01-01, UTC, for numbers, datetimes and timespans."""
     if node.name == "floor" and len(node.args) == 1:
@@ -106,6 +109,9 @@ def bin_of(value: Value, size: Value, node: ast.Node) -> Value:
     if value.type == "dynamic":
         raise KqlBindError("bin() needs a typed value; convert the dynamic first", node.span)
     if value.type == "datetime" and size.type == "timespan":
+        unit = _UNITS.get(size.constant) if size.is_constant else None
+        if unit:  # the same moment, and half the work
+            return sql(f"CAST(date_trunc('{unit}', {{0}}) AS TIMESTAMP)", "datetime", value, nullable=True)
         return sql(
             f"make_timestamp({_floored('epoch_us({0})', '({1} // 10)')})", "datetime", value, size, nullable=True
         )

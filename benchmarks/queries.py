@@ -1,0 +1,149 @@
+"""How long questions take over ten million log lines, through the API, beside a plain DuckDB scan in the same run.
+
+    python benchmarks/queries.py [--rows 10000000] [--data FOLDER] [--runs 5]
+
+Eight questions that an operator asks, each sent to ``POST /api/v1/query`` of the web room in this process. Beside each
+stands the same question in SQL over a table of the same lines as they came: no order, no filters, no typed events. Wall
+time and CPU time (all threads) are medians of warm runs; the first run is printed too. FOLDER keeps the made-up store for
+the next time; without it a temporary one is made and removed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # before this folder, which has files named as the rooms
+
+import duckdb
+from fastapi.testclient import TestClient
+from query_lines import fill
+
+from store import open_store, segments
+from store.duckdb_store import DuckStore
+from web.app import create_app
+
+WINDOW = "time BETWEEN TIMESTAMP '2026-02-27 10:10:00' AND TIMESTAMP '2026-02-27 10:20:00'"
+
+
+@dataclass(frozen=True)
+class Question:
+    """``limit_ms`` is the wall time that a warm run may take on two idle cores."""
+
+    name: str
+    kql: str
+    sql: str
+    limit_ms: float
+
+
+QUESTIONS = [
+    Question("count by host, 24 h", "Logs | summarize count() by Host", "SELECT host, count(*) FROM plain GROUP BY host", 25),
+    Question("top 20 programs", "Logs | summarize Lines = count() by Unit | top 20 by Lines",
+             "SELECT unit, count(*) AS n FROM plain GROUP BY unit ORDER BY n DESC LIMIT 20", 25),
+    Question("rare phrase", 'Logs | where Message has "fallen off the bus" | project Time, Host, Message',
+             "SELECT time, host, message FROM plain WHERE contains(lower(message), 'fallen off the bus')", 60),
+    Question("same, not word-aligned", 'Logs | where Message contains "allen off the bu" | project Time, Host, Message',
+             "SELECT time, host, message FROM plain WHERE contains(lower(message), 'allen off the bu')", 60),
+    Question("Xid by host", 'Events | where Event == "gpu.xid" | summarize count() by Host, Xid = tolong(Fields.xid)',
+             r"SELECT host, regexp_extract(message, 'Xid \([^)]*\): (\d+)', 1) AS xid, count(*) FROM plain"
+             r" WHERE regexp_matches(message, 'Xid \([^)]*\): \d+') GROUP BY ALL", 40),
+    Question("one host, 10 min", 'Logs | where Host == "gx0123" and Time between (datetime(2026-02-27 10:10) .. 10m)'
+             " | project Time, Unit, Message", f"SELECT time, unit, message FROM plain WHERE host = 'gx0123' AND {WINDOW}", 10),
+    Question("minute chart, 24 h", "Logs | summarize count() by bin(Time, 1m)",
+             "SELECT date_trunc('minute', time) AS m, count(*) FROM plain GROUP BY m", 60),
+    Question("link down, slurmd error in 60 s",
+             'Events | where Event == "nic.link_down" | project Host, Down = Time\n| join kind=inner (Events'
+             ' | where Event == "slurm.comm_error" | project Host, Failed = Time) on Host\n'
+             "| where Failed between (Down .. 60s)",
+             "SELECT d.host, d.time, e.time FROM plain AS d JOIN plain AS e ON d.host = e.host"
+             " AND e.time BETWEEN d.time AND d.time + INTERVAL 60 SECOND WHERE contains(d.message, 'Link down')"
+             " AND contains(e.message, 'unable to contact slurm controller')", 40),
+]  # fmt: skip
+#: Asked of the lines, not of the typed events; no limit, for comparison.
+MORE = [
+    Question("Xid by host, from the lines", r'Logs | where Message has "Xid" | extend Xid = tolong(extract(@"Xid \([^)]*\): (\d+)", 1, Message))'
+             " | summarize count() by Host, Xid", QUESTIONS[4].sql, 0),
+    Question("regex", r'Logs | where Message matches regex @"GPU-\w+ has fallen off" | count',
+             r"SELECT count(*) FROM plain WHERE regexp_matches(message, 'GPU-\w+ has fallen off')", 0),
+    Question("a job's number", 'Logs | where Message has "804281" | count',
+             r"SELECT count(*) FROM plain WHERE contains(message, '804281')", 0),
+]  # fmt: skip
+
+
+def timed(ask: Callable[[], Any], runs: int) -> tuple[float, float, float, int]:
+    """First wall, median wall, median CPU in ms, and rows."""
+    walls, cpus, rows = [], [], 0
+    for _ in range(runs + 1):
+        wall, cpu = time.perf_counter(), time.process_time()
+        rows = len(ask())
+        walls.append((time.perf_counter() - wall) * 1000)
+        cpus.append((time.process_time() - cpu) * 1000)
+    return walls[0], median(walls[1:]), median(cpus[1:]), rows
+
+
+def prepare(store: DuckStore, rows: int) -> None:
+    """The lines in closed segments, and a plain copy of them in order of arrival."""
+    began = time.process_time()
+    fill(store, rows)
+    with store.transaction() as connection:
+        connection.execute(
+            "CREATE TABLE plain AS SELECT time, host, unit, substr(raw, msg_start + 1) AS message FROM raw.logs"
+        )
+    print(f"made {rows:,} lines in {time.process_time() - began:.0f} CPU s", flush=True)
+    began, wall = time.process_time(), time.perf_counter()
+    sealed = segments.seal(store)
+    used, elapsed = time.process_time() - began, time.perf_counter() - wall
+    store.cursor().execute("CHECKPOINT")
+    print(
+        f"closed {sealed.segments} segments in {elapsed:.0f} s, {used:.0f} CPU s: {used / max(1, sealed.lines) * 1e6:.1f} us/line"
+    )
+    size = store.rows(
+        "SELECT sum(octet_length(filter))::DOUBLE AS n, sum(lines)::DOUBLE AS lines FROM raw.log_segments"
+    )[0]
+    if size["lines"]:
+        print(f"text filters: {size['n'] / size['lines']:.1f} bytes a line")
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--rows", type=int, default=10_000_000)
+    arguments.add_argument("--data", type=Path)
+    arguments.add_argument("--runs", type=int, default=5)
+    chosen = arguments.parse_args()
+    with tempfile.TemporaryDirectory() as temporary, open_store(chosen.data or Path(temporary)) as store:
+        if not store.rows("SELECT 1 FROM duckdb_tables() WHERE table_name = 'plain'"):
+            prepare(store, chosen.rows)
+        client = TestClient(create_app(store))
+        plain = store.cursor()
+        print(f"\nDuckDB {duckdb.__version__}; wall ms first / warm median, CPU ms; plain scan: warm median, CPU ms")
+        print(
+            f"{'question':33}{'rows':>7}{'first':>9}{'warm':>9}{'CPU':>9}{'limit':>7}   {'plain':>9}{'CPU':>9}{'times':>7}"
+        )
+        for question in [*QUESTIONS, *MORE]:
+
+            def ask(query: str = question.kql) -> list[Any]:
+                answer = client.post("/api/v1/query", json={"query": query, "max_rows": 100_000})
+                assert answer.status_code == 200, answer.text
+                rows: list[Any] = answer.json()["rows"]
+                return rows
+
+            def scan(sql: str = question.sql) -> list[Any]:
+                return plain.execute(sql).fetchall()
+
+            first, warm, cpu, rows = timed(ask, chosen.runs)
+            _, plain_warm, plain_cpu, _ = timed(scan, chosen.runs)
+            limit = f"{question.limit_ms:.0f}" if question.limit_ms else "-"
+            print(f"{question.name:33}{rows:>7}{first:>9.1f}{warm:>9.1f}{cpu:>9.1f}{limit:>7}   {plain_warm:>9.1f}{plain_cpu:>9.1f}"
+                  f"{plain_cpu / cpu:>7.1f}", flush=True)  # fmt: skip
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
