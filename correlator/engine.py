@@ -7,7 +7,7 @@ replace the tables of ``model``.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,18 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from correlator import clocks, history, samples
+from correlator import clocks, history, lemons, samples
 from correlator import edges as edge_files
 from correlator import events as event_rows
 from correlator import incidents as incident_rows
 from correlator import runs as run_rows
 from correlator.causes import root_event
 from correlator.estimate import narrow_slurmd_timeout
-from correlator.evidence import Weigher
+from correlator.evidence import BaseRates, Weigher
 from correlator.facts import World, bus_of, conclude
-from correlator.model import Edge, Event, Run
+from correlator.model import Edge, Event, Fact, Run
+from correlator.reads import Reads
 from correlator.result import FORMAT, incident_document, verdict_document
-from correlator.site import build_site
+from correlator.site import Site, build_site
 from correlator.verdicts import judge
 
 if TYPE_CHECKING:
@@ -44,6 +45,15 @@ class Conclusions:
     verdicts: dict[str, dict[str, Any]] = field(default_factory=dict)
     lemons: list[str] = field(default_factory=list)
     node_states: list[dict[str, Any]] = field(default_factory=list)
+    #: What the documents were made from, for the ticks that follow: not stored.
+    stories: list[incident_rows.Incident] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
+    site: Site | None = None
+    rates: BaseRates | None = None
+    clocks: list[clocks.Offset] = field(default_factory=list)
+    progress: dict[tuple[int, int], list[tuple[float, float]]] = field(default_factory=dict)
+    first: float = 0.0
+    last: float = 0.0
 
 
 def correlate(
@@ -75,13 +85,31 @@ def clusters_of(store: DuckStore) -> list[str | None]:
 def conclude_cluster(
     store: DuckStore, cluster: str | None, edges: list[Edge], settings: Mapping[str, object] | None = None
 ) -> Conclusions:
+    """Everything stored about one cluster, concluded from nothing: what every tick must come to as well."""
     events = event_rows.gather(store, cluster)
     off = clocks.offsets(events)
     events = clocks.correct(events, off)
     runs = run_rows.gather(store, cluster, events)
-    states = _node_states(store, cluster)
-    world = World(
-        _site(store, cluster, events, runs, settings),
+    world = gather_world(store, cluster, settings, events, runs, _node_states(store, cluster), off)
+    conclude(world)
+    narrow_slurmd_timeout(world)
+    return conclude_world(world, edges, BaseRates.learned(world.facts, len(world.site.hosts), world.last - world.first))
+
+
+def gather_world(
+    store: Reads, cluster: str | None, settings: Mapping[str, object] | None, events: list[Event], runs: list[Run],
+    states: list[dict[str, Any]], off: list[clocks.Offset], hosts: Iterable[str] = (),
+) -> World:  # fmt: skip
+    """All that is known besides events and runs. ``hosts``: further hosts that are known to exist."""
+    known = {e.host for e in events if e.host} | {n for r in runs for n in r.nodes} | set(hosts)
+
+    def rows(table: str) -> list[dict[str, Any]]:
+        return store.rows(
+            f"SELECT DISTINCT * FROM raw.{table} WHERE cluster IS NOT DISTINCT FROM ? ORDER BY ALL", [cluster]
+        )
+
+    return World(
+        build_site(cluster, rows("settings"), rows("links"), rows("topology"), known, settings),
         events,
         runs,
         node_states=states,
@@ -93,50 +121,29 @@ def conclude_cluster(
         clocks=off,
         voices=samples.voices(store, cluster),
     )
-    conclude(world)
-    narrow_slurmd_timeout(world)
-    weigher = Weigher(world, edges)
+
+
+def conclude_world(world: World, edges: list[Edge], rates: BaseRates) -> Conclusions:
+    """From facts to documents: verdicts, incidents, lemons."""
+    weigher = Weigher(world, edges, rates)
     verdicts = judge(world, weigher)
-    incidents = incident_rows.gather(world, weigher, verdicts)
-    incident_of = {id(v): i for i in incidents for v in i.verdicts}
+    stories = incident_rows.gather(world, weigher, verdicts)
+    incident_of = {id(v): i for i in stories for v in i.verdicts}
+    documents = [incident_document(world, weigher, i) for i in stories]
     return Conclusions(
-        cluster, events, runs, [incident_document(world, weigher, i) for i in incidents],
+        world.site.cluster, world.events, world.runs, documents,
         {v.run.key: verdict_document(world, weigher, v, incident_of.get(id(v))) for v in verdicts},
-        lemons(incidents), states,
+        lemons.suspects(documents, len(world.site.hosts)), world.node_states, stories=stories, facts=world.facts, site=world.site,
+        rates=rates, clocks=world.clocks, progress=world.progress, first=world.first, last=world.last,
     )  # fmt: skip
 
 
-def lemons(incidents: list[incident_rows.Incident]) -> list[str]:
-    """Nodes at which far more incidents are rooted than at the others: three or more, hurting different runs."""
-    count: dict[str, int] = {}
-    for incident in incidents:
-        if (
-            incident.severity == "impact"
-            and incident.root.host
-            and incident.root.kind in ("gpu.xid", "pcie.aer", "link.outage", "disk.error", "node.panic", "node.reboot")
-        ):
-            count[incident.root.host] = count.get(incident.root.host, 0) + 1
-    return sorted(h for h, n in count.items() if n >= 3)
-
-
-def _site(
-    store: DuckStore, cluster: str | None, events: list[Event], runs: list[Run], settings: Mapping[str, object] | None
-) -> Any:
-    def rows(table: str) -> list[dict[str, Any]]:
-        return store.rows(
-            f"SELECT DISTINCT * FROM raw.{table} WHERE cluster IS NOT DISTINCT FROM ? ORDER BY ALL", [cluster]
-        )
-
-    hosts = {e.host for e in events if e.host} | {n for r in runs for n in r.nodes}
-    return build_site(cluster, rows("settings"), rows("links"), rows("topology"), hosts, settings)
-
-
-def _node_states(store: DuckStore, cluster: str | None) -> list[dict[str, Any]]:
+def _node_states(store: Reads, cluster: str | None) -> list[dict[str, Any]]:
     return store.rows("SELECT DISTINCT time, until, cluster, host, state, reason, actor, source FROM raw.node_states "
                       "WHERE cluster IS NOT DISTINCT FROM ? AND time IS NOT NULL ORDER BY ALL", [cluster])  # fmt: skip
 
 
-def _gpu_jobs(store: DuckStore, cluster: str | None) -> dict[tuple[str, str], list[tuple[float, int]]]:
+def _gpu_jobs(store: Reads, cluster: str | None) -> dict[tuple[str, str], list[tuple[float, int]]]:
     """(host, bus) -> [(time, job)] from telemetry that labels a GPU with its job (dcgm-exporter's hpc_job)."""
     rows = store.rows("""SELECT DISTINCT epoch(time) AS t, host, json_extract_string(labels, '$.pci_bus_id') AS pci,
         TRY_CAST(json_extract_string(labels, '$.hpc_job') AS BIGINT) AS job FROM raw.metrics

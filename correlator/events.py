@@ -18,7 +18,7 @@ import polars as pl
 from correlator.model import Event
 
 if TYPE_CHECKING:
-    from store.duckdb_store import DuckStore
+    from correlator.reads import Reads
 
 #: Longer than the spread of copies of one line (a whole second of resolution plus driver-to-core delay), shorter than
 #: the fastest flap an operator tells apart.
@@ -98,7 +98,7 @@ def layer_of(event: str, source: str | None) -> str:
     return _LAYERS.get(event.split(".", 1)[0], "node")
 
 
-def gather(store: DuckStore, cluster: str | None) -> list[Event]:
+def gather(store: Reads, cluster: str | None) -> list[Event]:
     """All events of one cluster, in a total order that does not depend on the order of arrival."""
     rows = store.frame(_QUERY, [cluster]).to_dicts()
     for row in store.frame(_UNTIMED, [cluster, cluster]).to_dicts():

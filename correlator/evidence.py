@@ -83,7 +83,10 @@ class BaseRates:
         """Gamma-Poisson means of what was seen on ``hosts`` in ``seconds`` and the prior, rounded."""
         exposure = max(1, hosts) * max(1.0, seconds) + PRIOR_EXPOSURE_S
         return cls(
-            {kind: _rounded((n + PRIOR_EVENTS) / exposure) for kind, n in sorted(Counter(f.kind for f in facts).items())},
+            {
+                kind: _rounded((n + PRIOR_EVENTS) / exposure)
+                for kind, n in sorted(Counter(f.kind for f in facts).items())
+            },
             _rounded(PRIOR_EVENTS / exposure),
         )
 

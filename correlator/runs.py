@@ -15,7 +15,7 @@ from correlator.model import OPEN_STATES, Event, Run
 from parsers.hostlist import expand, fold
 
 if TYPE_CHECKING:
-    from store.duckdb_store import DuckStore
+    from correlator.reads import Reads
 
 #: Who is believed first about a field: accounting knows the end, dumps taken in between do not.
 _RANK = {"sacct": 0, "sacct_json": 1, "slurmrestd": 2, "jobcomp": 3, "scontrol": 4, "squeue": 5, "hook": 6, "log": 7}
@@ -29,7 +29,7 @@ _REQUEUEABLE = frozenset(
 )
 
 
-def gather(store: DuckStore, cluster: str | None, events: list[Event]) -> list[Run]:
+def gather(store: Reads, cluster: str | None, events: list[Event]) -> list[Run]:
     """All runs of a cluster, ordered by job id and attempt."""
     rows = store.rows("SELECT * FROM raw.jobs WHERE cluster IS NOT DISTINCT FROM ?", [cluster])
     steps = store.rows("SELECT * FROM raw.steps WHERE cluster IS NOT DISTINCT FROM ?", [cluster])

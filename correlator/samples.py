@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from store.duckdb_store import DuckStore
+    from correlator.reads import Reads
 
 #: NVML clock event reasons that mean heat: software thermal 0x20, hardware thermal 0x40 (nvml.h nvmlClocksEventReason*).
 THERMAL_BITS = 0x20 | 0x40
@@ -49,7 +49,7 @@ class Throttled:
     samples: int
 
 
-def throttled(store: DuckStore, cluster: str | None) -> list[Throttled]:
+def throttled(store: Reads, cluster: str | None) -> list[Throttled]:
     names = list(_REASON_METRICS)
     rows = store.rows(_THROTTLED, [THERMAL_BITS, names, cluster, names, THERMAL_BITS])
     return [
@@ -82,7 +82,7 @@ class XidSeen:
     seen: float
 
 
-def xids_seen(store: DuckStore, cluster: str | None) -> list[XidSeen]:
+def xids_seen(store: Reads, cluster: str | None) -> list[XidSeen]:
     names = list(_XID_METRICS)
     rows = store.rows(_XIDS, [names, cluster, names])
     return [XidSeen(r["host"], r["gpu"] or "", r["code"], r["before"], r["t"]) for r in rows]
@@ -92,9 +92,9 @@ def xids_seen(store: DuckStore, cluster: str | None) -> list[XidSeen]:
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 _STEP = r"(?:iter(?:ation)?[ _-]?time|step[ _-]?time|time[ _/]per[ _](?:step|iter(?:ation)?)|(?:wall|time|sec(?:onds)?)/(?:step|iter)|batch[ _]time)"
 STEP_TIME = (
-    (rf"(?i){_STEP}\s*[:=]?\s*{_NUMBER}\s*(?:s\b|sec|$|[|,; ])", 1.0, False),
     (rf"(?i)(?:elapsed time per iteration|iter(?:ation)?[ _-]?time|step[ _-]?time)\s*\(ms\)\s*[:=]\s*{_NUMBER}", 1e-3, False),
     (rf"(?i)(?:iter(?:ation)?[ _-]?time|step[ _-]?time|time/step)\s*[:=]?\s*{_NUMBER}\s*ms\b", 1e-3, False),
+    (rf"(?i){_STEP}\s*[:=]?\s*{_NUMBER}\s*(?:s\b|sec|$|[|,; ])", 1.0, False),
     (rf"(?i){_NUMBER}\s*s/(?:it|iter|step|batch)\b", 1.0, False),
     (rf"(?i){_NUMBER}\s*(?:it|iter|steps?|batch(?:es)?)/s(?:ec)?\b", 1.0, True),
 )  # fmt: skip
@@ -102,7 +102,7 @@ STEP_TIME = (
 _STEP_WORD = r"(?i)(?:iter|step|batch|it/s|s/it)"
 
 
-def progress(store: DuckStore, cluster: str | None) -> dict[tuple[int, int], list[tuple[float, float]]]:
+def progress(store: Reads, cluster: str | None) -> dict[tuple[int, int], list[tuple[float, float]]]:
     """(job, restart count) -> [(epoch seconds, seconds per step)] from stamped lines of the run's output."""
     parts = []
     for pattern, factor, inverse in STEP_TIME:
@@ -125,7 +125,7 @@ def progress(store: DuckStore, cluster: str | None) -> dict[tuple[int, int], lis
     return found
 
 
-def speaking(store: DuckStore, cluster: str | None) -> Callable[[str], Sequence[float]]:
+def speaking(store: Reads, cluster: str | None) -> Callable[[str], Sequence[float]]:
     """``spoke(host)``: times of the lines that the host itself wrote, one per second at most, kept once asked for.
 
     A switch, the controller or accounting that speak of it do not count."""
@@ -145,7 +145,7 @@ def speaking(store: DuckStore, cluster: str | None) -> Callable[[str], Sequence[
     return spoke
 
 
-def voices(store: DuckStore, cluster: str | None) -> frozenset[str]:
+def voices(store: Reads, cluster: str | None) -> frozenset[str]:
     """Hosts of which at least one line of the kernel or the system was collected."""
     rows = store.rows(
         """SELECT DISTINCT host FROM raw.logs WHERE cluster IS NOT DISTINCT FROM ? AND host IS NOT NULL

@@ -1,0 +1,87 @@
+"""Clocks that were off: found only where two signs agree or the time daemon says so, and only as long as they were."""
+
+from __future__ import annotations
+
+import random
+
+from correlator.clocks import correct, offsets
+from tests.correlator.making import T0, event
+
+HOSTS = [f"n{i}" for i in range(4)]
+
+
+def _step(job, at, off):
+    return [
+        event("slurm.step_start", at + off.get(h, 0.0) + i * 0.01, h, f"launch task StepId={job}.0 request", source="slurmd", job_id=job, step_id="0")
+        for i, h in enumerate(HOSTS)
+    ]  # fmt: skip
+
+
+def test_a_clock_that_two_launches_agree_on_is_corrected():
+    events = _step(1, 0, {}) + _step(2, 100, {"n2": -240.0}) + _step(3, 200, {"n2": -240.4}) + _step(4, 900, {})
+    found = offsets(events)
+    assert [(o.host, round(o.seconds)) for o in found] == [("n2", -240)]
+    xid = event("gpu.xid", 150 - 240, "n2", "NVRM: Xid", xid=79)
+    moved = next(e for e in correct([*events, xid], found) if e.kind == "gpu.xid")
+    assert abs(moved.time - (T0 + 150)) < 1.0 and abs(moved.clock_offset + 240) < 1.0
+
+
+def test_one_odd_launch_is_no_clock():
+    assert offsets(_step(1, 0, {}) + _step(2, 100, {"n2": 40.0}) + _step(3, 200, {})) == []
+
+
+def test_two_nodes_that_disagree_do_not_tell_which_is_wrong():
+    pair = [e for e in _step(1, 0, {"n1": 60.0}) + _step(2, 100, {"n1": 60.0}) if e.host in ("n0", "n1")]
+    assert offsets(pair) == []
+
+
+def test_a_launch_before_its_allocation_is_a_clock_behind():
+    events = []
+    for job, at in ((7, 0.0), (8, 500.0)):
+        events.append(
+            event("slurm.job_start", at, "ctl", f"sched: Allocate JobId={job}", source="slurmctld", job_id=job)
+        )
+        events.append(
+            event(
+                "slurm.step_start", at - 90.0, "n1", f"Launching batch job {job} for UID 1", source="slurmd", job_id=job
+            )
+        )
+    assert [(o.host, round(o.seconds)) for o in offsets(events)] == [("n1", -90)]
+
+
+def test_a_slow_prolog_is_no_clock():
+    events = []
+    for job, at in ((7, 0.0), (8, 500.0)):
+        events.append(
+            event("slurm.job_start", at, "ctl", f"sched: Allocate JobId={job}", source="slurmctld", job_id=job)
+        )
+        events.append(
+            event(
+                "slurm.step_start", at + 90.0, "n1", f"Launching batch job {job} for UID 1", source="slurmd", job_id=job
+            )
+        )
+    assert offsets(events) == []
+
+
+def test_the_time_daemon_is_believed_until_it_steps_the_clock():
+    wrong = event("sys.clock", 100.0, "n1", "System clock wrong by 228.5 seconds", source="syslog", offset_s=228.5)
+    stepped = event(
+        "sys.clock", 4000.0, "n1", "System clock was stepped by 228.5 seconds", source="syslog", offset_s=228.5
+    )
+    found = offsets([wrong, stepped])
+    assert [(o.host, o.seconds, o.end < T0 + 4000.0) for o in found] == [("n1", -228.5, True)]
+    inside, behind = event("nic.link_down", 200.0, "n1", port="eth0"), event("nic.link_down", 4100.0, "n1", port="eth0")
+    assert sorted(round(e.time - T0, 1) for e in correct([inside, behind], found)) == [428.5, 4100.0]
+
+
+def test_lines_that_arrive_before_they_were_written():
+    events = [event("nic.link_down", 300.0 + i, "n1", port="eth0", received=i + 0.2) for i in (0.0, 50.0)]
+    assert [(o.host, round(o.seconds)) for o in offsets(events)] == [("n1", 300)]
+
+
+def test_the_order_of_events_does_not_matter():
+    events = _step(1, 0, {}) + _step(2, 100, {"n2": -240.0}) + _step(3, 200, {"n2": -240.4})
+    expected = offsets(sorted(events, key=lambda e: e.time))
+    shuffled = events[:]
+    random.Random(4).shuffle(shuffled)
+    assert offsets(shuffled) == expected
