@@ -25,9 +25,9 @@ _MONTHS = sorted((int.from_bytes(name.encode(), "big"), number) for number, name
 _MONTH_KEYS = np.array([key for key, _ in _MONTHS], np.int64)
 _MONTH_NUMBERS = np.array([number for _, number in _MONTHS], np.int64)
 _POWERS = 10 ** np.arange(6, -1, -1, dtype=np.int64)
-#: Numbers of more digits than this are left to others.
+#: Numbers of more digits than this are left to others, if not asked for.
 _DIGITS = 10
-_PLACES = 10 ** np.arange(_DIGITS - 1, -1, -1, dtype=np.int64)
+_PLACES = 10 ** np.arange(15, -1, -1, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class Stamps:
     end: Array
 
 
-def number(buffer: LineBuffer, at: Array, length: Array) -> tuple[Array, Array]:
-    """The decimal numbers of ``length`` bytes at ``at``, and whether they are some."""
-    digits = buffer.windows(np.maximum(at + length - _DIGITS, 0), _DIGITS) - np.uint8(48)
-    counts = np.arange(_DIGITS) >= _DIGITS - length[:, None]
-    fine = (length > 0) & (length <= _DIGITS) & ((digits < 10) | ~counts).all(axis=1) & (at + length >= _DIGITS)
-    return np.where(counts, digits, 0).astype(np.int64) @ _PLACES, fine
+def number(buffer: LineBuffer, at: Array, length: Array, most: int = _DIGITS) -> tuple[Array, Array]:
+    """The decimal numbers of ``length`` bytes at ``at``, and whether they are some, of at most ``most`` (16) digits."""
+    digits = buffer.windows(np.maximum(at + length - most, 0), most) - np.uint8(48)
+    counts = np.arange(most) >= most - length[:, None]
+    fine = (length > 0) & (length <= most) & ((digits < 10) | ~counts).all(axis=1) & (at + length >= most)
+    return np.where(counts, digits, 0).astype(np.int64) @ _PLACES[-most:], fine
 
 
 def _pairs(digits: Array, *places: int) -> list[Array]:

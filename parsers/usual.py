@@ -16,10 +16,19 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from parsers import stamps
+from parsers import regexes, stamps
 from parsers.clock import uptime
-from parsers.formats import slurm
-from parsers.formats.base import FACILITIES, HEADER, JOB_SOURCES, SEVERITIES, SEVERITY_WORDS, SLURM, source_of_program
+from parsers.formats import slurm, syslog
+from parsers.formats.base import (
+    FACILITIES,
+    HEADER,
+    JOB_SOURCES,
+    SEVERITIES,
+    SEVERITY_WORDS,
+    SLURM,
+    nothing,
+    source_of_program,
+)
 from parsers.formats.syslog import is_plain
 from parsers.lines import Array, LineBuffer, column
 from parsers.record import Origin
@@ -27,11 +36,15 @@ from parsers.record import Origin
 _BLANK, _PERCENT, _DASH, _COLON, _LESS, _MORE, _OPEN, _CLOSE = b" %-:<>[]"
 #: Host and program together are shorter than this, and so are the five words of RFC 5424; longer ones are not usual.
 _TAIL, _WORDS = 64, 96
-_QUALITIES = (None, "line", "inferred", "received")
-_FORMATS = (None, "rfc3164", "rfc5424", "slurm", "dmesg")
-_RFC3164, _RFC5424, _SLURM, _DMESG = 1, 2, 3, 4
 _SEVERITIES = (None, *SEVERITIES)
 _FACILITIES = (None, *FACILITIES)
+_QUALITIES = (None, "line", "inferred", "received")
+_FORMATS = (None, "rfc3164", "rfc5424", "slurm", "dmesg", "kmsg")
+_RFC3164, _RFC5424, _SLURM, _DMESG, _KMSG = 1, 2, 3, 4, 5
+_SYSTEMS = (None, "eos", "sonic", "junos")
+_EOS, _SONIC, _JUNOS = 1, 2, 3
+#: SONiC writes the level between host and program.
+_LEVELS = {word: _SEVERITIES.index(SEVERITY_WORDS[word.lower()]) for word in syslog.LEVEL_NAMES}
 #: Level words that start a message of Slurm -> severity, as the first eight bytes and how many of them count.
 _WORDS_OF_SLURM = tuple(
     (f"{word}: ".encode(), _SEVERITIES.index(SEVERITY_WORDS.get(word, "info")))
@@ -58,8 +71,11 @@ class _Header:
     stamp_length: Array
     msgid: Array
     msgid_length: Array
+    tag: Array
+    tag_length: Array
     uptime: Array
     severity: Array
+    system: Array
 
     @classmethod
     def of(cls, lines: int) -> _Header:
@@ -72,7 +88,7 @@ class _Header:
         return cls(
             np.zeros(lines, np.uint8), places(), np.zeros(lines, np.uint8), places(), np.full(lines, -1, np.int16),
             places(), lengths(), places(), lengths(), lengths(), places(), places(), lengths(), places(), lengths(),
-            np.full(lines, np.nan), np.zeros(lines, np.uint8),
+            places(), lengths(), np.full(lines, np.nan), np.zeros(lines, np.uint8), np.zeros(lines, np.uint8),
         )  # fmt: skip
 
 
@@ -90,7 +106,9 @@ def read(buffer: LineBuffer, origin: Origin, *, header: bool = False) -> tuple[A
     _bsd(buffer, head, np.flatnonzero((first >= 65) & (first <= 90)), at, origin)
     version = (head.priority >= 0) & digit & (buffer.data[at + 1] == _BLANK)
     _rfc5424(buffer, head, np.flatnonzero(version), at, origin)
-    _iso(buffer, head, np.flatnonzero(digit & ~version), at, origin)
+    dated = buffer.data[at + 4] == _DASH
+    _iso(buffer, head, np.flatnonzero(digit & ~version & dated), at, origin)
+    _kmsg(buffer, head, np.flatnonzero(digit & ~dated & (head.priority < 0)), origin)
     bracket = np.flatnonzero((first == _OPEN) & (head.priority < 0))
     dated = buffer.data[at[bracket] + 5] == _DASH
     _slurm(buffer, head, bracket[dated], at, origin)
@@ -148,7 +166,7 @@ def _keep_stamp(head: _Header, found: stamps.Stamps, fine: Array, at: Array) -> 
 
 
 def _host_and_tag(buffer: LineBuffer, head: _Header, rows: Array, at: Array) -> None:
-    """``host program[pid]: message`` from ``at``; takes the lines that read exactly so."""
+    """``host program[pid]: message`` from ``at``; takes the lines that read exactly so, or with a level after the host."""
     window = buffer.windows(at, _TAIL)
     special = (window <= 32) | (window >= 127) | (window == _COLON) | (window == _OPEN) | (window == _CLOSE)
     line = np.arange(len(rows))
@@ -160,9 +178,19 @@ def _host_and_tag(buffer: LineBuffer, head: _Header, rows: Array, at: Array) -> 
         return place, np.where(found, window[line, place], 0)
 
     blank, byte = next_special()
-    fine = (byte == _BLANK) & (blank > 0)
+    hosted = (byte == _BLANK) & (blank > 0)
+    host_length = blank
     tag, byte = next_special()
-    fine &= tag > blank + 1
+    level = _level_names(buffer, at + blank + 1, np.where(hosted & (byte == _BLANK), tag - blank - 1, 0))
+    if level.any():
+        blank = np.where(level > 0, tag, blank)
+        further, next_byte = tag.copy(), byte.copy()
+        rows_of = np.flatnonzero(level)
+        further[rows_of] = special[rows_of].argmax(axis=1)
+        next_byte[rows_of] = np.where(special[rows_of, further[rows_of]], window[rows_of, further[rows_of]], 0)
+        special[rows_of, further[rows_of]] = False
+        tag, byte = further, next_byte
+    fine = hosted & (tag > blank + 1)
     bracket = byte == _OPEN
     close, closing = next_special()
     fine &= np.where(bracket, (closing == _CLOSE) & (close > tag + 1), byte == _COLON)
@@ -170,12 +198,23 @@ def _host_and_tag(buffer: LineBuffer, head: _Header, rows: Array, at: Array) -> 
     fine &= (buffer.data[end] == _COLON) & (buffer.data[end + 1] == _BLANK)
     pid, numeric = stamps.number(buffer, at + tag + 1, np.where(bracket, close - tag - 1, 0))
     fine &= ~bracket | numeric
-    rows, at, blank, tag = rows[fine], at[fine], blank[fine], tag[fine]
-    head.host[rows], head.host_length[rows] = at, blank
+    rows, at, blank, tag, level = rows[fine], at[fine], blank[fine], tag[fine], level[fine]
+    head.host[rows], head.host_length[rows] = at, host_length[fine]
     head.unit[rows], head.unit_length[rows] = at + blank + 1, tag - blank - 1
     head.pid[rows] = np.where(bracket, pid, -1)[fine]
     head.message[rows] = end[fine] + 2
+    head.severity[rows] = level
     head.format[rows] = _RFC3164
+
+
+def _level_names(buffer: LineBuffer, at: Array, length: Array) -> Array:
+    """The severities of the level names of ``length`` bytes at ``at``; 0 for anything else."""
+    levels = np.zeros(len(at), np.uint8)
+    likely = np.flatnonzero(length)
+    if len(likely):
+        words = buffer.texts(at[likely], length[likely])
+        levels[likely] = words.replace_strict(_LEVELS, default=0, return_dtype=pl.UInt8).to_numpy()
+    return levels
 
 
 def _rfc5424(buffer: LineBuffer, head: _Header, rows: Array, at: Array, origin: Origin) -> None:
@@ -215,16 +254,66 @@ def _rfc5424(buffer: LineBuffer, head: _Header, rows: Array, at: Array, origin: 
 
 
 def _slurm(buffer: LineBuffer, head: _Header, rows: Array, at: Array, origin: Origin) -> None:
-    """``[STAMP] message`` without the tag of a step."""
+    """``[STAMP] message``, and ``[STAMP] [JOB.STEP] message`` of a step's daemon."""
     found = stamps.iso(buffer, rows, at[rows] + 1, origin)
     after = buffer.data[found.end + 2]
     fine = (buffer.data[found.end] == _CLOSE) & (buffer.data[found.end + 1] == _BLANK)
-    # A digit or "Deleted" may be `ip monitor`, a bracket is a step's tag.
-    fine &= (after > _BLANK) & (after != _OPEN) & (after != ord("D")) & ((after < 48) | (after > 57))
+    # A digit or "Deleted" may be `ip monitor`.
+    fine &= (after > _BLANK) & (after != ord("D")) & ((after < 48) | (after > 57))
     rows = _keep_stamp(head, found, fine, at + 1)
     head.message[rows] = found.end[fine] + 2
-    head.severity[rows] = _level(buffer, head.message[rows], _SEVERITIES.index("info"))
     head.format[rows] = _SLURM
+    _step_tags(buffer, head, rows[after[fine] == _OPEN])
+    head.severity[rows] = _level(buffer, head.message[rows], _SEVERITIES.index("info"))
+
+
+def _step_tags(buffer: LineBuffer, head: _Header, rows: Array) -> None:
+    """Takes ``[JOB.STEP] `` off the messages of ``rows``; gives up lines with other brackets."""
+    if not len(rows):
+        return
+    at = head.message[rows] + 1
+    close = (buffer.windows(at, 48) == _CLOSE).argmax(axis=1)
+    tags = buffer.texts(at, close)
+    fine = regexes.contains(tags, rf"^{slurm.STEP_TAG}$").to_numpy() & (buffer.data[at + close + 1] == _BLANK)
+    head.format[rows[~fine]] = 0
+    rows, at, close = rows[fine], at[fine], close[fine]
+    head.tag[rows], head.tag_length[rows] = at, close
+    head.message[rows] = at + close + 2
+
+
+def _kmsg(buffer: LineBuffer, head: _Header, rows: Array, origin: Origin) -> None:
+    """``priority,sequence,microseconds,flags;message`` as /dev/kmsg gives it."""
+    at = buffer.starts[rows]
+    window = buffer.windows(at, _TAIL)
+    special = (window < 48) | (window > 57)
+    line = np.arange(len(rows))
+    fine = np.ones(len(rows), np.bool_)
+    edges = [np.full(len(rows), -1)]
+    for _ in range(3):
+        place = special.argmax(axis=1)
+        fine &= special[line, place] & (window[line, place] == ord(",")) & (place > edges[-1] + 1)
+        special[line, place] = False
+        edges.append(place)
+    semicolon = (window == ord(";")).argmax(axis=1)
+    fine &= (semicolon > edges[3]) & (edges[1] <= 4)
+    fine &= at + semicolon < buffer.ends[rows]
+    micros, numeric = stamps.number(buffer, at + edges[2] + 1, np.where(fine, edges[3] - edges[2] - 1, 0), 15)
+    priority, _ = stamps.number(buffer, at, np.where(fine, edges[1], 0))
+    fine &= numeric
+    rows, at = rows[fine], at[fine]
+    head.priority[rows] = priority[fine]
+    head.msgid[rows], head.msgid_length[rows] = at, edges[3][fine]  # all three numbers
+    head.message[rows] = at + semicolon[fine] + 1
+    head.uptime[rows] = micros[fine] / 1_000_000
+    _since_boot(head, rows, origin, 1)
+    head.format[rows] = _KMSG
+
+
+def _since_boot(head: _Header, rows: Array, origin: Origin, resolution: int) -> None:
+    """Times of lines that only say how long their host had been up."""
+    times = uptime(pl.Series(head.uptime[rows], dtype=pl.Float64), origin)
+    head.time[rows] = times.to_physical().fill_null(0).to_numpy()
+    head.quality[rows], head.resolution[rows] = np.where(times.is_not_null().to_numpy(), 2, 3), resolution
 
 
 def _level(buffer: LineBuffer, at: Array, default: int) -> Array:
@@ -242,10 +331,7 @@ def _dmesg(buffer: LineBuffer, head: _Header, rows: Array, at: Array, origin: Or
     fine, message, seconds = stamps.uptime(buffer, at[rows])
     rows = rows[fine]
     head.message[rows], head.uptime[rows] = message[fine], seconds[fine]
-    times = uptime(pl.Series(head.uptime[rows], dtype=pl.Float64), origin)
-    known = times.is_not_null().to_numpy()
-    head.time[rows] = times.to_physical().fill_null(0).to_numpy()
-    head.quality[rows], head.resolution[rows] = np.where(known, 2, 3), 1_000
+    _since_boot(head, rows, origin, 1_000)
     head.format[rows] = _DMESG
 
 
@@ -262,18 +348,39 @@ class _Units:
         self.code[at] = texts.replace_strict(known, default=0, return_dtype=pl.UInt32).fill_null(0).to_numpy()
         self.sources = [(source_of_program(name) or "syslog") if name else "syslog" for name in self.names]
         odd = np.array([name is not None and not is_plain(name) for name in self.names])
-        first = buffer.data[head.message]
-        head.format[at[odd[self.code[at]] | (first[at] == _PERCENT)]] = 0
-        source = np.array([{"kernel": 1}.get(s, 2 if s in SLURM else 0) for s in self.sources])[self.code]
-        kernel = np.flatnonzero((head.format > 0) & (source == 1) & (first == _OPEN))
+        head.format[at[odd[self.code[at]]]] = 0
+        self._before_text(buffer, head)
+        self._switches(buffer, head, at)
+        self.code[(head.format == _DMESG) | (head.format == _KMSG)] = known["kernel"]
+
+    def _before_text(self, buffer: LineBuffer, head: _Header) -> None:
+        """What the kernel and Slurm's daemons write once more before the text."""
+        kinds = np.array([{"kernel": 1}.get(s, 2 if s in SLURM else 0) for s in self.sources])
+        self.named = kinds[self.code] == 2
+        syslog_ = (head.format == _RFC3164) | (head.format == _RFC5424)
+        first, second = buffer.data[head.message], buffer.data[head.message + 1]
+        likely = (first == _OPEN) & ((second == _BLANK) | ((second >= 48) & (second <= 57)))
+        kernel = np.flatnonzero(syslog_ & (kinds[self.code] == 1) & likely)
         fine, message, seconds = stamps.uptime(buffer, head.message[kernel])
-        head.message[kernel], head.uptime[kernel] = message, seconds
         head.format[kernel[~fine]] = 0
-        daemon = np.flatnonzero((head.format > 0) & (source == 2))
+        head.message[kernel[fine]], head.uptime[kernel[fine]] = message[fine], seconds[fine]
+        daemon = np.flatnonzero(syslog_ & self.named)
         again = (buffer.windows(head.message[daemon], 5) == np.frombuffer(b"slurm", np.uint8)).all(axis=1)
-        head.format[daemon[again]] = 0  # its own name once more
-        head.severity[daemon] = _level(buffer, head.message[daemon], 0)
-        self.code[head.format == _DMESG] = known["kernel"]
+        head.format[daemon[again]] = 0  # its own name
+        unsaid = daemon[head.severity[daemon] == 0]
+        head.severity[unsaid] = _level(buffer, head.message[unsaid], 0)
+
+    def _switches(self, buffer: LineBuffer, head: _Header, at: Array) -> None:
+        """Whose operating system wrote the lines ``at``: by program, and by %FACILITY-N-MNEMONIC before the text."""
+        of_name = np.array(
+            [_SONIC if syslog.is_sonic(n or "") else _JUNOS if syslog.is_junos(n or "") else 0 for n in self.names]
+        )
+        system = of_name[self.code[at]]
+        head.system[at] = np.where((system == _JUNOS) & (head.priority[at] < 0), 0, system)
+        likely = at[(buffer.data[head.message[at]] == _PERCENT) & ~self.named[at]]
+        if len(likely):
+            texts = buffer.texts(head.message[likely], np.maximum(buffer.ends[likely] - head.message[likely], 0))
+            head.system[likely[regexes.contains(texts, syslog.VENDOR).to_numpy()]] = _EOS
 
 
 def _frame(buffer: LineBuffer, head: _Header, units: _Units, rows: Array, origin: Origin, header: bool) -> pl.DataFrame:
@@ -286,7 +393,9 @@ def _frame(buffer: LineBuffer, head: _Header, units: _Units, rows: Array, origin
     priority = head.priority
     severity = np.where(priority >= 0, priority % 8 + 1, head.severity)
     timeless = head.quality[rows] == 3
-    own = head.format == _SLURM
+    tagged = head.tag_length[rows] > 0
+    own = (head.format[rows] == _SLURM) & ~tagged
+    from_switch = (head.system[rows] == _EOS) | (head.system[rows] == _SONIC)
     values: dict[str, Any] = {
         "i": pl.Series(rows.astype(np.uint32)),
         "time": column(head.time[rows], ~timeless, pa.timestamp("us")),
@@ -297,18 +406,28 @@ def _frame(buffer: LineBuffer, head: _Header, units: _Units, rows: Array, origin
         "format": chosen(_FORMATS, head.format),
         "unit": chosen(units.names, units.code),
         "pid": column(head.pid[rows], head.pid[rows] >= 0, pa.int64()),
-        "facility": chosen(_FACILITIES, np.where(priority >= 0, priority // 8 + 1, 0)),
+        "facility": chosen(_FACILITIES, np.where((priority >= 0) & (priority < 192), priority // 8 + 1, 0)),
         "severity": chosen(_SEVERITIES, severity),
         "message": buffer.texts(head.message[rows], length),
         "uptime_s": column(head.uptime[rows], ~np.isnan(head.uptime[rows]), pa.float64()),
     }
     found = pl.DataFrame(values)
-    if own[rows].any():
-        found = _slurm_daemons(found, own[rows], origin)
+    if own.any():
+        found = _slurm_daemons(found, own, origin)
+    if tagged.any():
+        at = np.flatnonzero(tagged)
+        found = found.with_columns(found["source"].scatter(at, "slurmstepd"), found["unit"].scatter(at, "slurmstepd"))
+        found = found.with_columns(buffer.texts(head.tag[rows], head.tag_length[rows]).alias("step_tag"))
+    if from_switch.any():
+        found = found.with_columns(found["source"].scatter(np.flatnonzero(from_switch), "switch"))
     if header:
         found = found.with_columns(buffer.texts(head.stamp[rows], head.stamp_length[rows]).alias("stamp"))
-    if header or (head.msgid_length[rows] > 0).any():
+    told = (head.msgid_length[rows] > 0) | (head.system[rows] > 0)
+    if header:
         found = found.with_columns(_extra(buffer, head, rows))
+    elif told.any():  # the numbers of a priority alone are columns already
+        extra = nothing("extra", pl.String, len(rows))
+        found = found.with_columns(extra.scatter(np.flatnonzero(told), _extra(buffer, head, rows[told])))
     missing = {name: kind for name, kind in HEADER.items() if name not in found.columns}
     return found.with_columns(pl.lit(None, kind).alias(name) for name, kind in missing.items()).select(list(HEADER))
 
@@ -323,20 +442,30 @@ def _slurm_daemons(found: pl.DataFrame, own: Array, origin: Origin) -> pl.DataFr
 
 
 def _extra(buffer: LineBuffer, head: _Header, rows: Array) -> pl.Series:
-    """What else the header said, as JSON: the priority in numbers, the version and the message id of RFC 5424."""
-    priority = pl.Series(head.priority[rows])
+    """What else the header said, as JSON: the priority in numbers, a switch's system, version and message id of RFC 5424;
+    of the kernel's records the numbers before the text."""
+    kernel = head.format[rows] == _KMSG
+    newer = head.format[rows] == _RFC5424
+    priority = pl.Series(np.where(kernel, -1, head.priority[rows]))
     numbers = {
-        number: f'"facility_num": {number // 8}, "pri": {number}, "severity_num": {number % 8}'
+        number: f', "facility_num": {number // 8}, "pri": {number}, "severity_num": {number % 8}'
         for number in priority.unique().to_list()
         if number >= 0
     }
+    systems = [None, *(f', "device_os": "{name}"' for name in _SYSTEMS[1:])]
     parts = pl.DataFrame({
         "numbers": priority.replace_strict(numbers, default=None, return_dtype=pl.String),
-        "version": pl.Series(head.format[rows] == _RFC5424),
-        "msgid": buffer.texts(head.msgid[rows], np.where(head.format[rows] == _RFC5424, head.msgid_length[rows], -1)),
+        "version": pl.Series([None, ', "version": 1']).gather(newer.astype(np.uint32)),
+        "system": pl.Series(systems).gather(head.system[rows].astype(np.uint32)),
+        "msgid": buffer.texts(head.msgid[rows], np.where(newer, head.msgid_length[rows], -1)),
+        "record": buffer.texts(head.msgid[rows], np.where(kernel, head.msgid_length[rows], -1)),
     })  # fmt: skip
-    msgid = pl.concat_str(pl.lit('"msgid": "'), "msgid", pl.lit('", '))
-    version = pl.when("version").then(pl.lit(', "version": 1')).otherwise(pl.lit(""))
-    return parts.select(
-        pl.concat_str(pl.lit("{"), msgid.fill_null(""), "numbers", version, pl.lit("}")).alias("extra")
-    ).to_series()
+    msgid = pl.concat_str(pl.lit(', "msgid": "'), "msgid", pl.lit('"'))
+    of_record = pl.col("record").str.splitn(",", 3).struct
+    record = pl.concat_str(
+        pl.lit('{"kmsg_pri": '), of_record.field("field_0"), pl.lit(', "kmsg_seq": '), of_record.field("field_1"),
+        pl.lit(', "kmsg_usec": '), of_record.field("field_2"), pl.lit("}"),
+    )  # fmt: skip
+    said = pl.concat_str(msgid, "system", "numbers", "version", ignore_nulls=True)
+    usual = pl.when(said != "").then(pl.concat_str(pl.lit("{"), said.str.slice(2), pl.lit("}")))
+    return parts.select(pl.coalesce(record, usual).alias("extra")).to_series()

@@ -11,7 +11,9 @@ import polars as pl
 from parsers.formats.base import SLURM, Format, groups, severity_of_level, timed
 from parsers.record import Origin
 
-_TAG = r"(?:\[(?P<step_tag>\d+(?:[_+]\d+)?(?:\.(?:\d+|batch|extern|interactive|TBD)(?:\+\d+)?)?)\] ?)?(?P<message>.*)$"
+#: JOB or JOB.STEP, as slurmstepd writes it before its lines.
+STEP_TAG = r"\d+(?:[_+]\d+)?(?:\.(?:\d+|batch|extern|interactive|TBD)(?:\+\d+)?)?"
+_TAG = rf"(?:\[(?P<step_tag>{STEP_TAG})\] ?)?(?P<message>.*)$"
 _ISO = r"(?s)^\[(?P<iso>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?)\] ?" + _TAG
 _UNTAGGED = r"^\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?\] [^\[ ]"
 _SHORT = (

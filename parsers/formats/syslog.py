@@ -44,7 +44,21 @@ _RFC5424 = (
     r'(?P<msgid>\S+) (?P<sd>-|(?:\[(?:[^\]\\"]|\\.|"(?:[^"\\]|\\.)*")*\])+)(?: (?P<message>.*))?$'
 )
 _TAIL = r"(?s)^(?P<host>[^\s:]|\S*[^\s:]) +(?P<unit>[^\s:\[]+)(?:\[(?P<procid>[^\]]*)\])?:(?: (?P<spaced>.*)|(?P<message>[^\s:].*)?)$"
-_LEVEL_NAME = "EMERG|EMERGENCY|ALERT|CRIT|CRITICAL|ERR|ERROR|WARN|WARNING|NOTICE|INFO|DEBUG"
+LEVEL_NAMES = (
+    "EMERG",
+    "EMERGENCY",
+    "ALERT",
+    "CRIT",
+    "CRITICAL",
+    "ERR",
+    "ERROR",
+    "WARN",
+    "WARNING",
+    "NOTICE",
+    "INFO",
+    "DEBUG",
+)
+_LEVEL_NAME = "|".join(LEVEL_NAMES)
 _ODD = (
     # AIX relays.
     re.compile(r"Message forwarded from (?P<host>\S+): (?P<unit>[^\s:\[]+)(?:\[(?P<procid>[^\]]*)\])?: ?(?P<message>.*)$", re.DOTALL),
@@ -167,7 +181,7 @@ def finish(frame: pl.DataFrame, format_name: str) -> pl.DataFrame:
     )
     frame = _own_prefix(frame)
     named = pl.col("source").is_in(list(SLURM))
-    vendor = message.str.starts_with("%") & message.str.contains(_VENDOR) & ~named
+    vendor = message.str.starts_with("%") & message.str.contains(VENDOR) & ~named
     junos = [name for name in units if _JUNOS.fullmatch(name)]
     frame = frame.with_columns(
         pl.when(vendor | pl.col("_system").is_not_null()).then(pl.lit("switch")).otherwise(pl.col("source")).alias("source"),
@@ -202,13 +216,21 @@ _SONIC = re.compile(r"[a-z]+#|orchagent$|portsyncd$|xcvrd$")
 
 
 def is_plain(program: str) -> bool:
-    """Whether nothing about the message follows from a program's name: no part of the text, no address, no switch."""
-    return not (
-        program.startswith("%") or _SONIC.match(program) or _JUNOS.fullmatch(program) or _ADDRESS.match(program)
-    )
+    """Whether a program's name is a name: no part of the text and no address."""
+    return not (program.startswith("%") or _ADDRESS.match(program))
 
 
-_VENDOR = r"^%[A-Z][A-Z0-9_]*(?:-[A-Z0-9_]+)*-\d-[A-Z0-9_]+ ?:"
+def is_sonic(program: str) -> bool:
+    """Whether only SONiC has a program of this name."""
+    return _SONIC.match(program) is not None
+
+
+def is_junos(program: str) -> bool:
+    """Whether a program of this name that sends priorities is one of Junos."""
+    return _JUNOS.fullmatch(program) is not None
+
+
+VENDOR = r"^%[A-Z][A-Z0-9_]*(?:-[A-Z0-9_]+)*-\d-[A-Z0-9_]+ ?:"
 _UPTIME = r"^\[ *(\d+\.\d+)\](?:\[ *[TC]\d+\])? ?"
 
 

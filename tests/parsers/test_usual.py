@@ -61,12 +61,15 @@ TAILS = (
     " - - - - - text", " n1 prog 4x - - text", ' n1 prog 42 - [a@1 b="c"] text', " n1 prog 42 - - ", " n1 prog 42 - -",
     " n1 prog 42 - -  text", " n1 prog 42 - - \ufefftext", " n1 kernel - - - [ 5.000000] text", " n1 prog 42 - - %X-1-Y: text",
     " error: text", " slurmd version 24 started", " [15.0] error: x", "  x", " 5: eth0: <UP> x", " Deleted 5: eth0: <UP> x",
-    " Mon text", " debug5: a", " verbose: a", " error:a", "", " ", " daemon.info sshd: x", " n1 daemon.err sshd[3]: x", "\t",
+    " Mon text", " debug5: a", " verbose: a", " error:a", "", " ", " n1 NOTICE syncd#SDK: a", " n1 WARNING a[1]: b",
+    " n1 NOTICE a", " n1 INFO INFO a: b", " n1 ERR: b", " n1 Ebra: %ETH-5-UP: a", " n1 slurmd: %ETH-5-UP: a", " [15.batch] x", " [15_4.0+1] fatal: x",
+    " [15] x", " [15.x] y", " [15.0]x", " [15.0]", " [] x", " daemon.info sshd: x", " n1 daemon.err sshd[3]: x", "\t",
 )  # fmt: skip
 UPTIMES = (
     "[    0.000000] a", "[12345.678901] NVRM: Xid (PCI:0000:01:00): 79, x", "[1.2] a", "[99999999999.123456] a", "[ 7.123456]a",
     "[ 7.123456] ", "[ 7.123456]", "[ 7.123456] [drm] a", "[ 7.123456] [ T1] a", "[ 7.123456][ T1] a", "[ 7 .123456] a",
-    "[.123456] a", "[      .123456] a", "<6>[ 7.123456] a", " [ 7.123456] a", "[-7.123456] a", "[ 7.12345x] a", "[ 7,123456] a",
+    "[.123456] a", "[      .123456] a", "<6>[ 7.123456] a", " [ 7.123456] a", "6,12,34,-;x", "6,12,34,c,caller=T1;[drm] x", "12345,1,2,-;x", "6,1,99999999999999999,-;x",
+    "6,,3,-;x", "6,1,2;x", "191,1,2,-;%X-1-Y: z", "9999,1,2000000,-;x", "6,1,2,-;", "6,1,2,-", "6,1,2,;x", "6,1,2 ,-;x", "[-7.123456] a", "[ 7.12345x] a", "[ 7,123456] a",
 )  # fmt: skip
 
 
@@ -102,6 +105,8 @@ def test_usual_lines_are_taken() -> None:
         *("Jun  1 12:00:00" + tail for tail in TAILS[:3]), "<30>Jun  1 12:00:00 n1 slurmd: error: text", "[ 7.123456] [drm] a",
         "2026-06-01T12:00:00.123456+02:00 n1.example.org systemd-logind[42]: text", "[2026-06-01T12:00:00.123] error: text",
         "<30>1 2026-06-01T12:00:00Z n1 prog 42 - - text", "<30>1 2026-06-01T12:00:00.5Z n1 kernel - ID4 - [ 5.000000] text",
+        "6,12,34,-;text", "[2026-06-01T12:00:00.123] [15.batch] error: text", "Jun  1 12:00:00 sw1 NOTICE syncd#SDK[5]: text",
+        "Jun  1 12:00:00 sw1 Ebra: %ETH-5-UP: text",
     ]  # fmt: skip
     taken, _ = usual.read(LineBuffer.of_lines([line.encode() for line in usual_ones]), NOBODY)
     assert taken.all(), [line for line, fine in zip(usual_ones, taken, strict=True) if not fine]
