@@ -1,0 +1,106 @@
+"""New lines as server-sent events: each once, filtered by KQL, a wrong filter refused before the stream begins."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from parsers.record import frame
+from store import open_store
+from web import tail as tailing
+from web.tail import Tail, steps_of
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("", ""),
+        ("Logs", ""),
+        ('Host == "gpu07"', '| where Host == "gpu07"'),
+        ('where Host == "gpu07" | project Message', '| where Host == "gpu07" | project Message'),
+        ("| where Severity == 'error'", "| where Severity == 'error'"),
+        ("Logs | take 5", "| take 5"),
+    ],
+)
+def test_what_a_filter_may_look_like(text: str, steps: str) -> None:
+    assert steps_of(text) == steps
+
+
+def _add(store: Any, *messages: str, received: datetime | None = None) -> None:
+    now = received or datetime.now(UTC).replace(tzinfo=None)
+    rows = [
+        {
+            "time": now,
+            "received_time": now,
+            "host": "n1",
+            "message": m,
+            "raw": m,
+            "file": "f",
+            "line": abs(hash(m)) % 10**6,
+        }
+        for m in messages
+    ]
+    store.add({"logs": frame("logs", rows)})
+
+
+@pytest.fixture
+def store() -> Any:
+    return open_store(None)
+
+
+def test_each_new_line_is_told_once(store: Any) -> None:
+    begun = datetime.now(UTC).replace(tzinfo=None)
+    _add(store, "before", received=begun - timedelta(seconds=60))
+    tail = Tail(store, "", begun)
+    _add(store, "one", "two")
+    assert sorted(r["Message"] for r in tail.look()[0]) == ["one", "two"]
+    _add(store, "three")
+    assert [r["Message"] for r in tail.look()[0]] == ["three"]
+    assert tail.look() == ([], False)
+
+
+def test_the_filter_is_kql(store: Any) -> None:
+    tail = Tail(store, steps_of('Message has "link"'), datetime.now(UTC).replace(tzinfo=None) - timedelta(seconds=1))
+    _add(store, "link down", "nothing else")
+    assert [r["Message"] for r in tail.look()[0]] == ["link down"]
+
+
+def test_too_many_lines_are_said(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tailing, "MOST", 2)
+    tail = Tail(store, "", datetime.now(UTC).replace(tzinfo=None) - timedelta(seconds=1))
+    _add(store, "a", "b", "c")
+    rows, truncated = tail.look()
+    assert len(rows) == 2 and truncated
+
+
+class _Listener:
+    """A request whose client leaves after so many looks."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+
+    async def is_disconnected(self) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+
+def test_the_stream_ends_when_the_client_goes(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tailing, "EVERY_S", 0.0)
+    tail = Tail(store, "", datetime.now(UTC).replace(tzinfo=None) - timedelta(seconds=1))
+    _add(store, "hello <b>")
+
+    async def read() -> list[str]:
+        return [part async for part in tailing._stream(_Listener(2), tail)]  # type: ignore[arg-type]
+
+    parts = asyncio.run(read())
+    assert parts[0] == ": tailing\n\n" and len(parts) == 2
+    assert parts[1].startswith("event: line\ndata: {") and "hello <b>" in parts[1]
+
+
+def test_a_wrong_filter_is_refused(client: TestClient) -> None:
+    answer = client.get("/api/v1/tail", params={"filter": "Hst == 'x'"})
+    assert answer.status_code == 400 and "Hst" in answer.json()["detail"]

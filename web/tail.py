@@ -1,0 +1,126 @@
+"""``GET /api/v1/tail``: new log lines as they are stored, as server-sent events.
+
+A line is new when it was received after the request began; ``filter`` is a KQL condition (``Host == "gpu07" and Message
+has "Xid"``) or steps behind a bar (``where ... | project ...``). What was sent once is not sent again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import StreamingResponse
+
+from queries import kql
+from web.api import kql_problem
+from web.problems import ProblemError
+from web.shaping import wire
+
+router = APIRouter(prefix="/api/v1")
+
+#: How often the store is asked, seconds: the pipeline itself inserts about once a second.
+EVERY_S = 1.0
+
+#: More lines than this between two looks are counted, not sent; nobody reads that fast.
+MOST = 500
+
+#: A comment line keeps proxies from closing a quiet stream.
+HEARTBEAT_S = 15.0
+
+#: How long one look may take before the stream says so and ends.
+LOOK_S = 10.0
+
+_STEPS = re.compile(r"\s*(?:Logs\s*)?\|", re.IGNORECASE)
+_FIRST = re.compile(r"\s*(?:where|search|extend|project\S*|parse\S*)\s", re.IGNORECASE)
+
+
+def steps_of(text: str) -> str:
+    """The filter as steps behind ``Logs``: a bare condition becomes ``where``."""
+    text = text.strip()
+    if not text or text.lower() == "logs":
+        return ""
+    found = _STEPS.match(text)
+    if found:
+        return "| " + text[found.end() :].lstrip()
+    return "| " + text if _FIRST.match(text) else f"| where {text}"
+
+
+class Tail:
+    """One stream: what it asks, and the lines it has sent of the newest moment."""
+
+    def __init__(self, store: Any, steps: str, since: datetime) -> None:
+        self.store, self.steps, self.since = store, steps, since
+        self.sent: set[str] = set()
+
+    def query(self) -> str:
+        stamp = self.since.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return f"Logs | where ReceivedTime >= datetime({stamp}) {self.steps}"
+
+    def look(self) -> tuple[list[dict[str, Any]], bool]:
+        """New lines, and whether there were more than are told."""
+        cursor = self.store.cursor()
+        now = datetime.now(UTC).replace(tzinfo=None)
+        try:
+            result = kql.run(cursor, self.query(), max_rows=MOST, timeout_s=LOOK_S)
+        finally:
+            cursor.close()
+        names = [name for name, _ in result.columns]
+        rows = [dict(zip(names, row, strict=True)) for row in result.rows]
+        fresh = [row for row in rows if json.dumps(row, sort_keys=True) not in self.sent]
+        # Lines are stamped as received before they are stored: the last seconds are asked again.
+        edge = now - timedelta(seconds=5)
+        self.sent = {json.dumps(row, sort_keys=True) for row in rows}
+        self.since = max(self.since, edge)
+        return fresh, bool(result.truncated)
+
+
+def _told(event: str, data: Any) -> str:
+    return f"event: {event}\ndata: {json.dumps(wire(data), ensure_ascii=False)}\n\n"
+
+
+async def _stream(request: Request, tail: Tail) -> AsyncIterator[str]:
+    quiet = 0.0
+    yield ": tailing\n\n"
+    while not await request.is_disconnected():
+        try:
+            rows, truncated = await asyncio.to_thread(tail.look)
+        except Exception as error:
+            problem = kql_problem(error, LOOK_S)
+            yield _told(
+                "error",
+                {"detail": problem.detail if problem else "The store could not be asked; open the stream again."},
+            )
+            return
+        for row in rows:
+            yield _told("line", row)
+        if truncated:
+            yield _told("truncated", {"most": MOST, "every_s": EVERY_S})
+        quiet = 0.0 if rows else quiet + EVERY_S
+        if quiet >= HEARTBEAT_S:
+            quiet = 0.0
+            yield ": nothing new\n\n"
+        await asyncio.sleep(EVERY_S)
+
+
+@router.get("/tail", tags=["lines"])
+async def tail(request: Request, filter: str = "") -> StreamingResponse:
+    """New lines that pass ``filter`` (KQL), one ``line`` event each; ``truncated`` and ``error`` events tell the rest."""
+    followed = Tail(request.app.state.reader.store, steps_of(filter), datetime.now(UTC).replace(tzinfo=None))
+    try:
+        await asyncio.to_thread(kql.validate, followed.query())
+    except Exception as error:
+        problem = kql_problem(error, LOOK_S)
+        if problem is None:
+            raise
+        raise problem from error
+    return StreamingResponse(
+        _stream(request, followed), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
+    )
+
+
+__all__ = ["ProblemError", "Tail", "router", "steps_of"]
