@@ -18,7 +18,6 @@ want slurmdbd slurmdbd
 want sinfo slurm-client
 want munged munge
 want rsyslogd rsyslog
-want syslog-ng syslog-ng-core
 [ -x /lib/systemd/systemd-journal-upload ] || wanted="$wanted systemd-journal-remote"
 [ -e /usr/lib/x86_64-linux-gnu/rsyslog/omelasticsearch.so ] || wanted="$wanted rsyslog-elasticsearch"
 [ -e /usr/lib/x86_64-linux-gnu/rsyslog/lmnsd_ossl.so ] || wanted="$wanted rsyslog-openssl"
@@ -26,7 +25,24 @@ want mariadbd mariadb-server mariadb-client
 want ip iproute2
 want busybox busybox
 
-[ -n "$wanted" ] || exit 0
+# syslog-ng and rsyslog exclude each other as packages: its files are laid aside instead of installed.
+aside=/opt/faultline-tests/syslog-ng
+lay_syslog_ng_aside() {
+    [ -x $aside/usr/sbin/syslog-ng ] || [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1 && return
+    place=$(mktemp -d) && cd "$place" || return
+    if apt-get download -q syslog-ng-core >/dev/null 2>&1 && mkdir -p $aside && dpkg-deb -x syslog-ng-core_*.deb $aside; then
+        apt-get install -y -qq --no-install-recommends libivykis0 libnet1 libwrap0 libjson-c5 libpcre3 >/dev/null 2>&1 ||
+            note "syslog-ng lacks libraries: its tests are skipped"
+    else
+        note "without syslog-ng: its tests are skipped"
+    fi
+    cd / && rm -rf "$place"
+}
+
+if [ -z "$wanted" ]; then
+    lay_syslog_ng_aside
+    exit 0
+fi
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
     note "not root on Debian, so these stay missing and their tests are skipped:$wanted"
     exit 0
@@ -51,4 +67,5 @@ if ! apt-get install -y -qq --no-install-recommends $wanted >"$log" 2>&1; then
             note "without $package: its tests are skipped ($(grep -m 1 '^E:' "$log"))"
     done
 fi
+lay_syslog_ng_aside
 exit 0

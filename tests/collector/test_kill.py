@@ -93,6 +93,25 @@ class OpaqueSender(Sender):
             time.sleep(0.01)
 
 
+class OtlpSender(Sender):
+    """As an OpenTelemetry collector: the same body again until it is answered, no key."""
+
+    name_of_lines = "otlp"
+
+    def run(self) -> None:
+        while not self.ending.is_set():
+            records = [
+                {"timeUnixNano": str(time.time_ns()), "body": {"stringValue": f"{self.name_of_lines} {n:08d}"}}
+                for n in range(self.sent, self.sent + LINES)
+            ]
+            resource = {"attributes": [{"key": "host.name", "value": {"stringValue": "gpu02"}}]}
+            body = {"resourceLogs": [{"resource": resource, "scopeLogs": [{"logRecords": records}]}]}
+            if self.post("/v1/logs", json.dumps(body).encode(), {"Content-Type": "application/json"}):
+                self.sure.update(range(self.sent, self.sent + LINES))
+            self.sent += LINES
+            time.sleep(0.01)
+
+
 class SyslogSender(Sender):
     """As rsyslog's omfwd: octet-counted frames over one connection, connected anew when that breaks, sent once."""
 
@@ -135,7 +154,7 @@ def numbers(service: Running, name: str) -> list[int]:
 def test_every_acknowledged_line_is_stored_exactly_once(service: Running, capsys: pytest.CaptureFixture[str]) -> None:
     chance = random.Random(7)
     syslog = SyslogSender(service)
-    senders: list[Sender] = [AgentSender(service), OpaqueSender(service), syslog]
+    senders: list[Sender] = [AgentSender(service), OpaqueSender(service), OtlpSender(service), syslog]
     for sender in senders:
         sender.start()
     lost_to_the_kill: set[int] = set()

@@ -1,0 +1,228 @@
+"""The real senders against the real service: rsyslog, syslog-ng, systemd-journal-upload, OpenTelemetry's SDK, Slurm's format.
+
+Each is skipped with the reason where it is not installed (tests/prepare.sh installs them where it may).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from running import Running, free_port
+
+RSYSLOG = shutil.which("rsyslogd", path="/usr/sbin:/usr/bin:/sbin")
+#: Where tests/prepare.sh lays syslog-ng: as a package it would drive rsyslog out.
+ASIDE = Path("/opt/faultline-tests/syslog-ng")
+SYSLOG_NG = shutil.which("syslog-ng", path=f"/usr/sbin:/usr/bin:/sbin:{ASIDE}/usr/sbin")
+UPLOAD = Path("/lib/systemd/systemd-journal-upload")
+JOURNAL_REMOTE = Path("/lib/systemd/systemd-journal-remote")
+MODULES = Path("/usr/lib/x86_64-linux-gnu/rsyslog")
+N = 200
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("service")
+    made = subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
+         "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout", str(folder / "server.key"), "-out", str(folder / "server.crt")],
+        capture_output=True,
+    )  # fmt: skip
+    kinds = ("tcp", "udp", "tls") if made.returncode == 0 else ("tcp", "udp")
+    running = Running(folder / "data", syslog=kinds).start()
+    yield running
+    running.stop()
+
+
+@contextmanager
+def daemon(*command: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(10)
+
+
+def expect(service: Running, word: str, count: int = N) -> list[int]:
+    """The numbers behind ``word`` in stored messages, once all are there."""
+    rows = service.until(
+        f'Logs | where Message has "{word}" | project N = toint(extract("{word} ([0-9]+)", 1, Message))', count
+    )
+    return sorted(row[0] for row in rows)
+
+
+RSYSLOG_FORWARD = {
+    "udp": 'action(type="omfwd" target="127.0.0.1" port="{udp}" protocol="udp" template="RSYSLOG_ForwardFormat")',
+    "plain": 'action(type="omfwd" target="127.0.0.1" port="{tcp}" protocol="tcp" TCP_Framing="traditional" template="RSYSLOG_SyslogProtocol23Format")',
+    "octets": 'action(type="omfwd" target="127.0.0.1" port="{tcp}" protocol="tcp" TCP_Framing="octet-counted" template="RSYSLOG_ForwardFormat")',
+    "tls": 'action(type="omfwd" target="127.0.0.1" port="{tls}" protocol="tcp" StreamDriver="ossl" StreamDriverMode="1" '
+           'StreamDriverAuthMode="anon" TCP_Framing="octet-counted" template="RSYSLOG_SyslogProtocol23Format")',
+    "elasticsearch": 'action(type="omelasticsearch" server="127.0.0.1" serverport="{http}" bulkmode="on" searchType="" template="es" errorfile="{folder}/es.err")',
+}  # fmt: skip
+ES_TEMPLATE = """template(name="es" type="list" option.json="on") {
+  constant(value="{\\"timestamp\\":\\"") property(name="timereported" dateFormat="rfc3339")
+  constant(value="\\",\\"host\\":\\"") property(name="hostname") constant(value="\\",\\"severity\\":\\"") property(name="syslogseverity-text")
+  constant(value="\\",\\"syslogtag\\":\\"") property(name="syslogtag") constant(value="\\",\\"message\\":\\"") property(name="msg") constant(value="\\"}")
+}
+module(load="omelasticsearch")
+"""
+
+
+@pytest.mark.parametrize("way", list(RSYSLOG_FORWARD))
+def test_rsyslog(way: str, service: Running, tmp_path: Path) -> None:
+    if RSYSLOG is None:
+        pytest.skip("rsyslogd is not installed")
+    module = {"tls": "lmnsd_ossl.so", "elasticsearch": "omelasticsearch.so"}.get(way)
+    if module and not (MODULES / module).exists():
+        pytest.skip(f"rsyslog's {module} is not installed")
+    if way == "tls" and "tls" not in service.ports:
+        pytest.skip("openssl is not installed")
+    ports = {**service.ports, "http": service.http, "folder": tmp_path}
+    port, word = free_port(), f"rsyslog-{way}"
+    extra = ES_TEMPLATE if way == "elasticsearch" else ""
+    if way == "tls":
+        extra = f'global(DefaultNetstreamDriverCAFile="{service.data.parent}/server.crt")\n'
+    config = tmp_path / "rsyslog.conf"
+    config.write_text(
+        f'global(workDirectory="{tmp_path}" maxMessageSize="64k")\nmodule(load="imtcp")\n{extra}'
+        f'input(type="imtcp" port="{port}" address="127.0.0.1")\n{RSYSLOG_FORWARD[way].format(**ports)}\n'
+    )
+    with daemon(RSYSLOG, "-n", "-f", str(config), "-i", str(tmp_path / "pid"), log=tmp_path / "log") as process:
+        _feed(port, word, process, tmp_path / "log")
+        found = expect(service, word)
+    assert found == list(range(N)), (tmp_path / "log").read_text()
+    (row,) = service.query(
+        f'Logs | where Message has "{word} 7" | where Message endswith " 7" | project Host, Severity, Unit'
+    )
+    assert row[0] == "n42" and row[1] == "error", row
+
+
+def _feed(port: int, word: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    import socket
+
+    until = time.monotonic() + 20
+    while True:
+        try:
+            connection = socket.create_connection(("127.0.0.1", port), 5)
+            break
+        except OSError:
+            assert process.poll() is None and time.monotonic() < until, log.read_text()
+            time.sleep(0.05)
+    with connection:
+        for number in range(N):
+            connection.sendall(f"<27>Nov 21 16:00:00 n42 app[7]: {word} {number}\n".encode())
+
+
+@pytest.mark.parametrize("way", ["bsd-udp", "ietf-tcp"])
+def test_syslog_ng(way: str, service: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if SYSLOG_NG is None:
+        pytest.skip("syslog-ng is not installed")
+    port, word = free_port(), f"syslogng-{way}"
+    to = (
+        f'network("127.0.0.1" port({service.ports["udp"]}) transport(udp))' if way == "bsd-udp"
+        else f'syslog("127.0.0.1" port({service.ports["tcp"]}) transport(tcp))'
+    )  # fmt: skip
+    config = tmp_path / "syslog-ng.conf"
+    config.write_text(
+        f'@version: 3.38\noptions {{ keep-hostname(yes); stats-freq(0); }};\nsource s {{ network(ip("127.0.0.1") port({port}) transport(tcp)); }};\n'
+        f"destination d {{ {to}; }};\nlog {{ source(s); destination(d); }};\n"
+    )
+    files = [
+        "--persist-file",
+        str(tmp_path / "p"),
+        "--pidfile",
+        str(tmp_path / "pid"),
+        "--control",
+        str(tmp_path / "c"),
+    ]
+    if SYSLOG_NG.startswith(str(ASIDE)):
+        libraries = ASIDE / "usr/lib/syslog-ng"
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(libraries))
+        files += ["--module-path", str(next(libraries.glob("[0-9]*")))]
+    with daemon(SYSLOG_NG, "-F", "-f", str(config), *files, log=tmp_path / "log") as process:
+        _feed(port, word, process, tmp_path / "log")
+        found = expect(service, word)
+    assert found == list(range(N)), (tmp_path / "log").read_text()
+
+
+def test_systemd_journal_upload_sends_again_and_nothing_is_stored_twice(service: Running, tmp_path: Path) -> None:
+    if not (UPLOAD.exists() and JOURNAL_REMOTE.exists()):
+        pytest.skip("systemd-journal-remote (with systemd-journal-upload) is not installed")
+    export = "".join(
+        f"__REALTIME_TIMESTAMP={1_795_255_200_000_000 + n}\n__MONOTONIC_TIMESTAMP={1000 + n}\n_BOOT_ID={'ab' * 16}\n_MACHINE_ID={'cd' * 16}\n"
+        f"_HOSTNAME=n43\nSYSLOG_IDENTIFIER=app\nPRIORITY=3\nMESSAGE=upload {n}\n\n" for n in range(N)
+    )  # fmt: skip
+    journal = tmp_path / "made.journal"
+    made = subprocess.run([str(JOURNAL_REMOTE), "-o", str(journal), "-"], input=export.encode(), capture_output=True)
+    if made.returncode != 0:
+        pytest.skip(f"no journal could be made here: {made.stderr.decode()[-200:]}")
+    command = [str(UPLOAD), f"--url=http://127.0.0.1:{service.http}", f"--file={journal}", "--follow=no"]
+    for _ in range(2):  # without its state file the second time is a resend of everything
+        done = subprocess.run(command, capture_output=True, timeout=60)
+        assert done.returncode == 0, done.stderr.decode()
+        assert expect(service, "upload") == list(range(N))
+    assert service.query(
+        'Logs | where Message has "upload 7" | where Message endswith " 7" | project Host, Severity, File'
+    ) == [["n43", "error", "journal:n43"]]
+
+
+def test_the_opentelemetry_sdk(service: Running) -> None:
+    sdk = pytest.importorskip("opentelemetry.sdk._logs", reason="the OpenTelemetry SDK is not installed")
+    from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+    from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+    from opentelemetry.sdk.resources import Resource
+
+    provider = sdk.LoggerProvider(resource=Resource.create({"host.name": "n44", "service.name": "trainer"}))
+    exporter = OTLPLogExporter(endpoint=f"http://127.0.0.1:{service.http}/v1/logs")
+    provider.add_log_record_processor(BatchLogRecordProcessor(exporter))
+    logger = logging.getLogger("otel-test")
+    logger.propagate = False
+    logger.addHandler(sdk.LoggingHandler(logger_provider=provider)) if hasattr(sdk, "LoggingHandler") else pytest.skip(
+        "this SDK has no logging handler"
+    )
+    for number in range(N):
+        logger.error("otelsdk %d", number)
+    assert provider.force_flush()
+    found = expect(service, "otelsdk")
+    provider.shutdown()
+    assert found == list(range(N))
+    assert service.query('Logs | where Message == "otelsdk 7" | project Host, Unit, Severity') == [
+        ["n44", "trainer", "error"]
+    ]
+
+
+def test_logger_of_util_linux(service: Running) -> None:
+    if shutil.which("logger") is None:
+        pytest.skip("logger is not installed")
+    for at, options in enumerate((["--udp", "--rfc3164"], ["--tcp", "--rfc5424"], ["--tcp", "--octet-count"])):
+        port = service.ports["udp" if "--udp" in options else "tcp"]
+        subprocess.run(
+            ["logger", "-n", "127.0.0.1", "-P", str(port), *options, "-p", "user.err", f"utillinux {at}"], check=True
+        )
+    assert expect(service, "utillinux", 3) == [0, 1, 2]
+
+
+def test_incident_within_seconds(service: Running) -> None:
+    """A link that went down and a node that did not answer, posted: the event is there without anybody's doing."""
+    lines = [
+        "2026-11-21T16:29:24.000000+00:00 gpu07 kernel: igb 0000:01:00.0 eth0: igb: eth0 NIC Link is Down",
+        "2026-11-21T16:29:25.000000+00:00 ctl slurmctld[9]: error: Nodes gpu07 not responding",
+    ]
+    begun = time.monotonic()
+    assert service.post("/api/v1/ingest", "\n".join(lines).encode(), content_type="text/plain")[0] == 200
+    events = service.until('Events | where Host == "gpu07" | project Event', 1, timeout_s=20)
+    print(json.dumps({"seconds_to_event": round(time.monotonic() - begun, 2)}))
+    assert ["nic.link_down"] in events
