@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import polars as pl
@@ -98,7 +99,11 @@ def by_line(read: Callable[[str, Origin], dict[str, Any] | None]) -> Callable[[p
             row = read(text, origin)
             if row is not None:
                 rows.append({**row, "i": i})
-        found = pl.DataFrame({name: [row.get(name) for row in rows] for name in schema}, schema=schema, strict=False)
+        said = set().union(*rows)
+        found = pl.DataFrame([
+            pl.Series(name, [row.get(name) for row in rows], dtype=kind, strict=False) if name in said
+            else nothing(name, kind, len(rows)) for name, kind in schema.items()
+        ])  # fmt: skip
         parts = []
         for _, part in found.with_columns(
             pl.when(pl.col("iso").is_not_null()).then(0).when(pl.col("month").is_not_null()).then(1).otherwise(2)
@@ -143,17 +148,23 @@ def source_of_program(program: str | None, message: str = "") -> str | None:
     name = (program or "").lower()
     if not name:
         return None
+    source = _source_of(name)
+    if source == "syslog" and message.startswith("%") and _MNEMONIC.match(message):
+        return "switch"
+    return source
+
+
+_MNEMONIC = re.compile(r"%[A-Z][A-Z0-9_]+(?:-[A-Z0-9_]+)*-\d-[A-Z0-9_]+ ?:")
+
+
+@lru_cache(maxsize=4096)
+def _source_of(name: str) -> str:
     if name == "kernel" or name == "/kernel":
         return "kernel"
     for daemon in SLURM:
         if name == daemon or (daemon == "slurmstepd" and name.startswith("slurmstepd")):
             return daemon
-    for start, source in _PROGRAMS:
-        if name.startswith(start):
-            return source
-    if message.startswith("%") and re.match(r"%[A-Z][A-Z0-9_]+(?:-[A-Z0-9_]+)*-\d-[A-Z0-9_]+ ?:", message):
-        return "switch"
-    return "syslog"
+    return next((source for start, source in _PROGRAMS if name.startswith(start)), "syslog")
 
 
 _PROGRAMS = (

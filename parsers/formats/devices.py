@@ -49,7 +49,7 @@ def priority(text: str | None) -> dict[str, Any]:
 def _stamp_of(found: re.Match[str]) -> str:
     """The time as it is written: from the first of its parts to the last."""
     names = ("iso", "year", "month", "day", "clock", "fraction", "date", "time")
-    spans = [found.span(name) for name in names if name in found.groupdict() and found[name] is not None]
+    spans = [found.span(name) for name in names if name in found.re.groupindex and found[name] is not None]
     return found.string[min(start for start, _ in spans) : max(end for _, end in spans)]
 
 
