@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
+from parsers.documents import counters
 from parsers.documents.hook import MAGIC as HOOK_MAGIC
 from parsers.documents.links_csv import columns as link_columns
 
@@ -56,6 +57,8 @@ def recognise(path: Path | str, head: bytes, root: Path | None = None) -> Recogn
     binary = _binary(head)
     if binary:
         return replace(place, kind="binary", source=None, artifact=None, reason=binary)
+    if any(shape.search(inner.as_posix()) for shape in (counters.PORT_FILE, counters.NET_FILE, counters.DEVICE_FILE)):
+        return replace(place, kind="sysfs_file", reason="a file of /sys/class: its path says which counter it is")
     if place.artifact:
         kind = "script" if place.artifact == "script" else "lines"
         return replace(place, kind=kind, reason=f"{place.artifact} of job {place.job_id}")
@@ -236,6 +239,18 @@ def _is_prometheus(text: str) -> bool:
     return len(lines) > 1 and all(_SAMPLE.match(line) for line in lines[:-1])
 
 
+_SMI_COLUMN = re.compile(
+    r"(?:timestamp|index|uuid|gpu_uuid|name|gpu_name|pci\.bus_id|pstate|serial|driver_version|(?:temperature|utilization|memory|power|clocks|"
+    r"ecc|fan|retired_pages|remapped_rows|pcie|clocks_throttle_reasons|clocks_event_reasons|fabric|enforced)[\w.]+)(?: \[[^\]]+\])?"
+)
+
+
+def _is_smi_csv(text: str) -> bool:
+    cells = [cell.strip() for cell in (_first_lines(text, 1) or [""])[0].split(",")]
+    known = sum(bool(_SMI_COLUMN.fullmatch(cell)) for cell in cells)
+    return len(cells) >= 2 and known >= max(2, 0.8 * len(cells)) and any("." in cell for cell in cells)
+
+
 def _is_links_csv(text: str) -> bool:
     line = (_first_lines(text, 1) or [""])[0]
     found = link_columns(re.split(r"[,;\t]", line))
@@ -280,13 +295,26 @@ _DOCUMENTS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
     ("scontrol_config", "output of scontrol show config", _matches(r"Configuration data as of ", 3)),
     ("sdiag", "output of sdiag", _matches(r"sdiag output at ", 3)),
     ("squeue", "table of squeue", _matches(r"\s*JOBID\s+PARTITION\s+NAME", 3)),
-    ("sinfo", "table of sinfo", _matches(r"\s*(?:NODELIST\s+NODES\s+PARTITION|PARTITION\s+AVAIL\s)", 3)),
+    ("sinfo", "table of sinfo", _matches(
+        r"\s*(?:NODELIST\s+NODES\s+PARTITION|PARTITION\s+AVAIL\s|(?=.*\b(?:NODELIST|HOSTNAMES)\s*\|)(?=.*\bSTATE\s*\|).*\|)", 3)),
+    ("nvidia_smi_csv", "header of nvidia-smi --query-gpu", _is_smi_csv),
     ("links_csv", "header with node, nic and switch", _is_links_csv),
     ("topology_conf", "SwitchName= or BlockName= lines", _is_topology),
     ("slurm_conf", "keys of slurm.conf", _is_slurm_conf),
+    ("slurm_conf", "records of scontrol show partition", _matches(r"PartitionName=\S+(?: Allow\w+=|$)", 1)),
     ("hook_env", "environment of a Slurm hook", lambda text: bool(
         re.search(r"^SLURM_SCRIPT_CONTEXT=(?:pro|epi)log", text, re.MULTILINE)
         and re.search(r"^SLURM_JOB_?ID=\d+", text, re.MULTILINE))),
+    ("nvidia_smi_xml", "XML of nvidia-smi", lambda text: "<nvidia_smi_log" in text[:2000]),
+    ("nvidia_smi_q", "header of nvidia-smi -q", _matches(r"=+NVSMI LOG=+", 3)),
+    ("nvidia_smi_nvlink", "links of nvidia-smi nvlink", lambda text: bool(
+        re.match(r"\s*GPU \d+: .* \(UUID: GPU-[0-9a-f-]+\)\r?\n\s+Link \d+: ", text))),
+    ("dcgm_diag", "table of dcgmi diag", lambda text: "| Diagnostic " in text[:2000] and "+---" in text[:2000]),
+    ("dcgm_health", "report of dcgmi health", lambda text: "Health Monitor Report" in text[:2000]),
+    ("dcgm_dmon", "table of dcgmi dmon", _matches(r"# ?Entity\s+[A-Z]", 2)),
+    ("ethtool_statistics", "output of ethtool -S", _matches(r"NIC statistics:", 1)),
+    ("sysfs_dump", "paths below /sys/class with values", _matches(r"\S*class/(?:infiniband|net)/\S+/\S+:", 3)),
+    ("journal_export", "records of journalctl -o export", _matches(r"__CURSOR=s=", 1)),
     ("prometheus", "Prometheus text", _is_prometheus),
 )  # fmt: skip
 

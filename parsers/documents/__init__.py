@@ -7,14 +7,18 @@ module with a ``DOCUMENT`` and its name in ``_FAMILIES``.
 from __future__ import annotations
 
 from parsers.documents import (
+    counters,
+    dcgm,
     events,
     hook,
     job_env,
     jobcomp,
     jobcomp_json,
+    journal_export,
     link_counters,
     links_csv,
     node_polls,
+    nvidia_smi,
     prometheus,
     sacct,
     scontrol,
@@ -27,7 +31,8 @@ from parsers.documents.document import Document, Gathered, split_lines
 from parsers.record import Origin, Parsed
 
 _FAMILIES = (
-    events, hook, job_env, jobcomp, jobcomp_json, link_counters, links_csv, node_polls, prometheus, sacct, scontrol, slurm_conf,
+    counters, dcgm, events, hook, job_env, jobcomp, jobcomp_json, journal_export, link_counters, links_csv, node_polls, nvidia_smi,
+    prometheus, sacct, scontrol, slurm_conf,
     slurm_json, snapshots, topology_conf,
 )  # fmt: skip
 

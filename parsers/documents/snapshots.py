@@ -28,14 +28,19 @@ def _date(text: str, origin: Origin) -> datetime | None:
 def _table(lines: list[Line], key: str) -> tuple[int, list[str]] | None:
     """(index, names) of the header line that names ``key``."""
     for index, line in enumerate(lines[:5]):
-        names = line.text.upper().split()
+        names = [name.strip() for name in _cells(line.text.upper())]
         if key in names:
             return index, names
     return None
 
 
+def _cells(text: str, most: int | None = None) -> list[str]:
+    """The columns of a table: between bars (``sinfo -o "%n|%T"``), else between blanks, the last one whole."""
+    return text.split("|") if "|" in text else text.split(None, -1 if most is None else most)
+
+
 def _read_sinfo(gathered: Gathered, lines: list[Line], seen: datetime | None) -> None:
-    table = _table(lines, "NODELIST")
+    table = _table(lines, "NODELIST") or _table(lines, "HOSTNAMES")
     for line in lines:
         gathered.keep(line, seen)
     if table is None or "STATE" not in table[1]:
@@ -43,9 +48,10 @@ def _read_sinfo(gathered: Gathered, lines: list[Line], seen: datetime | None) ->
     start, names = table
     for line in lines[start + 1 :]:
         # The reason is last and may have blanks in it.
-        values = line.text.split(None, len(names) - 1)
-        row = dict(zip(names, values, strict=False))
-        for host in expand(row.get("NODELIST", "")):
+        row: dict[str, str] = {}
+        for name, value in zip(names, _cells(line.text, len(names) - 1), strict=False):
+            row.setdefault(name, value.strip())
+        for host in expand(row.get("NODELIST") or row.get("HOSTNAMES", "")):
             gathered.add("node_states", {
                 "time": seen, "host": host, "state": row.get("STATE", "").lower() or None,
                 "reason": fields.present((row.get("REASON") or "").strip()), "source": "sinfo",

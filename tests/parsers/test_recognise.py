@@ -40,6 +40,23 @@ DOCUMENTS = [
     ("x", b"   JOBID PARTITION     NAME     USER\n       7       p        a      ann\n", "squeue"),
     ("x", b"Sun Mar 01 10:00:00 2026\nNODELIST   NODES PARTITION  STATE\n", "sinfo"),
     ("x", b"****\nsdiag output at Sun Mar 01 10:00:00 2026\n", "sdiag"),
+    ("x", b"PartitionName=p AllowGroups=ALL AllowAccounts=ALL\n", "slurm_conf"),
+    ("x", b"AVAIL|HOSTNAMES|STATE|REASON |\nup|n3|idle|none |\n", "sinfo"),
+    ("x.xml", b'<?xml version="1.0" ?>\n<!DOCTYPE x>\n<nvidia_smi_log>\n', "nvidia_smi_xml"),
+    ("x", b"\n====NVSMI LOG====\n\nTimestamp : x\n", "nvidia_smi_q"),
+    ("x", b"GPU 0: H (UUID: GPU-1a)\n\t Link 0: 25 GB/s\n", "nvidia_smi_nvlink"),
+    (
+        "x",
+        b"timestamp, index, temperature.gpu, utilization.gpu [%]\n2026/03/01 10:00:00.1, 0, 4, 5 %\n",
+        "nvidia_smi_csv",
+    ),
+    ("x", b"Successfully ran diagnostic for group.\n+----+\n| Diagnostic  | Result |\n", "dcgm_diag"),
+    ("x", b"+---+\n| Health Monitor Report |\n", "dcgm_health"),
+    ("x", b"#Entity   GPUTL\nID\nGPU 0  5\n", "dcgm_dmon"),
+    ("x", b"NIC statistics:\n     rx_packets: 12\n", "ethtool_statistics"),
+    ("x", b"/sys/class/infiniband/mlx5_0/ports/1/counters/link_downed:0\n", "sysfs_dump"),
+    ("n1/sys/class/infiniband/mlx5_0/ports/1/counters/link_downed", b"0\n", "sysfs_file"),
+    ("x", b"__CURSOR=s=1;i=2\n__REALTIME_TIMESTAMP=1\nMESSAGE=x\n\n", "journal_export"),
     ("jobs/7/env", b"SLURM_JOB_ID=7\nHOME=/home/ann\n", "job_env"),
 ]
 

@@ -1,0 +1,75 @@
+"""``journalctl -o export``: records of FIELD=value lines with an empty line behind each; values with line breaks are
+written as FIELD, the length in eight bytes, and the bytes.
+
+Each record becomes one row of logs, read as the same record in JSON is; its own bytes are kept as ``raw``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import polars as pl
+
+from parsers.documents.document import Document
+from parsers.engine import LineParser
+from parsers.record import Origin, Parsed, empty
+
+
+@lru_cache(maxsize=1)
+def _parser() -> LineParser:
+    return LineParser()
+
+
+def records(data: bytes) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
+    """(line it starts on, its bytes, fields) of each record. A field that is no UTF-8 is a list of its bytes, as in JSON."""
+    at, line = 0, 1
+    while at < len(data):
+        start, first_line = at, line
+        fields: dict[str, Any] = {}
+        while at < len(data):
+            end = data.find(b"\n", at)
+            end = len(data) if end < 0 else end
+            piece = data[at:end]
+            at, line = end + 1, line + 1
+            if not piece:
+                break
+            name, equals, value = piece.partition(b"=")
+            if not equals:
+                size = int.from_bytes(data[at : at + 8], "little")
+                value = data[at + 8 : at + 8 + size]
+                line += data.count(b"\n", at, at + 8 + size + 1)
+                at += 8 + size + 1
+            _put(fields, name.decode(errors="replace"), value)
+        if fields:
+            yield first_line, data[start : min(at, len(data))].rstrip(b"\n"), fields
+
+
+def _put(fields: dict[str, Any], name: str, value: bytes) -> None:
+    try:
+        text: Any = value.decode()
+    except UnicodeDecodeError:
+        text = list(value)
+    if name in fields:  # a field may occur twice
+        known = fields[name]
+        text = [*(known if isinstance(known, list) else [known]), text]
+    fields[name] = text
+
+
+def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
+    found = list(records(data))
+    if not found:
+        return Parsed({"logs": empty("logs")})
+    logs = _parser().parse([json.dumps(fields).encode() for _, _, fields in found], origin)
+    raws = [raw.decode(errors="replace") for _, raw, _ in found]
+    exact = [raw if "\ufffd" in text else None for (_, raw, _), text in zip(found, raws, strict=True)]
+    logs = logs.with_columns(
+        pl.Series("raw", raws, dtype=pl.String), pl.Series("raw_bytes", exact, dtype=pl.Binary),
+        pl.Series("line", [line for line, _, _ in found], dtype=pl.Int64),
+    )  # fmt: skip
+    return Parsed({"logs": logs})
+
+
+DOCUMENT = Document(kinds=("journal_export",), read=_read)
