@@ -201,6 +201,7 @@ class Day:
                 f"error: Nodes {host} not responding, setting DOWN",
                 nodes=[host],
             )
+            self.say(at + 630, "ctl", "slurmctld", "slurm.node_up", f"Node {host} now responding", nodes=[host])
             self._lifecycle(self.job_id, [host, NODES[place + 1]], at - 500, at + 310, "NODE_FAIL")
             self.job_id += 1
         elif kind == "storage":

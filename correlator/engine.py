@@ -54,6 +54,8 @@ class Conclusions:
     progress: dict[tuple[int, int], list[tuple[float, float]]] = field(default_factory=dict)
     first: float = 0.0
     last: float = 0.0
+    #: Before this moment nothing differs from the conclusions that these were made from (ticks).
+    border: float = float("-inf")
 
 
 def correlate(
@@ -90,7 +92,7 @@ def conclude_cluster(
     off = clocks.offsets(events)
     events = clocks.correct(events, off)
     runs = run_rows.gather(store, cluster, events)
-    world = gather_world(store, cluster, settings, events, runs, _node_states(store, cluster), off)
+    world = gather_world(store, cluster, settings, events, runs, node_states(store, cluster), off)
     conclude(world)
     narrow_slurmd_timeout(world)
     return conclude_world(world, edges, BaseRates.learned(world.facts, len(world.site.hosts), world.last - world.first))
@@ -138,7 +140,7 @@ def conclude_world(world: World, edges: list[Edge], rates: BaseRates) -> Conclus
     )  # fmt: skip
 
 
-def _node_states(store: Reads, cluster: str | None) -> list[dict[str, Any]]:
+def node_states(store: Reads, cluster: str | None) -> list[dict[str, Any]]:
     return store.rows("SELECT DISTINCT time, until, cluster, host, state, reason, actor, source FROM raw.node_states "
                       "WHERE cluster IS NOT DISTINCT FROM ? AND time IS NOT NULL ORDER BY ALL", [cluster])  # fmt: skip
 
@@ -181,26 +183,31 @@ def _moment(text: str | None) -> datetime | None:
 
 def write(store: DuckStore, found: list[Conclusions]) -> None:
     """Replaces ``model`` by these conclusions."""
-    seen = history.detections(store)
-    for conclusions in found:
-        for incident in conclusions.incidents:
-            moment = seen.get(incident["id"])
-            incident["detected_at"] = moment.isoformat(timespec="microseconds") + "Z" if moment else None
-    incident_of = {e["id"]: i["id"] for c in found for i in c.incidents for e in i["events"]}
-    events = (
-        pl.concat([event_rows.table(c.events, incident_of, c.cluster) for c in found])
-        if found
-        else event_rows.table([], {}, None)
-    )
+    date(store, found)
     store.replace_model({
-        "events": events, "runs": _run_table(found), "incidents": _incident_table(found),
+        "events": pl.concat([event_table(c, c.events) for c in found]) if found else event_rows.table([], {}, None),
+        "runs": run_table(found), "incidents": incident_table(found),
         "node_states": pl.DataFrame([s for c in found for s in c.node_states], schema={
             "time": pl.Datetime("us"), "until": pl.Datetime("us"), **dict.fromkeys(("cluster", "host", "state", "reason", "actor", "source"), pl.String)}),
     })  # fmt: skip
     store.set_fact("lemons", json.dumps(sorted({h for c in found for h in c.lemons})))
 
 
-def _incident_table(found: list[Conclusions]) -> pl.DataFrame:
+def date(store: DuckStore, found: list[Conclusions]) -> None:
+    """When the running service first said each incident; null where none did."""
+    seen = history.detections(store)
+    for conclusions in found:
+        for incident in conclusions.incidents:
+            moment = seen.get(incident["id"])
+            incident["detected_at"] = moment.isoformat(timespec="microseconds") + "Z" if moment else None
+
+
+def event_table(conclusions: Conclusions, events: list[Event]) -> pl.DataFrame:
+    incident_of = {e["id"]: i["id"] for i in conclusions.incidents for e in i["events"]}
+    return event_rows.table(events, incident_of, conclusions.cluster)
+
+
+def incident_table(found: list[Conclusions]) -> pl.DataFrame:
     rows = [
         {"incident_id": i["id"], "cluster": c.cluster, "start": _moment(i["start"]), "end": _moment(i["end"]), "severity": i["severity"],
          "category": i["category"], "root_event": i["root_cause"]["event"], "root_host": i["root_cause"]["host"],
@@ -216,7 +223,7 @@ _RUN_TEXTS = ("name", "user", "account", "partition", "node_list", "gpu_index", 
 _RUN_NUMBERS = ("array_job_id", "array_task_id", "exit_code", "exit_signal", "gpus", "time_limit_s")
 
 
-def _run_table(found: list[Conclusions]) -> pl.DataFrame:
+def run_table(found: list[Conclusions]) -> pl.DataFrame:
     rows = []
     for conclusions in found:
         for run in conclusions.runs:

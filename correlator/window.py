@@ -1,0 +1,264 @@
+"""Concluding anew about a stretch of time only, and putting the answer into what was concluded before.
+
+What happened at one moment can change verdicts and incidents that reach up to ``margin`` before it, and those look back
+as far as the longest causal window. So a change at time t asks for conclusions about [t - margin - reach, ...) from: the
+rows of that stretch, all rows of the runs that were going on, and the events of everything that was still lasting when
+the stretch begins. What ended before t - margin stays as it was. Where that would not be enough (another setting,
+another clock, another base rate), ``Window.again`` says so by returning None, and the caller concludes about everything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from correlator import clocks, expressions, lemons
+from correlator import events as event_rows
+from correlator import runs as run_rows
+from correlator.conditions import derived_values
+from correlator.engine import Conclusions, conclude_world, gather_world
+from correlator.estimate import narrow_slurmd_timeout
+from correlator.events import COALESCE_S, moment_of
+from correlator.evidence import BaseRates
+from correlator.facts import World, conclude
+from correlator.incidents import Incident, events_of
+from correlator.model import Edge, Event, Fact, Run
+
+if TYPE_CHECKING:
+    from store.duckdb_store import DuckStore
+
+#: Detectors join what lies at most 300 s apart (bursts, flaps, boots), and telemetry counts for 900 s around a fault.
+MARGIN_S = 900.0
+
+#: A window longer than this belongs to things that are still lasting (a drain, a hanging run): they are carried, not searched.
+LONGEST_S = 6 * 3600.0
+
+
+@dataclass(frozen=True)
+class Change:
+    """What was stored since the last look: the earliest moment told by it, the jobs it speaks of, and the hosts of
+    which it tells something that may have ended there."""
+
+    earliest: float
+    jobs: frozenset[int]
+    ending: frozenset[str] = frozenset()
+
+
+class Recent:
+    """A store seen from ``since`` on: log lines and samples before it are not there. Rows of ``jobs`` without a time are."""
+
+    def __init__(self, store: DuckStore, since: datetime, jobs: Iterable[int]) -> None:
+        self._store = store
+        listed = ", ".join(str(int(job)) for job in sorted(jobs)) or "NULL"
+        stamp = f"TIMESTAMP '{since.isoformat(sep=' ')}'"
+        lines = f"WHERE time >= {stamp} OR (time IS NULL AND job_id IN ({listed}))"
+        self._parts = {
+            "raw.log_view": f"(SELECT * FROM raw.log_view {lines})",
+            "raw.metrics": f"(SELECT * FROM raw.metrics WHERE time >= {stamp})",
+            "raw.node_states": f"(SELECT * FROM raw.node_states WHERE time >= {stamp})",
+        }
+        self._names = re.compile("|".join(re.escape(name) + r"\b" for name in self._parts))
+
+    def _only(self, sql: str) -> str:
+        return self._names.sub(lambda match: self._parts[match[0]], sql)
+
+    def rows(self, sql: str, parameters: object = None) -> list[dict[str, Any]]:
+        return self._store.rows(self._only(sql), parameters)
+
+    def frame(self, sql: str, parameters: object = None) -> pl.DataFrame:
+        return self._store.frame(self._only(sql), parameters)
+
+
+def last_moment(fact: Fact) -> float:
+    """Until when a fact went on; one that has no end told is as old as its beginning."""
+    return fact.start if fact.end is None else max(fact.start, fact.end)
+
+
+def span(story: Incident, reach: float) -> tuple[float, float]:
+    """First moment of an incident and the last at which something could still join it unasked.
+
+    What is still lasting may have effects for ``reach`` seconds after its beginning. Later it changes only when a line
+    speaks of its end (``Window._touched``).
+    """
+    facts = [story.root, *story.members, *story.flaps, *(v.end for v in story.verdicts)]
+    return min(f.start for f in facts), max(f.start + reach if f.end is None else max(f.start, f.end) for f in facts)
+
+
+#: Events that may end something: links, nodes, daemons and targets that come back.
+ENDING = ("nic.", "switch.", "fabric.", "slurm.node_", "slurm.daemon_", "kernel.boot", "storage.")
+
+
+class Window:
+    """One change to one cluster's conclusions."""
+
+    def __init__(
+        self,
+        store: DuckStore,
+        before: Conclusions,
+        edges: list[Edge],
+        settings: Mapping[str, object] | None,
+        change: Change,
+    ) -> None:
+        self.store, self.before, self.edges, self.settings, self.change = store, before, edges, settings, change
+        skew = max((abs(o.seconds) for o in before.clocks), default=0.0)
+        #: From here on results are replaced.
+        self.border = change.earliest - skew - MARGIN_S
+        long = [e for e in before.events if e.time < self.border and e.last >= self.border - COALESCE_S]
+        self.border = min([self.border, *(e.time for e in long)])
+        self.reach = self._reach()
+        spans = {s.id: span(s, self.reach) for s in before.stories}
+        self.live = {s.id for s in before.stories if spans[s.id][1] >= self.border or self._touched(s)}
+        #: From here on rows are read.
+        self.since = min([self.border - self.reach, *(spans[name][0] - MARGIN_S for name in self.live)])
+
+    def _touched(self, story: Incident) -> bool:
+        """Does something still last in it on a host that a change may have ended it on?"""
+        facts = [f for f in [story.root, *story.members, *story.flaps] if f.end is None]
+        if not facts:
+            return False
+        hosts = {h for f in facts for h in (f.host, *f.attrs.get("hosts", ())) if h}
+        return bool(hosts & self.change.ending) or any(v.run.job_id in self.change.jobs for v in story.verdicts)
+
+    def _reach(self) -> float:
+        """The longest causal window between different things, seconds."""
+        assert self.before.site is not None
+        values = derived_values(self.before.site.values_for(None), None)
+        printed = max(
+            (float(f.attrs.get("timeout") or 0.0) for f in self.before.facts if f.kind == "job.comm_error"), default=0.0
+        )
+        values["PrintedTimeout"] = expressions.Value(0.0, max(printed, 1800.0))
+        highs = [expressions.window(e.window, values)[1] for e in self.edges if e.scope != "same run"]
+        return max(h for h in highs if h <= LONGEST_S) + MARGIN_S
+
+    @property
+    def whole(self) -> bool:
+        """Is the stretch so long that concluding about everything costs no more?"""
+        inside = sum(e.time >= self.since for e in self.before.events)
+        return self.since <= self.before.first or inside > 0.7 * len(self.before.events)
+
+    def again(self) -> Conclusions | None:
+        """The conclusions with the change in them; None where everything must be concluded anew."""
+        before = self.before
+        jobs = self.change.jobs | {r.job_id for r in before.runs if r.end is None or r.end >= self.since}
+        recent = Recent(self.store, moment_of(self.since) or datetime.min, self.change.jobs)
+        new = event_rows.gather(recent, before.cluster)
+        carried = self._carried(jobs)
+        off = clocks.offsets(sorted([*new, *carried], key=_event_order)) if not before.clocks else before.clocks
+        if off != before.clocks:
+            return None
+        new = clocks.correct(new, off)
+        told = {(e.host, e.kind, e.device): e for e in carried if e.last >= self.since}
+        fresh = [e for e in new if not _piece_of(e, told.get((e.host, e.kind, e.device)))]
+        events = sorted({e.id: e for e in [*carried, *fresh]}.values(), key=_event_order)
+        runs = self._runs(jobs, events)
+        states = self._states(recent)
+        hosts = before.site.hosts if before.site else frozenset()
+        world = gather_world(recent, before.cluster, self.settings, events, runs, states, off, hosts)
+        world.first, world.last = min(before.first, world.first), max(before.last, world.last)
+        world.progress = _joined(before.progress, world.progress, self.since)
+        conclude(world)
+        facts = self._all_facts(world)
+        overall = World(world.site, [], [], facts=facts)
+        narrow_slurmd_timeout(overall)
+        rates = BaseRates.learned(facts, len(world.site.hosts), world.last - world.first)
+        if rates != before.rates or before.site is None or not _same_site(world, before):
+            return None
+        return self._merged(conclude_world(world, self.edges, rates), facts, jobs)
+
+    def _carried(self, jobs: Iterable[int]) -> list[Event]:
+        """Events before the stretch that what lies in it needs: of things still lasting, and of the runs' own lines."""
+        wanted = set(jobs)
+        found = {
+            e.id: e for f in self.before.facts if f.run is None and f.start < self.since
+            and (f.end is None or f.end >= self.since) for e in f.events
+        }  # fmt: skip
+        for story in self.before.stories:
+            if story.id in self.live:
+                found.update((e.id, e) for e in events_of(story))
+        for event in self.before.events:
+            if event.job_id in wanted and (event.time < self.since or event.time_quality == "inferred"):
+                found[event.id] = event
+        untold = self.change.jobs
+        return [
+            e
+            for e in found.values()
+            if e.time < self.since or (e.time_quality == "inferred" and e.job_id not in untold)
+        ]
+
+    def _runs(self, jobs: Iterable[int], events: list[Event]) -> list[Run]:
+        listed = sorted(jobs)
+        where = "WHERE cluster IS NOT DISTINCT FROM ? AND job_id IN (SELECT unnest(?::BIGINT[]))"
+        rows = self.store.rows(f"SELECT * FROM raw.jobs {where}", [self.before.cluster, listed])
+        steps = self.store.rows(f"SELECT * FROM raw.steps {where}", [self.before.cluster, listed])
+        return run_rows.assemble(rows, steps, events)
+
+    def _states(self, recent: Recent) -> list[dict[str, Any]]:
+        from correlator.engine import node_states
+
+        return node_states(recent, self.before.cluster)
+
+    def _all_facts(self, world: World) -> list[Fact]:
+        old = [f for f in self.before.facts if last_moment(f) < self.border and not (f.end is None and f.run is None)]
+        new = [f for f in world.facts if last_moment(f) >= self.border or (f.end is None and f.run is None)]
+        return sorted([*old, *new], key=lambda f: f.key)
+
+    def _merged(self, found: Conclusions, facts: list[Fact], jobs: Iterable[int]) -> Conclusions:
+        """Before the border what was said, behind it what is said now."""
+        before, border = self.before, self.border
+        again = set(jobs)
+        runs = sorted(
+            [*(r for r in before.runs if r.job_id not in again), *found.runs],
+            key=lambda r: (r.job_id, r.attempt, r.key),
+        )
+        kept = [(s, d) for s, d in zip(before.stories, before.incidents, strict=True) if s.id not in self.live]
+        taken = [
+            (s, d)
+            for s, d in zip(found.stories, found.incidents, strict=True)
+            if span(s, self.reach)[1] >= border or s.id in self.live
+        ]
+        names = {s.id for s, _ in taken}
+        stories = sorted([*((s, d) for s, d in kept if s.id not in names), *taken], key=lambda p: (p[0].start, p[0].id))
+        anew = {r.key for r in found.runs if r.end is None or r.end >= border or r.job_id in self.change.jobs}
+        anew |= {v.run.key for s, _ in taken for v in s.verdicts}
+        anew |= {v.run.key for s in before.stories if s.id in self.live for v in s.verdicts}
+        verdicts = {k: v for k, v in before.verdicts.items() if k not in anew}
+        verdicts.update((k, v) for k, v in found.verdicts.items() if k in anew or k not in before.verdicts)
+        known = {r.key for r in runs}
+        documents = [d for _, d in stories]
+        events = sorted(
+            [*(e for e in before.events if e.time < border), *(e for e in found.events if e.time >= border)],
+            key=_event_order,
+        )
+        hosts = found.site.hosts if found.site else frozenset()
+        return replace(
+            found, events=events, runs=runs, incidents=documents, stories=[s for s, _ in stories], facts=facts,
+            verdicts={r.key: verdicts[r.key] for r in runs if r.key in verdicts and r.key in known},
+            lemons=lemons.suspects(documents, len(hosts)), border=border,
+        )  # fmt: skip
+
+
+def _event_order(event: Event) -> tuple[float, str, str, str, str]:
+    return (event.time, event.kind, event.host or "", event.device or "", event.id)
+
+
+def _piece_of(event: Event, whole: Event | None) -> bool:
+    """The rest of a long row of repeated lines that began before the stretch and is carried as one."""
+    return whole is not None and event.id != whole.id and event.time <= whole.last + COALESCE_S
+
+
+def _joined(old: Mapping[Any, list[Any]], new: Mapping[Any, list[Any]], since: float) -> dict[Any, list[Any]]:
+    keys = sorted({*old, *new})
+    return {
+        k: [*(p for p in old.get(k, ()) if p[0] < since), *(p for p in new.get(k, ()) if p[0] >= since)] for k in keys
+    }
+
+
+def _same_site(world: World, before: Conclusions) -> bool:
+    now, then = world.site, before.site
+    return then is not None and (now.settings, now.job_settings, now.links, now.cables, now.members, now.leaf_of) == (
+        then.settings, then.job_settings, then.links, then.cables, then.members, then.leaf_of)  # fmt: skip
