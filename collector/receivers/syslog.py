@@ -316,13 +316,21 @@ def _decode(payload: Payload, into: Decoded) -> None:
         part = Part(*values)
         data = payload.data[at : at + part.size]
         at += part.size
-        lines = (
-            frames_of(data) if part.octets else [line.removesuffix(b"\r") for line in data.split(b"\n") if line.strip()]
-        )
+        lines = frames_of(data) if part.octets else lines_of(data)
         tags = '["cut"]' if part.cut else None
         run = Run(len(lines), payload.received, part.peer, transport=f"syslog/{part.transport}", tags=tags)
         if lines:
             into.add(lines, run, timezone=part.timezone)
+
+
+def lines_of(data: bytes) -> list[bytes]:
+    """Lines without their ends and without empty ones. A chunk has 50,000 of them: nothing is done to each in vain."""
+    lines = data.split(b"\n")
+    if b"\r" in data:
+        lines = [line.removesuffix(b"\r") for line in lines]
+    if lines and not lines[-1]:
+        lines.pop()
+    return [line for line in lines if line.strip()] if b"" in lines or b" " in lines else lines
 
 
 def frames_of(data: bytes) -> list[bytes]:

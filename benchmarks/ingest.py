@@ -1,0 +1,261 @@
+"""How fast lines come in: over syslog TCP and as NDJSON batches, until acknowledged and queryable with events extracted.
+
+    python benchmarks/ingest.py [--lines 5000000] [--ways tcp,ndjson] [--clients 4] [--workers 1] [--rate 0] [--close]
+
+Lines come from benchmarks/cluster_lines.py and lie in memory before the clock starts. A run starts a fresh ``faultline serve``
+with its store in --folder; the clock runs from the first byte sent until every line is committed and counted by KQL. CPU is that
+of the service and its workers together (the senders' is shown, too, since they share the machine); RSS is the highest sum
+seen. ``--rate`` holds the senders to so many lines a second: for the latency of acknowledgements under a load that is not
+the highest possible. ``--close`` also closes the day (segments, checkpoint) and prints bytes on disk per raw byte.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+
+#: Lines of a batch over HTTP, and of a write to the socket.
+BATCH = 5_000
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def batches(count: int) -> Iterator[bytes]:
+    from cluster_lines import Cluster
+
+    from parsers.patterns import load
+
+    made = Cluster(load()).lines(count)
+    while part := list(islice(made, BATCH)):
+        yield b"\n".join(part) + b"\n"
+
+
+class Watched:
+    """CPU seconds and memory of a process and its children."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid, self.peak, self.ending = pid, 0, threading.Event()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _tree(self) -> list[int]:
+        pids = [self.pid]
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                if int(path.read_text().rpartition(")")[2].split()[1]) == self.pid:
+                    pids.append(int(path.parent.name))
+            except (OSError, ValueError):
+                continue
+        return pids
+
+    def cpu(self) -> dict[int, float]:
+        found = {}
+        for pid in self._tree():
+            try:
+                cells = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            found[pid] = (int(cells[11]) + int(cells[12])) / TICK
+        return found
+
+    def _run(self) -> None:
+        while not self.ending.wait(0.25):
+            size = 0
+            for pid in self._tree():
+                try:
+                    size += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
+                except (OSError, IndexError):
+                    continue
+            self.peak = max(self.peak, size)
+
+
+class Service:
+    """A fresh service."""
+
+    def __init__(self, folder: Path, workers: int) -> None:
+        self.folder, self.http, self.tcp = folder, free_port(), free_port()
+        config = folder.parent / f"{folder.name}.toml"
+        config.write_text(
+            f'listen = "127.0.0.1:{self.http}"\ndata = "{folder}"\n[ingest]\nworkers = {workers}\n'
+            f'[[syslog]]\nlisten = "127.0.0.1:{self.tcp}"\ntransport = "tcp"\n'
+        )
+        command = [sys.executable, "-m", "faultline.entry", "serve", "--config", str(config)]
+        self.log = (folder.parent / f"{folder.name}.log").open("wb")
+        self.process = subprocess.Popen(command, cwd=ROOT, stdout=self.log, stderr=self.log)
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            try:
+                self.ask("GET", "/readyz")
+                break
+            except OSError:
+                time.sleep(0.05)
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        connection = http.client.HTTPConnection("127.0.0.1", self.http, timeout=600)
+        data = None if body is None else json.dumps(body).encode()
+        connection.request(method, path, data, {"Content-Type": "application/json"})
+        answer = connection.getresponse().read()
+        connection.close()
+        return json.loads(answer)
+
+    def query(self, kql: str) -> Any:
+        answer = self.ask("POST", "/api/v1/query", {"query": kql, "timeout_s": 120})
+        if "rows" not in answer:
+            raise SystemExit(f"{kql}: {answer}")
+        return answer["rows"][0][0]
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(120)
+        self.log.close()
+
+
+def send_tcp(port: int, parts: list[bytes], rate: float, answers: Any) -> None:
+    used = time.process_time()
+    with socket.create_connection(("127.0.0.1", port)) as sock:
+        for at, part in enumerate(paced(parts, rate)):
+            del at
+            sock.sendall(part)
+    answers.put(([], time.process_time() - used))
+
+
+def send_http(port: int, parts: list[tuple[str, bytes]], rate: float, answers: Any) -> None:
+    used, waits = time.process_time(), []
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    for key, body in paced(parts, rate):
+        while True:
+            begun = time.perf_counter()
+            connection.request("POST", "/api/v1/ingest", body, {"Content-Encoding": "zstd", "Idempotency-Key": key})
+            answer = connection.getresponse()
+            answer.read()
+            if answer.status == 200:
+                waits.append(time.perf_counter() - begun)
+                break
+            time.sleep(float(answer.headers.get("retry-after", 1)))
+    answers.put((waits, time.process_time() - used))
+
+
+def paced(parts: list[Any], rate: float) -> Iterator[Any]:
+    """Parts of ``BATCH`` lines, no faster than ``rate`` lines a second (0: as fast as they go)."""
+    begun = time.perf_counter()
+    for at, part in enumerate(parts):
+        if rate and (early := begun + at * BATCH / rate - time.perf_counter()) > 0:
+            time.sleep(early)
+        yield part
+
+
+def run(way: str, data: list[bytes], lines: int, options: argparse.Namespace) -> None:
+    folder = Path(tempfile.mkdtemp(prefix=f"ingest-{way}-", dir=options.folder))
+    service = Service(folder / "data", options.workers)
+    watched = Watched(service.process.pid)
+    clients = options.clients if way == "ndjson" else 1
+    context = get_context("fork")
+    answers = context.Queue()
+    if way == "ndjson":
+        pack = zstandard.ZstdCompressor(level=1)
+        bodies = [
+            (f"bench/lines/1/{at + 1}", pack.compress(json.dumps({"host": "loghost", "lines": part[:-1].decode("utf-8", "replace")}).encode()))
+            for at, part in enumerate(data)
+        ]  # fmt: skip
+        shares: list[Any] = [bodies[at::clients] for at in range(clients)]
+    else:
+        shares = [data]
+    senders = [
+        context.Process(target=send_http if way == "ndjson" else send_tcp,
+                        args=(service.http if way == "ndjson" else service.tcp, share, options.rate / clients, answers))
+        for share in shares
+    ]  # fmt: skip
+    before, begun = watched.cpu(), time.perf_counter()
+    for sender in senders:
+        sender.start()
+    collected = [answers.get() for _ in senders]
+    sent_s = time.perf_counter() - begun
+    while service.ask("GET", "/api/v1/sources?limit=1")["intake"]["stored_lines"] < lines:
+        time.sleep(0.1)
+        if service.process.poll() is not None:
+            raise SystemExit("the service ended: see its log")
+    stored_s = time.perf_counter() - begun
+    cpu = sum(used - before.get(pid, 0.0) for pid, used in watched.cpu().items())
+    counted, events = service.query("Logs | count"), service.query('Logs | where Event != "other" | count')
+    assert counted == lines, (counted, lines)
+    raw = sum(map(len, data))
+    waits = sorted(w for w, _ in collected for w in w)
+    print(f"{way:7} {lines:,} lines, {raw / 1e6:.0f} MB raw, {options.workers} parser process(es), {clients} sender(s)"
+          + (f", held to {options.rate:,.0f} lines/s" if options.rate else ""))  # fmt: skip
+    print(
+        f"  stored and counted  {lines / stored_s:10,.0f} lines/s   ({stored_s:.1f} s; taken in after {sent_s:.1f} s)"
+    )
+    print(
+        f"  CPU                 {lines / cpu:10,.0f} lines per CPU-second   ({cpu:.1f} s; senders {sum(c for _, c in collected):.1f} s)"
+    )
+    print(f"  events found        {events:10,}")
+    if waits:
+        print(f"  acknowledged in     p50 {waits[len(waits) // 2] * 1e3:.1f} ms, p99 {waits[int(len(waits) * 0.99)] * 1e3:.1f} ms, "
+              f"max {waits[-1] * 1e3:.0f} ms ({BATCH:,} lines a batch)")  # fmt: skip
+    print(f"  peak RSS            {watched.peak / 1e6:10,.0f} MB, service and workers together")
+    watched.ending.set()
+    service.stop()
+    if options.close:
+        close_day(folder / "data", raw)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def close_day(data: Path, raw: int) -> None:
+    """Closes what is not closed, checkpoints, and weighs the store."""
+    from store import open_store
+    from store.segments import seal
+
+    begun, used = time.perf_counter(), time.process_time()
+    with open_store(data) as store:
+        seal(store, least=1)
+        with store.transaction() as connection:
+            connection.execute("SELECT 1")
+        store._connection.execute("CHECKPOINT")
+        (free,) = store._connection.execute(
+            "SELECT free_blocks * block_size FROM pragma_database_size()"
+        ).fetchone() or (0,)
+    size = (data / "faultline.duckdb").stat().st_size
+    print(f"  closed              {size / raw:10.3f} bytes on disk per raw byte ({size / 1e6:.0f} MB, of which {free / 1e6:.0f} MB free for "
+          f"new lines: {(size - free) / raw:.3f} used; {time.perf_counter() - begun:.1f} s, {time.process_time() - used:.1f} CPU-s)")  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lines", type=int, default=5_000_000)
+    parser.add_argument("--ways", default="tcp,ndjson")
+    parser.add_argument("--clients", type=int, default=4)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--rate", type=float, default=0.0)
+    parser.add_argument("--close", action="store_true")
+    parser.add_argument("--folder", default=tempfile.gettempdir())
+    options = parser.parse_args()
+    data = list(batches(options.lines))
+    for way in options.ways.split(","):
+        run(way, data, options.lines, options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Who fell silent while the node is up, and who is only done; boot epochs; rates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import polars as pl
+import pytest
+
+from collector.inventory import HABIT_LINES, SILENT_AT_LEAST, Inventory, patience
+from collector.ledger import Ledger, Source, Step
+from collector.spool import Position
+from store import open_store
+
+NOW = datetime(2026, 11, 21, 12)
+
+
+@pytest.fixture
+def ledger() -> Iterator[Ledger]:
+    with open_store(None) as store:
+        yield Ledger(store, "spool")
+
+
+def seen(ledger: Ledger, host: str, source: str, ago: timedelta, *, lines: int = 100, gap_s: float = 10.0) -> None:
+    made = Source(
+        host, source, f"{host}:/var/log/{source}", "agent", NOW - timedelta(days=1), NOW - ago, lines=lines, gap_s=gap_s
+    )
+    step = Step(Position(1, 20), sources={made.key: made}, lines={made.file: lines})
+    with ledger.store.transaction() as connection:
+        ledger.write(connection, step)
+    ledger.apply(step)
+
+
+def silent(ledger: Ledger) -> list[tuple[str, str]]:
+    return [(a.host, a.source) for a in Inventory(ledger.store, ledger).alerts(NOW)]
+
+
+@pytest.mark.parametrize(
+    ("quiet_for", "changes", "alerted"),
+    [
+        (timedelta(minutes=20), {}, True),
+        (timedelta(minutes=14), {}, False),  # logs come in bursts
+        (timedelta(minutes=20), {"gap_s": 600.0}, False),  # it never spoke often
+        (timedelta(minutes=20), {"lines": HABIT_LINES - 1}, False),  # no habit yet
+        (timedelta(days=8), {}, False),  # forgotten
+    ],
+)  # fmt: skip
+def test_silence_while_another_source_of_the_node_speaks(quiet_for: timedelta, changes: dict[str, Any], alerted: bool, ledger: Ledger) -> None:  # fmt: skip
+    seen(ledger, "gpu01", "slurmd", quiet_for, **changes)
+    seen(ledger, "gpu01", "syslog", timedelta(minutes=1))
+    assert silent(ledger) == ([("gpu01", "slurmd")] if alerted else [])
+
+
+def test_a_node_that_is_down_is_not_alerted_and_one_that_slurm_holds_for_up_is(ledger: Ledger) -> None:
+    for host in ("gpu01", "gpu02", "gpu03"):
+        seen(ledger, host, "syslog", timedelta(minutes=30))
+    states = [("gpu01", "idle"), ("gpu02", "down*"), ("gpu03", "mixed*")]
+    rows = pl.DataFrame([{"time": NOW - timedelta(minutes=10), "host": h, "state": s} for h, s in states])
+    with ledger.store.transaction() as connection:
+        connection.register("states", rows.to_arrow())
+        connection.execute("INSERT INTO model.node_states (time, host, state) SELECT time, host, state FROM states")
+    assert silent(ledger) == [("gpu01", "syslog")]
+    (alert,) = Inventory(ledger.store, ledger).alerts(NOW)
+    assert "syslog of gpu01 silent for 30 min" in alert.text and "idle" in alert.text
+
+
+def test_a_jobs_output_ends_without_an_alert(ledger: Ledger) -> None:
+    seen(ledger, "gpu01", "job_stdout", timedelta(hours=2))
+    seen(ledger, "gpu01", "syslog", timedelta(0))
+    assert silent(ledger) == []
+
+
+def test_patience_follows_the_habit_within_bounds() -> None:
+    usual = {gap: patience(Source("h", "s", "f", "", NOW, NOW, gap_s=gap)) for gap in (None, 1.0, 3600.0, 1e9)}
+    assert usual[None] == usual[1.0] == SILENT_AT_LEAST
+    assert usual[3600.0] == timedelta(hours=10) and usual[1e9] == timedelta(days=1)
+
+
+def test_what_the_ledger_keeps_is_what_a_new_one_reads(ledger: Ledger) -> None:
+    step = Step(Position(3, 99))
+    ledger.met(step, "gpu01", "ml1", NOW, boot_id="a")
+    ledger.met(step, "gpu01", None, NOW + timedelta(seconds=5), boot_id="b")
+    ledger.met(step, "gpu02", None, NOW, boots=2)
+    with ledger.store.transaction() as connection:
+        ledger.write(connection, step)
+    ledger.apply(step)
+    seen(ledger, "gpu01", "syslog", timedelta(0))
+    again = Ledger(ledger.store, "spool")
+    assert again.nodes == ledger.nodes and again.sources == ledger.sources and again.lines == ledger.lines
+    assert (again.nodes["gpu01"].boots, again.nodes["gpu01"].cluster, again.nodes["gpu02"].boots) == (2, "ml1", 2)
+    assert again.watermark() == Position(1, 20) and Ledger(ledger.store, "another").watermark() is None
+    assert 0 < ledger.rates_now()["gpu01", "syslog", "gpu01:/var/log/syslog"] < 2
