@@ -231,3 +231,37 @@ def uptime(seconds: pl.Series, origin: Origin) -> pl.Series:
         guess = (micros + epoch).cast(pl.Datetime("us"))
         times = guess.zip_with(times.is_null() & (guess <= limit).fill_null(False), times)
     return times
+
+
+_OFFSET_WRITTEN = r"\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"
+
+
+def marks(times: pl.Series, texts: pl.Series, origin: Origin) -> dict[int, list[str]]:
+    """What is odd about the times of lines, by their place: ``future`` (more than a day after the reference: kept as
+    written), ``leap_second`` (a minute with a 61st second: read as the next minute's first), ``dst_fold`` (a wall
+    clock time that occurred twice: read as the first).
+    """
+    found: dict[int, list[str]] = {}
+
+    def mark(name: str, at: pl.Series) -> None:
+        for place in at.to_list():
+            found.setdefault(place, []).append(name)
+
+    newest = max(reference_of(origin), reference_of(origin.but(reference=origin.received or origin.reference)))
+    mark("future", (times > newest + AHEAD).fill_null(False).arg_true())
+    # Only the first second of a minute can have been a leap second.
+    starts = (times.to_physical() % 60_000_000 < 1_000_000).fill_null(False).arg_true()
+    if len(starts):
+        mark("leap_second", starts.filter(texts.gather(starts).str.contains(r":\d\d:60(?:\D|$)")))
+    if not is_utc(origin.timezone):
+        at = times.is_not_null().arg_true()
+        wall, later = (
+            moment.dt.replace_time_zone("UTC")
+            .dt.convert_time_zone(known_zone(origin.timezone))
+            .dt.replace_time_zone(None)
+            for moment in (times.gather(at), times.gather(at).dt.offset_by("1h"))
+        )
+        twice = at.filter(wall == later)
+        if len(twice):
+            mark("dst_fold", twice.filter(~texts.gather(twice).str.contains(_OFFSET_WRITTEN)))
+    return found

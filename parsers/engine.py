@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from parsers import usual
+from parsers import clock, usual
 from parsers.entities import job_ids, step_name, tags_of, tidy
 from parsers.formats import BUILT_IN, all_formats
 from parsers.formats.base import JOB_SOURCES, SLURM, Format, accepted, conform, nothing
@@ -69,7 +69,7 @@ class LineParser:
             texts.alias("raw"), buffer.unfit().alias("raw_bytes"),
             pl.int_range(first_line, first_line + len(buffer), dtype=pl.Int64).alias("line"),
         )  # fmt: skip
-        classified, found = self._classify(frame)
+        classified, found = self._classify(frame, origin)
         return _to_logs(self._entities(classified, found, origin), origin)
 
     def explain(self, line: bytes, origin: Origin) -> list[str]:
@@ -136,7 +136,7 @@ class LineParser:
                 break
         return parts
 
-    def _classify(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, dict[int, dict[str, Any]]]:
+    def _classify(self, frame: pl.DataFrame, origin: Origin) -> tuple[pl.DataFrame, dict[int, dict[str, Any]]]:
         """Adds ``event`` and the pattern's severity and tags; also what the pattern found, by line of the batch."""
         found: dict[int, dict[str, Any]] = {}
         best: dict[int, Pattern] = {}
@@ -155,7 +155,7 @@ class LineParser:
             events = events.scatter(at_lines, [entry.event for entry in best.values()])
             severities = severities.scatter(at_lines, [entry.severity for entry in best.values()])
         return frame.with_columns(
-            events.alias("event"), pl.coalesce("severity", severities).alias("severity"), _tags(frame, best, found),
+            events.alias("event"), pl.coalesce("severity", severities).alias("severity"), _tags(frame, best, found, origin),
         ), found  # fmt: skip
 
     def _hits(self, frame: pl.DataFrame) -> Iterator[tuple[int, str, str | None, list[str]]]:
@@ -235,12 +235,14 @@ def _beginnings(form: Format) -> Array:
     return may_begin
 
 
-def _tags(frame: pl.DataFrame, best: dict[int, Pattern], found: dict[int, dict[str, Any]]) -> pl.Series:
-    """The tags of the header and of the pattern. Few lines have any."""
+def _tags(frame: pl.DataFrame, best: dict[int, Pattern], found: dict[int, dict[str, Any]], origin: Origin) -> pl.Series:
+    """The tags of the header, of the pattern and of an odd time. Few lines have any."""
     of_header = frame.filter(pl.col("tag").is_not_null())
     tags = {at: some for at, entry in best.items() if (some := [*entry.tags, *tags_of(found[at])])}
     for at, text in of_header.select("i", "tag").iter_rows():
         tags[at] = [*tags.get(at, ()), *text.split(",")]
+    for at, names in clock.marks(frame["time"], frame["raw"], origin).items():
+        tags[at] = [*tags.get(at, ()), *names]
     kinds = {tuple(some): number for number, some in enumerate({tuple(some) for some in tags.values()}, 1)}
     codes = np.zeros(len(frame), np.uint32)
     for at, some in tags.items():

@@ -1,10 +1,10 @@
-"""Fabric daemons' own files: OpenSM and NVIDIA's fabric manager."""
+"""Fabric daemons' own files: OpenSM, UFM's events and NVIDIA's fabric manager."""
 
 from __future__ import annotations
 
 import polars as pl
 
-from parsers.formats.base import CAPITALS, SEVERITY_WORDS, Format, groups, timed
+from parsers.formats.base import CAPITALS, DIGITS, SEVERITY_WORDS, Format, groups, timed
 from parsers.record import Origin
 
 _OPENSM = (
@@ -14,6 +14,10 @@ _OPENSM = (
 _MANAGER = (
     r"(?s)^\[(?P<month>[A-Z][a-z]{2}) (?P<day>\d{1,2}) (?P<year>\d{4}) (?P<clock>\d\d:\d\d:\d\d)(?:\.(?P<fraction>\d+))?\] "
     r"\[(?P<word>[A-Z]+) *\] \[tid (?P<pid>\d+)\] (?P<message>.*)$"
+)
+_UFM = (
+    r"(?s)^(?P<iso>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?) \[(?P<number>\d+)\] \[(?P<alarm>\d+)\] "
+    r"(?P<word>[A-Z]+) \[(?P<category>[^\]]+)\] (?P<message>.*)$"
 )
 #: opensm's log level bits (osm_log.h): error, info, verbose, debug.
 _BITS = {"0x01": "error", "0x02": "info", "0x04": "info", "0x08": "debug", "0x80": "notice"}
@@ -41,6 +45,15 @@ def _read_manager(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     )  # fmt: skip
 
 
+def _read_ufm(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    found = groups(frame, _UFM)
+    extra = pl.concat_str(pl.lit('{"category": "'), pl.col("category").str.replace_all(r'["\\\\]', ""), pl.lit('"}'))
+    return timed(found.with_columns(pl.col("iso").alias("stamp")), origin).with_columns(
+        pl.col("word").str.to_lowercase().replace_strict(SEVERITY_WORDS, default=None, return_dtype=pl.String).alias("severity"),
+        pl.lit("ufm").alias("source"), pl.lit("ufm").alias("unit"), pl.lit("ufm").alias("format"), extra.alias("extra"),
+    )  # fmt: skip
+
+
 OPENSM = Format(
     "opensm",
     "Mon dd hh:mm:ss microseconds [thread] 0xNN ->",
@@ -54,4 +67,11 @@ FABRICMANAGER = Format(
     r"^\[[A-Z][a-z]{2} \d{1,2} \d{4} \d\d:",
     _read_manager,
     first="[",
+)
+UFM = Format(
+    "ufm",
+    "time [event] [type] LEVEL [category]",
+    r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[\d+\] \[\d+\] [A-Z]+ \[",
+    _read_ufm,
+    first=DIGITS,
 )

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import polars as pl
 
-from parsers.formats.base import JOB_SOURCES, Format, severity_of_level
+from parsers.formats.base import JOB_SOURCES, SLURM, Format, severity_of_level
 from parsers.record import Origin
 
 #: What continues a line of a log: blanks in front, nothing at all, or the frames of a traceback.
 _GOES_ON = r"^(?:\s|$|Traceback \(most recent call last\):|Caused by: |\.\.\. \d+ more$|\x00+$)"
+
+#: Files of one daemon each: every record begins with a header, so a line without one belongs to the record before.
+_DAEMONS = frozenset({*SLURM, "fabricmanager", "opensm", "ufm", "jetpack", "jetpackd", "healthagent"})
 
 
 def _read_rest(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
@@ -30,12 +33,12 @@ def _read(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     # "kernel: text" is what is left when somebody cut the stamp off.
     message = text.str.replace(r"^kernel: (?:\[ *\d+\.\d+\] )?", "")
     cut = text.str.starts_with("kernel: ")
-    job = origin.source in JOB_SOURCES
-    tag = pl.lit(None, pl.String) if job else pl.lit("unparsed")
+    job, held = origin.source in JOB_SOURCES, origin.source in _DAEMONS
+    tag = pl.lit(None, pl.String) if job else pl.lit("multiline" if held else "unparsed")
     return frame.with_columns(
         message.alias("message"), severity_of_level(message).alias("severity"),
         # What a job prints needs no header: it is read as far as anyone can.
-        pl.lit("job_output" if job else "plain").alias("format"),
+        pl.lit("job_output" if job else "continuation" if held else "plain").alias("format"),
         pl.when(cut).then(pl.lit("kernel")).otherwise(pl.lit(origin.source)).alias("source"),
         pl.when(text.str.contains(r"^<\d")).then(pl.lit("malformed")).otherwise(tag).alias("tag"),
     )  # fmt: skip

@@ -21,6 +21,8 @@ from parsers.formats.base import (
     SEVERITY_WORDS,
     SLURM,
     Format,
+    accepted,
+    conform,
     groups,
     severity_of_level,
     source_of_program,
@@ -189,9 +191,18 @@ def finish(frame: pl.DataFrame, format_name: str) -> pl.DataFrame:
         .when(unit.is_in(junos) & pl.col("pri").is_not_null()).then(pl.lit("junos")).alias("_system"),
         named.alias("_named"),
     )  # fmt: skip
-    return _priorities(frame).with_columns(
+    frame = _priorities(frame).with_columns(
         pl.col("procid").cast(pl.Int64, strict=False).alias("pid"), pl.lit(format_name).alias("format")
     )
+    return _routing_engines(frame) if junos else frame
+
+
+def _routing_engines(frame: pl.DataFrame) -> pl.DataFrame:
+    """Junos writes which routing engine of a device speaks (``re0.leaf1``): the device itself goes to ``host_norm``."""
+    device = pl.col("host").str.extract(r"^re\d[.-]([A-Za-z0-9][A-Za-z0-9._-]*)$")
+    more = pl.concat_str(pl.lit(', "host_norm": "'), device, pl.lit('"}'))
+    both = pl.concat_str(pl.col("extra").str.strip_suffix("}"), more)
+    return frame.with_columns(pl.coalesce(both, "extra").alias("extra"))
 
 
 #: Cisco's firewalls: their tag is a number, no patterns start there.
@@ -449,3 +460,17 @@ BSD = Format(
     _read_bsd,
     first="< " + CAPITALS + CAPITALS.lower(),
 )
+
+
+def _read_octets(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    """What a capture of octet-counted syslog (RFC 6587) leaves: the length in front of an ordinary line."""
+    left = frame.with_columns(pl.col("text").str.replace(r"^\d{1,6} ", ""))
+    parts = []
+    for form in (RFC5424, ISO, BSD):
+        found = conform(form.read(left.filter(accepted(form, left["text"])), origin))
+        parts.append(found)
+        left = left.join(found.select("i"), on="i", how="anti", maintain_order="left")
+    return pl.concat(parts)
+
+
+OCTETS = Format("octets", "a length, then <priority>", r"^\d{1,6} <\d{1,3}>", _read_octets, first=DIGITS)
