@@ -13,7 +13,7 @@ import gzip
 import lzma
 import os
 import zlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -22,6 +22,10 @@ PACKED = (".gz", ".xz", ".bz2", ".zst")
 HEAD_BYTES = 1024
 ANCHOR_BYTES = 64
 _PIECE = 256 * 1024
+#: A copy or an archive that did not change for so long is complete.
+STABLE_S = 1.0
+#: File systems stamp with the kernel's coarse clock, which is a tick behind.
+_TICK_S = 0.01
 #: What unpacking a damaged or foreign file raises.
 UNPACKABLE = (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error)
 
@@ -140,31 +144,121 @@ def _is_generation(name: str, path: Path) -> bool:
     return not rest or (rest[0] in ".-_" and not rest.strip("._-0123456789oldTbak"))
 
 
-@dataclass(frozen=True)
-class Found:
-    """Where unread content lies: the file that was being read, if it is still there, and whole generations after it."""
-
-    same: Path | None
-    later: list[Path]
-
-
-def find(place: Place, before: Path | None = None) -> Found:
-    """Looks for the file of ``place`` among the generations of ``before`` (default: its own path)."""
-    generations = siblings(before or Path(place.path))
-    same = None
-    for path in generations:
-        if path.suffix not in PACKED and _holds(place, path, same_inode=True):
-            same = path
-    if same is None:
-        same = next((p for p in reversed(generations) if p.suffix not in PACKED and _holds(place, p)), None)
-    if same is None:
-        same = next((p for p in reversed(generations) if p.suffix in PACKED and place.fits_packed(p)), None)
-    if same is not None:
-        return Found(same, generations[generations.index(same) + 1 :])
-    return Found(None, [p for p in generations if p.stat().st_mtime > place.seen])
+def find(place: Place) -> Path | None:
+    """The file of ``place`` under a new name: by its inode, else by what it holds; None where it is not found."""
+    generations = siblings(Path(place.path))
+    plain = [path for path in reversed(generations) if path.suffix not in PACKED]
+    for path in generations if not place.offset else plain:
+        if holds(place, path, same_inode=True):
+            return path
+    for path in plain:
+        if holds(place, path):
+            return path
+    return next((p for p in reversed(generations) if p.suffix in PACKED and place.fits_packed(p)), None)
 
 
-def _holds(place: Place, path: Path, same_inode: bool = False) -> bool:
+#: Device, inode and a checksum of the first bytes: inodes are used again, at once on some file systems.
+Identity = tuple[int, int, int]
+
+
+@dataclass
+class Generations:
+    """Earlier generations of one log as they appear: a log may be rotated twice between two looks.
+
+    ``accounted`` are those that were there at first or have been judged, ``judged_at`` is when none was left to judge;
+    ``changed`` is set when there is something new to keep. A new one is handed out once it has stopped changing: a copy
+    or an archive that is still being written looks like nothing known.
+    """
+
+    path: Path
+    accounted: set[Identity] = field(default_factory=set)
+    judged_at: float | None = None
+    changed: bool = False
+    _changing: dict[Identity, tuple[int, int, float]] = field(default_factory=dict)
+    _folder_changed: int | None = None
+
+    def baseline(self, now: float) -> None:
+        """What is there is history if nothing is known yet; else what was last written when all had been judged:
+        an archive of a generation that was read keeps its time.
+        """
+        for path in siblings(self.path):
+            found = _identified(path)
+            if found and (self.judged_at is None or found[1].st_mtime <= self.judged_at - _TICK_S):
+                self.accounted.add(found[0])
+        if self.judged_at is None:
+            self.judged_at, self.changed = now, True
+
+    def as_json(self) -> dict[str, Any]:
+        return {"at": self.judged_at, "known": [list(identity) for identity in sorted(self.accounted)]}
+
+    @classmethod
+    def of_json(cls, path: Path, row: dict[str, Any]) -> Generations:
+        return cls(path, {(d, i, c) for d, i, c in row["known"]}, row["at"])
+
+    def appeared(self, monotonic: float, now: float) -> list[Path]:
+        """New generations that have not changed for a second, oldest first; each is given until it is accounted."""
+        try:
+            folder_changed = self.path.parent.stat().st_mtime_ns
+        except OSError:
+            return []
+        if folder_changed == self._folder_changed and not self._changing:
+            return []
+        self._folder_changed = folder_changed
+        fresh: list[Path] = []
+        changing: dict[Identity, tuple[int, int, float]] = {}
+        there: set[Identity] = set()
+        for path in siblings(self.path):
+            found = _identified(path)
+            if found is None:
+                continue
+            identity, status = found
+            there.add(identity)
+            if identity in self.accounted:
+                continue
+            size, written, since = self._changing.get(identity, (-1, -1, monotonic))
+            if (size, written) != (status.st_size, status.st_mtime_ns):
+                changing[identity] = (status.st_size, status.st_mtime_ns, monotonic)
+            elif monotonic - since < STABLE_S:
+                changing[identity] = (size, written, since)
+            else:
+                fresh.append(path)
+        self._changing = changing
+        self.accounted &= there
+        if not changing:
+            self.judged_at = now
+        return fresh
+
+    def account(self, path: Path) -> None:
+        """This generation has been judged."""
+        found = _identified(path)
+        if found:
+            self.accounted.add(found[0])
+            self.changed = True
+
+
+def _identified(path: Path) -> tuple[Identity, os.stat_result] | None:
+    try:
+        with path.open("rb") as stream:
+            status = os.fstat(stream.fileno())
+            return (status.st_dev, status.st_ino, zlib.crc32(stream.read(256))), status
+    except OSError:
+        return None
+
+
+def same_beginning(path: Path, handle: int) -> bool:
+    """Whether a file, unpacked, begins as the open one does (both not empty)."""
+    try:
+        with unpacked(path) as stream:
+            one = stream.read(HEAD_BYTES)
+    except UNPACKABLE:
+        return False
+    other = os.pread(handle, HEAD_BYTES, 0)
+    length = min(len(one), len(other))
+    return length > 0 and one[:length] == other[:length]
+
+
+def holds(place: Place, path: Path, same_inode: bool = False) -> bool:
+    """Whether a plain file holds what was read up to ``place`` (and is the very same file)."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError:

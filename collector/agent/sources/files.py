@@ -9,6 +9,7 @@ import contextlib
 import fnmatch
 import glob
 import os
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -94,13 +95,15 @@ class _Packed:
     path: Path
     place: Place
     source: str | None
-    stream: IO[bytes] | None = None
+    written: float
+    stream: IO[bytes]
+    started: bool = False
     rest: bytes = b""
 
     def read(self, now: float) -> Reading | None:
         """The next lines; None at the end."""
-        if self.stream is None:
-            self.stream = rotation.unpacked(self.path)
+        if not self.started:
+            self.started = True
             left = self.place.offset
             while left > 0 and (skipped := self.stream.read(min(left, PIECE))):
                 left -= len(skipped)
@@ -144,19 +147,33 @@ class Files:
     _tails: list[_Tail] = field(default_factory=list)
     _packed: list[_Packed] = field(default_factory=list)
     _waiting: list[Reading] = field(default_factory=list)
+    _finished: deque[Place] = field(default_factory=lambda: deque(maxlen=32))
+    _watched: set[str] = field(default_factory=set)
+    _generations: dict[str, rotation.Generations] = field(default_factory=dict)
     _scan_at: float = float("-inf")
     _first: bool = False
 
     def open(self, positions: Mapping[str, Any]) -> None:
         known = [Place.of_json(v) for key, v in positions.items() if key.startswith("files:")]
         self._first = not known
+        for key, told in positions.items():
+            if key.startswith("generations:"):
+                path = key.removeprefix("generations:")
+                self._generations[path] = rotation.Generations.of_json(Path(path), told)
         # The newest first: what it still has to read is not taken for a generation that nobody saw.
         for place in sorted(known, key=lambda p: p.seen, reverse=True):
+            self._watch(place.path)
             if place.done:
                 self._tails.append(_Tail(-1, place, None, 0.0, left_at=0.0, finished=True))
             else:
                 self._resume(place)
         self._scan_at = float("-inf")
+
+    def _watch(self, path: str) -> None:
+        """Looks out for generations of a file from now on, or from when they were judged last."""
+        if path not in self._watched:
+            self._watched.add(path)
+            self._generations.setdefault(path, rotation.Generations(Path(path))).baseline(self.context.now())
 
     # ---------------------------------------------------------------------------------------------- finding files
 
@@ -173,24 +190,53 @@ class Files:
         self._moved_away(place, "renamed or removed while the agent was not running")
 
     def _moved_away(self, place: Place, how: str) -> None:
-        """Reads the rest of a file under its new name, and generations nobody saw; reports what is gone."""
-        found = rotation.find(place)
+        """Reads the rest of a file under its new name; reports it where it is gone."""
+        same = rotation.find(place)
         started: dict[str, Any] = {place.key(): None}
-        if found.same is None and (place.offset or place.head_bytes):
+        if same is None and place.offset:
             now = self.context.now()
             self._waiting.append(Reading(
                 wire.blind("files", self._kind(place.path), place.seen or now, now,
                            f"{place.path}: {how}; the rest behind byte {place.offset} was not found",
                            path=place.path), 0, {},
             ))  # fmt: skip
-        same = [found.same] if found.same is not None else []
-        for path in same + found.later:
-            begin = place if path == found.same else Place(place.path, 0, 0, seen=self.context.now())
-            kept = self._also(path, begin)
-            if kept is not None:
-                started[kept.key()] = kept.as_json()
-        # All that is still to be read is noted at once: a crash in between must not forget the later ones.
+        if same is not None and (kept := self._also(same, place)) is not None:
+            started[kept.key()] = kept.as_json()
+        self._account(place.path, same, started)
         self._waiting.append(Reading(b"", 0, started))
+
+    def _account(self, path: str, same: Path | None, started: dict[str, Any]) -> None:
+        """A generation that was found to be a file known before is not judged again, whatever happens in between."""
+        generations = self._generations.get(path)
+        if same is not None and generations is not None:
+            generations.account(same)
+            started[f"generations:{path}"] = generations.as_json()
+
+    def _unseen(self, monotonic: float) -> None:
+        """Generations that nobody has read: the log was rotated more than once between two looks."""
+        for generations in self._generations.values():
+            for path in generations.appeared(monotonic, self.context.now()):
+                generations.account(path)
+                if self._is_known(path, str(generations.path)):
+                    continue
+                kept = self._also(path, Place(str(generations.path), 0, 0, seen=self.context.now()))
+                if kept is not None:
+                    self._waiting.append(Reading(b"", 0, {kept.key(): kept.as_json()}))
+            if generations.changed:
+                generations.changed = False
+                self._waiting.append(Reading(b"", 0, {f"generations:{generations.path}": generations.as_json()}))
+
+    def _is_known(self, path: Path, live: str) -> bool:
+        """Whether a generation is a file that was or is being read: renamed, copied or compressed."""
+        packed = path.suffix in rotation.PACKED
+        places = [t.place for t in self._tails] + [p.place for p in self._packed] + list(self._finished)
+        for place in places:
+            if place.path == live and (
+                place.fits_packed(path) if packed else rotation.holds(place, path, not place.offset)
+            ):
+                return True
+        unread = [t.handle for t in self._tails if t.place.path == live and not t.finished and not t.place.offset]
+        return any(rotation.same_beginning(path, handle) for handle in unread)
 
     def _also(self, path: Path, begin: Place) -> Place | None:
         """Starts reading an earlier generation from ``begin`` on."""
@@ -212,8 +258,13 @@ class Files:
         if (status.st_dev, status.st_ino) in known:
             return None
         if path.suffix in rotation.PACKED:
-            self._packed.append(_Packed(path, place, self._kind(place.path)))
-            self._packed.sort(key=lambda packed: packed.path.stat().st_mtime)
+            try:  # opened at once: logrotate may give its name to another generation any moment
+                stream = rotation.unpacked(path)
+            except rotation.UNPACKABLE as error:
+                self._waiting.append(self._unreadable(path, place, error))
+                return None
+            self._packed.append(_Packed(path, place, self._kind(place.path), status.st_mtime, stream))
+            self._packed.sort(key=lambda packed: packed.written)
             return place
         handle = _opened(path)
         if handle is None:
@@ -262,7 +313,8 @@ class Files:
         place = Place(path, *identity, seen=self.context.now())
         if self._first and not self.from_start:
             place = place.moved(handle, _last_line_end(handle, size), self.context.now())
-            self._waiting.append(Reading(b"", 0, {place.key(): place.as_json()}))
+        self._watch(path)
+        self._waiting.append(Reading(b"", 0, {place.key(): place.as_json()}))
         self._tails.append(self._tail(handle, place))
 
     @staticmethod
@@ -294,29 +346,31 @@ class Files:
             self._scan()
             if not self._tails and not self._packed:
                 raise Missing(f"no file matches {', '.join(self.paths)}")
+        self._unseen(monotonic)
+        # Where reading begins is noted before what was read from there.
+        waiting, self._waiting = self._waiting, []
+        yield from waiting
         for packed in self._packed[:1]:  # one after the other: their order is their age
             yield from self._read_packed(packed, now)
         for tail in list(self._tails):
             if not tail.finished:
                 yield from self._follow(tail, now, monotonic)
-        waiting, self._waiting = self._waiting, []
-        yield from waiting
+
+    def _unreadable(self, path: Path, place: Place, error: Exception) -> Reading:
+        now = self.context.now()
+        reason = f"{path}: cannot be unpacked behind byte {place.offset} ({error})"
+        return Reading(wire.blind("files", self._kind(place.path), place.seen or now, now, reason, path=place.path), 0)
 
     def _read_packed(self, packed: _Packed, now: float) -> Iterator[Reading]:
         try:
             reading = packed.read(now)
         except rotation.UNPACKABLE as error:
             reading = None
-            yield Reading(
-                wire.blind(
-                    "files", packed.source, packed.place.seen or now, now,
-                    f"{packed.path}: cannot be unpacked behind byte {packed.place.offset} ({error})", path=packed.place.path,
-                ), 0, {},
-            )  # fmt: skip
+            yield self._unreadable(packed.path, packed.place, error)
         if reading is None:
             self._packed.remove(packed)
-            if packed.stream is not None:
-                packed.stream.close()
+            self._finished.append(packed.place)
+            packed.stream.close()
             reading = Reading(b"", 0, {packed.place.key(): None})
         yield reading
 
@@ -337,6 +391,7 @@ class Files:
             tail.finished = True
             os.close(tail.handle)
             tail.place = replace(tail.place, done=True)
+            self._finished.append(tail.place)
             yield Reading(b"", 0, {tail.place.key(): tail.place.as_json()})
 
     def _still_named(self, tail: _Tail) -> bool:
@@ -349,13 +404,14 @@ class Files:
     def _emptied(self, tail: _Tail, now: float) -> Iterator[Reading]:
         """The file was truncated (copytruncate): its copy holds what was not read yet."""
         old = tail.place
-        found = rotation.find(old)
+        same = rotation.find(old)
         fresh = Place(old.path, old.device, old.inode, seen=now)
         started: dict[str, Any] = {fresh.key(): fresh.as_json()}
         tail.place, tail.grown_at = fresh, self.context.monotonic()
-        copy = self._also(found.same, old) if found.same is not None else None
+        copy = self._also(same, old) if same is not None else None
         if copy is not None:
             started[copy.key()] = copy.as_json()
+        self._account(old.path, same, started)
         body = b"" if copy is not None else wire.blind(
             "files", tail.source, old.seen or now, now,
             f"{old.path}: truncated at byte {old.offset} or beyond and no copy of it was found", path=old.path,
@@ -367,8 +423,7 @@ class Files:
             if not tail.finished:
                 os.close(tail.handle)
         for packed in self._packed:
-            if packed.stream is not None:
-                packed.stream.close()
+            packed.stream.close()
         self._tails, self._packed = [], []
 
 
