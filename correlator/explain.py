@@ -59,13 +59,22 @@ def title(world: World, incident: Incident) -> str:
         parts.append(f"Slurm set {hosts} DOWN{after}, which ended {_jobs(node_fails)} as NODE_FAIL")
     elif node_fails:
         parts.append(f"Slurm ended {_jobs(node_fails)} as NODE_FAIL")
+    paces = {f.run: f.attrs["ratio"] for f in incident.members if f.kind == "job.slow"}
     for verdict in incident.verdicts:
         if verdict in node_fails:
             continue
+        pace = paces.get(verdict.run.key)
+        if pace:
+            parts.append(f"Job {verdict.run.key} became {pace:.1f} times slower and ended {verdict.run.state}")
+            continue
         delay = verdict.end.start - root.start
         parts.append(f"Job {verdict.run.key} ended {verdict.run.state} {delay:.1f} s later")
+    hurt = {v.run.key for v in incident.verdicts}
+    for run in incident.slowed:
+        if run.key not in hurt:
+            parts.append(f"Job {run.key} became {paces.get(run.key, 1.0):.1f} times slower")
     if not incident.verdicts:
-        parts.append("No job was hurt")
+        parts.append("No job was hurt" if not incident.slowed else "No job failed")
     else:
         untouched = spared(world, incident)
         if untouched:
@@ -96,6 +105,19 @@ def lead_event(fact: Fact) -> Event | None:
     return (own or preferred or list(fact.events))[0]
 
 
+def says(fact: Fact) -> str:
+    """What a fact without a line of its own says: one that was measured or concluded."""
+    if fact.kind == "job.slow":
+        return f"steps took {fact.attrs['after']:.3g} s instead of {fact.attrs['before']:.3g} s"
+    if fact.kind == "gpu.thermal":
+        return f"telemetry saw {len(fact.attrs.get('gpus', ()))} GPUs held back by heat"
+    if fact.kind == "gpu.xid":
+        return f"Xid {fact.attrs.get('code')} seen by telemetry"
+    if fact.kind.startswith("run."):
+        return f"job {fact.run} ended"
+    return ""
+
+
 def chain_rows(hops: list[Hop]) -> list[dict[str, Any]]:
     """Causal steps with lag, allowed window and the configuration behind it."""
     rows = []
@@ -106,6 +128,7 @@ def chain_rows(hops: list[Hop]) -> list[dict[str, Any]]:
             "lag_s": round(hop.lag, 3), "window_s": [round(hop.window[0], 3), round(hop.window[1], 3)], "because": hop.because,
             "text": hop.edge.text, "cause_fact": hop.cause.kind, "effect_fact": hop.effect.kind,
             "coincidence": round(hop.coincidence, 6), "strength": round(hop.strength, 3),
+            "effect_says": says(hop.effect), "effect_time": stamp(hop.effect.start), "effect_host": hop.effect.host,
         })  # fmt: skip
     return rows
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import math
 import time
@@ -17,6 +18,7 @@ from web.problems import ProblemError
 from web.reading import MAX_PAGE, PAGE, Reader
 from web.shaping import moment, wire
 from web.timerange import Range, parse_range
+from web.turns import ClientGoneError, TooManyWaitingError
 
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Rows a page")]
 Cursor = Annotated[str | None, Query(description="`next` of the page before")]
@@ -78,9 +80,14 @@ def incident_hosts(document: Mapping[str, Any], row: Mapping[str, Any]) -> list[
     return list(dict.fromkeys(str(name) for name in named if name))
 
 
-def incident_jobs(document: Mapping[str, Any]) -> list[str]:
-    """Jobs that were hit, and those that were spared and say so."""
-    parts = [*(document.get("jobs") or []), *(document.get("unaffected_jobs") or [])]
+#: More spared jobs than this say nothing more on a time axis.
+SPARED_LANES = 8
+
+
+def incident_jobs(document: Mapping[str, Any], spared: int | None = None) -> list[str]:
+    """Jobs that were hit, those that were slowed, and (at most ``spared`` of) those that were not touched and say so."""
+    parts = [*(document.get("jobs") or []), *({"job_id": key} for key in document.get("slowed_jobs") or [])]
+    parts += (document.get("unaffected_jobs") or [])[:spared]
     return list(dict.fromkeys(str(item.get("job_id")) for item in parts if item.get("job_id")))
 
 
@@ -93,7 +100,7 @@ def read_axis(read: Reader, row: dict[str, Any]) -> dict[str, Any]:
         raise ProblemError(
             404, f"There is nothing to draw: {error}.", do="Read the incident's lines instead."
         ) from error
-    hosts, runs = incident_hosts(document, row), read.runs_by_key(incident_jobs(document))
+    hosts, runs = incident_hosts(document, row), read.runs_by_key(incident_jobs(document, SPARED_LANES))
     return axes.build(
         row, events=read.events(start=start, end=end, hosts=hosts), states=read.node_states(hosts, start, end),
         runs=runs, beats=read.output_times([int(run["job_id"]) for run in runs], start, end),
@@ -182,6 +189,7 @@ class Question(BaseModel):
     timeout_s: float = Field(default=30.0, gt=0, le=600)
     max_rows: int = Field(default=10_000, ge=1, le=1_000_000)
     validate_only: bool = False
+    explain: bool = Field(default=False, description="The plan, the SQL and the segments that can match, unrun")
 
 
 def finite(value: Any) -> Any:
@@ -223,27 +231,37 @@ def kql_problem(error: Exception, limit: float) -> ProblemError | None:
 
 
 @router.post("/query", tags=["query"])
-def query(request: Request, read: Read, question: Question) -> dict[str, Any]:
-    """Runs KQL. An error is 400 with line, column, message and suggestion."""
-    try:
-        engine = importlib.import_module("queries.kql")
-        run: Callable[..., Any] = engine.run
-    except (ImportError, AttributeError) as error:
-        raise ProblemError(503, "The query engine is not installed.", do="Install faultline[server].") from error
-    began, counters = time.perf_counter(), request.app.state.counters
+async def query(request: Request, read: Read, question: Question) -> dict[str, Any]:
+    """Runs KQL. An error is 400 with line, column, message and suggestion; 429 when too many queries wait."""
+    counters, turns, began = request.app.state.counters, request.app.state.turns, time.perf_counter()
     cursor = read.store.cursor()
-    options: dict[str, Any] = {"max_rows": question.max_rows, "timeout_s": question.timeout_s}
+    client = request.client.host if request.client else ""
+    outcome = "error"
     try:
-        if question.validate_only:
-            result = validated(engine.validate(question.query))
-        else:
-            result = run(cursor, question.query, parameters=question.parameters, **options)
+        async with turns.turn(client, question.timeout_s):
+            waited = time.perf_counter() - began
+            left = question.timeout_s if waited < 0.1 else max(0.001, question.timeout_s - waited)
+            answer: dict[str, Any] = await turns.run(
+                lambda: ask(cursor, question, left), cursor.interrupt, request.is_disconnected
+            )
+        outcome = "ok"
+        return answer
+    except TooManyWaitingError as error:
+        outcome = "refused"
+        raise ProblemError(
+            429, "Too many queries wait.", do="Ask again in a few seconds.", headers={"Retry-After": "5"}
+        ) from error
     except TimeoutError as error:
-        counters.add("faultline_queries_total", outcome="timeout")
+        outcome = "timeout"
         detail = f"The query did not end within {question.timeout_s:g} s."
         raise ProblemError(504, detail, do="Narrow the time range.") from error
+    except ClientGoneError:
+        outcome = "cancelled"
+        return {}  # nobody reads it
+    except asyncio.CancelledError:
+        outcome = "cancelled"
+        raise
     except Exception as error:
-        counters.add("faultline_queries_total", outcome="error")
         problem = kql_problem(error, question.timeout_s)
         if problem is None:
             raise
@@ -251,14 +269,39 @@ def query(request: Request, read: Read, question: Question) -> dict[str, Any]:
     finally:
         cursor.close()
         counters.add("faultline_query_seconds_total", time.perf_counter() - began)
-    counters.add("faultline_queries_total", outcome="ok")
-    columns = [column_of(item) for item in field_of(result, "columns", [])]
+        counters.add("faultline_queries_total", outcome=outcome)
+
+
+def ask(cursor: Any, question: Question, timeout_s: float) -> dict[str, Any]:
+    """The answer to one question, ready for JSON; runs in a thread of its own."""
+    try:
+        engine = importlib.import_module("queries.kql")
+        run: Callable[..., Any] = engine.run
+    except (ImportError, AttributeError) as error:
+        raise ProblemError(503, "The query engine is not installed.", do="Install faultline[server].") from error
+    began = time.perf_counter()
+    if question.explain:
+        return {"plan": engine.explain(question.query, con=cursor, parameters=question.parameters)}
+    if question.validate_only:
+        result = validated(engine.validate(question.query))
+    else:
+        options: dict[str, Any] = {"max_rows": question.max_rows, "timeout_s": timeout_s}
+        result = run(cursor, question.query, parameters=question.parameters, **options)
     elapsed = field_of(result, "elapsed_ms")
+    others = [answered(one) for one in field_of(result, "others", None) or []]
     return {
-        "columns": columns, "rows": [finite(wire(list(row))) for row in field_of(result, "rows", None) or []],
-        "truncated": bool(field_of(result, "truncated", False)),
-        "elapsed_ms": elapsed if elapsed is not None else round((time.perf_counter() - began) * 1000, 1),
+        **answered(result), "elapsed_ms": elapsed if elapsed is not None else round((time.perf_counter() - began) * 1000, 1),
+        **({"others": others} if others else {}),
     }  # fmt: skip
+
+
+def answered(result: Any) -> dict[str, Any]:
+    """The table of one statement."""
+    return {
+        "columns": [column_of(item) for item in field_of(result, "columns", [])],
+        "rows": [finite(wire(list(row))) for row in field_of(result, "rows", None) or []],
+        "truncated": bool(field_of(result, "truncated", False)),
+    }
 
 
 @router.get("/reports", tags=["reports"])

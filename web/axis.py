@@ -191,8 +191,15 @@ def arrows(chain: Iterable[Row], marks: dict[str, Row], numbers: Mapping[str, in
     return out
 
 
+#: So many steps of one kind (the links of a switch, the complaints of one kernel) are told as one with the rest folded.
+FOLD = 4
+
+
 def chain_steps(document: Row, events: dict[str, Row]) -> list[Row]:
-    """The chain as a list to read: the causes first, each effect with the lag and window that lead to it."""
+    """The chain as a list to read: the causes first, each effect with the lag and window that lead to it.
+
+    Steps of one kind share a number; ``more`` are those behind the first.
+    """
     chain = document.get("chain") or []
     effects = {str(step.get("effect")) for step in chain}
     roots = [event for event in events.values() if event.get("role") == "cause"]
@@ -203,7 +210,38 @@ def chain_steps(document: Row, events: dict[str, Row]) -> list[Row]:
         if str(event.get("id")) not in effects and event.get("role") != "recovery":
             listed.setdefault(str(event.get("id")), {"event": event, "step": None})
     out = [*listed.values(), *({"event": events.get(str(step.get("effect")), {}), "step": step} for step in chain)]
-    return [{**item, "n": number} for number, item in enumerate(out, 1)]
+    return [{**item, "n": number} for number, item in enumerate(_folded(out), 1)]
+
+
+def _folded(items: list[Row]) -> list[Row]:
+    kinds: dict[tuple[Any, ...], list[Row]] = {}
+    for item in items:
+        step = item["step"]
+        kind = (
+            ("step", step.get("edge"), step.get("effect_fact"))
+            if step
+            else ("root", item["event"].get("event"), item["event"].get("host"))
+        )
+        kinds.setdefault(kind, []).append({**item, "more": []})
+    out: list[Row] = []
+    for group in kinds.values():
+        if len(group) < FOLD:
+            out += group
+        else:
+            out.append({**group[0], "more": group[1:]})
+    place = {id(item["event"]) if item["event"] else id(item["step"]): n for n, item in enumerate(items)}
+    out.sort(key=lambda item: place[id(item["event"]) if item["event"] else id(item["step"])])
+    return out
+
+
+def step_numbers(steps: Iterable[Row]) -> dict[str, int]:
+    """Effect event -> the number its step has in the list, folded steps under their first."""
+    found: dict[str, int] = {}
+    for item in steps:
+        for one in (item, *item["more"]):
+            if one["step"]:
+                found.setdefault(str(one["step"].get("effect")), item["n"])
+    return found
 
 
 def focus(marks: list[Row], low: float, high: float) -> list[float]:
@@ -266,7 +304,7 @@ def build(
     return {
         "t0": t0, "start": low, "end": high, "focus": focus(builder.marks, low, high), "lanes": builder.sorted_lanes(),
         "marks": builder.marks, "bands": builder.bands, "beats": builder.beats,
-        "arrows": arrows(doc.get("chain") or [], marks, {str(i["step"].get("effect")): i["n"] for i in steps if i["step"]}),
+        "arrows": arrows(doc.get("chain") or [], marks, step_numbers(steps)),
         "roots": [{"id": item["event"]["id"], "n": item["n"]} for item in steps if not item["step"]],
         "groups": list(dict.fromkeys(LAYERS.values())),
     }  # fmt: skip
