@@ -20,7 +20,7 @@ from parsers.entities import job_ids, step_name, tags_of, tidy
 from parsers.formats import BUILT_IN, all_formats
 from parsers.formats.base import JOB_SOURCES, SLURM, Format, accepted, conform, nothing
 from parsers.lines import Array, LineBuffer
-from parsers.patterns import Catalogue, Pattern, dumps, load
+from parsers.patterns import BETWEEN, Catalogue, Pattern, dumps, load
 from parsers.record import LOGS, Origin, empty
 
 #: Longer than any line that a pattern is for: the rest of a line of megabytes is kept but not searched.
@@ -140,11 +140,11 @@ class LineParser:
         """Adds ``event`` and the pattern's severity and tags; also what the pattern found, by line of the batch."""
         found: dict[int, dict[str, Any]] = {}
         best: dict[int, Pattern] = {}
-        match = self.catalogue.candidates
+        candidates = self.catalogue.candidates
         for at, message, source, needles in self._hits(frame):
             lower = message.lower()
-            for entry in match(source, tuple(needles)):
-                raw = entry.match(message, source, lower)
+            for entry in candidates(source, needles):
+                raw = entry.found_in(message, lower)
                 if raw is not None:
                     best[at], found[at] = entry, tidy(raw)
                     break
@@ -158,8 +158,8 @@ class LineParser:
             events.alias("event"), pl.coalesce("severity", severities).alias("severity"), _tags(frame, best, found, origin),
         ), found  # fmt: skip
 
-    def _hits(self, frame: pl.DataFrame) -> Iterator[tuple[int, str, str | None, list[str]]]:
-        """The lines that contain a literal of some pattern for their source, with those literals.
+    def _hits(self, frame: pl.DataFrame) -> Iterator[tuple[int, str, str | None, str]]:
+        """The lines that contain a literal of some pattern for their source, with those literals (between ``BETWEEN``).
 
         Each source is searched for its own patterns' literals only: "jobid=" says nothing in slurmctld's log, and every
         hit less is a regex less.
@@ -170,7 +170,7 @@ class LineParser:
                 lower = (message or "").lower()
                 needles = [literal for literal in self.catalogue.literals_of(source) if literal in lower]
                 if needles:
-                    yield at, message, source, needles
+                    yield at, message, source, BETWEEN.join(needles)
             return
         groups: dict[tuple[str, ...], list[str | None]] = {}
         for name in searched["source"].unique().to_list():
@@ -191,7 +191,7 @@ class LineParser:
                 some["i"].to_list(),
                 some["message"].to_list(),
                 some["source"].to_list(),
-                met.filter(hit).to_list(),
+                met.filter(hit).list.join(BETWEEN).to_list(),
                 strict=True,
             )
 

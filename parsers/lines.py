@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
-from numpy.lib.stride_tricks import sliding_window_view
 
 #: Zeros before the first and behind the last line, so that a window may be looked at on both sides of any place.
 LEAD, MARGIN = 16, 128
@@ -109,7 +108,9 @@ class LineBuffer:
 
     def windows(self, at: Array, width: int) -> Array:
         """The ``width`` bytes from each place ``at``, as rows of a matrix. They may reach into the next lines."""
-        rows: Array = sliding_window_view(self.data, width)[at]
+        # Items of ``width`` bytes that overlap: taking one of them copies it in one go.
+        items = np.ndarray((len(self.data) - width + 1,), dtype=f"V{width}", buffer=self.data, strides=(1,))
+        rows: Array = items[at].view(np.uint8).reshape(len(at), width)
         return rows
 
     def texts(self, starts: Array, lengths: Array) -> pl.Series:

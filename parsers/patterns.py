@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +26,8 @@ from parsers.required import required_texts
 
 #: So many sets of literals are remembered with their candidates; lines are many, sets of literals in them few.
 _REMEMBERED = 20_000
+#: Stands between literals that were found in one line; in none of them.
+BETWEEN = "\0"
 BUILT_IN = Path(__file__).with_name("catalogue")
 _KEYS = {
     "id", "event", "literal", "regex", "unless", "sources", "severity", "set", "priority", "advice", "reference",
@@ -90,11 +92,12 @@ class Pattern:
         """Whether a line of ``source`` may mean this; a line of unknown source may be anyone's."""
         return not self.sources or source is None or source in self.sources
 
-    def match(self, message: str, source: str | None, lower: str | None = None) -> dict[str, Any] | None:
-        """Raw entities if the message (``lower``: in small letters) means this event, else None."""
-        if not self.fits(source):
-            return None
-        lower = message.lower() if lower is None else lower
+    def match(self, message: str, source: str | None) -> dict[str, Any] | None:
+        """Raw entities if the message means this event, else None."""
+        return self.found_in(message, message.lower()) if self.fits(source) else None
+
+    def found_in(self, message: str, lower: str) -> dict[str, Any] | None:
+        """As :meth:`match`, where the source is known to fit; ``lower`` is the message in small letters."""
         for regex, texts in self.needed:
             for text in texts:
                 if text not in lower:
@@ -116,7 +119,7 @@ class Catalogue:
     entries: tuple[Pattern, ...]
     problems: list[Problem] = field(default_factory=list)
     _by_source: dict[str | None, list[str]] = field(default_factory=dict, repr=False)
-    _candidates: dict[tuple[str | None, tuple[str, ...]], tuple[Pattern, ...]] = field(default_factory=dict, repr=False)
+    _candidates: dict[tuple[str | None, str], tuple[Pattern, ...]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def literals(self) -> list[str]:
@@ -140,11 +143,13 @@ class Catalogue:
                 table.setdefault(literal, []).append(entry)
         return {literal: tuple(entries) for literal, entries in table.items()}
 
-    def candidates(self, source: str | None, literals: tuple[str, ...]) -> tuple[Pattern, ...]:
-        """The patterns to try, in order, on a line of ``source`` in which ``literals`` (in any case) were found."""
+    def candidates(self, source: str | None, literals: str) -> tuple[Pattern, ...]:
+        """The patterns to try, in order, on a line of ``source`` in which ``literals`` (in any case, with ``BETWEEN``
+        between them) were found."""
         known = self._candidates.get((source, literals))
         if known is None:
-            found = {e.order: e for text in literals for e in self.by_literal.get(text.lower(), ()) if e.fits(source)}
+            met = literals.lower().split(BETWEEN)
+            found = {e.order: e for text in met for e in self.by_literal.get(text, ()) if e.fits(source)}
             known = tuple(found[order] for order in sorted(found))
             if len(self._candidates) >= _REMEMBERED:
                 self._candidates.clear()
@@ -156,7 +161,7 @@ class Catalogue:
         lower = message.lower()
         for entry in self.entries:
             if any(literal in lower for literal in entry.literals):
-                found = entry.match(message, source, lower)
+                found = entry.found_in(message, lower) if entry.fits(source) else None
                 if found is not None:
                     return entry, tidy(found)
         return None
@@ -195,8 +200,8 @@ def _texts(value: Any) -> list[str]:
     if value is None:
         return []
     items = value if isinstance(value, list) else [value]
-    if not all(isinstance(item, str) for item in items):
-        raise ValueError("must be a text or a list of texts")
+    if not all(isinstance(item, str) and BETWEEN not in item for item in items):
+        raise ValueError("must be a text or a list of texts, without NUL")
     return list(items)
 
 
@@ -294,7 +299,16 @@ def load(extra_files: Sequence[Path] = ()) -> Catalogue:
 
 def dumps(entities: dict[str, Any]) -> str | None:
     """Entities as the record keeps them: JSON with sorted keys, null when there are none."""
-    return _ENCODER.encode(entities) if entities else None
+    if not entities:
+        return None
+    parts = []
+    for name in sorted(entities):
+        value = entities[name]
+        kind = type(value)
+        text = _quoted(value) if kind is str else str(value) if kind is int else _ENCODER.encode(value)
+        parts.append(f"{_quoted(name)}: {text}")
+    return "{" + ", ".join(parts) + "}"
 
 
+_quoted: Callable[[str], str] = json.encoder.encode_basestring
 _ENCODER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=str)

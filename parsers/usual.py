@@ -377,6 +377,8 @@ class _Units:
         )
         system = of_name[self.code[at]]
         head.system[at] = np.where((system == _JUNOS) & (head.priority[at] < 0), 0, system)
+        engines = (buffer.windows(head.host[at], 2) == np.frombuffer(b"re", np.uint8)).all(axis=1)
+        head.format[at[engines & (system == _JUNOS)]] = 0  # "re0.leaf1": the device's name is part of it
         likely = at[(buffer.data[head.message[at]] == _PERCENT) & ~self.named[at]]
         if len(likely):
             texts = buffer.texts(head.message[likely], np.maximum(buffer.ends[likely] - head.message[likely], 0))
@@ -435,9 +437,7 @@ def _frame(buffer: LineBuffer, head: _Header, units: _Units, rows: Array, origin
 def _slurm_daemons(found: pl.DataFrame, own: Array, origin: Origin) -> pl.DataFrame:
     """Which daemon wrote the lines of Slurm's own files."""
     at = pl.Series(np.flatnonzero(own).astype(np.uint32))
-    names = found.select("message")[at].select(slurm.daemon(origin).alias("source"))["source"]
-    if len(names) == 1 and len(at) > 1:
-        names = names.new_from_index(0, len(at))
+    names = slurm.daemons(found["message"].gather(at), origin)
     return found.with_columns(found["source"].scatter(at, names), found["unit"].scatter(at, names))
 
 

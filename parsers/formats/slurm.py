@@ -6,8 +6,11 @@ writes into the same file. Levels: info and verbose have no word.
 
 from __future__ import annotations
 
+import re
+
 import polars as pl
 
+from parsers import regexes
 from parsers.formats.base import SLURM, Format, groups, severity_of_level, timed
 from parsers.record import Origin
 
@@ -22,31 +25,38 @@ _SHORT = (
 )
 _BARE = r"(?s)^(?P<unit>slurmctld|slurmd|slurmdbd|slurmrestd|sackd)(?:-[\w.-]+)?(?:\[(?P<pid>\d+)\])?: (?P<message>.*)$"
 _CLOCK = r"(?s)^\[(?P<stamp>\d{1,9})\] " + _TAG
-#: Words that only slurmd writes; everything else without a tag is taken for the controller's.
+#: How lines begin that only slurmd writes; everything else without a tag is taken for the controller's. Each has at
+#: least four plain characters in front.
 _SLURMD = (
-    r"^(?:fatal: |error: )?(?:launch task |Launching batch job|slurmd |Slurmd |task/(?:affinity|cgroup)|prolog failed|"
-    r"epilog failed|\[job \d+\]|Unable to register|CPUs=\d+ Boards|Could not launch job|Node configuration differs|"
-    r"_forkexec_slurmstepd|reissued job credential|Job \d+ already killed|slurm_receive_msg_and_forward|"
-    r"gres.conf|Gres |CPU frequency setting|Invalid job credential|MPI: Cannot create)"
-)
+    r"launch task ", r"Launching batch job", r"slurmd ", r"Slurmd ", r"task/(?:affinity|cgroup)", r"prolog failed",
+    r"epilog failed", r"\[job \d+\]", r"Unable to register", r"CPUs=\d+ Boards", r"Could not launch job",
+    r"Node configuration differs", r"_forkexec_slurmstepd", r"reissued job credential", r"Job \d+ already killed",
+    r"slurm_receive_msg_and_forward", r"gres\.conf", r"Gres ", r"CPU frequency setting", r"Invalid job credential",
+    r"MPI: Cannot create",
+)  # fmt: skip
+_SLURMD_LINE = rf"^(?:fatal: |error: )?(?:{'|'.join(_SLURMD)})"
+_BEGINNINGS = sorted({re.sub(r"\\(.)", r"\1", words)[:4] for words in _SLURMD})
+_SLURMDBD = ("slurmdbd version", "accounting_storage/as_mysql", "mysql_", "innodb")
 
 
-def daemon(origin: Origin) -> pl.Expr:
-    """Which daemon wrote a line without a tag: what the file is known to be, else by the words of its ``message``."""
+def daemons(messages: pl.Series, origin: Origin) -> pl.Series:
+    """Which daemon wrote each line without a tag: what the file is known to be, else by the words of the message."""
     if origin.source in SLURM:
-        return pl.lit(origin.source)
-    return (
-        pl.when(pl.col("message").str.contains(_SLURMD)).then(pl.lit("slurmd"))
-        .when(pl.col("message").str.contains(r"slurmdbd version|accounting_storage/as_mysql|mysql_|innodb"))
-        .then(pl.lit("slurmdbd")).otherwise(pl.lit("slurmctld"))
-    )  # fmt: skip
+        return pl.Series([origin.source]).new_from_index(0, len(messages))
+    names = pl.Series(["slurmctld"]).new_from_index(0, len(messages))
+    database = messages.str.contains_any(pl.Series(_SLURMDBD).implode()).fill_null(False)
+    names = names.scatter(database.arg_true(), "slurmdbd")
+    begins = messages.str.strip_prefix("fatal: ").str.strip_prefix("error: ").str.slice(0, 4)
+    likely = begins.is_in(pl.Series(_BEGINNINGS).implode()).fill_null(False).arg_true()
+    sure = likely.filter(regexes.contains(messages.gather(likely), _SLURMD_LINE))
+    return names.scatter(sure, "slurmd")
 
 
 def _finish(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     """Source, severity and format of lines with ``message`` and ``step_tag``."""
     tagged = pl.col("step_tag").is_not_null()
     return frame.with_columns(
-        pl.when(tagged).then(pl.lit("slurmstepd")).otherwise(daemon(origin)).alias("source"),
+        pl.when(tagged).then(pl.lit("slurmstepd")).otherwise(daemons(frame["message"], origin)).alias("source"),
         severity_of_level(pl.col("message")).fill_null("info").alias("severity"),
         pl.lit("slurm").alias("format"),
     ).with_columns(pl.col("source").alias("unit"))
