@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import structlog
 import uvicorn
 from apscheduler.schedulers.background import BackgroundScheduler
@@ -26,6 +27,7 @@ from correlator.streaming import Ticker
 from faultline.config import Config, ScheduledReport
 from faultline.failure import CommandError
 from faultline.receiving import Front, Receiving
+from store import segments
 from store.duckdb_store import SERVICE_FILE, DuckStore, StoreError, StoreHeld
 
 log = structlog.get_logger()
@@ -80,8 +82,19 @@ class Service:
             self._unsettled.clear()
             settle(self.store)
         self.ticker.tick()
+        self._seal()
         # Concluding must not take the processor from taking in: at most half of the time.
         self._not_before = time.monotonic() + min(time.monotonic() - begun, LONGEST_PAUSE)
+
+    def _seal(self) -> None:
+        """Closes segments when enough lines wait; they were acknowledged long before, so a failure only waits too."""
+        try:
+            sealed = segments.seal(self.store, least=2 * segments.SEGMENT_ROWS)
+        except duckdb.Error as error:
+            log.warning("segments not closed", error=str(error).splitlines()[0])
+            return
+        if sealed.lines:
+            log.info("segments closed", lines=sealed.lines, segments=sealed.segments)
 
     def write_report(self, report: ScheduledReport, now: datetime | None = None) -> Path:
         """Writes one scheduled report under a name with its date; never leaves half a file."""

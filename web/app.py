@@ -21,6 +21,7 @@ from web.metrics import Counters
 from web.problems import ProblemError
 from web.reading import Reader, Store
 from web.timerange import BadTimeError
+from web.turns import Turns
 
 log = logging.getLogger("faultline.web")
 
@@ -141,7 +142,7 @@ def create_app(store: Store, *, settings: Mapping[str, object] | None = None) ->
     )  # fmt: skip
     app.state.store, app.state.reader = store, Reader(store)
     app.state.settings, app.state.counters = dict(settings or {}), Counters()
-    app.state.templates = pages.environment()
+    app.state.templates, app.state.turns = pages.environment(), Turns()
     handlers(app)
     operations(app)
     app.include_router(api.router)

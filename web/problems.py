@@ -24,9 +24,11 @@ TITLES = {
 class ProblemError(Exception):
     """Raised anywhere below a route; ``do`` is the way out and is always given to the reader."""
 
-    def __init__(self, status: int, detail: str, *, do: str = "", extra: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, status: int, detail: str, *, do: str = "", extra: Mapping[str, Any] | None = None,
+                 headers: Mapping[str, str] | None = None) -> None:  # fmt: skip
         super().__init__(detail)
         self.status, self.detail, self.do, self.extra = status, detail, do, dict(extra or {})
+        self.headers = dict(headers or {})
 
     @property
     def title(self) -> str:
@@ -41,4 +43,4 @@ class ProblemError(Exception):
         return body | self.extra
 
     def response(self, instance: str) -> JSONResponse:
-        return JSONResponse(self.document(instance), self.status, media_type=MEDIA_TYPE)
+        return JSONResponse(self.document(instance), self.status, self.headers, media_type=MEDIA_TYPE)

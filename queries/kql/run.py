@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 import time
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,6 +13,7 @@ import duckdb
 
 from queries.kql.catalog import CATALOG, Catalog
 from queries.kql.compile import Compiled, compile_script
+from queries.kql.deadline import Deadline
 from queries.kql.errors import CannotExpress, KqlError, KqlRuntimeError, QueryTimeout
 from queries.kql.lexical import format_datetime, format_timespan
 from queries.kql.textindex import Pruned, Pruner
@@ -100,24 +100,11 @@ def _execute(
         values.append(max_rows + 1)
         statement = f"SELECT * FROM ({statement}) LIMIT ${len(values)}"
     started = time.monotonic()
-    fired = threading.Event()
-
-    def stop() -> None:
-        fired.set()
-        con.interrupt()
-
-    timer = None
-    if deadline is not None:
-        timer = threading.Timer(max(0.001, deadline - started), stop)
-        timer.daemon = True
-        timer.start()
-    try:
-        table = con.sql(statement, params=values).to_arrow_table()
-    except duckdb.Error as problem:
-        raise _engine_error(problem, fired.is_set(), timeout_s).locate(text) from None
-    finally:
-        if timer:
-            timer.cancel()
+    with Deadline(con, deadline) as limit:
+        try:
+            table = con.sql(statement, params=values).to_arrow_table()
+        except duckdb.Error as problem:
+            raise _engine_error(problem, limit.fired, timeout_s).locate(text) from None
     truncated = max_rows is not None and table.num_rows > max_rows
     if truncated:
         table = table.slice(0, max_rows)
@@ -170,8 +157,30 @@ def validate(text: str, catalog: Catalog = CATALOG) -> list[tuple[str, str]]:
     return [(c.name, c.type) for c in compile_script(text, catalog)[-1].columns]
 
 
-def explain(text: str, catalog: Catalog = CATALOG) -> str:
-    """The steps and the SQL of the last tabular statement."""
-    one = compile_script(text, catalog)[-1]
-    columns = ", ".join(f"{c.name}:{c.type}" for c in one.columns)
-    return f"columns: {columns}\nsteps: {len(one.stages)}\nparameters: {len(one.parameters)}\n\n{one.sql}\n"
+def explain(
+    text: str, catalog: Catalog = CATALOG, *, con: duckdb.DuckDBPyConnection | None = None,
+    parameters: dict[str, Any] | None = None,
+) -> str:  # fmt: skip
+    """What would run: columns, SQL with its parameters' number and, with a store, the segments that can match and the
+    engine's plan; for each tabular statement in turn."""
+    pruner = Pruner(con) if con is not None else None
+    out = []
+    try:
+        for one in compile_script(text, catalog, parameters=parameters, pruner=pruner):
+            columns = ", ".join(f"{c.name}:{c.type}" for c in one.columns)
+            part = f"columns: {columns}\nsteps: {len(one.stages)}\nparameters: {len(one.parameters)}\n\n{one.sql}\n"
+            out.append(part + (_plan(con, one, text) if con is not None else ""))
+        pruned = "".join(f"segments: {p}\n" for p in pruner.report) if pruner else ""
+    finally:
+        if pruner:
+            pruner.finish()
+    return pruned + "\n".join(out)
+
+
+def _plan(con: duckdb.DuckDBPyConnection, one: Compiled, text: str) -> str:
+    try:
+        rows = con.execute(f"EXPLAIN {one.sql}", one.parameters).fetchall()
+    except duckdb.Error as problem:
+        raise _engine_error(problem, False, None).locate(text) from None
+    # A list of blocks may be long; the plan repeats it.
+    return "\nplan:\n" + "\n".join(line[:160].rstrip() for _, plan in rows for line in str(plan).splitlines()) + "\n"
