@@ -177,7 +177,13 @@ def uptime(buffer: LineBuffer, at: Array) -> tuple[Array, Array, Array]:
     # Blanks in front, then digits only.
     skipped = np.where(whole, window == 32, False).sum(axis=1)
     shown = whole & (inside > skipped[:, None])
-    fine &= (~shown | digit).all(axis=1) & (shown.sum(axis=1) > 0) & (shown.sum(axis=1) + skipped == point - 1)
+    # Ten digits are seconds since 1970, as UCX writes them, and no uptime.
+    fine &= (
+        (~shown | digit).all(axis=1)
+        & (shown.sum(axis=1) > 0)
+        & (shown.sum(axis=1) < 10)
+        & (shown.sum(axis=1) + skipped == point - 1)
+    )
     seconds, numeric = number(buffer, at + skipped + 1, np.where(fine, point - 1 - skipped, 0))
     micros, well = number(buffer, at + point + 1, np.where(fine, 6, 0))
     fine &= numeric & well

@@ -35,7 +35,7 @@ _WRITER = r"^(?:(?P<host>[\w.-]+):(?P<pid>\d+):\d+ \[(?P<gpu>\d+)\] |\[(?P<mpi_h
 #: srun and slurmstepd on a job's stderr, NCCL, PyTorch, UCX, Open MPI, a shell's report of a dead child.
 _MARKS = (
     _BARE_WHO + r"(?:srun: |slurmstepd(?:-[\w.-]+)?: |salloc: |sbatch: |s(?:info|queue|control|acct): |"
-    r"[\w.-]+:\d+:\d+ \[\d+\] (?:[^ ]+ )?NCCL |[\w.-]+:\d+:\d+ \[\d+\] \S+:\d+ NCCL |\[rank\d+\]|"
+    r"[\w.-]+:\d+:\d+ \[\d+\] (?:[^ ]+ )?NCCL |[\w.-]+:\d+:\d+ \[\d+\] \S+:\d+ NCCL |\[rank\d+\]|\[(?:default|trainer|worker)\d+\]:|"
     r"\[[\w.-]+:\d+(?::\d+:\d+)?\] |Traceback \(most|terminate called|mpirun|mpiexec|ORTE |prterun|\S+: line \d+: +\d+ |"
     r"torch\.|[A-Z]\w*(?:Error|Exception)(?::|$)|RuntimeError: |CUDA (?:error|kernel errors)|Abort\(\d+\) on node |"
     r"Compile with `TORCH|enroot-|pyxis: |libfabric:\d+:|MPICH ERROR|Fatal Python error)"

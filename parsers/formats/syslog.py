@@ -30,7 +30,7 @@ from parsers.formats.base import (
 )
 from parsers.record import Origin
 
-_MONTH = r"[^\W\d_]{3,5}\.?"
+_MONTH = r"[A-Za-zÀ-ɏ]{3,5}\.?"
 _STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?"
 _BSD = (
     rf"(?s)^(?:<(?P<pri>\d{{1,3}})>)? ?(?P<stamp>(?P<month>{_MONTH}) +(?P<day>\d{{1,2}}) (?:(?P<year>\d{{4}}) )?"
@@ -88,6 +88,8 @@ def odd_tail(rest: str, has_priority: bool) -> dict[str, Any]:
             return found.groupdict()
     host, _, message = rest.strip().partition(" ")
     message = message.strip()
+    if message.startswith(("last message repeated", "message repeated")):  # syslogd's own words, without its name
+        return {"host": host, "message": message}
     if has_priority and message:
         # With a priority it is a real syslog packet: its first word is the tag even without a colon.
         unit, _, text = message.partition(" ")
@@ -227,8 +229,8 @@ _SONIC = re.compile(r"[a-z]+#|orchagent$|portsyncd$|xcvrd$")
 
 
 def is_plain(program: str) -> bool:
-    """Whether a program's name is a name: no part of the text and no address."""
-    return not (program.startswith("%") or _ADDRESS.match(program))
+    """Whether a program's name is a name: no part of the text, no address, and no time zone of a switch's own stamp."""
+    return not (program.startswith("%") or _ADDRESS.match(program) or program in clock.ZONES)
 
 
 def is_sonic(program: str) -> bool:

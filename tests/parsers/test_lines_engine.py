@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from pathlib import Path
 
+import labelled
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -18,7 +18,6 @@ from parsers.record import LOGS, Origin
 
 ORIGIN = Origin(host="n1", reference=datetime(2026, 6, 1), received=datetime(2026, 6, 1))
 PARSER = LineParser(header_entities=True)
-SHARED = Path(__file__).parents[3] / "shared" / "data" / "lines"
 SEEDS = [
     b"<34>1 2026-01-01T00:00:00Z h app 1 - - x", b"Jan  1 00:00:00 h kernel: [1.5] eth0: link down", b"[2026-01-01T00:00:00.1] [7.0] error: x",
     b'{"MESSAGE": "x", "PRIORITY": "3"}', b"6,1,2,-;text", b"<189>: 2026 Jan 1 00:00:00 UTC: %X-1-Y: z", b"[  1.0] a", b"[99] x", b"",
@@ -98,24 +97,16 @@ def test_the_year_is_the_newest_that_is_not_in_the_future() -> None:
     assert [time.year for time in times] == [2025, 2026, 2024]
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the labelled lines are not on this machine")
+@pytest.mark.skipif(not labelled.FOLDER.exists(), reason="the labelled lines are not on this machine")
 def test_accuracy_on_labelled_lines() -> None:
-    rows = [json.loads(text) for file in SHARED.glob("*.jsonl") for text in file.read_text().splitlines()]
-    rows = [row for row in rows if "expected" in row]
-    # One batch per line: a line must not need its neighbours.
-    got = [
-        PARSER.parse([row["line"].encode()], Origin(reference=datetime(2026, 11, 21))).row(0, named=True)
-        for row in rows
+    parser = LineParser(header_entities=True)
+    total = labelled.Score()
+    for file in labelled.FOLDER.glob("*.jsonl"):
+        total.add(labelled.score_file(file, parser))
+    wrong = [
+        difference for difference in total.differences if difference[1] == "event" or difference[1].startswith("header")
     ]
-    right = sum(row["expected"]["event"] == mine["event"] for row, mine in zip(rows, got, strict=True))
-    other = [mine["event"] for row, mine in zip(rows, got, strict=True) if row["expected"]["event"] == "other"]
-    assert right / len(rows) >= 0.97
-    assert sum(event != "other" for event in other) / len(other) <= 0.01
-    wanted = found = 0
-    for row, mine in zip(rows, got, strict=True):
-        entities = json.loads(mine["entities"] or "{}")
-        for name, value in row["expected"].get("entities", {}).items():
-            if name != "header":
-                wanted += 1
-                found += str(entities.get(name)) == str(value)
-    assert found / wanted >= 0.95
+    assert total.right / total.lines >= 0.97, wrong
+    assert total.false_alarms / total.others <= 0.01, wrong
+    assert total.headers_right == total.headers, wrong
+    assert total.entities_right / total.entities >= 0.95

@@ -55,7 +55,7 @@ TAILS = (
     " n1 sshd[42]: text", " n1 kernel: [  12.345678] igb 0000:02:00.0 eth0: igb: eth0 NIC Link is Down", " n1 sshd[42]: ",
     " n1 sshd[42]:", " n1 slurmd: error: text", " n1 slurmctld[7]: slurmctld: fatal: JobId=9 text", " n1 slurmstepd-n1[9]: debug7: x",
     " n1 kernel: [12.345678][ T12] a", " n1 kernel: [drm] a", " n1 kernel: [ 1 2.345678] a", " n1 kernel: %a", " n1 %ETH-5-UP: a",
-    " n1 10.0.0.1: a", " n1 rpd[1]: a", " n1 syncd#x[1]: a", " n1: a", " n1 a b: c", " n1 a[b]: c", " n1 a[]: c", " n1 a[1]b: c",
+    " n1 10.0.0.1: a", " n1 rpd[1]: a", " re0.n1 rpd[1]: a", " re1-n1 rpd[1]: a", " n1 AEST: %SYS-5-X: a", " n1 syncd#x[1]: a", " n1: a", " n1 a b: c", " n1 a[b]: c", " n1 a[]: c", " n1 a[1]b: c",
     " n1 a[1]:c", " n1 a[12345678901]: c", "  n1 a: c", " n1  a: c", " 9n a: c", " ::1 a: c", " n\u00e4 a: c", " n1 \u00e4: c",
     " n1 a\tb: c", " " + "h" * 70 + " a: c", " n1 prog 42 - - text", " n1 prog 42 ID4 - text", ' n1 prog 42 I"\\D - text',
     " - - - - - text", " n1 prog 4x - - text", ' n1 prog 42 - [a@1 b="c"] text', " n1 prog 42 - - ", " n1 prog 42 - -",

@@ -1,0 +1,162 @@
+"""Each framing gives what its header says. All lines here are made up."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from parsers.engine import LineParser
+from parsers.entities import tidy
+from parsers.reasons import split_reason
+from parsers.record import Origin
+from parsers.xid import ACTIONS, CLASSES, described, sxids, tag_of, xids
+
+PARSER = LineParser(header_entities=True)
+ORIGIN = Origin(reference=datetime(2026, 6, 1))
+
+
+def row(line: str | bytes, **changes: object) -> dict[str, Any]:
+    data = line if isinstance(line, bytes) else line.encode()
+    found: dict[str, Any] = PARSER.parse([data], ORIGIN.but(**changes)).row(0, named=True)
+    return {**found, "entities": json.loads(found["entities"] or "{}")}
+
+
+def at(*parts: int) -> datetime:
+    return datetime(*parts)  # type: ignore[arg-type]
+
+
+#: line, then what must be in its row; ``e_NAME`` is an entity.
+LINES: list[tuple[str, dict[str, Any]]] = [
+    # syslog in its wild forms
+    ("<30>Feb 3 04:05:06 n1 app[7]: x", {"format": "rfc3164", "e_timestamp": "Feb 3 04:05:06", "facility": "daemon"}),
+    ("<30> Feb 23 04:05:06.789 n1 app[7]: x", {"time": at(2026, 2, 23, 4, 5, 6, 789000), "e_timestamp": "Feb 23 04:05:06.789"}),
+    ("<30>Feb 23 2025 04:05:06: %ASA-6-302014: gone", {"time": at(2025, 2, 23, 4, 5, 6), "unit": "%ASA-6-302014", "message": "gone"}),
+    ("<30>Feb 23 04:05:06 2025 n1 app: x", {"time": at(2025, 2, 23, 4, 5, 6), "e_timestamp": "Feb 23 04:05:06 2025"}),
+    ("<30>Feb 23 04:05:06 n1 10.0.0.9[77]: x", {"unit": None, "message": "10.0.0.9[77]: x"}),
+    ("févr. 23 04:05:06 n1 app: x", {"time": at(2026, 2, 23, 4, 5, 6), "host": "n1"}),
+    ("<30>1 2026-02-03T04:05:06.7Z n1 app proc-9 ID4 [a@1 b=\"c\"] \ufefftext", {
+        "format": "rfc5424", "message": "text", "pid": None, "e_pid": "proc-9", "e_msgid": "ID4", "e_version": 1, "e_sd": {"a@1": {"b": "c"}}}),
+    ("2026-02-03T04:05:06Z n1 app 9 ID4 [a@1 b=\"c\"] text", {"format": "rfc5424", "pid": 9, "e_msgid": "ID4", "e_sd": {"a@1": {"b": "c"}}}),
+    ("49 <30>1 2026-02-03T04:05:06Z n1 app 9 - - text", {"format": "rfc5424", "message": "text", "host": "n1"}),
+    ("<192>Feb 23 04:05:06 n1 app: x", {"format": "plain", "tags": ["malformed"]}),
+    ("<30>9 2026-02-31T04:05:06Z n1 app", {"format": "plain", "tags": ["malformed"]}),
+    ("<30>Feb 23 04:05:06 n1 last message repeated 3 times", {"e_repeat": 3, "tags": ["repeat_marker"]}),
+    # switches
+    ("<28>Feb 23 04:05:06 re0.leaf1 rpd[7]: RPD_OSPF_NBRDOWN: OSPF neighbor 10.0.0.9 state changed", {
+        "host": "re0.leaf1", "e_host_norm": "leaf1", "e_device_os": "junos", "e_protocol": "ospf", "event": "switch.protocol_change"}),
+    ("<187>Feb 23 04:05:06 leaf2 AEST: %ETHPORT-5-IF_UP: Interface Ethernet1/9 is up", {"host": "leaf2", "e_device_os": "nxos", "event": "switch.port_up"}),
+    ("<189>: 2026 Feb 23 04:05:06.125 UTC: %ETHPORT-5-IF_UP: Interface Ethernet1/9 is up", {"e_timestamp": "2026 Feb 23 04:05:06.125", "severity": "notice"}),
+    # fabric
+    ("2026-02-23 04:05:06.7 [45] [110] WARNING [Hardware] IBPort [default / Switch: leaf1 / 5] [dev_id: 9]: Symbol error counter delta threshold exceeded", {
+        "format": "ufm", "source": "ufm", "severity": "warning", "event": "fabric.link_errors", "e_peer_node": "leaf1", "e_sw_port": "5"}),
+    # what jobs print
+    ("[rank13]:[E223 04:05:06.987654321 ProcessGroupNCCL.cpp:6] [Rank 13] x", {
+        "time": at(2026, 2, 23, 4, 5, 6, 987654), "time_quality": "inferred", "severity": "error", "e_rank": 13, "format": "job_output"}),
+    ("[W1121 04:05:06.5 socket.cpp:6] x", {"time": at(2025, 11, 21, 4, 5, 6, 500000), "severity": "warning"}),
+    ("W0223 04:05:06.987000 140 torch/run.py:7] x", {"time": at(2026, 2, 23, 4, 5, 6, 987000), "message": "140 torch/run.py:7] x"}),
+    ("2026-02-23 04:05:06,123 - INFO - x", {"time": at(2026, 2, 23, 4, 5, 6, 123000), "severity": "info", "resolution_us": 1000}),
+    ("2026-02-23 04:05:06,123 - a.b - ERROR - x", {"severity": "error", "unit": "a.b"}),
+    ("[2026-02-23 04:05:06] n7:12:99 [3] NCCL WARN x", {"host": "n7", "pid": 12, "event": "job.nccl_error", "e_gpu": 3, "time": at(2026, 2, 23, 4, 5, 6)}),
+    ("n7:12:99 [3] NCCL INFO Channel 00", {"host": "n7", "e_pid": 12, "e_gpu": 3, "event": "other"}),
+    ("  5: [2026-02-23 04:05:06] x", {"e_rank": 5, "message": "x"}),
+    ("[default3]:[rank11]: ValueError: x", {"e_rank": 11, "event": "job.exit_error"}),
+    ("[default3]: step 5 done", {"e_local_rank": 3}),
+    ("\x1b[31mERROR 02-23 04:05:06 [core.py:5] x\x1b[0m", {"time": at(2026, 2, 23, 4, 5, 6), "severity": "error", "message": "[core.py:5] x"}),
+    (" 10%|# | 1/10 [00:01<00:09]\r 20%|## | 2/10 [00:02<00:08]\rRuntimeError: CUDA error: x", {"event": "job.cuda_error"}),
+    ("[1771819506.250000] [n7:12 :0] ib.c:9  UCX  ERROR x", {"time": at(2026, 2, 23, 4, 5, 6, 250000), "host": "n7", "event": "job.mpi_error"}),
+    ("2026-02-23 04:05:06,123 - healthagent.gpu - ERROR - x", {"source": "healthagent", "format": "stamped"}),
+    # marks on odd times
+    ("<30>1 2016-12-31T23:59:60Z n1 a - - - x", {"time": at(2017, 1, 1), "tags": ["leap_second"]}),
+    ("<30>1 2031-01-01T00:00:00Z n1 a - - - x", {"time": at(2031, 1, 1), "tags": ["future"]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "want"), LINES, ids=[line[:40] for line, _ in LINES])
+def test_line(line: str, want: dict[str, Any]) -> None:
+    found = row(line)
+    got = {name: found["entities"].get(name[2:]) if name.startswith("e_") else found[name] for name in want}
+    assert got == want
+    assert found["raw"] == line
+
+
+def test_what_a_job_prints_is_nothing_else() -> None:
+    line = "[2026-02-03T04:05:06.123] error: Nodes n1 not responding"
+    assert row(line)["source"] == "slurmctld"
+    inside = row(line, source="job_stdout", job_id=7)
+    assert (inside["source"], inside["event"], inside["job_id"]) == ("job_stdout", "other", 7)
+    assert inside["time"] == at(2026, 2, 3, 4, 5, 6, 123000)
+
+
+@pytest.mark.parametrize(
+    ("line", "source", "format_name", "tags"),
+    [
+        ("", "slurmd", "continuation", ["multiline"]), ("  more of it", "syslog", "continuation", ["multiline"]), ("Message payload: x", "fabricmanager", "continuation", ["multiline"]),
+        ("nothing known", "syslog", "plain", ["unparsed"]), ("nothing known", None, "plain", ["unparsed"]), ("epoch 3 done", "job_stdout", "job_output", []),
+    ],
+)  # fmt: skip
+def test_lines_without_a_header(line: str, source: str | None, format_name: str, tags: list[str]) -> None:
+    found = row(line, source=source)
+    assert (found["format"], found["tags"], found["raw"], found["message"]) == (format_name, tags, line, line)
+
+
+def test_a_wall_clock_time_that_came_twice_is_marked() -> None:
+    zone: dict[str, Any] = {"timezone": "Europe/Berlin", "timezone_known": True, "reference": datetime(2026, 11, 1)}
+    twice = row("[2026-10-25T02:30:00.000] error: x", **zone)
+    assert (twice["time"], twice["tags"]) == (at(2026, 10, 25, 0, 30), ["dst_fold"])
+    assert row("[2026-10-25T03:30:00.000] error: x", **zone)["tags"] == []
+    assert row("<30>1 2026-10-25T02:30:00+01:00 n1 a - - - x", **zone)["tags"] == []
+
+
+def test_every_xid_has_a_class_and_what_to_do() -> None:
+    table = xids()
+    assert set(table) == set(range(1, 173)) and {one.kind for one in table.values()} == set(CLASSES)
+    assert all(one.action in ACTIONS for one in table.values() if one.action) and all(
+        one.text for one in table.values()
+    )
+    assert (table[79].kind, table[79].advice) == ("bus", "reboot the node") and table[45].kind == "consequence"
+    assert described(31) == {"xid_class": "application", "xid_action": "RESTART_APP"} and described(9999) == {}
+    assert (tag_of(94), tag_of(149), tag_of(9999), tag_of(13)) == ("gpu.ecc", "gpu.nvlink", "unknown_code", None)
+    assert sxids()[20034] == "fatal"
+
+
+def test_an_xid_line_says_what_to_do() -> None:
+    found = row("NVRM: Xid (PCI:0000:5e:00): 48, pid=7, name=py, DBE")
+    assert found["entities"]["xid_class"] == "memory" and found["tags"] == ["unparsed", "gpu.ecc"][::-1]
+    assert found["entities"]["xid_action"] == "WORKFLOW_XID_48"
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("NHC: check_gpu_count: 7 of 8", {"owner": "nhc", "check": "check_gpu_count", "component": "gpu", "detail": "7 of 8"}),
+        ("Not responding", {"owner": "slurm", "component": "node", "detail": "Not responding"}),
+        ("Kill task failed", {"owner": "slurm", "component": "process", "detail": "Kill task failed"}),
+        ("[HC] ib_link: mlx5_3 down", {"owner": "healthcheck", "check": "ib_link", "component": "network", "detail": "mlx5_3 down"}),
+        ("(Code:InsufficientCapacity)Failure when resuming nodes", {
+            "owner": "parallelcluster", "check": "InsufficientCapacity", "component": "node", "detail": "Failure when resuming nodes"}),
+        ("ann: swap the cable", {"owner": "admin", "detail": "ann: swap the cable"}),
+        ("Healthcheck failures", {"owner": "healthcheck"}),
+    ],
+)  # fmt: skip
+def test_reasons(text: str, parts: dict[str, str]) -> None:
+    assert split_reason(text) == parts
+    assert tidy({"drain_reason": text}) == {
+        "reason": text,
+        **{f"reason_{name}": value for name, value in parts.items()},
+    }
+
+
+def test_memory_kills_belong_to_their_job() -> None:
+    for folder in (
+        "/slurm/uid_7/job_33/step_0/task_0",
+        "/system.slice/slurmstepd.scope/job_33/step_0/user/task_0",
+        "/slurm_n1/uid_7/job_33/step_0",
+    ):
+        found = row(
+            f"oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=x,mems_allowed=0,oom_memcg={folder},task_memcg={folder},task=py,pid=9,uid=7",
+            source="kernel",
+        )
+        assert (found["event"], found["job_id"], found["entities"]["step_id"]) == ("kernel.oom_kill", 33, "0")
