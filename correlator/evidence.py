@@ -146,7 +146,7 @@ class Weigher:
             path = (hop, *below)
             deeper = self._walk(hop.cause, path, found, seen | {id(effect)})
             if not deeper:
-                found.chains.append(Chain(hop.cause, path, _weight(path)))
+                found.chains.append(Chain(hop.cause, path, weight_of(path)))
             explained = True
         return explained
 
@@ -275,7 +275,7 @@ def _best_per_cause(hops: list[Hop]) -> list[Hop]:
     return sorted(best.values(), key=lambda h: (-h.strength, h.cause.key))
 
 
-def _weight(path: tuple[Hop, ...]) -> float:
+def weight_of(path: tuple[Hop, ...]) -> float:
     """Strength of all hops, times how unlikely it is that the root stands there by chance."""
     strength = math.prod(h.strength for h in path)
     return strength * min(MAX_RATIO, 1.0 / path[0].coincidence)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from correlator.causes import cause_of
-from correlator.evidence import Chain, Rejection, Weigher
+from correlator.evidence import Chain, Rejection, Weigher, weight_of
 from correlator.facts import World
 from correlator.model import Event, Fact, Run
 from parsers.hostlist import fold
@@ -58,14 +58,7 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
         verdict.category, verdict.confidence, verdict.reason, verdict.own = deliberate
         return verdict
     own = _own_explanation(run, end)
-    chains = []
-    for chain in (c for c in found.chains if _acceptable(c)):
-        blocking = weigher.blocked(chain.root)
-        if blocking is None:
-            chains.append(chain)
-        else:
-            verdict.rejections.append(Rejection(blocking.edge, chain.root, end, blocking.edge.text))
-    chains = _with_words(end, chains)
+    chains = _with_words(end, _unblocked(weigher, end, found.chains, verdict.rejections))
     total = sum(c.weight for c in chains) + own.weight + LEAK
     best = chains[0] if chains else None
     if best is None or best.weight < max(own.weight, LEAK):
@@ -93,6 +86,21 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
     return verdict
 
 
+def _unblocked(weigher: Weigher, end: Fact, chains: list[Chain], rejections: list[Rejection]) -> list[Chain]:
+    """Chains whose root may take the blame; where a blocking edge takes it from the root, what is left begins behind it."""
+    kept: dict[int, Chain] = {}
+    for whole in (c for c in chains if _acceptable(c)):
+        chain: Chain | None = whole
+        while chain is not None and (not _acceptable(chain) or (blocking := weigher.blocked(chain.root)) is not None):
+            if _acceptable(chain) and blocking is not None:
+                rejections.append(Rejection(blocking.edge, chain.root, end, blocking.edge.text))
+            rest = chain.hops[1:]
+            chain = Chain(rest[0].cause, rest, weight_of(rest)) if rest else None
+        if chain is not None and (id(chain.root) not in kept or chain.weight > kept[id(chain.root)].weight):
+            kept[id(chain.root)] = chain
+    return sorted(kept.values(), key=lambda c: (-c.weight, c.root.key))
+
+
 def _with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
     """Evidence as the run's own words see it: a program that tells its own error makes every other cause less likely,
     one that tells of a broken GPU or disk makes just that cause more likely than the rest."""
@@ -101,7 +109,11 @@ def _with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
     for chain in chains:
         factor = 1.0
         speaks_for = _WORDS_OF_ROOT.get(chain.root.kind)
-        if speaks_for and words[speaks_for]:
+        if (
+            speaks_for
+            and words[speaks_for]
+            and not (speaks_for == "peers" and words["own"] and not _peers_first(words))
+        ):
             factor = 1.0
         elif words["own"]:
             factor = OWN_WORDS_AGAINST
@@ -196,6 +208,11 @@ def _own_explanation(run: Run, end: Fact) -> Own:
     words: dict[str, list[Event]] = end.attrs["words"]
     if words["own"] and not _peers_first(words):
         return Own("app.error", OWN_WORDS, f"its own output says: {_short(words['own'])}", words["own"][:5], 0.97)
+    faults: list[Fact] = end.attrs["blamed_code"]
+    if faults:
+        code = faults[0].attrs.get("code")
+        told = f"its GPU reported Xid {code}, which NVIDIA's catalogue lays on the application"
+        return Own("app.error", OWN_WORDS, told, [e for f in faults for e in f.events][:5], 0.95)
     if words["peers"]:
         return Own(
             "unknown",

@@ -1,0 +1,217 @@
+"""Every edge earns its place: a small situation in which it decides, and what is said without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from correlator import edges as edge_files
+from correlator.evidence import Weigher
+from correlator.facts import World
+from correlator.samples import Throttled
+from correlator.verdicts import Verdict, judge
+from tests.correlator.making import T0, event, run, world
+
+EDGES, PROBLEMS = edge_files.load()
+LINKS = [{"host": f"n{i}", "device": d, "switch": s, "switch_port": f"Ethernet{i}"}
+         for i in range(1, 6) for d, s in (("eth0", "tor"), ("ib0", "leaf-p1"))]  # fmt: skip
+
+
+def judged(where: World, *, without: str = "") -> dict[str, Verdict]:
+    weigher = Weigher(where, [e for e in EDGES if e.id != without])
+    return {v.run.key: v for v in judge(where, weigher)}
+
+
+def said(verdict: Verdict) -> tuple[str, str | None, str | None]:
+    root = verdict.root
+    return (verdict.category, root.kind if root else None, root.host if root else None)
+
+
+# -- what logs say, in few words ---------------------------------------------------------------------------------------
+def down(at: float, host: str, device: str, until: float | None = None) -> list[Any]:
+    found = [event("nic.link_down", at, host, f"{device}: Link down", port=device)]
+    return found + ([event("nic.link_up", until, host, f"{device}: Link up", port=device)] if until is not None else [])
+
+
+def set_down(at: float, *hosts: str) -> list[Any]:
+    return [
+        event(
+            "slurm.node_down",
+            at,
+            "ctl",
+            "error: Nodes not responding, setting DOWN",
+            source="slurmctld",
+            nodes=list(hosts),
+        )
+    ]
+
+
+def node_fail(at: float, job: int = 1, host: str = "n1") -> list[Any]:
+    return [
+        event(
+            "slurm.job_node_fail",
+            at,
+            "ctl",
+            f"Killing JobId={job} on failed node {host}",
+            source="slurmctld",
+            job_id=job,
+            nodes=[host],
+        )
+    ]
+
+
+def out(at: float, kind: str, text: str, job: int = 1, **more: Any) -> list[Any]:
+    return [event(kind, at, None, text, source="job_stderr", job_id=job, **more)]
+
+
+def lost_peers(at: float, **more: Any) -> list[Any]:
+    return out(at, "job.nccl_error", "NCCL WARN NET/IB: Got completion with status=IBV_WC_RETRY_EXC_ERR(12)", **more)
+
+
+def watchdog(at: float, seconds: float = 600.0) -> list[Any]:
+    return out(at, "job.nccl_timeout", "Watchdog caught collective operation timeout", timeout_ms=seconds * 1000)
+
+
+def xid(at: float, code: int, host: str = "n1", pci: str = "0000:3a:00") -> list[Any]:
+    return [event("gpu.xid", at, host, f"NVRM: Xid (PCI:{pci}): {code}, pid=7, name=py", pci=pci, xid=code)]
+
+
+def disk(at: float, *, read_only: bool = False) -> list[Any]:
+    text = "EXT4-fs (sda): Remounting filesystem read-only" if read_only else "I/O error, dev sda, sector 1"
+    return [event("storage.io_error", at, "n1", text, device="sda")]
+
+
+def slowed(job: Any, onset: float) -> dict[str, Any]:
+    length = (job.end or 0) - (job.start or 0)
+    points = [((job.start or 0) + 20 + i * 60, 2.0 if i * 60 < onset else 5.0) for i in range(int(length // 60))]
+    return {"progress": {(job.job_id, 0): points}}
+
+
+def lustre(
+    at: float, hosts: tuple[str, ...] = ("n1", "n2", "n3"), text: str = "Connection to fs1-OST0001 was lost"
+) -> list[Any]:
+    return [
+        event("storage.lustre_error", at + i * 0.1, h, text, lustre_target="fs1-OST0001") for i, h in enumerate(hosts)
+    ]
+
+
+def one(end: float, state: str = "FAILED", nodes: tuple[str, ...] = ("n1", "n2"), **row: Any) -> Any:
+    return run(1, nodes, -2000, end, state, **row)
+
+
+@dataclass(frozen=True)
+class Case:
+    """``make`` gives a world; with all edges job 1 is ``expected``, without ``edge`` it is something else."""
+
+    edge: str
+    make: Callable[[], World]
+    expected: tuple[str, str | None, str | None]
+
+
+def _slow_by(lines: list[Any], **more: Any) -> World:
+    job = one(1600, "TIMEOUT", time_limit_s=3600)
+    return world(lines, [job], **slowed(job, 2000), **more)
+
+
+CASES = [
+    Case("E03", lambda: world([*down(0, "n1", "eth0", 900), *set_down(350, "n1"), *node_fail(350)], [one(350, "NODE_FAIL")]),
+         ("infra.network", "link.outage", "n1")),
+    Case("E04", lambda: world([*down(0, "n1", "eth0", 900), *set_down(350, "n1"), *node_fail(350)], [one(350, "NODE_FAIL")]),
+         ("infra.network", "link.outage", "n1")),
+    Case("E03S", lambda: world([*(e for i in range(2, 6) for e in down(0.1 * i, f"n{i}", "eth0", 900)), *set_down(350, "n1"), *node_fail(350)],
+                               [one(350, "NODE_FAIL")], links=LINKS), ("infra.network", "switch.outage", "tor")),
+    Case("E14", lambda: world([*(e for i in range(1, 6) for e in down(0.1 * i, f"n{i}", "ib0", 300)), *lost_peers(60)], [one(62)],
+                              links=LINKS), ("infra.network", "switch.outage", "leaf-p1")),
+    Case("E15", lambda: world([event("switch.hw_error", -0.5, "spine-p1-1", "Module 1 failed", source="switch"),
+                               *(e for i in range(1, 6) for e in down(0.1 * i, f"n{i}", "ib0", 300)), *lost_peers(60)], [one(62)], links=LINKS),
+         ("infra.network", "plane.outage", "spine-p1-1")),
+    Case("E07", lambda: world([*down(0, "n1", "ib0", 200), *lost_peers(60)], [one(62)]), ("infra.network", "link.outage", "n1")),
+    Case("E10", lambda: world([*down(0, "n1", "ib0", 200), *lost_peers(60)], [one(62)]), ("infra.network", "link.outage", "n1")),
+    Case("E07R", lambda: world([*down(0, "n1", "ib0", 200), *out(61, "job.exit_error", "srun: error: n2: task 3: Aborted (core dumped)")], [one(62)]),
+         ("infra.network", "link.outage", "n1")),
+    Case("E07S", lambda: world([*(e for i in range(2, 6) for e in down(0.1 * i, f"n{i}", "ib0", 300)), *lost_peers(60)],
+                               [one(62, nodes=("n1", "n9"))], links=LINKS), ("infra.network", "switch.outage", "leaf-p1")),
+    Case("E11", lambda: world([*down(0, "n1", "ib0", 700), *watchdog(605)], [one(608)]), ("infra.network", "link.outage", "n1")),
+    Case("E12", lambda: world([*down(0, "n1", "ib0", 700), *watchdog(605)], [one(1600, "TIMEOUT")]), ("infra.network", "link.outage", "n1")),
+    Case("E16", lambda: _slow_by([event("fabric.link_errors", i * 120.0, "ctl", "Local Link integrity threshold reached", source="opensm",
+                                        ibdev="mlx5_1", peer_node="n1") for i in range(12)]), ("infra.network", "link.errors", "n1")),
+    Case("E28", lambda: _slow_by([], throttling=[Throttled("n2", "00000000:9A:00.0", T0 + 60, T0 + 1590, T0 - 240, None, 9)]),
+         ("infra.gpu", "gpu.thermal", "n2")),
+    Case("E29", lambda: _slow_by([], throttling=[Throttled("n2", "00000000:9A:00.0", T0 + 60, T0 + 1590, T0 - 240, None, 9)]),
+         ("infra.gpu", "gpu.thermal", "n2")),
+    Case("E43", lambda: _slow_by([e for i in range(8) for e in lustre(i * 200.0)]), ("infra.storage", "storage.outage", "fs1")),
+    Case("E18", lambda: world(xid(0, 79), [one(8)]), ("infra.gpu", "gpu.xid", "n1")),
+    Case("E24", lambda: world(xid(0, 74), [one(8)]), ("infra.gpu", "gpu.xid", "n1")),
+    Case("E25", lambda: world([*xid(0, 119), *watchdog(602)], [one(605)]), ("infra.gpu", "gpu.xid", "n1")),
+    Case("E26", lambda: world([*(event("pcie.aer", i * 20.0, "n1", "AER: Corrected error received", pci="0000:3a:00.0") for i in range(8)), *xid(300, 79)],
+                              [one(306)]), ("infra.gpu", "pcie.aer", "n1")),
+    Case("E20", lambda: world([*xid(0, 63), *out(5, "job.cuda_error", "CUDA error: uncorrectable ECC error encountered")], [one(6)]),
+         ("infra.gpu", "gpu.xid", "n1")),
+    Case("E38", lambda: world([event("slurm.node_drain", -1998, "n1", "error: prolog failed: rc:1", source="slurmd", job_id=1, nodes=["n1"])],
+                              [one(-1995, "REQUEUED")]), ("infra.scheduler", "prolog.failure", "n1")),
+    Case("E45", lambda: world([event("slurm.node_down", 350, "ctl", "update_node: node n1 state set to DOWN", source="slurmctld", nodes=["n1"]),
+                               *node_fail(350)], [one(350, "NODE_FAIL")]), ("infra.scheduler", "admin.down", "n1")),
+    Case("E42", lambda: world([*lustre(0), *out(150, "job.exit_error", "OSError: [Errno 5] Input/output error: '/lustre/fs1/x'")], [one(151)]),
+         ("infra.storage", "storage.outage", "fs1")),
+    Case("E31", lambda: world([event("kernel.panic", 0, "n1", "Kernel panic - not syncing"), *set_down(350, "n1"), *node_fail(350)],
+                              [one(350, "NODE_FAIL")]), ("infra.node", "node.panic", "n1")),
+    Case("E31R", lambda: world([event("kernel.panic", 0, "n1", "Kernel panic - not syncing"),
+                                event("slurm.node_reboot", 100, "ctl", "Node n1 unexpectedly rebooted", source="slurmctld", nodes=["n1"]),
+                                *node_fail(100)], [one(100, "NODE_FAIL")]), ("infra.node", "node.panic", "n1")),
+    Case("E32", lambda: world([event("slurm.node_reboot", 100, "ctl", "Node n1 unexpectedly rebooted", source="slurmctld", nodes=["n1"]),
+                               *node_fail(100)], [one(100, "NODE_FAIL")]), ("infra.node", "node.reboot", "n1")),
+    Case("E31B", lambda: world([event("kernel.boot", 100, "n1", "Linux version 6.1"), *set_down(350, "n1"), *node_fail(350)],
+                               [one(350, "NODE_FAIL")]), ("infra.node", "node.reboot", "n1")),
+    Case("E34", lambda: world([event("slurm.daemon_fatal", 0, "n1", "fatal: out of memory", source="slurmd"), *set_down(350, "n1"), *node_fail(350)],
+                              [one(350, "NODE_FAIL")]), ("infra.scheduler", "slurmd.crash", "n1")),
+    Case("E48", lambda: world([event("slurm.comm_error", 0, "n1", "error: Munge encode failed: Failed to access socket", source="slurmd"),
+                               *set_down(350, "n1"), *node_fail(350)], [one(350, "NODE_FAIL")]), ("infra.node", "munge.failure", "n1")),
+    Case("E48D", lambda: world([event("slurm.comm_error", 100, "ctl", "error: slurm_receive_msgs: failed: Socket timed out on send/recv operation",
+                                      source="slurmctld", nodes=["n1"]), *set_down(350, "n1"), *node_fail(350)], [one(350, "NODE_FAIL")]),
+         ("infra.node", "node.deaf", "n1")),
+    Case("E37", lambda: world([*disk(0), *out(8, "job.exit_error", "OSError: [Errno 5] Input/output error: '/local/x'")], [one(9)]),
+         ("infra.node", "disk.error", "n1")),
+    Case("E37K", lambda: world([*disk(0, read_only=True), *out(8, "job.exit_error", "srun: error: n1: task 0: Killed")], [one(9)]),
+         ("infra.node", "disk.error", "n1")),
+    Case("E37F", lambda: world([event("slurm.node_drain", -1999, "n1", "error: SlurmdSpoolDir is full: No space left on device", source="slurmd",
+                                      nodes=["n1"])], [one(-1996, "CANCELLED", cancelled_by="0")]), ("infra.node", "disk.full", "n1")),
+    Case("E31D", lambda: world([event("fabric.sm_event", 0, "ctl", "Removed port", source="opensm", ibdev="ib0", peer_node="n1", verb="Removed"),
+                                *lost_peers(60), *out(300, "job.step_terminated", "srun: Terminating")], [one(300)], spoke=lambda host: [T0 - 30]),
+         ("infra.node", "node.dead", "n1")),
+    Case("E31N", lambda: world([event("fabric.sm_event", 0, "ctl", "Removed port", source="opensm", ibdev="ib0", peer_node="n1", verb="Removed"),
+                                *set_down(350, "n1"), *node_fail(350)], [one(350, "NODE_FAIL")], spoke=lambda host: [T0 - 30]),
+         ("infra.node", "node.dead", "n1")),
+]  # fmt: skip
+
+#: Edges that take blame away: with them job 1 is ``expected``, without them somebody innocent is blamed.
+BLOCKING = [
+    Case("E33", lambda: world([*down(0, "n1", "ib0", 400), event("kernel.boot", 100, "n1", "Linux version 6.1"), *lost_peers(60)], [one(62)]),
+         ("unknown", None, None)),
+    Case("E33X", lambda: world([event("kernel.boot", 0, "n1", "Linux version 6.1"), *xid(20, 79)], [run(1, ["n1", "n2"], 15, 40)]),
+         ("app.error", None, None)),
+    Case("E44", lambda: world([event("slurm.daemon_start", 95, "ctl", "slurmctld version 24.05 started", source="slurmctld"),
+                               event("slurm.comm_error", 100, "ctl", "error: slurm_receive_msgs: Socket timed out on send/recv operation",
+                                     source="slurmctld", nodes=["n1"]), *set_down(350, "n1"), *node_fail(350)], [one(350, "NODE_FAIL")]),
+         ("infra.node", "node.down", "n1")),
+    Case("E23", lambda: world([event("slurm.node_drain", -900, "ctl", "update_node: node n1 reason set to: maintenance", source="slurmctld", nodes=["n1"],
+                                     reason="maintenance"),
+                               event("slurm.node_down", 350, "ctl", "update_node: node n1 state set to DOWN", source="slurmctld", nodes=["n1"]),
+                               *node_fail(350)], [run(1, ["n1", "n2"], 349.5, 350, "NODE_FAIL")]), ("infra.node", None, None)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", [*CASES, *BLOCKING], ids=lambda c: c.edge)
+def test_the_edge_decides(case: Case) -> None:
+    where = case.make()
+    verdict = judged(where)["1"]
+    assert said(verdict) == case.expected, verdict.reason
+    without = judged(where, without=case.edge)["1"]
+    assert said(without) != case.expected
+
+
+def test_every_edge_has_its_case() -> None:
+    assert not PROBLEMS
+    assert {e.id for e in EDGES} == {c.edge for c in [*CASES, *BLOCKING]}
