@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from parsers import clock, usual
-from parsers.entities import job_ids, step_name, tags_of, tidy
+from parsers.entities import job_ids, step_name, tags_of
 from parsers.formats import BUILT_IN, all_formats
 from parsers.formats.base import JOB_SOURCES, SLURM, Format, accepted, conform, nothing
 from parsers.lines import Array, LineBuffer
@@ -140,14 +140,11 @@ class LineParser:
         """Adds ``event`` and the pattern's severity and tags; also what the pattern found, by line of the batch."""
         found: dict[int, dict[str, Any]] = {}
         best: dict[int, Pattern] = {}
-        candidates = self.catalogue.candidates
+        first = self.catalogue.first
         for at, message, source, needles in self._hits(frame):
-            lower = message.lower()
-            for entry in candidates(source, needles):
-                raw = entry.found_in(message, lower)
-                if raw is not None:
-                    best[at], found[at] = entry, tidy(raw)
-                    break
+            means = first(message, source, needles)
+            if means is not None:
+                best[at], found[at] = means
         at_lines = np.fromiter(best, np.uint32, len(best))
         events = pl.repeat("other", len(frame), dtype=pl.String, eager=True)
         severities = nothing("", pl.String, len(frame))

@@ -94,22 +94,20 @@ class Pattern:
 
     def match(self, message: str, source: str | None) -> dict[str, Any] | None:
         """Raw entities if the message means this event, else None."""
-        return self.found_in(message, message.lower()) if self.fits(source) else None
+        if not self.fits(source):
+            return None
+        found = next((found for regex in self.regexes if (found := regex.search(message))), None)
+        if found is None or (self.unless is not None and self.unless.search(message)):
+            return None
+        return {**self.fixed, **{name: value for name, value in found.groupdict().items() if value is not None}}
 
-    def found_in(self, message: str, lower: str) -> dict[str, Any] | None:
-        """As :meth:`match`, where the source is known to fit; ``lower`` is the message in small letters."""
-        for regex, texts in self.needed:
-            for text in texts:
-                if text not in lower:
-                    break
-            else:
-                found = regex.search(message)
-                if found is None:
-                    continue
-                if self.unless is not None and self.unless.search(message):
-                    return None
-                return {**self.fixed, **{k: v for k, v in found.groupdict().items() if v is not None}}
-        return None
+    def entities(self, found: re.Match[str]) -> dict[str, Any]:
+        """What a match of one of the regexes says, tidied."""
+        return tidy({**self.fixed, **{name: value for name, value in found.groupdict().items() if value is not None}})
+
+
+#: How to search, what must be in the message in small letters before, and whose regex it is.
+Candidate = tuple[Callable[[str], "re.Match[str] | None"], tuple[str, ...], Pattern]
 
 
 @dataclass
@@ -119,7 +117,7 @@ class Catalogue:
     entries: tuple[Pattern, ...]
     problems: list[Problem] = field(default_factory=list)
     _by_source: dict[str | None, list[str]] = field(default_factory=dict, repr=False)
-    _candidates: dict[tuple[str | None, str], tuple[Pattern, ...]] = field(default_factory=dict, repr=False)
+    _candidates: dict[tuple[str | None, str], tuple[Candidate, ...]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def literals(self) -> list[str]:
@@ -143,14 +141,30 @@ class Catalogue:
                 table.setdefault(literal, []).append(entry)
         return {literal: tuple(entries) for literal, entries in table.items()}
 
-    def candidates(self, source: str | None, literals: str) -> tuple[Pattern, ...]:
-        """The patterns to try, in order, on a line of ``source`` in which ``literals`` (in any case, with ``BETWEEN``
-        between them) were found."""
+    def first(self, message: str, source: str | None, literals: str) -> tuple[Pattern, dict[str, Any]] | None:
+        """As :meth:`match`, for a message in which exactly ``literals`` (in any case, ``BETWEEN`` them) were found."""
+        lower = message.lower()
+        refused = None
+        for search, texts, entry in self._to_try(source, literals):
+            for text in texts:
+                if text not in lower:
+                    break
+            else:
+                found = search(message)
+                if found is None or entry is refused:
+                    continue
+                if entry.unless is None or entry.unless.search(message) is None:
+                    return entry, entry.entities(found)
+                refused = entry
+        return None
+
+    def _to_try(self, source: str | None, literals: str) -> tuple[Candidate, ...]:
         known = self._candidates.get((source, literals))
         if known is None:
             met = literals.lower().split(BETWEEN)
             found = {e.order: e for text in met for e in self.by_literal.get(text, ()) if e.fits(source)}
-            known = tuple(found[order] for order in sorted(found))
+            ranked = (found[order] for order in sorted(found))
+            known = tuple((regex.search, texts, entry) for entry in ranked for regex, texts in entry.needed)
             if len(self._candidates) >= _REMEMBERED:
                 self._candidates.clear()
             self._candidates[source, literals] = known
@@ -161,7 +175,7 @@ class Catalogue:
         lower = message.lower()
         for entry in self.entries:
             if any(literal in lower for literal in entry.literals):
-                found = entry.found_in(message, lower) if entry.fits(source) else None
+                found = entry.match(message, source)
                 if found is not None:
                     return entry, tidy(found)
         return None

@@ -8,6 +8,8 @@ the same way (tests/parsers/test_usual.py holds the two together).
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -73,6 +75,8 @@ class _Header:
     msgid_length: Array
     tag: Array
     tag_length: Array
+    data: Array
+    data_length: Array
     uptime: Array
     severity: Array
     system: Array
@@ -88,7 +92,7 @@ class _Header:
         return cls(
             np.zeros(lines, np.uint8), places(), np.zeros(lines, np.uint8), places(), np.full(lines, -1, np.int16),
             places(), lengths(), places(), lengths(), lengths(), places(), places(), lengths(), places(), lengths(),
-            places(), lengths(), np.full(lines, np.nan), np.zeros(lines, np.uint8), np.zeros(lines, np.uint8),
+            places(), lengths(), places(), lengths(), np.full(lines, np.nan), np.zeros(lines, np.uint8), np.zeros(lines, np.uint8),
         )  # fmt: skip
 
 
@@ -234,8 +238,12 @@ def _rfc5424(buffer: LineBuffer, head: _Header, rows: Array, at: Array, origin: 
         special[line, place] = False
         edges.append(place)
     rest = at + edges[4] + 1
-    after = buffer.data[rest + 2]
-    fine &= (buffer.data[rest] == _DASH) & (buffer.data[rest + 1] == _BLANK) & (after != _BLANK) & (after != 0xEF)
+    structured = np.flatnonzero(fine & (buffer.data[rest] == _OPEN))
+    end = rest + 1
+    end[structured] = _structured_data(buffer, head, rows[structured], rest[structured])
+    after = buffer.data[end + 1]
+    fine &= (buffer.data[rest] == _DASH) | (head.data_length[rows] > 0)
+    fine &= (buffer.data[end] == _BLANK) & (after != _BLANK) & (after != 0xEF)
     nil = [(buffer.data[at + start + 1] == _DASH) & (stop == start + 2) for start, stop in pairwise(edges)]
     pid, numeric = stamps.number(buffer, at + edges[2] + 1, np.where(nil[2], 0, edges[3] - edges[2] - 1))
     fine &= nil[2] | numeric
@@ -249,8 +257,20 @@ def _rfc5424(buffer: LineBuffer, head: _Header, rows: Array, at: Array, origin: 
         place[rows] = at + edges[part] + 1
         length[rows] = np.where(nil[part], -1, edges[part + 1] - edges[part] - 1)
     head.pid[rows] = np.where(nil[2], -1, pid)
-    head.message[rows] = rest + 2
+    head.message[rows] = end + 1
     head.format[rows[fine]] = _RFC5424
+
+
+def _structured_data(buffer: LineBuffer, head: _Header, rows: Array, at: Array) -> Array:
+    """Where the structured data that begins ``at`` ends; at its beginning where it does not read well."""
+    match = re.compile(syslog.STRUCTURED_DATA.encode(), re.DOTALL).match
+    data = buffer.data.data
+    for row, start in zip(rows.tolist(), at.tolist(), strict=True):
+        found = match(data, start, int(buffer.ends[row]))
+        if found:
+            head.data[row], head.data_length[row] = start, found.end() - start
+    ends: Array = at + np.maximum(head.data_length[rows], 0)
+    return ends
 
 
 def _slurm(buffer: LineBuffer, head: _Header, rows: Array, at: Array, origin: Origin) -> None:
@@ -424,7 +444,7 @@ def _frame(buffer: LineBuffer, head: _Header, units: _Units, rows: Array, origin
         found = found.with_columns(found["source"].scatter(np.flatnonzero(from_switch), "switch"))
     if header:
         found = found.with_columns(buffer.texts(head.stamp[rows], head.stamp_length[rows]).alias("stamp"))
-    told = (head.msgid_length[rows] > 0) | (head.system[rows] > 0)
+    told = (head.msgid_length[rows] > 0) | (head.system[rows] > 0) | (head.data_length[rows] > 0)
     if header:
         found = found.with_columns(_extra(buffer, head, rows))
     elif told.any():  # the numbers of a priority alone are columns already
@@ -458,6 +478,7 @@ def _extra(buffer: LineBuffer, head: _Header, rows: Array) -> pl.Series:
         "version": pl.Series([None, ', "version": 1']).gather(newer.astype(np.uint32)),
         "system": pl.Series(systems).gather(head.system[rows].astype(np.uint32)),
         "msgid": buffer.texts(head.msgid[rows], np.where(newer, head.msgid_length[rows], -1)),
+        "sd": _data_as_json(buffer, head, rows),
         "record": buffer.texts(head.msgid[rows], np.where(kernel, head.msgid_length[rows], -1)),
     })  # fmt: skip
     msgid = pl.concat_str(pl.lit(', "msgid": "'), "msgid", pl.lit('"'))
@@ -466,6 +487,14 @@ def _extra(buffer: LineBuffer, head: _Header, rows: Array) -> pl.Series:
         pl.lit('{"kmsg_pri": '), of_record.field("field_0"), pl.lit(', "kmsg_seq": '), of_record.field("field_1"),
         pl.lit(', "kmsg_usec": '), of_record.field("field_2"), pl.lit("}"),
     )  # fmt: skip
-    said = pl.concat_str(msgid, "system", "numbers", "version", ignore_nulls=True)
+    said = pl.concat_str(msgid, "sd", "system", "numbers", "version", ignore_nulls=True)
     usual = pl.when(said != "").then(pl.concat_str(pl.lit("{"), said.str.slice(2), pl.lit("}")))
     return parts.select(pl.coalesce(record, usual).alias("extra")).to_series()
+
+
+def _data_as_json(buffer: LineBuffer, head: _Header, rows: Array) -> pl.Series:
+    """The structured data of RFC 5424 as a member of a JSON object."""
+    at = np.flatnonzero(head.data_length[rows] > 0)
+    texts = buffer.texts(head.data[rows[at]], head.data_length[rows[at]]).to_list()
+    said = [f', "sd": {json.dumps(syslog.structured_data(text), ensure_ascii=False)}' for text in texts]
+    return nothing("sd", pl.String, len(rows)).scatter(at, pl.Series(said, dtype=pl.String))

@@ -41,9 +41,10 @@ _LOGHOST = (
     rf"(?s)^(?P<first>{_STAMP}) (?P<iso>{_STAMP}) (?P<host>\S+) (?P<facility>[a-z]+\d?)\.(?P<word>[a-z]+) "
     r"(?P<unit>[^\s:\[]+)(?:\[(?P<pid>\d+)\])?:? ?(?P<message>.*)$"
 )
+STRUCTURED_DATA = r'(?:\[(?:[^\]\\"]|\\.|"(?:[^"\\]|\\.)*")*\])+'
 _RFC5424 = (
     rf"(?s)^<(?P<pri>\d{{1,3}})>(?P<version>[1-9]\d{{0,2}}) (?P<iso>-|{_STAMP}) (?P<host>\S+) (?P<unit>\S+) (?P<procid>\S+) "
-    r'(?P<msgid>\S+) (?P<sd>-|(?:\[(?:[^\]\\"]|\\.|"(?:[^"\\]|\\.)*")*\])+)(?: (?P<message>.*))?$'
+    rf"(?P<msgid>\S+) (?P<sd>-|{STRUCTURED_DATA})(?: (?P<message>.*))?$"
 )
 _TAIL = r"(?s)^(?P<host>[^\s:]|\S*[^\s:]) +(?P<unit>[^\s:\[]+)(?:\[(?P<procid>[^\]]*)\])?:(?: (?P<spaced>.*)|(?P<message>[^\s:].*)?)$"
 LEVEL_NAMES = (
