@@ -33,8 +33,8 @@ VERSION = "0.1.0"
 BUSY_TURN_S, QUIET_TURN_S = 0.25, 0.5
 #: One batch holds at most about so much before compression: bounds memory and stays far below the service's 64 MiB.
 BATCH_BYTES = 1024 * 1024
-#: While the service is away nobody waits for a line: fewer, larger batches.
-AWAY_FLUSH_S = 5.0
+#: While the service is away nobody waits for a line: batches are gathered this many times longer.
+AWAY_FLUSH = 5.0
 STATUS_EVERY_S = 60.0
 #: A node whose disk refuses the spool is tried again so often; meanwhile nothing is read.
 DISK_WAIT_S = 5.0
@@ -155,7 +155,7 @@ class Agent:
         self._tell_status(now, last)
         sender = self.sender
         away = sender is not None and sender.trouble is not None
-        wait = AWAY_FLUSH_S if away else self.config.flush_s
+        wait = self.config.flush_s * (AWAY_FLUSH if away else 1.0)
         if self._pending and (last or now - self._flushed_at >= wait):
             self._flush()
         if taken >= BATCH_BYTES // 4:
