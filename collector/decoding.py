@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from collector.receivers import all_receivers
-from collector.receivers.base import Decoded, Lines, Payload, Run, moment_of
+from collector.receivers.base import Decoded, Lines, Payload, Poison, Run, moment_of
 from collector.spool import payload_of
 from parsers.engine import LineParser
 from parsers.record import conform
@@ -60,15 +60,14 @@ def work(jobs: Sequence[Job], parser: LineParser) -> Outcome:
         kind = str(job.meta.get("kind"))
         try:
             if kind == "damaged" or kind not in receivers:
-                raise ValueError(
-                    "the spool is damaged here" if kind == "damaged" else f"no receiver is called {kind!r}"
-                )
+                raise Poison("the spool is damaged here" if kind == "damaged" else f"no receiver is called {kind!r}")
             own = Decoded()
             payload = Payload(payload_of(job.path, job.offset, job.size, job.crc), job.meta, job.stored)
             receivers[kind].decode(payload, own)
             _merge(own, decoded)
         except Exception as error:  # whatever a sender managed to send: set aside with the reason, the rest goes on
-            outcome.poison.append((place, f"{type(error).__name__}: {error}"[:500]))
+            why = str(error) if isinstance(error, Poison) else f"{type(error).__name__}: {error}"
+            outcome.poison.append((place, why[:500]))
     frames = [_rows(group, parser) for group in decoded.groups.values() if group.lines]
     tables: dict[str, list[pl.DataFrame]] = {}
     for parsed in decoded.parsed:

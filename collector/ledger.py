@@ -111,8 +111,13 @@ class Ledger:
             self.lines[source.file] = self.lines.get(source.file, 0) + source.lines
         #: Source -> (when, lines per second then), fading over ``RATE_S``.
         self._rates: dict[SourceKey, tuple[float, float]] = {}
-        self.quarantined = int(rows("SELECT count(*) AS n FROM intake.quarantine WHERE replayed_at IS NULL")[0]["n"])
+        self._aside = {r["id"] for r in rows("SELECT id FROM intake.quarantine WHERE replayed_at IS NULL")}
         self.blind_periods = int(rows("SELECT count(*) AS n FROM intake.blind")[0]["n"])
+
+    @property
+    def quarantined(self) -> int:
+        """Batches that are set aside now."""
+        return len(self._aside)
 
     def watermark(self) -> Position | None:
         """Up to where this spool was stored; None for a spool that the store has not met."""
@@ -219,7 +224,8 @@ class Ledger:
         self.sources.update(step.sources)
         self.nodes.update(step.nodes)
         self.lines.update(step.lines)
-        self.quarantined += len(step.quarantine) - len(step.replayed)
+        self._aside.update(entry["id"] for entry in step.quarantine)
+        self._aside.difference_update(step.replayed)
         self.blind_periods += len(step.blind)
 
     def rates_now(self) -> dict[SourceKey, float]:

@@ -79,6 +79,8 @@ class Pipeline:
         self.counts = Counts()
         #: Why nothing is stored at the moment, in words; None if all is well.
         self.trouble: str | None = None
+        #: Rows were stored that wait for a boot time or for their cluster's name (``collector.ingest.settle``).
+        self.unsettled = False
         self._on_stored = on_stored
         self._workers = [ParseWorker(patterns) for _ in range(max(1, workers))]
         self._pieces: deque[Piece] = deque()
@@ -90,8 +92,6 @@ class Pipeline:
         self._thread = threading.Thread(target=self._run, name="pipeline", daemon=True)
 
     def start(self) -> None:
-        for worker in self._workers:
-            worker.start()
         self._thread.start()
 
     def stop(self, drain_s: float = 0.0) -> None:
@@ -116,6 +116,9 @@ class Pipeline:
     # -- the loop ------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        # Started here, not by whoever starts us: the kernel ends a worker with the thread that made it.
+        for worker in self._workers:
+            worker.start()
         while not self._stopping.is_set():
             try:
                 self._round()
@@ -167,7 +170,11 @@ class Pipeline:
                 self._pieces.append(piece)
                 if piece.jobs:
                     piece.worker = worker
-                    worker.give(piece.jobs)
+                    try:
+                        worker.give(piece.jobs)
+                    except WorkerDied as error:
+                        self._carefully(str(error))
+                        return
 
     def _next_piece(self) -> Piece | None:
         piece, size = Piece(self._at), 0
@@ -322,7 +329,11 @@ class Pipeline:
                 base = pl.col("file").replace_strict(before, default=0, return_dtype=pl.Int64)
                 tables["logs"] = tables["logs"].with_columns(pl.col("line") + base)
             self.ledger.count(step, stats)
-        return {name: self._placed(name, data) for name, data in tables.items()}
+        placed = {name: self._placed(name, data) for name, data in tables.items()}
+        logs = placed.get("logs")
+        if logs is None or logs["time"].null_count() or logs["cluster"].null_count():
+            self.unsettled = True
+        return placed
 
     def _placed(self, name: str, data: pl.DataFrame) -> pl.DataFrame:
         if self.cluster is not None and "cluster" in data.columns:

@@ -194,7 +194,7 @@ class Spool:
     def _cut_torn_end(self, number: int) -> None:
         path = self._path(number)
         end = len(SEGMENT_MAGIC)
-        for record in _scan(path, number, end, path.stat().st_size, check=True):
+        for record in scan(path, number, end, path.stat().st_size, check=True):
             end = record.end.offset
         if path.stat().st_size > end:
             with contextlib.suppress(OSError):
@@ -328,7 +328,7 @@ class Spool:
             offset = start.offset if number == start.segment else len(SEGMENT_MAGIC)
             path = self._path(number)
             limit = end.offset if number == end.segment else self._sizes.get(number, path.stat().st_size)
-            for record in _scan(path, number, offset, limit, check=False):
+            for record in scan(path, number, offset, limit, check=False):
                 yield record
                 taken += record.payload_bytes
                 if taken >= max_bytes:
@@ -376,7 +376,7 @@ class Spool:
         os.close(self._held)
 
 
-def _scan(path: Path, number: int, offset: int, limit: int, *, check: bool) -> Iterator[Record]:
+def scan(path: Path, number: int, offset: int, limit: int, *, check: bool) -> Iterator[Record]:
     """Records between two offsets; stops at the first that is not whole. ``check`` reads the payloads too.
 
     A damaged description in the middle of a segment is skipped to the next record that reads well: the payload's own CRC

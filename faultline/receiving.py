@@ -22,6 +22,20 @@ from store.duckdb_store import DuckStore
 
 log = structlog.get_logger()
 
+#: Keys of ``Receiving.state`` that are metrics.
+_METRICS = (
+    ("ok", "gauge", "1 while batches are taken in and stored."),
+    ("waiting_bytes", "gauge", "Bytes in the spool that are not in the store yet."),
+    ("free_bytes", "gauge", "Free bytes on the disk of the spool."),
+    ("appended_batches", "counter", "Batches taken in since the start."),
+    ("appended_bytes", "counter", "Bytes taken in since the start."),
+    ("stored_lines", "counter", "Lines stored since the start."),
+    ("stored_batches", "counter", "Batches stored since the start."),
+    ("duplicates", "counter", "Batches that were stored before."),
+    ("quarantined", "gauge", "Batches set aside."),
+    ("blind_periods", "gauge", "Known periods in which lines were not seen."),
+)
+
 App = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 
 
@@ -96,6 +110,20 @@ class Receiving:
                 "quarantined": ledger.quarantined, "blind_periods": ledger.blind_periods,
             }  # fmt: skip
         return found
+
+    def metrics(self) -> str:
+        """What Prometheus is told about the way in."""
+        state = {**self.state(), "ok": 0 if self.trouble() else 1}
+        out = []
+        for name, kind, text in _METRICS:
+            if isinstance(value := state.get(name), int | float):
+                metric = f"faultline_intake_{name}"
+                out += [f"# HELP {metric} {text}", f"# TYPE {metric} {kind}", f"{metric} {value}"]
+        metric = "faultline_intake_requests_total"
+        out += [f"# HELP {metric} Batches over HTTP, by protocol and status.", f"# TYPE {metric} counter"]
+        for (protocol, status), count in sorted(self.intake.counts.items()):
+            out.append(f'{metric}{{protocol="{protocol}",status="{status}"}} {count}')
+        return "\n".join(out) + "\n"
 
     def replay(self, identity: str) -> bool:
         """Spools a batch that was set aside anew; False if there is none of that name."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import sys
 import threading
@@ -51,12 +52,11 @@ class Service:
         self.spool = HookSpool(config.hooks.spool or config.data / "hooks", places, config.cluster)
         self.scheduler = BackgroundScheduler(timezone="UTC")
         self.ticker = Ticker(store, settings=config.slurm, edge_paths=config.edges)
-        self._unsettled = threading.Event()
         self._not_before = 0.0
 
     def start(self) -> None:
         if self.receiving is not None:
-            self.receiving.attach(self.store, on_stored=lambda _lines: self._unsettled.set())
+            self.receiving.attach(self.store)
         self.tick()
         self.scheduler.add_job(self.tick, "interval", seconds=TICK_SECONDS, max_instances=1, coalesce=True)
         for report in self.config.reports:
@@ -78,13 +78,23 @@ class Service:
         for warning in self.spool.warnings:
             log.warning("hook spool", file=warning)
         self.spool.warnings.clear()
-        if taken or self._unsettled.is_set():
-            self._unsettled.clear()
-            settle(self.store)
+        self._settle(bool(taken))
         self.ticker.tick()
         self._seal()
         # Concluding must not take the processor from taking in: at most half of the time.
         self._not_before = time.monotonic() + min(time.monotonic() - begun, LONGEST_PAUSE)
+
+    def _settle(self, taken: bool) -> None:
+        """Applies what was learned to rows that waited for it, and tells the pipeline the cluster's name once it is known."""
+        pipeline = self.receiving.pipeline if self.receiving is not None else None
+        if not taken and not (pipeline is not None and pipeline.unsettled):
+            return
+        if pipeline is not None:
+            pipeline.unsettled = False
+        settle(self.store)
+        if pipeline is not None and pipeline.cluster is None:
+            known = self.store.rows("SELECT DISTINCT cluster FROM raw.jobs WHERE cluster IS NOT NULL LIMIT 2")
+            pipeline.cluster = known[0]["cluster"] if len(known) == 1 else None
 
     def _seal(self) -> None:
         """Closes segments when enough lines wait; they were acknowledged long before, so a failure only waits too."""
@@ -127,6 +137,8 @@ def build_app(service: Service) -> Any:
     app = create_app(service.store, settings={"reports": listing, "cluster": service.config.cluster})
 
     app.state.receiving = service.receiving
+    if service.receiving is not None:
+        app.state.counters.more.append(service.receiving.metrics)
 
     @app.get("/api/v1/result", tags=["incidents"])
     def whole_result() -> dict[str, Any]:
@@ -187,8 +199,12 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
         threading.Thread(target=parts.begin_when_free, daemon=True).start()
     server = uvicorn.Server(uvicorn.Config(front, log_level="warning", access_log=False, lifespan="on"))
     threading.Thread(target=_announce, args=(server, shown + first_page, receiving), daemon=True).start()
+    with suppress(ValueError):  # not the main thread: whoever runs us there ends us otherwise
+        signal.signal(signal.SIGTERM, _told_to_stop)
     try:
         server.run(sockets=[listener])
+    except ToldToStop:
+        pass
     except SystemExit:  # uvicorn's way of saying that the start failed
         if front.failure is None:
             raise
@@ -197,6 +213,14 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
         parts.end()
     if front.failure is not None:
         raise front.failure
+
+
+class ToldToStop(BaseException):
+    """SIGTERM: after uvicorn has closed its connections it raises the signal again, and we are to end in order."""
+
+
+def _told_to_stop(_number: int, _frame: object) -> None:
+    raise ToldToStop
 
 
 class _Parts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from collections.abc import Callable
 from typing import ClassVar
 
 
@@ -24,6 +25,8 @@ class Counters:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        #: Lines of others, made when asked: what stands in the spool is no counter of this room.
+        self.more: list[Callable[[], str]] = []
         self._values: dict[str, dict[tuple[tuple[str, str], ...], float]] = defaultdict(lambda: defaultdict(float))
 
     def add(self, name: str, amount: float = 1.0, **labels: str) -> None:
@@ -38,4 +41,4 @@ class Counters:
                 for labels, value in sorted(self._values[name].items()):
                     inside = ",".join(f'{key}="{escape(text)}"' for key, text in labels)
                     out.append(f"{name}{{{inside}}} {value:g}" if inside else f"{name} {value:g}")
-        return "\n".join(out) + "\n"
+        return "\n".join(out) + "\n" + "".join(made() for made in self.more)

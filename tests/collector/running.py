@@ -30,7 +30,7 @@ class Running:
     def __init__(self, data: Path, *, extra: str = "", syslog: tuple[str, ...] = ("tcp",)) -> None:
         self.data, self.http = data, free_port()
         self.ports = {kind: free_port(socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM) for kind in syslog}
-        self.config = data.parent / f"{data.name}.toml"
+        self.config = data.parent / f"{data.name}-{self.http}.toml"
         listeners = "".join(
             f'[[syslog]]\nlisten = "127.0.0.1:{port}"\ntransport = "{kind}"\n' + (self._tls() if kind == "tls" else "")
             for kind, port in self.ports.items()
