@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo run test lint bench clean
+.PHONY: demo run test lint bench conformance clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -25,6 +25,9 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+conformance: $(STAMP)  ## pass rates of KQL per tier over ../shared/data/kql; says so where that is missing
+	$(BIN)/python -m pytest tests/queries/test_cases.py -k conformance -n 0 -rs
 
 bench: $(STAMP)
 	for b in benchmarks/*.py; do $(BIN)/python $$b || exit 1; done

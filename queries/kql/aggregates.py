@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from queries.kql import syntax as ast
 from queries.kql.bind import Scope
-from queries.kql.errors import KqlBindError, NotImplementedYet
-from queries.kql.values import NUMERIC, Value, cast_number, constant, dynamic_of, sql
+from queries.kql.errors import KqlBindError
+from queries.kql.functions import names
+from queries.kql.functions.python import call as python_call
+from queries.kql.values import NUMERIC, Value, cast_number, constant, dynamic_of, plain, sql, text_of
 
 if TYPE_CHECKING:
     from queries.kql.compile import Compiler
@@ -29,29 +32,30 @@ SIMPLE: dict[str, tuple[str, str, str]] = {
     "variance": ("coalesce(var_samp({0}){F}, 0)", "real", "variance"),
     "variancep": ("coalesce(var_pop({0}){F}, 0)", "real", "variancep"),
     "take_any": ("any_value({0}){F}", "0", ""),
-    "binary_all_and": ("bit_and({0}){F}", "long", "binary_all_and"),
-    "binary_all_or": ("bit_or({0}){F}", "long", "binary_all_or"),
-    "binary_all_xor": ("bit_xor({0}){F}", "long", "binary_all_xor"),
+    "binary_all_and": ("bit_and({0}){F}", "0", ""),
+    "binary_all_or": ("bit_or({0}){F}", "0", ""),
+    "binary_all_xor": ("bit_xor({0}){F}", "0", ""),
 }
-CONDITIONAL = {f"{n}if": n for n in SIMPLE if n != "count_distinct"} | {"count_distinctif": "count_distinct"}
+CONDITIONAL = {f"{n}if": n for n in SIMPLE}
 LISTS = ("make_list", "make_set", "make_list_with_nulls", "make_bag")
-CONDITIONAL |= {f"{n}_if": n for n in LISTS}
-SPREAD = ("arg_max", "arg_min", "percentiles")
-AGGREGATES = frozenset([*SIMPLE, *CONDITIONAL, *LISTS, *SPREAD, "count", "countif", "percentile"])
+CONDITIONAL |= {f"{n}_if": n for n in LISTS} | {"hll_if": "hll"}
+CONDITIONAL = {n: base for n, base in CONDITIONAL.items() if n in names.AGGREGATES}
+SPREAD = ("arg_max", "arg_min", "percentiles", "percentilesw")
+AGGREGATES = frozenset([*SIMPLE, *CONDITIONAL, *LISTS, *SPREAD, "count", "countif", "percentile", "percentilew",
+                        "percentiles_array", "percentilesw_array", "covariance", "covariancep", "covarianceif",
+                        "covariancepif", "hll", "hll_merge", "buildschema"])  # fmt: skip
+Bind = Callable[["Compiler", ast.Call, Scope], Value]
 
 
 def bind_aggregate(c: Compiler, node: ast.Call, name: str, scope: Scope) -> Value:
     """One aggregate call as a value."""
     inner = replace(scope, aggregates=False)
     base = CONDITIONAL.get(name, name)
+    if base in OTHERS:
+        return OTHERS[base](c, node, inner)
+    if base == "dcount" and not node.args:
+        raise KqlBindError(f"{node.name}() needs a value", node.span)
     args = list(node.args)
-    if base == "count":
-        return Value(sql("count(*)", "long").sql, "long", False, name="count_")
-    if base == "countif":
-        if len(args) != 1:
-            raise KqlBindError("countif() takes one condition", node.span)
-        counted = sql("count(*) FILTER (WHERE {0})", "long", c_bool(c, args[0], inner), nullable=False)
-        return replace(counted, name="countif_")
     condition: Value | None = None
     if name in CONDITIONAL:
         if len(args) < 2:
@@ -59,14 +63,20 @@ def bind_aggregate(c: Compiler, node: ast.Call, name: str, scope: Scope) -> Valu
         condition = c_bool(c, args.pop(1), inner)
     if base in LISTS:
         return _listing(c, node, base, args, condition, inner)
-    if base == "percentile":
-        return _percentile(c, node, args, inner)
+    if base == "hll":
+        return _hll(c, node, args, condition, inner)
     if base in SPREAD:
-        raise NotImplementedYet(f"{node.name}() inside another expression is not implemented yet", node.span)
+        return _first_of(c, node, scope)
     if not args or (len(args) > 1 and base not in ("dcount", "take_any")):
         raise KqlBindError(f"{node.name}() does not take {len(args)} arguments", node.span)
     value = c.expr(args[0], inner)
     return _simple(node, name, base, value, condition)
+
+
+def _first_of(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    """arg_max() and its kin inside another expression: its first column, the others by [n]."""
+    parts = spread(c, node, scope, [])
+    return replace(parts[0][1], name=parts[0][0], parts=tuple(parts))
 
 
 def c_bool(c: Compiler, node: ast.Node, scope: Scope) -> Value:
@@ -83,61 +93,96 @@ def output_name(prefix: str, value: Value) -> str:
     return f"{prefix}_{value.name or ''}"
 
 
+def _count(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    if node.args:
+        raise KqlBindError("count() takes no arguments; countif() takes a condition", node.span)
+    return Value(sql("count(*)", "long").sql, "long", False, name="count_")
+
+
+def _countif(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    if len(node.args) != 1:
+        raise KqlBindError("countif() takes one condition", node.span)
+    test = c_bool(c, node.args[0], scope)
+    counted = sql("count(*) FILTER (WHERE {0})", "long", test, nullable=False)
+    return replace(counted, name=f"countif_{test.name or ''}")
+
+
 def _simple(node: ast.Call, name: str, base: str, value: Value, condition: Value | None) -> Value:
     template, result, prefix = SIMPLE[base]
     prefix = name if name in CONDITIONAL and prefix else prefix
     kind = {"0": value.type, "sum": "long" if value.type == "int" else value.type}.get(result, result)
-    if base in ("sum", "avg", "stdev", "stdevp", "variance", "variancep") and value.type not in (*NUMERIC, "timespan"):
+    summable = (*NUMERIC, "timespan", "datetime") if base == "avg" else (*NUMERIC, "timespan")
+    if base in ("sum", "avg", "stdev", "stdevp", "variance", "variancep") and value.type not in summable:
         raise KqlBindError(f"{node.name}() needs a number, not {value.type}", node.span)
-    if base in ("min", "max") and value.type in ("dynamic", "bool"):
-        raise KqlBindError(f"{node.name}() does not order {value.type}", node.span)
-    if value.type == "timespan" and base == "avg":
+    if base in ("min", "max") and value.type == "dynamic":
+        raise KqlBindError(f"{node.name}() does not order {value.type}; convert it first", node.span)
+    if base.startswith("binary_all") and value.type not in ("int", "long"):
+        raise KqlBindError(f"{node.name}() needs a whole number, not {value.type}", node.span)
+    if base == "avg" and value.type == "timespan":
         template, kind = "CAST(avg({0}){F} AS BIGINT)", "timespan"
+    elif base == "avg" and value.type == "datetime":
+        template, kind = "make_timestamp(CAST(avg(epoch_us({0})){F} AS BIGINT))", "datetime"
+    elif base == "avg" and value.type == "decimal":
+        template, kind = "CAST(avg({0}){F} AS DECIMAL(38,12))", "decimal"
     elif base == "sum":
         physical = {"real": "DOUBLE", "decimal": "DECIMAL(38,12)"}.get(kind, "BIGINT")
         template = f"CAST({template} AS {physical})"
     elif base in ("stdev", "stdevp", "variance", "variancep", "avg"):
-        value = replace(cast_number(value, "real"), name=value.name) if value.type != "decimal" else value
-    if base in ("dcount", "count_distinct") and value.type == "string":
-        pass  # R1: the empty string counts as a value
+        value = replace(cast_number(value, "real"), name=value.name) if value.type in NUMERIC else value
     parts = [value] + ([condition] if condition else [])
     filled = template.replace("{F}", " FILTER (WHERE {1})" if condition else "")
     made = sql(filled, kind, *parts, nullable=True)
-    name_out = output_name("any" if node.name == "any" else prefix, value)
-    return Value(
-        made.sql, made.type, (made.nullable and base in ("min", "max", "take_any")) or kind == "timespan", name=name_out
-    )
+    shown = node.name if node.name in ("any", "anyif") else prefix
+    absent = base in ("min", "max", "take_any", "avg") or base.startswith("binary") or kind == "timespan"
+    return Value(made.sql, made.type, made.nullable and absent, name=output_name(shown, value))
+
+
+def _ordered(scope: Scope, at: int) -> tuple[str, list[Value]]:
+    """R6: lists follow the order of sorted rows."""
+    order = scope.stage.order if scope.stage else None
+    return (f" ORDER BY {{{at}}}", [order.value()]) if order else ("", [])
+
+
+def _limit(c: Compiler, node: ast.Call, args: list[ast.Node], scope: Scope) -> Value | None:
+    if len(args) > 2:
+        raise KqlBindError(f"{node.name}() does not take {len(args)} arguments", node.span)
+    limit = c.expr(args[1], scope) if len(args) > 1 else None
+    if limit is not None and (not limit.is_constant or limit.type not in ("int", "long")):
+        raise KqlBindError(f"{node.name}() needs a constant limit", args[1].span)
+    return limit
 
 
 def _listing(
     c: Compiler, node: ast.Call, base: str, args: list[ast.Node], condition: Value | None, scope: Scope
 ) -> Value:
+    if not args:
+        raise KqlBindError(f"{node.name}() needs a value", node.span)
     value = c.expr(args[0], scope)
-    limit = c.expr(args[1], scope) if len(args) > 1 else None
-    if limit is not None and not limit.is_constant:
-        raise KqlBindError(f"{node.name}() needs a constant limit", args[1].span)
+    limit = _limit(c, node, args, scope)
     item = dynamic_of(value)
     prefix = {"make_list": "list", "make_set": "set", "make_list_with_nulls": "list", "make_bag": "bag"}[base]
-    name = f"{prefix}_{value.name or ''}"
+    name = f"{'dictionary' if node.name == 'make_dictionary' else prefix}_{value.name or ''}"
     tests = [] if base == "make_list_with_nulls" else ["{0} IS NOT NULL"]
     parts = [item]
     if condition:
         parts.append(condition)
         tests.append("{1}")
     where = f" FILTER (WHERE {' AND '.join(tests)})" if tests else ""
+    order, by = _ordered(scope, len(parts))
     if base == "make_bag":
         if value.type != "dynamic":
-            raise KqlBindError("make_bag() needs property bags", node.span)
-        if limit is not None:
-            raise NotImplementedYet("make_bag() with a limit is not implemented yet", node.span)
-        return replace(_bag(parts[0], condition), name=name)
+            raise KqlBindError(f"{node.name}() needs property bags, not {value.type}", node.span)
+        gathered = sql(f"coalesce(to_json(list({{0}}{order}){where}), '[]'::JSON)", "dynamic", *parts, *by)
+        most = limit or constant(-1, "long")
+        return replace(python_call("bag_of_bags", [gathered, most], node), name=name)
     if base == "make_set":
         # The order inside a set is unspecified in Kusto; sorted, the answer is the same every time.
         if value.type in ("string", "int", "long"):
             parts[0] = value
         inner = f"list_sort(list_distinct(list({{0}}){where}))"
     else:
-        inner = f"list({{0}}){where}"
+        inner = f"list({{0}}{order}){where}"
+        parts += by
     if limit is not None:
         parts.append(constant(limit.constant, "long"))
         inner = f"({inner})[1 : {{{len(parts) - 1}}}]"
@@ -145,45 +190,142 @@ def _listing(
     return replace(made, name=name)
 
 
-def _bag(item: Value, condition: Value | None) -> Value:
-    """One bag of all bags; a key that comes twice has no documented winner, so that is refused unless equal."""
-    kept = "json_type({0}) = 'OBJECT'" + (" AND {1}" if condition else "")
-    pairs = (
-        (
-            "list_sort(list_distinct(flatten(list(list_transform(json_keys({0}), lambda kx: {{'k': kx, 'v': json_extract({0}, "
-            "'$.\"' || replace(replace(kx, '\\', '\\\\'), '\"', '\\\"') || '\"')}})) FILTER (WHERE "
-        )
-        .replace("{{", "{")
-        .replace("}}", "}")
-        + kept
-        + "))))"
-    )
-    keys = f"list_transform({pairs}, lambda kp: kp.k)"
-    text = f"array_to_string(list_transform({pairs}, lambda kp: to_json(kp.k) || ':' || kp.v), ',')"
-    twice = f"len({keys}) <> len(list_distinct({keys}))"
-    template = (
-        f"CASE WHEN {twice} THEN error('kql: make_bag() met two values for one key') "
-        f"ELSE CAST('{{' || coalesce({text}, '') || '}}' AS JSON) END"
-    )
-    return sql(template, "dynamic", item, *([condition] if condition else []), nullable=False)
+def _share(c: Compiler, node: ast.Call, arg: ast.Node, scope: Scope) -> list[Value]:
+    """One percentage, or the constants of an array."""
+    wanted = c.expr(arg, scope)
+    if wanted.type == "dynamic" and wanted.is_constant and isinstance(plain(wanted.constant), list):
+        return [constant(float(p), "real") for p in plain(wanted.constant)]
+    if wanted.type not in NUMERIC:
+        raise KqlBindError(f"{node.name}() needs a percentage, not {wanted.type}", arg.span)
+    return [wanted]
+
+
+def _ranked(value: Value, node: ast.Call) -> Value:
+    if value.type not in (*NUMERIC, "datetime", "timespan"):
+        raise KqlBindError(f"{node.name}() does not take {value.type}", node.span)
+    return replace(cast_number(value, "long"), name=value.name) if value.type == "int" else value
 
 
 def percentile_of(value: Value, wanted: Value, node: ast.Call) -> Value:
     """R11: the nearest rank, an existing value."""
-    if value.type not in (*NUMERIC, "datetime", "timespan"):
-        raise KqlBindError(f"{node.name}() does not take {value.type}", node.span)
-    if not wanted.is_constant or wanted.type not in NUMERIC:
-        raise KqlBindError(f"{node.name}() needs a constant percentage", node.span)
-    fraction = constant(float(wanted.constant) / 100.0, "real")
-    label = f"{wanted.constant:g}".replace(".", "_")
-    made = sql("quantile_disc({0}, {1})", value.type, value, fraction, nullable=True)
+    value = _ranked(value, node)
+    if wanted.is_constant and wanted.constant is not None:
+        label = f"{float(wanted.constant):g}".replace(".", "_")
+        made = sql(
+            "quantile_disc({0}, {1})",
+            value.type,
+            value,
+            constant(float(wanted.constant) / 100.0, "real"),
+            nullable=True,
+        )
+    else:
+        # A percentage of a let or of toscalar(): known to the engine, not here.
+        label = ""
+        template = "list_sort(list({0}) FILTER (WHERE {0} IS NOT NULL))[greatest(1, CAST(ceil({1} / 100.0 * count({0})) AS BIGINT))]"
+        made = sql(template, value.type, value, wanted, nullable=True)
     return replace(made, name=f"percentile_{value.name or ''}_{label}")
 
 
-def _percentile(c: Compiler, node: ast.Call, args: list[ast.Node], scope: Scope) -> Value:
-    if len(args) != 2:
-        raise KqlBindError("percentile() takes a value and a percentage", node.span)
-    return percentile_of(c.expr(args[0], scope), c.expr(args[1], scope), node)
+def weighted_of(value: Value, weight: Value, wanted: Value, node: ast.Call) -> Value:
+    """The nearest rank where each value counts as often as its weight says."""
+    value = _ranked(value, node)
+    if weight.type not in ("int", "long"):
+        raise KqlBindError(f"{node.name}() needs whole numbers as weights, not {weight.type}", node.span)
+    number = sql("epoch_us({0})", "long", value) if value.type == "datetime" else value
+    lists = [sql("coalesce(to_json(list({0})), '[]'::JSON)", "dynamic", v, nullable=False) for v in (number, weight)]
+    found = python_call("weighted_rank", [*lists, cast_number(wanted, "real")], node)
+    template = (
+        "make_timestamp(CAST({0} AS BIGINT))"
+        if value.type == "datetime"
+        else f"TRY_CAST({{0}} AS {_RANKED[value.type]})"
+    )
+    made = sql(template, value.type, found, nullable=True)
+    label = f"{wanted.constant:g}".replace(".", "_") if wanted.is_constant else ""
+    return replace(made, name=f"percentile_{value.name or ''}_{label}")
+
+
+_RANKED = {"long": "BIGINT", "int": "BIGINT", "timespan": "BIGINT", "real": "DOUBLE", "decimal": "DECIMAL(38,12)"}
+
+
+def _percentiles(c: Compiler, node: ast.Call, scope: Scope, weighted: bool) -> list[Value]:
+    head = 2 if weighted else 1
+    if len(node.args) <= head:
+        raise KqlBindError(f"{node.name}() takes a value{', a weight' if weighted else ''} and percentages", node.span)
+    first = [c.expr(a, scope) for a in node.args[:head]]
+    shares = [s for a in node.args[head:] for s in _share(c, node, a, scope)]
+    return [weighted_of(first[0], first[1], s, node) if weighted else percentile_of(first[0], s, node) for s in shares]
+
+
+def _one_percentile(weighted: bool) -> Bind:
+    def build(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+        found = _percentiles(c, node, scope, weighted)
+        if len(found) != 1:
+            raise KqlBindError(f"{node.name}() takes one percentage", node.span)
+        return found[0]
+
+    return build
+
+
+def _percentile_array(weighted: bool) -> Bind:
+    def build(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+        found = _percentiles(c, node, scope, weighted)
+        named = c.expr(node.args[0], scope)
+        made = sql("to_json([{*}]::JSON[])", "dynamic", *(dynamic_of(f) for f in found), nullable=False)
+        return replace(made, name=f"percentiles_{named.name or ''}")
+
+    return build
+
+
+def _covariance(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    conditional = node.name.endswith("if")
+    if len(node.args) != 2 + conditional:
+        raise KqlBindError(f"{node.name}() takes two values{' and a condition' if conditional else ''}", node.span)
+    first, second = (c.expr(a, scope) for a in node.args[:2])
+    if first.type not in NUMERIC or second.type not in NUMERIC:
+        raise KqlBindError(f"{node.name}() needs numbers", node.span)
+    parts = [cast_number(first, "real"), cast_number(second, "real")]
+    where = ""
+    if conditional:
+        parts.append(c_bool(c, node.args[2], scope))
+        where = " FILTER (WHERE {2})"
+    function = "covar_pop" if "variancep" in node.name else "covar_samp"
+    made = sql(f"coalesce({function}({{0}}, {{1}}){where}, 0)", "real", *parts, nullable=False)
+    return replace(made, name=f"{node.name}_{first.name or ''}")
+
+
+def _hll(c: Compiler, node: ast.Call, args: list[ast.Node], condition: Value | None, scope: Scope) -> Value:
+    """R11: the state is the exact set of values, as texts."""
+    value = c.expr(args[0], scope)
+    parts = [text_of(value), value] + ([condition] if condition else [])
+    where = " FILTER (WHERE {1} IS NOT NULL" + (" AND {2}" if condition else "") + ")"
+    made = sql(
+        f"coalesce(to_json(list_sort(list_distinct(list({{0}}){where}))), '[]'::JSON)",
+        "dynamic",
+        *parts,
+        nullable=False,
+    )
+    return replace(made, name=f"{node.name}_{value.name or ''}")
+
+
+def _hll_merge(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    if len(node.args) != 1:
+        raise KqlBindError("hll_merge() takes one hll() state in summarize", node.span)
+    value = c.expr(node.args[0], scope)
+    if value.type != "dynamic":
+        raise KqlBindError(f"hll_merge() needs hll() states, not {value.type}", node.span)
+    inner = "list_sort(list_distinct(flatten(list(CAST({0} AS VARCHAR[])))))"
+    return replace(
+        sql(f"coalesce(to_json({inner}), '[]'::JSON)", "dynamic", value, nullable=False),
+        name=f"hll_merge_{value.name or ''}",
+    )
+
+
+def _buildschema(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    if len(node.args) != 1:
+        raise KqlBindError("buildschema() takes one dynamic", node.span)
+    value = c.expr(node.args[0], scope)
+    gathered = sql("coalesce(to_json(list({0})), '[]'::JSON)", "dynamic", dynamic_of(value), nullable=False)
+    return replace(python_call("schema_of", [gathered], node), name=f"schema_{value.name or ''}")
 
 
 # With no key that is not null, any row is the best one.
@@ -193,32 +335,25 @@ _BEST = "CASE WHEN {N} IS NULL THEN first({0}) ELSE {A}({0}, {1}) END"
 def spread(c: Compiler, node: ast.Call, scope: Scope, keys: list[str]) -> list[tuple[str, Value]]:
     """The aggregates that make several columns: arg_max, arg_min, percentiles, take_any with many."""
     inner = replace(scope, aggregates=False)
-    if node.name == "percentiles":
-        value = c.expr(node.args[0], inner)
-        made = [percentile_of(value, c.expr(a, inner), node) for a in node.args[1:]]
+    if node.name in ("percentiles", "percentilesw"):
+        made = _percentiles(c, node, inner, node.name == "percentilesw")
         return [(m.name or "", m) for m in made]
     if node.name in ("take_any", "any"):
-        return [
-            (v.name or "", sql("any_value({0})", v.type, v, nullable=True)) for v in _expand(c, node.args, inner, keys)
-        ]
+        lead = "any_" if node.name == "any" else ""
+        return [(lead + (v.name or ""), sql("any_value({0})", v.type, v, nullable=True))
+                for v in _expand(c, node.args, inner, keys)]  # fmt: skip
+    if not node.args:
+        raise KqlBindError(f"{node.name}() needs a value to order by", node.span)
     key = c.expr(node.args[0], inner)
+    if key.type == "dynamic":
+        raise KqlBindError(f"{node.name}() does not order a dynamic; convert it first", node.args[0].span)
     function = "arg_max_null" if node.name in ("arg_max", "argmax") else "arg_min_null"
     best = "max" if function == "arg_max_null" else "min"
     key_name = key.name or f"{best}_"
     out = [(key_name, sql(f"{best}({{0}})", key.type, key, nullable=True))]
+    template = _BEST.replace("{N}", f"{best}({{1}})").replace("{A}", function)
     for value in _expand(c, node.args[1:], inner, [*keys, key_name]):
-        out.append(
-            (
-                value.name or "",
-                sql(
-                    _BEST.replace("{N}", f"{best}({{1}})").replace("{A}", function),
-                    value.type,
-                    value,
-                    key,
-                    nullable=True,
-                ),
-            )
-        )
+        out.append((value.name or "", sql(template, value.type, value, key, nullable=True)))
     return out
 
 
@@ -230,3 +365,10 @@ def _expand(c: Compiler, args: tuple[ast.Node, ...], scope: Scope, skip: list[st
         else:
             out.append(c.expr(arg, scope))
     return out
+
+
+OTHERS: dict[str, Bind] = {
+    "count": _count, "countif": _countif, "percentile": _one_percentile(False), "percentilew": _one_percentile(True),
+    "percentiles_array": _percentile_array(False), "percentilesw_array": _percentile_array(True), "hll_merge": _hll_merge,
+    "buildschema": _buildschema, **dict.fromkeys(("covariance", "covariancep", "covarianceif", "covariancepif"), _covariance),
+}  # fmt: skip

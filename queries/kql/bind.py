@@ -109,16 +109,36 @@ class Builder:
         # R9: now() is one moment for the whole query.
         self.now = moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
         self.ctes: list[tuple[str, Any, bool]] = []
+        self.made = 0
+        self.recursive: set[str] = set()
         self.tables: dict[str, Stage] = {}
+        self.settings: dict[str, ast.Node] = {}
         self.depth = 0
 
     def add(self, body: Any, *, materialized: bool = False) -> str:
         """Append one CTE and return its name."""
-        if len(self.ctes) >= MAX_STAGES:
+        if self.made >= MAX_STAGES:
             raise KqlBindError(f"the query needs more than {MAX_STAGES} steps")
-        name = f"s{len(self.ctes) + 1}"
+        self.made += 1
+        name = f"s{self.made}"
         self.ctes.append((name, body, materialized))
         return name
+
+    def add_recursive(self, name: str, body: Any) -> None:
+        """A CTE that reads itself."""
+        self.ctes.append((name, body, False))
+        self.recursive.add(name)
+
+    def alias(self, letter: str) -> str:
+        """A relation alias that no other part of the query uses."""
+        self.made += 1
+        return f"{letter}{self.made}"
+
+    def with_ctes(self, ctes: list[tuple[str, Any, bool]], query: Any) -> Sql:
+        """`WITH name AS (...), ... query`."""
+        parts = [f'"{n}" AS {"MATERIALIZED " if m else ""}({{{i}}})' for i, (n, _, m) in enumerate(ctes)]
+        word = "WITH RECURSIVE" if any(n in self.recursive for n, _, _ in ctes) else "WITH"
+        return Sql(f"{word} {', '.join(parts)} {{{len(parts)}}}", *(b for _, b, _ in ctes), query)
 
     def emit(
         self,
@@ -157,7 +177,7 @@ class Builder:
         """Compute a value one stage earlier, so that a window may use another window's result."""
         if scope.stage is None:
             raise KqlBindError("row functions need a table", value.span)
-        physical = f"$h{len(self.ctes)}"
+        physical = f"$h{self.made}"
         column = StageColumn(physical, value.type, physical, value.nullable, True)
         items = [c.value().sql.label(quoted(c.physical)) for c in scope.stage.columns]
         items.append(value.sql.label(quoted(physical)))

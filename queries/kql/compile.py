@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -15,19 +15,25 @@ from queries.kql.aggregates import AGGREGATES, bind_aggregate
 from queries.kql.bind import Builder, Env, Function, Scope, Stage, StageColumn, relation, row_of
 from queries.kql.catalog import Catalog
 from queries.kql.dialect import Col, KqlDialect, Sql, quoted
-from queries.kql.errors import KqlBindError, KqlError, NotImplementedYet, Span, nearest
+from queries.kql.errors import CannotExpress, KqlBindError, KqlError, NotImplementedYet, Span, nearest
 from queries.kql.expressions import bind
 from queries.kql.functions import duckdb as engine
+from queries.kql.functions import names, python, shapes, text, times
 from queries.kql.functions.convert import to_type
 from queries.kql.functions.more import MORE
+from queries.kql.functions.names import CANNOT, FUNCTIONS
+from queries.kql.functions.python import BODIES as PYTHON
 from queries.kql.functions.special import SPECIAL as FEW
 from queries.kql.grammar import parse
 from queries.kql.operators import OPERATORS, SOURCES
+from queries.kql.operators.combining import is_innerunique
+from queries.kql.operators.nouns import NOUNS, table_function
 from queries.kql.textindex import Pruner, narrowed
 from queries.kql.values import Value, constant
 from queries.kql.windows import WINDOWS
 
-SPECIAL = FEW | MORE
+SPECIAL = FEW | MORE | shapes.FORMS | text.FORMS | times.FORMS
+ALSO_SCALAR = ("hll_merge",)  # an aggregate in summarize, a function elsewhere
 MAX_CALLS = 40  # user functions within user functions; Kusto has no recursion
 
 
@@ -41,9 +47,13 @@ class Compiled:
     stages: tuple[str, ...]
 
 
+Probe = Callable[["Compiled"], list[tuple[Any, ...]]]
+
+
 class Compiler(Builder):
     """Binds and compiles one script."""
 
+    probe: Probe | None = None  # runs a part of the query while the rest is compiled
     pruner: Pruner | None = None  # knows which blocks of the store's lines can hold a text
 
     def expr(self, node: ast.Node, scope: Scope) -> Value:
@@ -93,6 +103,8 @@ class Compiler(Builder):
             stage = self.table(node.args[0], scope.env)
             columns = [(c.name, c.value()) for c in stage.visible]
             return self.emit(stage, columns, materialized=True)
+        if node.name in NOUNS:
+            return table_function(self, node, scope)
         if node.name in ("table", "view") and len(node.args) == 1 and isinstance(node.args[0], ast.Literal):
             return self.table(ast.Name(str(node.args[0].value), span=node.span), scope.env)
         return None
@@ -108,15 +120,30 @@ class Compiler(Builder):
     def apply(self, stage: Stage, operators: tuple[ast.Node, ...], env: Env) -> Stage:
         """Run the stage through operators, in order."""
         env = Env({}, env)
-        for node in operators:
+        for place, node in enumerate(operators):
             assert isinstance(node, ast.Operator)
+            if is_innerunique(node) and place + 1 < len(operators):
+                stage = self._before_dedupe(stage, operators[place + 1], env)
             builder = OPERATORS.get(node.name)
             if builder is None:
+                if node.name in CANNOT:
+                    raise CannotExpress(f"'{node.name}' cannot be answered here: {CANNOT[node.name]}", node.span)
                 raise NotImplementedYet(f"the operator '{node.name}' is not implemented yet", node.span)
             stage = builder(self, stage, node, env)
             if node.name == "as":
                 env.names[node.parts["name"]] = stage
         return stage
+
+    def _before_dedupe(self, stage: Stage, after: ast.Node, env: Env) -> Stage:
+        """R4: which left row of a key stays is free, so one that a following `where` on left columns keeps is taken."""
+        if not isinstance(after, ast.Operator) or after.name != "where":
+            return stage
+        made = self.made, list(self.ctes)
+        try:
+            return OPERATORS["where"](self, stage, after, env)  # type: ignore[no-any-return]
+        except KqlError:  # it reads the right side too
+            self.made, self.ctes = made
+            return stage
 
     def stored(self, name: str, only: Sequence[Sql] = ()) -> Stage:
         """A table of the catalogue, or its rows that pass each of `only` in turn; R1: its strings are never null."""
@@ -143,8 +170,12 @@ class Compiler(Builder):
             if isinstance(outcome, Stage):
                 raise KqlBindError(f"'{node.name}' gives a table; wrap it in toscalar()", node.span)
             return outcome
-        name = engine.ALIASES.get(node.name, node.name)
-        if name in AGGREGATES:
+        value = self._built_in(node, engine.ALIASES.get(node.name, node.name), scope)
+        name = _result_name(node, scope)
+        return value if value.name is not None or name is None else replace(value, name=name)
+
+    def _built_in(self, node: ast.Call, name: str, scope: Scope) -> Value:
+        if name in AGGREGATES and (scope.aggregates or name not in ALSO_SCALAR):
             if not scope.aggregates:
                 raise KqlBindError(f"{node.name}() is an aggregate; it belongs in summarize", node.span)
             return bind_aggregate(self, node, name, scope)
@@ -154,8 +185,12 @@ class Compiler(Builder):
             return SPECIAL[name](self, node, scope)
         if name in engine.SIMPLE:
             return engine.call(name, [self.expr(a, scope) for a in node.args], node)
-        known = [*engine.SIMPLE, *SPECIAL, *WINDOWS, *AGGREGATES, *scope.env.all_names()]
-        if name in engine.NOT_YET:
+        if name in PYTHON:
+            return python.call(name, [self.expr(a, scope) for a in node.args], node)
+        known = [*engine.SIMPLE, *SPECIAL, *PYTHON, *WINDOWS, *AGGREGATES, *scope.env.all_names()]
+        if name in CANNOT:
+            raise CannotExpress(f"{node.name}() cannot be answered here: {CANNOT[name]}", node.span)
+        if name in FUNCTIONS or name in names.AGGREGATES:
             raise NotImplementedYet(f"the function {node.name}() is not implemented yet", node.span)
         raise KqlBindError(f"unknown function '{node.name}'", node.span, suggestion=nearest(node.name, known))
 
@@ -224,11 +259,19 @@ class Compiler(Builder):
         if stage.order:
             query = query.order_by(stage.order.value().sql)
         needed = self.ctes
-        parts = [f'"{n}" AS {"MATERIALIZED " if m else ""}({{{i}}})' for i, (n, _, m) in enumerate(needed)]
-        whole = Sql(f"WITH {', '.join(parts)} {{{len(parts)}}}", *(b for _, b, _ in needed), query)
+        whole = self.with_ctes(needed, query)
         compiled = whole.compile(dialect=KqlDialect())
         values = [compiled.params[name] for name in getattr(compiled, "positiontup", None) or []]
         return Compiled(str(compiled), values, stage.visible, tuple(n for n, _, _ in needed))
+
+    def ask(self, stage: Stage, node: ast.Node) -> list[tuple[Any, ...]]:
+        """The rows of a stage now, for operators whose columns depend on the data."""
+        if self.probe is None:
+            raise CannotExpress(
+                "the columns depend on the data, so this is known only when it runs; declare them: ... : (*, Name:type)",
+                node.span,
+            )
+        return self.probe(self.finish(stage))
 
     def scalar_of(self, stage: Stage) -> Value:
         """The first cell of a table, as toscalar() gives it."""
@@ -241,13 +284,14 @@ class Compiler(Builder):
 
 
 def compile_script(
-    text: str, catalog: Catalog, *, parameters: dict[str, Any] | None = None, now: datetime | None = None,
-    pruner: Pruner | None = None,
+    query: str, catalog: Catalog, *, parameters: dict[str, Any] | None = None, now: datetime | None = None,
+    pruner: Pruner | None = None, probe: Probe | None = None,
 ) -> list[Compiled]:  # fmt: skip
     """Every tabular statement of a text, compiled."""
-    script = parse(text)
+    script = parse(query)
     builder = Compiler(catalog, now)
     builder.pruner = pruner
+    builder.probe = probe
     env = Env()
     for name, value in (parameters or {}).items():
         env.names[name] = constant(value, _kind_of(value))
@@ -258,15 +302,35 @@ def compile_script(
                 builder.let(statement, env)
             elif isinstance(statement, ast.Declare):
                 _declare(builder, statement, parameters or {}, env)
-            elif not isinstance(statement, ast.Ignored):
+            elif isinstance(statement, ast.Ignored):
+                builder.settings |= statement.settings
+            else:
                 out.append(builder.finish(builder.table(statement, env)))
     except KqlError as problem:
-        raise problem.locate(text)  # noqa: B904 - the same error, now with its text
+        raise problem.locate(query)  # noqa: B904 - the same error, now with its text
     except RecursionError:
-        raise KqlBindError("nested too deeply").locate(text) from None
+        raise KqlBindError("nested too deeply").locate(query) from None
     if not out:
-        raise KqlBindError("the query has no tabular statement", Span(0, len(text))).locate(text)
+        raise KqlBindError("the query has no tabular statement", Span(0, len(query))).locate(query)
     return out
+
+
+def _result_name(node: ast.Node, scope: Scope) -> str | None:
+    """R6: the name an unnamed expression lends its column, from the text alone."""
+    if isinstance(node, ast.Name):
+        return node.name
+    if isinstance(node, ast.Member):
+        inner = _result_name(node.object, scope)
+        return f"{inner}_{node.name}" if inner else None
+    if isinstance(node, ast.Index) and isinstance(node.key, ast.Literal):
+        inner = _result_name(node.object, scope)
+        return f"{inner}_{node.key.value}" if inner else None
+    if isinstance(node, ast.Call) and node.args:
+        prefix = names.PREFIXES.get(node.name)
+        if prefix or node.name in names.KEEPS_NAME:
+            inner = _result_name(node.args[0], scope)
+            return f"{prefix}_{inner or ''}" if prefix else inner
+    return None
 
 
 def _kind_of(value: Any) -> str:

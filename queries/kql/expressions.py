@@ -67,6 +67,8 @@ def _renamed(value: Value, name: str | None) -> Value:
 
 def _index(c: Compiler, node: ast.Index, scope: Scope) -> Value:
     value, key = bind(c, node.object, scope), bind(c, node.key, scope)
+    if value.parts and isinstance(key.constant, int) and 0 <= key.constant < len(value.parts):
+        return value.parts[key.constant][1]
     if key.type == "string" and key.is_constant:
         return _property(value, key.constant, node)
     if value.type != "dynamic":
@@ -102,6 +104,8 @@ def _unary(c: Compiler, node: ast.Unary, scope: Scope) -> Value:
 
 
 def _binary(c: Compiler, node: ast.Binary, scope: Scope) -> Value:
+    if node.op == ":":
+        raise KqlBindError("Column:term works in search and find only", node.span)
     left, right = bind(c, node.left, scope), bind(c, node.right, scope)
     if node.op in ("+", "-", "*", "/", "%"):
         return arithmetic(node.op, left, right, node.span)

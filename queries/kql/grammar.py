@@ -142,7 +142,7 @@ boolean = _token(
 )
 typed = _token(
     r"(?:datetime|date|timespan|time|guid|boolean|bool|int|long|real|double|decimal)\s*\(\s*"
-    r"(?:\"[^\"()\n]*\"|'[^'()\n]*'|[-+]?[\w.:+\- /,]*?)\s*\)",
+    r"(?:\"[^\"()\n]*\"|'[^'()\n]*'|[-+]?[\w.:+\- /,~]*?)\s*\)",
     _typed,
 )
 
@@ -223,20 +223,24 @@ index = _action(_lit("[") + expr + end_mark, lambda loc, toks: ("index", toks[0]
 def _postfix(_loc: int, toks: pp.ParseResults) -> ast.Node:
     node: ast.Node = toks[0]
     for what, key, *end in toks[1:]:
-        if what == "member":
+        if what == "colon":
+            node = ast.Binary(":", node, key, span=Span(node.span.start, key.span.end))
+        elif what == "member":
             node = ast.Member(node, key.name, span=Span(node.span.start, key.span.end))
         else:
             node = ast.Index(node, key, span=Span(node.span.start, end[0]))
     return node
 
 
+# `Column:"term"` of search and find.
+colon = _action(pp.Regex(r"\s*:(?=\s*[\"'@])").suppress() + string, lambda loc, toks: ("colon", toks[0]))
 atom = string | timespan | number | dynamic | typed | boolean | call | identifier | parenthesis
-postfixed = _action(atom + pp.ZeroOrMore(member | index), _postfix)
+postfixed = _action(atom + pp.ZeroOrMore(member | index | colon), _postfix)
 signed = _action(
     pp.Regex(r"[-+]") + postfixed,
     lambda loc, toks: ast.Unary(toks[0], toks[1], span=Span(loc, toks[1].span.end)),
 )
-operand = postfixed | signed
+operand = postfixed | signed | star
 
 # ---------------------------------------------------------------- chains
 # R3: every match operator is its own word; nothing falls back to a weaker one.
@@ -311,8 +315,10 @@ def _chain(_loc: int, toks: pp.ParseResults) -> ast.Node:
 
 
 def _fold(values: list[Any], pending: list[tuple[str, Span]]) -> None:
-    op, _ = pending.pop()
+    op, place = pending.pop()
     right, left = values.pop(), values.pop()
+    if isinstance(left, tuple):
+        raise KqlSyntaxError(f"'{op}' cannot follow a list or a range", place)
     if isinstance(right, tuple):
         span = Span(left.span.start, right[-1])
         if right[0] == "bounds":

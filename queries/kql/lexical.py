@@ -26,6 +26,14 @@ _DATE = re.compile(
 _US_DATE = re.compile(
     r"(\d{1,2})/(\d{1,2})/(\d{4})(?:,?\s+(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?\s*(AM|PM)?)?$", re.I
 )
+_DASHED_US_DATE = re.compile(r"(?P<m>\d{1,2})-(?P<d>\d{1,2})-(?P<y>\d{4})$")
+_COMMA_DATE = re.compile(r"(?P<y>\d{4})\s*,\s*(?P<m>\d{1,2})\s*,\s*(?P<d>\d{1,2})$")
+# RFC 822 and RFC 850, as the documentation of todatetime() lists them.
+_LONG_DATES = (
+    "%a, %d %b %Y %H:%M:%S", "%a, %d %b %Y %H:%M:%S %Z", "%d %b %Y %H:%M:%S", "%d %b %Y %H:%M", "%d %b %Y",
+    "%a, %d %b %y %H:%M:%S %Z", "%d %b %y %H:%M:%S", "%A, %d-%b-%y %H:%M:%S", "%A, %d-%b-%y %H:%M:%S %Z",
+    "%A, %d-%b-%y %H:%M", "%d-%b-%y", "%B %d, %Y", "%b %d, %Y",
+)  # fmt: skip
 
 
 def blank_comments(text: str) -> str:
@@ -96,6 +104,15 @@ def parse_datetime(text: str) -> datetime | None:
             return datetime(
                 int(match[3]), int(match[1]), int(match[2]), hour, int(match[5] or 0), int(match[6] or 0), micro
             )
+        match = _DASHED_US_DATE.match(text) or _COMMA_DATE.match(text)
+        if match:
+            parts = {k: int(v) for k, v in match.groupdict().items()}
+            return datetime(parts["y"], parts["m"], parts["d"])
+        for layout in _LONG_DATES:
+            try:
+                return datetime.strptime(text, layout)
+            except ValueError:
+                continue
         if re.fullmatch(r"\d{4}", text):
             return datetime(int(text), 1, 1)
     except (ValueError, OverflowError):

@@ -15,6 +15,7 @@ from queries.kql.catalog import CATALOG, Catalog
 from queries.kql.compile import Compiled, compile_script
 from queries.kql.deadline import Deadline
 from queries.kql.errors import CannotExpress, KqlError, KqlRuntimeError, QueryTimeout
+from queries.kql.functions.python import give
 from queries.kql.lexical import format_datetime, format_timespan
 from queries.kql.textindex import Pruned, Pruner
 
@@ -80,8 +81,14 @@ def run(
     """Run a text of statements; the last tabular one is the answer, the ones before are in `others`."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     pruner = Pruner(con)
+
+    def probe(one: Compiled) -> list[tuple[Any, ...]]:
+        harden(con)
+        found = _execute(con, one, text, None, timeout_s, deadline).table
+        return list(zip(*(found.column(i).to_pylist() for i in range(found.num_columns)), strict=True))
+
     try:
-        compiled = compile_script(text, catalog, parameters=parameters, now=now, pruner=pruner)
+        compiled = compile_script(text, catalog, parameters=parameters, now=now, pruner=pruner, probe=probe)
         harden(con)
         results = [_execute(con, one, text, max_rows, timeout_s, deadline) for one in compiled]
     finally:
@@ -102,6 +109,7 @@ def _execute(
     started = time.monotonic()
     with Deadline(con, deadline) as limit:
         try:
+            give(con, statement)
             table = con.sql(statement, params=values).to_arrow_table()
         except duckdb.Error as problem:
             raise _engine_error(problem, limit.fired, timeout_s).locate(text) from None
@@ -141,7 +149,7 @@ def _engine_error(problem: duckdb.Error, interrupted: bool, timeout_s: float | N
     said = str(problem).split("\n")[0]
     _LOG.debug("engine error: %s", problem)
     if REFUSED in said:
-        return CannotExpress(said.split(REFUSED, 1)[1])
+        return CannotExpress(said.split(REFUSED, 1)[1].strip())
     if isinstance(problem, duckdb.InterruptException):
         return KqlRuntimeError("the query was cancelled")
     if isinstance(problem, (duckdb.BinderException, duckdb.ParserException, duckdb.InternalException)):
@@ -179,6 +187,7 @@ def explain(
 
 def _plan(con: duckdb.DuckDBPyConnection, one: Compiled, text: str) -> str:
     try:
+        give(con, one.sql)
         rows = con.execute(f"EXPLAIN {one.sql}", one.parameters).fetchall()
     except duckdb.Error as problem:
         raise _engine_error(problem, False, None).locate(text) from None

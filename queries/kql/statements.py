@@ -44,7 +44,7 @@ setting_value = (
 )
 SETTING_NAMES = (
     r"(?:hint\.[\w.]+|kind|withsource|with_source|isfuzzy|bagexpansion|with_itemindex|with_match_id|flags|"
-    r"pair_delimiter|kv_delimiter|quote|escape|greedy|threshold|characters|datascope)"
+    r"pair_delimiter|kv_delimiter|quote|escape|greedy|regex|threshold|characters|datascope)"
 )
 setting = _action(
     pp.Regex(rf"{SETTING_NAMES}\s*=(?![=~])") + setting_value,
@@ -195,14 +195,18 @@ OPERATORS: dict[str, P] = {
     "render": _one("kind", pp.Regex(r"\w+")) + pp.Optional(
         _kw("with") - (_lit("(") + pp.Optional(_listed(g.named_arg)) + _lit(")")).suppress()),
     "search": settings + pp.Optional(_kw("in") + _lit("(") - _role("tables", _listed(union_item)) + _lit(")"))
-    + _one("value", g.expr | g.star),
+    + _one("value", g.expr),
     "reduce": settings + _kw("by") - _one("value", g.expr) + pp.Optional(
         _kw("with") - settings),
     "assert-schema": _one("schema", schema),
+    "project-by-names": _role("columns", _listed(g.expr)),
+    # Nouns of the cluster, extensions of ours: operators/nouns.py.
+    **{name: _lit("(") + _role("args", pp.Optional(_listed(g.argument))) + g.end_mark.suppress()
+       for name in ("during_job", "within", "followed_by")},
 }  # fmt: skip
 ALIASES = {"filter": "where", "limit": "take", "order": "sort", "mvexpand": "mv-expand", "mvapply": "mv-apply"}
-KNOWN_NOT_YET = ("fork", "facet", "find", "graph-match", "make-graph", "graph-to-table", "graph-shortest-paths",
-                 "externaldata", "macro-expand", "graph-mark-components", "project-by-names", "project-smart")  # fmt: skip
+KNOWN_NOT_YET = ("fork", "facet", "graph-match", "make-graph", "graph-to-table", "graph-shortest-paths",
+                 "externaldata", "macro-expand", "graph-mark-components")  # fmt: skip
 
 
 class _Dispatch(pp.Token):
@@ -258,7 +262,17 @@ range_source = _source(
 print_source = _source(r"print\b(?!\s*=)", "print", _role("columns", named_list))
 union_source = _source(r"union\b(?=\s+[\w(*\[])", "union", OPERATORS["union"])
 search_source = _source(r"search\b(?=\s+[\w(*\"'])", "search", OPERATORS["search"])
-find_source = _action(pp.Regex(r"find\s+(?:in\s*\(|where\b|withsource)"), lambda loc, toks: _not_yet("find", loc))
+find_column = _action(
+    g.name_text + pp.Optional(_lit(":") - g.type_name),
+    lambda loc, toks: ast.Capture(toks[0], toks[1] if len(toks) > 1 else "", span=Span(loc, loc + len(toks[0]))),
+)
+find_pack = _action(pp.Regex(r"pack\s*\(\s*\*\s*\)"), lambda loc, toks: ast.Call("pack", (), span=Span(loc, loc + 4)))
+find_body = (
+    settings + pp.Optional(_kw("in") + _lit("(") - _role("tables", _listed(union_item)) + _lit(")"))
+    + pp.Optional(_kw("where")) + _one("value", g.expr)
+    + pp.Optional(_kw("project-smart") | (_kw("project") - _role("columns", _listed(find_pack | find_column))))
+)  # fmt: skip
+find_source = _source(r"find\b(?=\s+[\w(*\"'@])", "find", find_body)
 external = _action(pp.Regex(r"externaldata\s*\(|external_table\s*\("), lambda loc, toks: _external(loc))
 
 
@@ -329,7 +343,11 @@ declare = _action(
 def _ignored(text: str, span: Span) -> ast.Ignored:
     if not text.startswith("set"):
         raise g.NotImplementedYet(f"the statement '{text.split()[0]}' is not implemented yet", span)
-    return ast.Ignored(text, span=span)
+    name, _, value = text[3:].partition("=")
+    settings: dict[str, ast.Node] = {}
+    if value.strip() and name.strip().startswith("query_bin_auto"):
+        settings[name.strip()] = g.expr.parse_string(value.strip(), parse_all=True)[0]
+    return ast.Ignored(text, settings, span=span)
 
 
 statement <<= let_statement | declare | ignored | g.tabular

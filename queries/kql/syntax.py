@@ -172,6 +172,7 @@ class Ignored(Node):
     """A statement that changes nothing here, such as `set notruncation`."""
 
     text: str
+    settings: dict[str, Node] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ class Value:
     constant: Any = NOT_CONSTANT
     name: str | None = None
     span: Span = NOWHERE
+    parts: tuple[tuple[str, Value], ...] = ()  # a function of several values: their names and values, the first is this
 
     @property
     def is_constant(self) -> bool:

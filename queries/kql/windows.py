@@ -1,4 +1,4 @@
-"""Functions of a serialized row set: prev, next, row_number, row_cumsum."""
+"""Functions of a serialized row set: prev, next, row_number, row_cumsum, row_rank_*, row_window_session."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 from queries.kql import syntax as ast
 from queries.kql.bind import Scope
 from queries.kql.errors import KqlBindError
-from queries.kql.values import Value, sql
+from queries.kql.functions.convert import to_type
+from queries.kql.values import NUMERIC, Value, cast_number, sql
 
 if TYPE_CHECKING:
     from queries.kql.compile import Compiler
+
+Window = Callable[["Compiler", ast.Call, Scope], Value]
 
 
 def _order(c: Compiler, node: ast.Call, scope: Scope) -> Value:
@@ -23,18 +26,28 @@ def _order(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     return order.value()
 
 
-def _shift(function: str) -> Callable[[Compiler, ast.Call, Scope], Value]:
+def _expect(node: ast.Call, low: int, high: int) -> None:
+    if not low <= len(node.args) <= high:
+        wanted = str(low) if low == high else f"{low} to {high}"
+        raise KqlBindError(f"{node.name}() takes {wanted} arguments, not {len(node.args)}", node.span)
+
+
+def _shift(function: str) -> Window:
     def build(c: Compiler, node: ast.Call, scope: Scope) -> Value:
         order = _order(c, node, scope)
-        if not 1 <= len(node.args) <= 3:
-            raise KqlBindError(f"{node.name}() takes 1 to 3 arguments", node.span)
-        args = [c.expr(a, scope) for a in node.args]
-        value = c.hoist(scope, args[0]) if scope.columns.get(args[0].name or "") is not args[0] else args[0]
+        _expect(node, 1, 3)
+        value = c.expr(node.args[0], scope)
+        if scope.columns.get(value.name or "") is not value:
+            value = c.hoist(scope, value)
+        args = [value]
+        if len(node.args) > 1:
+            args.append(c.expr(node.args[1], scope))
+        if len(node.args) > 2:
+            fallback = c.expr(node.args[2], scope)
+            args.append(cast_number(fallback, value.type) if {fallback.type, value.type} <= set(NUMERIC)
+                        else to_type(fallback, value.type))  # fmt: skip
         holes = ", ".join(f"{{{i}}}" for i in range(len(args)))
-        ordered = sql(
-            f"{function}({holes}) OVER (ORDER BY {{{len(args)}}})", value.type, value, *args[1:], order, nullable=True
-        )
-        return ordered
+        return sql(f"{function}({holes}) OVER (ORDER BY {{{len(args)}}})", value.type, *args, order, nullable=True)
 
     return build
 
@@ -51,6 +64,7 @@ def _restart(c: Compiler, node: ast.Node, scope: Scope) -> Value:
 
 def _row_number(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     order = _order(c, node, scope)
+    _expect(node, 0, 2)
     start = c.expr(node.args[0], scope) if node.args else None
     group = _restart(c, node.args[1], scope) if len(node.args) > 1 else None
     over = "PARTITION BY {1} ORDER BY {0}" if group else "ORDER BY {0}"
@@ -60,15 +74,87 @@ def _row_number(c: Compiler, node: ast.Call, scope: Scope) -> Value:
 
 def _row_cumsum(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     order = _order(c, node, scope)
+    _expect(node, 1, 2)
     term = c.hoist(scope, c.expr(node.args[0], scope))
+    if term.type not in (*NUMERIC, "timespan"):
+        raise KqlBindError(f"row_cumsum() needs a number, not {term.type}", node.args[0].span)
     group = _restart(c, node.args[1], scope) if len(node.args) > 1 else None
     over = "PARTITION BY {2} ORDER BY {1}" if group else "ORDER BY {1}"
-    kind = "long" if term.type == "int" else term.type
-    physical = "DOUBLE" if kind == "real" else "BIGINT"
+    physical = {"real": "DOUBLE", "decimal": "DECIMAL(38,12)", "int": "INTEGER"}.get(term.type, "BIGINT")
     args = [term, order, group] if group else [term, order]
-    return sql(f"CAST(coalesce(sum({{0}}) OVER ({over}), 0) AS {physical})", kind, *args)
+    return sql(f"CAST(coalesce(sum({{0}}) OVER ({over}), 0) AS {physical})", term.type, *args)
 
 
-WINDOWS: dict[str, Callable[[Compiler, ast.Call, Scope], Value]] = {
+def _rank(dense: bool) -> Window:
+    """A rank that grows when the value changes: by one when dense, else to the number of the row."""
+
+    def build(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+        order = _order(c, node, scope)
+        _expect(node, 1, 2)
+        term = c.hoist(scope, c.expr(node.args[0], scope))
+        group = _restart(c, node.args[1], scope) if len(node.args) > 1 else None
+        over = "PARTITION BY {2} ORDER BY {1}" if group else "ORDER BY {1}"
+        args = [term, order, group] if group else [term, order]
+        first = f"row_number() OVER ({over}) = 1"
+        changed = c.hoist(scope, sql(f"({first} OR {{0}} IS DISTINCT FROM lag({{0}}) OVER ({over}))", "bool", *args))
+        args[0] = changed
+        if dense:
+            return sql(f"count(*) FILTER (WHERE {{0}}) OVER ({over})", "long", *args, nullable=False)
+        number = c.hoist(scope, sql(f"row_number() OVER ({over})", "long", *args, nullable=False))
+        args.append(number)
+        return sql(f"max(CASE WHEN {{0}} THEN {{{len(args) - 1}}} END) OVER ({over})", "long", *args, nullable=False)
+
+    return build
+
+
+def _row_window_session(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    """The first moment of the session a row belongs to: a fold over the rows of each restart group."""
+    order = _order(c, node, scope)
+    _expect(node, 3, 4)
+    moment = c.hoist(scope, c.expr(node.args[0], scope))
+    if moment.type != "datetime":
+        raise KqlBindError(f"row_window_session() needs a datetime, not {moment.type}", node.args[0].span)
+    longest, gap = (c.expr(a, scope) for a in node.args[1:3])
+    if (longest.type, gap.type) != ("timespan", "timespan"):
+        raise KqlBindError("row_window_session() takes two timespans after the expression", node.span)
+    group = _restart(c, node.args[3], scope) if len(node.args) > 3 else None
+    ticks = c.hoist(scope, sql("epoch_us({0})", "long", moment))
+    over = "PARTITION BY {2} ORDER BY {1}" if group else "ORDER BY {1}"
+    args = [ticks, order, group or order, longest, gap]
+    # {s}: start of the session, {l}: the row before. A null starts nothing and belongs to nothing.
+    fold = (
+        f"list_reduce(list_transform(list({{0}}) OVER ({over}), lambda kx: {{'s': kx, 'l': kx}}), lambda ka, kx: "
+        "CASE WHEN kx.l - ka.s > {3} // 10 OR kx.l - ka.l > {4} // 10 OR kx.l < ka.l THEN kx "
+        "ELSE {'s': ka.s, 'l': kx.l} END).s"
+    )
+    return sql(f"make_timestamp({fold})", "datetime", *args, nullable=True)
+
+
+def _session_gap(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    """session_gap(Time, 5m, Host, ...), an extension of ours: the number of a row's session, from 1, for each key; a new
+    session begins when the row before is longer ago than the gap. The order of the rows does not matter."""
+    if scope.stage is None or not scope.windowed or len(node.args) < 2:
+        raise KqlBindError("session_gap(Time, gap, key, ...) works in extend and project", node.span)
+    moment, gap, *keys = (c.expr(arg, scope) for arg in node.args)
+    if (moment.type, gap.type) != ("datetime", "timespan"):
+        raise KqlBindError("session_gap() needs a datetime and then a timespan", node.span)
+    moment, *keys = (c.hoist(scope, value) for value in (moment, *keys))
+    holes = ", ".join(f"{{{n + 2}}}" for n in range(len(keys)))
+    over = f"OVER ({f'PARTITION BY {holes} ' if keys else ''}ORDER BY {{0}})"
+    begins = sql(
+        f"CASE WHEN epoch_us({{0}}) - epoch_us(lag({{0}}) {over}) > {{1}} // 10 THEN 1 ELSE 0 END",
+        "long",
+        moment,
+        gap,
+        *keys,
+    )
+    flag = c.hoist(scope, begins)
+    place = len(keys) + 2
+    return sql(f"CAST(sum({{{place}}}) {over} + 1 AS BIGINT)", "long", moment, gap, *keys, flag, nullable=False)
+
+
+WINDOWS: dict[str, Window] = {
     "prev": _shift("lag"), "next": _shift("lead"), "row_number": _row_number, "row_cumsum": _row_cumsum,
+    "row_rank_dense": _rank(True), "row_rank_min": _rank(False), "row_rank": _rank(True),
+    "row_window_session": _row_window_session, "session_gap": _session_gap,
 }  # fmt: skip

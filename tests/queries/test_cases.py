@@ -27,7 +27,8 @@ GOLDEN = Path(__file__).parent / "golden"
 CASES = sorted(p.parent for p in GOLDEN.glob("*/query.kql"))
 CONFORMANCE = ROOT.parent / "shared" / "data" / "kql"
 NOW = datetime(2026, 3, 1, 12)
-TIER_1 = 0.913  # the share reached when this was last raised
+# The shares the language must reach: tier 1, tiers 1 to 3, all. Raise them, never lower them.
+TIER_1, TIERS_1_TO_3, ALL = 0.98, 0.95, 0.90
 MAX_WRONG = 0.005
 
 
@@ -75,8 +76,21 @@ def test_golden(folder: Path) -> None:
     assert answer == json.loads(target.read_text())
 
 
+def unreadable(rows: list[list[Any]]) -> bool:
+    """Whether an expected cell cannot be met by any answer: text that begins as JSON and is none, or HTML in a cell."""
+    for cell in (c for row in rows for c in row if isinstance(c, str)):
+        if "&nbsp;" in cell:
+            return True
+        if cell.strip()[:1] in ("[", "{"):
+            try:
+                json.loads(cell)
+            except ValueError:
+                return True
+    return False
+
+
 def outcome(case: dict[str, Any], same_rows: Any) -> str:
-    """pass, wrong or refused; any other exception is the test's failure."""
+    """pass, wrong, refused, or unreadable when the expectation is at fault; any other exception fails the test."""
     con, catalog = database(case["tables"])
     expected = case["expected"]
     try:
@@ -86,7 +100,9 @@ def outcome(case: dict[str, Any], same_rows: Any) -> str:
     right = same_rows(expected["rows"], result.rows, case["ordered"])
     if right and case.get("columns_verified") and expected["columns"]:
         right = [n for n, _ in result.columns] == expected["columns"]
-    return "pass" if right else "wrong"
+    if right:
+        return "pass"
+    return "unreadable" if unreadable(expected["rows"]) else "wrong"
 
 
 @pytest.mark.skipif(not CONFORMANCE.exists(), reason="the conformance cases are not on this machine")
@@ -96,20 +112,27 @@ def test_conformance(capsys: pytest.CaptureFixture[str]) -> None:
     compare = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(compare)
     counts: Counter[tuple[int, str]] = Counter()
+    not_passed: dict[str, list[str]] = {}
     for line in (CONFORMANCE / "conformance.jsonl").read_text().splitlines():
         case = json.loads(line)
-        counts[case["tier"], outcome(case, compare.same_rows)] += 1
+        what = outcome(case, compare.same_rows)
+        counts[case["tier"], what] += 1
+        if what != "pass":
+            not_passed.setdefault(what, []).append(case["id"])
+
+    def rate(*tiers: int) -> float:
+        return sum(counts[t, "pass"] for t in tiers) / sum(n for (t, _), n in counts.items() if t in tiers)
+
     total = counts.total()
-    wrong = sum(n for (_, what), n in counts.items() if what == "wrong")
-    rates = {}
     with capsys.disabled():
         for tier in sorted({t for t, _ in counts}):
             size = sum(n for (t, _), n in counts.items() if t == tier)
-            rates[tier] = counts[tier, "pass"] / size
-            print(f"\ntier {tier}: {counts[tier, 'pass']}/{size} = {rates[tier]:.3f}", end="")
-        print(f"\nwrong: {wrong}/{total}")
-    assert wrong / total <= MAX_WRONG
-    assert rates[1] >= TIER_1
+            print(f"\ntier {tier}: {counts[tier, 'pass']}/{size} = {rate(tier):.3f}", end="")
+        print(f"\ntiers 1-3: {rate(1, 2, 3):.3f}\nall: {rate(1, 2, 3, 4):.3f}")
+        for what, ids in sorted(not_passed.items()):
+            print(f"{what}: {len(ids)}/{total} = {len(ids) / total:.4f} ({' '.join(ids)})")
+    assert len(not_passed.get("wrong", [])) / total <= MAX_WRONG
+    assert rate(1) >= TIER_1 and rate(1, 2, 3) >= TIERS_1_TO_3 and rate(1, 2, 3, 4) >= ALL
 
 
 def test_the_page_about_the_language_is_current() -> None:

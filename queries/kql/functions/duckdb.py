@@ -18,27 +18,14 @@ ALIASES = {
     "iif": "iff", "toreal": "todouble", "parsejson": "parse_json", "todynamic": "parse_json", "any": "take_any",
     "makelist": "make_list", "makeset": "make_set", "pack": "bag_pack", "pack_dictionary": "bag_pack",
     "notempty": "isnotempty", "notnull": "isnotnull", "columnifexists": "column_ifexists",
-    "replace": "replace_regex", "monthofyear": "getmonth", "argmax": "arg_max",
+    "replace": "replace_regex", "monthofyear": "getmonth", "array_iif": "array_iff", "array_strcat": "strcat_array", "arraylength": "array_length",
+    "extractall": "extract_all", "parseurl": "parse_url", "parseurlquery": "parse_urlquery", "totime": "totimespan",
+    "cnt": "count", "hash_xxh64": "hash_xxhash64", "argmax": "arg_max",
     "argmin": "arg_min", "anyif": "take_anyif", "make_dictionary": "make_bag", "ceil": "ceiling", "base64_decodestring":
     "base64_decode_tostring", "base64_encodestring": "base64_encode_tostring", "toboolean": "tobool", "floor": "bin",
     "datepart": "datetime_part", "toobject": "parse_json",
-    "extractjson": "extract_json", "percentile_array": "percentiles_array",
+    "extractjson": "extract_json", "merge_tdigest": "tdigest_merge",
 }  # fmt: skip
-_NAMED = """
-    series_decompose_anomalies series_fit_line series_outliers series_stats series_fill_linear
-    series_fill_const series_fill_forward series_fill_backward series_decompose parse_url parse_urlquery
-    parse_user_agent parse_xml parse_version parse_csv parse_path parse_command_line parse_ipv6
-    parse_ipv6_mask ipv6_compare ipv6_is_match ipv6_is_in_range hash hash_xxhash64 hash_combine hash_many
-    format_ipv4 format_ipv4_mask geo_distance_2points array_rotate_left array_rotate_right array_split zip
-    jaccard_index gamma loggamma erf erfc row_rank_min row_rank_dense row_window_session punycode_from_string
-    make_timespan rand new_guid treepath ipv4_lookup url_encode url_encode_component has_ipv4 has_ipv4_prefix
-    has_any_ipv4 has_any_index set_equals bag_set_key bag_zip series_add series_subtract series_multiply
-    series_divide welch_test beta_cdf dcount_hll hll hll_merge hll_if tdigest tdigest_merge buildschema
-    percentilew percentilesw percentilesw_array percentiles_array translate indexof_regex
-    unixtime_nanoseconds_todatetime column_names_of assert extent_id ingestion_time current_principal
-    cursor_after
-    """
-NOT_YET = frozenset(_NAMED.split())
 
 
 def call(name: str, args: list[Value], node: ast.Call) -> Value:
@@ -46,7 +33,7 @@ def call(name: str, args: list[Value], node: ast.Call) -> Value:
     signatures = SIMPLE[name]
     problem = ""
     for kinds, result, template in signatures:
-        fitted, why = _fit(kinds.split(), args)
+        fitted, why = fit(kinds.split(), args)
         if fitted is None:
             problem = problem or why
             continue
@@ -60,7 +47,8 @@ def call(name: str, args: list[Value], node: ast.Call) -> Value:
     raise KqlBindError(f"{name}() {problem}", span)
 
 
-def _fit(kinds: list[str], args: list[Value]) -> tuple[list[Value] | None, str]:
+def fit(kinds: list[str], args: list[Value]) -> tuple[list[Value] | None, str]:
+    """The arguments as these kinds, or why they are not."""
     wanted: list[str] = []
     for kind in kinds:
         if kind.endswith("*"):
@@ -81,6 +69,15 @@ def _fit(kinds: list[str], args: list[Value]) -> tuple[list[Value] | None, str]:
     return out, ""
 
 
+def _hashable(arg: Value) -> Value:
+    """What hash() looks at: times as ticks, other things as they are."""
+    if arg.type == "datetime":
+        return sql("(epoch_us({0}) * 10 + 621355968000000000)", "long", arg)
+    if arg.type in ("int", "long", "timespan"):
+        return sql("CAST({0} AS BIGINT)", "long", arg)
+    return arg if arg.type in ("bool", "real") else text_of(arg)
+
+
 _KINDS = {"t": "datetime", "p": "timespan", "b": "bool", "g": "guid"}
 
 
@@ -88,6 +85,10 @@ def coerce(arg: Value, kind: str) -> Value | None:
     """The argument as a kind, or None when it does not fit."""
     if kind == "a":
         return arg
+    if kind == "S":
+        return text_of(arg)
+    if kind == "h":
+        return _hashable(arg)
     if kind == "s":
         return text_of(arg) if arg.type in ("string", "dynamic", "guid") else None
     if kind == "n":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from queries.kql import syntax as ast
@@ -10,14 +9,12 @@ from queries.kql.bind import Scope
 from queries.kql.errors import KqlBindError, NotImplementedYet
 from queries.kql.functions.special import Special, _args
 from queries.kql.functions.tables import _IPV4, PARSE_IPV4
-from queries.kql.values import Value, constant, dynamic_of, plain, sql, text_of
+from queries.kql.values import Value, constant, dynamic_of, sql, text_of
 
 if TYPE_CHECKING:
     from queries.kql.compile import Compiler
 
 _LENGTH = "coalesce(TRY_CAST(split_part({0}, '/', 2) AS INTEGER), 32)"
-
-_MARKS = re.compile("[\uf000-\uf8ff]")
 
 
 def _address(value: Value) -> Value:
@@ -60,92 +57,12 @@ def _ipv4_is_in_range(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     return _in_range(text_of(address), text_of(network))
 
 
-def _ipv4_is_in_any_range(c: Compiler, node: ast.Call, scope: Scope) -> Value:
-    address, *networks = _args(c, node, scope, 2, 64)
-    flat: list[Value] = []
-    for network in networks:
-        if network.type == "dynamic":
-            if not network.is_constant or not isinstance(network.constant, list):
-                raise NotImplementedYet(f"{node.name}() needs constant ranges", network.span)
-            flat += [constant(str(m), "string") for m in plain(network.constant)]
-        else:
-            flat.append(text_of(network))
-    tests = [_in_range(text_of(address), n) for n in flat]
-    joined = " OR ".join(f"coalesce({{{i}}}, false)" for i in range(len(tests)))
-    return sql(f"({joined})", "bool", *tests, nullable=False)
-
-
 def _ipv4_netmask_suffix(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     (value,) = _args(c, node, scope, 1)
     return sql(f"CASE WHEN {{1}} THEN {_LENGTH} END", "long", text_of(value), _valid(text_of(value)), nullable=True)
 
 
 # .NET's custom letters that Kusto documents, as strftime says them; None where strftime has no such spelling.
-_DATE_LETTERS = {
-    "yyyy": "%Y", "yy": "%y", "MM": "%m", "M": "%-m", "dd": "%d", "d": "%-d", "HH": "%H", "H": "%-H", "hh": "%I",
-    "h": "%-I", "mm": "%M", "m": "%-M", "ss": "%S", "s": "%-S", "tt": "%p", "fff": "%g", "ffffff": "%f",
-}  # fmt: skip
-
-
-def _runs(text: str, node: ast.Call) -> list[str]:
-    out = [m[0] for m in re.finditer(r"([A-Za-z])\1*|[^A-Za-z]+", text)]
-    if not out:
-        raise KqlBindError(f"{node.name}() needs a constant format", node.span)
-    return out
-
-
-def _format_datetime(c: Compiler, node: ast.Call, scope: Scope) -> Value:
-    moment, layout = _args(c, node, scope, 2)
-    if moment.type != "datetime" or not layout.is_constant:
-        raise KqlBindError("format_datetime() takes a datetime and a constant format", node.span)
-    pattern = ""
-    for run in _runs(str(layout.constant), node):
-        if run.isascii() and run.isalpha():
-            if run not in _DATE_LETTERS:
-                raise NotImplementedYet(f"'{run}' in a date format is not implemented yet", layout.span)
-            pattern += _DATE_LETTERS[run]
-        else:
-            pattern += run.replace("%", "%%")
-    return sql("strftime({0}, {1})", "string", moment, constant(pattern, "string"))
-
-
-def _format_timespan(c: Compiler, node: ast.Call, scope: Scope) -> Value:
-    span, layout = _args(c, node, scope, 2)
-    if span.type != "timespan" or not layout.is_constant:
-        raise KqlBindError("format_timespan() takes a timespan and a constant format", node.span)
-    sizes = {"d": "abs({0}) // 864000000000", "h": "abs({0}) // 36000000000 % 24", "H": "abs({0}) // 36000000000 % 24",
-             "m": "abs({0}) // 600000000 % 60", "s": "abs({0}) // 10000000 % 60"}  # fmt: skip
-    parts, literals = [], [span]
-    for run in _runs(str(layout.constant), node):
-        if run[0] in sizes and (run[0] == "d" or len(run) <= 2):
-            parts.append(f"printf('%0{len(run)}d', {sizes[run[0]]})")
-        elif run[0] == "f" and len(run) <= 7:
-            parts.append(f"left(printf('%07d', abs({{0}}) % 10000000), {len(run)})")
-        elif run[0] == "F" and len(run) <= 7:
-            parts.append(f"rtrim(left(printf('%07d', abs({{0}}) % 10000000), {len(run)}), '0')")
-        elif run.isascii() and run.isalpha():
-            raise NotImplementedYet(f"'{run}' in a timespan format is not implemented yet", layout.span)
-        else:
-            parts.append(f"{{{len(literals)}}}")
-            literals.append(constant(run, "string"))
-    return sql("(" + " || ".join(parts) + ")", "string", *literals)
-
-
-def _bag_remove_keys(c: Compiler, node: ast.Call, scope: Scope) -> Value:
-    """Top-level keys only; a JSONPath among them is refused."""
-    bag, keys = _args(c, node, scope, 2)
-    if bag.type != "dynamic" or not keys.is_constant or not isinstance(keys.constant, list):
-        raise NotImplementedYet("bag_remove_keys() needs a bag and constant keys", node.span)
-    if any(str(k).startswith("$") for k in plain(keys.constant)):
-        raise NotImplementedYet("bag_remove_keys() with a path is not implemented yet", keys.span)
-    kept = "list_filter(json_keys({0}), lambda kx: NOT list_contains({1}::VARCHAR[], kx))"
-    return sql(f"CASE WHEN json_type({{0}}) = 'OBJECT' THEN {_rebuilt(kept)} END", "dynamic", bag, keys, nullable=True)
-
-
-def _rebuilt(keys: str) -> str:
-    """A bag of these keys, with the values they have in {0}."""
-    pair = "to_json(kx) || ':' || json_extract({0}, '$.\"' || replace(replace(kx, '\\', '\\\\'), '\"', '\\\"') || '\"')"
-    return f"CAST('{{' || array_to_string(list_transform({keys}, lambda kx: {pair}), ',') || '}}' AS JSON)"
 
 
 def _bag_pack_columns(c: Compiler, node: ast.Call, scope: Scope) -> Value:
@@ -156,29 +73,6 @@ def _bag_pack_columns(c: Compiler, node: ast.Call, scope: Scope) -> Value:
             raise KqlBindError("bag_pack_columns() takes columns", arg.span)
         parts += [constant(arg.name, "string"), dynamic_of(value)]
     return sql("json_object({*})", "dynamic", *parts, nullable=False)
-
-
-def _replace_strings(c: Compiler, node: ast.Call, scope: Scope) -> Value:
-    """In the order given, and what was put in is not looked at again: each hit becomes a mark first."""
-    text, wanted, given = _args(c, node, scope, 3)
-    if not (isinstance(wanted.constant, list) and isinstance(given.constant, list)):
-        raise NotImplementedYet("replace_strings() needs constant arrays", node.span)
-    old, new = plain(wanted.constant), plain(given.constant)
-    if len(old) != len(new):
-        raise KqlBindError("replace_strings() needs as many replacements as lookups", node.span)
-    if not all(isinstance(w, str) and w and not _MARKS.search(w) for w in old) or not all(
-        isinstance(w, str) for w in new
-    ):
-        raise NotImplementedYet("replace_strings() takes arrays of texts", node.span)
-    made = sql(
-        "CASE WHEN regexp_matches({0}, '[\uf000-\uf8ff]') THEN error('kql: replace_strings() on private-use letters') "
-        "ELSE {0} END",
-        "string", text_of(text),
-    )  # fmt: skip
-    marks = [chr(0xF000 + place) for place in range(len(old))]
-    for before, after in [*zip(old, marks, strict=True), *zip(marks, new, strict=True)]:
-        made = sql("replace({0}, {1}, {2})", "string", made, constant(before, "string"), constant(after, "string"))
-    return made
 
 
 def _translate(c: Compiler, node: ast.Call, scope: Scope) -> Value:
@@ -209,8 +103,7 @@ def _shift(sign: int) -> Special:
 
 MORE: dict[str, Special] = {
     "ipv4_compare": _ipv4_pair("CAST(sign({0} - {1}) AS BIGINT)", "long"), "ipv4_is_match": _ipv4_pair("({0} = {1})", "bool"),
-    "ipv4_is_in_range": _ipv4_is_in_range, "ipv4_is_in_any_range": _ipv4_is_in_any_range,
-    "ipv4_netmask_suffix": _ipv4_netmask_suffix, "format_datetime": _format_datetime, "format_timespan": _format_timespan,
-    "bag_remove_keys": _bag_remove_keys, "bag_pack_columns": _bag_pack_columns, "replace_strings": _replace_strings,
+    "ipv4_is_in_range": _ipv4_is_in_range, "ipv4_netmask_suffix": _ipv4_netmask_suffix,
+    "bag_pack_columns": _bag_pack_columns,
     "translate": _translate, "array_shift_left": _shift(1), "array_shift_right": _shift(-1),
 }  # fmt: skip

@@ -166,29 +166,6 @@ def _extract(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     return made
 
 
-def _extract_all(c: Compiler, node: ast.Call, scope: Scope) -> Value:
-    if len(node.args) != 2:
-        raise NotImplementedYet("extract_all() with chosen groups is not implemented yet", node.span)
-    pattern, text = _args(c, node, scope, 2)
-    check_regex(pattern, node.args[0].span)
-    import re
-
-    try:
-        groups = re.compile(pattern.constant).groups if pattern.is_constant else 0
-    except re.error:
-        groups = 0
-    if groups == 0:
-        raise NotImplementedYet("extract_all() needs a constant regex with a capture group", node.args[0].span)
-    every = ", ".join(f"regexp_extract_all({{0}}, {{1}}, {g})" for g in range(1, groups + 1))
-    if groups == 1:
-        template = f"to_json(nullif({every}, []))"
-    else:
-        fields = ", ".join(f"kx[{g}]" for g in range(1, groups + 1))
-        template = f"to_json(nullif(list_transform(list_zip({every}), lambda kx: [{fields}]), []))"
-    return sql(template.replace("to_json(nullif", "(SELECT CASE WHEN kz IS NOT NULL THEN to_json(kz) END FROM (SELECT nullif")
-               .replace(", []))", ", []) AS kz))"), "dynamic", text_of(text), text_of(pattern), nullable=True)  # fmt: skip
-
-
 def _split(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     args = _args(c, node, scope, 2, 3)
     text, by = text_of(args[0]), text_of(args[1])
@@ -201,21 +178,6 @@ def _split(c: Compiler, node: ast.Call, scope: Scope) -> Value:
             args[2],
         )
     return sql("to_json(string_split({0}, {1}))", "dynamic", text, by)
-
-
-def _indexof(c: Compiler, node: ast.Call, scope: Scope) -> Value:
-    args = _args(c, node, scope, 2, 5)
-    if len(args) > 3:
-        raise NotImplementedYet("indexof() with a length or an occurrence is not implemented yet", node.span)
-    text, what = text_of(args[0]), text_of(args[1])
-    if len(args) == 2:
-        return sql("CAST(instr({0}, {1}) - 1 AS BIGINT)", "long", text, what)
-    start = "greatest(CASE WHEN {2} < 0 THEN length({0}) + {2} ELSE {2} END, 0)"
-    return sql(
-        f"CASE WHEN instr(substr({{0}}, {start} + 1), {{1}}) = 0 THEN -1 "
-        f"ELSE CAST(instr(substr({{0}}, {start} + 1), {{1}}) - 1 + {start} AS BIGINT) END",
-        "long", text, what, args[2],
-    )  # fmt: skip
 
 
 def _converter(kind: str) -> Special:
@@ -254,51 +216,6 @@ def _bag_pack(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     return sql("json_object({*})", "dynamic", *parts, nullable=False)
 
 
-def _pack_all(c: Compiler, node: ast.Call, scope: Scope) -> Value:
-    if node.args:
-        raise NotImplementedYet("pack_all() with an argument is not implemented yet", node.args[0].span)
-    parts = [p for name, v in scope.columns.items() for p in (constant(name, "string"), dynamic_of(v))]
-    return sql("json_object({*})", "dynamic", *parts, nullable=False)
-
-
-def _datetime_diff(c: Compiler, node: ast.Call, scope: Scope) -> Value:
-    unit, later, earlier = _args(c, node, scope, 3)
-    word = str(unit.constant).lower().rstrip("s") if unit.is_constant else ""
-    known = {"year", "quarter", "month", "day", "hour", "minute", "second", "millisecond", "microsecond"}
-    if word in known:
-        return sql(f"date_diff('{word}', {{1}}, {{0}})", "long", later, earlier)
-    if word == "week":  # R7: weeks start on Sunday
-        shifted = "epoch_us(date_trunc('day', {N})) // 86400000000 + 4"
-        first, second = shifted.replace("{N}", "{0}"), shifted.replace("{N}", "{1}")
-        return sql(f"(({first}) // 7 - ({second}) // 7)", "long", later, earlier)
-    raise KqlBindError("datetime_diff() needs a constant unit such as 'minute'", node.args[0].span)
-
-
-def _datetime_add(c: Compiler, node: ast.Call, scope: Scope) -> Value:
-    unit, amount, moment = _args(c, node, scope, 3)
-    word = str(unit.constant).lower() if unit.is_constant else ""
-    known = {"year", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond"}
-    if word == "quarter":
-        return sql("({1} + to_months(CAST(3 * {0} AS INTEGER)))", "datetime", amount, moment)
-    if word not in known:
-        raise KqlBindError("datetime_add() needs a constant unit such as 'day'", node.args[0].span)
-    cast = "INTEGER" if word in ("year", "month", "week", "day") else "BIGINT"
-    return sql(f"({{1}} + to_{word}s(CAST({{0}} AS {cast})))", "datetime", amount, moment)
-
-
-def _datetime_part(c: Compiler, node: ast.Call, scope: Scope) -> Value:
-    unit, moment = _args(c, node, scope, 2)
-    word = str(unit.constant).lower().replace("_", "") if unit.is_constant else ""
-    parts = {
-        "year": "year({0})", "quarter": "quarter({0})", "month": "month({0})", "weekofyear": "week({0})",
-        "day": "day({0})", "dayofyear": "dayofyear({0})", "hour": "hour({0})", "minute": "minute({0})",
-        "second": "second({0})", "millisecond": "millisecond({0}) % 1000", "microsecond": "microsecond({0}) % 1000000",
-    }  # fmt: skip
-    if word not in parts:
-        raise KqlBindError("datetime_part() needs a constant part such as 'hour'", node.args[0].span)
-    return sql(f"CAST({parts[word]} AS BIGINT)", "long", moment)
-
-
 def _column_ifexists(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     name, fallback = _args(c, node, scope, 2)
     return scope.columns.get(str(name.constant), fallback)
@@ -331,42 +248,6 @@ def _set_operation(template: str) -> Special:
     return build
 
 
-def _array_sort(direction: str) -> Special:
-    def build(c: Compiler, node: ast.Call, scope: Scope) -> Value:
-        if len(node.args) != 1:
-            raise NotImplementedYet(f"{node.name}() of several arrays is not implemented yet", node.span)
-        (array,) = _args(c, node, scope, 1)
-        # R17: only arrays of one kind; numbers sort as numbers, text as text.
-        numbers = f"to_json(list_sort(CAST({{0}} AS DOUBLE[]), '{direction}', 'NULLS LAST'))"
-        whole = f"to_json(list_sort(CAST({{0}} AS BIGINT[]), '{direction}', 'NULLS LAST'))"
-        text = f"to_json(list_sort(CAST({{0}} AS VARCHAR[]), '{direction}', 'NULLS LAST'))"
-        kinds = "list_filter(list_transform(CAST({0} AS JSON[]), lambda kx: json_type(kx)), lambda kx: kx <> 'NULL')"
-        return sql(
-            f"CASE WHEN json_type({{0}}) <> 'ARRAY' THEN NULL "
-            f"WHEN list_has_all(['BIGINT', 'UBIGINT'], {kinds}) THEN {whole} "
-            f"WHEN list_has_all(['BIGINT', 'UBIGINT', 'DOUBLE'], {kinds}) THEN {numbers} "
-            f"WHEN list_has_all(['VARCHAR'], {kinds}) THEN {text} "
-            "ELSE error('kql: array_sort of mixed types is not supported') END",
-            "dynamic", array, nullable=True,
-        )  # fmt: skip
-
-    return build
-
-
-def _countof(c: Compiler, node: ast.Call, scope: Scope) -> Value:
-    args = _args(c, node, scope, 2, 3)
-    text, what = text_of(args[0]), text_of(args[1])
-    kind = str(args[2].constant) if len(args) == 3 else "normal"
-    if kind == "regex":
-        return sql("CAST(len(regexp_extract_all({0}, {1})) AS BIGINT)", "long", text, what)
-    # Plain matches may overlap: every position where the text starts with the needle.
-    return sql(
-        "CASE WHEN {1} = '' THEN 0 ELSE CAST(len(list_filter(range(1, length({0}) + 1), "
-        "lambda kx: substr({0}, kx, length({1})) = {1})) AS BIGINT) END",
-        "long", text, what,
-    )  # fmt: skip
-
-
 def _base_name(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     (value,) = _args(c, node, scope, 1)
     kind = {"bool": "bool", "real": "real"}.get(value.type, value.type)
@@ -383,11 +264,9 @@ def _base_name(c: Compiler, node: ast.Call, scope: Scope) -> Value:
 SPECIAL: dict[str, Special] = {
     "now": _now, "ago": _ago, "strcat": _strcat, "strcat_delim": _strcat_delim, "iff": _iff, "case": _case,
     "coalesce": _coalesce, "max_of": _extreme("greatest"), "min_of": _extreme("least"), "bin": _bin, "bin_at": _bin_at,
-    "extract": _extract, "extract_all": _extract_all, "split": _split, "indexof": _indexof, "toscalar": _toscalar,
-    "parse_json": _parse_json, "pack_array": _pack_array, "bag_pack": _bag_pack, "pack_all": _pack_all,
-    "datetime_diff": _datetime_diff, "datetime_add": _datetime_add, "datetime_part": _datetime_part,
-    "column_ifexists": _column_ifexists, "array_slice": _array_slice, "countof": _countof, "gettype": _base_name,
-    "array_sort_asc": _array_sort("ASC"), "array_sort_desc": _array_sort("DESC"),
+    "extract": _extract, "split": _split, "toscalar": _toscalar,
+    "parse_json": _parse_json, "pack_array": _pack_array, "bag_pack": _bag_pack,
+    "column_ifexists": _column_ifexists, "array_slice": _array_slice, "gettype": _base_name,
     "set_union": _set_operation("list_concat({0}, list_filter({U}, lambda kx: NOT list_contains({0}, kx)))"),
     "set_difference": _set_operation("list_filter({0}, lambda kx: NOT list_contains(CAST({1} AS JSON[]), kx))"),
     "set_intersect": _set_operation("list_filter({0}, lambda kx: list_contains(CAST({1} AS JSON[]), kx))"),

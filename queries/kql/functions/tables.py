@@ -8,18 +8,12 @@ _ARRAY = "CAST({0} AS JSON[])"
 _IS_ARRAY = "json_type({0}) = 'ARRAY'"
 _WEEK = "CAST(date_trunc('day', {0}) AS TIMESTAMP) - to_days(CAST(dayofweek({0}) AS INTEGER))"
 
-_STEP = "(CASE WHEN abs({0}) < 1024 THEN 0 ELSE least(CAST(floor(ln(abs({0})) / ln(1024)) AS INTEGER), 6) END)"
-_BYTES = (
-    f"(CAST(CAST(round({{0}} / pow(1024, {_STEP}), CAST({{N}} AS INTEGER)) AS DECIMAL(38, 6)) AS VARCHAR)"
-    f".regexp_replace('\\.?0+$', '') || ' ' || ['Bytes', 'KB', 'MB', 'GB', 'TB', 'PB', 'EB'][{_STEP} + 1])"
-)
-
 TEXT: Table = {
-    "tolower": (("s", "string", "lower({0})"),),
-    "toupper": (("s", "string", "upper({0})"),),
-    "strlen": (("s", "long", "length({0})"),),
-    "string_size": (("s", "long", "strlen({0})"),),
-    "reverse": (("s", "string", "reverse({0})"),),
+    "tolower": (("S", "string", "lower({0})"),),
+    "toupper": (("S", "string", "upper({0})"),),
+    "strlen": (("S", "long", "length({0})"),),
+    "string_size": (("S", "long", "strlen({0})"),),
+    "reverse": (("S", "string", "reverse({0})"),),
     "isempty": (("s", "bool", "({0} = '')"), ("a", "bool", "({0} IS NULL)")),
     "isnotempty": (("s", "bool", "({0} <> '')"), ("a", "bool", "({0} IS NOT NULL)")),
     "isnull": (("s", "bool", "({0} IS NULL)"), ("a", "bool", "({0} IS NULL)")),  # R1: never true for a string
@@ -36,19 +30,15 @@ TEXT: Table = {
     "trim_start": (("s s", "string", "regexp_replace({1}, '^(?:' || {0} || ')', '')"),),
     "trim_end": (("s s", "string", "regexp_replace({1}, '(?:' || {0} || ')$', '')"),),
     "base64_encode_tostring": (("s", "string", "to_base64(encode({0}))"),),
-    "base64_decode_tostring": (("s", "string", "TRY(decode(from_base64({0})))"),),
     "url_encode_component": (("s", "string", "url_encode({0})"),),
-    "format_bytes": (("l", "string", _BYTES.replace("{N}", "0")), ("l l", "string", _BYTES.replace("{N}", "{1}"))),
-    "url_decode": (("s", "string", "url_decode({0})"),),
-    "hash_md5": (("s", "string", "md5({0})"),),
-    "hash_sha256": (("s", "string", "sha256({0})"),),
-    "hash_sha1": (("s", "string", "sha1({0})"),),
+    "hash_md5": (("S", "string", "md5({0})"),),
+    "hash_sha256": (("S", "string", "sha256({0})"),),
+    "hash_sha1": (("S", "string", "sha1({0})"),),
     "strcmp": (("s s", "long", "(CASE WHEN {0} < {1} THEN -1 WHEN {0} > {1} THEN 1 ELSE 0 END)"),),
     "strrep": (("s l", "string", "repeat({0}, {1})"),
                ("s l s", "string", "left(repeat({0} || {2}, {1}), greatest(length({0} || {2}) * {1} - length({2}), 0))")),
     "isascii": (("s", "bool", "regexp_full_match({0}, '[\\x00-\\x7F]*')"),),
     "regex_quote": (("s", "string", "regexp_escape({0})"),),
-    "to_utf8": (("s", "dynamic", "to_json(list_transform(string_split({0}, ''), lambda kx: ord(kx)))"),),
     "tohex": (("l", "string", "CASE WHEN {0} = 0 THEN '0' ELSE lower(ltrim(printf('%x', {0}), '0')) END"),),
 }  # fmt: skip
 
@@ -118,20 +108,7 @@ DATES: Table = _dates() | {
     "unixtime_seconds_todatetime": (("n", "datetime", "make_timestamp(CAST({0} * 1000000 AS BIGINT))"),),
     "unixtime_milliseconds_todatetime": (("n", "datetime", "make_timestamp(CAST({0} * 1000 AS BIGINT))"),),
     "unixtime_microseconds_todatetime": (("n", "datetime", "make_timestamp(CAST({0} AS BIGINT))"),),
-    "make_datetime": (
-        ("l l l", "datetime!", "TRY(make_timestamp({0}, {1}, {2}, 0, 0, 0))"),
-        ("l l l l l", "datetime!", "TRY(make_timestamp({0}, {1}, {2}, {3}, {4}, 0))"),
-        ("l l l l l r", "datetime!", "TRY(make_timestamp({0}, {1}, {2}, {3}, {4}, {5}))"),
-    ),
-    "make_timespan": (
-        ("l l", "timespan", "({0} * 36000000000 + {1} * 600000000)"),
-        ("l l r", "timespan", "({0} * 36000000000 + {1} * 600000000 + CAST({2} * 10000000 AS BIGINT))"),
-        (
-            "l l l r",
-            "timespan",
-            "({0} * 864000000000 + {1} * 36000000000 + {2} * 600000000 + CAST({3} * 10000000 AS BIGINT))",
-        ),
-    ),
+    "unixtime_nanoseconds_todatetime": (("n", "datetime", "make_timestamp(CAST({0} // 1000 AS BIGINT))"),),
 }
 
 BAGS: Table = {
@@ -139,6 +116,8 @@ BAGS: Table = {
     "array_reverse": (("d", "dynamic!", f"CASE WHEN {_IS_ARRAY} THEN to_json(list_reverse({_ARRAY})) END"),),
     "array_sum": (("d", "real!", f"CASE WHEN {_IS_ARRAY} THEN list_sum(CAST({{0}} AS DOUBLE[])) END"),),
     "array_concat": (("d*", "dynamic!", "to_json(flatten([{*}]::JSON[][]))"),),
+    "dcount_hll": (("d", "long!", f"CASE WHEN {_IS_ARRAY} THEN CAST(json_array_length({{0}}) AS BIGINT) END"),),
+    "hll_merge": (("d d*", "dynamic!", "to_json(list_sort(list_distinct(flatten([{*}]::VARCHAR[][]))))"),),
     "bag_keys": (("d", "dynamic!", "CASE WHEN json_type({0}) = 'OBJECT' THEN to_json(json_keys({0})) END"),),
     "strcat_array": (("d s", "string!",
                       f"array_to_string(list_transform({_ARRAY}, lambda kx: json_extract_string(kx, '$')), {{1}})"),),
@@ -146,8 +125,6 @@ BAGS: Table = {
                          f"list_contains(list_transform({_ARRAY}, lambda kx: json_extract_string(kx, '$')), {{1}})"),
                         ("d n", "bool!", f"list_contains(list_transform({_ARRAY}, lambda kx: TRY_CAST(kx AS DOUBLE)), "
                          "CAST({1} AS DOUBLE))")),
-    "bag_has_key": (("d s", "bool!", "CASE WHEN starts_with({1}, '$.') THEN json_exists({0}, {1}) "
-                     "ELSE list_contains(json_keys({0}), {1}) END"),),
     "gettype": (("s", "string", "'string'"),),
 }  # fmt: skip
 

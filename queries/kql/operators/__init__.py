@@ -7,13 +7,39 @@ from typing import TYPE_CHECKING, Any
 
 from queries.kql import syntax as ast
 from queries.kql.bind import Env, Stage
-from queries.kql.operators import combining, plugins, rows, shaping, sources, summarizing
+from queries.kql.operators import (
+    applying,
+    combining,
+    finding,
+    making_series,
+    nesting,
+    nouns,
+    parsing,
+    plugins,
+    rows,
+    scanning,
+    shaping,
+    sources,
+    summarizing,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from queries.kql.compile import Compiler
 
 Build = Callable[["Compiler", Stage, ast.Operator, Env], Stage]
-OPERATORS: dict[str, Any] = (
-    rows.BUILDERS | shaping.BUILDERS | summarizing.BUILDERS | combining.BUILDERS | plugins.BUILDERS
+_GROUPS = (
+    rows,
+    shaping,
+    summarizing,
+    combining,
+    applying,
+    parsing,
+    making_series,
+    scanning,
+    nesting,
+    finding,
+    nouns,
+    plugins,
 )
-SOURCES: dict[str, Any] = sources.BUILDERS | {"union": combining.union_source}
+OPERATORS: dict[str, Any] = {name: build for group in _GROUPS for name, build in group.BUILDERS.items()}
+SOURCES: dict[str, Any] = sources.BUILDERS | finding.SOURCE_BUILDERS | {"union": combining.union_source}

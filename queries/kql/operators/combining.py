@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import fnmatch
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import literal_column, select, union_all
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Scope, Stage, StageColumn, fresh, named_columns, relation, row_of
+from queries.kql.bind import Env, Function, Scope, Stage, StageColumn, fresh, named_columns, relation, row_of
 from queries.kql.dialect import Sql, quoted
 from queries.kql.errors import KqlBindError, NotImplementedYet, nearest
+from queries.kql.functions.convert import to_type
 from queries.kql.operators.rows import everything, scope_of
 from queries.kql.values import NUMERIC, Value, cast_number, constant, dynamic_of, sql
 
@@ -19,6 +21,11 @@ if TYPE_CHECKING:
 
 KINDS = ("innerunique", "inner", "leftouter", "rightouter", "fullouter", "leftsemi", "rightsemi", "leftanti", "rightanti",
          "anti", "leftantisemi", "rightantisemi")  # fmt: skip
+
+
+def is_innerunique(node: ast.Operator) -> bool:
+    """Whether a join drops all but one left row of each key."""
+    return node.name == "join" and str(getattr(node.settings.get("kind"), "value", "innerunique")) == "innerunique"
 
 
 def _kind(node: ast.Operator, default: str, allowed: tuple[str, ...]) -> str:
@@ -140,9 +147,8 @@ def _half(c: Compiler, left: Stage, right: Stage, on: Sql, kind: str) -> Stage:
     )  # fmt: skip
 
 
-def _union_items(c: Compiler, nodes: tuple[ast.Node, ...], env: Env, fuzzy: bool) -> list[tuple[str, Stage]]:
-    from queries.kql.bind import Function
-
+def union_items(c: Compiler, nodes: tuple[ast.Node, ...], env: Env, fuzzy: bool) -> list[tuple[str, Stage]]:
+    """Tables, wildcards and subqueries with the names `withsource` shows."""
     out: list[tuple[str, Stage]] = []
     for number, node in enumerate(nodes):
         if isinstance(node, (ast.Wildcard, ast.Star)):
@@ -172,27 +178,32 @@ def union(c: Compiler, stage: Stage | None, node: ast.Operator, env: Env) -> Sta
     """R12: the superset of columns; one name with two types splits into name_type columns."""
     word = str(getattr(node.settings.get("kind"), "value", "outer"))
     fuzzy = getattr(node.settings.get("isfuzzy"), "value", False) in (True, "true")
-    parts = _union_items(c, node.nodes("tables"), env, fuzzy)
+    parts = union_items(c, node.nodes("tables"), env, fuzzy)
     if stage is not None:
         parts.insert(0, (stage.label or "union_arg0", stage))
     if not parts:
         raise KqlBindError("union has no table left", node.span)
     tag = node.settings.get("withsource") or node.settings.get("with_source")
-    columns = _superset([s for _, s in parts], word)
+    return stack(c, parts, word, str(getattr(tag, "value", "")) if tag is not None else None)
+
+
+def stack(c: Compiler, parts: list[tuple[str, Stage]], kind: str, tag: str | None) -> Stage:
+    """Tables one under the other; `tag` names a column that says from which each row comes."""
+    columns = _superset([s for _, s in parts], kind)
     selects = []
     for name, part in parts:
         items = []
         if tag is not None:
-            items.append(constant(name, "string").sql.label(quoted(str(getattr(tag, "value", "")))))
-        for _out, key, kind, physical in columns:
-            found = next((v for v in part.visible if v.name == key and v.type == kind), None)
-            value = found.value() if found else constant(None, kind)
+            items.append(constant(name, "string").sql.label(quoted(tag)))
+        for _out, key, type_, physical in columns:
+            found = next((v for v in part.visible if v.name == key and v.type == type_), None)
+            value = found.value() if found else constant(None, type_)
             items.append(value.sql.label(quoted(physical)))
         selects.append(select(*items).select_from(relation(part.relation)))
     body = union_all(*selects) if len(selects) > 1 else selects[0]
-    made = [StageColumn(out, kind, physical, kind != "string") for out, _, kind, physical in columns]
+    made = [StageColumn(out, type_, physical, type_ != "string") for out, _, type_, physical in columns]
     if tag is not None:
-        made.insert(0, StageColumn(str(getattr(tag, "value", "")), "string", str(getattr(tag, "value", "")), False))
+        made.insert(0, StageColumn(tag, "string", tag, False))
     return Stage(c.add(body), tuple(made))
 
 
@@ -224,44 +235,69 @@ def union_source(c: Compiler, node: ast.Operator, env: Env) -> Stage:
     return union(c, None, node, env)
 
 
-def mv_expand(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """R13: several columns are walked in step; null gives one row, an empty array none."""
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """One column of mv-expand or mv-apply: its name, its array, and the type its items become."""
+
+    name: str
+    array: Value
+    type: str | None
+
+    def item(self, place: Value, array: Value | None = None) -> Value:
+        """The item at a place, from 0; null past the end."""
+        made = sql("nullif({0}[{1} + 1], 'null'::JSON)", "dynamic", array or self.array, place, nullable=True)
+        return to_type(made, self.type) if self.type else made
+
+
+# R13: null gives one row, an empty array none; a bag gives one-property bags, or pairs with kind=array.
+_ITEMS = (
+    "CASE WHEN {0} IS NULL THEN [NULL]::JSON[] WHEN json_type({0}) = 'ARRAY' THEN CAST({0} AS JSON[]) "
+    "WHEN json_type({0}) = 'OBJECT' THEN list_transform(json_keys({0}), lambda kx: "
+    "%s)::JSON[] ELSE [{0}]::JSON[] END"
+)
+_AT_KEY = """json_extract({0}, '$."' || replace(replace(kx, '\\', '\\\\'), '"', '\\"') || '"')"""
+
+
+def expanded_items(
+    c: Compiler, stage: Stage, node: ast.Operator, env: Env, scope: Scope | None = None
+) -> list[Expanded]:  # fmt: skip
+    """The arrays to walk through, as SQL lists."""
     if set(node.settings) - {"with_itemindex", "bagexpansion", "kind"}:
-        raise NotImplementedYet("this setting of mv-expand is not implemented yet", node.span)
-    if str(getattr(node.settings.get("bagexpansion") or node.settings.get("kind"), "value", "bag")) != "bag":
-        raise NotImplementedYet("mv-expand bagexpansion=array is not implemented yet", node.span)
-    scope = scope_of(stage, env)
-    items: list[tuple[str, Value, str | None]] = []
+        raise NotImplementedYet(f"this setting of {node.name} is not implemented yet", node.span)
+    chosen = node.settings.get("bagexpansion") or node.settings.get("kind")
+    kind = str(getattr(chosen, "value", "bag"))
+    if kind not in ("bag", "array"):
+        raise KqlBindError(f"a bag is expanded as 'bag' or 'array', not '{kind}'", node.span)
+    pair = f"json_array(kx, {_AT_KEY})" if kind == "array" else f"json_object(kx, {_AT_KEY})"
+    row = scope or scope_of(stage, env)
+    out: list[Expanded] = []
     for part in node.nodes("columns"):
         assert isinstance(part, ast.Expand)
-        named = isinstance(part.value, ast.Named)
         inner = part.value.value if isinstance(part.value, ast.Named) else part.value
-        value = c.expr(inner, scope)
-        if value.type not in ("dynamic",):
-            raise KqlBindError(f"mv-expand needs a dynamic, not {value.type}", part.span)
-        name = part.value.names[0] if isinstance(part.value, ast.Named) else value.name
-        items.append((name if named or name else "Column1", value, part.type))  # type: ignore[arg-type]
-    from queries.kql.functions.convert import to_type
+        value = c.expr(inner, row)
+        if value.type != "dynamic":
+            raise KqlBindError(f"{node.name} needs a dynamic, not {value.type}", part.span)
+        name = part.value.names[0] if isinstance(part.value, ast.Named) else value.name or f"Column{len(out) + 1}"
+        out.append(Expanded(name, sql(_ITEMS % pair, "dynamic", value), part.type))
+    return out
 
-    lists = [
-        sql(
-            "CASE WHEN {0} IS NULL THEN [NULL]::JSON[] WHEN json_type({0}) = 'ARRAY' THEN CAST({0} AS JSON[]) "
-            "WHEN json_type({0}) = 'OBJECT' THEN list_transform(json_keys({0}), lambda kx: "
-            "json_object(kx, json_extract({0}, '$.\"' || kx || '\"')))::JSON[] ELSE [{0}]::JSON[] END",
-            "dynamic", value,
-        )
-        for _, value, _ in items
-    ]  # fmt: skip
-    length = sql("greatest({*})", "long", *(sql("len({0})", "long", v) for v in lists))
-    base = everything(stage) + [(f"$x{i}", v) for i, v in enumerate(lists)] + [("$len", length)]
+
+def walk_length(parts: list[Expanded]) -> Value:
+    """How many rows one row becomes: the longest array decides."""
+    return sql("greatest({*})", "long", *(sql("len({0})", "long", p.array) for p in parts))
+
+
+def mv_expand(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+    """R13: several columns are walked in step; null gives one row, an empty array none."""
+    parts = expanded_items(c, stage, node, env)
+    base = everything(stage) + [(f"$x{i}", p.array) for i, p in enumerate(parts)] + [("$len", walk_length(parts))]
     wide = c.emit(stage, base)
     row = row_of(wide)
     exploded = c.emit(wide, [*row.items(), ("$i", sql("unnest(range({0}))", "long", row["$len"], nullable=False))])
     row = row_of(exploded)
     made = {n: row[n] for n, _ in everything(stage)}
-    for number, (name, _, kind) in enumerate(items):
-        item = sql("nullif({0}[{1} + 1], 'null'::JSON)", "dynamic", row[f"$x{number}"], row["$i"], nullable=True)
-        made[name] = to_type(item, kind) if kind else item
+    for number, part in enumerate(parts):
+        made[part.name] = part.item(row["$i"], row[f"$x{number}"])
     index = node.settings.get("with_itemindex")
     if index is not None:
         made[str(getattr(index, "value", ""))] = row["$i"]

@@ -1,96 +1,256 @@
-"""evaluate plugins and make-series: operators whose columns depend on settings or on constants."""
+"""evaluate: plugins that make columns out of data."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import literal_column
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Scope, Stage, StageColumn, row_of
-from queries.kql.dialect import PHYSICAL, Sql
-from queries.kql.errors import KqlBindError, NotImplementedYet
+from queries.kql.bind import Env, Scope, Stage, StageColumn, fresh
+from queries.kql.dialect import Sql
+from queries.kql.errors import CannotExpress, KqlBindError, NotImplementedYet, nearest
 from queries.kql.functions.convert import to_type
+from queries.kql.functions.names import CANNOT, PLUGINS
+from queries.kql.operators import activity, mining
 from queries.kql.operators.rows import everything, scope_of
-from queries.kql.operators.shaping import named_values
-from queries.kql.values import Value, constant, dynamic_of, sql
+from queries.kql.values import Value, constant, dynamic_of, plain, sql, text_of
 
 if TYPE_CHECKING:
     from queries.kql.compile import Compiler
 
+MAX_NEW_COLUMNS = 1_000
+Plugin = Callable[["Compiler", Stage, ast.Call, Env], Stage]
+
 
 def evaluate(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """bag_unpack with its columns declared; without them they depend on data not yet read."""
+    """Look the plugin up and run it; a declared schema fixes the columns."""
     call: ast.Call = node.parts["call"]
-    if call.name != "bag_unpack":
-        raise NotImplementedYet(f"the plugin '{call.name}' is not implemented yet", call.span)
     schema = node.parts.get("schema")
-    if schema is None or len(call.args) != 1:
-        raise NotImplementedYet("bag_unpack needs its columns declared: bag_unpack(d) : (*, Name:type)", call.span)
-    bag = c.expr(call.args[0], scope_of(stage, env))
-    out = [] if ("*", "") not in schema.columns else [(n, v) for n, v in everything(stage) if n != bag.name]
+    if call.name == "bag_unpack" and schema is not None:
+        return _declared_bag(c, stage, call, schema, env)
+    plugin = PLUGIN_BUILDERS.get(call.name)
+    if plugin is None:
+        if call.name in CANNOT:
+            raise CannotExpress(f"the plugin '{call.name}' cannot be answered here: {CANNOT[call.name]}", call.span)
+        if call.name in PLUGINS:
+            raise NotImplementedYet(f"the plugin '{call.name}' is not implemented yet", call.span)
+        raise KqlBindError(f"unknown plugin '{call.name}'", call.span, suggestion=nearest(call.name, PLUGINS))
+    made = plugin(c, stage, call, env)
+    return made if schema is None else _as_declared(c, made, schema)
+
+
+def _as_declared(c: Compiler, stage: Stage, schema: ast.Schema) -> Stage:
+    """Exactly the declared columns: missing ones are null, `*` stands for those not named."""
+    named = {n for n, _ in schema.columns}
+    found = dict(everything(stage))
+    out: list[tuple[str, Value]] = []
     for name, kind in schema.columns:
-        if name != "*":
-            path = constant(f'$."{name}"', "string")
-            item = sql("nullif(json_extract({0}, {1}), 'null'::JSON)", "dynamic", bag, path, nullable=True)
-            out.append((name, to_type(item, kind)))
+        if name == "*":
+            out += [(n, v) for n, v in found.items() if n not in named]
+        else:
+            out.append((name, to_type(found[name], kind) if name in found else constant(None, kind)))
     return c.emit(stage, out)
 
 
-def make_series(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """R14: the end is exclusive, the columns are keys, series, axis; default fills gaps only."""
-    if node.settings or node.parts.get("closed") or not {"from", "to", "step"} <= node.parts.keys():
-        raise NotImplementedYet("make-series needs 'from', 'to' and 'step' here", node.span)
+def options(c: Compiler, call: ast.Call, env: Env, names: tuple[str, ...]) -> dict[str, Value]:
+    """Arguments by place or by name."""
+    out: dict[str, Value] = {}
+    for place, arg in enumerate(call.args):
+        if isinstance(arg, ast.Named):
+            name, node = arg.names[0], arg.value
+            if name not in names:
+                raise KqlBindError(f"{call.name} has no option '{name}'", arg.span, suggestion=nearest(name, names))
+        elif place < len(names):
+            name, node = names[place], arg
+        else:
+            raise KqlBindError(f"{call.name} takes at most {len(names)} options", arg.span)
+        out[name] = c.expr(node, Scope(env))
+    return out
+
+
+def _bag_argument(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Value:
+    if not call.args:
+        raise KqlBindError("bag_unpack needs a dynamic column", call.span)
+    bag = c.expr(call.args[0], scope_of(stage, env))
+    if bag.type != "dynamic":
+        raise KqlBindError(f"bag_unpack needs a dynamic column, not {bag.type}", call.args[0].span)
+    return bag
+
+
+def _property(bag: Value, key: str, kind: str) -> Value:
+    path = constant('$."' + key.replace("\\", "\\\\").replace('"', '\\"') + '"', "string")
+    return to_type(sql("nullif(json_extract({0}, {1}), 'null'::JSON)", "dynamic", bag, path, nullable=True), kind)
+
+
+def _declared_bag(c: Compiler, stage: Stage, call: ast.Call, schema: ast.Schema, env: Env) -> Stage:
+    bag = _bag_argument(c, stage, call, env)
+    prefix = _bag_options(c, call, env)[0]
+    named = {n for n, _ in schema.columns}
+    row = dict(everything(stage))
+    out: list[tuple[str, Value]] = []
+    for name, kind in schema.columns:
+        if name == "*":
+            out += [(n, v) for n, v in row.items() if n != bag.name and n not in named]
+        elif name in row and name != bag.name:
+            out.append((name, to_type(row[name], kind)))
+        else:
+            out.append((name, _property(bag, name.removeprefix(prefix), kind)))
+    return c.emit(stage, out)
+
+
+def _bag_options(c: Compiler, call: ast.Call, env: Env) -> tuple[str, str, list[str]]:
+    rest = ast.Call(call.name, call.args[1:], span=call.span)
+    given = options(c, rest, env, ("OutputColumnPrefix", "columnsConflict", "ignoredProperties"))
+    prefix = given.get("OutputColumnPrefix")
+    conflict = given.get("columnsConflict")
+    ignored = given.get("ignoredProperties")
+    word = str(conflict.constant) if conflict else "error"
+    if word not in ("error", "replace_source", "keep_source"):
+        raise KqlBindError(f"columnsConflict is error, replace_source or keep_source, not '{word}'", call.span)
+    skip = plain(ignored.constant) if ignored else []
+    return str(prefix.constant) if prefix else "", word, [str(s) for s in skip] if isinstance(skip, list) else []
+
+
+def _kind_of(types: set[str]) -> str:
+    """The column type of the JSON types met under one key."""
+    types = types - {"NULL"}
+    if types <= {"BIGINT", "UBIGINT"} and types:
+        return "long"
+    if types <= {"BIGINT", "UBIGINT", "DOUBLE"} and types:
+        return "real"
+    return {"VARCHAR": "string", "BOOLEAN": "bool"}.get(next(iter(types)), "dynamic") if len(types) == 1 else "dynamic"
+
+
+def bag_unpack(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+    """Each property a column, in alphabetical order, after the other columns."""
+    bag = _bag_argument(c, stage, call, env)
+    prefix, conflict, ignored = _bag_options(c, call, env)
+    keys = sql("unnest(CASE WHEN json_type({0}) = 'OBJECT' THEN json_keys({0}) END)", "string", bag, nullable=True)
+    keyed = c.emit(stage, [("$bag", bag), ("$key", keys)], keep_hidden=False, is_sorted=False)
+    bag_in, key_in = (v.value() for v in keyed.columns)
+    path = """'$."' || replace(replace({1}, '\\', '\\\\'), '"', '\\"') || '"'"""
+    kind = sql(f"json_type(json_extract({{0}}, {path}))", "string", bag_in, key_in)
+    typed = c.emit(keyed, [("k", key_in), ("t", kind)], refine=lambda q: q.distinct())
+    kinds: dict[str, set[str]] = {}
+    for key, found in c.ask(typed, call):
+        kinds.setdefault(key, set()).add(found)
+    kinds = {k: kinds[k] for k in sorted(kinds) if k not in ignored}
+    _limit(len(kinds), call)
+    merged = {n: v for n, v in everything(stage) if n != bag.name}
+    for key, types in kinds.items():
+        name = prefix + key
+        if name in merged and conflict == "error":
+            raise KqlBindError(f"the property '{key}' would hide the column '{name}'; set columnsConflict", call.span)
+        if name in merged and conflict == "keep_source":
+            continue
+        merged[name] = _property(bag, key, _kind_of(types))
+    return c.emit(stage, list(merged.items()))
+
+
+def _limit(count: int, call: ast.Call) -> None:
+    if count > MAX_NEW_COLUMNS:
+        raise CannotExpress(f"{call.name} would make {count} columns; the limit is {MAX_NEW_COLUMNS}", call.span)
+
+
+def pivot(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+    """A column for each value of the first column, holding an aggregate (count() unless said) per row of the others."""
+    if not call.args or not isinstance(call.args[0], ast.Name):
+        raise KqlBindError("pivot needs a column", call.span)
     row = scope_of(stage, env)
-    keys = named_values(c, node.nodes("by"), row)
-    axis = c.expr(node.parts["on"], row)
-    start, stop, step = (c.expr(node.parts[k], Scope(env)) for k in ("from", "to", "step"))
-    if (axis.type, start.type, stop.type, step.type) != ("datetime", "datetime", "datetime", "timespan"):
-        raise NotImplementedYet("make-series over something other than time is not implemented yet", node.span)
-    slot = sql("((epoch_us({0}) - epoch_us({1})) // ({2} // 10))", "long", axis, start, step)
-    inside = sql("({0} >= {1} AND {0} < {2})", "bool", axis, start, stop)
-    columns = [*keys, ("$slot", slot)]
-    aggregate = Scope(env, row.columns, stage, aggregates=True)
-    series: list[tuple[str, Value, Value]] = []
-    for number, part in enumerate(node.nodes("columns")):
-        assert isinstance(part, ast.Series)
-        ((name, value),) = named_values(c, (part.value,), aggregate)
-        fallback = c.expr(part.default, Scope(env)) if part.default else constant(0, "long")
-        columns.append((f"$v{number}", value))
-        series.append((name, value, fallback))
-    positions: list[Any] = [literal_column(str(i + 1)) for i in range(len(keys) + 1)]
-    counted = c.emit(
-        stage, columns, keep_hidden=False, refine=lambda q: q.where(inside.sql).group_by(*positions), is_sorted=False
+    by = call.args[0]
+    column = c.expr(by, row)
+    rest = list(call.args[1:])
+    aggregate = rest.pop(0) if rest and isinstance(rest[0], ast.Call) else ast.Call("count", (), span=call.span)
+    assert isinstance(aggregate, ast.Call)
+    used = {by.name, *(a.name for a in aggregate.args if isinstance(a, ast.Name))}
+    if rest:
+        keys = [(n.name, c.expr(n, row)) for n in rest if isinstance(n, ast.Name)]
+        if len(keys) < len(rest):
+            raise KqlBindError("pivot takes columns after the aggregate", call.span)
+    else:
+        keys = [(n, v) for n, v in everything(stage) if n not in used]
+    texts = c.emit(stage, [("v", text_of(column))], keep_hidden=False, refine=lambda q: q.distinct())
+    values = sorted(str(r[0]) for r in c.ask(texts, call))
+    _limit(len(values), call)
+    out = [(n, text_of(v) if v.type == "dynamic" else v) for n, v in keys]
+    scope = Scope(env, row.columns, stage, aggregates=True)
+    name = {"make_list": "make_list_if", "make_set": "make_set_if", "make_bag": "make_bag_if"}.get(
+        aggregate.name, aggregate.name + "if"
     )
-    return _fill(c, counted, keys, series, (axis.name or "Column1", start, stop, step))
-
-
-def _fill(
-    c: Compiler, counted: Stage, keys: list[tuple[str, Value]], series: list[tuple[str, Value, Value]],
-    axis: tuple[str, Value, Value, Value],
-) -> Stage:  # fmt: skip
-    name, start, stop, step = axis
-    row = row_of(counted)
-    slots = "range(CAST(ceil((epoch_us({1}) - epoch_us({0})) / ({2} / 10)) AS BIGINT))"
-    out = [(n, row[n]) for n, _ in keys]
-    for number, (label, value, fallback) in enumerate(series):
-        if fallback.type != value.type:
-            if value.type not in ("int", "long", "real") or fallback.type not in ("int", "long", "real"):
-                raise KqlBindError(f"the default of '{label}' is {fallback.type}, its values are {value.type}")
-            fallback = to_type(fallback, value.type)
-        cell = f"CAST(coalesce(map({{3}}, {{4}})[ks], {{5}}) AS {PHYSICAL[value.type]})"
-        gathered = sql("list({0})", "long", row["$slot"]), sql("list({0})", value.type, row[f"$v{number}"])
-        template = f"to_json(list_transform({slots}, lambda ks: {cell}))"
-        out.append((label, sql(template, "dynamic", start, stop, step, *gathered, fallback, nullable=False)))
-    moment = "strftime(make_timestamp(epoch_us({0}) + ks * ({2} // 10)), '%Y-%m-%dT%H:%M:%S.%f') || '0Z'"
-    out.append((name, sql(f"to_json(list_transform({slots}, lambda ks: {moment}))", "dynamic", start, stop, step)))
+    for value in values:
+        test = ast.Binary("==", ast.Call("tostring", (by,)), ast.Literal(value, "string"))
+        args = (*aggregate.args[:1], test, *aggregate.args[1:])
+        made = c.expr(ast.Call(name, args, span=aggregate.span), scope)
+        out.append((fresh(value or "Column1", [n for n, _ in out]), made))
     positions: list[Any] = [literal_column(str(i + 1)) for i in range(len(keys))]
-    return c.emit(
-        counted,
-        out,
-        keep_hidden=False,
-        refine=lambda q: q.group_by(*positions) if positions else q.having(literal_column("count(*) > 0")),
+    made_stage = c.emit(
+        stage, out, keep_hidden=False, is_sorted=False, refine=lambda q: q.group_by(*positions) if positions else q
     )
+    dynamic = [n for n, v in keys if v.type == "dynamic"]
+    if not dynamic:
+        return made_stage
+    return c.emit(made_stage, [(n, to_type(v, "dynamic") if n in dynamic else v) for n, v in everything(made_stage)])
+
+
+def narrow(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+    """Every cell a row of its own: the row's number, the column's name, the value as text."""
+    ordered = c.serialized(stage)
+    assert ordered.order is not None
+    cells = ", ".join(f"{{'c': {{{2 * i}}}, 'v': {{{2 * i + 1}}}}}" for i in range(len(ordered.visible)))
+    parts = [p for v in ordered.visible for p in (constant(v.name, "string"), text_of(v.value()))]
+    struct = sql(f"unnest([{cells}])", "dynamic", *parts)
+    row = sql("({0} - 1)", "long", ordered.order.value(), nullable=False)
+    wide = c.emit(ordered, [("Row", row), ("$cell", struct)], keep_hidden=False)
+    at, cell = (v.value() for v in wide.columns)
+    return c.emit(
+        wide, [("Row", at), ("Column", sql("({0}).c", "string", cell)), ("Value", sql("({0}).v", "string", cell))]
+    )
+
+
+def identity(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+    """The rows as they are."""
+    return stage
+
+
+def estimate_rows_count(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+    """How many rows there are; exact here."""
+    return c.emit(
+        stage, [("EstimatedRowsCount", sql("count(*)", "long", nullable=False))], keep_hidden=False, is_sorted=False
+    )
+
+
+def ip_lookup(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+    """Rows joined with the networks of a table that hold their address."""
+    from queries.kql.bind import relation, row_of
+    from queries.kql.functions import python
+
+    if len(call.args) < 3:
+        raise KqlBindError(f"{call.name} takes a table, an address and a network column", call.span)
+    plain_args = [a for a in call.args if not isinstance(a, ast.Named)]
+    right = c.table(plain_args[0], env)
+    left_row, right_row = row_of(stage, "l"), row_of(right, "r")
+    address = c.expr(plain_args[1], Scope(env, left_row))
+    network = c.expr(plain_args[2], Scope(env, right_row))
+    keys = [(c.expr(a, Scope(env, left_row)), c.expr(a, Scope(env, right_row))) for a in plain_args[3:]]
+    unmatched = any(
+        isinstance(a, ast.Named) and a.names == ("return_unmatched",) and getattr(a.value, "value", False) is True
+        for a in call.args
+    )
+    name = "ipv6_is_in_range" if call.name == "ipv6_lookup" else "ipv4_is_in_any_range"
+    second = dynamic_of(sql("[{0}]", "dynamic", text_of(network))) if name.startswith("ipv4") else text_of(network)
+    if name.startswith("ipv4"):
+        second = sql("to_json([{0}])", "dynamic", text_of(network))
+    tests = [python.call(name, [text_of(address), second], call), *(sql("({0} = {1})", "bool", a, b) for a, b in keys)]
+    on = Sql(" AND ".join(f"{{{i}}}" for i in range(len(tests))), *(t.sql for t in tests))
+    made = list(left_row.items())
+    for column in right.visible:
+        made.append(
+            (fresh(column.name, [n for n, _ in made]), sql("{0}", column.type, column.value("r"), nullable=True))
+        )
+    source = relation(stage.relation, "l").join(relation(right.relation, "r"), on, isouter=unmatched)
+    return c.emit(stage, made, source=source, keep_hidden=False, is_sorted=False)
 
 
 def getschema(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
@@ -108,6 +268,10 @@ _CLR = {
     "decimal": "System.Data.SqlTypes.SqlDecimal", "datetime": "System.DateTime", "timespan": "System.TimeSpan",
     "string": "System.String", "dynamic": "System.Object", "guid": "System.Guid",
 }  # fmt: skip
-_SCHEMA = {"ColumnName": "string", "ColumnOrdinal": "int", "DataType": "string", "ColumnType": "string"}
-BUILDERS = {"getschema": getschema, "evaluate": evaluate, "make-series": make_series}
-__all__ = ["BUILDERS", "dynamic_of"]
+_SCHEMA = {"ColumnName": "string", "ColumnOrdinal": "long", "DataType": "string", "ColumnType": "string"}
+PLUGIN_BUILDERS: dict[str, Plugin] = {
+    "bag_unpack": bag_unpack, "pivot": pivot, "narrow": narrow, "identity": identity, "identity_v3": identity,
+    "estimate_rows_count": estimate_rows_count, "ipv4_lookup": ip_lookup, "ipv6_lookup": ip_lookup,
+    **activity.PLUGINS, **mining.PLUGINS,
+}  # fmt: skip
+BUILDERS = {"getschema": getschema, "evaluate": evaluate}

@@ -9,7 +9,7 @@ from sqlalchemy import select, union_all
 from queries.kql import syntax as ast
 from queries.kql.bind import Env, Scope, Stage, StageColumn, named_columns
 from queries.kql.dialect import PHYSICAL, Sql, quoted
-from queries.kql.errors import KqlBindError, NotImplementedYet
+from queries.kql.errors import KqlBindError
 from queries.kql.functions.convert import to_type
 from queries.kql.operators.shaping import named_values
 from queries.kql.values import NUMERIC, Value, cast_number, constant, widest
@@ -28,7 +28,8 @@ def print_(c: Compiler, node: ast.Operator, env: Env) -> Stage:
         if isinstance(part, ast.Named):
             columns += named_values(c, (part,), scope)
         else:
-            columns.append((f"print_{place}", c.expr(part, scope)))
+            value = c.expr(part, scope)
+            columns += list(value.parts) if len(value.parts) > 1 else [(f"print_{place}", value)]
     made = named_columns(columns)
     items = [v.sql.label(quoted(s.physical)) for s, (_, v) in zip(made, columns, strict=True)]
     return Stage(c.add(select(*items)), made)
@@ -93,10 +94,5 @@ def datatable(c: Compiler, node: ast.Operator, env: Env) -> Stage:
     return Stage(c.add(select(*items).select_from(relation(inner))), made)
 
 
-def search(c: Compiler, node: ast.Operator, env: Env) -> Stage:
-    """search over all tables."""
-    raise NotImplementedYet("search is not implemented yet", node.span)
-
-
-BUILDERS: dict[str, Any] = {"print": print_, "range": range_, "datatable": datatable, "search": search}
+BUILDERS: dict[str, Any] = {"print": print_, "range": range_, "datatable": datatable}
 __all__ = ["BUILDERS", "union_all"]

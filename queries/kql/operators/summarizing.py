@@ -9,6 +9,7 @@ from sqlalchemy import literal_column
 from queries.kql import syntax as ast
 from queries.kql.bind import Env, Scope, Stage, fresh
 from queries.kql.errors import KqlBindError
+from queries.kql.functions import duckdb as engine
 from queries.kql.operators.rows import scope_of
 from queries.kql.operators.shaping import named_values
 from queries.kql.values import Value
@@ -50,8 +51,14 @@ def summarize(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
 def _columns(c: Compiler, node: ast.Node, scope: Scope, keys: list[str], named: bool) -> list[tuple[str, Value]]:
     from queries.kql.aggregates import SPREAD, spread
 
+    if (
+        isinstance(node, ast.Call)
+        and engine.ALIASES.get(node.name, node.name) in SPREAD
+        and scope.env.find(node.name) is None
+    ):
+        return spread(c, node, scope, keys)
     if isinstance(node, ast.Call) and (
-        node.name in (*SPREAD, "argmax", "argmin")
+        engine.ALIASES.get(node.name, node.name) in SPREAD
         or (
             node.name in ("take_any", "any") and (len(node.args) > 1 or any(isinstance(a, ast.Star) for a in node.args))
         )
@@ -59,7 +66,7 @@ def _columns(c: Compiler, node: ast.Node, scope: Scope, keys: list[str], named: 
         return spread(c, node, scope, keys)
     _only_aggregates(c, node, scope)
     value = c.expr(node, scope)
-    return [(value.name or "", value)]
+    return list(value.parts) or [(value.name or "", value)]
 
 
 def _only_aggregates(c: Compiler, node: ast.Node, scope: Scope) -> None:
@@ -69,7 +76,7 @@ def _only_aggregates(c: Compiler, node: ast.Node, scope: Scope) -> None:
     if isinstance(node, ast.Name) and node.name in scope.columns:
         raise KqlBindError(f"'{node.name}' is neither a key nor inside an aggregate", node.span)
     if isinstance(node, ast.Call):
-        if node.name in AGGREGATES or node.name in ("any", "makelist", "makeset", "toscalar"):
+        if engine.ALIASES.get(node.name, node.name) in AGGREGATES or node.name == "toscalar":
             return
         for arg in node.args:
             _only_aggregates(c, arg, scope)

@@ -1,0 +1,223 @@
+"""Hashes, base64, compression, URL and punycode spellings."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import struct
+import uuid
+import zlib
+from typing import Any
+from urllib.parse import quote, unquote_plus
+
+from queries.kql.functions.body import Body
+
+_MASK = (1 << 64) - 1
+_P1, _P2, _P3, _P4, _P5 = (
+    11400714785074694791, 14029467366897019727, 1609587929392839161, 9650029242287828579, 2870177450012600261,
+)  # fmt: skip
+
+
+def _rotl(value: int, bits: int) -> int:
+    return ((value << bits) | (value >> (64 - bits))) & _MASK
+
+
+def _round(acc: int, lane: int) -> int:
+    return (_rotl((acc + lane * _P2) & _MASK, 31) * _P1) & _MASK
+
+
+def xxh64(data: bytes, seed: int = 0) -> int:
+    """XXH64, unsigned. From the specification, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md."""
+    place, size = 0, len(data)
+    if size >= 32:
+        accs = [(seed + _P1 + _P2) & _MASK, (seed + _P2) & _MASK, seed, (seed - _P1) & _MASK]
+        while place <= size - 32:
+            lanes = struct.unpack_from("<4Q", data, place)
+            accs = [_round(a, lane) for a, lane in zip(accs, lanes, strict=True)]
+            place += 32
+        made = (_rotl(accs[0], 1) + _rotl(accs[1], 7) + _rotl(accs[2], 12) + _rotl(accs[3], 18)) & _MASK
+        for acc in accs:
+            made = ((made ^ _round(0, acc)) * _P1 + _P4) & _MASK
+    else:
+        made = (seed + _P5) & _MASK
+    made = (made + size) & _MASK
+    while place + 8 <= size:
+        made = (_rotl(made ^ _round(0, struct.unpack_from("<Q", data, place)[0]), 27) * _P1 + _P4) & _MASK
+        place += 8
+    if place + 4 <= size:
+        made = (_rotl(made ^ (struct.unpack_from("<I", data, place)[0] * _P1 & _MASK), 23) * _P2 + _P3) & _MASK
+        place += 4
+    while place < size:
+        made = (_rotl(made ^ (data[place] * _P5 & _MASK), 11) * _P1) & _MASK
+        place += 1
+    made = ((made ^ (made >> 33)) * _P2) & _MASK
+    made = ((made ^ (made >> 29)) * _P3) & _MASK
+    return made ^ (made >> 32)
+
+
+def signed(value: int) -> int:
+    """64 unsigned bits as a long."""
+    return value - (1 << 64) if value >> 63 else value
+
+
+def to_bytes(value: Any) -> bytes:
+    """What is hashed: text as UTF-8, whole numbers and ticks as 8 bytes, reals as IEEE 754, little endian."""
+    if isinstance(value, bool):
+        return bytes([value])
+    if isinstance(value, int):
+        return struct.pack("<q", value)
+    if isinstance(value, float):
+        return struct.pack("<d", value)
+    return str(value).encode()
+
+
+def hash_(value: Any, modulo: int | None = None) -> int:
+    """xxhash64 as a long, or its remainder."""
+    made = xxh64(to_bytes(value))
+    return made % modulo if modulo else signed(made)
+
+
+def _unbase64(text: str) -> bytes | None:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def base64_decode_toarray(text: str) -> list[int] | None:
+    """The bytes as an array of numbers."""
+    raw = _unbase64(text)
+    return None if raw is None else list(raw)
+
+
+def base64_encode_fromarray(values: Any) -> str | None:
+    """An array of bytes in base64."""
+    if not isinstance(values, list) or not all(isinstance(v, int) and 0 <= v < 256 for v in values):
+        return None
+    return base64.b64encode(bytes(values)).decode()
+
+
+def base64_decode_tostring(text: str) -> str | None:
+    """The text behind base64; null when it is not UTF-8."""
+    raw = _unbase64(text)
+    try:
+        return None if raw is None else raw.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def base64_decode_toguid(text: str) -> str | None:
+    """The text of a guid behind base64."""
+    made = base64_decode_tostring(text)
+    try:
+        return str(uuid.UUID(made)) if made else None
+    except ValueError:
+        return None
+
+
+def base64_encode_fromguid(value: str) -> str:
+    """The sixteen bytes of a guid in base64."""
+    return base64.b64encode(uuid.UUID(value).bytes_le).decode()
+
+
+def zlib_compress(text: str) -> str:
+    """zlib in base64."""
+    return base64.b64encode(zlib.compress(text.encode())).decode()
+
+
+def gzip_compress(text: str) -> str:
+    """gzip in base64."""
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+def _inflate(text: str, mode: int) -> str | None:
+    raw = _unbase64(text)
+    if raw is None:
+        return None
+    try:
+        # A bomb in one cell must not fill the memory.
+        made = zlib.decompressobj(mode).decompress(raw, 64 << 20)
+        return made.decode()
+    except (zlib.error, UnicodeDecodeError):
+        return None
+
+
+def zlib_decompress(text: str) -> str | None:
+    """Text from zlib in base64."""
+    return _inflate(text, zlib.MAX_WBITS)
+
+
+def gzip_decompress(text: str) -> str | None:
+    """Text from gzip in base64."""
+    return _inflate(text, zlib.MAX_WBITS | 16)
+
+
+def url_encode(text: str) -> str:
+    """A space becomes +, the rest %xx in lower case."""
+    made = quote(text, safe="-_.!*() ")
+    return "".join(c.lower() if i % 2 else c for i, c in enumerate(_escapes(made))).replace(" ", "+")
+
+
+def _escapes(text: str) -> list[str]:
+    import re
+
+    return re.split(r"(%[0-9A-F]{2})", text)
+
+
+def url_decode(text: str) -> str:
+    """The text behind %xx and +."""
+    return unquote_plus(text)
+
+
+def punycode_from_string(text: str) -> str:
+    """Punycode of one label, without the xn-- before it."""
+    return text.encode("punycode").decode()
+
+
+def punycode_to_string(text: str) -> str | None:
+    """The label behind punycode."""
+    try:
+        return text.encode("ascii").decode("punycode")
+    except (UnicodeError, ValueError):
+        return None
+
+
+def punycode_domain_from_string(text: str) -> str:
+    """Each label of a domain in punycode where it needs it."""
+    return ".".join(p if p.isascii() else "xn--" + punycode_from_string(p) for p in text.split("."))
+
+
+def punycode_domain_to_string(text: str) -> str | None:
+    """A domain with its xn-- labels decoded."""
+    parts = [punycode_to_string(p[4:]) if p.lower().startswith("xn--") else p for p in text.split(".")]
+    return None if None in parts else ".".join(p or "" for p in parts)
+
+
+def make_string(*values: Any) -> str:
+    """Characters of code points and arrays of them."""
+    flat = [c for v in values for c in (v if isinstance(v, list) else [v])]
+    return "".join(chr(c) for c in flat if isinstance(c, int) and 0 < c < 0x110000)
+
+
+BODIES = {
+    "hash": (Body("h", "long", hash_), Body("h l", "long", hash_)),
+    "hash_xxhash64": (Body("h", "long", hash_), Body("h l", "long", hash_)),
+    "base64_decode_toarray": (Body("s", "dynamic", base64_decode_toarray),),
+    "base64_encode_fromarray": (Body("d", "string", base64_encode_fromarray),),
+    "base64_decode_tostring": (Body("s", "string", base64_decode_tostring),),
+    "base64_decode_toguid": (Body("s", "guid", base64_decode_toguid),),
+    "base64_encode_fromguid": (Body("g", "string", base64_encode_fromguid),),
+    "zlib_compress_to_base64_string": (Body("s", "string", zlib_compress),),
+    "zlib_decompress_from_base64_string": (Body("s", "string", zlib_decompress),),
+    "gzip_compress_to_base64_string": (Body("s", "string", gzip_compress),),
+    "gzip_decompress_from_base64_string": (Body("s", "string", gzip_decompress),),
+    "url_encode": (Body("s", "string", url_encode),),
+    "url_decode": (Body("s", "string", url_decode),),
+    "punycode_from_string": (Body("s", "string", punycode_from_string),),
+    "punycode_to_string": (Body("s", "string", punycode_to_string),),
+    "punycode_domain_from_string": (Body("s", "string", punycode_domain_from_string),),
+    "punycode_domain_to_string": (Body("s", "string", punycode_domain_to_string),),
+    "make_string": (Body("D D*", "string", make_string),),
+    "unicode_codepoints_to_string": (Body("D D*", "string", make_string),),
+}

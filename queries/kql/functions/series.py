@@ -1,0 +1,323 @@
+"""series_*: arithmetic, statistics, filters, gaps and fits over numeric arrays."""
+
+from __future__ import annotations
+
+import cmath
+import math
+import statistics
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+from queries.kql.functions import decompose, fits
+from queries.kql.functions.body import Body
+from queries.kql.functions.numbers import Json, number, numbers
+
+
+def _pairs(first: Json, second: Json) -> list[tuple[Any, Any]] | None:
+    """Item by item; a scalar stands at every place, a missing item is null."""
+    if not isinstance(first, list) and not isinstance(second, list):
+        return None
+    width = max(len(v) for v in (first, second) if isinstance(v, list))
+
+    def at(values: Json, place: int) -> Any:
+        if not isinstance(values, list):
+            return number(values)
+        return number(values[place]) if place < len(values) else None
+
+    return [(at(first, i), at(second, i)) for i in range(width)]
+
+
+def _binary(operation: Callable[[Any, Any], Any]) -> Callable[[Json, Json], list[Any] | None]:
+    def run(first: Json, second: Json) -> list[Any] | None:
+        pairs = _pairs(first, second)
+        if pairs is None:
+            return None
+        return [None if a is None or b is None else _safe(operation, a, b) for a, b in pairs]
+
+    return run
+
+
+def _unary(operation: Callable[[Any], Any]) -> Callable[[Json], list[Any] | None]:
+    def run(values: Json) -> list[Any] | None:
+        if not isinstance(values, list):
+            return None
+        return [None if (n := number(v)) is None else _safe(operation, n) for v in values]
+
+    return run
+
+
+def _safe(operation: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return operation(*args)
+    except (ValueError, ArithmeticError):
+        return math.nan
+
+
+def _divide(a: float, b: float) -> float:
+    if b:
+        return a / b
+    return math.nan if not a or math.isnan(a) else math.copysign(math.inf, a)
+
+
+def _log(a: float) -> float:
+    return -math.inf if a == 0 else math.log(a)
+
+
+def _exact(values: Json) -> list[float] | None:
+    """All items as numbers, or null when one is not."""
+    found = numbers(values)
+    return None if found is None or any(v is None for v in found) else [float(v) for v in found if v is not None]
+
+
+def series_sum(values: Json) -> float | None:
+    """The sum of a series."""
+    found = _exact(values)
+    return None if found is None else math.fsum(found)
+
+
+def series_product(values: Json) -> float | None:
+    """The product of a series."""
+    found = _exact(values)
+    return None if found is None else math.prod(found)
+
+
+def series_magnitude(values: Json) -> float | None:
+    """Square root of the sum of squares."""
+    found = _exact(values)
+    return None if found is None else math.sqrt(math.fsum(v * v for v in found))
+
+
+def series_dot_product(first: Json, second: Json) -> float | None:
+    """Sum of products, place by place."""
+    pairs = _pairs(first, second)
+    if pairs is None or any(a is None or b is None for a, b in pairs):
+        return None
+    return math.fsum(a * b for a, b in pairs)
+
+
+def series_cosine_similarity(
+    first: Json, second: Json, size1: float | None = None, size2: float | None = None
+) -> float | None:
+    """Cosine of the angle between two series."""
+    top = series_dot_product(first, second)
+    one = size1 if size1 is not None else series_magnitude(first)
+    two = size2 if size2 is not None else series_magnitude(second)
+    return None if top is None or not one or not two else top / (one * two)
+
+
+def series_pearson_correlation(first: Json, second: Json) -> float | None:
+    """Pearson's coefficient; null where a series is constant or an item is missing."""
+    one, two = _exact(first), _exact(second)
+    if one is None or two is None or len(one) != len(two) or len(one) < 2:
+        return None
+    mean1, mean2 = statistics.fmean(one), statistics.fmean(two)
+    spread1 = math.fsum((a - mean1) ** 2 for a in one)
+    spread2 = math.fsum((b - mean2) ** 2 for b in two)
+    if not spread1 or not spread2:
+        return math.nan
+    return math.fsum((a - mean1) * (b - mean2) for a, b in zip(one, two, strict=True)) / math.sqrt(spread1 * spread2)
+
+
+def _stats(values: Json, ignore: bool) -> tuple[list[float], list[int]] | None:
+    found = numbers(values)
+    if not found:
+        return None
+    kept = [(float(v), i) for i, v in enumerate(found) if v is not None and math.isfinite(v)]
+    if not kept or (len(kept) < len(found) and not ignore):
+        return None
+    return [v for v, _ in kept], [i for _, i in kept]
+
+
+def series_stats(values: Json, ignore_nonfinite: bool = False) -> list[Any] | None:
+    """min, its place, max, its place, mean, standard deviation and variance (of a sample)."""
+    found = _stats(values, ignore_nonfinite)
+    if found is None:
+        return None
+    kept, places = found
+    low, high = min(kept), max(kept)
+    variance = statistics.variance(kept) if len(kept) > 1 else 0.0
+    return [
+        low,
+        places[kept.index(low)],
+        high,
+        places[kept.index(high)],
+        statistics.fmean(kept),
+        math.sqrt(variance),
+        variance,
+    ]
+
+
+def series_stats_dynamic(values: Json, ignore_nonfinite: bool = False) -> dict[str, Any] | None:
+    """series_stats as a bag, with sum and length."""
+    found = _stats(values, ignore_nonfinite)
+    if found is None:
+        return None
+    made = dict(zip([n for n, _ in STATS], series_stats(values, ignore_nonfinite) or [], strict=True))
+    return made | {"sum": math.fsum(found[0]), "len": len(values)}
+
+
+def series_fir(values: Json, taps: Json, normalize: bool = True, center: bool = False) -> list[Any] | None:
+    """Finite impulse response: a weighted sum over the window; what lies before the series counts as 0."""
+    found, weights = numbers(values), _exact(taps)
+    if found is None or not weights:
+        return None
+    if normalize:
+        total = math.fsum(weights)
+        if not total or any(w < 0 for w in weights):
+            return None
+        weights = [w / total for w in weights]
+    shift = len(weights) // 2 if center else 0
+    out: list[float] = []
+    for place in range(len(found)):
+        made = 0.0
+        for tap, weight in enumerate(weights):
+            at = place + shift - tap
+            if 0 <= at < len(found):
+                made += weight * float(found[at] or 0)
+        out.append(made)
+    return out
+
+
+def series_iir(values: Json, numerators: Json, denominators: Json) -> list[float] | None:
+    """Infinite impulse response: feed-forward over the input, feed-back over the output."""
+    found, top, below = numbers(values), _exact(numerators), _exact(denominators)
+    if found is None or not top or not below or not below[0]:
+        return None
+    out: list[float] = []
+    for place in range(len(found)):
+        made = sum(b * float(found[place - i] or 0) for i, b in enumerate(top) if place >= i)
+        made -= sum(a * out[place - i] for i, a in enumerate(below) if 0 < i <= place)
+        out.append(made / below[0])
+    return out
+
+
+def _hole(value: Json, mark: Json) -> bool:
+    if value is None:
+        return mark is None
+    return value == mark or (isinstance(mark, float) and math.isnan(mark) and value == "NaN")
+
+
+def series_fill_const(values: Json, constant: Json = 0, mark: Json = None) -> list[Json] | None:
+    """Holes become a constant."""
+    return [constant if _hole(v, mark) else v for v in values] if isinstance(values, list) else None
+
+
+def series_fill_forward(values: Json, mark: Json = None) -> list[Json] | None:
+    """Holes take the value before them; holes at the start stay."""
+    if not isinstance(values, list):
+        return None
+    out: list[Json] = []
+    for value in values:
+        out.append(out[-1] if _hole(value, mark) and out else value)
+    return out
+
+
+def series_fill_backward(values: Json, mark: Json = None) -> list[Json] | None:
+    """Holes take the value after them; holes at the end stay."""
+    made = series_fill_forward(values[::-1], mark) if isinstance(values, list) else None
+    return made[::-1] if made is not None else None
+
+
+def series_fill_linear(values: Json, mark: Json = None, edges: bool = True, constant: Json = 0) -> list[Json] | None:
+    """Holes lie on the line between their neighbours; at the edges the nearest value; nothing but holes is a constant."""
+    if not isinstance(values, list):
+        return None
+    known = [i for i, v in enumerate(values) if not _hole(v, mark) and number(v) is not None]
+    if not known:
+        return [constant] * len(values)
+    out: list[Json] = list(values)
+    for left, right in pairwise(known):
+        low, high = number(values[left]), number(values[right])
+        assert low is not None and high is not None
+        for place in range(left + 1, right):
+            out[place] = low + (high - low) * (place - left) / (right - left)
+    if edges:
+        out[: known[0]] = [values[known[0]]] * known[0]
+        out[known[-1] + 1 :] = [values[known[-1]]] * (len(values) - known[-1] - 1)
+    return out
+
+
+def _fft(inverse: bool) -> Callable[..., list[list[float]] | None]:
+    def run(real: Json, imaginary: Json = None) -> list[list[float]] | None:
+        first = _exact(real)
+        second = _exact(imaginary) if imaginary is not None else [0.0] * len(first or [])
+        if not first or second is None or len(first) != len(second):
+            return None
+        cells = [complex(a, b) for a, b in zip(first, second, strict=True)]
+        made = _transform(cells, 1 if inverse else -1)
+        scale = len(made) if inverse else 1
+        return [[c.real / scale for c in made], [c.imag / scale for c in made]]
+
+    return run
+
+
+def _transform(cells: list[complex], sign: int) -> list[complex]:
+    """Discrete Fourier transform: halves while the length is even, then the definition."""
+    size = len(cells)
+    if size == 1:
+        return cells
+    if size % 2:
+        if size > 4096:
+            raise ValueError("kql: series_fft() of this length is too slow; use a length that is a power of two")
+        turn = [cmath.exp(sign * 2j * cmath.pi * k / size) for k in range(size)]
+        return [sum((c * turn[k * i % size] for i, c in enumerate(cells)), 0j) for k in range(size)]
+    even, odd = _transform(cells[::2], sign), _transform(cells[1::2], sign)
+    bent = [cmath.exp(sign * 2j * cmath.pi * k / size) * c for k, c in enumerate(odd)]
+    return [a + b for a, b in zip(even, bent, strict=True)] + [a - b for a, b in zip(even, bent, strict=True)]
+
+
+STATS = (("min", "real"), ("min_idx", "long"), ("max", "real"), ("max_idx", "long"), ("avg", "real"), ("stdev", "real"),
+         ("variance", "real"))  # fmt: skip
+_ELEMENTWISE: dict[str, Callable[[Any], Any]] = {
+    "exp": math.exp, "sign": lambda a: (a > 0) - (a < 0), "abs": abs, "sin": math.sin, "asin": math.asin, "cos": math.cos,
+    "acos": math.acos, "tan": math.tan, "atan": math.atan, "log": _log, "floor": math.floor, "ceiling": math.ceil,
+}  # fmt: skip
+_BETWEEN: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b, "divide": _divide,
+    "pow": lambda a, b: math.pow(a, b), "greater": lambda a, b: a > b, "greater_equals": lambda a, b: a >= b,
+    "less": lambda a, b: a < b, "less_equals": lambda a, b: a <= b, "equals": lambda a, b: a == b,
+    "not_equals": lambda a, b: a != b,
+}  # fmt: skip
+_REAL, _IMAGINARY = ("real", "dynamic"), ("imag", "dynamic")
+
+
+def _overloads(
+    kinds: str, optional: str, run: Callable[..., Any], result: str = "dynamic", **more: Any
+) -> tuple[Body, ...]:
+    """One body for each count of optional arguments."""
+    extra = optional.split()
+    return tuple(Body(" ".join([kinds, *extra[:n]]), result, run, **more) for n in range(len(extra) + 1))
+
+
+BODIES: dict[str, tuple[Body, ...]] = {
+    **{f"series_{n}": (Body("d", "dynamic", _unary(f)),) for n, f in _ELEMENTWISE.items()},
+    **{f"series_{n}": (Body("D D", "dynamic", _binary(f)),) for n, f in _BETWEEN.items()},
+    "series_sum": (Body("d", "real", series_sum),),
+    "series_product": (Body("d", "real", series_product),),
+    "series_magnitude": (Body("d", "real", series_magnitude),),
+    "series_dot_product": (Body("D D", "real", series_dot_product),),
+    "series_cosine_similarity": _overloads("d d", "r r", series_cosine_similarity, "real"),
+    "series_pearson_correlation": (Body("d d", "real", series_pearson_correlation),),
+    "series_stats": _overloads("d", "b", series_stats, parts=STATS),
+    "series_stats_dynamic": _overloads("d", "b", series_stats_dynamic),
+    "series_fir": _overloads("d d", "b b", series_fir),
+    "series_iir": (Body("d d d", "dynamic", series_iir),),
+    "series_fill_const": _overloads("d", "D D", series_fill_const, nulls=True),
+    "series_fill_forward": _overloads("d", "D", series_fill_forward, nulls=True),
+    "series_fill_backward": _overloads("d", "D", series_fill_backward, nulls=True),
+    "series_fill_linear": _overloads("d", "D b D", series_fill_linear, nulls=True),
+    "series_fft": _overloads("d", "d", _fft(False), parts=(_REAL, _IMAGINARY)),
+    "series_ifft": _overloads("d", "d", _fft(True), parts=(_REAL, _IMAGINARY)),
+    "series_fit_line": (Body("d", "dynamic", fits.line, parts=fits.LINE),),
+    "series_fit_line_dynamic": (Body("d", "dynamic", fits.line_bag),),
+    "series_fit_2lines": (Body("d", "dynamic", fits.two_lines, parts=fits.TWO_LINES),),
+    "series_fit_2lines_dynamic": (Body("d", "dynamic", fits.two_lines_bag),),
+    "series_fit_poly": (Body("d", "dynamic", fits.poly, parts=fits.POLY), Body("d l", "dynamic", fits.poly_degree, parts=fits.POLY),
+                        Body("d d", "dynamic", fits.poly, parts=fits.POLY), Body("d d l", "dynamic", fits.poly, parts=fits.POLY)),
+    "series_outliers": _overloads("d", "s D r r", decompose.outliers, nulls=True),
+    "series_seasonal": _overloads("d", "l l", decompose.seasonal),
+    "series_decompose": _overloads("d", "l s l r", decompose.decompose, parts=decompose.PARTS),
+    "series_decompose_forecast": _overloads("d l", "l s r", decompose.forecast, parts=decompose.PARTS),
+    "series_decompose_anomalies": _overloads("d", "r l s l s r", decompose.anomalies, parts=decompose.ANOMALY_PARTS),
+}  # fmt: skip

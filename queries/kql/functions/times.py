@@ -1,0 +1,184 @@
+"""Dates and spans: parts, formats, time zones, calendars."""
+
+from __future__ import annotations
+
+import re
+import zoneinfo
+from typing import TYPE_CHECKING
+
+from queries.kql import syntax as ast
+from queries.kql.bind import Scope
+from queries.kql.errors import KqlBindError
+from queries.kql.functions.convert import to_type
+from queries.kql.functions.special import Special, _args
+from queries.kql.values import NUMERIC, Value, cast_number, constant, sql
+
+if TYPE_CHECKING:
+    from queries.kql.compile import Compiler
+
+# What one unit of datetime_diff, datetime_add and datetime_part is; a week starts on Sunday (R7).
+_PARTS = {
+    "year": "year({0})", "quarter": "quarter({0})", "month": "month({0})", "weekofyear": "week({0})",
+    "day": "day({0})", "dayofyear": "dayofyear({0})", "hour": "hour({0})", "minute": "minute({0})",
+    "second": "second({0})", "millisecond": "millisecond({0}) % 1000", "microsecond": "microsecond({0}) % 1000000",
+    "nanosecond": "(microsecond({0}) % 1000000) * 1000",
+}  # fmt: skip
+_UNITS = {"year", "quarter", "month", "day", "hour", "minute", "second", "millisecond", "microsecond"}
+
+
+def _word(unit: Value, node: ast.Call, example: str) -> str:
+    if not unit.is_constant or not isinstance(unit.constant, str):
+        raise KqlBindError(f"{node.name}() needs a constant part such as '{example}'", node.args[0].span)
+    return unit.constant.lower().replace("_", "")
+
+
+def _moment(value: Value, node: ast.Call) -> Value:
+    if value.type == "dynamic":
+        return to_type(value, "datetime")
+    if value.type != "datetime":
+        raise KqlBindError(f"{node.name}() needs a datetime, not {value.type}", value.span)
+    return value
+
+
+def _datetime_part(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    unit, moment = _args(c, node, scope, 2)
+    word = _word(unit, node, "hour")
+    if word not in _PARTS:
+        raise KqlBindError(f"datetime_part() has no part '{unit.constant}'", node.args[0].span)
+    return sql(f"CAST({_PARTS[word]} AS INTEGER)", "int", _moment(moment, node))
+
+
+def _datetime_diff(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    """How many borders of a unit lie between two moments."""
+    unit, later, earlier = _args(c, node, scope, 3)
+    later, earlier = _moment(later, node), _moment(earlier, node)
+    word = _word(unit, node, "minute").rstrip("s")
+    if word in _UNITS:
+        return sql(f"date_diff('{word}', {{1}}, {{0}})", "long", later, earlier)
+    if word == "nanosecond":
+        return sql("((epoch_us({0}) - epoch_us({1})) * 1000)", "long", later, earlier)
+    if word == "week":
+        shifted = "epoch_us(date_trunc('day', {N})) // 86400000000 + 4"
+        first, second = shifted.replace("{N}", "{0}"), shifted.replace("{N}", "{1}")
+        return sql(f"(({first}) // 7 - ({second}) // 7)", "long", later, earlier)
+    raise KqlBindError(f"datetime_diff() has no unit '{unit.constant}'", node.args[0].span)
+
+
+def _datetime_add(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    unit, amount, moment = _args(c, node, scope, 3)
+    moment = _moment(moment, node)
+    word = _word(unit, node, "day").rstrip("s")
+    if word == "quarter":
+        return sql("({1} + to_months(CAST(3 * {0} AS INTEGER)))", "datetime", amount, moment)
+    if word == "nanosecond":
+        return sql("({1} + to_microseconds({0} // 1000))", "datetime", amount, moment)
+    if word not in _UNITS | {"week"}:
+        raise KqlBindError(f"datetime_add() has no unit '{unit.constant}'", node.args[0].span)
+    cast = "INTEGER" if word in ("year", "month", "week", "day") else "BIGINT"
+    return sql(f"({{1}} + to_{word}s(CAST({{0}} AS {cast})))", "datetime", amount, moment)
+
+
+# .NET's custom letters that Kusto documents, as SQL over {0}.
+_FRACTION = "printf('%06d', microsecond({0}) % 1000000)"
+_LETTERS = {
+    "yyyy": "printf('%04d', year({0}))", "yy": "printf('%02d', year({0}) % 100)", "y": "CAST(year({0}) % 100 AS VARCHAR)",
+    "MM": "printf('%02d', month({0}))", "M": "CAST(month({0}) AS VARCHAR)", "dd": "printf('%02d', day({0}))",
+    "d": "CAST(day({0}) AS VARCHAR)", "HH": "printf('%02d', hour({0}))", "H": "CAST(hour({0}) AS VARCHAR)",
+    "hh": "printf('%02d', (hour({0}) + 11) % 12 + 1)", "h": "CAST((hour({0}) + 11) % 12 + 1 AS VARCHAR)",
+    "mm": "printf('%02d', minute({0}))", "m": "CAST(minute({0}) AS VARCHAR)", "ss": "printf('%02d', second({0}))",
+    "s": "CAST(second({0}) AS VARCHAR)", "tt": "CASE WHEN hour({0}) < 12 THEN 'AM' ELSE 'PM' END",
+    "t": "CASE WHEN hour({0}) < 12 THEN 'A' ELSE 'P' END",
+}  # fmt: skip
+
+
+def _runs(text: str) -> list[str]:
+    return [m[0] for m in re.finditer(r"([A-Za-z])\1*|[^A-Za-z]+", text)]
+
+
+def _layout(value: Value, node: ast.Call) -> str:
+    if not value.is_constant or not value.constant:
+        raise KqlBindError(f"{node.name}() needs a constant format", node.args[1].span)
+    return str(value.constant)
+
+
+def _format_datetime(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    moment, layout = _args(c, node, scope, 2)
+    parts, values = [], [_moment(moment, node)]
+    for run in _runs(_layout(layout, node)):
+        if run in _LETTERS:
+            parts.append(_LETTERS[run])
+        elif run[0] in "fF" and len(run) <= 7:
+            digits = f"left({_FRACTION} || '0', {len(run)})"
+            parts.append(digits if run[0] == "f" else f"rtrim({digits}, '0')")
+        elif run.isascii() and run.isalpha() and run not in ("T", "Z"):
+            raise KqlBindError(f"a date format has no '{run}'", layout.span)
+        else:
+            parts.append(f"{{{len(values)}}}")
+            values.append(constant(run, "string"))
+    return sql("(" + " || ".join(parts) + ")", "string", *values)
+
+
+def _format_timespan(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    span, layout = _args(c, node, scope, 2)
+    if span.type != "timespan":
+        raise KqlBindError(f"format_timespan() needs a timespan, not {span.type}", node.args[0].span)
+    sizes = {"d": "abs({0}) // 864000000000", "h": "abs({0}) // 36000000000 % 24", "H": "abs({0}) // 36000000000 % 24",
+             "m": "abs({0}) // 600000000 % 60", "s": "abs({0}) // 10000000 % 60"}  # fmt: skip
+    parts, values = [], [span]
+    for run in _runs(_layout(layout, node)):
+        if run[0] in sizes and (run[0] == "d" or len(run) <= 2):
+            parts.append(f"printf('%0{len(run)}d', {sizes[run[0]]})")
+        elif run[0] == "f" and len(run) <= 7:
+            parts.append(f"left(printf('%07d', abs({{0}}) % 10000000), {len(run)})")
+        elif run[0] == "F" and len(run) <= 7:
+            parts.append(f"rtrim(left(printf('%07d', abs({{0}}) % 10000000), {len(run)}), '0')")
+        elif run.isascii() and run.isalpha():
+            raise KqlBindError(f"a timespan format has no '{run}'", layout.span)
+        else:
+            parts.append(f"{{{len(values)}}}")
+            values.append(constant(run, "string"))
+    return sql("(" + " || ".join(parts) + ")", "string", *values)
+
+
+def _make_datetime(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    args = _args(c, node, scope, 1, 6)
+    if len(args) == 1:
+        return to_type(args[0], "datetime")
+    if len(args) < 3 or not all(a.type in NUMERIC for a in args):
+        raise KqlBindError("make_datetime() takes year, month, day and perhaps hour, minute, second", node.span)
+    filled = [cast_number(a, "long") if a.type == "int" else a for a in args]
+    filled += [constant(0, "long")] * (6 - len(filled))
+    made = "TRY(make_timestamp(CAST({0} AS BIGINT), CAST({1} AS BIGINT), CAST({2} AS BIGINT), CAST({3} AS BIGINT), " \
+        "CAST({4} AS BIGINT), CAST({5} AS DOUBLE)))"  # fmt: skip
+    return sql(made, "datetime", *filled, nullable=True)
+
+
+def _make_timespan(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    args = _args(c, node, scope, 1, 4)
+    if len(args) == 1:
+        return to_type(args[0], "timespan")
+    ticks = {2: (36000000000, 600000000), 3: (36000000000, 600000000, 10**7),
+             4: (864000000000, 36000000000, 600000000, 10**7)}[len(args)]  # fmt: skip
+    terms = " + ".join(f"CAST(round({{{i}}} * {t}) AS BIGINT)" for i, t in enumerate(ticks))
+    return sql(f"({terms})", "timespan", *args)
+
+
+def _around(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    from queries.kql.operations import arithmetic, compare
+
+    value, centre, delta = _args(c, node, scope, 3)
+    low, high = arithmetic("-", centre, delta, node.span), arithmetic("+", centre, delta, node.span)
+    tests = compare(">=", value, low, node.span), compare("<=", value, high, node.span)
+    return sql("({0} AND {1})", "bool", *tests)
+
+
+def _zones(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    _args(c, node, scope, 0)
+    return constant(sorted(zoneinfo.available_timezones()), "dynamic")
+
+
+FORMS: dict[str, Special] = {
+    "datetime_part": _datetime_part, "datetime_diff": _datetime_diff, "datetime_add": _datetime_add,
+    "format_datetime": _format_datetime, "format_timespan": _format_timespan, "make_datetime": _make_datetime,
+    "make_timespan": _make_timespan, "around": _around, "datetime_list_timezones": _zones,
+}  # fmt: skip

@@ -1,0 +1,160 @@
+"""Plugins that count who was active when: activity_counts_metrics and its kin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import literal_column
+
+from queries.kql import syntax as ast
+from queries.kql.bind import Env, Scope, Stage, row_of
+from queries.kql.errors import KqlBindError
+from queries.kql.operators.rows import scope_of
+from queries.kql.values import Value, dynamic_of, sql
+
+if TYPE_CHECKING:
+    from queries.kql.compile import Compiler
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Rows as (who, when in whole steps, dimensions), and the names they come from."""
+
+    stage: Stage
+    time: str
+    dimensions: list[str]
+    start: Value
+    step: Value
+
+
+def _window(c: Compiler, stage: Stage, call: ast.Call, env: Env, extra: int = 0) -> _Window:
+    """Id, time, start, end, step (and `extra` more), dimensions."""
+    if len(call.args) < 5 + extra:
+        raise KqlBindError(f"{call.name} takes an id, a time, start, end and a step", call.span)
+    row = scope_of(stage, env)
+    who, when = (c.expr(a, row) for a in call.args[:2])
+    start, stop, step = (c.expr(a, Scope(env)) for a in call.args[2:5])
+    kinds = (when.type, start.type, stop.type, step.type)
+    if kinds != ("datetime", "datetime", "datetime", "timespan"):
+        raise KqlBindError(f"{call.name} needs datetimes and a timespan, not {', '.join(kinds)}", call.span)
+    inside = sql("({0} >= {1} AND {0} < {2})", "bool", when, start, stop)
+    slot = sql("((epoch_us({0}) - epoch_us({1})) // ({2} // 10))", "long", when, start, step)
+    dimensions = [c.expr(a, row) for a in call.args[5 + extra :]]
+    columns = [("$who", who), ("$slot", slot), ("$when", when)]
+    columns += [(d.name or f"Column{i + 1}", d) for i, d in enumerate(dimensions)]
+    made = c.emit(stage, columns, keep_hidden=False, is_sorted=False, refine=lambda q: q.where(inside.sql))
+    return _Window(made, when.name or "Column1", [n for n, _ in columns[3:]], start, step)
+
+
+def _moment(window: _Window, slot: Value) -> Value:
+    return sql("make_timestamp(epoch_us({0}) + {1} * ({2} // 10))", "datetime", window.start, slot, window.step)
+
+
+def activity_counts_metrics(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+    """Per step: rows, different ids, ids never seen before, different ids so far."""
+    window = _window(c, stage, call, env)
+    row = row_of(window.stage)
+    by = ", ".join(f"{{{i + 2}}}" for i in range(len(window.dimensions)))
+    dims = [row[n] for n in window.dimensions]
+    over = "PARTITION BY {0}" + (", " + by if by else "")
+    first = sql(f"(min({{1}}) OVER ({over}) = {{1}})", "bool", row["$who"], row["$slot"], *dims, nullable=False)
+    marked = c.emit(window.stage, [*row.items(), ("$new", first)])
+    row = row_of(marked)
+    out = [("$slot", row["$slot"]), *((n, row[n]) for n in window.dimensions)]
+    positions: list[Any] = [literal_column(str(i + 1)) for i in range(len(out))]
+    out += [
+        ("count", sql("count(*)", "long", nullable=False)),
+        ("dcount", sql("count(DISTINCT {0})", "long", row["$who"], nullable=False)),
+        (
+            "new_dcount",
+            sql("count(DISTINCT CASE WHEN {1} THEN {0} END)", "long", row["$who"], row["$new"], nullable=False),
+        ),
+    ]
+    grouped = c.emit(marked, out, keep_hidden=False, is_sorted=False, refine=lambda q: q.group_by(*positions))
+    row = row_of(grouped)
+    part = (
+        f"PARTITION BY {', '.join(f'{{{i + 2}}}' for i in range(len(window.dimensions)))} " if window.dimensions else ""
+    )
+    total = sql(f"CAST(sum({{0}}) OVER ({part}ORDER BY {{1}}) AS BIGINT)", "long", row["new_dcount"], row["$slot"],
+                *(row[n] for n in window.dimensions), nullable=False)  # fmt: skip
+    made = [(window.time, _moment(window, row["$slot"])), *((n, row[n]) for n in window.dimensions)]
+    made += [(n, row[n]) for n in ("count", "dcount", "new_dcount")]
+    return c.emit(grouped, [*made, ("aggregated_dcount", total)])
+
+
+def sliding_window_counts(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+    """Per step: rows and different ids of the window that ends with it."""
+    if len(call.args) < 6:
+        raise KqlBindError("sliding_window_counts takes id, time, start, end, window and step", call.span)
+    length = c.expr(call.args[4], Scope(env))
+    shifted = ast.Call(call.name, (*call.args[:4], call.args[5], *call.args[6:]), span=call.span)
+    low = ast.Binary("-", call.args[2], call.args[4])
+    whole = ast.Call(call.name, (*shifted.args[:2], low, *shifted.args[3:]), span=call.span)
+    window = _window(c, stage, whole, env)
+    row = row_of(window.stage)
+    start, stop = (c.expr(a, Scope(env)) for a in call.args[2:4])
+    ends = "range(0, CAST(ceil((epoch_us({1}) - epoch_us({0})) / ({2} / 10)) AS BIGINT))"
+    end = sql(f"unnest({ends})", "long", start, stop, window.step)
+    crossed = c.emit(window.stage, [*row.items(), ("$end", end)])
+    row = row_of(crossed)
+    moment = sql("make_timestamp(epoch_us({0}) + {1} * ({2} // 10))", "datetime", start, row["$end"], window.step)
+    inside = sql(
+        "({0} < {1} + to_microseconds({3} // 10) AND {0} >= {1} + to_microseconds({3} // 10) - to_microseconds({2} // 10))",
+        "bool", row["$when"], moment, length, window.step,
+    )  # fmt: skip
+    out = [(window.time, moment), *((n, row[n]) for n in window.dimensions)]
+    positions: list[Any] = [literal_column(str(i + 1)) for i in range(len(out))]
+    out += [("Count", sql("count(*)", "long", nullable=False)),
+            ("Dcount", sql("count(DISTINCT {0})", "long", row["$who"], nullable=False))]  # fmt: skip
+    return c.emit(crossed, out, keep_hidden=False, is_sorted=False,
+                  refine=lambda q: q.where(inside.sql).group_by(*positions))  # fmt: skip
+
+
+def dcount_intersect(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+    """How many values the first state holds, the first and second share, and so on."""
+    if len(call.args) < 2:
+        raise KqlBindError("dcount_intersect takes two or more hll() columns", call.span)
+    row = scope_of(stage, env)
+    states = [dynamic_of(c.expr(a, row)) for a in call.args]
+    out: list[tuple[str, Value]] = [(v.name, v.value()) for v in stage.visible]
+    for place in range(len(states)):
+        shared = "{0}::JSON[]"
+        for other in range(1, place + 1):
+            shared = f"list_intersect({shared}, {{{other}}}::JSON[])"
+        out.append((f"s{place}", sql(f"CAST(len({shared}) AS BIGINT)", "long", *states[: place + 1], nullable=True)))
+    return c.emit(stage, out)
+
+
+def rows_near(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+    """Rows for which a condition holds, with so many rows before and after each."""
+    from queries.kql.expressions import boolean
+
+    if len(call.args) < 2:
+        raise KqlBindError("rows_near takes a condition and a number of rows", call.span)
+    ordered = c.serialized(stage)
+    row = Scope(env, row_of(ordered), ordered)
+    test = boolean(c, call.args[0], row)
+    before = c.expr(call.args[1], Scope(env))
+    after = c.expr(call.args[2], Scope(env)) if len(call.args) > 2 else before
+    if not (
+        before.is_constant
+        and after.is_constant
+        and isinstance(before.constant, int)
+        and isinstance(after.constant, int)
+    ):
+        raise KqlBindError("rows_near needs constant numbers of rows", call.span)
+    assert ordered.order is not None
+    frame = f"ROWS BETWEEN {abs(after.constant)} PRECEDING AND {abs(before.constant)} FOLLOWING"
+    near = sql(f"coalesce(bool_or({{0}}) OVER (ORDER BY {{1}} {frame}), false)", "bool", test, ordered.order.value())
+    marked = c.emit(ordered, [*row_of(ordered).items(), ("$near", near)])
+    flag = row_of(marked)["$near"]
+    return c.emit(
+        marked, [(n, v) for n, v in row_of(marked).items() if n != "$near"], refine=lambda q: q.where(flag.sql)
+    )
+
+
+PLUGINS = {
+    "activity_counts_metrics": activity_counts_metrics, "sliding_window_counts": sliding_window_counts,
+    "dcount_intersect": dcount_intersect, "rows_near": rows_near,
+}  # fmt: skip

@@ -1,0 +1,104 @@
+"""Operators that run a subquery for each row or each group: mv-apply, partition."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import select
+
+from queries.kql import syntax as ast
+from queries.kql.bind import Env, Scope, Stage, StageColumn, named_columns, relation
+from queries.kql.dialect import Sql, quoted
+from queries.kql.errors import KqlBindError, NotImplementedYet
+from queries.kql.operators.combining import Expanded, expanded_items, walk_length
+from queries.kql.operators.rows import scope_of
+from queries.kql.values import Value, sql
+
+if TYPE_CHECKING:
+    from queries.kql.compile import Compiler
+
+
+def _inner(
+    c: Compiler, body: ast.Pipeline, start: Any, columns: tuple[StageColumn, ...], env: Env
+) -> tuple[Stage, Sql]:
+    """Compile a subquery on a start of its own into `(WITH ... SELECT ...)`, apart from the outer CTEs."""
+    outer, tables = c.ctes, dict(c.tables)
+    c.ctes = []
+    try:
+        stage = c.apply(Stage(c.add(start), columns), body.operators, env)
+        items = [v.value().sql.label(quoted(v.physical)) for v in stage.visible]
+        query = select(*items).select_from(relation(stage.relation))
+        return stage, c.with_ctes(c.ctes, query)
+    finally:
+        # Tables first read inside are CTEs of the inside.
+        c.ctes, c.tables = outer, tables
+
+
+def _lateral(c: Compiler, outer: Stage, items: list[Any], inner: Sql, alias: str) -> str:
+    source = f' FROM "{outer.relation}" AS "{alias}", LATERAL ({{1}}) AS "i"'
+    return c.add(Sql("{0}" + source, select(*items), inner))
+
+
+def mv_apply(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+    """The subquery over the items of arrays, one row at a time; R13: several arrays are walked in step."""
+    body = node.parts["body"]
+    expanded = expanded_items(c, stage, node, env)
+    alias = c.alias("o")
+    arrays = Scope(env, {v.name: v.value(alias) for v in stage.visible}, stage)
+    made = expanded_items(c, stage, node, env, arrays)
+    length = walk_length(made)
+    limit = c.expr(node.parts["limit"], Scope(env)) if "limit" in node.parts else None
+    counted = sql("least({0}, {1})", "long", length, limit) if limit else length
+    start, columns = _items(stage, node, made, counted, alias)
+    inside, inner = _inner(c, body, start, columns, env)
+    names = {e.name for e in expanded}
+    kept = [v for v in stage.visible if v.name not in names]
+    merged: dict[str, tuple[Value, StageColumn | None]] = {v.name: (v.value(alias), None) for v in kept}
+    for column in inside.visible:
+        merged[column.name] = (column.value("i"), column)
+    out = named_columns([(n, v) for n, (v, _) in merged.items()], [h.physical for h in stage.columns if h.hidden])
+    items = [v.sql.label(quoted(o.physical)) for o, (v, _) in zip(out, merged.values(), strict=True)]
+    hidden = tuple(h for h in stage.columns if h.hidden)
+    items += [h.value(alias).sql.label(quoted(h.physical)) for h in hidden]
+    return Stage(_lateral(c, stage, items, inner, alias), (*out, *hidden), stage.sorted)
+
+
+def _items(
+    stage: Stage, node: ast.Operator, made: list[Expanded], length: Value, alias: str
+) -> tuple[Any, tuple[StageColumn, ...]]:  # fmt: skip
+    """The rows the subquery sees: every column of the outer row beside one item of each array."""
+    place = Value(Sql('"n"."k"'), "long", False)
+    values: dict[str, Value] = {v.name: v.value(alias) for v in stage.visible}
+    for part in made:
+        values[part.name] = part.item(place)
+    index = node.settings.get("with_itemindex")
+    if index is not None:
+        values[str(getattr(index, "value", ""))] = place
+    columns = named_columns(list(values.items()))
+    items = [v.sql.label(quoted(s.physical)) for s, v in zip(columns, values.values(), strict=True)]
+    return Sql('{0} FROM (SELECT unnest(range({1})) AS "k") AS "n"', select(*items), length.sql), columns
+
+
+def partition(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+    """The subquery for each value of a column, the results one under the other."""
+    key = c.expr(node.parts["by"], scope_of(stage, env))
+    if key.type == "dynamic":
+        raise KqlBindError("partition needs a column that is not dynamic", node.parts["by"].span)
+    body = node.parts["body"]
+    if not isinstance(body, ast.Pipeline):
+        raise NotImplementedYet(
+            "partition by { ... } is not implemented yet; use partition by Column ( ... )", node.span
+        )
+    alias = c.alias("k")
+    keys = c.add(select(key.sql.label(quoted("$key"))).select_from(relation(stage.relation)).distinct())
+    items = [v.value().sql.label(quoted(v.physical)) for v in stage.columns]
+    test = Sql(f'({{0}} IS NOT DISTINCT FROM "{alias}"."$key")', key.sql)
+    start = select(*items).select_from(relation(stage.relation)).where(test)
+    inside, inner = _inner(c, body, start, stage.columns, env)
+    columns = inside.visible
+    source = Stage(keys, ())
+    made = [v.value("i").sql.label(quoted(v.physical)) for v in columns]
+    return Stage(_lateral(c, source, made, inner, alias), columns)
+
+
+BUILDERS: dict[str, Any] = {"mv-apply": mv_apply, "partition": partition}
