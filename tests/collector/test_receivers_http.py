@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 import struct
 from collections.abc import Iterator
 from datetime import datetime
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from collector import decoding
 from collector.intake import Intake
 from collector.receivers import _BUILT_IN, all_receivers, journal_upload
 from collector.receivers.base import MAX_BODY, Refused, micros, unpack
@@ -439,3 +441,16 @@ def test_an_upload_is_rows_and_entries_are_told_apart_by_their_number(spool: Spo
     (entry(1), "text/plain", 415), (b"", "application/vnd.fdo.journal", 202)])  # fmt: skip
 def test_uploads_that_are_none(body: bytes, kind: str, status: int, intake: Intake) -> None:
     assert ask(intake, "POST", "/upload", body, content_type=kind).status == status
+
+
+def test_the_receiver_of_the_docs_receives(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).parents[2] / "docs/extending.md").read_text()
+    (code,) = [
+        b for b in re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL) if "BMC_EVENTS = Receiver" in b
+    ]
+    namespace: dict[str, Any] = {"__name__": "example"}
+    exec(compile(code, "docs/extending.md", "exec"), namespace)
+    receiver = namespace["BMC_EVENTS"]
+    monkeypatch.setattr(decoding, "all_receivers", lambda: {receiver.kind: receiver})
+    assert ask(Intake(spool, receivers=[receiver]), "POST", "/bmc/gpu09", b"Fan 3 failed\n").status == 200
+    assert [(r["raw"], r["host"], r["source"]) for r in lines(spool)] == [("Fan 3 failed", "gpu09", "bmc")]
