@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from correlator.calibration import calibrated
 from correlator.causes import cause_of
 from correlator.evidence import Chain, Rejection, Weigher, weight_of
 from correlator.facts import World
@@ -44,9 +45,14 @@ class Verdict:
         return self.chain.root if self.chain else None
 
 
-def judge(world: World, weigher: Weigher) -> list[Verdict]:
+def judge(world: World, weigher: Weigher, *, raw: bool = False) -> list[Verdict]:
+    """The verdict on every run that did not end well; ``raw`` leaves the confidence as the evidence weighs it."""
     ends = sorted((f for f in world.facts if f.kind.startswith("run.")), key=lambda f: (f.run or "", f.start))
-    return [_judge_one(world, weigher, end) for end in ends]
+    verdicts = [_judge_one(world, weigher, end) for end in ends]
+    if not raw:
+        for verdict in verdicts:
+            verdict.confidence = calibrated(verdict.category, verdict.confidence)
+    return verdicts
 
 
 def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:

@@ -1,0 +1,97 @@
+"""Fits and checks the confidence of verdicts on situations with known causes.
+
+    python benchmarks/calibration.py [--cases 4000] [--write]
+
+Half of the seeds are for fitting, the other half for the printed reliability. ``--write`` replaces
+``correlator/calibration.toml`` and the diagram of docs/correlation.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.situations import make
+from correlator import edges as edge_files
+from correlator.calibration import FILE, along, expected_error, family_of, fit
+from correlator.evidence import Weigher
+from correlator.verdicts import judge
+
+ROOT = Path(__file__).resolve().parent.parent
+DIAGRAM = ROOT / "docs" / "reliability.svg"
+
+
+def cases(seeds: range) -> tuple[list[tuple[str, float, bool]], Counter[str]]:
+    """(category, raw confidence, right) per situation, and what was wrong how often."""
+    edges, _ = edge_files.load()
+    found, wrong = [], Counter[str]()
+    for seed in seeds:
+        situation, where = make(seed)
+        verdict = next(v for v in judge(where, Weigher(where, edges), raw=True) if v.run.key == "1")
+        category, host = situation.truth
+        right = verdict.category == category and (host is None or verdict.root is None or verdict.root.host == host)
+        found.append((verdict.category, verdict.confidence, right))
+        if not right:
+            wrong[f"{situation.kind} -> {verdict.category}"] += 1
+    return found, wrong
+
+
+def reliability(pairs: list[tuple[float, bool]], bins: int = 10) -> list[tuple[float, float, int]]:
+    """(mean confidence, share right, cases) of each bin that has any."""
+    groups: dict[int, list[tuple[float, bool]]] = defaultdict(list)
+    for pair in pairs:
+        groups[min(bins - 1, int(pair[0] * bins))].append(pair)
+    return [(sum(c for c, _ in g) / len(g), sum(r for _, r in g) / len(g), len(g)) for _, g in sorted(groups.items())]
+
+
+def draw(rows: list[tuple[float, float, int]]) -> str:
+    """The diagram as SVG: confidence to the right, share that was right upwards, the area of a dot its cases."""
+    most = max((n for _, _, n in rows), default=1)
+    dots = "".join(
+        f'<circle cx="{30 + 250 * c:.1f}" cy="{270 - 250 * s:.1f}" r="{3 + 9 * (n / most) ** 0.5:.1f}" fill="#3b82f6" fill-opacity=".65">'
+        f"<title>said {c:.2f}, right {s:.2f}, {n} cases</title></circle>" for c, s, n in rows
+    )  # fmt: skip
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 310 310" width="310" height="310" font-family="sans-serif" font-size="11">'
+        '<rect width="310" height="310" fill="#fff"/><path d="M30 20V270H280" fill="none" stroke="#555"/>'
+        '<path d="M30 270L280 20" stroke="#999" stroke-dasharray="4 4"/>'
+        f'{dots}<text x="100" y="298">confidence said</text><text transform="translate(14 210) rotate(-90)">share that was right</text>'
+        '<text x="24" y="284">0</text><text x="272" y="284">1</text><text x="16" y="26">1</text></svg>\n'
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--cases", type=int, default=4000)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    half = options.cases // 2
+    learn, _ = cases(range(half))
+    by_family: dict[str, list[tuple[float, bool]]] = defaultdict(list)
+    for category, raw, right in learn:
+        by_family[family_of(category)].append((raw, right))
+    lines = {family: fit(pairs) for family, pairs in sorted(by_family.items()) if len(pairs) >= 100}
+    check, wrong = cases(range(1_000_000, 1_000_000 + half))
+    before = [(raw, right) for _, raw, right in check]
+    after = [(along(lines[f], raw) if (f := family_of(c)) in lines else raw, right) for c, raw, right in check]
+    print(f"{len(check)} situations of other seeds: {sum(r for _, r in before) / len(before):.3f} right")
+    print(f"expected calibration error: raw {expected_error(before):.3f}, calibrated {expected_error(after):.3f}")
+    for said, share, count in reliability(after):
+        print(f"  said {said:.2f}  right {share:.2f}  {count:5d} cases")
+    print("most frequent errors:", ", ".join(f"{name} {n}" for name, n in wrong.most_common(8)))
+    if options.write:
+        body = "\n".join(f"{name} = [{', '.join(f'[{x}, {y}]' for x, y in line)}]" for name, line in lines.items())
+        FILE.write_text(
+            f"# Made by benchmarks/calibration.py --cases {options.cases} --write. Do not edit.\n[line]\n{body}\n",
+            encoding="utf-8",
+        )
+        DIAGRAM.write_text(draw(reliability(after)), encoding="utf-8")
+        print(f"wrote {FILE.relative_to(ROOT)} and {DIAGRAM.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""From the weight of the evidence to how often it is right: confidence learned on situations with known causes.
+
+``calibration.toml`` holds, per family of categories, the points of a rising line (raw weight share -> share that was
+right). ``benchmarks/calibration.py`` makes the situations, fits the line by pool-adjacent-violators and prints the
+reliability on seeds of its own; docs/correlation.md shows it. Without a line a family keeps its raw value.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+FILE = Path(__file__).with_name("calibration.toml")
+
+Line = Sequence[tuple[float, float]]
+
+#: Nothing is told surer than this: what was not collected cannot be excluded.
+SUREST = 0.995
+
+
+def family_of(category: str) -> str:
+    """``infra``, ``app``, ``user``, ``sched`` or ``unknown``: each has its own ways to be wrong."""
+    return category.split(".", 1)[0]
+
+
+@cache
+def lines() -> Mapping[str, Line]:
+    """The learned lines by family."""
+    table = tomllib.loads(FILE.read_text(encoding="utf-8")).get("line", {})
+    return {name: tuple((float(x), float(y)) for x, y in points) for name, points in table.items()}
+
+
+def calibrated(category: str, raw: float) -> float:
+    """The share of verdicts of this family and raw confidence that was right; ``raw`` where nothing was learned."""
+    line = lines().get(family_of(category))
+    return raw if not line else min(SUREST, along(line, raw))
+
+
+def along(line: Line, x: float) -> float:
+    """Linear between the points, level outside."""
+    place = bisect_right([p[0] for p in line], x)
+    if place == 0:
+        return line[0][1]
+    if place == len(line):
+        return line[-1][1]
+    (x0, y0), (x1, y1) = line[place - 1], line[place]
+    return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+
+
+#: A point of the line rests on so many cases at least; fewer would follow the noise.
+CASES = 25
+
+
+def fit(pairs: Iterable[tuple[float, bool]]) -> list[tuple[float, float]]:
+    """Isotonic regression (pool adjacent violators) over (raw, right), one half case added on each side of a pool."""
+    groups: dict[float, list[float]] = {}  # raw -> sum of raw, right, cases: equal values are never torn apart
+    for raw, right in pairs:
+        group = groups.setdefault(round(raw, 3), [0.0, 0.0, 0.0])
+        group[0], group[1], group[2] = group[0] + raw, group[1] + right, group[2] + 1
+    pools: list[list[float]] = []
+    for raw in sorted(groups):
+        if pools and pools[-1][2] < CASES:
+            pools[-1] = [a + b for a, b in zip(pools[-1], groups[raw], strict=True)]
+        else:
+            pools.append(groups[raw])
+        while len(pools) > 1 and pools[-1][2] >= CASES and _share(pools[-2]) >= _share(pools[-1]):
+            top = pools.pop()
+            pools[-1] = [a + b for a, b in zip(pools[-1], top, strict=True)]
+    if len(pools) > 1 and pools[-1][2] < CASES:
+        top = pools.pop()
+        pools[-1] = [a + b for a, b in zip(pools[-1], top, strict=True)]
+    return [(round(p[0] / p[2], 4), round(_share(p), 4)) for p in pools]
+
+
+def _share(pool: Sequence[float]) -> float:
+    return (pool[1] + 0.5) / (pool[2] + 1.0)
+
+
+def expected_error(pairs: Sequence[tuple[float, bool]], bins: int = 10) -> float:
+    """Expected calibration error: mean distance between confidence and share that was right, over equal bins."""
+    groups: dict[int, list[tuple[float, bool]]] = {}
+    for pair in pairs:
+        groups.setdefault(min(bins - 1, int(pair[0] * bins)), []).append(pair)
+    total = sum(abs(sum(c for c, _ in g) - sum(r for _, r in g)) for g in groups.values())
+    return total / max(1, len(pairs))

@@ -1,0 +1,59 @@
+"""Confidence: a rising line learned on known situations, ties kept together, and few wrong blames on new ones."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.situations import make
+from correlator import edges as edge_files
+from correlator.calibration import along, calibrated, expected_error, fit, lines
+from correlator.evidence import Weigher
+from correlator.verdicts import judge
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=300))
+@settings(max_examples=60, deadline=None)
+def test_the_fitted_line_rises(pairs):
+    line = fit(pairs)
+    assert [x for x, _ in line] == sorted(x for x, _ in line)
+    assert [y for _, y in line] == sorted(y for _, y in line)
+    assert all(0 < y < 1 for _, y in line)
+
+
+def test_equal_values_are_one_point():
+    pairs = [(0.9, i % 10 != 0) for i in range(1000)] + [(0.5, i % 2 == 0) for i in range(100)]
+    (low, high) = fit(pairs)
+    assert low[0] == 0.5 and abs(low[1] - 0.5) < 0.02 and high[0] == 0.9 and abs(high[1] - 0.9) < 0.02
+
+
+def test_along_the_line():
+    line = [(0.2, 0.1), (0.6, 0.5)]
+    assert (along(line, 0.0), along(line, 0.9)) == (0.1, 0.5) and abs(along(line, 0.4) - 0.3) < 1e-9
+
+
+def test_a_family_without_a_line_keeps_its_value():
+    assert calibrated("user.cancel", 0.97) == 0.97
+
+
+def test_the_shipped_lines_rise():
+    assert {"app", "infra", "unknown"} <= set(lines())
+    for line in lines().values():
+        assert list(line) == sorted(line) and [y for _, y in line] == sorted(y for _, y in line)
+
+
+def test_new_situations_are_judged_as_surely_as_said():
+    edges, _ = edge_files.load()
+    pairs, blamed, innocent = [], 0, 0
+    for seed in range(5_000_000, 5_000_200):
+        situation, where = make(seed)
+        verdict = next(v for v in judge(where, Weigher(where, edges)) if v.run.key == "1")
+        category, host = situation.truth
+        right = verdict.category == category and (host is None or verdict.root is None or verdict.root.host == host)
+        pairs.append((verdict.confidence, right))
+        if not category.startswith("infra"):
+            innocent += 1
+            blamed += verdict.category.startswith("infra")
+    assert expected_error(pairs) < 0.08
+    assert sum(right for _, right in pairs) >= 0.85 * len(pairs)
+    assert blamed <= 0.02 * innocent + 1
