@@ -95,7 +95,7 @@ def conclude_cluster(
     world = gather_world(store, cluster, settings, events, runs, node_states(store, cluster), off)
     conclude(world)
     narrow_slurmd_timeout(world)
-    return conclude_world(world, edges, BaseRates.learned(world.facts, len(world.site.hosts), world.last - world.first))
+    return conclude_world(world, edges, BaseRates(world.facts, len(world.site.hosts), world.first))
 
 
 def gather_world(

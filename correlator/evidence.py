@@ -7,8 +7,9 @@ a ``Hop`` with a strength; what fails is a ``Rejection`` with the reason, becaus
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from correlator import expressions
@@ -66,36 +67,28 @@ class Evidence:
     rejections: list[Rejection] = field(default_factory=list)
 
 
-#: Base rates are rounded to this many steps per power of ten: an estimate is not better than that, and what was
-#: concluded long ago does not move with every event that comes in.
-RATE_STEPS = 4
+#: Base rates are those learned up to the last full hour before an effect: what came later explains nothing that was
+#: before it, and what was concluded does not move with every event that comes in.
+LEARNED_EVERY_S = 3600.0
 
 
-@dataclass(frozen=True)
 class BaseRates:
-    """How often facts of each kind happen per entity and second, learned from what the store has seen."""
+    """How often facts of each kind had happened per entity and second by the time of an effect."""
 
-    per_kind: Mapping[str, float]
-    otherwise: float
+    def __init__(self, facts: Iterable[Fact], hosts: int, first: float) -> None:
+        """``hosts``: how many entities could have had them; ``first``: since when (epoch seconds) anything was seen."""
+        self.hosts, self.first = max(1, hosts), first
+        self._starts: dict[str, list[float]] = defaultdict(list)
+        for fact in facts:
+            self._starts[fact.kind].append(fact.start)
+        for starts in self._starts.values():
+            starts.sort()
 
-    @classmethod
-    def learned(cls, facts: Iterable[Fact], hosts: int, seconds: float) -> BaseRates:
-        """Gamma-Poisson means of what was seen on ``hosts`` in ``seconds`` and the prior, rounded."""
-        exposure = max(1, hosts) * max(1.0, seconds) + PRIOR_EXPOSURE_S
-        return cls(
-            {
-                kind: _rounded((n + PRIOR_EVENTS) / exposure)
-                for kind, n in sorted(Counter(f.kind for f in facts).items())
-            },
-            _rounded(PRIOR_EVENTS / exposure),
-        )
-
-    def of(self, kind: str) -> float:
-        return self.per_kind.get(kind, self.otherwise)
-
-
-def _rounded(rate: float) -> float:
-    return float(10 ** (round(math.log10(rate) * RATE_STEPS) / RATE_STEPS))
+    def of(self, kind: str, time: float) -> float:
+        """Gamma-Poisson mean of what was seen before the hour of ``time`` and the prior."""
+        until = time // LEARNED_EVERY_S * LEARNED_EVERY_S
+        seen = bisect_left(self._starts.get(kind, ()), until)
+        return (seen + PRIOR_EVENTS) / (self.hosts * max(0.0, until - self.first) + PRIOR_EXPOSURE_S)
 
 
 class Weigher:
@@ -103,7 +96,7 @@ class Weigher:
 
     def __init__(self, world: World, edges: list[Edge], rates: BaseRates | None = None) -> None:
         self.world = world
-        self.rates = rates or BaseRates.learned(world.facts, len(world.site.hosts), world.last - world.first)
+        self.rates = rates or BaseRates(world.facts, len(world.site.hosts), world.first)
         self.by_effect: dict[str, list[Edge]] = defaultdict(list)
         self.blocking: dict[str, list[Edge]] = defaultdict(list)
         for edge in edges:
@@ -226,7 +219,7 @@ class Weigher:
                 return Rejection(edge, cause, effect, reason)
         fit = 1.0 if outside <= 0 else math.exp(-0.5 * (outside / sigma) ** 2)
         span = min(high - low, 2 * sigma + 600.0) + 2 * sigma
-        coincidence = 1.0 - math.exp(-self.rates.of(cause.kind) * span / _density(edge, lag, low, high))
+        coincidence = 1.0 - math.exp(-self.rates.of(cause.kind, effect.start) * span / _density(edge, lag, low, high))
         because = self.world.site.describe(_setting_names(edge), effect.run)
         if "PrintedTimeout" in edge.because and effect.attrs.get("timeout"):
             because = ", ".join(

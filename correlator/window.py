@@ -159,14 +159,16 @@ class Window:
         states = self._states(recent)
         hosts = before.site.hosts if before.site else frozenset()
         world = gather_world(recent, before.cluster, self.settings, events, runs, states, off, hosts)
+        if world.events and world.first < before.first:
+            return None  # older than anything known: base rates and what lies at the beginning change
         world.first, world.last = min(before.first, world.first), max(before.last, world.last)
         world.progress = _joined(before.progress, world.progress, self.since)
         conclude(world)
         facts = self._all_facts(world)
         overall = World(world.site, [], [], facts=facts)
         narrow_slurmd_timeout(overall)
-        rates = BaseRates.learned(facts, len(world.site.hosts), world.last - world.first)
-        if rates != before.rates or before.site is None or not _same_site(world, before):
+        rates = BaseRates(facts, len(world.site.hosts), world.first)
+        if before.site is None or not _same_site(world, before):
             return None
         return self._merged(conclude_world(world, self.edges, rates), facts, jobs)
 
@@ -260,5 +262,5 @@ def _joined(old: Mapping[Any, list[Any]], new: Mapping[Any, list[Any]], since: f
 
 def _same_site(world: World, before: Conclusions) -> bool:
     now, then = world.site, before.site
-    return then is not None and (now.settings, now.job_settings, now.links, now.cables, now.members, now.leaf_of) == (
-        then.settings, then.job_settings, then.links, then.cables, then.members, then.leaf_of)  # fmt: skip
+    return then is not None and (now.settings, now.job_settings, now.links, now.cables, now.members, now.leaf_of, len(now.hosts)) == (
+        then.settings, then.job_settings, then.links, then.cables, then.members, then.leaf_of, len(then.hosts))  # fmt: skip

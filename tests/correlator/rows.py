@@ -1,0 +1,92 @@
+"""Stored rows taken out of one store and given to another, in another order, twice, late, or with another clock."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from collector.ingest import Ingest
+from correlator.engine import correlate, result
+from correlator.streaming import INPUTS
+from parsers.engine import LineParser
+from store import open_store
+from store.duckdb_store import DuckStore
+
+CAPTURES = sorted(p.parent for p in (Path(__file__).resolve().parents[1] / "captures").glob("*/truth.json"))
+
+
+@cache
+def parser() -> LineParser:
+    return LineParser()
+
+
+@cache
+def rows_of(folder: Path) -> dict[str, pl.DataFrame]:
+    """All rows that ingesting a capture gives."""
+    with open_store(None) as store:
+        Ingest(store, parser=parser()).run([folder])
+        return {t: store.frame(f"SELECT * FROM raw.{'log_view' if t == 'logs' else t}") for t in INPUTS}
+
+
+def answer(store: DuckStore) -> str:
+    """The result as text; when a service said it first is not part of what is concluded."""
+    found = result(store)
+    for incident in found["incidents"]:
+        incident["detected_at"] = None
+    return json.dumps(found, sort_keys=True)
+
+
+@cache
+def wanted(folder: Path) -> str:
+    with open_store(None) as store:
+        store.add(rows_of(folder))
+        correlate(store)
+        return answer(store)
+
+
+def shuffled(rows: dict[str, pl.DataFrame], seed: int) -> dict[str, pl.DataFrame]:
+    return {t: d.sample(fraction=1.0, shuffle=True, seed=seed) for t, d in rows.items()}
+
+
+def disordered(logs: pl.DataFrame, seconds: float, seed: int) -> pl.DataFrame:
+    """Log lines in an order of arrival in which each came up to ``seconds`` late."""
+    rng = random.Random(seed)
+    arrival = pl.Series(
+        "arrival", [timedelta(seconds=rng.random() * seconds) for _ in range(logs.height)], dtype=pl.Duration("us")
+    )
+    return (
+        logs.with_columns((pl.col("time") + arrival).alias("arrival")).sort("arrival", nulls_last=True).drop("arrival")
+    )
+
+
+def skewed(logs: pl.DataFrame, seconds: float, seed: int) -> pl.DataFrame:
+    """Every host's clock off by its own amount, up to ``seconds`` either way."""
+    rng = random.Random(seed)
+    hosts = sorted(h for h in logs["host"].unique().to_list() if h is not None)
+    off = {h: timedelta(seconds=rng.uniform(-seconds, seconds)) for h in hosts}
+    by_host = pl.DataFrame(
+        {"host": hosts, "off": list(off.values())}, schema={"host": pl.String, "off": pl.Duration("us")}
+    )
+    joined = logs.join(by_host, on="host", how="left", maintain_order="left")
+    return joined.with_columns((pl.col("time") + pl.col("off").fill_null(timedelta())).alias("time")).drop("off")
+
+
+def lossy(logs: pl.DataFrame, share: float, seed: int) -> pl.DataFrame:
+    rng = random.Random(seed)
+    return logs.filter(pl.Series([rng.random() >= share for _ in range(logs.height)]))
+
+
+def slices(rows: dict[str, pl.DataFrame], parts: int) -> list[dict[str, Any]]:
+    """Rows in as many deliveries; what is not log lines comes with the last but one."""
+    logs = rows["logs"]
+    cuts = [logs.height * n // parts for n in range(parts + 1)]
+    found: list[dict[str, Any]] = [{"logs": logs[a:b]} for a, b in itertools.pairwise(cuts)]
+    found[max(0, parts - 2)].update({t: d for t, d in rows.items() if t != "logs"})
+    return found

@@ -1,0 +1,61 @@
+"""A verdict is a function of the set of rows: order, copies, lateness and restarts change no byte of it.
+
+And of what is true, not of clocks: small skew and a few lost lines change hardly a category.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from correlator.engine import correlate
+from correlator.streaming import Ticker
+from store import open_store
+from tests.correlator.rows import CAPTURES, answer, disordered, lossy, rows_of, shuffled, skewed, slices, wanted
+
+
+@pytest.mark.parametrize("folder", CAPTURES, ids=lambda p: p.name)
+def test_arrival_reversed_and_shuffled_with_every_row_twice(folder: Path) -> None:
+    rows = rows_of(folder)
+    backwards = {t: d.reverse() for t, d in rows.items()}
+    twice = {t: pl.concat([d, d]) for t, d in shuffled(rows, 2).items()}
+    for told in (backwards, twice):
+        with open_store(None) as store:
+            store.add(told)
+            correlate(store)
+            assert answer(store) == wanted(folder)
+
+
+@pytest.mark.parametrize("folder", CAPTURES, ids=lambda p: p.name)
+def test_ten_minutes_of_disorder_and_a_restart_in_the_middle(folder: Path) -> None:
+    rows = rows_of(folder)
+    late = {**rows, "logs": disordered(rows["logs"], 600.0, 3)}
+    with open_store(None) as store:
+        ticker = Ticker(store)
+        for number, part in enumerate(slices(late, 4)):
+            if number == 2:
+                ticker = Ticker(store)  # the service was stopped and started
+            store.add(part)
+            ticker.tick()
+        assert answer(store) == wanted(folder)
+
+
+@pytest.mark.parametrize("what", ["skew", "loss"])
+def test_skewed_clocks_and_lost_lines_change_hardly_a_category(what: str) -> None:
+    same = total = 0
+    for folder in CAPTURES:
+        rows = rows_of(folder)
+        before = {k: v["category"] for k, v in json.loads(wanted(folder))["verdicts"].items()}
+        for seed in (11,):
+            logs = skewed(rows["logs"], 2.0, seed) if what == "skew" else lossy(rows["logs"], 0.01, seed)
+            with open_store(None) as store:
+                store.add({**rows, "logs": logs})
+                correlate(store)
+                after = {k: v["category"] for k, v in json.loads(answer(store))["verdicts"].items()}
+            same += sum(before.get(k) == after.get(k) for k in before.keys() | after.keys())
+            total += len(before.keys() | after.keys())
+    assert total > 25
+    assert same / total >= 0.98, f"{same} of {total}"

@@ -1,0 +1,171 @@
+"""Ticks say what a full pass says, row for row; early words are marked as such, and former ids lead on."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+import sys
+from datetime import datetime, timedelta
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from correlator.engine import conclude_cluster, correlate, result
+from correlator.history import resolve
+from correlator.streaming import Ticker
+from parsers.record import frame
+from store import open_store
+from store.duckdb_store import DuckStore
+from tests.correlator.rows import CAPTURES, rows_of, slices
+
+HOURS = 7
+
+
+@cache
+def benchmark() -> ModuleType:
+    """The benchmark's maker of cluster days, over fewer nodes."""
+    place = Path(__file__).resolve().parents[2] / "benchmarks" / "correlation.py"
+    spec = importlib.util.spec_from_file_location("made_days", place)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["made_days"] = module
+    spec.loader.exec_module(module)
+    module.NODES[:] = module.NODES[:60]
+    return module
+
+
+def made_rows(seed: int, events: int) -> list[tuple[datetime, str, dict[str, Any]]]:
+    """(time, table, row) of some hours of a made cluster: mostly well, some faults and what follows from them."""
+    day = benchmark().Day(seed)
+    day.fill(0, HOURS * 3600, events // 6, events)
+    return [(r["time"], "logs", r) for r in day.logs] + [(r["end"], "jobs", r) for r in day.jobs]
+
+
+def add(store: DuckStore, part: list[tuple[datetime, str, dict[str, Any]]]) -> None:
+    store.add({t: frame(t, [r for _, name, r in part if name == t]) for t in ("logs", "jobs")})
+
+
+def stored(store: DuckStore) -> dict[str, Any]:
+    """Everything in ``model`` but when it was first said."""
+    found = {t: store.rows(f"SELECT * FROM model.{t} ORDER BY ALL") for t in ("events", "runs")}
+    told = result(store)
+    for incident in told["incidents"]:
+        incident["detected_at"] = None
+    return {**found, "result": told}
+
+
+def with_settings(store: DuckStore) -> None:
+    rows = [{"cluster": "made", "scope": "cluster", "name": "SlurmdTimeout", "value": "300", "source": "slurm.conf"}]
+    store.add({"settings": frame("settings", rows)})
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 10_000), late=st.sampled_from([0.0, 600.0, 3000.0]), again=st.booleans())
+def test_any_split_of_any_order_of_arrival_ends_as_a_full_pass(seed: int, late: float, again: bool) -> None:
+    rng = random.Random(seed)
+    rows = made_rows(seed, 700)
+    arrivals = [(t + timedelta(seconds=late * rng.random() * (rng.random() < 0.2)), n, r) for t, n, r in rows]
+    arrivals.sort(key=lambda a: a[0])
+    if again:  # a delivery that was repeated
+        arrivals += [a for a in arrivals[-60:] if a[1] == "logs"]
+    cuts = [0, *sorted(rng.sample(range(1, len(arrivals)), 7)), len(arrivals)]
+    partly = 0
+    with open_store(None) as store:
+        with_settings(store)
+        ticker = Ticker(store)
+        for low, high in zip(cuts, cuts[1:], strict=False):  # noqa: RUF007
+            add(store, arrivals[low:high])
+            partly += not ticker.tick().full
+        ticked = stored(store)
+        correlate(store)
+        assert ticked == stored(store)
+    assert partly, "no tick was partial: this test says nothing"
+
+
+def test_every_partial_tick_says_what_a_full_pass_would_say_then() -> None:
+    rows = sorted(made_rows(5, 1200), key=lambda a: a[0])
+    partly = 0
+    with open_store(None) as store:
+        with_settings(store)
+        ticker = Ticker(store)
+        for place in range(0, len(rows), 150):
+            add(store, rows[place : place + 150])
+            report = ticker.tick()
+            if report.full:
+                continue
+            partly += 1
+            whole = conclude_cluster(store, "made", ticker._edges)
+            now = ticker._known["made"]
+            assert now.verdicts == whole.verdicts
+            for incident in whole.incidents:
+                incident["detected_at"] = None
+            assert [{**i, "detected_at": None} for i in now.incidents] == whole.incidents
+            assert [e.id for e in now.events] == [e.id for e in whole.events]
+            assert [f.key for f in now.facts] == [f.key for f in whole.facts]
+    assert partly >= 4
+
+
+def test_nothing_new_costs_no_conclusion() -> None:
+    with open_store(None) as store:
+        ticker = Ticker(store)
+        assert ticker.tick().worked
+        assert not ticker.tick().worked
+
+
+def test_a_detection_has_the_time_of_the_tick_and_offline_work_has_none() -> None:
+    folder = next(c for c in CAPTURES if c.name == "mgmt_flap_long")
+    moment = datetime(2026, 11, 21, 12, 0, 0)
+    with open_store(None) as store:
+        ticker = Ticker(store)
+        ticker.tick()
+        store.add(rows_of(folder))
+        report = ticker.tick(moment)
+        assert report.opened
+        told = {i["id"]: i["detected_at"] for i in result(store)["incidents"]}
+        assert all(told[i] == "2026-11-21T12:00:00.000000Z" for i in report.opened)
+        correlate(store)
+        assert {i["id"]: i["detected_at"] for i in result(store)["incidents"]} == told, (
+            "a full pass forgets no detection"
+        )
+    with open_store(None) as store:
+        store.add(rows_of(folder))
+        correlate(store)
+        Ticker(store).tick(moment)  # the service starts on a store that was filled offline
+        assert {i["detected_at"] for i in result(store)["incidents"]} == {None}
+
+
+def test_a_former_id_leads_to_the_incident_that_took_over() -> None:
+    """The node's own lines come first with whole seconds, the kernel's record with microseconds later: another root id."""
+    folder = next(c for c in CAPTURES if c.name == "mgmt_flap_long")
+    rows = rows_of(folder)
+    fine = rows["logs"]["file"].str.contains("kmsg")
+    with open_store(None) as store:
+        ticker = Ticker(store)
+        store.add({**rows, "logs": rows["logs"].filter(~fine)})
+        ticker.tick()
+        before = [i["id"] for i in result(store)["incidents"]]
+        store.add({"logs": rows["logs"].filter(fine)})
+        report = ticker.tick()
+        after = [i["id"] for i in result(store)["incidents"]]
+        assert before != after and set(report.closed) == set(before) - set(after)
+        assert {resolve(store, old) for old in report.closed} <= set(after)
+        versions = store.rows("SELECT version, digest FROM kept.versions WHERE kind = 'incident' AND name = ? ORDER BY version", [before[0]])  # fmt: skip
+        assert [v["version"] for v in versions] == [1, 2] and versions[-1]["digest"] is None
+
+
+def test_versions_of_a_verdict_are_kept() -> None:
+    folder = next(c for c in CAPTURES if c.name == "mgmt_flap_long")
+    with open_store(None) as store:
+        ticker = Ticker(store)
+        for part in slices(rows_of(folder), 6):
+            store.add(part)
+            ticker.tick()
+        versions = store.rows("SELECT * FROM kept.versions WHERE kind = 'verdict' AND name = '15' ORDER BY version")
+        assert [v["version"] for v in versions] == list(range(1, len(versions) + 1))
+        assert versions[-1]["category"] == result(store)["verdicts"]["15"]["category"]
+        assert json.loads(json.dumps(versions[-1]["confidence"])) == result(store)["verdicts"]["15"]["confidence"]
