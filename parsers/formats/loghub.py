@@ -38,6 +38,7 @@ def _blue_gene(text: str, origin: Origin) -> dict[str, Any] | None:
     extra: dict[str, Any] = {"epoch": int(found["epoch"])}
     if found["alert"] != "-":
         extra["loghub_alert"] = found["alert"]
+        row["tag"] = f"loghub_alert:{found['alert']}"
     if found["bgl"]:
         extra |= {"component": found["component"], "level": found["level"]}
         source: str | None = "kernel" if found["component"] == "KERNEL" else "syslog"
@@ -50,7 +51,7 @@ def _blue_gene(text: str, origin: Origin) -> dict[str, Any] | None:
         source = (
             source_of_program(unit) if is_daemon else "kernel" if unit and re.match(r"[a-z]\w*\d?$", unit) else "syslog"
         )
-        keep_all = tagged is None or not is_daemon
+        keep_all = tagged is None or not (is_daemon or unit == "kernel")
         row |= {"message": found["rest"] if keep_all else tagged["message"], "unit": unit, "source": source}  # type: ignore[index]
         row["pid"] = int(tagged["pid"]) if is_daemon and tagged else None
         extra["program"] = unit
