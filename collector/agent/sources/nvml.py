@@ -117,8 +117,7 @@ class Nvml:
             for more, value in found if isinstance(found, list) else [((), found)]:
                 samples[(f"DCGM_FI_DEV_{name}", labels + more)] = float(value)
         if lost and index not in self._lost:
-            pci = dict(labels)["pci_bus_id"].rpartition(".")[0]
-            lines.append(f"NVRM: GPU at PCI:{pci}: GPU is lost, told by NVML")
+            lines.append(f"NVRM: GPU {dict(labels)['pci_bus_id']} is lost, told by NVML")
         (self._lost.add if lost else self._lost.discard)(index)
 
     def close(self) -> None:
