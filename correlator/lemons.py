@@ -1,13 +1,15 @@
-"""Lemons: nodes on which more incidents are rooted than chance explains.
+"""Lemons: nodes on which more incidents of one kind are rooted than chance explains.
 
-Incidents per node and time are Poisson with a rate that itself varies from node to node; what all nodes together show
-gives a Gamma prior for it (mean of the cluster, weight of one incident). A node is a lemon when so many incidents or more would
-be seen on an ordinary node with a probability below ``TAIL``. People's own faults do not count: only incidents that are rooted in the
-node's hardware or system, that hurt or degraded something, and that hit different runs.
+How often ordinary nodes have an incident of a family (GPUs, links, disks, the machine itself) is told by all other
+nodes: a Gamma posterior with their count and their number, Jeffreys' prior under it. The number on one more ordinary
+node is then negative binomial (Gamma-Poisson), and a node is a lemon when it would show as many or more with a
+probability below ``TAIL``. People's own faults do not count: only incidents that are rooted in the node and ended runs, those of one
+job once.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,61 +17,62 @@ from typing import Any
 #: A node is named when an ordinary node would show as much with less than this probability (correlation.md: < 1e-3).
 TAIL = 1e-3
 
-#: Two incidents may be bad luck and one repair that did not hold; three on different runs are a pattern.
+#: Two incidents may be bad luck and one repair that did not hold; three on different jobs are a pattern.
 LEAST = 3
 
-#: Roots that speak of the node itself, not of people, switches or storage.
-OWN_ROOTS = frozenset({
-    "gpu.xid", "gpu.thermal", "pcie.aer", "nic.link_flap", "nic.link_down", "nic.link_errors", "node.disk_error", "node.panic",
-    "node.reboot", "node.unresponsive", "slurm.slurmd_crash", "node.munge_failure",
-})  # fmt: skip
+#: Roots that speak of the node itself, not of people, switches or storage, and the part that they speak of.
+FAMILIES = {
+    "gpu.xid": "gpu", "gpu.thermal": "gpu", "pcie.aer": "gpu", "nic.link_flap": "link", "nic.link_down": "link",
+    "nic.link_errors": "link", "node.disk_error": "disk", "node.panic": "machine", "node.reboot": "machine",
+    "node.unresponsive": "machine", "slurm.slurmd_crash": "software", "node.munge_failure": "software",
+}  # fmt: skip
+
+#: Jeffreys' prior for a Poisson rate.
+PRIOR_SHAPE = 0.5
 
 
-def tail(count: int, expected: float, weight: float = 1.0) -> float:
-    """P(at least ``count``) under Gamma-Poisson with mean ``expected`` and shape ``weight``: the negative binomial's tail."""
-    if count <= 0:
-        return 1.0
-    success = weight / (weight + max(expected, 1e-12))
-    below, term = 0.0, success**weight
-    for n in range(count):
-        below += term
-        term *= (weight + n) / (n + 1) * (1.0 - success)
-    return max(0.0, 1.0 - below)
+def tail(count: int, others: int, nodes: int) -> float:
+    """P(at least ``count`` incidents on a node) when ``nodes`` other nodes had ``others`` together."""
+    shape, exposure = others + PRIOR_SHAPE, max(1, nodes)
+    stay, move = math.log(exposure / (exposure + 1.0)), -math.log(exposure + 1.0)
+    below = sum(
+        math.exp(math.lgamma(shape + n) - math.lgamma(shape) - math.lgamma(n + 1.0) + shape * stay + n * move)
+        for n in range(count)
+    )
+    return min(1.0, max(0.0, 1.0 - below))
 
 
-def counts(incidents: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Node -> incidents rooted on it that count, those of the same run once."""
-    seen: defaultdict[str, set[str]] = defaultdict(set)
+def counts(incidents: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], int]:
+    """(node, family) -> incidents rooted there that ended runs, those of one job once."""
+    seen: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for incident in incidents:
         root = incident["root_cause"]
-        if root["host"] and root["event"] in OWN_ROOTS and incident["severity"] == "impact":
+        family = FAMILIES.get(root["event"])
+        if root["host"] and family and incident["severity"] == "impact":
             jobs = sorted(j["job_id"].split("#")[0] for j in incident["jobs"])
-            seen[root["host"]].add(jobs[0] if jobs else incident["id"])
-    return {host: len(stories) for host, stories in sorted(seen.items())}
+            seen[(root["host"], family)].add(jobs[0] if jobs else incident["id"])
+    return {place: len(stories) for place, stories in sorted(seen.items())}
 
 
-def risk(incidents: Iterable[Mapping[str, Any]], hosts: int) -> dict[str, dict[str, Any]]:
-    """Per node with any incident: how many, how many an ordinary node has, and how unlikely that is."""
+def risk(incidents: Iterable[Mapping[str, Any]], nodes: int) -> dict[str, list[dict[str, Any]]]:
+    """Per node with any such incident, a row per family, the least likely first: how many, how many an ordinary node
+    of a cluster of ``nodes`` has, and how probable as many or more are there."""
     found = counts(incidents)
-    rows = {}
-    for host, count in found.items():
-        # The others' mean: a lemon must not raise the bar that it is measured against.
-        expected = (sum(found.values()) - count + 0.5) / max(1, hosts - 1)
-        chance = tail(count, expected)
-        rows[host] = {
-            "incidents": count,
-            "expected": round(expected, 4),
-            "probability": chance,
-            "lemon": count >= LEAST and chance < TAIL,
-        }
-    return rows
+    total: defaultdict[str, int] = defaultdict(int)
+    for (_, family), count in found.items():
+        total[family] += count
+    rows: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    for (host, family), count in found.items():
+        # The others' rate: a lemon must not raise the bar that it is measured against.
+        others = total[family] - count
+        chance = tail(count, others, nodes - 1)
+        rows[host].append({
+            "family": family, "incidents": count, "expected": round((others + PRIOR_SHAPE) / max(1, nodes - 1), 4),
+            "probability": chance, "lemon": count >= LEAST and chance < TAIL,
+        })  # fmt: skip
+    return {host: sorted(parts, key=lambda r: (r["probability"], r["family"])) for host, parts in rows.items()}
 
 
-def suspects(incidents: Iterable[Mapping[str, Any]], hosts: int | None = None) -> list[str]:
-    """The lemons among the nodes. ``hosts``: nodes of the cluster; those that incidents name where it is not known."""
-    listed = list(incidents)
-    count = hosts if hosts is not None else len({h for i in listed for h in i["hosts"]})
-    return [host for host, row in risk(listed, count).items() if row["lemon"]]
-
-
-__all__ = ["LEAST", "OWN_ROOTS", "TAIL", "counts", "risk", "suspects", "tail"]
+def suspects(incidents: Iterable[Mapping[str, Any]], nodes: int) -> list[str]:
+    """The lemons among the nodes of a cluster."""
+    return [host for host, rows in risk(incidents, nodes).items() if any(r["lemon"] for r in rows)]
