@@ -65,10 +65,8 @@ class LineParser:
             return empty("logs")
         texts = buffer.lines()
         frame = self._headers(buffer, texts, origin)
-        frame = frame.with_columns(
-            texts.alias("raw"), buffer.unfit().alias("raw_bytes"),
-            pl.int_range(first_line, first_line + len(buffer), dtype=pl.Int64).alias("line"),
-        )  # fmt: skip
+        numbers = pl.Series("line", np.arange(first_line, first_line + len(buffer), dtype=np.int64))
+        frame = frame.hstack([texts.alias("raw"), buffer.unfit().alias("raw_bytes"), numbers])
         classified, found = self._classify(frame, origin)
         return _to_logs(self._entities(classified, found, origin), origin)
 
@@ -145,15 +143,15 @@ class LineParser:
             means = first(message, source, needles)
             if means is not None:
                 best[at], found[at] = means
-        at_lines = np.fromiter(best, np.uint32, len(best))
-        events = pl.repeat("other", len(frame), dtype=pl.String, eager=True)
-        severities = nothing("", pl.String, len(frame))
+        events = pl.Series("event", ["other"]).new_from_index(0, len(frame))
+        severities = frame["severity"]
         if best:
+            at_lines = np.fromiter(best, np.uint32, len(best))
             events = events.scatter(at_lines, [entry.event for entry in best.values()])
-            severities = severities.scatter(at_lines, [entry.severity for entry in best.values()])
-        return frame.with_columns(
-            events.alias("event"), pl.coalesce("severity", severities).alias("severity"), _tags(frame, best, found, origin),
-        ), found  # fmt: skip
+            named = zip(severities[at_lines].to_list(), best.values(), strict=True)
+            severities = severities.scatter(at_lines, [written or entry.severity for written, entry in named])
+        frame = frame.hstack([events, _tags(frame, best, found, origin)])
+        return frame.replace_column(frame.get_column_index("severity"), severities), found
 
     def _hits(self, frame: pl.DataFrame) -> Iterator[tuple[int, str, str | None, str]]:
         """The lines that contain a literal of some pattern for their source, with those literals (between ``BETWEEN``).
@@ -161,14 +159,16 @@ class LineParser:
         Each source is searched for its own patterns' literals only: "jobid=" says nothing in slurmctld's log, and every
         hit less is a regex less.
         """
-        searched = frame.select("i", pl.col("message").str.slice(0, SEARCHED), "source")
-        if len(searched) <= FEW:  # building the automaton costs more than looking for every literal
-            for at, message, source in searched.iter_rows():
-                lower = (message or "").lower()
+        if len(frame) <= FEW:  # building the automaton costs more than looking for every literal
+            for at, (message, source) in enumerate(
+                zip(frame["message"].to_list(), frame["source"].to_list(), strict=True)
+            ):
+                lower = (message or "")[:SEARCHED].lower()
                 needles = [literal for literal in self.catalogue.literals_of(source) if literal in lower]
                 if needles:
-                    yield at, message, source, BETWEEN.join(needles)
+                    yield at, message[:SEARCHED], source, BETWEEN.join(needles)
             return
+        searched = frame.select("i", pl.col("message").str.slice(0, SEARCHED), "source")
         groups: dict[tuple[str, ...], list[str | None]] = {}
         for name in searched["source"].unique().to_list():
             groups.setdefault(tuple(self.catalogue.literals_of(name)), []).append(name)
@@ -198,19 +198,14 @@ class LineParser:
         Only lines with an event (or, on request, with anything in the header) become Python objects; of the others the
         uptime stays, from which boots are computed, and the job.
         """
-        frame = frame.with_columns(_jobs_named(frame))
-        tagged = pl.col("step_tag").str.extract(r"^(\d+)")
-        raw = pl.coalesce(tagged, pl.col("_job").str.extract(r"\((\d+)\)$"), pl.col("_job").str.extract(r"^(\d+)"))
-        job = pl.when(raw.str.len_bytes() < 18).then(raw).cast(pl.Int64, strict=False)
-        uptime = pl.concat_str(pl.lit('{"uptime_s": '), pl.col("uptime_s").cast(pl.String), pl.lit("}"))
-        frame = frame.with_columns(
-            pl.coalesce(job, pl.lit(origin.job_id, pl.Int64)).alias("job_id"), uptime.alias("entities")
-        )
+        named = _jobs_named(frame)
+        numbers = _job_numbers(frame["step_tag"], named, origin)
+        frame = frame.hstack([named, numbers, _uptimes(frame["uptime_s"])])
         wanted = pl.Series(np.fromiter(found, np.uint32, len(found)))
         if self.header_entities:
-            named = pl.any_horizontal(pl.col(*_HEADERS, "_job").is_not_null())
+            said = pl.any_horizontal(pl.col(*_HEADERS, "_job").is_not_null())
             odd = pl.col("source").is_null() | (pl.col("source") == "kernel") | pl.col("i").is_in(wanted.implode())
-            wanted = frame.filter(named | odd)["i"]
+            wanted = frame.filter(said | odd)["i"]
         if not len(wanted):
             return frame
         texts, jobs = [], []
@@ -234,12 +229,15 @@ def _beginnings(form: Format) -> Array:
 
 def _tags(frame: pl.DataFrame, best: dict[int, Pattern], found: dict[int, dict[str, Any]], origin: Origin) -> pl.Series:
     """The tags of the header, of the pattern and of an odd time. Few lines have any."""
-    of_header = frame.filter(pl.col("tag").is_not_null())
     tags = {at: some for at, entry in best.items() if (some := [*entry.tags, *tags_of(found[at])])}
-    for at, text in of_header.select("i", "tag").iter_rows():
-        tags[at] = [*tags.get(at, ()), *text.split(",")]
+    if frame["tag"].null_count() < len(frame):
+        for at, text in frame.filter(pl.col("tag").is_not_null()).select("i", "tag").iter_rows():
+            tags[at] = [*tags.get(at, ()), *text.split(",")]
     for at, names in clock.marks(frame["time"], frame["raw"], origin).items():
         tags[at] = [*tags.get(at, ()), *names]
+    none = pl.Series("tags", [[]], dtype=pl.List(pl.String)).new_from_index(0, len(frame))
+    if not tags:
+        return none
     kinds = {tuple(some): number for number, some in enumerate({tuple(some) for some in tags.values()}, 1)}
     codes = np.zeros(len(frame), np.uint32)
     for at, some in tags.items():
@@ -249,9 +247,40 @@ def _tags(frame: pl.DataFrame, best: dict[int, Pattern], found: dict[int, dict[s
 
 def _jobs_named(frame: pl.DataFrame) -> pl.Series:
     """The job as Slurm's lines write it; only these are searched."""
-    at = frame["source"].is_in([*SLURM, "prolog", "epilog"]).fill_null(False).arg_true()
     jobs = nothing("_job", pl.String, len(frame))
-    return jobs.scatter(at, frame["message"].gather(at).str.extract(_JOB)) if len(at) else jobs
+    at = frame["source"].is_in([*SLURM, "prolog", "epilog"]).arg_true()
+    return jobs.scatter(at, frame["message"][at].str.extract(_JOB)) if len(at) else jobs
+
+
+def _job_numbers(tags: pl.Series, named: pl.Series, origin: Origin) -> pl.Series:
+    """``job_id`` of every line: of its step's tag, of the job that it names (the raw number of an array's task), or of the
+    file."""
+    numbers = pl.Series("job_id", [origin.job_id], dtype=pl.Int64).new_from_index(0, len(tags))
+    if tags.null_count() == named.null_count() == len(tags):
+        return numbers
+    at = (tags.is_not_null() | named.is_not_null()).arg_true()
+    written = pl.DataFrame([tags[at].alias("tag"), named[at].alias("job")]).select(
+        pl.coalesce(
+            pl.col("tag").str.extract(r"^(\d+)"), pl.col("job").str.extract(r"\((\d+)\)$"),
+            pl.col("job").str.extract(r"^(\d+)"),
+        ).alias("raw")
+    )  # fmt: skip
+    raw = written.select(
+        pl.when(pl.col("raw").str.len_bytes() < 18).then("raw").cast(pl.Int64, strict=False)
+    ).to_series()
+    return numbers.scatter(at, raw if origin.job_id is None else raw.fill_null(origin.job_id))
+
+
+def _uptimes(seconds: pl.Series) -> pl.Series:
+    """``entities`` of lines with an uptime, from which boots are computed; null for all others."""
+    texts = nothing("entities", pl.String, len(seconds))
+    if seconds.null_count() == len(seconds):
+        return texts
+    at = seconds.is_not_null().arg_true()
+    said = (
+        seconds[at].alias("s").to_frame().select(pl.concat_str(pl.lit('{"uptime_s": '), "s", pl.lit("}"))).to_series()
+    )
+    return texts.scatter(at, said)
 
 
 def _merge(row: dict[str, Any], found: dict[str, Any] | None, header: bool) -> dict[str, Any]:

@@ -135,7 +135,7 @@ class LineBuffer:
     def unfit(self) -> pl.Series:
         """``raw_bytes``: the exact bytes of lines that are no UTF-8, null for all others."""
         if not self.exact:
-            return pl.repeat(None, len(self), dtype=pl.Binary, eager=True)
+            return pl.Series([None], dtype=pl.Binary).new_from_index(0, len(self))
         return pl.Series([self.exact.get(at) for at in range(len(self))], dtype=pl.Binary)
 
     @cached_property

@@ -12,7 +12,6 @@ import json
 import re
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -107,16 +106,17 @@ def read(buffer: LineBuffer, origin: Origin, *, header: bool = False) -> tuple[A
     at = _priorities(buffer, head)
     first = buffer.data[at]
     digit = (first >= 48) & (first <= 57)
-    _bsd(buffer, head, np.flatnonzero((first >= 65) & (first <= 90)), at, origin)
     version = (head.priority >= 0) & digit & (buffer.data[at + 1] == _BLANK)
-    _rfc5424(buffer, head, np.flatnonzero(version), at, origin)
     dated = buffer.data[at + 4] == _DASH
-    _iso(buffer, head, np.flatnonzero(digit & ~version & dated), at, origin)
-    _kmsg(buffer, head, np.flatnonzero(digit & ~dated & (head.priority < 0)), origin)
-    bracket = np.flatnonzero((first == _OPEN) & (head.priority < 0))
-    dated = buffer.data[at[bracket] + 5] == _DASH
-    _slurm(buffer, head, bracket[dated], at, origin)
-    _dmesg(buffer, head, bracket[~dated], at, origin)
+    bracket = (first == _OPEN) & (head.priority < 0)
+    slurms = bracket & (buffer.data[at + 5] == _DASH)
+    for reader, lines in (
+        (_bsd, (first >= 65) & (first <= 90)), (_rfc5424, version), (_iso, digit & ~version & dated),
+        (_kmsg, digit & ~dated & (head.priority < 0)), (_slurm, slurms), (_dmesg, bracket & ~slurms),
+    ):  # fmt: skip
+        rows = np.flatnonzero(lines)
+        if len(rows):
+            reader(buffer, head, rows, at, origin)
     units = _Units(buffer, head)
     taken = head.format > 0
     return taken, _frame(buffer, head, units, np.flatnonzero(taken), origin, header)
@@ -301,9 +301,9 @@ def _step_tags(buffer: LineBuffer, head: _Header, rows: Array) -> None:
     head.message[rows] = at + close + 2
 
 
-def _kmsg(buffer: LineBuffer, head: _Header, rows: Array, origin: Origin) -> None:
+def _kmsg(buffer: LineBuffer, head: _Header, rows: Array, at: Array, origin: Origin) -> None:
     """``priority,sequence,microseconds,flags;message`` as /dev/kmsg gives it."""
-    at = buffer.starts[rows]
+    at = at[rows]
     window = buffer.windows(at, _TAIL)
     special = (window < 48) | (window > 57)
     line = np.arange(len(rows))
@@ -331,9 +331,11 @@ def _kmsg(buffer: LineBuffer, head: _Header, rows: Array, origin: Origin) -> Non
 
 def _since_boot(head: _Header, rows: Array, origin: Origin, resolution: int) -> None:
     """Times of lines that only say how long their host had been up."""
-    times = uptime(pl.Series(head.uptime[rows], dtype=pl.Float64), origin)
-    head.time[rows] = times.to_physical().fill_null(0).to_numpy()
-    head.quality[rows], head.resolution[rows] = np.where(times.is_not_null().to_numpy(), 2, 3), resolution
+    head.quality[rows], head.resolution[rows] = 3, resolution
+    if origin.boots:
+        times = uptime(pl.Series(head.uptime[rows], dtype=pl.Float64), origin)
+        head.time[rows] = times.to_physical().fill_null(0).to_numpy()
+        head.quality[rows] = np.where(times.is_not_null().to_numpy(), 2, 3)
 
 
 def _level(buffer: LineBuffer, at: Array, default: int) -> Array:
@@ -360,12 +362,15 @@ class _Units:
 
     def __init__(self, buffer: LineBuffer, head: _Header) -> None:
         """Also gives up lines whose program or message needs a closer look, and reads what stands before the text."""
+        self.named = np.zeros(len(head.format), np.bool_)
         at = np.flatnonzero((head.format == _RFC3164) | (head.format == _RFC5424))
         texts = buffer.texts(head.unit[at], head.unit_length[at])
-        self.names: list[str | None] = [None, *texts.unique().drop_nulls().to_list(), "kernel", *SLURM]
-        known = {name: number for number, name in reversed(list(enumerate(self.names))) if name}
+        known: dict[str | None, int] = {None: 0, "kernel": 1}
         self.code = np.zeros(len(head.format), np.uint32)
-        self.code[at] = texts.replace_strict(known, default=0, return_dtype=pl.UInt32).fill_null(0).to_numpy()
+        self.code[at] = np.fromiter(
+            (known.setdefault(name, len(known)) for name in texts.to_list()), np.uint32, len(at)
+        )
+        self.names: list[str | None] = list(known)
         self.sources = [(source_of_program(name) or "syslog") if name else "syslog" for name in self.names]
         odd = np.array([name is not None and not is_plain(name) for name in self.names])
         head.format[at[odd[self.code[at]]]] = 0
@@ -381,10 +386,13 @@ class _Units:
         first, second = buffer.data[head.message], buffer.data[head.message + 1]
         likely = (first == _OPEN) & ((second == _BLANK) | ((second >= 48) & (second <= 57)))
         kernel = np.flatnonzero(syslog_ & (kinds[self.code] == 1) & likely)
-        fine, message, seconds = stamps.uptime(buffer, head.message[kernel])
-        head.format[kernel[~fine]] = 0
-        head.message[kernel[fine]], head.uptime[kernel[fine]] = message[fine], seconds[fine]
+        if len(kernel):
+            fine, message, seconds = stamps.uptime(buffer, head.message[kernel])
+            head.format[kernel[~fine]] = 0
+            head.message[kernel[fine]], head.uptime[kernel[fine]] = message[fine], seconds[fine]
         daemon = np.flatnonzero(syslog_ & self.named)
+        if not len(daemon):
+            return
         again = (buffer.windows(head.message[daemon], 5) == np.frombuffer(b"slurm", np.uint8)).all(axis=1)
         head.format[daemon[again]] = 0  # its own name
         unsaid = daemon[head.severity[daemon] == 0]
@@ -409,7 +417,7 @@ def _frame(buffer: LineBuffer, head: _Header, units: _Units, rows: Array, origin
     """The lines ``rows`` as HEADER's columns."""
 
     def chosen(names: tuple[str | None, ...] | list[str] | list[str | None], codes: Array) -> pl.Series:
-        return pl.Series(names, dtype=pl.String).gather(codes[rows].astype(np.uint32))
+        return pl.Series(names, dtype=pl.String)[codes[rows]]
 
     length = np.maximum(buffer.ends[rows] - head.message[rows], 0)
     priority = head.priority
@@ -418,7 +426,7 @@ def _frame(buffer: LineBuffer, head: _Header, units: _Units, rows: Array, origin
     tagged = head.tag_length[rows] > 0
     own = (head.format[rows] == _SLURM) & ~tagged
     from_switch = (head.system[rows] == _EOS) | (head.system[rows] == _SONIC)
-    values: dict[str, Any] = {
+    values: dict[str, pl.Series] = {
         "i": pl.Series(rows.astype(np.uint32)),
         "time": column(head.time[rows], ~timeless, pa.timestamp("us")),
         "quality": chosen(_QUALITIES, head.quality),
@@ -433,32 +441,27 @@ def _frame(buffer: LineBuffer, head: _Header, units: _Units, rows: Array, origin
         "message": buffer.texts(head.message[rows], length),
         "uptime_s": column(head.uptime[rows], ~np.isnan(head.uptime[rows]), pa.float64()),
     }
-    found = pl.DataFrame(values)
     if own.any():
-        found = _slurm_daemons(found, own, origin)
+        at = np.flatnonzero(own)
+        daemons = slurm.daemons(values["message"][at], origin)
+        values["source"], values["unit"] = values["source"].scatter(at, daemons), values["unit"].scatter(at, daemons)
     if tagged.any():
         at = np.flatnonzero(tagged)
-        found = found.with_columns(found["source"].scatter(at, "slurmstepd"), found["unit"].scatter(at, "slurmstepd"))
-        found = found.with_columns(buffer.texts(head.tag[rows], head.tag_length[rows]).alias("step_tag"))
+        values["source"] = values["source"].scatter(at, "slurmstepd")
+        values["unit"] = values["unit"].scatter(at, "slurmstepd")
+        values["step_tag"] = buffer.texts(head.tag[rows], head.tag_length[rows])
     if from_switch.any():
-        found = found.with_columns(found["source"].scatter(np.flatnonzero(from_switch), "switch"))
-    if header:
-        found = found.with_columns(buffer.texts(head.stamp[rows], head.stamp_length[rows]).alias("stamp"))
+        values["source"] = values["source"].scatter(np.flatnonzero(from_switch), "switch")
     told = (head.msgid_length[rows] > 0) | (head.system[rows] > 0) | (head.data_length[rows] > 0)
     if header:
-        found = found.with_columns(_extra(buffer, head, rows))
+        values["stamp"] = buffer.texts(head.stamp[rows], head.stamp_length[rows])
+        values["extra"] = _extra(buffer, head, rows)
     elif told.any():  # the numbers of a priority alone are columns already
         extra = nothing("extra", pl.String, len(rows))
-        found = found.with_columns(extra.scatter(np.flatnonzero(told), _extra(buffer, head, rows[told])))
-    missing = {name: kind for name, kind in HEADER.items() if name not in found.columns}
-    return found.with_columns(pl.lit(None, kind).alias(name) for name, kind in missing.items()).select(list(HEADER))
-
-
-def _slurm_daemons(found: pl.DataFrame, own: Array, origin: Origin) -> pl.DataFrame:
-    """Which daemon wrote the lines of Slurm's own files."""
-    at = pl.Series(np.flatnonzero(own).astype(np.uint32))
-    names = slurm.daemons(found["message"].gather(at), origin)
-    return found.with_columns(found["source"].scatter(at, names), found["unit"].scatter(at, names))
+        values["extra"] = extra.scatter(np.flatnonzero(told), _extra(buffer, head, rows[told]))
+    return pl.DataFrame([
+        values[name].alias(name) if name in values else nothing(name, kind, len(rows)) for name, kind in HEADER.items()
+    ])  # fmt: skip
 
 
 def _extra(buffer: LineBuffer, head: _Header, rows: Array) -> pl.Series:
