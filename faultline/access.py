@@ -21,6 +21,9 @@ from faultline.failure import CommandError
 from store import open_store
 from store.duckdb_store import DuckStore, StoreError
 
+#: How long a service is given to answer a question, in seconds.
+LONGEST_S = 100.0
+
 
 class Access(Protocol):
     """What commands ask. Times are naive UTC."""
@@ -28,8 +31,11 @@ class Access(Protocol):
     def result(self) -> dict[str, Any]:
         """corr-result/1 with all details."""
 
-    def query(self, text: str, parameters: dict[str, Any], max_rows: int | None) -> Any:
+    def query(self, text: str, parameters: dict[str, Any], max_rows: int | None, timeout_s: float | None = None) -> Any:
         """A ``queries.kql`` Result."""
+
+    def explain(self, text: str, parameters: dict[str, Any]) -> str:
+        """What a query would do, as text."""
 
     def report(self, name: str, since: datetime | None, until: datetime | None, form: str) -> str: ...
 
@@ -89,10 +95,15 @@ class Local:
 
         return result(self.store)
 
-    def query(self, text: str, parameters: dict[str, Any], max_rows: int | None) -> Any:
+    def query(self, text: str, parameters: dict[str, Any], max_rows: int | None, timeout_s: float | None = None) -> Any:
         from queries import kql
 
-        return kql.run(self.store.cursor(), text, parameters=parameters, max_rows=max_rows)
+        return kql.run(self.store.cursor(), text, parameters=parameters, max_rows=max_rows, timeout_s=timeout_s)
+
+    def explain(self, text: str, parameters: dict[str, Any]) -> str:
+        from queries import kql
+
+        return kql.explain(text, con=self.store.cursor(), parameters=parameters)
 
     def report(self, name: str, since: datetime | None, until: datetime | None, form: str) -> str:
         from queries import reports
@@ -117,7 +128,7 @@ class Remote:
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         request = urllib.request.Request(f"{self.server}{path}", data=data, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=120) as answer:
+            with urllib.request.urlopen(request, timeout=LONGEST_S + 20) as answer:
                 return bytes(answer.read())
         except urllib.error.HTTPError as error:
             detail = error.read().decode("utf-8", "replace")
@@ -137,11 +148,16 @@ class Remote:
         answer: dict[str, Any] = json.loads(self._ask("/api/v1/result"))
         return answer
 
-    def query(self, text: str, parameters: dict[str, Any], max_rows: int | None) -> Any:
+    def query(self, text: str, parameters: dict[str, Any], max_rows: int | None, timeout_s: float | None = None) -> Any:
         from faultline.remote_result import RemoteResult
 
         body = {"query": text, "parameters": parameters, "max_rows": max_rows or 1_000_000}
+        body["timeout_s"] = LONGEST_S if timeout_s is None else min(timeout_s, LONGEST_S)
         return RemoteResult(json.loads(self._ask("/api/v1/query", body)))
+
+    def explain(self, text: str, parameters: dict[str, Any]) -> str:
+        body = {"query": text, "parameters": parameters, "explain": True}
+        return str(json.loads(self._ask("/api/v1/query", body))["plan"])
 
     def report(self, name: str, since: datetime | None, until: datetime | None, form: str) -> str:
         options = {"format": form} | {

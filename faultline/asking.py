@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,44 +12,105 @@ from faultline.access import Access, choose
 from faultline.failure import CommandError
 
 
-def ask(
-    text: str,
-    data: Path | None,
-    server: str | None,
-    form: str,
-    parameters: list[str],
-    max_rows: int | None,
-    explain: bool,
-) -> int:
+@dataclass(frozen=True)
+class Asking:
+    """What the command line says beside the query. ``timeout_s`` None waits as long as it takes."""
+
+    data: Path | None
+    server: str | None
+    form: str
+    parameters: tuple[str, ...] = ()
+    max_rows: int | None = None
+    timeout_s: float | None = None
+    explain: bool = False
+
+
+def query_text(kql: str | None, file: Path | None, saved_name: str | None) -> str:
+    """The query: from the argument, a file, the library, or standard input (``-``, or nothing and a pipe)."""
+    given = [source for source in (kql, file, saved_name) if source is not None]
+    if len(given) > 1:
+        raise CommandError("give one of: a query, --file FILE, --saved NAME")
+    if saved_name is not None:
+        from queries import saved
+
+        try:
+            return saved.load(saved_name).text
+        except KeyError as error:
+            raise CommandError(f"--saved {saved_name}: no such query; 'faultline query --list' names them") from error
+    if file is not None and str(file) != "-":
+        try:
+            return file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandError(f"{file}: cannot be read: {error}") from error
+    if kql is not None and kql != "-":
+        return kql
+    if not given and sys.stdin.isatty():
+        raise CommandError("give a query, --file FILE with one, --saved NAME, or pipe one in")
+    text = sys.stdin.buffer.read().decode("utf-8", "replace")
+    if not text.strip():
+        raise CommandError("standard input holds no query; give one, --file FILE or --saved NAME")
+    return text
+
+
+def ask(text: str, asking: Asking) -> int:
+    """Asks and prints; every tabular statement of the text has its answer printed, in order."""
+    from faultline import history
     from queries import kql
-    from queries.kql import format as printing
 
     values: dict[str, Any] = {}
-    for item in parameters:
+    for item in asking.parameters:
         name, equals, value = item.partition("=")
         if not equals:
             raise CommandError(f"--parameter {item}: write NAME=VALUE")
         values[name] = value
     try:
-        if explain:
-            print(kql.explain(text))
-            return 0
-        access = choose(data, server)
+        access = choose(asking.data, asking.server)
         try:
-            answer = access.query(text, values, max_rows)
+            if asking.explain:
+                print(access.explain(text, values), end="")
+                return 0
+            answer = access.query(text, values, asking.max_rows, asking.timeout_s)
         finally:
             access.close()
     except kql.KqlError as error:
         sys.stderr.write(f"faultline: {error}\n")
         return 2
-    shown = printing.render(answer, form)
-    if isinstance(shown, bytes):
-        sys.stdout.buffer.write(shown)
-    else:
-        sys.stdout.write(shown)
-    if answer.truncated:
-        sys.stderr.write(f"faultline: truncated after {len(answer.rows)} rows; raise --max-rows\n")
+    history.keep(text, answer.elapsed_ms, len(answer.rows))
+    _print([*answer.others, answer], asking.form)
     return 0
+
+
+def _print(answers: list[Any], form: str) -> None:
+    from queries.kql import format as printing
+
+    if form == "parquet" and len(answers) > 1:
+        sys.stderr.write("faultline: parquet holds one table; the last statement's is written\n")
+        answers = answers[-1:]
+    for place, answer in enumerate(answers):
+        shown = printing.render(answer, form)
+        if isinstance(shown, bytes):
+            sys.stdout.buffer.write(shown)
+        else:
+            sys.stdout.write(("\n" if place and form in ("table", "csv") else "") + shown)
+        if answer.truncated:
+            sys.stderr.write(f"faultline: truncated after {len(answer.rows)} rows; raise --max-rows\n")
+
+
+def list_saved() -> None:
+    """The library, one line each."""
+    from queries import saved
+
+    for name in saved.names():
+        query = saved.load(name)
+        print(f"{name}\t{query.title}\t{query.parameters}")
+
+
+def show_history() -> None:
+    """What was asked before, oldest first."""
+    from faultline import history
+
+    for entry in history.entries():
+        print(f"{entry.get('time', '')}\t{entry.get('rows', '')}\t{' '.join(str(entry['query']).split())}")
 
 
 def explain_job(access: Access, key: str, form: str) -> int:

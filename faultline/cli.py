@@ -135,29 +135,34 @@ def parse(
 
 @app.command(epilog="Example: faultline query 'Events | where Event == \"nic.link_down\" | summarize count() by Host'")
 def query(
-    kql: Annotated[str | None, typer.Argument(metavar="KQL", help="The query; or --file.")] = None,
+    kql: Annotated[
+        str | None, typer.Argument(metavar="KQL", help="The query; - or a pipe reads standard input.")
+    ] = None,
     file: Annotated[Path | None, typer.Option("--file", help="Read the query from a file.")] = None,
+    saved: Annotated[str | None, typer.Option("--saved", help="Run a saved query by name.")] = None,
+    listing: Annotated[bool, typer.Option("--list", help="Name the saved queries with their parameters.")] = False,
+    history: Annotated[bool, typer.Option("--history", help="Show what was asked before.")] = False,
     data: Data = None,
     server: Server = None,
     format: Annotated[str, typer.Option("--format", help="table, json, ndjson, csv or parquet.")] = "table",
     parameter: Annotated[
         list[str] | None, typer.Option("--parameter", "-p", help="NAME=VALUE of a declared parameter.")
     ] = None,
-    max_rows: Annotated[int | None, typer.Option(help="Stop after so many rows (said on stderr).")] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Show plan and SQL instead of running.")] = False,
+    max_rows: Annotated[int | None, typer.Option(min=1, help="Stop after so many rows (said on stderr).")] = None,
+    timeout: Annotated[float | None, typer.Option(min=0.001, help="Stop after so many seconds.")] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show SQL, plan and the segments that can match instead of running.")
+    ] = False,
 ) -> int:
-    """Run a KQL query."""
-    from faultline.asking import ask
+    """Run KQL: one query or several statements, whose answers are printed one after the other."""
+    from faultline import asking
 
-    if (kql is None) == (file is None):
-        raise CommandError("give a query, or --file FILE with one")
-    if file is not None:
-        try:
-            kql = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CommandError(f"{file}: cannot be read: {error}") from error
+    if listing or history:
+        asking.list_saved() if listing else asking.show_history()
+        return 0
     choice(format, ("table", "json", "ndjson", "csv", "parquet"))
-    return ask(kql or "", data, server, format, parameter or [], max_rows, explain)
+    text = asking.query_text(kql, file, saved)
+    return asking.ask(text, asking.Asking(data, server, format, tuple(parameter or ()), max_rows, timeout, explain))
 
 
 @app.command(epilog="Example: faultline incidents --since 24h --format json")

@@ -14,7 +14,7 @@ class RemoteResult:
         self.rows: list[list[Any]] = answer["rows"]
         self.truncated = bool(answer.get("truncated"))
         self.elapsed_ms = float(answer.get("elapsed_ms") or 0.0)
-        self.others: list[RemoteResult] = []
+        self.others = [RemoteResult(other) for other in answer.get("others") or ()]
 
     def arrow(self) -> Any:
         import pyarrow as pa
