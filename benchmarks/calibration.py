@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.situations import make
 from correlator import edges as edge_files
-from correlator.calibration import FILE, along, expected_error, family_of, fit
+from correlator.calibration import FILE, Bin, along, expected_error, family_of, fit, reliability
 from correlator.evidence import Weigher
 from correlator.verdicts import judge
 
@@ -40,20 +40,12 @@ def cases(seeds: range) -> tuple[list[tuple[str, float, bool]], Counter[str]]:
     return found, wrong
 
 
-def reliability(pairs: list[tuple[float, bool]], bins: int = 10) -> list[tuple[float, float, int]]:
-    """(mean confidence, share right, cases) of each bin that has any."""
-    groups: dict[int, list[tuple[float, bool]]] = defaultdict(list)
-    for pair in pairs:
-        groups[min(bins - 1, int(pair[0] * bins))].append(pair)
-    return [(sum(c for c, _ in g) / len(g), sum(r for _, r in g) / len(g), len(g)) for _, g in sorted(groups.items())]
-
-
-def draw(rows: list[tuple[float, float, int]]) -> str:
+def draw(rows: list[Bin]) -> str:
     """The diagram as SVG: confidence to the right, share that was right upwards, the area of a dot its cases."""
-    most = max((n for _, _, n in rows), default=1)
+    most = max((r.count for r in rows), default=1)
     dots = "".join(
-        f'<circle cx="{30 + 250 * c:.1f}" cy="{270 - 250 * s:.1f}" r="{3 + 9 * (n / most) ** 0.5:.1f}" fill="#3b82f6" fill-opacity=".65">'
-        f"<title>said {c:.2f}, right {s:.2f}, {n} cases</title></circle>" for c, s, n in rows
+        f'<circle cx="{30 + 250 * r.stated:.1f}" cy="{270 - 250 * r.right:.1f}" r="{3 + 9 * (r.count / most) ** 0.5:.1f}" fill="#3b82f6" fill-opacity=".65">'
+        f"<title>said {r.stated:.2f}, right {r.right:.2f}, {r.count} cases</title></circle>" for r in rows
     )  # fmt: skip
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 310 310" width="310" height="310" font-family="sans-serif" font-size="11">'
@@ -80,8 +72,8 @@ def main() -> None:
     after = [(along(lines[f], raw) if (f := family_of(c)) in lines else raw, right) for c, raw, right in check]
     print(f"{len(check)} situations of other seeds: {sum(r for _, r in before) / len(before):.3f} right")
     print(f"expected calibration error: raw {expected_error(before):.3f}, calibrated {expected_error(after):.3f}")
-    for said, share, count in reliability(after):
-        print(f"  said {said:.2f}  right {share:.2f}  {count:5d} cases")
+    for row in reliability(after):
+        print(f"  said {row.stated:.2f}  right {row.right:.2f}  {row.count:5d} cases")
     print("most frequent errors:", ", ".join(f"{name} {n}" for name, n in wrong.most_common(8)))
     if options.write:
         body = "\n".join(f"{name} = [{', '.join(f'[{x}, {y}]' for x, y in line)}]" for name, line in lines.items())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import tomllib
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -18,7 +19,7 @@ FILE = Path(__file__).with_name("calibration.toml")
 Line = Sequence[tuple[float, float]]
 
 #: Nothing is told surer than this: what was not collected cannot be excluded.
-SUREST = 0.995
+SUREST = 0.99
 
 
 def family_of(category: str) -> str:
@@ -79,10 +80,30 @@ def _share(pool: Sequence[float]) -> float:
     return (pool[1] + 0.5) / (pool[2] + 1.0)
 
 
-def expected_error(pairs: Sequence[tuple[float, bool]], bins: int = 10) -> float:
-    """Expected calibration error: mean distance between confidence and share that was right, over equal bins."""
+@dataclass(frozen=True)
+class Bin:
+    """Statements with a confidence in [low, high): how many, what was stated on average, what share was right."""
+
+    low: float
+    high: float
+    count: int
+    stated: float
+    right: float
+
+
+def reliability(pairs: Iterable[tuple[float, bool]], bins: int = 10) -> list[Bin]:
+    """The reliability diagram as rows; empty bins are left out. A confidence of 1 falls into the last bin."""
     groups: dict[int, list[tuple[float, bool]]] = {}
-    for pair in pairs:
-        groups.setdefault(min(bins - 1, int(pair[0] * bins)), []).append(pair)
-    total = sum(abs(sum(c for c, _ in g) - sum(r for _, r in g)) for g in groups.values())
-    return total / max(1, len(pairs))
+    for stated, right in pairs:
+        groups.setdefault(min(int(stated * bins), bins - 1), []).append((stated, right))
+    return [
+        Bin(n / bins, (n + 1) / bins, len(g), sum(s for s, _ in g) / len(g), sum(r for _, r in g) / len(g))
+        for n, g in sorted(groups.items())
+    ]
+
+
+def expected_error(pairs: Iterable[tuple[float, bool]], bins: int = 10) -> float | None:
+    """Expected calibration error: mean distance between stated and right, weighted by count; None without pairs."""
+    rows = reliability(pairs, bins)
+    total = sum(r.count for r in rows)
+    return sum(abs(r.stated - r.right) * r.count for r in rows) / total if total else None

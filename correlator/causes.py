@@ -113,6 +113,40 @@ def root_event(fact: Fact) -> str:
     return cause_of(fact).event
 
 
+#: What would be seen if the cause were another one, by kind of root fact: "what would change my mind".
+DISPROOF = {
+    "link.outage": "The link's own counters or the far end showing it up during the wait, or another node of the run failing first.",
+    "switch.outage": "Links of other switches going at the same moment (power, a maintenance), or these links going one by one.",
+    "plane.outage": "The spine being healthy in its own log, or leaf links of other planes going too.",
+    "link.errors": "Error counters of the port standing still while the steps stay slow, or steps slow before the first error.",
+    "gpu.xid": "An error of the program printed before the Xid, or the same Xid following the run to other GPUs.",
+    "gpu.thermal": "Steps that stay slow after the GPU has cooled, or other runs on the node that kept their pace.",
+    "pcie.aer": "The same errors going on for days without harm on this bus.",
+    "disk.error": "The run's files lying on another file system.",
+    "storage.outage": "Other clients of the target working on during the outage, or the run's files lying elsewhere.",
+    "node.panic": "A panic that came after the run had ended.",
+    "node.reboot": "Somebody who asked for the reboot, or a panic, power or thermal entry in the BMC's event log.",
+    "node.dead": "A line that the node wrote after its link was lost: then it lived, and the link is the cause.",
+    "node.down": "Any line of the node, its switch or its BMC from the time before it fell silent.",
+    "slurmd.crash": "A boot of the machine, or a stop of slurmd by an administrator, at that time.",
+}
+
+_ANY_DISPROOF = "A sign that the cause was elsewhere: another node of the same job failing first, or the same error without this event."
+
+
+def disproof(fact: Fact) -> str:
+    """What would speak against this root cause."""
+    return DISPROOF.get(fact.kind) or _ANY_DISPROOF
+
+
+def lost(fact: Fact) -> str:
+    """The clause of the title: what broke."""
+    if fact.attrs.get("planned"):
+        reason = fact.attrs.get("reason")
+        return f"{fact.host} was rebooted in planned work" + (f" ({reason})" if reason else "")
+    return fill(cause_of(fact).lost, fact)
+
+
 def fill(template: str, fact: Fact) -> str:
     seconds = fact.duration
     return template.format(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from correlator.causes import cause_of, fill, root_event
+from correlator.causes import cause_of, fill, lost, root_event
 from correlator.conditions import name_of
 from correlator.evidence import Rejection, Weigher, describe_cause
 from correlator.facts import World
@@ -46,8 +46,8 @@ def title(world: World, incident: Incident) -> str:
     """One sentence each: what broke, what Slurm did, whom it cost, who was spared."""
     root = incident.root
     flaps = root.attrs.get("flaps", 1)
-    lost = fill(cause_of(root).lost, root)
-    parts = [lost[:1].upper() + lost[1:] if lost.split(" ", 1)[0] in _SENTENCE_STARTS else lost]
+    broke = lost(root)
+    parts = [broke[:1].upper() + broke[1:] if broke.split(" ", 1)[0] in _SENTENCE_STARTS else broke]
     if flaps > 1:
         parts[0] += f", {flaps} times in all"
     downs = [f for f in incident.members if f.kind == "node.down"]
@@ -128,7 +128,7 @@ def chain_rows(hops: list[Hop]) -> list[dict[str, Any]]:
             "lag_s": round(hop.lag, 3), "window_s": [round(hop.window[0], 3), round(hop.window[1], 3)], "because": hop.because,
             "text": hop.edge.text, "cause_fact": hop.cause.kind, "effect_fact": hop.effect.kind,
             "coincidence": round(hop.coincidence, 6), "strength": round(hop.strength, 3),
-            "effect_says": says(hop.effect), "effect_time": stamp(hop.effect.start), "effect_host": hop.effect.host,
+            "cause_says": says(hop.cause), "effect_says": says(hop.effect), "effect_time": stamp(hop.effect.start), "effect_host": hop.effect.host,
         })  # fmt: skip
     return rows
 

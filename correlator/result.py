@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from correlator import explain
-from correlator.causes import cause_of, fill, root_event
+from correlator.causes import cause_of, disproof, lost, root_event
 from correlator.evidence import Weigher
 from correlator.facts import World
 from correlator.incidents import AFTERMATH_S, Incident, events_of, spared
@@ -35,7 +35,6 @@ _ADVICE = {
 }
 
 _CHANGE = {
-    "infra": "A sign that the cause was elsewhere: the link up during the wait, another node of the same job failing first.",
     "app": "A fault of a node, link or GPU of this run that its logs did not show until now.",
     "unknown": "A log of the run's nodes, switches or output that was not collected.",
 }
@@ -146,14 +145,14 @@ def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident:
         "advice": explain.advice(incident) if incident else [{"text": own_advice[0], "command": own_advice[1]}] if own_advice else [],
         "headline": f"Your job died because {cause_of(root).plain}, not because of your code." if infra and root else _HEADLINE.get(verdict.category, ""),
         "your_code": False if infra else True if verdict.category.startswith("app.") else None,
-        "change_my_mind": _CHANGE[side], **explain.run_summary(verdict.run),
+        "change_my_mind": disproof(root) if infra and root else _CHANGE.get(side, _CHANGE["unknown"]), **explain.run_summary(verdict.run),
     }  # fmt: skip
 
 
 def _summary(verdict: Verdict, incident: Incident | None, world: World) -> str:
     run = verdict.run
     if verdict.root is not None:
-        lost = fill(cause_of(verdict.root).lost, verdict.root)
+        broke = lost(verdict.root)
         down = (
             next((h.effect for h in verdict.chain.hops if h.effect.kind == "node.down"), None)
             if verdict.chain
@@ -162,7 +161,7 @@ def _summary(verdict: Verdict, incident: Incident | None, world: World) -> str:
         middle = f"; Slurm set {down.host} DOWN" if down else ""
         if down and not verdict.root.attrs.get("inferred") and down.start > verdict.root.start:
             middle += f" {down.start - verdict.root.start:.1f} s later"
-        return f"{lost}{middle}; job {run.key} ended {run.state}."
+        return f"{broke}{middle}; job {run.key} ended {run.state}."
     return f"Job {run.key} ended {run.state}: {verdict.reason or 'no cause found'}."
 
 

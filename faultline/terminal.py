@@ -50,6 +50,19 @@ def incidents(found: dict[str, Any]) -> None:
     table(["incident", "severity", "start (UTC)", "cause", "host", "device", "jobs", "what happened"], rows)
 
 
+def _measured(hop: dict[str, Any], end: str) -> str:
+    """A link of the chain that no line tells of: it was measured or concluded."""
+    when = str(hop.get("effect_time") or "")[11:23] if end == "effect" else ""
+    host = hop.get("effect_host") if end == "effect" else ""
+    words = hop.get(f"{end}_says") or hop.get(f"{end}_fact")
+    return "  ".join(part for part in (when, host, f"{words} (measured, not logged)") if part)
+
+
+def _length(seconds: float) -> str:
+    """Seconds as a person says them: long windows in days."""
+    return f"{seconds / 86400:g} days" if abs(seconds) >= 172800 else f"{seconds:g} s"
+
+
 def why(key: str, verdict: dict[str, Any], incident: dict[str, Any] | None) -> None:
     """The verdict, its chain with raw lines, and the rivals."""
     out = console()
@@ -62,14 +75,14 @@ def why(key: str, verdict: dict[str, Any], incident: dict[str, Any] | None) -> N
     if verdict["chain"]:
         out.print(Text("\nChain of evidence", style="bold"))
         told: set[str] = set()
-        for hop in verdict["chain"]:
+        for step, hop in enumerate(verdict["chain"]):
             for end in ("cause", "effect"):
                 if end == "effect":
                     low, high = hop["window_s"]
                     reason = f" from {hop['because']}" if hop["because"] else ""
                     out.print(
                         Text(
-                            f"     {hop['edge']}: {hop['lag_s']:+.3f} s, allowed {low:g} to {high:g} s{reason}",
+                            f"     {hop['edge']}: {hop['lag_s']:+.3f} s, allowed {_length(low)} to {_length(high)}{reason}",
                             style="cyan",
                         )
                     )
@@ -78,8 +91,8 @@ def why(key: str, verdict: dict[str, Any], incident: dict[str, Any] | None) -> N
                 if event is not None and event["id"] not in told:
                     told.add(event["id"])
                     line(out, event)
-                elif event is None:
-                    out.print(Text(f"  {hop[end + '_fact']} (no line of its own)"))
+                elif event is None and (end == "effect" or step == 0):
+                    out.print(Text(f"  {_measured(hop, end)}"))
     elif verdict["evidence"]:
         out.print(Text("\nWhat it rests on", style="bold"))
         for event in verdict["evidence"]:
