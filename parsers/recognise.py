@@ -197,8 +197,14 @@ def _json_shape(text: str) -> str | None:
         if re.search(r'"(?:association|derived_exit_code|allocation_nodes|submission)"\s*:', text):
             return "sacct_json"
         return "rest_jobs" if re.search(r'"(?:last_update|accrue_time)"\s*:', text) else None
-    if re.search(r'"nodes"\s*:\s*\[\s*(?:\{|\])', text) and re.search(r'"(?:architecture|last_update|hostname)"', text):
+    if re.search(r'"nodes"\s*:\s*\[\s*(?:\{|\])', text) and re.search(r'"(?:architecture|last_update|hostname)"|openapi', text):
         return "rest_nodes"
+    if re.search(r'"partitions"\s*:\s*\[\s*(?:\{|\])', text) and re.search(
+        r'"(?:node_sets|grace_time|maximums)"', text
+    ):
+        return "rest_partitions"
+    if re.search(r'"pings"\s*:\s*\[\s*\{[^\]]*"hostname"', text):
+        return "rest_ping"
     return None
 
 
@@ -284,6 +290,8 @@ _DOCUMENTS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
     ("sacct_json", "JSON of sacct or slurmdbd", lambda text: _json_shape(text) == "sacct_json"),
     ("rest_jobs", "JSON of slurmrestd: jobs", lambda text: _json_shape(text) == "rest_jobs"),
     ("rest_nodes", "JSON of slurmrestd: nodes", lambda text: _json_shape(text) == "rest_nodes"),
+    ("rest_partitions", "JSON of slurmrestd: partitions", lambda text: _json_shape(text) == "rest_partitions"),
+    ("rest_ping", "JSON of slurmrestd: ping", lambda text: _json_shape(text) == "rest_ping"),
     ("link_counters", "JSON of ip -s -j link", lambda text: bool(
         re.match(r'\s*\[\s*\{[^\[{]*"ifname"\s*:', text) or re.match(r'\s*\[\s*\{\s*"ifindex"\s*:', text))),
     ("node_polls", "JSON lines with node and state", _is_polls),

@@ -177,6 +177,41 @@ def _read_rest_nodes(kind: str, data: bytes, origin: Origin) -> Parsed:
     return gathered.parsed()
 
 
+def _read_rest_partitions(kind: str, data: bytes, origin: Origin) -> Parsed:
+    """Partitions as settings, named and written as slurm.conf has them."""
+    gathered = Gathered(kind, origin)
+    for part in _listed(data, "partitions", gathered):
+        states = (part.get("partition") or {}).get("state") or []
+        minutes = number((part.get("maximums") or {}).get("time"))
+        value = {
+            "Nodes": (part.get("nodes") or {}).get("configured"), "State": states[0] if states else None,
+            "MaxTime": "UNLIMITED" if minutes is None else str(minutes),
+        }  # fmt: skip
+        gathered.add("settings", {
+            "scope": "cluster", "cluster": _text(part.get("cluster")), "name": f"PartitionName:{part.get('name')}",
+            "value": " ".join(f"{key}={text}" for key, text in value.items() if text), "source": "slurmrestd",
+        })  # fmt: skip
+    return gathered.parsed()
+
+
+def _read_rest_ping(kind: str, data: bytes, origin: Origin) -> Parsed:
+    gathered = Gathered(kind, origin)
+    cluster = ((json.loads(data).get("meta") or {}).get("slurm") or {}).get("cluster")
+    for ping in _listed(data, "pings", gathered):
+        shared = {
+            "time": origin.received or origin.reference, "cluster": cluster, "host": _text(ping.get("hostname")),
+            "labels": json.dumps({"mode": ping.get("mode")}),
+        }  # fmt: skip
+        up = ping.get("pinged") == "UP" or ping.get("responding") is True
+        gathered.add("metrics", shared | {"metric": "slurmctld_ping_up", "value": float(up)})
+        if number(ping.get("latency")) is not None:
+            gathered.add(
+                "metrics",
+                shared | {"metric": "slurmctld_ping_latency_us", "value": float(number(ping["latency"]) or 0)},
+            )
+    return gathered.parsed()
+
+
 def _listed(data: bytes, name: str, gathered: Gathered) -> list[dict[str, Any]]:
     answer = json.loads(data)
     for problem in answer.get("errors") or []:
@@ -186,8 +221,11 @@ def _listed(data: bytes, name: str, gathered: Gathered) -> list[dict[str, Any]]:
 
 
 def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
-    readers = {"sacct_json": _read_sacct, "rest_jobs": _read_rest_jobs, "rest_nodes": _read_rest_nodes}
-    return readers[kind](kind, data, origin)
+    return _READERS[kind](kind, data, origin)
 
 
-DOCUMENT = Document(kinds=("sacct_json", "rest_jobs", "rest_nodes"), read=_read)
+_READERS = {
+    "sacct_json": _read_sacct, "rest_jobs": _read_rest_jobs, "rest_nodes": _read_rest_nodes,
+    "rest_partitions": _read_rest_partitions, "rest_ping": _read_rest_ping,
+}  # fmt: skip
+DOCUMENT = Document(kinds=tuple(_READERS), read=_read)

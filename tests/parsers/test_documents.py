@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any
 
@@ -183,8 +184,6 @@ def test_jobcomp() -> None:
     ],
 )  # fmt: skip
 def test_sacct_json_in_both_shapes(current: object, exit_code: object) -> None:
-    import json
-
     job = {
         "job_id": 7, "name": "a", "user": "ann", "nodes": "n[1-2]", "array": {"job_id": 0, "task_id": None},
         "state": {"current": current, "reason": "None"}, "exit_code": exit_code, "association": {"cluster": "c9"},
@@ -200,6 +199,22 @@ def test_sacct_json_in_both_shapes(current: object, exit_code: object) -> None:
     assert found["end"] is None and found["time_limit_s"] is None and found["array_job_id"] is None
     (step,) = parsed.rows("steps").to_dicts()
     assert (step["step_id"], step["state"], step["nodes"]) == ("batch", "CANCELLED", ["n1"])
+
+
+def test_partitions_and_pings_of_slurmrestd() -> None:
+    part = {
+        "name": "p",
+        "nodes": {"configured": "n[1-4]"},
+        "partition": {"state": ["UP"]},
+        "maximums": {"time": {"set": True, "infinite": False, "number": 60}},
+    }
+    (setting,) = rows("rest_partitions", json.dumps({"partitions": [part]}), "settings")
+    assert (setting["name"], setting["value"]) == ("PartitionName:p", "Nodes=n[1-4] State=UP MaxTime=60")
+    ping = {"pings": [{"hostname": "ctl", "pinged": "DOWN", "latency": 9}], "meta": {"slurm": {"cluster": "c9"}}}
+    found = rows("rest_ping", json.dumps(ping), "metrics")
+    assert [(row["metric"], row["value"], row["host"], row["cluster"]) for row in found] == [
+        ("slurmctld_ping_up", 0.0, "ctl", "c9"), ("slurmctld_ping_latency_us", 9.0, "ctl", "c9"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", sorted(REGISTRY))

@@ -25,6 +25,8 @@ DOCUMENTS = [
     ("x", b'{"meta": {"plugin": {"type": "openapi\\/dbv0.0.38"}}, "jobs": [', "sacct_json"),
     ("x", b'{"jobs": [{"account": "ml", "accrue_time": 3, "job_state": ["FAILED"]', "rest_jobs"),
     ("x", b'{"nodes": [{"architecture": "x86_64", "name": "n1"', "rest_nodes"),
+    ("x", b'{"partitions": [{"nodes": {"configured": "n[1-4]"}, "grace_time": 0, "name": "p"', "rest_partitions"),
+    ("x", b'{"pings": [{"hostname": "ctl", "pinged": "UP", "latency": 9}], "errors": []}', "rest_ping"),
     ("x", b'[{"ifindex":1,"ifname":"lo","flags":["UP"]', "link_counters"),
     ("x", b'{"t": "2026-03-01T10:00:00", "node": "n1", "state": "idle"}\n', "node_polls"),
     ("x", b"JobId=7 UserId=ann(1001) GroupId=ann(1001) Name=a b JobState=FAILED Partition=p\n", "jobcomp"),
