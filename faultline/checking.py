@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 from faultline.access import open_for_reading
@@ -52,3 +53,28 @@ def _reports(scheduled: object) -> list[str]:
         for n in names
         if n not in reports.REPORTS
     ]
+
+
+def back_test(
+    config: Path | None, data: Path | None, edges: list[Path], since: datetime | None, until: datetime | None
+) -> int:
+    """``check --replay``: today's edges against those with ``edges`` on top, over the stored history. Writes nothing.
+
+    Exit 0 when both say the same, 1 when anything differs.
+    """
+    from correlator.replay import lines, replay
+
+    settings = load(config)
+    missing = [str(p) for p in edges if not p.is_file()]
+    if missing:
+        raise CommandError(f"{', '.join(missing)}: no such edge file")
+    if not edges:
+        raise CommandError("--replay compares today's edges with others; name them with --edges FILE")
+    with open_for_reading(data or settings.data) as store:
+        try:
+            found = replay(store, edges, edge_paths=settings.edges, settings=settings.slurm, since=since, until=until)
+        except ValueError as error:
+            raise CommandError(f"the edges cannot be used: {error}") from error
+    for line in lines(found):
+        print(line)
+    return 1 if found else 0

@@ -284,8 +284,21 @@ def hook(
 
 
 @app.command(epilog="Example: faultline check --config /etc/faultline/faultline.toml")
-def check(config: ConfigFile = None, data: Data = None) -> int:
+def check(
+    config: ConfigFile = None,
+    data: Data = None,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Back-test: what would the edges of --edges have said? Exit 1 if it differs.")
+    ] = False,
+    edges: Annotated[list[Path] | None, typer.Option("--edges", help="Edge file to try, on top of today's.")] = None,
+    since: Since = None,
+    until: Until = None,
+) -> int:
     """Validate configuration, event catalogue, causal edges and store; say what is wrong and where."""
-    from faultline.checking import check_all
+    from faultline.checking import back_test, check_all
 
+    if replay:
+        return back_test(config, data, edges or [], moment(since), moment(until))
+    if edges or since or until:
+        raise CommandError("--edges, --since and --until belong to --replay; add it")
     return check_all(config, data)

@@ -16,7 +16,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from web import api, pages, sources, tail
+from web import api, feedback, pages, sources, tail
 from web.metrics import Counters
 from web.problems import ProblemError
 from web.reading import Reader, Store
@@ -146,6 +146,7 @@ def create_app(store: Store, *, settings: Mapping[str, object] | None = None) ->
     handlers(app)
     operations(app)
     app.include_router(api.router)
+    app.include_router(feedback.router)
     app.include_router(sources.router)
     app.include_router(tail.router)
     app.include_router(pages.router)

@@ -1,0 +1,87 @@
+"""Operators' answers to verdicts, and how likely a node is to fail again: routes under /api/v1."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from correlator import feedback, lemons
+from web.api import Read
+from web.problems import ProblemError
+from web.shaping import wire
+
+router = APIRouter(prefix="/api/v1")
+
+
+class Given(BaseModel):
+    """ "confirmed", or "wrong" with what it was."""
+
+    model_config = ConfigDict(extra="forbid")
+    answer: str = Field(description="confirmed or wrong", examples=["wrong"])
+    category: str | None = Field(None, description="what it was: a category of corr-result/1", examples=["infra.gpu"])
+    event: str | None = Field(None, max_length=200, examples=["gpu.xid"])
+    host: str | None = Field(None, max_length=200)
+    device: str | None = Field(None, max_length=200)
+    note: str = Field("", max_length=4000)
+    author: str = Field("", max_length=200)
+
+
+@router.post("/jobs/{key}/feedback", tags=["feedback"], status_code=201)
+def give(request: Request, read: Read, key: str, given: Given) -> dict[str, Any]:
+    """Keeps an operator's answer to the verdict on a run. It is shown, exported and counted; it changes no verdict."""
+    read.run(key)
+    try:
+        kept = feedback.give(request.app.state.store, key, feedback.Answer(**given.model_dump()))
+    except feedback.FeedbackError as error:
+        raise ProblemError(422, str(error), do="Correct the answer and send it again.") from error
+    found: dict[str, Any] = wire(kept)
+    return found
+
+
+@router.get("/jobs/{key}/feedback", tags=["feedback"])
+def of_run(request: Request, read: Read, key: str) -> dict[str, Any]:
+    """Answers to the verdict on one run, oldest first."""
+    read.run(key)
+    return {"feedback": wire(feedback.answers(request.app.state.store, run_key=key)), "next": None}
+
+
+@router.get("/incidents/{incident_id}/feedback", tags=["feedback"])
+def of_incident(request: Request, read: Read, incident_id: str) -> dict[str, Any]:
+    """Answers to the verdicts that blame one incident."""
+    return {"feedback": wire(feedback.answers(request.app.state.store, incident_id=incident_id)), "next": None}
+
+
+@router.get("/feedback", tags=["feedback"], response_model=None)
+def everything(
+    request: Request, format: Annotated[str, Query(pattern="^(json|ndjson)$", description="json or ndjson")] = "json"
+) -> dict[str, Any] | Response:
+    """All answers, and what they teach: confirmed per root cause, reliability of stated confidences."""
+    rows = feedback.answers(request.app.state.store)
+    if format == "ndjson":
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in wire(rows))
+        return Response(lines, media_type="application/x-ndjson")
+    lesson = feedback.lessons(rows)
+    causes = [{"cause": name, "judged": n, "confirmed": right} for name, (n, right) in lesson.causes.items()]
+    return {"feedback": wire(rows), "causes": causes, "reliability": [asdict(b) for b in lesson.diagram],
+            "expected_calibration_error": lesson.error, "next": None}  # fmt: skip
+
+
+@router.get("/nodes/{name}/risk", tags=["nodes"])
+def risk(read: Read, name: str) -> dict[str, Any]:
+    """Incidents rooted on a node per family of trouble, beside what an ordinary node of the cluster has."""
+    read.node(name)
+    incidents = [json.loads(row["document"]) for row in read.rows("SELECT document FROM model.incidents")]
+    nodes = int(
+        read.rows("SELECT count(DISTINCT node) AS n FROM (SELECT unnest(nodes) AS node FROM model.runs)")[0]["n"]
+    )
+    families = lemons.risk(incidents, max(nodes, 2)).get(name, [])
+    recent = [
+        {"id": i["id"], "start": i["start"], "title": i.get("title"), "event": i["root_cause"]["event"]}
+        for i in sorted(incidents, key=lambda i: (i["start"], i["id"]), reverse=True)
+        if i["root_cause"]["host"] == name
+    ]
+    return {"node": name, "lemon": any(f["lemon"] for f in families), "families": families, "incidents": recent[:50]}
