@@ -260,12 +260,12 @@ def report(
         raise CommandError(f"{out}: cannot be written: {error.strerror}") from error
 
 
-@app.command(epilog="Example: faultline agent --config /etc/faultline/agent.toml")
-def agent(config: Annotated[Path, typer.Option("--config", help="The agent's configuration (TOML).")]) -> None:
-    """The node agent (not part of this version yet)."""
-    raise CommandError(
-        f"{config}: this version has no node agent yet; forward logs with rsyslog and use 'faultline ingest'"
-    )
+@app.command(epilog="Examples: faultline agent --config /etc/faultline/agent.toml; faultline agent --help")
+def agent(config: Annotated[Path, typer.Option("--config", help="The agent's configuration (TOML).")]) -> int:
+    """The node agent: run it, or enroll, status, probe (faultline.entry starts it without the rest of Faultline)."""
+    from collector.agent.commands import main
+
+    return main(["--config", str(config)])
 
 
 @app.command(epilog="Example, in Slurm's Epilog: faultline hook epilog")
