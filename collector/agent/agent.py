@@ -169,6 +169,8 @@ class Agent:
             pending.size += len(reading.body)
             pending.lines[name] = pending.lines.get(name, 0) + reading.lines
         pending.positions.update(reading.positions)
+        if name == "links" and b"LOWER_UP" in reading.body and self.sender is not None:
+            self.sender.hurry()
         if pending.size >= BATCH_BYTES:
             while not self._flush() and not self.stopping.wait(DISK_WAIT_S):
                 pass  # the disk refuses: hold this one batch, read nothing more

@@ -124,6 +124,8 @@ class Sender:
     delivered_batches: int = 0
     _wake: threading.Event = field(default_factory=threading.Event)
     _stop: threading.Event = field(default_factory=threading.Event)
+    _hurry: threading.Event = field(default_factory=threading.Event)
+    _unreached: bool = False
     _deadline: float | None = None
     _failures: int = 0
 
@@ -131,12 +133,17 @@ class Sender:
         """Something new is in the spool."""
         self._wake.set()
 
+    def hurry(self) -> None:
+        """A link came back: if the service could not be reached, it is tried again now, not in a minute."""
+        self._hurry.set()
+
     def stop(self, within: float) -> None:
         """Delivers what waits for ``within`` seconds at most, then ends."""
         self._deadline = time.monotonic() + within
         self.connection.timeout = min(self.connection.timeout, max(0.5, within))
         self._stop.set()
         self._wake.set()
+        self._hurry.set()
 
     def run(self) -> None:
         while True:
@@ -150,7 +157,10 @@ class Sender:
             wait = self.deliver(batch)
             if self._deadline is not None and (wait or time.monotonic() >= self._deadline):
                 return
-            if wait:
+            if wait and self._unreached:
+                self._hurry.wait(wait)
+                self._hurry.clear()
+            elif wait:
                 # Nothing but the end of the process shortens a wait that the service asked for.
                 self._stop.wait(wait)
 
@@ -166,6 +176,7 @@ class Sender:
             self.delivered_batches += 1
             self.spool.acknowledge(batch.sequence)
             return 0.0
+        self._unreached = answer.code == 0
         self.trouble = f"HTTP {answer.code}: {answer.detail}" if answer.code else answer.detail
         if answer.code in (400, 413, 415, 422):
             self._keep_aside(batch, answer)

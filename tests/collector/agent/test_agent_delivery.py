@@ -90,6 +90,34 @@ def test_waits_double_up_to_a_minute(tmp_path: Path, server: IngestServer) -> No
     assert sender.trouble and server.url in sender.trouble
 
 
+def test_a_link_that_comes_back_ends_the_wait_but_not_one_that_the_service_asked_for(
+    tmp_path: Path, server: IngestServer
+) -> None:
+    import threading
+    import time
+
+    sender = made(tmp_path, server)
+    sender._failures = 20  # the next wait is the longest
+    put(sender, "a")
+    server.close()
+    thread = threading.Thread(target=sender.run, daemon=True)
+    thread.start()
+    while sender.trouble is None:
+        time.sleep(0.01)
+    server.refuse = lambda key, body: (429, {"Retry-After": "3600"}, "")
+    server.start()
+    sender.hurry()
+    while not server.requests:
+        time.sleep(0.01)
+    server.refuse = lambda key, body: None
+    sender.hurry()
+    time.sleep(0.3)
+    assert server.requests == [("gpu01/logs/e1/1", 429)]
+    sender.stop(1.0)
+    thread.join(5)
+    assert not thread.is_alive()
+
+
 def test_an_answer_that_is_lost_repeats_the_same_key(tmp_path: Path, server: IngestServer) -> None:
     sender = made(tmp_path, server)
     put(sender, "a")
