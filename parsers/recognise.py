@@ -205,7 +205,8 @@ def _json_shape(text: str) -> str | None:
         return "rest_partitions"
     if re.search(r'"pings"\s*:\s*\[\s*\{[^\]]*"hostname"', text):
         return "rest_ping"
-    return None
+    # An answer that holds nothing but errors: its reader names them.
+    return "rest_nodes" if re.search(r'"type"\s*:\s*"openapi\\?/', text) and '"errors"' in text else None
 
 
 def _is_json_lines(text: str) -> bool:
