@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import select
 
 from queries.kql import syntax as ast
-from queries.kql.aggregates import AGGREGATES, bind_aggregate
+from queries.kql.aggregates import AGGREGATES, SIMPLE, bind_aggregate
 from queries.kql.bind import Builder, Env, Function, Scope, Stage, StageColumn, relation, row_of
 from queries.kql.catalog import Catalog
 from queries.kql.dialect import Col, KqlDialect, Sql, quoted
@@ -325,6 +325,10 @@ def _result_name(node: ast.Node, scope: Scope) -> str | None:
     if isinstance(node, ast.Index) and isinstance(node.key, ast.Literal):
         inner = _result_name(node.object, scope)
         return f"{inner}_{node.key.value}" if inner else None
+    if isinstance(node, ast.Call) and scope.aggregates and engine.ALIASES.get(node.name, node.name) in SIMPLE:
+        inner = _result_name(node.args[0], scope) if node.args else ""
+        prefix = SIMPLE[engine.ALIASES.get(node.name, node.name)][2]
+        return f"{prefix}_{inner or ''}" if prefix else inner
     if isinstance(node, ast.Call) and node.args:
         prefix = names.PREFIXES.get(node.name)
         if prefix or node.name in names.KEEPS_NAME:

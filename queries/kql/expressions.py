@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from queries.kql import syntax as ast
 from queries.kql.bind import Env, Function, Scope, Stage, unknown_column
-from queries.kql.dialect import Sql
+from queries.kql.dialect import Col, Sql
 from queries.kql.errors import KqlBindError, NotImplementedYet, nearest
 from queries.kql.operations import arithmetic, compare, equal, match, negate_total
-from queries.kql.values import NUMERIC, Value, constant, dynamic_of, sql, text_of
+from queries.kql.values import NUMERIC, Value, cast_number, constant, dynamic_of, sql, text_of
 
 if TYPE_CHECKING:
     from queries.kql.compile import Compiler
@@ -30,7 +31,7 @@ def _name(c: Compiler, node: ast.Name, scope: Scope) -> Value:
         return scope.columns[node.name]
     found = scope.env.find(node.name)
     if isinstance(found, Value):
-        return found
+        return _renamed(found, node.name)
     if found is not None or node.name in c.catalog.tables:
         raise KqlBindError(f"'{node.name}' is a table, not a value; wrap it in toscalar()", node.span)
     if node.name in scope.sides:
@@ -62,7 +63,7 @@ def _property(value: Value, name: str, node: ast.Node) -> Value:
 
 
 def _renamed(value: Value, name: str | None) -> Value:
-    return Value(value.sql, value.type, value.nullable, value.constant, name, value.span)
+    return replace(value, name=name)
 
 
 def _index(c: Compiler, node: ast.Index, scope: Scope) -> Value:
@@ -99,8 +100,8 @@ def _unary(c: Compiler, node: ast.Unary, scope: Scope) -> Value:
     if node.op == "+":
         return value
     if value.is_constant and value.constant is not None and value.type != "decimal":
-        return constant(-value.constant, value.type)
-    return sql("(-{0})", value.type, value)
+        return constant(-value.constant, "long" if value.type == "int" else value.type)
+    return sql("(-{0})", "long" if value.type == "int" else value.type, cast_number(value, "long") if value.type == "int" else value)
 
 
 def _binary(c: Compiler, node: ast.Binary, scope: Scope) -> Value:
@@ -191,7 +192,7 @@ def _spread(item: Value, op: str, value: Value, node: ast.Node) -> list[Value]:
     if value.type in ("string", "dynamic") and op in ("in", "in~"):
         lowered = "lower" if op == "in~" else ""
         made = sql(
-            f"coalesce(list_contains(list_transform(CAST({{0}} AS JSON[]), "
+            f"coalesce(list_contains(list_transform(TRY_CAST({{0}} AS JSON[]), "
             f"lambda kx: {lowered}(json_extract_string(kx, '$'))), {lowered}({{1}})), false)",
             "bool", item, text_of(value), nullable=False,
         )  # fmt: skip
@@ -215,7 +216,12 @@ def _in_table(c: Compiler, node: ast.InList, value: Value, stage: Stage, op: str
     column = stage.visible[0].value("t")
     source = f'SELECT {{1}} FROM "{stage.relation}" AS "t"'
     if op in ("has_any", "has_all"):
-        raise NotImplementedYet(f"{op} over a table is not implemented yet", node.span)
+        word = Value(Col("q", stage.visible[0].physical), column.type, column.nullable)
+        test = match("has", value, text_of(word), node.span)
+        source = f'SELECT 1 FROM "{stage.relation}" AS "q"'
+        template = f"EXISTS ({source} WHERE {{0}})" if op == "has_any" else f"NOT EXISTS ({source} WHERE NOT {{0}})"
+        made = sql(template, "bool", test, nullable=False)
+        return negate_total(made) if negated else made
     if column.type == "dynamic":
         column = text_of(column)
     if value.type == "dynamic":

@@ -16,6 +16,8 @@ def arithmetic(op: str, left: Value, right: Value, span: Span) -> Value:
     """`+ - * / %` on numbers, datetimes and timespans."""
     left, right = _dynamic_number(left, right), _dynamic_number(right, left)
     kinds = (left.type, right.type)
+    if kinds == ("dynamic", "dynamic"):
+        return _two_dynamics(op, left, right)
     if all(k in NUMERIC for k in kinds):
         return _numbers(op, left, right)
     if kinds == ("datetime", "datetime") and op == "-":
@@ -46,6 +48,15 @@ def arithmetic(op: str, left: Value, right: Value, span: Span) -> Value:
     if kinds == ("datetime", "timespan") and op == "%":
         return sql("((epoch_us({0}) * 10) % nullif({1}, 0))", "timespan", left, right, nullable=True)
     raise KqlBindError(f"'{op}' does not work between {left.type} and {right.type}", span)
+
+
+def _two_dynamics(op: str, left: Value, right: Value) -> Value:
+    """Whole numbers stay whole, other numbers are real, anything else gives null."""
+    reals = _numbers(op, from_dynamic(left, "real"), from_dynamic(right, "real"))
+    longs = _numbers(op, from_dynamic(left, "long"), from_dynamic(right, "long"))
+    whole = "json_type({0}) IN ('BIGINT', 'UBIGINT') AND json_type({1}) IN ('BIGINT', 'UBIGINT')"
+    template = f"CASE WHEN {whole} THEN to_json({{2}}) WHEN {{3}} IS NOT NULL THEN to_json({{3}}) END"
+    return sql(template, "dynamic", left, right, longs, reals, nullable=True)
 
 
 def _numbers(op: str, left: Value, right: Value) -> Value:

@@ -7,6 +7,7 @@ import logging
 import time
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import duckdb
@@ -64,7 +65,7 @@ def _json_value(value: Any, kind: str) -> Any:
     if kind == "real" and (value != value or value in (float("inf"), float("-inf"))):
         return "NaN" if value != value else ("Infinity" if value > 0 else "-Infinity")
     if kind == "decimal":
-        return format(value.normalize(), "f")
+        return format(Decimal(str(value)).normalize(), "f")
     return value
 
 

@@ -150,6 +150,16 @@ def _operator(name: str, loc: int, toks: Any) -> ast.Operator:
     return ast.Operator(name, chosen, found, span=Span(loc, loc + len(name)))
 
 
+find_column = _action(
+    g.name_text + pp.Optional(_lit(":") - g.type_name),
+    lambda loc, toks: ast.Capture(toks[0], toks[1] if len(toks) > 1 else "", span=Span(loc, loc + len(toks[0]))),
+)
+find_pack = _action(pp.Regex(r"pack\s*\(\s*\*\s*\)"), lambda loc, toks: ast.Call("pack", (), span=Span(loc, loc + 4)))
+find_body = (
+    settings + pp.Optional(_kw("in") + _lit("(") - _role("tables", _listed(union_item)) + _lit(")"))
+    + pp.Optional(_kw("where")) + _one("value", g.expr)
+    + pp.Optional(_kw("project-smart") | (_kw("project") - _role("columns", _listed(find_pack | find_column))))
+)  # fmt: skip
 OPERATORS: dict[str, P] = {
     "where": _one("value", g.expr),
     "project": pp.Optional(_role("columns", named_list)),
@@ -161,7 +171,8 @@ OPERATORS: dict[str, P] = {
         name_or_star + pp.Optional(pp.Regex(r"(?:asc|desc|granny-asc|granny-desc)\b")),
         lambda loc, toks: ast.SortKey(toks[0], {"asc": True, "desc": False}.get(toks[1]) if len(toks) > 1 else None,
                                       span=toks[0].span)))),
-    "summarize": settings + pp.Optional(_role("columns", named_list)) + pp.Optional(by_list),
+    "summarize": settings + ((pp.Regex(r"(?=by\s+[\w\['\"(])").suppress() + by_list)
+    | (pp.Optional(_role("columns", named_list)) + pp.Optional(by_list))),
     "distinct": _role("columns", _listed(g.star | named)),
     "count": pp.Optional(_one("as", _kw("as") - g.name_text)),
     "take": _one("limit", g.expr),
@@ -180,6 +191,7 @@ OPERATORS: dict[str, P] = {
     "parse-kv": _one("value", g.expr) + _kw("as") - _one("schema", schema)
     + pp.Optional(_kw("with") - _lit("(") + settings + _lit(")")),
     "make-series": settings + _role("columns", _listed(series)) + axis + pp.Optional(by_list),
+    "find": find_body,
     "top-nested": _action(
         top_nested_clause + pp.ZeroOrMore(_comma + pp.Regex(r"top-nested").suppress() - top_nested_clause),
         lambda loc, toks: ("part", "levels", tuple(toks))),
@@ -262,16 +274,6 @@ range_source = _source(
 print_source = _source(r"print\b(?!\s*=)", "print", _role("columns", named_list))
 union_source = _source(r"union\b(?=\s+[\w(*\[])", "union", OPERATORS["union"])
 search_source = _source(r"search\b(?=\s+[\w(*\"'])", "search", OPERATORS["search"])
-find_column = _action(
-    g.name_text + pp.Optional(_lit(":") - g.type_name),
-    lambda loc, toks: ast.Capture(toks[0], toks[1] if len(toks) > 1 else "", span=Span(loc, loc + len(toks[0]))),
-)
-find_pack = _action(pp.Regex(r"pack\s*\(\s*\*\s*\)"), lambda loc, toks: ast.Call("pack", (), span=Span(loc, loc + 4)))
-find_body = (
-    settings + pp.Optional(_kw("in") + _lit("(") - _role("tables", _listed(union_item)) + _lit(")"))
-    + pp.Optional(_kw("where")) + _one("value", g.expr)
-    + pp.Optional(_kw("project-smart") | (_kw("project") - _role("columns", _listed(find_pack | find_column))))
-)  # fmt: skip
 find_source = _source(r"find\b(?=\s+[\w(*\"'@])", "find", find_body)
 external = _action(pp.Regex(r"externaldata\s*\(|external_table\s*\("), lambda loc, toks: _external(loc))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -125,16 +126,20 @@ def widest(kinds: list[str]) -> str:
     return max(kinds, key=NUMERIC.index)
 
 
-def unify(values: list[Value], what: str) -> list[Value]:
-    """Bring the branches of iff, case, coalesce to one type, or refuse."""
+def unify(values: list[Value], what: str, convert: Callable[[Value, str], Value] | None = None) -> list[Value]:
+    """Bring the branches of iff, case, coalesce to one type; without `convert`, types must fit by themselves."""
     kinds = {v.type for v in values}
     if len(kinds) == 1:
         return values
-    known = [v for v in values if not (v.is_constant and v.constant is None and v.type == "dynamic")]
     if all(k in NUMERIC for k in kinds):
         wide = widest(list(kinds))
         return [cast_number(v, wide) for v in values]
-    if "dynamic" in kinds:
+    others = kinds - {"dynamic"}
+    if "dynamic" in kinds and (len(others) == 1 or all(k in NUMERIC for k in others)) and convert is not None:
+        # Kusto reads the dynamic branch as the type of the others.
+        kind = others.pop() if len(others) == 1 else widest(list(others))
+        return [cast_number(v, kind) if v.type in NUMERIC else convert(v, kind) for v in values]
+    if convert is not None:
         return [dynamic_of(v) for v in values]
-    first, other = known[0], next(v for v in known if v.type != known[0].type)
+    first, other = values[0], next(v for v in values if v.type != values[0].type)
     raise KqlBindError(f"{what} mixes {first.type} and {other.type}", other.span)

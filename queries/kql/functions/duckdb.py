@@ -91,6 +91,8 @@ def coerce(arg: Value, kind: str) -> Value | None:
         return _hashable(arg)
     if kind == "s":
         return text_of(arg) if arg.type in ("string", "dynamic", "guid") else None
+    if kind in ("i", "m"):
+        return arg if arg.type == {"i": "int", "m": "decimal"}[kind] else None
     if kind == "n":
         return arg if arg.type in NUMERIC else None
     if kind == "l":

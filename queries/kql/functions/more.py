@@ -93,8 +93,8 @@ def _shift(sign: int) -> Special:
             raise KqlBindError(f"{node.name}() needs an array, not {args[0].type}", node.span)
         fill = dynamic_of(args[2]) if len(args) == 3 else constant(None, "dynamic")
         place = f"(ki + {sign} * {{1}})"
-        picked = f"CASE WHEN {place} BETWEEN 1 AND len(CAST({{0}} AS JSON[])) THEN CAST({{0}} AS JSON[])[{place}] ELSE {{2}} END"
-        template = f"to_json(list_transform(range(1, len(CAST({{0}} AS JSON[])) + 1), lambda ki: {picked}))"
+        picked = f"CASE WHEN {place} BETWEEN 1 AND len(TRY_CAST({{0}} AS JSON[])) THEN TRY_CAST({{0}} AS JSON[])[{place}] ELSE {{2}} END"
+        template = f"to_json(list_transform(range(1, len(TRY_CAST({{0}} AS JSON[])) + 1), lambda ki: {picked}))"
         guarded = f"CASE WHEN json_type({{0}}) = 'ARRAY' THEN {template} END"
         return sql(guarded, "dynamic", args[0], args[1], fill, nullable=True)
 

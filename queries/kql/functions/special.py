@@ -56,7 +56,7 @@ def _iff(c: Compiler, node: ast.Call, scope: Scope) -> Value:
 
     _args(c, node, scope, 3)
     test = boolean(c, node.args[0], scope)
-    yes, no = unify([c.expr(a, scope) for a in node.args[1:]], "iff()")
+    yes, no = unify([c.expr(a, scope) for a in node.args[1:]], "iff()", to_type)
     return sql("CASE WHEN {0} THEN {1} ELSE {2} END", yes.type, test, yes, no, nullable=yes.nullable or no.nullable)
 
 
@@ -66,14 +66,14 @@ def _case(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     if len(node.args) < 3 or len(node.args) % 2 == 0:
         raise KqlBindError("case() takes pairs of condition and value, and a last value", node.span)
     tests = [boolean(c, a, scope) for a in node.args[:-1:2]]
-    values = unify([c.expr(a, scope) for a in (*node.args[1:-1:2], node.args[-1])], "case()")
+    values = unify([c.expr(a, scope) for a in (*node.args[1:-1:2], node.args[-1])], "case()", to_type)
     whens = " ".join(f"WHEN {{{i}}} THEN {{{len(tests) + i}}}" for i in range(len(tests)))
     template = f"CASE {whens} ELSE {{{2 * len(tests)}}} END"
     return sql(template, values[0].type, *tests, *values, nullable=any(v.nullable for v in values))
 
 
 def _coalesce(c: Compiler, node: ast.Call, scope: Scope) -> Value:
-    values = unify(_args(c, node, scope, 1, 64), "coalesce()")
+    values = unify(_args(c, node, scope, 1, 64), "coalesce()", to_type)
     if values[0].type == "string":  # R1: an empty string is what a missing one is
         holes = ", ".join(f"nullif({{{i}}}, '')" for i in range(len(values)))
         return sql(f"coalesce({holes}, '')", "string", *values)
@@ -226,7 +226,7 @@ def _array_slice(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     n = "CAST(json_array_length({0}) AS BIGINT)"
     place = f"(CASE WHEN {{N}} < 0 THEN greatest({n} + {{N}}, 0) ELSE {{N}} END + 1)"
     return sql(
-        f"CASE WHEN json_type({{0}}) = 'ARRAY' THEN to_json(CAST({{0}} AS JSON[])[{place.replace('{N}', '{1}')}"
+        f"CASE WHEN json_type({{0}}) = 'ARRAY' THEN to_json(TRY_CAST({{0}} AS JSON[])[{place.replace('{N}', '{1}')}"
         f" : {place.replace('greatest(', '(').replace(', 0)', ')').replace('{N}', '{2}')}]) END",
         "dynamic", array, low, high, nullable=True,
     )  # fmt: skip
@@ -239,11 +239,11 @@ def _set_operation(template: str) -> Special:
             if value.type != "dynamic":
                 raise KqlBindError(f"{node.name}() needs dynamic arrays, not {value.type}", value.span)
         # First-seen order, as Kusto shows it.
-        distinct = "list_filter({0}::JSON[], lambda kv, ki: list_position({0}::JSON[], kv) = ki)"
+        distinct = "list_filter(TRY_CAST({0} AS JSON[]), lambda kv, ki: list_position(TRY_CAST({0} AS JSON[]), kv) = ki)"
         made = sql(distinct, "dynamic", values[0])
         for value in values[1:]:
             made = sql(template.replace("{U}", distinct.replace("{0}", "{1}")), "dynamic", made, value)
-        return sql("to_json({0})", "dynamic", made)
+        return sql("CASE WHEN {0} IS NOT NULL THEN to_json({0}) END", "dynamic", made, nullable=True)
 
     return build
 
@@ -268,8 +268,8 @@ SPECIAL: dict[str, Special] = {
     "parse_json": _parse_json, "pack_array": _pack_array, "bag_pack": _bag_pack,
     "column_ifexists": _column_ifexists, "array_slice": _array_slice, "gettype": _base_name,
     "set_union": _set_operation("list_concat({0}, list_filter({U}, lambda kx: NOT list_contains({0}, kx)))"),
-    "set_difference": _set_operation("list_filter({0}, lambda kx: NOT list_contains(CAST({1} AS JSON[]), kx))"),
-    "set_intersect": _set_operation("list_filter({0}, lambda kx: list_contains(CAST({1} AS JSON[]), kx))"),
+    "set_difference": _set_operation("list_filter({0}, lambda kx: NOT list_contains(TRY_CAST({1} AS JSON[]), kx))"),
+    "set_intersect": _set_operation("list_filter({0}, lambda kx: list_contains(TRY_CAST({1} AS JSON[]), kx))"),
 } | {
     f"to{word}": _converter(kind)
     for word, kind in (

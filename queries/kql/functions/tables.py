@@ -4,7 +4,7 @@ from __future__ import annotations
 
 Table = dict[str, tuple[tuple[str, str, str], ...]]
 _RE2_NULL = "coalesce({0}, '')"
-_ARRAY = "CAST({0} AS JSON[])"
+_ARRAY = "TRY_CAST({0} AS JSON[])"
 _IS_ARRAY = "json_type({0}) = 'ARRAY'"
 _WEEK = "CAST(date_trunc('day', {0}) AS TIMESTAMP) - to_days(CAST(dayofweek({0}) AS INTEGER))"
 
@@ -44,7 +44,7 @@ TEXT: Table = {
 
 MATHS: Table = {
     "not": (("b", "bool", "(NOT {0})"), ("n", "bool", "({0} = 0)")),
-    "abs": (("n", "0", "abs({0})"), ("p", "timespan", "abs({0})")),
+    "abs": (("l", "long", "abs({0})"), ("n", "0", "abs({0})"), ("p", "timespan", "abs({0})")),
     "sign": (("n", "real", "CAST(sign({0}) AS DOUBLE)"),),
     "sqrt": (("r", "real", "CASE WHEN {0} < 0 THEN 'NaN'::DOUBLE ELSE sqrt({0}) END"),),
     "exp": (("r", "real", "exp({0})"),),
@@ -63,7 +63,12 @@ MATHS: Table = {
     "cot": (("r", "real", "cot({0})"),), "pi": (("", "real", "pi()"),),
     "degrees": (("r", "real", "degrees({0})"),), "radians": (("r", "real", "radians({0})"),),
     "ceiling": (("l", "long", "{0}"), ("r", "real", "ceil({0})")),
-    "round": (("r", "real", "round({0})"), ("r l", "real", "round({0}, CAST({1} AS INTEGER))")),
+    "round": (
+        ("i", "int", "{0}"), ("l", "long", "{0}"), ("m", "decimal", "CAST(round({0}) AS DECIMAL(38,12))"),
+        ("r", "real", "round({0})"), ("l l", "long", "round({0}, CAST({1} AS INTEGER))"),
+        ("m l", "decimal", "CAST(round(CAST({0} AS DOUBLE), CAST({1} AS INTEGER)) AS DECIMAL(38,12))"),
+        ("r l", "real", "round({0}, CAST({1} AS INTEGER))"),
+    ),
     "isnan": (("r", "bool", "isnan({0})"),), "isinf": (("r", "bool", "isinf({0})"),),
     "isfinite": (("r", "bool", "isfinite({0})"),),
     "binary_and": (("l l", "long", "({0} & {1})"),), "binary_or": (("l l", "long", "({0} | {1})"),),
@@ -114,8 +119,8 @@ DATES: Table = _dates() | {
 BAGS: Table = {
     "array_length": (("d", "long!", f"CASE WHEN {_IS_ARRAY} THEN CAST(json_array_length({{0}}) AS BIGINT) END"),),
     "array_reverse": (("d", "dynamic!", f"CASE WHEN {_IS_ARRAY} THEN to_json(list_reverse({_ARRAY})) END"),),
-    "array_sum": (("d", "real!", f"CASE WHEN {_IS_ARRAY} THEN list_sum(CAST({{0}} AS DOUBLE[])) END"),),
-    "array_concat": (("d*", "dynamic!", "to_json(flatten([{*}]::JSON[][]))"),),
+    "array_sum": (("d", "real!", f"CASE WHEN {_IS_ARRAY} THEN list_sum(TRY_CAST({{0}} AS DOUBLE[])) END"),),
+    "array_concat": (("d*", "dynamic!", "to_json(flatten(list_filter([{*}]::JSON[], lambda kx: json_type(kx) = 'ARRAY')::JSON[][]))"),),
     "dcount_hll": (("d", "long!", f"CASE WHEN {_IS_ARRAY} THEN CAST(json_array_length({{0}}) AS BIGINT) END"),),
     "hll_merge": (("d d*", "dynamic!", "to_json(list_sort(list_distinct(flatten([{*}]::VARCHAR[][]))))"),),
     "bag_keys": (("d", "dynamic!", "CASE WHEN json_type({0}) = 'OBJECT' THEN to_json(json_keys({0})) END"),),

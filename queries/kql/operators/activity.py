@@ -119,9 +119,9 @@ def dcount_intersect(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Sta
     states = [dynamic_of(c.expr(a, row)) for a in call.args]
     out: list[tuple[str, Value]] = [(v.name, v.value()) for v in stage.visible]
     for place in range(len(states)):
-        shared = "{0}::JSON[]"
+        shared = "TRY_CAST({0} AS JSON[])"
         for other in range(1, place + 1):
-            shared = f"list_intersect({shared}, {{{other}}}::JSON[])"
+            shared = f"list_intersect({shared}, TRY_CAST({{{other}}} AS JSON[]))"
         out.append((f"s{place}", sql(f"CAST(len({shared}) AS BIGINT)", "long", *states[: place + 1], nullable=True)))
     return c.emit(stage, out)
 

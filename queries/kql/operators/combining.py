@@ -251,7 +251,7 @@ class Expanded:
 
 # R13: null gives one row, an empty array none; a bag gives one-property bags, or pairs with kind=array.
 _ITEMS = (
-    "CASE WHEN {0} IS NULL THEN [NULL]::JSON[] WHEN json_type({0}) = 'ARRAY' THEN CAST({0} AS JSON[]) "
+    "CASE WHEN {0} IS NULL THEN [NULL]::JSON[] WHEN json_type({0}) = 'ARRAY' THEN TRY_CAST({0} AS JSON[]) "
     "WHEN json_type({0}) = 'OBJECT' THEN list_transform(json_keys({0}), lambda kx: "
     "%s)::JSON[] ELSE [{0}]::JSON[] END"
 )

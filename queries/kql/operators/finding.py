@@ -144,9 +144,17 @@ def search_in(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     return stack(c, _kept(c, node, [(stage.label or "union_arg0", stage)], env), "outer", TAG)
 
 
+def find_in(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+    """Over the rows so far."""
+    return _found(c, node, [(stage.label or "union_arg0", stage)], env)
+
+
 def find(c: Compiler, node: ast.Operator, env: Env) -> Stage:
     """As search, with chosen columns; else those all tables have or the condition names, the rest packed."""
-    tables = _tables(c, node, env)
+    return _found(c, node, _tables(c, node, env), env)
+
+
+def _found(c: Compiler, node: ast.Operator, tables: list[tuple[str, Stage]], env: Env) -> Stage:
     kept = _kept(c, node, tables, env)
     tag = str(getattr(node.settings.get("withsource"), "value", SOURCE))
     given = node.nodes("columns")
@@ -189,4 +197,4 @@ def _common(parts: list[tuple[str, Stage]], name: str) -> str:
 
 
 SOURCE_BUILDERS: dict[str, Any] = {"search": search, "find": find}
-BUILDERS: dict[str, Any] = {"search": search_in}
+BUILDERS: dict[str, Any] = {"search": search_in, "find": find_in}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Scope, Stage, StageColumn, named_columns
+from queries.kql.bind import Env, Scope, Stage, StageColumn, fresh, named_columns
 from queries.kql.dialect import PHYSICAL, Col, Sql
 from queries.kql.errors import KqlBindError
 from queries.kql.functions.convert import to_type
@@ -242,7 +242,7 @@ def _output(c: Compiler, m: _Machine, ordered: Stage, numbered: str, state: str)
     given: list[tuple[str, Value]] = [(n, v.value("r")) for n, v in m.input.items()]
     base = list(given)
     names = [n for n, _ in base] + list(m.declared)
-    name_id = str(getattr(match_id, "value", "")) if match_id is not None else None
+    name_id = fresh(str(getattr(match_id, "value", "")), names) if match_id is not None else None
     made = named_columns(
         [(n, constant(None, m.kind(n))) for n in names] + ([(name_id, constant(0, "long"))] if name_id else [])
     )

@@ -143,7 +143,18 @@ def serialize(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     return extend(c, made, node, env) if node.nodes("columns") else made
 
 
+def assert_schema(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+    """The rows as they are, if their columns are those said."""
+    wanted = [(n, k) for n, k in node.parts["schema"].columns if n != "*"]
+    found = [(v.name, v.type) for v in stage.visible]
+    if found[: len(wanted)] != wanted or (len(found) > len(wanted) and ("*", "") not in node.parts["schema"].columns):
+        said = ", ".join(f"{n}:{k}" for n, k in found)
+        raise KqlBindError(f"the columns are ({said})", node.parts["schema"].span)
+    return stage
+
+
 BUILDERS = {
+    "assert-schema": assert_schema,
     "project": project, "extend": extend, "project-away": project_away, "project-keep": project_keep,
     "project-rename": project_rename, "project-reorder": project_reorder, "serialize": serialize,
     "project-by-names": project_by_names,

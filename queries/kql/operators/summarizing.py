@@ -10,6 +10,7 @@ from queries.kql import syntax as ast
 from queries.kql.bind import Env, Scope, Stage, fresh
 from queries.kql.errors import KqlBindError
 from queries.kql.functions import duckdb as engine
+from queries.kql.functions import names
 from queries.kql.operators.rows import scope_of
 from queries.kql.operators.shaping import named_values
 from queries.kql.values import Value
@@ -76,7 +77,7 @@ def _only_aggregates(c: Compiler, node: ast.Node, scope: Scope) -> None:
     if isinstance(node, ast.Name) and node.name in scope.columns:
         raise KqlBindError(f"'{node.name}' is neither a key nor inside an aggregate", node.span)
     if isinstance(node, ast.Call):
-        if engine.ALIASES.get(node.name, node.name) in AGGREGATES or node.name == "toscalar":
+        if engine.ALIASES.get(node.name, node.name) in AGGREGATES | names.AGGREGATES or node.name == "toscalar":
             return
         for arg in node.args:
             _only_aggregates(c, arg, scope)
