@@ -7,11 +7,11 @@ what is learned late (a boot time, the cluster's name) is applied to the lines t
 
 from __future__ import annotations
 
-import hashlib
+import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,39 +19,31 @@ from typing import Any
 import polars as pl
 
 from collector import files as reading
+from collector.line_files import FileResult, LineFile, LineFiles, digest_of
+from collector.workers import ParserPool
 from parsers import documents
 from parsers.engine import LineParser
-from parsers.lines import split
-from parsers.recognise import Recognition, recognise
+from parsers.recognise import PACKED, Recognition, recognise
 from parsers.record import Origin, empty, frame
 from store import segments
-from store.duckdb_store import DuckStore, FileEntry
+from store.duckdb_store import DuckStore, FileEntry, logs_for_storage
 
 #: Files are stored together in one transaction up to so many rows: a commit costs milliseconds, trees have thousands.
-COMMIT_ROWS = 100_000
+#: Whole segments are stored in order at once, which saves writing them twice.
+COMMIT_ROWS = 4 * segments.SEGMENT_ROWS
 
-#: A line so long is stored whole and named: nothing that writes logs means to write it.
-LONG_LINE = 1024 * 1024
+#: Line files of more bytes than this together are worth starting processes for.
+WORTH_PROCESSES = 24 * 1024 * 1024
+#: The process that stores cannot take more than these give.
+MOST_PROCESSES = 4
+#: Compressed logs unpack to about so many times their size.
+_PACKED = 10
 
 #: Head and tail of a job's output that are kept as its artifact.
 KEEP_HEAD, KEEP_TAIL = 64 * 1024, 256 * 1024
 
 _FULL_DATE = re.compile(rb"(20\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d)")
 _CLUSTER_NAME = re.compile(rb"(?mi)^ClusterName\s*=\s*(\S+)")
-
-
-@dataclass
-class FileResult:
-    """What became of one file. ``status``: stored, unchanged, skipped, unreadable, partial."""
-
-    path: Path
-    kind: str
-    source: str
-    status: str
-    lines: int = 0
-    events: int = 0
-    unparsed: int = 0
-    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -94,14 +86,20 @@ class Ingest:
     """One run of ``ingest`` over some paths. ``progress(done, total, path)`` is called per file."""
 
     def __init__(self, store: DuckStore, options: Options | None = None, *, parser: LineParser | None = None,
+                 patterns: Sequence[Path] = (), workers: int | None = None,
                  progress: Callable[[int, int, Path], None] | None = None) -> None:  # fmt: skip
+        """``patterns``: the site's catalogue files. ``workers``: processes that parse; None: as many as the input is worth.
+        ``parser`` is used where no processes are."""
         self.store = store
         self.options = options or Options()
-        self.parser = parser or LineParser()
-        self.progress = progress
+        self._parser = parser
+        self._patterns = patterns
+        self._workers = workers
+        self.on_progress = progress
         self.report = Report()
         self._pending: dict[str, list[pl.DataFrame]] = defaultdict(list)
         self._entries: list[FileEntry] = []
+        self._under_way: dict[int, LineFile] = {}
         self._rows = 0
 
     def run(self, paths: list[Path]) -> Report:
@@ -112,19 +110,32 @@ class Ingest:
             (e["path"], e["cluster"]): e
             for e in self.store.rows("SELECT path, cluster, consumed, digest, lines, tail FROM raw.files")
         }
-        for index, item in enumerate(found):
-            if self.progress:
-                self.progress(index, len(found), item.path)
-            origin = self._origin(item, cluster, reference)
-            earlier = known.get((str(item.path), cluster)) or known.get((str(item.path), None))
-            try:
-                self._file(item, origin, earlier)
-            except reading.BROKEN as error:
-                self._note(item, "unreadable", [f"cannot be read: {error}"])
+        with ParserPool(self._processes(found), self._patterns, parser=self._parser) as pool:
+            self._lines_of = LineFiles(pool, self)
+            for index, item in enumerate(found):
+                if self.on_progress:
+                    self.on_progress(index, len(found), item.path)
+                origin = self._origin(item, cluster, reference)
+                earlier = known.get((str(item.path), cluster)) or known.get((str(item.path), None))
+                try:
+                    self._file(item, origin, earlier)
+                except reading.BROKEN as error:
+                    self._note(item, "unreadable", [f"cannot be read: {error}"])
+            self._lines_of.finish()
         self._flush()
         settle(self.store)
         segments.seal(self.store)
         return self.report
+
+    def _processes(self, found: list[_Found]) -> int:
+        """How many processes parse: none for what is parsed before they have started."""
+        if self._workers is not None:
+            return self._workers
+        sizes = [
+            item.path.stat().st_size * (_PACKED if item.path.suffix in PACKED else 1)
+            for item in found if item.what.kind == "lines"
+        ]  # fmt: skip
+        return min(os.cpu_count() or 1, MOST_PROCESSES) if sum(sizes) >= WORTH_PROCESSES else 0
 
     def _look(self, paths: list[tuple[Path, Path]]) -> list[_Found]:
         found = []
@@ -160,49 +171,72 @@ class Ingest:
             skip, first_line, old_tail = earlier["consumed"], earlier["lines"] + 1, earlier["tail"]
             rest = reading.Pieces(item.path, skip=skip)
             unread = sum(len(piece) for piece in rest)
-            if unread == len(rest.tail) and (_digest(rest.tail) if rest.tail else None) == old_tail:
+            if unread == len(rest.tail) and (digest_of(rest.tail) if rest.tail else None) == old_tail:
                 self._note(item, "unchanged", [])
                 self.report.files[-1].source = (origin.source or "plain") if what.kind == "lines" else what.kind
                 return
         pieces = reading.Pieces(item.path, skip=skip)
+        entry = FileEntry(
+            str(item.path), origin.cluster, origin.host, what.kind, origin.source, what.reason, skip, "", first_line - 1, 0, 0, (),
+            replaces_tail=bool(old_tail) and what.kind == "lines", tail_line=first_line,
+        )  # fmt: skip
         if what.kind == "lines":
-            result = self._lines(item, origin, pieces, first_line)
-        else:
-            result = self._document(item, origin, pieces, skip)
+            self._lines(
+                item,
+                origin,
+                pieces,
+                LineFile(FileResult(item.path, "lines", origin.source or "plain", "stored"), origin, entry, first_line),
+            )
+            return
+        result = self._document(item, origin, pieces, skip)
         if pieces.broken:
             result.status = "partial"
             result.warnings.append(f"ends in the middle ({pieces.broken}); what came before is stored")
         self.report.files.append(result)
-        whole_lines = first_line - 1 + result.lines - (1 if pieces.tail else 0)
-        self._entries.append(FileEntry(
-            str(item.path), origin.cluster, origin.host, what.kind, origin.source, what.reason, pieces.consumed,
-            pieces.digest, whole_lines if what.kind == "lines" else result.lines, result.events, result.unparsed,
-            tuple(result.warnings), tail=_digest(pieces.tail) if pieces.tail else None,
-            replaces_tail=bool(old_tail) and what.kind == "lines", tail_line=first_line))  # fmt: skip
+        self._entries.append(replace(
+            entry, consumed=pieces.consumed, digest=pieces.digest, lines=result.lines, events=result.events, unparsed=result.unparsed,
+            warnings=tuple(result.warnings), tail=digest_of(pieces.tail) if pieces.tail else None,
+        ))  # fmt: skip
+        self.consistent()
+
+    def _lines(self, item: _Found, origin: Origin, pieces: reading.Pieces, file: LineFile) -> None:
+        """Sends a file of lines on its way; its counts and its entry come with its rows."""
+        self.report.files.append(file.result)
+        kept = _HeadTail()
+        for data in pieces:
+            whole = data[: len(data) - len(pieces.tail)] if pieces.tail else data
+            if whole:
+                self._lines_of.add(file, whole, pieces.consumed, pieces.digest)
+            if item.what.artifact:
+                kept.add(data)
+        if pieces.broken:
+            file.result.status = "partial"
+            file.result.warnings.append(f"ends in the middle ({pieces.broken}); what came before is stored")
+        if item.what.artifact and kept.size:
+            file.artifact = _artifact(item, origin, kept)
+        if file.number == file.entry.lines + 1 and not pieces.consumed:
+            file.result.warnings.append("empty")
+        self._lines_of.end(file, pieces.tail, pieces.consumed, pieces.digest)
+
+    def rows(self, rows: pl.DataFrame) -> None:
+        """Rows of a few files (collector.line_files.Sink)."""
+        self._pending["logs"].append(rows)
+        self._rows += rows.height
+
+    def progress(self, file: LineFile, done: bool) -> None:
+        """How far a file is (collector.line_files.Sink)."""
+        if done:
+            self._under_way.pop(id(file), None)
+            self._entries.append(file.entry)
+            if file.artifact is not None:
+                self._queue({"artifacts": file.artifact})
+        else:
+            self._under_way[id(file)] = file
+
+    def consistent(self) -> None:
+        """Rows and entries belong together (collector.line_files.Sink)."""
         if self._rows >= COMMIT_ROWS:
             self._flush()
-
-    def _lines(self, item: _Found, origin: Origin, pieces: reading.Pieces, first_line: int) -> FileResult:
-        result = FileResult(item.path, "lines", origin.source or "plain", "stored")
-        kept = _HeadTail()
-        number = first_line
-        for piece in pieces:
-            lines = split(piece).lines
-            for index, line in enumerate(lines):
-                if len(line) >= LONG_LINE:
-                    result.warnings.append(f"line {number + index} is {len(line):,} bytes long; stored whole")
-            logs = self.parser.parse(lines, origin, number)
-            number += len(lines)
-            kept.add(piece)
-            result.lines += logs.height
-            result.events += int((logs["event"] != "other").sum() or 0)
-            result.unparsed += int((logs["format"] == "plain").sum() or 0)
-            self._queue({"logs": logs})
-        if item.what.artifact and kept.size:
-            self._queue({"artifacts": _artifact(item, origin, kept)})
-        if not result.lines and not pieces.consumed:
-            result.warnings.append("empty")
-        return result
 
     def _document(self, item: _Found, origin: Origin, pieces: reading.Pieces, skip: int) -> FileResult:
         result = FileResult(item.path, item.what.kind, item.what.kind, "stored")
@@ -225,12 +259,17 @@ class Ingest:
     def _queue(self, tables: dict[str, pl.DataFrame]) -> None:
         for name, data in tables.items():
             if data.height:
-                self._pending[name].append(data)
+                self._pending[name].append(logs_for_storage(data) if name == "logs" else data)
                 self._rows += data.height
 
     def _flush(self) -> None:
-        if self._entries or self._rows:
-            self.store.add({name: pl.concat(parts) for name, parts in self._pending.items()}, self._entries)
+        """Stores all rows so far, with the entries of files that are done and of those under way."""
+        entries = [*self._entries, *(file.entry for file in self._under_way.values())]
+        if entries or self._rows:
+            self.store.add({name: pl.concat(parts) for name, parts in self._pending.items()}, entries)
+        for file in self._under_way.values():  # what the old tail was is settled
+            file.entry = replace(file.entry, replaces_tail=False)
+        self._under_way.clear()
         self._pending.clear()
         self._entries.clear()
         self._rows = 0
@@ -264,10 +303,6 @@ def _artifact(item: _Found, origin: Origin, kept: _HeadTail) -> pl.DataFrame:
         "cluster": origin.cluster, "job_id": item.what.job_id, "restarts": item.what.restarts, "kind": item.what.artifact,
         "path": str(item.path), "host": origin.host, "content": text, "truncated": truncated, "file": origin.path,
     }])  # fmt: skip
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def _unparsed(logs: pl.DataFrame) -> int:

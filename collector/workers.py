@@ -18,7 +18,7 @@ import queue
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
@@ -54,17 +54,37 @@ class Piece:
     first_line: int = 1
 
 
+@dataclass(frozen=True)
+class Counts:
+    """What one piece held: lines, lines that mean an event, lines without any header that we know."""
+
+    lines: int
+    events: int
+    unparsed: int
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Rows of several pieces, one after another, and the counts of each."""
+
+    rows: pl.DataFrame
+    counts: list[Counts]
+
+
 class ParserPool:
     """Parses batches on ``workers`` processes; with 0 in this one, when asked. Safe to use from several threads.
 
     ``patterns`` are the site's catalogue files or folders; after :meth:`reload` batches are read with what they say then.
+    ``parser`` is used in this process, where it is given.
     """
 
-    def __init__(self, workers: int | None = None, patterns: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, workers: int | None = None, patterns: Sequence[Path] = (), parser: LineParser | None = None
+    ) -> None:
         self.workers = (os.cpu_count() or 1) if workers is None else workers
         self._patterns = tuple(patterns)
         self._edition = 0
-        self._here = _Parsers(self._patterns)
+        self._here = _Parsers(self._patterns, parser)
         self._free: queue.SimpleQueue[_Worker | None] = queue.SimpleQueue()
         self._started: list[_Worker] = []
         self._closed = False
@@ -74,16 +94,26 @@ class ParserPool:
 
     def submit(self, *pieces: Piece) -> Future[pl.DataFrame]:
         """The rows of all ``pieces``, one after another, as one frame. ``ParsingFailed`` comes out of the future."""
+        future: Future[pl.DataFrame] = self._submit(pieces, False)
+        return future
+
+    def _submit(self, pieces: tuple[Piece, ...], counted: bool) -> Future[Any]:
         if self._closed:
             raise RuntimeError("the parser pool is closed")
         if self.workers:
-            return self._threads.submit(self._elsewhere, pieces)
-        done: Future[pl.DataFrame] = Future()
+            return self._threads.submit(self._elsewhere, pieces, counted)
+        done: Future[Any] = Future()
         try:
-            done.set_result(self._here.parse(self._edition, pieces))
+            found = self._here.parse(self._edition, pieces, counted)
+            done.set_result(found if counted else found.rows)
         except Exception as error:
             done.set_exception(error)
         return done
+
+    def submit_counted(self, *pieces: Piece) -> Future[Counted]:
+        """As :meth:`submit`, with the rows in the store's form and what each piece held."""
+        future: Future[Counted] = self._submit(pieces, True)
+        return future
 
     def parse(self, *pieces: Piece) -> pl.DataFrame:
         """As :meth:`submit`, waiting for it."""
@@ -106,7 +136,7 @@ class ParserPool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _elsewhere(self, pieces: tuple[Piece, ...]) -> pl.DataFrame:
+    def _elsewhere(self, pieces: tuple[Piece, ...], counted: bool) -> pl.DataFrame | Counted:
         worker = self._free.get()
         try:
             for attempt in (1, 2):
@@ -114,7 +144,8 @@ class ParserPool:
                     worker = _Worker(self._patterns)
                     self._started.append(worker)
                 try:
-                    return worker.ask(self._edition, pieces)
+                    found = worker.ask(self._edition, pieces, counted)
+                    return found if counted else found.rows
                 except (EOFError, OSError) as error:
                     worker.close()
                     self._started.remove(worker)
@@ -140,12 +171,12 @@ class _Worker:
             self.process.start()
         theirs.close()
 
-    def ask(self, edition: int, pieces: tuple[Piece, ...]) -> pl.DataFrame:
-        self.connection.send_bytes(pickle.dumps((edition, pieces), protocol=5))
-        answer = self.connection.recv_bytes()
-        if answer[:1] == b"!":
-            raise ParsingFailed(f"a fault in the parser: {answer[1:].decode()}")
-        return pl.read_ipc(io.BytesIO(memoryview(answer)[1:]))
+    def ask(self, edition: int, pieces: tuple[Piece, ...], counted: bool) -> Counted:
+        self.connection.send_bytes(pickle.dumps((edition, pieces, counted), protocol=5))
+        counts = pickle.loads(self.connection.recv_bytes())
+        if isinstance(counts, str):
+            raise ParsingFailed(f"a fault in the parser: {counts}")
+        return Counted(pl.read_ipc(io.BytesIO(self.connection.recv_bytes())), counts)
 
     def close(self) -> None:
         self.connection.close()
@@ -171,15 +202,16 @@ def _set(name: str, value: str) -> Iterator[None]:
 class _Parsers:
     """The parser of the newest edition of the catalogue; loaded when first needed."""
 
-    def __init__(self, patterns: tuple[Path, ...]) -> None:
+    def __init__(self, patterns: tuple[Path, ...], parser: LineParser | None = None) -> None:
         self._patterns = patterns
-        self._edition = -1
+        self._edition = 0
         self._lock = threading.Lock()
-        self._parser: LineParser | None = None
+        self._parser = parser
 
-    def parse(self, edition: int, pieces: tuple[Piece, ...]) -> pl.DataFrame:
+    def parse(self, edition: int, pieces: tuple[Piece, ...], for_storage: bool) -> Counted:
         from parsers.engine import LineParser
         from parsers.patterns import load
+        from store.duckdb_store import logs_for_storage
 
         with self._lock:
             if self._parser is None or edition > self._edition:
@@ -187,9 +219,19 @@ class _Parsers:
             parser = self._parser
         frames = []
         for piece in pieces:
-            parse = parser.parse_data if isinstance(piece.data, bytes) else parser.parse
-            frames.append(parse(piece.data, piece.origin, piece.first_line))  # type: ignore[operator]
-        return pl.concat(frames) if frames else empty("logs")
+            if isinstance(piece.data, bytes):
+                frames.append(parser.parse_data(piece.data, piece.origin, piece.first_line))
+            else:
+                frames.append(parser.parse(piece.data, piece.origin, piece.first_line))
+        counts = [counts_of(frame) for frame in frames]
+        if for_storage:
+            frames = [logs_for_storage(frame) for frame in frames if frame.height]
+        return Counted(pl.concat(frames) if frames else empty("logs"), counts)
+
+
+def counts_of(rows: pl.DataFrame) -> Counts:
+    """The counts of some rows of LOGS."""
+    return Counts(rows.height, int((rows["event"] != "other").sum()), int((rows["format"] == "plain").sum()))
 
 
 def _work(connection: Connection, patterns: tuple[Path, ...]) -> None:
@@ -199,20 +241,18 @@ def _work(connection: Connection, patterns: tuple[Path, ...]) -> None:
     parsers = _Parsers(patterns)
     while True:
         try:
-            edition, pieces = pickle.loads(connection.recv_bytes())
+            edition, pieces, for_storage = pickle.loads(connection.recv_bytes())
         except (EOFError, OSError):
             return
-        connection.send_bytes(_answer(lambda batch=pieces, newest=edition: parsers.parse(newest, batch)))
-
-
-def _answer(parse: Callable[..., Any]) -> bytes:
-    out = io.BytesIO(b"+")
-    out.seek(1)
-    try:
-        parse().write_ipc(out)
-    except Exception:
-        return b"!" + traceback.format_exc(limit=-3).encode()
-    return out.getvalue()
+        rows = io.BytesIO()
+        try:
+            found = parsers.parse(edition, pieces, for_storage)
+            found.rows.write_ipc(rows)
+        except Exception:
+            connection.send_bytes(pickle.dumps(traceback.format_exc(limit=-3)))
+            continue
+        connection.send_bytes(pickle.dumps(found.counts))
+        connection.send_bytes(rows.getbuffer())
 
 
 def _leave_with_parent() -> None:

@@ -16,8 +16,6 @@ from faultline.parsing import known_zone
 def ingest_paths(paths: list[Path], data: Path | None, config: Path | None, *, cluster: str | None, timezone: str | None,
                  host: str | None, source: str | None) -> int:  # fmt: skip
     from correlator.engine import correlate
-    from parsers.engine import LineParser
-    from parsers.patterns import load as load_patterns
 
     missing = [str(p) for p in paths if not p.exists()]
     if missing:
@@ -26,7 +24,7 @@ def ingest_paths(paths: list[Path], data: Path | None, config: Path | None, *, c
     zone = known_zone(timezone or settings.timezone) if timezone or settings.timezone else None
     options = Options(cluster or settings.cluster, zone, host, source)
     with open_for_writing(data or settings.data or DEFAULT_DATA) as store:
-        report = _with_progress(Ingest(store, options, parser=LineParser(load_patterns(settings.patterns))), paths)
+        report = _with_progress(Ingest(store, options, patterns=settings.patterns), paths)
         correlate(store, settings=settings.slurm, edge_paths=settings.edges)
         size = store.info()["lines"]
     _print(report)
@@ -49,7 +47,9 @@ def _with_progress(work: Ingest, paths: list[Path]) -> Report:
                    console=terminal.errors(), transient=True)  # fmt: skip
     with bar:
         task = bar.add_task("", total=None)
-        work.progress = lambda done, total, path: bar.update(task, completed=done, total=total, description=path.name)
+        work.on_progress = lambda done, total, path: bar.update(
+            task, completed=done, total=total, description=path.name
+        )
         return work.run(paths)
 
 

@@ -181,8 +181,10 @@ class DuckStore:
                         [entry.path, entry.tail_line, entry.cluster],
                     )
             for name, data in tables.items():
-                if data.height:
-                    insert(connection, f"raw.{name}", logs_for_storage(data) if name == "logs" else conform(name, data))
+                if name == "logs" and data.height:
+                    _insert_logs(connection, logs_for_storage(data))
+                elif data.height:
+                    insert(connection, f"raw.{name}", conform(name, data))
             for entry in files:
                 connection.execute(
                     "DELETE FROM raw.files WHERE path = ? AND cluster IS NOT DISTINCT FROM ?",
@@ -225,8 +227,20 @@ def insert(connection: duckdb.DuckDBPyConnection, table: str, data: pl.DataFrame
             connection.unregister("incoming")
 
 
+def _insert_logs(connection: duckdb.DuckDBPyConnection, lines: pl.DataFrame) -> None:
+    """Lines as they come; those that fill segments are put in order right away, which saves writing them twice."""
+    from store import segments
+
+    if lines.height >= segments.SEGMENT_ROWS:
+        segments.insert_sealed(connection, lines)
+    else:
+        insert(connection, "raw.logs", lines)
+
+
 def logs_for_storage(data: pl.DataFrame) -> pl.DataFrame:
-    """Message becomes an offset into the raw line where it is its tail (nearly always)."""
+    """Message becomes an offset into the raw line where it is its tail (nearly always). Rows that are so stay so."""
+    if "msg_start" in data.columns:
+        return data
     data = conform("logs", data)
     tail = pl.col("raw").str.ends_with(pl.col("message")) & (pl.col("message") != "")
     return data.with_columns(
