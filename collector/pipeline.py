@@ -29,6 +29,7 @@ from collector.sequence import Ranges, StreamKey
 from collector.spool import Position, Record, Spool
 from parsers.record import conform
 from store.duckdb_store import DuckStore, StoreError, insert, logs_for_storage
+from store.segments import SEGMENT_ROWS, insert_sealed
 
 log = structlog.get_logger()
 
@@ -40,6 +41,10 @@ PACKED = 8
 DEPTH = 2
 #: A lone batch waits this long for company: commits cost milliseconds each.
 LINGER_S = 0.1
+#: While more is being parsed, rows wait for each other up to so many lines or seconds: large transactions go into closed
+#: segments at once, and DuckDB writes them to their place instead of through its log.
+MERGE_LINES = 2 * SEGMENT_ROWS
+MERGE_S = 1.0
 RETRY_S = (0.5, 1.0, 2.0, 5.0)
 
 
@@ -53,7 +58,8 @@ class Piece:
     keys: list[StreamKey] = field(default_factory=list)
     opaque: list[tuple[str, datetime]] = field(default_factory=list)
     worker: ParseWorker | None = None
-    outcome: Outcome | None = None
+    outcomes: list[Outcome] = field(default_factory=list)
+    done: bool = False
 
 
 @dataclass
@@ -84,6 +90,7 @@ class Pipeline:
         self._on_stored = on_stored
         self._workers = [ParseWorker(patterns) for _ in range(max(1, workers))]
         self._pieces: deque[Piece] = deque()
+        self._done_since = 0.0
         self._given: dict[tuple[str, str, str], Ranges] = {}
         self._given_opaque: set[str] = set()
         self._at = self.ledger.watermark() or Position(0, 0)
@@ -133,21 +140,44 @@ class Pipeline:
         if not self._pieces:
             self.spool.wait(0.2)
             return
-        first = self._pieces[0]
-        if first.worker is not None and first.outcome is None:
-            connection = first.worker.connection
-            if connection is not None and not wait([connection], 0.05):
-                return
+        self._collect()
+        done: list[Piece] = []
+        for piece in self._pieces:
+            if not piece.done:
+                break
+            done.append(piece)
+        if not done:
+            return
+        self._done_since = self._done_since or time.monotonic()
+        waited = time.monotonic() - self._done_since
+        lines = sum(outcome.lines for piece in done for outcome in piece.outcomes)
+        if len(done) == len(self._pieces) or lines >= MERGE_LINES or waited > MERGE_S:
+            self._done_since = 0.0
+            self._commit(done)
+            for _ in done:
+                self._pieces.popleft()
+
+    def _collect(self) -> None:
+        """Takes the answers that are there; waits a moment if there is none."""
+        first: dict[int, Piece] = {}
+        for piece in self._pieces:
+            if piece.worker is not None and not piece.done:
+                first.setdefault(id(piece.worker), piece)
+        pipes = {piece.worker.connection: piece for piece in first.values() if piece.worker is not None}
+        waiting = [pipe for pipe in pipes if pipe is not None]
+        ready = wait(waiting, 0.05) if waiting else list(pipes)
+        for pipe in ready:
+            piece = pipes[pipe]  # type: ignore[index]
+            assert piece.worker is not None
             try:
-                first.outcome = first.worker.take()
+                outcome = piece.worker.take()
             except WorkerDied as error:
                 self._carefully(str(error))
                 return
-            if first.outcome.fault is not None:
-                self._carefully(first.outcome.fault)
+            if outcome.fault is not None:
+                self._carefully(outcome.fault)
                 return
-        self._commit(first)
-        self._pieces.popleft()
+            piece.outcomes, piece.done = [outcome], True
 
     def _reset(self) -> None:
         """Back to what is committed: nothing under way is trusted."""
@@ -163,11 +193,12 @@ class Pipeline:
 
     def _fill(self) -> None:
         for worker in self._workers:
-            while sum(1 for piece in self._pieces if piece.worker is worker) < DEPTH:
+            while sum(1 for piece in self._pieces if piece.worker is worker and not piece.done) < DEPTH:
                 piece = self._next_piece()
                 if piece is None:
                     return
                 self._pieces.append(piece)
+                piece.done = not piece.jobs
                 if piece.jobs:
                     piece.worker = worker
                     try:
@@ -234,11 +265,12 @@ class Pipeline:
         for worker in self._workers:
             worker.stop()
         for piece in self._pieces:
-            piece.outcome, piece.worker = None, None
+            piece.worker = None
         while self._pieces and not self._stopping.is_set():
             piece = self._pieces[0]
-            outcomes = self._apart(piece, 0, len(piece.jobs))
-            self._commit(piece, outcomes)
+            if not piece.done:
+                piece.outcomes, piece.done = self._apart(piece, 0, len(piece.jobs)), True
+            self._commit([piece])
             self._pieces.popleft()
 
     def _apart(self, piece: Piece, start: int, end: int) -> list[Outcome]:
@@ -262,11 +294,31 @@ class Pipeline:
 
     # -- storing -------------------------------------------------------------------------------------------------
 
-    def _commit(self, piece: Piece, outcomes: list[Outcome] | None = None) -> None:
-        """Stores a piece, however long the store takes to be able to."""
-        found = outcomes if outcomes is not None else [piece.outcome] if piece.outcome else []
-        step = self._step(piece, found)
-        tables = [self._counted(outcome, step) for outcome in found]
+    def _commit(self, pieces: list[Piece]) -> None:
+        """Stores pieces in one transaction, however long the store takes to be able to."""
+        step = Step(pieces[-1].end)
+        for piece in pieces:
+            self._describe(piece, step)
+        tables: dict[str, list[pl.DataFrame]] = {}
+        for outcome in (outcome for piece in pieces for outcome in piece.outcomes):
+            for name, data in self._counted(outcome, step).items():
+                tables.setdefault(name, []).append(data)
+        self._store({name: pl.concat(parts) for name, parts in tables.items()}, step)
+        self.trouble = None
+        self.ledger.apply(step)
+        self.spool.commit(step.position)
+        for identity in step.replayed:
+            self.quarantine.drop(identity)
+        for piece in pieces:
+            self._forget(piece)
+        lines = sum(len(data) for data in tables.get("logs", ()))
+        self.counts.lines += lines
+        self.counts.batches += sum(len(piece.records) for piece in pieces)
+        self.counts.poison += len(step.quarantine)
+        if self._on_stored is not None and (tables or step.blind):
+            self._on_stored(lines)
+
+    def _store(self, tables: dict[str, pl.DataFrame], step: Step) -> None:
         attempt = 0
         while True:
             begun = time.perf_counter()
@@ -280,26 +332,16 @@ class Pipeline:
                 attempt += 1
                 if self._stopping.is_set():
                     raise
-        self.trouble = None
         self.counts.commit_s += time.perf_counter() - begun
         self.counts.commits += 1
-        self.ledger.apply(step)
-        self.spool.commit(piece.end)
-        self._forget(piece)
-        lines = sum(o.lines for o in found)
-        self.counts.lines += lines
-        self.counts.batches += len(piece.records)
-        self.counts.poison += len(step.quarantine)
-        for identity in step.replayed:
-            self.quarantine.drop(identity)
-        if self._on_stored is not None and (found or step.blind):
-            self._on_stored(lines)
 
-    def _step(self, piece: Piece, outcomes: list[Outcome]) -> Step:
+    def _describe(self, piece: Piece, step: Step) -> None:
+        """Adds what a piece says besides its rows."""
         now = datetime.now(UTC).replace(tzinfo=None)
-        step = Step(piece.end, list(piece.keys), list(piece.opaque))
-        bad = {place for outcome in outcomes for place, _ in outcome.poison}
-        for outcome in outcomes:
+        step.keys += piece.keys
+        step.opaque += piece.opaque
+        bad = {place for outcome in piece.outcomes for place, _ in outcome.poison}
+        for outcome in piece.outcomes:
             for place, reason in outcome.poison:
                 step.quarantine.append(self.quarantine.put(piece.records[place], self.spool.id, reason, now))
                 log.error("batch set aside", id=step.quarantine[-1]["id"], reason=reason)
@@ -312,10 +354,9 @@ class Pipeline:
                         step, said["host"], said["cluster"], moment_of(said["received"]), boot_id=said["boot_id"],
                         boot_time=moment_of(said["boot_time"]) if said["boot_time"] else None, status=said["status"],
                     )  # fmt: skip
-        step.replayed = [
+        step.replayed += [
             str(r.meta["replay"]) for place, r in enumerate(piece.records) if r.meta.get("replay") and place not in bad
         ]
-        return step
 
     def _counted(self, outcome: Outcome, step: Step) -> dict[str, pl.DataFrame]:
         """The rows as they are stored; lines are numbered on from what their stream has, and counted."""
@@ -340,10 +381,12 @@ class Pipeline:
             data = data.with_columns(pl.col("cluster").fill_null(self.cluster))
         return logs_for_storage(data) if name == "logs" else conform(name, data)
 
-    def _insert(self, tables: list[dict[str, pl.DataFrame]], step: Step) -> None:
+    def _insert(self, tables: dict[str, pl.DataFrame], step: Step) -> None:
         with self.store.transaction() as connection:
-            for part in tables:
-                for name, data in part.items():
+            for name, data in tables.items():
+                if name == "logs" and data.height >= SEGMENT_ROWS:
+                    insert_sealed(connection, data)  # enough for a closed segment: ordered once, written once
+                else:
                     insert(connection, f"raw.{name}", data)
             self.ledger.write(connection, step)
 
