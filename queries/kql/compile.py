@@ -254,7 +254,7 @@ class Compiler(Builder):
 
     def finish(self, stage: Stage) -> Compiled:
         """The last SELECT and all CTEs before it, as one text with its parameters."""
-        items = [c.value().sql.label(quoted(f"{i}")) for i, c in enumerate(stage.visible)]
+        items = [_in_range(c).label(quoted(f"{i}")) for i, c in enumerate(stage.visible)]
         query = select(*items).select_from(relation(stage.relation))
         if stage.order:
             query = query.order_by(stage.order.value().sql)
@@ -313,6 +313,17 @@ def compile_script(
     if not out:
         raise KqlBindError("the query has no tabular statement", Span(0, len(query))).locate(query)
     return out
+
+
+def _in_range(column: StageColumn) -> Sql:
+    """A column as it is handed out; a date no calendar of ours can write is an error, not a crash."""
+    if column.type != "datetime":
+        return Sql("{0}", column.value().sql)
+    return Sql(
+        "CASE WHEN {0} < '0001-01-01'::TIMESTAMP OR {0} >= '10000-01-01'::TIMESTAMP "
+        "THEN error('kql: a date lies outside the years 1 to 9999') ELSE {0} END",
+        column.value().sql,
+    )
 
 
 def _result_name(node: ast.Node, scope: Scope) -> str | None:

@@ -101,7 +101,11 @@ def _unary(c: Compiler, node: ast.Unary, scope: Scope) -> Value:
         return value
     if value.is_constant and value.constant is not None and value.type != "decimal":
         return constant(-value.constant, "long" if value.type == "int" else value.type)
-    return sql("(-{0})", "long" if value.type == "int" else value.type, cast_number(value, "long") if value.type == "int" else value)
+    return sql(
+        "(-{0})",
+        "long" if value.type == "int" else value.type,
+        cast_number(value, "long") if value.type == "int" else value,
+    )
 
 
 def _binary(c: Compiler, node: ast.Binary, scope: Scope) -> Value:

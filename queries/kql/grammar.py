@@ -261,7 +261,9 @@ MATCH_WORDS = [
 ]
 LIST_WORDS = ["has_any", "has_all", "in~", "in"]
 _words = "|".join(MATCH_WORDS)
-list_op = _token(r"!in~|!in\b|in~|in\b|has_any\b|has_all\b|!has_any\b|!has_all\b", lambda text, span: (text.lower(), span))
+list_op = _token(
+    r"!in~|!in\b|in~|in\b|has_any\b|has_all\b|!has_any\b|!has_all\b", lambda text, span: (text.lower(), span)
+)
 between_op = _token(r"!?between\b", lambda text, span: (text.lower(), span))
 binary_op = _token(
     rf"matches\s+regex\b|!?(?:{_words})\b|and\b|or\b|==|=~|!=|!~|<>|<=|>=|<|>|\+|-|\*|/|%",

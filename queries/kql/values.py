@@ -66,8 +66,9 @@ def constant(value: Any, kind: str) -> Value:
     if kind == "string":
         value = value or ""
     if kind == "dynamic":
-        text = None if value is None else json.dumps(plain(value), ensure_ascii=False, allow_nan=False)
-        return Value(bound(text, kind), kind, text is None, value)
+        bare = plain(value)
+        text = None if bare is None else json.dumps(bare, ensure_ascii=False, allow_nan=False)
+        return Value(bound(text, kind), kind, text is None, None if bare is None else value)
     return Value(bound(value, kind), kind, value is None, value)
 
 

@@ -69,8 +69,9 @@ TWO = st.sampled_from(
      "array_slice", "substring", "prev", "round", "has_ipv4", "strrep", "trim", "extract_all", "bag_has_key"]
 )  # fmt: skip
 OPERATORS = st.sampled_from(
-    ["+", "-", "*", "/", "%", "==", "!=", "<", ">", "<=", ">=", "=~", "!~", "has", "!has", "contains", "startswith", "endswith", "hasprefix", "and", "or", "in", "!in", "has_any", "between", "matches_regex", "has_all", "in~"]
-)
+    ["+", "-", "*", "/", "%", "==", "!=", "<", ">", "<=", ">=", "=~", "!~", "has", "!has", "contains", "startswith",
+     "endswith", "hasprefix", "and", "or", "in", "!in", "has_any", "between", "matches_regex", "has_all", "in~"]
+)  # fmt: skip
 
 
 def joined(left: str, operator: str, right: str) -> str:

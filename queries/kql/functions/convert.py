@@ -54,7 +54,7 @@ def to_type(value: Value, kind: str) -> Value:
 def parse_json(value: Value) -> Value:
     """parse_json(): text that is not JSON becomes a JSON string."""
     return sql(
-        "CASE WHEN {0} = '' THEN NULL WHEN json_valid({0}) THEN nullif(CAST({0} AS JSON), 'null'::JSON) ELSE to_json({0}) END",
+        "CASE WHEN {0} = '' THEN NULL WHEN json_valid({0}) THEN nullif(TRY_CAST({0} AS JSON), 'null'::JSON) ELSE to_json({0}) END",
         "dynamic", value, nullable=True,
     )  # fmt: skip
 

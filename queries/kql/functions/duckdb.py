@@ -85,6 +85,8 @@ def coerce(arg: Value, kind: str) -> Value | None:
     """The argument as a kind, or None when it does not fit."""
     if kind == "a":
         return arg
+    if kind == "z":
+        return arg if arg.type == "string" else None
     if kind == "S":
         return text_of(arg)
     if kind == "h":

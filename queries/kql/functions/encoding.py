@@ -117,8 +117,8 @@ def base64_decode_toguid(text: str) -> str | None:
 
 
 def base64_encode_fromguid(value: str) -> str:
-    """The sixteen bytes of a guid in base64."""
-    return base64.b64encode(uuid.UUID(value).bytes_le).decode()
+    """The text of a guid in base64."""
+    return base64.b64encode(str(uuid.UUID(value)).encode()).decode()
 
 
 def zlib_compress(text: str) -> str:

@@ -239,7 +239,9 @@ def _set_operation(template: str) -> Special:
             if value.type != "dynamic":
                 raise KqlBindError(f"{node.name}() needs dynamic arrays, not {value.type}", value.span)
         # First-seen order, as Kusto shows it.
-        distinct = "list_filter(TRY_CAST({0} AS JSON[]), lambda kv, ki: list_position(TRY_CAST({0} AS JSON[]), kv) = ki)"
+        distinct = (
+            "list_filter(TRY_CAST({0} AS JSON[]), lambda kv, ki: list_position(TRY_CAST({0} AS JSON[]), kv) = ki)"
+        )
         made = sql(distinct, "dynamic", values[0])
         for value in values[1:]:
             made = sql(template.replace("{U}", distinct.replace("{0}", "{1}")), "dynamic", made, value)

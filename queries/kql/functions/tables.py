@@ -16,8 +16,8 @@ TEXT: Table = {
     "reverse": (("S", "string", "reverse({0})"),),
     "isempty": (("s", "bool", "({0} = '')"), ("a", "bool", "({0} IS NULL)")),
     "isnotempty": (("s", "bool", "({0} <> '')"), ("a", "bool", "({0} IS NOT NULL)")),
-    "isnull": (("s", "bool", "({0} IS NULL)"), ("a", "bool", "({0} IS NULL)")),  # R1: never true for a string
-    "isnotnull": (("s", "bool", "({0} IS NOT NULL)"), ("a", "bool", "({0} IS NOT NULL)")),
+    "isnull": (("z", "bool", "({0} IS NULL)"), ("a", "bool", "({0} IS NULL)")),  # R1: never true for a string
+    "isnotnull": (("z", "bool", "({0} IS NOT NULL)"), ("a", "bool", "({0} IS NOT NULL)")),
     # R10: zero-based; Kusto clamps a start before the text and a length past its end.
     "substring": (
         ("s l", "string", "substr({0}, greatest(CASE WHEN {1} < 0 THEN length({0}) + {1} ELSE {1} END, 0) + 1)"),
@@ -34,12 +34,14 @@ TEXT: Table = {
     "hash_md5": (("S", "string", "md5({0})"),),
     "hash_sha256": (("S", "string", "sha256({0})"),),
     "hash_sha1": (("S", "string", "sha1({0})"),),
-    "strcmp": (("s s", "long", "(CASE WHEN {0} < {1} THEN -1 WHEN {0} > {1} THEN 1 ELSE 0 END)"),),
-    "strrep": (("s l", "string", "repeat({0}, {1})"),
-               ("s l s", "string", "left(repeat({0} || {2}, {1}), greatest(length({0} || {2}) * {1} - length({2}), 0))")),
+    "strcmp": (("S S", "long", "(CASE WHEN {0} < {1} THEN -1 WHEN {0} > {1} THEN 1 ELSE 0 END)"),),
+    "strrep": (
+        ("S l", "string", "repeat({0}, {1})"),
+        ("S l S", "string", "left(repeat({0} || {2}, {1}), greatest(length({0} || {2}) * {1} - length({2}), 0))"),
+    ),
     "isascii": (("s", "bool", "regexp_full_match({0}, '[\\x00-\\x7F]*')"),),
     "regex_quote": (("s", "string", "regexp_escape({0})"),),
-    "tohex": (("l", "string", "CASE WHEN {0} = 0 THEN '0' ELSE lower(ltrim(printf('%x', {0}), '0')) END"),),
+    "tohex": (("l", "string", "lower(to_hex({0}))"), ("l l", "string", "CASE WHEN length(to_hex({0})) >= {1} THEN lower(to_hex({0})) ELSE lpad(lower(to_hex({0})), CAST({1} AS INTEGER), '0') END")),
 }  # fmt: skip
 
 MATHS: Table = {

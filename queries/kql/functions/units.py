@@ -30,13 +30,11 @@ MASS = _prefixed("Gram", 1e-3, "Nano Micro Milli Centi Deci Deca Hecto Kilo") | 
     "Grain": _POUND / 7000, "ShortTon": 2000 * _POUND, "LongTon": 2240 * _POUND,
     "ShortHundredweight": 100 * _POUND, "LongHundredweight": 112 * _POUND, "Slug": _POUND * _G / 0.3048,
 }  # fmt: skip
-SPEED = {
-    "MeterPerSecond": 1.0, "MeterPerMinute": 1 / 60, "MeterPerHour": 1 / 3600, "KilometerPerSecond": 1e3,
-    "KilometerPerMinute": 1e3 / 60, "KilometerPerHour": 1 / 3.6, "CentimeterPerSecond": 1e-2, "MillimeterPerSecond": 1e-3,
-    "MicrometerPerSecond": 1e-6, "NanometerPerSecond": 1e-9, "DecimeterPerSecond": 0.1, "FootPerSecond": 0.3048,
-    "FootPerMinute": 0.3048 / 60, "FootPerHour": 0.3048 / 3600, "InchPerSecond": _INCH, "InchPerMinute": _INCH / 60,
-    "InchPerHour": _INCH / 3600, "YardPerSecond": 0.9144, "YardPerMinute": 0.9144 / 60, "YardPerHour": 0.9144 / 3600,
-    "MilePerHour": 0.44704, "Knot": 1852 / 3600,
+_PER = {"PerSecond": 1.0, "PerMinute": 60.0, "PerHour": 3600.0}
+_SPEED_LENGTHS = ("Nanometer", "Micrometer", "Millimeter", "Centimeter", "Decimeter", "Meter", "Kilometer", "Inch", "Foot",
+                  "Yard")  # fmt: skip
+SPEED = {unit + per: LENGTH[unit] / size for unit in _SPEED_LENGTHS for per, size in _PER.items()} | {
+    "MilePerHour": 0.44704, "Knot": 1852 / 3600, "Mach": 340.29,
 }  # fmt: skip
 ENERGY = _prefixed("Joule", 1.0, "Milli Kilo Mega Giga Tera") | {
     "WattHour": 3600.0, "KilowattHour": 3.6e6, "MegawattHour": 3.6e9, "GigawattHour": 3.6e12, "TerawattHour": 3.6e15,
