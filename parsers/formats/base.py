@@ -77,6 +77,11 @@ def timed(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
         return frame
     times = clock.iso(frame["iso"], origin) if "iso" in frame.columns else clock.bsd(frame, origin)
     known = times["time"].is_not_null()
+    if not known.all():
+        # A stamp that is no time of any calendar: the line is kept, and what is wrong with it is said.
+        given = frame["iso" if "iso" in frame.columns else "month"].is_not_null()
+        bad = pl.when(given & ~known).then(pl.lit("bad_time"))
+        frame = frame.with_columns(pl.coalesce(*(["tag"] if "tag" in frame.columns else []), bad).alias("tag"))
     return frame.with_columns(
         times["time"], times["quality"].zip_with(known, pl.Series([None], dtype=pl.String).new_from_index(0, len(frame))),
         times["resolution_us"],

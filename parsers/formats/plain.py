@@ -40,7 +40,7 @@ def _read(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
         # What a job prints needs no header: it is read as far as anyone can.
         pl.lit("job_output" if job else "continuation" if held else "plain").alias("format"),
         pl.when(cut).then(pl.lit("kernel")).otherwise(pl.lit(origin.source)).alias("source"),
-        pl.when(text.str.contains(r"^<\d")).then(pl.lit("malformed")).otherwise(tag).alias("tag"),
+        pl.when(text.str.contains(r"^<(?:-?\d|>)")).then(pl.lit("malformed")).otherwise(tag).alias("tag"),
     )  # fmt: skip
 
 

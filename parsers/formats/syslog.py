@@ -34,7 +34,7 @@ _MONTH = r"[A-Za-zÀ-ɏ]{3,5}\.?"
 _STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?"
 _BSD = (
     rf"(?s)^(?:<(?P<pri>\d{{1,3}})>)? ?(?P<stamp>(?P<month>{_MONTH}) +(?P<day>\d{{1,2}}) (?:(?P<year>\d{{4}}) )?"
-    r"(?P<clock>\d{1,2}:\d\d:\d\d)(?:\.(?P<fraction>\d+))?(?: (?P<year_after>(?:19|20)\d\d))?)(?:: ?| +)(?P<rest>.*)$"
+    r"(?P<clock>\d{1,2}:\d\d:\d\d)(?:\.(?P<fraction>\d+))?(?: (?:[A-Z]{3,5} )?(?P<year_after>(?:19|20)\d\d))?)(?:: ?| +)(?P<rest>.*)$"
 )
 _ISO = rf"(?s)^(?:<(?P<pri>\d{{1,3}})>)?(?P<iso>{_STAMP}) (?P<rest>.*)$"
 _LOGHOST = (
@@ -64,13 +64,15 @@ LEVEL_NAMES = (
 _LEVEL_NAME = "|".join(LEVEL_NAMES)
 _ODD = (
     # AIX relays.
-    re.compile(r"Message forwarded from (?P<host>\S+): (?P<unit>[^\s:\[]+)(?:\[(?P<procid>[^\]]*)\])?: ?(?P<message>.*)$", re.DOTALL),
+    re.compile(r"(?:\S+ )?Message forwarded from (?P<host>\S+): (?P<unit>[^\s:\[]+)(?:\[(?P<procid>[^\]]*)\])?: ?(?P<message>.*)$", re.DOTALL),
     # SONiC: host, level, container#program.
     re.compile(rf"(?P<host>\S+) (?P<level>{_LEVEL_NAME}) (?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: ?(?P<message>.*)$", re.DOTALL),
     # RFC 5424 without priority and version.
     re.compile(r"(?P<host>[\w.-]+) (?P<unit>\S+) (?P<procid>\d+|-) (?P<msgid>\S+) (?P<sd>\[\S+@\d+[^\]]*\]) ?(?P<message>.*)$", re.DOTALL),
     # An IPv6 address as host.
     re.compile(r"(?P<host>[0-9a-fA-F]*:[0-9a-fA-F:]*:[0-9a-fA-F.]*) (?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: ?(?P<message>.*)$", re.DOTALL),
+    # No colon behind the process id.
+    re.compile(r"(?P<host>[^\s:\[]+) (?P<unit>[A-Za-z][\w./-]*)\[(?P<procid>\d+)\] ?(?P<message>.*)$", re.DOTALL),
     # No host: the first word is the program.
     re.compile(r" *(?P<unit>[^\s:\[]+)(?:\[(?P<procid>[^\]]*)\])?: (?P<message>.*)$", re.DOTALL),
     # Programs of two words: "syslogd 1.4.1: restart.", "-- root[2421]: ROOT LOGIN", "- User ID: x".
@@ -344,7 +346,8 @@ def _iso_groups(frame: pl.DataFrame) -> pl.DataFrame:
 def _read_iso(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     found = _valid_priority(_iso_groups(frame))
     # Without zone and priority it is a program's own stamp, not syslog.
-    found = found.filter(pl.col("pri").is_not_null() | pl.col("iso").str.contains(r"(?:Z|[+-]\d\d:?\d\d)$"))
+    if origin.source not in ("syslog", "kernel", "switch"):
+        found = found.filter(pl.col("pri").is_not_null() | pl.col("iso").str.contains(r"(?:Z|[+-]\d\d:?\d\d)$"))
     if found.is_empty():
         return found
     found = timed(found.with_columns(pl.col("iso").alias("stamp")), origin)

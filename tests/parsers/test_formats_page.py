@@ -20,7 +20,7 @@ def test_every_format_is_on_the_page() -> None:
     #: What a reader of several framings calls its lines.
     readers_of_several = {"journald", "tai64n", "stamped"}
     known = {form.name for form in all_formats()} | readers_of_several
-    assert named("Lines") - {"time_quality", "leap_second", "future", "dst_fold"} == known
+    assert named("Lines") - {"time_quality", "leap_second", "future", "dst_fold", "bad_time"} == known
 
 
 def test_every_kind_of_document_is_on_the_page() -> None:
