@@ -52,6 +52,7 @@ class Conclusions:
     rates: BaseRates | None = None
     clocks: list[clocks.Offset] = field(default_factory=list)
     progress: dict[tuple[int, int], list[tuple[float, float]]] = field(default_factory=dict)
+    voices: frozenset[str] = frozenset()
     first: float = 0.0
     last: float = 0.0
     #: Before this moment nothing differs from the conclusions that these were made from (ticks).
@@ -100,9 +101,10 @@ def conclude_cluster(
 
 def gather_world(
     store: Reads, cluster: str | None, settings: Mapping[str, object] | None, events: list[Event], runs: list[Run],
-    states: list[dict[str, Any]], off: list[clocks.Offset], hosts: Iterable[str] = (),
+    states: list[dict[str, Any]], off: list[clocks.Offset], hosts: Iterable[str] = (), voices: frozenset[str] | None = None,
 ) -> World:  # fmt: skip
-    """All that is known besides events and runs. ``hosts``: further hosts that are known to exist."""
+    """All that is known besides events and runs. ``hosts``: further hosts that are known to exist; ``voices``: see ``World``,
+    where it is known already."""
     known = {e.host for e in events if e.host} | {n for r in runs for n in r.nodes} | set(hosts)
 
     def rows(table: str) -> list[dict[str, Any]]:
@@ -121,7 +123,7 @@ def gather_world(
         progress=samples.progress(store, cluster),
         spoke=samples.speaking(store, cluster),
         clocks=off,
-        voices=samples.voices(store, cluster),
+        voices=samples.voices(store, cluster) if voices is None else voices,
     )
 
 
@@ -136,7 +138,7 @@ def conclude_world(world: World, edges: list[Edge], rates: BaseRates) -> Conclus
         world.site.cluster, world.events, world.runs, documents,
         {v.run.key: verdict_document(world, weigher, v, incident_of.get(id(v))) for v in verdicts},
         lemons.suspects(documents, len(world.site.hosts)), world.node_states, stories=stories, facts=world.facts, site=world.site,
-        rates=rates, clocks=world.clocks, progress=world.progress, first=world.first, last=world.last,
+        rates=rates, clocks=world.clocks, progress=world.progress, voices=world.voices, first=world.first, last=world.last,
     )  # fmt: skip
 
 

@@ -114,10 +114,16 @@ def _store(
         return
     with store.transaction() as connection:
         insert(connection, "kept.versions", pl.DataFrame(rows, schema=_VERSIONS))
+        # A story that goes on under another id was detected when it was first told.
+        told = detections(store)
+        former: dict[str, datetime] = {}
+        for alias, heir in report["aliases"].items():
+            if alias in told:
+                former[heir] = min(told[alias], former.get(heir, now))
         detected = [i for i in report["opened"] if i not in offline]
         if detected:
-            insert(connection, "kept.detections", pl.DataFrame(
-                [{"cluster": cluster_of[i], "incident_id": i, "detected_at": now} for i in detected], schema=_DETECTIONS))  # fmt: skip
+            rows = [{"cluster": cluster_of[i], "incident_id": i, "detected_at": former.get(i, now)} for i in detected]
+            insert(connection, "kept.detections", pl.DataFrame(rows, schema=_DETECTIONS))
         for alias, heir in report["aliases"].items():
             # An heir that is replaced itself hands its aliases on.
             connection.execute("UPDATE kept.aliases SET incident_id = ? WHERE incident_id = ?", [heir, alias])

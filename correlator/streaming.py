@@ -12,15 +12,18 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from correlator import history
+import polars as pl
+
+from correlator import history, samples
 from correlator.engine import Conclusions, clusters_of, conclude_cluster, load_edges, write
+from correlator.model import Edge
 from correlator.patching import patch
-from correlator.window import ENDING, Change, Window
+from correlator.window import ENDING, Change, Window, longest_window
 
 if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
@@ -75,24 +78,28 @@ class Ticker:
     def tick(self, now: datetime | None = None, *, full: bool = False) -> TickReport:
         """Takes in what was stored since the last tick. ``now`` (UTC) is what is noted as the time of saying so."""
         begun = time.perf_counter()
-        state = self._state()
-        if state == self._seen and not full:
-            return TickReport(seconds=time.perf_counter() - begun)
+        state, moment = self._state(), _naive(now)
         before, first = self._known, self._seen is None
-        full = full or first or begun - self._full_at > FULL_EVERY_S or not self._grew_only(state)
-        found = []
         partly = True
-        for cluster in clusters_of(self.store):
-            conclusions = None if full else self._in_part(cluster, state)
-            if conclusions is None:
-                partly = False
-                conclusions = conclude_cluster(self.store, cluster, self._edges, self.settings)
-            found.append(conclusions)
+        if state == self._seen and not full:
+            found = list(before.values())
+        else:
+            full = full or first or begun - self._full_at > FULL_EVERY_S or not self._grew_only(state)
+            found = []
+            for cluster in clusters_of(self.store):
+                conclusions = None if full else self._in_part(cluster)
+                if conclusions is None:
+                    partly = False
+                    conclusions = conclude_cluster(self.store, cluster, self._edges, self.settings)
+                found.append(conclusions)
         if not partly:
             self._full_at = begun
+        found = [settled(c, self._edges, moment) for c in found]
+        if state == self._seen and all(c is before.get(c.cluster) for c in found):
+            return TickReport(seconds=time.perf_counter() - begun)
         lines = state["logs"][0] - (self._seen["logs"][0] if self._seen else 0)
         changed = [c for c in found if c is not before.get(c.cluster)]
-        said = history.keep(self.store, changed, _naive(now), silent=first)
+        said = history.keep(self.store, changed, moment, silent=first)
         if first or not partly or len(found) != len(before):
             write(self.store, found)
         else:
@@ -114,7 +121,7 @@ class Ticker:
                 return False
         return True
 
-    def _in_part(self, cluster: str | None, state: Mapping[str, tuple[int, int]]) -> Conclusions | None:
+    def _in_part(self, cluster: str | None) -> Conclusions | None:
         """Conclusions about a cluster with what was added; None where everything has to be looked at."""
         before = self._known.get(cluster)
         if before is None:
@@ -162,12 +169,62 @@ class Ticker:
             f"""SELECT DISTINCT host, json_extract(entities, '$.nodes') AS nodes FROM raw.logs WHERE rowid > ? AND cluster IS NOT DISTINCT FROM ?
             AND event IS NOT NULL AND ({' OR '.join(f"starts_with(event, '{k}')" for k in ENDING)})""", [since["logs"], cluster])  # fmt: skip
         hosts = {r["host"] for r in ending if r["host"]} | {n for r in ending if r["nodes"] for n in _names(r["nodes"])}
-        return Change(min(times, default=self._known[cluster].last), frozenset(jobs), frozenset(hosts))
+        return Change(
+            min(times, default=self._known[cluster].last),
+            frozenset(jobs),
+            frozenset(hosts),
+            samples.voices(_Added(self.store, since["logs"]), cluster),
+        )
+
+
+class _Added:
+    """A store of which only the log lines added after row ``last`` are seen."""
+
+    def __init__(self, store: DuckStore, last: int) -> None:
+        self._store, self._part = store, f"(SELECT * FROM raw.logs WHERE rowid > {int(last)})"
+
+    def rows(self, sql: str, parameters: object = None) -> list[dict[str, Any]]:
+        return self._store.rows(sql.replace("raw.logs", self._part), parameters)
+
+    def frame(self, sql: str, parameters: object = None) -> pl.DataFrame:
+        return self._store.frame(sql.replace("raw.logs", self._part), parameters)
 
 
 def _names(text: str) -> list[str]:
     told = json.loads(text)
     return [str(n) for n in told] if isinstance(told, list) else [str(told)]
+
+
+#: Lines may come this late and still find the verdict provisional, seconds.
+LATENESS_S = 600.0
+
+
+def settled(known: Conclusions, edges: list[Edge], now: datetime) -> Conclusions:
+    """Verdicts are final when the watermark (``now`` less the lateness allowed) has passed their run's end by the longest
+    causal window; until then they are provisional. Incidents are when all their verdicts are. A full pass over stored
+    rows (``ingest``, ``correlate``) knows that nothing more comes and calls all final. The same object where nothing turns."""
+    border = (now - timedelta(seconds=LATENESS_S + longest_window(known, edges))).isoformat(
+        timespec="microseconds"
+    ) + "Z"
+    verdicts = {
+        k: v if v["final"] == _over(v["end"], border) else {**v, "final": not v["final"]}
+        for k, v in known.verdicts.items()
+    }
+    incidents = []
+    for incident in known.incidents:
+        over = _over(incident["end"], border) and all(
+            verdicts[j["job_id"]]["final"] for j in incident["jobs"] if j["job_id"] in verdicts
+        )
+        status = "final" if over else "provisional"
+        incidents.append(incident if incident["status"] == status else {**incident, "status": status})
+    turned = any(v is not known.verdicts[k] for k, v in verdicts.items())
+    turned = turned or any(a is not b for a, b in zip(incidents, known.incidents, strict=True))
+    return replace(known, verdicts=verdicts, incidents=incidents) if turned else known
+
+
+def _over(end: str | None, border: str) -> bool:
+    """Both are RFC 3339 in UTC with microseconds: they sort as texts."""
+    return end is None or end <= border
 
 
 def _naive(now: datetime | None) -> datetime:

@@ -26,7 +26,7 @@ from correlator.estimate import narrow_slurmd_timeout
 from correlator.events import COALESCE_S, moment_of
 from correlator.evidence import BaseRates
 from correlator.facts import World, conclude
-from correlator.incidents import Incident, events_of
+from correlator.incidents import SAME_DEVICE_S, Incident, events_of
 from correlator.model import Edge, Event, Fact, Run
 
 if TYPE_CHECKING:
@@ -42,11 +42,12 @@ LONGEST_S = 6 * 3600.0
 @dataclass(frozen=True)
 class Change:
     """What was stored since the last look: the earliest moment told by it, the jobs it speaks of, and the hosts of
-    which it tells something that may have ended there."""
+    which it tells something that may have ended there, or whose own log it holds."""
 
     earliest: float
     jobs: frozenset[int]
     ending: frozenset[str] = frozenset()
+    voices: frozenset[str] = frozenset()
 
 
 class Recent:
@@ -86,11 +87,25 @@ def span(story: Incident, reach: float) -> tuple[float, float]:
     speaks of its end (``Window._touched``).
     """
     facts = [story.root, *story.members, *story.flaps, *(v.end for v in story.verdicts)]
-    return min(f.start for f in facts), max(f.start + reach if f.end is None else max(f.start, f.end) for f in facts)
+    last = max(f.start + reach if f.end is None else max(f.start, f.end) for f in facts)
+    return min(f.start for f in facts), max(last, story.root.start + SAME_DEVICE_S.get(story.root.kind, 0.0))
 
 
 #: Events that may end something: links, nodes, daemons and targets that come back.
 ENDING = ("nic.", "switch.", "fabric.", "slurm.node_", "slurm.daemon_", "kernel.boot", "storage.")
+
+
+def longest_window(known: Conclusions, edges: Iterable[Edge]) -> float:
+    """The longest causal window between different things, seconds: so long after an effect its cause may lie back."""
+    if known.site is None:
+        return 0.0
+    values = derived_values(known.site.values_for(None), None)
+    printed = max(
+        (float(f.attrs.get("timeout") or 0.0) for f in known.facts if f.kind == "job.comm_error"), default=0.0
+    )
+    values["PrintedTimeout"] = expressions.Value(0.0, max(printed, 1800.0))
+    highs = [expressions.window(e.window, values)[1] for e in edges if e.scope != "same run"]
+    return max((h for h in highs if h <= LONGEST_S), default=0.0)
 
 
 class Window:
@@ -110,7 +125,7 @@ class Window:
         self.border = change.earliest - skew - MARGIN_S
         long = [e for e in before.events if e.time < self.border and e.last >= self.border - COALESCE_S]
         self.border = min([self.border, *(e.time for e in long)])
-        self.reach = self._reach()
+        self.reach = longest_window(before, edges) + MARGIN_S
         spans = {s.id: span(s, self.reach) for s in before.stories}
         self.live = {s.id for s in before.stories if spans[s.id][1] >= self.border or self._touched(s)}
         #: From here on rows are read.
@@ -124,17 +139,6 @@ class Window:
         hosts = {h for f in facts for h in (f.host, *f.attrs.get("hosts", ())) if h}
         return bool(hosts & self.change.ending) or any(v.run.job_id in self.change.jobs for v in story.verdicts)
 
-    def _reach(self) -> float:
-        """The longest causal window between different things, seconds."""
-        assert self.before.site is not None
-        values = derived_values(self.before.site.values_for(None), None)
-        printed = max(
-            (float(f.attrs.get("timeout") or 0.0) for f in self.before.facts if f.kind == "job.comm_error"), default=0.0
-        )
-        values["PrintedTimeout"] = expressions.Value(0.0, max(printed, 1800.0))
-        highs = [expressions.window(e.window, values)[1] for e in self.edges if e.scope != "same run"]
-        return max(h for h in highs if h <= LONGEST_S) + MARGIN_S
-
     @property
     def whole(self) -> bool:
         """Is the stretch so long that concluding about everything costs no more?"""
@@ -144,6 +148,8 @@ class Window:
     def again(self) -> Conclusions | None:
         """The conclusions with the change in them; None where everything must be concluded anew."""
         before = self.before
+        if not self.change.voices <= before.voices:
+            return None  # what was in doubt for want of a host's log is not any more
         jobs = self.change.jobs | {r.job_id for r in before.runs if r.end is None or r.end >= self.since}
         recent = Recent(self.store, moment_of(self.since) or datetime.min, self.change.jobs)
         new = event_rows.gather(recent, before.cluster)
@@ -158,7 +164,7 @@ class Window:
         runs = self._runs(jobs, events)
         states = self._states(recent)
         hosts = before.site.hosts if before.site else frozenset()
-        world = gather_world(recent, before.cluster, self.settings, events, runs, states, off, hosts)
+        world = gather_world(recent, before.cluster, self.settings, events, runs, states, off, hosts, before.voices)
         if world.events and world.first < before.first:
             return None  # older than anything known: base rates and what lies at the beginning change
         world.first, world.last = min(before.first, world.first), max(before.last, world.last)

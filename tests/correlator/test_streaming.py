@@ -60,11 +60,15 @@ def stored(store: DuckStore) -> dict[str, Any]:
 
 
 def with_settings(store: DuckStore) -> None:
+    """What a cluster that has been running for a while has told: its configuration, and a word of every node."""
     rows = [{"cluster": "made", "scope": "cluster", "name": "SlurmdTimeout", "value": "300", "source": "slurm.conf"}]
-    store.add({"settings": frame("settings", rows)})
+    day = benchmark().Day(0)
+    for node in benchmark().NODES:
+        day.say(-60, node, "kernel", "sys.service_started", "Started Session 1 of User root.")
+    store.add({"settings": frame("settings", rows), "logs": frame("logs", day.logs)})
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 10_000), late=st.sampled_from([0.0, 600.0, 3000.0]), again=st.booleans())
 def test_any_split_of_any_order_of_arrival_ends_as_a_full_pass(seed: int, late: float, again: bool) -> None:
     rng = random.Random(seed)
@@ -147,15 +151,35 @@ def test_a_former_id_leads_to_the_incident_that_took_over() -> None:
     with open_store(None) as store:
         ticker = Ticker(store)
         store.add({**rows, "logs": rows["logs"].filter(~fine)})
-        ticker.tick()
+        ticker.tick(datetime(2026, 11, 21, 12, 0, 0))
         before = [i["id"] for i in result(store)["incidents"]]
         store.add({"logs": rows["logs"].filter(fine)})
         report = ticker.tick()
         after = [i["id"] for i in result(store)["incidents"]]
+        dates = {i["detected_at"] for i in result(store)["incidents"] if i["id"] in set(after) - set(before)}
+        assert dates == {"2026-11-21T12:00:00.000000Z"}, "its story was told at noon already"
         assert before != after and set(report.closed) == set(before) - set(after)
         assert {resolve(store, old) for old in report.closed} <= set(after)
         versions = store.rows("SELECT version, digest FROM kept.versions WHERE kind = 'incident' AND name = ? ORDER BY version", [before[0]])  # fmt: skip
         assert [v["version"] for v in versions] == [1, 2] and versions[-1]["digest"] is None
+
+
+def test_a_verdict_is_provisional_until_the_longest_window_is_over() -> None:
+    folder = next(c for c in CAPTURES if c.name == "mgmt_flap_long")
+    with open_store(None) as store:
+        ticker = Ticker(store)
+        store.add(rows_of(folder))
+        end = max(r["end"] for r in rows_of(folder)["jobs"].to_dicts() if r["end"])
+        report = ticker.tick(end + timedelta(seconds=1))
+        assert "15" in report.provisional and not result(store)["verdicts"]["15"]["final"]
+        assert {i["status"] for i in result(store)["incidents"]} == {"provisional"}
+        assert not ticker.tick(end + timedelta(seconds=5)).worked
+        report = ticker.tick(end + timedelta(hours=3))  # nothing came: time alone makes it final
+        assert "15" in report.final and result(store)["verdicts"]["15"]["final"]
+        assert {i["status"] for i in result(store)["incidents"]} == {"final"}
+        ticked = stored(store)
+        correlate(store)
+        assert stored(store) == ticked
 
 
 def test_versions_of_a_verdict_are_kept() -> None:
