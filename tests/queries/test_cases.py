@@ -62,7 +62,7 @@ def database(tables: dict[str, Any]) -> tuple[duckdb.DuckDBPyConnection, Catalog
 
 
 def test_there_are_golden_cases() -> None:
-    assert len(CASES) >= 60
+    assert len(CASES) >= 250
 
 
 @pytest.mark.parametrize("folder", CASES, ids=lambda p: p.name)
