@@ -226,6 +226,8 @@ class Agent:
     def _tell_status(self, monotonic: float, last: bool) -> None:
         states = self.statuses()
         shown = {name: (s.state, s.detail) for name, s in states.items()}
+        # Not the words of the trouble: they differ at every try.
+        shown["delivery"] = ("trouble" if self.sender is not None and self.sender.trouble else "ok", "")
         settled = all(s.detail != "not started" for s in states.values()) or monotonic - self._status_at > 5.0
         due = monotonic - self._status_at >= STATUS_EVERY_S
         if not last and not due and (shown == self._told or not settled or monotonic - self._status_at < 1.0):

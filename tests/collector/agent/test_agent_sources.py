@@ -662,6 +662,14 @@ def test_every_source_has_one_name_and_explains_itself() -> None:
         assert kind.reads and kind.costs and kind.blind_to and kind.role in ("node", "controller")
 
 
+def test_every_file_with_a_source_is_listed() -> None:
+    import importlib
+
+    folder = Path(netlink.__file__).parent
+    modules = [f"collector.agent.sources.{path.stem}" for path in folder.glob("[a-z]*.py")]
+    assert {m for m in modules if hasattr(importlib.import_module(m), "SOURCE")} == set(BUILT_IN.values())
+
+
 def test_a_site_adds_a_source_with_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "site_pump.py").write_text(
         "from collector.agent import wire\nfrom collector.agent.source import Reading, SourceKind\n"
