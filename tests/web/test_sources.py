@@ -1,0 +1,95 @@
+"""The sources page and its JSON over a store that received something, and over one that never did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import fixture
+import pytest
+from fastapi.testclient import TestClient
+
+from collector.inventory import Inventory, utc_now
+from collector.ledger import Ledger, Source, Step
+from collector.spool import Position
+from store import open_store
+from web.app import create_app
+
+NOW = utc_now()
+
+
+def receiving(ledger: Ledger) -> Any:
+    """The running way in, as far as the page asks it."""
+    state = {
+        "trouble": None, "waiting_bytes": 0, "free_bytes": 10**9, "stored_lines": 7, "stored_batches": 1, "duplicates": 0,
+        "quarantined": 0, "blind_periods": 1, "listening": ["syslog udp 127.0.0.1:514"],
+    }  # fmt: skip
+    return SimpleNamespace(
+        inventory=Inventory(ledger.store, ledger),
+        pipeline=SimpleNamespace(ledger=ledger),
+        state=lambda: state,
+        replay=lambda _: False,
+    )
+
+
+@pytest.fixture
+def client() -> Iterator[TestClient]:
+    with open_store(None) as store:
+        ledger = Ledger(store, "spool")
+        step = Step(Position(1, 20))
+        for number in range(130):
+            host = f"gpu{number:03d}"
+            key = (host, "syslog", f"{host}:/var/log/<b>syslog")
+            step.sources[key] = Source(
+                *key, "agent", NOW, NOW - timedelta(hours=4), lines=1000 + number, late=number == 5, gap_s=1.0
+            )
+            ledger.met(step, host, None, utc_now() if number == 7 else NOW - timedelta(hours=4))
+        step.blind.append({
+            "host": "gpu003", "source": "syslog", "stream": "s", "start": NOW, "end": NOW, "reason": "spool <full>", "lines": 12,
+            "bytes": None, "told_by": "gpu003", "received": NOW,
+        })  # fmt: skip
+        with store.transaction() as connection:
+            ledger.write(connection, step)
+        ledger.apply(step)
+        app = create_app(store)
+        app.state.receiving = receiving(ledger)
+        yield TestClient(app, raise_server_exceptions=False)
+
+
+def test_the_list_pages_and_the_counts_are_of_all_of_it(client: TestClient) -> None:
+    seen, cursor = [], None
+    while True:
+        body = client.get("/api/v1/sources", params={"limit": 50, **({"cursor": cursor} if cursor else {})}).json()
+        assert (body["total"], body["nodes"], body["late"]) == (130, 130, 1)
+        seen += [row["host"] for row in body["sources"]]
+        cursor = body["next"]
+        if cursor is None:
+            break
+    assert seen == [f"gpu{n:03d}" for n in range(130)]
+    assert client.get("/api/v1/sources", params={"q": "GPU12"}).json()["total"] == 10
+    assert client.get("/api/v1/sources", params={"cursor": "zzz"}).status_code == 400
+
+
+def test_alerts_and_blind_periods_are_told(client: TestClient) -> None:
+    body = client.get("/api/v1/sources").json()
+    assert [alert["host"] for alert in body["alerts"]] == ["gpu007"] and body["silent"] == 1
+    assert [(b["host"], b["reason"], b["lines"]) for b in body["blind"]] == [("gpu003", "spool <full>", 12)]
+    assert body["intake"]["listening"] == ["syslog udp 127.0.0.1:514"]
+
+
+def test_the_page_says_it_in_words_and_escapes_what_senders_wrote(client: TestClient) -> None:
+    page = client.get("/sources", headers={"accept": "text/html"}).text
+    assert "130 streams of 130 hosts" in page and "Silent while the node is up" in page and "Blind periods" in page
+    assert "spool &lt;full&gt;" in page and "/var/log/<b>" not in page
+    assert client.get("/sources?q=nothing-like-it").text.count("No source matches") == 1
+
+
+def test_a_store_that_never_received_shows_its_files(client: TestClient) -> None:
+    plain = TestClient(create_app(fixture.build()), raise_server_exceptions=False)
+    body = plain.get("/api/v1/sources").json()
+    assert body["total"] > 0 and body["intake"] is None and all(row["transport"] == "file" for row in body["sources"])
+    assert plain.get("/sources").status_code == 200
+    assert plain.post("/api/v1/quarantine/x/replay").status_code == 404
+    assert client.post("/api/v1/quarantine/x/replay").status_code == 404
