@@ -255,6 +255,8 @@ def speed(lines: int, jobs: int, ticks: int, folder: Path | None) -> int:
         day = Day(7)
         day.fill(0, 86_400, jobs, lines // 100)
         events = day.store(store)
+        conf = {"cluster": "made", "scope": "cluster", "name": "SlurmdTimeout", "value": "300", "source": "slurm.conf"}
+        store.add({"settings": frame("settings", [conf])})
         plain_lines(store, lines - events, 0, 86_400)
         print(f"made           {lines:,} lines, {events:,} of them events, {len(NODES):,} nodes, {jobs:,} jobs, 24 h")
         ticker = Ticker(store)
@@ -286,6 +288,9 @@ def tick_times(store: DuckStore, ticker: Ticker, day: Day, ticks: int) -> list[t
         wall, cpu, report = timed(ticker.tick)
         assert report.worked
         rows.append((wall, cpu))
+        sys.stderr.write(
+            f"tick {number + 1}: {wall:.2f} s wall, {cpu:.2f} s CPU{', everything anew' if report.full else ''}\n"
+        )
     return rows
 
 

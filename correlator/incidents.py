@@ -41,6 +41,7 @@ class Incident:
     hops: list[Hop] = field(default_factory=list)
     flaps: list[Fact] = field(default_factory=list)
     slowed: list[Run] = field(default_factory=list)
+    untouched: list[Run] | None = None
 
     @property
     def confidence(self) -> float:
@@ -216,10 +217,13 @@ AFTERMATH_S = 60.0
 
 def spared(world: World, incident: Incident) -> list[Run]:
     """Runs that went on through the incident on the same cluster or outlived it: who was not touched."""
+    if incident.untouched is not None:
+        return incident.untouched
     hit = {v.run.job_id for v in incident.verdicts}
     start, end = incident.root.start, max([v.end.start for v in incident.verdicts], default=incident.end)
-    return [r for r in world.in_time.overlapping(start, end) if r.job_id not in hit
+    incident.untouched = [r for r in world.in_time.overlapping(start, end) if r.job_id not in hit
             and (not r.ended_badly or r.end is None or r.end > end + AFTERMATH_S)]  # fmt: skip
+    return incident.untouched
 
 
 def events_of(incident: Incident) -> list[Event]:
