@@ -197,7 +197,9 @@ def _json_shape(text: str) -> str | None:
         if re.search(r'"(?:association|derived_exit_code|allocation_nodes|submission)"\s*:', text):
             return "sacct_json"
         return "rest_jobs" if re.search(r'"(?:last_update|accrue_time)"\s*:', text) else None
-    if re.search(r'"nodes"\s*:\s*\[\s*(?:\{|\])', text) and re.search(r'"(?:architecture|last_update|hostname)"|openapi', text):
+    if re.search(r'"nodes"\s*:\s*\[\s*(?:\{|\])', text) and re.search(
+        r'"(?:architecture|last_update|hostname)"|openapi', text
+    ):
         return "rest_nodes"
     if re.search(r'"partitions"\s*:\s*\[\s*(?:\{|\])', text) and re.search(
         r'"(?:node_sets|grace_time|maximums)"', text
@@ -340,7 +342,13 @@ _LINE_SHAPES: tuple[tuple[str, str], ...] = (
     ("journald", r'\{.*"__REALTIME_TIMESTAMP"'),
     ("fabricmanager", r"\[[A-Z][a-z]{2} \d\d \d{4} [\d:]{8}\] \[(?:INFO|ERROR|WARNING|CRITICAL|DEBUG)\] \[tid \d+\]"),
     ("nhc", r"\d{8} [\d:]{8}.*\bnhc\b|\d{8} [\d:]{8} /\S*nhc"),
-    ("dmesg", r"(?:<\d+>)?\[\s*\d+\.\d{6}\] |\[[A-Z][a-z]{2} [A-Z][a-z]{2}\s+\d+ [\d:]{8} \d{4}\] "),
+    ("ufm", r"\d{4}-\d\d-\d\d [\d:]{8}(?:\.\d+)? \[\d+\] \[\d+\] [A-Z]+ \["),
+    ("healthagent", r"\d{4}-\d\d-\d\d [\d:]{8},\d+ - healthagent[\w.]* - "),
+    ("loghub", r"(?:-|[A-Z][A-Z0-9_]*) \d{9,10} \d{4}\.\d\d\.\d\d |\d+ \S+ \S+ \S+ \d{9,10} -?\d+ "),
+    (
+        "dmesg",
+        r"kern *:\w+ *: \d{4}-|(?:<\d+>)?\[\s*\d+\.\d{6}\] |\[[A-Z][a-z]{2} [A-Z][a-z]{2}\s+\d+ [\d:]{8} \d{4}\] ",
+    ),
 )
 #: Beginnings of a file's name -> source, where the content leaves it open.
 _NAMES: tuple[tuple[str, str], ...] = (
@@ -350,7 +358,12 @@ _NAMES: tuple[tuple[str, str], ...] = (
     (r"kern(?:\.log|$|-\d)", "kernel"), (r"(?:syslog|messages|auth\.log|secure|daemon\.log)", "syslog"),
     (r"jetpackd", "jetpackd"), (r"jetpack", "jetpack"), (r"healthagent", "healthagent"),
 )  # fmt: skip
-_SYSLOG = re.compile(r"(?:<\d{1,3}>)?(?:1 )?(?:\d{4}-\d\d-\d\dT\S+|[A-Z][a-z]{2} [ \d]\d [\d:]{8}(?:\.\d+)?) \S+ ")
+_SYSLOG = re.compile(
+    r"(?:\d{1,6} )?(?:<\d{1,3}>)?(?:1 )?(?:\d{4}-\d\d-\d\dT\S+|[A-Z][a-z]{2} [ \d]\d [\d:]{8}(?:\.\d+)?) \S+ "
+)
+_JOB_WORDS = re.compile(
+    r"(?:\s*\d+: )?(?:srun: |slurmstepd: error: |salloc: |[\w.-]+:\d+:\d+ \[\d+\] (?:\S+ )?NCCL |\[rank\d+\]:|Traceback \(most recent|# ?nThread \d+ nGpus )"
+)
 _SLURM = re.compile(r"\[\d{4}-\d\d-\d\dT[\d:.]+(?:[+-]\d\d:\d\d)?\] ")
 _SLURMCTLD = re.compile(
     r"_slurm_rpc_|sched: |_job_complete|slurmctld|Recovered JobId|update_node: |backfill|node_did_resp"
@@ -374,6 +387,8 @@ def _lines(place: Recognition, path: PurePosixPath, text: str) -> Recognition:
     if _SLURM.match(lines[0]):
         source = "slurmctld" if len(_SLURMCTLD.findall(text)) >= len(_SLURMD.findall(text)) else "slurmd"
         return replace(place, kind="lines", source=source, reason=f"Slurm's own log, words of {source}")
+    if any(_JOB_WORDS.match(line) for line in lines):
+        return replace(place, kind="lines", source="job_stdout", reason="words that only a job's output has")
     if any(_SYSLOG.match(line) for line in lines):
         return replace(place, kind="lines", source="syslog", reason="syslog headers")
     return replace(place, kind="lines", source=None, reason="text that nothing else explains")
