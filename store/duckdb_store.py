@@ -23,6 +23,9 @@ from store.schema import VERSION, statements
 
 DATABASE = "faultline.duckdb"
 SERVICE_FILE = "service.json"
+#: What the engine may use of the machine's memory; beyond it sorts and joins spill to disk, and then a query is refused.
+#: FAULTLINE_MEMORY sets another size. Parsers, the correlator and the page cache need the rest.
+MEMORY = "60%"
 
 
 class StoreError(Exception):
@@ -101,6 +104,13 @@ class DuckStore:
             ) from error
         self._connection.execute("SET TimeZone = 'UTC'")
         self._connection.execute("SET preserve_insertion_order = true")
+        try:
+            self._connection.execute("SET memory_limit = ?", [os.environ.get("FAULTLINE_MEMORY", MEMORY)])
+        except duckdb.Error as error:
+            self._connection.close()
+            raise StoreError(
+                f"FAULTLINE_MEMORY={os.environ.get('FAULTLINE_MEMORY')}: give a size such as 8GB or 60%"
+            ) from error
 
     def reopen_if_broken(self) -> None:
         """DuckDB gives up a database whose file it could not write; opened anew it goes on from its last commit.

@@ -306,17 +306,19 @@ class Pruner:
         return left if used else None
 
     def _read_segments(self) -> list[tuple[Any, ...]]:
-        try:
-            self.con.execute("SELECT 1 FROM raw.log_segments LIMIT 0").fetchall()
-            self.con.execute('SELECT "$block" FROM kql."Logs" LIMIT 0').fetchall()
-        except duckdb.Error:
-            return []  # not a store, or one of before there were filters
         if not self._in_transaction():
             self.con.execute("BEGIN TRANSACTION")
             self._began = True
-        return self.con.execute(
-            "SELECT segment::VARCHAR, first_block, last_block, words_known FROM raw.log_segments ORDER BY first_block"
-        ).fetchall()
+        elif not self.con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'log_segments'").fetchall():
+            return []  # an error would end the caller's transaction
+        try:
+            return self.con.execute(
+                "SELECT segment::VARCHAR, first_block, last_block, words_known FROM raw.log_segments"
+                ' WHERE NOT EXISTS (SELECT "$block" FROM kql."Logs" WHERE false) ORDER BY first_block'
+            ).fetchall()
+        except duckdb.Error:
+            self.finish()
+            return []  # not a store, or one of before there were filters
 
     def _in_transaction(self) -> bool:
         """Whether the caller holds one open: then two statements have one number. (A second BEGIN would break it.)"""

@@ -12,6 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from store import open_store
+from store.duckdb_store import StoreError
 from web.app import create_app
 from web.turns import ClientGoneError, TooManyWaitingError, Turns
 
@@ -153,6 +154,22 @@ def test_heavy_queries_leave_room_for_writing_and_for_pages() -> None:
         for thread in asking:
             thread.join()
         assert still and store.info()["lines"] == 5
+
+
+def test_memory_has_a_limit_and_the_service_outlives_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAULTLINE_MEMORY", "100MB")
+    with open_store(None) as store:
+        client = TestClient(create_app(store))
+        hungry = "range x from 1 to 30000000 step 1 | summarize l = make_list(tostring(x)) | project array_length(l)"
+        answer = client.post("/api/v1/query", json={"query": hungry})
+        assert answer.status_code == 400 and "memory" in answer.json()["message"]
+        assert client.post("/api/v1/query", json={"query": "print 1"}).json()["rows"] == [[1]]
+
+
+def test_a_memory_limit_that_is_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAULTLINE_MEMORY", "lots")
+    with pytest.raises(StoreError, match="FAULTLINE_MEMORY=lots"):
+        open_store(None)
 
 
 def test_rows_end_at_the_limit_and_that_is_said() -> None:
