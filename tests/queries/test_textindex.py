@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from datetime import datetime, timedelta
 
 import pytest
@@ -210,3 +211,33 @@ def test_random_lines_and_random_conditions(
         query = f"Logs | where {joined} | project Message"
         pruned, scanned = both(made, query, patch)
         assert sorted(map(str, pruned.rows)) == sorted(map(str, scanned.rows))
+
+
+def test_no_line_is_missed_or_told_twice_while_segments_close() -> None:
+    """A query sees lines before or after they were moved into a segment, whatever it runs beside."""
+    with open_store(None) as made:
+        stored, failed = [0], []
+        done = threading.Event()
+
+        def write() -> None:
+            try:
+                for _ in range(25):
+                    made.add({"logs": frame("logs", lines([f"needle {n} in hay" for n in range(8)]))})
+                    stored[0] += 8
+                    segments.seal(made, least=1)
+            except Exception as error:
+                failed.append(error)
+            finally:
+                done.set()
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        cursor, seen = made.cursor(), 0
+        while not done.is_set():
+            least = stored[0]
+            ((count,),) = run(cursor, 'Logs | where Message has "needle" | count').rows
+            assert max(least, seen) <= count <= stored[0] + 8
+            seen = count
+        writer.join()
+        assert not failed
+        assert run(cursor, 'Logs | where Message has "needle" | count').rows == [[200]]
