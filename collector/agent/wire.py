@@ -32,11 +32,14 @@ def record(**fields: Any) -> bytes:
 
 def lines_record(head: bytes, text: bytes, **fields: Any) -> bytes:
     """Several lines (no line end behind the last) under ``head``, a prepared ``{"stream":..,"source":..`` without its
-    closing brace. Bytes that are no UTF-8 travel exactly, in base64.
+    closing brace. Bytes that are no UTF-8 travel exactly, in base64 (a document's as U+FFFD: Slurm writes UTF-8).
     """
+    if b'"document":' in head:
+        text = text.decode("utf-8", "replace").encode() + b"\n"
     more = "".join(f',"{name}":{json.dumps(value)}' for name, value in fields.items() if value is not None).encode()
     try:
-        return head + more + b',"lines":' + quote(text.decode("utf-8")).encode("ascii") + b"}\n"
+        name = b"raw" if b'"document":' in head else b"lines"
+        return head + more + b',"' + name + b'":' + quote(text.decode("utf-8")).encode("ascii") + b"}\n"
     except UnicodeDecodeError:
         return head + more + b',"lines_base64":"' + base64.b64encode(text) + b'"}\n'
 

@@ -34,6 +34,8 @@ DEFAULT_PATHS = [
     "/var/log/slurmctld/*.log", "/var/log/fabricmanager.log", "/var/log/nvidia-fabricmanager.log", "/var/log/opensm.log",
     "/var/log/nhc.log", "/opt/cycle/jetpack/logs/jetpack*.log", "/opt/healthagent/*.log",
 ]  # fmt: skip
+#: Before a kind: the lines are a document's, not a log's.
+DOCUMENT = "document:"
 
 
 @dataclass
@@ -53,8 +55,7 @@ class _Tail:
 
     def head(self) -> bytes:
         if not self._head:
-            inode = f"{self.place.device}:{self.place.inode}"
-            self._head = wire.head(stream="files", source=self.source, path=self.place.path, inode=inode)
+            self._head = _head(self.place, self.source)
         return self._head
 
     def read(self, now: float, monotonic: float, last: bool) -> Reading | None:
@@ -88,6 +89,14 @@ class _Tail:
         return Reading(body, text.count(b"\n") + 1, {self.place.key(): self.place.as_json()})
 
 
+def _head(place: Place, source: str | None) -> bytes:
+    """The beginning of this file's records: lines of a source, or pieces of a document whose every line stands alone."""
+    inode = f"{place.device}:{place.inode}"
+    if source is not None and source.startswith(DOCUMENT):
+        return wire.head(stream="files", document=source.removeprefix(DOCUMENT), path=place.path, inode=inode)
+    return wire.head(stream="files", source=source, path=place.path, inode=inode)
+
+
 @dataclass
 class _Packed:
     """A compressed generation, read to its end."""
@@ -117,8 +126,7 @@ class _Packed:
             return self.read(now)
         cut = len(joined) if cut < 0 else cut
         text, self.rest = joined[:cut].removesuffix(b"\n"), joined[cut + 1 :]
-        head = wire.head(stream="files", source=self.source, path=self.place.path)
-        body = wire.lines_record(head, text, offset=self.place.offset, read=wire.stamp(now))
+        body = wire.lines_record(_head(self.place, self.source), text, offset=self.place.offset, read=wire.stamp(now))
         self.place = _packed_place(self.place, joined[: cut + 1], now)
         return Reading(body, text.count(b"\n") + 1, {self.place.key(): self.place.as_json()})
 
@@ -135,7 +143,9 @@ def _packed_place(place: Place, used: bytes, now: float) -> Place:
 
 @dataclass
 class Files:
-    """All files that match. ``kinds``: "GLOB=SOURCE" where the service should not recognise the file by itself."""
+    """All files that match. ``kinds``: "GLOB=SOURCE" where the service should not recognise the file by itself, or
+    "GLOB=document:KIND" for a file that is no log (its lines must stand alone, as jobcomp's do).
+    """
 
     context: Context
     paths: list[str]
@@ -453,7 +463,7 @@ def _make(context: Context, options: Mapping[str, Any]) -> Files:
 
 SOURCE = SourceKind(
     "files", _make,
-    {"paths": DEFAULT_PATHS, "exclude": [], "kinds": [], "from_start": True, "rescan_s": 10.0},
+    {"paths": DEFAULT_PATHS, "exclude": [], "kinds": ["*/jobcomp.log=document:jobcomp"], "from_start": True, "rescan_s": 10.0},
     reads="Log files that match globs, through rotation of every usual kind",
     costs="two stat calls a file and turn; one read where it grew",
     blind_to="lines written between the copy and the truncation of copytruncate; files removed while the agent is away",

@@ -9,6 +9,7 @@ import os
 import stat
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -522,25 +523,27 @@ def test_the_journal_is_read_on_from_its_cursor(host: Host, parser: LineParser) 
         f'echo "$@" >> {host.root}/asked\ncase "$*" in *--follow*) cat {host.root}/entries; exec sleep 60;; esac',
     )
     runner = host.runner("journald", program=program)
-    found: list[dict[str, Any]] = []
-    for _ in range(200):
-        found += rows(runner.poll())
-        if found:
-            break
-        import time
-
-        time.sleep(0.02)
-    events = parsed(parser, found)
+    events = parsed(parser, _patiently(runner))
     assert [(r["event"], r["host"], r["source"]) for r in events] == [("sys.service_failed", "gpu01", "syslog")] * 2
     kept = runner.positions["journald"]
     assert kept["cursor"] == "s=1;i=2;b=2;m=3;t=4;x=5"
     runner.close()
     again = host.runner("journald", {"journald": kept}, program=program)
-    list(again.poll())
+    _patiently(again)
     again.close()
     commands = (host.root / "asked").read_text().splitlines()
     assert "_TRANSPORT=syslog" in commands[0] and "_TRANSPORT=kernel" not in commands[0]
     assert any("--after-cursor=s=1;i=2;b=2;m=3;t=4;x=5" in command for command in commands)
+
+
+def _patiently(runner: Runner) -> list[dict[str, Any]]:
+    """What a child process gives, as soon as it gives something."""
+    end = time.monotonic() + 20
+    found: list[dict[str, Any]] = []
+    while not found and time.monotonic() < end:
+        found = rows(runner.poll())
+        time.sleep(0.01)
+    return found
 
 
 def test_a_vacuumed_journal_is_a_blind_period(host: Host) -> None:
@@ -586,6 +589,25 @@ def test_accounting_tells_rows_that_are_new_or_changed(host: Host) -> None:
     looks = (host.root / "asked").read_text().splitlines()
     assert "--starttime=2026-11-19T16:30:00" in looks[0] and "--starttime=2026-11-21T16:15:00" in looks[1]
     assert "Restarts" not in looks[0], "a column that this sacct does not know is not asked for"
+
+
+def test_the_job_completion_file_is_a_document(host: Host, tmp_path: Path) -> None:
+    line = (
+        "JobId={} UserId=alice(20001) GroupId=alice(20001) Name=ring JobState={} Partition=gpu TimeLimit=60 "
+        "StartTime=2026-11-21T16:00:00 EndTime=2026-11-21T16:20:00 NodeList=gpu[01-02] NodeCnt=2 ExitCode=0:0\n"
+    )
+    path = host.put("/var/log/slurm/jobcomp.log", line.format(17, "NODE_FAIL") + line.format(18, "COMPLETED"))
+    runner = host.runner("files", paths=["/var/log/slurm/*.log"])
+    (first,) = asked(runner)
+    assert [(r["job_id"], r["state"]) for r in tables(first)["jobs"].to_dicts()] == [
+        (17, "NODE_FAIL"),
+        (18, "COMPLETED"),
+    ]
+    with path.open("a") as stream:
+        stream.write(line.format(19, "FAILED"))
+    host.wait(1)
+    (second,) = asked(runner)
+    assert [(r["job_id"], r["state"]) for r in tables(second)["jobs"].to_dicts()] == [(19, "FAILED")]
 
 
 NODE = (
