@@ -20,9 +20,13 @@ from collector.spool import Position
 from store.duckdb_store import DuckStore, insert
 from store.intake import STATEMENTS
 
-#: Opaque keys are remembered so long, and never fewer than ``KEYS_KEPT``: a clock that jumps must not forget them.
+#: Opaque keys are remembered so long, never fewer than ``KEYS_KEPT`` (a clock that jumps must not forget them) and never
+#: more than ``MOST_KEYS`` (about 150 MB).
 KEY_LIFE = timedelta(hours=24)
-KEYS_KEPT = 100_000
+KEYS_KEPT, MOST_KEYS = 100_000, 1_000_000
+#: Output of jobs that ended so long ago is no source any more.
+OUTPUT_LIFE = timedelta(days=7)
+_OUTPUT = ("job_stdout", "job_stderr")
 #: The write-ahead log grows to this between checkpoints; it is read again in about a second after a crash.
 CHECKPOINT = "256MB"
 #: Rates are averages that forget with this time constant, seconds.
@@ -183,7 +187,8 @@ class Ledger:
             rows = [(*name, str(ranges), now) for name, ranges in streams.items()]
             _replace(connection, "streams", ("agent", "stream", "epoch"), rows)
         if step.opaque:
-            _replace(connection, "keys", ("key",), step.opaque)
+            made = pl.DataFrame(step.opaque, schema={"key": pl.String, "received": pl.Datetime("us")}, orient="row")
+            insert(connection, "intake.keys", made)
         if step.sources:
             _replace(
                 connection,
@@ -234,14 +239,26 @@ class Ledger:
         return {key: rate * math.exp((then - now) / RATE_S) for key, (then, rate) in list(self._rates.items())}
 
     def prune(self, now: datetime) -> None:
-        """Forgets opaque keys that are both old and many."""
-        if len(self.keys) <= KEYS_KEPT:
-            return
-        newest = sorted(self.keys.values(), reverse=True)
-        limit = min(now - KEY_LIFE, newest[KEYS_KEPT])
-        with self.store.transaction() as connection:
-            connection.execute("DELETE FROM intake.keys WHERE received < ?", [limit])
-        self.keys = {key: received for key, received in self.keys.items() if received >= limit}
+        """Forgets opaque keys that are old or too many, and the output of jobs long ended."""
+        if len(self.keys) > KEYS_KEPT:
+            newest = sorted(self.keys.values(), reverse=True)
+            limit = min(now - KEY_LIFE, newest[KEYS_KEPT])
+            if len(newest) > MOST_KEYS:
+                limit = max(limit, newest[MOST_KEYS])
+            with self.store.transaction() as connection:
+                connection.execute("DELETE FROM intake.keys WHERE received < ?", [limit])
+            self.keys = {key: received for key, received in self.keys.items() if received >= limit}
+        ended = [s for s in self.sources.values() if s.source in _OUTPUT and now - s.last_seen > OUTPUT_LIFE]
+        if ended:
+            with self.store.transaction() as connection:
+                connection.execute(
+                    "DELETE FROM intake.sources WHERE source IN ('job_stdout', 'job_stderr') AND last_seen < ?",
+                    [now - OUTPUT_LIFE],
+                )
+            for source in ended:
+                del self.sources[source.key]
+                self.lines.pop(source.file, None)
+                self._rates.pop(source.key, None)
 
 
 _BLIND = ("host", "source", "stream", "start", "end", "reason", "lines", "bytes", "told_by", "received")

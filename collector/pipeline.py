@@ -45,6 +45,8 @@ LINGER_S = 0.1
 #: segments at once, and DuckDB writes them to their place instead of through its log.
 MERGE_LINES = 2 * SEGMENT_ROWS
 MERGE_S = 1.0
+#: Old keys are forgotten this often.
+TIDY_S = 600.0
 RETRY_S = (0.5, 1.0, 2.0, 5.0)
 
 
@@ -91,6 +93,7 @@ class Pipeline:
         self._workers = [ParseWorker(patterns) for _ in range(max(1, workers))]
         self._pieces: deque[Piece] = deque()
         self._done_since = 0.0
+        self._tidied = time.monotonic()
         self._given: dict[tuple[str, str, str], Ranges] = {}
         self._given_opaque: set[str] = set()
         self._at = self.ledger.watermark() or Position(0, 0)
@@ -156,6 +159,7 @@ class Pipeline:
             self._commit(done)
             for _ in done:
                 self._pieces.popleft()
+            self._tidy()
 
     def _collect(self) -> None:
         """Takes the answers that are there; waits a moment if there is none."""
@@ -409,5 +413,12 @@ class Pipeline:
 
     def _forget(self, piece: Piece) -> None:
         self._given_opaque.difference_update(key for key, _ in piece.opaque)
-        if len(self._given) > 10_000 and len(self._pieces) == 1:
-            self._given.clear()
+
+    def _tidy(self) -> None:
+        """With nothing under way, what was given out is what the ledger knows; now and then, old keys go."""
+        if self._pieces:
+            return
+        self._given.clear()
+        if time.monotonic() - self._tidied > TIDY_S:
+            self._tidied = time.monotonic()
+            self.ledger.prune(datetime.now(UTC).replace(tzinfo=None))

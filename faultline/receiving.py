@@ -123,6 +123,9 @@ class Receiving:
         out += [f"# HELP {metric} Batches over HTTP, by protocol and status.", f"# TYPE {metric} counter"]
         for (protocol, status), count in sorted(self.intake.counts.items()):
             out.append(f'{metric}{{protocol="{protocol}",status="{status}"}} {count}')
+        metric = "faultline_intake_seconds_total"
+        out += [f"# HELP {metric} Seconds from a request to its answer, by protocol.", f"# TYPE {metric} counter"]
+        out += [f'{metric}{{protocol="{kind}"}} {spent:.6f}' for kind, spent in sorted(self.intake.answer_s.items())]
         return "\n".join(out) + "\n"
 
     def replay(self, identity: str) -> bool:

@@ -92,3 +92,30 @@ def test_what_the_ledger_keeps_is_what_a_new_one_reads(ledger: Ledger) -> None:
     assert (again.nodes["gpu01"].boots, again.nodes["gpu01"].cluster, again.nodes["gpu02"].boots) == (2, "ml1", 2)
     assert again.watermark() == Position(1, 20) and Ledger(ledger.store, "another").watermark() is None
     assert 0 < ledger.rates_now()["gpu01", "syslog", "gpu01:/var/log/syslog"] < 2
+
+
+def test_old_keys_and_ended_output_are_forgotten_and_nothing_else(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("collector.ledger.KEYS_KEPT", 2)
+    monkeypatch.setattr("collector.ledger.MOST_KEYS", 4)
+    seen(ledger, "gpu01", "job_stdout", timedelta(days=8))
+    seen(ledger, "gpu01", "syslog", timedelta(days=8))
+
+    def keys_after(*ages: timedelta) -> list[str]:
+        with ledger.store.transaction() as connection:
+            connection.execute("DELETE FROM intake.keys")
+        ledger.keys = {}
+        step = Step(Position(1, 30), opaque=[(f"k{n}", NOW - age) for n, age in enumerate(ages)])
+        with ledger.store.transaction() as connection:
+            ledger.write(connection, step)
+        ledger.apply(step)
+        ledger.prune(NOW)
+        assert Ledger(ledger.store, "spool").keys == ledger.keys
+        return sorted(ledger.keys)
+
+    day, minute = timedelta(days=2), timedelta(minutes=1)
+    assert keys_after(day, day * 2) == ["k0", "k1"]  # few: kept whatever their age
+    assert keys_after(minute, minute * 2, day, day * 2) == ["k0", "k1", "k2"]
+    assert keys_after(*(minute * n for n in range(8))) == ["k0", "k1", "k2", "k3", "k4"]  # too many: the oldest go
+    assert [s.source for s in ledger.sources.values()] == ["syslog"]
