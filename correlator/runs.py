@@ -245,6 +245,10 @@ def _rows_from_events(events: list[Event]) -> list[dict[str, Any]]:
             if event.kind == "slurm.job_failed":
                 row["exit_code"] = event.entities.get("exit_code")
         if event.kind == "slurm.job_requeue":
+            if row["state"] == "RUNNING":
+                # "requeue job JobId=1 due to failure of node gpu02": accounting will call this run NODE_FAIL.
+                failed = "failure of node" in event.message
+                row["state"], row["end"] = "NODE_FAIL" if failed else "REQUEUED", moment
             rows.append(open_runs.pop(job))
     return rows + list(open_runs.values())
 
