@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
@@ -253,7 +254,8 @@ class Cluster:
         })  # fmt: skip
 
     def _kernel(self, host: str, text: str) -> str:
-        uptime = self._rng.random() * 1e6
+        # Every host booted at a moment of its own.
+        uptime = (self._at - datetime(2026, 5, 1)).total_seconds() - zlib.crc32(host.encode()) % 86_400
         kind = self._rng.random()
         if kind < 0.75:
             return self._syslog(host, f"kernel: [{uptime:12.6f}] {text}")

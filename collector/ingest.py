@@ -30,7 +30,7 @@ from store.duckdb_store import DuckStore, FileEntry, logs_for_storage
 
 #: Files are stored together in one transaction up to so many rows: a commit costs milliseconds, trees have thousands.
 #: Whole segments are stored in order at once, which saves writing them twice.
-COMMIT_ROWS = 4 * segments.SEGMENT_ROWS
+COMMIT_ROWS = 2 * segments.SEGMENT_ROWS
 
 #: Line files of more bytes than this together are worth starting processes for.
 WORTH_PROCESSES = 24 * 1024 * 1024
@@ -124,7 +124,7 @@ class Ingest:
             self._lines_of.finish()
         self._flush()
         settle(self.store)
-        segments.seal(self.store)
+        segments.seal(self.store, least=segments.SEGMENT_ROWS // 4)
         return self.report
 
     def _processes(self, found: list[_Found]) -> int:
