@@ -77,13 +77,11 @@ def title(world: World, incident: Incident) -> str:
         parts.append("No job was hurt" if not incident.slowed else "No job failed")
     else:
         untouched = spared(world, incident)
-        if untouched:
-            names = ", ".join(r.key for r in untouched[:3]) + (
-                f" and {len(untouched) - 3} more" if len(untouched) > 3 else ""
-            )
-            parts.append(
-                f"Job{'s' if len(untouched) > 1 else ''} {names} {'were' if len(untouched) > 1 else 'was'} untouched"
-            )
+        if untouched.count:
+            names = ", ".join(r.key for r in untouched.named[:3])
+            names += f" and {untouched.count - 3} more" if untouched.count > 3 else ""
+            several = untouched.count > 1
+            parts.append(f"Job{'s' if several else ''} {names} {'were' if several else 'was'} untouched")
     return ". ".join(parts) + "."
 
 
@@ -221,8 +219,8 @@ def grounds(world: World, incident: Incident) -> list[str]:
     if root.attrs.get("inferred"):
         found.append("slurmd started again without having been stopped, and the machine had not booted")
     untouched = spared(world, incident)
-    if incident.verdicts and untouched:
-        found.append(f"{len(untouched)} other job{'s' if len(untouched) > 1 else ''} ran on without trouble")
+    if incident.verdicts and untouched.count:
+        found.append(f"{untouched.count} other job{'s' if untouched.count > 1 else ''} ran on without trouble")
     return found
 
 

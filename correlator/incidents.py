@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import chain
 
 from correlator.causes import cause_of, root_event
 from correlator.evidence import Chain, Weigher
@@ -41,7 +42,7 @@ class Incident:
     hops: list[Hop] = field(default_factory=list)
     flaps: list[Fact] = field(default_factory=list)
     slowed: list[Run] = field(default_factory=list)
-    untouched: list[Run] | None = None
+    untouched: Spared | None = None
 
     @property
     def confidence(self) -> float:
@@ -215,15 +216,46 @@ def _unique(hops: list[Hop]) -> list[Hop]:
 AFTERMATH_S = 60.0
 
 
-def spared(world: World, incident: Incident) -> list[Run]:
-    """Runs that went on through the incident on the same cluster or outlived it: who was not touched."""
-    if incident.untouched is not None:
-        return incident.untouched
+#: So many spared runs are told by name; the rest of a large cluster is a number.
+LISTED = 50
+
+
+@dataclass(frozen=True)
+class Spared:
+    """Runs that went on through an incident: some by name (those on its own hosts first), all as a number."""
+
+    named: tuple[Run, ...]
+    count: int
+
+
+def spared(world: World, incident: Incident) -> Spared:
+    """Who was not touched: runs that went on through the incident on the same cluster and ended well, or outlived it."""
+    if incident.untouched is None:
+        incident.untouched = _spared(world, incident)
+    return incident.untouched
+
+
+def _spared(world: World, incident: Incident) -> Spared:
     hit = {v.run.job_id for v in incident.verdicts}
     start, end = incident.root.start, max([v.end.start for v in incident.verdicts], default=incident.end)
-    incident.untouched = [r for r in world.in_time.overlapping(start, end) if r.job_id not in hit
-            and (not r.ended_badly or r.end is None or r.end > end + AFTERMATH_S)]  # fmt: skip
-    return incident.untouched
+
+    def hurt(run: Run) -> bool:
+        return run.job_id in hit or (run.ended_badly and run.end is not None and run.end <= end + AFTERMATH_S)
+
+    lost = [r for r in world.bad_in_time.overlapping(start, end) if hurt(r)]
+    known = {r.key for r in lost}
+    lost += [r for job in sorted(hit) for r in world.runs_of_job.get(job, ()) if r.key not in known
+             and r.start is not None and r.start <= end and (r.end is None or r.end >= start)]  # fmt: skip
+    count = world.in_time.count(start, end) - len(lost)
+    hosts = sorted({f.host for f in [incident.root, *incident.members] if f.host})
+    near = [r for h in hosts for r in world.runs_on.get(h, ()) if r.start is not None and r.start <= end and (r.end is None or r.end >= start)]
+    named: dict[str, Run] = {}
+    for run in chain(near, world.in_time.overlapping(start, end)):
+        if len(named) >= min(LISTED, count):
+            break
+        if not hurt(run):
+            named[run.key] = run
+    return Spared(tuple(sorted(named.values(), key=lambda r: (r.job_id, r.attempt, r.key))), count)
 
 
 def events_of(incident: Incident) -> list[Event]:

@@ -9,7 +9,7 @@ from correlator import explain
 from correlator.causes import cause_of, disproof, lost, root_event
 from correlator.evidence import Weigher
 from correlator.facts import World
-from correlator.incidents import AFTERMATH_S, Incident, events_of, spared
+from correlator.incidents import AFTERMATH_S, LISTED, Incident, Spared, events_of, spared
 from correlator.model import Event, Fact, Run
 from correlator.verdicts import Verdict
 
@@ -49,7 +49,7 @@ def incident_document(world: World, weigher: Weigher, incident: Incident) -> dic
     untouched = (
         spared(world, incident)
         if incident.verdicts
-        else _unique_runs(r for h in hosts for r in world.runs_at(h, root.start))
+        else _on_hosts(r for h in hosts for r in world.runs_at(h, root.start))
     )
     return {
         "id": incident.id, "start": explain.stamp(incident.start), "end": explain.stamp(incident.end), "detected_at": None,
@@ -64,9 +64,9 @@ def incident_document(world: World, weigher: Weigher, incident: Incident) -> dic
         "status": "final", "spans": explain.spans(incident), "rivals": explain.rival_rows(world, weigher, incident.verdicts, root),
         "advice": explain.advice(incident), "gpu_hours_lost": explain.gpu_hours(world, incident), "doubts": explain.doubts(incident),
         "unaffected_jobs": [
-            {"job_id": r.key, "state": _state_after(r, incident), "why": _why_spared(r.nodes, hosts)} for r in _nearest(untouched, hosts)
+            {"job_id": r.key, "state": _state_after(r, incident), "why": _why_spared(r.nodes, hosts)} for r in untouched.named
         ],
-        "unaffected_count": len(untouched),
+        "unaffected_count": untouched.count,
     }  # fmt: skip
 
 
@@ -75,21 +75,9 @@ def _state_after(run: Run, incident: Incident) -> str:
     return run.state if run.end is not None and run.end <= incident.end + AFTERMATH_S else "went on"
 
 
-#: So many spared runs are listed by name; the rest of a large cluster is a number.
-LISTED = 50
-
-
-def _nearest(runs: list[Run], hosts: list[str]) -> list[Run]:
-    """The spared runs worth naming: those on the incident's own hosts first, in the order of their ids."""
-    if len(runs) <= LISTED:
-        return runs
-    near = set(hosts)
-    ranked = sorted(runs, key=lambda r: (near.isdisjoint(r.nodes), r.job_id, r.attempt))
-    return sorted(ranked[:LISTED], key=lambda r: (r.job_id, r.attempt))
-
-
-def _unique_runs(runs: Iterable[Run]) -> list[Run]:
-    return sorted({r.key: r for r in runs}.values(), key=lambda r: (r.job_id, r.attempt, r.key))
+def _on_hosts(runs: Iterable[Run]) -> Spared:
+    found = sorted({r.key: r for r in runs}.values(), key=lambda r: (r.job_id, r.attempt, r.key))
+    return Spared(tuple(found[:LISTED]), len(found))
 
 
 def _why_spared(nodes: tuple[str, ...], hosts: list[str]) -> str:

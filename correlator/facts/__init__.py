@@ -63,6 +63,10 @@ class World:
             for node in run.nodes:
                 self.runs_on[node].append(run)
         self.in_time = RunsInTime(self.runs)
+        self.bad_in_time = RunsInTime([r for r in self.runs if r.ended_badly])
+        self.runs_of_job: dict[int, list[Run]] = defaultdict(list)
+        for run in self.runs:
+            self.runs_of_job[run.job_id].append(run)
         self._facts_by_kind: tuple[int, dict[str, list[Fact]]] = (-1, {})
         self._facts_by_host: tuple[int, dict[tuple[str, str], list[Fact]]] = (-1, {})
         self._facts_by_job: tuple[int, dict[str, list[Fact]]] = (-1, {})
