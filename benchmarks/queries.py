@@ -98,7 +98,7 @@ def prepare(store: DuckStore, rows: int) -> None:
         )
     print(f"made {rows:,} lines in {time.process_time() - began:.0f} CPU s", flush=True)
     began, wall = time.process_time(), time.perf_counter()
-    sealed = segments.seal(store)
+    sealed = segments.seal(store, least=segments.SEGMENT_ROWS // 4)
     used, elapsed = time.process_time() - began, time.perf_counter() - wall
     store.cursor().execute("CHECKPOINT")
     print(

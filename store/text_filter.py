@@ -70,10 +70,10 @@ class TextFilter:
     blocks: int
     always: Mask
 
-    def having(self, term: int) -> Mask:
-        """The blocks that may hold the term of this hash."""
+    def having(self, *terms: int) -> Mask:
+        """The blocks that may hold all terms of these hashes."""
         bits = len(self.rows)
-        both = self.rows[[(((term * m & _ALL_64) >> 32) * bits) >> 32 for m in _PLAIN_MULTIPLIERS]]
+        both = self.rows[[(((t * m & _ALL_64) >> 32) * bits) >> 32 for t in terms for m in _PLAIN_MULTIPLIERS]]
         return np.unpackbits(np.bitwise_and.reduce(both, axis=0), count=self.blocks).astype(bool)
 
     def to_bytes(self) -> bytes:

@@ -262,9 +262,7 @@ class _Questions:
             masks = [part.ask(made, words_known) for part in self.parts]
             joined: Mask = np.logical_and.reduce(masks) if self.every else np.logical_or.reduce(masks)
             return joined
-        mask = np.ones(made.blocks, bool)
-        for one in self.terms:
-            mask &= made.having(one)
+        mask: Mask = made.having(*self.terms) if self.terms else np.ones(made.blocks, bool)
         for terms in self.halves if words_known else ():
             if mask.any():
                 mask &= np.logical_or.reduce([made.having(one) for one in terms])
