@@ -318,6 +318,10 @@ class Pruner:
             self.finish()
             return []  # not a store, or one of before there were filters
 
+    def loose_lines(self) -> bool:
+        """Whether there are lines of no closed segment."""
+        return bool(self.con.execute("SELECT 1 FROM raw.logs WHERE block = 0 LIMIT 1").fetchall())
+
     def _in_transaction(self) -> bool:
         """Whether the caller holds one open: then two statements have one number. (A second BEGIN would break it.)"""
         return len({self.con.execute("SELECT txid_current()").fetchall()[0] for _ in range(2)}) == 1
@@ -375,7 +379,7 @@ def narrowed(c: Compiler, node: ast.Pipeline, env: Env) -> Stage | None:
     chosen = bindparam("p", blocks, unique=True, type_=NullType())
     # Two reads: DuckDB takes a join's keys into the scan and gives that up where many rows pass, as those of block 0 do.
     closed = Sql('"t"."$block" IN (SELECT unnest(CAST({0} AS INTEGER[])))', chosen)
-    return c.stored(source.name, (closed, Sql('"t"."$block" = 0')))
+    return c.stored(source.name, (closed, Sql('"t"."$block" = 0')) if pruner.loose_lines() else (closed,))
 
 
 __all__ = ["Need", "Pruned", "Pruner", "narrowed", "need_of", "regex_need"]

@@ -146,6 +146,17 @@ def test_a_store_without_segments_is_just_read() -> None:
         assert (result.rows, result.pruned) == ([[1]], ())
 
 
+def test_fresh_lines_are_read_beside_none_and_some_closed_ones() -> None:
+    with open_store(None) as fresh:
+        fresh.add({"logs": frame("logs", lines([f"noise {n}" for n in range(2000)] + ["slain"]))})
+        segments.seal(fresh, least=1)
+        result = run(fresh.cursor(), 'Logs | where Message has "slain" | count')
+        assert result.rows == [[1]] and "UNION ALL" not in result.sql
+        fresh.add({"logs": frame("logs", lines(["slain again"]))})
+        result = run(fresh.cursor(), 'Logs | where Message has "slain" | count')
+        assert result.rows == [[2]] and "UNION ALL" in result.sql
+
+
 def test_a_query_inside_a_transaction_sees_its_lines(store: DuckStore) -> None:
     with pytest.raises(ZeroDivisionError), store.transaction() as connection:
         connection.execute("UPDATE raw.logs SET host = 'here' WHERE line = 2601")
