@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,8 @@ from queries.kql.textindex import Pruner, narrowed
 from queries.kql.values import Value, constant
 from queries.kql.windows import WINDOWS
 
+_LOG = logging.getLogger(__name__)
+INTERNAL = "this query meets a hole in the checks"
 SPECIAL = FEW | MORE | shapes.FORMS | text.FORMS | times.FORMS
 ALSO_SCALAR = ("hll_merge",)  # an aggregate in summarize, a function elsewhere
 MAX_CALLS = 40  # user functions within user functions; Kusto has no recursion
@@ -310,6 +313,10 @@ def compile_script(
         raise problem.locate(query)  # noqa: B904 - the same error, now with its text
     except RecursionError:
         raise KqlBindError("nested too deeply").locate(query) from None
+    except (TypeError, ValueError, AttributeError, LookupError, AssertionError, ArithmeticError) as problem:
+        # A hole in our own checks: the user gets an error of the language, the log gets the trace.
+        _LOG.exception("a query could not be bound")
+        raise KqlBindError(f"{INTERNAL} ({type(problem).__name__}); please report the query").locate(query) from None
     if not out:
         raise KqlBindError("the query has no tabular statement", Span(0, len(query))).locate(query)
     return out
@@ -338,8 +345,8 @@ def _result_name(node: ast.Node, scope: Scope) -> str | None:
         return f"{inner}_{node.key.value}" if inner else None
     if isinstance(node, ast.Call) and scope.aggregates and engine.ALIASES.get(node.name, node.name) in SIMPLE:
         inner = _result_name(node.args[0], scope) if node.args else ""
-        prefix = SIMPLE[engine.ALIASES.get(node.name, node.name)][2]
-        return f"{prefix}_{inner or ''}" if prefix else inner
+        lead = SIMPLE[engine.ALIASES.get(node.name, node.name)][2]
+        return f"{lead}_{inner or ''}" if lead else inner
     if isinstance(node, ast.Call) and node.args:
         prefix = names.PREFIXES.get(node.name)
         if prefix or node.name in names.KEEPS_NAME:

@@ -111,6 +111,8 @@ def _unary(c: Compiler, node: ast.Unary, scope: Scope) -> Value:
 def _binary(c: Compiler, node: ast.Binary, scope: Scope) -> Value:
     if node.op == ":":
         raise KqlBindError("Column:term works in search and find only", node.span)
+    if isinstance(node.left, ast.Star):
+        return _any_column(c, node, scope)
     left, right = bind(c, node.left, scope), bind(c, node.right, scope)
     if node.op in ("+", "-", "*", "/", "%"):
         return arithmetic(node.op, left, right, node.span)
@@ -119,6 +121,16 @@ def _binary(c: Compiler, node: ast.Binary, scope: Scope) -> Value:
     if node.op in ("<", "<=", ">", ">="):
         return compare(node.op, left, right, node.span)
     return match(node.op, left, right, node.span)
+
+
+def _any_column(c: Compiler, node: ast.Binary, scope: Scope) -> Value:
+    """`* has "x"`: any column of text for which it holds."""
+    texts = [v for v in scope.columns.values() if v.type in ("string", "dynamic")]
+    tests = [bind(c, replace(node, left=ast.Name(v.name or "", span=node.left.span)), scope) for v in texts]
+    if not tests:
+        return constant(False, "bool")
+    joined = " OR ".join(f"coalesce({{{i}}}, false)" for i in range(len(tests)))
+    return sql(f"({joined})", "bool", *tests, nullable=False)
 
 
 def boolean(c: Compiler, node: ast.Node, scope: Scope) -> Value:

@@ -170,7 +170,9 @@ def match(op: str, left: Value, right: Value, span: Span) -> Value:
 
 def check_regex(pattern: Value, span: Span) -> None:
     """Refuse what RE2 cannot do by name instead of letting the engine complain."""
-    if pattern.is_constant and re.search(r"\(\?(?:=|!|<=|<!)", pattern.constant):
+    if pattern.type not in ("string", "dynamic"):
+        raise KqlBindError(f"a regular expression is a string, not {pattern.type}", span)
+    if pattern.is_constant and isinstance(pattern.constant, str) and re.search(r"\(\?(?:=|!|<=|<!)", pattern.constant):
         raise KqlBindError("look-around does not exist in RE2, which Kusto uses", span)
 
 

@@ -173,7 +173,7 @@ BODIES = {
     "ipv6_compare": (Body("s s", "long", ipv6_compare), Body("s s l", "long", ipv6_compare)),
     "ipv6_is_match": (Body("s s", "bool", ipv6_is_match), Body("s s l", "bool", ipv6_is_match)),
     "ipv6_is_in_range": (Body("s s", "bool", ipv6_is_in_range),),
-    "ipv6_is_in_any_range": (Body("s s s*", "bool", _any_of(ipv6_is_in_range)), Body("s d", "bool", _any_of(ipv6_is_in_range))),
+    "ipv6_is_in_any_range": (Body("s d", "bool", _any_of(ipv6_is_in_range)), Body("s s s*", "bool", _any_of(ipv6_is_in_range))),
     "ipv4_is_in_any_range": (
         Body("s d", "bool", _any_of(ipv4_is_in_range)),
         Body("s s s*", "bool", _any_of(ipv4_is_in_range)),

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import literal_column
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Scope, Stage, row_of
+from queries.kql.bind import Env, Scope, Stage, relation, row_of
+from queries.kql.dialect import Sql
 from queries.kql.errors import KqlBindError
+from queries.kql.operations import arithmetic
 from queries.kql.operators.rows import scope_of
-from queries.kql.values import Value, dynamic_of, sql
+from queries.kql.values import NUMERIC, Value, constant, dynamic_of, sql
 
 if TYPE_CHECKING:
     from queries.kql.compile import Compiler
@@ -154,7 +156,49 @@ def rows_near(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
     )
 
 
+def rolling_percentile(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+    """Per bin of an axis: the percentile over the bin and those before it in the window."""
+    from queries.kql.functions.special import bin_of
+
+    if len(call.args) < 5:
+        raise KqlBindError(
+            "rolling_percentile takes a value, a percentage, an axis, a bin size and bins per window", call.span
+        )
+    row = scope_of(stage, env)
+    value, axis = c.expr(call.args[0], row), c.expr(call.args[2], row)
+    share, size, bins = (c.expr(call.args[i], Scope(env)) for i in (1, 3, 4))
+    if not (share.is_constant and bins.is_constant and isinstance(bins.constant, int)):
+        raise KqlBindError("rolling_percentile needs constants for the percentage and the bins", call.span)
+    if value.type not in (*NUMERIC, "datetime", "timespan"):
+        raise KqlBindError(f"rolling_percentile needs a number, not {value.type}", call.args[0].span)
+    slot = bin_of(axis, size, call.args[2])
+    dimensions = [(d.name or f"Column{i + 1}", d) for i, d in enumerate(c.expr(a, row) for a in call.args[5:])]
+    binned = c.emit(stage, [("$v", value), ("$b", slot), *dimensions], keep_hidden=False, is_sorted=False)
+    names = ["$b", *(n for n, _ in dimensions)]
+    left, right = row_of(binned, "l"), row_of(binned, "r")
+    keys = c.emit(binned, [(n, row_of(binned)[n]) for n in names], keep_hidden=False, refine=lambda q: q.distinct())
+    left = row_of(keys, "l")
+    first = arithmetic("-", left["$b"], _times(size, bins.constant - 1), call.span)
+    tests = [sql("({0} <= {1} AND {0} >= {2})", "bool", right["$b"], left["$b"], first)]
+    tests += [sql("({0} IS NOT DISTINCT FROM {1})", "bool", left[n], right[n]) for n in names[1:]]
+    on = Sql(" AND ".join(f"{{{i}}}" for i in range(len(tests))), *(t.sql for t in tests))
+    source = relation(keys.relation, "l").join(relation(binned.relation, "r"), on)
+    label = f"{float(share.constant):g}".replace(".", "_")
+    made = sql(
+        "quantile_disc({0}, {1})", value.type, right["$v"], constant(float(share.constant) / 100, "real"), nullable=True
+    )
+    out = [(axis.name or "Column1", left["$b"]), *((n, left[n]) for n in names[1:])]
+    positions: list[Any] = [literal_column(str(i + 1)) for i in range(len(out))]
+    out.append((f"rolling_{bins.constant}_percentile_{value.name or ''}_{label}", made))
+    return c.emit(keys, out, source=source, keep_hidden=False, is_sorted=False, refine=lambda q: q.group_by(*positions))
+
+
+def _times(size: Value, count: int) -> Value:
+    return sql("({0} * {1})", size.type, size, constant(count, "long"))
+
+
 PLUGINS = {
+    "rolling_percentile": rolling_percentile,
     "activity_counts_metrics": activity_counts_metrics, "sliding_window_counts": sliding_window_counts,
     "dcount_intersect": dcount_intersect, "rows_near": rows_near,
 }  # fmt: skip
