@@ -85,6 +85,8 @@ def moment_of(seconds: float | None) -> datetime | None:
 
 
 def device_of(entities: dict[str, Any]) -> str | None:
+    if not entities:
+        return None
     for key in DEVICE_KEYS:
         value = entities.get(key)
         if value not in (None, "", []):

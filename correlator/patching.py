@@ -56,8 +56,15 @@ def _incidents(connection: duckdb.DuckDBPyConnection, before: Conclusions, after
 
 
 def _runs(connection: duckdb.DuckDBPyConnection, before: Conclusions, after: Conclusions) -> None:
+    kept = {id(r) for r in before.runs} & {id(r) for r in after.runs}
+
     def told(conclusions: Conclusions) -> dict[str, Any]:
-        return {r.key: (r.state, r.nodes, r.attempt, r.row, conclusions.verdicts.get(r.key)) for r in conclusions.runs}
+        found = {}
+        for run in conclusions.runs:
+            verdict = conclusions.verdicts.get(run.key)
+            if id(run) not in kept or before.verdicts.get(run.key) is not after.verdicts.get(run.key):
+                found[run.key] = (run.state, run.nodes, run.attempt, run.row, verdict)
+        return found
 
     _swap(connection, "runs", "run_key", after, told(before), told(after),
           lambda keys: engine.run_table([replace(after, runs=[r for r in after.runs if r.key in keys])]))  # fmt: skip
