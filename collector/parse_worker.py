@@ -108,14 +108,17 @@ def _serve(pipe: Connection, patterns: tuple[Path, ...], parent: int) -> None:
             os._exit(1)
     from collector.decoding import work
     from parsers.engine import LineParser
-    from parsers.patterns import load
+    from parsers.watched import WatchedCatalogue
 
-    parser = LineParser(load(patterns))
+    watched = WatchedCatalogue(patterns)
+    parser = LineParser(watched.catalogue)
     while True:
         try:
             jobs = pickle.loads(pipe.recv_bytes())
         except (EOFError, OSError):
             return
+        if watched.refresh():
+            parser = LineParser(watched.catalogue)
         try:
             outcome = work(jobs, parser)
         except Exception:

@@ -1,0 +1,61 @@
+"""A catalogue that follows its site's files: a pattern dropped into ``patterns.d`` is used without a restart.
+
+New files replace the old catalogue as a whole, and only if nothing is wrong with them: a half-written file or a pattern
+whose example does not match leaves everything as it was, and :attr:`WatchedCatalogue.problems` says why.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from parsers.patterns import Catalogue, Problem, load
+
+#: Files are looked at this often at most, seconds: a stat of a few files costs nothing, a thousand a second would.
+LOOK_S = 2.0
+_Signature = tuple[tuple[str, int, int, int], ...]
+
+
+class WatchedCatalogue:
+    """The catalogue of the built-in patterns and ``paths`` (files, or folders of ``*.toml``) as they are now.
+
+    At first the sound entries of the files are used even if others are not: a service must start.
+    """
+
+    def __init__(self, paths: Sequence[Path], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._paths = tuple(paths)
+        self._clock = clock
+        self._seen = self._signature()
+        self._looked = clock()
+        self.catalogue: Catalogue = load(self._paths)
+        #: What is wrong with the files as they lie there; while there is something, older ones are in use.
+        self.problems: list[Problem] = self.catalogue.check() if self._paths else []
+
+    def refresh(self) -> bool:
+        """Whether :attr:`catalogue` is another one now. Cheap to call before every batch."""
+        if not self._paths or self._clock() - self._looked < LOOK_S:
+            return False
+        self._looked = self._clock()
+        seen = self._signature()
+        if seen == self._seen:
+            return False
+        self._seen = seen
+        found = load(self._paths)
+        self.problems = found.check()
+        if self.problems:
+            return False
+        self.catalogue = found
+        return True
+
+    def _signature(self) -> _Signature:
+        """What changes when a file is written, replaced, added or taken away."""
+        found = []
+        for path in self._paths:
+            for file in [path, *sorted(path.glob("*.toml"))] if path.is_dir() else [path]:
+                try:
+                    known = file.stat()
+                except OSError:
+                    continue
+                found.append((str(file), known.st_mtime_ns, known.st_size, known.st_ino))
+        return tuple(found)
