@@ -28,6 +28,7 @@ from correlator.streaming import Ticker
 from faultline.config import Config, ScheduledReport
 from faultline.failure import CommandError
 from faultline.receiving import Front, Receiving
+from parsers.watched import WatchedCatalogue
 from store import segments
 from store.duckdb_store import SERVICE_FILE, DuckStore, StoreError, StoreHeld
 
@@ -53,6 +54,7 @@ class Service:
         self.scheduler = BackgroundScheduler(timezone="UTC")
         self.ticker = Ticker(store, settings=config.slurm, edge_paths=config.edges)
         self._not_before = 0.0
+        self.patterns = WatchedCatalogue(config.patterns)
 
     def start(self) -> None:
         if self.receiving is not None:
@@ -74,6 +76,7 @@ class Service:
         if time.monotonic() < self._not_before:
             return
         begun = time.monotonic()
+        self._watch_patterns()
         taken = self.spool.take(self.store)
         for warning in self.spool.warnings:
             log.warning("hook spool", file=warning)
@@ -83,6 +86,15 @@ class Service:
         self._seal()
         # Concluding must not take the processor from taking in: at most half of the time.
         self._not_before = time.monotonic() + min(time.monotonic() - begun, LONGEST_PAUSE)
+
+    def _watch_patterns(self) -> None:
+        """Says what became of changed pattern files; the processes that parse follow them by themselves."""
+        known = self.patterns.problems
+        if self.patterns.refresh():
+            log.info("patterns reloaded", patterns=len(self.patterns.catalogue.entries))
+        elif self.patterns.problems != known:
+            for problem in self.patterns.problems:
+                log.warning("patterns not reloaded, the ones before stay in use", problem=str(problem))
 
     def _settle(self, taken: bool) -> None:
         """Applies what was learned to rows that waited for it, and tells the pipeline the cluster's name once it is known."""
