@@ -126,10 +126,20 @@ class Reader:
 
     def incident(self, incident_id: str) -> Row:
         row = self.one("SELECT * FROM model.incidents WHERE incident_id = ?", [incident_id])
+        row = row or self._heir(incident_id)
         if row is None:
             raise ProblemError(404, f"There is no incident {incident_id}.", do="See the list of incidents.")
         row["document"] = document(row["document"])
         return row
+
+    def _heir(self, former_id: str) -> Row | None:
+        """An incident that got another root keeps its former ids as aliases: links in tickets lead on."""
+        try:
+            return self.one(
+                "SELECT i.* FROM model.incidents i JOIN kept.aliases a ON a.incident_id = i.incident_id"
+                " WHERE a.alias = ? ORDER BY a.since DESC LIMIT 1", [former_id])  # fmt: skip
+        except duckdb.CatalogException:  # a store of an older version, opened for reading
+            return None
 
     def severity_counts(self, within: Range) -> dict[str, int]:
         where = Where()

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ from parsers.record import frame
 from store import open_store
 from store.duckdb_store import DuckStore
 from tests.correlator.rows import CAPTURES, rows_of, slices
+from web.app import create_app
 
 HOURS = 7
 
@@ -160,6 +162,10 @@ def test_a_former_id_leads_to_the_incident_that_took_over() -> None:
         assert dates == {"2026-11-21T12:00:00.000000Z"}, "its story was told at noon already"
         assert before != after and set(report.closed) == set(before) - set(after)
         assert {resolve(store, old) for old in report.closed} <= set(after)
+        client = TestClient(create_app(store))
+        for old in report.closed:
+            assert client.get(f"/api/v1/incidents/{old}").json()["id"] in after
+        assert client.get("/api/v1/incidents/I-000000").status_code == 404
         versions = store.rows("SELECT version, digest FROM kept.versions WHERE kind = 'incident' AND name = ? ORDER BY version", [before[0]])  # fmt: skip
         assert [v["version"] for v in versions] == [1, 2] and versions[-1]["digest"] is None
 
