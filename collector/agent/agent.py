@@ -30,6 +30,8 @@ from collector.agent.spool import Loss, Spool
 VERSION = "0.1.0"
 #: A turn while lines flow, and one while all is quiet. The first bounds the delay, both bound the wake-ups.
 BUSY_TURN_S, QUIET_TURN_S = 0.25, 0.5
+#: After a turn that read something: a storm of kernel messages wakes it twenty times a second, not a thousand.
+BREATH_S = 0.05
 #: One batch holds at most about so much before compression: bounds memory and stays far below the service's 64 MiB.
 BATCH_BYTES = 1024 * 1024
 #: While the service is away nobody waits for a line: batches are gathered this many times longer.
@@ -143,7 +145,11 @@ class Agent:
         if self._disk_trouble is not None and not self._flush():
             return DISK_WAIT_S  # nothing is read that could not be kept: files and kernel buffers hold it
         taken = 0
+        share = self.spool.size / self.spool.cap
         for runner in self.fast:
+            if runner.kind.waits and share >= self.config.spool_wait < 1:
+                runner.wait(f"waits where it is: the spool is above {self.config.spool_wait:.0%}")
+                continue
             for reading in runner.poll():
                 taken += len(reading.body)
                 self._take(runner.kind.name, reading)
@@ -207,6 +213,8 @@ class Agent:
     def _sleep(self, seconds: float) -> None:
         if seconds <= 0 or self.stopping.is_set():
             return
+        if seconds == BUSY_TURN_S:
+            time.sleep(BREATH_S)
         handles = [self._wake_read]
         for runner in self.fast:
             handle = getattr(runner.source, "handle", None)

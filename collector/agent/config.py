@@ -32,7 +32,8 @@ DEFAULT_SPOOL = "/var/lib/faultline-agent"
 
 @dataclass(frozen=True)
 class Config:
-    """``spool_mb`` and ``memory_mb`` are caps. ``nice`` is added to the process; ``cpus`` pins it (empty: anywhere).
+    """``spool_mb`` and ``memory_mb`` are caps. ``spool_wait``: from this share of ``spool_mb`` on, files and journal are
+    left where they are until there is room; 1 reads on and drops the oldest. ``nice`` is added to the process; ``cpus`` pins it (empty: anywhere).
     ``flush_s``: a line waits at most so long for others. ``last_gasp_s``: time to deliver the rest after SIGTERM.
     """
 
@@ -48,6 +49,7 @@ class Config:
     timezone: str = ""
     spool: str = DEFAULT_SPOOL
     spool_mb: float = 512.0
+    spool_wait: float = 0.75
     memory_mb: float = 96.0
     nice: int = 10
     cpus: tuple[int, ...] = ()
@@ -122,6 +124,8 @@ def validate(values: Mapping[str, Any], where: str) -> Config:
     for key in ("spool_mb", "memory_mb", "flush_s", "last_gasp_s"):
         if getattr(config, key) <= 0:
             raise AgentError(f"{where}: {key}: must be above 0")
+    if not 0 < config.spool_wait <= 1:
+        raise AgentError(f"{where}: spool_wait: must be above 0 and at most 1")
     config.enabled()
     return config
 

@@ -77,6 +77,11 @@ class Runner:
         finally:
             self._busy_since = None
 
+    def wait(self, why: str) -> None:
+        """Not polled this time: what it reads stays where it is."""
+        if self.source is not None:
+            self._now("ok", why)
+
     def _give_up(self, state: str, detail: str, wait: float) -> None:
         self.close()
         self._due = self.context.monotonic() + wait

@@ -124,6 +124,7 @@ class SourceKind:
 
     ``role``: "node" sources run everywhere, "controller" ones where ``controller = true`` is set. ``slow`` ones may
     wait for a device or a program: each polls in a thread of its own, so that a hanging GPU driver stops nothing else.
+    ``waits``: what it reads stays where it is for days, so it is left there while the spool is nearly full.
     ``reads``, ``costs`` and ``blind_to`` are for people (docs/agent.md lists them).
     """
 
@@ -135,6 +136,7 @@ class SourceKind:
     blind_to: str
     role: str = "node"
     slow: bool = True
+    waits: bool = False
 
 
 def metrics_reading(

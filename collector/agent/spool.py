@@ -6,6 +6,8 @@ is in the spool is never read again, what is not in it is read again.
 
     SPOOL/
       state.json            epoch, last acknowledged sequence, positions (a copy that survives removed segments)
+      acknowledged          the last acknowledged sequence, written at each answer (without a sync: a power cut may take
+                            it back, then delivered batches are offered again, or told as lost where the spool is full)
       00000000000000000042.seg   frames from sequence 42 on
 
 A frame is ``FLB1``, three little-endian u32 (length of the header, length of the payload, CRC-32 of the header), the
@@ -28,7 +30,7 @@ import struct
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -124,6 +126,7 @@ class Spool:
     _read_at: tuple[Path, int] | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _lock_file: BinaryIO | None = None
+    _answers: int | None = None
 
     # ------------------------------------------------------------------------------------------------ opening
 
@@ -149,6 +152,10 @@ class Spool:
                 orphan.rename(orphan.with_suffix(f".orphan-{int(now)}"))
             self.epoch = new_epoch()
             self._write_state()
+        self._answers = os.open(self.folder / "acknowledged", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        number, _, epoch = os.pread(self._answers, 1024, 0).decode("utf-8", "replace").strip().partition(" ")
+        if number.isdigit() and epoch == self.epoch:
+            self.acknowledged = max(self.acknowledged, int(number))
         self._read_segments()
 
     def _read_state(self) -> None:
@@ -175,8 +182,8 @@ class Spool:
                     segment.last = header["sequence"]
                     segment.size = frame.body + frame.length
                     self._keep_positions(header)
-                    if header.get("lost"):
-                        ranges.append((header["lost"]["first"], header["lost"]["last"]))
+                    if header.get("removes"):
+                        ranges.append(tuple(header["removes"]))
                 whole = stream.seek(0, os.SEEK_END)
             if whole > segment.size:
                 os.truncate(path, segment.size)
@@ -208,11 +215,12 @@ class Spool:
         """Keeps a batch (``sync`` makes it durable) and returns its sequence number."""
         with self._lock:
             self._make_room(len(payload) + 4096, created)
-            return self._append(payload, lines, created, positions or {}, None)
+            return self._append(payload, lines, created, positions or {})
 
     def _append(
-        self, payload: bytes, lines: Mapping[str, int], created: float, positions: Mapping[str, Any], lost: Loss | None
-    ) -> int:
+        self, payload: bytes, lines: Mapping[str, int], created: float, positions: Mapping[str, Any],
+        lost: Loss | None = None, removes: tuple[int, int] | None = None,
+    ) -> int:  # fmt: skip
         sequence = self._next
         header: dict[str, Any] = {
             "sequence": sequence, "created": created, "lines": dict(lines), "crc": zlib.crc32(payload),
@@ -220,7 +228,7 @@ class Spool:
         if positions:
             header["positions"] = dict(positions)
         if lost:
-            header["lost"] = lost.as_json()
+            header["lost"], header["removes"] = lost.as_json(), removes
         packed = json.dumps(header, separators=(",", ":")).encode()
         frame = _HEAD.pack(_MAGIC, len(packed), len(payload), zlib.crc32(packed)) + packed + payload
         segment, tail = self._segment_for(len(frame), sequence)
@@ -275,50 +283,54 @@ class Spool:
         self._drop_acknowledged()
         if self.size + size <= self.cap:
             return
-        # The first that waits stays (the server may have it); the report itself needs room too.
+        # The first that waits stays: the server may have it. It need not be the next number: others went before.
+        waiting = self._first_waiting()
         victims: list[_Segment] = []
         freed = 0
         for segment in self._segments:
             if self.size + size - freed <= self.cap:
                 break
-            if segment.last <= self.acknowledged + 1:
+            if segment.last <= waiting:
                 continue
             victims.append(segment)
             freed += segment.size
-        if not victims:
-            return
-        loss = self._loss(victims, now)
+        loss = self._loss(victims, waiting)
         if loss is None:
             return
         if victims[-1] is self._segments[-1]:
             self._close_tail()  # the report must not stand in a segment that goes
-        self._append(self.report(loss), {}, now, {}, loss)
+        self._append(self.report(loss), {}, now, {}, loss, (waiting + 1, loss.last))
         self.sync()
-        self.dropped_lines += sum(loss.lines.values())
         self._write_state()
-        self._remove_range(loss.first, loss.last)
+        self._remove_range(waiting + 1, loss.last)
 
-    def _loss(self, victims: list[_Segment], now: float) -> Loss | None:
-        """What goes with these segments; a report among them is carried on in the new one."""
+    def _first_waiting(self) -> int:
+        """The number of the oldest batch that is there and not acknowledged."""
+        for segment in self._segments:
+            if segment.last > self.acknowledged:
+                with segment.path.open("rb") as stream:
+                    for frame in _frames(stream, segment.size):
+                        if frame.header["sequence"] > self.acknowledged:
+                            return int(frame.header["sequence"])
+        return self.acknowledged
+
+    def _loss(self, victims: list[_Segment], waiting: int) -> Loss | None:
+        """What goes with these segments; what an earlier report among them told is carried on in the new one."""
         found: Loss | None = None
         for segment in victims:
             with segment.path.open("rb") as stream:
-                for frame in _frames(stream):
+                for frame in _frames(stream, segment.size):
                     header = frame.header
                     sequence = header["sequence"]
-                    if sequence <= self.acknowledged + 1:
+                    if sequence <= waiting:
                         continue
                     lines, since = header["lines"], header["created"]
+                    self.dropped_lines += sum(lines.values())
                     piece = Loss(sequence, sequence, lines, since, since, "spool full")
                     if header.get("lost"):
-                        piece = piece.merged(Loss.of_json(header["lost"]))
+                        piece = replace(piece.merged(Loss.of_json(header["lost"])), last=sequence)
                     found = piece if found is None else found.merged(piece)
-        if found is None:
-            return None
-        # What an earlier report in the range told is delivered by this one: the first that waits is in neither.
-        return Loss(
-            max(found.first, self.acknowledged + 2), found.last, found.lines, found.since, found.until, found.reason
-        )
+        return found
 
     def _close_tail(self) -> None:
         if self._tail is not None:
@@ -411,6 +423,9 @@ class Spool:
         """The server has this batch on its disk: it need not be kept. Numbers come in order."""
         with self._lock:
             self.acknowledged = max(self.acknowledged, sequence)
+            if self._answers is not None:
+                with contextlib.suppress(OSError):  # a full disk: then it is offered again after a crash
+                    os.pwrite(self._answers, f"{self.acknowledged:020d} {self.epoch}\n".encode(), 0)
             self._drop_acknowledged()
 
     def _drop_acknowledged(self) -> None:
@@ -447,6 +462,9 @@ class Spool:
         with self._lock:
             self.checkpoint()
             self._close_tail()
+            if self._answers is not None:
+                os.close(self._answers)
+                self._answers = None
             if self._lock_file is not None:
                 self._lock_file.close()
                 self._lock_file = None

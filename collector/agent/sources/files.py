@@ -468,4 +468,5 @@ SOURCE = SourceKind(
     costs="two stat calls a file and turn; one read where it grew",
     blind_to="lines written between the copy and the truncation of copytruncate; files removed while the agent is away",
     slow=False,
+    waits=True,
 )  # fmt: skip

@@ -149,4 +149,5 @@ SOURCE = SourceKind(
     costs="a child journalctl (its memory is mostly the mapped journal) and one JSON object a line",
     blind_to="what journald itself suppressed (its own line says how much) or vacuumed while the agent was away (told)",
     slow=False,
+    waits=True,
 )  # fmt: skip

@@ -41,6 +41,7 @@ def server() -> Iterator[IngestServer]:
         ('server = "http://x"\nnice = "low"', "nice: 'low' is not a whole number"),
         ('server = "http://x"\ncpus = [true]', "cpus: [True] is not a list"),
         ('server = "http://x"\nspool_mb = 0', "spool_mb: must be above 0"),
+        ('server = "http://x"\nspool_wait = 1.5', "spool_wait: must be above 0 and at most 1"),
         ('server = "http://x"\nagent = "a b"', "agent: 'a b' must be"),
         ('server = "http://x"\n[sources.fils]\n', "sources.fils: unknown; known are files"),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 import shutil
 import ssl
 import subprocess
@@ -76,6 +77,29 @@ def test_a_disk_that_refuses_stops_reading_and_loses_nothing(
     assert turned(agent, lambda: len(server.lines(log)) == 200)
     agent.finish()
     assert server.lines(log) == [f"line {n}" for n in range(200)]
+
+
+def test_files_wait_where_they_are_while_the_spool_is_nearly_full(tmp_path: Path, server: IngestServer) -> None:
+    """The service is away and more is logged than the spool could hold: nothing is lost, rotations included."""
+    agent, log = made(tmp_path, server, spool_mb=4)
+    server.refuse = lambda key, body: (503, {"Retry-After": "0"}, "")
+    agent.start()
+    noise = random.Random(1)
+    for generation in range(6):
+        with log.open("a") as stream:
+            stream.writelines(f"{generation} {n} {noise.randbytes(100).hex()}\n" for n in range(8000))
+        for _ in range(12):
+            agent.turn()
+            time.sleep(0.02)
+        log.rename(tmp_path / f"app.log.{9 - generation}")
+        log.touch()
+    files = agent.fast[0].status
+    assert (files.state, files.detail) == ("ok", "waits where it is: the spool is above 75%")
+    server.refuse = lambda key, body: None
+    assert turned(agent, lambda: len(server.lines(log)) == 48_000, 30)
+    agent.finish()
+    assert len(set(server.lines(log))) == 48_000
+    assert server.blind() == [] and agent.spool.dropped_lines == 0
 
 
 def test_above_the_memory_cap_it_starts_anew_but_not_all_the_time(tmp_path: Path, server: IngestServer) -> None:

@@ -203,7 +203,7 @@ def rotate(log: Path, generation: int, how: str) -> None:
 
 def test_the_loss_at_the_disk_cap_is_exactly_the_reported_blind_period(tmp_path: Path, server: IngestServer) -> None:
     """The service is away until the spool has overflowed several times; one agent is killed while it does."""
-    agent = Started(tmp_path, server, "spool_mb = 0.5")
+    agent = Started(tmp_path, server, "spool_mb = 0.5\nspool_wait = 1.0")
     port_open, server.refuse = server.refuse, lambda key, body: (503, {"Retry-After": "1"}, "")
     noise = random.Random(7)
     total = 0
