@@ -32,7 +32,9 @@ FILES = {
 2026-11-21T10:01:00.000000+00:00 gx02 kernel: [ 160.0] NVRM: Xid (PCI:0000:63:00): 31, pid=4243, name=python, Ch 00000003
 """,
     "accounting/sacct.txt": "JobID|JobIDRaw|JobName|User|Account|Partition|State|ExitCode|Submit|Start|End|NodeList|NNodes|Cluster\n"
-    "900|900|train|carol|ml|gpu|RUNNING|0:0|2026-11-21T09:00:00|2026-11-21T09:30:00|Unknown|gx[01-02]|2|made\n",
+    "900|900|train|carol|ml|gpu|RUNNING|0:0|2026-11-21T09:00:00|2026-11-21T09:30:00|Unknown|gx[01-02]|2|made\n"
+    "901|901|train|carol|ml|gpu|PENDING|0:0|2026-11-21T11:00:00|Unknown|Unknown|None assigned|2|made\n",
+    "nodes/gx01/slurmd.log": "[2026-11-21T10:30:00.000] error: flux capacitor 7 is out of tune by 12\n",
     "controller/opensm.log": "Nov 21 10:05:00 123456 [7F4B2700] 0x02 -> log_trap_info: Received Generic Notice type:1 num:129 "
     "(Local Link integrity threshold reached) Producer:2 (Switch) from LID:9 Port:4 TID:0x0000000000000051\n",
     "inventory/links.csv": "host,device,switch,switch_port,plane,rail\ngx01,enp83s0f0np0,leaf01,swp7,0,1\n",
