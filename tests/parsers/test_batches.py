@@ -1,0 +1,80 @@
+"""A batch is nothing but its lines: however many there are, in whatever order, wherever it is cut.
+
+One line, a hundred and thousands are read by different code (Python or Polars, positions or regexes, one needle or an
+automaton): all of them must say the same.
+"""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime
+
+import polars as pl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parsers.engine import LineParser
+from parsers.lines import split
+from parsers.record import Origin
+
+ORIGIN = Origin(host="n1", reference=datetime(2026, 6, 1), received=datetime(2026, 6, 1), timezone="Europe/Berlin")
+PARSER = LineParser()
+FRAMES = (
+    "{}", "Jun  1 00:00:01 gpu-01 {who}: {}", "<30>May 31 23:59:59 gpu-02.example.org {who}[42]: {}",
+    "2026-05-31T10:00:00.5+02:00 gpu-03 {who}[7]: {}", "<11>1 2026-05-31T10:00:00Z gpu-04 {who} 9 ID [a b=\"c\"] {}",
+    "[2026-05-31T10:00:00.123] {}", "[2026-05-31T10:00:00.123] [15.batch] {}", "[   12.345678] {}", "6,1,12345678,-;{}",
+    '{{"MESSAGE": "x {who}", "PRIORITY": "3", "__REALTIME_TIMESTAMP": "1780000000000000"}}', "<189>: 2026 May 31 10:00:00 UTC: {}",
+    "May 31 10:00:00 123456 [7F3A] 0x01 -> {}", "0: {}", "[2026-05-31 10:00:00,123] ERROR {}", "{}\x1b[0m", "\u00e9\u00fc {}",
+)  # fmt: skip
+TEXTS = [example.text for entry in PARSER.catalogue.entries for example in entry.examples] + [
+    text for entry in PARSER.catalogue.entries for text in entry.counters
+]
+
+
+def lines_of(rng: random.Random, count: int) -> list[bytes]:
+    """Catalogue lines in every framing, some with a byte changed, some that are nothing at all."""
+    made = []
+    for _ in range(count):
+        text = rng.choice(TEXTS).replace("\n", " ")
+        frame = rng.choice(FRAMES).replace("{who}", rng.choice(("kernel", "slurmd", "sshd", "syncd#x", "snmpd")))
+        line = bytearray(frame.replace("{}", text).replace("{{", "{").replace("}}", "}").encode())
+        if line and rng.random() < 0.3:
+            line[rng.randrange(min(len(line), 60))] = rng.choice(b"\0\t :[]<>%{}09az\xc3\xff")
+        made.append(bytes(line) if rng.random() > 0.02 else rng.randbytes(rng.randrange(40)).replace(b"\n", b""))
+    return made
+
+
+def test_thousands_hundreds_and_single_lines_are_read_alike() -> None:
+    lines = lines_of(random.Random(5), 2_500)
+    whole = PARSER.parse(lines, ORIGIN)
+    at, parts = 0, []
+    for size in (1_200, 700, 350, 120, 90, 30, 7, 1, 1, 1):
+        parts.append(PARSER.parse(lines[at : at + size], ORIGIN, at + 1))
+        at += size
+    assert at == len(lines)
+    for mine, theirs in zip(whole.iter_rows(named=True), pl.concat(parts).iter_rows(named=True), strict=True):
+        assert mine == theirs, lines[mine["line"] - 1]
+
+
+@given(st.randoms(use_true_random=False), st.integers(1, 400), st.integers(0, 400))
+@settings(max_examples=12, deadline=None)
+def test_order_and_cuts_change_nothing(rng: random.Random, count: int, cut: int) -> None:
+    lines = lines_of(rng, count)
+    whole = PARSER.parse(lines, ORIGIN)
+    parts = [PARSER.parse(part, ORIGIN, first) for part, first in ((lines[:cut], 1), (lines[cut:], cut + 1)) if part]
+    assert pl.concat(parts).equals(whole)
+    order = rng.sample(range(count), count)
+    shuffled = PARSER.parse([lines[at] for at in order], ORIGIN).drop("line")
+    assert shuffled.equals(whole[order].drop("line"))
+
+
+@given(st.randoms(use_true_random=False), st.sampled_from([b"\n", b"\r\n"]), st.booleans())
+@settings(max_examples=12, deadline=None)
+def test_bytes_and_their_lines_are_the_same(rng: random.Random, end: bytes, ended: bool) -> None:
+    data = end.join(lines_of(rng, rng.randrange(150))) + (end if ended else b"")
+    lines = split(data).lines
+    got = PARSER.parse_data(data, ORIGIN, 7)
+    assert got.equals(PARSER.parse(lines, ORIGIN, 7))
+    assert [
+        exact if exact is not None else raw.encode() for raw, exact in zip(got["raw"], got["raw_bytes"], strict=True)
+    ] == lines
