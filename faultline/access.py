@@ -135,6 +135,10 @@ class Remote:
             try:
                 problem = json.loads(detail)
                 text = str(problem.get("detail") or problem.get("title") or detail)
+                if problem.get("line"):
+                    text = f"line {problem['line']}, column {problem.get('column')}: {text}"
+                if problem.get("suggestion"):
+                    text += f"; did you mean {problem['suggestion']}?"
             except ValueError:
                 text = detail[:200]
             raise CommandError(f"{self.server}{path}: {error.code}: {text}") from error

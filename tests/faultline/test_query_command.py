@@ -119,3 +119,35 @@ def test_history_keeps_what_was_asked(data: Path, tmp_path: Path) -> None:
 def test_wrong_use_is_one_line_and_exit_2(arguments: tuple[str, ...], message: str, data: Path) -> None:
     done = query(*arguments, "--data", data)
     assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1 and not done.stdout
+
+
+def test_a_service_is_asked_and_its_errors_have_a_place(data: Path) -> None:
+    """The same command against a running service: several statements, a plan, an error with its place."""
+    import socket
+    import threading
+    import time
+
+    import uvicorn
+
+    from store import open_store
+    from web.app import create_app
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with open_store(data) as store:
+        server = uvicorn.Server(uvicorn.Config(create_app(store), port=port, log_level="error"))
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        address = f"http://127.0.0.1:{port}"
+        try:
+            assert query("print a = 1; print b = 2", "--server", address, "--format", "csv").stdout == "a\n1\n\nb\n2\n"
+            assert "plan:" in query("Logs | count", "--explain", "--server", address).stdout
+            wrong = query("Logs\n| whre Host == 'x'", "--server", address)
+            assert wrong.returncode == 2
+            assert "line 2, column 3: unknown operator 'whre'; did you mean where?" in wrong.stderr
+        finally:
+            server.should_exit = True
+            thread.join()
