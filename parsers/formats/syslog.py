@@ -302,13 +302,15 @@ def _valid_priority(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.filter(pl.col("pri").is_null() | (pl.col("pri").cast(pl.Int64, strict=False) <= 191))
 
 
+#: RFC 3164's own example: a zone and a year stand between time and host.
+_ZONED = r"^(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [A-Z]{3,5} (?:19|20)\d\d "
 #: "Feb  4 17:29:38 " without or with a priority before it: all parts at fixed places.
 _FIXED = r"^(?:<\d{1,3}>)?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d [^ \d]"
 
 
 def _bsd_groups(frame: pl.DataFrame) -> pl.DataFrame:
     """The groups of ``_BSD``: by slices where everything stands at its usual place, by regex elsewhere."""
-    fixed = frame["text"].str.contains(_FIXED)
+    fixed = frame["text"].str.contains(_FIXED) & ~frame["text"].str.contains(_ZONED)
     usual, other = frame.filter(fixed), frame.filter(~fixed)
     text = pl.col("text")
     after = pl.when(text.str.starts_with("<")).then(text.str.find(">", literal=True) + 1).otherwise(0)

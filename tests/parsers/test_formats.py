@@ -43,6 +43,7 @@ LINES: list[tuple[str, dict[str, Any]]] = [
     ("49 <30>1 2026-02-03T04:05:06Z n1 app 9 - - text", {"format": "rfc5424", "message": "text", "host": "n1"}),
     ("<38>Feb 23 04:05:06 relay Message forwarded from n9: sshd[77]: x", {"host": "n9", "unit": "sshd", "pid": 77, "message": "x"}),
     ("<30>Feb 23 04:05:06 n1 CRON[77] (root) CMD", {"unit": "CRON", "pid": 77, "message": "(root) CMD"}),
+    ("<30>Feb 23 04:05:06 CST 2025 n1 app[7]: x", {"time": at(2025, 2, 23, 4, 5, 6), "host": "n1", "unit": "app", "time_quality": "inferred"}),
     ("<30>Feb 30 04:05:06 n1 app: x", {"time": None, "tags": ["bad_time"], "host": "n1"}),
     ("<192>Feb 23 04:05:06 n1 app: x", {"format": "plain", "tags": ["malformed"]}),
     ("<30>9 2026-02-31T04:05:06Z n1 app", {"format": "plain", "tags": ["malformed"]}),
