@@ -77,14 +77,26 @@ class Journald:
 
     def _vacuumed(self, kept: Mapping[str, Any]) -> tuple[float, float] | None:
         """(from, to) of entries that were removed before they were read: the oldest is younger than the cursor."""
-        done = self.context.run(
-            [self.program, "--output=json", "--quiet", "--no-pager", "--output-fields=_BOOT_ID", "-n", "+1"]
-        )
-        found = _TIME.search(done.out.encode()) if not done.code else None
         last = float(kept.get("time") or 0.0)
-        if not found or not last or int(found[1]) / 1e6 <= last:
+        found = _TIME.search(self._oldest()) if last else None
+        if not found or int(found[1]) / 1e6 <= last:
             return None
         return last, int(found[1]) / 1e6
+
+    def _oldest(self) -> bytes:
+        """The first line of a listing without an end; ``-n +1`` would say it, but not before systemd 254."""
+        command = [self.program, "--output=json", "--quiet", "--no-pager", "--output-fields=_BOOT_ID"]
+        try:
+            asked = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+        except OSError:
+            return b""
+        with asked:
+            assert asked.stdout is not None
+            line = asked.stdout.readline()
+            asked.kill()
+        return line
 
     def poll(self) -> Iterator[Reading]:
         child = self._child

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import stat
 import subprocess
 import threading
@@ -554,6 +555,46 @@ def test_a_vacuumed_journal_is_a_blind_period(host: Host) -> None:
     (gap,) = asked(runner)
     assert gap["blind"]["from"] == wire.stamp(NOW - 7200) and gap["blind"]["to"] == wire.stamp(NOW)
     runner.close()
+
+
+JOURNAL_REMOTE = "/lib/systemd/systemd-journal-remote"
+
+
+@pytest.mark.skipif(
+    not (shutil.which("journalctl") and Path(JOURNAL_REMOTE).exists()),
+    reason="needs journalctl and systemd-journal-remote",
+)
+def test_a_real_journal(host: Host, tmp_path: Path, parser: LineParser) -> None:
+    """journalctl itself over a journal made for it: no kernel lines, on from the cursor, no gap where there is none."""
+
+    def entry(n: int, transport: str) -> str:
+        at = int(NOW * 1e6) + n * 1_000_000
+        return (
+            f"__REALTIME_TIMESTAMP={at}\n__MONOTONIC_TIMESTAMP={n + 1}\n_BOOT_ID={'0123456789abcdef' * 2}\nPRIORITY=4\n"
+            f"MESSAGE=line {n}\nSYSLOG_IDENTIFIER=sshd\n_TRANSPORT={transport}\n_HOSTNAME=gpu01\n\n"
+        )
+
+    def log(*entries: str) -> None:
+        (tmp_path / "export").write_text("".join(entries))
+        command = [JOURNAL_REMOTE, "-o", str(tmp_path / "system.journal"), str(tmp_path / "export")]
+        subprocess.run(command, check=True, capture_output=True)
+
+    log(entry(0, "syslog"), entry(1, "kernel"), entry(2, "journal"))
+    program = host.program("journalctl", f'exec {shutil.which("journalctl")} --directory={tmp_path} "$@"')
+    runner = host.runner("journald", program=program, first_hours=1e5)
+    found = parsed(parser, _patiently(runner))
+    assert [(r["message"], r["unit"], r["source"]) for r in found] == [
+        ("line 0", "sshd", "syslog"),
+        ("line 2", "sshd", "syslog"),
+    ]
+    kept = dict(runner.positions)
+    runner.close()
+    log(entry(3, "syslog"))
+    again = host.runner("journald", kept, program=program)
+    rows_ = _patiently(again)
+    assert [r["message"] for r in parsed(parser, rows_)] == ["line 3"]
+    assert not [row for row in rows_ if "blind" in row]
+    again.close()
 
 
 def test_a_journal_that_a_tailed_file_repeats_is_left_alone(host: Host) -> None:
