@@ -104,7 +104,6 @@ class Day:
         self.jobs: list[dict[str, object]] = []
         self.job_id = 100
         self.line = 0
-        self.free = [0.0] * len(NODES)
 
     def say(self, at: float, host: str, source: str, event: str, message: str, *, job: int | None = None, **entities: object) -> None:  # fmt: skip
         self.line += 1
@@ -122,10 +121,8 @@ class Day:
         count = rng.choice((1, 1, 1, 2, 2, 4, 8))
         first = rng.randrange(len(NODES) - count)
         nodes = NODES[first : first + count]
-        start = max(low + rng.random() * (high - low) * 0.8, *self.free[first : first + count])
-        end = start + min(30 + rng.expovariate(1 / 900), max(5.0, (high - low) * 0.9))
-        for n in range(first, first + count):
-            self.free[n] = end + 2
+        start = low + rng.random() * (high - low) * 0.8
+        end = start + min(30 + rng.expovariate(1 / 900), max(5.0, (high - low) * 0.15))
         job, self.job_id = self.job_id, self.job_id + 1
         state = rng.choices(("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY"), (90, 6, 2, 1, 1))[0]
         self._lifecycle(job, nodes, start, end, state)
@@ -303,7 +300,6 @@ def tick_times(store: DuckStore, ticker: Ticker, ticks: int) -> list[tuple[float
     rows = []
     for number in range(ticks):
         low = 86_400 + BURSTS_APART_S * (number + 1)
-        day.free = [0.0] * len(NODES)
         day.fill(low, low + 10, 2_000, 10_000)
         plain_lines(store, 990_000, low, low + 10)
         day.store(store)

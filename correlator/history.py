@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
 
 
-def keep(store: DuckStore, found: Iterable[Conclusions], now: datetime, *, silent: bool = False) -> dict[str, Any]:
+def keep(store: DuckStore, found: Iterable[Conclusions], now: datetime, *, silent: bool = False,
+         before: Mapping[str | None, Conclusions] | None = None) -> dict[str, Any]:  # fmt: skip
     """Notes what is new against what was said before; returns the lists of a ``TickReport``.
 
     ``silent``: the first look at a store. What stands in ``model`` already was concluded by an offline ``ingest``, which
-    is no detection by a running service.
+    is no detection by a running service. ``before``: what the last tick said; documents that are the same objects still
+    need no second look.
     """
     found = list(found)
     offline = {r["incident_id"] for r in store.rows("SELECT incident_id FROM model.incidents")} if silent else set()
@@ -36,12 +38,18 @@ def keep(store: DuckStore, found: Iterable[Conclusions], now: datetime, *, silen
     rows: list[dict[str, Any]] = []
     report: dict[str, Any] = {"provisional": [], "final": [], "opened": [], "changed": [], "closed": [], "aliases": {}}
     for conclusions in found:
+        last = (before or {}).get(conclusions.cluster)
+        unchanged = {id(d) for d in (*last.verdicts.values(), *last.incidents)} if last else set()
         for name, verdict in sorted(conclusions.verdicts.items()):
+            if id(verdict) in unchanged:
+                continue
             row = _row(conclusions.cluster, "verdict", name, verdict, said, now)
             if row:
                 rows.append(row)
                 report["final" if verdict["final"] else "provisional"].append(name)
         for incident in conclusions.incidents:
+            if id(incident) in unchanged:
+                continue
             row = _row(conclusions.cluster, "incident", incident["id"], incident, known, now)
             if row:
                 rows.append(row)

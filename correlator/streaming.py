@@ -99,7 +99,7 @@ class Ticker:
             return TickReport(seconds=time.perf_counter() - begun)
         lines = state["logs"][0] - (self._seen["logs"][0] if self._seen else 0)
         changed = [c for c in found if c is not before.get(c.cluster)]
-        said = history.keep(self.store, changed, moment, silent=first)
+        said = history.keep(self.store, changed, moment, silent=first, before=before)
         if first or not partly or len(found) != len(before):
             write(self.store, found)
         else:
