@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from web import axis as axes
@@ -231,7 +232,7 @@ def kql_problem(error: Exception, limit: float) -> ProblemError | None:
 
 
 @router.post("/query", tags=["query"])
-async def query(request: Request, read: Read, question: Question) -> dict[str, Any]:
+async def query(request: Request, read: Read, question: Question) -> JSONResponse:
     """Runs KQL. An error is 400 with line, column, message and suggestion; 429 when too many queries wait."""
     counters, turns, began = request.app.state.counters, request.app.state.turns, time.perf_counter()
     cursor = read.store.cursor()
@@ -241,8 +242,8 @@ async def query(request: Request, read: Read, question: Question) -> dict[str, A
         async with turns.turn(client, question.timeout_s):
             waited = time.perf_counter() - began
             left = question.timeout_s if waited < 0.1 else max(0.001, question.timeout_s - waited)
-            answer: dict[str, Any] = await turns.run(
-                lambda: ask(cursor, question, left), cursor.interrupt, request.is_disconnected
+            answer: JSONResponse = await turns.run(
+                lambda: JSONResponse(ask(cursor, question, left)), cursor.interrupt, request.is_disconnected
             )
         outcome = "ok"
         return answer
@@ -257,7 +258,7 @@ async def query(request: Request, read: Read, question: Question) -> dict[str, A
         raise ProblemError(504, detail, do="Narrow the time range.") from error
     except ClientGoneError:
         outcome = "cancelled"
-        return {}  # nobody reads it
+        return JSONResponse({})  # nobody reads it
     except asyncio.CancelledError:
         outcome = "cancelled"
         raise
@@ -265,6 +266,7 @@ async def query(request: Request, read: Read, question: Question) -> dict[str, A
         problem = kql_problem(error, question.timeout_s)
         if problem is None:
             raise
+        outcome = "timeout" if problem.status == 504 else outcome
         raise problem from error
     finally:
         cursor.close()
