@@ -137,7 +137,7 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
     found = {(item.get("source"), item.get("line")): item for item in doc.get("evidence") or []}
     variables = [{**item, "secret": bool(SECRET.search(str(item["name"])))} for item in read.job_settings(key)]
     return render(
-        request, "job.html", row=row, doc=doc, attempts=read.attempts(row["job_id"]), artifacts=artifacts,
+        request, "job.html", row=row, doc=doc, answers=read.feedback(key), attempts=read.attempts(row["job_id"]), artifacts=artifacts,
         output=output, evidence=found, variables=variables, nav="jobs",
     )  # fmt: skip
 

@@ -132,6 +132,14 @@ class Reader:
         row["document"] = document(row["document"])
         return row
 
+    def feedback(self, run_key: str) -> list[Row]:
+        """What operators answered to the verdict on a run, oldest first."""
+        columns = "answer, category, event, host, device, note, author, given_at, said_category, said_event"
+        try:
+            return self.rows(f"SELECT {columns} FROM kept.feedback WHERE run_key = ? ORDER BY given_at", [run_key])
+        except duckdb.CatalogException:  # a store of an older version, opened for reading
+            return []
+
     def _heir(self, former_id: str) -> Row | None:
         """An incident that got another root keeps its former ids as aliases: links in tickets lead on."""
         try:

@@ -89,6 +89,12 @@ def test_over_http(store: DuckStore) -> None:
     assert len(client.get("/api/v1/feedback", params={"format": "ndjson"}).text.splitlines()) == 1
 
 
+def test_the_job_page_shows_answers_as_text(store: DuckStore) -> None:
+    give(store, "15", Answer("wrong", "infra.node", host="gpu02", note="<script>alert(1)</script>", author="ada"), NOW)
+    page = TestClient(create_app(store)).get("/jobs/15", headers={"accept": "text/html"}).text
+    assert "Operators" in page and "infra.node" in page and "&lt;script&gt;" in page and "<script>alert" not in page
+
+
 def test_risk_of_a_node(store: DuckStore) -> None:
     client = TestClient(create_app(store))
     told = client.get("/api/v1/nodes/gpu02/risk").json()
