@@ -129,7 +129,11 @@ class Service:
 
     def stop(self) -> None:
         self.process.terminate()
-        self.process.wait(120)
+        try:
+            self.process.wait(120)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
         self.log.close()
 
 

@@ -21,6 +21,7 @@ import polars as pl
 import structlog
 
 from collector.decoding import Job, Outcome, frame_of
+from collector.ingest import settle
 from collector.ledger import Ledger, Step
 from collector.parse_worker import ParseWorker, WorkerDied
 from collector.quarantine import Quarantine
@@ -307,8 +308,15 @@ class Pipeline:
         for outcome in (outcome for piece in pieces for outcome in piece.outcomes):
             for name, data in self._counted(outcome, step).items():
                 tables.setdefault(name, []).append(data)
-        self._store({name: pl.concat(parts) for name, parts in tables.items()}, step)
+        learned = self._learn_cluster(tables)
+        placed = {name: self._placed(name, pl.concat(parts)) for name, parts in tables.items()}
+        self._store(placed, step)
         self.trouble = None
+        logs = placed.get("logs")
+        if learned or logs is None or logs["time"].null_count() or logs["cluster"].null_count():
+            self.unsettled = True
+        if learned:
+            settle(self.store)  # at once: what was stored before the name was known is of the same cluster
         self.ledger.apply(step)
         self.spool.commit(step.position)
         for identity in step.replayed:
@@ -374,11 +382,23 @@ class Pipeline:
                 base = pl.col("file").replace_strict(before, default=0, return_dtype=pl.Int64)
                 tables["logs"] = tables["logs"].with_columns(pl.col("line") + base)
             self.ledger.count(step, stats)
-        placed = {name: self._placed(name, data) for name, data in tables.items()}
-        logs = placed.get("logs")
-        if logs is None or logs["time"].null_count() or logs["cluster"].null_count():
-            self.unsettled = True
-        return placed
+        return tables
+
+    def _learn_cluster(self, tables: dict[str, list[pl.DataFrame]]) -> bool:
+        """The cluster's name, once accounting or configuration says it; a service of several clusters learns none."""
+        if self.cluster is not None:
+            return False
+        parts = [part["cluster"] for name in ("jobs", "settings", "logs") for part in tables.get(name, ())]
+        names = set(pl.concat(parts).drop_nulls().unique().to_list()) if parts else set()
+        if len(names) != 1:
+            return False
+        others = self.store.rows(
+            "SELECT 1 FROM raw.jobs WHERE cluster IS NOT NULL AND cluster <> ? LIMIT 1", list(names)
+        )
+        if others:
+            return False
+        (self.cluster,) = names
+        return True
 
     def _placed(self, name: str, data: pl.DataFrame) -> pl.DataFrame:
         if self.cluster is not None and "cluster" in data.columns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import socket
@@ -38,6 +39,12 @@ log = structlog.get_logger()
 TICK_SECONDS = 1.0
 #: Between two conclusions lies as much time as the last one took, but not more than this.
 LONGEST_PAUSE = 30.0
+#: While more bytes than this wait in the spool, the pause is so many times as long.
+BEHIND_BYTES, BEHIND_PAUSE = 32 * 1024 * 1024, 4.0
+#: A store with more lines answers before its first conclusion: who sends lines must not wait for it.
+LARGE_LINES = 1_000_000
+#: A conclusion under way when the service is told to stop has this long, seconds.
+PATIENCE_S = 10.0
 #: A store that another process holds for a moment (an ingest) is tried again so often.
 HELD_RETRY_S = 1.0
 
@@ -52,6 +59,7 @@ class Service:
         places = Places(state_save=config.hooks.state_save, slurmd_spool=config.hooks.slurmd_spool)
         self.spool = HookSpool(config.hooks.spool or config.data / "hooks", places, config.cluster)
         self.scheduler = BackgroundScheduler(timezone="UTC")
+        logging.getLogger("apscheduler").setLevel(logging.ERROR)  # a tick that takes longer than a second is no news
         self.ticker = Ticker(store, settings=config.slurm, edge_paths=config.edges)
         self._not_before = 0.0
         self.patterns = WatchedCatalogue(config.patterns)
@@ -59,17 +67,27 @@ class Service:
     def start(self) -> None:
         if self.receiving is not None:
             self.receiving.attach(self.store)
-        self.tick()
-        self.scheduler.add_job(self.tick, "interval", seconds=TICK_SECONDS, max_instances=1, coalesce=True)
+        if self.store.info()["lines"] < LARGE_LINES:
+            self.tick()
+        self.scheduler.add_job(
+            self.tick, "interval", seconds=TICK_SECONDS, max_instances=1, coalesce=True, next_run_time=datetime.now(UTC)
+        )
         for report in self.config.reports:
             self.scheduler.add_job(self.write_report, CronTrigger.from_crontab(report.cron, timezone="UTC"), [report])
         self.scheduler.start()
 
-    def stop(self) -> None:
-        with suppress(Exception):
-            self.scheduler.shutdown(wait=True)
+    def stop(self) -> bool:
+        """Ends the parts; False if a conclusion is still being made after ``PATIENCE_S``: then nothing may be closed."""
+        ending = threading.Thread(target=self._stop_scheduler, daemon=True)
+        ending.start()
+        ending.join(PATIENCE_S)
         if self.receiving is not None:
             self.receiving.close()
+        return not ending.is_alive()
+
+    def _stop_scheduler(self) -> None:
+        with suppress(Exception):
+            self.scheduler.shutdown(wait=True)
 
     def tick(self) -> None:
         """Takes in waiting hook files; concludes anew if anything was stored since the last time."""
@@ -84,8 +102,9 @@ class Service:
         self._settle(bool(taken))
         self.ticker.tick()
         self._seal()
-        # Concluding must not take the processor from taking in: at most half of the time.
-        self._not_before = time.monotonic() + min(time.monotonic() - begun, LONGEST_PAUSE)
+        # Concluding must not take the processor from taking in: half of the time at most, a fifth while lines wait.
+        pause = (time.monotonic() - begun) * (BEHIND_PAUSE if self._is_behind() else 1.0)
+        self._not_before = time.monotonic() + min(pause, LONGEST_PAUSE)
 
     def _watch_patterns(self) -> None:
         """Says what became of changed pattern files; the processes that parse follow them by themselves."""
@@ -96,6 +115,9 @@ class Service:
             for problem in self.patterns.problems:
                 log.warning("patterns not reloaded, the ones before stay in use", problem=str(problem))
 
+    def _is_behind(self) -> bool:
+        return self.receiving is not None and self.receiving.spool.waiting_bytes > BEHIND_BYTES
+
     def _settle(self, taken: bool) -> None:
         """Applies what was learned to rows that waited for it, and tells the pipeline the cluster's name once it is known."""
         pipeline = self.receiving.pipeline if self.receiving is not None else None
@@ -104,7 +126,7 @@ class Service:
         if pipeline is not None:
             pipeline.unsettled = False
         settle(self.store)
-        if pipeline is not None and pipeline.cluster is None:
+        if pipeline is not None and pipeline.cluster is None:  # after a restart, and from hooks
             known = self.store.rows("SELECT DISTINCT cluster FROM raw.jobs WHERE cluster IS NOT NULL LIMIT 2")
             pipeline.cluster = known[0]["cluster"] if len(known) == 1 else None
 
@@ -196,6 +218,7 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
 
     While a process that is no service holds the store (an ingest), batches are taken in and kept in the spool.
     """
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))  # stdout is for what was asked
     listener = _bind(config)
     host, port = listener.getsockname()[:2]
     shown = f"http://{'localhost' if host in ('127.0.0.1', '::1', '0.0.0.0', '::') else host}:{port}"
@@ -264,7 +287,11 @@ class _Parts:
     def end(self) -> None:
         self._ending.set()
         if self.service is not None:
-            self.service.stop()
+            if not self.service.stop():
+                log.warning("a conclusion was not finished; it is made anew at the next start")
+                self.note.unlink(missing_ok=True)
+                sys.stdout.flush()
+                os._exit(0)  # its thread holds the store; all that was stored is committed
             self.service.store.close()
         else:
             self.receiving.close()
@@ -289,6 +316,6 @@ def _announce(server: uvicorn.Server, address: str, receiving: Receiving) -> Non
     while not server.started and not server.should_exit:
         time.sleep(0.02)
     if server.started:
-        also = f"; {', '.join(receiving.listening)}" if receiving.listening else ""
+        also = f" and takes {', '.join(receiving.listening)}" if receiving.listening else ""
         print(f"Faultline is at {address}{also}  (Ctrl-C ends it)")
         sys.stdout.flush()
