@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from faultline.access import open_for_writing
 from faultline.config import DEFAULT_DATA, load
 from faultline.failure import CommandError
 from faultline.parsing import known_zone
+
+#: What the database may keep in memory while files are loaded; queries of the correlator spill to disk beyond it.
+LOADING_MEMORY = "800MB"
 
 
 def ingest_paths(paths: list[Path], data: Path | None, config: Path | None, *, cluster: str | None, timezone: str | None,
@@ -23,6 +27,8 @@ def ingest_paths(paths: list[Path], data: Path | None, config: Path | None, *, c
     settings = load(config)
     zone = known_zone(timezone or settings.timezone) if timezone or settings.timezone else None
     options = Options(cluster or settings.cluster, zone, host, source)
+    # Loading streams through: more than this only keeps pages in memory that nobody asks for again.
+    os.environ.setdefault("FAULTLINE_MEMORY", LOADING_MEMORY)
     with open_for_writing(data or settings.data or DEFAULT_DATA) as store:
         report = _with_progress(Ingest(store, options, patterns=settings.patterns), paths)
         correlate(store, settings=settings.slurm, edge_paths=settings.edges)
