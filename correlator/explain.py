@@ -13,6 +13,7 @@ from correlator.incidents import Incident, events_of, spared
 from correlator.model import Event, Fact, Hop, Run
 from correlator.verdicts import Verdict
 from parsers.hostlist import fold
+from parsers.xid import xids
 
 #: A line that arrived so much later than it was written is told as late.
 LATE_S = 10.0
@@ -259,6 +260,11 @@ def advice(incident: Incident) -> list[dict[str, str | None]]:
         {"text": fill(text, incident.root), "command": fill(command, incident.root) if command else None}
         for text, command in cause_of(incident.root).advice
     ]
+    known = xids().get(incident.root.attrs.get("code")) if incident.root.kind == "gpu.xid" else None  # type: ignore[arg-type]
+    if known and known.advice:
+        rows.insert(
+            0, {"text": f"NVIDIA recommends for Xid {known.code} ({known.text}): {known.advice}.", "command": None}
+        )
     users = sorted({str(v.run.row.get("user")) for v in incident.verdicts if v.run.row.get("user")})
     if users:
         rows.append({"text": f"Tell {', '.join(users)} to submit again: the code was not at fault.", "command": None})

@@ -248,7 +248,12 @@ def _spared(world: World, incident: Incident) -> Spared:
              and r.start is not None and r.start <= end and (r.end is None or r.end >= start)]  # fmt: skip
     count = world.in_time.count(start, end) - len(lost)
     hosts = sorted({f.host for f in [incident.root, *incident.members] if f.host})
-    near = [r for h in hosts for r in world.runs_on.get(h, ()) if r.start is not None and r.start <= end and (r.end is None or r.end >= start)]
+    near = [
+        r
+        for h in hosts
+        for r in world.runs_on.get(h, ())
+        if r.start is not None and r.start <= end and (r.end is None or r.end >= start)
+    ]
     named: dict[str, Run] = {}
     for run in chain(near, world.in_time.overlapping(start, end)):
         if len(named) >= min(LISTED, count):

@@ -9,13 +9,8 @@ from correlator.facts import World, bursts, bus_of
 from correlator.facts.nodes import hosts_of
 from correlator.model import Event, Fact
 from correlator.samples import Throttled
+from parsers import xid as xid_catalogue
 
-#: Xids that the application causes itself (NVIDIA's catalogue: RESTART_APP / user error). They speak for the job's code.
-APPLICATION_XIDS = frozenset({8, 11, 13, 25, 31, 32, 43, 69, 80})
-#: Consequences and directives of another Xid: never a root while another one is near.
-CONSEQUENCE_XIDS = frozenset({45, 154, 171, 172})
-#: Recorded and harmless for the running job.
-BENIGN_XIDS = frozenset({63, 92, 160, 161})
 #: One memory fault says itself with several of these; 48/94/95/140 name the fault, 63/64 its repair.
 MEMORY_XIDS = frozenset({48, 94, 95, 140, 63, 64})
 
@@ -101,15 +96,15 @@ def _concluded(host: str, pci: str, code: int, earliest: float, latest: float, e
 
 
 def family_of(code: int | None) -> str:
-    """``application``, ``benign``, ``consequence`` or ``hardware``."""
-    for codes, family in (
-        (APPLICATION_XIDS, "application"),
-        (BENIGN_XIDS, "benign"),
-        (CONSEQUENCE_XIDS, "consequence"),
-    ):
-        if code in codes:
-            return family
-    return "hardware"
+    """``application``, ``benign``, ``consequence`` or ``hardware``; an unlisted code is not called harmless."""
+    known = xid_catalogue.xids().get(code) if code is not None else None
+    if known is None:
+        return "hardware"
+    if known.kind == "application":
+        return "application"
+    if known.action == "IGNORE":
+        return "benign"
+    return "consequence" if known.kind in ("consequence", "directive") else "hardware"
 
 
 def code_of(event: Event) -> int | None:
@@ -121,7 +116,7 @@ def code_of(event: Event) -> int | None:
 
 def _fault(host: str, pci: str, burst: list[Event]) -> Fact:
     codes = [c for e in burst if (c := code_of(e)) is not None]
-    leading = next((c for c in codes if c not in CONSEQUENCE_XIDS | BENIGN_XIDS), codes[0] if codes else None)
+    leading = next((c for c in codes if family_of(c) not in ("consequence", "benign")), codes[0] if codes else None)
     if leading in MEMORY_XIDS:
         leading = next((c for c in codes if c in (48, 94, 95, 140)), leading)
     pids = sorted({str(e.entities["pid"]) for e in burst if e.entities.get("pid") not in (None, "", "<unknown>")})
