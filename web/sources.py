@@ -110,6 +110,26 @@ def page(request: Request, read: Read, q: str | None = None, cursor: str | None 
     return pages.render(request, "sources.html", body=body, q=q, now=now, patience=patience, nav="sources")
 
 
+@router.post(
+    "/api/v1/ingest", tags=["lines"], status_code=200,
+    responses={
+        400: {"description": "The body is not what its headers say"}, 401: {"description": "A token is needed"},
+        413: {"description": "Too large, as sent or unpacked"}, 429: {"description": "Full: send the same again after Retry-After"},
+        503: {"description": "The disk refused the write"},
+    },
+    openapi_extra={
+        "parameters": [
+            {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"}, "description": "AGENT/STREAM/EPOCH/SEQUENCE, or any text"},
+            {"name": "Content-Encoding", "in": "header", "schema": {"enum": ["zstd", "gzip", "identity"]}},
+        ],
+        "requestBody": {"content": {"application/x-ndjson": {"schema": {"type": "string"}}, "text/plain": {"schema": {"type": "string"}}}},
+    },
+)  # fmt: skip
+def ingest() -> dict[str, Any]:
+    """NDJSON of records or raw lines; 200 once the batch is on disk. A running service answers before this room is asked."""
+    raise ProblemError(404, "This server receives nothing.", do="Send to the running service.")
+
+
 @router.post("/api/v1/quarantine/{identity}/replay", tags=["lines"])
 def replay(request: Request, identity: str) -> dict[str, Any]:
     """Has a batch that was set aside read again; it leaves the list when that worked."""

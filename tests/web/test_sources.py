@@ -92,4 +92,6 @@ def test_a_store_that_never_received_shows_its_files(client: TestClient) -> None
     assert body["total"] > 0 and body["intake"] is None and all(row["transport"] == "file" for row in body["sources"])
     assert plain.get("/sources").status_code == 200
     assert plain.post("/api/v1/quarantine/x/replay").status_code == 404
+    assert plain.post("/api/v1/ingest", content=b"x").status_code == 404
+    assert "429" in plain.get("/api/v1/openapi.json").json()["paths"]["/api/v1/ingest"]["post"]["responses"]
     assert client.post("/api/v1/quarantine/x/replay").status_code == 404
