@@ -264,7 +264,8 @@ class Compiler(Builder):
         needed = self.ctes
         whole = self.with_ctes(needed, query)
         compiled = whole.compile(dialect=KqlDialect())
-        values = [compiled.params[name] for name in getattr(compiled, "positiontup", None) or []]
+        params = compiled.params  # a property that is made anew each time
+        values = [params[name] for name in getattr(compiled, "positiontup", None) or []]
         return Compiled(str(compiled), values, stage.visible, tuple(n for n, _, _ in needed))
 
     def ask(self, stage: Stage, node: ast.Node) -> list[tuple[Any, ...]]:
@@ -339,7 +340,7 @@ def _result_name(node: ast.Node, scope: Scope) -> str | None:
         return node.name
     if isinstance(node, ast.Member):
         inner = _result_name(node.object, scope)
-        return f"{inner}_{node.name}" if inner else None
+        return f"{inner}_{node.name}" if inner else node.name
     if isinstance(node, ast.Index) and isinstance(node.key, ast.Literal):
         inner = _result_name(node.object, scope)
         return f"{inner}_{node.key.value}" if inner else None

@@ -17,10 +17,15 @@ from sqlalchemy.sql import quoted_name
 from sqlalchemy.sql.elements import ClauseElement
 from sqlalchemy.types import NullType
 
+from queries.kql.errors import KqlBindError
+
 PHYSICAL = {
     "bool": "BOOLEAN", "int": "INTEGER", "long": "BIGINT", "real": "DOUBLE", "decimal": "DECIMAL(38,12)",
     "datetime": "TIMESTAMP", "timespan": "BIGINT", "string": "VARCHAR", "dynamic": "JSON", "guid": "VARCHAR",
 }  # fmt: skip
+
+
+MAX_SIZE = 200_000
 
 
 class KqlDialect(PGDialect):
@@ -42,6 +47,10 @@ class Sql(ColumnElement[Any]):
     def __init__(self, template: str, *args: ClauseElement) -> None:
         self.pieces = _pieces(template)
         self.args = args
+        # A name used twice in the next name doubles the text each time: 30 lets would fill the memory.
+        self.size = 1 + sum(getattr(a, "size", 1) for a in args)
+        if self.size > MAX_SIZE:
+            raise KqlBindError(f"an expression grows to more than {MAX_SIZE} parts")
 
     @property
     def _from_objects(self) -> list[Any]:

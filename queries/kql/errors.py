@@ -61,10 +61,11 @@ class KqlError(ValueError):
         return max(1, min(self.span.end, end) - self.span.start)
 
     def __str__(self) -> str:
-        head = f"line {self.line}, column {self.column}: {self.message}" if self.text else self.message
+        placed = bool(self.text) and self.span != NOWHERE  # what happens while running has no place in the text
+        head = f"line {self.line}, column {self.column}: {self.message}" if placed else self.message
         if self.suggestion:
             head += f"; did you mean {self.suggestion}?"
-        if not self.text:
+        if not placed:
             return head
         lines = self.text.split("\n")
         shown = lines[self.line - 1] if self.line <= len(lines) else ""

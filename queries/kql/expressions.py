@@ -59,7 +59,7 @@ def _property(value: Value, name: str, node: ast.Node) -> Value:
     path = constant(f'$."{escaped}"', "string")
     # R8: a missing property and a JSON null are both the null.
     made = sql("nullif(json_extract({0}, {1}), 'null'::JSON)", "dynamic", value, path, nullable=True)
-    return _renamed(made, f"{value.name}_{name}" if value.name else None)
+    return _renamed(made, f"{value.name}_{name}" if value.name else name)
 
 
 def _renamed(value: Value, name: str | None) -> Value:

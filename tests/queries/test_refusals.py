@@ -86,3 +86,36 @@ def test_only_kql_errors_come_out(text: str) -> None:
         run(duckdb.connect(), text, timeout_s=5, max_rows=100)
     except KqlError as problem:
         assert str(problem)
+
+
+def test_a_name_that_doubles_the_next_is_refused_not_expanded() -> None:
+    text = "let a0 = 1;" + ";".join(f"let a{i} = a{i - 1} + a{i - 1}" for i in range(1, 40)) + "; print a39"
+    with pytest.raises(KqlError, match="grows to more than"):
+        validate(text, CATALOG)
+
+
+def test_deep_nesting_is_bound_once_per_level() -> None:
+    # Binding an argument twice at each level would need 2^40 steps: this test would never end.
+    assert validate("print " + "iff(true, " * 40 + "1" + ", 2)" * 40, CATALOG) == [("print_0", "long")]
+
+
+def test_what_happens_while_running_points_at_no_place() -> None:
+    with pytest.raises(KqlError) as caught:
+        run(duckdb.connect(), "print assert(1 > 2, 'one is not two')")
+    assert str(caught.value) == "assertion failed: one is not two"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "named"),
+    [
+        ("Logs | reduce by Message", CannotExpress, "reduce"),
+        ("Logs | evaluate autocluster()", CannotExpress, "autocluster"),
+        ("Logs | evaluate bag_unpack(Fields)", CannotExpress, "declare"),
+        ("print parse_user_agent('x', 'browser')", CannotExpress, "parse_user_agent"),
+        ("print geo_polygon_area(dynamic({}))", NotImplementedYet, "geo_polygon_area"),
+        ("Logs | evaluate session_count(Host, Time, ago(1d), now(), 1h, 1h)", NotImplementedYet, "session_count"),
+    ],
+)
+def test_every_no_names_what_it_refuses(text: str, kind: type[KqlError], named: str) -> None:
+    with pytest.raises(kind, match=named):
+        validate(text, CATALOG)

@@ -54,7 +54,8 @@ def _strcat_delim(c: Compiler, node: ast.Call, scope: Scope) -> Value:
 def _iff(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     from queries.kql.expressions import boolean
 
-    _args(c, node, scope, 3)
+    if len(node.args) != 3:  # bound once only: nested calls would double the work at each level
+        raise KqlBindError(f"{node.name}() takes 3 arguments, not {len(node.args)}", node.span)
     test = boolean(c, node.args[0], scope)
     yes, no = unify([c.expr(a, scope) for a in node.args[1:]], "iff()", to_type)
     return sql("CASE WHEN {0} THEN {1} ELSE {2} END", yes.type, test, yes, no, nullable=yes.nullable or no.nullable)
