@@ -24,6 +24,7 @@ from correlator.causes import root_event
 from correlator.estimate import narrow_slurmd_timeout
 from correlator.evidence import BaseRates, Weigher
 from correlator.facts import World, bus_of, conclude
+from correlator.garbage import paused
 from correlator.model import Edge, Event, Fact, Run
 from correlator.reads import Reads
 from correlator.result import FORMAT, incident_document, verdict_document
@@ -64,8 +65,9 @@ def correlate(
 ) -> list[Conclusions]:
     """Concludes anew about every cluster in the store and writes ``model``. ``settings`` override Slurm's values."""
     edges = load_edges(edge_paths)
-    found = [conclude_cluster(store, cluster, edges, settings) for cluster in clusters_of(store)]
-    write(store, found)
+    with paused():
+        found = [conclude_cluster(store, cluster, edges, settings) for cluster in clusters_of(store)]
+        write(store, found)
     return found
 
 

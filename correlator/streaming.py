@@ -21,6 +21,7 @@ import polars as pl
 
 from correlator import history, samples
 from correlator.engine import Conclusions, clusters_of, conclude_cluster, load_edges, write
+from correlator.garbage import paused
 from correlator.model import Edge
 from correlator.patching import patch
 from correlator.window import ENDING, Change, Window, longest_window
@@ -77,6 +78,10 @@ class Ticker:
 
     def tick(self, now: datetime | None = None, *, full: bool = False) -> TickReport:
         """Takes in what was stored since the last tick. ``now`` (UTC) is what is noted as the time of saying so."""
+        with paused():
+            return self._tick(now, full)
+
+    def _tick(self, now: datetime | None, full: bool) -> TickReport:
         begun = time.perf_counter()
         state, moment = self._state(), _naive(now)
         before, first = self._known, self._seen is None
