@@ -134,6 +134,13 @@ documentation; what it leaves open (how a period is found, how percentiles are i
 |---|---|
 {_cannot()}
 
+## Adding a function
+
+What SQL can say is one entry in `queries/kql/functions/tables.py`: argument kinds, result type, template. What it cannot
+is one entry in the `BODIES` of a family there (`parsing.py`, `addresses.py`, `series.py`, ...): kinds, result type and a
+Python function; it is given to DuckDB when a query calls it. Run `make conformance` and
+`python -m queries.kql.support > docs/kql.md` afterwards.
+
 ## Semantics, numbered
 
 | number | what holds |

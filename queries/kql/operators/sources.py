@@ -42,10 +42,9 @@ def range_(c: Compiler, node: ast.Operator, env: Env) -> Stage:
     name = node.parts["name"]
     if all(v.type in NUMERIC for v in (start, stop, step)):
         kind = widest([start.type, stop.type, step.type])
-        kind = "long" if kind == "int" else kind
         start, stop, step = (cast_number(v, kind) for v in (start, stop, step))
-        if kind == "long":
-            body = Sql("SELECT CAST(range AS BIGINT) AS v FROM range({0}, {1} + sign({2})::BIGINT, {2})",
+        if kind in ("int", "long"):
+            body = Sql(f"SELECT CAST(range AS {PHYSICAL[kind]}) AS v " "FROM range({0}, {1} + sign({2})::BIGINT, {2})",
                        start.sql, stop.sql, step.sql)  # fmt: skip
         else:
             body = Sql("SELECT {0} + range * {2} AS v FROM range(0, CAST(floor(({1} - {0}) / {2}) AS BIGINT) + 1)",
