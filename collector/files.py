@@ -18,7 +18,7 @@ import zstandard
 #: Enough to recognise a file by.
 HEAD = 64 * 1024
 #: How much is parsed and stored at a time.
-CHUNK = 8 * 1024 * 1024
+CHUNK = 4 * 1024 * 1024
 
 BROKEN = (OSError, EOFError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
 

@@ -20,7 +20,7 @@ from parsers.record import Origin
 from store.duckdb_store import FileEntry
 
 #: One task of a worker: so many bytes, of at most so many files.
-TASK_BYTES, TASK_PIECES = 8 * 1024 * 1024, 256
+TASK_BYTES, TASK_PIECES = 4 * 1024 * 1024, 256
 #: A line so long is stored whole and named: nothing that writes logs means to write it.
 LONG_LINE = 1024 * 1024
 

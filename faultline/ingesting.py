@@ -14,7 +14,7 @@ from faultline.failure import CommandError
 from faultline.parsing import known_zone
 
 #: What the database may keep in memory while files are loaded; queries of the correlator spill to disk beyond it.
-LOADING_MEMORY = "800MB"
+LOADING_MEMORY = "500MB"
 
 
 def ingest_paths(paths: list[Path], data: Path | None, config: Path | None, *, cluster: str | None, timezone: str | None,
