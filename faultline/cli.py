@@ -288,7 +288,8 @@ def check(
     config: ConfigFile = None,
     data: Data = None,
     replay: Annotated[
-        bool, typer.Option("--replay", help="Back-test: what would the edges of --edges have said? Exit 1 if it differs.")
+        bool,
+        typer.Option("--replay", help="Back-test: what would the edges of --edges have said? Exit 1 if it differs."),
     ] = False,
     edges: Annotated[list[Path] | None, typer.Option("--edges", help="Edge file to try, on top of today's.")] = None,
     since: Since = None,

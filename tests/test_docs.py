@@ -70,7 +70,13 @@ def test_options_that_the_docs_show_are_known_to_their_command() -> None:
     # The agent's command has a parser of its own: it imports nothing of the server's.
     known |= set(re.findall(r'"(--[a-z-]+)"', text(ROOT / "collector" / "agent" / "commands.py")))
     used: set[str] = set()
-    for page in (ROOT / "README.md", DOCS / "agent.md", DOCS / "operations.md", DOCS / "extending.md", DOCS / "correlation.md"):
+    for page in (
+        ROOT / "README.md",
+        DOCS / "agent.md",
+        DOCS / "operations.md",
+        DOCS / "extending.md",
+        DOCS / "correlation.md",
+    ):
         for line in re.findall(r"(?:^    |`)(faultline [a-z]+[^`\n]*)", text(page), re.MULTILINE):
             used |= set(re.findall(r"(?<!\S)(--[a-z-]+)", line))
     assert used, "the docs show options"
