@@ -254,6 +254,9 @@ def run_init(host, role):
         os.makedirs(f"{CG}/{c}")
         mount("-t", "cgroup", "-o", c, "cgroup", f"{CG}/{c}")
     bind(f"{root}/run", "/run")
+    bind(
+        os.path.dirname(os.path.dirname(HERE)), "/mnt"
+    )  # the checkout, also where it lies below the /tmp that is hidden now
     write(f"{root}/ready", str(time.time()))
     mount("-t", "tmpfs", "-o", "size=64m,mode=1777", "tmpfs", "/tmp")  # small too; hides RT from here on
     os.chdir("/")

@@ -22,6 +22,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.skipif(REASON is not None, reason
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]
 PYTHON = sys.executable
+#: Inside a host the checkout lies under /mnt; an interpreter in its .venv does too.
+INSIDE = PYTHON.replace(f"{REPO}/", "/mnt/") if PYTHON.startswith(f"{REPO}/") else PYTHON
 NODES = ("gpu01", "gpu02", "gpu03")
 SERVER = "http://10.77.0.1:8514"
 BELOW = "var/spool/faultline"  # below a directory that each host has of its own
@@ -43,7 +45,7 @@ listen = "10.77.0.1:8514"
 
 def inside(name: str, *argv: str) -> subprocess.Popen[bytes]:
     """A process that stays in a host of the cluster."""
-    command = [PYTHON, str(HERE / "cluster.py"), "run", name, "env", f"PYTHONPATH={REPO}", *argv]
+    command = [PYTHON, str(HERE / "cluster.py"), "run", name, "env", "PYTHONPATH=/mnt", *argv]
     log = (host(name) / BELOW / f"{argv[-1].rsplit('/', 1)[-1]}.out").open("wb")
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
 
@@ -55,7 +57,7 @@ def ask(path: str, body: dict[str, Any] | None = None) -> Any:
         f"r=u.Request('{SERVER}'+sys.argv[1],data=sys.argv[2].encode() or None,headers={{'Content-Type':'application/json'}});"
         "print(u.urlopen(r,timeout=20).read().decode())"
     )
-    return json.loads(cluster("run", "ctl", PYTHON, "-c", code, path, json.dumps(body) if body else ""))
+    return json.loads(cluster("run", "ctl", INSIDE, "-c", code, path, json.dumps(body) if body else ""))
 
 
 def kql(text: str) -> list[list[Any]]:
@@ -86,7 +88,7 @@ def live() -> Iterator[None]:
         cluster("up", "--nodes", str(len(NODES)), "--slurmd-timeout", "15")
         (host("ctl") / BELOW).mkdir(parents=True, exist_ok=True)
         (host("ctl") / BELOW / "service.toml").write_text(SERVICE.format(below=BELOW))
-        started.append(inside("ctl", PYTHON, "-m", "faultline.entry", "serve", "--config", f"/{BELOW}/service.toml"))
+        started.append(inside("ctl", INSIDE, "-m", "faultline.entry", "serve", "--config", f"/{BELOW}/service.toml"))
         until(lambda: ask("/api/v1/nodes") is not None, 60)
         for name in ("ctl", "leaf01", *NODES):
             (host(name) / BELOW).mkdir(parents=True, exist_ok=True)
@@ -98,7 +100,7 @@ def live() -> Iterator[None]:
                 server=SERVER, below=BELOW, paths=paths, controller="true" if name == "ctl" else "false"
             )
             (host(name) / BELOW / "agent.toml").write_text(text)
-            started.append(inside(name, PYTHON, "-m", "faultline.entry", "agent", "--config", f"/{BELOW}/agent.toml"))
+            started.append(inside(name, INSIDE, "-m", "faultline.entry", "agent", "--config", f"/{BELOW}/agent.toml"))
         until(lambda: len(kql("Logs | where Host startswith 'gpu' | distinct Host")) == len(NODES), 60)
         yield
     finally:
