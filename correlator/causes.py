@@ -141,6 +141,8 @@ def disproof(fact: Fact) -> str:
 
 def lost(fact: Fact) -> str:
     """The clause of the title: what broke."""
+    if fact.kind == "gpu.thermal" and fact.attrs.get("cooling"):
+        return fill(cause_of(fact).lost, fact) + ", after its controller warned of the cooling"
     if fact.attrs.get("planned"):
         reason = fact.attrs.get("reason")
         return f"{fact.host} was rebooted in planned work" + (f" ({reason})" if reason else "")

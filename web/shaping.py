@@ -128,6 +128,8 @@ def window(pair: object) -> str:
     """An allowed window as "16–50 s", or nothing where a chain step has none."""
     if not isinstance(pair, (list, tuple)) or len(pair) != 2:
         return ""
+    if float(pair[1]) >= 2 * 86400:
+        return f"{number(float(pair[0]) / 86400)}–{number(float(pair[1]) / 86400)} days"
     return f"{number(pair[0])}–{number(pair[1])} s"
 
 

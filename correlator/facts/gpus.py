@@ -204,7 +204,24 @@ def heat(world: World) -> list[Fact]:
                         "gpu.thermal", burst[0].time, burst[-1].last, burst[0].sigma, host, device, events=tuple(burst)
                     )
                 )
+    for fact in facts:
+        _add_cooling(world, fact)
     return facts
+
+
+#: A fan, a pump or the air gives in some minutes before the GPUs do (correlation.md, E30).
+COOLING_S = 900.0
+
+_COOLING = re.compile(r"\bfan|coolant|cooling|inlet|pump|temp", re.IGNORECASE)
+
+
+def _add_cooling(world: World, fact: Fact) -> None:
+    """What the node's controller said of fans, coolant and air belongs to the story of its heat."""
+    told = [e for e in world.by_host.get(fact.host or "", ()) if e.kind == "platform.alarm" and _COOLING.search(e.message)
+            and -COOLING_S - fact.sigma <= e.time - fact.start <= 60.0 + fact.sigma]  # fmt: skip
+    if told:
+        fact.attrs["cooling"] = told[0].message
+        fact.events = tuple(sorted({*fact.events, *told}, key=lambda e: (e.time, e.id)))
 
 
 def _measured_heat(world: World) -> list[Fact]:

@@ -101,3 +101,10 @@ def test_link_errors_need_more_than_one_warning():
     assert facts(_slow_world(events=warned(1)), "link.errors") == []
     (bad,) = facts(_slow_world(events=warned(4)), "link.errors")
     assert (bad.host, bad.device, bad.attrs["count"]) == ("n1", "mlx5_1", 4)
+
+
+def test_a_fan_that_failed_before_belongs_to_the_heat():
+    fan = event("platform.alarm", -200, "n2", "Fan sensor Fan_SYS_3 Lower Critical going low", source="syslog")
+    hot = Throttled("n2", "00000000:9A:00.0", T0 + 100, T0 + 900, T0 - 200, None, 9)
+    (heat,) = facts(world([fan], [run(1, ["n2"], -900, 900)], throttling=[hot]), "gpu.thermal")
+    assert heat.attrs["cooling"] == fan.message and fan in heat.events
