@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -96,7 +97,8 @@ def test_the_stream_ends_when_the_client_goes(store: Any, monkeypatch: pytest.Mo
     async def read() -> list[str]:
         return [part async for part in tailing._stream(_Listener(2), tail)]  # type: ignore[arg-type]
 
-    parts = asyncio.run(read())
+    with ThreadPoolExecutor() as own:  # a browser's loop may be running in this thread
+        parts = own.submit(asyncio.run, read()).result()
     assert parts[0] == ": tailing\n\n" and len(parts) == 2
     assert parts[1].startswith("event: line\ndata: {") and "hello <b>" in parts[1]
 
