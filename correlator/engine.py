@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from correlator import clocks, history, lemons, samples
+from correlator import clocks, history, lemons, recurrence, samples
 from correlator import edges as edge_files
 from correlator import events as event_rows
 from correlator import incidents as incident_rows
@@ -167,6 +167,7 @@ def result(store: DuckStore) -> dict[str, Any]:
         json.loads(r["document"])
         for r in store.rows("SELECT document FROM model.incidents ORDER BY start, incident_id")
     ]
+    recurrence.link(incidents)
     verdicts = {
         r["run_key"]: json.loads(r["document"])
         for r in store.rows(

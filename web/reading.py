@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import duckdb
 
+from correlator import recurrence
 from web.problems import ProblemError
 from web.shaping import document
 from web.timerange import Range
@@ -130,7 +131,24 @@ class Reader:
         if row is None:
             raise ProblemError(404, f"There is no incident {incident_id}.", do="See the list of incidents.")
         row["document"] = document(row["document"])
+        row["document"]["recurrence"] = self._recurrence(row)
         return row
+
+    def _recurrence(self, row: Row) -> list[Row]:
+        """Other incidents on the same device, linked as ``faultline incidents`` links them."""
+        if not row["root_host"]:
+            return []
+        others = self.rows(
+            "SELECT incident_id, start, severity, root_event, document FROM model.incidents"
+            " WHERE root_host = ? AND coalesce(root_device, '') = coalesce(?, '')", [row["root_host"], row["root_device"]],
+        )  # fmt: skip
+        root = {"host": row["root_host"], "device": row["root_device"]}
+        documents = [
+            {"id": r["incident_id"], "start": r["start"], "severity": r["severity"], "root_cause": {**root, "event": r["root_event"]},
+             "chain": document(r["document"]).get("chain")} for r in others
+        ]  # fmt: skip
+        recurrence.link(documents)
+        return next((list(d["recurrence"]) for d in documents if d["id"] == row["incident_id"]), [])
 
     def feedback(self, run_key: str) -> list[Row]:
         """What operators answered to the verdict on a run, oldest first."""

@@ -1,0 +1,50 @@
+"""Recurrence: incidents with the same root, on the same device, come back in each other's documents.
+
+It is told when documents are read, not kept in them: an old incident does not change because it happened again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+
+def root_key(document: dict[str, Any]) -> tuple[str, str, str] | None:
+    """What makes two incidents the same trouble: the family of the root's event, its host, its device. None: no host."""
+    root = document.get("root_cause") or {}
+    if not root.get("host"):
+        return None
+    # A link is told as a flap or as down by how often it went; it is the same link.
+    family = str(root.get("event") or "").replace("link_flap", "link_down")
+    return family, str(root["host"]), str(root.get("device") or "")
+
+
+def link(documents: Iterable[dict[str, Any]]) -> None:
+    """Adds ``recurrence`` to each document: the other incidents of the same trouble, oldest first, and whether the first
+    step of their chains is the same edge."""
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
+    listed = list(documents)
+    for document in listed:
+        key = root_key(document)
+        if key is not None:
+            groups[key].append(document)
+    for document in listed:
+        key = root_key(document)
+        others = (
+            sorted((d for d in groups[key] if d is not document), key=lambda d: (d["start"], d["id"])) if key else []
+        )
+        document["recurrence"] = [
+            {
+                "id": d["id"],
+                "start": d["start"],
+                "severity": d["severity"],
+                "same_edge": edge_of(d) == edge_of(document),
+            }
+            for d in others
+        ]
+
+
+def edge_of(document: dict[str, Any]) -> str | None:
+    chain = document.get("chain") or []
+    return chain[0].get("edge") if chain else None
