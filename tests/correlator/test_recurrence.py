@@ -7,7 +7,13 @@ from correlator.recurrence import link
 
 def _incident(name, start, event, host, device, edge=None):
     root = {"event": event, "host": host, "device": device}
-    return {"id": name, "start": start, "severity": "impact", "root_cause": root, "chain": [{"edge": edge}] if edge else []}
+    return {
+        "id": name,
+        "start": start,
+        "severity": "impact",
+        "root_cause": root,
+        "chain": [{"edge": edge}] if edge else [],
+    }
 
 
 def test_the_same_device_comes_back():
