@@ -130,7 +130,7 @@ class Weigher:
         return self._blocked[id(fact)]
 
     def _walk(self, effect: Fact, below: tuple[Hop, ...], found: Evidence, seen: set[int]) -> bool:
-        hops, rejections = self._into(effect)
+        hops, rejections = self.into(effect)
         found.rejections += [r for r in rejections if r not in found.rejections]
         if len(below) >= MAX_DEPTH or id(effect) in seen:
             return False
@@ -149,12 +149,13 @@ class Weigher:
             self._best = defaultdict(list)
             for fact in self.world.facts:
                 if not fact.kind.startswith("run."):
-                    hops, _ = self._into(fact)
+                    hops, _ = self.into(fact)
                     if hops:
                         self._best[id(hops[0].cause)].append(hops[0])
         return self._best.get(id(cause), [])
 
-    def _into(self, effect: Fact) -> tuple[list[Hop], list[Rejection]]:
+    def into(self, effect: Fact) -> tuple[list[Hop], list[Rejection]]:
+        """What may have caused ``effect``, strongest first, and what was tried and rejected; worked out once."""
         known = self._hops.get(id(effect))
         if known is not None:
             return known

@@ -201,7 +201,7 @@ def _unsuffered(world: World, weigher: Weigher, taken: set[int]) -> list[Inciden
 
 
 def _is_consequence(world: World, weigher: Weigher, fact: Fact) -> bool:
-    hops, _ = weigher._into(fact)
+    hops, _ = weigher.into(fact)
     return bool(hops) or weigher.blocked(fact) is not None
 
 

@@ -5,7 +5,6 @@ All of it is worked out in the store, so that only the few rows that matter reac
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -153,8 +152,3 @@ def voices(store: Reads, cluster: str | None) -> frozenset[str]:
         [cluster],
     )
     return frozenset(r["host"] for r in rows)
-
-
-def compiled_step_times() -> list[tuple[re.Pattern[str], float, bool]]:
-    """The same patterns for tests and single lines."""
-    return [(re.compile(p), f, i) for p, f, i in STEP_TIME]

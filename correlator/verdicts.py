@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from correlator.calibration import calibrated
+from correlator.calibration import SUREST, calibrated
 from correlator.causes import cause_of
 from correlator.evidence import Chain, Rejection, Weigher, weight_of
 from correlator.facts import World
@@ -136,8 +136,6 @@ OWN_WORDS_AGAINST = 0.03
 OTHER_WORDS_AGAINST = 0.2
 #: How much of an own explanation is lost when no node's log could contradict it.
 MUTE_DOUBT = 0.3
-#: Nothing is surer than this: what was not collected cannot be excluded.
-SUREST = 0.99
 
 _WORDS_OF_ROOT = {
     "gpu.xid": "gpu", "pcie.aer": "gpu", "storage.outage": "storage", "disk.error": "storage", "disk.full": "storage",

@@ -234,6 +234,11 @@ def _folded(items: list[Row]) -> list[Row]:
     return out
 
 
+def hosts_of(steps: Iterable[Row]) -> int:
+    """How many hosts wrote the lines of the chain, folded ones included."""
+    return len({one["event"].get("host") for item in steps for one in (item, *item["more"])} - {None})
+
+
 def step_numbers(steps: Iterable[Row]) -> dict[str, int]:
     """Effect event -> the number its step has in the list, folded steps under their first."""
     found: dict[str, int] = {}

@@ -112,9 +112,10 @@ def incident(request: Request, read: Read, incident_id: str) -> HTMLResponse:
     runs = {run["run_key"]: run for run in read.runs_by_key(api.incident_jobs(document))}
     events = {str(event.get("id")): event for event in document.get("events") or []}
     states = read.node_states(api.incident_hosts(document, row), row["start"], row["end"])
+    steps = axes.chain_steps(document, events)
     return render(
         request, "incident.html", row=row, doc=document, runs=runs, events=events, states=states,
-        steps=axes.chain_steps(document, events), nav="incidents",
+        steps=steps, hosts=axes.hosts_of(steps), nav="incidents",
     )  # fmt: skip
 
 

@@ -18,7 +18,6 @@ from fastapi.responses import StreamingResponse
 
 from queries import kql
 from web.api import kql_problem
-from web.problems import ProblemError
 from web.shaping import wire
 
 router = APIRouter(prefix="/api/v1")
@@ -121,6 +120,3 @@ async def tail(request: Request, filter: str = "") -> StreamingResponse:
     return StreamingResponse(
         _stream(request, followed), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
     )
-
-
-__all__ = ["ProblemError", "Tail", "router", "steps_of"]
