@@ -21,7 +21,6 @@ from parsers.hostlist import fold
 OWN_WORDS = 0.9  # the program printed its own error
 OWN_EXIT = 0.6  # it only returned a code
 NETWORK_WORDS = 0.15  # it printed only that peers or network failed: seldom its own fault, rarely proof of ours
-SILENT_NODE = 1.0  # slurmctld gave a node up: the node is certain, the reason behind it is not
 LEAK = 0.08  # none of these
 
 

@@ -34,22 +34,6 @@ ZONES = {
 }  # fmt: skip
 
 
-def year_for(month: int, day: int, hour: int = 0, minute: int = 0, second: int = 0, *, reference: datetime) -> int:
-    """The year of a stamp without one: the newest that is not later than ``reference`` + 1 day.
-
-    ``reference`` is naive, in the stamp's own zone. 29 February goes back to a leap year. Raises ValueError for a day
-    that no year has.
-    """
-    for year in range((reference + AHEAD).year, reference.year - 9, -1):
-        try:
-            moment = datetime(year, month, day, hour, minute, min(second, 59))
-        except ValueError:
-            continue
-        if moment <= reference + AHEAD:
-            return year
-    raise ValueError(f"no year has month {month} day {day}")
-
-
 def reference_of(origin: Origin) -> datetime:
     """The moment (naive UTC) against which years and boots are inferred: the origin's, else received, else now."""
     moment = origin.reference or origin.received or datetime.now(UTC).replace(tzinfo=None)

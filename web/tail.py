@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -20,6 +21,7 @@ from queries import kql
 from web.api import kql_problem
 from web.shaping import wire
 
+log = logging.getLogger("faultline.web")
 router = APIRouter(prefix="/api/v1")
 
 #: How often the store is asked, seconds: the pipeline itself inserts about once a second.
@@ -90,6 +92,8 @@ async def _stream(request: Request, tail: Tail) -> AsyncIterator[str]:
             rows, truncated = await asyncio.to_thread(tail.look)
         except Exception as error:
             problem = kql_problem(error, LOOK_S)
+            if problem is None:
+                log.exception("a tail ended")
             yield _told(
                 "error",
                 {"detail": problem.detail if problem else "The store could not be asked; open the stream again."},

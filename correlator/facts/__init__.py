@@ -68,7 +68,6 @@ class World:
         for run in self.runs:
             self.runs_of_job[run.job_id].append(run)
         self._facts_by_kind: tuple[int, dict[str, list[Fact]]] = (-1, {})
-        self._facts_by_host: tuple[int, dict[tuple[str, str], list[Fact]]] = (-1, {})
         self._facts_by_job: tuple[int, dict[str, list[Fact]]] = (-1, {})
         times = [e.time for e in self.events]
         self.first, self.last = (min(times), max(times)) if times else (0.0, 0.0)
@@ -90,17 +89,6 @@ class World:
                 known[fact.kind].append(fact)
             self._facts_by_kind = (len(self.facts), known)
         return [f for kind in dict.fromkeys(kinds) for f in known.get(kind, ())]
-
-    def facts_on(self, host: str | None, kind: str) -> list[Fact]:
-        """Facts of a kind on one host."""
-        count, known = self._facts_by_host
-        if count != len(self.facts):
-            known = defaultdict(list)
-            for fact in self.facts:
-                if fact.host is not None:
-                    known[(fact.host, fact.kind)].append(fact)
-            self._facts_by_host = (len(self.facts), known)
-        return known.get((host or "", kind), [])
 
     def facts_of_job(self, job_id: int) -> list[Fact]:
         """What people and Slurm said about a job by its number: cancelled, preempted, over its time."""
@@ -175,5 +163,5 @@ def conclude(world: World) -> list[Fact]:
     for detector in detectors():
         world.facts += sorted(detector(world), key=lambda f: f.key)
     world.facts.sort(key=lambda f: f.key)
-    world._facts_by_kind, world._facts_by_job, world._facts_by_host = (-1, {}), (-1, {}), (-1, {})
+    world._facts_by_kind, world._facts_by_job = (-1, {}), (-1, {})
     return world.facts

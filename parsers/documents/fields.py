@@ -15,7 +15,6 @@ _JOB_ID = re.compile(
     r"(?P<base>\d+)(?:_(?:(?P<task>\d+)|(?P<pending>\[[^\]]*\])))?(?:\+(?P<offset>\d+))?(?:\.(?P<step>[\w+]+))?"
 )
 _GPU_TRES = re.compile(r"(?:^|,)gres/gpu(?P<type>:[^=,]+)?=(?P<count>\d+)")
-_GPU_GRES = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:(?P<count>\d+)")
 _USER = re.compile(r"(?P<name>.*?)\((?P<uid>\d+)\)")
 
 #: Base states of a job; slurmrestd lists them together with flags such as COMPLETING.
@@ -139,12 +138,6 @@ def gpus(tres: str | None) -> int | None:
         else:
             typed += int(found["count"])
     return typed if plain is None else plain
-
-
-def gres_gpus(gres: str | None) -> int | None:
-    """GPUs of a Gres text such as "gpu:h100:4(S:0-1)"; None where it names none."""
-    counts = [int(found["count"]) for found in _GPU_GRES.finditer(gres or "")]
-    return sum(counts) if counts else None
 
 
 def state(text: str | None) -> tuple[str | None, str | None]:
