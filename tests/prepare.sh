@@ -21,6 +21,8 @@ want rsyslogd rsyslog
 [ -x /lib/systemd/systemd-journal-upload ] || wanted="$wanted systemd-journal-remote"
 [ -e /usr/lib/x86_64-linux-gnu/rsyslog/omelasticsearch.so ] || wanted="$wanted rsyslog-elasticsearch"
 [ -e /usr/lib/x86_64-linux-gnu/slurm-wlm/jobcomp_elasticsearch.so ] || wanted="$wanted slurm-wlm-elasticsearch-plugin"
+want slurmrestd slurmrestd slurm-wlm-jwt-plugin
+want faketime faketime
 [ -e /usr/lib/x86_64-linux-gnu/rsyslog/lmnsd_ossl.so ] || wanted="$wanted rsyslog-openssl"
 want mariadbd mariadb-server mariadb-client
 want ip iproute2

@@ -6,6 +6,7 @@ Newer versions wrap numbers ({"set", "infinite", "number"}) and list states (["C
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +14,8 @@ from parsers.documents import fields
 from parsers.documents.document import Document, Gathered, Row
 from parsers.hostlist import expand
 from parsers.record import Origin, Parsed
+
+_VERSION = re.compile(rb"(?:openapi|data_parser)\\?/(?:db)?(v\d+\.\d+\.\d+)")
 
 
 def number(value: Any) -> int | None:
@@ -77,6 +80,8 @@ def _array(job: dict[str, Any]) -> Row:
 
 def _read_sacct(kind: str, data: bytes, origin: Origin) -> Parsed:
     gathered = Gathered(kind, origin)
+    # slurmdbd's jobs of 21.08 and 22.05 show every code that is not 0 as {"status": "SUCCESS", "return_code": 0}.
+    codes_known = _plugin(data) not in ("v0.0.36", "v0.0.37", "v0.0.38")
     for job in _listed(data, "jobs", gathered):
         when = job.get("time") or {}
         if "time" not in job or "job_state" in job:
@@ -84,6 +89,8 @@ def _read_sacct(kind: str, data: bytes, origin: Origin) -> Parsed:
             continue
         state = job.get("state") or {}
         code, signal = _exit(job.get("exit_code"))
+        if (code, signal) == (0, 0) and not codes_known and _state(state.get("current")) == "FAILED":
+            code = signal = None
         derived = _exit(job.get("derived_exit_code"))
         hosts = expand(str(job.get("nodes") or ""))
         limit = number(when.get("limit"))
@@ -107,15 +114,19 @@ def _read_sacct(kind: str, data: bytes, origin: Origin) -> Parsed:
             "flags": _text(job.get("flags")), "source": "sacct_json",
         })  # fmt: skip
         for step in job.get("steps") or []:
-            _step(step, number(job.get("job_id")), cluster, submit, gathered)
+            _step(step, number(job.get("job_id")), cluster, submit, gathered, codes_known)
     return gathered.parsed()
 
 
-def _step(step: Any, job_id: int | None, cluster: Any, submit: datetime | None, gathered: Gathered) -> None:
+def _step(
+    step: Any, job_id: int | None, cluster: Any, submit: datetime | None, gathered: Gathered, codes_known: bool
+) -> None:
     name = step.get("step") or {}
     when = step.get("time") or {}
     label = str(name.get("id", "")) if not isinstance(name.get("id"), dict) else str(name["id"].get("step_id", ""))
     code, signal = _exit(step.get("exit_code"))
+    if (code, signal) == (0, 0) and not codes_known and _state(step.get("state")) == "FAILED":
+        code = signal = None
     nodes = step.get("nodes") or {}
     hosts = expand(str(nodes.get("range") or "")) or tuple(str(host) for host in nodes.get("list") or [])
     gathered.add("steps", {
@@ -161,8 +172,10 @@ def _read_rest_nodes(kind: str, data: bytes, origin: Origin) -> Parsed:
     gathered = Gathered(kind, origin)
     seen_at = origin.received or origin.reference
     for node in _listed(data, "nodes", gathered):
+        # Up to v0.0.38 one base state and its flags apart ("idle", ["DRAIN"]), then one list of both.
         listed = node.get("state")
-        state = "+".join(str(name) for name in listed) if isinstance(listed, list) else str(listed or "")
+        names = listed if isinstance(listed, list) else [listed or "", *(node.get("state_flags") or [])]
+        state = "+".join(str(name) for name in names)
         host = _text(node.get("name"))
         gathered.add("node_states", {
             "time": _time(node.get("reason_changed_at")) or seen_at, "cluster": _text(node.get("cluster_name")),
@@ -202,7 +215,8 @@ def _read_rest_ping(kind: str, data: bytes, origin: Origin) -> Parsed:
             "time": origin.received or origin.reference, "cluster": cluster, "host": _text(ping.get("hostname")),
             "labels": json.dumps({"mode": ping.get("mode")}),
         }  # fmt: skip
-        up = ping.get("pinged") == "UP" or ping.get("responding") is True
+        # "ping" up to v0.0.38.
+        up = "UP" in (ping.get("pinged"), ping.get("ping")) or ping.get("responding") is True
         gathered.add("metrics", shared | {"metric": "slurmctld_ping_up", "value": float(up)})
         if number(ping.get("latency")) is not None:
             gathered.add(
@@ -210,6 +224,12 @@ def _read_rest_ping(kind: str, data: bytes, origin: Origin) -> Parsed:
                 shared | {"metric": "slurmctld_ping_latency_us", "value": float(number(ping["latency"]) or 0)},
             )
     return gathered.parsed()
+
+
+def _plugin(data: bytes) -> str | None:
+    """The version of the API that wrote the answer: "openapi/dbv0.0.38" -> "v0.0.38"."""
+    found = _VERSION.search(data[:100_000])
+    return None if found is None else found[1].decode()
 
 
 def _listed(data: bytes, name: str, gathered: Gathered) -> list[dict[str, Any]]:

@@ -29,6 +29,7 @@ BUILT_IN: dict[str, str] = {
     "nodes": "collector.agent.sources.nodes",
     "slurm_conf": "collector.agent.sources.slurm_conf",
     "sdiag": "collector.agent.sources.sdiag",
+    "slurmrestd": "collector.agent.sources.slurmrestd",
 }
 
 

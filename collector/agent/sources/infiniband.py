@@ -12,7 +12,15 @@ from collector.agent.failure import Missing
 from collector.agent.source import Changes, Context, Labels, Reading, Samples, SourceKind, metrics_reading
 
 #: Traffic counters move all the time and belong to a metrics system; these count what goes wrong.
-_TRAFFIC = ("port_rcv_data", "port_xmit_data", "_packets", "lifespan", "rx_read_requests", "rx_write_requests")
+_TRAFFIC = (
+    "port_rcv_data",
+    "port_xmit_data",
+    "_packets",
+    "lifespan",
+    "rx_read_requests",
+    "rx_write_requests",
+    "rx_atomic_requests",
+)
 
 
 @dataclass
@@ -41,6 +49,9 @@ class Infiniband:
             if state:
                 self._states[f"{device}/{port}"] = state
                 samples[("infiniband_port_active", labels)] = float(state == "ACTIVE")
+            physical = _words(folder / "phys_state")
+            if physical:  # Polling or Disabled tells a cable or a switch's port from a missing subnet manager
+                samples[("infiniband_port_link_up", labels)] = float(physical == "LinkUp")
             _take(folder, labels, samples)
         now = self.context.now()
         if self._states != before:

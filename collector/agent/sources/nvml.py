@@ -121,9 +121,13 @@ class Nvml:
         (self._lost.add if lost else self._lost.discard)(index)
 
     def close(self) -> None:
-        nvml, self._events, self._devices = self.library, None, []
-        if nvml is not None:
-            nvml.nvmlShutdown()
+        nvml, events = self.library, self._events
+        self._events, self._devices = None, []
+        if nvml is None:
+            return
+        if events is not None:
+            nvml.nvmlEventSetFree(events)
+        nvml.nvmlShutdown()
 
 
 def _text(value: Any) -> str:
@@ -156,6 +160,14 @@ def _link_states(nvml: Any, device: Any) -> list[tuple[Labels, float]]:
     return found
 
 
+def _reasons(nvml: Any, device: Any) -> float:
+    """Why clocks are held back: "event reasons" since R535; the former name leaves the library with CUDA 14."""
+    try:
+        return float(nvml.nvmlDeviceGetCurrentClocksEventReasons(device))
+    except (AttributeError, nvml.NVMLError_FunctionNotFound):
+        return float(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(device))
+
+
 def _remapped(place: int) -> Callable[[Any, Any], float]:
     return lambda nvml, device: float(nvml.nvmlDeviceGetRemappedRows(device)[place])
 
@@ -170,7 +182,7 @@ _QUESTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "POWER_USAGE": lambda nvml, device: nvml.nvmlDeviceGetPowerUsage(device) / 1000,
     "SM_CLOCK": lambda nvml, device: nvml.nvmlDeviceGetClockInfo(device, 1),
     "MEM_CLOCK": lambda nvml, device: nvml.nvmlDeviceGetClockInfo(device, 2),
-    "CLOCK_THROTTLE_REASONS": lambda nvml, device: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(device),
+    "CLOCK_THROTTLE_REASONS": _reasons,
     "GPU_UTIL": lambda nvml, device: nvml.nvmlDeviceGetUtilizationRates(device).gpu,
     "FB_USED": lambda nvml, device: nvml.nvmlDeviceGetMemoryInfo(device).used / 2**20,
     "ECC_SBE_VOL_TOTAL": _ecc(_CORRECTED, _VOLATILE),

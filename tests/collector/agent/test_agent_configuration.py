@@ -67,7 +67,7 @@ def test_controller_sources_are_on_where_asked() -> None:
     node = validate({"server": "http://x"}, "t").enabled()
     controller = validate({"server": "http://x", "controller": True}, "t").enabled()
     one = validate({"server": "http://x", "sources": {"sdiag": {"enabled": True}}}, "t").enabled()
-    assert set(BUILT_IN) - set(node) == {"accounting", "nodes", "slurm_conf", "sdiag"}
+    assert set(BUILT_IN) - set(node) == {"accounting", "nodes", "slurm_conf", "sdiag", "slurmrestd"}
     assert set(controller) == set(BUILT_IN)
     assert set(one) - set(node) == {"sdiag"}
 

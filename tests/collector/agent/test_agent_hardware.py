@@ -1,0 +1,118 @@
+"""What the machine's devices tell: InfiniBand ports, memory, heat and buses, GPUs, exporters."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from made_host import Host, asked, parsed, values
+
+from parsers.engine import LineParser
+
+
+def infiniband(host: Host, state: str, downed: int) -> None:
+    top = "/sys/class/infiniband/mlx5_3/ports/1"
+    host.put(f"{top}/state", f"4: {state}\n")
+    host.put(f"{top}/phys_state", "5: LinkUp\n" if state == "ACTIVE" else "2: Polling\n")
+    host.put(f"{top}/rate", "400 Gb/sec (4X NDR)\n")
+    host.put(f"{top}/counters/link_downed", f"{downed}\n")
+    host.put(f"{top}/counters/port_rcv_data", "99999\n")
+    host.put(f"{top}/counters/symbol_error", "N/A (no PMA)\n")
+    host.put(f"{top}/hw_counters/out_of_sequence", "5\n")
+    host.put("/sys/class/infiniband/mlx5_3/device/vendor", "0x15b3")
+
+
+def test_infiniband_states_are_events_and_counters_have_their_growth(host: Host, parser: LineParser) -> None:
+    infiniband(host, "ACTIVE", 2)
+    runner = host.runner("infiniband")
+    (first,) = asked(runner)
+    assert values(first) == {
+        ("infiniband_port_active", "mlx5_3"): 1.0, ("infiniband_port_link_up", "mlx5_3"): 1.0, ("infiniband_port_rate_gbps", "mlx5_3"): 400.0,
+        ("infiniband_link_downed_total", "mlx5_3"): 2.0, ("infiniband_out_of_sequence_total", "mlx5_3"): 5.0,
+    }  # fmt: skip
+    host.wait(11)
+    assert asked(runner) == [], "what does not change costs nothing"
+    infiniband(host, "DOWN", 3)
+    host.wait(11)
+    line, counters = asked(runner)
+    (event,) = parsed(parser, [line])
+    assert event["event"] == "nic.link_down" and json.loads(event["entities"])["ibdev"] == "mlx5_3"
+    assert values(counters) == {
+        ("infiniband_port_active", "mlx5_3"): 0.0, ("infiniband_port_link_up", "mlx5_3"): 0.0, ("infiniband_link_downed_total", "mlx5_3"): 3.0,
+        ("infiniband_link_downed_increase", "mlx5_3"): 1.0,
+    }  # fmt: skip
+    kept = json.loads(json.dumps(runner.positions))
+    infiniband(host, "ACTIVE", 3)
+    again = host.runner("infiniband", kept)
+    assert [r["event"] for r in parsed(parser, asked(again))] == ["nic.link_up"], "also over a restart"
+
+
+REAL = Path(__file__).resolve().parents[4] / "shared/data/raw/telemetry/sysfs_ib_gpud"
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="../shared/data/raw is not here")
+@pytest.mark.parametrize("tree", sorted(REAL.iterdir()) if REAL.is_dir() else [], ids=lambda tree: tree.name)
+def test_real_trees_of_infiniband_hosts(tree: Path, host: Host) -> None:
+    """What /sys of real hosts holds is read port by port; a file that is no number stops nothing."""
+    folder = host.root / "sys/class"
+    folder.mkdir(parents=True)
+    (folder / "infiniband").symlink_to(tree)
+    ports = {(p.parent.parent.name) for p in tree.glob("*/ports/*") if p.name.isdigit()}
+    (row,) = asked(host.runner("infiniband"))
+    found = values(row)
+    for device in ports:
+        state = next(tree.glob(f"{device}/ports/*/state")).read_text()
+        assert found["infiniband_port_active", device] == float("ACTIVE" in state)
+        counters = next(tree.glob(f"{device}/ports/*/counters"), None)
+        if counters is not None:
+            downed = (counters / "link_downed").read_text()
+            assert found["infiniband_link_downed_total", device] == int(downed)
+    assert {device for _, device in found} == ports
+    assert not [name for name, _ in found if "packets" in name or "_data" in name], "traffic belongs elsewhere"
+
+
+def test_memory_heat_and_bus_errors_of_the_machine(host: Host) -> None:
+    host.put("/sys/devices/system/edac/mc/mc0/ce_count", "7\n")
+    host.put("/sys/devices/system/edac/mc/mc0/ue_count", "0\n")
+    host.put("/sys/devices/system/edac/mc/mc0/dimm3/dimm_ce_count", "7\n")
+    host.put("/sys/devices/system/edac/mc/mc0/dimm3/dimm_label", "CPU0_A4\n")
+    host.put("/sys/class/thermal/thermal_zone0/temp", "61800\n")
+    host.put("/sys/class/thermal/thermal_zone0/type", "x86_pkg_temp\n")
+    host.put("/sys/devices/system/cpu/cpu0/topology/physical_package_id", "0")
+    host.put("/sys/devices/system/cpu/cpu0/thermal_throttle/package_throttle_count", "12")
+    host.put("/sys/bus/pci/devices/0000:53:00.0/class", "0x020700\n")
+    for kind in ("correctable", "nonfatal", "fatal"):
+        host.put(f"/sys/bus/pci/devices/0000:53:00.0/aer_dev_{kind}", f"RxErr 4\nTOTAL_ERR_{kind[:3].upper()} 4\n")
+    (first,) = asked(host.runner("platform"))
+    found = values(first)
+    assert found["node_edac_correctable_errors_total", "mc0"] == 7
+    assert found["node_edac_dimm_correctable_errors_total", "mc0/CPU0_A4"] == 7
+    assert found["node_thermal_zone_temp", "x86_pkg_temp"] == 60
+    assert found["node_cpu_package_throttles_total", "package0"] == 12
+    assert found["pcie_aer_correctable_errors_total", "0000:53:00.0"] == 4
+
+
+def test_exporters_are_scraped_for_what_is_wanted(host: Host) -> None:
+    class Exporter(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            text = b'# HELP x\nDCGM_FI_DEV_GPU_TEMP{gpu="0",Hostname="other"} 41\ngo_threads 5\n'
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = HTTPServer(("127.0.0.1", 0), Exporter)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_address[1]}/metrics"
+    (found,) = asked(host.runner("scrape", urls=[url]))
+    assert values(found) == {("DCGM_FI_DEV_GPU_TEMP", "0"): 41.0} and found["host"] == "gpu01"
+    server.shutdown()
+    server.server_close()
+    gone = host.runner("scrape", urls=[url])
+    list(gone.poll())
+    assert gone.status.state == "absent" and url in gone.status.detail
