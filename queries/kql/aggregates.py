@@ -169,16 +169,17 @@ def _listing(
         tests.append("{1}")
     where = f" FILTER (WHERE {' AND '.join(tests)})" if tests else ""
     order, by = _ordered(scope, len(parts))
+    gather = "json_list"
     if base == "make_bag":
         if value.type != "dynamic":
             raise KqlBindError(f"{node.name}() needs property bags, not {value.type}", node.span)
-        gathered = sql(f"coalesce(to_json(list({{0}}{order}){where}), '[]'::JSON)", "dynamic", *parts, *by)
+        gathered = sql(f"coalesce(json_list(list({{0}}{order}){where}), '[]'::JSON)", "dynamic", *parts, *by)
         most = limit or constant(-1, "long")
         return replace(python_call("bag_of_bags", [gathered, most], node), name=name)
     if base == "make_set":
         # The order inside a set is unspecified in Kusto; sorted, the answer is the same every time.
         if value.type in ("string", "int", "long"):
-            parts[0] = value
+            parts[0], gather = value, "to_json"
         inner = f"list_sort(list_distinct(list({{0}}){where}))"
     else:
         inner = f"list({{0}}{order}){where}"
@@ -186,7 +187,7 @@ def _listing(
     if limit is not None:
         parts.append(constant(limit.constant, "long"))
         inner = f"({inner})[1 : {{{len(parts) - 1}}}]"
-    made = sql(f"coalesce(to_json({inner}), '[]'::JSON)", "dynamic", *parts, nullable=False)
+    made = sql(f"coalesce({gather}({inner}), '[]'::JSON)", "dynamic", *parts, nullable=False)
     return replace(made, name=name)
 
 
@@ -270,7 +271,7 @@ def _percentile_array(weighted: bool) -> Bind:
     def build(c: Compiler, node: ast.Call, scope: Scope) -> Value:
         found = _percentiles(c, node, scope, weighted)
         named = c.expr(node.args[0], scope)
-        made = sql("to_json([{*}]::JSON[])", "dynamic", *(dynamic_of(f) for f in found), nullable=False)
+        made = sql("json_list([{*}]::JSON[])", "dynamic", *(dynamic_of(f) for f in found), nullable=False)
         return replace(made, name=f"percentiles_{named.name or ''}")
 
     return build
@@ -324,7 +325,7 @@ def _buildschema(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     if len(node.args) != 1:
         raise KqlBindError("buildschema() takes one dynamic", node.span)
     value = c.expr(node.args[0], scope)
-    gathered = sql("coalesce(to_json(list({0})), '[]'::JSON)", "dynamic", dynamic_of(value), nullable=False)
+    gathered = sql("coalesce(json_list(list({0})), '[]'::JSON)", "dynamic", dynamic_of(value), nullable=False)
     return replace(python_call("schema_of", [gathered], node), name=f"schema_{value.name or ''}")
 
 

@@ -100,20 +100,38 @@ class Scope:
     windowed: bool = False
 
 
+class Moment:
+    """R9: now() is one moment for the whole query; ``asked`` tells whether the query depends on it."""
+
+    def __init__(self, at: datetime | None = None) -> None:
+        at = at or datetime.now(UTC)
+        self._at = at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo else at
+        self.asked = False
+
+    def read(self) -> datetime:
+        """Naive, in UTC."""
+        self.asked = True
+        return self._at
+
+
 class Builder:
     """Collects the CTEs of one query."""
 
-    def __init__(self, catalog: Catalog, now: datetime | None = None) -> None:
+    def __init__(self, catalog: Catalog, now: datetime | Moment | None = None) -> None:
         self.catalog = catalog
-        moment = now or datetime.now(UTC)
-        # R9: now() is one moment for the whole query.
-        self.now = moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
+        self._moment = now if isinstance(now, Moment) else Moment(now)
         self.ctes: list[tuple[str, Any, bool]] = []
         self.made = 0
-        self.recursive: set[str] = set()
+        self.recursive: dict[str, Any] = {}
+        self.node: Any = None  # the operator being built, which an engine's refusal names
         self.tables: dict[str, Stage] = {}
         self.settings: dict[str, ast.Node] = {}
         self.depth = 0
+
+    @property
+    def now(self) -> datetime:
+        """The query's one moment."""
+        return self._moment.read()
 
     def add(self, body: Any, *, materialized: bool = False) -> str:
         """Append one CTE and return its name."""
@@ -121,13 +139,13 @@ class Builder:
             raise KqlBindError(f"the query needs more than {MAX_STAGES} steps")
         self.made += 1
         name = f"s{self.made}"
-        self.ctes.append((name, body, materialized))
+        self.ctes.append((name, Sql("{0}", body, origin=self.node), materialized))
         return name
 
     def add_recursive(self, name: str, body: Any) -> None:
         """A CTE that reads itself."""
         self.ctes.append((name, body, False))
-        self.recursive.add(name)
+        self.recursive[name] = self.node
 
     def alias(self, letter: str) -> str:
         """A relation alias that no other part of the query uses."""
@@ -137,8 +155,9 @@ class Builder:
     def with_ctes(self, ctes: list[tuple[str, Any, bool]], query: Any) -> Sql:
         """`WITH name AS (...), ... query`."""
         parts = [f'"{n}" AS {"MATERIALIZED " if m else ""}({{{i}}})' for i, (n, _, m) in enumerate(ctes)]
-        word = "WITH RECURSIVE" if any(n in self.recursive for n, _, _ in ctes) else "WITH"
-        return Sql(f"{word} {', '.join(parts)} {{{len(parts)}}}", *(b for _, b, _ in ctes), query)
+        recursive = [self.recursive[n] for n, _, _ in ctes if n in self.recursive]
+        head = f"{'WITH RECURSIVE' if recursive else 'WITH'} {', '.join(parts)} {{{len(parts)}}}"
+        return Sql(head, *(b for _, b, _ in ctes), query, origin=recursive[0] if recursive else None)
 
     def emit(
         self,

@@ -13,10 +13,12 @@ from sqlalchemy import select
 
 from queries.kql import syntax as ast
 from queries.kql.aggregates import AGGREGATES, SIMPLE, bind_aggregate
-from queries.kql.bind import Builder, Env, Function, Scope, Stage, StageColumn, relation, row_of
+from queries.kql.bind import Builder, Env, Function, Moment, Scope, Stage, StageColumn, relation, row_of
 from queries.kql.catalog import Catalog
-from queries.kql.dialect import Col, KqlDialect, Sql, quoted
-from queries.kql.errors import CannotExpress, KqlBindError, KqlError, NotImplementedYet, Span, nearest
+from queries.kql.dialect import Col, Sql, quoted
+from queries.kql.engines import DUCKDB, Engine
+from queries.kql.engines.spelling import Unspelled
+from queries.kql.errors import NOWHERE, CannotExpress, KqlBindError, KqlError, NotImplementedYet, Span, nearest
 from queries.kql.expressions import bind
 from queries.kql.functions import duckdb as engine
 from queries.kql.functions import names, python, shapes, text, times
@@ -24,6 +26,7 @@ from queries.kql.functions.convert import to_type
 from queries.kql.functions.more import MORE
 from queries.kql.functions.names import CANNOT, FUNCTIONS
 from queries.kql.functions.python import BODIES as PYTHON
+from queries.kql.functions.python import USED as PYTHON_WORD
 from queries.kql.functions.special import SPECIAL as FEW
 from queries.kql.grammar import parse
 from queries.kql.operators import OPERATORS, SOURCES
@@ -46,6 +49,7 @@ class Compiled:
 
     sql: str
     parameters: list[Any]
+    names: tuple[str, ...]  # of the parameters, where the engine goes by name
     columns: tuple[StageColumn, ...]
     stages: tuple[str, ...]
 
@@ -58,6 +62,7 @@ class Compiler(Builder):
 
     probe: Probe | None = None  # runs a part of the query while the rest is compiled
     pruner: Pruner | None = None  # knows which blocks of the store's lines can hold a text
+    engine: Engine = DUCKDB  # whose SQL comes out
 
     def expr(self, node: ast.Node, scope: Scope) -> Value:
         """Bind one scalar expression."""
@@ -132,7 +137,9 @@ class Compiler(Builder):
                 if node.name in CANNOT:
                     raise CannotExpress(f"'{node.name}' cannot be answered here: {CANNOT[node.name]}", node.span)
                 raise NotImplementedYet(f"the operator '{node.name}' is not implemented yet", node.span)
+            above, self.node = self.node, node
             stage = builder(self, stage, node, env)
+            self.node = above
             if node.name == "as":
                 env.names[node.parts["name"]] = stage
         return stage
@@ -174,6 +181,8 @@ class Compiler(Builder):
                 raise KqlBindError(f"'{node.name}' gives a table; wrap it in toscalar()", node.span)
             return outcome
         value = self._built_in(node, engine.ALIASES.get(node.name, node.name), scope)
+        if isinstance(value.sql, Sql) and value.sql.origin is None:
+            value.sql.origin = node
         name = _result_name(node, scope)
         return value if value.name is not None or name is None else replace(value, name=name)
 
@@ -257,16 +266,34 @@ class Compiler(Builder):
 
     def finish(self, stage: Stage) -> Compiled:
         """The last SELECT and all CTEs before it, as one text with its parameters."""
-        items = [_in_range(c).label(quoted(f"{i}")) for i, c in enumerate(stage.visible)]
+        out = self.engine.out
+        items = [Sql(out.get(v.type, "{0}"), v.value().sql).label(quoted(f"{i}")) for i, v in enumerate(stage.visible)]
         query = select(*items).select_from(relation(stage.relation))
         if stage.order:
             query = query.order_by(stage.order.value().sql)
         needed = self.ctes
         whole = self.with_ctes(needed, query)
-        compiled = whole.compile(dialect=KqlDialect())
+        if self.engine.tail:
+            whole = Sql(f"{{0}} {self.engine.tail}", whole)
+        try:
+            compiled = whole.compile(dialect=self.engine.dialect())
+        except Unspelled as gap:
+            raise self._refused(gap) from None
         params = compiled.params  # a property that is made anew each time
-        values = [params[name] for name in getattr(compiled, "positiontup", None) or []]
-        return Compiled(str(compiled), values, stage.visible, tuple(n for n, _, _ in needed))
+        order = tuple(getattr(compiled, "positiontup", None) or params)
+        values = [params[name] for name in order]
+        return Compiled(str(compiled), values, order, stage.visible, tuple(n for n, _, _ in needed))
+
+    def _refused(self, gap: Unspelled) -> KqlError:
+        """The two kinds of no, for a word that the engine's table lacks."""
+        name, span = (gap.origin.name, gap.origin.span) if gap.origin else ("this query", NOWHERE)
+        if isinstance(gap.origin, ast.Call):
+            name += "()"
+        body = PYTHON_WORD.match(gap.word)
+        if body or gap.word in self.engine.cannot:
+            why = "its body is Python" if body else self.engine.cannot[gap.word]
+            return CannotExpress(f"{name} cannot be answered on {self.engine.name}: {why}", span)
+        return NotImplementedYet(f"{name} is not implemented yet on {self.engine.name} ({gap.word})", span)
 
     def ask(self, stage: Stage, node: ast.Node) -> list[tuple[Any, ...]]:
         """The rows of a stage now, for operators whose columns depend on the data."""
@@ -288,13 +315,14 @@ class Compiler(Builder):
 
 
 def compile_script(
-    query: str, catalog: Catalog, *, parameters: dict[str, Any] | None = None, now: datetime | None = None,
-    pruner: Pruner | None = None, probe: Probe | None = None,
+    query: str, catalog: Catalog, *, parameters: dict[str, Any] | None = None, now: datetime | Moment | None = None,
+    pruner: Pruner | None = None, probe: Probe | None = None, engine: Engine = DUCKDB,
 ) -> list[Compiled]:  # fmt: skip
     """Every tabular statement of a text, compiled."""
     script = parse(query)
     builder = Compiler(catalog, now)
     builder.pruner = pruner
+    builder.engine = engine
     builder.probe = probe
     env = Env()
     for name, value in (parameters or {}).items():
@@ -321,17 +349,6 @@ def compile_script(
     if not out:
         raise KqlBindError("the query has no tabular statement", Span(0, len(query))).locate(query)
     return out
-
-
-def _in_range(column: StageColumn) -> Sql:
-    """A column as it is handed out; a date no calendar of ours can write is an error, not a crash."""
-    if column.type != "datetime":
-        return Sql("{0}", column.value().sql)
-    return Sql(
-        "CASE WHEN {0} < '0001-01-01'::TIMESTAMP OR {0} >= '10000-01-01'::TIMESTAMP "
-        "THEN error('kql: a date lies outside the years 1 to 9999') ELSE {0} END",
-        column.value().sql,
-    )
 
 
 def _result_name(node: ast.Node, scope: Scope) -> str | None:

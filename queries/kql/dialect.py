@@ -1,4 +1,4 @@
-"""SQLAlchemy Core for DuckDB: a PostgreSQL-derived dialect with `$1` parameters, and one element of our own.
+"""SQLAlchemy Core with elements of our own, which each engine of `engines/` spells its own way.
 
 `Sql` is a fixed piece of SQL of ours with holes for sub-expressions. Values of the user never
 enter the template; they are bound parameters in a hole.
@@ -6,19 +6,18 @@ enter the template; they are bound parameters in a hole.
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, bindparam
-from sqlalchemy.dialects.postgresql.base import PGDialect
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import quoted_name
 from sqlalchemy.sql.elements import ClauseElement
 from sqlalchemy.types import NullType
 
+from queries.kql.engines.spelling import Unspelled
 from queries.kql.errors import KqlBindError
 
+# KQL types as templates name them; an engine's `types` say its own names.
 PHYSICAL = {
     "bool": "BOOLEAN", "int": "INTEGER", "long": "BIGINT", "real": "DOUBLE", "decimal": "DECIMAL(38,12)",
     "datetime": "TIMESTAMP", "timespan": "BIGINT", "string": "VARCHAR", "dynamic": "JSON", "guid": "VARCHAR",
@@ -26,16 +25,7 @@ PHYSICAL = {
 
 
 MAX_SIZE = 200_000
-
-
-class KqlDialect(PGDialect):
-    """PostgreSQL's quoting and syntax, DuckDB's numbered parameters."""
-
-    name = "kql_duckdb"
-    supports_statement_cache = False
-
-    def __init__(self) -> None:
-        super().__init__(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]
+MAX_TEXT = 8_000_000  # what a template says twice is written twice
 
 
 class Sql(ColumnElement[Any]):
@@ -44,9 +34,10 @@ class Sql(ColumnElement[Any]):
     inherit_cache = False
     type = NullType()
 
-    def __init__(self, template: str, *args: ClauseElement) -> None:
-        self.pieces = _pieces(template)
+    def __init__(self, template: str, *args: ClauseElement, origin: Any = None) -> None:
+        self.template = template
         self.args = args
+        self.origin = origin  # the call or operator of the query it was made for, where that is known
         # A name used twice in the next name doubles the text each time: 30 lets would fill the memory.
         self.size = 1 + sum(getattr(a, "size", 1) for a in args)
         if self.size > MAX_SIZE:
@@ -58,22 +49,24 @@ class Sql(ColumnElement[Any]):
         return []
 
 
-@lru_cache(maxsize=4096)
-def _pieces(template: str) -> tuple[str, ...]:
-    return tuple(re.split(r"\{(\d+|\*)\}", template))
-
-
 @compiles(Sql)
 def _compile_sql(element: Sql, compiler: Any, **kw: Any) -> str:
     out = []
-    for place, piece in enumerate(element.pieces):
-        if place % 2 == 0:
-            out.append(piece)
-        elif piece == "*":
-            out.append(", ".join(compiler.process(arg, **kw) for arg in element.args))
-        else:
-            out.append(compiler.process(element.args[int(piece)], **kw))
-    return "".join(out)
+    try:
+        for place, piece in enumerate(compiler.dialect.engine.pieces(element.template)):
+            if place % 2 == 0:
+                out.append(piece)
+            elif piece == "*":
+                out.append(", ".join(compiler.process(arg, **kw) for arg in element.args))
+            else:
+                out.append(compiler.process(element.args[int(piece)], **kw))
+    except Unspelled as gap:
+        gap.origin = gap.origin or element.origin  # the innermost call it was made for
+        raise
+    text = "".join(out)
+    if len(text) > MAX_TEXT:
+        raise KqlBindError(f"the query grows to more than {MAX_TEXT} characters of SQL")
+    return text
 
 
 def bound(value: Any, kind: str) -> ColumnElement[Any]:

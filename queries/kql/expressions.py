@@ -55,10 +55,8 @@ def _member(c: Compiler, node: ast.Member, scope: Scope) -> Value:
 def _property(value: Value, name: str, node: ast.Node) -> Value:
     if value.type != "dynamic":
         raise KqlBindError(f"only dynamic values have properties; this is {value.type}", node.span)
-    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
-    path = constant(f'$."{escaped}"', "string")
     # R8: a missing property and a JSON null are both the null.
-    made = sql("nullif(json_extract({0}, {1}), 'null'::JSON)", "dynamic", value, path, nullable=True)
+    made = sql("nullif(json_member({0}, {1}), 'null'::JSON)", "dynamic", value, constant(name, "string"), nullable=True)
     return _renamed(made, f"{value.name}_{name}" if value.name else name)
 
 
@@ -75,21 +73,11 @@ def _index(c: Compiler, node: ast.Index, scope: Scope) -> Value:
     if value.type != "dynamic":
         raise KqlBindError(f"only dynamic values can be indexed; this is {value.type}", node.span)
     name = f"{value.name}_{key.constant}" if value.name and key.is_constant else None
-    if key.type in ("int", "long"):
-        # R8: a negative index counts from the end; '$[-1]' is DuckDB's '$[#-1]'.
-        path = (
-            "CASE WHEN {1} < 0 THEN '$[#-' || CAST(-{1} AS VARCHAR) || ']' ELSE '$[' || CAST({1} AS VARCHAR) || ']' END"
-        )
-        if key.is_constant and key.constant is not None:
-            n = key.constant
-            path_value = constant(f"$[#-{-n}]" if n < 0 else f"$[{n}]", "string")
-            return _renamed(
-                sql("nullif(json_extract({0}, {1}), 'null'::JSON)", "dynamic", value, path_value, nullable=True), name
-            )
-    else:
+    if key.type not in ("int", "long"):
         key = text_of(key)
-        path = """'$."' || replace(replace({1}, '\\', '\\\\'), '"', '\\"') || '"'"""
-    made = sql(f"nullif(json_extract({{0}}, {path}), 'null'::JSON)", "dynamic", value, key, nullable=True)
+    # R8: a negative index counts from the end.
+    word = "json_item" if key.type in ("int", "long") else "json_member"
+    made = sql(f"nullif({word}({{0}}, {{1}}), 'null'::JSON)", "dynamic", value, key, nullable=True)
     return _renamed(made, name)
 
 
@@ -209,7 +197,7 @@ def _spread(item: Value, op: str, value: Value, node: ast.Node) -> list[Value]:
         lowered = "lower" if op == "in~" else ""
         made = sql(
             f"coalesce(list_contains(list_transform(TRY_CAST({{0}} AS JSON[]), "
-            f"lambda kx: {lowered}(json_extract_string(kx, '$'))), {lowered}({{1}})), false)",
+            f"lambda kx: {lowered}(json_text(kx))), {lowered}({{1}})), false)",
             "bool", item, text_of(value), nullable=False,
         )  # fmt: skip
         raise _Whole(made)

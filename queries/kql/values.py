@@ -22,11 +22,8 @@ TICKS_TO_TEXT = (
     "abs({0}) // 36000000000 % 24, abs({0}) // 600000000 % 60, abs({0}) // 10000000 % 60) || "
     "CASE WHEN abs({0}) % 10000000 <> 0 THEN printf('.%07d', abs({0}) % 10000000) ELSE '' END)"
 )
-TIME_TO_TEXT = "(strftime({0}, '%Y-%m-%dT%H:%M:%S.%f') || '0Z')"
-REAL_TO_TEXT = (
-    "(CASE WHEN isnan({0}) THEN 'NaN' WHEN isinf({0}) THEN CASE WHEN {0} > 0 THEN 'Infinity' ELSE '-Infinity' END "
-    "ELSE CAST({0} AS VARCHAR) END)"
-)
+TIME_TO_TEXT = "time_text({0})"
+REAL_TO_TEXT = "real_text({0})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +103,18 @@ def dynamic_of(value: Value) -> Value:
     template = {
         "datetime": f"to_json({TIME_TO_TEXT})", "timespan": f"to_json({TICKS_TO_TEXT})",
         "real": "CASE WHEN isfinite({0}) THEN to_json({0}) ELSE to_json(" + REAL_TO_TEXT + ") END",
-        "decimal": "to_json(CAST({0} AS DOUBLE))",
+        "decimal": "to_json(CAST({0} AS DOUBLE))", "bool": "to_json(CAST({0} AS BOOLEAN))",
     }.get(value.type, "to_json({0})")  # fmt: skip
     # to_json(NULL) is the JSON text null; a null stays a null here.
     if value.nullable:
         template = f"CASE WHEN {{0}} IS NOT NULL THEN {template} END"
     return sql(template, "dynamic", value)
+
+
+def bag_of(parts: list[Value]) -> Value:
+    """A bag of keys (texts) and values (dynamics) in turn."""
+    holes = ", ".join(f"{{{i}}}" for i in range(len(parts)))
+    return sql(f"json_object({holes})", "dynamic", *parts, nullable=False)
 
 
 def cast_number(value: Value, kind: str) -> Value:

@@ -21,16 +21,7 @@ TEXT_TO_TICKS = (
     f"coalesce(TRY_CAST(regexp_extract({{0}}, '{_CLOCK}', 5) AS BIGINT), 0) * 10000000 + "
     f"coalesce(TRY_CAST(rpad(regexp_extract({{0}}, '{_CLOCK}', 6), 7, '0') AS BIGINT), 0)) END"
 )
-# A time zone offset at the end shifts the value to UTC; DuckDB's plain TIMESTAMP cast would drop it.
-TEXT_TO_TIME = (
-    "CASE WHEN regexp_matches({0}, '[+-][0-9]{{2}}:?[0-9]{{2}}$') AND regexp_matches({0}, '[T ][0-9]') "
-    "THEN TRY_CAST(regexp_replace({0}, '([+-][0-9]{{2}}):?([0-9]{{2}})$', '') AS TIMESTAMP) - "
-    "(CASE WHEN regexp_extract({0}, '([+-])[0-9]{{2}}:?[0-9]{{2}}$', 1) = '-' THEN -1 ELSE 1 END) * "
-    "to_minutes(TRY_CAST(regexp_extract({0}, '[+-]([0-9]{{2}}):?[0-9]{{2}}$', 1) AS INTEGER) * 60 + "
-    "TRY_CAST(regexp_extract({0}, '([0-9]{{2}})$', 1) AS INTEGER)) "
-    "ELSE coalesce(TRY_CAST({0} AS TIMESTAMP), try_strptime({0}, ['%m/%d/%Y %I:%M:%S %p', '%m/%d/%Y %H:%M:%S', "
-    "'%m/%d/%Y %H:%M', '%m/%d/%Y', '%a, %d %b %Y %H:%M:%S GMT', '%d %b %Y', '%Y-%m-%dT%H:%M', '%Y-%m-%d %H:%M', '%m-%d-%Y'])) END"
-).replace("{{2}}", "{2,2}")
+TEXT_TO_TIME = "text_time({0})"
 
 
 def to_type(value: Value, kind: str) -> Value:
@@ -69,7 +60,7 @@ def _number(value: Value, kind: str) -> Value:
             return sql(f"TRY_CAST(nullif(trim({{0}}), '') AS {target})", kind, text, nullable=True)
         # Kusto reads whole numbers and hex; a decimal point in the text gives null for strings.
         whole = f"CASE WHEN regexp_matches({{0}}, '^\\s*[-+]?[0-9]+\\s*$') THEN TRY_CAST(trim({{0}}) AS {target}) " \
-            f"WHEN regexp_matches({{0}}, '^0[xX][0-9a-fA-F]+$') THEN TRY_CAST({{0}} AS {target})"  # fmt: skip
+            f"WHEN regexp_matches({{0}}, '^0[xX][0-9a-fA-F]+$') THEN TRY_CAST(hex_number({{0}}) AS {target})"  # fmt: skip
         if value.type == "dynamic":
             limit = _LIMITS[kind]
             whole += (

@@ -9,7 +9,7 @@ from queries.kql.bind import Scope
 from queries.kql.errors import KqlBindError, NotImplementedYet
 from queries.kql.functions.special import Special, _args
 from queries.kql.functions.tables import _IPV4, PARSE_IPV4
-from queries.kql.values import Value, constant, dynamic_of, sql, text_of
+from queries.kql.values import Value, bag_of, constant, dynamic_of, sql, text_of
 
 if TYPE_CHECKING:
     from queries.kql.compile import Compiler
@@ -30,7 +30,7 @@ def _masked(first: Value, second: Value, prefix: Value | None) -> tuple[Value, V
     """Both addresses under the shortest of the prefixes: what ipv4_compare and ipv4_is_match look at."""
     lengths = [sql(_LENGTH, "long", v) for v in (first, second)] + ([prefix] if prefix else [])
     size = sql("least({*})", "long", *lengths)
-    shift = "({0} >> (32 - {1}))"
+    shift = "shift_right({0}, 32 - {1})"
     return sql(shift, "long", _address(first), size), sql(shift, "long", _address(second), size)
 
 
@@ -47,7 +47,7 @@ def _ipv4_pair(template: str, kind: str) -> Special:
 
 def _in_range(address: Value, network: Value) -> Value:
     size = sql(_LENGTH, "long", network)
-    template = "CASE WHEN {3} AND {4} THEN ({0} >> (32 - {2})) = ({1} >> (32 - {2})) END"
+    template = "CASE WHEN {3} AND {4} THEN shift_right({0}, 32 - {2}) = shift_right({1}, 32 - {2}) END"
     parts = (_address(address), _address(network), size, _valid(address), _valid(network))
     return sql(template, "bool", *parts, nullable=True)
 
@@ -72,7 +72,7 @@ def _bag_pack_columns(c: Compiler, node: ast.Call, scope: Scope) -> Value:
         if not isinstance(arg, ast.Name):
             raise KqlBindError("bag_pack_columns() takes columns", arg.span)
         parts += [constant(arg.name, "string"), dynamic_of(value)]
-    return sql("json_object({*})", "dynamic", *parts, nullable=False)
+    return bag_of(parts)
 
 
 def _translate(c: Compiler, node: ast.Call, scope: Scope) -> Value:
@@ -94,7 +94,7 @@ def _shift(sign: int) -> Special:
         fill = dynamic_of(args[2]) if len(args) == 3 else constant(None, "dynamic")
         place = f"(ki + {sign} * {{1}})"
         picked = f"CASE WHEN {place} BETWEEN 1 AND len(TRY_CAST({{0}} AS JSON[])) THEN TRY_CAST({{0}} AS JSON[])[{place}] ELSE {{2}} END"
-        template = f"to_json(list_transform(range(1, len(TRY_CAST({{0}} AS JSON[])) + 1), lambda ki: {picked}))"
+        template = f"json_list(list_transform(range(1, len(TRY_CAST({{0}} AS JSON[])) + 1), lambda ki: {picked}))"
         guarded = f"CASE WHEN json_type({{0}}) = 'ARRAY' THEN {template} END"
         return sql(guarded, "dynamic", args[0], args[1], fill, nullable=True)
 

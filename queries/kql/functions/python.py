@@ -43,7 +43,7 @@ BODIES: dict[str, tuple[Body, ...]] = (
     addresses.BODIES | arrays.BODIES | encoding.BODIES | geo.BODIES | nodes.BODIES | parsing.BODIES | series.BODIES
     | searching.BODIES | statistics.BODIES | units.BODIES | zones.BODIES
 )  # fmt: skip
-_USED = re.compile(r"\bkqlpy_(\w+?)_(\d+)\(")
+USED = re.compile(r"\bkqlpy_(\w+?)_(\d+)(?:\(|$)")
 _GIVING = threading.Lock()
 
 
@@ -55,7 +55,8 @@ def call(name: str, args: list[Value], node: ast.Call) -> Value:
         if fitted is None:
             problem = problem or why
             continue
-        made = sql(f"kqlpy_{name}_{place}({{*}})", body.result, *fitted, nullable=True)
+        holes = ", ".join(f"{{{i}}}" for i in range(len(fitted)))
+        made = sql(f"kqlpy_{name}_{place}({holes})", body.result, *fitted, nullable=True)
         return spread(made, name, body, node, args) if body.parts else made
     raise KqlBindError(f"{name}() {problem}", node.span)
 
@@ -137,7 +138,7 @@ def give(con: duckdb.DuckDBPyConnection, statement: str) -> None:
 
     A cursor of its own does it: a name that is there already would end the caller's transaction.
     """
-    wanted = {(name, int(place)) for name, place in _USED.findall(statement) if name in BODIES}
+    wanted = {(name, int(place)) for name, place in USED.findall(statement) if name in BODIES}
     if not wanted:
         return
     with _GIVING, con.cursor() as beside:

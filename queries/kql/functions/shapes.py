@@ -10,7 +10,7 @@ from queries.kql.bind import Scope
 from queries.kql.errors import CannotExpress, KqlBindError
 from queries.kql.functions import python
 from queries.kql.functions.special import Special, _args
-from queries.kql.values import NUMERIC, Value, cast_number, constant, dynamic_of, sql, text_of, widest
+from queries.kql.values import NUMERIC, Value, bag_of, cast_number, constant, dynamic_of, sql, text_of, widest
 
 if TYPE_CHECKING:
     from queries.kql.compile import Compiler
@@ -49,7 +49,7 @@ def _pack_all(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     cells = list(scope.columns.items())
     if not skip:
         parts = [p for name, v in cells for p in (constant(name, "string"), dynamic_of(v))]
-        return sql("json_object({*})", "dynamic", *parts, nullable=False)
+        return bag_of(parts)
     pairs: list[str] = []
     values: list[Value] = []
     for name, value in cells:
@@ -100,7 +100,7 @@ def _range(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     kinds = (start.type, stop.type, step.type)
     if kinds == ("datetime", "datetime", "timespan"):
         places = "range(0, least((epoch_us({1}) - epoch_us({0})) // ({2} // 10) + 1, %d))"
-        cell = "strftime(make_timestamp(epoch_us({0}) + kx * ({2} // 10)), '%Y-%m-%dT%H:%M:%S.%f') || '0Z'"
+        cell = "time_text(make_timestamp(epoch_us({0}) + kx * ({2} // 10)))"
     elif kinds == ("timespan",) * 3:
         from queries.kql.values import TICKS_TO_TEXT
 
@@ -120,7 +120,7 @@ def _range(c: Compiler, node: ast.Call, scope: Scope) -> Value:
 
 def _repeat(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     value, count = _args(c, node, scope, 2)
-    return sql("CASE WHEN {1} >= 0 THEN to_json(list_transform(range({1}), lambda kx: {0})) END",
+    return sql("CASE WHEN {1} >= 0 THEN json_list(list_transform(range({1}), lambda kx: {0})) END",
                "dynamic", dynamic_of(value), count, nullable=True)  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from queries.kql.bind import Scope
 from queries.kql.errors import KqlBindError, NotImplementedYet
 from queries.kql.functions.convert import parse_json, to_type
 from queries.kql.operations import arithmetic, check_regex, compare
-from queries.kql.values import NUMERIC, Value, cast_number, constant, dynamic_of, sql, text_of, unify, widest
+from queries.kql.values import NUMERIC, Value, bag_of, cast_number, constant, dynamic_of, sql, text_of, unify, widest
 
 if TYPE_CHECKING:
     from queries.kql.compile import Compiler
@@ -204,7 +204,7 @@ def _toscalar(c: Compiler, node: ast.Call, scope: Scope) -> Value:
 
 def _pack_array(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     values = [dynamic_of(c.expr(a, scope)) for a in node.args]
-    return sql("to_json([{*}]::JSON[])", "dynamic", *values, nullable=False)
+    return sql("json_list([{*}]::JSON[])", "dynamic", *values, nullable=False)
 
 
 def _bag_pack(c: Compiler, node: ast.Call, scope: Scope) -> Value:
@@ -214,7 +214,7 @@ def _bag_pack(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     for place, arg in enumerate(node.args):
         value = c.expr(arg, scope)
         parts.append(text_of(value) if place % 2 == 0 else dynamic_of(value))
-    return sql("json_object({*})", "dynamic", *parts, nullable=False)
+    return bag_of(parts)
 
 
 def _column_ifexists(c: Compiler, node: ast.Call, scope: Scope) -> Value:
@@ -227,7 +227,7 @@ def _array_slice(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     n = "CAST(json_array_length({0}) AS BIGINT)"
     place = f"(CASE WHEN {{N}} < 0 THEN greatest({n} + {{N}}, 0) ELSE {{N}} END + 1)"
     return sql(
-        f"CASE WHEN json_type({{0}}) = 'ARRAY' THEN to_json(TRY_CAST({{0}} AS JSON[])[{place.replace('{N}', '{1}')}"
+        f"CASE WHEN json_type({{0}}) = 'ARRAY' THEN json_list(TRY_CAST({{0}} AS JSON[])[{place.replace('{N}', '{1}')}"
         f" : {place.replace('greatest(', '(').replace(', 0)', ')').replace('{N}', '{2}')}]) END",
         "dynamic", array, low, high, nullable=True,
     )  # fmt: skip
@@ -240,13 +240,12 @@ def _set_operation(template: str) -> Special:
             if value.type != "dynamic":
                 raise KqlBindError(f"{node.name}() needs dynamic arrays, not {value.type}", value.span)
         # First-seen order, as Kusto shows it.
-        distinct = (
-            "list_filter(TRY_CAST({0} AS JSON[]), lambda kv, ki: list_position(TRY_CAST({0} AS JSON[]), kv) = ki)"
-        )
+        distinct = "list_unique(TRY_CAST({0} AS JSON[]))"
         made = sql(distinct, "dynamic", values[0])
         for value in values[1:]:
             made = sql(template.replace("{U}", distinct.replace("{0}", "{1}")), "dynamic", made, value)
-        return sql("CASE WHEN {0} IS NOT NULL THEN to_json({0}) END", "dynamic", made, nullable=True)
+        guard = "CASE WHEN json_type({1}) = 'ARRAY' THEN json_list({0}) END"
+        return sql(guard, "dynamic", made, values[0], nullable=True)
 
     return build
 

@@ -73,9 +73,9 @@ MATHS: Table = {
     ),
     "isnan": (("r", "bool", "isnan({0})"),), "isinf": (("r", "bool", "isinf({0})"),),
     "isfinite": (("r", "bool", "isfinite({0})"),),
-    "binary_and": (("l l", "long", "({0} & {1})"),), "binary_or": (("l l", "long", "({0} | {1})"),),
-    "binary_xor": (("l l", "long", "xor({0}, {1})"),), "binary_not": (("l", "long", "(~{0})"),),
-    "binary_shift_left": (("l l", "long", "({0} << {1})"),), "binary_shift_right": (("l l", "long", "({0} >> {1})"),),
+    "binary_and": (("l l", "long", "bits_and({0}, {1})"),), "binary_or": (("l l", "long", "bits_or({0}, {1})"),),
+    "binary_xor": (("l l", "long", "xor({0}, {1})"),), "binary_not": (("l", "long", "bits_not({0})"),),
+    "binary_shift_left": (("l l", "long", "shift_left({0}, {1})"),), "binary_shift_right": (("l l", "long", "shift_right({0}, {1})"),),
     "bitset_count_ones": (("l", "long", "bit_count({0})"),),
 }  # fmt: skip
 
@@ -120,16 +120,16 @@ DATES: Table = _dates() | {
 
 BAGS: Table = {
     "array_length": (("d", "long!", f"CASE WHEN {_IS_ARRAY} THEN CAST(json_array_length({{0}}) AS BIGINT) END"),),
-    "array_reverse": (("d", "dynamic!", f"CASE WHEN {_IS_ARRAY} THEN to_json(list_reverse({_ARRAY})) END"),),
+    "array_reverse": (("d", "dynamic!", f"CASE WHEN {_IS_ARRAY} THEN json_list(list_reverse({_ARRAY})) END"),),
     "array_sum": (("d", "real!", f"CASE WHEN {_IS_ARRAY} THEN list_sum(TRY_CAST({{0}} AS DOUBLE[])) END"),),
-    "array_concat": (("d*", "dynamic!", "to_json(flatten(list_filter([{*}]::JSON[], lambda kx: json_type(kx) = 'ARRAY')::JSON[][]))"),),
+    "array_concat": (("d*", "dynamic!", "json_list(lists_joined({*}))"),),
     "dcount_hll": (("d", "long!", f"CASE WHEN {_IS_ARRAY} THEN CAST(json_array_length({{0}}) AS BIGINT) END"),),
     "hll_merge": (("d d*", "dynamic!", "to_json(list_sort(list_distinct(flatten([{*}]::VARCHAR[][]))))"),),
     "bag_keys": (("d", "dynamic!", "CASE WHEN json_type({0}) = 'OBJECT' THEN to_json(json_keys({0})) END"),),
     "strcat_array": (("d s", "string!",
-                      f"array_to_string(list_transform({_ARRAY}, lambda kx: json_extract_string(kx, '$')), {{1}})"),),
+                      f"array_to_string(list_transform({_ARRAY}, lambda kx: json_text(kx)), {{1}})"),),
     "set_has_element": (("d s", "bool!",
-                         f"list_contains(list_transform({_ARRAY}, lambda kx: json_extract_string(kx, '$')), {{1}})"),
+                         f"list_contains(list_transform({_ARRAY}, lambda kx: json_text(kx)), {{1}})"),
                         ("d n", "bool!", f"list_contains(list_transform({_ARRAY}, lambda kx: TRY_CAST(kx AS DOUBLE)), "
                          "CAST({1} AS DOUBLE))")),
     "gettype": (("s", "string", "'string'"),),
@@ -137,11 +137,10 @@ BAGS: Table = {
 
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _IPV4 = f"^{_OCTET}(?:\\.{_OCTET}){{3,3}}(?:/(?:3[0-2]|[12]?[0-9]))?$"
+_PREFIX = "(32 - coalesce(TRY_CAST(split_part({0}, '/', 2) AS INTEGER), 32))"
 PARSE_IPV4 = (
-    f"CASE WHEN regexp_matches({{0}}, '{_IPV4}') THEN (list_reduce(list_transform(string_split("
-    "split_part({0}, '/', 1), '.'), lambda kx: CAST(kx AS BIGINT)), lambda kx, ky: kx * 256 + ky) // "
-    "(1::BIGINT << (32 - coalesce(TRY_CAST(split_part({0}, '/', 2) AS INTEGER), 32)))) * "
-    "(1::BIGINT << (32 - coalesce(TRY_CAST(split_part({0}, '/', 2) AS INTEGER), 32))) END"
+    f"CASE WHEN regexp_matches({{0}}, '{_IPV4}') THEN "
+    f"shift_left(shift_right(ipv4_number(split_part({{0}}, '/', 1)), {_PREFIX}), {_PREFIX}) END"
 )
 NETWORK: Table = {
     "parse_ipv4": (("s", "long!", PARSE_IPV4),),

@@ -33,9 +33,8 @@ def _extract_all(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     if groups == 1:
         made = every
     else:
-        fields = ", ".join(f"kx[{g}]" for g in range(1, groups + 1))
-        made = f"list_transform(list_zip({every}), lambda kx: [{fields}])"
-    return sql(f"to_json(nullif({made}, []))", "dynamic", text, pattern, nullable=True)
+        made = f"list_rows({every})"
+    return sql(f"CASE WHEN len({made}) > 0 THEN to_json({made}) END", "dynamic", text, pattern, nullable=True)
 
 
 def group_count(pattern: str, node: ast.Node) -> int:

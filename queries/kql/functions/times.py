@@ -148,8 +148,8 @@ def _make_datetime(c: Compiler, node: ast.Call, scope: Scope) -> Value:
         raise KqlBindError("make_datetime() takes year, month, day and perhaps hour, minute, second", node.span)
     filled = [cast_number(a, "long") if a.type == "int" else a for a in args]
     filled += [constant(0, "long")] * (6 - len(filled))
-    made = "TRY(make_timestamp(CAST({0} AS BIGINT), CAST({1} AS BIGINT), CAST({2} AS BIGINT), CAST({3} AS BIGINT), " \
-        "CAST({4} AS BIGINT), CAST({5} AS DOUBLE)))"  # fmt: skip
+    made = "time_of_parts(CAST({0} AS BIGINT), CAST({1} AS BIGINT), CAST({2} AS BIGINT), CAST({3} AS BIGINT), " \
+        "CAST({4} AS BIGINT), CAST({5} AS DOUBLE))"  # fmt: skip
     return sql(made, "datetime", *filled, nullable=True)
 
 

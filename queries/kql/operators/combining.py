@@ -245,17 +245,14 @@ class Expanded:
 
     def item(self, place: Value, array: Value | None = None) -> Value:
         """The item at a place, from 0; null past the end."""
-        made = sql("nullif({0}[{1} + 1], 'null'::JSON)", "dynamic", array or self.array, place, nullable=True)
+        made = sql(
+            "nullif(list_extract({0}, {1} + 1), 'null'::JSON)", "dynamic", array or self.array, place, nullable=True
+        )
         return to_type(made, self.type) if self.type else made
 
 
 # R13: null gives one row, an empty array none; a bag gives one-property bags, or pairs with kind=array.
-_ITEMS = (
-    "CASE WHEN {0} IS NULL THEN [NULL]::JSON[] WHEN json_type({0}) = 'ARRAY' THEN TRY_CAST({0} AS JSON[]) "
-    "WHEN json_type({0}) = 'OBJECT' THEN list_transform(json_keys({0}), lambda kx: "
-    "%s)::JSON[] ELSE [{0}]::JSON[] END"
-)
-_AT_KEY = """json_extract({0}, '$."' || replace(replace(kx, '\\', '\\\\'), '"', '\\"') || '"')"""
+_PAIRS = {"bag": "json_object", "array": "json_array"}
 
 
 def expanded_items(
@@ -266,9 +263,8 @@ def expanded_items(
         raise NotImplementedYet(f"this setting of {node.name} is not implemented yet", node.span)
     chosen = node.settings.get("bagexpansion") or node.settings.get("kind")
     kind = str(getattr(chosen, "value", "bag"))
-    if kind not in ("bag", "array"):
+    if kind not in _PAIRS:
         raise KqlBindError(f"a bag is expanded as 'bag' or 'array', not '{kind}'", node.span)
-    pair = f"json_array(kx, {_AT_KEY})" if kind == "array" else f"json_object(kx, {_AT_KEY})"
     row = scope or scope_of(stage, env)
     out: list[Expanded] = []
     for part in node.nodes("columns"):
@@ -278,7 +274,7 @@ def expanded_items(
         if value.type != "dynamic":
             raise KqlBindError(f"{node.name} needs a dynamic, not {value.type}", part.span)
         name = part.value.names[0] if isinstance(part.value, ast.Named) else value.name or f"Column{len(out) + 1}"
-        out.append(Expanded(name, sql(_ITEMS % pair, "dynamic", value), part.type))
+        out.append(Expanded(name, sql(f"json_items({{0}}, {_PAIRS[kind]})", "dynamic", value), part.type))
     return out
 
 

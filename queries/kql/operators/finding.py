@@ -12,7 +12,7 @@ from queries.kql.functions.convert import to_type
 from queries.kql.operations import match, re2_escape
 from queries.kql.operators.combining import stack, union_items
 from queries.kql.operators.rows import everything, scope_of
-from queries.kql.values import Value, constant, dynamic_of, sql, text_of
+from queries.kql.values import Value, bag_of, constant, dynamic_of, sql, text_of
 
 if TYPE_CHECKING:
     from queries.kql.compile import Compiler
@@ -168,7 +168,7 @@ def _found(c: Compiler, node: ast.Operator, tables: list[tuple[str, Stage]], env
         out = [(n, to_type(row[n], k) if n in row else constant(None, k)) for n, k in kinds.items()]
         if pack:
             rest = [p for n, v in row.items() if n not in kinds for p in (constant(n, "string"), dynamic_of(v))]
-            out.append((PACK, sql("json_object({*})", "dynamic", *rest, nullable=False)))
+            out.append((PACK, bag_of(rest)))
         parts.append((name, c.emit(stage, out, keep_hidden=False)))
     return stack(c, parts, "outer", tag)
 

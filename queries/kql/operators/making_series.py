@@ -9,7 +9,7 @@ from sqlalchemy import literal_column
 
 from queries.kql import syntax as ast
 from queries.kql.bind import Env, Scope, Stage, row_of
-from queries.kql.dialect import PHYSICAL
+from queries.kql.dialect import PHYSICAL, Sql
 from queries.kql.errors import KqlBindError
 from queries.kql.functions.convert import to_type
 from queries.kql.operators.rows import scope_of
@@ -123,14 +123,14 @@ def _fill(
     gathered = sql("list({0})", "long", row["$slot"])
     for number, (label, value, fallback) in enumerate(series):
         kind = "real" if fallback.type == "real" else value.type
-        cell = f"CAST(coalesce(map({{1}}, {{2}})[ks], {{3}}) AS {PHYSICAL[kind]})"
+        cell = f"CAST(coalesce(list_lookup({{1}}, {{2}}, ks), {{3}}) AS {PHYSICAL[kind]})"
         cells = sql("list({0})", value.type, row[f"$v{number}"])
         made = sql(f"to_json(list_transform({{0}}, lambda ks: {cell}))", "dynamic", slots, gathered, cells, fallback)
         out.append((label, made))
     origin = axis.start or constant(0, "long")
     point = "({1} + ks * {2})"
     moment = {
-        "datetime": f"strftime(make_timestamp({point}), '%Y-%m-%dT%H:%M:%S.%f') || '0Z'",
+        "datetime": f"time_text(make_timestamp({point}))",
         "timespan": TICKS_TO_TEXT.replace("{0}", f"({point} * 10)"),
     }.get(axis.kind, point)
     out.append(
@@ -140,7 +140,7 @@ def _fill(
     return c.emit(
         counted, out, keep_hidden=False, is_sorted=False,
         refine=lambda q: q.group_by(*positions) if positions else q if nonempty
-        else q.having(literal_column("count(*) > 0")),
+        else q.having(Sql("count(*) > 0")),
     )  # fmt: skip
 
 

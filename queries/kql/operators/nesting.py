@@ -100,7 +100,7 @@ def _others(
     columns += [(f"$k{depth}", to_type(name, key.type)), (f"$a{depth}", value), ("$o", constant(True, "bool"))]
     return c.emit(
         left, columns, keep_hidden=False, is_sorted=False,
-        refine=lambda q: q.group_by(*positions) if positions else q.having(literal_column("count(*) > 0")),
+        refine=lambda q: q.group_by(*positions) if positions else q.having(Sql("count(*) > 0")),
     )  # fmt: skip
 
 

@@ -80,8 +80,8 @@ def _bag_argument(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Value:
 
 
 def _property(bag: Value, key: str, kind: str) -> Value:
-    path = constant('$."' + key.replace("\\", "\\\\").replace('"', '\\"') + '"', "string")
-    return to_type(sql("nullif(json_extract({0}, {1}), 'null'::JSON)", "dynamic", bag, path, nullable=True), kind)
+    item = sql("nullif(json_member({0}, {1}), 'null'::JSON)", "dynamic", bag, constant(key, "string"), nullable=True)
+    return to_type(item, kind)
 
 
 def _declared_bag(c: Compiler, stage: Stage, call: ast.Call, schema: ast.Schema, env: Env) -> Stage:
@@ -127,11 +127,10 @@ def bag_unpack(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
     """Each property a column, in alphabetical order, after the other columns."""
     bag = _bag_argument(c, stage, call, env)
     prefix, conflict, ignored = _bag_options(c, call, env)
-    keys = sql("unnest(CASE WHEN json_type({0}) = 'OBJECT' THEN json_keys({0}) END)", "string", bag, nullable=True)
+    keys = sql("unnest(json_keys({0}))", "string", bag, nullable=True)
     keyed = c.emit(stage, [("$bag", bag), ("$key", keys)], keep_hidden=False, is_sorted=False)
     bag_in, key_in = (v.value() for v in keyed.columns)
-    path = """'$."' || replace(replace({1}, '\\', '\\\\'), '"', '\\"') || '"'"""
-    kind = sql(f"json_type(json_extract({{0}}, {path}))", "string", bag_in, key_in)
+    kind = sql("json_type(json_member({0}, {1}))", "string", bag_in, key_in)
     typed = c.emit(keyed, [("k", key_in), ("t", kind)], refine=lambda q: q.distinct())
     kinds: dict[str, set[str]] = {}
     for key, found in c.ask(typed, call):

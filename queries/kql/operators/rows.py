@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import text
-
 from queries.kql import syntax as ast
 from queries.kql.bind import Env, Scope, Stage, order_by, row_of
+from queries.kql.dialect import Sql
 from queries.kql.errors import KqlBindError
 from queries.kql.expressions import boolean
 from queries.kql.values import Value, sql
@@ -111,7 +110,7 @@ def sample(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """N rows at random."""
     limit = limit_of(c, node.parts["limit"], env)
     return c.emit(
-        stage, everything(stage), refine=lambda q: q.order_by(text("random()")).limit(limit.sql), is_sorted=False
+        stage, everything(stage), refine=lambda q: q.order_by(Sql("random()")).limit(limit.sql), is_sorted=False
     )
 
 

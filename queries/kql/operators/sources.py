@@ -44,18 +44,20 @@ def range_(c: Compiler, node: ast.Operator, env: Env) -> Stage:
         kind = widest([start.type, stop.type, step.type])
         start, stop, step = (cast_number(v, kind) for v in (start, stop, step))
         if kind in ("int", "long"):
-            body = Sql(f"SELECT CAST(range AS {PHYSICAL[kind]}) AS v " "FROM range({0}, {1} + sign({2})::BIGINT, {2})",
+            body = Sql(f"SELECT CAST(range AS {PHYSICAL[kind]}) AS v " "FROM rows_of_range({0}, {1} + sign({2})::BIGINT, {2})",
                        start.sql, stop.sql, step.sql)  # fmt: skip
         else:
-            body = Sql("SELECT {0} + range * {2} AS v FROM range(0, CAST(floor(({1} - {0}) / {2}) AS BIGINT) + 1)",
+            body = Sql("SELECT {0} + range * {2} AS v FROM rows_of_range(0, CAST(floor(({1} - {0}) / {2}) AS BIGINT) + 1)",
                        start.sql, stop.sql, step.sql)  # fmt: skip
     elif (start.type, stop.type, step.type) == ("datetime", "datetime", "timespan"):
         kind = "datetime"
-        body = Sql("SELECT make_timestamp(epoch_us({0}) + range * ({2} // 10)) AS v FROM range(0, "
+        body = Sql("SELECT make_timestamp(epoch_us({0}) + range * ({2} // 10)) AS v FROM rows_of_range(0, "
                    "(epoch_us({1}) - epoch_us({0})) // ({2} // 10) + 1)", start.sql, stop.sql, step.sql)  # fmt: skip
     elif {start.type, stop.type, step.type} == {"timespan"}:
         kind = "timespan"
-        body = Sql("SELECT range AS v FROM range({0}, {1} + sign({2})::BIGINT, {2})", start.sql, stop.sql, step.sql)
+        body = Sql(
+            "SELECT range AS v FROM rows_of_range({0}, {1} + sign({2})::BIGINT, {2})", start.sql, stop.sql, step.sql
+        )
     else:
         raise KqlBindError(f"range does not run from {start.type} to {stop.type} by {step.type}", node.span)
     if step.is_constant and not step.constant:

@@ -1,0 +1,387 @@
+"""ClickHouse: its words, types, settings and parameters. What is not in the table is refused by name.
+
+Dynamics are JSON text (`Nullable(String)`), datetimes `DateTime64(6, 'UTC')`, which reaches from 1900 to 2299, timespans
+ticks in `Int64`. A statement ends with the settings its meaning rests on. Values of a query are ClickHouse's own query
+parameters, `{p_1:String}`; `parameters()` gives their text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy.sql.compiler import IdentifierPreparer, SQLCompiler
+
+from queries.kql.engines.engine import Engine
+from queries.kql.engines.spelling import Word
+from queries.kql.errors import CannotExpress
+
+TYPES = {
+    "BOOLEAN": "Bool", "INTEGER": "Int32", "BIGINT": "Int64", "DOUBLE": "Float64", "DECIMAL(38,12)": "Decimal(38, 12)",
+    "TIMESTAMP": "DateTime64(6, 'UTC')", "VARCHAR": "String", "JSON": "String", "UUID": "UUID",
+    "JSON[]": "Array(Nullable(String))", "VARCHAR[]": "Array(Nullable(String))", "DOUBLE[]": "Array(Nullable(Float64))",
+}  # fmt: skip
+SETTINGS = {
+    "aggregate_functions_null_for_empty": 1, "cast_keep_nullable": 1, "enable_extended_results_for_datetime_functions": 1,
+    "join_use_nulls": 1, "output_format_json_escape_forward_slashes": 0, "prefer_column_name_to_alias": 1,
+    "query_plan_remove_redundant_sorting": 0,  # row_number() OVER () counts in the order of the sort below it
+    "session_timezone": "'UTC'", "union_default_mode": "'ALL'",
+}  # fmt: skip
+FIRST, LAST = datetime(1900, 1, 1), datetime(2299, 12, 31)
+
+
+class ClickHouseCompiler(SQLCompiler):
+    """Parameters as `{name:Type}`."""
+
+    def bindparam_string(self, name: str, *args: Any, **kw: Any) -> str:
+        """A value of the query: only its name and type stand in the text."""
+        return f"{{{name}:{_type_of(self.binds[name].value)}}}"
+
+
+class ClickHousePreparer(IdentifierPreparer):
+    """Names in double quotes, where a backslash is an escape."""
+
+    def _escape_identifier(self, value: str) -> str:
+        return value.replace("\\", "\\\\").replace('"', '\\"')
+
+
+class ClickHouseDialect(DefaultDialect):
+    """Standard SQL with ClickHouse's quoting and parameters."""
+
+    name = "kql_clickhouse"
+    supports_statement_cache = False
+    statement_compiler = ClickHouseCompiler
+    preparer = ClickHousePreparer
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(paramstyle="named")
+        self.engine = engine
+
+
+def _type_of(value: Any) -> str:
+    if isinstance(value, datetime) and not FIRST <= value <= LAST:
+        raise CannotExpress(f"a date outside the years {FIRST.year} to {LAST.year} cannot be held by clickhouse")
+    kinds: dict[type, str] = {bool: "Bool", int: "Int64", float: "Float64", datetime: TYPES["TIMESTAMP"],
+                              Decimal: TYPES["DECIMAL(38,12)"], type(None): "Nullable(String)"}  # fmt: skip
+    return kinds.get(type(value), "String")
+
+
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": "\\0"})
+
+
+def parameters(names: Sequence[str], values: Sequence[Any]) -> dict[str, str]:
+    """The parameters of a statement in the escaped text that ClickHouse reads them in."""
+    return {name: "\\N" if value is None else str(value).translate(_ESCAPES)
+            for name, value in zip(names, values, strict=True)}  # fmt: skip
+
+
+# ---------------------------------------------------------------- words that need more than a text
+def _json_extract(args: list[str], tail: str) -> str:
+    """Only places in arrays: members go by `json_member`, whose key is a value."""
+    path = args[1].strip("'")
+    if path == "$":
+        return f"JSONExtractRaw({_text(args[0])})"
+    return WORDS_BY_PLACE.replace("<0>", args[0]).replace("<1>", path.removeprefix("$[").removesuffix("]"))
+
+
+def _json_extract_string(args: list[str], tail: str) -> str:
+    return JSON_TEXT.replace("<0>", args[0] if args[1] == "'$'" else _json_extract(args, ""))
+
+
+def _text(arg: str) -> str:
+    return f"coalesce({arg}, '')"
+
+
+def _date_unit(args: list[str], tail: str) -> str:
+    return f"dateTrunc({args[0]}, {args[1]}, 'UTC')"
+
+
+def _count(args: list[str], tail: str) -> str:
+    return f"toInt64(count({args[0]}){tail})"
+
+
+def _bag(args: list[str], tail: str) -> str:
+    """json_object(key, value, ...): members whose values are JSON already; a null value is JSON's null."""
+    pairs = [f"toJSONString({k}), ':', coalesce({v}, 'null')" for k, v in zip(args[::2], args[1::2], strict=True)]
+    return "concat('{', " + ", ',', ".join(pairs) + ", '}')" if pairs else "'{}'"
+
+
+def _list(args: list[str], tail: str) -> str:
+    """list(x) and list(x ORDER BY y), nulls kept: a tuple is never null."""
+    value, _, order = args[0].partition(" ORDER BY ")
+    if order:
+        return f"arrayMap(kt -> kt.2, arraySort(kt -> kt.1, groupArray(({order}, {value})){tail}))"
+    return f"arrayMap(kt -> kt.1, groupArray(tuple({value})){tail})"
+
+
+def _best(function: str) -> Word:
+    """The value beside the best key, be it null."""
+    return lambda args, tail: f"({function}(tuple({args[0]}), {args[1]}){tail}).1"
+
+
+def _items(args: list[str], tail: str) -> str:
+    pair = "concat('{', toJSONString(kp.1), ':', kp.2, '}')"
+    if args[1] == "json_array":
+        pair = "concat('[', toJSONString(kp.1), ',', kp.2, ']')"
+    text = f"coalesce({args[0]}, 'null')"
+    return (
+        f"multiIf(JSONType({text}) = 'Array', JSONExtractArrayRaw({text}), JSONType({text}) = 'Object', "
+        f"arrayMap(kp -> {pair}, JSONExtractKeysAndValuesRaw({text})), [{text}])"
+    )
+
+
+def _joined(args: list[str], tail: str) -> str:
+    """Nulls are left out."""
+    return f"arrayStringConcat(arrayFilter(kx -> isNotNull(kx), [{', '.join(args[1:])}]), {args[0]})"
+
+
+def _every_match(args: list[str], tail: str) -> str:
+    """regexp_extract_all(text, pattern, group): the whole match when no group is said."""
+    pattern = f"concat('(?-s)(', {args[1]}, ')')"
+    group = f"1 + {args[2]}" if len(args) > 2 else "1"
+    return f"arrayMap(kg -> kg[{group}], extractAllGroupsVertical({args[0]}, {pattern}))"
+
+
+def _round(args: list[str], tail: str) -> str:
+    """Halves go away from zero; ClickHouse's own takes reals to the even neighbour."""
+    scale = f" * pow(10, {args[1]})" if len(args) > 1 else ""
+    return f"(sign({args[0]}) * floor(abs({args[0]}){scale} + 0.5){scale.replace('*', '/')})"
+
+
+def _read_time(args: list[str], tail: str) -> str:
+    """Dates with slashes have the month first, as Kusto reads them; what does not begin as a date is none."""
+    text = f"trim(BOTH ' \\n\\t\\r' FROM {args[0]})"
+    return (
+        f"multiIf(match({text}, '^[0-9]{{4,4}}-[0-9]{{1,2}}-[0-9]{{1,2}}'), parseDateTime64BestEffortOrNull({text}, 6, 'UTC'), "
+        f"match({text}, '^[0-9]{{1,2}}/[0-9]{{1,2}}/[0-9]{{4,4}}'), parseDateTime64BestEffortUSOrNull({text}, 6, 'UTC'), NULL)"
+    )
+
+
+def _rows(args: list[str], tail: str) -> str:
+    """Lists side by side as a list of rows."""
+    names = ", ".join(f"k{place}" for place in range(len(args)))
+    return f"arrayMap(({names}) -> [{names}], {', '.join(args)})"
+
+
+def _over_nullable(function: str) -> Word:
+    """Past the edge of its frame a window function gives the type's null, not its zero."""
+    return lambda args, tail: f"{function}(toNullable({args[0]}){''.join(', ' + a for a in args[1:])}){tail}"
+
+
+def _range(args: list[str], tail: str) -> str:
+    return f"range({', '.join(f'assumeNotNull({a})' for a in args)})"
+
+
+def _rows_of_range(args: list[str], tail: str) -> str:
+    """As many numbers as are asked for: a list of all of them might not fit."""
+    start, stop, step = args if len(args) == 3 else (*args, "1")
+    return f"(SELECT {start} + number * {step} AS range FROM numbers(toUInt64(greatest(0, ceil(({stop} - ({start})) / {step})))))"
+
+
+JSON_TEXT = "if(JSONType(coalesce(<0>, '')) = 'String', JSONExtractString(coalesce(<0>, '')), <0>)"
+WORDS_BY_PLACE = "nullIf(JSONExtractRaw(coalesce(<0>, ''), <1> + 1), '')"
+_KINDS = "['Array', 'Object', 'String', 'Int64', 'UInt64', 'Double', 'Bool', 'Null']"
+_NAMES = "['ARRAY', 'OBJECT', 'VARCHAR', 'BIGINT', 'UBIGINT', 'DOUBLE', 'BOOLEAN', 'NULL']"
+# RE2's dot takes newlines here unless told not to.
+_REGEX = "concat('(?-s)', <1>)"
+
+TEXT: dict[str, Word] = {
+    "lower": "lowerUTF8(<0>)",
+    "upper": "upperUTF8(<0>)",
+    "length": "toInt64(lengthUTF8(<0>))",
+    "strlen": "toInt64(length(<0>))",
+    "reverse": "reverseUTF8(<0>)",
+    "substr": "substringUTF8(<*>)",
+    "replace": "replaceAll(<*>)",
+    "left": "leftUTF8(<*>)",
+    "repeat": "repeat(<*>)",
+    "trim": "trimBoth(<0>)",
+    "rtrim": "trim(TRAILING <1> FROM <0>)",
+    "concat_ws": _joined,
+    "lpad": "leftPadUTF8(<*>)",
+    "rpad": "rightPadUTF8(<*>)",
+    "instr": "toInt64(positionUTF8(<*>))",
+    "translate": "translateUTF8(<*>)",
+    "contains": "(position(<*>) > 0)",
+    "starts_with": "startsWith(<*>)",
+    "ends_with": "endsWith(<*>)",
+    "printf": "printf(<*>)",
+    "md5": "lower(hex(MD5(<0>)))",
+    "sha1": "lower(hex(SHA1(<0>)))",
+    "sha256": "lower(hex(SHA256(<0>)))",
+    "encode": "<0>",
+    "to_base64": "base64Encode(<0>)",
+    "url_encode": "encodeURLComponent(<0>)",
+    "to_hex": "hex(<0>)",
+    "string_split": "splitByString(<1>, <0>)",
+    "split_part": "splitByString(<1>, <0>)[<2>]",
+    "regexp_matches": f"match(<0>, {_REGEX})",
+    "regexp_full_match": "match(<0>, concat('^(?:', <1>, ')$'))",
+    "regexp_extract": f"regexpExtract(<0>, {_REGEX}, <2>)",
+    "regexp_escape": "regexpQuoteMeta(<0>)",
+    "regexp_extract_all": _every_match,
+    "regexp_replace": lambda args, tail: (
+        f"replaceRegexp{'All' if len(args) == 4 else 'One'}({args[0]}, concat('(?-s)', {args[1]}), {args[2]})"
+    ),
+    "array_to_string": "arrayStringConcat(<*>)",
+}
+MATHS: dict[str, Word] = {
+    **{
+        name: f"{name}(<*>)"
+        for name in (
+            "abs",
+            "acos",
+            "asin",
+            "atan",
+            "atan2",
+            "ceil",
+            "cos",
+            "degrees",
+            "exp",
+            "floor",
+            "log10",
+            "log2",
+            "pi",
+            "pow",
+            "radians",
+            "sin",
+            "sqrt",
+            "tan",
+            "trunc",
+            "coalesce",
+            "nullif",
+            "greatest",
+            "least",
+        )
+    },
+    "ln": "log(<0>)",
+    "cot": "(1 / tan(<0>))",
+    "sign": "sign(<0>)",
+    "isnan": "isNaN(<0>)",
+    "isinf": "isInfinite(<0>)",
+    "isfinite": "isFinite(<0>)",
+    "xor": "bitXor(<*>)",
+    "bit_count": "toInt64(bitCount(<0>))",
+    "random": "randCanonical()",
+    "divide": "intDivOrNull(<0>, <1>)",
+    "remainder": "moduloOrNull(<0>, <1>)",
+    "shift_left": "bitShiftLeft(toInt64(<0>), <1>)",
+    "shift_right": "bitShiftRight(toInt64(<0>), <1>)",
+    "bits_and": "bitAnd(<*>)",
+    "bits_or": "bitOr(<*>)",
+    "bits_not": "bitNot(<0>)",
+    "round": _round,
+    "hex_number": "reinterpretAsInt64(reverse(unhex(leftPad(substring(<0>, 3), 16, '0'))))",
+    "ipv4_number": "toInt64(IPv4StringToNumOrDefault(<0>))",
+    "cast": "CAST(<0> AS <1>)",
+    "try_cast": "accurateCastOrNull(<0>, '<1>')",
+    "uuid": "generateUUIDv4()",
+}
+TIMES: dict[str, Word] = {
+    "epoch_us": "toUnixTimestamp64Micro(<0>)",
+    "make_timestamp": "fromUnixTimestamp64Micro(<0>, 'UTC')",
+    "date_trunc": _date_unit,
+    "date_diff": "dateDiff(<*>)",
+    "day": "toDayOfMonth(<0>)",
+    "month": "toMonth(<0>)",
+    "year": "toYear(<0>)",
+    "quarter": "toQuarter(<0>)",
+    "hour": "toHour(<0>)",
+    "minute": "toMinute(<0>)",
+    "second": "toSecond(<0>)",
+    "dayofyear": "toDayOfYear(<0>)",
+    "dayofweek": "toInt64(toDayOfWeek(<0>, 3) - 1)",
+    "week": "toISOWeek(<0>)",
+    "microsecond": "moduloOrNull(toUnixTimestamp64Micro(<0>), 60000000)",
+    "millisecond": "intDivOrNull(moduloOrNull(toUnixTimestamp64Micro(<0>), 60000000), 1000)",
+    **{
+        f"to_{unit}s": f"toInterval{unit.title()}(<0>)"
+        for unit in ("microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "year")
+    },
+    "time_of_parts": "parseDateTime64BestEffortOrNull(printf('%04d-%02d-%02d %02d:%02d:%09.6f', <*>), 6, 'UTC')",
+    "time_text": "concat(formatDateTime(<0>, '%Y-%m-%dT%H:%i:%S.%f'), '0Z')",
+    "text_time": _read_time,
+    "real_text": "multiIf(isNaN(<0>), 'NaN', isInfinite(<0>), if(<0> > 0, 'Infinity', '-Infinity'), "
+    "replaceRegexpOne(replaceRegexpOne(toString(<0>), '^(-?[0-9]+)$', '\\\\1.0'), 'e([0-9])', 'e+\\\\1'))",
+}
+DYNAMIC: dict[str, Word] = {
+    "json_member": "nullIf(JSONExtractRaw(coalesce(<0>, ''), <1>), '')",
+    "json_item": "nullIf(JSONExtractRaw(coalesce(<0>, ''), if(<1> < 0, <1>, <1> + 1)), '')",
+    "json_text": JSON_TEXT,
+    "json_extract": _json_extract,
+    "json_extract_string": _json_extract_string,
+    "json_type": f"if(isNull(<0>), NULL, transform(toString(JSONType(coalesce(<0>, ''))), {_KINDS}, {_NAMES}, 'NULL'))",
+    "json_valid": "isValidJSON(<0>)",
+    "json_array_length": "toInt64(JSONLength(coalesce(<0>, '')))",
+    "json_keys": "JSONExtractKeys(coalesce(<0>, ''))",
+    "json_object": _bag,
+    "json_array": "concat('[', <0>, ',', <1>, ']')",
+    "to_json": "toJSONString(<0>)",
+    "json_list": "concat('[', arrayStringConcat(arrayMap(kj -> coalesce(kj, 'null'), <0>), ','), ']')",
+    "list_value": "[<*>]",
+    "len": "toInt64(length(<0>))",
+    "list_reverse": "arrayReverse(<0>)",
+    "list_sum": "arrayReduce('sumOrNull', <0>)",
+    "list_rows": _rows,
+    "list_transform": "arrayMap(<1>, <0>)",
+    "list_filter": "arrayFilter(<1>, <0>)",
+    "list_contains": "has(<0>, <1>)",
+    "list_distinct": "arrayDistinct(<0>)",
+    "list_sort": "arraySort(<0>)",
+    "list_concat": "arrayConcat(<*>)",
+    "flatten": "arrayFlatten(<0>)",
+    "lists_joined": "arrayFlatten(arrayMap(kx -> JSONExtractArrayRaw(coalesce(kx, '')), [<*>]))",
+    "list_unique": "arrayDistinct(<0>)",
+    "list_lookup": "arrayElementOrNull(<1>, indexOf(<0>, <2>))",
+    "list_slice": "arraySlice(<0>, <1>, greatest(<2> - (<1>) + 1, 0))",
+    "json_items": _items,
+    "rows_of_range": _rows_of_range,
+    "list_intersect": "arrayIntersect(<*>)",
+    "range": _range,
+    "unnest": "arrayJoin(<0>)",
+    "list_extract": "arrayElementOrNull(<0>, <1>)",
+    "try_cast JSON[]": "JSONExtractArrayRaw(coalesce(<0>, ''))",
+    "cast JSON[]": "<0>",
+    "cast VARCHAR[]": "JSONExtract(coalesce(<0>, ''), 'Array(String)')",
+    "try_cast DOUBLE[]": "JSONExtract(coalesce(<0>, ''), 'Array(Nullable(Float64))')",
+}
+AGGREGATES: dict[str, Word] = {
+    **{name: f"{name}(<*>)" for name in ("min", "max", "sum", "avg")},
+    "count": _count,
+    "row_number": "toInt64(row_number()<tail>)",
+    "any_value": "any(<0>)",
+    "stddev_samp": "ifNotFinite(stddevSamp(<0>)<tail>, NULL)",
+    "var_samp": "ifNotFinite(varSamp(<0>)<tail>, NULL)",
+    "stddev_pop": "stddevPop(<0>)",
+    "var_pop": "varPop(<0>)",
+    "bit_and": "groupBitAnd(<0>)",
+    "bit_or": "groupBitOr(<0>)",
+    "bit_xor": "groupBitXor(<0>)",
+    "list": _list,
+    "arg_max_null": _best("argMax"),
+    "arg_min_null": _best("argMin"),
+    "first": "any_respect_nulls(<0>)",
+    "bool_or": "max(<0>)",
+    "lag": _over_nullable("lag"),
+    "lead": _over_nullable("lead"),
+    "covar_pop": "covarPop(<*>)",
+    "covar_samp": "ifNotFinite(covarSamp(<*>)<tail>, NULL)",
+    "quantile_disc": "arrayElementOrNull(arraySort(groupArray(<0>)), greatest(1, toInt64(ceil(<1> * count(<0>)))))",
+}
+WORDS: Mapping[str, Word] = TEXT | MATHS | TIMES | DYNAMIC | AGGREGATES
+
+CLICKHOUSE = Engine(
+    "clickhouse", ClickHouseDialect, WORDS, types=TYPES,
+    cannot={
+        "LATERAL": "its subqueries in FROM do not see the row beside them",
+        "RECURSIVE": "its recursive queries do not read steps that are kept",
+        "error": "it does not refuse single rows",
+    },
+    out={kind: f"CAST({{0}} AS {name})" for kind, name in (
+        ("bool", "BOOLEAN"), ("int", "INTEGER"), ("long", "BIGINT"), ("real", "DOUBLE"), ("decimal", "DECIMAL(38,12)"),
+        ("datetime", "TIMESTAMP"), ("timespan", "BIGINT"), ("string", "VARCHAR"), ("dynamic", "JSON"), ("guid", "VARCHAR"))},
+    tail="SETTINGS " + ", ".join(f"{name} = {value}" for name, value in SETTINGS.items()),
+)  # fmt: skip

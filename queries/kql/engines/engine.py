@@ -1,0 +1,44 @@
+"""What an engine is to the compiler: a dialect, a table of words, the names of its types, and what it cannot do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from queries.kql.engines.spelling import Speller, Word
+
+
+class Engine:
+    """A database that compiled queries run on; `words` is its function table (see `spelling.py`)."""
+
+    def __init__(
+        self,
+        name: str,
+        dialect: Callable[[Engine], Any],
+        words: Mapping[str, Word],
+        *,
+        types: Mapping[str, str] | None = None,
+        cannot: Mapping[str, str] | None = None,
+        out: Mapping[str, str] | None = None,
+        tail: str = "",
+    ) -> None:
+        self.name = name
+        self.words = words
+        self.types = types  # type names of templates to its own; None where templates are in its spelling already
+        self.cannot = cannot or {}  # words it can never say, and why
+        self.out = out or {}  # KQL type -> template by which a column is handed out
+        self.tail = tail  # what every statement ends with
+        self._dialect = dialect
+        speller = Speller(words, types, self.cannot)
+        self.pieces = lru_cache(maxsize=8192)(lambda template: split(speller.spell(template)))
+
+    def dialect(self) -> Any:
+        """A fresh SQLAlchemy dialect: quoting and parameters."""
+        return self._dialect(self)
+
+
+def split(template: str) -> tuple[str, ...]:
+    """Fixed text and hole numbers in turn."""
+    return tuple(re.split(r"\{(\d+|\*)\}", template))

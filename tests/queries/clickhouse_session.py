@@ -1,0 +1,60 @@
+"""ClickHouse in this process, through chdb: the tables of a case in, the answer of a compiled query out."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+
+from queries.kql import Catalog, Column, Table
+from queries.kql.compile import Compiled, compile_script
+from queries.kql.dialect import PHYSICAL
+from queries.kql.engines import CLICKHOUSE
+from queries.kql.engines.clickhouse import TYPES, parameters
+from queries.kql.run import Result
+
+
+@cache
+def session() -> Any:
+    """One for the life of the process: starting it costs a third of a second, and there can be only one."""
+    from chdb.session import Session
+
+    made = Session()
+    made.query("CREATE DATABASE kql ENGINE = Memory")
+    return made
+
+
+def load(tables: dict[str, Any], cell: Any) -> Catalog:
+    """The tables of a case in place of those of the case before."""
+    made = {}
+    for name, table in tables.items():
+        columns = ", ".join(f'"{n}" Nullable({TYPES[PHYSICAL[k]]})' for n, k in table["columns"])
+        session().query(f'DROP TABLE IF EXISTS kql."{name}"')
+        session().query(f'CREATE TABLE kql."{name}" ({columns}) ENGINE = Memory')
+        kinds = [k for _, k in table["columns"]]
+        rows = [json.dumps([cell(v, k) for v, k in zip(row, kinds, strict=True)], default=str) for row in table["rows"]]
+        if rows:
+            session().query(f'INSERT INTO kql."{name}" FORMAT JSONCompactEachRow ' + "\n".join(rows))
+        made[name] = Table(name, tuple(Column(n, k) for n, k in table["columns"]), f'kql."{name}"')
+    return Catalog(made)
+
+
+def run(text: str, catalog: Catalog, now: datetime | None = None) -> Result:
+    """The answer to the last tabular statement."""
+    return _answer(compile_script(text, catalog, now=now, engine=CLICKHOUSE, probe=_probe)[-1])
+
+
+def _probe(one: Compiled) -> list[tuple[Any, ...]]:
+    table = _answer(one).table
+    return list(zip(*(table.column(i).to_pylist() for i in range(table.num_columns)), strict=True))
+
+
+def _answer(one: Compiled) -> Result:
+    said = session().query(one.sql, "Arrow", params=parameters(one.names, one.parameters))
+    table = pa.ipc.open_file(pa.BufferReader(said.bytes())).read_all()
+    columns = [(c.name, c.type) for c in one.columns]
+    bare = [c.cast(pa.timestamp("us")) if pa.types.is_timestamp(c.type) else c for c in table.columns]
+    return Result(columns, pa.table(bare, names=[n for n, _ in columns]), one.sql)
