@@ -15,6 +15,7 @@ import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -32,6 +33,7 @@ from collector.receivers.base import (
     Route,
     answer_json,
 )
+from collector.repeats import Repeats
 from collector.sequence import StreamKey, read_key
 from collector.spool import Position, Spool, SpoolBroken, SpoolFull
 
@@ -66,6 +68,7 @@ class Intake:
         self._tokens = [token.encode() for token in tokens]
         #: Known when the store is open; before that a batch sent twice is only told apart when it is stored.
         self.ledger: Ledger | None = None
+        self.repeats = Repeats(spool)
         self.counts: Counter[tuple[str, str]] = Counter()
         self.bytes: Counter[str] = Counter()
         self.answer_s: dict[str, float] = defaultdict(float)
@@ -145,7 +148,11 @@ class Intake:
             return
         self.counts[receiver.kind, str(answer.status)] += 1
         self.answer_s[receiver.kind] += time.perf_counter() - begun
+        digest = scope.get("faultline.digest")
+        hung_up = digest is not None and await _hung_up(receive)
         await _reply(send, answer)
+        if digest is not None and answer.status < 400 and not hung_up:
+            self.repeats.answered(digest)
 
     async def _whole(
         self, receiver: Receiver, route: Route, scope: Scope, headers: dict[str, str], receive: Receive
@@ -164,7 +171,11 @@ class Intake:
         request = Request(
             scope["method"], scope["path"], query, headers, b"".join(parts), client[0] if client else None
         )
-        return await self.take(receiver, request, route.accept(request))
+        batch = route.accept(request)
+        if batch.payload is not None and not batch.key:
+            scope["faultline.digest"], key = self.repeats.key(request)
+            batch = replace(batch, key=key)
+        return await self.take(receiver, request, batch)
 
     async def take(self, receiver: Receiver, request: Request, batch: Batch) -> Answer:
         """Spools what a route accepted, and gives its answer when that is on disk."""
@@ -176,7 +187,8 @@ class Intake:
         if batch.key:
             key = read_key(batch.key)
             if self.stored(key or batch.key):
-                return answer_json({"status": "stored", "duplicate": True})
+                known = answer_json({"status": "stored", "duplicate": True})
+                return batch.answer if receiver.kind != "ingest" else known
             meta["key"] = list(key) if key else batch.key[:1024]
         await self.put(receiver.kind, batch.payload, meta)
         return batch.answer
@@ -208,6 +220,16 @@ async def _chunks(receive: Receive) -> Any:
             yield message["body"]
         if not message.get("more_body"):
             return
+
+
+async def _hung_up(receive: Receive) -> bool:
+    """Whether the client is gone: what is said now reaches nobody."""
+    waiting = asyncio.ensure_future(receive())
+    await asyncio.sleep(0)
+    if not waiting.done():
+        waiting.cancel()
+        return False
+    return waiting.result().get("type") == "http.disconnect"
 
 
 async def _reply(send: Send, answer: Answer) -> None:

@@ -29,8 +29,10 @@ class Reply:
         return json.loads(self.body)
 
 
-def ask(intake: Intake, method: str, path: str, body: bytes | list[bytes] = b"", **headers: str) -> Reply:
-    """One request; ``body`` as a list comes in those pieces."""
+def ask(
+    intake: Intake, method: str, path: str, body: bytes | list[bytes] = b"", *, hangs_up: bool = False, **headers: str
+) -> Reply:
+    """One request; ``body`` as a list comes in those pieces. ``hangs_up``: the client does not wait for the answer."""
     pieces = body if isinstance(body, list) else [body]
     named = [(k.replace("_", "-").encode(), v.encode()) for k, v in headers.items()]
     scope = {
@@ -45,6 +47,8 @@ def ask(intake: Intake, method: str, path: str, body: bytes | list[bytes] = b"",
     said: list[Any] = []
 
     async def receive() -> Any:
+        if not waiting and not hangs_up:
+            await asyncio.Event().wait()
         return waiting.pop(0) if waiting else {"type": "http.disconnect"}
 
     async def send(message: Any) -> None:

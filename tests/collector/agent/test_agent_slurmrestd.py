@@ -56,6 +56,7 @@ class Daemon:
         else:
             self.server = socketserver.ThreadingUnixStreamServer(str(place), Handler)
             self.url = f"unix:{place}"
+        self.server.handle_error = lambda *_: None  # type: ignore[method-assign]  # who asks may hang up
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
     def offers(self, *versions: str, slurmdbd: bool = False) -> None:
