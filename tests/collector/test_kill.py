@@ -2,32 +2,38 @@
 
 FAULTLINE_KILLS=50 makes it the long version. Numbered lines tell loss from repetition; the tally is printed.
 
-What is promised: a batch answered with 200 (agent, OTLP) is in the store exactly once, however often it was sent under its
-key. Plain syslog has no acknowledgement: every line of it is stored at most once, and all lines are that the service had
-read and fsynced when it was killed (here: those that the test finds in the spool's files after the kill).
+The senders are the real ones: the node agent as a process that follows a log, rsyslogd (where it is installed) with omfwd
+over TCP and with omelasticsearch without ids, and what an OpenTelemetry collector does: the same body again until it is
+answered. What is promised: a batch answered with 200 is in the store exactly once, however often it was sent. Plain syslog has
+no acknowledgement: every line of it is stored at most once, and all lines are that the service had read and fsynced when
+it was killed (here: those that the test finds in the spool's files after the kill).
 """
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
 import random
 import re
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import zstandard
-from running import Running
+from running import Running, free_port
+from test_agent_to_service import Agent
+from test_real_clients import MODULES, RSYSLOG
 
 from collector.spool import SEGMENT_MAGIC, payload_of, scan
 
 KILLS = int(os.environ.get("FAULTLINE_KILLS", "3"))
 LINES = 40
+OMELASTICSEARCH = MODULES / "omelasticsearch.so"
 
 
 class Sender(threading.Thread):
@@ -45,6 +51,9 @@ class Sender(threading.Thread):
     def lines(self, first: int) -> list[str]:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
         return [f"{stamp} gpu01 sshd[4]: {self.name_of_lines} {n:08d}" for n in range(first, first + LINES)]
+
+    def close(self) -> None:
+        """Ends what the sender started."""
 
     def post(self, path: str, body: bytes, headers: dict[str, str]) -> bool:
         """True once the service said 200; False if the sender was told to stop."""
@@ -65,19 +74,25 @@ class Sender(threading.Thread):
 
 
 class AgentSender(Sender):
+    """``faultline agent`` as a process; this thread writes the log that it follows."""
+
     name_of_lines = "agent"
 
+    def __init__(self, service: Running) -> None:
+        super().__init__(service)
+        self.agent = Agent(service.data.parent, service)
+
     def run(self) -> None:
-        sequence = 0
+        self.agent.start()
         while not self.ending.is_set():
-            sequence += 1
-            record = {"host": "gpu01", "path": "/var/log/syslog", "lines": "\n".join(self.lines(self.sent))}
-            body = zstandard.compress(json.dumps(record).encode())
-            headers = {"Content-Encoding": "zstd", "Idempotency-Key": f"gpu01/logs/1/{sequence}"}
-            if self.post("/api/v1/ingest", body, headers):
-                self.sure.update(range(self.sent, self.sent + LINES))
+            with self.agent.log.open("a") as file:
+                file.writelines(f"{line}\n" for line in self.lines(self.sent))
+            self.sure.update(range(self.sent, self.sent + LINES))
             self.sent += LINES
-            time.sleep(0.005)
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        self.agent.kill()
 
 
 class OpaqueSender(Sender):
@@ -114,7 +129,7 @@ class OtlpSender(Sender):
 
 
 class SyslogSender(Sender):
-    """As rsyslog's omfwd: octet-counted frames over one connection, connected anew when that breaks, sent once."""
+    """As rsyslog's omfwd, where rsyslogd is not installed: octet-counted frames over one connection, each sent once."""
 
     name_of_lines = "syslog"
 
@@ -131,6 +146,70 @@ class SyslogSender(Sender):
                 time.sleep(0.05)
             self.sent += LINES  # never sent again: plain syslog does not know what arrived
             time.sleep(0.005)
+
+
+#: omfwd takes one message at a time: in a batch, rsyslog repeats what went before the message that failed, and that
+#: would be stored twice, as with any receiver of plain syslog.
+RSYSLOG_CONF = """
+global(workDirectory="{folder}")
+module(load="imtcp")
+module(load="omelasticsearch")
+template(name="bulk" type="list" option.json="on") {{
+  constant(value="{{\\"timestamp\\":\\"") property(name="timereported" dateFormat="rfc3339")
+  constant(value="\\",\\"host\\":\\"") property(name="hostname")
+  constant(value="\\",\\"message\\":\\"") property(name="msg" position.from="2") constant(value="\\"}}")
+}}
+input(type="imtcp" port="{listen}" address="127.0.0.1" ruleset="to_{name}")
+ruleset(name="to_syslog") {{
+  action(type="omfwd" target="127.0.0.1" port="{tcp}" protocol="tcp" TCP_Framing="octet-counted" template="RSYSLOG_SyslogProtocol23Format"
+         action.resumeRetryCount="-1" action.resumeInterval="1" queue.type="LinkedList" queue.size="1000000" queue.dequeueBatchSize="1")
+}}
+ruleset(name="to_bulk") {{
+  action(type="omelasticsearch" server="127.0.0.1" serverport="{http}" bulkmode="on" searchType="" template="bulk"
+         action.resumeRetryCount="-1" action.resumeInterval="1" queue.type="LinkedList" queue.size="1000000" queue.dequeueBatchSize="200")
+}}
+"""
+
+
+class RsyslogSender(Sender):
+    """rsyslogd itself, fed over TCP; it passes lines on as ``name_of_lines`` says."""
+
+    def __init__(self, service: Running, name: str) -> None:
+        super().__init__(service)
+        self.name_of_lines = name
+        folder = service.data.parent / f"rsyslog-{name}"
+        folder.mkdir()
+        self.port = free_port()
+        conf = folder / "rsyslog.conf"
+        conf.write_text(
+            RSYSLOG_CONF.format(folder=folder, listen=self.port, name=name, tcp=service.ports["tcp"], http=service.http)
+        )
+        assert RSYSLOG is not None
+        command = [RSYSLOG, "-n", "-f", str(conf), "-i", str(folder / "pid")]
+        with (folder / "log").open("wb") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def run(self) -> None:
+        connection: socket.socket | None = None
+        while connection is None and not self.ending.is_set():
+            with contextlib.suppress(OSError):
+                connection = socket.create_connection(("127.0.0.1", self.port), 5)
+        assert connection is not None
+        with connection:
+            while not self.ending.is_set():
+                text = "".join(f"<86>{line}\n" for line in self.lines(self.sent))
+                connection.sendall(text.encode())
+                self.sure.update(range(self.sent, self.sent + LINES))
+                self.sent += LINES
+                time.sleep(0.02)
+
+    def close(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
 
 @pytest.fixture
@@ -158,31 +237,51 @@ def spooled(folder: Path) -> set[int]:
     return found
 
 
+def senders_of(service: Running) -> list[Sender]:
+    made = [AgentSender(service), OpaqueSender(service), OtlpSender(service)]
+    if RSYSLOG is None or not OMELASTICSEARCH.exists():
+        return [*made, SyslogSender(service)]
+    return [*made, RsyslogSender(service, "syslog"), RsyslogSender(service, "bulk")]
+
+
+def all_there(service: Running, senders: list[Sender], on_disk: set[int]) -> bool:
+    """Whether all that is promised can be read."""
+    for sender in senders:
+        wanted = on_disk if sender.name_of_lines == "syslog" else sender.sure
+        if wanted - set(numbers(service, sender.name_of_lines)):
+            return False
+    return True
+
+
 def test_every_acknowledged_line_is_stored_exactly_once(service: Running, capsys: pytest.CaptureFixture[str]) -> None:
     chance = random.Random(7)
-    syslog = SyslogSender(service)
-    senders: list[Sender] = [AgentSender(service), OpaqueSender(service), OtlpSender(service), syslog]
-    for sender in senders:
-        sender.start()
+    senders = senders_of(service)
     on_disk: set[int] = set()
-    for _ in range(KILLS):
-        time.sleep(chance.uniform(0.05, 2.0))
-        service.kill()
-        on_disk |= spooled(service.data / "spool")
-        service.start()
-    for sender in senders:
-        sender.ending.set()
-    for sender in senders:
-        sender.join(30)
-    until = time.monotonic() + 60
-    while time.monotonic() < until and service.get("/api/v1/sources")[1]["intake"]["waiting_bytes"]:
-        time.sleep(0.1)
+    try:
+        for sender in senders:
+            sender.start()
+        for _ in range(KILLS):
+            time.sleep(chance.uniform(0.05, 2.0))
+            service.kill()
+            on_disk |= spooled(service.data / "spool")
+            service.start()
+        for sender in senders:
+            sender.ending.set()
+        for sender in senders:
+            sender.join(30)
+        # Agent and rsyslog still hold what they could not deliver while the service was away.
+        until = time.monotonic() + 120
+        while not all_there(service, senders, on_disk) and time.monotonic() < until:
+            time.sleep(1.0)
+    finally:
+        for sender in senders:
+            sender.close()
     tally = []
     for sender in senders:
         stored = numbers(service, sender.name_of_lines)
         twice = len(stored) - len(set(stored))
         missing = sender.sure - set(stored)
-        promised = on_disk - set(stored) if sender is syslog else missing
+        promised = on_disk - set(stored) if sender.name_of_lines == "syslog" else missing
         tally.append(
             (sender.name_of_lines, sender.sent, len(sender.sure), len(stored), len(promised), twice, len(missing))
         )
