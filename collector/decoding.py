@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -13,8 +13,10 @@ import polars as pl
 from collector.receivers import all_receivers
 from collector.receivers.base import Decoded, Lines, Payload, Poison, Run, moment_of
 from collector.spool import payload_of
+from collector.workers import Packed
 from parsers.engine import LineParser
 from parsers.record import conform
+from store.duckdb_store import logs_for_storage
 
 #: A line may arrive so much after it was written before it counts as late, seconds.
 LATE_S = 60.0
@@ -40,15 +42,30 @@ class Job:
 
 @dataclass
 class Outcome:
-    """What some records came to. ``tables`` and ``stats`` are Arrow IPC; ``poison`` names records by their place."""
+    """What some records came to. Rows are in the store's form; ``poison`` names records by their place."""
 
-    tables: dict[str, bytes] = field(default_factory=dict)
-    stats: bytes | None = None
+    tables: dict[str, Packed] = field(default_factory=dict)
+    stats: Packed | None = None
     blind: list[dict[str, Any]] = field(default_factory=list)
     status: list[dict[str, Any]] = field(default_factory=list)
     poison: list[tuple[int, str]] = field(default_factory=list)
     lines: int = 0
-    fault: str | None = None
+
+
+def worker(patterns: tuple[Path, ...]) -> Callable[[Any], Outcome]:
+    """What a worker of the pipeline does (``collector.workers``): its parser follows the pattern files by itself."""
+    from parsers.watched import WatchedCatalogue
+
+    watched = WatchedCatalogue(patterns)
+    parser = LineParser(watched.catalogue)
+
+    def answer(jobs: Sequence[Job]) -> Outcome:
+        nonlocal parser
+        if watched.refresh():
+            parser = LineParser(watched.catalogue)
+        return work(jobs, parser)
+
+    return answer
 
 
 def work(jobs: Sequence[Job], parser: LineParser) -> Outcome:
@@ -82,9 +99,8 @@ def work(jobs: Sequence[Job], parser: LineParser) -> Outcome:
         if name == "logs":
             rows = _numbered(rows)
             outcome.lines = rows.height
-            outcome.stats = _ipc(_stats(rows))
-            rows = rows.drop("_transport", strict=False)
-        outcome.tables[name] = _ipc(rows)
+            outcome.stats = Packed.of(_stats(rows))
+        outcome.tables[name] = Packed.of(logs_for_storage(rows) if name == "logs" else conform(name, rows))
     return outcome
 
 
@@ -99,16 +115,6 @@ def _merge(own: Decoded, into: Decoded) -> None:
     into.parsed += own.parsed
     into.blind += own.blind
     into.status += own.status
-
-
-def _ipc(data: pl.DataFrame) -> bytes:
-    out = io.BytesIO()
-    data.write_ipc(out)
-    return out.getvalue()
-
-
-def frame_of(data: bytes) -> pl.DataFrame:
-    return pl.read_ipc(io.BytesIO(data))
 
 
 def _rows(group: Lines, parser: LineParser) -> pl.DataFrame:
@@ -200,4 +206,16 @@ def _stats(rows: pl.DataFrame) -> pl.DataFrame:
         pl.col("received_time").max().alias("last_seen"), pl.when(told).then("time").max().alias("last_time"),
         lag.last().alias("lag_s"), lag.max().alias("max_lag_s"), (lag > LATE_S).sum().cast(pl.Int64).alias("late"),
         (pl.col("event") == "kernel.boot").sum().cast(pl.Int64).alias("boots"),
+    )  # fmt: skip
+
+
+def summed(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Several statistics as one, with the later ones behind the earlier ones."""
+    if len(parts) == 1:
+        return parts[0]
+    last = pl.col("cluster", "lag_s").drop_nulls().last()
+    added = pl.col("lines", "events", "unparsed", "bytes", "late", "boots").sum()
+    return pl.concat(parts).group_by("host", "source", "file", maintain_order=True).agg(
+        pl.col("transport").drop_nulls().first(), last, added, pl.col("first_seen").min(),
+        pl.col("last_seen", "last_time", "max_lag_s").max(),
     )  # fmt: skip

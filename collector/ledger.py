@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -75,9 +76,12 @@ class Node:
 
 @dataclass
 class Step:
-    """What goes into one transaction besides the rows."""
+    """What goes into one transaction besides the rows. ``name`` tells whether it went through; ``carried`` is the file of
+    lines before ``position`` that are not among the rows yet."""
 
     position: Position
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+    carried: str | None = None
     keys: list[StreamKey] = field(default_factory=list)
     opaque: list[tuple[str, datetime]] = field(default_factory=list)
     sources: dict[SourceKey, Source] = field(default_factory=dict)
@@ -127,6 +131,11 @@ class Ledger:
         """Up to where this spool was stored; None for a spool that the store has not met."""
         found = self.store.rows('SELECT segment, "offset" AS at FROM intake.watermark WHERE spool = ?', [self.spool_id])
         return Position(found[0]["segment"], found[0]["at"]) if found else None
+
+    def last_step(self) -> tuple[str | None, str | None]:
+        """Name of the last transaction that went through, and its file of carried lines."""
+        found = self.store.rows("SELECT step, file FROM intake.carried WHERE spool = ?", [self.spool_id])
+        return (found[0]["step"], found[0]["file"]) if found else (None, None)
 
     # -- building a step -----------------------------------------------------------------------------------------
 
@@ -181,6 +190,8 @@ class Ledger:
         connection.execute(
             "INSERT INTO intake.watermark VALUES (?, ?, ?, now()::TIMESTAMP)", [self.spool_id, *step.position]
         )
+        connection.execute("DELETE FROM intake.carried WHERE spool = ?", [self.spool_id])
+        connection.execute("INSERT INTO intake.carried VALUES (?, ?, ?)", [self.spool_id, step.name, step.carried])
         now = datetime.now(UTC).replace(tzinfo=None)
         streams = self._streams_after(step)
         if streams:

@@ -1,12 +1,15 @@
 """Spool -> worker processes -> store: every batch once, in the order in which it came.
 
 A piece is some megabytes of consecutive batches. Workers decode and parse pieces side by side; their rows are inserted
-in order, in one transaction with the position behind the piece, the keys of its batches and the inventory. What fails is
-tried again until it works (the store) or taken apart until the batch that fails is alone, and set aside (the content).
+in order, in one transaction with the position behind the piece, the keys of its batches and the inventory. While much
+arrives, whole segments of lines are inserted and the rest is carried over to the next transaction (``collector.carry``).
+What fails is tried again until it works (the store) or taken apart until the batch that fails is alone, and set aside
+(the content).
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -20,16 +23,17 @@ import duckdb
 import polars as pl
 import structlog
 
-from collector.decoding import Job, Outcome, frame_of
+from collector import decoding
+from collector.carry import Carry
+from collector.decoding import Job, Outcome
 from collector.ingest import settle
 from collector.ledger import Ledger, Step
-from collector.parse_worker import ParseWorker, WorkerDied
 from collector.quarantine import Quarantine
 from collector.receivers.base import moment_of
 from collector.sequence import Ranges, StreamKey
 from collector.spool import Position, Record, Spool
-from parsers.record import conform
-from store.duckdb_store import DuckStore, StoreError, insert, logs_for_storage
+from collector.workers import Worker, WorkerDied, WorkerFault
+from store.duckdb_store import DuckStore, StoreError, insert
 from store.segments import SEGMENT_ROWS, insert_sealed
 
 log = structlog.get_logger()
@@ -42,10 +46,14 @@ PACKED = 8
 DEPTH = 2
 #: A lone batch waits this long for company: commits cost milliseconds each.
 LINGER_S = 0.1
-#: While more is being parsed, rows wait for each other up to so many lines or seconds: large transactions go into closed
-#: segments at once, and DuckDB writes them to their place instead of through its log.
+#: While much arrives, lines wait for each other until they fill segments: so many lines, or until the oldest has waited
+#: ``MERGE_S``, or nothing more has arrived for ``QUIET_S``.
 MERGE_LINES = 2 * SEGMENT_ROWS
-MERGE_S = 1.0
+MERGE_S = 2.0
+QUIET_S = 0.25
+#: Fewer lines than this do not wait, unless segments were filled within the last ``BUSY_S``.
+FEW_LINES = SEGMENT_ROWS // 8
+BUSY_S = 3.0
 #: Old keys are forgotten this often.
 TIDY_S = 600.0
 RETRY_S = (0.5, 1.0, 2.0, 5.0)
@@ -60,7 +68,7 @@ class Piece:
     jobs: list[Job] = field(default_factory=list)
     keys: list[StreamKey] = field(default_factory=list)
     opaque: list[tuple[str, datetime]] = field(default_factory=list)
-    worker: ParseWorker | None = None
+    worker: Worker | None = None
     outcomes: list[Outcome] = field(default_factory=list)
     done: bool = False
 
@@ -91,13 +99,17 @@ class Pipeline:
         #: Rows were stored that wait for a boot time or for their cluster's name (``collector.ingest.settle``).
         self.unsettled = False
         self._on_stored = on_stored
-        self._workers = [ParseWorker(patterns) for _ in range(max(1, workers))]
+        self._workers = [Worker(decoding.worker, patterns) for _ in range(max(1, workers))]
         self._pieces: deque[Piece] = deque()
-        self._done_since = 0.0
+        self._carry = Carry(spool.folder)
+        #: When the oldest line came that is parsed and not inserted (0: there is none), when something came last, when
+        #: a segment was filled last.
+        self._waits_since = self._came = self._filled = 0.0
         self._tidied = time.monotonic()
         self._given: dict[tuple[str, str, str], Ranges] = {}
         self._given_opaque: set[str] = set()
         self._at = self.ledger.watermark() or Position(0, 0)
+        self._carry.load(self.ledger.last_step()[1])
         spool.commit(self._at)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pipeline", daemon=True)
@@ -119,10 +131,13 @@ class Pipeline:
         """Waits until everything on disk is in the store."""
         until = time.monotonic() + timeout_s
         while time.monotonic() < until:
-            if self.spool.committed >= self.spool.synced or not self.spool.waiting_bytes:
+            if self._is_empty():
                 return True
             time.sleep(0.01)
-        return not self.spool.waiting_bytes
+        return self._is_empty()
+
+    def _is_empty(self) -> bool:
+        return self._carry.rows is None and (self.spool.committed >= self.spool.synced or not self.spool.waiting_bytes)
 
     # -- the loop ------------------------------------------------------------------------------------------------
 
@@ -138,29 +153,45 @@ class Pipeline:
                 log.exception("pipeline", error=self.trouble)
                 self._reset()
                 self._stopping.wait(RETRY_S[-1])
+        if self._carry.rows is not None and self.trouble is None:  # whoever opens the store next is to see them
+            with contextlib.suppress(duckdb.Error, OSError, StoreError):  # the next start goes on from their file
+                self._commit([], whole=False)
 
     def _round(self) -> None:
         self._fill()
-        if not self._pieces:
+        if not self._pieces and self._carry.rows is None:
             self.spool.wait(0.2)
             return
-        self._collect()
+        if self._pieces:
+            self._collect()
         done: list[Piece] = []
         for piece in self._pieces:
             if not piece.done:
                 break
             done.append(piece)
-        if not done:
-            return
-        self._done_since = self._done_since or time.monotonic()
-        waited = time.monotonic() - self._done_since
         lines = sum(outcome.lines for piece in done for outcome in piece.outcomes)
-        if len(done) == len(self._pieces) or lines >= MERGE_LINES or waited > MERGE_S:
-            self._done_since = 0.0
-            self._commit(done)
-            for _ in done:
-                self._pieces.popleft()
-            self._tidy()
+        now = time.monotonic()
+        if done and not self._waits_since:
+            self._waits_since = now
+        if self._carry.rows is not None:
+            lines += self._carry.rows.height
+        if lines >= MERGE_LINES:
+            self._commit(done, whole=True)
+            self._filled = now
+        elif self._must_not_wait(lines, len(done) == len(self._pieces), now):
+            self._commit(done, whole=False)
+        elif len(done) == len(self._pieces):
+            self.spool.wait(0.02)
+
+    def _must_not_wait(self, lines: int, all_done: bool, now: float) -> bool:
+        if not self._waits_since:
+            return False
+        if now - self._waits_since > MERGE_S:
+            return True
+        if not all_done:
+            return False
+        few = lines < FEW_LINES and now - self._filled > BUSY_S
+        return few or now - self._came > QUIET_S
 
     def _collect(self) -> None:
         """Takes the answers that are there; waits a moment if there is none."""
@@ -175,14 +206,10 @@ class Pipeline:
             piece = pipes[pipe]  # type: ignore[index]
             assert piece.worker is not None
             try:
-                outcome = piece.worker.take()
-            except WorkerDied as error:
+                piece.outcomes, piece.done = [piece.worker.take()], True
+            except (WorkerDied, WorkerFault) as error:
                 self._carefully(str(error))
                 return
-            if outcome.fault is not None:
-                self._carefully(outcome.fault)
-                return
-            piece.outcomes, piece.done = [outcome], True
 
     def _reset(self) -> None:
         """Back to what is committed: nothing under way is trusted."""
@@ -193,6 +220,8 @@ class Pipeline:
         self._given_opaque.clear()
         self.ledger.load()
         self._at = self.ledger.watermark() or Position(0, 0)
+        self._carry.load(self.ledger.last_step()[1])
+        self._waits_since = time.monotonic()
 
     # -- giving out ----------------------------------------------------------------------------------------------
 
@@ -223,13 +252,18 @@ class Pipeline:
                 break
         if piece.end == self._at:
             return None
-        self._at = piece.end
+        self._at, self._came = piece.end, time.monotonic()
         return piece
 
     def _ready(self) -> list[Record]:
         """Records behind what was given out; few of them wait a little for more."""
         found = list(self.spool.read(self._at, PIECE_BYTES))
-        if found and not self._pieces and sum(r.payload_bytes for r in found) < PIECE_BYTES // 8:
+        if (
+            found
+            and not self._pieces
+            and self._carry.rows is None
+            and sum(r.payload_bytes for r in found) < PIECE_BYTES // 8
+        ):
             time.sleep(LINGER_S)
             found = list(self.spool.read(self._at, PIECE_BYTES))
         return found
@@ -275,8 +309,7 @@ class Pipeline:
             piece = self._pieces[0]
             if not piece.done:
                 piece.outcomes, piece.done = self._apart(piece, 0, len(piece.jobs)), True
-            self._commit([piece])
-            self._pieces.popleft()
+            self._commit([piece], whole=False)
 
     def _apart(self, piece: Piece, start: int, end: int) -> list[Outcome]:
         if start == end:
@@ -285,12 +318,10 @@ class Pipeline:
         for _attempt in range(2 if end - start == 1 else 1):
             try:
                 worker.give(piece.jobs[start:end])
-                outcome = worker.take()
-                if outcome.fault is None:
-                    outcome.poison = [(start + place, why) for place, why in outcome.poison]
-                    return [outcome]
-                reason = outcome.fault
-            except WorkerDied as error:
+                outcome: Outcome = worker.take()
+                outcome.poison = [(start + place, why) for place, why in outcome.poison]
+                return [outcome]
+            except (WorkerDied, WorkerFault) as error:
                 reason = str(error)
         if end - start == 1:
             return [Outcome(poison=[(start, reason[-500:])])]
@@ -299,43 +330,66 @@ class Pipeline:
 
     # -- storing -------------------------------------------------------------------------------------------------
 
-    def _commit(self, pieces: list[Piece]) -> None:
-        """Stores pieces in one transaction, however long the store takes to be able to."""
-        step = Step(pieces[-1].end)
+    def _commit(self, pieces: list[Piece], *, whole: bool) -> None:
+        """Stores pieces in one transaction, however long the store takes to be able to. ``whole``: only whole segments of
+        lines, and the rest is carried over; else all there are."""
+        step = Step(pieces[-1].end if pieces else self.spool.committed)
         for piece in pieces:
             self._describe(piece, step)
-        tables: dict[str, list[pl.DataFrame]] = {}
-        for outcome in (outcome for piece in pieces for outcome in piece.outcomes):
-            for name, data in self._counted(outcome, step).items():
-                tables.setdefault(name, []).append(data)
+        tables = self._counted([outcome for piece in pieces for outcome in piece.outcomes], step)
         learned = self._learn_cluster(tables)
-        placed = {name: self._placed(name, pl.concat(parts)) for name, parts in tables.items()}
-        self._store(placed, step)
+        for name, data in tables.items():
+            tables[name] = self._placed(data)
+        sealed, rest = self._cut(tables, whole)
+        self._store(tables, sealed, rest, step)
         self.trouble = None
-        logs = placed.get("logs")
-        if learned or logs is None or logs["time"].null_count() or logs["cluster"].null_count():
-            self.unsettled = True
+        for logs in [*([sealed] if sealed is not None else ()), *([tables["logs"]] if "logs" in tables else ())]:
+            if logs["time"].null_count() or logs["cluster"].null_count():
+                self.unsettled = True
+            self.counts.lines += logs.height
+        self.unsettled = self.unsettled or learned or not tables.keys() <= {"logs"}
         if learned:
             settle(self.store)  # at once: what was stored before the name was known is of the same cluster
         self.ledger.apply(step)
+        self._carry.rows = rest
+        self._carry.keep_only(step.carried)
         self.spool.commit(step.position)
+        self._waits_since = time.monotonic() if rest is not None else 0.0
+        self._done_with(pieces, step)
+        if self._on_stored is not None and (tables or sealed is not None or step.blind):
+            self._on_stored(sum(len(data) for data in (sealed, tables.get("logs")) if data is not None))
+
+    def _done_with(self, pieces: list[Piece], step: Step) -> None:
         for identity in step.replayed:
             self.quarantine.drop(identity)
         for piece in pieces:
-            self._forget(piece)
-        lines = sum(len(data) for data in tables.get("logs", ()))
-        self.counts.lines += lines
+            self._given_opaque.difference_update(key for key, _ in piece.opaque)
+            self._pieces.popleft()
         self.counts.batches += sum(len(piece.records) for piece in pieces)
         self.counts.poison += len(step.quarantine)
-        if self._on_stored is not None and (tables or step.blind):
-            self._on_stored(lines)
+        self._tidy()
 
-    def _store(self, tables: dict[str, pl.DataFrame], step: Step) -> None:
+    def _cut(self, tables: dict[str, pl.DataFrame], whole: bool) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
+        """Takes from ``tables`` the lines that fill segments, and (``whole``) those that wait for more."""
+        parts = [data for data in (self._carry.rows, tables.pop("logs", None)) if data is not None]
+        if not parts:
+            return None, None
+        logs = self._placed(pl.concat(parts)) if len(parts) > 1 else self._placed(parts[0])
+        full = logs.height - logs.height % SEGMENT_ROWS
+        rest = logs.tail(logs.height - full) if full < logs.height else None
+        if rest is not None and not whole:
+            tables["logs"], rest = rest, None
+        return logs.head(full) if full else None, rest
+
+    def _store(self, tables: dict[str, pl.DataFrame], sealed: pl.DataFrame | None, rest: pl.DataFrame | None, step: Step) -> None:  # fmt: skip
         attempt = 0
         while True:
             begun = time.perf_counter()
             try:
-                self._insert(tables, step)
+                if rest is not None:
+                    step.carried = f"{step.name}.rows"
+                    self._carry.write(step.carried, rest)
+                self._insert(tables, sealed, step)
                 break
             except (duckdb.Error, OSError, StoreError) as error:
                 self._report(error)
@@ -370,25 +424,32 @@ class Pipeline:
             str(r.meta["replay"]) for place, r in enumerate(piece.records) if r.meta.get("replay") and place not in bad
         ]
 
-    def _counted(self, outcome: Outcome, step: Step) -> dict[str, pl.DataFrame]:
+    def _counted(self, outcomes: list[Outcome], step: Step) -> dict[str, pl.DataFrame]:
         """The rows as they are stored; lines are numbered on from what their stream has, and counted."""
-        tables = {name: frame_of(data) for name, data in outcome.tables.items()}
-        if outcome.stats is not None:
-            stats = frame_of(outcome.stats)
-            before = {
-                file: step.lines.get(file, self.ledger.lines.get(file, 0)) for file in stats["file"].unique().to_list()
-            }
-            if any(before.values()):
-                base = pl.col("file").replace_strict(before, default=0, return_dtype=pl.Int64)
-                tables["logs"] = tables["logs"].with_columns(pl.col("line") + base)
-            self.ledger.count(step, stats)
-        return tables
+        tables: dict[str, list[pl.DataFrame]] = {}
+        stats: list[pl.DataFrame] = []
+        upto: dict[str, int] = {}
+        for outcome in outcomes:
+            found = {name: data.frame() for name, data in outcome.tables.items()}
+            if outcome.stats is not None:
+                stats.append(outcome.stats.frame())
+                added = dict(stats[-1].group_by("file").agg(pl.col("lines").sum()).iter_rows())
+                before = {file: upto.get(file, self.ledger.lines.get(file, 0)) for file in added}
+                upto.update((file, before[file] + lines) for file, lines in added.items())
+                if any(before.values()):
+                    base = pl.col("file").replace_strict(before, default=0, return_dtype=pl.Int64)
+                    found["logs"] = found["logs"].with_columns(pl.col("line") + base)
+            for name, data in found.items():
+                tables.setdefault(name, []).append(data)
+        if stats:
+            self.ledger.count(step, decoding.summed(stats))
+        return {name: pl.concat(parts) for name, parts in tables.items()}
 
-    def _learn_cluster(self, tables: dict[str, list[pl.DataFrame]]) -> bool:
+    def _learn_cluster(self, tables: dict[str, pl.DataFrame]) -> bool:
         """The cluster's name, once accounting or configuration says it; a service of several clusters learns none."""
         if self.cluster is not None:
             return False
-        parts = [part["cluster"] for name in ("jobs", "settings", "logs") for part in tables.get(name, ())]
+        parts = [tables[name]["cluster"] for name in ("jobs", "settings", "logs") if name in tables]
         names = set(pl.concat(parts).drop_nulls().unique().to_list()) if parts else set()
         if len(names) != 1:
             return False
@@ -400,18 +461,18 @@ class Pipeline:
         (self.cluster,) = names
         return True
 
-    def _placed(self, name: str, data: pl.DataFrame) -> pl.DataFrame:
-        if self.cluster is not None and "cluster" in data.columns:
-            data = data.with_columns(pl.col("cluster").fill_null(self.cluster))
-        return logs_for_storage(data) if name == "logs" else conform(name, data)
+    def _placed(self, data: pl.DataFrame) -> pl.DataFrame:
+        """With the cluster's name where a row has none, once it is known."""
+        if self.cluster is None or "cluster" not in data.columns or not data["cluster"].null_count():
+            return data
+        return data.with_columns(pl.col("cluster").fill_null(self.cluster))
 
-    def _insert(self, tables: dict[str, pl.DataFrame], step: Step) -> None:
+    def _insert(self, tables: dict[str, pl.DataFrame], sealed: pl.DataFrame | None, step: Step) -> None:
         with self.store.transaction() as connection:
+            if sealed is not None:
+                insert_sealed(connection, sealed, filters=False)
             for name, data in tables.items():
-                if name == "logs" and data.height >= SEGMENT_ROWS:
-                    insert_sealed(connection, data)  # enough for a closed segment: ordered once, written once
-                else:
-                    insert(connection, f"raw.{name}", data)
+                insert(connection, f"raw.{name}", data)
             self.ledger.write(connection, step)
 
     def _report(self, error: Exception) -> None:
@@ -425,14 +486,10 @@ class Pipeline:
         self._stopping.wait(RETRY_S[min(attempt, len(RETRY_S) - 1)])
         try:
             self.store.reopen_if_broken()
-            at = self.ledger.watermark()
+            return self.ledger.last_step()[0] == step.name
         except (duckdb.Error, OSError, StoreError) as error:
             self._report(error)
             return False
-        return at is not None and at >= step.position
-
-    def _forget(self, piece: Piece) -> None:
-        self._given_opaque.difference_update(key for key, _ in piece.opaque)
 
     def _tidy(self) -> None:
         """With nothing under way, what was given out is what the ledger knows; now and then, old keys go."""

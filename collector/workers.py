@@ -1,28 +1,33 @@
-"""Parsing in worker processes: bytes in, rows out, in the order asked for.
+"""Worker processes: a request goes in, an answer comes out, in the order asked for.
+
+Two things are asked of workers: to decode and parse pieces of the spool (``collector.pipeline`` holds :class:`Worker` s
+itself, since it asks several without waiting) and to parse pieces of files (:class:`ParserPool`)::
 
     with ParserPool(2, patterns) as pool:
         waiting = pool.submit(Piece(data, origin))
         rows = waiting.result()                     # a frame of LOGS, one row per line
 
-A worker leaves when its parent is gone, however it went: ``kill -9`` of the service leaves nobody behind. A worker that
-dies over a batch is replaced and the batch tried once more; what kills two workers is the caller's to store unparsed.
+A worker leaves when its parent is gone, however it went: ``kill -9`` of the service leaves nobody behind.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import io
 import os
 import pickle
 import queue
 import signal
+import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,9 +40,173 @@ if TYPE_CHECKING:
 
 #: One process is one core: Polars' own threads would only get in each other's way.
 _ONE_THREAD = "POLARS_MAX_THREADS"
-#: A worker answers its farewell within this, or is ended.
-GOODBYE_S = 5.0
+#: A piece is parsed in a second or two; what takes longer than this hangs, and its worker is replaced.
+PATIENCE_S = 120.0
+#: A worker that is told to go is ended after this.
+GOODBYE_S = 2.0
+_PR_SET_PDEATHSIG = 1
 _environment = threading.Lock()
+
+#: Made once in each worker from the site's pattern files: the function that answers requests.
+Maker = Callable[[tuple[Path, ...]], Callable[[Any], Any]]
+
+
+class WorkerDied(Exception):  # noqa: N818  (what happened)
+    """The process ended or hung over a request; the text says which."""
+
+
+class WorkerFault(Exception):  # noqa: N818
+    """The function raised; the text is the end of its traceback."""
+
+
+class Packed:
+    """A frame on its way between processes: Arrow IPC, beside the pickle instead of in it, so that it is copied less."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+
+    @classmethod
+    def of(cls, frame: pl.DataFrame) -> Packed:
+        out = io.BytesIO()
+        frame.write_ipc(out)
+        return cls(out.getbuffer())
+
+    def frame(self) -> pl.DataFrame:
+        return pl.read_ipc(io.BytesIO(self._data))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Packed, (pickle.PickleBuffer(self._data),)
+
+
+class Worker:
+    """One process, started when first asked. One request at a time in work: ``give``, then ``take``."""
+
+    def __init__(self, make: Maker, patterns: Sequence[Path] = ()) -> None:
+        self._make, self._patterns = make, tuple(patterns)
+        self.process: BaseProcess | None = None
+        self._pipe: Connection | None = None
+
+    def start(self) -> None:
+        """The kernel ends the process with the thread that calls this."""
+        context = get_context("spawn")  # not forked: Polars' and DuckDB's threads do not survive a fork
+        self._pipe, theirs = context.Pipe()
+        self.process = context.Process(
+            target=_serve, args=(theirs, self._make, self._patterns, os.getpid()), name="faultline parser", daemon=True
+        )
+        with _environment, _set(_ONE_THREAD, "1"):
+            self.process.start()
+        theirs.close()
+
+    @property
+    def connection(self) -> Connection | None:
+        """To wait on: readable when the answer is there or the process is gone."""
+        return self._pipe
+
+    def give(self, request: Any) -> None:
+        """Raises ``WorkerDied``."""
+        if self._pipe is None:
+            self.start()
+        assert self._pipe is not None
+        try:
+            _send(self._pipe, request)
+        except OSError as error:
+            self.stop()
+            raise WorkerDied(f"a parser process could not be asked: {error}") from error
+
+    def take(self, timeout_s: float = PATIENCE_S) -> Any:
+        """The answer to the oldest ``give``. Raises ``WorkerDied`` or ``WorkerFault``."""
+        assert self._pipe is not None
+        try:
+            if not self._pipe.poll(timeout_s):
+                self.stop()
+                raise WorkerDied(f"a parser process did not answer within {timeout_s:.0f} s")
+            answer = _receive(self._pipe)
+        except (EOFError, OSError) as error:
+            code = self.stop()
+            raise WorkerDied(f"a parser process died over the batch (exit code {code})") from error
+        if isinstance(answer, WorkerFault):
+            raise answer
+        return answer
+
+    def stop(self) -> int | None:
+        """Ends the process and gives its exit code; the next ``give`` starts another."""
+        pipe, process = self._pipe, self.process
+        self._pipe = self.process = None
+        if pipe is not None:
+            pipe.close()
+        if process is None:
+            return None
+        process.join(GOODBYE_S)
+        if process.is_alive():
+            process.kill()
+            process.join()
+        return process.exitcode
+
+
+def _send(pipe: Connection, message: Any) -> None:
+    buffers: list[pickle.PickleBuffer] = []
+    head = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)
+    pipe.send_bytes(len(buffers).to_bytes(4, "little") + head)
+    for buffer in buffers:
+        pipe.send_bytes(buffer.raw())
+
+
+def _receive(pipe: Connection) -> Any:
+    head = pipe.recv_bytes()
+    buffers = [pipe.recv_bytes() for _ in range(int.from_bytes(head[:4], "little"))]
+    return pickle.loads(memoryview(head)[4:], buffers=buffers)
+
+
+@contextlib.contextmanager
+def _set(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def _serve(pipe: Connection, make: Maker, patterns: tuple[Path, ...], parent: int) -> None:
+    """The life of a worker: requests until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    _leave_with_parent(parent)
+    answer_to = make(patterns)
+    while True:
+        try:
+            request = _receive(pipe)
+        except (EOFError, OSError):
+            return
+        try:
+            answer = answer_to(request)
+        except Exception:
+            answer = WorkerFault(traceback.format_exc(limit=-3))
+        with contextlib.suppress(BrokenPipeError):
+            _send(pipe, answer)
+
+
+def _leave_with_parent(parent: int) -> None:
+    """Ends this process the moment its parent is gone, in the middle of a batch too."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(1)
+            return
+    threading.Thread(target=_watch_parent, daemon=True).start()
+
+
+def _watch_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+    os._exit(1)
+
+
+# -- pieces of files -------------------------------------------------------------------------------------------------
 
 
 class ParsingFailed(RuntimeError):  # noqa: N818  (what happened, told to a person)
@@ -75,40 +244,27 @@ class ParserPool:
     """Parses batches on ``workers`` processes; with 0 in this one, when asked. Safe to use from several threads.
 
     ``patterns`` are the site's catalogue files or folders; after :meth:`reload` batches are read with what they say then.
-    ``parser`` is used in this process, where it is given.
+    ``parser`` is used in this process, where it is given. A worker that dies over a batch is replaced and the batch tried
+    once more; what kills two workers is the caller's to store unparsed.
     """
 
     def __init__(
         self, workers: int | None = None, patterns: Sequence[Path] = (), parser: LineParser | None = None
     ) -> None:
         self.workers = (os.cpu_count() or 1) if workers is None else workers
-        self._patterns = tuple(patterns)
         self._edition = 0
-        self._here = _Parsers(self._patterns, parser)
-        self._free: queue.SimpleQueue[_Worker | None] = queue.SimpleQueue()
-        self._started: list[_Worker] = []
+        self._here = _Parsers(tuple(patterns), parser)
+        self._free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        self._all = [Worker(_pieces, patterns) for _ in range(self.workers)]
+        for worker in self._all:
+            self._free.put(worker)  # started when first needed
         self._closed = False
-        for _ in range(self.workers):
-            self._free.put(None)  # started when first needed
         self._threads = ThreadPoolExecutor(max(1, self.workers), thread_name_prefix="parser")
 
     def submit(self, *pieces: Piece) -> Future[pl.DataFrame]:
         """The rows of all ``pieces``, one after another, as one frame. ``ParsingFailed`` comes out of the future."""
         future: Future[pl.DataFrame] = self._submit(pieces, False)
         return future
-
-    def _submit(self, pieces: tuple[Piece, ...], counted: bool) -> Future[Any]:
-        if self._closed:
-            raise RuntimeError("the parser pool is closed")
-        if self.workers:
-            return self._threads.submit(self._elsewhere, pieces, counted)
-        done: Future[Any] = Future()
-        try:
-            found = self._here.parse(self._edition, pieces, counted)
-            done.set_result(found if counted else found.rows)
-        except Exception as error:
-            done.set_exception(error)
-        return done
 
     def submit_counted(self, *pieces: Piece) -> Future[Counted]:
         """As :meth:`submit`, with the rows in the store's form and what each piece held."""
@@ -127,8 +283,8 @@ class ParserPool:
         """Waits for what is under way and ends the workers."""
         self._closed = True
         self._threads.shutdown(wait=True)
-        for worker in self._started:
-            worker.close()
+        for worker in self._all:
+            worker.stop()
 
     def __enter__(self) -> ParserPool:
         return self
@@ -136,67 +292,44 @@ class ParserPool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def pids(self) -> list[int]:
+        """The worker processes that run."""
+        return [worker.process.pid for worker in self._all if worker.process is not None and worker.process.pid]
+
+    def _submit(self, pieces: tuple[Piece, ...], counted: bool) -> Future[Any]:
+        if self._closed:
+            raise RuntimeError("the parser pool is closed")
+        if self.workers:
+            return self._threads.submit(self._elsewhere, pieces, counted)
+        done: Future[Any] = Future()
+        try:
+            found = self._here.parse(self._edition, pieces, counted)
+            done.set_result(found if counted else found.rows)
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
     def _elsewhere(self, pieces: tuple[Piece, ...], counted: bool) -> pl.DataFrame | Counted:
         worker = self._free.get()
         try:
-            for attempt in (1, 2):
-                if worker is None:
-                    worker = _Worker(self._patterns)
-                    self._started.append(worker)
-                try:
-                    found = worker.ask(self._edition, pieces, counted)
-                    return found if counted else found.rows
-                except (EOFError, OSError) as error:
-                    worker.close()
-                    self._started.remove(worker)
-                    code, worker = worker.process.exitcode, None
-                    if attempt == 2:
-                        where = ", ".join(sorted({piece.origin.path or "a stream" for piece in pieces}))
-                        raise ParsingFailed(
-                            f"{where}: two parser processes died over one batch (exit code {code})"
-                        ) from error
-            raise AssertionError("unreachable")
+            try:
+                rows, counts = self._asked(worker, pieces, counted)
+            except WorkerDied:
+                rows, counts = self._asked(worker, pieces, counted)
+        except WorkerDied as error:
+            where = ", ".join(sorted({piece.origin.path or "a stream" for piece in pieces}))
+            raise ParsingFailed(f"{where}: two parser processes died over one batch: {error}") from error
+        except WorkerFault as fault:
+            raise ParsingFailed(f"a fault in the parser: {fault}") from fault
         finally:
             self._free.put(worker)
+        return Counted(rows.frame(), counts) if counted else rows.frame()
 
-
-class _Worker:
-    """The parent's end of one process."""
-
-    def __init__(self, patterns: tuple[Path, ...]) -> None:
-        context = get_context("spawn")  # not forked: Polars' and DuckDB's threads do not survive a fork
-        self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=_work, args=(theirs, patterns), name="faultline parser", daemon=True)
-        with _environment, _set(_ONE_THREAD, "1"):
-            self.process.start()
-        theirs.close()
-
-    def ask(self, edition: int, pieces: tuple[Piece, ...], counted: bool) -> Counted:
-        self.connection.send_bytes(pickle.dumps((edition, pieces, counted), protocol=5))
-        counts = pickle.loads(self.connection.recv_bytes())
-        if isinstance(counts, str):
-            raise ParsingFailed(f"a fault in the parser: {counts}")
-        return Counted(pl.read_ipc(io.BytesIO(self.connection.recv_bytes())), counts)
-
-    def close(self) -> None:
-        self.connection.close()
-        self.process.join(GOODBYE_S)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
-
-
-@contextlib.contextmanager
-def _set(name: str, value: str) -> Iterator[None]:
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
+    def _asked(self, worker: Worker, pieces: tuple[Piece, ...], counted: bool) -> tuple[Packed, list[Counts]]:
+        worker.give((self._edition, pieces, counted))
+        found: tuple[Packed, list[Counts]] = worker.take()
+        return found
 
 
 class _Parsers:
@@ -234,30 +367,12 @@ def counts_of(rows: pl.DataFrame) -> Counts:
     return Counts(rows.height, int((rows["event"] != "other").sum()), int((rows["format"] == "plain").sum()))
 
 
-def _work(connection: Connection, patterns: tuple[Path, ...]) -> None:
-    """The life of a worker: batches until the pipe closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
+def _pieces(patterns: tuple[Path, ...]) -> Callable[[Any], tuple[Packed, list[Counts]]]:
+    """What a worker of the pool does."""
     parsers = _Parsers(patterns)
-    while True:
-        try:
-            edition, pieces, for_storage = pickle.loads(connection.recv_bytes())
-        except (EOFError, OSError):
-            return
-        rows = io.BytesIO()
-        try:
-            found = parsers.parse(edition, pieces, for_storage)
-            found.rows.write_ipc(rows)
-        except Exception:
-            connection.send_bytes(pickle.dumps(traceback.format_exc(limit=-3)))
-            continue
-        connection.send_bytes(pickle.dumps(found.counts))
-        connection.send_bytes(rows.getbuffer())
 
+    def answer(request: Any) -> tuple[Packed, list[Counts]]:
+        found = parsers.parse(*request)
+        return Packed.of(found.rows), found.counts
 
-def _leave_with_parent() -> None:
-    """Ends this process the moment its parent is gone, in the middle of a batch too."""
-    parent = parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-    os._exit(1)
+    return answer

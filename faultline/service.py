@@ -37,10 +37,11 @@ log = structlog.get_logger()
 
 #: Hooks and new rows are looked at this often; a job's epilog is on its page a moment later.
 TICK_SECONDS = 1.0
-#: Between two conclusions lies as much time as the last one took, but not more than this.
-LONGEST_PAUSE = 30.0
+#: Between two rounds lies ``PAUSE`` times as long as the last one took: a quarter of one core at most goes into concluding
+#: and into ordering what is stored. But not more than this, seconds.
+PAUSE, LONGEST_PAUSE = 3.0, 30.0
 #: While more bytes than this wait in the spool, the pause is so many times as long.
-BEHIND_BYTES, BEHIND_PAUSE = 32 * 1024 * 1024, 4.0
+BEHIND_BYTES, BEHIND_PAUSE = 32 * 1024 * 1024, 9.0
 #: A store with more lines answers before its first conclusion: who sends lines must not wait for it.
 LARGE_LINES = 1_000_000
 #: A conclusion under way when the service is told to stop has this long, seconds.
@@ -102,8 +103,7 @@ class Service:
         self._settle(bool(taken))
         self.ticker.tick()
         self._seal()
-        # Concluding must not take the processor from taking in: half of the time at most, a fifth while lines wait.
-        pause = (time.monotonic() - begun) * (BEHIND_PAUSE if self._is_behind() else 1.0)
+        pause = (time.monotonic() - begun) * (BEHIND_PAUSE if self._is_behind() else PAUSE)
         self._not_before = time.monotonic() + min(pause, LONGEST_PAUSE)
 
     def _watch_patterns(self) -> None:
@@ -134,6 +134,9 @@ class Service:
         """Closes segments when enough lines wait; they were acknowledged long before, so a failure only waits too."""
         try:
             sealed = segments.seal(self.store, least=2 * segments.SEGMENT_ROWS)
+            # One in a round, and none while lines wait: what was sent is to be in the store first.
+            if not self._is_behind():
+                segments.add_filters(self.store)
         except duckdb.Error as error:
             log.warning("segments not closed", error=str(error).splitlines()[0])
             return

@@ -9,6 +9,8 @@ STATEMENTS = (
     "CREATE SCHEMA IF NOT EXISTS intake",
     # Up to where segments of one spool are in the store.
     'CREATE TABLE IF NOT EXISTS intake.watermark (spool VARCHAR, segment BIGINT, "offset" BIGINT, moved_at TIMESTAMP)',
+    # The last transaction of the pipeline, and the file with lines before the watermark that wait for their segment.
+    "CREATE TABLE IF NOT EXISTS intake.carried (spool VARCHAR, step VARCHAR, file VARCHAR)",
     # Stored sequence numbers of a sender's stream: "1-41,43-50".
     """CREATE TABLE IF NOT EXISTS intake.streams (
   agent VARCHAR, stream VARCHAR, epoch VARCHAR, ranges VARCHAR, received TIMESTAMP)""",

@@ -1,6 +1,6 @@
 """Text filters: which blocks of log lines can hold a phrase at all.
 
-A filter covers one segment of up to 512 blocks. It is a Bloom filter turned on its side: for each of ``bits`` positions
+A filter covers one segment of up to 480 blocks. It is a Bloom filter turned on its side: for each of ``bits`` positions
 it keeps one bit per block, so that asking for a term is an AND of a few rows and answers for all blocks at once.
 
 What goes in, for every line, after ASCII lower-casing (every byte outside a-z and 0-9 separates):
@@ -25,7 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 BLOCK_ROWS = 256
-SEGMENT_BLOCKS = 512
+#: 480 x 256 lines are one row group of DuckDB (122,880 rows): ``store.segments`` says why a segment is exactly that.
+SEGMENT_BLOCKS = 480
 #: Bits of a term's hash that give way to the block's number while duplicates are removed.
 _BLOCK_BITS = 10
 #: Terms shorter than this are in nearly every block: neither kept nor asked for.
@@ -69,6 +70,11 @@ class TextFilter:
     rows: Bytes
     blocks: int
     always: Mask
+
+    @classmethod
+    def open(cls, blocks: int) -> TextFilter:
+        """A filter that lets every block pass: of a segment whose lines nobody has looked at yet."""
+        return cls(np.full((1, (blocks + 7) // 8), 255, np.uint8), blocks, np.ones(blocks, bool))
 
     def having(self, *terms: int) -> Mask:
         """The blocks that may hold all terms of these hashes."""

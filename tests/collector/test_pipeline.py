@@ -11,10 +11,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from collector import decoding, parse_worker, pipeline
+from collector import decoding, pipeline
 from collector.decoding import Job, Outcome
 from collector.pipeline import Pipeline
 from collector.spool import Spool
+from collector.workers import WorkerDied, WorkerFault
 from parsers.engine import LineParser
 from store import open_store
 from store.duckdb_store import DuckStore
@@ -28,7 +29,7 @@ class InThread:
 
     connection = None
 
-    def __init__(self, patterns: object = ()) -> None:
+    def __init__(self, make: object, patterns: object = ()) -> None:
         self._answers: list[Outcome | Exception] = []
 
     def start(self) -> None: ...
@@ -38,9 +39,9 @@ class InThread:
 
     def give(self, jobs: tuple[Job, ...]) -> None:
         if any(job.meta.get("kills") for job in jobs):
-            self._answers.append(parse_worker.WorkerDied("a parser process died over the batch (exit code -9)"))
+            self._answers.append(WorkerDied("a parser process died over the batch (exit code -9)"))
         elif any(job.meta.get("trips") for job in jobs):
-            self._answers.append(Outcome(fault="Traceback: KeyError"))
+            self._answers.append(WorkerFault("Traceback: KeyError"))
         else:
             self._answers.append(decoding.work(jobs, PARSER))
 
@@ -66,7 +67,7 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
 
 @pytest.fixture
 def begin(store: DuckStore, spool: Spool, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Pipeline]]:
-    monkeypatch.setattr(pipeline, "ParseWorker", InThread)
+    monkeypatch.setattr(pipeline, "Worker", InThread)
     monkeypatch.setattr(pipeline, "LINGER_S", 0.0)
     monkeypatch.setattr(pipeline, "RETRY_S", (0.01,))
     running: list[Pipeline] = []
@@ -179,8 +180,8 @@ def test_a_commit_that_went_through_before_the_error_is_not_repeated(store: Duck
     stored = Pipeline._insert
     once = [True]
 
-    def late(self: Pipeline, tables: Any, step: Any) -> None:
-        stored(self, tables, step)
+    def late(self: Pipeline, *given: Any) -> None:
+        stored(self, *given)
         if once and once.pop():
             raise duckdb.IOException("the disk went away after the commit")
 

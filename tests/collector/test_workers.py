@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from collector.workers import ParserPool, ParsingFailed, Piece
+from collector.workers import ParserPool, ParsingFailed, Piece, WorkerDied
 from parsers.engine import LineParser
 from parsers.lines import split
 from parsers.record import Origin
@@ -57,18 +57,17 @@ def test_the_rows_are_those_of_one_process_in_the_order_asked_for(pool: ParserPo
 def test_a_worker_that_dies_is_replaced_and_its_batch_parsed() -> None:
     with ParserPool(1) as pool:
         pool.parse(Piece(DATA, ORIGIN))
-        (worker,) = pool._started
-        assert worker.process.pid
-        os.kill(worker.process.pid, signal.SIGKILL)
+        (before,) = pool.pids
+        os.kill(before, signal.SIGKILL)
         assert pool.parse(Piece(DATA, ORIGIN)).height == 900
-        assert [w.process.pid for w in pool._started] != [worker.process.pid]
+        assert pool.pids != [before] and len(pool.pids) == 1
 
 
 def test_what_kills_every_worker_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(*_: object) -> pl.DataFrame:
-        raise EOFError
+        raise WorkerDied("it is gone")
 
-    monkeypatch.setattr("collector.workers._Worker.ask", gone)
+    monkeypatch.setattr("collector.workers.Worker.take", gone)
     with ParserPool(1) as pool, pytest.raises(ParsingFailed, match=r"a\.log: two parser processes died"):
         pool.parse(Piece(DATA, ORIGIN))
 
@@ -95,7 +94,7 @@ if __name__ == "__main__":
     pool = ParserPool(2)
     for found in [pool.submit(Piece(b"x\\n" * 1000, Origin())) for _ in range(4)]:
         found.result()
-    print(*[worker.process.pid for worker in pool._started], flush=True)
+    print(*pool.pids, flush=True)
     pool.submit(Piece(b"Mar  1 00:00:00 h a: x\\n" * 3_000_000, Origin()))  # busy when the end comes
     sys.stdin.read()
 """

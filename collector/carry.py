@@ -1,0 +1,57 @@
+"""Lines whose segment is not full yet: taken in for good, safe on disk, and in the store a moment later.
+
+The store takes whole segments at a third of the cost of any other number of lines (``store.segments``), and what is
+spooled never comes in such numbers. So under load a transaction stores whole segments, moves the watermark behind all
+lines that were parsed, and names the file in which the rest lies. After a kill the next start goes on from that file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import polars as pl
+import structlog
+
+log = structlog.get_logger()
+
+
+class Carry:
+    """``rows``: lines in the store's form, None if there are none. Files lie in ``folder``, one at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.rows: pl.DataFrame | None = None
+
+    def load(self, name: str | None) -> None:
+        """The lines of the file that the store names, None for none; every other file is of a transaction that was not."""
+        self.rows = None
+        if name is not None:
+            try:
+                self.rows = pl.read_ipc(self._folder / name)
+            except (OSError, pl.exceptions.PolarsError) as error:
+                log.error(
+                    "lines that waited for their segment are lost", file=str(self._folder / name), error=str(error)
+                )
+        self.keep_only(name)
+
+    def write(self, name: str, rows: pl.DataFrame) -> None:
+        """Onto the disk, before the transaction that names the file. Raises ``OSError``."""
+        path = self._folder / name
+        with path.open("wb") as file:
+            rows.write_ipc(file)
+            file.flush()
+            os.fsync(file.fileno())
+        folder = os.open(self._folder, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def keep_only(self, name: str | None) -> None:
+        """After the transaction: the file before is of no use."""
+        for path in self._folder.glob("*.rows"):
+            if path.name != name:
+                with contextlib.suppress(OSError):
+                    path.unlink()
