@@ -2,7 +2,7 @@
 
 rsyslog's omelasticsearch, Fluent Bit, Vector, Filebeat, Logstash; and Slurm's own ``jobcomp/elasticsearch``, whose
 documents become job runs. Index names are kept as the stream's name. A bulk request whose documents all have an ``_id``
-is stored once however often it is sent; without ids a repeated request is stored again, as Elasticsearch would.
+is stored once however often it is sent; of one without ids :mod:`collector.repeats` tells a repeat from an equal one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TEXT = ("message", "msg", "log", "MESSAGE", "body", "rawmsg")
 _TIME = ("@timestamp", "timestamp", "time", "ts", "timereported", "date")
 _HOST = ("host", "hostname", "host.name", "_HOSTNAME", "fromhost")
 _PATH = ("log.file.path", "path", "file", "filename")
-_UNIT = ("syslogtag", "programname", "app-name", "ident", "SYSLOG_IDENTIFIER", "program", "app")
+_UNIT = ("syslogtag", "programname", "app-name", "ident", "SYSLOG_IDENTIFIER", "program", "app", "service.name")
 _SEVERITY = ("syslogseverity-text", "severity", "level", "log.level", "PRIORITY")
 _FACILITY = ("syslogfacility-text", "facility")
 _WORDS = {
@@ -175,7 +175,13 @@ def _document(line: bytes, index: str, payload: Payload, into: Decoded) -> None:
     wrapped(found, f"elasticsearch:{index}", "elasticsearch", payload, into)
 
 
-def wrapped(found: dict[str, Any], stream: str, transport: str, payload: Payload, into: Decoded) -> None:
+def is_wrapped(found: dict[str, Any]) -> bool:
+    """Whether an object is a shipper's wrapper around a line, as it goes over any protocol."""
+    return any(isinstance(found.get(name), str) for name in _TEXT)
+
+
+def wrapped(found: dict[str, Any], stream: str, transport: str, payload: Payload, into: Decoded,
+            cluster: str | None = None, timezone: str | None = None) -> None:  # fmt: skip
     """An object around a line, as shippers make it: its text is the line, the usual names fill what the text leaves out."""
     flat = _flat(found)
     text = next((flat[name] for name in _TEXT if isinstance(flat.get(name), str)), None)
@@ -201,9 +207,8 @@ def wrapped(found: dict[str, Any], stream: str, transport: str, payload: Payload
         int(number) if number.isdigit() else None, _first(flat, _FACILITY),
         json.dumps(fields, ensure_ascii=False, sort_keys=True, default=str) if fields else None, None, transport,
     )  # fmt: skip
-    into.add(
-        [text.encode("utf-8", "surrogatepass")], run, source=source, job_id=job if source == "job_stdout" else None
-    )
+    into.add([text.encode("utf-8", "surrogatepass")], run, source=source, cluster=cluster, timezone=timezone,
+             job_id=job if source == "job_stdout" else None)  # fmt: skip
 
 
 def source_named(unit: str) -> str | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from collector.receivers.base import Answer, Batch, Decoded, Payload, Poison, Receiver, Refused, Request, Route, Run
-from collector.receivers.elasticsearch import source_named
+from collector.receivers.elasticsearch import source_named, wrapped
 from parsers.recognise import recognise
 
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*,?')
@@ -53,6 +53,9 @@ def _decode(payload: Payload, into: Decoded) -> None:
 
 
 def _one(labels: dict[str, str], stamp: int, line: str, payload: Payload, into: Decoded) -> None:
+    if line.startswith("{") and '"log":' in line and (inner := _object(line)):
+        wrapped({"@timestamp": stamp, **labels, **inner}, "loki", "loki", payload, into)
+        return
     host = _first(labels, _HOST) or payload.peer
     path, unit, level = _first(labels, _PATH), _first(labels, _UNIT), (_first(labels, _LEVEL) or "").lower()
     source, job = source_named(unit) if unit else None, None
@@ -68,6 +71,15 @@ def _one(labels: dict[str, str], stamp: int, line: str, payload: Payload, into: 
     )  # fmt: skip
     into.add([line.encode("utf-8", "surrogatepass")], run, source=None if source == "syslog" else source,
              job_id=job if source == "job_stdout" else None)  # fmt: skip
+
+
+def _object(line: str) -> dict[str, Any] | None:
+    """Fluent Bit's record around a line (``line_format json``, its default); an application's own JSON is a line."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and isinstance(found.get("log"), str) else None
 
 
 def _first(labels: dict[str, str], names: tuple[str, ...]) -> str | None:

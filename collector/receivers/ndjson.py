@@ -21,13 +21,20 @@ from collector.receivers.base import (
     micros,
     moment_of,
 )  # fmt: skip
+from collector.receivers.elasticsearch import is_wrapped, wrapped
 from parsers import documents
 from parsers.lines import split
 from parsers.recognise import recognise
 from parsers.record import Origin
 
 _HEADERS = ("host", "source", "path", "stream", "cluster", "timezone")
-_CONTENT = ("raw", "lines", "raw_base64", "lines_base64", "document", "blind", "status", "defaults")
+#: Objects that a format reads whole: the journal's own entries, and records of a kernel reader.
+_WHOLE = frozenset(("__REALTIME_TIMESTAMP", "_SOURCE_REALTIME_TIMESTAMP", "kmsg_us"))
+_LINES = ("raw", "lines", "raw_base64", "lines_base64")
+#: What a record of the wire holds, by name, and as what.
+_CONTENT: dict[str, type | tuple[type, ...]] = {
+    "raw": str, "lines": (str, list), "raw_base64": str, "lines_base64": str, "blind": dict, "status": dict, "defaults": dict,
+}  # fmt: skip
 _LEVELS = frozenset(("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug"))
 
 
@@ -108,9 +115,12 @@ def _text_of(value: object) -> bytes:
 
 
 def _one(record: dict[str, Any], full: dict[str, Any], payload: Payload, into: Decoded) -> None:
-    if not any(name in record for name in _CONTENT):
-        # An object of somebody else's making: it is the line; the formats know the usual names inside.
+    if not _is_ours(record):
+        # An object of somebody else's making: a shipper's wrapper around a line, or itself the line.
         own = dict(payload.meta.get("attributes") or {})
+        if is_wrapped(record) and not _WHOLE & record.keys():
+            wrapped({**own, **record}, "http", "http", payload, into, _text(own, "cluster"), _text(own, "timezone"))
+            return
         _add_lines([json.dumps(record, ensure_ascii=False).encode("utf-8", "surrogatepass")], own, payload, into)
         return
     host = _text(full, "host")
@@ -128,6 +138,13 @@ def _one(record: dict[str, Any], full: dict[str, Any], payload: Payload, into: D
     lines = _lines_of(record)
     if lines:
         _add_lines(lines, full, payload, into)
+
+
+def _is_ours(record: dict[str, Any]) -> bool:
+    """Whether an object is a record of the wire: others have fields of the same names ("status": 200) and other values."""
+    if isinstance(record.get("document"), str) and not any(name in record for name in _LINES):
+        return False
+    return any(isinstance(record.get(name), kinds) for name, kinds in _CONTENT.items())
 
 
 def _lines_of(record: dict[str, Any]) -> list[bytes]:

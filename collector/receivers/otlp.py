@@ -28,6 +28,7 @@ from collector.receivers.base import (
     Run,
     moment_of,
 )
+from collector.receivers.elasticsearch import is_wrapped, wrapped
 from parsers.documents.prometheus import device_and_host
 from parsers.recognise import recognise
 from parsers.record import Parsed, frame
@@ -111,6 +112,9 @@ def _decode(payload: Payload, into: Decoded) -> None:
 
 def _one(resource: dict[str, Any], log: _Log, payload: Payload, into: Decoded) -> None:
     known = {**resource, **log.attributes}
+    if isinstance(log.body, dict) and is_wrapped(log.body):  # Fluent Bit without logs_body_key
+        wrapped({"@timestamp": log.time or log.observed or None, **known, **log.body}, "otlp", "otlp", payload, into)
+        return
     host = _first(known, _HOST)
     path = _first(known, _FILE)
     text = log.body if isinstance(log.body, str) else json.dumps(log.body, ensure_ascii=False)

@@ -71,7 +71,17 @@ def tables(spool: Spool) -> dict[str, pl.DataFrame]:
     ]
     outcome = decoding.work(jobs, PARSER)
     assert outcome.poison == [], outcome.poison
-    return {name: decoding.frame_of(data) for name, data in outcome.tables.items()}
+    return frames(outcome)
+
+
+def frames(outcome: decoding.Outcome) -> dict[str, pl.DataFrame]:
+    """A worker's tables, messages in full (they travel as their offset into the line)."""
+    found = {name: packed.frame() for name, packed in outcome.tables.items()}
+    if "logs" in found:
+        tail = pl.col("raw").str.slice(pl.col("msg_start").cast(pl.Int64))
+        whole = pl.when(pl.col("msg_start").is_null()).then("message").otherwise(tail)
+        found["logs"] = found["logs"].with_columns(message=whole).drop("msg_start")
+    return found
 
 
 def lines(spool: Spool) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asking import frames
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -103,7 +104,7 @@ def rows(spool: Spool) -> list[dict[str, Any]]:
     ]  # fmt: skip
     outcome = decoding.work(jobs, PARSER)
     assert not outcome.poison
-    return decoding.frame_of(outcome.tables["logs"]).sort("raw").to_dicts()
+    return frames(outcome)["logs"].sort("raw").to_dicts()
 
 
 class Asked:
