@@ -52,6 +52,7 @@ class Compiled:
     names: tuple[str, ...]  # of the parameters, where the engine goes by name
     columns: tuple[StageColumn, ...]
     stages: tuple[str, ...]
+    ordered: bool  # whether the query gives its rows an order
 
 
 Probe = Callable[["Compiled"], list[tuple[Any, ...]]]
@@ -282,7 +283,9 @@ class Compiler(Builder):
         params = compiled.params  # a property that is made anew each time
         order = tuple(getattr(compiled, "positiontup", None) or params)
         values = [params[name] for name in order]
-        return Compiled(str(compiled), values, order, stage.visible, tuple(n for n, _, _ in needed))
+        return Compiled(
+            str(compiled), values, order, stage.visible, tuple(n for n, _, _ in needed), stage.order is not None
+        )
 
     def _refused(self, gap: Unspelled) -> KqlError:
         """The two kinds of no, for a word that the engine's table lacks."""

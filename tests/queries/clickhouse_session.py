@@ -44,15 +44,17 @@ def load(tables: dict[str, Any], cell: Any) -> Catalog:
 
 def run(text: str, catalog: Catalog, now: datetime | None = None) -> Result:
     """The answer to the last tabular statement."""
-    return _answer(compile_script(text, catalog, now=now, engine=CLICKHOUSE, probe=_probe)[-1])
+    return answer(compile_script(text, catalog, now=now, engine=CLICKHOUSE, probe=probe)[-1])
 
 
-def _probe(one: Compiled) -> list[tuple[Any, ...]]:
-    table = _answer(one).table
+def probe(one: Compiled) -> list[tuple[Any, ...]]:
+    """The rows of a part of a query, for operators whose columns depend on them."""
+    table = answer(one).table
     return list(zip(*(table.column(i).to_pylist() for i in range(table.num_columns)), strict=True))
 
 
-def _answer(one: Compiled) -> Result:
+def answer(one: Compiled) -> Result:
+    """A compiled statement's answer."""
     said = session().query(one.sql, "Arrow", params=parameters(one.names, one.parameters))
     table = pa.ipc.open_file(pa.BufferReader(said.bytes())).read_all()
     columns = [(c.name, c.type) for c in one.columns]

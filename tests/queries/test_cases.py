@@ -10,6 +10,7 @@ import importlib.util
 import json
 import os
 from collections import Counter
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from queries.kql import Catalog, Column, KqlError, Table, run
+from queries.kql import Catalog, Column, KqlError, Result, Table, run
 from queries.kql.dialect import PHYSICAL
 from queries.kql.lexical import parse_datetime, timespan_ticks
 from queries.kql.support import matrix
@@ -89,12 +90,17 @@ def unreadable(rows: list[list[Any]]) -> bool:
     return False
 
 
-def outcome(case: dict[str, Any], same_rows: Any) -> str:
-    """pass, wrong, refused, or unreadable when the expectation is at fault; any other exception fails the test."""
+def on_duckdb(case: dict[str, Any]) -> Result:
+    """The answer to a conformance case."""
     con, catalog = database(case["tables"])
+    return run(con, case["query"], catalog=catalog, timeout_s=60)
+
+
+def outcome(case: dict[str, Any], same_rows: Any, ask: Callable[[dict[str, Any]], Result] = on_duckdb) -> str:
+    """pass, wrong, refused, or unreadable when the expectation is at fault; any other exception fails the test."""
     expected = case["expected"]
     try:
-        result = run(con, case["query"], catalog=catalog, timeout_s=60)
+        result = ask(case)
     except KqlError:
         return "refused"
     right = same_rows(expected["rows"], result.rows, case["ordered"])
@@ -105,12 +111,18 @@ def outcome(case: dict[str, Any], same_rows: Any) -> str:
     return "unreadable" if unreadable(expected["rows"]) else "wrong"
 
 
-@pytest.mark.skipif(not CONFORMANCE.exists(), reason="the conformance cases are not on this machine")
-def test_conformance(capsys: pytest.CaptureFixture[str]) -> None:
+def comparison() -> Any:
+    """The module that compares an answer with a conformance case's."""
     spec = importlib.util.spec_from_file_location("kqlcmp", CONFORMANCE / "kqlcmp.py")
     assert spec and spec.loader
-    compare = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(compare)
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+@pytest.mark.skipif(not CONFORMANCE.exists(), reason="the conformance cases are not on this machine")
+def test_conformance(capsys: pytest.CaptureFixture[str]) -> None:
+    compare = comparison()
     counts: Counter[tuple[int, str]] = Counter()
     not_passed: dict[str, list[str]] = {}
     for line in (CONFORMANCE / "conformance.jsonl").read_text().splitlines():

@@ -178,7 +178,7 @@ def _range(args: list[str], tail: str) -> str:
 def _rows_of_range(args: list[str], tail: str) -> str:
     """As many numbers as are asked for: a list of all of them might not fit."""
     start, stop, step = args if len(args) == 3 else (*args, "1")
-    return f"(SELECT {start} + number * {step} AS range FROM numbers(toUInt64(greatest(0, ceil(({stop} - ({start})) / {step})))))"
+    return f"(SELECT {start} + number * {step} AS range FROM numbers(toUInt64(greatest(0, ceil(assumeNotNull(({stop} - ({start})) / {step}))))))"
 
 
 JSON_TEXT = "if(JSONType(coalesce(<0>, '')) = 'String', JSONExtractString(coalesce(<0>, '')), <0>)"

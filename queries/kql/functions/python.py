@@ -20,7 +20,7 @@ from typing import Any
 import duckdb
 
 from queries.kql import syntax as ast
-from queries.kql.dialect import PHYSICAL
+from queries.kql.dialect import PHYSICAL, Sql
 from queries.kql.errors import KqlBindError
 from queries.kql.functions import (
     addresses,
@@ -57,6 +57,8 @@ def call(name: str, args: list[Value], node: ast.Call) -> Value:
             continue
         holes = ", ".join(f"{{{i}}}" for i in range(len(fitted)))
         made = sql(f"kqlpy_{name}_{place}({holes})", body.result, *fitted, nullable=True)
+        if isinstance(made.sql, Sql):
+            made.sql.origin = node
         return spread(made, name, body, node, args) if body.parts else made
     raise KqlBindError(f"{name}() {problem}", node.span)
 

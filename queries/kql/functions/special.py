@@ -48,7 +48,7 @@ def _strcat(c: Compiler, node: ast.Call, scope: Scope) -> Value:
 
 def _strcat_delim(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     args = [text_of(v) for v in _args(c, node, scope, 2, 64)]
-    return sql("concat_ws({*})", "string", *args)
+    return sql("concat_ws(" + ", ".join(f"{{{i}}}" for i in range(len(args))) + ")", "string", *args)
 
 
 def _iff(c: Compiler, node: ast.Call, scope: Scope) -> Value:
