@@ -6,15 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from collector.workers import ParserPool, ParsingFailed, Piece, WorkerDied
+from collector.workers import ParserPool, ParsingFailed, Piece, Worker, WorkerDied
 from parsers.engine import LineParser
 from parsers.lines import split
 from parsers.record import Origin
@@ -120,3 +121,26 @@ def _alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def _large(patterns: tuple[Path, ...]) -> Callable[[object], bytes]:
+    return lambda request: bytes(4 << 20)
+
+
+def test_requests_go_out_while_answers_wait() -> None:
+    """Both larger than what the kernel holds for a pipe: neither side may wait for the other to read first."""
+    worker = Worker(_large)
+    given = threading.Event()
+
+    def give() -> None:
+        for _ in range(3):
+            worker.give(bytes(4 << 20))
+        given.set()
+
+    worker.start()
+    threading.Thread(target=give, daemon=True).start()
+    try:
+        assert given.wait(60), "the worker does not read while its answer is not taken"
+        assert [len(worker.take()) for _ in range(3)] == [4 << 20] * 3
+    finally:
+        worker.stop()
