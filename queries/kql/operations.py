@@ -68,7 +68,8 @@ def _numbers(op: str, left: Value, right: Value) -> Value:
         return sql("({0} // nullif({1}, 0))", "long", left, right, nullable=True)
     if op == "%":
         # R17: Kusto documents the never negative remainder; DuckDB's takes the dividend's sign.
-        return sql("((({0} % nullif({1}, 0)) + abs({1})) % abs({1}))", kind, left, right, nullable=True)
+        word = "(({0} % nullif({1}, 0)) + abs({1})) % abs({1})" if kind != "decimal" else "decimal_remainder({0}, {1})"
+        return sql(f"({word})", kind, left, right, nullable=True)
     if kind == "decimal":
         wide = "CAST({0} AS DOUBLE) / nullif(CAST({1} AS DOUBLE), 0)" if op == "/" else f"{{0}} {op} {{1}}"
         return sql(f"CAST({wide} AS DECIMAL(38,12))", kind, left, right, nullable=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from queries.kql import Catalog, Column, Table
+from queries.kql import Catalog, Column, KqlRuntimeError, Table
 from queries.kql.compile import Compiled, compile_script
 from queries.kql.dialect import PHYSICAL
 from queries.kql.engines import CLICKHOUSE
@@ -55,7 +55,12 @@ def probe(one: Compiled) -> list[tuple[Any, ...]]:
 
 def answer(one: Compiled) -> Result:
     """A compiled statement's answer."""
-    said = session().query(one.sql, "Arrow", params=parameters(one.names, one.parameters))
+    from chdb import ChdbError
+
+    try:
+        said = session().query(one.sql, "Arrow", params=parameters(one.names, one.parameters))
+    except ChdbError as problem:
+        raise KqlRuntimeError(f"the query stopped while running: {problem}") from None
     table = pa.ipc.open_file(pa.BufferReader(said.bytes())).read_all()
     columns = [(c.name, c.type) for c in one.columns]
     bare = [c.cast(pa.timestamp("us")) if pa.types.is_timestamp(c.type) else c for c in table.columns]

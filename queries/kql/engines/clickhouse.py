@@ -16,7 +16,7 @@ from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.sql.compiler import IdentifierPreparer, SQLCompiler
 
 from queries.kql.engines.engine import Engine
-from queries.kql.engines.spelling import Word
+from queries.kql.engines.spelling import Word, fill
 from queries.kql.errors import CannotExpress
 
 TYPES = {
@@ -79,16 +79,21 @@ def parameters(names: Sequence[str], values: Sequence[Any]) -> dict[str, str]:
 
 
 # ---------------------------------------------------------------- words that need more than a text
+def once(value: str, body: str) -> str:
+    """`body` with the value as kv: what is written once is not computed, nor written out, again and again."""
+    return f"arrayMap(kv -> {body}, [{value}])[1]"
+
+
 def _json_extract(args: list[str], tail: str) -> str:
     """Only places in arrays: members go by `json_member`, whose key is a value."""
     path = args[1].strip("'")
     if path == "$":
         return f"JSONExtractRaw({_text(args[0])})"
-    return WORDS_BY_PLACE.replace("<0>", args[0]).replace("<1>", path.removeprefix("$[").removesuffix("]"))
+    return fill(JSON_ITEM, [args[0], path.removeprefix("$[").removesuffix("]")], "")
 
 
 def _json_extract_string(args: list[str], tail: str) -> str:
-    return JSON_TEXT.replace("<0>", args[0] if args[1] == "'$'" else _json_extract(args, ""))
+    return fill(JSON_TEXT, [args[0] if args[1] == "'$'" else _json_extract(args, "")], "")
 
 
 def _text(arg: str) -> str:
@@ -126,11 +131,11 @@ def _items(args: list[str], tail: str) -> str:
     pair = "concat('{', toJSONString(kp.1), ':', kp.2, '}')"
     if args[1] == "json_array":
         pair = "concat('[', toJSONString(kp.1), ',', kp.2, ']')"
-    text = f"coalesce({args[0]}, 'null')"
-    return (
-        f"multiIf(JSONType({text}) = 'Array', JSONExtractArrayRaw({text}), JSONType({text}) = 'Object', "
-        f"arrayMap(kp -> {pair}, JSONExtractKeysAndValuesRaw({text})), [{text}])"
+    body = (
+        "multiIf(JSONType(kv) = 'Array', JSONExtractArrayRaw(kv), JSONType(kv) = 'Object', "
+        f"arrayMap(kp -> {pair}, JSONExtractKeysAndValuesRaw(kv)), [kv])"
     )
+    return once(f"coalesce({args[0]}, 'null')", body)
 
 
 def _joined(args: list[str], tail: str) -> str:
@@ -153,11 +158,11 @@ def _round(args: list[str], tail: str) -> str:
 
 def _read_time(args: list[str], tail: str) -> str:
     """Dates with slashes have the month first, as Kusto reads them; what does not begin as a date is none."""
-    text = f"trim(BOTH ' \\n\\t\\r' FROM {args[0]})"
-    return (
-        f"multiIf(match({text}, '^[0-9]{{4,4}}-[0-9]{{1,2}}-[0-9]{{1,2}}'), parseDateTime64BestEffortOrNull({text}, 6, 'UTC'), "
-        f"match({text}, '^[0-9]{{1,2}}/[0-9]{{1,2}}/[0-9]{{4,4}}'), parseDateTime64BestEffortUSOrNull({text}, 6, 'UTC'), NULL)"
+    body = (
+        "multiIf(match(kv, '^[0-9]{4,4}-[0-9]{1,2}-[0-9]{1,2}'), parseDateTime64BestEffortOrNull(kv, 6, 'UTC'), "
+        "match(kv, '^[0-9]{1,2}/[0-9]{1,2}/[0-9]{4,4}'), parseDateTime64BestEffortUSOrNull(kv, 6, 'UTC'), NULL)"
     )
+    return once(f"trim(BOTH ' \\n\\t\\r' FROM {args[0]})", body)
 
 
 def _rows(args: list[str], tail: str) -> str:
@@ -168,7 +173,12 @@ def _rows(args: list[str], tail: str) -> str:
 
 def _over_nullable(function: str) -> Word:
     """Past the edge of its frame a window function gives the type's null, not its zero."""
-    return lambda args, tail: f"{function}(toNullable({args[0]}){''.join(', ' + a for a in args[1:])}){tail}"
+
+    def spell(args: list[str], tail: str) -> str:
+        offset = [f"assumeNotNull({a})" for a in args[1:2]]
+        return f"{function}({', '.join([f'toNullable({args[0]})', *offset, *args[2:]])}){tail}"
+
+    return spell
 
 
 def _range(args: list[str], tail: str) -> str:
@@ -181,8 +191,12 @@ def _rows_of_range(args: list[str], tail: str) -> str:
     return f"(SELECT {start} + number * {step} AS range FROM numbers(toUInt64(greatest(0, ceil(assumeNotNull(({stop} - ({start})) / {step}))))))"
 
 
-JSON_TEXT = "if(JSONType(coalesce(<0>, '')) = 'String', JSONExtractString(coalesce(<0>, '')), <0>)"
-WORDS_BY_PLACE = "nullIf(JSONExtractRaw(coalesce(<0>, ''), <1> + 1), '')"
+_JSON = "coalesce(<0>, '')"
+JSON_TEXT = once(_JSON, "multiIf(JSONType(kv) = 'String', JSONExtractString(kv), JSONType(kv) IN ('Array', 'Object'), "
+                        "JSONExtractRaw(kv), kv IN ('', 'null'), NULL, kv)")  # fmt: skip
+# A number as a key would find the members of a bag by their order.
+_ARRAY = once(_JSON, "if(JSONType(kv) = 'Array', kv, '')")
+JSON_ITEM = f"nullIf(JSONExtractRaw({_ARRAY}, <1> + toInt64(<1> >= 0)), '')"
 _KINDS = "['Array', 'Object', 'String', 'Int64', 'UInt64', 'Double', 'Bool', 'Null']"
 _NAMES = "['ARRAY', 'OBJECT', 'VARCHAR', 'BIGINT', 'UBIGINT', 'DOUBLE', 'BOOLEAN', 'NULL']"
 # RE2's dot takes newlines here unless told not to.
@@ -304,16 +318,21 @@ TIMES: dict[str, Word] = {
     "time_of_parts": "parseDateTime64BestEffortOrNull(printf('%04d-%02d-%02d %02d:%02d:%09.6f', <*>), 6, 'UTC')",
     "time_text": "concat(formatDateTime(<0>, '%Y-%m-%dT%H:%i:%S.%f'), '0Z')",
     "text_time": _read_time,
-    "real_text": "multiIf(isNaN(<0>), 'NaN', isInfinite(<0>), if(<0> > 0, 'Infinity', '-Infinity'), "
-    "replaceRegexpOne(replaceRegexpOne(toString(<0>), '^(-?[0-9]+)$', '\\\\1.0'), 'e([0-9])', 'e+\\\\1'))",
+    "real_text": once(
+        "<0>",
+        "multiIf(isNaN(kv), 'NaN', isInfinite(kv), if(kv > 0, 'Infinity', '-Infinity'), "
+        "replaceRegexpOne(replaceRegexpOne(toString(kv), '^(-?[0-9]+)$', '\\\\1.0'), 'e([0-9])', 'e+\\\\1'))",
+    ),
 }
 DYNAMIC: dict[str, Word] = {
     "json_member": "nullIf(JSONExtractRaw(coalesce(<0>, ''), <1>), '')",
-    "json_item": "nullIf(JSONExtractRaw(coalesce(<0>, ''), if(<1> < 0, <1>, <1> + 1)), '')",
+    "json_item": JSON_ITEM,
     "json_text": JSON_TEXT,
     "json_extract": _json_extract,
     "json_extract_string": _json_extract_string,
-    "json_type": f"if(isNull(<0>), NULL, transform(toString(JSONType(coalesce(<0>, ''))), {_KINDS}, {_NAMES}, 'NULL'))",
+    "json_type": once(
+        "<0>", f"if(isNull(kv), NULL, transform(toString(JSONType(coalesce(kv, ''))), {_KINDS}, {_NAMES}, 'NULL'))"
+    ),
     "json_valid": "isValidJSON(<0>)",
     "json_array_length": "toInt64(JSONLength(coalesce(<0>, '')))",
     "json_keys": "JSONExtractKeys(coalesce(<0>, ''))",

@@ -37,6 +37,7 @@ WORDS: dict[str, Word] = {
     # Numbers
     "real_text": "(CASE WHEN isnan(<0>) THEN 'NaN' WHEN isinf(<0>) THEN CASE WHEN <0> > 0 THEN 'Infinity' "
     "ELSE '-Infinity' END ELSE CAST(<0> AS VARCHAR) END)",
+    "decimal_remainder": "(((<0> % nullif(<1>, 0)) + abs(<1>)) % abs(<1>))",
     "hex_number": "TRY_CAST(<0> AS BIGINT)",
     "bits_and": "(<0> & <1>)", "bits_or": "(<0> | <1>)", "bits_not": "(~<0>)",
     "shift_left": "(<0> << (<1>))", "shift_right": "(<0> >> (<1>))",

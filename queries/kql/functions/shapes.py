@@ -120,6 +120,8 @@ def _range(c: Compiler, node: ast.Call, scope: Scope) -> Value:
 
 def _repeat(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     value, count = _args(c, node, scope, 2)
+    if count.type not in ("int", "long"):
+        raise KqlBindError(f"repeat() needs a whole number, not {count.type}", node.args[1].span)
     return sql("CASE WHEN {1} >= 0 THEN json_list(list_transform(range({1}), lambda kx: {0})) END",
                "dynamic", dynamic_of(value), count, nullable=True)  # fmt: skip
 
