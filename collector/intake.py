@@ -16,7 +16,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl
 
 import structlog
@@ -56,6 +56,14 @@ BROKEN_RETRY_S = 5
 
 class Gone(Exception):  # noqa: N818
     """The client went away in the middle of its request."""
+
+
+class _Nameless(NamedTuple):
+    """A batch without a key, until its sender has the answer."""
+
+    digest: str
+    peer: str | None
+    parts: Callable[[], list[bytes]] | None
 
 
 class Intake:
@@ -148,11 +156,11 @@ class Intake:
             return
         self.counts[receiver.kind, str(answer.status)] += 1
         self.answer_s[receiver.kind] += time.perf_counter() - begun
-        digest = scope.get("faultline.digest")
-        hung_up = digest is not None and await _hung_up(receive)
+        nameless: _Nameless | None = scope.get("faultline.nameless")
+        hung_up = nameless is not None and await _hung_up(receive)
         await _reply(send, answer)
-        if digest is not None and answer.status < 400 and not hung_up:
-            self.repeats.answered(digest)
+        if nameless is not None and answer.status < 400:
+            self._settle(nameless, hung_up)
 
     async def _whole(
         self, receiver: Receiver, route: Route, scope: Scope, headers: dict[str, str], receive: Receive
@@ -173,9 +181,27 @@ class Intake:
         )
         batch = route.accept(request)
         if batch.payload is not None and not batch.key:
-            scope["faultline.digest"], key = self.repeats.key(request)
-            batch = replace(batch, key=key)
+            batch, scope["faultline.nameless"] = self._named(request, batch)
         return await self.take(receiver, request, batch)
+
+    def _named(self, request: Request, batch: Batch) -> tuple[Batch, _Nameless]:
+        """A batch without a key gets one by its content; what of it is a repeat is taken out."""
+        digest, key, known = self.repeats.key(request)
+        nameless = _Nameless(digest, request.peer, batch.parts)
+        if known or batch.parts is None or not self.repeats.has_parts:
+            return replace(batch, key=key), nameless
+        parts = batch.parts()
+        kept = self.repeats.fresh(request.peer, parts)
+        if len(kept) == len(parts):
+            return replace(batch, key=key), nameless
+        meta = {name: value for name, value in batch.meta.items() if name != "encoding"}
+        return replace(batch, key=key, payload=b"".join(kept) or None, meta=meta), nameless
+
+    def _settle(self, nameless: _Nameless, hung_up: bool) -> None:
+        if not hung_up:
+            self.repeats.answered(nameless.digest)
+        elif nameless.parts is not None:
+            self.repeats.unanswered(nameless.peer, nameless.parts())
 
     async def take(self, receiver: Receiver, request: Request, batch: Batch) -> Answer:
         """Spools what a route accepted, and gives its answer when that is on disk."""

@@ -1,9 +1,9 @@
 """Batches without a key of their own: a repeat of one whose answer was lost is told from one that is merely the same.
 
-Elasticsearch's bulk API without ids, and plain posts, have nothing that names a batch. Their senders (rsyslog's
-omelasticsearch, Fluent Bit, Vector) send the same bytes again when they got no answer. Equal bytes alone prove nothing: a
-heartbeat looks the same every time. So the same bytes from the same sender count as a repeat only while an answer may have
-been lost: the first try was not answered in this process, or it was among the last that the process before took in.
+Elasticsearch's bulk API without ids, and plain posts, have nothing that names a batch. Their senders send the same again
+when they got no answer: Fluent Bit and Vector the same bytes, rsyslog's omelasticsearch the same documents, one by one. Equal
+bytes alone prove nothing: a heartbeat looks the same every time. So they count as a repeat only while an answer may have been
+lost: the first try was not answered in this process, or it was among the last that the process before took in.
 """
 
 from __future__ import annotations
@@ -12,16 +12,19 @@ import hashlib
 import itertools
 import json
 import secrets
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-from collector.receivers.base import Request
-from collector.spool import SEGMENT_MAGIC, Spool, scan
+from collector.receivers.base import Refused, Request, unpack
+from collector.receivers.elasticsearch import is_dated, parts_of
+from collector.spool import SEGMENT_MAGIC, Record, Spool, payload_of, scan
 
 #: An answer leaves as soon as its batch is synced; what was spooled longer than this before the end was answered.
-LAST_S = 30.0
-#: Batches without an answer that are remembered. Senders hold back one or a few each.
-MOST = 20_000
+LAST_S = 5.0
+#: Batches, and documents, without an answer that are remembered. Senders hold back one or a few batches each.
+MOST, MOST_PARTS = 20_000, 200_000
 _PREFIX = "content"
 
 
@@ -31,46 +34,104 @@ class Repeats:
     def __init__(self, spool: Spool | None = None) -> None:
         #: Digest -> key of the batch whose answer did not go out (yet).
         self._open: OrderedDict[str, str] = OrderedDict()
+        #: Digest of a document -> how often it lies in batches without an answer.
+        self._parts: Counter[str] = Counter()
         self._mine = secrets.token_hex(6)
         self._numbers = itertools.count(1)
         if spool is not None:
             self._recall(spool)
 
-    def key(self, request: Request) -> tuple[str, str]:
-        """(digest, key): the former key where these bytes may be a repeat, else a new one."""
+    def key(self, request: Request) -> tuple[str, str, bool]:
+        """(digest, key, known): the former key where these bytes may be a repeat, else a new one."""
         about = f"{request.peer}\n{request.path}\n{request.headers.get('content-encoding', '')}\n".encode()
         digest = hashlib.blake2b(about + request.body, digest_size=16).hexdigest()
         known = self._open.get(digest)
-        if known is None:
-            known = self._open[digest] = f"{_PREFIX} {digest} {self._mine}.{next(self._numbers)}"
-            if len(self._open) > MOST:
-                self._open.popitem(last=False)
-        return digest, known
+        if known is not None:
+            return digest, known, True
+        made = self._open[digest] = f"{_PREFIX} {digest} {self._mine}.{next(self._numbers)}"
+        if len(self._open) > MOST:
+            self._open.popitem(last=False)
+        return digest, made, False
 
     def answered(self, digest: str) -> None:
         """The sender has its answer: the same bytes from now on are something new."""
         self._open.pop(digest, None)
 
+    def unanswered(self, peer: str | None, parts: Iterable[bytes]) -> None:
+        """The batch is on disk and its sender does not know: its documents may come again, also alone."""
+        self._parts.update(_digest(peer, part) for part in parts)
+        while len(self._parts) > MOST_PARTS:
+            del self._parts[next(iter(self._parts))]
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether any document may come again alone."""
+        return bool(self._parts)
+
+    def fresh(self, peer: str | None, parts: list[bytes]) -> list[bytes]:
+        """``parts`` without those that are repeats; each counts as one once. Undated documents are never repeats."""
+        if not self._parts:
+            return parts
+        kept = []
+        for part in parts:
+            digest = _digest(peer, part)
+            if self._parts[digest] > 0 and is_dated(part):
+                self._parts[digest] -= 1
+            else:
+                kept.append(part)
+        self._parts = +self._parts
+        return kept
+
+    # -- over restarts -------------------------------------------------------------------------------------------
+
     def _recall(self, spool: Spool) -> None:
         """What the processes before may not have answered: from their last segments, and from what they recalled."""
         kept = spool.folder / "unanswered.json"
+        batches: dict[str, str] = {}
+        documents: dict[str, list[str]] = {}
         try:
-            found: dict[str, str] = dict(json.loads(kept.read_text()))
-        except (OSError, ValueError):
-            found = {}
-        taken: list[tuple[int, str]] = []
-        newest = 0
-        for path in sorted(spool.folder.glob("*.seg"))[:-1]:  # the last is this process's own
-            for record in scan(path, int(path.stem), len(SEGMENT_MAGIC), path.stat().st_size, check=False):
-                received = int(record.meta.get("received") or 0)
-                newest = max(newest, received)
-                key = record.meta.get("key")
-                if isinstance(key, str) and key.startswith(f"{_PREFIX} "):
-                    taken.append((received, key))
-        found |= {key.split()[1]: key for received, key in taken if received >= newest - LAST_S * 1e6}
-        self._open.update(list(found.items())[-MOST:])
-        if found:
-            _write(kept, json.dumps(dict(self._open)))
+            found: dict[str, Any] = json.loads(kept.read_text())
+            batches, documents = dict(found["batches"]), dict(found["documents"])
+        except (OSError, ValueError, KeyError, TypeError):
+            pass  # none yet, or spoiled
+        for record in _last(spool):
+            key = str(record.meta["key"])
+            batches[key.split()[1]] = key
+            if record.meta.get("kind") == "elasticsearch" and record.meta.get("form") == "bulk":
+                peer = record.meta.get("peer")
+                documents[key] = [_digest(None if peer is None else str(peer), part) for part in _parts(record)]
+        self._open.update(list(batches.items())[-MOST:])
+        while sum(map(len, documents.values())) > MOST_PARTS:
+            del documents[next(iter(documents))]
+        for digests in documents.values():
+            self._parts.update(digests)
+        if batches or documents:
+            _write(kept, json.dumps({"batches": dict(self._open), "documents": documents}))
+
+
+def _last(spool: Spool) -> list[Record]:
+    """Batches with a key by content that came in just before the end of the process before."""
+    taken: list[tuple[int, Record]] = []
+    newest = 0
+    for path in sorted(spool.folder.glob("*.seg"))[:-1]:  # the last is this process's own
+        for record in scan(path, int(path.stem), len(SEGMENT_MAGIC), path.stat().st_size, check=False):
+            received = int(record.meta.get("received") or 0)
+            newest = max(newest, received)
+            if str(record.meta.get("key")).startswith(f"{_PREFIX} "):
+                taken.append((received, record))
+    return [record for received, record in taken if received >= newest - LAST_S * 1e6]
+
+
+def _parts(record: Record) -> list[bytes]:
+    try:
+        data = payload_of(record.path, record.payload_offset, record.payload_bytes, record.payload_crc)
+        return list(parts_of(unpack(data, record.meta.get("encoding"))))
+    except (OSError, ValueError, Refused):
+        return []
+
+
+def _digest(peer: str | None, part: bytes) -> str:
+    return hashlib.blake2b(f"{peer}\n".encode() + part, digest_size=16).hexdigest()
 
 
 def _write(path: Path, text: str) -> None:

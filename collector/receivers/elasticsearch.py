@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from collector.receivers.base import (
@@ -89,9 +90,25 @@ def _bulk(request: Request) -> Batch:
     if identities and len(identities) == documents_wanted:
         key = "es " + hashlib.blake2b("\n".join(identities).encode(), digest_size=16).hexdigest()
     meta = {"form": "bulk", "index": index, **_encoding(request)}
-    return Batch(
-        request.body if documents_wanted else None, answer, meta, request.headers.get("idempotency-key") or key
-    )
+    key = request.headers.get("idempotency-key") or key
+    return Batch(request.body if documents_wanted else None, answer, meta, key, lambda: list(parts_of(request.plain())))
+
+
+def parts_of(body: bytes) -> Iterator[bytes]:
+    """Each document with its action."""
+    lines = iter([line for line in body.split(b"\n") if line.strip()])
+    for line in lines:
+        ((verb, _),) = json.loads(line).items()
+        yield line + b"\n" + (b"" if verb == "delete" else next(lines, b"") + b"\n")
+
+
+def is_dated(part: bytes) -> bool:
+    """Whether the document says when: two that say the same of the same moment are one."""
+    try:
+        flat = _flat(json.loads(part.split(b"\n")[1]))
+    except (ValueError, IndexError, AttributeError):
+        return False
+    return any(micros(flat.get(name)) is not None for name in _TIME)
 
 
 def _single(request: Request) -> Batch:

@@ -201,7 +201,7 @@ class RsyslogSender(Sender):
                 connection.sendall(text.encode())
                 self.sure.update(range(self.sent, self.sent + LINES))
                 self.sent += LINES
-                time.sleep(0.02)
+                time.sleep(0.05)
 
     def close(self) -> None:
         self.process.terminate()
@@ -270,7 +270,7 @@ def test_every_acknowledged_line_is_stored_exactly_once(service: Running, capsys
         for sender in senders:
             sender.join(30)
         # Agent and rsyslog still hold what they could not deliver while the service was away.
-        until = time.monotonic() + 120
+        until = time.monotonic() + 180
         while not all_there(service, senders, on_disk) and time.monotonic() < until:
             time.sleep(1.0)
     finally:

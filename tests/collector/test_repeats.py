@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from asking import ask
+from asking import ask, lines
 
 from collector import repeats
 from collector.intake import Intake
@@ -113,6 +114,51 @@ def test_a_repeat_of_a_stored_batch_gets_the_protocols_own_answer(tmp_path: Path
         assert len(keys(intake)) == 1
 
 
+def dated(*numbers: int) -> bytes:
+    return b"".join(
+        b'{"index":{}}\n{"timestamp":"2026-11-21T10:00:00+00:00","message":"line %d"}\n' % number for number in numbers
+    )
+
+
+def texts(intake: Intake) -> list[str]:
+    return [row["message"] for row in lines(intake.spool)]
+
+
+@pytest.mark.parametrize("crash", [True, False])
+def test_documents_of_an_unanswered_bulk_may_come_again_one_by_one(crash: bool, tmp_path: Path) -> None:
+    """So does rsyslog: a bulk that failed is tried again message by message, then in bulks of another size."""
+    with started(tmp_path) as intake:
+        send(intake, dated(1, 2, 2, 3), hangs_up=not crash)
+        if not crash:
+            send(intake, dated(1))
+            send(intake, dated(2, 2, 3, 4))
+            send(intake, dated(2))
+            assert sorted(texts(intake)) == ["line 1", "line 2", "line 2", "line 2", "line 3", "line 4"]
+            return
+    with started(tmp_path) as intake:
+        send(intake, dated(1))
+    with started(tmp_path) as intake:  # what was recalled outlives another crash
+        send(intake, dated(2, 2, 3, 4))
+        send(intake, dated(2))
+        assert sorted(texts(intake)) == ["line 1", "line 2", "line 2", "line 2", "line 3", "line 4"]
+
+
+def test_documents_without_a_time_are_stored_each_time(tmp_path: Path) -> None:
+    with started(tmp_path) as intake:
+        send(intake, BULK + BULK, hangs_up=True)
+        send(intake, BULK)
+        assert texts(intake) == ["heartbeat"] * 3
+
+
+def test_a_part_of_a_packed_bulk_is_kept_unpacked(tmp_path: Path) -> None:
+    with started(tmp_path) as intake:
+        send(intake, dated(1, 2), hangs_up=True)
+        body = gzip.compress(dated(2, 3))
+        reply = ask(intake, "POST", "/_bulk", body, content_encoding="gzip", content_type="application/x-ndjson")
+        assert len(reply.document["items"]) == 2, "the sender sees an item for each"
+        assert sorted(texts(intake)) == ["line 1", "line 2", "line 3"]
+
+
 def test_memory_and_disk_are_bounded_and_a_spoiled_file_is_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,7 +167,7 @@ def test_memory_and_disk_are_bounded_and_a_spoiled_file_is_forgotten(
         for number in range(9):
             send(intake, b'{"index":{}}\n{"message":"%d"}\n' % number, hangs_up=True)
     with started(tmp_path) as intake:
-        assert len(json.loads((tmp_path / "unanswered.json").read_text())) == 3
+        assert len(json.loads((tmp_path / "unanswered.json").read_text())["batches"]) == 3
     (tmp_path / "unanswered.json").write_text("{")
     with started(tmp_path) as intake:
         send(intake)
