@@ -54,6 +54,8 @@ class Conclusions:
     clocks: list[clocks.Offset] = field(default_factory=list)
     progress: dict[tuple[int, int], list[tuple[float, float]]] = field(default_factory=dict)
     voices: frozenset[str] = frozenset()
+    #: Jobs with output lines that have no stamp: where those stand in time depends on the rest of what is known of the job.
+    unstamped: frozenset[int] = frozenset()
     first: float = 0.0
     last: float = 0.0
     #: Before this moment nothing differs from the conclusions that these were made from (ticks).
@@ -98,7 +100,10 @@ def conclude_cluster(
     world = gather_world(store, cluster, settings, events, runs, node_states(store, cluster), off)
     conclude(world)
     narrow_slurmd_timeout(world)
-    return conclude_world(world, edges, BaseRates(world.facts, len(world.site.hosts), world.first))
+    found = conclude_world(world, edges, BaseRates(world.facts, len(world.site.hosts), world.first))
+    rows = store.rows("SELECT DISTINCT job_id FROM raw.logs WHERE time IS NULL AND job_id IS NOT NULL AND cluster IS NOT DISTINCT FROM ?", [cluster])  # fmt: skip
+    found.unstamped = frozenset(r["job_id"] for r in rows)
+    return found
 
 
 def gather_world(
@@ -182,13 +187,17 @@ def result(store: DuckStore) -> dict[str, Any]:
     }
 
 
+#: One encoder for many documents: ``json.dumps`` makes a new one at each call that sorts keys.
+_sorted_json = json.JSONEncoder(sort_keys=True).encode
+
+
 def _moment(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None)
 
 
-def write(store: DuckStore, found: list[Conclusions]) -> None:
-    """Replaces ``model`` by these conclusions."""
-    date(store, found)
+def write(store: DuckStore, found: list[Conclusions], detected: Mapping[str, datetime] | None = None) -> None:
+    """Replaces ``model`` by these conclusions. ``detected``: when each incident was first said, where that is known already."""
+    date([i for c in found for i in c.incidents], history.detections(store) if detected is None else detected)
     store.replace_model({
         "events": pl.concat([event_table(c, c.events) for c in found]) if found else event_rows.table([], {}, None),
         "runs": run_table(found), "incidents": incident_table(found),
@@ -198,25 +207,29 @@ def write(store: DuckStore, found: list[Conclusions]) -> None:
     store.set_fact("lemons", json.dumps(sorted({h for c in found for h in c.lemons})))
 
 
-def date(store: DuckStore, found: list[Conclusions]) -> None:
+def date(incidents: Iterable[dict[str, Any]], detected: Mapping[str, datetime]) -> None:
     """When the running service first said each incident; null where none did."""
-    seen = history.detections(store)
-    for conclusions in found:
-        for incident in conclusions.incidents:
-            moment = seen.get(incident["id"])
-            incident["detected_at"] = moment.isoformat(timespec="microseconds") + "Z" if moment else None
+    for incident in incidents:
+        moment = detected.get(incident["id"])
+        incident["detected_at"] = moment.isoformat(timespec="microseconds") + "Z" if moment else None
 
 
-def event_table(conclusions: Conclusions, events: list[Event]) -> pl.DataFrame:
-    incident_of = {e["id"]: i["id"] for i in conclusions.incidents for e in i["events"]}
-    return event_rows.table(events, incident_of, conclusions.cluster)
+def homes(conclusions: Conclusions) -> dict[str, str]:
+    """Event id -> the incident that it belongs to."""
+    return {e["id"]: i["id"] for i in conclusions.incidents for e in i["events"]}
+
+
+def event_table(
+    conclusions: Conclusions, events: list[Event], incident_of: Mapping[str, str] | None = None
+) -> pl.DataFrame:
+    return event_rows.table(events, homes(conclusions) if incident_of is None else incident_of, conclusions.cluster)
 
 
 def incident_table(found: list[Conclusions]) -> pl.DataFrame:
     rows = [
         {"incident_id": i["id"], "cluster": c.cluster, "start": _moment(i["start"]), "end": _moment(i["end"]), "severity": i["severity"],
          "category": i["category"], "root_event": i["root_cause"]["event"], "root_host": i["root_cause"]["host"],
-         "root_device": i["root_cause"]["device"], "document": json.dumps(i, sort_keys=True)}
+         "root_device": i["root_cause"]["device"], "document": _sorted_json(i)}
         for c in found for i in c.incidents
     ]  # fmt: skip
     texts = ("incident_id", "cluster", "severity", "category", "root_event", "root_host", "root_device", "document")
@@ -238,7 +251,7 @@ def run_table(found: list[Conclusions]) -> pl.DataFrame:
                 run_key=run.key, cluster=conclusions.cluster, job_id=run.job_id, attempt=run.attempt, state=run.state,
                 nodes=list(run.nodes), node_count=len(run.nodes), category=verdict["category"] if verdict else None,
                 incident_id=verdict["incident_id"] if verdict else None, confidence=verdict["confidence"] if verdict else None,
-                document=json.dumps(verdict, sort_keys=True) if verdict else None,
+                document=_sorted_json(verdict) if verdict else None,
             )  # fmt: skip
             rows.append(row)
     schema: dict[str, Any] = {

@@ -8,8 +8,10 @@ told by the driver, the IB core, the bond and rtnetlink. Lines of one host, even
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
-import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -35,9 +37,8 @@ _LAYERS = {
     "kernel": "kernel", "pcie": "kernel", "platform": "kernel", "sys": "node",
 }  # fmt: skip
 
-_COPY_NOISE = re.compile(
-    r"^(?:\[\s*\d+\.\d+\]\s*|\[[^\]]*\]\s*|(?:error|debug\d?|verbose|info|fatal):\s*|slurm[a-z]*(?:-\S+?)?(?:\[\d+\])?:\s*)+"
-)
+#: What copies of one line in different files put before the same words.
+_COPY_NOISE = r"^(?:\[\s*\d+\.\d+\]\s*|\[[^\]]*\]\s*|(?:error|debug\d?|verbose|info|fatal):\s*|slurm[a-z]*(?:-\S+?)?(?:\[\d+\])?:\s*)+"
 
 #: Which of several copies speaks for an event: the daemon's own file, then the host's logs, then rtnetlink, then the
 #: log host's copy.
@@ -55,6 +56,7 @@ _UNTIMED = f"""
 WITH wanted AS (
   SELECT {_COLUMNS} FROM raw.log_view WHERE event IS NOT NULL AND event <> 'other' AND time IS NULL
     AND job_id IS NOT NULL AND source IN ('job_stdout', 'job_stderr') AND cluster IS NOT DISTINCT FROM ?
+    AND (?::BIGINT[] IS NULL OR job_id IN (SELECT unnest(?::BIGINT[])))
 ), stamped AS (
   SELECT file, line, time FROM raw.logs WHERE time IS NOT NULL AND file IN (SELECT file FROM wanted)
 ), ends AS (
@@ -76,8 +78,11 @@ FROM placed p
 UNSTAMPED_S = 60.0
 
 
+_EPOCH = datetime(1970, 1, 1)
+
+
 def seconds_of(moment: datetime | None) -> float | None:
-    return None if moment is None else moment.replace(tzinfo=UTC).timestamp()
+    return None if moment is None else (moment - _EPOCH).total_seconds()
 
 
 def moment_of(seconds: float | None) -> datetime | None:
@@ -100,105 +105,163 @@ def layer_of(event: str, source: str | None) -> str:
     return _LAYERS.get(event.split(".", 1)[0], "node")
 
 
+#: What ``coalesce`` needs of a line.
+_NEEDED = ("format", "time", "time_quality", "resolution_us", "received_time", "cluster", "host", "source", "severity", "event",
+           "job_id", "message", "entities", "file", "line")  # fmt: skip
+
+
 def gather(store: Reads, cluster: str | None) -> list[Event]:
     """All events of one cluster, in a total order that does not depend on the order of arrival."""
-    rows = store.frame(_QUERY, [cluster]).to_dicts()
-    for row in store.frame(_UNTIMED, [cluster, cluster]).to_dicts():
-        if row["time"] is None:
-            continue
-        row.update(time_quality="inferred", resolution_us=int(UNSTAMPED_S * 2e6))
-        rows.append(row)
-    return coalesce(rows)
+    return coalesce(pl.concat([stamped(store, cluster), unstamped(store, cluster)]))
 
 
-def _group_key(row: dict[str, Any], entities: dict[str, Any]) -> tuple[Any, ...]:
-    event = row["event"]
-    device = device_of(entities)
-    code = entities.get("xid", entities.get("sxid"))
-    if event.startswith(_BY_DEVICE):
-        return (row["cluster"] or "", row["host"] or "", event, device or "", str(code), -1, "")
-    text = _COPY_NOISE.sub("", row["message"] or "")
-    return (row["cluster"] or "", row["host"] or "", event, device or "", str(code), row["job_id"] or -1, text)
+def stamped(store: Reads, cluster: str | None) -> pl.DataFrame:
+    """The event lines of a cluster that have a time."""
+    return store.frame(_QUERY, [cluster]).select(_NEEDED)
 
 
-def coalesce(rows: list[dict[str, Any]]) -> list[Event]:
+def unstamped(store: Reads, cluster: str | None, jobs: Iterable[int] | None = None) -> pl.DataFrame:
+    """The event lines without a time, put where they were printed; those of some jobs, or all."""
+    listed = None if jobs is None else sorted(jobs)
+    rows = store.frame(_UNTIMED, [cluster, listed, listed, cluster]).filter(pl.col("time").is_not_null())
+    return rows.with_columns(
+        time_quality=pl.lit("inferred"), resolution_us=pl.lit(int(UNSTAMPED_S * 2e6), pl.Int64)
+    ).select(_NEEDED)
+
+
+def order(event: Event) -> tuple[float, str, str, str, str]:
+    """The total order of events."""
+    return (event.time, event.kind, event.host or "", event.device or "", event.id)
+
+
+#: Between the parts of what makes two lines say the same; in no line of a log.
+_BETWEEN = "\x1f"
+
+
+def coalesce(rows: pl.DataFrame) -> list[Event]:
     """Rows of ``raw.log_view`` -> events. Pure: any order of rows and any number of copies give the same list."""
-    groups: dict[tuple[Any, ...], list[tuple[float, int, str, int, dict[str, Any], dict[str, Any]]]] = {}
-    for row in rows:
-        entities = json.loads(row["entities"]) if row["entities"] else {}
-        time = seconds_of(row["time"])
-        assert time is not None
-        place = (time, row["resolution_us"] or 1_000_000, row["file"] or "", row["line"] or 0, row, entities)
-        groups.setdefault(_group_key(row, entities), []).append(place)
-    events: list[Event] = []
-    for key, places in groups.items():
-        places.sort(key=lambda p: (p[0], p[1], p[2], p[3]))
-        cluster: list[Any] = []
-        for place in places:
-            if cluster and place[0] - cluster[-1][0] > COALESCE_S:
-                events.append(_event(key, cluster))
-                cluster = []
-            cluster.append(place)
-        events.append(_event(key, cluster))
-    events.sort(key=lambda e: (e.time, e.kind, e.host or "", e.device or "", e.id))
+    texts = rows["entities"].fill_null("").to_list()
+    known = {text: _told(text) for text in set(texts)}
+    same_device = pl.any_horizontal(*(pl.col("event").str.starts_with(family) for family in _BY_DEVICE))
+    words = pl.concat_str(
+        pl.col("job_id").fill_null(-1), pl.col("message").fill_null("").str.replace(_COPY_NOISE, ""), separator=_BETWEEN
+    )
+    lines = rows.with_columns(
+        pl.col("time").dt.epoch("us"), pl.col("received_time").dt.epoch("us"),
+        pl.when(pl.col("resolution_us") == 0).then(None).otherwise("resolution_us").fill_null(1_000_000).alias("resolution_us"),
+        pl.col("file").fill_null(""), pl.col("line").fill_null(0), pl.col("entities").fill_null(""),
+        pl.Series("device", [known[t].device for t in texts], pl.String), pl.Series("code", [known[t].code for t in texts], pl.String),
+    ).with_columns(
+        key=pl.concat_str(
+            *(pl.col(name).fill_null("") for name in ("cluster", "host", "event", "device")), "code",
+            pl.when(same_device).then(pl.lit("")).otherwise(words), separator=_BETWEEN,
+        )
+    ).sort("key", "time", "resolution_us", "file", "line")  # fmt: skip
+    apart = (pl.col("key") != pl.col("key").shift(1)) | (pl.col("time").diff() > COALESCE_S * 1e6)
+    lines = lines.with_columns(apart.fill_null(True).alias("first"))
+    lines = lines.with_columns((pl.col("first") & pl.col("first").shift(-1, fill_value=True)).alias("alone"))
+    events = _without_copies(lines.filter("alone"), known)
+    copies: list[dict[str, Any]] = []
+    for row in lines.filter(~pl.col("alone")).iter_rows(named=True):
+        if row["first"] and copies:
+            events.append(_of_copies(copies, known))
+            copies = []
+        copies.append(row)
+    if copies:
+        events.append(_of_copies(copies, known))
+    events.sort(key=order)
     return events
 
 
-def _event(key: tuple[Any, ...], places: list[Any]) -> Event:
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What the entities of a line say: those that are not empty, the device, the code of an Xid."""
+
+    entities: dict[str, Any]
+    device: str | None
+    code: str
+
+
+def _told(text: str) -> _Told:
+    entities = json.loads(text) if text else {}
+    kept = {k: v for k, v in entities.items() if v not in (None, "")}
+    return _Told(kept, device_of(entities), str(entities.get("xid", entities.get("sxid"))))
+
+
+def _id_of(key: str, time_us: int) -> str:
+    return "e" + hashlib.blake2s(f"{key}{_BETWEEN}{time_us}".encode(), digest_size=5).hexdigest()
+
+
+def _without_copies(lines: pl.DataFrame, known: Mapping[str, _Told]) -> list[Event]:
+    """Lines that nobody repeated, nearly all of them: column by column, because there are many."""
+    lines = lines.sort("time", "event", pl.col("host").fill_null(""), pl.col("device").fill_null(""))
+    # Polars divides by multiplying with the reciprocal, which is not the same number for all moments.
+    seconds = [t / 1e6 for t in lines["time"].to_list()]
+    received = [None if t is None else t / 1e6 for t in lines["received_time"].to_list()]
+    layers: dict[tuple[str, str | None], str] = {}
+    kinds, sources = lines["event"].to_list(), lines["source"].to_list()
+    for pair in set(zip(kinds, sources, strict=True)):
+        layers[pair] = layer_of(*pair)
+    told = [known[text].entities for text in lines["entities"].to_list()]
+    empty, ones = itertools.repeat(()), itertools.repeat(1)
+    return list(map(
+        Event, map(_id_of, lines["key"].to_list(), lines["time"].to_list()), seconds, [r / 1e6 / 2 for r in lines["resolution_us"].to_list()],
+        kinds, lines["host"].to_list(), lines["device"].to_list(), lines["job_id"].to_list(), lines["message"].fill_null("").to_list(),
+        sources, map(layers.__getitem__, zip(kinds, sources, strict=True)), lines["severity"].to_list(),
+        lines["file"].replace("", None).to_list(), lines["line"].replace(0, None).to_list(), received,
+        lines["time_quality"].fill_null("line").replace("", "line").to_list(), ones, seconds, told, empty,
+    ))  # fmt: skip
+
+
+def _of_copies(copies: list[dict[str, Any]], known: Mapping[str, _Told]) -> Event:
     """One line speaks for all and gives the time, the words and the place; the others stay listed."""
-    if len(places) == 1:
-        return _alone(key, places[0])
-    rank = {id(p): (_SPEAKS.get(p[4].get("format") or "", 1), p[1], p[0], p[2], p[3]) for p in places}
-    speaker = min(places, key=lambda p: rank[id(p)])
-    time, finest, file, line, row, _ = speaker
-    resolution = finest
+    speaker = min(copies, key=lambda r: (_SPEAKS.get(r["format"] or "", 1), *_rank(r)))
     merged: dict[str, Any] = {}
-    for place in sorted(places, key=lambda p: (p[1], p[0], p[2], p[3]), reverse=True):
-        merged.update({k: v for k, v in place[5].items() if v not in (None, "")})
-    refs = sorted({(p[2], p[3]) for p in places if (p[2], p[3]) != (file, line)})
-    received = [s for p in places if (s := seconds_of(p[4]["received_time"])) is not None]
-    jobs = sorted({p[4]["job_id"] for p in places if p[4]["job_id"] is not None})
-    digest = hashlib.blake2s(repr((key, round(time, 6))).encode(), digest_size=5).hexdigest()
-    lines_per_copy = max(1, len({p[3] for p in places if p[2] == file}))
+    for copy in sorted(copies, key=_rank, reverse=True):
+        merged.update(known[copy["entities"]].entities)
+    file, line = speaker["file"], speaker["line"]
+    refs = sorted({(c["file"], c["line"]) for c in copies} - {(file, line)})
+    received = [c["received_time"] for c in copies if c["received_time"] is not None]
+    jobs = [c["job_id"] for c in copies if c["job_id"] is not None]
+    own = [c for c in copies if c["file"] == file]
     return Event(
-        id=f"e{digest}", time=time, sigma=resolution / 1e6 / 2, kind=row["event"], host=row["host"], device=key[3] or None,
-        job_id=jobs[0] if jobs else None, message=row["message"] or "", source=row["source"],
-        layer=layer_of(row["event"], row["source"]), severity=row["severity"], file=file or None, line=line or None,
-        received=min(received) if received else None, time_quality=row["time_quality"] or "line", count=lines_per_copy,
-        last=max(p[0] for p in places if p[2] == file), entities=merged, also=tuple(refs),
+        id=_id_of(speaker["key"], speaker["time"]), time=speaker["time"] / 1e6, sigma=speaker["resolution_us"] / 1e6 / 2,
+        kind=speaker["event"], host=speaker["host"], device=speaker["device"], job_id=min(jobs, default=None), message=speaker["message"] or "",
+        source=speaker["source"], layer=layer_of(speaker["event"], speaker["source"]), severity=speaker["severity"], file=file or None,
+        line=line or None, received=min(received) / 1e6 if received else None, time_quality=speaker["time_quality"] or "line",
+        count=max(1, len({c["line"] for c in own})), last=max(c["time"] for c in own) / 1e6, entities=merged, also=tuple(refs),
     )  # fmt: skip
 
 
-def _alone(key: tuple[Any, ...], place: Any) -> Event:
-    """What ``_event`` says of a line without copies: nearly all of them."""
-    time, resolution, file, line, row, entities = place
-    digest = hashlib.blake2s(repr((key, round(time, 6))).encode(), digest_size=5).hexdigest()
-    return Event(
-        id=f"e{digest}", time=time, sigma=resolution / 1e6 / 2, kind=row["event"], host=row["host"], device=key[3] or None,
-        job_id=row["job_id"], message=row["message"] or "", source=row["source"], layer=layer_of(row["event"], row["source"]),
-        severity=row["severity"], file=file or None, line=line or None, received=seconds_of(row["received_time"]),
-        time_quality=row["time_quality"] or "line", count=1, last=time, entities={k: v for k, v in entities.items() if v not in (None, "")},
-    )  # fmt: skip
+def _rank(copy: Mapping[str, Any]) -> tuple[int, int, str, int]:
+    """The finest clock first."""
+    return (copy["resolution_us"], copy["time"], copy["file"], copy["line"])
 
 
-def table(events: list[Event], incident_of: dict[str, str], cluster: str | None) -> pl.DataFrame:
+def table(events: list[Event], incident_of: Mapping[str, str], cluster: str | None) -> pl.DataFrame:
     """Events as rows of ``model.events``."""
-    rows = [
-        {
-            "event_id": e.id, "time": moment_of(e.time), "time_quality": e.time_quality, "resolution_us": int(e.sigma * 2e6),
-            "received_time": moment_of(e.received), "cluster": cluster, "host": e.host, "source": e.source,
-            "unit": None, "layer": e.layer, "event": e.kind, "severity": e.severity, "device": e.device,
-            "job_id": e.job_id, "message": e.message, "entities": json.dumps(e.entities, sort_keys=True) if e.entities else None,
-            "count": e.count, "incident_id": incident_of.get(e.id), "file": e.file, "line": e.line,
-            "refs": json.dumps([{"file": f, "line": n} for f, n in e.also]),
-        }
-        for e in events
+
+    def column(name: str, values: Iterable[Any], kind: Any = pl.String) -> pl.Series:
+        return pl.Series(name, list(values), kind)
+
+    def moments(name: str, seconds: list[float | None]) -> pl.Series:
+        return (pl.Series(name, seconds, pl.Float64) * 1e6).round(0).cast(pl.Int64).cast(pl.Datetime("us"))
+
+    made = [
+        column("event_id", (e.id for e in events)), moments("time", [e.time for e in events]),
+        column("time_quality", (e.time_quality for e in events)), column("resolution_us", (int(e.sigma * 2e6) for e in events), pl.Int64),
+        moments("received_time", [e.received for e in events]), column("cluster", [cluster] * len(events)),
+        column("host", (e.host for e in events)), column("source", (e.source for e in events)), column("unit", [None] * len(events)),
+        column("layer", (e.layer for e in events)), column("event", (e.kind for e in events)),
+        column("severity", (e.severity for e in events)), column("device", (e.device for e in events)),
+        column("job_id", (e.job_id for e in events), pl.Int64), column("message", (e.message for e in events)),
+        column("entities", (_sorted_json(e.entities) if e.entities else None for e in events)),
+        column("count", (e.count for e in events), pl.Int64), column("incident_id", (incident_of.get(e.id) for e in events)),
+        column("file", (e.file for e in events)), column("line", (e.line for e in events), pl.Int64),
+        column("refs", (_sorted_json([{"file": f, "line": n} for f, n in e.also]) if e.also else "[]" for e in events)),
     ]  # fmt: skip
-    schema: dict[str, Any] = {
-        "event_id": pl.String, "time": pl.Datetime("us"), "time_quality": pl.String, "resolution_us": pl.Int64,
-        "received_time": pl.Datetime("us"), "cluster": pl.String, "host": pl.String, "source": pl.String,
-        "unit": pl.String, "layer": pl.String, "event": pl.String, "severity": pl.String, "device": pl.String,
-        "job_id": pl.Int64, "message": pl.String, "entities": pl.String, "count": pl.Int64, "incident_id": pl.String,
-        "file": pl.String, "line": pl.Int64, "refs": pl.String,
-    }  # fmt: skip
-    return pl.DataFrame(rows, schema=schema)
+    return pl.DataFrame(made)
+
+
+#: One encoder: ``json.dumps`` makes a new one at each call that sorts keys.
+_sorted_json = json.JSONEncoder(sort_keys=True).encode

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,67 +22,131 @@ if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
 
 
-def keep(store: DuckStore, found: Iterable[Conclusions], now: datetime, *, silent: bool = False,
-         before: Mapping[str | None, Conclusions] | None = None) -> dict[str, Any]:  # fmt: skip
-    """Notes what is new against what was said before; returns the lists of a ``TickReport``.
+@dataclass
+class Said:
+    """What one look adds to what was said: rows of ``kept`` and the lists of a ``TickReport``."""
 
-    ``silent``: the first look at a store. What stands in ``model`` already was concluded by an offline ``ingest``, which
-    is no detection by a running service. ``before``: what the last tick said; documents that are the same objects still
-    need no second look.
+    report: dict[str, Any]
+    versions: list[dict[str, Any]] = field(default_factory=list)
+    detected: dict[str, datetime] = field(default_factory=dict)
+    clusters: dict[str, str | None] = field(default_factory=dict)
+
+
+class History:
+    """What was said so far, as a service keeps it in memory: a tick asks the store nothing about it.
+
+    ``note`` works out what is new, ``write`` stores it inside a transaction, ``remember`` counts it as said once that is
+    committed.
     """
-    found = list(found)
-    offline = {r["incident_id"] for r in store.rows("SELECT incident_id FROM model.incidents")} if silent else set()
-    said = {(r["cluster"], r["name"]): r for r in store.rows(
-        "SELECT * FROM kept.versions WHERE kind = 'verdict' QUALIFY row_number() OVER (PARTITION BY cluster, name ORDER BY version DESC) = 1")}  # fmt: skip
-    known = {(r["cluster"], r["name"]): r for r in store.rows(
-        "SELECT * FROM kept.versions WHERE kind = 'incident' QUALIFY row_number() OVER (PARTITION BY cluster, name ORDER BY version DESC) = 1")}  # fmt: skip
-    rows: list[dict[str, Any]] = []
-    report: dict[str, Any] = {"provisional": [], "final": [], "opened": [], "changed": [], "closed": [], "aliases": {}}
-    for conclusions in found:
-        last = (before or {}).get(conclusions.cluster)
-        unchanged = {id(d) for d in (*last.verdicts.values(), *last.incidents)} if last else set()
-        for name, verdict in sorted(conclusions.verdicts.items()):
-            if id(verdict) in unchanged:
-                continue
-            row = _row(conclusions.cluster, "verdict", name, verdict, said, now)
-            if row:
-                rows.append(row)
-                report["final" if verdict["final"] else "provisional"].append(name)
-        for incident in conclusions.incidents:
-            if id(incident) in unchanged:
-                continue
-            row = _row(conclusions.cluster, "incident", incident["id"], incident, known, now)
-            if row:
-                rows.append(row)
-                report["opened" if row["version"] == 1 else "changed"].append(incident["id"])
-        alive = {i["id"] for i in conclusions.incidents}
-        gone = [(c, n) for (c, n), r in known.items() if c == conclusions.cluster and n not in alive and r["digest"]]
-        for cluster, name in sorted(gone, key=lambda g: g[1]):
-            report["closed"].append(name)
-            rows.append(
-                {
-                    **known[(cluster, name)],
-                    "version": known[(cluster, name)]["version"] + 1,
-                    "said_at": now,
-                    "digest": None,
-                }
+
+    def __init__(self, store: DuckStore) -> None:
+        last = "QUALIFY row_number() OVER (PARTITION BY cluster, name ORDER BY version DESC) = 1"
+        self._verdicts: dict[tuple[str | None, str], tuple[int, str | None]] = {
+            (r["cluster"], r["name"]): (r["version"], r["digest"])
+            for r in store.rows(
+                f"SELECT cluster, name, version, digest FROM kept.versions WHERE kind = 'verdict' {last}"
             )
-            heir = _heir(known[(cluster, name)], conclusions)
+        }
+        self._incidents = {
+            (r["cluster"], r["name"]): r
+            for r in store.rows(f"SELECT * FROM kept.versions WHERE kind = 'incident' {last}")
+        }
+        self.detected = detections(store)
+        self._aliases = {r["alias"] for r in store.rows("SELECT DISTINCT alias FROM kept.aliases")}
+
+    def note(self, found: Iterable[Conclusions], now: datetime, before: Mapping[str | None, Conclusions], offline: Collection[str] = ()) -> Said:  # fmt: skip
+        """What is new against what was said before. ``before``: the last conclusions; documents that are the same objects
+        still need no second look. ``offline``: incidents that an offline ``ingest`` concluded, which is no detection by a
+        running service."""
+        said = Said({"provisional": [], "final": [], "opened": [], "changed": [], "closed": [], "aliases": {}})
+        for conclusions in found:
+            last = before.get(conclusions.cluster)
+            unchanged = {id(d) for d in (*last.verdicts.values(), *last.incidents)} if last else set()
+            for name, verdict in sorted(conclusions.verdicts.items()):
+                if id(verdict) in unchanged:
+                    continue
+                version, digest = self._verdicts.get((conclusions.cluster, name), (0, None))
+                row = _row(conclusions.cluster, "verdict", name, verdict, version, digest, now)
+                if row:
+                    said.versions.append(row)
+                    said.report["final" if verdict["final"] else "provisional"].append(name)
+            for incident in conclusions.incidents:
+                if id(incident) not in unchanged:
+                    self._note_incident(said, conclusions.cluster, incident, now)
+            self._note_gone(said, conclusions, last, now)
+        former: dict[str, datetime] = {}
+        for alias, heir in said.report["aliases"].items():
+            # A story that goes on under another id was detected when it was first told.
+            if alias in self.detected:
+                former[heir] = min(self.detected[alias], former.get(heir, now))
+        said.detected = {i: former.get(i, now) for i in said.report["opened"] if i not in offline}
+        return said
+
+    def _note_incident(self, said: Said, cluster: str | None, incident: Mapping[str, Any], now: datetime) -> None:
+        last = self._incidents.get((cluster, incident["id"]))
+        version, digest = (last["version"], last["digest"]) if last else (0, None)
+        row = _row(cluster, "incident", incident["id"], incident, version, digest, now)
+        said.clusters[incident["id"]] = cluster
+        if row:
+            said.versions.append(row)
+            said.report["changed" if last else "opened"].append(incident["id"])
+
+    def _note_gone(self, said: Said, conclusions: Conclusions, last: Conclusions | None, now: datetime) -> None:
+        """Incidents that are concluded no longer, and who took over their story."""
+        cluster = conclusions.cluster
+        alive = {i["id"] for i in conclusions.incidents}
+        told = (i["id"] for i in last.incidents) if last else (n for c, n in self._incidents if c == cluster)
+        heirs = _Heirs(conclusions)
+        for name in sorted(n for n in told if n not in alive):
+            row = self._incidents.get((cluster, name))
+            if row is None or not row["digest"]:
+                continue
+            said.report["closed"].append(name)
+            said.versions.append({**row, "version": row["version"] + 1, "said_at": now, "digest": None})
+            heir = heirs.of(row)
             if heir:
-                report["aliases"][name] = heir
-    _store(store, rows, report, found, now, offline)
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in report.items()}
+                said.report["aliases"][name] = heir
+                said.clusters[heir] = cluster
+
+    def write(self, connection: duckdb.DuckDBPyConnection, said: Said, now: datetime) -> None:
+        """Inside the caller's transaction."""
+        from store.duckdb_store import insert
+
+        if said.versions:
+            insert(connection, "kept.versions", pl.DataFrame(said.versions, schema=_VERSIONS))
+        if said.detected:
+            rows = [
+                {"cluster": said.clusters[i], "incident_id": i, "detected_at": at} for i, at in said.detected.items()
+            ]
+            insert(connection, "kept.detections", pl.DataFrame(rows, schema=_DETECTIONS))
+        for alias, heir in said.report["aliases"].items():
+            # An heir that is replaced itself hands its aliases on.
+            connection.execute("UPDATE kept.aliases SET incident_id = ? WHERE incident_id = ?", [heir, alias])
+            connection.execute("INSERT INTO kept.aliases VALUES (?, ?, ?, ?)", [said.clusters[heir], alias, heir, now])
+        back = [i for i in said.clusters if i in self._aliases]
+        if back:  # concluded again under its own id
+            connection.execute("DELETE FROM kept.aliases WHERE list_contains(?, alias)", [back])
+
+    def remember(self, said: Said) -> None:
+        for row in said.versions:
+            place = (row["cluster"], row["name"])
+            if row["kind"] == "verdict":
+                self._verdicts[place] = (row["version"], row["digest"])
+            else:
+                self._incidents[place] = row
+        for name, at in said.detected.items():
+            self.detected[name] = min(at, self.detected.get(name, at))
+        self._aliases.update(said.report["aliases"])
 
 
-def _row(cluster: str | None, kind: str, name: str, document: Mapping[str, Any], before: Mapping[Any, Mapping[str, Any]], now: datetime) -> dict[str, Any] | None:  # fmt: skip
-    digest = hashlib.blake2s(json.dumps({k: v for k, v in document.items() if k != "detected_at"}, sort_keys=True).encode(), digest_size=8).hexdigest()  # fmt: skip
-    last = before.get((cluster, name))
-    if last is not None and last["digest"] == digest:
+def _row(cluster: str | None, kind: str, name: str, document: Mapping[str, Any], version: int, digest_before: str | None, now: datetime) -> dict[str, Any] | None:  # fmt: skip
+    digest = hashlib.blake2s(_sorted_json({k: v for k, v in document.items() if k != "detected_at"}).encode(), digest_size=8).hexdigest()  # fmt: skip
+    if digest_before == digest:
         return None
     jobs = [j["job_id"] for j in document.get("jobs", ())]
     root = document.get("root_cause") or {}
     return {
-        "cluster": cluster, "kind": kind, "name": name, "version": last["version"] + 1 if last else 1, "said_at": now,
+        "cluster": cluster, "kind": kind, "name": name, "version": version + 1, "said_at": now,
         "final": bool(document.get("final", document.get("status") == "final")), "category": document.get("category"),
         "incident_id": document.get("incident_id"), "confidence": document.get("confidence"),
         "summary": document.get("summary") or json.dumps({"title": document.get("title"), "jobs": jobs, "hosts": document.get("hosts"),
@@ -90,54 +155,47 @@ def _row(cluster: str | None, kind: str, name: str, document: Mapping[str, Any],
     }  # fmt: skip
 
 
-def _heir(gone: Mapping[str, Any], conclusions: Conclusions) -> str | None:
-    """The incident that took over the story: most runs in common, else the same device or host, else nothing."""
-    try:
-        story = json.loads(gone["summary"])
-    except ValueError:
-        return None
-    shared: Counter[str] = Counter()
-    for incident in conclusions.incidents:
-        common = {j["job_id"] for j in incident["jobs"]} & set(story.get("jobs") or ())
-        same_place = story.get("host") in incident["hosts"]
-        same_device = same_place and incident["root_cause"]["device"] == story.get("device")
-        score = 10 * len(common) + 2 * same_device + same_place
-        if score >= 2 or (score == 1 and not story.get("jobs") and incident["root_cause"]["event"] == "switch.failure"):
-            shared[incident["id"]] = score
-    return min(shared, key=lambda i: (-shared[i], i)) if shared else None
+#: One encoder for many documents: ``json.dumps`` makes a new one at each call that sorts keys.
+_sorted_json = json.JSONEncoder(sort_keys=True).encode
 
 
-def _store(
-    store: DuckStore,
-    rows: list[dict[str, Any]],
-    report: dict[str, Any],
-    found: list[Conclusions],
-    now: datetime,
-    offline: set[str],
-) -> None:
-    from store.duckdb_store import insert
+class _Heirs:
+    """Who takes over the story of an incident that is concluded no longer."""
 
-    cluster_of = {i["id"]: c.cluster for c in found for i in c.incidents}
-    if not rows:
-        return
-    with store.transaction() as connection:
-        insert(connection, "kept.versions", pl.DataFrame(rows, schema=_VERSIONS))
-        # A story that goes on under another id was detected when it was first told.
-        told = detections(store)
-        former: dict[str, datetime] = {}
-        for alias, heir in report["aliases"].items():
-            if alias in told:
-                former[heir] = min(told[alias], former.get(heir, now))
-        detected = [i for i in report["opened"] if i not in offline]
-        if detected:
-            rows = [{"cluster": cluster_of[i], "incident_id": i, "detected_at": former.get(i, now)} for i in detected]
-            insert(connection, "kept.detections", pl.DataFrame(rows, schema=_DETECTIONS))
-        for alias, heir in report["aliases"].items():
-            # An heir that is replaced itself hands its aliases on.
-            connection.execute("UPDATE kept.aliases SET incident_id = ? WHERE incident_id = ?", [heir, alias])
-            connection.execute("INSERT INTO kept.aliases VALUES (?, ?, ?, ?)", [cluster_of[heir], alias, heir, now])
-        alive = [i["id"] for c in found for i in c.incidents]
-        connection.execute("DELETE FROM kept.aliases WHERE list_contains(?, alias)", [alive])
+    def __init__(self, conclusions: Conclusions) -> None:
+        self._incidents = conclusions.incidents
+        self._near: defaultdict[tuple[str, str], list[dict[str, Any]]] | None = None
+
+    def _candidates(self, story: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+        """Incidents with a run or the host in common, each once."""
+        if self._near is None:
+            self._near = defaultdict(list)
+            for incident in self._incidents:
+                for place in {
+                    *(("job", j["job_id"]) for j in incident["jobs"]),
+                    *(("host", h) for h in incident["hosts"]),
+                }:
+                    self._near[place].append(incident)
+        places = [*(("job", str(j)) for j in story.get("jobs") or ()), ("host", str(story.get("host")))]
+        return {i["id"]: i for place in places for i in self._near.get(place, ())}.values()
+
+    def of(self, gone: Mapping[str, Any]) -> str | None:
+        """Most runs in common, else the same device or host, else nobody."""
+        try:
+            story = json.loads(gone["summary"])
+        except ValueError:
+            return None
+        shared: dict[str, int] = {}
+        for incident in self._candidates(story):
+            common = {j["job_id"] for j in incident["jobs"]} & set(story.get("jobs") or ())
+            same_place = story.get("host") in incident["hosts"]
+            same_device = same_place and incident["root_cause"]["device"] == story.get("device")
+            score = 10 * len(common) + 2 * same_device + same_place
+            if score >= 2 or (
+                score == 1 and not story.get("jobs") and incident["root_cause"]["event"] == "switch.failure"
+            ):
+                shared[incident["id"]] = score
+        return min(shared, key=lambda i: (-shared[i], i)) if shared else None
 
 
 _TEXTS = ("category", "incident_id")

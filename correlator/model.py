@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Event:
-    """One event. ``sigma`` is the uncertainty of ``time`` in seconds (resolution of the stamp, clock residual).
+    """One event; nobody changes it (a frozen class would take six times as long to make, and there are many).
 
-    ``clock_offset`` is by how much the line's own stamp was ahead of ``time`` (its host's clock was off; clocks.py).
+    ``sigma`` is the uncertainty of ``time`` in seconds (resolution of the stamp, clock residual). ``clock_offset`` is
+    by how much the line's own stamp was ahead of ``time`` (its host's clock was off; clocks.py).
     """
 
     id: str

@@ -2,89 +2,112 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
+from datetime import datetime
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from correlator import engine
 from correlator.engine import Conclusions
-from correlator.model import Event
+from correlator.events import moment_of
+from correlator.model import Event, Run
 
 if TYPE_CHECKING:
     import duckdb
 
-    from store.duckdb_store import DuckStore
-
 _WHOLE = attrgetter(*(f.name for f in fields(Event)))
 
 
-def patch(store: DuckStore, changes: list[tuple[Conclusions, Conclusions]], everything: Iterable[Conclusions]) -> None:
-    """Writes what differs between the first and the second of each pair; ``everything``: the state of all clusters."""
-    engine.date(store, [after for _, after in changes])
-    with store.transaction() as connection:
-        for before, after in changes:
-            _incidents(connection, before, after)
-            _runs(connection, before, after)
-            _events(connection, before, after)
-            _states(connection, after)
-    store.set_fact("lemons", json.dumps(sorted({h for c in everything for h in c.lemons})))
-
-
-def _swap(
-    connection: duckdb.DuckDBPyConnection, table: str, key: str, after: Conclusions, old: Mapping[str, Any], new: Mapping[str, Any],
-    rows: Callable[[set[str]], pl.DataFrame],
+def patch(
+    connection: duckdb.DuckDBPyConnection, changes: list[tuple[Conclusions, Conclusions]], everything: Iterable[Conclusions],
+    detected: Mapping[str, datetime],
 ) -> None:  # fmt: skip
-    stale = [k for k, v in old.items() if k not in new or not (v is new[k] or v == new[k])]
-    fresh = {k for k, v in new.items() if k not in old or not (v is old[k] or v == old[k])}
+    """Writes what differs between the first and the second of each pair, inside the caller's transaction.
+
+    ``everything``: the state of all clusters; ``detected``: when each incident was first said.
+    """
+    for before, after in changes:
+        _incidents(connection, before, after, detected)
+        _runs(connection, before, after)
+        _events(connection, before, after)
+        _states(connection, after)
+    connection.execute("DELETE FROM model.facts WHERE name = 'lemons'")
+    connection.execute("INSERT INTO model.facts VALUES ('lemons', ?)", [json.dumps(sorted({h for c in everything for h in c.lemons}))])  # fmt: skip
+
+
+def _delete(connection: duckdb.DuckDBPyConnection, table: str, key: str, cluster: str | None, stale: list[str], where: str = "", bounds: Sequence[object] = ()) -> None:  # fmt: skip
+    """``where`` narrows where the rows lie, so that zone maps skip the rest of a large table."""
     if stale:
         connection.execute(
-            f"DELETE FROM model.{table} WHERE cluster IS NOT DISTINCT FROM ? AND {key} IN (SELECT unnest(?::VARCHAR[]))", [after.cluster, stale])  # fmt: skip
-    if fresh:
+            f"DELETE FROM model.{table} WHERE cluster IS NOT DISTINCT FROM ? AND {key} IN (SELECT unnest(?::VARCHAR[])) {where}", [cluster, stale, *bounds])  # fmt: skip
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
+    if rows.height:
         from store.duckdb_store import insert
 
-        insert(connection, f"model.{table}", rows(fresh))
+        insert(connection, f"model.{table}", rows)
 
 
-def _incidents(connection: duckdb.DuckDBPyConnection, before: Conclusions, after: Conclusions) -> None:
-    _swap(connection, "incidents", "incident_id", after, {i["id"]: i for i in before.incidents}, {i["id"]: i for i in after.incidents},
-          lambda ids: engine.incident_table([replace(after, incidents=[i for i in after.incidents if i["id"] in ids])]))  # fmt: skip
+def _incidents(
+    connection: duckdb.DuckDBPyConnection, before: Conclusions, after: Conclusions, detected: Mapping[str, datetime]
+) -> None:
+    old, new = ({i["id"]: i for i in c.incidents} for c in (before, after))
+    stale = [name for name, document in old.items() if new.get(name) is not document]
+    fresh = [document for name, document in new.items() if old.get(name) is not document]
+    engine.date(fresh, detected)
+    _delete(connection, "incidents", "incident_id", after.cluster, stale)
+    _insert(connection, "incidents", engine.incident_table([replace(after, incidents=fresh)]))
 
 
 def _runs(connection: duckdb.DuckDBPyConnection, before: Conclusions, after: Conclusions) -> None:
-    kept = {id(r) for r in before.runs} & {id(r) for r in after.runs}
+    old = {r.key: r for r in before.runs}
+    stale, fresh, alive = [], [], set()
+    for run in after.runs:
+        alive.add(run.key)
+        then = old.get(run.key)
+        if then is None:
+            fresh.append(run)
+        elif after.verdicts.get(run.key) is not before.verdicts.get(run.key) or not (
+            then is run or _same_run(then, run)
+        ):
+            stale.append(run.key)
+            fresh.append(run)
+    stale += [key for key in old if key not in alive]
+    _delete(connection, "runs", "run_key", after.cluster, stale)
+    _insert(connection, "runs", engine.run_table([replace(after, runs=fresh)]))
 
-    def told(conclusions: Conclusions) -> dict[str, Any]:
-        found = {}
-        for run in conclusions.runs:
-            verdict = conclusions.verdicts.get(run.key)
-            if id(run) not in kept or before.verdicts.get(run.key) is not after.verdicts.get(run.key):
-                found[run.key] = (run.state, run.nodes, run.attempt, run.row, verdict)
-        return found
 
-    _swap(connection, "runs", "run_key", after, told(before), told(after),
-          lambda keys: engine.run_table([replace(after, runs=[r for r in after.runs if r.key in keys])]))  # fmt: skip
+def _same_run(one: Run, other: Run) -> bool:
+    return (one.state, one.nodes, one.attempt, one.row) == (other.state, other.nodes, other.attempt, other.row)
 
 
 def _events(connection: duckdb.DuckDBPyConnection, before: Conclusions, after: Conclusions) -> None:
     """Only events behind the border can differ, and those whose incident is another now."""
-    home = [{e["id"]: i["id"] for i in c.incidents for e in i["events"]} for c in (before, after)]
-    moved = {e for e in home[0].keys() | home[1].keys() if home[0].get(e) != home[1].get(e)}
+    was, now = engine.homes(before), engine.homes(after)
+    moved = {e for e in was.keys() | now.keys() if was.get(e) != now.get(e)}
 
-    def told(conclusions: Conclusions, place: Mapping[str, str]) -> dict[str, Any]:
-        first = bisect_left(conclusions.events, after.border, key=lambda e: e.time)
-        near = [
-            *conclusions.events[first:],
-            *((e for e in conclusions.events[:first] if e.id in moved) if moved else ()),
-        ]
-        return {e.id: (_WHOLE(e), place.get(e.id)) for e in near}
+    def near(conclusions: Conclusions) -> dict[str, Event]:
+        first = bisect_left(conclusions.events, after.border, key=attrgetter("time"))
+        rest = (e for e in conclusions.events[:first] if e.id in moved) if moved else ()
+        return {e.id: e for e in itertools.chain(conclusions.events[first:], rest)}
 
-    _swap(connection, "events", "event_id", after, told(before, home[0]), told(after, home[1]),
-          lambda ids: engine.event_table(after, [e for e in after.events if e.id in ids]))  # fmt: skip
+    old, new = near(before), near(after)
+    same = {i for i, e in new.items() if i in old and i not in moved and (old[i] is e or _WHOLE(old[i]) == _WHOLE(e))}
+    stale = [e for i, e in old.items() if i not in same]
+    if stale:
+        times = [e.time for e in stale]
+        bounds = [moment_of(min(times) - 1.0), moment_of(max(times) + 1.0)]
+        _delete(
+            connection, "events", "event_id", after.cluster, [e.id for e in stale], "AND time BETWEEN ? AND ?", bounds
+        )
+    _insert(connection, "events", engine.event_table(after, [e for i, e in new.items() if i not in same], now))
 
 
 def _states(connection: duckdb.DuckDBPyConnection, after: Conclusions) -> None:

@@ -72,7 +72,8 @@ def _runs_of_job(
                 break
         else:
             groups.append([row])
-    for row in sorted((r for r in rows if r not in timed), key=_order):
+    known = {id(r) for r in timed}
+    for row in sorted((r for r in rows if id(r) not in known), key=_order):
         home = _group_for(groups, row)
         if home is None and groups and not (row["start"] or row["end"] or row["submit"] or row["observed_at"]):
             continue  # a hook's word without any time, and several runs it may be about: it tells nothing
@@ -125,14 +126,12 @@ def _group_for(groups: list[list[dict[str, Any]]], row: dict[str, Any]) -> list[
 
 
 def _merge(job_id: int, group: list[dict[str, Any]]) -> Run:
-    ordered = sorted(group, key=lambda r: (_RANK.get(r["source"], 9), _order(r)))
-    merged: dict[str, Any] = {}
+    ordered = sorted(group, key=lambda r: (_RANK.get(r["source"], 9), _order(r))) if len(group) > 1 else list(group)
     # A dump taken while the run was going on must not hide how it ended.
-    final = [r for r in ordered if r["state"] and r["state"] not in OPEN_STATES]
-    for row in [*final, *ordered]:
-        for name, value in row.items():
-            if value is not None and value != "" and value != [] and merged.get(name) is None:
-                merged[name] = value
+    ordered.sort(key=lambda r: not r["state"] or r["state"] in OPEN_STATES)
+    merged: dict[str, Any] = {}
+    for row in reversed(ordered):  # who is believed first has the last word
+        merged.update({k: v for k, v in row.items() if v is not None and v != "" and v != []})
     nodes = tuple(merged.get("nodes") or ())
     return Run(
         key=str(job_id), job_id=job_id, attempt=merged.get("restarts") or 0, state=merged.get("state") or "",
@@ -219,8 +218,10 @@ def _rows_from_events(events: list[Event]) -> list[dict[str, Any]]:
         job = event.job_id
         if job is None or event.source != "slurmctld":
             continue
-        moment = datetime.fromtimestamp(event.time, UTC).replace(tzinfo=None)
         row = open_runs.get(job)
+        if row is None and event.kind != "slurm.job_start":
+            continue
+        moment = datetime.fromtimestamp(event.time, UTC).replace(tzinfo=None)
         if event.kind == "slurm.job_start":
             if row is not None:
                 rows.append(row)
@@ -237,8 +238,7 @@ def _rows_from_events(events: list[Event]) -> list[dict[str, Any]]:
             row["partition"] = event.entities.get("partition")
             open_runs[job] = row
             continue
-        if row is None:
-            continue
+        assert row is not None
         state = _END_STATES.get(event.kind)
         if state is not None and row["state"] in ("RUNNING",):
             row["state"], row["end"] = state, moment

@@ -9,22 +9,21 @@ verdict, former ids of incidents that merged, split or changed their root.
 
 from __future__ import annotations
 
-import json
 import time
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
-from correlator import history, samples
+from correlator.arrivals import Arrivals
 from correlator.engine import Conclusions, clusters_of, conclude_cluster, load_edges, write
 from correlator.garbage import paused
+from correlator.history import History, Said
 from correlator.model import Edge
 from correlator.patching import patch
-from correlator.window import ENDING, Change, Window, longest_window
+from correlator.window import Window, longest_window
 
 if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
@@ -74,6 +73,7 @@ class Ticker:
         self._edges = load_edges(edge_paths)
         self._seen: dict[str, tuple[int, int]] | None = None
         self._known: dict[str | None, Conclusions] = {}
+        self._history: History | None = None
         self._full_at = 0.0
 
     def tick(self, now: datetime | None = None, *, full: bool = False) -> TickReport:
@@ -84,33 +84,57 @@ class Ticker:
     def _tick(self, now: datetime | None, full: bool) -> TickReport:
         begun = time.perf_counter()
         state, moment = self._state(), _naive(now)
-        before, first = self._known, self._seen is None
-        partly = True
+        before, partly = self._known, True
         if state == self._seen and not full:
             found = list(before.values())
         else:
-            full = full or first or begun - self._full_at > FULL_EVERY_S or not self._grew_only(state)
-            found = []
-            for cluster in clusters_of(self.store):
-                conclusions = None if full else self._in_part(cluster)
-                if conclusions is None:
-                    partly = False
-                    conclusions = conclude_cluster(self.store, cluster, self._edges, self.settings)
-                found.append(conclusions)
+            found, partly = self._conclude(state, full or begun - self._full_at > FULL_EVERY_S)
         if not partly:
             self._full_at = begun
-        found = [settled(c, self._edges, moment) for c in found]
+        found = [same_objects(settled(c, self._edges, moment), before.get(c.cluster)) for c in found]
         if state == self._seen and all(c is before.get(c.cluster) for c in found):
             return TickReport(seconds=time.perf_counter() - begun)
         lines = state["logs"][0] - (self._seen["logs"][0] if self._seen else 0)
-        changed = [c for c in found if c is not before.get(c.cluster)]
-        said = history.keep(self.store, changed, moment, silent=first, before=before)
-        if first or not partly or len(found) != len(before):
-            write(self.store, found)
-        else:
-            patch(self.store, [(before[c.cluster], c) for c in changed], found)
+        said = self._say(found, before, moment, partly)
         self._seen, self._known = state, {c.cluster: c for c in found}
-        return TickReport(worked=True, full=not partly, seconds=time.perf_counter() - begun, lines=lines, **said)
+        lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in said.report.items()}
+        return TickReport(worked=True, full=not partly, seconds=time.perf_counter() - begun, lines=lines, **lists)
+
+    def _conclude(self, state: Mapping[str, tuple[int, int]], full: bool) -> tuple[list[Conclusions], bool]:
+        """Conclusions about all clusters, and whether those that new rows speak of needed a part of their rows only."""
+        if full or self._seen is None or not self._grew_only(state):
+            names = clusters_of(self.store)
+            return [conclude_cluster(self.store, c, self._edges, self.settings) for c in names], False
+        arrivals = Arrivals(self.store, {table: top for table, (_, top) in self._seen.items()})
+        found, partly = [], True
+        for cluster in sorted({*self._known, *arrivals.clusters()}, key=lambda c: (c is not None, c or "")):
+            conclusions = self._in_part(cluster, arrivals)
+            if conclusions is None:
+                partly = False
+                conclusions = conclude_cluster(self.store, cluster, self._edges, self.settings)
+            found.append(conclusions)
+        return found, partly
+
+    def _say(self, found: list[Conclusions], before: Mapping[str | None, Conclusions], moment: datetime, partly: bool) -> Said:  # fmt: skip
+        """Stores what is concluded, and what of it was not said before."""
+        offline: set[str] = set()
+        if self._history is None:
+            # What stands in the store already was concluded by an offline ``ingest``: no detection by a service.
+            self._history = History(self.store)
+            offline = {r["incident_id"] for r in self.store.rows("SELECT incident_id FROM model.incidents")}
+        history, first = self._history, not self._known
+        changed = [c for c in found if c is not before.get(c.cluster)]
+        said = history.note(changed, moment, before, offline)
+        detected = ChainMap(said.detected, history.detected)
+        whole = first or not partly or len(found) != len(before)
+        with self.store.transaction() as connection:
+            history.write(connection, said, moment)
+            if not whole:
+                patch(connection, [(before[c.cluster], c) for c in changed], found, detected)
+        if whole:
+            write(self.store, found, detected)
+        history.remember(said)
+        return said
 
     def _state(self) -> dict[str, tuple[int, int]]:
         """Row count and highest row id per input table: both change with every insert and delete."""
@@ -126,78 +150,16 @@ class Ticker:
                 return False
         return True
 
-    def _in_part(self, cluster: str | None) -> Conclusions | None:
+    def _in_part(self, cluster: str | None, arrivals: Arrivals) -> Conclusions | None:
         """Conclusions about a cluster with what was added; None where everything has to be looked at."""
         before = self._known.get(cluster)
         if before is None:
             return None
-        change = self._change(cluster)
+        change = arrivals.change(cluster, before.runs, before.last)
         if change is None:
             return before
         window = Window(self.store, before, self._edges, self.settings, change)
         return None if window.whole else window.again()
-
-    def _change(self, cluster: str | None) -> Change | None:
-        """What the rows say that were added to a cluster since the last tick."""
-        assert self._seen is not None
-        since = {table: self._seen[table][1] for table in INPUTS}
-        moments, jobs = [], set()
-        logs = self.store.rows(
-            "SELECT epoch(min(time)) AS t, count(*) AS n FROM raw.logs WHERE rowid > ? AND cluster IS NOT DISTINCT FROM ?", [since["logs"], cluster])  # fmt: skip
-        speaking = self.store.rows(
-            "SELECT DISTINCT job_id FROM raw.logs WHERE rowid > ? AND cluster IS NOT DISTINCT FROM ? AND job_id IS NOT NULL", [since["logs"], cluster])  # fmt: skip
-        runs = self.store.rows(
-            '''SELECT job_id, epoch(min(coalesce("end", observed_at, start, submit))) AS t, epoch(min(coalesce(start, submit, "end"))) AS begun
-            FROM raw.jobs WHERE rowid > ? AND cluster IS NOT DISTINCT FROM ? AND job_id IS NOT NULL GROUP BY job_id''', [since["jobs"], cluster])  # fmt: skip
-        steps = self.store.rows(
-            "SELECT DISTINCT job_id FROM raw.steps WHERE rowid > ? AND cluster IS NOT DISTINCT FROM ?", [since["steps"], cluster])  # fmt: skip
-        for table in ("metrics", "node_states"):
-            sample = self.store.rows(f"SELECT epoch(min(time)) AS t FROM raw.{table} WHERE rowid > ? AND cluster IS NOT DISTINCT FROM ?", [since[table], cluster])  # fmt: skip
-            moments.append(sample[0]["t"])
-        moments.append(logs[0]["t"])
-        known = {r.job_id: r for r in self._known[cluster].runs}
-        for row in runs:
-            jobs.add(row["job_id"])
-            # A run that nothing told of before may have been there since its start.
-            run = known.get(row["job_id"])
-            told = run is not None and run.start is not None and run.nodes and run.end is None
-            moments.append(row["t"] if told else row["begun"])
-        jobs |= {r["job_id"] for r in (*speaking, *steps)}
-        for job in jobs:
-            run = known.get(job)
-            if run is not None and run.end is not None:
-                moments.append(run.end)
-        times = [m for m in moments if m is not None]
-        if not logs[0]["n"] and not jobs and not times:
-            return None
-        ending = self.store.rows(
-            f"""SELECT DISTINCT host, json_extract(entities, '$.nodes') AS nodes FROM raw.logs WHERE rowid > ? AND cluster IS NOT DISTINCT FROM ?
-            AND event IS NOT NULL AND ({' OR '.join(f"starts_with(event, '{k}')" for k in ENDING)})""", [since["logs"], cluster])  # fmt: skip
-        hosts = {r["host"] for r in ending if r["host"]} | {n for r in ending if r["nodes"] for n in _names(r["nodes"])}
-        return Change(
-            min(times, default=self._known[cluster].last),
-            frozenset(jobs),
-            frozenset(hosts),
-            samples.voices(_Added(self.store, since["logs"]), cluster),
-        )
-
-
-class _Added:
-    """A store of which only the log lines added after row ``last`` are seen."""
-
-    def __init__(self, store: DuckStore, last: int) -> None:
-        self._store, self._part = store, f"(SELECT * FROM raw.logs WHERE rowid > {int(last)})"
-
-    def rows(self, sql: str, parameters: object = None) -> list[dict[str, Any]]:
-        return self._store.rows(sql.replace("raw.logs", self._part), parameters)
-
-    def frame(self, sql: str, parameters: object = None) -> pl.DataFrame:
-        return self._store.frame(sql.replace("raw.logs", self._part), parameters)
-
-
-def _names(text: str) -> list[str]:
-    told = json.loads(text)
-    return [str(n) for n in told] if isinstance(told, list) else [str(told)]
 
 
 #: Lines may come this late and still find the verdict provisional, seconds.
@@ -225,6 +187,25 @@ def settled(known: Conclusions, edges: list[Edge], now: datetime) -> Conclusions
     turned = any(v is not known.verdicts[k] for k, v in verdicts.items())
     turned = turned or any(a is not b for a, b in zip(incidents, known.incidents, strict=True))
     return replace(known, verdicts=verdicts, incidents=incidents) if turned else known
+
+
+def same_objects(found: Conclusions, before: Conclusions | None) -> Conclusions:
+    """The conclusions with the documents of ``before`` wherever they say the same: what is the same object was said and
+    stored already. New incidents take over when they were first said."""
+    if before is None or found is before:
+        return found
+    old = {i["id"]: i for i in before.incidents}
+    incidents = [_same(i, old.get(i["id"])) for i in found.incidents]
+    verdicts = {k: _same(v, before.verdicts.get(k)) for k, v in found.verdicts.items()}
+    return replace(found, incidents=incidents, verdicts=verdicts)
+
+
+def _same(document: dict[str, Any], old: dict[str, Any] | None) -> dict[str, Any]:
+    if old is None or document is old:
+        return document
+    if "detected_at" in old:
+        document = {**document, "detected_at": old["detected_at"]}
+    return old if document == old else document
 
 
 def _over(end: str | None, border: str) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ import polars as pl
 from correlator import clocks, expressions, lemons
 from correlator import events as event_rows
 from correlator import runs as run_rows
+from correlator.arrivals import Change
 from correlator.conditions import derived_values
 from correlator.engine import Conclusions, conclude_world, gather_world
 from correlator.estimate import narrow_slurmd_timeout
@@ -41,27 +42,14 @@ MARGIN_S = 900.0
 LONGEST_S = 6 * 3600.0
 
 
-@dataclass(frozen=True)
-class Change:
-    """What was stored since the last look: the earliest moment told by it, the jobs it speaks of, and the hosts of
-    which it tells something that may have ended there, or whose own log it holds."""
-
-    earliest: float
-    jobs: frozenset[int]
-    ending: frozenset[str] = frozenset()
-    voices: frozenset[str] = frozenset()
-
-
 class Recent:
-    """A store seen from ``since`` on: log lines and samples before it are not there. Rows of ``jobs`` without a time are."""
+    """A store seen from ``since`` on: log lines and samples before it are not there, nor are those without a time."""
 
-    def __init__(self, store: DuckStore, since: datetime, jobs: Iterable[int]) -> None:
+    def __init__(self, store: DuckStore, since: datetime) -> None:
         self._store = store
-        listed = ", ".join(str(int(job)) for job in sorted(jobs)) or "NULL"
         stamp = f"TIMESTAMP '{since.isoformat(sep=' ')}'"
-        lines = f"WHERE time >= {stamp} OR (time IS NULL AND job_id IN ({listed}))"
         self._parts = {
-            "raw.log_view": f"(SELECT * FROM raw.log_view {lines})",
+            "raw.log_view": f"(SELECT * FROM raw.log_view WHERE time >= {stamp})",
             "raw.metrics": f"(SELECT * FROM raw.metrics WHERE time >= {stamp})",
             "raw.node_states": f"(SELECT * FROM raw.node_states WHERE time >= {stamp})",
         }
@@ -91,10 +79,6 @@ def span(story: Incident, reach: float) -> tuple[float, float]:
     facts = [story.root, *story.members, *story.flaps, *(v.end for v in story.verdicts)]
     last = max(f.start + reach if f.end is None else max(f.start, f.end) for f in facts)
     return min(f.start for f in facts), max(last, story.root.start + SAME_DEVICE_S.get(story.root.kind, 0.0))
-
-
-#: Events that may end something: links, nodes, daemons and targets that come back.
-ENDING = ("nic.", "switch.", "fabric.", "slurm.node_", "slurm.daemon_", "kernel.boot", "storage.")
 
 
 def longest_window(known: Conclusions, edges: Iterable[Edge]) -> float:
@@ -154,16 +138,16 @@ class Window:
         if not self.change.voices <= before.voices:
             return None  # what was in doubt for want of a host's log is not any more
         jobs = self.change.jobs | {r.job_id for r in before.runs if r.end is None or r.end >= self.since}
-        recent = Recent(self.store, moment_of(self.since) or datetime.min, self.change.jobs)
-        new = event_rows.gather(recent, before.cluster)
+        recent = Recent(self.store, moment_of(self.since) or datetime.min)
+        new = self._events(recent)
         carried = self._carried(jobs)
         off = before.clocks
-        if any(o.end >= self.since for o in off) or clocks.offsets(sorted([*new, *carried], key=_event_order)):
+        if any(o.end >= self.since for o in off) or clocks.offsets(sorted([*new, *carried], key=event_rows.order)):
             return None  # a clock that is off now: every new pair of lines may tell it better
         new = clocks.correct(new, off)
         told = {(e.host, e.kind, e.device): e for e in carried if e.last >= self.since}
         fresh = [e for e in new if not _piece_of(e, told.get((e.host, e.kind, e.device)))]
-        events = sorted({e.id: e for e in [*carried, *fresh]}.values(), key=_event_order)
+        events = sorted({e.id: e for e in [*carried, *fresh]}.values(), key=event_rows.order)
         runs = self._runs(jobs, events)
         states = self._states(recent)
         hosts = before.site.hosts if before.site else frozenset()
@@ -180,6 +164,13 @@ class Window:
         if before.site is None or not _same_site(world, before):
             return None
         return self._merged(conclude_world(world, self.edges, rates), facts, jobs)
+
+    def _events(self, recent: Recent) -> list[Event]:
+        lines = event_rows.stamped(recent, self.before.cluster)
+        unstamped = self.change.jobs & (self.before.unstamped | self.change.unstamped)
+        if unstamped:
+            lines = pl.concat([lines, event_rows.unstamped(self.store, self.before.cluster, unstamped)])
+        return event_rows.coalesce(lines)
 
     def _carried(self, jobs: Iterable[int]) -> list[Event]:
         """Events before the stretch that what lies in it needs: of things still lasting, and of the runs' own lines."""
@@ -248,11 +239,8 @@ class Window:
             found, events=events, runs=runs, incidents=documents, stories=[s for s, _ in stories], facts=facts,
             verdicts={r.key: verdicts[r.key] for r in runs if r.key in verdicts and r.key in known},
             lemons=lemons.suspects(documents, len(hosts)), border=border,
+            unstamped=before.unstamped | self.change.unstamped,
         )  # fmt: skip
-
-
-def _event_order(event: Event) -> tuple[float, str, str, str, str]:
-    return (event.time, event.kind, event.host or "", event.device or "", event.id)
 
 
 def _piece_of(event: Event, whole: Event | None) -> bool:

@@ -6,10 +6,14 @@ import json
 from datetime import datetime, timedelta
 from typing import Any
 
+import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from correlator.events import COALESCE_S, coalesce
+from correlator.events import COALESCE_S
+from correlator.events import coalesce as of_frame
+from correlator.model import Event
+from parsers.record import LOGS
 
 START = datetime(2026, 2, 28, 16, 29, 24)
 
@@ -37,6 +41,10 @@ rows = st.builds(
     file=st.sampled_from(["kern.log", "messages", "syslog"]),
     line=st.integers(1, 10_000),
 )
+
+
+def coalesce(found: list[dict[str, Any]]) -> list[Event]:
+    return of_frame(pl.DataFrame(found, schema=LOGS))
 
 
 def distinct(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
