@@ -105,6 +105,13 @@ def _level_row(text: str, origin: Origin) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
+def _iso_row(text: str, origin: Origin) -> dict[str, Any] | None:
+    stamp, _, message = text.partition(" ")
+    return {
+        "format": "dmesg", "source": "kernel", "unit": "kernel", "message": message, "iso": stamp, "stamp": stamp,
+    }  # fmt: skip
+
+
 KMSG = Format(
     "kmsg",
     "a /dev/kmsg record: priority,sequence,microseconds,flags;",
@@ -123,6 +130,10 @@ DMESG_TIME = Format(
     "dmesg", "[weekday month day time year] or dmesg -e's [MonDD hh:mm]",
     r"^(?:<\d+>)?\[(?:[A-Z][a-z]{2} [A-Z][a-z]{2} |[A-Z][a-z]{2} ?\d{1,2} \d\d:\d\d\] |\s*\+\d+\.\d+\] )",
     by_line(_time_row), first="<[",
+)  # fmt: skip
+DMESG_ISO = Format(
+    "dmesg", "dmesg --time-format iso: a comma before six digits of a second, then the message",
+    r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:\d\d ", by_line(_iso_row), first=DIGITS,
 )  # fmt: skip
 DMESG_RAW_LEVELS = Format(
     "dmesg", "dmesg -x: facility and level in front", r"^(?:\w+ *:\w+ *: |[\w.-]+: \w+: +\w+: \[\d{4}-)",

@@ -68,7 +68,7 @@ def _accepts(form: Format, texts: list[str]) -> list[str]:
 def test_a_format_accepts_only_what_begins_as_it_says(form: Format) -> None:
     rests = (
         "30>1 2026-06-01T12:00:00Z h a - - - x", "30>Jun  1 12:00:00 h a: x", "Jun  1 12:00:00 h a: x", "un  1 12:00:00 h a: x",
-        "2026-06-01T12:00:00Z h a: x", "026-06-01T12:00:00Z 2026-06-01T12:00:00Z h daemon.info a: x", "Jun  1 12:00:00] x",
+        "2026-06-01T12:00:00Z h a: x", "026-06-01T12:00:00,123456+00:00 x", "026-06-01T12:00:00Z 2026-06-01T12:00:00Z h daemon.info a: x", "Jun  1 12:00:00] x",
         "2026-06-01T12:00:00] 5: eth0: <UP>", "2026-06-01T12:00:00] x", " 1.5] x", "[ 1.5] x", "6>[ 1.5] x", ",12,34,-;x", "12] x",
         "Mon Jun  1 12:00:00 2026] x", "1780000000.123456] [h:1] x", "1 n1 unix.hw state 1143000000 1 x", "lurmd: x",
         " 1117838570 2005.06.03 R02 x", "un 01 12:00:00 123456 [7F3A] 0x02 -> x", "Jun 01 2026 12:00:00] x", "4000000050d506482dbdf024 x",
