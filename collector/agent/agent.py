@@ -57,7 +57,7 @@ class _Pending:
 
 
 class Agent:
-    """One agent. ``run`` returns 0 after a clean end; ``stop`` may be called from a signal or another thread."""
+    """One agent. ``run`` returns 0 after a clean end; ``end`` may be called from a signal, ``stop`` from another thread."""
 
     def __init__(self, config: Config, context: Context | None = None) -> None:
         self.config = config
@@ -72,7 +72,7 @@ class Agent:
         self._told: dict[str, tuple[str, str]] = {}
         self._disk_trouble: str | None = None
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._restart = False
+        self._restart = self._told_to_end = False
         self.fast: list[Runner] = []
         self.slow: list[SlowLane] = []
         self.sender: Sender | None = None
@@ -88,7 +88,7 @@ class Agent:
                 self._sleep(self.turn())
         finally:
             self.finish()
-        if self._restart:
+        if self._restart and not self._told_to_end:
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
         return 0
 
@@ -117,7 +117,12 @@ class Agent:
         for lane in self.slow:
             lane.start()
 
-    def stop(self, *_: object) -> None:
+    def end(self, *_: object) -> None:
+        """``stop`` for good: also when it comes while the agent starts anew."""
+        self._told_to_end = True
+        self.stop()
+
+    def stop(self) -> None:
         """Ends the loop; what was read is delivered as far as ``last_gasp_s`` allows, the rest stays in the spool."""
         self.stopping.set()
         os.write(self._wake_write, b"x")
@@ -309,7 +314,7 @@ def main(config: Config) -> int:
     lower_priority(config)
     agent = Agent(config)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, agent.stop)
+        signal.signal(number, agent.end)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     threading.stack_size(256 * 1024)
     time.tzset()

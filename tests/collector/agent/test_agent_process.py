@@ -7,27 +7,19 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from ingest_server import IngestServer
+from running_agent import Started, counted, end_all, until, write
 
 #: The full count is run by hand: FAULTLINE_KILLS=50 pytest tests/collector/agent/test_agent_process.py
 KILLS = int(os.environ.get("FAULTLINE_KILLS", "8"))
-ONLY_FILES = "\n".join(
-    f"[sources.{name}]\nenabled = false"
-    for name in ("journald", "kmsg", "links", "ethtool", "infiniband", "nvml", "scrape", "units", "platform")
-)
-
-
-#: Agents of a test that failed in the middle must not outlive it.
-RUNNING: list[subprocess.Popen[bytes]] = []
 
 
 @pytest.fixture
@@ -35,63 +27,7 @@ def server() -> Iterator[IngestServer]:
     started = IngestServer().start()
     yield started
     started.close()
-    for process in RUNNING:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-    RUNNING.clear()
-
-
-class Started:
-    """An agent of its own, with a log folder it follows."""
-
-    def __init__(self, folder: Path, server: IngestServer, more: str = "") -> None:
-        self.log = folder / "logs" / "app.log"
-        self.log.parent.mkdir(exist_ok=True)
-        self.spool = folder / "spool"
-        self.config = folder / "agent.toml"
-        self.config.write_text(
-            f'server = "{server.url}"\nspool = "{self.spool}"\nflush_s = 0.05\nlast_gasp_s = 2.0\n{more}\n{ONLY_FILES}\n'
-            f'[sources.files]\npaths = ["{self.log}"]\nrescan_s = 0.2\n'
-        )
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> Started:
-        command = [sys.executable, "-m", "faultline.entry", "agent", "--config", str(self.config)]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        RUNNING.append(self.process)
-        return self
-
-    def kill(self) -> None:
-        assert self.process is not None and self.process.stderr is not None
-        self.process.kill()
-        self.process.wait()
-        self.process.stderr.close()
-
-    def terminate(self) -> int:
-        assert self.process is not None and self.process.stderr is not None
-        self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(20)
-        self.process.stderr.close()
-        return code
-
-
-def until(holds: Callable[[], bool], seconds: float = 30.0) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if holds():
-            return True
-        time.sleep(0.02)
-    return holds()
-
-
-def write(path: Path, first: int, last: int) -> None:
-    with path.open("a") as stream:
-        stream.writelines(f"{n} numbered line of this test\n" for n in range(first, last + 1))
-
-
-def counted(server: IngestServer) -> Counter[int]:
-    return Counter(int(line.split()[0]) for line in server.lines() if "numbered line" in line)
+    end_all()
 
 
 def test_the_agent_imports_nothing_heavy(tmp_path: Path) -> None:
