@@ -122,7 +122,10 @@ class _AhoCorasick:
     """The textbook automaton in Python: one step a letter, then the regexes of the literals that were met."""
 
     def __init__(self, catalogue: Catalogue) -> None:
-        self.table = catalogue.by_literal
+        self.table: dict[str, list[Pattern]] = {}
+        for entry in catalogue.entries:
+            for literal in entry.literals:
+                self.table.setdefault(literal, []).append(entry)
         self.next: list[dict[str, int]] = [{}]
         self.found: list[list[str]] = [[]]
         for literal in catalogue.literals:

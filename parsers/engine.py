@@ -19,13 +19,14 @@ from parsers import clock, usual
 from parsers.entities import job_ids, step_name, tags_of
 from parsers.formats import BUILT_IN, all_formats
 from parsers.formats.base import JOB_SOURCES, SLURM, Format, accepted, conform, nothing
+from parsers.index import Meaning, PatternIndex
 from parsers.lines import Array, LineBuffer
-from parsers.patterns import BETWEEN, Catalogue, Pattern, dumps, load
+from parsers.patterns import Catalogue, Pattern, dumps, load
 from parsers.record import LOGS, Origin, empty
 
 #: Longer than any line that a pattern is for: the rest of a line of megabytes is kept but not searched.
 SEARCHED = 16_384
-#: Batches up to this many lines are searched in Python.
+#: For so few lines no index of the catalogue is made.
 FEW = 100
 #: What a header may say that becomes an entity.
 _NUMBERS = '{"facility_num"'  # a priority in numbers: facility and severity are columns already
@@ -47,6 +48,7 @@ class LineParser:
 
     def __init__(self, catalogue: Catalogue | None = None, *, header_entities: bool = False) -> None:
         self.catalogue = catalogue if catalogue is not None else load()
+        self._index = PatternIndex(self.catalogue)
         self.formats: tuple[Format, ...] = all_formats()
         self.header_entities = header_entities
         self._plug_ins = self.formats[: -len(BUILT_IN)]
@@ -138,11 +140,8 @@ class LineParser:
         """Adds ``event`` and the pattern's severity and tags; also what the pattern found, by line of the batch."""
         found: dict[int, dict[str, Any]] = {}
         best: dict[int, Pattern] = {}
-        first = self.catalogue.first
-        for at, message, source, needles in self._hits(frame):
-            means = first(message, source, needles)
-            if means is not None:
-                best[at], found[at] = means
+        for at, entry, entities in self._meanings(frame["message"].str.slice(0, SEARCHED), frame["source"]):
+            best[at], found[at] = entry, entities
         events = pl.Series("event", ["other"]).new_from_index(0, len(frame))
         severities = frame["severity"]
         if best:
@@ -153,44 +152,14 @@ class LineParser:
         frame = frame.hstack([events, _tags(frame, best, found, origin)])
         return frame.replace_column(frame.get_column_index("severity"), severities), found
 
-    def _hits(self, frame: pl.DataFrame) -> Iterator[tuple[int, str, str | None, str]]:
-        """The lines that contain a literal of some pattern for their source, with those literals (between ``BETWEEN``).
-
-        Each source is searched for its own patterns' literals only: "jobid=" says nothing in slurmctld's log, and every
-        hit less is a regex less.
-        """
-        if len(frame) <= FEW:  # building the automaton costs more than looking for every literal
-            for at, (message, source) in enumerate(
-                zip(frame["message"].to_list(), frame["source"].to_list(), strict=True)
-            ):
-                lower = (message or "")[:SEARCHED].lower()
-                needles = [literal for literal in self.catalogue.literals_of(source) if literal in lower]
-                if needles:
-                    yield at, message[:SEARCHED], source, BETWEEN.join(needles)
+    def _meanings(self, messages: pl.Series, sources: pl.Series) -> Iterator[Meaning]:
+        if len(messages) > FEW or self._index.made:
+            yield from self._index.meanings(messages, sources)
             return
-        searched = frame.select("i", pl.col("message").str.slice(0, SEARCHED), "source")
-        groups: dict[tuple[str, ...], list[str | None]] = {}
-        for name in searched["source"].unique().to_list():
-            groups.setdefault(tuple(self.catalogue.literals_of(name)), []).append(name)
-        for literals, sources in groups.items():
-            if not literals:
-                continue
-            part = searched
-            if len(groups) > 1:
-                part = part.filter(
-                    pl.col("source").is_in(pl.Series(sources, dtype=pl.String).implode(), nulls_equal=True)
-                )
-            needles_of = pl.Series("needles", literals, dtype=pl.String).implode()
-            met = part["message"].str.extract_many(needles_of, ascii_case_insensitive=True, overlapping=True)
-            hit = met.list.len() > 0
-            some = part.filter(hit)
-            yield from zip(
-                some["i"].to_list(),
-                some["message"].to_list(),
-                some["source"].to_list(),
-                met.filter(hit).list.join(BETWEEN).to_list(),
-                strict=True,
-            )
+        for at, (message, source) in enumerate(zip(messages.to_list(), sources.to_list(), strict=True)):
+            means = self.catalogue.match(message or "", source)
+            if means is not None:
+                yield at, *means
 
     def _entities(self, frame: pl.DataFrame, found: dict[int, dict[str, Any]], origin: Origin) -> pl.DataFrame:
         """``entities`` and ``job_id``: the pattern's, the header's, and what stands at the start of the message.

@@ -22,12 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from parsers.entities import tidy
-from parsers.required import required_texts
 
-#: So many sets of literals are remembered with their candidates; lines are many, sets of literals in them few.
-_REMEMBERED = 20_000
-#: Stands between literals that were found in one line; in none of them.
-BETWEEN = "\0"
 BUILT_IN = Path(__file__).with_name("catalogue")
 _KEYS = {
     "id", "event", "literal", "regex", "unless", "sources", "severity", "set", "priority", "advice", "reference",
@@ -83,11 +78,6 @@ class Pattern:
     file: str
     order: int = 0
 
-    @cached_property
-    def needed(self) -> tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]:
-        """Each regex with the texts without which it cannot match: looking for them costs a tenth of trying it."""
-        return tuple((regex, required_texts(regex)) for regex in self.regexes)
-
     def fits(self, source: str | None) -> bool:
         """Whether a line of ``source`` may mean this; a line of unknown source may be anyone's."""
         return not self.sources or source is None or source in self.sources
@@ -106,72 +96,20 @@ class Pattern:
         return tidy({**self.fixed, **{name: value for name, value in found.groupdict().items() if value is not None}})
 
 
-#: How to search, what must be in the message in small letters before, and whose regex it is.
-Candidate = tuple[Callable[[str], "re.Match[str] | None"], tuple[str, ...], Pattern]
-
-
 @dataclass
 class Catalogue:
     """All entries in the order in which they are tried, and what was wrong with the files."""
 
     entries: tuple[Pattern, ...]
     problems: list[Problem] = field(default_factory=list)
-    _by_source: dict[str | None, list[str]] = field(default_factory=dict, repr=False)
-    _candidates: dict[tuple[str | None, str], tuple[Candidate, ...]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def literals(self) -> list[str]:
-        """Every literal once: the needles of the one multi-literal pass."""
+        """Every literal once."""
         return sorted({literal for entry in self.entries for literal in entry.literals})
 
-    def literals_of(self, source: str | None) -> list[str]:
-        """The literals of the patterns that may fit a line of ``source``; all of them where it is unknown."""
-        known = self._by_source.get(source)
-        if known is None:
-            fitting = [entry for entry in self.entries if entry.fits(source)]
-            known = sorted({literal for entry in fitting for literal in entry.literals})
-            self._by_source[source] = known
-        return known
-
-    @cached_property
-    def by_literal(self) -> dict[str, tuple[Pattern, ...]]:
-        table: dict[str, list[Pattern]] = {}
-        for entry in self.entries:
-            for literal in entry.literals:
-                table.setdefault(literal, []).append(entry)
-        return {literal: tuple(entries) for literal, entries in table.items()}
-
-    def first(self, message: str, source: str | None, literals: str) -> tuple[Pattern, dict[str, Any]] | None:
-        """As :meth:`match`, for a message in which exactly ``literals`` (in any case, ``BETWEEN`` them) were found."""
-        lower = message.lower()
-        refused = None
-        for search, texts, entry in self._to_try(source, literals):
-            for text in texts:
-                if text not in lower:
-                    break
-            else:
-                found = search(message)
-                if found is None or entry is refused:
-                    continue
-                if entry.unless is None or entry.unless.search(message) is None:
-                    return entry, entry.entities(found)
-                refused = entry
-        return None
-
-    def _to_try(self, source: str | None, literals: str) -> tuple[Candidate, ...]:
-        known = self._candidates.get((source, literals))
-        if known is None:
-            met = literals.lower().split(BETWEEN)
-            found = {e.order: e for text in met for e in self.by_literal.get(text, ()) if e.fits(source)}
-            ranked = (found[order] for order in sorted(found))
-            known = tuple((regex.search, texts, entry) for entry in ranked for regex, texts in entry.needed)
-            if len(self._candidates) >= _REMEMBERED:
-                self._candidates.clear()
-            self._candidates[source, literals] = known
-        return known
-
     def match(self, message: str, source: str | None) -> tuple[Pattern, dict[str, Any]] | None:
-        """The first entry that fits ``message`` and its tidied entities. For one message; batches go by literals."""
+        """The first entry that fits ``message`` and its tidied entities. For one message; parsers/index.py is for many."""
         lower = message.lower()
         for entry in self.entries:
             if any(literal in lower for literal in entry.literals):
@@ -214,8 +152,8 @@ def _texts(value: Any) -> list[str]:
     if value is None:
         return []
     items = value if isinstance(value, list) else [value]
-    if not all(isinstance(item, str) and BETWEEN not in item for item in items):
-        raise ValueError("must be a text or a list of texts, without NUL")
+    if not all(isinstance(item, str) for item in items):
+        raise ValueError("must be a text or a list of texts")
     return list(items)
 
 

@@ -1,0 +1,101 @@
+"""The index answers as trying one entry after another does; and its needles are found by both searchers alike."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import replace
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parsers import needles
+from parsers.index import PatternIndex
+from parsers.needles import Needles
+from parsers.patterns import Catalogue, load
+
+CATALOGUE = load()
+SOURCES = sorted({source for entry in CATALOGUE.entries for source in entry.sources})
+TEXTS = [text for e in CATALOGUE.entries for text in (*(example.text for example in e.examples), *e.counters)]
+ODD = ("\u017f", "\u212a", "\u0130", "\u0131", "\u00e9", "S", "k", "\n", "\0", " ")
+
+
+def messages_of(rng: random.Random, count: int) -> list[str | None]:
+    """Examples and counter-examples: as they are, cut, run together, in other letters, a letter changed."""
+    made: list[str | None] = []
+    for _ in range(count):
+        text = rng.choice(TEXTS)
+        kind = rng.randrange(7)
+        at = rng.randrange(len(text) + 1)
+        other = rng.choice(TEXTS)
+        made.append((
+            text, text[:at], text + " " + other, text.upper(), text[:at] + rng.choice(ODD) + text[at + 1 :],
+            text.replace("s", "\u017f", 1).replace("k", "\u212a", 1), None if rng.random() < 0.3 else other[at:],
+        )[kind])  # fmt: skip
+    return made
+
+
+@given(st.randoms(use_true_random=False), st.integers(1, 300), st.integers(0, 300))
+@settings(max_examples=15, deadline=None)
+def test_the_index_answers_as_the_catalogue(rng: random.Random, count: int, sampled: int) -> None:
+    """Whatever lines its keys were chosen by."""
+    index = PatternIndex(CATALOGUE)
+    list(
+        index.meanings(
+            pl.Series(messages_of(rng, sampled), dtype=pl.String), pl.Series([None] * sampled, dtype=pl.String)
+        )
+    )
+    messages = messages_of(rng, count)
+    sources = [rng.choice([None, *SOURCES]) for _ in messages]
+    got = {
+        row: means
+        for row, *means in index.meanings(pl.Series(messages, dtype=pl.String), pl.Series(sources, dtype=pl.String))
+    }
+    for row, (message, source) in enumerate(zip(messages, sources, strict=True)):
+        want = CATALOGUE.match(message or "", source)
+        assert got.get(row) == (None if want is None else list(want)), (message, source)
+
+
+def test_literals_that_are_not_ascii() -> None:
+    """A German site's own pattern: found in small and capital letters, with or without ASCII in its literal."""
+    like = replace(CATALOGUE.entries[0], unless=None, sources=frozenset(), fixed={})
+    entries = [
+        replace(like, id="a", order=0, literals=("l\u00fcfter",), regexes=(re.compile("(?:L\u00fcfter|\u00e4) \\d", re.IGNORECASE),)),
+        replace(like, id="b", order=1, literals=("\u00fc",), regexes=(re.compile("\u00dc", re.IGNORECASE),)),
+    ]  # fmt: skip
+    catalogue = Catalogue(tuple(entries))
+    texts = ["L\u00fcfter 1", "L\u00dcFTER 2", "l\u00fcfter", "fan 1", "\u00dc", "\u00fc"]
+    found = PatternIndex(catalogue).meanings(pl.Series(texts), pl.Series([None] * 6, dtype=pl.String))
+    assert [(row, entry.id) for row, entry, _ in found] == [(0, "a"), (1, "a"), (2, "b"), (4, "b"), (5, "b")]
+
+
+@given(
+    st.lists(st.text("abAB\u00e9 ", min_size=1, max_size=3).map(str.lower), min_size=1, max_size=6, unique=True),
+    st.lists(st.one_of(st.none(), st.text("abAB\u00e9 \n\0", max_size=8)), max_size=8),
+)
+@settings(max_examples=150, deadline=None)
+def test_both_searchers_find_what_is_there(texts: list[str], rows: list[str | None]) -> None:
+    want = [
+        (row, number)
+        for row, hay in enumerate(rows)
+        for number, text in enumerate(texts)
+        if hay is not None and text.encode() in hay.encode().lower()
+    ]
+    found = Needles(texts)
+    for searcher in (found, _without_wheel(texts)):
+        at, numbers = searcher.find(pl.Series(rows, dtype=pl.String))
+        assert list(zip(at.tolist(), numbers.tolist(), strict=True)) == want
+
+
+def _without_wheel(texts: list[str]) -> Needles:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(needles, "hyperscan", None)
+        return Needles(texts)
+
+
+def test_pieces_are_searched_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(needles, "_AT_ONCE", 2)
+    at, numbers = Needles(["x", "yz"]).find(pl.Series(["x", "y", "z", "yzx", "x"]))
+    assert list(zip(at.tolist(), numbers.tolist(), strict=True)) == [(0, 0), (3, 0), (3, 1), (4, 0)]
