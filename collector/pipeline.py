@@ -38,18 +38,19 @@ from store.segments import SEGMENT_ROWS, insert_sealed
 
 log = structlog.get_logger()
 
-#: Bytes of a piece, unpacked; about 50 k lines of syslog: the parser's cost per line is flat from there on.
-PIECE_BYTES = 6 * 1024 * 1024
+#: Bytes of a piece, unpacked; about 100 k lines of syslog: the parser's cost per line is flat from there on.
+PIECE_BYTES = 12 * 1024 * 1024
 #: A packed byte stands for about so many.
 PACKED = 8
 #: Pieces given to one worker: one in work, one waiting.
 DEPTH = 2
 #: A lone batch waits this long for company: commits cost milliseconds each.
 LINGER_S = 0.1
-#: While much arrives, lines wait for each other until they fill segments: so many lines, or until the oldest has waited
-#: ``MERGE_S``, or nothing more has arrived for ``QUIET_S``.
+#: While much arrives, lines wait for each other until they fill segments: so many lines, or one segment and the oldest
+#: has waited ``SEGMENT_S``. They are stored as they are when the oldest has waited ``MERGE_S`` in vain, or when nothing
+#: more has come for ``QUIET_S``.
 MERGE_LINES = 2 * SEGMENT_ROWS
-MERGE_S = 2.0
+SEGMENT_S, MERGE_S = 1.0, 2.0
 QUIET_S = 0.25
 #: Fewer lines than this do not wait, unless segments were filled within the last ``BUSY_S``.
 FEW_LINES = SEGMENT_ROWS // 8
@@ -175,21 +176,18 @@ class Pipeline:
             self._waits_since = now
         if self._carry.rows is not None:
             lines += self._carry.rows.height
-        if lines >= MERGE_LINES:
+        waited = now - self._waits_since if self._waits_since else 0.0
+        all_done = len(done) == len(self._pieces)
+        if lines >= MERGE_LINES or (lines >= SEGMENT_ROWS and waited > SEGMENT_S):
             self._commit(done, whole=True)
             self._filled = now
-        elif self._must_not_wait(lines, len(done) == len(self._pieces), now):
+        elif waited > MERGE_S or (all_done and self._must_not_wait(lines, now)):
             self._commit(done, whole=False)
-        elif len(done) == len(self._pieces):
+        elif all_done:
             self.spool.wait(0.02)
 
-    def _must_not_wait(self, lines: int, all_done: bool, now: float) -> bool:
-        if not self._waits_since:
-            return False
-        if now - self._waits_since > MERGE_S:
-            return True
-        if not all_done:
-            return False
+    def _must_not_wait(self, lines: int, now: float) -> bool:
+        """Everything that came is parsed: whether that is all for the moment."""
         few = lines < FEW_LINES and now - self._filled > BUSY_S
         return few or now - self._came > QUIET_S
 

@@ -153,15 +153,24 @@ class Worker:
 def _send(pipe: Connection, message: Any) -> None:
     buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)
-    pipe.send_bytes(len(buffers).to_bytes(4, "little") + head)
-    for buffer in buffers:
-        pipe.send_bytes(buffer.raw())
+    views = [buffer.raw() for buffer in buffers]
+    pipe.send_bytes(pickle.dumps(([view.nbytes for view in views], head), protocol=5))
+    for view in views:
+        while view:
+            view = view[os.write(pipe.fileno(), view) :]
 
 
 def _receive(pipe: Connection) -> Any:
-    head = pipe.recv_bytes()
-    buffers = [pipe.recv_bytes() for _ in range(int.from_bytes(head[:4], "little"))]
-    return pickle.loads(memoryview(head)[4:], buffers=buffers)
+    sizes, head = pickle.loads(pipe.recv_bytes())
+    buffers = [bytearray(size) for size in sizes]
+    for buffer in buffers:  # by hand: Connection would ask for new memory of the whole size with every read
+        view = memoryview(buffer)
+        while view:
+            count = os.readv(pipe.fileno(), [view])
+            if not count:
+                raise EOFError
+            view = view[count:]
+    return pickle.loads(head, buffers=buffers)
 
 
 @contextlib.contextmanager
