@@ -1,4 +1,5 @@
-"""What the node agent costs: memory, CPU share and wake-ups at 0, 20 and 1,000 lines a second, and how fast it catches up.
+"""What the node agent costs: memory, CPU share and wake-ups at 0, 20 and 1,000 lines a second; a stream of 50,000 a second;
+how fast it catches up.
 
     python benchmarks/agent.py [--seconds 30] [--catch-up 500000]
 
@@ -119,6 +120,21 @@ def measured(agent: subprocess.Popen[bytes], log: Path, rate: float, seconds: fl
     }  # fmt: skip
 
 
+def kept_up(agent: subprocess.Popen[bytes], log: Path, seen: Any, rate: float, seconds: float) -> dict[str, float]:
+    """A stream of so many lines a second: how far behind the service is when it ends, and for how long."""
+    before, cpu, began = seen.value, cpu_s(agent.pid), time.monotonic()
+    written = write_lines(log, rate, seconds)
+    ended, behind = time.monotonic(), written - (seen.value - before)
+    while seen.value - before < written and time.monotonic() - ended < 60:
+        time.sleep(0.01)
+    now = time.monotonic()
+    return {
+        "lines/s": written / (ended - began), "CPU %": 100 * (cpu_s(agent.pid) - cpu) / (now - began),
+        "behind at the end": behind, "seconds to the last": now - ended, "lines lost": written - (seen.value - before),
+        "RSS MB": resident_mb(agent.pid),
+    }  # fmt: skip
+
+
 def caught_up(agent: subprocess.Popen[bytes], log: Path, seen: Any, lines: int) -> dict[str, float]:
     """A burst: ``lines`` lines are there at once; until the service has acknowledged the last."""
     batch = log.with_suffix(".burst")
@@ -162,6 +178,7 @@ def main() -> int:
         time.sleep(8.0)  # start, first looks of all sources, the kernel's backlog
         try:
             rows = [measured(agent, log, rate, given.seconds) for rate in (0, 20, 1000)]
+            stream = kept_up(agent, log, seen, 50_000, 10.0)
             burst = caught_up(agent, log, seen, given.catch_up)
             states = json.loads((spool / "status.json").read_text())["sources"]
         finally:
@@ -171,6 +188,7 @@ def main() -> int:
     print("sources:", ", ".join(f"{s['name']} {s['state']}" for s in states))
     for row in rows:
         print("  ".join(f"{key} {value:8.2f}" for key, value in row.items()))
+    print("stream: " + "  ".join(f"{key} {value:,.1f}" for key, value in stream.items()))
     print("burst:  " + "  ".join(f"{key} {value:,.1f}" for key, value in burst.items()))
     quiet = rows[1]
     fine = quiet["CPU %"] <= MOST_CPU and quiet["RSS MB"] <= MOST_MB

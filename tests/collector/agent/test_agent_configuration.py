@@ -183,6 +183,7 @@ def test_the_installer_says_what_is_missing(tmp_path: Path) -> None:
 # ----------------------------------------------------------------------------------------------------- documentation
 
 PAGE = ROOT / "docs/agent.md"
+SOURCES = ROOT / "docs/sources/agent.md"
 
 
 def table() -> str:
@@ -205,9 +206,14 @@ def _shown(value: Any) -> str:
 
 
 def test_the_page_lists_every_source_as_it_describes_itself() -> None:
-    between = re.search(r"<!-- sources -->\n(.*?)<!-- /sources -->", PAGE.read_text(), re.DOTALL)
+    between = re.search(r"<!-- sources -->\n(.*?)<!-- /sources -->", SOURCES.read_text(), re.DOTALL)
     assert between is not None
     assert between[1] == table(), f"run: python {Path(__file__).relative_to(ROOT)}"
+
+
+def test_every_source_says_what_it_becomes() -> None:
+    becomes = SOURCES.read_text().partition("## What they become")[2].partition("## More")[0]
+    assert [name for name in BUILT_IN if f"`{name}`" not in becomes] == []
 
 
 def test_the_page_names_every_key_of_the_configuration() -> None:
@@ -229,7 +235,7 @@ if __name__ == "__main__":
     page = re.sub(
         r"(<!-- sources -->\n).*?(<!-- /sources -->)",
         lambda m: m[1] + table() + m[2],
-        PAGE.read_text(),
+        SOURCES.read_text(),
         flags=re.DOTALL,
     )
-    PAGE.write_text(page)
+    SOURCES.write_text(page)
