@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from queries import kql
+from queries.kql.cells import dumps
 from web import axis as axes
 from web.problems import ProblemError
 from web.reading import MAX_PAGE, PAGE, Reader
@@ -25,7 +26,7 @@ Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Rows a page")]
 Cursor = Annotated[str | None, Query(description="`next` of the page before")]
 
 
-def reader(request: Request) -> Reader:
+async def reader(request: Request) -> Reader:  # async, or each request would cross to a thread and back for it
     found: Reader = request.app.state.reader
     return found
 
@@ -193,38 +194,11 @@ class Question(BaseModel):
     explain: bool = Field(default=False, description="The plan, the SQL and the segments that can match, unrun")
 
 
-def finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity; KQL has. They go out as the texts KQL prints."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
-    return value
-
-
-def field_of(result: Any, name: str, default: Any = None) -> Any:
-    """The engine may answer with an object or a mapping; both have the contract's names."""
-    return result.get(name, default) if isinstance(result, Mapping) else getattr(result, name, default)
-
-
-def column_of(item: Any) -> dict[str, str]:
-    """A column's name and KQL type from a pair, a mapping or an object."""
-    if isinstance(item, (list, tuple)):
-        return {"name": str(item[0]), "type": str(item[1])}
-    return {"name": str(field_of(item, "name")), "type": str(field_of(item, "type") or field_of(item, "kind"))}
-
-
-def validated(found: Any) -> dict[str, Any]:
-    """What binding alone tells: the columns, whether the engine gives them bare or inside a result."""
-    columns = found if isinstance(found, (list, tuple)) else field_of(found, "columns", [])
-    return {"columns": list(columns), "rows": [], "truncated": False}
-
-
 def kql_problem(error: Exception, limit: float) -> ProblemError | None:
     """A KQL error with its place, or None when it is something else."""
-    if not any(kind.__name__ == "KqlError" for kind in type(error).__mro__):
+    if not isinstance(error, kql.KqlError):
         return None
-    if type(error).__name__ == "QueryTimeout":
+    if isinstance(error, kql.QueryTimeout):
         return ProblemError(504, f"The query did not end within {limit:g} s.", do="Narrow the time range.")
     extra = {name: getattr(error, name, None) for name in ("line", "column", "message", "suggestion", "length")}
     extra["message"] = extra["message"] or str(error)
@@ -232,7 +206,7 @@ def kql_problem(error: Exception, limit: float) -> ProblemError | None:
 
 
 @router.post("/query", tags=["query"])
-async def query(request: Request, read: Read, question: Question) -> JSONResponse:
+async def query(request: Request, read: Read, question: Question) -> Response:
     """Runs KQL. An error is 400 with line, column, message and suggestion; 429 when too many queries wait."""
     counters, turns, began = request.app.state.counters, request.app.state.turns, time.perf_counter()
     cursor = read.store.cursor()
@@ -242,11 +216,11 @@ async def query(request: Request, read: Read, question: Question) -> JSONRespons
         async with turns.turn(client, question.timeout_s):
             waited = time.perf_counter() - began
             left = question.timeout_s if waited < 0.1 else max(0.001, question.timeout_s - waited)
-            answer: JSONResponse = await turns.run(
-                lambda: JSONResponse(ask(cursor, question, left)), cursor.interrupt, request.is_disconnected
+            answer: bytes = await turns.run(
+                lambda: ask(cursor, question, left), cursor.interrupt, request.is_disconnected
             )
         outcome = "ok"
-        return answer
+        return Response(answer, media_type="application/json")
     except TooManyWaitingError as error:
         outcome = "refused"
         raise ProblemError(
@@ -274,36 +248,25 @@ async def query(request: Request, read: Read, question: Question) -> JSONRespons
         counters.add("faultline_queries_total", outcome=outcome)
 
 
-def ask(cursor: Any, question: Question, timeout_s: float) -> dict[str, Any]:
-    """The answer to one question, ready for JSON; runs in a thread of its own."""
-    try:
-        engine = importlib.import_module("queries.kql")
-        run: Callable[..., Any] = engine.run
-    except (ImportError, AttributeError) as error:
-        raise ProblemError(503, "The query engine is not installed.", do="Install faultline[server].") from error
-    began = time.perf_counter()
+def ask(cursor: Any, question: Question, timeout_s: float) -> bytes:
+    """The answer to one question as JSON text; runs in a thread of its own."""
     if question.explain:
-        return {"plan": engine.explain(question.query, con=cursor, parameters=question.parameters)}
+        return dumps({"plan": kql.explain(question.query, con=cursor, parameters=question.parameters)})
     if question.validate_only:
-        result = validated(engine.validate(question.query))
-    else:
-        options: dict[str, Any] = {"max_rows": question.max_rows, "timeout_s": timeout_s}
-        result = run(cursor, question.query, parameters=question.parameters, **options)
-    elapsed = field_of(result, "elapsed_ms")
-    others = [answered(one) for one in field_of(result, "others", None) or []]
-    return {
-        **answered(result), "elapsed_ms": elapsed if elapsed is not None else round((time.perf_counter() - began) * 1000, 1),
-        **({"others": others} if others else {}),
-    }  # fmt: skip
+        columns = [
+            {"name": name, "type": kind} for name, kind in kql.validate(question.query, parameters=question.parameters)
+        ]
+        return dumps({"columns": columns, "rows": [], "truncated": False, "elapsed_ms": 0.0})
+    result = kql.run(
+        cursor, question.query, parameters=question.parameters, max_rows=question.max_rows, timeout_s=timeout_s
+    )
+    answer = {**answered(result), "elapsed_ms": result.elapsed_ms}
+    return dumps(answer | ({"others": [answered(one) for one in result.others]} if result.others else {}))
 
 
-def answered(result: Any) -> dict[str, Any]:
+def answered(result: kql.Result) -> dict[str, Any]:
     """The table of one statement."""
-    return {
-        "columns": [column_of(item) for item in field_of(result, "columns", [])],
-        "rows": [finite(wire(list(row))) for row in field_of(result, "rows", None) or []],
-        "truncated": bool(field_of(result, "truncated", False)),
-    }
+    return {**result.document(), "truncated": result.truncated}
 
 
 @router.get("/reports", tags=["reports"])

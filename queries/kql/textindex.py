@@ -276,6 +276,7 @@ class Pruner:
 
     con: duckdb.DuckDBPyConnection
     report: list[Pruned] = field(default_factory=list)
+    asked: bool = False  # what was compiled depends on what the store holds now
     _began: bool = False
     _halves: dict[tuple[str, bool, bool], list[int] | None] = field(default_factory=dict)
     _segments: list[tuple[Any, ...]] | None = None
@@ -373,7 +374,10 @@ def narrowed(c: Compiler, node: ast.Pipeline, env: Env) -> Stage | None:
     if column is None or source.name not in c.catalog.tables:
         return None
     need = need_of(c, node.operators, env, column)
-    blocks = pruner.blocks(source.name, need) if need is not None else None
+    if need is None:
+        return None
+    pruner.asked = True
+    blocks = pruner.blocks(source.name, need)
     if blocks is None:
         return None
     chosen = bindparam("p", blocks, unique=True, type_=NullType())

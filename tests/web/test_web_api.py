@@ -109,34 +109,33 @@ def test_values_are_bound_and_never_become_sql(client: TestClient) -> None:
     assert get(client, "/lines", limit=1)["lines"]
 
 
-def test_query_error_has_its_place(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    kql = pytest.importorskip("queries.kql")
-
-    class KqlError(ValueError):
-        line, column, message, suggestion, length = 2, 9, "no column Hots", "Host", 4
-
-    def run(*_: object, **__: object) -> object:
-        raise KqlError
-
-    monkeypatch.setattr(kql, "run", run, raising=False)
+def test_query_error_has_its_place(client: TestClient) -> None:
     answer = client.post(f"{V1}/query", json={"query": "Logs\n| where Hots == 1"})
     assert answer.status_code == 400 and answer.headers["content-type"] == "application/problem+json"
-    assert {name: answer.json()[name] for name in ("line", "column", "message", "suggestion")} == {
-        "line": 2, "column": 9, "message": "no column Hots", "suggestion": "Host"}  # fmt: skip
+    assert {name: answer.json()[name] for name in ("line", "column", "length", "message", "suggestion")} == {
+        "line": 2, "column": 9, "length": 4, "message": "unknown name 'Hots'", "suggestion": "Host"}  # fmt: skip
 
 
-def test_query_passes_limits_on_and_keeps_json_valid(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    kql = pytest.importorskip("queries.kql")
-    asked: dict[str, Any] = {}
+def test_query_passes_limits_on_and_keeps_json_valid(client: TestClient) -> None:
+    query = "declare query_parameters(n:long); range i from 1 to n step 1 | extend x = real(nan)"
+    body: dict[str, Any] = {"query": query, "parameters": {"n": 9}, "max_rows": 2}
+    answer = client.post(f"{V1}/query", json=body)
+    assert answer.headers["content-type"] == "application/json"
+    document = json.loads(answer.text, parse_constant=lambda word: pytest.fail(word))
+    assert document.pop("elapsed_ms") > 0
+    assert document == {
+        "columns": [{"name": "i", "type": "long"}, {"name": "x", "type": "real"}], "rows": [[1, "NaN"], [2, "NaN"]],
+        "truncated": True,
+    }  # fmt: skip
+    slow = {"query": "range i from 1 to 100000000 step 1 | summarize count() by i * 7 % 99999989", "timeout_s": 0.05}
+    assert client.post(f"{V1}/query", json=slow).status_code == 504
 
-    def run(con: object, text: str, **options: Any) -> dict[str, Any]:
-        asked.update(options, text=text)
-        return {"columns": [{"name": "x", "type": "real"}], "rows": [[float("nan")]], "truncated": True}
 
-    monkeypatch.setattr(kql, "run", run, raising=False)
-    answer = client.post(f"{V1}/query", json={"query": "print x=real(nan)", "max_rows": 5, "timeout_s": 2})
-    assert (asked["max_rows"], asked["timeout_s"], asked["parameters"]) == (5, 2.0, {})
-    assert json.loads(answer.text)["rows"] == [["nan"]] and answer.json()["truncated"] is True
+def test_query_is_validated_unrun_with_its_parameters(client: TestClient) -> None:
+    query = "declare query_parameters(n:long); range i from 1 to n step 1"
+    body = {"query": query, "parameters": {"n": 10**12}, "validate_only": True}
+    document = client.post(f"{V1}/query", json=body).json()
+    assert document["columns"] == [{"name": "i", "type": "long"}] and document["rows"] == []
 
 
 def test_openapi_health_and_metrics(client: TestClient) -> None:

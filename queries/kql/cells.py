@@ -1,0 +1,88 @@
+"""The cells of an answer as JSON has them, a column at a time.
+
+Times are RFC 3339 UTC with six digits, timespans `d.hh:mm:ss.fffffff`, decimals and numbers that JSON lacks (NaN,
+infinities) texts. R1: a missing string is "".
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import orjson
+
+from queries.kql.lexical import format_timespan
+
+_WORDS = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
+
+
+def cells(column: Any, kind: str) -> list[Any]:
+    """A pyarrow column of one KQL type; dynamics stay JSON text."""
+    if kind == "datetime":
+        return _times(column)
+    values: list[Any] = column.to_pylist()
+    if kind == "string":
+        return ["" if v is None else v for v in values] if column.null_count else values
+    if kind == "real":
+        return [_WORDS[str(v)] if v is not None and not math.isfinite(v) else v for v in values]
+    if kind == "timespan":
+        return [None if v is None else format_timespan(v) for v in values]
+    if kind == "decimal":
+        return [None if v is None else format(Decimal(str(v)).normalize(), "f") for v in values]
+    return values
+
+
+def _times(column: Any) -> list[Any]:
+    moments = column.to_numpy()
+    texts = np.char.add(np.datetime_as_string(moments, unit="us"), "Z").tolist()
+    return [None if t == "NaTZ" else t for t in texts] if column.null_count else texts
+
+
+def dynamic(text: str | None) -> Any:
+    """The value that a dynamic's JSON text stands for."""
+    return None if text is None else finite(json.loads(text))
+
+
+def finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity, but the engine reads and writes them."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return _WORDS[str(value)]
+    if isinstance(value, list):
+        return [finite(v) for v in value]
+    if isinstance(value, dict):
+        return {k: finite(v) for k, v in value.items()}
+    return value
+
+
+def _embedded(text: str | None) -> Any:
+    """A dynamic's JSON text as it is, unread, unless it may hold a number that JSON lacks."""
+    if text is None:
+        return None
+    return dynamic(text) if "NaN" in text or "nf" in text or "NF" in text or "nan" in text else orjson.Fragment(text)
+
+
+def document(columns: Sequence[tuple[str, str]], table: Any) -> dict[str, Any]:
+    """`columns` and `rows` of an answer, for ``dumps`` only: dynamics are text that is put in as it is."""
+    found = [cells(table.column(place), kind) for place, (_, kind) in enumerate(columns)]
+    for place, (_, kind) in enumerate(columns):
+        if kind == "dynamic":
+            found[place] = [_embedded(text) for text in found[place]]
+    return {"columns": [{"name": n, "type": t} for n, t in columns], "rows": list(zip(*found, strict=True))}
+
+
+def dumps(value: Any) -> bytes:
+    """JSON in UTF-8; also of whole numbers beyond 64 bits, which only a dynamic has."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(value, ensure_ascii=False, default=_unfold).encode()
+
+
+def _unfold(value: Any) -> Any:
+    if isinstance(value, orjson.Fragment):
+        return json.loads(value.contents)
+    raise TypeError(type(value).__name__)
