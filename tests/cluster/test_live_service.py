@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +51,18 @@ def inside(name: str, *argv: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
 
 
-def ask(path: str, body: dict[str, Any] | None = None) -> Any:
-    """The API, asked from where the service is."""
+def fetch(path: str, body: dict[str, Any] | None = None) -> str:
+    """A page or an answer of the API, asked from where the service is."""
     code = (
         "import sys,urllib.request as u;"
         f"r=u.Request('{SERVER}'+sys.argv[1],data=sys.argv[2].encode() or None,headers={{'Content-Type':'application/json'}});"
         "print(u.urlopen(r,timeout=20).read().decode())"
     )
-    return json.loads(cluster("run", "ctl", INSIDE, "-c", code, path, json.dumps(body) if body else ""))
+    return cluster("run", "ctl", INSIDE, "-c", code, path, json.dumps(body) if body else "")
+
+
+def ask(path: str, body: dict[str, Any] | None = None) -> Any:
+    return json.loads(fetch(path, body))
 
 
 def kql(text: str) -> list[list[Any]]:
@@ -129,9 +134,15 @@ def test_a_management_link_that_stays_away_is_told_while_it_is_away(live: None) 
         ),
         60,
     )
-    seen = time.monotonic()
+    stored = time.monotonic()
     (found,) = until(impact, 60)
-    print(f"\nincident {time.monotonic() - seen:.1f} s after the DOWN line of {down[0][0]} was in the store")
+    waited = time.monotonic() - stored
+    line, said = (datetime.fromisoformat(text) for text in (down[0][0], found["detected_at"]))
+    assert f"/incidents/{found['id']}" in fetch("/incidents"), "on the page, too"
+    after = (said - line).total_seconds()
+    print(
+        f"\nslurmctld's DOWN line {line:%H:%M:%S}: incident first said {after:+.1f} s, its impact {waited:.1f} s after"
+    )
     flap.wait(80)
     assert job in json.dumps(found["jobs"])
 
@@ -141,6 +152,7 @@ def test_a_management_link_that_stays_away_is_told_while_it_is_away(live: None) 
     told = until(lambda: [i for i in impact() if (i["root_cause"]["event"], i["root_cause"]["host"]) in
                           {("nic.link_down", name), ("nic.link_flap", name)}], 60)  # fmt: skip
     assert len(told) == 1 and told[0]["category"] == "infra.network"
+    assert told[0]["detected_at"] == found["detected_at"] and job in json.dumps(told[0]["jobs"]), "what was right stays"
     verdict = ask(f"/api/v1/jobs/{job}/verdict")
     assert (verdict["category"], verdict["root_cause"]["host"]) == ("infra.network", name)
 

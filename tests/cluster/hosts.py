@@ -1,0 +1,321 @@
+"""A host's life: its init, what it starts at boot, and the kernel's lines that are its own."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+from spaces import (
+    AS_MUNGE,
+    AS_SLURM,
+    CG,
+    CG_ROOT,
+    CONTROLLERS,
+    ENV,
+    HERE,
+    RT,
+    SHARED,
+    USERS,
+    daemon,
+    enter_cgroup,
+    hdir,
+    inside,
+    load,
+    ns,
+    render,
+    save,
+    start_ticks,
+    uid,
+    uptime,
+    wait,
+    write,
+)
+
+
+def run_init(host, role):
+    """Pid 1 of a host: builds its view of the file system, then reaps children for ever."""
+
+    def mount(*a):
+        subprocess.run(["mount", *a], check=True)
+
+    def bind(src, dst):
+        mount("--bind", src, dst)
+
+    root = hdir(host)
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+    socket.sethostname(host)
+    for d in ("log", "spool"):
+        bind(f"{root}/var/{d}", f"/var/{d}")
+    for name in ("hostname", "rsyslog.conf"):
+        bind(f"{root}/etc/{name}", f"/etc/{name}")
+    for name in ("hosts", "passwd", "group", "resolv.conf", "slurm", "munge"):
+        bind(f"{SHARED}/etc/{name}", f"/etc/{name}")
+    bind(f"{SHARED}/home", "/home")
+    bind(f"{root}/var/lib/munge", "/var/lib/munge")
+    if role == "ctl":
+        bind(f"{root}/var/lib/mysql", "/var/lib/mysql")
+        bind(f"{SHARED}/etc/my.cnf", "/etc/mysql/my.cnf")
+        bind(f"{SHARED}/etc/slurmdbd.conf", "/etc/slurm/slurmdbd.conf")
+    else:
+        mount("-t", "tmpfs", "-o", "size=24m,mode=0755", "tmpfs", "/var/spool/slurmd")  # small: it can be filled
+    # a /dev of its own (so /dev/log is this host's), with stand-ins for the GPUs
+    os.makedirs(f"{root}/dev", exist_ok=True)
+    mount("-t", "tmpfs", "-o", "size=64m,mode=0755", "tmpfs", f"{root}/dev")
+    os.umask(0)
+    for name, major, minor in (
+        ("null", 1, 3),
+        ("zero", 1, 5),
+        ("full", 1, 7),
+        ("random", 1, 8),
+        ("urandom", 1, 9),
+        ("tty", 5, 0),
+    ):
+        os.mknod(f"{root}/dev/{name}", 0o20666, os.makedev(major, minor))
+    if role == "node":
+        for i in range(4):
+            os.mknod(f"{root}/dev/nvidia{i}", 0o20666, os.makedev(1, 3))
+    os.makedirs(f"{root}/dev/pts")
+    os.makedirs(f"{root}/dev/shm")
+    mount("-t", "devpts", "-o", "newinstance,ptmxmode=0666,mode=620", "devpts", f"{root}/dev/pts")
+    os.symlink("pts/ptmx", f"{root}/dev/ptmx")
+    for i, n in enumerate(("stdin", "stdout", "stderr")):
+        os.symlink(f"/proc/self/fd/{i}", f"{root}/dev/{n}")
+    os.symlink("/proc/self/fd", f"{root}/dev/fd")
+    mount("-t", "tmpfs", "-o", "size=256m,mode=1777", "tmpfs", f"{root}/dev/shm")
+    os.umask(0o022)
+    mount("--rbind", f"{root}/dev", "/dev")
+    # /sys shows the network devices of the namespace it was mounted in: so mount it anew
+    mount("-t", "sysfs", "sysfs", "/sys")
+    # its own part of the cgroup tree, as the root of what it sees
+    mount("-t", "tmpfs", "-o", "size=1m,mode=0755", "tmpfs", CG)
+    for c in CONTROLLERS:
+        os.makedirs(f"{CG}/{c}")
+        mount("-t", "cgroup", "-o", c, "cgroup", f"{CG}/{c}")
+    bind(f"{root}/run", "/run")
+    bind(
+        os.path.dirname(os.path.dirname(HERE)), "/mnt"
+    )  # the checkout, also where it lies below the /tmp that is hidden now
+    write(f"{root}/ready", str(time.time()))
+    mount("-t", "tmpfs", "-o", "size=64m,mode=1777", "tmpfs", "/tmp")  # small too; hides RT from here on
+    os.chdir("/")
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    while True:  # reap
+        try:
+            os.wait()
+        except ChildProcessError:
+            time.sleep(0.1)
+        except InterruptedError:
+            pass
+
+
+def start_host(st, host, boot_uptime):
+    """Make the namespaces of HOST (its network namespace exists) and start its init."""
+    h = st["hosts"][host]
+    for d in (
+        "var/log/slurm",
+        "var/log/munge",
+        "var/spool/slurmd",
+        "var/spool/slurmctld",
+        "var/spool/rsyslog",
+        "var/spool/faultline-hooks",
+        "var/lib/munge",
+        "etc",
+    ):
+        os.makedirs(hdir(host, d), exist_ok=True)
+    shutil.rmtree(hdir(host, "run"), ignore_errors=True)
+    for d in ("munge", "mysqld", "slurm"):
+        os.makedirs(hdir(host, "run", d))
+    mu, sl, my = uid("munge"), uid("slurm"), uid("mysql")
+    for d in ("var/log/munge", "var/lib/munge", "run/munge"):
+        os.chown(hdir(host, d), mu.pw_uid, mu.pw_gid)
+    os.chmod(hdir(host, "var/lib/munge"), 0o711)
+    os.chown(hdir(host, "run/mysqld"), my.pw_uid, my.pw_gid)
+    # slurmctld's hooks run as its own user, slurmd's as root
+    slurms = ("var/spool/faultline-hooks",) if h["role"] == "ctl" else ()
+    for d in ("var/log/slurm", "var/spool/slurmctld", "run/slurm", *slurms):
+        os.chown(hdir(host, d), sl.pw_uid, sl.pw_gid)
+    write(hdir(host, "etc/hostname"), host + "\n")
+    t = "rsyslog-loghost.conf" if h["role"] == "ctl" else "rsyslog-node.conf"
+    write(hdir(host, "etc/rsyslog.conf"), render(t, st))
+    if h["role"] == "ctl":
+        os.makedirs(hdir(host, "var/lib/mysql"), exist_ok=True)
+        os.chown(hdir(host, "var/lib/mysql"), my.pw_uid, my.pw_gid)
+        os.chmod(hdir(host, "var/log"), 0o755)
+    for c in CONTROLLERS:
+        for d in (f"{CG}/{c}/{CG_ROOT}", f"{CG}/{c}/{CG_ROOT}/{host}"):
+            if not os.path.isdir(d):
+                os.mkdir(d)
+                if c == "cpuset":
+                    for k in ("cpuset.cpus", "cpuset.mems"):
+                        open(f"{d}/{k}", "w").write(open(os.path.dirname(d) + "/" + k).read())
+    if os.path.exists(hdir(host, "ready")):
+        os.unlink(hdir(host, "ready"))
+    off = int(boot_uptime - uptime())  # of the host's boot clock against the machine's
+    log = open(hdir(host, "init.out"), "ab")
+    p = subprocess.Popen(
+        [
+            "nsenter",
+            f"--net=/run/netns/{ns(host)}",
+            "--",
+            "unshare",
+            "--fork",
+            "--kill-child",
+            "--pid",
+            "--mount",
+            "--uts",
+            "--ipc",
+            "--cgroup",
+            "--time",
+            f"--boottime={off}",
+            "--mount-proc",
+            sys.executable,
+            os.path.join(HERE, "cluster.py"),
+            "_init",
+            host,
+            h["role"],
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        env={**ENV, "FAULTLINE_MINI_DIR": RT},
+        preexec_fn=lambda: enter_cgroup(host),
+    )
+    for _ in range(100):
+        if os.path.exists(hdir(host, "ready")):
+            break
+        if p.poll() is not None:
+            raise SystemExit(f"{host}: init died: {open(hdir(host, 'init.out')).read()}")
+        time.sleep(0.05)
+    time.sleep(0.1)
+    kid = int(open(f"/proc/{p.pid}/task/{p.pid}/children").read().split()[0])
+    h["outer"] = {"pid": p.pid, "start": start_ticks(p.pid)}
+    h["init"] = {"pid": kid, "start": start_ticks(kid)}
+    h["boot_offset"] = off
+    h["booted"] = time.time()
+    save(st)
+
+
+def start_daemons(st, host):
+    """What a host starts at boot, in order."""
+    role = st["hosts"][host]["role"]
+    daemon(host, ["rsyslogd", "-f", "/etc/rsyslog.conf", "-i", "/run/rsyslogd.pid"])
+    # link changes as the host itself sees them, with its own clock
+    daemon(host, ["ip", "-ts", "monitor", "link"], out=hdir(host, "var/log/ip-monitor.log"))
+    if role == "switch":
+        return
+    daemon(host, [*AS_MUNGE, "munged"])
+    if role == "ctl":
+        first = not os.path.isdir(hdir(host, "var/lib/mysql/mysql"))
+        if first:
+            daemon(
+                host,
+                ["mariadb-install-db", "--user=mysql", "--skip-test-db", "--auth-root-authentication-method=normal"],
+            )
+        daemon(host, ["mariadbd"], out=hdir(host, "mariadb.out"))
+        sql = ["mariadb", "-u", "root", "-e"]
+        wait(lambda: inside(host, [*sql, "select 1"], capture_output=True).returncode == 0, 40, "mariadb")
+        if first:
+            inside(
+                host,
+                [
+                    *sql,
+                    "create database slurm_acct_db; create user slurm@localhost identified by 'mini';"
+                    "grant all on slurm_acct_db.* to slurm@localhost;",
+                ],
+                check=True,
+            )
+        daemon(host, [*AS_SLURM, "slurmdbd"])
+        wait(
+            lambda: inside(host, ["sacctmgr", "-n", "show", "cluster"], capture_output=True).returncode == 0,
+            40,
+            "slurmdbd",
+        )
+        if first:
+            acct = [["add", "cluster", "mini"], ["add", "account", "ml", "Cluster=mini"]]
+            acct += [["add", "user", u, "Account=ml"] for u in USERS]
+            for a in acct:
+                inside(host, ["sacctmgr", "-i", *a], check=True, capture_output=True)
+        daemon(host, [*AS_SLURM, "slurmctld"])
+        wait(lambda: inside(host, ["scontrol", "ping"], capture_output=True).returncode == 0, 30, "slurmctld")
+    else:
+        daemon(host, ["slurmd"])
+
+
+def run_kmsgd():
+    """Reads /dev/kmsg and hands each line to the host it belongs to.
+
+    The ring buffer is one for all namespaces.  A line belongs to the switch when it
+    names one of its bridges, to a host when it names its cgroup, or carries the tag
+    that `kmsg HOST TEXT` puts before an injected line.  An OOM report is kept together
+    and goes where the cgroup in it points.  kmsg.jsonl keeps everything as it was read.
+    """
+    fd = os.open("/dev/kmsg", os.O_RDONLY)
+    os.lseek(fd, 0, os.SEEK_END)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    raw = open(os.path.join(RT, "kmsg.jsonl"), "a", buffering=1)
+    block, _mono0 = None, None
+
+    def deliver(host, prio, mono, text):
+        st = load()
+        h = st["hosts"].get(host)
+        if not h:
+            return
+        text = text.replace(f"/{CG_ROOT}/{host}", "")
+        up = mono / 1e6 + h.get("boot_offset", 0)  # what this host's own dmesg would show
+        with open(hdir(host, "var/log/dmesg.log"), "a") as f:
+            f.write(f"[{int(up):5d}.{int(up % 1 * 1e6):06d}] {text}\n")
+        with contextlib.suppress(OSError):  # the host is off
+            sock.sendto(
+                f"<{prio % 8}>kernel: [{int(up):5d}.{int(up % 1 * 1e6):06d}] {text}".encode(),
+                hdir(host, "run/klog.sock"),
+            )
+
+    while True:
+        try:
+            rec = os.read(fd, 8192).decode("utf-8", "replace")
+        except BrokenPipeError:
+            continue  # lines were overwritten before we read them
+        head, text = rec.split(";", 1)
+        text = text.split("\n", 1)[0]
+        prio, seq, mono = (int(x) for x in head.split(",")[:3])
+        raw.write(
+            json.dumps(
+                {
+                    "read_at": round(time.time(), 6),
+                    "facility": prio >> 3,
+                    "severity": prio & 7,
+                    "seq": seq,
+                    "kmsg_us": mono,
+                    "text": text,
+                }
+            )
+            + "\n"
+        )
+        m = re.match(r"\[faultline-mini:(\w+)\] (.*)", text)
+        if m:
+            deliver(m[1], prio, mono, m[2])
+            continue
+        if "invoked oom-killer" in text:
+            block = []
+        if block is not None:
+            block.append((prio, mono, text))
+            if "Killed process" in text or len(block) > 200:
+                host = next((x[1] for x in (re.search(rf"/{CG_ROOT}/(\w+)/", t) for _, _, t in block) if x), None)
+                for b in block if host else ():
+                    deliver(host, *b)
+                block = None
+            continue
+        m = re.match(r"(sw-mgmt|sw-hsn): ", text) or re.search(r"\b([mf]-(ctl|gpu\d+))\b: ", text)
+        if m:
+            deliver("leaf01", prio, mono, text)
+            continue
+        m = re.search(rf"/{CG_ROOT}/(\w+)", text)
+        if m:
+            deliver(m[1], prio, mono, text)
