@@ -296,6 +296,8 @@ def _covariance(c: Compiler, node: ast.Call, scope: Scope) -> Value:
 
 def _hll(c: Compiler, node: ast.Call, args: list[ast.Node], condition: Value | None, scope: Scope) -> Value:
     """R11: the state is the exact set of values, as texts."""
+    if not 1 <= len(args) <= 2:
+        raise KqlBindError(f"{node.name}() takes a value and perhaps an accuracy", node.span)
     value = c.expr(args[0], scope)
     parts = [text_of(value), value] + ([condition] if condition else [])
     where = " FILTER (WHERE {1} IS NOT NULL" + (" AND {2}" if condition else "") + ")"

@@ -20,12 +20,11 @@ from queries.kql.engines import DUCKDB, Engine
 from queries.kql.engines.spelling import Unspelled
 from queries.kql.errors import NOWHERE, CannotExpress, KqlBindError, KqlError, NotImplementedYet, Span, nearest
 from queries.kql.expressions import bind
-from queries.kql.functions import duckdb as engine
-from queries.kql.functions import names, python, shapes, text, times
+from queries.kql.functions import names, python, shapes, signatures, text, times
 from queries.kql.functions.convert import to_type
 from queries.kql.functions.more import MORE
 from queries.kql.functions.names import CANNOT, FUNCTIONS
-from queries.kql.functions.python import BODIES as PYTHON
+from queries.kql.functions.python import CALLABLE as PYTHON
 from queries.kql.functions.python import USED as PYTHON_WORD
 from queries.kql.functions.special import SPECIAL as FEW
 from queries.kql.grammar import parse
@@ -181,7 +180,7 @@ class Compiler(Builder):
             if isinstance(outcome, Stage):
                 raise KqlBindError(f"'{node.name}' gives a table; wrap it in toscalar()", node.span)
             return outcome
-        value = self._built_in(node, engine.ALIASES.get(node.name, node.name), scope)
+        value = self._built_in(node, signatures.ALIASES.get(node.name, node.name), scope)
         if isinstance(value.sql, Sql) and value.sql.origin is None:
             value.sql.origin = node
         name = _result_name(node, scope)
@@ -196,11 +195,11 @@ class Compiler(Builder):
             return WINDOWS[name](self, node, scope)
         if name in SPECIAL:
             return SPECIAL[name](self, node, scope)
-        if name in engine.SIMPLE:
-            return engine.call(name, [self.expr(a, scope) for a in node.args], node)
+        if name in signatures.SIMPLE:
+            return signatures.call(name, [self.expr(a, scope) for a in node.args], node)
         if name in PYTHON:
             return python.call(name, [self.expr(a, scope) for a in node.args], node)
-        known = [*engine.SIMPLE, *SPECIAL, *PYTHON, *WINDOWS, *AGGREGATES, *scope.env.all_names()]
+        known = [*signatures.SIMPLE, *SPECIAL, *PYTHON, *WINDOWS, *AGGREGATES, *scope.env.all_names()]
         if name in CANNOT:
             raise CannotExpress(f"{node.name}() cannot be answered here: {CANNOT[name]}", node.span)
         if name in FUNCTIONS or name in names.AGGREGATES:
@@ -364,9 +363,9 @@ def _result_name(node: ast.Node, scope: Scope) -> str | None:
     if isinstance(node, ast.Index) and isinstance(node.key, ast.Literal):
         inner = _result_name(node.object, scope)
         return f"{inner}_{node.key.value}" if inner else None
-    if isinstance(node, ast.Call) and scope.aggregates and engine.ALIASES.get(node.name, node.name) in SIMPLE:
+    if isinstance(node, ast.Call) and scope.aggregates and signatures.ALIASES.get(node.name, node.name) in SIMPLE:
         inner = _result_name(node.args[0], scope) if node.args else ""
-        lead = SIMPLE[engine.ALIASES.get(node.name, node.name)][2]
+        lead = SIMPLE[signatures.ALIASES.get(node.name, node.name)][2]
         return f"{lead}_{inner or ''}" if lead else inner
     if isinstance(node, ast.Call) and node.args:
         prefix = names.PREFIXES.get(node.name)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from queries.kql import statements
 from queries.kql.aggregates import AGGREGATES
 from queries.kql.compile import SPECIAL
-from queries.kql.functions import duckdb, names
+from queries.kql.engines import engines
+from queries.kql.functions import names, signatures
 from queries.kql.functions.python import BODIES
 from queries.kql.grammar import LIST_WORDS, MATCH_WORDS
 from queries.kql.operators import OPERATORS, SOURCES
 from queries.kql.operators.combining import KINDS
 from queries.kql.operators.plugins import PLUGIN_BUILDERS
+from queries.kql.probes import answered, examples
 from queries.kql.windows import WINDOWS
 
 TRAPS = (
@@ -38,14 +40,14 @@ GRAMMAR_WORDS = frozenset(["table", "view", "materialize", "toscalar"])
 
 def scalar_functions() -> set[str]:
     """Official scalar functions that are answered, other spellings included."""
-    own = {*duckdb.SIMPLE, *SPECIAL, *BODIES, *WINDOWS, *GRAMMAR_WORDS}
-    own |= {a for a, b in duckdb.ALIASES.items() if b in own or b in AGGREGATES}
+    own = {*signatures.SIMPLE, *SPECIAL, *BODIES, *WINDOWS, *GRAMMAR_WORDS}
+    own |= {a for a, b in signatures.ALIASES.items() if b in own or b in AGGREGATES}
     return own & names.FUNCTIONS
 
 
 def aggregates() -> set[str]:
     """Official aggregates that are answered."""
-    own = {*AGGREGATES} | {a for a, b in duckdb.ALIASES.items() if b in AGGREGATES}
+    own = {*AGGREGATES} | {a for a, b in signatures.ALIASES.items() if b in AGGREGATES}
     return own & names.AGGREGATES
 
 
@@ -73,6 +75,23 @@ def _cannot() -> str:
     for name, reason in names.CANNOT.items():
         by_reason.setdefault(reason, []).append(name)
     return "\n".join(f"| {_names(found)} | {reason} |" for reason, found in by_reason.items())
+
+
+def _engines() -> str:
+    """How much of each group every engine answers, and by name what one does not that DuckDB does."""
+    official = {"functions": scalar_functions(), "aggregates": aggregates(), "operators": set(OPERATORS),
+                "sources": set(SOURCES), "plugins": plugins()}  # fmt: skip
+    known = {group: {n for n in names_ if n in examples()[group]} for group, names_ in official.items()}
+    every = engines().values()
+    rows = [f"| {g} | " + " | ".join(f"{len(known[g] & answered(e, g))}" for e in every) + " |" for g in known]
+    lacks = []
+    for engine in every:
+        for group, all_ in known.items():
+            missing = {n for n in all_ if examples()[group][n]} - answered(engine, group)
+            if missing:
+                lacks.append(f"- {engine.name}, {group}: {_names(missing)}")
+    head = f"| answered | {' | '.join(e.name for e in every)} |\n|---|{'--:|' * len(every)}"
+    return "\n".join([head, *rows, "", "Not answered, by engine:", "", *lacks])
 
 
 def matrix() -> str:
@@ -128,7 +147,19 @@ Not yet: {_refused(names.FUNCTIONS, functions)[1]}
 documentation; what it leaves open (how a period is found, how percentiles are interpolated) is said in
 `queries/kql/functions/decompose.py`.
 
-## What this engine cannot answer as Kusto would
+## Engines
+
+The store is DuckDB. A query is compiled once, from templates that each engine spells by its own table of words
+(`queries/kql/engines/`); what a table lacks is refused by the name of the function or operator. The tests run the golden
+cases on ClickHouse as well, in the same process, and compare with DuckDB's answers; `tests/queries/clickhouse_gaps.toml`
+lists the cases it does not answer. The numbers count names of this page's tables without other spellings.
+
+{_engines()}
+
+On ClickHouse, datetimes reach from 1900 to 2299 (a constant outside is refused), a long that overflows wraps, and NaN is
+not equal to itself.
+
+## What cannot be answered as Kusto would
 
 | names | why |
 |---|---|
@@ -136,10 +167,14 @@ documentation; what it leaves open (how a period is found, how percentiles are i
 
 ## Adding a function
 
-What SQL can say is one entry in `queries/kql/functions/tables.py`: argument kinds, result type, template. What it cannot
-is one entry in the `BODIES` of a family there (`parsing.py`, `addresses.py`, `series.py`, ...): kinds, result type and a
-Python function; it is given to DuckDB when a query calls it. Run `make conformance` and
-`python -m queries.kql.support > docs/kql.md` afterwards.
+What SQL can say is one entry in `queries/kql/functions/tables.py`: argument kinds, result type, template. A word of the
+template that an engine spells differently is one entry in its table, `queries/kql/engines/`; ClickHouse refuses the
+function until its table has all of the words. What SQL cannot say is one entry in the `BODIES` of a family (`parsing.py`,
+`addresses.py`, `series.py`, ...): kinds, result type and a Python function; it is given to DuckDB when a query calls it.
+Run `make conformance` and `python -m queries.kql.support > docs/kql.md` afterwards.
+
+An engine is an `Engine`: a SQLAlchemy dialect, the table of words, names of types. A package registers its own by the
+entry point group `faultline.kql_engines`.
 
 ## Semantics, numbered
 

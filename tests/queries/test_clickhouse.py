@@ -18,15 +18,18 @@ from test_cases import CASES, CONFORMANCE, NOW, comparison, outcome, stored
 
 from queries.kql import CannotExpress, Catalog, KqlError, NotImplementedYet, Result
 from queries.kql.compile import compile_script
-from queries.kql.engines import engines
+from queries.kql.engines import DUCKDB, engines
 from queries.kql.engines.clickhouse import CLICKHOUSE, ClickHouseDialect, parameters
 from queries.kql.engines.engine import Engine
+from queries.kql.operators import OPERATORS, SOURCES
+from queries.kql.operators.plugins import PLUGIN_BUILDERS
+from queries.kql.probes import answered, examples
 
 pytest.importorskip("chdb", reason="chdb is not installed: nothing here ran on ClickHouse")
 GAPS: dict[str, list[str]] = tomllib.loads((Path(__file__).parent / "clickhouse_gaps.toml").read_text())
 REASONS = {name: reason for reason, names in GAPS.items() for name in names}
 # The shares of the conformance cases ClickHouse must answer: tier 1, all. Raise them, never lower them.
-TIER_1, ALL = 0.92, 0.80
+TIER_1, ALL = 0.95, 0.84
 
 
 def nearly(got: Any, wanted: Any) -> bool:
@@ -55,7 +58,7 @@ def ask(query: str, tables: dict[str, Any] | None = None, now: datetime | None =
 def test_the_list_of_gaps_names_cases() -> None:
     assert set(REASONS) <= {folder.name for folder in CASES}
     assert sum(map(len, GAPS.values())) == len(REASONS), "a case is listed twice"
-    assert len(REASONS) <= 0.15 * len(CASES)
+    assert len(REASONS) <= 0.08 * len(CASES)
 
 
 @pytest.mark.parametrize("folder", CASES, ids=lambda p: p.name)
@@ -154,3 +157,11 @@ def test_a_third_party_engine_changes_one_word() -> None:
     (one,) = compile_script("print tolower('ABC')", Catalog({}), engine=mine)
     assert "lowerAscii(" in one.sql and "lowerUTF8" not in one.sql
     assert set(engines()) >= {"duckdb", "clickhouse"}
+
+
+def test_every_function_and_operator_has_an_example_that_binds() -> None:
+    """What the page about the language says of engines rests on these."""
+    without = {n for queries in examples().values() for n, query in queries.items() if query is None}
+    assert not without
+    assert set(OPERATORS) == set(examples()["operators"]) == answered(DUCKDB, "operators")
+    assert set(SOURCES) == set(examples()["sources"]) and set(PLUGIN_BUILDERS) == set(examples()["plugins"])

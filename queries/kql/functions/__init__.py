@@ -1,1 +1,1 @@
-"""Function tables, one engine per module: tables before methods."""
+"""Functions of the language: signatures with templates, forms that look at their arguments, bodies in Python."""

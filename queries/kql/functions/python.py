@@ -1,6 +1,6 @@
 """Functions that SQL cannot say: bodies in Python, given to DuckDB when a query uses them.
 
-A family is one file with a table `BODIES`: name -> bodies. A body says its argument kinds as `duckdb.py` does (and
+A family is one file with a table `BODIES`: name -> bodies. A body says its argument kinds as `signatures.py` does (and
 `D` for any type read as dynamic), its result type, and the function. Dynamics arrive as Python values and leave as
 them; timespans are ticks, datetimes naive UTC. A null argument gives null without asking the body, unless
 `nulls` is set. ClickHouse cannot call Python, so there these functions are refused.
@@ -27,6 +27,7 @@ from queries.kql.functions import (
     arrays,
     encoding,
     geo,
+    names,
     nodes,
     parsing,
     searching,
@@ -36,13 +37,15 @@ from queries.kql.functions import (
     zones,
 )
 from queries.kql.functions.body import Body
-from queries.kql.functions.duckdb import fit
+from queries.kql.functions.signatures import fit
 from queries.kql.values import Value, sql
 
 BODIES: dict[str, tuple[Body, ...]] = (
     addresses.BODIES | arrays.BODIES | encoding.BODIES | geo.BODIES | nodes.BODIES | parsing.BODIES | series.BODIES
     | searching.BODIES | statistics.BODIES | units.BODIES | zones.BODIES
 )  # fmt: skip
+# What a query may call; the others serve forms and operators.
+CALLABLE = frozenset(n for n in BODIES if n in names.FUNCTIONS or n in nodes.BODIES)
 USED = re.compile(r"\bkqlpy_(\w+?)_(\d+)(?:\(|$)")
 _GIVING = threading.Lock()
 

@@ -28,6 +28,8 @@ def _array_sort(direction: str) -> Special:
             if not args[-1].is_constant:
                 raise KqlBindError(f"{node.name}() needs a constant for nulls_last", node.args[-1].span)
             last = bool(args.pop().constant)
+        if not args:
+            raise KqlBindError(f"{node.name}() needs a dynamic array", node.span)
         for arg in args:
             if arg.type != "dynamic":
                 raise KqlBindError(f"{node.name}() needs dynamic arrays, not {arg.type}", arg.span)

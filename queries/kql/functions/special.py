@@ -129,11 +129,14 @@ def bin_of(value: Value, size: Value, node: ast.Node) -> Value:
 
 def _bin_at(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     value, size, origin = _args(c, node, scope, 3)
-    if value.type == "datetime":
+    kinds = (value.type, size.type, origin.type)
+    if kinds == ("datetime", "timespan", "datetime"):
         template = "make_timestamp(epoch_us({2}) + " + _floored("(epoch_us({0}) - epoch_us({2}))", "({1} // 10)") + ")"
         made = sql(template, "datetime", value, size, origin, nullable=True)
-    elif value.type == "timespan":
+    elif kinds == ("timespan",) * 3:
         made = sql("({2} + " + _floored("({0} - {2})", "{1}") + ")", "timespan", value, size, origin, nullable=True)
+    elif not {value.type, size.type, origin.type} <= set(NUMERIC):
+        raise KqlBindError(f"bin_at() does not take {value.type} in steps of {size.type} from {origin.type}", node.span)
     else:
         kind = widest([value.type, size.type, origin.type])
         value, size, origin = (cast_number(v, kind) for v in (value, size, origin))

@@ -1,4 +1,4 @@
-"""The plain functions, by subject. See `duckdb.py` for how a signature reads."""
+"""The plain functions, by subject. See `signatures.py` for how a signature reads."""
 
 from __future__ import annotations
 

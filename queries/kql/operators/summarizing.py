@@ -9,8 +9,7 @@ from sqlalchemy import literal_column
 from queries.kql import syntax as ast
 from queries.kql.bind import Env, Scope, Stage, fresh
 from queries.kql.errors import KqlBindError
-from queries.kql.functions import duckdb as engine
-from queries.kql.functions import names
+from queries.kql.functions import names, signatures
 from queries.kql.operators.rows import scope_of
 from queries.kql.operators.shaping import named_values
 from queries.kql.values import Value
@@ -54,12 +53,12 @@ def _columns(c: Compiler, node: ast.Node, scope: Scope, keys: list[str], named: 
 
     if (
         isinstance(node, ast.Call)
-        and engine.ALIASES.get(node.name, node.name) in SPREAD
+        and signatures.ALIASES.get(node.name, node.name) in SPREAD
         and scope.env.find(node.name) is None
     ):
         return spread(c, node, scope, keys)
     if isinstance(node, ast.Call) and (
-        engine.ALIASES.get(node.name, node.name) in SPREAD
+        signatures.ALIASES.get(node.name, node.name) in SPREAD
         or (
             node.name in ("take_any", "any") and (len(node.args) > 1 or any(isinstance(a, ast.Star) for a in node.args))
         )
@@ -77,7 +76,7 @@ def _only_aggregates(c: Compiler, node: ast.Node, scope: Scope) -> None:
     if isinstance(node, ast.Name) and node.name in scope.columns:
         raise KqlBindError(f"'{node.name}' is neither a key nor inside an aggregate", node.span)
     if isinstance(node, ast.Call):
-        if engine.ALIASES.get(node.name, node.name) in AGGREGATES | names.AGGREGATES or node.name == "toscalar":
+        if signatures.ALIASES.get(node.name, node.name) in AGGREGATES | names.AGGREGATES or node.name == "toscalar":
             return
         for arg in node.args:
             _only_aggregates(c, arg, scope)

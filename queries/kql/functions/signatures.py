@@ -1,4 +1,4 @@
-"""Scalar functions as DuckDB says them: name -> signatures.
+"""The plain scalar functions: name -> signatures. `engines/spelling.py` says what a template is.
 
 A signature is `("argument kinds", "result", "template")`. Kinds: s string, l long, n number, r real,
 d dynamic, t datetime, p timespan, b bool, a any; `x?` may be missing, `x*` repeats. Result: a KQL type,
