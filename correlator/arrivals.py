@@ -22,14 +22,15 @@ ENDING = ("nic.", "switch.", "fabric.", "slurm.node_", "slurm.daemon_", "kernel.
 @dataclass(frozen=True)
 class Change:
     """What was stored since the last look: the earliest moment told by it, the jobs it speaks of, those of them whose
-    output it brings without stamps, and the hosts of which it tells something that may have ended there, or whose own
-    log it holds."""
+    output it brings without stamps, the hosts of which it tells something that may have ended there, or whose own log it
+    holds, and whether it holds states of nodes."""
 
     earliest: float
     jobs: frozenset[int]
     ending: frozenset[str] = frozenset()
     voices: frozenset[str] = frozenset()
     unstamped: frozenset[int] = frozenset()
+    states: bool = True
 
 
 @dataclass
@@ -91,9 +92,11 @@ class Arrivals:
             moments.append(row["t"] if told else row["begun"])
         jobs |= {r["job_id"] for r in self.store.rows(
             "SELECT DISTINCT job_id FROM raw.steps WHERE rowid > ? AND cluster IS NOT DISTINCT FROM ?", [self.since["steps"], cluster])}  # fmt: skip
+        states = False
         for table in ("metrics", "node_states"):
             sample = self.store.rows(f"SELECT epoch(min(time)) AS t FROM raw.{table} WHERE rowid > ? AND cluster IS NOT DISTINCT FROM ?", [self.since[table], cluster])  # fmt: skip
             moments.append(sample[0]["t"])
+            states = sample[0]["t"] is not None
         ended = (last_run(runs, job) for job in jobs)
         moments += [run.end for run in ended if run is not None and run.end is not None]
         times = [m for m in moments if m is not None]
@@ -101,7 +104,7 @@ class Arrivals:
             return None
         return Change(
             min(times, default=latest), frozenset(jobs), frozenset(lines.ending), frozenset(lines.voices),
-            frozenset(lines.unstamped),
+            frozenset(lines.unstamped), states,
         )  # fmt: skip
 
 

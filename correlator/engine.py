@@ -13,7 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from correlator import clocks, history, lemons, recurrence, samples
 from correlator import edges as edge_files
@@ -28,11 +30,19 @@ from correlator.garbage import paused
 from correlator.model import Edge, Event, Fact, Run
 from correlator.reads import Reads
 from correlator.result import FORMAT, incident_document, verdict_document
-from correlator.site import Site, build_site
+from correlator.site import Inventory, Site, build_site
 from correlator.verdicts import judge
 
 if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
+
+
+@dataclass(frozen=True)
+class Index:
+    """Beside a list of events: the job of each (-1: none), and those that are repeated lines."""
+
+    jobs: np.ndarray[Any, np.dtype[np.int64]]
+    repeated: list[Event]
 
 
 @dataclass
@@ -58,8 +68,13 @@ class Conclusions:
     unstamped: frozenset[int] = frozenset()
     first: float = 0.0
     last: float = 0.0
-    #: Before this moment nothing differs from the conclusions that these were made from (ticks).
+    inventory: Inventory | None = None
+    #: Ticks only: before this moment nothing differs from the conclusions that these were made from; jobs whose runs were
+    #: put together again; whether node states may differ; what is looked up by the next tick.
     border: float = float("-inf")
+    again: frozenset[int] = frozenset()
+    states_differ: bool = True
+    index: Index | None = None
 
 
 def correlate(
@@ -106,31 +121,36 @@ def conclude_cluster(
     return found
 
 
+def read_inventory(store: Reads, cluster: str | None) -> Inventory:
+    settings, links, topology = (
+        store.rows(f"SELECT DISTINCT * FROM raw.{table} WHERE cluster IS NOT DISTINCT FROM ? ORDER BY ALL", [cluster])
+        for table in ("settings", "links", "topology")
+    )
+    return Inventory(settings, links, topology)
+
+
 def gather_world(
     store: Reads, cluster: str | None, settings: Mapping[str, object] | None, events: list[Event], runs: list[Run],
-    states: list[dict[str, Any]], off: list[clocks.Offset], hosts: Iterable[str] = (), voices: frozenset[str] | None = None,
+    states: list[dict[str, Any]], off: list[clocks.Offset], hosts: Iterable[str] = (), before: Conclusions | None = None,
 ) -> World:  # fmt: skip
-    """All that is known besides events and runs. ``hosts``: further hosts that are known to exist; ``voices``: see ``World``,
-    where it is known already."""
+    """All that is known besides events and runs. ``hosts``: further hosts that are known to exist; ``before``: earlier
+    conclusions, where inventory and voices are the same still."""
     known = {e.host for e in events if e.host} | {n for r in runs for n in r.nodes} | set(hosts)
-
-    def rows(table: str) -> list[dict[str, Any]]:
-        return store.rows(
-            f"SELECT DISTINCT * FROM raw.{table} WHERE cluster IS NOT DISTINCT FROM ? ORDER BY ALL", [cluster]
-        )
-
+    inventory = (before.inventory if before else None) or read_inventory(store, cluster)
+    measured = bool(store.rows("SELECT 1 FROM raw.metrics WHERE cluster IS NOT DISTINCT FROM ? LIMIT 1", [cluster]))
     return World(
-        build_site(cluster, rows("settings"), rows("links"), rows("topology"), known, settings),
+        build_site(cluster, inventory.settings, inventory.links, inventory.topology, known, settings),
         events,
         runs,
         node_states=states,
-        gpu_jobs=_gpu_jobs(store, cluster),
-        throttling=samples.throttled(store, cluster),
-        xids_seen=samples.xids_seen(store, cluster),
+        gpu_jobs=_gpu_jobs(store, cluster) if measured else {},
+        throttling=samples.throttled(store, cluster) if measured else [],
+        xids_seen=samples.xids_seen(store, cluster) if measured else [],
         progress=samples.progress(store, cluster),
         spoke=samples.speaking(store, cluster),
         clocks=off,
-        voices=samples.voices(store, cluster) if voices is None else voices,
+        voices=before.voices if before else samples.voices(store, cluster),
+        inventory=inventory,
     )
 
 
@@ -145,7 +165,7 @@ def conclude_world(world: World, edges: list[Edge], rates: BaseRates) -> Conclus
         world.site.cluster, world.events, world.runs, documents,
         {v.run.key: verdict_document(world, weigher, v, incident_of.get(id(v))) for v in verdicts},
         lemons.suspects(documents, len(world.site.hosts)), world.node_states, stories=stories, facts=world.facts, site=world.site,
-        rates=rates, clocks=world.clocks, progress=world.progress, voices=world.voices, first=world.first, last=world.last,
+        rates=rates, clocks=world.clocks, progress=world.progress, voices=world.voices, first=world.first, last=world.last, inventory=world.inventory,
     )  # fmt: skip
 
 
@@ -242,25 +262,29 @@ _RUN_NUMBERS = ("array_job_id", "array_task_id", "exit_code", "exit_signal", "gp
 
 
 def run_table(found: list[Conclusions]) -> pl.DataFrame:
-    rows = []
-    for conclusions in found:
-        for run in conclusions.runs:
-            verdict = conclusions.verdicts.get(run.key)
-            row = {name: run.row.get(name) for name in (*_RUN_TEXTS, *_RUN_NUMBERS, "submit", "start", "end")}
-            row.update(
-                run_key=run.key, cluster=conclusions.cluster, job_id=run.job_id, attempt=run.attempt, state=run.state,
-                nodes=list(run.nodes), node_count=len(run.nodes), category=verdict["category"] if verdict else None,
-                incident_id=verdict["incident_id"] if verdict else None, confidence=verdict["confidence"] if verdict else None,
-                document=_sorted_json(verdict) if verdict else None,
-            )  # fmt: skip
-            rows.append(row)
-    schema: dict[str, Any] = {
-        "run_key": pl.String, "cluster": pl.String, "job_id": pl.Int64, "attempt": pl.Int64, "state": pl.String,
-        **dict.fromkeys(_RUN_TEXTS, pl.String), **dict.fromkeys(_RUN_NUMBERS, pl.Int64),
-        **dict.fromkeys(("submit", "start", "end"), pl.Datetime("us")), "nodes": pl.List(pl.String), "node_count": pl.Int64,
-        "category": pl.String, "incident_id": pl.String, "confidence": pl.Float64, "document": pl.String,
-    }  # fmt: skip
-    return pl.DataFrame(rows, schema=schema)
+    told = [(c.cluster, r, c.verdicts.get(r.key)) for c in found for r in c.runs]
+    verdicts = [v for _, _, v in told]
+
+    def of_row(name: str, kind: Any) -> pl.Series:
+        return pl.Series(name, [r.row.get(name) for _, r, _ in told], kind)
+
+    def of_verdict(name: str, kind: Any) -> pl.Series:
+        return pl.Series(name, [v[name] if v else None for v in verdicts], kind)
+
+    return pl.DataFrame([
+        pl.Series("run_key", [r.key for _, r, _ in told], pl.String), pl.Series("cluster", [c for c, _, _ in told], pl.String),
+        pl.Series("job_id", [r.job_id for _, r, _ in told], pl.Int64), pl.Series("attempt", [r.attempt for _, r, _ in told], pl.Int64),
+        pl.Series("state", [r.state for _, r, _ in told], pl.String), *(of_row(name, pl.String) for name in _RUN_TEXTS),
+        *(of_row(name, pl.Int64) for name in _RUN_NUMBERS), *(of_row(name, pl.Datetime("us")) for name in ("submit", "start", "end")),
+        _lists("nodes", [r.nodes for _, r, _ in told]), pl.Series("node_count", [len(r.nodes) for _, r, _ in told], pl.Int64),
+        of_verdict("category", pl.String), of_verdict("incident_id", pl.String), of_verdict("confidence", pl.Float64),
+        pl.Series("document", [_sorted_json(v) if v else None for v in verdicts], pl.String),
+    ])  # fmt: skip
+
+
+def _lists(name: str, values: list[tuple[str, ...]]) -> pl.Series:
+    """A column of lists of texts. Polars makes a series of each list; Arrow makes one of all, which is many times faster."""
+    return pl.Series(name, pa.array(values, pa.large_list(pa.large_string())))
 
 
 __all__ = ["Conclusions", "clusters_of", "conclude_cluster", "correlate", "load_edges", "result", "root_event", "write"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from correlator.causes import cause_of, fill, lost, root_event
@@ -313,8 +314,14 @@ def gpu_hours(world: World, incident: Incident) -> float:
     return round(lost, 4)
 
 
+@lru_cache(maxsize=4096)
+def folded(nodes: tuple[str, ...]) -> str:
+    """A run is told in its verdict and in its incident: its list of nodes is worked out once."""
+    return nodes[0] if len(nodes) == 1 else fold(nodes)
+
+
 def run_summary(run: Run) -> dict[str, Any]:
-    return {"state": run.state, "user": run.row.get("user"), "name": run.row.get("name"), "nodes": fold(run.nodes), "gpus": run.gpus,
+    return {"state": run.state, "user": run.row.get("user"), "name": run.row.get("name"), "nodes": folded(run.nodes), "gpus": run.gpus,
             "start": stamp(run.start), "end": stamp(run.end)}  # fmt: skip
 
 

@@ -238,15 +238,15 @@ def spared(world: World, incident: Incident) -> Spared:
 def _spared(world: World, incident: Incident) -> Spared:
     hit = {v.run.job_id for v in incident.verdicts}
     start, end = incident.root.start, max([v.end.start for v in incident.verdicts], default=incident.end)
-
-    def hurt(run: Run) -> bool:
-        return run.job_id in hit or (run.ended_badly and run.end is not None and run.end <= end + AFTERMATH_S)
-
-    lost = [r for r in world.bad_in_time.overlapping(start, end) if hurt(r)]
-    known = {r.key for r in lost}
-    lost += [r for job in sorted(hit) for r in world.runs_of_job.get(job, ()) if r.key not in known
-             and r.start is not None and r.start <= end and (r.end is None or r.end >= start)]  # fmt: skip
-    count = world.in_time.count(start, end) - len(lost)
+    over = end + AFTERMATH_S
+    hurt = {
+        r.key
+        for r in world.bad_in_time.overlapping(start, end)
+        if (r.end is not None and r.end <= over) or r.job_id in hit
+    }
+    hurt |= {r.key for job in hit for r in world.runs_of_job.get(job, ())
+             if r.start is not None and r.start <= end and (r.end is None or r.end >= start)}  # fmt: skip
+    count = world.in_time.count(start, end) - len(hurt)
     hosts = sorted({f.host for f in [incident.root, *incident.members] if f.host})
     near = [
         r
@@ -258,7 +258,7 @@ def _spared(world: World, incident: Incident) -> Spared:
     for run in chain(near, world.in_time.overlapping(start, end)):
         if len(named) >= min(LISTED, count):
             break
-        if not hurt(run):
+        if run.key not in hurt:
             named[run.key] = run
     return Spared(tuple(sorted(named.values(), key=lambda r: (r.job_id, r.attempt, r.key))), count)
 

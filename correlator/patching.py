@@ -36,7 +36,8 @@ def patch(
         _incidents(connection, before, after, detected)
         _runs(connection, before, after)
         _events(connection, before, after)
-        _states(connection, after)
+        if after.states_differ:
+            _states(connection, after)
     connection.execute("DELETE FROM model.facts WHERE name = 'lemons'")
     connection.execute("INSERT INTO model.facts VALUES ('lemons', ?)", [json.dumps(sorted({h for c in everything for h in c.lemons}))])  # fmt: skip
 
@@ -67,20 +68,13 @@ def _incidents(
 
 
 def _runs(connection: duckdb.DuckDBPyConnection, before: Conclusions, after: Conclusions) -> None:
-    old = {r.key: r for r in before.runs}
-    stale, fresh, alive = [], [], set()
-    for run in after.runs:
-        alive.add(run.key)
-        then = old.get(run.key)
-        if then is None:
-            fresh.append(run)
-        elif after.verdicts.get(run.key) is not before.verdicts.get(run.key) or not (
-            then is run or _same_run(then, run)
-        ):
-            stale.append(run.key)
-            fresh.append(run)
-    stale += [key for key in old if key not in alive]
-    _delete(connection, "runs", "run_key", after.cluster, stale)
+    """Only runs that were put together again can differ, and those whose verdict is another now."""
+    told = before.verdicts.keys() | after.verdicts.keys()
+    judged = {key for key in told if before.verdicts.get(key) is not after.verdicts.get(key)}
+    old, new = ({r.key: r for r in c.runs if r.job_id in after.again or r.key in judged} for c in (before, after))
+    same = {key for key, run in new.items() if key in old and key not in judged and _same_run(old[key], run)}
+    _delete(connection, "runs", "run_key", after.cluster, [key for key in old if key not in same])
+    fresh = [run for key, run in new.items() if key not in same]
     _insert(connection, "runs", engine.run_table([replace(after, runs=fresh)]))
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
 
 from correlator.model import Run
 
@@ -19,15 +19,13 @@ class RunsInTime:
         self._starts = [r.start or 0.0 for r in self._runs]
         ends = [float("inf") if r.end is None else max(r.end, r.start or 0.0) for r in self._runs]
         # The running maximum grows along the list: all before the place where it reaches a moment were over by then.
-        self._latest = list(accumulate(ends, max))
+        self._latest = list(itertools.accumulate(ends, max))
         self._ends = sorted(ends)
 
     def overlapping(self, start: float, end: float) -> Iterator[Run]:
         """Runs that began by ``end`` and were not over before ``start``, the earliest first."""
-        for place in range(bisect_left(self._latest, start), bisect_right(self._starts, end)):
-            run = self._runs[place]
-            if run.end is None or run.end >= start:
-                yield run
+        listed = itertools.islice(self._runs, bisect_left(self._latest, start), bisect_right(self._starts, end))
+        return (run for run in listed if run.end is None or run.end >= start)
 
     def count(self, start: float, end: float) -> int:
         """How many ``overlapping`` gives."""

@@ -41,6 +41,15 @@ FABRIC_NAME = re.compile(r"^(ib|hsn|mlx\d_|rdma|roce|efa|irdma|opa|hfi|bnxt_re|i
 MANAGEMENT_NAME = re.compile(r"^(eth|eno|ens|enp|em|mgmt|bond|br|lan|oob|bmc)", re.IGNORECASE)
 
 
+@dataclass(frozen=True)
+class Inventory:
+    """What holds for all times: rows of settings, cables and Slurm's tree."""
+
+    settings: list[dict[str, Any]]
+    links: list[dict[str, Any]]
+    topology: list[dict[str, Any]]
+
+
 @dataclass
 class Site:
     """One cluster's knowledge. ``links`` maps (switch, port) to (host, device) where an inventory says so."""
@@ -56,6 +65,9 @@ class Site:
     members: dict[str, frozenset[str]] = field(default_factory=dict)
     parents: dict[str, frozenset[str]] = field(default_factory=dict)
     fabric_names: re.Pattern[str] = FABRIC_NAME
+    _values: dict[str | None, tuple[dict[str, Value], dict[str, Value]]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def role(self, host: str | None, device: str | None) -> str:
         """ "fabric", "management" or "unknown" for an interface."""
@@ -69,9 +81,17 @@ class Site:
         return "management" if MANAGEMENT_NAME.match(device) else "unknown"
 
     def values_for(self, run_key: str | None) -> dict[str, Value]:
-        """Settings for a window, with those of a job's environment where the run left one."""
-        values = dict(self.settings)
+        """Settings for a window, with those of a job's environment where the run left one. Not to be changed by who asks."""
         own = self.job_settings.get(run_key or "", {})
+        kept = self._values.get(run_key if own else None)
+        if kept is not None and kept[0] == self.settings:
+            return kept[1]
+        values = self._with_environment(own)
+        self._values[run_key if own else None] = (dict(self.settings), values)
+        return values
+
+    def _with_environment(self, own: Mapping[str, str]) -> dict[str, Value]:
+        values = dict(self.settings)
         for name, (default, (low, high)) in JOB_SETTINGS.items():
             number = _number(own.get(name))
             if number is not None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import time
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -127,12 +128,13 @@ class Ticker:
         said = history.note(changed, moment, before, offline)
         detected = ChainMap(said.detected, history.detected)
         whole = first or not partly or len(found) != len(before)
-        with self.store.transaction() as connection:
-            history.write(connection, said, moment)
-            if not whole:
-                patch(connection, [(before[c.cluster], c) for c in changed], found, detected)
-        if whole:
-            write(self.store, found, detected)
+        with checkpoint_by_others(self.store):
+            with self.store.transaction() as connection:
+                history.write(connection, said, moment)
+                if not whole:
+                    patch(connection, [(before[c.cluster], c) for c in changed], found, detected)
+            if whole:
+                write(self.store, found, detected)
         history.remember(said)
         return said
 
@@ -187,6 +189,19 @@ def settled(known: Conclusions, edges: list[Edge], now: datetime) -> Conclusions
     turned = any(v is not known.verdicts[k] for k, v in verdicts.items())
     turned = turned or any(a is not b for a, b in zip(incidents, known.incidents, strict=True))
     return replace(known, verdicts=verdicts, incidents=incidents) if turned else known
+
+
+@contextmanager
+def checkpoint_by_others(store: DuckStore) -> Iterator[None]:
+    """Whoever commits when the log of changes is long enough writes it into the database file, which takes half a second.
+    Somebody waits for a verdict; nobody waits for the commits of lines, which were acknowledged before: they do it."""
+    connection = store.cursor()
+    ((usual,),) = connection.execute("SELECT current_setting('wal_autocheckpoint')").fetchall()
+    connection.execute("SET wal_autocheckpoint = '1TB'")
+    try:
+        yield
+    finally:
+        connection.execute(f"SET wal_autocheckpoint = '{usual}'")
 
 
 def same_objects(found: Conclusions, before: Conclusions | None) -> Conclusions:

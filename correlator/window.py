@@ -17,6 +17,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
 from correlator import clocks, expressions, lemons
@@ -24,7 +25,7 @@ from correlator import events as event_rows
 from correlator import runs as run_rows
 from correlator.arrivals import Change
 from correlator.conditions import derived_values
-from correlator.engine import Conclusions, conclude_world, gather_world
+from correlator.engine import Conclusions, Index, conclude_world, gather_world
 from correlator.estimate import narrow_slurmd_timeout
 from correlator.events import COALESCE_S, moment_of
 from correlator.evidence import BaseRates
@@ -109,8 +110,11 @@ class Window:
         skew = max((abs(o.seconds) for o in before.clocks), default=0.0)
         #: From here on results are replaced.
         self.border = change.earliest - skew - MARGIN_S
-        long = [e for e in before.events if e.time < self.border and e.last >= self.border - COALESCE_S]
-        self.border = min([self.border, *(e.time for e in long)])
+        lasting = [
+            e.time for e in index_of(before).repeated if e.time < self.border and e.last >= self.border - COALESCE_S
+        ]
+        just = before.events[bisect_left(before.events, self.border - COALESCE_S, key=attrgetter("time")) :][:1]
+        self.border = min([self.border, *lasting, *(e.time for e in just)])
         self.reach = longest_window(before, edges) + MARGIN_S
         spans = {s.id: span(s, self.reach) for s in before.stories}
         self.live = {s.id for s in before.stories if spans[s.id][1] >= self.border or self._touched(s)}
@@ -151,7 +155,7 @@ class Window:
         runs = self._runs(jobs, events)
         states = self._states(recent)
         hosts = before.site.hosts if before.site else frozenset()
-        world = gather_world(recent, before.cluster, self.settings, events, runs, states, off, hosts, before.voices)
+        world = gather_world(recent, before.cluster, self.settings, events, runs, states, off, hosts, before)
         if world.events and world.first < before.first:
             return None  # older than anything known: base rates and what lies at the beginning change
         world.first, world.last = min(before.first, world.first), max(before.last, world.last)
@@ -182,8 +186,9 @@ class Window:
         for story in self.before.stories:
             if story.id in self.live:
                 found.update((e.id, e) for e in events_of(story))
-        for event in self.before.events:
-            if event.job_id in wanted and (event.time < self.since or event.time_quality == "inferred"):
+        for place in np.flatnonzero(np.isin(index_of(self.before).jobs, list(wanted))):
+            event = self.before.events[place]
+            if event.time < self.since or event.time_quality == "inferred":
                 found[event.id] = event
         untold = self.change.jobs
         return [
@@ -215,7 +220,7 @@ class Window:
         again = set(jobs)
         runs = sorted(
             [*(r for r in before.runs if r.job_id not in again), *found.runs],
-            key=lambda r: (r.job_id, r.attempt, r.key),
+            key=attrgetter("job_id", "attempt", "key"),
         )
         kept = [(s, d) for s, d in zip(before.stories, before.incidents, strict=True) if s.id not in self.live]
         taken = [
@@ -235,12 +240,29 @@ class Window:
         cut, start = (bisect_left(c.events, border, key=attrgetter("time")) for c in (before, found))
         events = [*before.events[:cut], *found.events[start:]]
         hosts = found.site.hosts if found.site else frozenset()
+        index = index_of(before)
+        repeated = [
+            *(e for e in index.repeated if e.time < border),
+            *(e for e in found.events[start:] if e.last > e.time),
+        ]
         return replace(
             found, events=events, runs=runs, incidents=documents, stories=[s for s, _ in stories], facts=facts,
             verdicts={r.key: verdicts[r.key] for r in runs if r.key in verdicts and r.key in known},
             lemons=lemons.suspects(documents, len(hosts)), border=border,
-            unstamped=before.unstamped | self.change.unstamped,
+            unstamped=before.unstamped | self.change.unstamped, again=frozenset(again), states_differ=self.change.states,
+            index=Index(np.concatenate([index.jobs[:cut], _jobs_of(found.events[start:])]), repeated),
         )  # fmt: skip
+
+
+def index_of(known: Conclusions) -> Index:
+    """Made once after everything was concluded anew; ``Window`` keeps it up."""
+    if known.index is None:
+        known.index = Index(_jobs_of(known.events), [e for e in known.events if e.last > e.time])
+    return known.index
+
+
+def _jobs_of(events: list[Event]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.fromiter((-1 if e.job_id is None else e.job_id for e in events), np.int64, len(events))
 
 
 def _piece_of(event: Event, whole: Event | None) -> bool:

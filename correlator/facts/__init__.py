@@ -15,7 +15,7 @@ from correlator.clocks import Offset
 from correlator.model import Event, Fact, Run
 from correlator.runs_in_time import RunsInTime
 from correlator.samples import Throttled, XidSeen
-from correlator.site import Site
+from correlator.site import Inventory, Site
 
 
 def bus_of(device: str) -> str:
@@ -45,6 +45,7 @@ class World:
     xids_seen: list[XidSeen] = field(default_factory=list)
     progress: dict[tuple[int, int], list[tuple[float, float]]] = field(default_factory=dict)
     spoke: Callable[[str], Sequence[float]] = lambda host: ()
+    inventory: Inventory | None = None
 
     def __post_init__(self) -> None:
         self.by_kind: dict[str, list[Event]] = defaultdict(list)
