@@ -19,6 +19,7 @@ import duckdb
 import polars as pl
 
 from parsers.record import TABLES, conform
+from store import archive
 from store.schema import VERSION, statements
 
 DATABASE = "faultline.duckdb"
@@ -75,6 +76,8 @@ class DuckStore:
         self.folder = folder
         self.read_only = read_only
         self._write_lock = threading.RLock()
+        #: Held by who closes days or drops them: one at a time.
+        self.upkeep = threading.RLock()
         target = ":memory:"
         if folder is not None:
             if not read_only:
@@ -83,9 +86,16 @@ class DuckStore:
             if read_only and not Path(target).exists():
                 raise StoreError(f"{folder}: no store here; run 'faultline ingest PATH --data {folder}' first")
         self._open(target)
+        if read_only and archive.moved(self):  # views name files by their places: whoever may write puts them right
+            self._connection.close()
+            DuckStore(folder).close()
+            self._open(target)
         if not read_only:
             for statement in statements():
                 self._connection.execute(statement)
+            archive.sweep(self)
+            with self.transaction() as connection:
+                archive.make_views(self, connection)
             if self.fact("schema_version") is None:
                 self.set_fact("schema_version", str(VERSION))
 
@@ -102,6 +112,11 @@ class DuckStore:
             raise StoreError(
                 f"{folder}: not a store that this version can read: {str(error).splitlines()[0]}"
             ) from error
+        if folder is not None:
+            # Queries shut the database off from all files but these (queries.kql.run.harden).
+            with suppress(duckdb.InvalidInputException):  # another part of this process opened it before and asked
+                self._connection.execute("SET GLOBAL allowed_directories = ?", [[str(archive.folder_of(self))]])
+            self._connection.execute("SET GLOBAL parquet_metadata_cache = true")
         self._connection.execute("SET TimeZone = 'UTC'")
         self._connection.execute("SET preserve_insertion_order = true")
         try:
@@ -151,14 +166,21 @@ class DuckStore:
         return None if row is None else str(row[0])
 
     def info(self) -> dict[str, Any]:
-        """What the store holds, for pages and ``check``: counts, first and last time, size in bytes."""
-        (count, first, last) = self.cursor().execute(
-            "SELECT count(*), min(time), max(time) FROM raw.logs"
-        ).fetchone() or (0, None, None)
-        size = 0
+        """What the store holds, for pages and ``check``: counts, first and last time, size in bytes (``archived``: of which
+        in files of closed days)."""
+        tiers = [
+            self.rows("SELECT count(*) AS lines, min(time) AS first, max(time) AS last, 0 AS bytes FROM raw.logs")[0]
+        ]
+        tiers.append(archive.held(self))
+        firsts = [t["first"] for t in tiers if t["first"] is not None]
+        lasts = [t["last"] for t in tiers if t["last"] is not None]
+        size, archived = 0, tiers[1]["bytes"]
         if self.folder is not None:
             size = sum(p.stat().st_size for p in self.folder.glob(DATABASE + "*") if p.is_file())
-        return {"lines": count, "first": first, "last": last, "bytes": size, "folder": str(self.folder or ":memory:")}
+        return {
+            "lines": tiers[0]["lines"] + tiers[1]["lines"], "first": min(firsts, default=None), "last": max(lasts, default=None),
+            "bytes": size + archived, "archived": archived, "folder": str(self.folder or ":memory:"),
+        }  # fmt: skip
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -175,6 +197,12 @@ class DuckStore:
                     connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else writes meanwhile."""
+        with self._write_lock:
+            yield
 
     def set_fact(self, name: str, value: str) -> None:
         with self.transaction() as connection:

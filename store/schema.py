@@ -7,10 +7,12 @@ primary: the correlator rebuilds it from ``raw``. ``kept`` is what cannot be reb
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from parsers.record import TABLES
-from store import segments
+from store import archive, segments
 
 VERSION = 1
 
@@ -90,16 +92,7 @@ KEPT = [
 )""",
 ]
 
-_LOG_VIEW = f"""CREATE OR REPLACE VIEW raw.log_view AS SELECT
-  {
-    ", ".join(
-        "CASE WHEN message IS NULL THEN substr(raw, msg_start + 1) ELSE message END AS message"
-        if c == "message"
-        else f'"{c}"'
-        for c in TABLES["logs"]
-    )
-}
-FROM raw.logs"""
+_MESSAGE = "CASE WHEN message IS NULL THEN substr(raw, msg_start + 1) ELSE message END"
 
 _RAW_CL = {
     "slurmctld_raw_CL": "source = 'slurmctld'",
@@ -114,15 +107,30 @@ _RAW_CL = {
     "healthagent_raw_CL": "source = 'healthagent'",
 }
 
-#: The tables of the contract, as views. Strings are never null there: KQL has no null strings.
-KQL_VIEWS = [
+#: The tables of the contract that are made of log lines. Strings are never null there: KQL has no null strings.
+_KQL_LINES = [
     """CREATE OR REPLACE VIEW kql."Logs" AS SELECT
   time AS "Time", received_time AS "ReceivedTime", coalesce(cluster, '') AS "Cluster", coalesce(host, '') AS "Host",
   coalesce(source, '') AS "Source", coalesce(unit, '') AS "Unit", pid AS "Pid", coalesce(facility, '') AS "Facility",
-  coalesce(severity, '') AS "Severity", coalesce(CASE WHEN message IS NULL THEN substr(raw, msg_start + 1) ELSE message END, '') AS "Message",
+  coalesce(severity, '') AS "Severity", coalesce(message, '') AS "Message",
   coalesce(event, 'other') AS "Event", job_id AS "JobId", entities AS "Fields", coalesce(file, '') AS "File", line AS "Line",
   block AS "$block"
-FROM raw.logs""",
+FROM raw.log_view""",
+    """CREATE OR REPLACE VIEW kql."Syslog" AS SELECT
+  time AS "TimeGenerated", coalesce(host, '') AS "Computer", coalesce(facility, '') AS "Facility",
+  coalesce(severity, '') AS "SeverityLevel", coalesce(unit, '') AS "ProcessName", pid AS "ProcessID",
+  coalesce(message, '') AS "SyslogMessage", '' AS "HostIP",
+  block AS "$block"
+FROM raw.log_view WHERE format IN ('rfc3164', 'rfc5424', 'rfc3339', 'loghost', 'journald')""",
+    *(
+        f"""CREATE OR REPLACE VIEW kql."{name}" AS SELECT coalesce(received_time, time) AS "TimeGenerated",
+  raw AS "RawData", coalesce(host, '') AS "Computer", coalesce(file, '') AS "FilePath", block AS "$block" FROM raw.log_view WHERE {where}"""
+        for name, where in _RAW_CL.items()
+    ),
+]
+
+#: The other tables of the contract.
+KQL_VIEWS = [
     """CREATE OR REPLACE VIEW kql."Events" AS SELECT
   event_id AS "EventId", time AS "Time", coalesce(cluster, '') AS "Cluster", coalesce(host, '') AS "Host", event AS "Event",
   coalesce(severity, '') AS "Severity", coalesce(device, '') AS "Device", job_id AS "JobId", coalesce(message, '') AS "Message",
@@ -155,29 +163,26 @@ FROM model.incidents""",
   coalesce(host, '') AS "Host", coalesce(device, '') AS "Device", coalesce(switch, '') AS "Switch",
   coalesce(switch_port, '') AS "SwitchPort", coalesce(plane, '') AS "Plane", coalesce(rail, '') AS "Rail"
 FROM raw.links""",
-    """CREATE OR REPLACE VIEW kql."Syslog" AS SELECT
-  time AS "TimeGenerated", coalesce(host, '') AS "Computer", coalesce(facility, '') AS "Facility",
-  coalesce(severity, '') AS "SeverityLevel", coalesce(unit, '') AS "ProcessName", pid AS "ProcessID",
-  coalesce(CASE WHEN message IS NULL THEN substr(raw, msg_start + 1) ELSE message END, '') AS "SyslogMessage", '' AS "HostIP",
-  block AS "$block"
-FROM raw.logs WHERE format IN ('rfc3164', 'rfc5424', 'rfc3339', 'loghost', 'journald')""",
-    *(
-        f"""CREATE OR REPLACE VIEW kql."{name}" AS SELECT coalesce(received_time, time) AS "TimeGenerated",
-  raw AS "RawData", coalesce(host, '') AS "Computer", coalesce(file, '') AS "FilePath", block AS "$block" FROM raw.logs WHERE {where}"""
-        for name, where in _RAW_CL.items()
-    ),
 ]
 
 
+def log_views(archived: Sequence[str] = ()) -> list[str]:
+    """The views over log lines: of those in DuckDB, and of each SELECT of ``archived`` (of the columns of a line, ``block``
+    behind them)."""
+    columns = ", ".join(f"{_MESSAGE} AS message" if c == "message" else f'"{c}"' for c in (*TABLES["logs"], "block"))
+    tiers = " UNION ALL ".join([f"SELECT {columns} FROM raw.logs", *archived])
+    return [f"CREATE OR REPLACE VIEW raw.log_view AS {tiers}", *_KQL_LINES]
+
+
 def statements() -> list[str]:
-    """All DDL in order; safe to run again."""
+    """All DDL in order but ``log_views``; safe to run again."""
     return [
         *(f"CREATE SCHEMA IF NOT EXISTS {schema}" for schema in ("raw", "model", "kept", "kql")),
         *(raw_table(name) for name in TABLES),
         FILES,
         *segments.SCHEMA,
+        *archive.SCHEMA,
         *MODEL,
         *KEPT,
-        _LOG_VIEW,
         *KQL_VIEWS,
     ]

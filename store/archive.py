@@ -1,0 +1,391 @@
+"""The archive: days past the hot window move from ``raw.logs`` into Parquet files and stay where every question finds them.
+
+``close_days`` writes the lines of a closed day into files below ``archive/YYYY-MM-DD/`` (``store.archive_file``). Then one
+transaction takes them out of ``raw.logs``, registers the files in ``raw.archive`` and makes the views anew, which read both
+tiers: a reader sees a line in one of them, never in both or in none. A file is named in ``raw.archive`` before its first
+byte is written, so that whatever a crash leaves is known and removed at the next start; files that are not named there are
+never touched.
+
+What cannot be archived yet stays in DuckDB: lines that tell no time and came over no network, lines of a day with fewer than ``LEAST_LINES`` (also such
+that came late for an archived day), and the unfinished last line of a file that is still growing.
+
+``drop_before`` is retention: whole days go, with their files and text filters.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from parsers.record import TABLES
+from store import segments
+from store.archive_file import ArchiveFile, Slice, Written, condition, digest_of, parts, slices
+from store.line_heads import head_of
+
+if TYPE_CHECKING:
+    from store.duckdb_store import DuckStore
+
+_LOG = logging.getLogger(__name__)
+
+FOLDER = "archive"
+#: Fewer lines of a day stay in DuckDB: a file for them would cost more to look at than it saves.
+LEAST_LINES = 20_000
+#: A part whose lines change while it is written is written anew; the last time nobody else may write meanwhile.
+TRIES = 3
+
+SCHEMA = [
+    """CREATE TABLE IF NOT EXISTS raw.archive (
+  file VARCHAR, state VARCHAR, day DATE, lines BIGINT, bytes BIGINT, digest VARCHAR, first_time TIMESTAMP, last_time TIMESTAMP,
+  last_received TIMESTAMP, first_block INTEGER, last_block INTEGER, unnamed BIGINT, cluster VARCHAR, since TIMESTAMP
+)""",
+]
+#: What tells when a line was: what it says, else when it came.
+CLOCKS = ("time", "received_time")
+#: A closed segment that is left with less than one in so many of its lines is given up.
+LONELY = 4
+#: States of a file: it is being written, it holds lines, or its lines are dropped and readers may still have it open.
+WRITING, KEPT, DROPPED = "writing", "kept", "dropped"
+
+#: What would change if a line did. Its text never does.
+_FINGERPRINT = """SELECT count(*), coalesce(sum(hash(time, time_quality, sender_time, received_time, resolution_us, cluster, host,
+  source, format, unit, pid, facility, severity, event, job_id, file, line)::HUGEINT), 0)"""
+
+
+@dataclass(frozen=True)
+class Closed:
+    """What one call of ``close_days`` moved."""
+
+    days: int = 0
+    files: int = 0
+    lines: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """What one call of ``drop_before`` dropped."""
+
+    files: int = 0
+    lines: int = 0
+
+
+class Changed(Exception):  # noqa: N818  (a state, not an error)
+    """Lines changed while they were written into a file."""
+
+
+# -- closing days ----------------------------------------------------------------------------------------------------
+
+
+def close_days(store: DuckStore, today: date, *, hot_days: int = 2, least: int = LEAST_LINES) -> Closed:
+    """Archives every day that lies more than ``hot_days`` days before ``today`` (UTC). Cheap when there is nothing to do.
+
+    Others may read and write meanwhile; the last step of each file keeps writers out for about a second per million lines.
+    Raises ``OSError`` and ``duckdb.Error``; what was closed before stays closed, and the next call goes on behind it.
+    """
+    done = Closed()
+    if store.folder is None:
+        return done
+    with store.upkeep:
+        sweep(store)
+        for day in _days(store, today - timedelta(days=hot_days), least):
+            for written in _close(store, day):
+                done = Closed(done.days, done.files + 1, done.lines + written.lines, done.bytes + written.bytes)
+            done = Closed(done.days + 1, done.files, done.lines, done.bytes)
+    return done
+
+
+def _days(store: DuckStore, until: date, least: int) -> list[date]:
+    lines: dict[date, int] = {}
+    for clock in CLOCKS:
+        found = store.rows(
+            f"SELECT CAST({clock} AS DATE) AS day, count(*) AS n FROM raw.logs WHERE {condition(clock)} GROUP BY ALL",
+            [date(1970, 1, 1), until],
+        )
+        for row in found:
+            lines[row["day"]] = lines.get(row["day"], 0) + row["n"]
+    return sorted(day for day, count in lines.items() if count >= least)
+
+
+def _close(store: DuckStore, day: date) -> Iterator[Written]:
+    """Moves one day; lines that come meanwhile wait for the next time."""
+    found = [piece for clock in CLOCKS for piece in slices(_seconds(store, day, clock), day, clock)]
+    for part in parts(found):
+        for attempt in range(1, TRIES + 1):
+            try:
+                with store.alone() if attempt == TRIES else nullcontext():
+                    yield _move(store, day, part)
+                break
+            except Changed:
+                if attempt == TRIES:
+                    raise
+
+
+def _seconds(store: DuckStore, day: date, clock: str) -> list[tuple[int, int]]:
+    found = store.rows(
+        f"""SELECT CAST(epoch(date_trunc('second', {clock})) AS BIGINT) AS second, count(*) AS n {_settled(store)}
+        AND {condition(clock)} GROUP BY ALL ORDER BY ALL""",
+        [day, day + timedelta(days=1)],
+    )
+    return [(row["second"], row["n"]) for row in found]
+
+
+def _settled(store: DuckStore) -> str:
+    """The lines there are now, as FROM and WHERE; but not the unfinished last line of a file, which is replaced when the
+    file has grown."""
+    ((last,),) = store.cursor().execute("SELECT coalesce(max(rowid), -1) FROM raw.logs").fetchall()
+    return f"""FROM raw.logs WHERE rowid <= {int(last)} AND NOT EXISTS (SELECT 1 FROM raw.files f
+        WHERE f.tail IS NOT NULL AND f.path = raw.logs.file AND raw.logs.line > f.lines AND f.cluster IS NOT DISTINCT FROM raw.logs.cluster)"""
+
+
+def _move(store: DuckStore, day: date, found: Sequence[Slice]) -> Written:
+    """Writes one file and takes its lines out of DuckDB."""
+    lines = _settled(store)
+    spans = {
+        clock: [min(s.start for s in found if s.clock == clock), max(s.end for s in found if s.clock == clock)]
+        for clock in dict.fromkeys(piece.clock for piece in found)
+    }
+    name = f"{day.isoformat()}/{uuid.uuid4().hex}.parquet"
+    with store.transaction() as connection:
+        before = _fingerprint(connection, lines, spans)
+        ((lowest,),) = connection.execute("SELECT least(min(first_block), 0) FROM raw.log_segments").fetchall()
+        connection.execute(
+            "INSERT INTO raw.archive (file, state, day, since) VALUES (?, ?, ?, now()::TIMESTAMP)", [name, WRITING, day]
+        )
+    file = ArchiveFile(folder_of(store) / name, int(lowest))
+    try:
+        written = file.write(store.cursor(), found, lines)
+        with store.transaction() as connection:
+            if _fingerprint(connection, lines, spans) != before or before[0] != written.lines:
+                raise Changed
+            for clock, span in spans.items():
+                connection.execute(f"DELETE {lines} AND {condition(clock)}", span)
+            _register(connection, name, written)
+            _gather_rests(connection)
+            make_views(store, connection)
+    except BaseException:
+        file.discard()
+        with store.transaction() as connection:
+            connection.execute("DELETE FROM raw.archive WHERE file = ?", [name])
+        raise
+    return written
+
+
+def _fingerprint(
+    connection: duckdb.DuckDBPyConnection, lines: str, spans: Mapping[str, list[datetime]]
+) -> tuple[int, int]:
+    """Number of lines, and what changes when one of them does."""
+    count = mixed = 0
+    for clock, span in spans.items():
+        ((more, hashes),) = connection.execute(f"{_FINGERPRINT} {lines} AND {condition(clock)}", span).fetchall()
+        count, mixed = count + int(more), mixed + int(hashes)
+    return count, mixed
+
+
+def _register(connection: duckdb.DuckDBPyConnection, name: str, written: Written) -> None:
+    connection.execute(
+        """UPDATE raw.archive SET state = ?, lines = ?, bytes = ?, digest = ?, first_time = ?, last_time = ?, last_received = ?,
+        first_block = ?, last_block = ?, unnamed = ? WHERE file = ?""",
+        [KEPT, written.lines, written.bytes, written.digest, written.first_time, written.last_time, written.last_received,
+         min(s.first for s in written.segments), max(s.last for s in written.segments), written.unnamed, name],
+    )  # fmt: skip
+    complete = _learn(connection, written.words)
+    for one in written.segments:
+        connection.execute(
+            "INSERT INTO raw.log_segments VALUES (uuid(), ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [one.first, one.last, one.lines, one.first_time, one.last_time, one.filter_rows, one.filter, one.always, complete],
+        )  # fmt: skip
+
+
+def _gather_rests(connection: duckdb.DuckDBPyConnection) -> None:
+    """Lines that are left alone in a segment give up its place and its filter: they wait with the fresh ones for another."""
+    segments.forget_empty(connection)
+    connection.execute(f"""CREATE OR REPLACE TEMP TABLE rests AS SELECT first_block, last_block FROM raw.log_segments s
+        WHERE first_block > 0 AND lines > {LONELY} * (SELECT coalesce(sum(n), 0) FROM (SELECT block, count(*) AS n FROM raw.logs GROUP BY block)
+            WHERE block BETWEEN s.first_block AND s.last_block)""")
+    connection.execute("""CREATE OR REPLACE TEMP TABLE loose AS SELECT * REPLACE (0 AS block) FROM raw.logs l
+        WHERE EXISTS (SELECT 1 FROM rests r WHERE l.block BETWEEN r.first_block AND r.last_block)""")
+    connection.execute("""DELETE FROM raw.logs AS l
+        WHERE EXISTS (SELECT 1 FROM rests r WHERE l.block BETWEEN r.first_block AND r.last_block)""")
+    connection.execute("INSERT INTO raw.logs BY NAME SELECT * FROM loose")
+    connection.execute("DELETE FROM raw.log_segments WHERE first_block IN (SELECT first_block FROM rests)")
+    connection.execute("DROP TABLE loose")
+    connection.execute("DROP TABLE rests")
+
+
+def _learn(connection: duckdb.DuckDBPyConnection, words: set[str]) -> bool:
+    """Adds words to the vocabulary of the text filters; False if there are too many."""
+    known = {word for (word,) in connection.execute("SELECT word FROM raw.log_words").fetchall()}
+    new = sorted(words - known)
+    if len(known) + len(new) > segments.MOST_VOCABULARY:
+        return False
+    connection.execute("INSERT INTO raw.log_words SELECT unnest(?::VARCHAR[])", [new])
+    return True
+
+
+# -- retention -------------------------------------------------------------------------------------------------------
+
+#: A run and all that is told of it go when its end lies before ``$ended``. A verdict rests on lines of the day before the
+#: end too, so runs go a day before those lines do.
+_RUNS = """SELECT cluster, job_id FROM raw.jobs GROUP BY ALL
+    HAVING max("end") IS NOT NULL AND max(greatest("end", observed_at, start, submit)) < $ended"""
+_SCOPE_JOB = "TRY_CAST(regexp_extract(t.scope, '^job:([0-9]+)', 1) AS BIGINT)"
+_OF_THEM = "EXISTS (SELECT 1 FROM gone g WHERE g.job_id = t.job_id AND g.cluster IS NOT DISTINCT FROM t.cluster)"
+#: Table -> what is old in it, with ``t`` for the table. A line that came late is as young as its arrival; one without any
+#: time goes with the run that printed it. Of a node's states the newest stays: it may still hold.
+_OLD = {
+    "logs": f"greatest(time, received_time) < $day OR (time IS NULL AND {_OF_THEM})",
+    "metrics": "time < $day",
+    "node_states": """time < $day AND EXISTS (SELECT 1 FROM raw.node_states n WHERE n.host = t.host
+        AND n.cluster IS NOT DISTINCT FROM t.cluster AND n.time > t.time)""",
+    "steps": _OF_THEM,
+    "artifacts": _OF_THEM,
+    "settings": f"starts_with(scope, 'job:') AND {_OF_THEM.replace('t.job_id', _SCOPE_JOB)}",
+    "jobs": _OF_THEM,
+}
+
+
+def drop_before(store: DuckStore, day: date) -> Dropped:
+    """Drops what was seen before ``day`` (UTC), in DuckDB and in the archive: all of it or nothing.
+
+    Files are removed from the disk by the next call or at the next start, since readers may have them open.
+    """
+    with store.upkeep:
+        if store.folder is not None:
+            sweep(store)
+        with store.transaction() as connection:
+            values = {"day": day, "ended": day + timedelta(days=1)}
+            connection.execute(f"CREATE OR REPLACE TEMP TABLE gone AS {_RUNS}", {"ended": values["ended"]})
+            lines = 0
+            for table, old in _OLD.items():
+                ((count,),) = connection.execute(
+                    f"DELETE FROM raw.{table} AS t WHERE {old}", {"day": day} if "$day" in old else {}
+                ).fetchall()
+                lines += count if table == "logs" else 0
+            connection.execute("DROP TABLE gone")
+            files = connection.execute(
+                """UPDATE raw.archive SET state = $dropped WHERE state = $kept AND greatest(last_time, last_received) < $day
+                RETURNING lines, first_block, last_block""",
+                {"dropped": DROPPED, "kept": KEPT, "day": day},
+            ).fetchall()
+            for _, first, last in files:
+                connection.execute("DELETE FROM raw.log_segments WHERE first_block BETWEEN ? AND ?", [first, last])
+            segments.forget_empty(connection)
+            if files:
+                make_views(store, connection)
+    return Dropped(len(files), lines + sum(count for count, _, _ in files))
+
+
+# -- the files -------------------------------------------------------------------------------------------------------
+
+
+def folder_of(store: DuckStore) -> Path:
+    """Where the archive of a store lies. Views name files by their whole paths."""
+    assert store.folder is not None
+    return (store.folder / FOLDER).resolve()
+
+
+def make_views(store: DuckStore, connection: duckdb.DuckDBPyConnection) -> None:
+    """Makes the views over log lines anew, inside the caller's transaction. A registered file that is not there is left
+    out (``missing`` names it): one lost file must not keep everything else from being read."""
+    from store.schema import log_views
+
+    tiers = []
+    if store.folder is not None:
+        folder = folder_of(store)
+        groups: dict[str | None, list[str]] = {}
+        rows = connection.execute(
+            """SELECT file, CASE WHEN unnamed > 0 THEN cluster END FROM raw.archive WHERE state = ? ORDER BY day, first_time, file""",
+            [KEPT],
+        ).fetchall()
+        for name, cluster in rows:
+            if (folder / name).is_file():
+                groups.setdefault(cluster, []).append(str(folder / name))
+            else:
+                _LOG.error("%s: the archive's file %s is missing: its lines are not found", folder, name)
+        tiers = [_tier(paths, cluster) for cluster, paths in groups.items()]
+    for statement in log_views(tiers):
+        connection.execute(statement)
+
+
+def _tier(paths: Sequence[str], cluster: str | None) -> str:
+    """SELECT of the lines in files; ``cluster`` is the name of those that had none when they were archived."""
+    made = {"raw": f"CASE WHEN form = '' THEN raw ELSE concat({head_of()}, message) END"}
+    if cluster is not None:
+        made["cluster"] = f"coalesce(cluster, {_quoted(cluster)})"
+    columns = ", ".join(f'{made[c]} AS "{c}"' if c in made else f'"{c}"' for c in (*TABLES["logs"], "block"))
+    return f"SELECT {columns} FROM read_parquet([{', '.join(map(_quoted, paths))}])"
+
+
+def _quoted(text: str) -> str:
+    """A view is text without parameters."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def held(store: DuckStore) -> dict[str, Any]:
+    """What the archive holds: lines, first and last time, bytes."""
+    known = store.rows("SELECT 1 FROM duckdb_tables() WHERE schema_name = 'raw' AND table_name = 'archive'")
+    if not known:  # a store that was last written by a version without
+        return {"lines": 0, "first": None, "last": None, "bytes": 0}
+    return store.rows(
+        """SELECT CAST(coalesce(sum(lines), 0) AS BIGINT) AS lines, min(first_time) AS first, max(last_time) AS last,
+        CAST(coalesce(sum(bytes), 0) AS BIGINT) AS bytes FROM raw.archive WHERE state = ?""",
+        [KEPT],
+    )[0]
+
+
+def moved(store: DuckStore) -> bool:
+    """Whether the views look for the archive in another place than where it is."""
+    if store.folder is None:
+        return False
+    views = store.rows("SELECT sql FROM duckdb_views() WHERE schema_name = 'raw' AND view_name = 'log_view'")
+    return any("read_parquet(" in v["sql"] and _quoted(f"{folder_of(store)}/")[:-1] not in v["sql"] for v in views)
+
+
+def name_cluster(store: DuckStore, connection: duckdb.DuckDBPyConnection, cluster: str) -> None:
+    """Archived lines without a cluster are of this one; inside the caller's transaction."""
+    unnamed = connection.execute(
+        "SELECT 1 FROM raw.archive WHERE state = ? AND unnamed > 0 AND cluster IS NULL LIMIT 1", [KEPT]
+    ).fetchall()
+    if unnamed:
+        connection.execute("UPDATE raw.archive SET cluster = ? WHERE state = ? AND cluster IS NULL", [cluster, KEPT])
+        make_views(store, connection)
+
+
+def sweep(store: DuckStore) -> None:
+    """Removes files whose writing did not come to its end, and files whose lines were dropped."""
+    rows = store.rows("SELECT file FROM raw.archive WHERE state IN (?, ?)", [WRITING, DROPPED])
+    for row in rows:
+        ArchiveFile(folder_of(store) / row["file"], 0).discard()
+        with store.transaction() as connection:
+            connection.execute("DELETE FROM raw.archive WHERE file = ?", [row["file"]])
+
+
+def damaged(store: DuckStore, *, thorough: bool = False) -> list[str]:
+    """What is wrong with the files of the archive: missing, of another size, or (``thorough``: reads them all) of another
+    content; and files that the store knows nothing of."""
+    if store.folder is None:
+        return []
+    folder = folder_of(store)
+    wrong = []
+    rows = store.rows("SELECT file, state, bytes, digest, lines FROM raw.archive ORDER BY file")
+    for row in rows:
+        path = folder / row["file"]
+        if row["state"] != KEPT:
+            continue
+        if not path.is_file():
+            wrong.append(f"{path}: missing; its {row['lines']:,} lines are not found: bring it back from a copy")
+        elif path.stat().st_size != row["bytes"] or (thorough and digest_of(path) != row["digest"]):
+            wrong.append(f"{path}: is not what was written: bring it back from a copy")
+    known = {row["file"] for row in rows}
+    for path in sorted(folder.glob("*/*.parquet")):
+        if path.relative_to(folder).as_posix() not in known:
+            wrong.append(f"{path}: not a file of this store; move it away")
+    return wrong
