@@ -91,6 +91,21 @@ def _compile_col(element: Col, compiler: Any, **_kw: Any) -> str:
     return f"{quote(element.relation)}.{quote(element.column_name)}"
 
 
+class Ident(ColumnElement[Any]):
+    """A name of the user's, in a hole of a template: written into the template it could open holes itself."""
+
+    inherit_cache = False
+    type = NullType()
+
+    def __init__(self, name: str) -> None:
+        self.ident = name
+
+
+@compiles(Ident)
+def _compile_ident(element: Ident, compiler: Any, **_kw: Any) -> str:
+    return str(compiler.preparer.quote_identifier(element.ident))
+
+
 def quoted(name: str) -> quoted_name:
     """A name that is always quoted (R15)."""
     return quoted_name(name, True)

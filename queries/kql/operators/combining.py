@@ -114,11 +114,14 @@ def _join(c: Compiler, stage: Stage, node: ast.Operator, env: Env, kind: str, *,
     made: list[tuple[str, Value]] = [
         (v.name, _outer(v, "l", kind in ("rightouter", "fullouter"))) for v in stage.visible
     ]
+    lefts = {name for name, _ in made}
+    taken = [*lefts, *(column.name for column in right.visible if column.name not in lefts)]
     for column in right.visible:
         if column.name in dropped:
             continue
-        value = _outer(column, "r", kind in ("leftouter", "fullouter"))
-        made.append((fresh(column.name, [n for n, _ in made]), value))
+        name = fresh(column.name, taken) if column.name in lefts else column.name
+        taken.append(name)
+        made.append((name, _outer(column, "r", kind in ("leftouter", "fullouter"))))
     if kind == "rightouter":
         source: Any = right_table.outerjoin(left_table, on)
     else:

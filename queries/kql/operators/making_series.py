@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import literal_column
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Scope, Stage, row_of
+from queries.kql.bind import Env, Names, Scope, Stage, row_of
 from queries.kql.dialect import PHYSICAL, Sql
 from queries.kql.errors import KqlBindError
 from queries.kql.functions.convert import to_type
@@ -42,13 +42,14 @@ def _units(value: Value) -> Value:
 
 
 def _axis(c: Compiler, node: ast.Operator, row: Scope, env: Env) -> _Axis:
-    value = c.expr(node.parts["on"], row)
+    on = node.parts["on"]
+    ((name, value),) = named_values(c, (on,), row)
     if "step" not in node.parts:
         raise KqlBindError("make-series needs a 'step'", node.span)
     given = {k: c.expr(node.parts[k], Scope(env)) for k in ("from", "to", "step") if k in node.parts}
     step_kind = "timespan" if value.type in ("datetime", "timespan") else value.type
     if value.type not in (*NUMERIC, "datetime", "timespan"):
-        raise KqlBindError(f"an axis is a time, a span or a number, not {value.type}", node.parts["on"].span)
+        raise KqlBindError(f"an axis is a time, a span or a number, not {value.type}", on.span)
     for key, end in given.items():
         wanted = step_kind if key == "step" else value.type
         if end.type != wanted and not (end.type in NUMERIC and wanted in NUMERIC):
@@ -61,7 +62,7 @@ def _axis(c: Compiler, node: ast.Operator, row: Scope, env: Env) -> _Axis:
         value, given = cast_number(value, wide), {k: cast_number(v, wide) for k, v in given.items()}
     start, stop = given.get("from"), given.get("to")
     return _Axis(
-        c.expr(node.parts["on"], row).name or "Column1", value.type, _units(value), _units(given["step"]),
+        name, value.type, _units(value), _units(given["step"]),
         _units(start) if start else None, _units(stop) if stop else None, bool(node.parts.get("closed")),
     )  # fmt: skip
 
@@ -72,7 +73,8 @@ def make_series(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stag
     if kind != "normal" and kind != "nonempty":
         raise KqlBindError(f"the kind of make-series is nonempty, not '{kind}'", node.span)
     row = scope_of(stage, env)
-    keys = named_values(c, node.nodes("by"), row)
+    names = Names()
+    keys = named_values(c, node.nodes("by"), row, names)
     axis = _axis(c, node, row, env)
     origin = axis.start or constant(0, "long")
     slot = sql("CAST(floor(({0} - {1}) / {2}) AS BIGINT)", "long", axis.value, origin, axis.step, nullable=True)
@@ -87,7 +89,7 @@ def make_series(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stag
     series: list[tuple[str, Value, Value]] = []
     for number, part in enumerate(node.nodes("columns")):
         assert isinstance(part, ast.Series)
-        ((name, value),) = named_values(c, (part.value,), aggregate)
+        ((name, value),) = named_values(c, (part.value,), aggregate, names)
         fallback = c.expr(part.default, Scope(env)) if part.default else constant(0, "long")
         columns.append((f"$v{number}", value))
         series.append((name, value, _default(name, value, fallback, part)))

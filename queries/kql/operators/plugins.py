@@ -197,14 +197,15 @@ def narrow(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
     """Every cell a row of its own: the row's number, the column's name, the value as text."""
     ordered = c.serialized(stage)
     assert ordered.order is not None
-    cells = ", ".join(f"{{'c': {{{2 * i}}}, 'v': {{{2 * i + 1}}}}}" for i in range(len(ordered.visible)))
-    parts = [p for v in ordered.visible for p in (constant(v.name, "string"), text_of(v.value()))]
-    struct = sql(f"unnest([{cells}])", "dynamic", *parts)
+    names = [constant(v.name, "string") for v in ordered.visible]
+    texts = sql("[{*}]", "dynamic", *(text_of(v.value()) for v in ordered.visible), nullable=False)
+    place = sql(f"unnest(range(0, {len(names)}))", "long", nullable=False)
     row = sql("({0} - 1)", "long", ordered.order.value(), nullable=False)
-    wide = c.emit(ordered, [("Row", row), ("$cell", struct)], keep_hidden=False)
-    at, cell = (v.value() for v in wide.columns)
+    wide = c.emit(ordered, [("Row", row), ("$cells", texts), ("$i", place)], keep_hidden=False)
+    at, cells, place = (v.value() for v in wide.columns)
+    column = sql("list_extract({0}, {1} + 1)", "string", sql("[{*}]", "dynamic", *names), place)
     return c.emit(
-        wide, [("Row", at), ("Column", sql("({0}).c", "string", cell)), ("Value", sql("({0}).v", "string", cell))]
+        wide, [("Row", at), ("Column", column), ("Value", sql("list_extract({0}, {1} + 1)", "string", cells, place))]
     )
 
 

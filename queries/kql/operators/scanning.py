@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from queries.kql import syntax as ast
 from queries.kql.bind import Env, Scope, Stage, StageColumn, fresh, named_columns
-from queries.kql.dialect import PHYSICAL, Col, Sql
+from queries.kql.dialect import PHYSICAL, Col, Ident, Sql
 from queries.kql.errors import KqlBindError
 from queries.kql.functions.convert import to_type
 from queries.kql.values import NUMERIC, Value, constant, sql
@@ -260,10 +260,8 @@ def _output(c: Compiler, m: _Machine, ordered: Stage, numbered: str, state: str)
             else:
                 element = Col("r", m.input[column.name].physical)
             parts.append((element, column.physical))
-        holes = ", ".join(
-            f'{{{len(args) + i}}} AS "{p.replace(chr(34), chr(34) * 2)}"' for i, (_, p) in enumerate(parts)
-        )
-        args += [e for e, _ in parts]
+        holes = ", ".join(f"{{{len(args) + i}}}" for i in range(len(parts)))
+        args += [Sql("{0} AS {1}", element, Ident(physical)) for element, physical in parts]
         test = f'"s"."m{k}" OR "s"."c{k}"'
         if step.output == "last":
             # Only the last row of a run at this step: the next row does not continue it.

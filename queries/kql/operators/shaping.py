@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import fnmatch
+import itertools
 from typing import TYPE_CHECKING
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Scope, Stage, fresh, row_of, unknown_column
+from queries.kql.bind import Env, Names, Scope, Stage, row_of, unknown_column
 from queries.kql.errors import KqlBindError
 from queries.kql.operators.rows import everything, scope_of
 from queries.kql.values import Value, plain
@@ -16,24 +17,26 @@ if TYPE_CHECKING:
 
 
 def named_values(
-    c: Compiler, nodes: tuple[ast.Node, ...], scope: Scope, prefix: str = "Column"
+    c: Compiler, nodes: tuple[ast.Node, ...], scope: Scope, names: Names | None = None
 ) -> list[tuple[str, Value]]:
     """Expressions with the names Kusto gives them (R6)."""
+    names = names or Names()
     out: list[tuple[str, Value]] = []
     unnamed = 0
     for node in nodes:
         given = node.names if isinstance(node, ast.Named) else ()
         for place, (name, value) in enumerate(cells(c, node, scope)):
-            if place < len(given):
-                if any(n == name for n, _ in out):
-                    raise KqlBindError(f"the column '{name}' is defined twice", node.span)
-            else:
-                if not name:
-                    unnamed += 1
-                    name = f"{prefix}{unnamed}"
-                name = fresh(name, [n for n, _ in out])
-            out.append((name, value))
+            if not name:
+                unnamed += 1
+                name = f"Column{unnamed}"
+            written = place < len(given) or is_column(name, value, scope)
+            out.append((names.write(name, node.span) if written else names.lend(name), value))
     return out
+
+
+def is_column(name: str, value: Value, scope: Scope) -> bool:
+    """Whether a value is a column of the row as it is; so is tolong() of a long."""
+    return name in scope.columns and scope.columns[name].sql is value.sql
 
 
 def cells(c: Compiler, node: ast.Node, scope: Scope) -> list[tuple[str, Value]]:
@@ -58,12 +61,13 @@ def extend(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """R15: an existing name is replaced in its place; new ones go to the end."""
     scope = scope_of(stage, env, windowed=True)
     merged = dict(everything(stage))
-    unnamed = 0
+    names = Names()
     for part in node.nodes("columns"):
-        for name, value in cells(c, part, scope):
-            if not name:
-                unnamed += 1
-                name = fresh(f"Column{unnamed}", merged)
+        given = part.names if isinstance(part, ast.Named) else ()
+        for place, (name, value) in enumerate(cells(c, part, scope)):
+            if place < len(given) or is_column(name, value, scope):
+                names.write(name, part.span)
+            name = name or next(f"Column{n}" for n in itertools.count(1) if f"Column{n}" not in merged)
             merged[name] = value
     assert scope.stage is not None
     return c.emit(scope.stage, list(merged.items()))

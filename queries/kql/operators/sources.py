@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select, union_all
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Scope, Stage, StageColumn, named_columns
+from queries.kql.bind import Env, Names, Scope, Stage, StageColumn, named_columns
 from queries.kql.dialect import PHYSICAL, Sql, quoted
 from queries.kql.errors import KqlBindError
 from queries.kql.functions.convert import to_type
@@ -24,12 +24,14 @@ def print_(c: Compiler, node: ast.Operator, env: Env) -> Stage:
     """One row. R6: unnamed values are print_0, print_1 by place."""
     scope = Scope(env)
     columns: list[tuple[str, Value]] = []
+    names = Names()
     for place, part in enumerate(node.nodes("columns")):
         if isinstance(part, ast.Named):
-            columns += named_values(c, (part,), scope)
+            columns += named_values(c, (part,), scope, names)
         else:
             value = c.expr(part, scope)
-            columns += list(value.parts) if len(value.parts) > 1 else [(f"print_{place}", value)]
+            parts = value.parts if len(value.parts) > 1 else ((f"print_{place}", value),)
+            columns += [(names.lend(name), item) for name, item in parts]
     made = named_columns(columns)
     items = [v.sql.label(quoted(s.physical)) for s, (_, v) in zip(made, columns, strict=True)]
     return Stage(c.add(select(*items)), made)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import literal_column
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Scope, Stage, fresh
+from queries.kql.bind import Env, Names, Scope, Stage
 from queries.kql.errors import KqlBindError
 from queries.kql.functions import names, signatures
 from queries.kql.operators.rows import scope_of
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def summarize(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """R6: keys first, then aggregates; null is a group of its own."""
     row = scope_of(stage, env)
-    keys = named_values(c, node.nodes("by"), row)
+    taken = Names()
+    keys = named_values(c, node.nodes("by"), row, taken)
     for name, value in keys:
         if value.type == "dynamic":
             raise KqlBindError(f"cannot group by the dynamic '{name}'; convert it with tostring()", node.span)
@@ -32,13 +33,13 @@ def summarize(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
         names, value_node = (part.names, part.value) if isinstance(part, ast.Named) else ((), part)
         for place, (name, value) in enumerate(_columns(c, value_node, inner, [n for n, _ in keys], bool(names))):
             if place < len(names):
-                if any(n == names[place] for n, _ in out):
-                    raise KqlBindError(f"the column '{names[place]}' is defined twice", part.span)
-                name = names[place]
-            elif not name:
+                name = taken.write(names[place], part.span)
+            elif name:
+                name = taken.lend(name)
+            else:
                 unnamed += 1
-                name = f"Column{unnamed}"
-            out.append((fresh(name, [n for n, _ in out]), value))
+                name = taken.lend(f"Column{unnamed}")
+            out.append((name, value))
     if not out:
         raise KqlBindError("summarize needs an aggregate or a key", node.span)
     positions: list[Any] = [literal_column(str(i + 1)) for i in range(len(keys))]
