@@ -245,6 +245,28 @@ def fresh(name: str, taken: Iterable[str]) -> str:
     return f"{name}{number}"
 
 
+class Names:
+    """R6: the column names of one operator. A name that the query itself gives to a column, or the name of a column it
+    takes as it is, may stand once; one that an expression lends steps aside, and so does what comes after it."""
+
+    def __init__(self) -> None:
+        self._written: set[str] = set()
+        self._taken: list[str] = []
+
+    def write(self, name: str, span: Span) -> str:
+        """A name that the query gives."""
+        if name in self._written:
+            raise KqlBindError(f"the column '{name}' is defined twice", span)
+        self._written.add(name)
+        return self.lend(name)
+
+    def lend(self, name: str) -> str:
+        """A name that an expression lends."""
+        name = fresh(name, self._taken)
+        self._taken.append(name)
+        return name
+
+
 def order_by(*keys: tuple[ColumnElement[Any], bool, bool]) -> Sql:
     """ORDER BY keys: (expression, ascending, nulls first)."""
     parts, args = [], []

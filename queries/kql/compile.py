@@ -362,7 +362,7 @@ def _result_name(node: ast.Node, scope: Scope) -> str | None:
         return f"{inner}_{node.name}" if inner else node.name
     if isinstance(node, ast.Index) and isinstance(node.key, ast.Literal):
         inner = _result_name(node.object, scope)
-        return f"{inner}_{node.key.value}" if inner else None
+        return f"{inner}_{node.key.value}" if inner else str(node.key.value)
     if isinstance(node, ast.Call) and scope.aggregates and signatures.ALIASES.get(node.name, node.name) in SIMPLE:
         inner = _result_name(node.args[0], scope) if node.args else ""
         lead = SIMPLE[signatures.ALIASES.get(node.name, node.name)][2]

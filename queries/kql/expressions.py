@@ -72,7 +72,7 @@ def _index(c: Compiler, node: ast.Index, scope: Scope) -> Value:
         return _property(value, key.constant, node)
     if value.type != "dynamic":
         raise KqlBindError(f"only dynamic values can be indexed; this is {value.type}", node.span)
-    name = f"{value.name}_{key.constant}" if value.name and key.is_constant else None
+    name = (f"{value.name}_{key.constant}" if value.name else str(key.constant)) if key.is_constant else None
     if key.type not in ("int", "long"):
         key = text_of(key)
     # R8: a negative index counts from the end.

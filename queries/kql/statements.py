@@ -96,8 +96,12 @@ series = _action(
     named + pp.Optional(_kw("default") + _lit("=") - g.operand),
     lambda loc, toks: ast.Series(toks[0], toks[1] if len(toks) > 1 else None, span=toks[0].span),
 )
+axis_name = _action(
+    pp.Regex(rf"({g.NAME}|{g.BRACKETED})\s*=(?![=~])") + g.operand,
+    lambda loc, toks: ast.Named((g._plain_name(toks[0][:-1].rstrip()),), toks[1], span=Span(loc, toks[1].span.end)),
+)
 axis = (
-    _one("on", _kw("on") - g.operand)
+    _one("on", _kw("on") - (axis_name | g.operand))
     + pp.Optional(
         _action(
             _kw("in") + pp.Regex(r"range\s*\(").suppress() - g.expr + _comma + g.expr + _comma + g.expr + _lit(")"),
