@@ -122,6 +122,7 @@ def measured(agent: subprocess.Popen[bytes], log: Path, rate: float, seconds: fl
 
 def kept_up(agent: subprocess.Popen[bytes], log: Path, seen: Any, rate: float, seconds: float) -> dict[str, float]:
     """A stream of so many lines a second: how far behind the service is when it ends, and for how long."""
+    time.sleep(3.0)  # what was written before has arrived
     before, cpu, began = seen.value, cpu_s(agent.pid), time.monotonic()
     written = write_lines(log, rate, seconds)
     ended, behind = time.monotonic(), written - (seen.value - before)

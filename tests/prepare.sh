@@ -42,6 +42,15 @@ lay_syslog_ng_aside() {
     cd / && rm -rf "$place"
 }
 
+# The OTLP exporter for JSON has only releases that exclude the protobuf one's versions: it is laid aside, too.
+lay_otlp_json_aside() {
+    place=/opt/faultline-tests/otlp-json
+    [ -d $place ] || [ "$(id -u)" != 0 ] || [ ! -x .venv/bin/python ] && return
+    .venv/bin/python -m pip install -q --disable-pip-version-check --target $place opentelemetry-exporter-otlp-json-http==0.66b1 \
+        >/dev/null 2>&1 || { rm -rf $place && note "without OTLP's JSON exporter: its test is skipped"; }
+}
+lay_otlp_json_aside
+
 if [ -z "$wanted" ]; then
     lay_syslog_ng_aside
     exit 0

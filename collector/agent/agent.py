@@ -28,8 +28,10 @@ from collector.agent.source import Context, Reading
 from collector.agent.spool import Loss, Spool
 
 VERSION = "0.1.0"
-#: A turn while lines flow, and one while all is quiet. The first bounds the delay, both bound the wake-ups.
+#: A turn while lines flow, and one while few or none do. The first bounds the delay, both bound the wake-ups.
 BUSY_TURN_S, QUIET_TURN_S = 0.25, 0.5
+#: From so much on in a turn lines flow: some hundred a second. Fewer wait half a second for the next look.
+BUSY_BYTES = 8 * 1024
 #: After a turn that read something: a storm of kernel messages wakes it twenty times a second, not a thousand.
 BREATH_S = 0.05
 #: One batch holds at most about so much before compression: bounds memory and stays far below the service's 64 MiB.
@@ -71,6 +73,7 @@ class Agent:
         self._status_at = float("-inf")
         self._told: dict[str, tuple[str, str]] = {}
         self._disk_trouble: str | None = None
+        self._breathe = False
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._restart = self._told_to_end = False
         self.fast: list[Runner] = []
@@ -170,7 +173,8 @@ class Agent:
             self._flush()
         if taken >= BATCH_BYTES // 4:
             return 0.0
-        return BUSY_TURN_S if taken else QUIET_TURN_S
+        self._breathe = taken > 0
+        return BUSY_TURN_S if taken >= BUSY_BYTES else QUIET_TURN_S
 
     def _take(self, name: str, reading: Reading) -> None:
         pending = self._pending
@@ -218,7 +222,7 @@ class Agent:
     def _sleep(self, seconds: float) -> None:
         if seconds <= 0 or self.stopping.is_set():
             return
-        if seconds == BUSY_TURN_S:
+        if self._breathe:
             time.sleep(BREATH_S)
         handles = [self._wake_read]
         for runner in self.fast:
