@@ -140,32 +140,35 @@ class Ledger:
     # -- building a step -----------------------------------------------------------------------------------------
 
     def count(self, step: Step, stats: pl.DataFrame) -> None:
-        """Adds a batch's statistics (``collector.decoding``) to the step's copies of sources and nodes."""
-        for row in stats.iter_rows(named=True):
-            host, source, file = row["host"] or "", row["source"] or "", row["file"] or ""
-            key = (host, source, file)
+        """Adds statistics (``collector.decoding``) to the step's copies of sources and nodes."""
+        spoke: dict[str, tuple[str | None, datetime, int]] = {}
+        columns = (stats[name].to_list() for name in _STATS)
+        for host, source, file, transport, cluster, first, last, newest, lines, events, unparsed, size, lag, worst, late, boots in zip(*columns, strict=True):  # fmt: skip
+            key = (host or "", source or "", file or "")
             known = step.sources.get(key) or self.sources.get(key)
             if known is None:
-                made = Source(host, source, file, row["transport"] or "", row["first_seen"], row["last_seen"])
+                made = Source(
+                    *key, transport or "", first, last, newest, lines, events, unparsed, size, lag, worst, late or 0
+                )
             else:
-                made = Source(**vars(known))
-                gap = max(0.0, (row["last_seen"] - known.last_seen).total_seconds())
-                # An average that follows in about ten arrivals: what is usual for this source.
-                made.gap_s = gap if known.gap_s is None else known.gap_s + (gap - known.gap_s) * 0.1
-                made.last_seen = max(known.last_seen, row["last_seen"])
-                made.first_seen = min(known.first_seen, row["first_seen"])
-            made.lines += row["lines"]
-            made.events += row["events"]
-            made.unparsed += row["unparsed"]
-            made.bytes += row["bytes"]
-            made.late += row["late"] or 0
-            made.lag_s = row["lag_s"] if row["lag_s"] is not None else made.lag_s
-            made.max_lag_s = max((v for v in (made.max_lag_s, row["max_lag_s"]) if v is not None), default=None)
-            made.last_time = max((v for v in (made.last_time, row["last_time"]) if v is not None), default=None)
+                gap = max(0.0, (last - known.last_seen).total_seconds())
+                made = Source(
+                    *key, known.transport, min(known.first_seen, first), max(known.last_seen, last),
+                    _largest(known.last_time, newest), known.lines + lines, known.events + events, known.unparsed + unparsed,
+                    known.bytes + size, known.lag_s if lag is None else lag, _largest(known.max_lag_s, worst),
+                    known.late + (late or 0),
+                    # An average that follows in about ten arrivals: what is usual for this source.
+                    gap if known.gap_s is None else known.gap_s + (gap - known.gap_s) * 0.1,
+                )  # fmt: skip
             step.sources[key] = made
-            step.lines[file] = step.lines.get(file, self.lines.get(file, 0)) + row["lines"]
+            step.lines[key[2]] = step.lines.get(key[2], self.lines.get(key[2], 0)) + lines
             if host:
-                self.met(step, host, row["cluster"], row["last_seen"], boots=row["boots"])
+                before = spoke.get(host)
+                if before is not None:
+                    cluster, last, boots = cluster or before[0], max(last, before[1]), boots + before[2]
+                spoke[host] = (cluster, last, boots)
+        for host, (cluster, last, boots) in spoke.items():
+            self.met(step, host, cluster, last, boots=boots)
 
     def met(self, step: Step, host: str, cluster: str | None, seen: datetime, *, boots: int = 0, boot_id: str | None = None,
             boot_time: datetime | None = None, status: str | None = None) -> None:  # fmt: skip
@@ -272,8 +275,17 @@ class Ledger:
                 self._rates.pop(source.key, None)
 
 
+_STATS = (
+    "host", "source", "file", "transport", "cluster", "first_seen", "last_seen", "last_time", "lines", "events", "unparsed",
+    "bytes", "lag_s", "max_lag_s", "late", "boots",
+)  # fmt: skip
 _BLIND = ("host", "source", "stream", "start", "end", "reason", "lines", "bytes", "told_by", "received")
 _QUARANTINE = ("id", "kind", "peer", "key", "reason", "bytes", "received", "set_aside_at", "replayed_at")
+
+
+def _largest(one: Any, other: Any) -> Any:
+    """The larger of two; the other one where one is None."""
+    return other if one is None else one if other is None else max(one, other)
 
 
 def _replace(
@@ -281,7 +293,7 @@ def _replace(
 ) -> None:
     """Rows of one of our tables by key: those that are there are taken out first."""
     names = [r[0] for r in connection.execute(f"DESCRIBE intake.{table}").fetchall()]
-    data = pl.DataFrame(rows, schema=names, orient="row", infer_schema_length=None)
+    data = pl.DataFrame(dict(zip(names, zip(*rows, strict=True), strict=True)), strict=False)
     if len(rows) == 1:
         where = " AND ".join(f'"{key}" = ?' for key in keys)
         connection.execute(f"DELETE FROM intake.{table} WHERE {where}", [rows[0][names.index(key)] for key in keys])

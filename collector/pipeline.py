@@ -103,9 +103,10 @@ class Pipeline:
         self._workers = [Worker(decoding.worker, patterns) for _ in range(max(1, workers))]
         self._pieces: deque[Piece] = deque()
         self._carry = Carry(spool.folder)
-        #: When the oldest line came that is parsed and not inserted (0: there is none), when something came last, when
-        #: a segment was filled last.
-        self._waits_since = self._came = self._filled = 0.0
+        #: When the oldest line came that is parsed and not inserted (0: there is none), when something came last; and
+        #: when a segment was filled last.
+        self._waits_since = self._came = 0.0
+        self._filled = -BUSY_S
         self._tidied = time.monotonic()
         self._given: dict[tuple[str, str, str], Ranges] = {}
         self._given_opaque: set[str] = set()
@@ -136,6 +137,11 @@ class Pipeline:
                 return True
             time.sleep(0.01)
         return self._is_empty()
+
+    @property
+    def is_busy(self) -> bool:
+        """So much arrives that it fills segments: whatever can wait should."""
+        return time.monotonic() - self._filled < BUSY_S
 
     def _is_empty(self) -> bool:
         return self._carry.rows is None and (self.spool.committed >= self.spool.synced or not self.spool.waiting_bytes)
@@ -188,7 +194,7 @@ class Pipeline:
 
     def _must_not_wait(self, lines: int, now: float) -> bool:
         """Everything that came is parsed: whether that is all for the moment."""
-        few = lines < FEW_LINES and now - self._filled > BUSY_S
+        few = lines < FEW_LINES and not self.is_busy
         return few or now - self._came > QUIET_S
 
     def _collect(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -38,10 +39,10 @@ log = structlog.get_logger()
 #: Hooks and new rows are looked at this often; a job's epilog is on its page a moment later.
 TICK_SECONDS = 1.0
 #: Between two rounds lies ``PAUSE`` times as long as the last one took: a quarter of one core at most goes into concluding
-#: and into ordering what is stored. But not more than this, seconds.
-PAUSE, LONGEST_PAUSE = 3.0, 30.0
-#: While more bytes than this wait in the spool, the pause is so many times as long.
-BEHIND_BYTES, BEHIND_PAUSE = 32 * 1024 * 1024, 9.0
+#: and into ordering what is stored, and while much arrives a tenth. But never more than this, seconds.
+PAUSE, BUSY_PAUSE, LONGEST_PAUSE = 3.0, 9.0, 30.0
+#: While more bytes than this wait in the spool, what can be done later is not done.
+BEHIND_BYTES = 32 * 1024 * 1024
 #: A store with more lines answers before its first conclusion: who sends lines must not wait for it.
 LARGE_LINES = 1_000_000
 #: A conclusion under way when the service is told to stop has this long, seconds.
@@ -103,7 +104,7 @@ class Service:
         self._settle(bool(taken))
         self.ticker.tick()
         self._seal()
-        pause = (time.monotonic() - begun) * (BEHIND_PAUSE if self._is_behind() else PAUSE)
+        pause = (time.monotonic() - begun) * (BUSY_PAUSE if self._is_busy() else PAUSE)
         self._not_before = time.monotonic() + min(pause, LONGEST_PAUSE)
 
     def _watch_patterns(self) -> None:
@@ -114,6 +115,10 @@ class Service:
         elif self.patterns.problems != known:
             for problem in self.patterns.problems:
                 log.warning("patterns not reloaded, the ones before stay in use", problem=str(problem))
+
+    def _is_busy(self) -> bool:
+        pipeline = self.receiving.pipeline if self.receiving is not None else None
+        return self._is_behind() or (pipeline is not None and pipeline.is_busy)
 
     def _is_behind(self) -> bool:
         return self.receiving is not None and self.receiving.spool.waiting_bytes > BEHIND_BYTES
@@ -134,7 +139,6 @@ class Service:
         """Closes segments when enough lines wait; they were acknowledged long before, so a failure only waits too."""
         try:
             sealed = segments.seal(self.store, least=2 * segments.SEGMENT_ROWS)
-            # One in a round, and none while lines wait: what was sent is to be in the store first.
             if not self._is_behind():
                 segments.add_filters(self.store)
         except duckdb.Error as error:
@@ -275,6 +279,8 @@ class _Parts:
         self.service.start()
         self.note.write_text(json.dumps({"pid": os.getpid(), "address": self.address}), encoding="utf-8")
         self.front.pages = build_app(self.service)
+        gc.collect()
+        gc.freeze()  # what is here now stays: looking through it again and again finds nothing
 
     def begin_when_free(self) -> None:
         while not self._ending.wait(HELD_RETRY_S):
