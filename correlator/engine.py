@@ -99,7 +99,7 @@ def load_edges(edge_paths: Sequence[Path] = ()) -> list[Edge]:
 def clusters_of(store: DuckStore) -> list[str | None]:
     """The clusters that anything is stored about; None is rows whose cluster nobody told."""
     rows = store.rows(
-        "SELECT DISTINCT cluster FROM (SELECT cluster FROM raw.logs UNION SELECT cluster FROM raw.jobs) ORDER BY cluster NULLS FIRST"
+        "SELECT DISTINCT cluster FROM (SELECT cluster FROM raw.log_clusters UNION SELECT cluster FROM raw.jobs) ORDER BY cluster NULLS FIRST"
     )
     return [r["cluster"] for r in rows]
 
@@ -116,7 +116,7 @@ def conclude_cluster(
     conclude(world)
     narrow_slurmd_timeout(world)
     found = conclude_world(world, edges, BaseRates(world.facts, len(world.site.hosts), world.first))
-    rows = store.rows("SELECT DISTINCT job_id FROM raw.logs WHERE time IS NULL AND job_id IS NOT NULL AND cluster IS NOT DISTINCT FROM ?", [cluster])  # fmt: skip
+    rows = store.rows("SELECT DISTINCT job_id FROM raw.all_logs WHERE time IS NULL AND job_id IS NOT NULL AND cluster IS NOT DISTINCT FROM ?", [cluster])  # fmt: skip
     found.unstamped = frozenset(r["job_id"] for r in rows)
     return found
 
@@ -207,10 +207,6 @@ def result(store: DuckStore) -> dict[str, Any]:
     }
 
 
-#: One encoder for many documents: ``json.dumps`` makes a new one at each call that sorts keys.
-_sorted_json = json.JSONEncoder(sort_keys=True).encode
-
-
 def _moment(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None)
 
@@ -249,7 +245,7 @@ def incident_table(found: list[Conclusions]) -> pl.DataFrame:
     rows = [
         {"incident_id": i["id"], "cluster": c.cluster, "start": _moment(i["start"]), "end": _moment(i["end"]), "severity": i["severity"],
          "category": i["category"], "root_event": i["root_cause"]["event"], "root_host": i["root_cause"]["host"],
-         "root_device": i["root_cause"]["device"], "document": _sorted_json(i)}
+         "root_device": i["root_cause"]["device"], "document": history.sorted_json(i)}
         for c in found for i in c.incidents
     ]  # fmt: skip
     texts = ("incident_id", "cluster", "severity", "category", "root_event", "root_host", "root_device", "document")
@@ -261,7 +257,9 @@ _RUN_TEXTS = ("name", "user", "account", "partition", "node_list", "gpu_index", 
 _RUN_NUMBERS = ("array_job_id", "array_task_id", "exit_code", "exit_signal", "gpus", "time_limit_s")
 
 
-def run_table(found: list[Conclusions]) -> pl.DataFrame:
+def run_table(found: list[Conclusions], texts: Mapping[int, str] | None = None) -> pl.DataFrame:
+    """``texts``: id() of a verdict's document -> its text, where it was made already."""
+    known = texts or {}
     told = [(c.cluster, r, c.verdicts.get(r.key)) for c in found for r in c.runs]
     verdicts = [v for _, _, v in told]
 
@@ -278,7 +276,7 @@ def run_table(found: list[Conclusions]) -> pl.DataFrame:
         *(of_row(name, pl.Int64) for name in _RUN_NUMBERS), *(of_row(name, pl.Datetime("us")) for name in ("submit", "start", "end")),
         _lists("nodes", [r.nodes for _, r, _ in told]), pl.Series("node_count", [len(r.nodes) for _, r, _ in told], pl.Int64),
         of_verdict("category", pl.String), of_verdict("incident_id", pl.String), of_verdict("confidence", pl.Float64),
-        pl.Series("document", [_sorted_json(v) if v else None for v in verdicts], pl.String),
+        pl.Series("document", [(known.get(id(v)) or history.sorted_json(v)) if v else None for v in verdicts], pl.String),
     ])  # fmt: skip
 
 

@@ -6,6 +6,8 @@ lasted until the node was set DOWN says within which bounds the setting must lie
 
 from __future__ import annotations
 
+import math
+
 from correlator.expressions import Value
 from correlator.facts import World
 
@@ -18,7 +20,7 @@ def narrow_slurmd_timeout(world: World) -> None:
     known = world.site.settings["SlurmdTimeout"]
     if known.known:
         return
-    low, high, seen = known.low, known.high, 0
+    low, high, seen = known.low, known.high, False
     losses = [
         f for f in world.facts_of("link.outage") if f.attrs.get("role") != "fabric" and not f.attrs.get("end_unseen")
     ]
@@ -32,10 +34,13 @@ def narrow_slurmd_timeout(world: World) -> None:
         # lag lies in [2T/3, 5T/3 + MessageTimeout] (edge E03)
         fits_low, fits_high = max(low, 3 * (lag - MESSAGE_TIMEOUT_S) / 5), min(high, 3 * lag / 2)
         if fits_low <= fits_high:
-            low, high, seen = fits_low, fits_high, seen + 1
+            low, high, seen = fits_low, fits_high, True
     if seen:
-        origin = f"estimated from {seen} delay{'s' if seen > 1 else ''} seen"
-        world.site.settings["SlurmdTimeout"] = Value(round(low, 1), round(high, 1), False, origin)
+        # Whole seconds, and no count of delays: a further delay that narrows nothing leaves every verdict as it stands,
+        # and so only the few that do ask for concluding about everything anew.
+        world.site.settings["SlurmdTimeout"] = Value(
+            math.floor(low), math.ceil(high), False, "estimated from delays seen"
+        )
         message = world.site.settings["MessageTimeout"]
         if not message.known:
             world.site.settings["MessageTimeout"] = Value(

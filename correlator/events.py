@@ -58,7 +58,7 @@ WITH wanted AS (
     AND job_id IS NOT NULL AND source IN ('job_stdout', 'job_stderr') AND cluster IS NOT DISTINCT FROM ?
     AND (?::BIGINT[] IS NULL OR job_id IN (SELECT unnest(?::BIGINT[])))
 ), stamped AS (
-  SELECT file, line, time FROM raw.logs WHERE time IS NOT NULL AND file IN (SELECT file FROM wanted)
+  SELECT file, line, time FROM raw.all_logs WHERE time IS NOT NULL AND file IN (SELECT file FROM wanted)
 ), ends AS (
   SELECT job_id, coalesce(restarts, 0) AS restarts, max("end") AS ended FROM raw.jobs
   WHERE "end" IS NOT NULL AND cluster IS NOT DISTINCT FROM ? GROUP BY ALL

@@ -300,6 +300,10 @@ def _span(lane: str, layer: str, fact: Fact, kind: str, text: str) -> dict[str, 
             "kind": kind, "text": text + length}  # fmt: skip
 
 
+#: A node counts as wanted, and its GPUs as known, where a run was on it so shortly before it went DOWN, seconds.
+WANTED_S = 900.0
+
+
 def gpu_hours(world: World, incident: Incident) -> float:
     """GPU-hours that ended runs had computed, and that nodes out of service could not."""
     lost = 0.0
@@ -309,8 +313,10 @@ def gpu_hours(world: World, incident: Incident) -> float:
             lost += run.gpus * (run.end - run.start) / 3600.0
     for fact in incident.members:
         if fact.kind == "node.down" and fact.duration is not None and fact.host:
-            last = world.runs_on[fact.host][-1:] if fact.host in world.runs_on else []
-            lost += sum(r.gpus / max(1, len(r.nodes)) for r in last) * fact.duration / 3600.0
+            near = [r for r in world.runs_on.get(fact.host, ()) if r.start is not None and r.start <= fact.start
+                    and (r.end is None or r.end >= fact.start - WANTED_S)]  # fmt: skip
+            last = max(near, key=lambda r: (r.start or 0.0, r.key), default=None)
+            lost += last.gpus / max(1, len(last.nodes)) * fact.duration / 3600.0 if last else 0.0
     return round(lost, 4)
 
 

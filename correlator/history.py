@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
 
 
+#: One encoder for many documents: ``json.dumps`` makes a new one at each call that sorts keys.
+sorted_json = json.JSONEncoder(sort_keys=True).encode
+
+
 @dataclass
 class Said:
     """What one look adds to what was said: rows of ``kept`` and the lists of a ``TickReport``."""
@@ -30,6 +34,8 @@ class Said:
     versions: list[dict[str, Any]] = field(default_factory=list)
     detected: dict[str, datetime] = field(default_factory=dict)
     clusters: dict[str, str | None] = field(default_factory=dict)
+    #: id() of a verdict's document -> its text, so that whoever stores it need not make it again.
+    texts: dict[int, str] = field(default_factory=dict)
 
 
 class History:
@@ -66,7 +72,8 @@ class History:
                 if id(verdict) in unchanged:
                     continue
                 version, digest = self._verdicts.get((conclusions.cluster, name), (0, None))
-                row = _row(conclusions.cluster, "verdict", name, verdict, version, digest, now)
+                said.texts[id(verdict)] = text = sorted_json(verdict)
+                row = _row(conclusions.cluster, "verdict", name, verdict, text, version, digest, now)
                 if row:
                     said.versions.append(row)
                     said.report["final" if verdict["final"] else "provisional"].append(name)
@@ -85,7 +92,8 @@ class History:
     def _note_incident(self, said: Said, cluster: str | None, incident: Mapping[str, Any], now: datetime) -> None:
         last = self._incidents.get((cluster, incident["id"]))
         version, digest = (last["version"], last["digest"]) if last else (0, None)
-        row = _row(cluster, "incident", incident["id"], incident, version, digest, now)
+        text = sorted_json({k: v for k, v in incident.items() if k != "detected_at"})
+        row = _row(cluster, "incident", incident["id"], incident, text, version, digest, now)
         said.clusters[incident["id"]] = cluster
         if row:
             said.versions.append(row)
@@ -139,8 +147,8 @@ class History:
         self._aliases.update(said.report["aliases"])
 
 
-def _row(cluster: str | None, kind: str, name: str, document: Mapping[str, Any], version: int, digest_before: str | None, now: datetime) -> dict[str, Any] | None:  # fmt: skip
-    digest = hashlib.blake2s(_sorted_json({k: v for k, v in document.items() if k != "detected_at"}).encode(), digest_size=8).hexdigest()  # fmt: skip
+def _row(cluster: str | None, kind: str, name: str, document: Mapping[str, Any], text: str, version: int, digest_before: str | None, now: datetime) -> dict[str, Any] | None:  # fmt: skip
+    digest = hashlib.blake2s(text.encode(), digest_size=8).hexdigest()
     if digest_before == digest:
         return None
     jobs = [j["job_id"] for j in document.get("jobs", ())]
@@ -153,10 +161,6 @@ def _row(cluster: str | None, kind: str, name: str, document: Mapping[str, Any],
                                                           "event": root.get("event"), "host": root.get("host"), "device": root.get("device")}),
         "digest": digest,
     }  # fmt: skip
-
-
-#: One encoder for many documents: ``json.dumps`` makes a new one at each call that sorts keys.
-_sorted_json = json.JSONEncoder(sort_keys=True).encode
 
 
 class _Heirs:

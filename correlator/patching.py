@@ -26,15 +26,16 @@ _WHOLE = attrgetter(*(f.name for f in fields(Event)))
 
 def patch(
     connection: duckdb.DuckDBPyConnection, changes: list[tuple[Conclusions, Conclusions]], everything: Iterable[Conclusions],
-    detected: Mapping[str, datetime],
+    detected: Mapping[str, datetime], texts: Mapping[int, str],
 ) -> None:  # fmt: skip
     """Writes what differs between the first and the second of each pair, inside the caller's transaction.
 
-    ``everything``: the state of all clusters; ``detected``: when each incident was first said.
+    ``everything``: the state of all clusters; ``detected``: when each incident was first said; ``texts``: see
+    ``engine.run_table``.
     """
     for before, after in changes:
         _incidents(connection, before, after, detected)
-        _runs(connection, before, after)
+        _runs(connection, before, after, texts)
         _events(connection, before, after)
         if after.states_differ:
             _states(connection, after)
@@ -67,7 +68,9 @@ def _incidents(
     _insert(connection, "incidents", engine.incident_table([replace(after, incidents=fresh)]))
 
 
-def _runs(connection: duckdb.DuckDBPyConnection, before: Conclusions, after: Conclusions) -> None:
+def _runs(
+    connection: duckdb.DuckDBPyConnection, before: Conclusions, after: Conclusions, texts: Mapping[int, str]
+) -> None:
     """Only runs that were put together again can differ, and those whose verdict is another now."""
     told = before.verdicts.keys() | after.verdicts.keys()
     judged = {key for key in told if before.verdicts.get(key) is not after.verdicts.get(key)}
@@ -75,7 +78,7 @@ def _runs(connection: duckdb.DuckDBPyConnection, before: Conclusions, after: Con
     same = {key for key, run in new.items() if key in old and key not in judged and _same_run(old[key], run)}
     _delete(connection, "runs", "run_key", after.cluster, [key for key in old if key not in same])
     fresh = [run for key, run in new.items() if key not in same]
-    _insert(connection, "runs", engine.run_table([replace(after, runs=fresh)]))
+    _insert(connection, "runs", engine.run_table([replace(after, runs=fresh)], texts))
 
 
 def _same_run(one: Run, other: Run) -> bool:

@@ -133,7 +133,7 @@ def speaking(store: Reads, cluster: str | None) -> Callable[[str], Sequence[floa
     def spoke(host: str) -> Sequence[float]:
         if host not in known:
             rows = store.rows(
-                """SELECT DISTINCT floor(epoch(time)) AS t FROM raw.logs WHERE host = ? AND cluster IS NOT DISTINCT FROM ?
+                """SELECT DISTINCT floor(epoch(time)) AS t FROM raw.all_logs WHERE host = ? AND cluster IS NOT DISTINCT FROM ?
                 AND time IS NOT NULL AND coalesce(source, '') NOT IN ('slurmctld', 'slurmdbd', 'slurmrestd', 'sacct', 'opensm', 'switch', 'job_stdout', 'job_stderr')
                 ORDER BY t""",
                 [host, cluster],
@@ -147,7 +147,7 @@ def speaking(store: Reads, cluster: str | None) -> Callable[[str], Sequence[floa
 def voices(store: Reads, cluster: str | None) -> frozenset[str]:
     """Hosts of which at least one line of the kernel or the system was collected."""
     rows = store.rows(
-        """SELECT DISTINCT host FROM raw.logs WHERE cluster IS NOT DISTINCT FROM ? AND host IS NOT NULL
+        """SELECT DISTINCT host FROM raw.all_logs WHERE cluster IS NOT DISTINCT FROM ? AND host IS NOT NULL
         AND source IN ('kernel', 'syslog', 'journal', 'dmesg')""",
         [cluster],
     )

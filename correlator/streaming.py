@@ -132,7 +132,7 @@ class Ticker:
             with self.store.transaction() as connection:
                 history.write(connection, said, moment)
                 if not whole:
-                    patch(connection, [(before[c.cluster], c) for c in changed], found, detected)
+                    patch(connection, [(before[c.cluster], c) for c in changed], found, detected, said.texts)
             if whole:
                 write(self.store, found, detected)
         history.remember(said)

@@ -74,7 +74,14 @@ FULL_GAP_S = 300.0
 _NVME = re.compile(r"(nvme\d+)(?:n\d+(?:p\d+)?)?")
 _DISK = re.compile(r"((?:[hsv]d|xvd)[a-z]+)\d*")
 _WHOLE_DISK = re.compile(r"nvme\d+n\d+|[hsv]d[a-z]+|xvd[a-z]+")
-_FULL = re.compile(r"no space left|spooldir is full|disk full", re.IGNORECASE)
+#: Who says that a disk is full, and in which words.
+_FULL_SOURCES = frozenset({"slurmd", "slurmctld", "slurmstepd", "kernel"})
+_FULL = ("no space left", "spooldir is full", "disk full")
+
+
+def _says_full(message: str) -> bool:
+    text = message.lower()
+    return any(words in text for words in _FULL)
 
 
 def disk_of(name: str | None) -> str | None:
@@ -91,8 +98,7 @@ def disk_faults(world: World) -> list[Fact]:
     ]  # fmt: skip
     full = [
         Fact("disk.full", e.time, None, e.sigma, host, events=(e,))
-        for e in world.events if e.source in ("slurmd", "slurmctld", "slurmstepd", "kernel") and _FULL.search(e.message)
-        for host in hosts_of(e)
+        for e in world.events if e.source in _FULL_SOURCES and _says_full(e.message) for host in hosts_of(e)
     ]  # fmt: skip
     faults = merge_near(failed, FULL_GAP_S)
     for fact in faults:

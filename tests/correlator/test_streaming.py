@@ -64,10 +64,15 @@ def stored(store: DuckStore) -> dict[str, Any]:
 def with_settings(store: DuckStore) -> None:
     """What a cluster that has been running for a while has told: its configuration, and a word of every node."""
     rows = [{"cluster": "made", "scope": "cluster", "name": "SlurmdTimeout", "value": "300", "source": "slurm.conf"}]
+    store.add({"settings": frame("settings", rows)})
+    with_voices(store)
+
+
+def with_voices(store: DuckStore) -> None:
     day = benchmark().Day(0)
     for node in benchmark().NODES:
         day.say(-60, node, "kernel", "sys.service_started", "Started Session 1 of User root.")
-    store.add({"settings": frame("settings", rows), "logs": frame("logs", day.logs)})
+    store.add({"logs": frame("logs", day.logs)})
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
@@ -114,6 +119,32 @@ def test_every_partial_tick_says_what_a_full_pass_would_say_then() -> None:
             assert [e.id for e in now.events] == [e.id for e in whole.events]
             assert [f.key for f in now.facts] == [f.key for f in whole.facts]
     assert partly >= 4
+
+
+def test_without_slurms_configuration_a_node_set_down_as_late_as_others_asks_for_no_full_pass() -> None:
+    def lost(day: Any, node: int, at: float, lag: float) -> None:
+        host = benchmark().NODES[node]
+        day.link(host, "eth0", at, 600.0)
+        day.say(at + lag, "ctl", "slurmctld", "slurm.node_down", f"error: Nodes {host} not responding, setting DOWN", nodes=[host])  # fmt: skip
+        day.say(at + 630, "ctl", "slurmctld", "slurm.node_up", f"Node {host} now responding", nodes=[host])
+
+    full = []
+    with open_store(None) as store:
+        with_voices(store)
+        day = benchmark().Day(3)
+        day.fill(0, HOURS * 3600, 100, 600)
+        lost(day, 3, 20_000.0, 310.0)
+        day.store(store)
+        ticker = Ticker(store)
+        ticker.tick()
+        for number, lag in enumerate((310.0, 310.0, 420.0)):
+            lost(day, 10 + number, 40_000.0 + 9_000.0 * number, lag)
+            day.store(store)
+            full.append(ticker.tick().full)
+            ticked = stored(store)
+            correlate(store)
+            assert ticked == stored(store)
+    assert full == [False, False, True], "only a delay that narrows the estimate changes what was said of others"
 
 
 def test_nothing_new_costs_no_conclusion() -> None:
