@@ -54,12 +54,37 @@ def _pairs(digits: Array, *places: int) -> list[Array]:
     return [digits[:, at].astype(np.int64) * 10 + digits[:, at + 1] for at in places]
 
 
-def bsd(buffer: LineBuffer, rows: Array, at: Array, origin: Origin) -> tuple[Array, Array]:
+def bsd(buffer: LineBuffer, rows: Array, at: Array, origin: Origin, micros: Array | None = None) -> tuple[Array, Array]:
     """``Mon dd hh:mm:ss `` at ``at[rows]`` -> the lines where it stands and whose year is found, and their times.
 
     The year is the newest in which the moment is not later than the reference + 1 day, as in :mod:`parsers.clock`.
+    ``micros`` come on top of the seconds.
     """
-    window = buffer.windows(at[rows], 16)
+    month, day, of_day, fine = _calendar(buffer.windows(at[rows], 16))
+    if micros is not None:
+        of_day = of_day + micros
+    rows, month, day, of_day = rows[fine], month[fine], day[fine], of_day[fine]
+    times, known = _newest_years(month, day, of_day, origin)
+    return rows[known], times[known]
+
+
+def bsd_with_year(
+    buffer: LineBuffer, day_at: Array, year_at: Array, clock_at: Array, origin: Origin, utc: bool = False
+) -> tuple[Array, Array]:
+    """``Mon dd``, ``yyyy`` and ``hh:mm:ss`` at places of their own -> times of the origin's zone or of UTC, and whether
+    they are some."""
+    blank = np.full((len(day_at), 1), 32, np.uint8)
+    parts = (buffer.windows(day_at, 6), blank, buffer.windows(clock_at, 8), blank)
+    month, day, of_day, fine = _calendar(np.concatenate(parts, axis=1))
+    year, numeric = number(buffer, year_at, np.full(len(year_at), 4))
+    days, exists = _days(year, np.where(fine, month, 0), day)
+    fine &= numeric & exists
+    wall = days * _DAY_US + of_day
+    return (wall if utc else _utc(np.where(fine, wall, 0), origin)), fine
+
+
+def _calendar(window: Array) -> tuple[Array, Array, Array, Array]:
+    """Month, day, microseconds of the day, and whether it is one, of rows that read ``Mon dd hh:mm:ss ``."""
     key = (window[:, 0].astype(np.int64) << 16) | (window[:, 1].astype(np.int64) << 8) | window[:, 2]
     place = np.minimum(np.searchsorted(_MONTH_KEYS, key), 11)
     fine = _MONTH_KEYS[place] == key
@@ -71,13 +96,19 @@ def bsd(buffer: LineBuffer, rows: Array, at: Array, origin: Origin) -> tuple[Arr
         fine &= window[:, colon] == 58
     for digit in (4, 5, 7, 8, 10, 11, 13, 14):
         fine &= digits[:, digit] < 10
-    month = _MONTH_NUMBERS[place]
     day, hour, minute, second = _pairs(digits, 4, 7, 10, 13)
     fine &= (day > 0) & (hour < 24) & (minute < 60) & (second < 60)
-    of_day = (hour * 3600 + minute * 60 + second) * 1_000_000
-    rows, month, day, of_day = rows[fine], month[fine], day[fine], of_day[fine]
-    times, known = _newest_years(month, day, of_day, origin)
-    return rows[known], times[known]
+    return _MONTH_NUMBERS[place], day, (hour * 3600 + minute * 60 + second) * 1_000_000, fine
+
+
+def _days(year: Array, month: Array, day: Array) -> tuple[Array, Array]:
+    """Days since 1970, and whether the calendar has such a day from 1900 to 2199; month 0 has none."""
+    leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
+    exists = (day > 0) & (day <= _LENGTH[month] + ((month == 2) & leap)) & (year >= 1900) & (year < 2200)
+    # Leap days are those of the years before, from 1900 on (2000 was one, 1900 and 2100 were not).
+    before = year - 1
+    leaps = before // 4 - before // 100 + before // 400 - 477
+    return (year - 1970) * 365 + leaps + _BEFORE[month] + ((month > 2) & leap) + day - 1, exists
 
 
 def _newest_years(month: Array, day: Array, of_day: Array, origin: Origin) -> tuple[Array, Array]:
@@ -119,13 +150,8 @@ def iso(buffer: LineBuffer, rows: Array, at: Array, origin: Origin) -> Stamps:
     century, years, month, day, hour, minute, second = _pairs(digits, 0, 2, 5, 8, 11, 14, 17)
     year = century * 100 + years
     month = np.where(fine & (month >= 1) & (month <= 12), month, 0)
-    leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
-    fine &= (day > 0) & (day <= _LENGTH[month] + ((month == 2) & leap)) & (year >= 1900) & (year < 2200)
-    fine &= (hour < 24) & (minute < 60) & (second < 60)
-    # Days since 1970: leap days are those of the years before, from 1900 on (2000 was one, 1900 and 2100 were not).
-    before = year - 1
-    leaps = before // 4 - before // 100 + before // 400 - 477
-    days = (year - 1970) * 365 + leaps + _BEFORE[month] + ((month > 2) & leap) + day - 1
+    days, exists = _days(year, month, day)
+    fine &= exists & (hour < 24) & (minute < 60) & (second < 60)
     wall = days * _DAY_US + (hour * 3600 + minute * 60 + second) * 1_000_000
     micros, width, well = _fraction(window, digits)
     fine &= well

@@ -10,89 +10,56 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from parsers import regexes, stamps
+from parsers import regexes, stamps, usual_fabric
 from parsers.clock import uptime
 from parsers.formats import slurm, syslog
 from parsers.formats.base import (
-    FACILITIES,
     HEADER,
     JOB_SOURCES,
-    SEVERITIES,
     SEVERITY_WORDS,
     SLURM,
     nothing,
     source_of_program,
 )
 from parsers.formats.syslog import is_plain
+from parsers.head import (
+    DMESG,
+    EOS,
+    FABRIC,
+    FACILITIES,
+    FORMATS,
+    JUNOS,
+    KMSG,
+    NXOS,
+    OPENSM,
+    QUALITIES,
+    RFC3164,
+    RFC5424,
+    SEVERITIES,
+    SLURM_FILE,
+    SONIC,
+    SYSTEMS,
+    Head,
+)
 from parsers.lines import Array, LineBuffer, column
 from parsers.record import Origin
 
 _BLANK, _PERCENT, _DASH, _COLON, _LESS, _MORE, _OPEN, _CLOSE = b" %-:<>[]"
 #: Host and program together are shorter than this, and so are the five words of RFC 5424; longer ones are not usual.
 _TAIL, _WORDS = 64, 96
-_SEVERITIES = (None, *SEVERITIES)
-_FACILITIES = (None, *FACILITIES)
-_QUALITIES = (None, "line", "inferred", "received")
-_FORMATS = (None, "rfc3164", "rfc5424", "slurm", "dmesg", "kmsg")
-_RFC3164, _RFC5424, _SLURM, _DMESG, _KMSG = 1, 2, 3, 4, 5
-_SYSTEMS = (None, "eos", "sonic", "junos")
-_EOS, _SONIC, _JUNOS = 1, 2, 3
 #: SONiC writes the level between host and program.
-_LEVELS = {word: _SEVERITIES.index(SEVERITY_WORDS[word.lower()]) for word in syslog.LEVEL_NAMES}
+_LEVELS = {word: SEVERITIES.index(SEVERITY_WORDS[word.lower()]) for word in syslog.LEVEL_NAMES}
 #: Level words that start a message of Slurm -> severity, as the first eight bytes and how many of them count.
 _WORDS_OF_SLURM = tuple(
-    (f"{word}: ".encode(), _SEVERITIES.index(SEVERITY_WORDS.get(word, "info")))
+    (f"{word}: ".encode(), SEVERITIES.index(SEVERITY_WORDS.get(word, "info")))
     for word in ("error", "fatal", "warning", "info", "verbose", "debug", "debug1", "debug2", "debug3", "debug4", "debug5")
 )  # fmt: skip
-
-
-@dataclass
-class _Header:
-    """What is known of each line; only lines with a ``format`` are taken. Lengths below zero are nulls."""
-
-    format: Array
-    time: Array
-    quality: Array
-    resolution: Array
-    priority: Array
-    host: Array
-    host_length: Array
-    unit: Array
-    unit_length: Array
-    pid: Array
-    message: Array
-    stamp: Array
-    stamp_length: Array
-    msgid: Array
-    msgid_length: Array
-    tag: Array
-    tag_length: Array
-    data: Array
-    data_length: Array
-    uptime: Array
-    severity: Array
-    system: Array
-
-    @classmethod
-    def of(cls, lines: int) -> _Header:
-        def places() -> Array:
-            return np.zeros(lines, np.int64)
-
-        def lengths() -> Array:
-            return np.full(lines, -1, np.int64)
-
-        return cls(
-            np.zeros(lines, np.uint8), places(), np.zeros(lines, np.uint8), places(), np.full(lines, -1, np.int16),
-            places(), lengths(), places(), lengths(), lengths(), places(), places(), lengths(), places(), lengths(),
-            places(), lengths(), places(), lengths(), np.full(lines, np.nan), np.zeros(lines, np.uint8), np.zeros(lines, np.uint8),
-        )  # fmt: skip
 
 
 def read(buffer: LineBuffer, origin: Origin, *, header: bool = False) -> tuple[Array, pl.DataFrame]:
@@ -100,7 +67,7 @@ def read(buffer: LineBuffer, origin: Origin, *, header: bool = False) -> tuple[A
 
     ``header``: also ``stamp`` and ``extra``, which only a reader of the whole header needs.
     """
-    head = _Header.of(len(buffer))
+    head = Head.of(len(buffer))
     if origin.source in JOB_SOURCES or not len(buffer):  # what a job prints may look like anything
         return head.format > 0, pl.DataFrame(schema=HEADER)
     at = _priorities(buffer, head)
@@ -110,9 +77,16 @@ def read(buffer: LineBuffer, origin: Origin, *, header: bool = False) -> tuple[A
     dated = buffer.data[at + 4] == _DASH
     bracket = (first == _OPEN) & (head.priority < 0)
     slurms = bracket & (buffer.data[at + 5] == _DASH)
+    second = buffer.data[at + 1]
+    worded = bracket & (second >= 65) & (second <= 90)
+    dated_first = (first >= 65) & (first <= 90)
+    after = buffer.data[at + 16]
+    micros = dated_first & (after >= 48) & (after <= 57)
     for reader, lines in (
-        (_bsd, (first >= 65) & (first <= 90)), (_rfc5424, version), (_iso, digit & ~version & dated),
-        (_kmsg, digit & ~dated & (head.priority < 0)), (_slurm, slurms), (_dmesg, bracket & ~slurms),
+        (_bsd, dated_first & ~micros), (_rfc5424, version), (_iso, digit & ~version & dated),
+        (_kmsg, digit & ~dated & (head.priority < 0)), (_slurm, slurms), (_dmesg, bracket & ~slurms & ~worded),
+        (usual_fabric.opensm, micros), (usual_fabric.fabric_manager, worded & ~slurms),
+        (usual_fabric.nxos, (first == _COLON) & (head.priority >= 0)),
     ):  # fmt: skip
         rows = np.flatnonzero(lines)
         if len(rows):
@@ -122,7 +96,7 @@ def read(buffer: LineBuffer, origin: Origin, *, header: bool = False) -> tuple[A
     return taken, _frame(buffer, head, units, np.flatnonzero(taken), origin, header)
 
 
-def _priorities(buffer: LineBuffer, head: _Header) -> Array:
+def _priorities(buffer: LineBuffer, head: Head) -> Array:
     """Where each line goes on behind ``<N>``; sets the priority."""
     at = buffer.starts.copy()
     rows = np.flatnonzero(buffer.data[at] == _LESS)
@@ -141,7 +115,7 @@ def _priorities(buffer: LineBuffer, head: _Header) -> Array:
     return at
 
 
-def _bsd(buffer: LineBuffer, head: _Header, rows: Array, at: Array, origin: Origin) -> None:
+def _bsd(buffer: LineBuffer, head: Head, rows: Array, at: Array, origin: Origin) -> None:
     rows, times = stamps.bsd(buffer, rows, at, origin)
     # A digit might be a year, a blank anything.
     after = buffer.data[at[rows] + 16]
@@ -152,7 +126,7 @@ def _bsd(buffer: LineBuffer, head: _Header, rows: Array, at: Array, origin: Orig
     _host_and_tag(buffer, head, rows, at[rows] + 16)
 
 
-def _iso(buffer: LineBuffer, head: _Header, rows: Array, at: Array, origin: Origin) -> None:
+def _iso(buffer: LineBuffer, head: Head, rows: Array, at: Array, origin: Origin) -> None:
     found = stamps.iso(buffer, rows, at[rows], origin)
     # Without zone and priority it is a program's own stamp, not syslog.
     fine = (buffer.data[found.end] == _BLANK) & (found.zoned | (head.priority[found.rows] >= 0))
@@ -160,7 +134,7 @@ def _iso(buffer: LineBuffer, head: _Header, rows: Array, at: Array, origin: Orig
     _host_and_tag(buffer, head, rows, found.end[fine] + 1)
 
 
-def _keep_stamp(head: _Header, found: stamps.Stamps, fine: Array, at: Array) -> Array:
+def _keep_stamp(head: Head, found: stamps.Stamps, fine: Array, at: Array) -> Array:
     rows: Array = found.rows[fine]
     start = at[rows]
     head.stamp[rows], head.stamp_length[rows] = start, found.end[fine] - start
@@ -169,7 +143,7 @@ def _keep_stamp(head: _Header, found: stamps.Stamps, fine: Array, at: Array) -> 
     return rows
 
 
-def _host_and_tag(buffer: LineBuffer, head: _Header, rows: Array, at: Array) -> None:
+def _host_and_tag(buffer: LineBuffer, head: Head, rows: Array, at: Array) -> None:
     """``host program[pid]: message`` from ``at``; takes the lines that read exactly so, or with a level after the host."""
     window = buffer.windows(at, _TAIL)
     special = (window <= 32) | (window >= 127) | (window == _COLON) | (window == _OPEN) | (window == _CLOSE)
@@ -208,7 +182,7 @@ def _host_and_tag(buffer: LineBuffer, head: _Header, rows: Array, at: Array) -> 
     head.pid[rows] = np.where(bracket, pid, -1)[fine]
     head.message[rows] = end[fine] + 2
     head.severity[rows] = level
-    head.format[rows] = _RFC3164
+    head.format[rows] = RFC3164
 
 
 def _level_names(buffer: LineBuffer, at: Array, length: Array) -> Array:
@@ -221,7 +195,7 @@ def _level_names(buffer: LineBuffer, at: Array, length: Array) -> Array:
     return levels
 
 
-def _rfc5424(buffer: LineBuffer, head: _Header, rows: Array, at: Array, origin: Origin) -> None:
+def _rfc5424(buffer: LineBuffer, head: Head, rows: Array, at: Array, origin: Origin) -> None:
     """``1 STAMP host program pid msgid - message``: without structured data every part lies between blanks."""
     rows = rows[buffer.data[at[rows]] == ord("1")]
     found = stamps.iso(buffer, rows, at[rows] + 2, origin)
@@ -258,10 +232,10 @@ def _rfc5424(buffer: LineBuffer, head: _Header, rows: Array, at: Array, origin: 
         length[rows] = np.where(nil[part], -1, edges[part + 1] - edges[part] - 1)
     head.pid[rows] = np.where(nil[2], -1, pid)
     head.message[rows] = end + 1
-    head.format[rows[fine]] = _RFC5424
+    head.format[rows[fine]] = RFC5424
 
 
-def _structured_data(buffer: LineBuffer, head: _Header, rows: Array, at: Array) -> Array:
+def _structured_data(buffer: LineBuffer, head: Head, rows: Array, at: Array) -> Array:
     """Where the structured data that begins ``at`` ends; at its beginning where it does not read well."""
     match = re.compile(syslog.STRUCTURED_DATA.encode(), re.DOTALL).match
     data = buffer.data.data
@@ -273,7 +247,7 @@ def _structured_data(buffer: LineBuffer, head: _Header, rows: Array, at: Array) 
     return ends
 
 
-def _slurm(buffer: LineBuffer, head: _Header, rows: Array, at: Array, origin: Origin) -> None:
+def _slurm(buffer: LineBuffer, head: Head, rows: Array, at: Array, origin: Origin) -> None:
     """``[STAMP] message``, and ``[STAMP] [JOB.STEP] message`` of a step's daemon."""
     found = stamps.iso(buffer, rows, at[rows] + 1, origin)
     after = buffer.data[found.end + 2]
@@ -282,12 +256,12 @@ def _slurm(buffer: LineBuffer, head: _Header, rows: Array, at: Array, origin: Or
     fine &= (after > _BLANK) & (after != ord("D")) & ((after < 48) | (after > 57))
     rows = _keep_stamp(head, found, fine, at + 1)
     head.message[rows] = found.end[fine] + 2
-    head.format[rows] = _SLURM
+    head.format[rows] = SLURM_FILE
     _step_tags(buffer, head, rows[after[fine] == _OPEN])
-    head.severity[rows] = _level(buffer, head.message[rows], _SEVERITIES.index("info"))
+    head.severity[rows] = _level(buffer, head.message[rows], SEVERITIES.index("info"))
 
 
-def _step_tags(buffer: LineBuffer, head: _Header, rows: Array) -> None:
+def _step_tags(buffer: LineBuffer, head: Head, rows: Array) -> None:
     """Takes ``[JOB.STEP] `` off the messages of ``rows``; gives up lines with other brackets."""
     if not len(rows):
         return
@@ -301,7 +275,7 @@ def _step_tags(buffer: LineBuffer, head: _Header, rows: Array) -> None:
     head.message[rows] = at + close + 2
 
 
-def _kmsg(buffer: LineBuffer, head: _Header, rows: Array, at: Array, origin: Origin) -> None:
+def _kmsg(buffer: LineBuffer, head: Head, rows: Array, at: Array, origin: Origin) -> None:
     """``priority,sequence,microseconds,flags;message`` as /dev/kmsg gives it."""
     at = at[rows]
     window = buffer.windows(at, _TAIL)
@@ -326,10 +300,10 @@ def _kmsg(buffer: LineBuffer, head: _Header, rows: Array, at: Array, origin: Ori
     head.message[rows] = at + semicolon[fine] + 1
     head.uptime[rows] = micros[fine] / 1_000_000
     _since_boot(head, rows, origin, 1)
-    head.format[rows] = _KMSG
+    head.format[rows] = KMSG
 
 
-def _since_boot(head: _Header, rows: Array, origin: Origin, resolution: int) -> None:
+def _since_boot(head: Head, rows: Array, origin: Origin, resolution: int) -> None:
     """Times of lines that only say how long their host had been up."""
     head.quality[rows], head.resolution[rows] = 3, resolution
     if origin.boots:
@@ -349,23 +323,23 @@ def _level(buffer: LineBuffer, at: Array, default: int) -> Array:
     return levels
 
 
-def _dmesg(buffer: LineBuffer, head: _Header, rows: Array, at: Array, origin: Origin) -> None:
+def _dmesg(buffer: LineBuffer, head: Head, rows: Array, at: Array, origin: Origin) -> None:
     fine, message, seconds = stamps.uptime(buffer, at[rows])
     rows = rows[fine]
     head.message[rows], head.uptime[rows] = message[fine], seconds[fine]
     _since_boot(head, rows, origin, 1_000)
-    head.format[rows] = _DMESG
+    head.format[rows] = DMESG
 
 
 class _Units:
     """Programs of a batch are few: what follows from a program's name is worked out once for each."""
 
-    def __init__(self, buffer: LineBuffer, head: _Header) -> None:
+    def __init__(self, buffer: LineBuffer, head: Head) -> None:
         """Also gives up lines whose program or message needs a closer look, and reads what stands before the text."""
         self.named = np.zeros(len(head.format), np.bool_)
-        at = np.flatnonzero((head.format == _RFC3164) | (head.format == _RFC5424))
+        at = np.flatnonzero((head.format == RFC3164) | (head.format == RFC5424))
         texts = buffer.texts(head.unit[at], head.unit_length[at])
-        known: dict[str | None, int] = {None: 0, "kernel": 1}
+        known: dict[str | None, int] = {None: 0, "kernel": 1, "opensm": 2, "nv-fabricmanager": 3}
         self.code = np.zeros(len(head.format), np.uint32)
         self.code[at] = np.fromiter(
             (known.setdefault(name, len(known)) for name in texts.to_list()), np.uint32, len(at)
@@ -376,13 +350,15 @@ class _Units:
         head.format[at[odd[self.code[at]]]] = 0
         self._before_text(buffer, head)
         self._switches(buffer, head, at)
-        self.code[(head.format == _DMESG) | (head.format == _KMSG)] = known["kernel"]
+        self.code[(head.format == DMESG) | (head.format == KMSG)] = known["kernel"]
+        self.code[head.format == OPENSM] = known["opensm"]
+        self.code[head.format == FABRIC] = known["nv-fabricmanager"]
 
-    def _before_text(self, buffer: LineBuffer, head: _Header) -> None:
+    def _before_text(self, buffer: LineBuffer, head: Head) -> None:
         """What the kernel and Slurm's daemons write once more before the text."""
         kinds = np.array([{"kernel": 1}.get(s, 2 if s in SLURM else 0) for s in self.sources])
         self.named = kinds[self.code] == 2
-        syslog_ = (head.format == _RFC3164) | (head.format == _RFC5424)
+        syslog_ = (head.format == RFC3164) | (head.format == RFC5424)
         first, second = buffer.data[head.message], buffer.data[head.message + 1]
         likely = (first == _OPEN) & ((second == _BLANK) | ((second >= 48) & (second <= 57)))
         kernel = np.flatnonzero(syslog_ & (kinds[self.code] == 1) & likely)
@@ -398,22 +374,23 @@ class _Units:
         unsaid = daemon[head.severity[daemon] == 0]
         head.severity[unsaid] = _level(buffer, head.message[unsaid], 0)
 
-    def _switches(self, buffer: LineBuffer, head: _Header, at: Array) -> None:
+    def _switches(self, buffer: LineBuffer, head: Head, at: Array) -> None:
         """Whose operating system wrote the lines ``at``: by program, and by %FACILITY-N-MNEMONIC before the text."""
         of_name = np.array(
-            [_SONIC if syslog.is_sonic(n or "") else _JUNOS if syslog.is_junos(n or "") else 0 for n in self.names]
+            [SONIC if syslog.is_sonic(n or "") else JUNOS if syslog.is_junos(n or "") else 0 for n in self.names]
         )
+        at = at[head.system[at] != NXOS]
         system = of_name[self.code[at]]
-        head.system[at] = np.where((system == _JUNOS) & (head.priority[at] < 0), 0, system)
+        head.system[at] = np.where((system == JUNOS) & (head.priority[at] < 0), 0, system)
         engines = (buffer.windows(head.host[at], 2) == np.frombuffer(b"re", np.uint8)).all(axis=1)
-        head.format[at[engines & (system == _JUNOS)]] = 0  # "re0.leaf1": the device's name is part of it
+        head.format[at[engines & (system == JUNOS)]] = 0  # "re0.leaf1": the device's name is part of it
         likely = at[(buffer.data[head.message[at]] == _PERCENT) & ~self.named[at]]
         if len(likely):
             texts = buffer.texts(head.message[likely], np.maximum(buffer.ends[likely] - head.message[likely], 0))
-            head.system[likely[regexes.contains(texts, syslog.VENDOR).to_numpy()]] = _EOS
+            head.system[likely[regexes.contains(texts, syslog.VENDOR).to_numpy()]] = EOS
 
 
-def _frame(buffer: LineBuffer, head: _Header, units: _Units, rows: Array, origin: Origin, header: bool) -> pl.DataFrame:
+def _frame(buffer: LineBuffer, head: Head, units: _Units, rows: Array, origin: Origin, header: bool) -> pl.DataFrame:
     """The lines ``rows`` as HEADER's columns."""
 
     def chosen(names: tuple[str | None, ...] | list[str] | list[str | None], codes: Array) -> pl.Series:
@@ -424,20 +401,20 @@ def _frame(buffer: LineBuffer, head: _Header, units: _Units, rows: Array, origin
     severity = np.where(priority >= 0, priority % 8 + 1, head.severity)
     timeless = head.quality[rows] == 3
     tagged = head.tag_length[rows] > 0
-    own = (head.format[rows] == _SLURM) & ~tagged
-    from_switch = (head.system[rows] == _EOS) | (head.system[rows] == _SONIC)
+    own = (head.format[rows] == SLURM_FILE) & ~tagged
+    from_switch = np.isin(head.system[rows], (EOS, SONIC, NXOS))
     values: dict[str, pl.Series] = {
         "i": pl.Series(rows.astype(np.uint32)),
         "time": column(head.time[rows], ~timeless, pa.timestamp("us")),
-        "quality": chosen(_QUALITIES, head.quality),
+        "quality": chosen(QUALITIES, head.quality),
         "resolution_us": column(head.resolution[rows], None, pa.int64()),
         "host": buffer.texts(head.host[rows], head.host_length[rows]),
         "source": chosen(units.sources, units.code),
-        "format": chosen(_FORMATS, head.format),
+        "format": chosen(FORMATS, head.format),
         "unit": chosen(units.names, units.code),
         "pid": column(head.pid[rows], head.pid[rows] >= 0, pa.int64()),
-        "facility": chosen(_FACILITIES, np.where((priority >= 0) & (priority < 192), priority // 8 + 1, 0)),
-        "severity": chosen(_SEVERITIES, severity),
+        "facility": chosen(FACILITIES, np.where((priority >= 0) & (priority < 192), priority // 8 + 1, 0)),
+        "severity": chosen(SEVERITIES, severity),
         "message": buffer.texts(head.message[rows], length),
         "uptime_s": column(head.uptime[rows], ~np.isnan(head.uptime[rows]), pa.float64()),
     }
@@ -464,18 +441,18 @@ def _frame(buffer: LineBuffer, head: _Header, units: _Units, rows: Array, origin
     ])  # fmt: skip
 
 
-def _extra(buffer: LineBuffer, head: _Header, rows: Array) -> pl.Series:
+def _extra(buffer: LineBuffer, head: Head, rows: Array) -> pl.Series:
     """What else the header said, as JSON: the priority in numbers, a switch's system, version and message id of RFC 5424;
     of the kernel's records the numbers before the text."""
-    kernel = head.format[rows] == _KMSG
-    newer = head.format[rows] == _RFC5424
+    kernel = head.format[rows] == KMSG
+    newer = head.format[rows] == RFC5424
     priority = pl.Series(np.where(kernel, -1, head.priority[rows]))
     numbers = {
         number: f', "facility_num": {number // 8}, "pri": {number}, "severity_num": {number % 8}'
         for number in priority.unique().to_list()
         if number >= 0
     }
-    systems = [None, *(f', "device_os": "{name}"' for name in _SYSTEMS[1:])]
+    systems = [None, *(f', "device_os": "{name}"' for name in SYSTEMS[1:])]
     parts = pl.DataFrame({
         "numbers": priority.replace_strict(numbers, default=None, return_dtype=pl.String),
         "version": pl.Series([None, ', "version": 1']).gather(newer.astype(np.uint32)),
@@ -495,7 +472,7 @@ def _extra(buffer: LineBuffer, head: _Header, rows: Array) -> pl.Series:
     return parts.select(pl.coalesce(record, usual).alias("extra")).to_series()
 
 
-def _data_as_json(buffer: LineBuffer, head: _Header, rows: Array) -> pl.Series:
+def _data_as_json(buffer: LineBuffer, head: Head, rows: Array) -> pl.Series:
     """The structured data of RFC 5424 as a member of a JSON object."""
     at = np.flatnonzero(head.data_length[rows] > 0)
     texts = buffer.texts(head.data[rows[at]], head.data_length[rows[at]]).to_list()

@@ -20,7 +20,7 @@ _UFM = (
     r"(?P<word>[A-Z]+) \[(?P<category>[^\]]+)\] (?P<message>.*)$"
 )
 #: opensm's log level bits (osm_log.h): error, info, verbose, debug.
-_BITS = {"0x01": "error", "0x02": "info", "0x04": "info", "0x08": "debug", "0x80": "notice"}
+OPENSM_BITS = {"0x01": "error", "0x02": "info", "0x04": "info", "0x08": "debug", "0x80": "notice"}
 
 
 def _stamp() -> pl.Expr:
@@ -30,7 +30,7 @@ def _stamp() -> pl.Expr:
 def _read_opensm(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     found = groups(frame, _OPENSM).with_columns(pl.lit(None, pl.String).alias("year"), _stamp().alias("stamp"))
     return timed(found, origin).with_columns(
-        pl.col("word").replace_strict(_BITS, default=None, return_dtype=pl.String).alias("severity"),
+        pl.col("word").replace_strict(OPENSM_BITS, default=None, return_dtype=pl.String).alias("severity"),
         pl.lit("opensm").alias("source"), pl.lit("opensm").alias("unit"), pl.lit("opensm").alias("format"),
     )  # fmt: skip
 

@@ -72,6 +72,23 @@ UPTIMES = (
     "[.123456] a", "[      .123456] a", "<6>[ 7.123456] a", " [ 7.123456] a", "6,12,34,-;x", "6,12,34,c,caller=T1;[drm] x", "12345,1,2,-;x", "6,1,99999999999999999,-;x",
     "6,,3,-;x", "6,1,2;x", "191,1,2,-;%X-1-Y: z", "9999,1,2000000,-;x", "6,1,2,-;", "6,1,2,-", "6,1,2,;x", "6,1,2 ,-;x", "[-7.123456] a", "[ 7.12345x] a", "[ 7,123456] a",
 )  # fmt: skip
+FABRIC = (
+    "Jun 01 12:00:00 123456 [7F3A] 0x02 -> x", "Jun  1 12:00:00 123456 [7F3A] 0x02 -> x", "Jun 30 12:00:00 123456 [7F3A] 0x02 -> x",
+    "Jun 01 12:00:00 12345 [7F3A] 0x02 -> x", "Jun 01 12:00:00 123456 [7f3a] 0x02 -> x", "Jun 01 12:00:00 123456 [] 0x02 -> x",
+    "Jun 01 12:00:00 999999 [7F3A] 0x01 -> ", "Jun 01 12:00:00 123456 [7F3A] 0x01 ->", "Jun 01 12:00:00 123456 [7F3A] 0xAB -> x",
+    "Jun 01 12:00:00 123456 [" + "A" * 30 + "] 0x01 -> x", "Jun 02 11:59:59 999999 [7F3A] 0x80 -> x", "Jun 02 12:00:00 000001 [7F3A] 0x08 -> x",
+    "Feb 30 12:00:00 123456 [7F3A] 0x02 -> x", "<30>Jun 01 12:00:00 123456 [7F3A] 0x02 -> x", "Jun 01 12:00:00 123456 [7F3A] 0x7f -> x",
+    "[Jun 01 2026 12:00:00] [INFO] [tid 42] x", "[Jun 01 2026 12:00:00] [ERROR ] [tid 42] x", "[Jun  1 2026 12:00:00] [INFO] [tid 42] x",
+    "[Jun 1 2026 12:00:00] [INFO] [tid 42] x", "[Feb 29 2026 12:00:00] [INFO] [tid 42] x", "[Feb 29 2024 12:00:00] [CRITICAL] [tid 42] ",
+    "[Jun 01 2026 12:00:00] [ODD] [tid 42] x", "[Jun 01 2026 12:00:00] [info] [tid 42] x", "[Jun 01 2026 12:00:00] [INFO] [tid ] x",
+    "[Jun 01 2026 12:00:00] [INFO] [tid 12345678901] x", "[Jun 01 2026 12:00:00.5] [INFO] [tid 42] x", "[Jun 01 1026 12:00:00] [INFO] [tid 42] x",
+    "[Jun 01 2026 12:00:00] [INFO] [tid 42]", "[Mar 08 2026 02:30:00] [WARNING] [tid 42] x", "[Jun 01 2026 12:00:60] [INFO] [tid 42] x",
+    "[Jun 01 2026 12:00:00] [IN FO] [tid 42] x", "[Jun 01 2026 12:00:00] [" + "A" * 20 + "] [tid 42] x", "[Jun 01 2026 12:00:00] [INFO", "[Jun 01 12:00:00] x",
+    "<189>: 2026 Jun  1 12:00:00 UTC: %ETH-5-UP: x", "<189>: 2026 Jun 11 12:00:00 UTC: %a", "<189>: 2026 Jun  1 12:00:00 CET: %ETH-5-UP: x",
+    ": 2026 Jun  1 12:00:00 UTC: %ETH-5-UP: x", "<192>: 2026 Jun  1 12:00:00 UTC: %ETH-5-UP: x", "<189>: 2026 Jun 1 12:00:00 UTC: %ETH-5-UP: x",
+    "<189>: 2026 Feb 30 12:00:00 UTC: %ETH-5-UP: x", "<7>: 0026 Jun  1 12:00:00 UTC: %E", "<189>: 2026 Jun  1 12:00:00.5 UTC: %ETH-5-UP: x",
+    "<189>: 2026 Jun  1 12:00:00 UTC: last message repeated 3 times", "<189>: 2026 jun  1 12:00:00 UTC: %ETH-5-UP: x", "<0>: 2026 Jun  1 12:00:00 UTC: %X-1",
+)  # fmt: skip
 
 
 def both(lines: list[bytes], origin: Origin, parser: LineParser = PARSER) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -97,7 +114,7 @@ def assert_same(lines: list[bytes], origin: Origin, parser: LineParser = PARSER)
 @pytest.mark.parametrize("origin", ORIGINS, ids=["nobody", "New York", "slurmd in Berlin", "job", "syslog"])
 def test_every_part_with_every_other(origin: Origin) -> None:
     lines = [(head.format(stamp) + tail).encode() for head, stamp, tail in product(HEADS, STAMPS, TAILS)]
-    assert_same(lines + [line.encode() for line in UPTIMES], origin, PARSER if origin.source else WHOLE)
+    assert_same(lines + [line.encode() for line in (*UPTIMES, *FABRIC)], origin, PARSER if origin.source else WHOLE)
 
 
 def test_usual_lines_are_taken() -> None:
@@ -107,13 +124,14 @@ def test_usual_lines_are_taken() -> None:
         "2026-06-01T12:00:00.123456+02:00 n1.example.org systemd-logind[42]: text", "[2026-06-01T12:00:00.123] error: text",
         "<30>1 2026-06-01T12:00:00Z n1 prog 42 - - text", "<30>1 2026-06-01T12:00:00.5Z n1 kernel - ID4 - [ 5.000000] text",
         "6,12,34,-;text", "[2026-06-01T12:00:00.123] [15.batch] error: text", "Jun  1 12:00:00 sw1 NOTICE syncd#SDK[5]: text",
-        "Jun  1 12:00:00 sw1 Ebra: %ETH-5-UP: text",
+        "Jun  1 12:00:00 sw1 Ebra: %ETH-5-UP: text", FABRIC[0], "[Jun 01 2026 12:00:00] [WARNING] [tid 42] text",
+        "<189>: 2026 Jun  1 12:00:00 UTC: %ETH-5-UP: text",
     ]  # fmt: skip
     taken, _ = usual.read(LineBuffer.of_lines([line.encode() for line in usual_ones]), NOBODY)
     assert taken.all(), [line for line, fine in zip(usual_ones, taken, strict=True) if not fine]
 
 
-_PIECES = st.sampled_from([*STAMPS, *(h.replace("{}", "") for h in HEADS), *TAILS, *UPTIMES])
+_PIECES = st.sampled_from([*STAMPS, *(h.replace("{}", "") for h in HEADS), *TAILS, *UPTIMES, *FABRIC])
 _NEARLY = st.tuples(
     st.lists(_PIECES, min_size=1, max_size=4).map("".join), st.integers(0, 60), st.sampled_from(string.printable + "\u00e9\0")
 ).map(lambda parts: (parts[0][: parts[1]] + parts[2] + parts[0][parts[1] + 1 :]).replace("\n", "").encode())  # fmt: skip
