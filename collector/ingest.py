@@ -25,7 +25,7 @@ from parsers import documents
 from parsers.engine import LineParser
 from parsers.recognise import PACKED, Recognition, recognise
 from parsers.record import Origin, empty, frame
-from store import segments
+from store import archive, segments
 from store.duckdb_store import DuckStore, FileEntry, logs_for_storage
 
 #: Files are stored together in one transaction up to so many rows: a commit costs milliseconds, trees have thousands.
@@ -363,7 +363,7 @@ def settle(store: DuckStore) -> None:
 
 def _settle_cluster(store: DuckStore) -> None:
     named = store.rows(
-        "SELECT DISTINCT cluster FROM raw.jobs WHERE cluster IS NOT NULL UNION SELECT DISTINCT cluster FROM raw.logs WHERE cluster IS NOT NULL"
+        "SELECT DISTINCT cluster FROM raw.jobs WHERE cluster IS NOT NULL UNION SELECT DISTINCT cluster FROM raw.log_clusters WHERE cluster IS NOT NULL"
     )
     if len(named) == 1:
         with store.transaction() as connection:
@@ -381,6 +381,7 @@ def _settle_cluster(store: DuckStore) -> None:
                 "files",
             ):
                 connection.execute(f"UPDATE raw.{table} SET cluster = ? WHERE cluster IS NULL", [named[0]["cluster"]])
+            archive.name_cluster(store, connection, named[0]["cluster"])
 
 
 #: Kernel stamps of one boot agree with the wall clock within this; more apart is another boot.

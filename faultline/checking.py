@@ -8,6 +8,7 @@ from pathlib import Path
 from faultline.access import open_for_reading
 from faultline.config import load
 from faultline.failure import CommandError
+from store import archive
 
 
 def check_all(config: Path | None, data: Path | None) -> int:
@@ -31,6 +32,7 @@ def check_all(config: Path | None, data: Path | None) -> int:
             with open_for_reading(data or settings.data) as store:
                 info = store.info()
                 bad = store.rows("SELECT count(*) AS n FROM raw.logs WHERE raw IS NULL")[0]["n"]
+                wrong += archive.damaged(store)
             print(f"store          {info['lines']:,} lines, {info['bytes']:,} bytes in {info['folder']}")
             if bad:
                 wrong.append(f"store {info['folder']}: {bad} rows without their raw line")

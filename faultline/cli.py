@@ -283,6 +283,20 @@ def hook(
     return main([event])
 
 
+@app.command(epilog="Example: faultline archive --config /etc/faultline/faultline.toml --verify")
+def archive(
+    config: ConfigFile = None,
+    data: Data = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read all archived files and compare their digests.")
+    ] = False,
+) -> int:
+    """Close days and drop old ones now, as the service does every hour; the service must not be running."""
+    from faultline.upkeep import run as keep_up
+
+    return keep_up(config, data, verify=verify)
+
+
 @app.command(epilog="Example: faultline check --config /etc/faultline/faultline.toml")
 def check(
     config: ConfigFile = None,

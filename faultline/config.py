@@ -16,6 +16,10 @@ state_save = "/var/spool/slurmctld"
 tokens = ["..."]              # none: whoever reaches the address may send
 workers = 1
 
+[store]
+hot_days = 2                  # older days move into Parquet files
+retention_days = 400          # none: nothing is ever dropped
+
 [[syslog]]
 listen = "0.0.0.0:514"
 transport = "udp"
@@ -103,6 +107,13 @@ class Ingest(_Section):
         return (*self.tokens, *lines)
 
 
+class Store(_Section):
+    """Days before today that stay in DuckDB, and days before today that are kept at all (none: all of them)."""
+
+    hot_days: int = Field(default=2, ge=0)
+    retention_days: int | None = Field(default=None, ge=1)
+
+
 class SyslogListener(_Section):
     """One socket for syslog. TLS needs ``certificate`` and ``key``; ``client_ca`` asks senders for certificates of it."""
 
@@ -144,6 +155,7 @@ class Config(_Section):
     slurm: dict[str, str | int | float] = Field(default_factory=dict)
     hooks: Hooks = Hooks()
     ingest: Ingest = Ingest()
+    store: Store = Store()
     #: None: UDP and TCP on port 5514 of ``listen``'s host, if it is free.
     syslog: tuple[SyslogListener, ...] | None = None
     scrape: tuple[Scrape, ...] = ()

@@ -44,7 +44,7 @@ TRIES = 3
 SCHEMA = [
     """CREATE TABLE IF NOT EXISTS raw.archive (
   file VARCHAR, state VARCHAR, day DATE, lines BIGINT, bytes BIGINT, digest VARCHAR, first_time TIMESTAMP, last_time TIMESTAMP,
-  last_received TIMESTAMP, first_block INTEGER, last_block INTEGER, unnamed BIGINT, cluster VARCHAR, since TIMESTAMP
+  last_received TIMESTAMP, first_block INTEGER, last_block INTEGER, clusters VARCHAR[], cluster VARCHAR, since TIMESTAMP
 )""",
 ]
 #: What tells when a line was: what it says, else when it came.
@@ -192,9 +192,9 @@ def _fingerprint(
 def _register(connection: duckdb.DuckDBPyConnection, name: str, written: Written) -> None:
     connection.execute(
         """UPDATE raw.archive SET state = ?, lines = ?, bytes = ?, digest = ?, first_time = ?, last_time = ?, last_received = ?,
-        first_block = ?, last_block = ?, unnamed = ? WHERE file = ?""",
+        first_block = ?, last_block = ?, clusters = ? WHERE file = ?""",
         [KEPT, written.lines, written.bytes, written.digest, written.first_time, written.last_time, written.last_received,
-         min(s.first for s in written.segments), max(s.last for s in written.segments), written.unnamed, name],
+         min(s.first for s in written.segments), max(s.last for s in written.segments), list(written.clusters), name],
     )  # fmt: skip
     complete = _learn(connection, written.words)
     for one in written.segments:
@@ -302,7 +302,7 @@ def make_views(store: DuckStore, connection: duckdb.DuckDBPyConnection) -> None:
         folder = folder_of(store)
         groups: dict[str | None, list[str]] = {}
         rows = connection.execute(
-            """SELECT file, CASE WHEN unnamed > 0 THEN cluster END FROM raw.archive WHERE state = ? ORDER BY day, first_time, file""",
+            """SELECT file, CASE WHEN list_count(clusters) < len(clusters) THEN cluster END FROM raw.archive WHERE state = ? ORDER BY day, first_time, file""",
             [KEPT],
         ).fetchall()
         for name, cluster in rows:
@@ -331,14 +331,18 @@ def _quoted(text: str) -> str:
 
 def held(store: DuckStore) -> dict[str, Any]:
     """What the archive holds: lines, first and last time, bytes."""
-    known = store.rows("SELECT 1 FROM duckdb_tables() WHERE schema_name = 'raw' AND table_name = 'archive'")
-    if not known:  # a store that was last written by a version without
+    if not _known(store):
         return {"lines": 0, "first": None, "last": None, "bytes": 0}
     return store.rows(
         """SELECT CAST(coalesce(sum(lines), 0) AS BIGINT) AS lines, min(first_time) AS first, max(last_time) AS last,
         CAST(coalesce(sum(bytes), 0) AS BIGINT) AS bytes FROM raw.archive WHERE state = ?""",
         [KEPT],
     )[0]
+
+
+def _known(store: DuckStore) -> bool:
+    """False for a store that was last written by a version without archive."""
+    return bool(store.rows("SELECT 1 FROM duckdb_tables() WHERE schema_name = 'raw' AND table_name = 'archive'"))
 
 
 def moved(store: DuckStore) -> bool:
@@ -352,7 +356,8 @@ def moved(store: DuckStore) -> bool:
 def name_cluster(store: DuckStore, connection: duckdb.DuckDBPyConnection, cluster: str) -> None:
     """Archived lines without a cluster are of this one; inside the caller's transaction."""
     unnamed = connection.execute(
-        "SELECT 1 FROM raw.archive WHERE state = ? AND unnamed > 0 AND cluster IS NULL LIMIT 1", [KEPT]
+        "SELECT 1 FROM raw.archive WHERE state = ? AND list_count(clusters) < len(clusters) AND cluster IS NULL LIMIT 1",
+        [KEPT],
     ).fetchall()
     if unnamed:
         connection.execute("UPDATE raw.archive SET cluster = ? WHERE state = ? AND cluster IS NULL", [cluster, KEPT])
@@ -371,7 +376,7 @@ def sweep(store: DuckStore) -> None:
 def damaged(store: DuckStore, *, thorough: bool = False) -> list[str]:
     """What is wrong with the files of the archive: missing, of another size, or (``thorough``: reads them all) of another
     content; and files that the store knows nothing of."""
-    if store.folder is None:
+    if store.folder is None or not _known(store):
         return []
     folder = folder_of(store)
     wrong = []

@@ -103,7 +103,7 @@ class Written:
     first_time: datetime | None = None
     last_time: datetime | None = None
     last_received: datetime | None = None
-    unnamed: int = 0  # lines without a cluster
+    clusters: set[str | None] = field(default_factory=set)
     segments: list[Segment] = field(default_factory=list)
     words: set[str] = field(default_factory=set)
 
@@ -226,7 +226,7 @@ class ArchiveFile:
         )  # fmt: skip
         done.words.update(word.decode("ascii") for word in builder.words.values())
         done.lines += table.num_rows
-        done.unnamed += table.column("cluster").null_count
+        done.clusters.update(pc.unique(table.column("cluster")).to_pylist())
         done.first_time = min(filter(None, (done.first_time, times["min"])), default=None)
         done.last_time = max(filter(None, (done.last_time, times["max"])), default=None)
         received = pc.max(table.column("received_time")).as_py()

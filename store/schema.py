@@ -107,6 +107,14 @@ _RAW_CL = {
     "healthagent_raw_CL": "source = 'healthagent'",
 }
 
+#: What is read of all lines, also where ``raw.log_view`` stands for those of a stretch of time (correlator.window); and the
+#: names of clusters in lines, which the archive knows without reading its files.
+_OF_ALL_LINES = [
+    "CREATE OR REPLACE VIEW raw.all_logs AS SELECT * FROM raw.log_view",
+    """CREATE OR REPLACE VIEW raw.log_clusters AS SELECT cluster FROM raw.logs UNION ALL SELECT coalesce(name, cluster) AS cluster
+    FROM (SELECT unnest(clusters) AS name, cluster FROM raw.archive WHERE state = 'kept')""",
+]
+
 #: The tables of the contract that are made of log lines. Strings are never null there: KQL has no null strings.
 _KQL_LINES = [
     """CREATE OR REPLACE VIEW kql."Logs" AS SELECT
@@ -171,7 +179,7 @@ def log_views(archived: Sequence[str] = ()) -> list[str]:
     behind them)."""
     columns = ", ".join(f"{_MESSAGE} AS message" if c == "message" else f'"{c}"' for c in (*TABLES["logs"], "block"))
     tiers = " UNION ALL ".join([f"SELECT {columns} FROM raw.logs", *archived])
-    return [f"CREATE OR REPLACE VIEW raw.log_view AS {tiers}", *_KQL_LINES]
+    return [f"CREATE OR REPLACE VIEW raw.log_view AS {tiers}", *_OF_ALL_LINES, *_KQL_LINES]
 
 
 def statements() -> list[str]:

@@ -16,7 +16,20 @@ from parsers import patterns
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*.md"))]
-COMMANDS = ("demo", "serve", "ingest", "parse", "query", "incidents", "why", "report", "agent", "hook", "check")
+COMMANDS = (
+    "demo",
+    "serve",
+    "ingest",
+    "parse",
+    "query",
+    "incidents",
+    "why",
+    "report",
+    "archive",
+    "agent",
+    "hook",
+    "check",
+)
 
 
 def text(path: Path) -> str:

@@ -8,12 +8,12 @@ from queries.reports.wording import worded
 
 #: Kinds of evidence: how to find them, and what stays hidden without them.
 _WANTED = (
-    ("slurmctld's log", "SELECT count(*) AS n FROM raw.logs WHERE source = 'slurmctld'", "nodes set DOWN and why Slurm ended a job"),
-    ("slurmd's logs", "SELECT count(*) AS n FROM raw.logs WHERE source IN ('slurmd', 'slurmstepd')", "a slurmd that died, prologs and epilogs"),
-    ("kernel lines of nodes", "SELECT count(*) AS n FROM raw.logs WHERE source IN ('kernel', 'dmesg') OR unit = 'kernel' OR facility = 'kern'",
+    ("slurmctld's log", "SELECT count(*) AS n FROM raw.log_view WHERE source = 'slurmctld'", "nodes set DOWN and why Slurm ended a job"),
+    ("slurmd's logs", "SELECT count(*) AS n FROM raw.log_view WHERE source IN ('slurmd', 'slurmstepd')", "a slurmd that died, prologs and epilogs"),
+    ("kernel lines of nodes", "SELECT count(*) AS n FROM raw.log_view WHERE source IN ('kernel', 'dmesg') OR unit = 'kernel' OR facility = 'kern'",
      "GPU errors, links lost, memory kills, reboots"),
     ("switch logs", "SELECT count(*) AS n FROM model.events WHERE event LIKE 'switch.%'", "whether a link was lost at its switch"),
-    ("job output", "SELECT count(*) AS n FROM raw.logs WHERE source IN ('job_stdout', 'job_stderr')", "errors of programs and of NCCL"),
+    ("job output", "SELECT count(*) AS n FROM raw.log_view WHERE source IN ('job_stdout', 'job_stderr')", "errors of programs and of NCCL"),
     ("accounting of jobs", "SELECT count(*) AS n FROM raw.jobs", "jobs that ended, their users and GPUs"),
     ("states of nodes", "SELECT count(*) AS n FROM model.node_states", "how long nodes were out of service"),
     ("metrics", "SELECT count(*) AS n FROM raw.metrics", "heat, ECC counters and load before a fault"),
@@ -23,7 +23,7 @@ _WANTED = (
 _SOURCES = """
 SELECT coalesce(source, format, 'not recognised') AS source, count(*) AS lines, count(DISTINCT host) AS hosts,
   count(*) FILTER (coalesce(event, 'other') <> 'other') AS events, min(time) AS first_seen, max(time) AS last_seen
-FROM raw.logs GROUP BY ALL ORDER BY lines DESC, source
+FROM raw.log_view GROUP BY ALL ORDER BY lines DESC, source
 """
 
 _DOUBTS = f"""
@@ -44,7 +44,7 @@ def coverage(reader: Reader) -> Section:
         FROM model.incidents WHERE {within(INCIDENT_END)}""")
     open_runs = reader.plain(f"SELECT count(*) AS n FROM model.runs WHERE NOT {ENDED}")[0]["n"]
     stamps = reader.plain("""SELECT count(*) FILTER (time_quality = 'received') AS received,
-        count(*) FILTER (coalesce(event, 'other') = 'other') AS other FROM raw.logs""")[0]
+        count(*) FILTER (coalesce(event, 'other') = 'other') AS other FROM raw.log_view""")[0]
     figures = (
         Figure("Lines stored", span["lines"], note="in the whole store"),
         Figure("First line", span["first"], "time"), Figure("Last line", span["last"], "time"),

@@ -1,0 +1,78 @@
+"""Upkeep of the store: closed days go into the archive, and what is older than the retention goes altogether."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import structlog
+
+from faultline.access import open_for_writing
+from faultline.config import Config, load
+from faultline.config import Store as StoreSettings
+from store import archive
+from store.duckdb_store import DuckStore, StoreError
+
+log = structlog.get_logger()
+
+#: Days close once a day; looking more often takes in what came late, and a service that starts at noon misses none.
+EVERY_S = 3600.0
+#: The first look comes after the start, when what waited has been taken in.
+FIRST_S = 300.0
+
+
+@dataclass(frozen=True)
+class Done:
+    closed: archive.Closed
+    dropped: archive.Dropped
+
+
+def keep_up(store: DuckStore, settings: StoreSettings, today: date | None = None) -> Done:
+    """One round. ``today`` (UTC) is that of the clock. Raises ``OSError``, ``duckdb.Error`` and ``StoreError``."""
+    day = today or datetime.now(UTC).date()
+    dropped = archive.Dropped()
+    if settings.retention_days is not None:
+        dropped = archive.drop_before(store, day - timedelta(days=settings.retention_days))
+    return Done(archive.close_days(store, day, hot_days=settings.hot_days), dropped)
+
+
+def job(store: DuckStore, settings: StoreSettings, is_busy: Callable[[], bool]) -> Callable[[], None]:
+    """What the service's scheduler calls every ``EVERY_S``; a failure is told and tried again the next time, and while lines
+    wait to be stored it waits too."""
+
+    def run() -> None:
+        if is_busy():
+            return
+        try:
+            done = keep_up(store, settings)
+        except (OSError, duckdb.Error, StoreError, archive.Changed) as error:
+            log.warning("days not closed", error=str(error).split("\n")[0] or type(error).__name__)
+            return
+        if done.closed.lines:
+            log.info("days closed", days=done.closed.days, lines=done.closed.lines, bytes=done.closed.bytes)
+        if done.dropped.lines:
+            log.info("old days dropped", lines=done.dropped.lines, files=done.dropped.files)
+
+    return run
+
+
+def run(config: Path | None, data: Path | None, *, verify: bool) -> int:
+    """The command: one round on a store that no service holds. Exit code 1 if a file of the archive is not what it was."""
+    settings: Config = load(config)
+    with open_for_writing(data or settings.data) as store:
+        done = keep_up(store, settings.store)
+        wrong = archive.damaged(store, thorough=verify)
+        held = archive.held(store)
+    closed, dropped = done.closed, done.dropped
+    print(
+        f"closed    {closed.lines:,} lines of {closed.days} day(s) into {closed.files} file(s), {closed.bytes:,} bytes"
+    )
+    if settings.store.retention_days is not None:
+        print(f"dropped   {dropped.lines:,} lines older than {settings.store.retention_days} days")
+    print(f"archive   {held['lines']:,} lines, {held['bytes']:,} bytes{', read and compared' if verify else ''}")
+    for text in wrong:
+        print(f"WRONG  {text}")
+    return 1 if wrong else 0
