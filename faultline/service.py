@@ -27,6 +27,7 @@ from collector.hook_spool import HookSpool
 from collector.ingest import settle
 from correlator.engine import result
 from correlator.streaming import Ticker
+from faultline import upkeep
 from faultline.config import Config, ScheduledReport
 from faultline.failure import CommandError
 from faultline.receiving import Front, Receiving
@@ -76,6 +77,10 @@ class Service:
         )
         for report in self.config.reports:
             self.scheduler.add_job(self.write_report, CronTrigger.from_crontab(report.cron, timezone="UTC"), [report])
+        self.scheduler.add_job(
+            upkeep.job(self.store, self.config.store, self._is_behind), "interval", seconds=upkeep.EVERY_S, max_instances=1,
+            coalesce=True, next_run_time=datetime.now(UTC) + timedelta(seconds=upkeep.FIRST_S),
+        )  # fmt: skip
         self.scheduler.start()
 
     def stop(self) -> bool:
