@@ -36,6 +36,7 @@ _DEVICE = re.compile(
     r"(?:(?P<driver>[a-z][\w-]+) )?(?P<pci>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])"
     r"(?: (?P<port>[A-Za-z][\w.-]*))?(?: \(.*?\))?: "
 )
+_JOB_WORDS = ("jobid=", "job_id=", "stepid=", "job=")
 _JOB = r"(?i)\b(?:JobId=|job_id=|StepId=|job=)(\d+(?:_\d+)?(?:\+\d+)?(?:\(\d+\))?)"
 
 
@@ -218,7 +219,12 @@ def _jobs_named(frame: pl.DataFrame) -> pl.Series:
     """The job as Slurm's lines write it; only these are searched."""
     jobs = nothing("_job", pl.String, len(frame))
     at = frame["source"].is_in([*SLURM, "prolog", "epilog"]).arg_true()
-    return jobs.scatter(at, frame["message"][at].str.extract(_JOB)) if len(at) else jobs
+    if not len(at):
+        return jobs
+    messages = frame["message"][at]
+    # Most lines name none, and looking for the words costs a fifth of the regex.
+    worded = messages.str.contains_any(pl.Series(_JOB_WORDS).implode(), ascii_case_insensitive=True).arg_true()
+    return jobs.scatter(at.gather(worded), messages.gather(worded).str.extract(_JOB))
 
 
 def _job_numbers(tags: pl.Series, named: pl.Series, origin: Origin) -> pl.Series:

@@ -331,6 +331,12 @@ def _dmesg(buffer: LineBuffer, head: Head, rows: Array, at: Array, origin: Origi
     head.format[rows] = DMESG
 
 
+def _distinct(texts: pl.Series) -> tuple[list[str | None], Array]:
+    """The different ones of ``texts``, and for each text which of them it is."""
+    array = texts.to_arrow(compat_level=pl.CompatLevel.oldest()).dictionary_encode(null_encoding="encode")
+    return array.dictionary.to_pylist(), array.indices.to_numpy()
+
+
 class _Units:
     """Programs of a batch are few: what follows from a program's name is worked out once for each."""
 
@@ -338,12 +344,10 @@ class _Units:
         """Also gives up lines whose program or message needs a closer look, and reads what stands before the text."""
         self.named = np.zeros(len(head.format), np.bool_)
         at = np.flatnonzero((head.format == RFC3164) | (head.format == RFC5424))
-        texts = buffer.texts(head.unit[at], head.unit_length[at])
+        texts, numbers = _distinct(buffer.texts(head.unit[at], head.unit_length[at]))
         known: dict[str | None, int] = {None: 0, "kernel": 1, "opensm": 2, "nv-fabricmanager": 3}
         self.code = np.zeros(len(head.format), np.uint32)
-        self.code[at] = np.fromiter(
-            (known.setdefault(name, len(known)) for name in texts.to_list()), np.uint32, len(at)
-        )
+        self.code[at] = np.array([known.setdefault(name, len(known)) for name in texts], np.uint32)[numbers]
         self.names: list[str | None] = list(known)
         self.sources = [(source_of_program(name) or "syslog") if name else "syslog" for name in self.names]
         odd = np.array([name is not None and not is_plain(name) for name in self.names])
