@@ -253,9 +253,8 @@ def ask(cursor: Any, question: Question, timeout_s: float) -> bytes:
     if question.explain:
         return dumps({"plan": kql.explain(question.query, con=cursor, parameters=question.parameters)})
     if question.validate_only:
-        columns = [
-            {"name": name, "type": kind} for name, kind in kql.validate(question.query, parameters=question.parameters)
-        ]
+        found = kql.validate(question.query, parameters=question.parameters, con=cursor, timeout_s=timeout_s)
+        columns = [{"name": name, "type": kind} for name, kind in found]
         return dumps({"columns": columns, "rows": [], "truncated": False, "elapsed_ms": 0.0})
     result = kql.run(
         cursor, question.query, parameters=question.parameters, max_rows=question.max_rows, timeout_s=timeout_s

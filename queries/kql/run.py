@@ -64,6 +64,23 @@ class Result:
         return dumps(self.document()).decode()
 
 
+@dataclass
+class _Probe:
+    """Runs a part of a query while the rest is compiled: some operators' columns depend on the data."""
+
+    con: duckdb.DuckDBPyConnection
+    text: str
+    timeout_s: float | None
+    deadline: float | None
+    asked: bool = False
+
+    def __call__(self, one: Compiled) -> list[tuple[Any, ...]]:
+        self.asked = True
+        harden(self.con)
+        found = _execute(self.con, one, self.text, None, self.timeout_s, self.deadline).table
+        return list(zip(*(found.column(i).to_pylist() for i in range(found.num_columns)), strict=True))
+
+
 class _Kept:
     """Compiled texts that depend on nothing but themselves and their parameters: dashboards and rules repeat."""
 
@@ -109,24 +126,14 @@ def run(
 ) -> Result:
     """Run a text of statements; the last tabular one is the answer, the ones before are in `others`."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    pruner = Pruner(con)
-
-    probed = False
-
-    def probe(one: Compiled) -> list[tuple[Any, ...]]:
-        nonlocal probed
-        probed = True
-        harden(con)
-        found = _execute(con, one, text, None, timeout_s, deadline).table
-        return list(zip(*(found.column(i).to_pylist() for i in range(found.num_columns)), strict=True))
-
+    pruner, probe = Pruner(con), _Probe(con, text, timeout_s, deadline)
     key = _KEPT.key(text, parameters) if catalog is CATALOG else None
     moment = Moment(now)
     try:
         compiled = _KEPT.get(key)
         if compiled is None:
             compiled = compile_script(text, catalog, parameters=parameters, now=moment, pruner=pruner, probe=probe)
-            if not (probed or moment.asked or pruner.asked):
+            if not (probe.asked or moment.asked or pruner.asked):
                 _KEPT.put(key, compiled)
         harden(con)
         results = [_execute(con, one, text, max_rows, timeout_s, deadline) for one in compiled]
@@ -202,10 +209,17 @@ def _engine_error(problem: duckdb.Error, interrupted: bool, timeout_s: float | N
 
 
 def validate(
-    text: str, catalog: Catalog = CATALOG, *, parameters: dict[str, Any] | None = None
-) -> list[tuple[str, str]]:
-    """Bind without running; the columns of the last tabular statement."""
-    return [(c.name, c.type) for c in compile_script(text, catalog, parameters=parameters)[-1].columns]
+    text: str, catalog: Catalog = CATALOG, *, parameters: dict[str, Any] | None = None,
+    con: duckdb.DuckDBPyConnection | None = None, timeout_s: float | None = None,
+) -> list[tuple[str, str]]:  # fmt: skip
+    """Bind without running; the columns of the last tabular statement.
+
+    Where columns depend on the data (``bag_unpack`` and ``pivot`` without declared ones) what they need is read through
+    ``con``; without it such a query is refused.
+    """
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    probe = None if con is None else _Probe(con, text, timeout_s, deadline)
+    return [(c.name, c.type) for c in compile_script(text, catalog, parameters=parameters, probe=probe)[-1].columns]
 
 
 def explain(

@@ -6,11 +6,12 @@ from queries.kql import statements
 from queries.kql.aggregates import AGGREGATES
 from queries.kql.compile import SPECIAL
 from queries.kql.engines import engines
-from queries.kql.functions import names, signatures
+from queries.kql.functions import names, nodes, signatures
 from queries.kql.functions.python import BODIES
 from queries.kql.grammar import LIST_WORDS, MATCH_WORDS
 from queries.kql.operators import OPERATORS, SOURCES
 from queries.kql.operators.combining import KINDS
+from queries.kql.operators.nouns import NOUNS
 from queries.kql.operators.plugins import PLUGIN_BUILDERS
 from queries.kql.probes import answered, examples
 from queries.kql.windows import WINDOWS
@@ -123,7 +124,13 @@ ignored.
 Refused: {_names([*waiting, "reduce"])}; `externaldata` and `external_table`, since they fetch from outside.
 
 `evaluate` knows {_names(known_plugins)}. `bag_unpack` and `pivot` read the data once to learn their columns; with
-declared columns, `evaluate bag_unpack(d) : (*, Name:type)`, they need not, and can be bound without running.
+declared columns, `evaluate bag_unpack(d) : (*, Name:type)`, they need not. Asking a service only for the columns of a
+query (`validate_only`) reads what they need, and no more.
+
+## Extensions
+
+Nouns of a cluster, which Kusto does not have: the operators {_names(NOUNS)}, the functions {_names(nodes.BODIES)} over
+Slurm's host lists, and the row function `session_gap`. `docs/queries.md` shows each.
 
 ## String operators
 

@@ -29,6 +29,28 @@ def test_two_kinds_of_no(text: str, kind: type[KqlError]) -> None:
         validate(text, CATALOG)
 
 
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("Events | project Host, Host", 24),
+        ("Events | project Host, tostring(Host)", 24),  # the column as it is
+        ("Events | project tolong(JobId), JobId", 33),
+        ("Events | project a = Host, a = Event", 28),
+        ("Events | distinct Host, Host", 25),
+        ("Events | extend a = 1, a = 2", 24),
+        ("Events | extend Host = 1, Host", 27),
+        ("Events | summarize count() by Host, Host", 37),
+        ("Events | summarize a = count(), a = max(Time)", 33),
+        ("Events | make-series count() on Time step 1h by Host, Host", 55),
+        ("print a = 1, a = 2", 14),
+    ],
+)
+def test_a_name_that_the_query_writes_stands_once(text: str, column: int) -> None:
+    with pytest.raises(KqlError, match="defined twice") as caught:
+        validate(text, CATALOG)
+    assert caught.value.column == column
+
+
 def test_a_misspelt_column_is_suggested() -> None:
     with pytest.raises(KqlError, match="did you mean Host"):
         validate("Logs | where Hst == 'a'", CATALOG)

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from queries.kql import QueryTimeout, run
+from queries.kql import CannotExpress, QueryTimeout, run, validate
 from queries.kql.cells import cells, document, dumps
 from queries.kql.deadline import AGAIN_S, Deadline
 from store import open_store
@@ -126,3 +126,10 @@ def test_deadlines_fire_in_their_order_and_only_while_they_stand() -> None:
         soon.interrupted.clear()
         assert soon.interrupted.wait(30)  # again, until it ends
     assert not done.interrupted.is_set() and not late.interrupted.is_set()
+
+
+def test_columns_that_the_data_name_are_read_when_a_query_is_only_bound(store: DuckStore) -> None:
+    query = 'print d = dynamic({"a":1, "b":"x"}) | evaluate bag_unpack(d)'
+    assert validate(query, con=store.cursor(), timeout_s=30) == [("a", "long"), ("b", "string")]
+    with pytest.raises(CannotExpress, match="declare them"):
+        validate(query)
