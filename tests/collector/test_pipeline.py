@@ -206,3 +206,64 @@ def test_blind_periods_status_and_boots_reach_the_ledger(store: DuckStore, spool
     assert blind == [{"host": "gpu01", "stream": "syslog", "reason": "spool full", "lines": 7, "seconds": 600.0}]
     node = running.ledger.nodes["gpu01"]
     assert (node.boots, node.boot_id) == (2, "two") and json.loads(node.status or "")["sources"][0]["state"] == "absent"
+
+
+def until(true: Callable[[], bool], seconds: float = 10.0) -> bool:
+    end = time.monotonic() + seconds
+    while not true() and time.monotonic() < end:
+        time.sleep(0.005)
+    return true()
+
+
+@pytest.fixture
+def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments of four lines, and a rest that waits for more until it is told not to."""
+    monkeypatch.setattr(pipeline, "SEGMENT_ROWS", 4)
+    monkeypatch.setattr(pipeline, "MERGE_LINES", 4)
+    monkeypatch.setattr(pipeline, "FEW_LINES", 0)
+    for name in ("QUIET_S", "MERGE_S"):
+        monkeypatch.setattr(pipeline, name, 1000.0)
+
+
+def test_lines_that_wait_for_their_segment_outlive_a_kill(store: DuckStore, spool: Spool, begin: Callable[[], Pipeline], small_segments: None, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    for part in ("abc", "def"):
+        put(spool, *part, key=["n", "s", "1", ord(part[0]), ord(part[0])])
+    killed = begin()
+    assert until(lambda: killed._carry.rows is not None and killed._carry.rows.height == 2)
+    assert len(raws(store)) == 4 and not spool.waiting_bytes and killed.counts.lines == 4
+    killed._carry.rows = None  # what it had in memory is gone with it
+    killed.stop()
+    monkeypatch.setattr(pipeline, "QUIET_S", 0.0)
+    put(spool, *"abc", key=["n", "s", "1", ord("a"), ord("a")])
+    put(spool, "g")
+    assert begin().drain(10)
+    assert raws(store) == list("abcdefg")
+    assert [r["line"] for r in store.rows("SELECT line FROM raw.logs ORDER BY line")] == [1, 2, 3, 4, 5, 6, 7]
+    assert not list(spool.folder.glob("*.rows"))
+
+
+def test_an_orderly_end_stores_what_waited(store: DuckStore, spool: Spool, begin: Callable[[], Pipeline], small_segments: None) -> None:  # fmt: skip
+    put(spool, *"abcdef")
+    running = begin()
+    assert until(lambda: running._carry.rows is not None)
+    running.stop()
+    assert raws(store) == list("abcdef") and not list(spool.folder.glob("*.rows"))
+
+
+def test_a_transaction_that_failed_leaves_the_rest_as_it_was(store: DuckStore, spool: Spool, begin: Callable[[], Pipeline], small_segments: None, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    insert, refusals = pipeline.insert_sealed, [1, 2]
+
+    def sometimes(*given: Any, **more: Any) -> int:
+        count = insert(*given, **more)
+        if len(raws(store)) == 4 and refusals:
+            refusals.pop()
+            raise duckdb.IOException("Could not write file: No space left on device")
+        return count
+
+    monkeypatch.setattr(pipeline, "insert_sealed", sometimes)
+    running = begin()
+    put(spool, *"abcdef")
+    assert until(lambda: len(raws(store)) == 4)
+    put(spool, *"gh")
+    assert until(lambda: len(raws(store)) == 8) and not refusals
+    assert raws(store) == list("abcdefgh") and until(lambda: running._carry.rows is None)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from parsers.record import frame
 from store import open_store, segments
-from store.duckdb_store import DuckStore
+from store.duckdb_store import DuckStore, logs_for_storage
 from store.text_filter import (
     BLOCK_ROWS,
     FOLDS_TO_ASCII,
@@ -185,3 +185,35 @@ def test_a_filter_never_misses(texts: list[str], needle: str, left: bool, right:
 
 def test_a_segment_is_whole_blocks() -> None:
     assert segments.SEGMENT_ROWS == BLOCK_ROWS * SEGMENT_BLOCKS
+
+
+def test_filters_made_later_are_those_made_at_once() -> None:
+    def content_of(store: DuckStore) -> list[dict[str, Any]]:
+        return store.rows(
+            "SELECT first_block, last_block, filter_rows, filter, always, words_known FROM raw.log_segments"
+        )
+
+    with open_store(None) as store, open_store(None) as other:
+        data = logs_for_storage(lines(3000))
+        for one, at_once in ((store, True), (other, False)):
+            with one.transaction() as connection:
+                segments.insert_sealed(connection, data, filters=at_once)
+        (before,) = other.rows("SELECT segment::VARCHAR AS name, filter_rows, filter, always FROM raw.log_segments")
+        open_one = TextFilter(np.frombuffer(before["filter"], np.uint8).reshape(before["filter_rows"], -1), 12, np.ones(12, bool))  # fmt: skip
+        assert open_one.having(term("nowhere")).all()
+        assert (segments.add_filters(other), segments.add_filters(other)) == (1, 0)
+        assert content_of(other) == content_of(store)
+        assert other.rows("SELECT segment::VARCHAR AS name FROM raw.log_segments") != [{"name": before["name"]}]
+        words = "SELECT word FROM raw.log_words ORDER BY word"
+        assert other.rows(words) == store.rows(words)
+
+
+def test_filters_made_later_know_which_lines_are_gone() -> None:
+    with open_store(None) as store:
+        with store.transaction() as connection:
+            segments.insert_sealed(connection, logs_for_storage(lines(1000)), filters=False)
+            connection.execute("DELETE FROM raw.logs WHERE block IN (1, 4) OR line % 3 = 0")
+        assert segments.add_filters(store) == 1
+        (row,) = store.rows("SELECT filter_rows, filter, always FROM raw.log_segments")
+        made = TextFilter(np.frombuffer(row["filter"], np.uint8).reshape(row["filter_rows"], -1), 4, np.zeros(4, bool))
+        assert made.having(term("line")).tolist() == [False, True, True, False]
