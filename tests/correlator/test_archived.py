@@ -1,0 +1,29 @@
+"""Verdicts rest on lines wherever they lie: a day that was archived says what it said before."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+from collector.ingest import Ingest
+from correlator.engine import correlate, result
+from correlator.streaming import Ticker
+from store import archive, open_store
+
+CAPTURE = Path(__file__).resolve().parents[2] / "faultline" / "capture"
+
+
+def test_archiving_changes_no_verdict(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        Ingest(store).run([CAPTURE])
+        ticker = Ticker(store)
+        ticker.tick()
+        before = result(store)
+        assert before["incidents"] and before["verdicts"]
+        assert archive.close_days(store, date(2100, 1, 1), least=1).lines > 100
+        ticker.tick()
+        assert result(store) == before
+        correlate(store)
+        again = result(store)
+        assert again["verdicts"] == before["verdicts"]
+        assert [i["chain"] for i in again["incidents"]] == [i["chain"] for i in before["incidents"]]
