@@ -398,7 +398,37 @@ def _syntax_error(text: str, problem: pp.ParseBaseException) -> KqlError:
     if not word:
         return KqlSyntaxError("the query ends too early", Span(max(0, len(text) - 1), len(text)))
     span = Span(word.start(), word.end())
-    return KqlSyntaxError(f"did not expect '{word[0]}' here", span, suggestion=nearest(word[0], ALL_BINARY))
+    return _unclosed(text, place) or KqlSyntaxError(
+        f"did not expect '{word[0]}' here", span, suggestion=_meant(text, place, word[0])
+    )
+
+
+#: What other languages write, and KQL's word for it.
+_FOREIGN = (("&&", "and"), ("||", "or"), ("=>", ">="), ("=<", "<="), ("=", "=="), ("!", "not()"))
+
+
+def _meant(text: str, place: int, word: str) -> str | None:
+    for foreign, ours in _FOREIGN:
+        if text.startswith(foreign, place):
+            return ours
+    close = nearest(word, ALL_BINARY)
+    return close if close != word else None
+
+
+def _unclosed(text: str, place: int) -> KqlError | None:
+    """A quote or a bracket without its end, if that is what stopped the reading at or behind it."""
+    open_: list[tuple[str, int]] = []
+    for match in re.finditer(rf"{STRING}|[(\[{{]|[)\]}}]|[\"']", text):
+        if match[0] in ("(", "[", "{"):
+            open_.append((match[0], match.start()))
+        elif match[0] in (")", "]", "}"):
+            if open_:
+                open_.pop()
+        elif match[0] in ('"', "'") and match.start() <= place:
+            return KqlSyntaxError("the text that begins here has no end", Span(match.start(), match.end()))
+    if open_ and open_[-1][1] == place:
+        return KqlSyntaxError(f"this '{open_[-1][0]}' is not closed", Span(place, place + 1))
+    return None
 
 
 __all__ = ["MAX_LENGTH", "MAX_NESTING", "TYPES", "NotImplementedYet", "parse"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import duckdb
 import pyarrow as pa
 import pytest
@@ -27,6 +29,25 @@ def test_a_wrong_operator_is_named_with_its_nearest_kin() -> None:
 def test_two_kinds_of_no(text: str, kind: type[KqlError]) -> None:
     with pytest.raises(kind):
         validate(text, CATALOG)
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "said", "suggestion"),
+    [
+        ("Logs | where Host = 'a'", 19, "did not expect '='", "=="),
+        ("Logs | where Host == 'a' && Line > 1", 26, "did not expect '&'", "and"),
+        ("Logs | where Host == 'a' || Line > 1", 27, "did not expect '|'", None),  # a pipe without an operator
+        ("Logs | where Line => 1", 19, "did not expect '='", ">="),
+        ("Logs | where Host == 'a", 22, "the text that begins here has no end", None),
+        ("Logs | where Time > ago(1h", 24, "this '(' is not closed", None),
+        ("Logs | where Host has", 21, "ends too early", None),
+        ("Logs | union kind=innr Events", 19, "unknown union kind 'innr'", "inner"),
+    ],
+)
+def test_what_stopped_the_reading_is_named(text: str, column: int, said: str, suggestion: str | None) -> None:
+    with pytest.raises(KqlError, match=re.escape(said)) as caught:
+        validate(text, CATALOG)
+    assert (caught.value.column, caught.value.suggestion) == (column, suggestion)
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ def union_items(c: Compiler, nodes: tuple[ast.Node, ...], env: Env, fuzzy: bool)
 
 def union(c: Compiler, stage: Stage | None, node: ast.Operator, env: Env) -> Stage:
     """R12: the superset of columns; one name with two types splits into name_type columns."""
-    word = str(getattr(node.settings.get("kind"), "value", "outer"))
+    word = _kind(node, "outer", ("outer", "inner"))
     fuzzy = getattr(node.settings.get("isfuzzy"), "value", False) in (True, "true")
     parts = union_items(c, node.nodes("tables"), env, fuzzy)
     if stage is not None:
