@@ -17,7 +17,7 @@ import re
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -257,10 +257,18 @@ def dumps(entities: dict[str, Any]) -> str | None:
     for name in sorted(entities):
         value = entities[name]
         kind = type(value)
-        text = _quoted(value) if kind is str else str(value) if kind is int else _ENCODER.encode(value)
-        parts.append(f"{_quoted(name)}: {text}")
+        if kind is str:
+            text = _quoted(value)
+        elif kind is int:
+            text = str(value)
+        elif kind is list and len(value) == 1 and type(value[0]) is str:  # the node of a line
+            text = f"[{_quoted(value[0])}]"
+        else:
+            text = _ENCODER.encode(value)
+        parts.append(f"{_name(name)}: {text}")
     return "{" + ", ".join(parts) + "}"
 
 
 _quoted: Callable[[str], str] = json.encoder.encode_basestring
+_name = lru_cache(maxsize=1024)(_quoted)
 _ENCODER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=str)
