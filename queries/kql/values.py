@@ -102,8 +102,8 @@ def dynamic_of(value: Value) -> Value:
         return value
     template = {
         "datetime": f"to_json({TIME_TO_TEXT})", "timespan": f"to_json({TICKS_TO_TEXT})",
-        "real": "CASE WHEN isfinite({0}) THEN to_json({0}) ELSE to_json(" + REAL_TO_TEXT + ") END",
-        "decimal": "to_json(CAST({0} AS DOUBLE))", "bool": "to_json(CAST({0} AS BOOLEAN))",
+        "real": "CASE WHEN isfinite({0}) THEN json_real({0}) ELSE to_json(" + REAL_TO_TEXT + ") END",
+        "decimal": "json_real(CAST({0} AS DOUBLE))", "bool": "to_json(CAST({0} AS BOOLEAN))",
     }.get(value.type, "to_json({0})")  # fmt: skip
     # to_json(NULL) is the JSON text null; a null stays a null here.
     if value.nullable:

@@ -123,6 +123,8 @@ _ARRAY = once(_JSON, "if(JSONType(kv) = 'Array', kv, '')")
 JSON_ITEM = f"nullIf(JSONExtractRaw({_ARRAY}, <1> + toInt64(<1> >= 0)), '')"
 _KINDS = "['Array', 'Object', 'String', 'Int64', 'UInt64', 'Double', 'Bool', 'Null']"
 _NAMES = "['ARRAY', 'OBJECT', 'VARCHAR', 'BIGINT', 'UBIGINT', 'DOUBLE', 'BOOLEAN', 'NULL']"
+_WHOLE = "replaceRegexpOne(replaceRegexpOne(toString(kv), '^(-?[0-9]+)$', '\\\\1.0'), 'e([0-9])', 'e+\\\\1')"
+REAL_TEXT = once("<0>", f"multiIf(isNaN(kv), 'NaN', isInfinite(kv), if(kv > 0, 'Infinity', '-Infinity'), {_WHOLE})")
 # RE2's dot takes newlines here unless told not to.
 _REGEX = "concat('(?-s)', <1>)"
 
@@ -242,11 +244,7 @@ TIMES: dict[str, Word] = {
     "time_of_parts": "parseDateTime64BestEffortOrNull(printf('%04d-%02d-%02d %02d:%02d:%09.6f', <*>), 6, 'UTC')",
     "time_text": "concat(formatDateTime(<0>, '%Y-%m-%dT%H:%i:%S.%f'), '0Z')",
     "text_time": _read_time,
-    "real_text": once(
-        "<0>",
-        "multiIf(isNaN(kv), 'NaN', isInfinite(kv), if(kv > 0, 'Infinity', '-Infinity'), "
-        "replaceRegexpOne(replaceRegexpOne(toString(kv), '^(-?[0-9]+)$', '\\\\1.0'), 'e([0-9])', 'e+\\\\1'))",
-    ),
+    "real_text": REAL_TEXT,
 }
 DYNAMIC: dict[str, Word] = {
     "json_member": "nullIf(JSONExtractRaw(coalesce(<0>, ''), <1>), '')",
@@ -263,6 +261,7 @@ DYNAMIC: dict[str, Word] = {
     "json_object": _bag,
     "json_array": "concat('[', <0>, ',', <1>, ']')",
     "to_json": "toJSONString(<0>)",
+    "json_real": REAL_TEXT,  # only ever asked for finite ones
     "json_list": "concat('[', arrayStringConcat(arrayMap(kj -> coalesce(kj, 'null'), <0>), ','), ']')",
     "list_value": "[<*>]",
     "len": "toInt64(length(<0>))",

@@ -46,6 +46,7 @@ WORDS: dict[str, Word] = {
     # Dynamics
     "json_member": f"json_extract(<0>, {_KEY})",
     "json_item": f"json_extract(<0>, {_PLACE})",  # a negative place counts from the end
+    "json_real": "to_json(<0>)",
     "json_text": "json_extract_string(<0>, '$')",
     "json_list": "to_json(<0>)",  # a list whose items are JSON already
     "json_items": "CASE WHEN <0> IS NULL THEN [NULL]::JSON[] WHEN json_type(<0>) = 'ARRAY' THEN TRY_CAST(<0> AS JSON[]) "
