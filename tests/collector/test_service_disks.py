@@ -78,7 +78,7 @@ def test_a_clock_that_jumps_loses_and_repeats_nothing(tmp_path: Path, monkeypatc
         monkeypatch.delenv(name)
     try:
         number = 0
-        for jump in ("+0", "+2h", "-3d", "+400d", "-1y", "+0"):
+        for jump in ("+2h", "-3d", "+400d", "+0"):
             clock.turn(jump)
             time.sleep(0.3)
             for _ in range(5):
