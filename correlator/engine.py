@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Index:
-    """Beside a list of events: the job of each (-1: none), and those that are repeated lines."""
+    """Beside a list of events: the job of each (-1: none), and those that more than one line tells."""
 
     jobs: np.ndarray[Any, np.dtype[np.int64]]
     repeated: list[Event]

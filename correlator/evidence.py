@@ -114,6 +114,7 @@ class Weigher:
         anchors = {edge.anchor for edge in edges}
         self._when, self._on_place = FactsInTime(self.by_kind, anchors), FactsInTime(on_place, anchors)
         self._hops: dict[int, tuple[list[Hop], list[Rejection]]] = {}
+        self._windows: dict[tuple[str, str | None, float | None], tuple[float, float, bool]] = {}
 
     def evidence(self, effect: Fact) -> Evidence:
         found = Evidence(effect)
@@ -166,8 +167,7 @@ class Weigher:
         hops: list[Hop] = []
         rejections: list[Rejection] = []
         for edge in edges:
-            values = derived_values(self.world.site.values_for(effect.run), effect)
-            low, high, settled = expressions.window(edge.window, values)
+            low, high, settled = self._window(edge, effect)
             for kind in edge.cause:
                 for cause in self._candidates(edge, kind, effect, low, high):
                     if cause is effect or not SCOPES[edge.scope](self.world, cause, effect):
@@ -178,6 +178,15 @@ class Weigher:
                     elif result is not None:
                         rejections.append(result)
         return _best_per_cause(hops), rejections
+
+    def _window(self, edge: Edge, effect: Fact) -> tuple[float, float, bool]:
+        """The window of an edge: the same for all effects without settings and a timeout of their own."""
+        own = effect.run if effect.run in self.world.site.job_settings else None
+        key = (edge.id, own, effect.attrs.get("timeout"))
+        if key not in self._windows:
+            values = derived_values(self.world.site.values_for(effect.run), effect)
+            self._windows[key] = expressions.window(edge.window, values)
+        return self._windows[key]
 
     def _candidates(self, edge: Edge, kind: str, effect: Fact, low: float, high: float) -> list[Fact]:
         """Facts of a kind of which an edge may have something to say: near enough in time, on the hosts of its scope."""

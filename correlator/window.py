@@ -149,7 +149,7 @@ class Window:
         if any(o.end >= self.since for o in off) or clocks.offsets(sorted([*new, *carried], key=event_rows.order)):
             return None  # a clock that is off now: every new pair of lines may tell it better
         new = clocks.correct(new, off)
-        told = {(e.host, e.kind, e.device): e for e in carried if e.last >= self.since}
+        told = {(e.host, e.kind, e.device): e for e in carried if e.time < self.since <= e.last}
         fresh = [e for e in new if not _piece_of(e, told.get((e.host, e.kind, e.device)))]
         events = sorted({e.id: e for e in [*carried, *fresh]}.values(), key=event_rows.order)
         runs = self._runs(jobs, events)
@@ -170,11 +170,30 @@ class Window:
         return self._merged(conclude_world(world, self.edges, rates), facts, jobs)
 
     def _events(self, recent: Recent) -> list[Event]:
-        lines = event_rows.stamped(recent, self.before.cluster)
-        unstamped = self.change.jobs & (self.before.unstamped | self.change.unstamped)
-        if unstamped:
-            lines = pl.concat([lines, event_rows.unstamped(self.store, self.before.cluster, unstamped)])
-        return event_rows.coalesce(lines)
+        """The events of the stretch: those that nothing new can be a copy of as they are, the rest from their lines."""
+        before, cluster = self.before, self.before.cluster
+        unstamped = self.change.jobs & (before.unstamped | self.change.unstamped)
+        if unstamped or before.clocks:
+            lines = event_rows.stamped(recent, cluster)
+            if unstamped:
+                lines = pl.concat([lines, event_rows.unstamped(self.store, cluster, unstamped)])
+            return event_rows.coalesce(lines)
+        cut = max(self.since, self._untouched_until())
+        first, behind = (bisect_left(before.events, t, key=attrgetter("time")) for t in (self.since, cut))
+        lines = event_rows.stamped(Recent(self.store, moment_of(cut) or datetime.min), cluster)
+        return [*before.events[first:behind], *event_rows.coalesce(lines)]
+
+    def _untouched_until(self) -> float:
+        """A moment before everything new that no event's lines lie around. Each further place of an event (``also``) lies
+        at most ``COALESCE_S`` from the next."""
+        spread = [
+            (e.time - COALESCE_S * len(e.also), e.time + COALESCE_S * len(e.also))
+            for e in index_of(self.before).repeated
+        ]
+        cut = self.change.earliest - COALESCE_S - 0.001
+        while (lower := min([cut, *(low for low, high in spread if low < cut <= high + COALESCE_S)])) < cut:
+            cut = lower - 0.001
+        return cut
 
     def _carried(self, jobs: Iterable[int]) -> list[Event]:
         """Events before the stretch that what lies in it needs: of things still lasting, and of the runs' own lines."""
@@ -198,11 +217,16 @@ class Window:
         ]
 
     def _runs(self, jobs: Iterable[int], events: list[Event]) -> list[Run]:
-        listed = sorted(jobs)
+        """Runs of these jobs: those of which nothing new was said as they are."""
+        told = self.change.jobs
+        if self.before.clocks:
+            told = frozenset(jobs)
+        known = set(jobs) - told
         where = "WHERE cluster IS NOT DISTINCT FROM ? AND job_id IN (SELECT unnest(?::BIGINT[]))"
-        rows = self.store.rows(f"SELECT * FROM raw.jobs {where}", [self.before.cluster, listed])
-        steps = self.store.rows(f"SELECT * FROM raw.steps {where}", [self.before.cluster, listed])
-        return run_rows.assemble(rows, steps, events)
+        rows = self.store.rows(f"SELECT * FROM raw.jobs {where}", [self.before.cluster, sorted(told)])
+        steps = self.store.rows(f"SELECT * FROM raw.steps {where}", [self.before.cluster, sorted(told)])
+        again = run_rows.assemble(rows, steps, [e for e in events if e.job_id in told])
+        return sorted([*(r for r in self.before.runs if r.job_id in known), *again], key=attrgetter("job_id"))
 
     def _states(self, recent: Recent) -> list[dict[str, Any]]:
         from correlator.engine import node_states
@@ -220,7 +244,7 @@ class Window:
         again = set(jobs)
         runs = sorted(
             [*(r for r in before.runs if r.job_id not in again), *found.runs],
-            key=attrgetter("job_id", "attempt", "key"),
+            key=attrgetter("job_id"),
         )
         kept = [(s, d) for s, d in zip(before.stories, before.incidents, strict=True) if s.id not in self.live]
         taken = [
@@ -257,7 +281,7 @@ class Window:
 def index_of(known: Conclusions) -> Index:
     """Made once after everything was concluded anew; ``Window`` keeps it up."""
     if known.index is None:
-        known.index = Index(_jobs_of(known.events), [e for e in known.events if e.last > e.time])
+        known.index = Index(_jobs_of(known.events), [e for e in known.events if e.also])
     return known.index
 
 

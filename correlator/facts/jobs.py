@@ -101,7 +101,8 @@ def printed_timeout(events: Iterable[Event]) -> float | None:
 def communication_errors(world: World) -> list[Fact]:
     """``job.comm_error`` per run: the first line in which a rank lost its peers; attrs timeout (s), onset."""
     facts = []
-    for run in world.runs:
+    speaking = {e.job_id for e in world.kinds(*COMMUNICATION)}
+    for run in (r for r in world.runs if r.job_id in speaking):
         lines = [e for e in of_run(run, world.by_job.get(run.job_id, ())) if e.kind in COMMUNICATION]
         if not lines:
             continue
