@@ -1,11 +1,12 @@
 """How fast lines come in: over syslog TCP and as NDJSON batches, until acknowledged and queryable with events extracted.
 
-    python benchmarks/ingest.py [--lines 5000000] [--ways tcp,ndjson] [--clients 4] [--workers 1] [--rate 0] [--close]
+    python benchmarks/ingest.py [--lines 5000000] [--ways tcp,ndjson] [--clients 4] [--workers 1] [--rate 0] [--pages] [--close]
 
 Lines come from benchmarks/cluster_lines.py and lie in memory before the clock starts. A run starts a fresh ``faultline serve``
 with its store in --folder; the clock runs from the first byte sent until every line is committed and counted by KQL. CPU is that
 of the service and its workers together (the senders' is shown, too, since they share the machine); RSS is the highest sum
-seen. ``--rate`` holds the senders to so many lines a second: for the latency of acknowledgements under a load that is not
+seen. ``--pages``: what the incident page asks (the list, one incident, its time axis, the lines around its start) is timed while lines
+come in, if there are incidents by then, and again when the service is idle. ``--rate`` holds the senders to so many lines a second: for the latency of acknowledgements under a load that is not
 the highest possible. ``--close`` also closes the day (segments, checkpoint) and prints bytes on disk per raw byte.
 """
 
@@ -25,10 +26,13 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import median
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import zstandard
 
@@ -37,6 +41,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 #: Lines of a batch over HTTP, and of a write to the socket.
 BATCH = 5_000
+#: After the last line is stored the service is idle: conclusions are made, filters built.
+IDLE_S = 10.0
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -145,6 +151,63 @@ class Service:
         self.log.close()
 
 
+class PageQueries:
+    """What the incident page asks of the service, timed again and again. Seconds by question."""
+
+    ASKED = ("list", "incident", "axis", "lines")
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.loaded: dict[str, list[float]] = {name: [] for name in self.ASKED}
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ending.wait(0.2):
+            self.round(self.loaded)
+
+    def round(self, into: dict[str, list[float]]) -> None:
+        found = self._timed("list", "/api/v1/incidents?limit=50", {})["incidents"]
+        if not found:
+            return
+        chosen = found[len(found) // 2]
+        start = datetime.fromisoformat(chosen["start"])
+        window = {
+            "from": (start - timedelta(seconds=30)).isoformat(), "to": (start + timedelta(seconds=30)).isoformat(),
+            "limit": 120, "host": ",".join(chosen.get("hosts") or []),
+        }  # fmt: skip
+        self._timed("list", "/api/v1/incidents?limit=50", into)
+        self._timed("incident", f"/api/v1/incidents/{quote(chosen['id'])}", into)
+        self._timed("axis", f"/api/v1/axis/{quote(chosen['id'])}", into)
+        self._timed("lines", f"/api/v1/lines?{urlencode(window)}", into)
+
+    def _timed(self, name: str, path: str, into: dict[str, list[float]]) -> Any:
+        begun = time.perf_counter()
+        answer = self.service.ask("GET", path)
+        into.setdefault(name, []).append(time.perf_counter() - begun)
+        return answer
+
+    def stop(self) -> None:
+        self._ending.set()
+        self._thread.join()
+
+    def report(self) -> None:
+        """Asks the idle service as often, and prints both medians."""
+        idle: dict[str, list[float]] = {}
+        for _ in range(10):
+            self.round(idle)
+        if not all(self.loaded.values()) or not idle.get("lines"):
+            print("  incident page       no incident was there while lines came in")
+            return
+        medians = {name: (median(self.loaded[name]) * 1e3, median(idle[name]) * 1e3) for name in self.ASKED}
+        told = ", ".join(f"{name} {busy:.0f} ms (idle {quiet:.0f})" for name, (busy, quiet) in medians.items())
+        both = [sum(pair[at] for pair in medians.values()) for at in (0, 1)]
+        print(
+            f"  incident page       {told}: {both[0] / both[1]:.1f} times the idle time, {len(self.loaded['lines'])} rounds"
+        )
+
+
 def send_tcp(port: int, parts: list[bytes], rate: float, answers: Any) -> None:
     used = time.process_time()
     with socket.create_connection(("127.0.0.1", port)) as sock:
@@ -200,6 +263,7 @@ def run(way: str, data: list[bytes], lines: int, options: argparse.Namespace) ->
                         args=(service.http if way == "ndjson" else service.tcp, share, options.rate / clients, answers))
         for share in shares
     ]  # fmt: skip
+    pages = PageQueries(service) if options.pages else None
     before, begun = watched.cpu(), time.perf_counter()
     for sender in senders:
         sender.start()
@@ -210,6 +274,8 @@ def run(way: str, data: list[bytes], lines: int, options: argparse.Namespace) ->
         if service.process.poll() is not None:
             raise SystemExit("the service ended: see its log")
     stored_s = time.perf_counter() - begun
+    if pages is not None:
+        pages.stop()
     spent = {pid: used - before.get(pid, 0.0) for pid, used in watched.cpu().items()}
     cpu, own = sum(spent.values()), spent.get(service.process.pid, 0.0)
     counted, events = service.query("Logs | count"), service.query('Logs | where Event != "other" | count')
@@ -229,6 +295,9 @@ def run(way: str, data: list[bytes], lines: int, options: argparse.Namespace) ->
         print(f"  acknowledged in     p50 {waits[len(waits) // 2] * 1e3:.1f} ms, p99 {waits[int(len(waits) * 0.99)] * 1e3:.1f} ms, "
               f"max {waits[-1] * 1e3:.0f} ms ({BATCH:,} lines a batch)")  # fmt: skip
     print(f"  peak RSS            {watched.peak / 1e6:10,.0f} MB, service and workers together")
+    if pages is not None:
+        time.sleep(IDLE_S)
+        pages.report()
     watched.ending.set()
     service.stop()
     if options.close:
@@ -237,7 +306,7 @@ def run(way: str, data: list[bytes], lines: int, options: argparse.Namespace) ->
 
 
 def close_day(data: Path, raw: int) -> None:
-    """Closes what is not closed, checkpoints, and weighs the store."""
+    """Closes what is not closed, checkpoints, and weighs the store; then archives its days and weighs it again."""
     from store import open_store
     from store.segments import seal
 
@@ -253,6 +322,9 @@ def close_day(data: Path, raw: int) -> None:
     size = (data / "faultline.duckdb").stat().st_size
     print(f"  closed              {size / raw:10.3f} bytes on disk per raw byte ({size / 1e6:.0f} MB, of which {free / 1e6:.0f} MB free for "
           f"new lines: {(size - free) / raw:.3f} used; {time.perf_counter() - begun:.1f} s, {time.process_time() - used:.1f} CPU-s)")  # fmt: skip
+    from archive import close
+
+    close(data, raw)
 
 
 def main() -> None:
@@ -262,6 +334,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--rate", type=float, default=0.0)
+    parser.add_argument("--pages", action="store_true", help="time what the incident page asks, under load and idle")
     parser.add_argument("--close", action="store_true")
     parser.add_argument("--folder", default=tempfile.gettempdir())
     options = parser.parse_args()

@@ -38,8 +38,9 @@ from store.segments import SEGMENT_ROWS, insert_sealed
 
 log = structlog.get_logger()
 
-#: Bytes of a piece, unpacked; about 100 k lines of syslog: the parser's cost per line is flat from there on.
-PIECE_BYTES = 12 * 1024 * 1024
+#: Bytes of a piece, unpacked; about 70 k lines of syslog. Larger ones cost less a line and more memory: a worker needs 50 times
+#: as much, and two workers and the service are to stay below 2 GB.
+PIECE_BYTES = 8 * 1024 * 1024
 #: A packed byte stands for about so many.
 PACKED = 8
 #: Pieces given to one worker: one in work, one waiting.

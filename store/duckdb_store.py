@@ -255,7 +255,8 @@ class DuckStore:
 
 def insert(connection: duckdb.DuckDBPyConnection, table: str, data: pl.DataFrame) -> None:
     """Arrow in, by column name. ``table`` is one of ours, never user text."""
-    connection.register("incoming", data.to_arrow())
+    # Texts as Polars has them (views): nothing is copied on the way.
+    connection.register("incoming", data.to_arrow(compat_level=pl.CompatLevel.newest()))
     try:
         columns = ", ".join(f'"{name}"' for name in data.columns)
         connection.execute(f"INSERT INTO {table} ({columns}) SELECT {columns} FROM incoming")
