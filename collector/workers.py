@@ -170,7 +170,7 @@ def _receive(pipe: Connection) -> Any:
     sizes, head = pickle.loads(pipe.recv_bytes())
     buffers = [np.empty(size, np.uint8) for size in sizes]
     for buffer in buffers:  # by hand: Connection would ask for new memory of the whole size with every read
-        view = memoryview(buffer).cast("B")
+        view: memoryview = buffer.data
         while view:
             count = os.readv(pipe.fileno(), [view])
             if not count:
