@@ -207,14 +207,18 @@ class Window:
                 found.update((e.id, e) for e in events_of(story))
         for place in np.flatnonzero(np.isin(index_of(self.before).jobs, list(wanted))):
             event = self.before.events[place]
-            if event.time < self.since or event.time_quality == "inferred":
+            if event.time < self.since or self._placed(event):
                 found[event.id] = event
         untold = self.change.jobs
-        return [
-            e
-            for e in found.values()
-            if e.time < self.since or (e.time_quality == "inferred" and e.job_id not in untold)
-        ]
+        return [e for e in found.values() if e.time < self.since or (self._placed(e) and e.job_id not in untold)]
+
+    def _placed(self, event: Event) -> bool:
+        """Is it output without a stamp, which no reading by time finds? (A stamp whose year was inferred is a stamp.)"""
+        return (
+            event.time_quality == "inferred"
+            and event.job_id in self.before.unstamped
+            and event.source in ("job_stdout", "job_stderr")
+        )
 
     def _runs(self, jobs: Iterable[int], events: list[Event]) -> list[Run]:
         """Runs of these jobs: those of which nothing new was said as they are."""
