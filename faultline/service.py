@@ -40,8 +40,10 @@ log = structlog.get_logger()
 #: Hooks and new rows are looked at this often; a job's epilog is on its page a moment later.
 TICK_SECONDS = 1.0
 #: Between two rounds lies ``PAUSE`` times as long as the last one took: a quarter of one core at most goes into concluding
-#: and into ordering what is stored, and while much arrives a tenth. But never more than this, seconds.
-PAUSE, BUSY_PAUSE, LONGEST_PAUSE = 3.0, 9.0, 30.0
+#: and into ordering what is stored, and while much arrives a tenth. But a job's end is answered within 5 s, so the pause
+#: is never longer than ``PROMPT_S``, unless the lines themselves wait in the spool: then up to ``LONGEST_PAUSE``, seconds.
+PAUSE, BUSY_PAUSE = 3.0, 9.0
+PROMPT_S, LONGEST_PAUSE = 3.5, 30.0
 #: While more bytes than this wait in the spool, what can be done later is not done.
 BEHIND_BYTES = 32 * 1024 * 1024
 #: A store with more lines answers before its first conclusion: who sends lines must not wait for it.
@@ -110,7 +112,7 @@ class Service:
         self.ticker.tick()
         self._seal()
         pause = (time.monotonic() - begun) * (BUSY_PAUSE if self._is_busy() else PAUSE)
-        self._not_before = time.monotonic() + min(pause, LONGEST_PAUSE)
+        self._not_before = time.monotonic() + min(pause, LONGEST_PAUSE if self._is_behind() else PROMPT_S)
 
     def _watch_patterns(self) -> None:
         """Says what became of changed pattern files; the processes that parse follow them by themselves."""
