@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from parsers.entities import job_ids, step_name, tags_of
 from parsers.formats import BUILT_IN, all_formats
 from parsers.formats.base import JOB_SOURCES, SLURM, Format, accepted, conform, nothing
 from parsers.index import Meaning, PatternIndex
-from parsers.lines import Array, LineBuffer
+from parsers.lines import Array, LineBuffer, joined
 from parsers.patterns import Catalogue, Pattern, dumps, load
 from parsers.record import LOGS, Origin, empty
 
@@ -36,7 +38,7 @@ _DEVICE = re.compile(
     r"(?:(?P<driver>[a-z][\w-]+) )?(?P<pci>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])"
     r"(?: (?P<port>[A-Za-z][\w.-]*))?(?: \(.*?\))?: "
 )
-_JOB_WORDS = ("jobid=", "job_id=", "stepid=", "job=")
+_JOB_WORDS = (b"jobid", b"job_id", b"stepid", b"job")
 _JOB = r"(?i)\b(?:JobId=|job_id=|StepId=|job=)(\d+(?:_\d+)?(?:\+\d+)?(?:\(\d+\))?)"
 
 
@@ -199,32 +201,54 @@ def _beginnings(form: Format) -> Array:
 
 def _tags(frame: pl.DataFrame, best: dict[int, Pattern], found: dict[int, dict[str, Any]], origin: Origin) -> pl.Series:
     """The tags of the header, of the pattern and of an odd time. Few lines have any."""
-    tags = {at: some for at, entry in best.items() if (some := [*entry.tags, *tags_of(found[at])])}
-    if frame["tag"].null_count() < len(frame):
-        for at, text in frame.filter(pl.col("tag").is_not_null()).select("i", "tag").iter_rows():
-            tags[at] = [*tags.get(at, ()), *text.split(",")]
+    tags = {at: some for at, entry in best.items() if (some := (*entry.tags, *tags_of(found[at])))}
+    written = frame["tag"]
+    if written.null_count() < len(written):
+        said = written.is_not_null().arg_true()
+        for at, text in zip(said.to_list(), written.gather(said).to_list(), strict=True):
+            tags[at] = (*tags.get(at, ()), *text.split(","))
     for at, names in clock.marks(frame["time"], frame["raw"], origin).items():
-        tags[at] = [*tags.get(at, ()), *names]
-    none = pl.Series("tags", [[]], dtype=pl.List(pl.String)).new_from_index(0, len(frame))
+        tags[at] = (*tags.get(at, ()), *names)
     if not tags:
-        return none
-    kinds = {tuple(some): number for number, some in enumerate({tuple(some) for some in tags.values()}, 1)}
+        return pl.Series("tags", [[]], dtype=pl.List(pl.String)).new_from_index(0, len(frame))
+    kinds: dict[tuple[str, ...], int] = {(): 0}
+    numbers = [kinds.setdefault(some, len(kinds)) for some in tags.values()]
     codes = np.zeros(len(frame), np.uint32)
-    for at, some in tags.items():
-        codes[at] = kinds[tuple(some)]
-    return pl.Series("tags", [[], *map(list, kinds)], dtype=pl.List(pl.String)).gather(codes)
+    codes[np.fromiter(tags, np.int64, len(tags))] = numbers
+    return pl.Series("tags", list(map(list, kinds)), dtype=pl.List(pl.String)).gather(codes)
 
 
 def _jobs_named(frame: pl.DataFrame) -> pl.Series:
     """The job as Slurm's lines write it; only these are searched."""
     jobs = nothing("_job", pl.String, len(frame))
-    at = frame["source"].is_in([*SLURM, "prolog", "epilog"]).arg_true()
+    source = frame["source"]
+    # A sixth of what is_in takes on texts.
+    at = reduce(or_, (source == name for name in (*SLURM, "prolog", "epilog"))).arg_true()
     if not len(at):
         return jobs
     messages = frame["message"][at]
-    # Most lines name none, and looking for the words costs a fifth of the regex.
-    worded = messages.str.contains_any(pl.Series(_JOB_WORDS).implode(), ascii_case_insensitive=True).arg_true()
+    # Most lines name none, and looking for the words costs a tenth of the regex.
+    worded = pl.Series(_worded(messages).astype(np.uint32))
     return jobs.scatter(at.gather(worded), messages.gather(worded).str.extract(_JOB))
+
+
+def _worded(messages: pl.Series) -> Array:
+    """Which of ``messages`` hold ``JobId=``, ``job_id=``, ``StepId=`` or ``job=`` in any case (and, seldom, others)."""
+    edges, data = joined(messages)
+    signs = np.flatnonzero(data == ord("="))
+    # The eight letters before each sign as one number. "| 32" makes small letters, whatever they were.
+    padded = np.concatenate([np.zeros(8, np.uint8), data])
+    eights = np.ndarray((len(data) + 1,), "V8", buffer=padded, strides=(1,))
+    before = eights[signs].view(">u8").astype(np.uint64) | _small(b"\0" * 8)
+    fits = np.zeros(len(signs), np.bool_)
+    for word in _JOB_WORDS:
+        fits |= before & np.uint64((1 << 8 * len(word)) - 1) == _small(word)
+    rows: Array = np.unique(np.searchsorted(edges, signs[fits], side="right") - 1)
+    return rows
+
+
+def _small(letters: bytes) -> np.uint64:
+    return np.uint64(int.from_bytes(bytes(letter | 32 for letter in letters), "big"))
 
 
 def _job_numbers(tags: pl.Series, named: pl.Series, origin: Origin) -> pl.Series:

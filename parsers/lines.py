@@ -143,6 +143,14 @@ class LineBuffer:
         return pa.py_buffer(self.data)
 
 
+def joined(texts: pl.Series) -> tuple[Array, Array]:
+    """All bytes of a String column in one piece: text ``i`` is ``data[edges[i]:edges[i + 1]]``, empty for null."""
+    array = texts.to_arrow(compat_level=pl.CompatLevel.oldest())
+    _, offsets, data = array.buffers()
+    edges = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
+    return edges, np.frombuffer(data, np.uint8) if data is not None and len(data) else np.zeros(0, np.uint8)
+
+
 def _series(array: pa.Array) -> pl.Series:
     made = pl.from_arrow(array)
     assert isinstance(made, pl.Series)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from parsers.lines import Array
+from parsers.lines import Array, joined
 
 try:
     import hyperscan
@@ -52,10 +52,8 @@ class Needles:
         return rows, numbers
 
     def _scan(self, haystacks: pl.Series) -> Array:
-        array = haystacks.to_arrow(compat_level=pl.CompatLevel.oldest())
-        _, offsets, data = array.buffers()
-        edges = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
-        if data is None or edges[0] == edges[-1]:
+        edges, data = joined(haystacks)
+        if edges[0] == edges[-1]:
             return np.zeros(0, np.int64)
         numbers: list[int] = []
         ends: list[int] = []
@@ -65,7 +63,7 @@ class Needles:
             add_number(number)
             add_end(end)
 
-        self._database.scan(memoryview(data), met, scratch=self._scratch())
+        self._database.scan(data.data, met, scratch=self._scratch())
         which, end = np.array(numbers, np.int64), np.array(ends, np.int64)
         row = np.searchsorted(edges, end - 1, side="right") - 1
         # What begins in one row and ends in the next is in neither.
