@@ -20,7 +20,7 @@ import polars as pl
 from parsers import clock, usual
 from parsers.entities import job_ids, step_name, tags_of
 from parsers.formats import BUILT_IN, all_formats
-from parsers.formats.base import JOB_SOURCES, SLURM, Format, accepted, conform, nothing
+from parsers.formats.base import HEADER, JOB_SOURCES, SLURM, Format, accepted, conform, nothing
 from parsers.index import Meaning, PatternIndex
 from parsers.lines import Array, LineBuffer, joined
 from parsers.patterns import Catalogue, Pattern, dumps, load
@@ -112,11 +112,14 @@ class LineParser:
         if self._plug_ins:  # these are asked before the built-in formats
             for form in self._plug_ins:
                 taken &= ~accepted(form, texts).to_numpy()
-            usual_ones = usual_ones.filter(pl.Series(taken).gather(usual_ones["i"]))
-        if len(usual_ones) == len(buffer):
+        if taken.all():
             return usual_ones
-        parts = self._by_formats(buffer, texts, np.flatnonzero(~taken), origin)
-        return pl.concat([usual_ones, *parts]).sort("i")
+        others = pl.concat(self._by_formats(buffer, texts, np.flatnonzero(~taken), origin))
+        if not taken.any():
+            return others.sort("i")
+        # Putting few lines into columns costs a quarter of sorting all.
+        at = others["i"]
+        return pl.DataFrame([_placed(usual_ones[name], at, others[name]) for name in HEADER])
 
     def _by_formats(self, buffer: LineBuffer, texts: pl.Series, left: Array, origin: Origin) -> list[pl.DataFrame]:
         """The lines ``left``, each read by the first format that can."""
@@ -197,6 +200,13 @@ def _beginnings(form: Format) -> Array:
     may_begin[128:] = True
     may_begin[list(form.first.encode())] = True
     return may_begin
+
+
+def _placed(column: pl.Series, at: pl.Series, values: pl.Series) -> pl.Series:
+    """``column`` with ``values`` at the places ``at``."""
+    if column.null_count() == len(column) and values.null_count() == len(values):
+        return column
+    return column.scatter(at, values)
 
 
 def _tags(frame: pl.DataFrame, best: dict[int, Pattern], found: dict[int, dict[str, Any]], origin: Origin) -> pl.Series:

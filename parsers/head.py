@@ -58,3 +58,9 @@ class Head:
             places(), lengths(), places(), lengths(), lengths(), places(), places(), lengths(), places(), lengths(),
             places(), lengths(), places(), lengths(), np.full(lines, np.nan), np.zeros(lines, np.uint8), np.zeros(lines, np.uint8),
         )  # fmt: skip
+
+    def clear(self, rows: Array) -> None:
+        """Forgets what lines that were not taken seemed to say."""
+        empty = Head.of(1)
+        for name in vars(self):
+            getattr(self, name)[rows] = getattr(empty, name)[0]

@@ -65,13 +65,13 @@ _WORDS_OF_SLURM = tuple(
 
 
 def read(buffer: LineBuffer, origin: Origin, *, header: bool = False) -> tuple[Array, pl.DataFrame]:
-    """Which lines were taken (by line), and HEADER's columns of those, in their order.
+    """Which lines were taken (by line), and HEADER's columns of all lines; what they say of lines not taken means nothing.
 
     ``header``: also ``stamp`` and ``extra``, which only a reader of the whole header needs.
     """
     head = Head.of(len(buffer))
     if origin.source in JOB_SOURCES or not len(buffer):  # what a job prints may look like anything
-        return head.format > 0, pl.DataFrame(schema=HEADER)
+        return head.format > 0, pl.DataFrame([nothing(name, kind, len(buffer)) for name, kind in HEADER.items()])
     at = _priorities(buffer, head)
     first = buffer.data[at]
     digit = (first >= 48) & (first <= 57)
@@ -95,7 +95,9 @@ def read(buffer: LineBuffer, origin: Origin, *, header: bool = False) -> tuple[A
             reader(buffer, head, rows[start : start + _AT_ONCE], at, origin)
     units = _Units(buffer, head)
     taken = head.format > 0
-    return taken, _frame(buffer, head, units, np.flatnonzero(taken), origin, header)
+    head.clear(np.flatnonzero(~taken))
+    units.code[~taken] = 0
+    return taken, _frame(buffer, head, units, origin, header)
 
 
 def _priorities(buffer: LineBuffer, head: Head) -> Array:
@@ -396,33 +398,33 @@ class _Units:
             head.system[likely[regexes.contains(texts, syslog.VENDOR).to_numpy()]] = EOS
 
 
-def _frame(buffer: LineBuffer, head: Head, units: _Units, rows: Array, origin: Origin, header: bool) -> pl.DataFrame:
-    """The lines ``rows`` as HEADER's columns."""
+def _frame(buffer: LineBuffer, head: Head, units: _Units, origin: Origin, header: bool) -> pl.DataFrame:
+    """All lines as HEADER's columns."""
 
     def chosen(names: tuple[str | None, ...] | list[str] | list[str | None], codes: Array) -> pl.Series:
-        return pl.Series(names, dtype=pl.String)[codes[rows]]
+        return pl.Series(names, dtype=pl.String)[codes]
 
-    length = np.maximum(buffer.ends[rows] - head.message[rows], 0)
+    length = np.maximum(buffer.ends - head.message, 0)
     priority = head.priority
     severity = np.where(priority >= 0, priority % 8 + 1, head.severity)
-    timeless = head.quality[rows] == 3
-    tagged = head.tag_length[rows] > 0
-    own = (head.format[rows] == SLURM_FILE) & ~tagged
-    from_switch = np.isin(head.system[rows], (EOS, SONIC, NXOS))
+    timeless = head.quality == 3
+    tagged = head.tag_length > 0
+    own = (head.format == SLURM_FILE) & ~tagged
+    from_switch = np.isin(head.system, (EOS, SONIC, NXOS))
     values: dict[str, pl.Series] = {
-        "i": pl.Series(rows.astype(np.uint32)),
-        "time": column(head.time[rows], ~timeless, pa.timestamp("us")),
+        "i": pl.Series(np.arange(len(buffer), dtype=np.uint32)),
+        "time": column(head.time, ~timeless, pa.timestamp("us")),
         "quality": chosen(QUALITIES, head.quality),
-        "resolution_us": column(head.resolution[rows], None, pa.int64()),
-        "host": buffer.texts(head.host[rows], head.host_length[rows]),
+        "resolution_us": column(head.resolution, None, pa.int64()),
+        "host": buffer.texts(head.host, head.host_length),
         "source": chosen(units.sources, units.code),
         "format": chosen(FORMATS, head.format),
         "unit": chosen(units.names, units.code),
-        "pid": column(head.pid[rows], head.pid[rows] >= 0, pa.int64()),
+        "pid": column(head.pid, head.pid >= 0, pa.int64()),
         "facility": chosen(FACILITIES, np.where((priority >= 0) & (priority < 192), priority // 8 + 1, 0)),
         "severity": chosen(SEVERITIES, severity),
-        "message": buffer.texts(head.message[rows], length),
-        "uptime_s": column(head.uptime[rows], ~np.isnan(head.uptime[rows]), pa.float64()),
+        "message": buffer.texts(head.message, length),
+        "uptime_s": column(head.uptime, ~np.isnan(head.uptime), pa.float64()),
     }
     if own.any():
         at = np.flatnonzero(own)
@@ -432,18 +434,18 @@ def _frame(buffer: LineBuffer, head: Head, units: _Units, rows: Array, origin: O
         at = np.flatnonzero(tagged)
         values["source"] = values["source"].scatter(at, "slurmstepd")
         values["unit"] = values["unit"].scatter(at, "slurmstepd")
-        values["step_tag"] = buffer.texts(head.tag[rows], head.tag_length[rows])
+        values["step_tag"] = buffer.texts(head.tag, head.tag_length)
     if from_switch.any():
         values["source"] = values["source"].scatter(np.flatnonzero(from_switch), "switch")
-    told = (head.msgid_length[rows] > 0) | (head.system[rows] > 0) | (head.data_length[rows] > 0)
+    told = (head.msgid_length > 0) | (head.system > 0) | (head.data_length > 0)
     if header:
-        values["stamp"] = buffer.texts(head.stamp[rows], head.stamp_length[rows])
-        values["extra"] = _extra(buffer, head, rows)
+        values["stamp"] = buffer.texts(head.stamp, head.stamp_length)
+        values["extra"] = _extra(buffer, head, np.arange(len(buffer)))
     elif told.any():  # the numbers of a priority alone are columns already
-        extra = nothing("extra", pl.String, len(rows))
-        values["extra"] = extra.scatter(np.flatnonzero(told), _extra(buffer, head, rows[told]))
+        extra = nothing("extra", pl.String, len(buffer))
+        values["extra"] = extra.scatter(np.flatnonzero(told), _extra(buffer, head, np.flatnonzero(told)))
     return pl.DataFrame([
-        values[name].alias(name) if name in values else nothing(name, kind, len(rows)) for name, kind in HEADER.items()
+        values[name].alias(name) if name in values else nothing(name, kind, len(buffer)) for name, kind in HEADER.items()
     ])  # fmt: skip
 
 
