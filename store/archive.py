@@ -140,9 +140,14 @@ def _seconds(store: DuckStore, day: date, clock: str) -> list[tuple[int, int]]:
 def _settled(store: DuckStore) -> str:
     """The lines there are now, as FROM and WHERE; but not the unfinished last line of a file, which is replaced when the
     file has grown."""
-    ((last,),) = store.cursor().execute("SELECT coalesce(max(rowid), -1) FROM raw.logs").fetchall()
-    return f"""FROM raw.logs WHERE rowid <= {int(last)} AND NOT EXISTS (SELECT 1 FROM raw.files f
-        WHERE f.tail IS NOT NULL AND f.path = raw.logs.file AND raw.logs.line > f.lines AND f.cluster IS NOT DISTINCT FROM raw.logs.cluster)"""
+    cursor = store.cursor()
+    ((last, open_files),) = cursor.execute("""SELECT (SELECT coalesce(max(rowid), -1) FROM raw.logs),
+        (SELECT count(*) FROM raw.files WHERE tail IS NOT NULL)""").fetchall()
+    found = f"FROM raw.logs WHERE rowid <= {int(last)}"
+    # Looked up once and only where there are any: a join in every query that follows takes 130 MB even if it finds nothing.
+    unfinished = cursor.execute("""SELECT l.rowid FROM raw.logs l JOIN raw.files f ON f.path = l.file AND l.line > f.lines
+        AND f.cluster IS NOT DISTINCT FROM l.cluster WHERE f.tail IS NOT NULL""").fetchall() if open_files else []  # fmt: skip
+    return found + (f" AND rowid NOT IN ({', '.join(str(int(row)) for (row,) in unfinished)})" if unfinished else "")
 
 
 def _move(store: DuckStore, day: date, found: Sequence[Slice]) -> Written:
@@ -196,7 +201,7 @@ def _register(connection: duckdb.DuckDBPyConnection, name: str, written: Written
         [KEPT, written.lines, written.bytes, written.digest, written.first_time, written.last_time, written.last_received,
          min(s.first for s in written.segments), max(s.last for s in written.segments), list(written.clusters), name],
     )  # fmt: skip
-    complete = _learn(connection, written.words)
+    complete = segments.learn(connection, written.words)
     for one in written.segments:
         connection.execute(
             "INSERT INTO raw.log_segments VALUES (uuid(), ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -218,16 +223,6 @@ def _gather_rests(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("DELETE FROM raw.log_segments WHERE first_block IN (SELECT first_block FROM rests)")
     connection.execute("DROP TABLE loose")
     connection.execute("DROP TABLE rests")
-
-
-def _learn(connection: duckdb.DuckDBPyConnection, words: set[str]) -> bool:
-    """Adds words to the vocabulary of the text filters; False if there are too many."""
-    known = {word for (word,) in connection.execute("SELECT word FROM raw.log_words").fetchall()}
-    new = sorted(words - known)
-    if len(known) + len(new) > segments.MOST_VOCABULARY:
-        return False
-    connection.execute("INSERT INTO raw.log_words SELECT unnest(?::VARCHAR[])", [new])
-    return True
 
 
 # -- retention -------------------------------------------------------------------------------------------------------

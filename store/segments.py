@@ -142,8 +142,8 @@ def _stored(made: TextFilter, words_known: bool) -> tuple[int, bytes, bytes, boo
     return len(made.rows), made.to_bytes(), np.packbits(made.always).tobytes(), words_known
 
 
-def _learn(connection: duckdb.DuckDBPyConnection, words: set[str]) -> bool:
-    """Adds words to the vocabulary; False if there are too many."""
+def learn(connection: duckdb.DuckDBPyConnection, words: set[str]) -> bool:
+    """Adds words to the vocabulary, inside the caller's transaction; False if there are too many."""
     from store.duckdb_store import insert
 
     known = {r[0] for r in connection.execute("SELECT word FROM raw.log_words").fetchall()}
@@ -186,7 +186,7 @@ def _filter(connection: duckdb.DuckDBPyConnection, lines: pl.DataFrame, edges: A
         start = edges[low - 1] if low else 0
         data, offsets = _bytes_of(text.slice(start, ends[-1] - start))
         builder.add(low, offsets[ends - start], data)
-    complete = _learn(connection, {word.decode("ascii") for word in builder.words.values()})
+    complete = learn(connection, {word.decode("ascii") for word in builder.words.values()})
     return _stored(builder.build(len(edges)), complete)
 
 
