@@ -4,7 +4,8 @@
 hold; the store's text filters (``store.text_filter``) then name the blocks that may have one, and the stored table is
 read in those blocks only. The conditions themselves stay where they are: a filter takes away only lines that they would.
 
-Lines of no closed segment yet have block 0, which always passes. Filters and lines are read in one transaction.
+Lines of no closed segment yet have block 0, which always passes. Filters and lines are read in one transaction. Archived
+lines never change: where the conditions name a stretch of time, the filters of archived segments outside it are not read.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import importlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import datetime, timedelta
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +38,8 @@ TEXT_COLUMN = {"Logs": "Message", "Syslog": "SyslogMessage"} | {
     f"{name}_raw_CL": "RawData"
     for name in ("slurmctld", "slurmd", "slurmdb", "slurmrestd", "slurmjobs", "syslog", "dmesg", "jetpack", "jetpackd", "healthagent")
 }  # fmt: skip
+#: The column that is ``raw.logs.time``, of which a segment knows the first and the last.
+TIME_COLUMN = {"Logs": "Time", "Syslog": "TimeGenerated"}
 #: When more of the blocks than this pass, reading all is as fast as choosing.
 WORTH_IT = 0.5
 #: Filters that are kept in memory between queries.
@@ -66,19 +70,23 @@ Need = Phrase | All | Some
 
 def need_of(c: Compiler, operators: Sequence[ast.Node], env: Env, column: str) -> Need | None:
     """What every line must hold that can come through the leading operators; None when nothing is sure."""
-    found: list[Need] = []
+    needs = [_condition(c, condition, env, column) for condition in _conditions(operators, column)]
+    found = tuple(need for need in needs if need is not None)
+    return All(found) if found else None
+
+
+def _conditions(operators: Sequence[ast.Node], column: str) -> Iterator[ast.Node]:
+    """The conditions of the leading operators, as long as every row stands for itself and the column is the stored one."""
     for node in operators:
         assert isinstance(node, ast.Operator)
         if node.name not in ("where", "extend", "project", "project-away", "project-keep", "project-reorder"):
-            break
+            return
         if any(isinstance(n, ast.Call) and n.name in WINDOWS for n in _walk(node)):
-            break  # a row's neighbours count
+            return  # a row's neighbours count
         if node.name == "where":
-            need = _condition(c, node.parts["value"], env, column)
-            found += [need] if need is not None else []
+            yield node.parts["value"]
         elif any(isinstance(n, ast.Named) and column in n.names for n in node.nodes("columns")):
-            break
-    return All(tuple(found)) if found else None
+            return
 
 
 def _walk(node: Any) -> Iterator[ast.Node]:
@@ -150,6 +158,79 @@ def _texts(c: Compiler, nodes: Sequence[ast.Node], env: Env) -> list[str] | None
                 return None
             out.append(text)
     return out
+
+
+@dataclass(frozen=True)
+class Period:
+    """Every wanted line is of a moment from ``low`` to ``high``, both included."""
+
+    low: datetime = datetime.min
+    high: datetime = datetime.max
+
+    def within(self, other: Period) -> Period:
+        return Period(max(self.low, other.low), min(self.high, other.high))
+
+
+def period_of(c: Compiler, operators: Sequence[ast.Node], env: Env, column: str) -> Period:
+    """The stretch of time that the leading operators leave, as far as it is known while compiling."""
+    found = Period()
+    for condition in _conditions(operators, column):
+        found = found.within(_period(c, condition, env, column))
+    return found
+
+
+def _period(c: Compiler, node: ast.Node, env: Env, column: str) -> Period:
+    found = Period()
+    if isinstance(node, ast.Logical) and node.op == "and":
+        for operand in node.operands:
+            found = found.within(_period(c, operand, env, column))
+    elif isinstance(node, ast.Between) and not node.negated and _is_column(node.operand, column):
+        low, high = _moment(c, node.low, env), _moment(c, node.high, env)
+        if isinstance(low, datetime) and isinstance(high, int):  # a timespan in ticks of 100 ns
+            high = _later(low, high)
+        found = _between(low, high)
+    elif isinstance(node, ast.Binary) and node.op in _MIRRORED:
+        left, right, op = node.left, node.right, node.op
+        if _is_column(right, column):
+            left, right, op = right, left, _MIRRORED[op]
+        if _is_column(left, column):
+            moment = _moment(c, right, env)
+            found = _between(moment if op in (">", ">=", "==") else None, moment if op in ("<", "<=", "==") else None)
+    return found
+
+
+_MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "=="}
+
+
+def _is_column(node: ast.Node, column: str) -> bool:
+    return isinstance(node, ast.Name) and node.name == column
+
+
+def _between(low: Any, high: Any) -> Period:
+    return Period(
+        low if isinstance(low, datetime) else datetime.min,
+        high if isinstance(high, datetime) else datetime.max,
+    )
+
+
+def _later(moment: datetime, ticks: int) -> datetime | None:
+    try:
+        return moment + timedelta(microseconds=ticks // 10 + 1)  # rounded up: a bound may be too wide only
+    except OverflowError:
+        return None
+
+
+def _moment(c: Compiler, node: ast.Node, env: Env) -> Any:
+    """The value of datetimes, timespans, names of such, ``now`` and ``ago``, and sums of them; None for all else."""
+    plain = (ast.Literal, ast.Name, ast.Binary, ast.Call)
+    if not all(isinstance(n, plain) and (not isinstance(n, ast.Call) or n.name in ("now", "ago")) for n in _walk(node)):
+        return None
+    try:
+        value = c.expr(node, Scope(env))
+    except KqlError:
+        return None  # the condition itself will say what is wrong
+    known = value.is_constant and value.type in ("datetime", "timespan")
+    return value.constant if known else None
 
 
 def regex_need(pattern: str) -> Need | None:
@@ -286,17 +367,18 @@ class Pruner:
             self._began = False
             self.con.execute("ROLLBACK")  # nothing was written
 
-    def blocks(self, table: str, need: Need) -> list[int] | None:
-        """The blocks that may hold what is needed; None when that is no use."""
+    def blocks(self, table: str, need: Need, period: Period | None = None) -> list[int] | None:
+        """The blocks that may hold what is needed; None when that is no use. ``period``: when the wanted lines were."""
         if self._segments is None:
             self._segments = self._read_segments()
         if not self._segments:
             return None
         questions = self._questions(need)
-        total = sum(last - first + 1 for _, first, last, _ in self._segments)
+        total = sum(last - first + 1 for _, first, last, *_ in self._segments)
+        segments = [segment for segment in self._segments if period is None or _may_lie(segment, period)]
         left: list[int] = []
         segments_left = 0
-        for (_, first, _, words_known), made in zip(self._segments, self._filters(self._segments), strict=True):
+        for (_, first, _, words_known, *_), made in zip(segments, self._filters(segments), strict=True):
             found = np.flatnonzero(questions.ask(made, bool(words_known)))
             segments_left += len(found) > 0
             left += (found + first).tolist()
@@ -312,7 +394,7 @@ class Pruner:
             return []  # an error would end the caller's transaction
         try:
             return self.con.execute(
-                "SELECT segment::VARCHAR, first_block, last_block, words_known FROM raw.log_segments"
+                "SELECT segment::VARCHAR, first_block, last_block, words_known, first_time, last_time FROM raw.log_segments"
                 ' WHERE NOT EXISTS (SELECT "$block" FROM kql."Logs" WHERE false) ORDER BY first_block'
             ).fetchall()
         except duckdb.Error:
@@ -365,6 +447,12 @@ class Pruner:
         return self._halves[key]
 
 
+def _may_lie(segment: tuple[Any, ...], period: Period) -> bool:
+    """Whether a segment can have lines of a stretch of time. Those in DuckDB (blocks above zero) may get another time later."""
+    _, first, _, _, low, high = segment
+    return first > 0 or low is None or high is None or (low <= period.high and high >= period.low)
+
+
 def narrowed(c: Compiler, node: ast.Pipeline, env: Env) -> Stage | None:
     """The stored table that a pipeline starts with, read only in the blocks that its conditions can want."""
     pruner, source = c.pruner, node.source
@@ -373,11 +461,16 @@ def narrowed(c: Compiler, node: ast.Pipeline, env: Env) -> Stage | None:
     column = TEXT_COLUMN.get(source.name)
     if column is None or source.name not in c.catalog.tables:
         return None
-    need = need_of(c, node.operators, env, column)
+    columns = {stored.name for stored in c.catalog.tables[source.name].columns}
+    columns |= {name for n in _walk(node.operators) if isinstance(n, ast.Named) for name in n.names}
+    # A column hides the constant of the same name.
+    known = Env({n: found for n in env.all_names() if n not in columns and (found := env.find(n)) is not None})
+    need = need_of(c, node.operators, known, column)
     if need is None:
         return None
     pruner.asked = True
-    blocks = pruner.blocks(source.name, need)
+    clock = TIME_COLUMN.get(source.name)
+    blocks = pruner.blocks(source.name, need, period_of(c, node.operators, known, clock) if clock else None)
     if blocks is None:
         return None
     chosen = bindparam("p", blocks, unique=True, type_=NullType())

@@ -65,7 +65,7 @@ def both(store: DuckStore, query: str, monkeypatch: pytest.MonkeyPatch) -> tuple
     """The answer with the filters, and without them."""
     with_filters = run(store.cursor(), query)
     with monkeypatch.context() as patch:
-        patch.setattr(Pruner, "blocks", lambda self, table, need: None)
+        patch.setattr(Pruner, "blocks", lambda self, table, need, period: None)
         return with_filters, run(store.cursor(), query)
 
 
@@ -102,6 +102,9 @@ CONDITIONS = [
     ('Syslog | where SyslogMessage has "slain" | project Computer', 1),
     ('dmesg_raw_CL | where RawData contains "prog[2601]: JobId"', 1),
     ('union (Logs | where Message has "slain"), (Logs | where Message has "fallen") | project Message', 3),
+    ('let w = "slain"; Logs | extend w = "id" | where Message contains w | count', None),
+    ('let Host = "slain"; Logs | where Message !has Host or Message contains Host | count', None),
+    ('let Source = "slain"; Logs | where Message has Source', 0),
     ('Logs | where Message has "never there"', 0),
     ('Logs | where Message has ""', 3301),
 ]  # fmt: skip

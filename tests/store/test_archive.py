@@ -19,6 +19,7 @@ import pytest
 
 from parsers.record import frame
 from queries import kql
+from queries.kql.textindex import Pruner
 from store import archive, archive_file, open_store, segments
 from store.duckdb_store import DuckStore, FileEntry
 
@@ -112,6 +113,40 @@ def test_a_closed_day_moves_and_every_answer_stays(filled: DuckStore, tmp_path: 
     info = filled.info()
     assert (info["lines"], info["first"], info["archived"]) == (3550, DAY, closed.bytes)
     assert archive.close_days(filled, TODAY, least=1) == archive.Closed()
+
+
+#: Conditions on the time, and hours of the 27th that they leave.
+PERIODS = [
+    ("Time between (datetime(2026-02-27T05:00:00Z) .. 1h)", 5, 6),
+    ("Time > datetime(2026-02-27T05:00:00Z) and datetime(2026-02-27T06:00:00Z) >= Time", 5, 6),
+    ("Time between (ago(7d) .. now() - 9h)", 0, 15),
+    ("Time == datetime(2026-02-27T05:00:00Z) + 1h", 6, 6),
+    ("Time < from or Time > datetime(2026-02-27T20:00:00Z)", 0, 24),
+    ("Time !between (datetime(2026-02-27T05:00:00Z) .. 1h)", 0, 24),
+    ("Time < from", 0, 3),
+    ("Time < datetime(null)", 0, 24),
+    ("Time > datetime(2027-01-01)", 9999, 9999),
+]
+
+
+@pytest.mark.parametrize(("condition", "low", "high"), PERIODS)
+def test_filters_outside_the_wanted_time_are_not_read(
+    filled: DuckStore, condition: str, low: int, high: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = f'let from = datetime(2026-02-27T03:00:00Z); Logs | where Message has "session" | where {condition} | where Message has "planted" | project Line'
+    before = kql.run(filled.cursor(), query, now=DAY + timedelta(days=1)).rows
+    archive.close_days(filled, TODAY, least=1)
+    asked: list[Any] = []
+    filters = Pruner._filters
+    monkeypatch.setattr(Pruner, "_filters", lambda self, found: (asked.extend(found), filters(self, found))[1])
+    assert sorted(kql.run(filled.cursor(), query, now=DAY + timedelta(days=1)).rows) == sorted(before)
+    archived = filled.rows(
+        "SELECT segment::VARCHAR AS s, first_time, last_time FROM raw.log_segments WHERE first_block < 0 AND first_time IS NOT NULL"
+    )
+    hours = DAY + timedelta(hours=low), DAY + timedelta(hours=high)
+    wanted = {row["s"] for row in archived if row["first_time"] <= hours[1] and row["last_time"] >= hours[0]}
+    assert {segment for segment, first, _, _, time, _ in asked if first < 0 and time is not None} == wanted
+    assert (len(wanted) == len(archived)) == (high == 24)
 
 
 def test_reopened_it_is_all_there(filled: DuckStore, tmp_path: Path) -> None:
