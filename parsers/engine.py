@@ -32,7 +32,8 @@ SEARCHED = 16_384
 FEW = 100
 #: What a header may say that becomes an entity.
 _NUMBERS = '{"facility_num"'  # a priority in numbers: facility and severity are columns already
-_HEADERS = ("uptime_s", "step_tag", "extra", "stamp", "host", "unit", "pid")
+_ALWAYS = ("uptime_s", "step_tag", "extra")
+_HEADERS = (*_ALWAYS, "stamp", "host", "unit", "pid")
 #: Who and what at the start of kernel messages: ``mlx5_core 0000:53:00.0 eth0: text``.
 _DEVICE = re.compile(
     r"(?:(?P<driver>[a-z][\w-]+) )?(?P<pci>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])"
@@ -184,7 +185,10 @@ class LineParser:
         if not len(wanted):
             return frame
         texts, jobs = [], []
-        for row in frame.select("i", "message", "source", "_job", *_HEADERS)[wanted].iter_rows(named=True):
+        names = ("i", "message", "source", "_job", *(_HEADERS if self.header_entities else _ALWAYS))
+        # A third of what iter_rows takes.
+        for values in zip(*(frame[name].gather(wanted).to_list() for name in names), strict=True):
+            row = dict(zip(names, values, strict=True))
             merged = _merge(row, found.get(row["i"]), self.header_entities)
             texts.append(dumps(merged))
             jobs.append(_job_number(merged.get("job_id"), origin))

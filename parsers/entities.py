@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from parsers import xid
@@ -62,29 +63,21 @@ def tidy(raw: dict[str, Any]) -> dict[str, Any]:
         name = written.rstrip("_")  # a regex may name a group only once: the second spelling of a place ends in "_"
         if not isinstance(value, str):
             out[name] = value
-        elif name == "job":
-            out |= job_ids(value)
-        elif name == "step":
-            out["step_id"] = step_name(value)
-        elif name in ("nodelist", "node_names"):
-            out["nodes"] = nodes_of(value)
-            if "[" in value or "," in value:
-                out["nodelist"] = value
-        elif name == "short_node":
-            out["nodes"] = [value.split(".")[0]]
-        elif name == "speed":
-            out |= _speed(value)
-        elif name == "drain_reason":
-            out["reason"] = value.strip()
-            out |= {f"reason_{part}": text for part, text in split_reason(value).items()} if value.strip() else {}
-        elif name in _INTS:
-            out[name] = _number(value)
-        elif name in _FLOATS:
-            out[name] = float(value)
-        elif name in _FLAGS:
-            out[name] = True
+        elif name in _READERS:
+            found = _READERS[name](value)
+            if type(found) is dict:
+                out |= found
+            else:
+                out[name] = found
         elif value and value not in ("<unknown>", "'<unknown>'"):
             out[name] = value.strip()
+    if not _REWRITTEN.isdisjoint(out):
+        _rewrite(out)
+    return out
+
+
+def _rewrite(out: dict[str, Any]) -> None:
+    """Brings some entities into one spelling, and adds what a number is known to mean."""
     if "action" in out:
         out["action"] = _ACTIONS.get(str(out["action"]).lower(), out["action"])
     if "check" in out:
@@ -97,7 +90,17 @@ def tidy(raw: dict[str, Any]) -> dict[str, Any]:
         out |= xid.described(out["xid"])
     if isinstance(out.get("sxid"), int) and "severity" not in out and out["sxid"] in xid.sxids():
         out["sxid_class"] = xid.sxids()[out["sxid"]]
-    return out
+
+
+def _nodes(value: str) -> dict[str, Any]:
+    nodes = {"nodes": nodes_of(value)}
+    return nodes | {"nodelist": value} if "[" in value or "," in value else nodes
+
+
+def _drain_reason(value: str) -> dict[str, Any]:
+    reason = value.strip()
+    parts = split_reason(value) if reason else {}
+    return {"reason": reason, **{f"reason_{part}": text for part, text in parts.items()}}
 
 
 def tags_of(entities: dict[str, Any]) -> tuple[str, ...]:
@@ -127,3 +130,13 @@ def _class(value: str) -> str:
     """NVIDIA writes Fatal, Non-fatal and Nonfatal; AER writes Corrected: the latter stays as written."""
     low = value.lower().replace("-", "")
     return low if low in ("fatal", "nonfatal") else value
+
+
+#: How the text of a group is read: as one entity of the group's name, or (a dict) as several.
+_READERS: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(_INTS, _number), **dict.fromkeys(_FLOATS, float), **dict.fromkeys(_FLAGS, lambda _value: True),
+    "job": job_ids, "step": lambda value: {"step_id": step_name(value)}, "nodelist": _nodes, "node_names": _nodes,
+    "short_node": lambda value: {"nodes": [value.split(".")[0]]}, "speed": _speed, "drain_reason": _drain_reason,
+}  # fmt: skip
+#: Entities that are not only what was written.
+_REWRITTEN = frozenset({"action", "check", "severity", "protocol", "xid", "sxid"})

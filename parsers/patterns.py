@@ -254,7 +254,7 @@ def dumps(entities: dict[str, Any]) -> str | None:
     if not entities:
         return None
     parts = []
-    for name in sorted(entities):
+    for name, written in _in_order(tuple(entities)):
         value = entities[name]
         kind = type(value)
         if kind is str:
@@ -265,10 +265,15 @@ def dumps(entities: dict[str, Any]) -> str | None:
             text = f"[{_quoted(value[0])}]"
         else:
             text = _ENCODER.encode(value)
-        parts.append(f"{_name(name)}: {text}")
+        parts.append(f"{written}: {text}")
     return "{" + ", ".join(parts) + "}"
 
 
+@lru_cache(maxsize=4096)
+def _in_order(names: tuple[str, ...]) -> list[tuple[str, str]]:
+    """``names`` sorted, each also as JSON: lines of one kind have the same ones."""
+    return [(name, _quoted(name)) for name in sorted(names)]
+
+
 _quoted: Callable[[str], str] = json.encoder.encode_basestring
-_name = lru_cache(maxsize=1024)(_quoted)
 _ENCODER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=str)
