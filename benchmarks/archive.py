@@ -9,12 +9,12 @@ archived and they are asked again. ``benchmarks/ingest.py --close`` archives the
 from __future__ import annotations
 
 import argparse
-import resource
 import sys
 import tempfile
 import time
 from collections import Counter
 from datetime import date
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 
@@ -37,12 +37,21 @@ QUESTIONS = {
 
 
 def close(data: Path, raw: int) -> None:
-    """Archives every day of the store in ``data`` and weighs it against ``raw``, the bytes that were sent."""
-    before, used, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time(), time.perf_counter()
+    """Archives every day of the store in ``data`` and weighs it against ``raw``, the bytes that were sent. In a process of its
+    own: the most memory that was used can only be told of a process that has used no more before."""
+    worker = get_context("spawn").Process(target=_close, args=(data, raw))
+    worker.start()
+    worker.join()
+    if worker.exitcode:
+        raise SystemExit(f"closing failed: exit code {worker.exitcode}")
+
+
+def _close(data: Path, raw: int) -> None:
     with open_store(data) as store:
+        before, used, begun = _peak_kb(), time.process_time(), time.perf_counter()
         done = archive.close_days(store, date.max, least=1)
         used, begun = time.process_time() - used, time.perf_counter() - begun
-        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        grown = _peak_kb() - before
         left = store.rows("SELECT count(*) AS n FROM raw.logs")[0]["n"]
         filters = store.rows("SELECT coalesce(sum(octet_length(filter)), 0)::BIGINT AS n FROM raw.log_segments")[0]["n"]
         cursor = store.cursor()
@@ -66,6 +75,12 @@ def close(data: Path, raw: int) -> None:
                 column = found.row_group(group).column(number)
                 columns[column.path_in_schema.split(".")[0]] += column.total_compressed_size
     print("  by column           " + ", ".join(f"{name} {n / raw:.4f}" for name, n in columns.most_common(12)))
+
+
+def _peak_kb() -> int:
+    """Most memory of this process so far. (``ru_maxrss`` would be that of the process which started it.)"""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1])
 
 
 def ask(store: DuckStore, runs: int) -> dict[str, tuple[float, float]]:
