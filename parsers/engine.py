@@ -131,9 +131,12 @@ class LineParser:
             likely = left[self._beginnings[id(form)][first[left]]]
             if not len(likely):
                 continue
-            rows = pl.DataFrame([pl.Series("i", likely.astype(np.uint32)), texts[likely].alias("text")])
-            rows = rows.filter(accepted(form, rows["text"]))
-            found = form.read(rows, origin) if len(rows) else rows
+            its = texts.gather(likely)
+            fits = np.flatnonzero(accepted(form, its).to_numpy())
+            if not len(fits):
+                continue
+            rows = [pl.Series("i", likely[fits].astype(np.uint32)), its.gather(fits).alias("text")]
+            found = form.read(pl.DataFrame(rows), origin)
             if found.is_empty():
                 continue
             parts.append(conform(found))
