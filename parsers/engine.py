@@ -22,7 +22,7 @@ from parsers.entities import job_ids, step_name, tags_of
 from parsers.formats import BUILT_IN, all_formats
 from parsers.formats.base import HEADER, JOB_SOURCES, SLURM, Format, accepted, conform, nothing
 from parsers.index import Meaning, PatternIndex
-from parsers.lines import Array, LineBuffer, joined
+from parsers.lines import Array, LineBuffer, each_once, joined
 from parsers.patterns import Catalogue, Pattern, dumps, load
 from parsers.record import LOGS, Origin, empty
 
@@ -260,8 +260,7 @@ def _worded(messages: pl.Series) -> Array:
     fits = np.zeros(len(signs), np.bool_)
     for word in _JOB_WORDS:
         fits |= before & np.uint64((1 << 8 * len(word)) - 1) == _small(word)
-    rows: Array = np.unique(np.searchsorted(edges, signs[fits], side="right") - 1)
-    return rows
+    return each_once(np.searchsorted(edges, signs[fits], side="right") - 1)
 
 
 def _small(letters: bytes) -> np.uint64:

@@ -120,8 +120,8 @@ class _Keys:
     def find(self, messages: pl.Series, sources: pl.Series) -> tuple[Array, Array]:
         """Which rows hold which keys of patterns for their source, by row and number."""
         rows, numbers = self._needles.find(messages)
-        names = sources.unique()
         whose = sources.gather(rows)
+        names = whose.unique()
         fine = np.zeros(len(rows), np.bool_)
         for name in names.to_list():
             of_source = whose.is_null() if name is None else (whose == name).fill_null(False)

