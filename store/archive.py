@@ -212,16 +212,17 @@ def _register(connection: duckdb.DuckDBPyConnection, name: str, written: Written
 def _gather_rests(connection: duckdb.DuckDBPyConnection) -> None:
     """Lines that are left alone in a segment give up its place and its filter: they wait with the fresh ones for another."""
     segments.forget_empty(connection)
-    connection.execute(f"""CREATE OR REPLACE TEMP TABLE rests AS SELECT first_block, last_block FROM raw.log_segments s
-        WHERE first_block > 0 AND lines > {LONELY} * (SELECT coalesce(sum(n), 0) FROM (SELECT block, count(*) AS n FROM raw.logs GROUP BY block)
-            WHERE block BETWEEN s.first_block AND s.last_block)""")
-    connection.execute("""CREATE OR REPLACE TEMP TABLE loose AS SELECT * REPLACE (0 AS block) FROM raw.logs l
-        WHERE EXISTS (SELECT 1 FROM rests r WHERE l.block BETWEEN r.first_block AND r.last_block)""")
-    connection.execute("""DELETE FROM raw.logs AS l
-        WHERE EXISTS (SELECT 1 FROM rests r WHERE l.block BETWEEN r.first_block AND r.last_block)""")
-    connection.execute("INSERT INTO raw.logs BY NAME SELECT * FROM loose")
-    connection.execute("DELETE FROM raw.log_segments WHERE first_block IN (SELECT first_block FROM rests)")
-    connection.execute("DROP TABLE loose")
+    # Blocks one by one: a comparison of ranges would bring all lines of the table into memory.
+    connection.execute(f"""CREATE OR REPLACE TEMP TABLE rests AS SELECT unnest(range(first_block, last_block + 1))::INTEGER AS block
+        FROM raw.log_segments s WHERE first_block > 0 AND lines > {LONELY} * (SELECT coalesce(sum(n), 0)
+            FROM (SELECT block, count(*) AS n FROM raw.logs GROUP BY block) WHERE block BETWEEN s.first_block AND s.last_block)""")
+    if connection.execute("SELECT 1 FROM rests LIMIT 1").fetchall():
+        connection.execute("""CREATE OR REPLACE TEMP TABLE loose AS SELECT * REPLACE (0 AS block) FROM raw.logs
+            WHERE block IN (SELECT block FROM rests)""")
+        connection.execute("DELETE FROM raw.logs WHERE block IN (SELECT block FROM rests)")
+        connection.execute("INSERT INTO raw.logs BY NAME SELECT * FROM loose")
+        connection.execute("DELETE FROM raw.log_segments WHERE first_block IN (SELECT block FROM rests)")
+        connection.execute("DROP TABLE loose")
     connection.execute("DROP TABLE rests")
 
 
