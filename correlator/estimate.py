@@ -31,8 +31,9 @@ def narrow_slurmd_timeout(world: World) -> None:
         if not before:
             continue
         lag = down.start - max(f.start for f in before)
-        # lag lies in [2T/3, 5T/3 + MessageTimeout] (edge E03)
-        fits_low, fits_high = max(low, 3 * (lag - MESSAGE_TIMEOUT_S) / 5), min(high, 3 * lag / 2)
+        # lag lies in [2T/3, max(5T/3 + MessageTimeout, T + 2*MessageTimeout + 6 s)] (edge E03)
+        least = min(3 * (lag - MESSAGE_TIMEOUT_S) / 5, lag - 2 * MESSAGE_TIMEOUT_S - 6)
+        fits_low, fits_high = max(low, least), min(high, 3 * lag / 2)
         if fits_low <= fits_high:
             low, high, seen = fits_low, fits_high, True
     if seen:

@@ -37,7 +37,7 @@ SLICE_LINES = 131_072
 SEGMENT_BLOCKS = 8
 #: More lines than this make several files of a day: as much is done over if lines change meanwhile or the machine stops.
 PART_LINES = 8_000_000
-#: Level 12 makes the file 1 % smaller for twice the work, level 6 4 % larger for two thirds (benchmarks/archive.py).
+#: Level 5 makes the file 6 % larger for about as much work: most of it is proving the heads (benchmarks/archive.py).
 LEVEL = 9
 
 #: Lines that DuckDB hands over at a time.

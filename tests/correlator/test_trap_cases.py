@@ -50,6 +50,16 @@ def test_a_flap_of_the_fabric_sets_no_node_down() -> None:
     assert said(found) == ("infra.node", "node.down", "n1")
 
 
+@pytest.mark.parametrize(("timeout", "lag", "root"), [
+    (15, 40.7, "link.outage"), (15, 44, "node.down"), (24, 38.6, "link.outage"), (24, 55, "node.down"), (300, 505, "link.outage"), (300, 515, "node.down"),
+])  # fmt: skip
+def test_ping_rounds_that_wait_for_each_other(timeout: int, lag: float, root: str) -> None:
+    """With a short SlurmdTimeout the rounds last as long as MessageTimeout; seen on a cluster of ours: DOWN after 40.7 s at 15 s."""
+    lines = [*down(0, "n1", "eth0", lag + 60), *set_down(lag, "n1"), *node_fail(lag)]
+    found = verdict(lines, one(lag, "NODE_FAIL"), settings={"SlurmdTimeout": timeout, "MessageTimeout": 10})
+    assert found.root.kind == root
+
+
 def test_an_xid_on_a_gpu_of_another_job() -> None:
     mine, other = one(8), run(2, ["n1"], -500, 900, "COMPLETED")
     found = verdict(xid(0, 79), mine, runs=[mine, other], gpu_jobs={("n1", "0000:3a:00"): [(T0 - 60, 2)]})
