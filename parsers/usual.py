@@ -471,9 +471,13 @@ def _extra(buffer: LineBuffer, head: Head, rows: Array) -> pl.Series:
     })  # fmt: skip
     msgid = pl.concat_str(pl.lit(', "msgid": "'), "msgid", pl.lit('"'))
     of_record = pl.col("record").str.splitn(",", 3).struct
+
+    def number(name: str) -> pl.Expr:  # JSON has no leading zeros
+        return of_record.field(name).str.replace(r"^0+(\d)", "${1}")
+
     record = pl.concat_str(
-        pl.lit('{"kmsg_pri": '), of_record.field("field_0"), pl.lit(', "kmsg_seq": '), of_record.field("field_1"),
-        pl.lit(', "kmsg_usec": '), of_record.field("field_2"), pl.lit("}"),
+        pl.lit('{"kmsg_pri": '), number("field_0"), pl.lit(', "kmsg_seq": '), number("field_1"),
+        pl.lit(', "kmsg_usec": '), number("field_2"), pl.lit("}"),
     )  # fmt: skip
     said = pl.concat_str(msgid, "sd", "system", "numbers", "version", ignore_nulls=True)
     usual = pl.when(said != "").then(pl.concat_str(pl.lit("{"), said.str.slice(2), pl.lit("}")))

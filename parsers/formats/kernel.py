@@ -58,11 +58,11 @@ def _read_kmsg(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     seconds = found["micros"].cast(pl.Float64, strict=False) / 1_000_000
     extra = pl.concat_str(
         pl.lit('{"kmsg_pri": '),
-        "prio",
+        pl.col("prio").str.replace(r"^0+(\d)", "${1}"),  # JSON has no leading zeros
         pl.lit(', "kmsg_seq": '),
-        "seq",
+        pl.col("seq").str.replace(r"^0+(\d)", "${1}"),  # JSON has no leading zeros
         pl.lit(', "kmsg_usec": '),
-        "micros",
+        pl.col("micros").str.replace(r"^0+(\d)", "${1}"),  # JSON has no leading zeros
         pl.lit("}"),
     )
     return _priority(_with_uptime(found, seconds, origin)).with_columns(
