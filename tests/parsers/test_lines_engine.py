@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from pathlib import Path
 
@@ -90,6 +91,12 @@ def test_uptime_counts_from_the_last_boot_that_fits() -> None:
     boots = (datetime(2026, 5, 1), datetime(2026, 5, 31, 23, 59))
     assert parse(b"[ 10.0] x", boots=boots)["time"][0] == datetime(2026, 5, 31, 23, 59, 10)
     assert parse(b"[ 86400.0] x", boots=boots)["time"][0] == datetime(2026, 5, 2)
+
+
+@pytest.mark.parametrize("company", [0, 200])  # read by the format, and among many by position
+def test_numbers_of_a_kernel_record_may_begin_with_zeros(company: int) -> None:
+    rows = parse(b"6,007,02345678,-;eth0: link down", *[b"6,1,2,-;text"] * company)
+    assert json.loads(rows["entities"][0]).items() >= {"kmsg_seq": 7, "kmsg_usec": 2345678}.items()
 
 
 def test_the_year_is_the_newest_that_is_not_in_the_future() -> None:
