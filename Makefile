@@ -3,12 +3,18 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEV := $(VENV)/.installed-dev
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo run test lint bench conformance clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(INSTALL) -e '.[agent,server]'
+	touch $@
+
+$(DEV): $(STAMP)  # a second engine and a browser's driver weigh more than all the rest: only for the tests
+	$(INSTALL) -e '.[dev]'
 	touch $@
 
 demo: $(STAMP)  ## load the bundled real capture, serve the pages, print the address
@@ -17,19 +23,19 @@ demo: $(STAMP)  ## load the bundled real capture, serve the pages, print the add
 run: $(STAMP)  ## the service on 127.0.0.1:8514 with data in ./faultline-data
 	$(BIN)/faultline serve
 
-test: $(STAMP)  ## everything; installs Chromium and Slurm where it may, says what it skipped where not
+test: $(DEV)  ## everything; installs Chromium and Slurm where it may, says what it skipped where not
 	sh tests/prepare.sh
 	$(BIN)/python -m pytest
 
-lint: $(STAMP)
+lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-conformance: $(STAMP)  ## pass rates of KQL per tier over ../shared/data/kql; says so where that is missing
+conformance: $(DEV)  ## pass rates of KQL per tier over ../shared/data/kql; says so where that is missing
 	$(BIN)/python -m pytest tests/queries/test_cases.py -k conformance -n 0 -rs
 
-bench: $(STAMP)
+bench: $(DEV)
 	for b in benchmarks/*.py; do $(BIN)/python $$b || exit 1; done
 
 clean:

@@ -182,6 +182,20 @@ class Capture:
         self.stop.set()
         self.poller.join()
         self.snap("after")
+        self.save_accounting()
+        self.save_logs()
+        self.compare()
+        self.truth["end"] = iso(time.time())
+        c.write(self.dir + "/truth.json", json.dumps(self.truth, indent=1) + "\n")
+        bad = [
+            (j["id"], j["expected"], [a["state"] for a in j["accounting"]])
+            for j in self.truth["jobs"]
+            if not j["as_expected"]
+        ]
+        print(f"   done in {time.time() - self.t0:.0f} s; not as expected: {bad}", flush=True)
+
+    def save_accounting(self):
+        """What sacct and sacctmgr say of this capture's jobs and nodes."""
         d = self.dir
         since = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(self.t0))
         mine = [str(j["id"]) for j in self.truth["jobs"]]
@@ -211,6 +225,10 @@ class Capture:
                 "format=Cluster,NodeName,Start,End,State,Reason,User,Event,TRES",
             ),
         )
+
+    def save_logs(self):
+        """What every log got since the start, and what the jobs wrote."""
+        d = self.dir
         for f in self.logs():
             at = self.marks.get(f, 0)
             with open(f, "rb") as src:
@@ -233,7 +251,9 @@ class Capture:
         for f in glob.glob(c.SHARED + "/home/*/*.out"):
             if os.path.getmtime(f) >= self.t0:
                 shutil.copy(f, d + "/jobs/")
-        # what accounting says in the end, next to what was expected
+
+    def compare(self):
+        """Writes what accounting says in the end next to what was expected."""
         for j in self.truth["jobs"]:
             rows = [
                 x.split("|")
@@ -255,14 +275,6 @@ class Capture:
         for n, e in list(self.truth["nodes"].items()):
             now = ctl("sinfo", "-h", "-N", "-p", "gpu", "-n", n, "-o", "%T|%E").strip()
             self.truth["nodes"][n] = {"expected": e, "state_at_end": now}
-        self.truth["end"] = iso(time.time())
-        c.write(d + "/truth.json", json.dumps(self.truth, indent=1) + "\n")
-        bad = [
-            (j["id"], j["expected"], [a["state"] for a in j["accounting"]])
-            for j in self.truth["jobs"]
-            if not j["as_expected"]
-        ]
-        print(f"   done in {time.time() - self.t0:.0f} s; not as expected: {bad}", flush=True)
 
 
 def clean():

@@ -114,8 +114,8 @@ def run_init(host, role):
             pass
 
 
-def start_host(st, host, boot_uptime):
-    """Make the namespaces of HOST (its network namespace exists) and start its init."""
+def make_folders(st, host):
+    """The directories and files that HOST has of its own, with their owners."""
     h = st["hosts"][host]
     for d in (
         "var/log/slurm",
@@ -147,6 +147,10 @@ def start_host(st, host, boot_uptime):
         os.makedirs(hdir(host, "var/lib/mysql"), exist_ok=True)
         os.chown(hdir(host, "var/lib/mysql"), my.pw_uid, my.pw_gid)
         os.chmod(hdir(host, "var/log"), 0o755)
+
+
+def make_cgroups(host):
+    """HOST's own group below each controller."""
     for c in CONTROLLERS:
         for d in (f"{CG}/{c}/{CG_ROOT}", f"{CG}/{c}/{CG_ROOT}/{host}"):
             if not os.path.isdir(d):
@@ -154,6 +158,13 @@ def start_host(st, host, boot_uptime):
                 if c == "cpuset":
                     for k in ("cpuset.cpus", "cpuset.mems"):
                         open(f"{d}/{k}", "w").write(open(os.path.dirname(d) + "/" + k).read())
+
+
+def start_host(st, host, boot_uptime):
+    """Make the namespaces of HOST (its network namespace exists) and start its init."""
+    h = st["hosts"][host]
+    make_folders(st, host)
+    make_cgroups(host)
     if os.path.exists(hdir(host, "ready")):
         os.unlink(hdir(host, "ready"))
     off = int(boot_uptime - uptime())  # of the host's boot clock against the machine's

@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -23,13 +22,6 @@ from collector.agent.failure import AgentError
 from collector.agent.sources import BUILT_IN, kinds
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-@pytest.fixture
-def server() -> Iterator[IngestServer]:
-    started = IngestServer().start()
-    yield started
-    started.close()
 
 
 @pytest.mark.parametrize(

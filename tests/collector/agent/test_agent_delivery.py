@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,13 +12,6 @@ from collector.agent import sender as sending
 from collector.agent import wire
 from collector.agent.sender import Connection, Sender
 from collector.agent.spool import Loss, Spool
-
-
-@pytest.fixture
-def server() -> Iterator[IngestServer]:
-    started = IngestServer().start()
-    yield started
-    started.close()
 
 
 def made(tmp_path: Path, server: IngestServer, token: str = "") -> Sender:

@@ -10,24 +10,14 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from ingest_server import IngestServer
-from running_agent import Started, counted, end_all, until, write
+from running_agent import Started, counted, until, write
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from small_disks import breakable_disk, fill, needs_root, small_disk
 from turned_clock import LIBRARY, Clock, needs_faketime
-
-
-@pytest.fixture
-def server() -> Iterator[IngestServer]:
-    started = IngestServer().start()
-    yield started
-    started.close()
-    end_all()
 
 
 @needs_root

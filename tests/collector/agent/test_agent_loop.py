@@ -26,13 +26,6 @@ from collector.agent.source import Context, Reading, SourceKind
 from collector.agent.sources import BUILT_IN
 
 
-@pytest.fixture
-def server() -> Iterator[IngestServer]:
-    started = IngestServer().start()
-    yield started
-    started.close()
-
-
 def made(tmp_path: Path, server: IngestServer, **more: Any) -> tuple[Agent, Path]:
     log = tmp_path / "app.log"
     sources: dict[str, Any] = {name: {"enabled": False} for name in BUILT_IN}

@@ -11,23 +11,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from ingest_server import IngestServer
-from running_agent import Started, counted, end_all, until, write
+from running_agent import Started, counted, until, write
 
 #: The full count is run by hand: FAULTLINE_KILLS=50 pytest tests/collector/agent/test_agent_process.py
 KILLS = int(os.environ.get("FAULTLINE_KILLS", "8"))
-
-
-@pytest.fixture
-def server() -> Iterator[IngestServer]:
-    started = IngestServer().start()
-    yield started
-    started.close()
-    end_all()
 
 
 def test_the_agent_imports_nothing_heavy(tmp_path: Path) -> None:
