@@ -25,15 +25,20 @@ class Carry:
         self.rows: pl.DataFrame | None = None
 
     def load(self, name: str | None) -> None:
-        """The lines of the file that the store names, None for none; every other file is of a transaction that was not."""
+        """The lines of the file that the store names, None for none; every other file is of a transaction that was not.
+
+        A file that cannot be read is set aside under a name that nothing removes, and told.
+        """
         self.rows = None
         if name is not None:
+            path = self._folder / name
             try:
-                self.rows = pl.read_ipc(self._folder / name)
+                self.rows = pl.read_ipc(path)
             except (OSError, pl.exceptions.PolarsError) as error:
-                log.error(
-                    "lines that waited for their segment are lost", file=str(self._folder / name), error=str(error)
-                )
+                aside = path.with_suffix(".unreadable")
+                with contextlib.suppress(FileNotFoundError):
+                    path.rename(aside)
+                log.error("lines that waited for their segment cannot be read", file=str(aside), error=str(error))
         self.keep_only(name)
 
     def write(self, name: str, rows: pl.DataFrame) -> None:

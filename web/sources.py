@@ -52,7 +52,7 @@ def loaded(read: Reader, known: bool) -> list[Row]:
         return []
     rows = read.sources()
     for row in rows:
-        row |= {"transport": "file", "silent": False, "rate": 0.0, "last_seen": None, "lag_s": None, "unparsed": None}
+        row |= {"transport": "file", "silent": False, "rate": 0.0, "last_seen": None, "lag_s": None}
     return rows
 
 
