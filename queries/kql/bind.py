@@ -14,6 +14,7 @@ from queries.kql import syntax as ast
 from queries.kql.catalog import Catalog
 from queries.kql.dialect import Col, Sql, quoted
 from queries.kql.errors import KqlBindError, Span, nearest
+from queries.kql.unread import Narrowable
 from queries.kql.values import Value
 
 MAX_STAGES = 500
@@ -121,6 +122,7 @@ class Builder:
         self.catalog = catalog
         self._moment = now if isinstance(now, Moment) else Moment(now)
         self.ctes: list[tuple[str, Any, bool]] = []
+        self.narrowable: dict[str, Narrowable] = {}
         self.made = 0
         self.recursive: dict[str, Any] = {}
         self.node: Any = None  # the operator being built, which an engine's refusal names
@@ -169,8 +171,10 @@ class Builder:
         is_sorted: bool | None = None,
         source: Any = None,
         materialized: bool = False,
+        row_by_row: bool = False,
     ) -> Stage:
-        """One operator as one CTE: these named values, from that stage."""
+        """One operator as one CTE: these named values, from that stage. ``row_by_row``: ``refine`` neither groups rows nor
+        makes them distinct, so that a column nobody reads may go."""
         hidden = [c for c in stage.columns if c.hidden] if keep_hidden else []
         made = named_columns([(name, v) for name, v in columns], [c.physical for c in hidden])
         items = [v.sql.label(quoted(c.physical)) for c, (_, v) in zip(made, columns, strict=True)]
@@ -180,6 +184,8 @@ class Builder:
         query = select(*items).select_from(source if source is not None else relation(stage.relation))
         query = refine(query) if refine else query
         name = self.add(query, materialized=materialized)
+        if row_by_row or refine is None:
+            self.narrowable[name] = Narrowable(query, tuple(items))
         return Stage(name, (*made, *hidden), stage.sorted if is_sorted is None else is_sorted)
 
     def serialized(self, stage: Stage) -> Stage:
@@ -189,7 +195,9 @@ class Builder:
         order = StageColumn(ORDER, "long", ORDER, False, True)
         items = [c.value().sql.label(quoted(c.physical)) for c in stage.columns]
         items.append(Sql("row_number() OVER ()").label(quoted(ORDER)))
-        name = self.add(select(*items).select_from(relation(stage.relation)))
+        query = select(*items).select_from(relation(stage.relation))
+        name = self.add(query)
+        self.narrowable[name] = Narrowable(query, tuple(items))
         return Stage(name, (*stage.columns, order), True)
 
     def hoist(self, scope: Scope, value: Value) -> Value:

@@ -36,6 +36,18 @@ def cells(column: Any, kind: str) -> list[Any]:
     return values
 
 
+#: The years 1 to 9999 in microseconds from 1970: a date that no calendar of ours can write is an error, not a crash.
+_CALENDAR = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+
+
+def in_calendar(column: Any) -> bool:
+    """Whether every moment of a pyarrow column of them can be written."""
+    import pyarrow.compute
+
+    ends = pyarrow.compute.min_max(column)
+    return all(ends[end].value is None or _CALENDAR[0] <= ends[end].value <= _CALENDAR[1] for end in ("min", "max"))
+
+
 def _times(column: Any) -> list[Any]:
     moments = column.to_numpy()
     texts = np.char.add(np.datetime_as_string(moments, unit="us"), "Z").tolist()

@@ -32,6 +32,7 @@ from queries.kql.operators import OPERATORS, SOURCES
 from queries.kql.operators.combining import is_innerunique
 from queries.kql.operators.nouns import NOUNS, table_function
 from queries.kql.textindex import Pruner, narrowed
+from queries.kql.unread import AS_JSON, NULLS_AWAY, Narrowable, without_unread
 from queries.kql.values import Value, constant
 from queries.kql.windows import WINDOWS
 
@@ -162,13 +163,19 @@ class Compiler(Builder):
             columns = tuple(StageColumn(c.name, c.kql_type, c.name, c.kql_type != "string") for c in table.columns)
             items = []
             for column in columns:
-                template = {"string": "coalesce({0}, '')", "dynamic": "CAST({0} AS JSON)"}.get(column.type, "{0}")
-                items.append(Sql(template, Col("t", column.name)).label(quoted(column.physical)))
-            body = Sql("{0}" + f" FROM {table.relation.replace('{', '')} AS t", select(*items))
+                value: Any = Col("t", column.name)
+                template = {"string": NULLS_AWAY, "dynamic": AS_JSON}.get(column.type)
+                items.append((Sql(template, value) if template else value).label(quoted(column.physical)))
+            query = select(*items)
+            body = Sql("{0}" + f" FROM {table.relation.replace('{', '')} AS t", query)
             if only:
                 reads = " UNION ALL ".join(f"{{0}} WHERE {{{n}}}" for n in range(1, len(only) + 1))
-                return Stage(self.add(Sql(reads, body, *only)), columns, label=name)
-            self.tables[name] = Stage(self.add(body), columns, label=name)
+                body = Sql(reads, body, *only)
+            made = Stage(self.add(body), columns, label=name)
+            self.narrowable[made.relation] = Narrowable(query, tuple(items), body)
+            if only:
+                return made
+            self.tables[name] = made
         return self.tables[name]
 
     # ---------------------------------------------------------------- calls
@@ -271,7 +278,7 @@ class Compiler(Builder):
         query = select(*items).select_from(relation(stage.relation))
         if stage.order:
             query = query.order_by(stage.order.value().sql)
-        needed = self.ctes
+        needed = without_unread(self.ctes, self.narrowable, query)
         whole = self.with_ctes(needed, query)
         if self.engine.tail:
             whole = Sql(f"{{0}} {self.engine.tail}", whole)

@@ -17,7 +17,7 @@ import duckdb
 
 from queries.kql.bind import Moment
 from queries.kql.catalog import CATALOG, Catalog
-from queries.kql.cells import cells, document, dumps, dynamic
+from queries.kql.cells import cells, document, dumps, dynamic, in_calendar
 from queries.kql.compile import Compiled, compile_script
 from queries.kql.deadline import Deadline
 from queries.kql.errors import CannotExpress, KqlError, KqlRuntimeError, QueryTimeout
@@ -149,9 +149,9 @@ def _execute(
     deadline: float | None,
 ) -> Result:  # fmt: skip
     statement, values = one.sql, list(one.parameters)
-    if max_rows is not None:
+    if max_rows is not None:  # the statement's last SELECT has no limit of its own
         values.append(max_rows + 1)
-        statement = f"SELECT * FROM ({statement}) LIMIT ${len(values)}"
+        statement = f"{statement} LIMIT ${len(values)}"
     started = time.monotonic()
     with Deadline(con, deadline) as limit:
         try:
@@ -164,6 +164,8 @@ def _execute(
     truncated = max_rows is not None and table.num_rows > max_rows
     if truncated:
         table = table.slice(0, max_rows)
+    if not all(in_calendar(table.column(place)) for place, c in enumerate(one.columns) if c.type == "datetime"):
+        raise CannotExpress("a date lies outside the years 1 to 9999").locate(text)
     columns = [(c.name, c.type) for c in one.columns]
     table = table.rename_columns([n for n, _ in columns])
     return Result(columns, table, one.sql, truncated, (time.monotonic() - started) * 1000)

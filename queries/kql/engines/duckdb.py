@@ -60,9 +60,4 @@ WORDS: dict[str, Word] = {
     "list_unique": "list_filter(<0>, lambda kv, ki: list_position(<0>, kv) = ki)",  # in the order first seen
     "rows_of_range": "range(<*>)",  # a relation with one column, `range`
 }  # fmt: skip
-DUCKDB = Engine(
-    "duckdb", DuckDBDialect, WORDS,
-    # A date no calendar of ours can write is an error, not a crash.
-    out={"datetime": "CASE WHEN {0} < '0001-01-01'::TIMESTAMP OR {0} >= '10000-01-01'::TIMESTAMP "
-                     "THEN error('kql: a date lies outside the years 1 to 9999') ELSE {0} END"},
-)  # fmt: skip
+DUCKDB = Engine("duckdb", DuckDBDialect, WORDS)

@@ -30,7 +30,7 @@ def where(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     scope = scope_of(stage, env, windowed=True)
     test = boolean(c, node.parts["value"], scope)
     assert scope.stage is not None
-    return c.emit(scope.stage, everything(stage), refine=lambda q: q.where(test.sql))
+    return c.emit(scope.stage, everything(stage), refine=lambda q: q.where(test.sql), row_by_row=True)
 
 
 def limit_of(c: Compiler, node: ast.Node, env: Env) -> Value:
@@ -49,7 +49,7 @@ def take(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     by = stage.order
     return c.emit(
         stage, everything(stage),
-        refine=lambda q: (q.order_by(by.value().sql) if by else q).limit(limit.sql),
+        refine=lambda q: (q.order_by(by.value().sql) if by else q).limit(limit.sql), row_by_row=True,
     )  # fmt: skip
 
 
@@ -70,7 +70,7 @@ def sort(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """Order all rows. The order is kept as a hidden position, so that later steps cannot lose it."""
     order = _keys(c, node, scope_of(stage, env))
     plain = Stage(stage.relation, stage.visible, False)
-    made = c.emit(plain, everything(plain), refine=lambda q: q.order_by(order), is_sorted=True)
+    made = c.emit(plain, everything(plain), refine=lambda q: q.order_by(order), is_sorted=True, row_by_row=True)
     return c.serialized(made)
 
 
@@ -84,6 +84,7 @@ def top(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
         everything(plain),
         refine=lambda q: q.order_by(order).limit(limit.sql),
         is_sorted=True,
+        row_by_row=True,
     )
     return c.serialized(made)
 

@@ -1,0 +1,98 @@
+"""Columns that no later step reads are left out of the SQL.
+
+The engine drops them too, but first it reads and binds every word: half of what a small query takes. Only a column that is
+passed on as it is may go, from a step that neither groups its rows nor makes them distinct; what names it is looked for
+by name alone, in all later steps, so that a column may stay for nothing but never go for something.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.sql import ColumnElement, Select
+from sqlalchemy.sql.elements import ColumnClause, Label
+from sqlalchemy.sql.visitors import iterate
+
+from queries.kql.dialect import Col, Ident, Sql
+
+#: What a table of the catalogue does to a column before the query sees it.
+NULLS_AWAY, AS_JSON = "coalesce({0}, '')", "CAST({0} AS JSON)"
+_QUOTED = re.compile(r'"([^"]+)"')
+_STAR = re.compile(r"SELECT \*|\.\*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Narrowable:
+    """A step whose plain columns may go; ``around`` is what stands around its SELECT."""
+
+    query: Select[Any]
+    items: tuple[Label[Any], ...]
+    around: Sql | None = None
+
+    def without(self, read: set[str]) -> ColumnElement[Any]:
+        """The step with the columns that are read, and those that are more than a column passed on."""
+        kept = [item for item in self.items if item.name.casefold() in read or not _passed_on(item.element)]
+        query = self.query.with_only_columns(*(kept or self.items[:1]), maintain_column_froms=False)
+        if self.around is None:
+            return Sql("{0}", query)
+        return _replaced(self.around, self.query, query)
+
+
+Step = tuple[str, Any, bool]
+
+
+def without_unread(steps: Sequence[Step], narrowable: Mapping[str, Narrowable], last: Any) -> list[Step]:
+    """The steps, narrowed; ``last`` is the statement that reads them."""
+    read, out = _Read(), []
+    read.add(last)
+    for name, body, materialized in reversed(steps):
+        found = narrowable.get(name)
+        if found is not None and not read.everything:
+            made = found.without(read.names)
+            body = Sql("{0}", made, origin=getattr(body, "origin", None))
+        read.add(body)
+        out.append((name, body, materialized))
+    return out[::-1]
+
+
+class _Read:
+    """The names of columns that statements mention; ``everything`` once one of them takes all columns by a star."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.everything = False
+
+    def add(self, element: Any) -> None:
+        for part in iterate(element):
+            if isinstance(part, Sql):
+                self._say(part.template)
+                for arg in part.args:
+                    self.add(arg)
+            elif isinstance(part, Col):
+                self.names.add(part.column_name.casefold())
+            elif isinstance(part, Ident):
+                self.names.add(part.ident.casefold())
+            elif isinstance(part, ColumnClause):
+                self._say(f'"{part.name}"{part.name}')
+
+    def _say(self, template: str) -> None:
+        if '"' in template:
+            self.names.update(name.casefold() for name in _QUOTED.findall(template))
+        if "*" in template and _STAR.search(template):
+            self.everything = True
+
+
+def _passed_on(element: Any) -> bool:
+    while isinstance(element, Sql) and element.template in ("{0}", NULLS_AWAY, AS_JSON):
+        element = element.args[0]
+    return isinstance(element, Col)
+
+
+def _replaced(around: Sql, old: Any, new: Any) -> Sql:
+    args: Iterable[Any] = (
+        new if arg is old else _replaced(arg, old, new) if isinstance(arg, Sql) else arg for arg in around.args
+    )
+    return Sql(around.template, *args, origin=around.origin)

@@ -1,0 +1,34 @@
+"""Columns that nobody reads are not in the SQL; those that only a template or a star reads stay."""
+
+from __future__ import annotations
+
+import pytest
+
+from queries.kql.catalog import CATALOG
+from queries.kql.compile import compile_script
+
+
+def statement(query: str) -> str:
+    return compile_script(query, CATALOG)[-1].sql
+
+
+@pytest.mark.parametrize(
+    ("query", "there", "gone"),
+    [
+        ("Logs | where Unit == 'sshd' | project Host", ["Host", "Unit"], ["Facility", "Message", "Fields"]),
+        ("Logs | summarize count() by Host", ["Host"], ["Time", "Message"]),
+        ("Logs | count", [], ["Host", "Fields"]),
+        ("Logs | sort by Time | take 3 | project Host", ["Time", "Host"], ["Message"]),
+        ("Logs | join kind=leftouter (Events | where Severity == 'x') on Host | project Device", ["Severity"], ["File"]),
+        ("Logs | where Message has 'x' | extend Long = strlen(Message) | summarize max(Long)", ["Message"], ["Unit"]),
+        # Each row of these depends on all columns, or a star takes them.
+        ("Logs | distinct * | count", ["Host", "Fields", "Line"], []),
+        ("Logs | project Host, Unit, File | distinct Host, Unit | project Host", ["Unit"], ["File"]),
+        ("Logs | sort by Time asc | scan declare (N:long = 0) with (step a: true => N = 1;) | project N", ["Host"], []),
+        ("Logs | summarize count() by Host, Unit | project count_", ["Host", "Unit"], ["File"]),
+    ],
+)  # fmt: skip
+def test_sql_names_the_columns_that_are_read(query: str, there: list[str], gone: list[str]) -> None:
+    sql = statement(query)
+    assert [name for name in there if f'"{name}"' not in sql] == []
+    assert [name for name in gone if f'"{name}"' in sql] == []
