@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from faultline.config import DEFAULT_DATA, DEFAULT_LISTEN
 from faultline.failure import CommandError
-from store import open_store
+from store import blocks, open_store
 from store.duckdb_store import DuckStore, StoreError
 
 #: How long a service is given to answer a question, in seconds.
@@ -41,6 +41,9 @@ class Access(Protocol):
 
     def run_keys(self) -> list[dict[str, Any]]:
         """Every known run: run_key, job_id, state."""
+
+    def attach_blocks(self, key: str, evidence: list[dict[str, Any]]) -> None:
+        """Puts ``lines`` into each event of the evidence on run ``key`` that was said in several lines."""
 
     def close(self) -> None: ...
 
@@ -113,6 +116,9 @@ class Local:
     def run_keys(self) -> list[dict[str, Any]]:
         return self.store.rows("SELECT run_key, job_id, state FROM model.runs ORDER BY job_id, attempt")
 
+    def attach_blocks(self, key: str, evidence: list[dict[str, Any]]) -> None:
+        blocks.attach(self.store.rows, evidence)
+
     def close(self) -> None:
         self.store.close()
 
@@ -172,6 +178,13 @@ class Remote:
     def run_keys(self) -> list[dict[str, Any]]:
         verdicts: dict[str, Any] = self.result()["verdicts"]
         return [{"run_key": k, "job_id": None, "state": v.get("state")} for k, v in verdicts.items()]
+
+    def attach_blocks(self, key: str, evidence: list[dict[str, Any]]) -> None:
+        told = json.loads(self._ask(f"/api/v1/jobs/{urllib.parse.quote(key, safe='')}/verdict"))
+        lines = {event["id"]: event["lines"] for event in told.get("evidence", ()) if event.get("lines")}
+        for event in evidence:
+            if event["id"] in lines:
+                event["lines"] = lines[event["id"]]
 
     def close(self) -> None:
         pass

@@ -133,6 +133,7 @@ def explain_job(access: Access, key: str, form: str) -> int:
             print(f"Job {key} needs no explanation: {states}.")
         return 1
     incident = next((i for i in found["incidents"] if i["id"] == verdict["incident_id"]), None)
+    access.attach_blocks(key, verdict["evidence"])
     if form == "json":
         print(json.dumps({"job_id": key, "verdict": verdict, "incident": incident}, indent=1, sort_keys=True))
     else:

@@ -9,6 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+#: Of an event of many lines so many are shown at its beginning and at its end.
+BLOCK_LINES = 4
+
 
 def console() -> Console:
     """Colours on a terminal, plain text in a pipe, and never a wrapped log line there."""
@@ -109,8 +112,24 @@ def why(key: str, verdict: dict[str, Any], incident: dict[str, Any] | None) -> N
 def line(out: Console, event: dict[str, Any]) -> None:
     place = f"{event['source']}:{event['line']}" if event["line"] else str(event["source"])
     out.print(Text(f"  {short_time(event['time'])[11:]}  {event['host'] or '-':<8} {event['event']}"))
-    out.print(Text(f"     {event['message']}"))
+    for text in _said(event):
+        out.print(Text(f"     {text}"))
     out.print(Text(f"     {place}", style="dim"))
+
+
+def _said(event: dict[str, Any]) -> list[str]:
+    """The words of an event; of a long block its beginning and its end, and its own line in any case."""
+    rows = event.get("lines") or []
+    if not rows:
+        return [event["message"]]
+    own = next((place for place, row in enumerate(rows) if row["line"] == event["line"]), 0)
+    shown = [p for p in range(len(rows)) if p < BLOCK_LINES or p >= len(rows) - BLOCK_LINES or abs(p - own) <= 1]
+    said: list[str] = []
+    for before, place in zip([-1, *shown], shown, strict=False):
+        if place > before + 1:
+            said.append(f"... {place - before - 1} lines")
+        said.append(rows[place]["text"].rstrip())
+    return said
 
 
 def listing(out: Console, heading: str, rows: list[str]) -> None:

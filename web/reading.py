@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import duckdb
 
 from correlator import recurrence
+from store import blocks
 from web.problems import ProblemError
 from web.shaping import document
 from web.timerange import Range
@@ -221,6 +222,7 @@ class Reader:
                 "job that was started again is written JOB#N.",
             )  # fmt: skip
         row["document"] = document(row["document"])
+        blocks.attach(self.rows, row["document"].get("evidence") or [])
         return row
 
     def attempts(self, job_id: int) -> list[Row]:

@@ -57,6 +57,25 @@ def test_why_tells_chain_lines_windows_and_rivals(data: Path) -> None:
     assert machine["verdict"]["category"] == "infra.network" and machine["verdict"]["rivals"]
 
 
+def test_why_shows_the_whole_traceback(tmp_path: Path) -> None:
+    columns = "JobID|JobName|User|Partition|State|ExitCode|Submit|Start|End|NodeList"
+    ran = "2026-03-02T04:00:00|2026-03-02T04:00:01|2026-03-02T04:11:11"
+    (tmp_path / "accounting").mkdir()
+    (tmp_path / "accounting/sacct.txt").write_text(f"{columns}\n901|fit|eva|gpu|FAILED|1:0|{ran}|n01\n")
+    (tmp_path / "jobs/901").mkdir(parents=True)
+    frames = [f'  File "/opt/fit.py", line {n}, in step{n}' for n in range(20)]
+    lines = ["epoch 1", "Traceback (most recent call last):", *frames, "ValueError: loss is nan", "bye"]
+    (tmp_path / "jobs/901/stdout").write_text("\n".join(lines) + "\n")
+    data = tmp_path / "data"
+    assert faultline("ingest", tmp_path / "accounting", tmp_path / "jobs", "--data", data).returncode == 0
+    text = faultline("why", "901", "--data", data).stdout.decode()
+    assert "Traceback (most recent call last)" in text and "step0" in text and "step19" in text
+    assert "... 14 lines" in text and "step9" not in text and "epoch 1" not in text
+    machine = json.loads(faultline("why", "901", "--data", data, "--format", "json").stdout)
+    (error,) = [e for e in machine["verdict"]["evidence"] if e["event"] == "job.exit_error"]
+    assert [row["line"] for row in error["lines"]] == [*range(2, 24)]
+
+
 def test_why_of_a_good_and_of_an_unknown_job(data: Path) -> None:
     assert faultline("why", "16", "--data", data).returncode == 1
     unknown = faultline("why", "4711", "--data", data)

@@ -1,0 +1,151 @@
+"""All lines of one thing said: the traceback before an error, the block behind an Xid, what a daemon said on a second line.
+
+A line's block is looked for among the stored lines of its file when somebody asks, by their numbers alone. So it does not
+matter in which batches the lines came, in which order, or how often: what belongs together is never parsed together.
+Several speakers may write to one file at once (ranks, programs): only lines of the same speaker are looked at, and the
+first of them that does not belong ends the block.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+Row = Mapping[str, Any]
+Rows = Callable[[str, Sequence[Any]], list[dict[str, Any]]]
+
+#: Lines of a file that are looked at before and behind a line. Tracebacks of frameworks have up to some 60 frames of two
+#: or three lines, a kernel's block about 100; several ranks may write at once.
+BEFORE, BEHIND = 300, 400
+#: More lines of one block are not listed.
+LONGEST = 200
+
+_QUERY = """SELECT file, line, raw, message, format, source, host, unit, event, tags FROM raw.log_view
+  WHERE file = ? AND line BETWEEN ? AND ? ORDER BY line"""
+
+#: Who printed a line of a job: srun's task number, a launcher's and torchrun's labels.
+_LABEL = re.compile(r"^(?:\d{1,6}: ?)?(?:\[\d+\] )?(?:\[[A-Za-z][A-Za-z_]*\d+(?:\|\d+)?\]:? ?)*")
+
+_HEAD = re.compile(r"Traceback \(most recent call last\):|\u256d.*Traceback")
+#: What stands between a traceback's head and its error: frames and their code; and what joins it to the one before it.
+_FRAME = re.compile(r"[ \t]|[\u2502\u256d\u2570]|$")
+_JOINED = re.compile(r"During handling of the above exception|The above exception was the direct cause")
+
+#: What goes on behind an error in a job's output: C++ frames and words of PyTorch, its launcher's report, the stacks of
+#: MPICH, Open MPI and UCX, a shell's core dump.
+_JOB_GOES_ON = re.compile(
+    r"\s+what\(\): |frame #\d+: |Exception raised from |C\+\+ CapturedTraceback|#\d+ +0x[0-9a-f]+ |#\d+ \S.* from "
+    r"|(?:CUDA|HIP) kernel errors might be|For debugging consider passing|Compile with `?TORCH_USE|Device-side assertion tracking"
+    r"|\s+(?:time|host|rank|exitcode|error_file|traceback) +: |={20,}$|-{20,}$|.* FAILED$|(?:Other )?Failures:$|\s*<NO_OTHER_FAILURES>$"
+    r"|Root Cause \(first observed failure\):$|\[\d+\]:$"
+    r"|(?:P?MPI\w*|internal_\w+)\(\d+\)[. ]*: |\[[\w.-]+:\d+\] (?:\*\*\*|\[ ?\d+\]) |=+ backtrace|\s*\d+ +0x[0-9a-f]+ "
+)
+
+#: What goes on behind an error of the kernel, beside what the catalogue marks as part of a block.
+_KERNEL_GOES_ON = re.compile(
+    r"NVRM: (?:GPU (?:at PCI|Board)|GPU\d* .*(?:history|RPC|GSP)|[ \t(]|installed in|fallen off|Note)|[ \t]|Call Trace|Code: "
+    r"|R[A-Z0-9]{2}: |CPU: \d+ |PKRU|CR2: |FS: |Workqueue: |Mem-Info|Tasks state|\[ *\d+\] +\d+ +\d+ "
+)
+_JOB = ("job_stdout", "job_stderr")
+
+
+def attach(rows: Rows, events: Iterable[dict[str, Any]]) -> None:
+    """Puts ``lines`` (``{"line", "text"}`` of each, in the file's order) into every event whose block has several.
+
+    ``events`` are rows as pages and commands show them: ``source`` is the file, ``line`` its place. ``rows`` runs SQL.
+    """
+    wanted: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    for event in events:
+        if event.get("line") and event.get("source"):
+            wanted[str(event["source"])].append(event)
+    for file, mine in wanted.items():
+        for low, high in _ranges([int(event["line"]) for event in mine]):
+            near = rows(_QUERY, [file, low, high])
+            for event in mine:
+                if low <= event["line"] <= high:
+                    found = block(near, int(event["line"]))
+                    if len(found) > 1:
+                        event["lines"] = [{"line": row["line"], "text": row["raw"]} for row in found]
+
+
+def _ranges(lines: list[int]) -> list[tuple[int, int]]:
+    """What to read for ``lines``: ranges that do not overlap."""
+    found: list[tuple[int, int]] = []
+    for line in sorted(set(lines)):
+        low, high = max(1, line - BEFORE), line + BEHIND
+        if found and low <= found[-1][1]:
+            found[-1] = (found[-1][0], high)
+        else:
+            found.append((low, high))
+    return found
+
+
+def block(near: Sequence[Row], line: int) -> list[Row]:
+    """The lines of the block of ``line`` among ``near`` (lines of one file in order); empty if the line is not there."""
+    own = next((row for row in near if row["line"] == line), None)
+    if own is None:
+        return []
+    speaker = _speaker(own)
+    said = [
+        row
+        for row in near
+        if line - BEFORE <= row["line"] <= line + BEHIND and (speaker is None or _speaker(row) == speaker)
+    ]
+    at = next(place for place, row in enumerate(said) if row["line"] == line)
+    behind = at + 1
+    while behind < len(said) and _goes_on(said[behind], own):
+        behind += 1
+    return said[_first(said, at) : behind][:LONGEST]
+
+
+def _speaker(row: Row) -> tuple[object, ...] | None:
+    """Who wrote a line, where several write to one file at once; None: what goes on stands right behind the line."""
+    if row["source"] in _JOB:
+        text = str(row["raw"] or "")
+        return (text[: _end_of_label(text)].strip(),)
+    return ("kernel", row["host"]) if row["source"] == "kernel" else None
+
+
+def _first(said: Sequence[Row], at: int) -> int:
+    """The place of the block's first line: a traceback's head, the line with a header; else ``at`` itself."""
+    if said[at]["format"] == "continuation":
+        return next((place for place in range(at - 1, -1, -1) if said[place]["format"] != "continuation"), at)
+    head = at
+    if said[at]["source"] in _JOB:
+        joined = False
+        for place in range(at - 1, -1, -1):
+            text = _text(said[place])
+            if _HEAD.match(text.lstrip()):
+                head, joined = place, False
+            elif _JOINED.match(text):
+                joined = True
+            elif not _FRAME.match(text):
+                if not joined:
+                    break
+                joined = False  # the words of the error that came first
+    return head
+
+
+def _goes_on(row: Row, own: Row) -> bool:
+    if row["format"] == "continuation":
+        return True
+    if (row["source"], row["unit"]) != (own["source"], own["unit"]):
+        return False
+    if "multiline" in (row["tags"] or ()):
+        return True
+    if row["source"] == "kernel":
+        return row["event"] in ("other", None) and _KERNEL_GOES_ON.match(row["message"] or "") is not None
+    return row["source"] in _JOB and _JOB_GOES_ON.match(_text(row)) is not None
+
+
+def _text(row: Row) -> str:
+    """The words of a line without the label of who printed it."""
+    text = str(row["raw"] or "")
+    return text[_end_of_label(text) :] if row["source"] in _JOB else text
+
+
+def _end_of_label(text: str) -> int:
+    found = _LABEL.match(text)
+    return found.end() if found else 0
