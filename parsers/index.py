@@ -12,43 +12,38 @@ changes how long an answer takes and never the answer.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
+from functools import reduce
 from itertools import pairwise
-from typing import Any
+from operator import or_
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from parsers.lines import Array
-from parsers.needles import Needles
+from parsers.compiled import compiled
+from parsers.lines import Array, each_once, joined
+from parsers.needles import SHORT, Needles, Sought, insert, search_row
 from parsers.patterns import Catalogue, Pattern
 from parsers.required import Clause, needs, telling
 
 #: So many lines tell which texts are rare; an index made of fewer is made anew when a batch has several times more.
 _SAMPLE, _SEVERAL = 8_000, 8
-#: So many sets of keys are remembered with their candidates; messages are many, sets of keys in them few.
-_REMEMBERED = 20_000
-#: Further clauses of a regex that are looked for before it is tried.
-_MORE = 3
-#: Stands for a key in front of all others where a regex has none.
-_NO_KEY = -1
+#: So many further clauses of a regex are looked for before it is tried; what one line of so many holds is rare.
+_MORE, _RARE = 3, 100
 #: Letters that regexes take for ASCII ones when case does not count (U+0130, U+0131, U+017F, U+212A): what a regex
 #: needs may be missing in a message with one of these, so every entry is tried on it.
-_FOLDED = ("\u0130", "\u0131", "\u017f", "\u212a")
+_FOLDED = "[\u0130\u0131\u017f\u212a]"
 #: What a message means: its row, the entry, and the entities.
 Meaning = tuple[int, Pattern, dict[str, Any]]
-#: How to search, texts that must all be in the message's small letters, clauses one of whose texts must be, and whose
-#: regex it is.
-_Candidate = tuple[Callable[[str], "re.Match[str] | None"], tuple[str, ...], tuple[Clause, ...], Pattern]
 
 
 class PatternIndex:
     """Finds what messages mean by ``catalogue``. Safe to use from several threads."""
 
     def __init__(self, catalogue: Catalogue) -> None:
-        self._regexes = [
-            (entry, number, regex) for entry in catalogue.entries for number, regex in enumerate(entry.regexes)
-        ]
+        self._catalogue = catalogue
+        self._regexes = [(entry, regex) for entry in catalogue.entries for regex in entry.regexes]
         self._clauses: list[list[Clause]] | None = None
         self._keys: _Keys | None = None
 
@@ -58,130 +53,234 @@ class PatternIndex:
         return self._keys is not None
 
     def meanings(self, messages: pl.Series, sources: pl.Series) -> Iterator[Meaning]:
-        """What those of ``messages`` (by row, in order) mean that mean something to the catalogue."""
+        """What those of ``messages`` (by row) mean that mean something to the catalogue."""
+        edges, data = joined(messages)
         keys = self._keys
         if keys is None or keys.sampled * _SEVERAL <= min(len(messages), _SAMPLE):
             self._keys = keys = self._choose(messages)
-        rows, numbers = keys.find(messages, sources)
+        rows, numbers = keys.find(edges, data, sources)
+        folded = _folded(edges, data, messages)
+        if len(folded):
+            others = ~np.isin(rows, folded)
+            rows, numbers = rows[others], numbers[others]
+        yield from self._tried(messages, rows, numbers)
+        for row in folded.tolist():
+            found = self._catalogue.match(messages[row], sources[row])
+            if found is not None:
+                yield row, *found
+
+    def _tried(self, messages: pl.Series, rows: Array, numbers: Array) -> Iterator[Meaning]:
+        """What the first of the regexes ``numbers`` that fits its message says, of each of the ``rows``."""
         starts = np.flatnonzero(np.diff(rows, prepend=-1))
         at = rows[starts]
-        texts, whose, met = messages.gather(at).to_list(), sources.gather(at).to_list(), numbers.tolist()
-        spans = pairwise([*starts.tolist(), len(met)])
-        known, candidates_of = keys.known, keys.candidates
-        for row, message, source, (start, end) in zip(at.tolist(), texts, whose, spans, strict=True):
-            which = (source, tuple(met[start:end]))
-            candidates = known.get(which)
-            if candidates is None:
-                candidates = candidates_of(which)
-            if candidates and message is not None:
-                found = _first(message, candidates)
-                if found is not None:
-                    yield row, *found
+        spans = pairwise([*starts.tolist(), len(rows)])
+        regexes, likely = self._regexes, numbers.tolist()
+        for row, message, (start, end) in zip(at.tolist(), messages.gather(at).to_list(), spans, strict=True):
+            refused = None
+            for number in likely[start:end]:
+                entry, regex = regexes[number]
+                found = regex.search(message)
+                if found is None or entry is refused:
+                    continue
+                if _accepts(entry, message):
+                    yield row, entry, entry.entities(found)
+                    break
+                refused = entry
 
     def _choose(self, messages: pl.Series) -> _Keys:
         """The keys whose texts are the rarest in ``messages``, and of those the most telling."""
         if self._clauses is None:
-            self._clauses = [[*needs(regex), entry.literals] for entry, _, regex in self._regexes]
-        sample = messages.gather_every(max(len(messages) // _SAMPLE, 1))
-        needles = Needles(sorted({text for clauses in self._clauses for clause in clauses for text in _ascii(clause)}))
-        counts = np.bincount(needles.find(sample)[1], minlength=len(needles.texts)).tolist()
-        often = dict(zip(needles.texts, counts, strict=True))
-        owners: dict[str, list[_Owner]] = {}
-        always: list[_Owner] = []
-        for (entry, number, regex), clauses in zip(self._regexes, self._clauses, strict=True):
-            plain = [found for clause in clauses if (found := _ascii(clause))]
-            key = min(plain, key=lambda texts: (sum(often[text] for text in texts), -telling(texts)), default=())
-            others = [clause for clause in clauses if clause not in (key, entry.literals)][:_MORE]
-            checked = others if key == entry.literals else [*others, entry.literals]
-            owner = ((entry.order, number), _candidate(entry, regex, checked))
-            for text in key:
-                owners.setdefault(text, []).append(owner)
-            if not key:
-                always.append(owner)
-        everyone = [((entry.order, n), _candidate(entry, regex, [entry.literals])) for entry, n, regex in self._regexes]
-        owners |= dict.fromkeys(_FOLDED, everyone)
-        return _Keys(owners, always, len(sample))
+            known = [[*needs(regex), entry.literals] for entry, regex in self._regexes]
+            self._clauses = [[found for clause in clauses if (found := _ascii(clause))] for clauses in known]
+        sample = _Sample(messages.gather_every(max(len(messages) // _SAMPLE, 1)), self._clauses)
+        return _Keys([entry for entry, _ in self._regexes], list(map(sample.chosen, self._clauses)), sample)
 
 
-#: The place in the order in which regexes are tried, and the candidate.
-_Owner = tuple[tuple[int, int], _Candidate]
+class _Sample:
+    """Which of ``messages`` hold which of the texts of ``clauses``: sets of rows are numbers, a bit for each row."""
+
+    def __init__(self, messages: pl.Series, clauses: list[list[Clause]]) -> None:
+        self.size = len(messages)
+        edges, self.data = joined(messages)
+        texts = sorted({text for some in clauses for clause in some for text in clause})
+        rows, numbers = Needles(texts, self.data).find(edges, self.data)
+        self._rows: dict[str, int] = {}
+        order = np.argsort(numbers, kind="stable")
+        for part in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
+            holding = np.zeros(self.size, np.bool_)
+            holding[rows[part]] = True
+            if len(part):
+                self._rows[texts[numbers[part[0]]]] = int.from_bytes(np.packbits(holding).tobytes())
+
+    def chosen(self, clauses: list[Clause]) -> list[Clause]:
+        """The key among the clauses that a regex needs (the rarest, of those the most telling) and, behind it, those
+        that are worth looking for where the key was found: rare ones, and those that leave fewer to be tried."""
+        holding = {clause: self._holding(clause) for clause in clauses}
+        ranked = sorted(clauses, key=lambda clause: (holding[clause].bit_count(), -telling(clause)))
+        left = holding[ranked[0]] if ranked else 0
+        found = ranked[:1]
+        for clause in ranked[1:]:
+            fewer = left & holding[clause]
+            rare = holding[clause].bit_count() * _RARE <= self.size and min(map(len, clause)) >= SHORT
+            if (rare or fewer.bit_count() * 10 < left.bit_count() * 9) and len(found) <= _MORE:
+                found.append(clause)
+                left = fewer
+        return found
+
+    def _holding(self, clause: Clause) -> int:
+        return reduce(or_, (self._rows.get(text, 0) for text in clause))
+
+
+class _Groups(NamedTuple):
+    """Group ``i`` is ``members[edges[i]:edges[i + 1]]``."""
+
+    edges: Array
+    members: Array
+
+
+class _Needed(NamedTuple):
+    """The clauses of regex ``i`` are ``clauses[i]`` to ``clauses[i + 1] - 1``; of each, one of a group of texts is needed."""
+
+    clauses: Array
+    texts: _Groups
 
 
 class _Keys:
-    """The chosen keys; whose each of them is; and, as far as met, the candidates of sets of keys in lines of a source."""
+    """The chosen key of each regex and the other clauses that it needs.
 
-    def __init__(self, owners: dict[str, list[_Owner]], always: list[_Owner], sampled: int) -> None:
-        self.sampled = sampled
-        self.known: dict[tuple[str | None, tuple[int, ...]], tuple[_Candidate, ...]] = {}
-        self._needles = Needles(list(owners))
-        self._owners = {_NO_KEY: always, **dict(enumerate(owners.values()))}
+    ``chosen``: for each regex its key and the clauses to look for where the key was found, by ``sample``.
+    """
+
+    def __init__(self, entries: list[Pattern], chosen: list[list[Clause]], sample: _Sample) -> None:
+        self.sampled = sample.size
+        owners: dict[str, list[int]] = {}
+        for number, clauses in enumerate(chosen):
+            for text in clauses[0] if clauses else ():
+                owners.setdefault(text, []).append(number)
+        self._needles = Needles(list(owners), sample.data)
+        self._without = [number for number, clauses in enumerate(chosen) if not clauses]
+        # Behind all keys: the one that every message holds.
+        self._owners = _groups([*owners.values(), self._without])
+        others = [clauses[1:] for clauses in chosen]
+        flat = [clause for some in others for clause in some]
+        numbers = {text: number for number, text in enumerate(sorted({text for clause in flat for text in clause}))}
+        self._others = Needles(list(numbers), sample.data)
+        texts = _groups([[numbers[text] for text in clause] for clause in flat])
+        self._needed = _Needed(_edges(map(len, others)), texts)
+        self._entries = entries
         self._fits: dict[str | None, Array] = {}
 
-    def find(self, messages: pl.Series, sources: pl.Series) -> tuple[Array, Array]:
-        """Which rows hold which keys of patterns for their source, by row and number."""
-        rows, numbers = self._needles.find(messages)
-        whose = sources.gather(rows)
-        names = whose.unique()
-        fine = np.zeros(len(rows), np.bool_)
-        for name in names.to_list():
-            of_source = whose.is_null() if name is None else (whose == name).fill_null(False)
-            fine |= of_source.to_numpy() & self._fitting(name)[numbers]
-        rows, numbers = rows[fine], numbers[fine]
-        if self._owners[_NO_KEY]:
-            rows = np.concatenate([np.arange(len(messages)), rows])
+    def find(self, edges: Array, data: Array, sources: pl.Series) -> tuple[Array, Array]:
+        """Which regexes (by number, in the order in which they are tried) may match which rows."""
+        rows, keys = self._needles.find(edges, data)
+        if self._without:
+            everywhere = np.arange(len(edges) - 1)
+            rows = np.concatenate([everywhere, rows])
             order = np.argsort(rows, kind="stable")
-            rows, numbers = rows[order], np.concatenate([np.full(len(messages), _NO_KEY), numbers])[order]
-        return rows, numbers
+            keys = np.concatenate([np.full(len(everywhere), len(self._needles.texts)), keys])[order]
+            rows = rows[order]
+        starts = np.flatnonzero(np.diff(rows, prepend=-1))
+        names, codes = _distinct(sources.gather(rows[starts]))
+        fits = np.array([self._fitting(name) for name in names]).reshape(-1, len(self._entries))
+        room = int(np.diff(self._owners.edges)[keys].sum())
+        found = np.empty(room, np.int64), np.empty(room, np.int64)
+        hits = _Hits(rows[starts], np.append(starts, len(rows)), keys, codes)
+        count = _sift(edges, data, hits, fits, self._owners, self._others.sought, self._needed, *found)
+        return found[0][:count], found[1][:count]
 
     def _fitting(self, source: str | None) -> Array:
-        """For the number of each key whether lines of ``source`` may mean one of its patterns."""
+        """For each regex whether lines of ``source`` may mean its entry."""
         known = self._fits.get(source)
         if known is None:
-            known = np.array(
-                [any(c[-1].fits(source) for _, c in self._owners[n]) for n in range(len(self._owners) - 1)]
-            )
-            self._fits[source] = known
+            known = self._fits[source] = np.array([entry.fits(source) for entry in self._entries], np.bool_)
         return known
 
-    def candidates(self, which: tuple[str | None, tuple[int, ...]]) -> tuple[_Candidate, ...]:
-        """What to try on a line of this source with exactly these keys, in order."""
-        source, keys = which
-        ranked = {place: found for key in keys for place, found in self._owners[key] if found[-1].fits(source)}
-        found = tuple(ranked[place] for place in sorted(ranked))
-        if len(self.known) >= _REMEMBERED:
-            self.known.clear()
-        self.known[which] = found
-        return found
+
+class _Hits(NamedTuple):
+    """Row ``rows[i]`` holds the keys ``keys[spans[i]:spans[i + 1]]``, and ``sources[i]`` is the number of its source."""
+
+    rows: Array
+    spans: Array
+    keys: Array
+    sources: Array
 
 
-def _first(message: str, candidates: tuple[_Candidate, ...]) -> tuple[Pattern, dict[str, Any]] | None:
-    """The first of ``candidates`` that fits, and its entities. Written out: these are the loops that most time goes to."""
-    lower = message.lower()
-    refused = None
-    for search, all_of, one_of, entry in candidates:
-        for text in all_of:
-            if text not in lower:
+@compiled
+def _sift(
+    edges: Array, data: Array, hits: _Hits, fits: Array, owners: _Groups, others: Sought, needed: _Needed, rows: Array,
+    regexes: Array,
+) -> int:  # fmt: skip
+    """Writes down which regexes (in ascending order) may match which rows; how many.
+
+    ``others``: the texts besides keys, which are only looked for in rows with a key of a regex for their source.
+    """
+    asked = np.full(len(needed.clauses) - 1, -1, np.int64)
+    seen = np.full(len(others.texts.edges) - 1, -1, np.int64)
+    numbers = np.empty(len(seen), np.int64)
+    count = 0
+    for at in range(len(hits.rows)):
+        row = hits.rows[at]
+        first = last = count
+        for hit in range(hits.spans[at], hits.spans[at + 1]):
+            key = hits.keys[hit]
+            for owner in range(owners.edges[key], owners.edges[key + 1]):
+                regex = owners.members[owner]
+                if asked[regex] != row and fits[hits.sources[at], regex]:
+                    asked[regex] = row
+                    insert(regexes, first, last, regex)
+                    last += 1
+        if last == first:
+            continue
+        search_row(data, edges[row], edges[row + 1], row, others, seen, numbers, 0)
+        for place in range(first, last):
+            regex = regexes[place]
+            if _has_all(seen, row, needed, regex):
+                rows[count] = row
+                regexes[count] = regex
+                count += 1
+    return count
+
+
+@compiled
+def _has_all(seen: Array, row: int, needed: _Needed, regex: int) -> bool:
+    """Whether of each clause of a regex a text was seen in the row."""
+    for clause in range(needed.clauses[regex], needed.clauses[regex + 1]):
+        for text in range(needed.texts.edges[clause], needed.texts.edges[clause + 1]):
+            if seen[needed.texts.members[text]] == row:
                 break
         else:
-            for clause in one_of:
-                for text in clause:
-                    if text in lower:
-                        break
-                else:
-                    break
-            else:
-                found = search(message)
-                if found is None or entry is refused:
-                    continue
-                if entry.unless is None or entry.unless.search(message) is None:
-                    return entry, entry.entities(found)
-                refused = entry
-    return None
+            return False
+    return True
 
 
-def _candidate(entry: Pattern, regex: re.Pattern[str], checked: list[Clause]) -> _Candidate:
-    alone = tuple(clause[0] for clause in checked if len(clause) == 1)
-    return regex.search, alone, tuple(clause for clause in checked if len(clause) > 1), entry
+def _edges(sizes: Iterable[int]) -> Array:
+    return np.cumsum([0, *sizes], dtype=np.int64)
+
+
+def _groups(groups: list[list[int]]) -> _Groups:
+    return _Groups(_edges(map(len, groups)), np.array([member for group in groups for member in group], np.int64))
+
+
+def _folded(edges: Array, data: Array, messages: pl.Series) -> Array:
+    """Rows of messages with a letter that regexes take for an ASCII one."""
+    high = np.flatnonzero(data > 127)
+    rows = each_once(np.searchsorted(edges, high, side="right") - 1)
+    found: Array = rows[messages.gather(rows).str.contains(_FOLDED).to_numpy()]
+    return found
+
+
+def _distinct(texts: pl.Series) -> tuple[list[str | None], Array]:
+    """The different ones of ``texts``, and for each text which of them it is."""
+    array = texts.to_arrow(compat_level=pl.CompatLevel.oldest()).dictionary_encode(null_encoding="encode")
+    return array.dictionary.to_pylist(), array.indices.to_numpy()
+
+
+def _accepts(entry: Pattern, message: str) -> bool:
+    """Whether a message that one of the entry's regexes matches means the entry."""
+    lower = message.lower()
+    return any(literal in lower for literal in entry.literals) and (
+        entry.unless is None or entry.unless.search(message) is None
+    )
 
 
 def _ascii(clause: Clause) -> Clause:

@@ -1,4 +1,4 @@
-"""The index answers as trying one entry after another does; and its needles are found by both searchers alike."""
+"""The index answers as trying one entry after another does."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ import re
 from dataclasses import replace
 
 import polars as pl
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parsers import needles
 from parsers.index import PatternIndex
-from parsers.needles import Needles
 from parsers.patterns import Catalogue, load
 
 CATALOGUE = load()
@@ -71,31 +68,16 @@ def test_literals_that_are_not_ascii() -> None:
     assert [(row, entry.id) for row, entry, _ in found] == [(0, "a"), (1, "a"), (2, "b"), (4, "b"), (5, "b")]
 
 
-@given(
-    st.lists(st.text("abAB\u00e9 ", min_size=1, max_size=3).map(str.lower), min_size=1, max_size=6, unique=True),
-    st.lists(st.one_of(st.none(), st.text("abAB\u00e9 \n\0", max_size=8)), max_size=8),
-)
-@settings(max_examples=150, deadline=None)
-def test_both_searchers_find_what_is_there(texts: list[str], rows: list[str | None]) -> None:
-    want = [
-        (row, number)
-        for row, hay in enumerate(rows)
-        for number, text in enumerate(texts)
-        if hay is not None and text.encode() in hay.encode().lower()
-    ]
-    found = Needles(texts)
-    for searcher in (found, _without_wheel(texts)):
-        at, numbers = searcher.find(pl.Series(rows, dtype=pl.String))
-        assert list(zip(at.tolist(), numbers.tolist(), strict=True)) == want
-
-
-def _without_wheel(texts: list[str]) -> Needles:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(needles, "hyperscan", None)
-        return Needles(texts)
-
-
-def test_pieces_are_searched_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(needles, "_AT_ONCE", 2)
-    at, numbers = Needles(["x", "yz"]).find(pl.Series(["x", "y", "z", "yzx", "x"]))
-    assert list(zip(at.tolist(), numbers.tolist(), strict=True)) == [(0, 0), (3, 0), (3, 1), (4, 0)]
+def test_a_literal_that_its_regex_does_not_need() -> None:
+    """However common the literal and however rare what the regex needs: both must be there."""
+    like = replace(CATALOGUE.entries[0], unless=None, sources=frozenset(), fixed={}, id="a", order=0)
+    entry = replace(
+        like,
+        literals=("the", "a "),
+        regexes=(re.compile("fault \\d", re.IGNORECASE), re.compile("error", re.IGNORECASE)),
+    )
+    texts = ["the fault 1", "Fault 2 of The", "fault 3", "error", "THE ERROR", "a fault", *["the end, a song"] * 300]
+    found = PatternIndex(Catalogue((entry,))).meanings(
+        pl.Series(texts), pl.Series([None] * len(texts), dtype=pl.String)
+    )
+    assert [row for row, _, _ in found] == [0, 1, 4]
