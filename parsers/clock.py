@@ -16,6 +16,8 @@ from parsers.record import Origin
 
 #: A stamp may lie this far after the reference before its year is taken to be the one before (clocks run ahead).
 AHEAD = timedelta(days=1)
+#: An uptime may mean a moment this far after the reference: a boot time is known to some minutes only.
+BOOT_AHEAD = timedelta(minutes=5)
 #: Names of months as syslogs write them: English, and the French, German and Spanish forms that differ in a letter.
 MONTHS = {
     "jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11,
@@ -206,7 +208,7 @@ def uptime(seconds: pl.Series, origin: Origin) -> pl.Series:
 
     Null where no boot is known or none fits.
     """
-    limit = reference_of(origin) + timedelta(minutes=5)
+    limit = reference_of(origin) + BOOT_AHEAD
     micros = (seconds * 1_000_000).round(0).cast(pl.Int64, strict=False)
     times = pl.Series([None], dtype=pl.Datetime("us")).new_from_index(0, len(seconds))
     for boot in sorted(origin.boots, reverse=True):

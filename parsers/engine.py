@@ -109,7 +109,7 @@ class LineParser:
 
     def _headers(self, buffer: LineBuffer, texts: pl.Series, origin: Origin) -> pl.DataFrame:
         """Every line's header columns, in the order of the lines: the usual ones at once, the rest by their formats."""
-        taken, usual_ones = usual.read(buffer, origin, header=self.header_entities)
+        taken, usual_ones, _ = usual.read(buffer, origin, header=self.header_entities)
         if self._plug_ins:  # these are asked before the built-in formats
             for form in self._plug_ins:
                 taken &= ~accepted(form, texts).to_numpy()

@@ -1,66 +1,44 @@
-"""What readers by position find out about each line of a batch, before it becomes columns."""
+"""What the compiled readers find out about each line of a batch, before it becomes columns."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from parsers.compiled import part
 from parsers.formats import base
-from parsers.lines import Array
 
 SEVERITIES = (None, *base.SEVERITIES)
 FACILITIES = (None, *base.FACILITIES)
 QUALITIES = (None, "line", "inferred", "received")
+WRITTEN, INFERRED, RECEIVED = 1, 2, 3
 FORMATS = (None, "rfc3164", "rfc5424", "slurm", "dmesg", "kmsg", "opensm", "fabricmanager")
 RFC3164, RFC5424, SLURM_FILE, DMESG, KMSG, OPENSM, FABRIC = 1, 2, 3, 4, 5, 6, 7
 SYSTEMS = (None, "eos", "sonic", "junos", "nxos")
 EOS, SONIC, JUNOS, NXOS = 1, 2, 3, 4
+#: Programs that lines need not name; those that they do name are numbered behind them.
+PROGRAMS = (None, "kernel", "opensm", "nv-fabricmanager", *base.SLURM)
+KERNEL, OPENSM_DAEMON, FABRIC_MANAGER, SLURMSTEPD = 1, 2, 3, PROGRAMS.index("slurmstepd")
+
+#: One line. Places are indices into the buffer; a text whose length is below zero is null. Only lines with a ``format``
+#: are taken. ``time`` and ``uptime`` are microseconds (below zero: no uptime); ``program`` is a number of PROGRAMS.
+ROW = np.dtype([
+    ("time", np.int64), ("uptime", np.int64), ("pid", np.int64), ("resolution", np.int32), ("message", np.int32),
+    ("host", np.int32), ("host_length", np.int32), ("unit", np.int32), ("unit_length", np.int32),
+    ("stamp", np.int32), ("stamp_length", np.int32), ("msgid", np.int32), ("msgid_length", np.int32),
+    ("tag", np.int32), ("tag_length", np.int32), ("data", np.int32), ("data_length", np.int32),
+    ("program", np.int32), ("priority", np.int16), ("format", np.uint8), ("quality", np.uint8),
+    ("severity", np.uint8), ("system", np.uint8), ("zoned", np.uint8),
+], align=True)  # fmt: skip
+#: A line as compiled code sees it: one record of ROW, whose fields are attributes.
+Row: TypeAlias = Any
 
 
-@dataclass
-class Head:
-    """What is known of each line; only lines with a ``format`` are taken. Lengths below zero are nulls."""
-
-    format: Array
-    time: Array
-    quality: Array
-    resolution: Array
-    priority: Array
-    host: Array
-    host_length: Array
-    unit: Array
-    unit_length: Array
-    pid: Array
-    message: Array
-    stamp: Array
-    stamp_length: Array
-    msgid: Array
-    msgid_length: Array
-    tag: Array
-    tag_length: Array
-    data: Array
-    data_length: Array
-    uptime: Array
-    severity: Array
-    system: Array
-
-    @classmethod
-    def of(cls, lines: int) -> Head:
-        def places() -> Array:
-            return np.zeros(lines, np.int64)
-
-        def lengths() -> Array:
-            return np.full(lines, -1, np.int64)
-
-        return cls(
-            np.zeros(lines, np.uint8), places(), np.zeros(lines, np.uint8), places(), np.full(lines, -1, np.int16),
-            places(), lengths(), places(), lengths(), lengths(), places(), places(), lengths(), places(), lengths(),
-            places(), lengths(), places(), lengths(), np.full(lines, np.nan), np.zeros(lines, np.uint8), np.zeros(lines, np.uint8),
-        )  # fmt: skip
-
-    def clear(self, rows: Array) -> None:
-        """Forgets what lines that were not taken seemed to say."""
-        empty = Head.of(1)
-        for name in vars(self):
-            getattr(self, name)[rows] = getattr(empty, name)[0]
+@part
+def clear(row: Row) -> None:
+    """Nothing is known, and the line is not taken."""
+    row.time, row.uptime, row.pid, row.resolution, row.message, row.program = 0, -1, -1, 0, 0, 0
+    row.host, row.unit, row.stamp, row.msgid, row.tag, row.data = 0, 0, 0, 0, 0, 0
+    row.host_length = row.unit_length = row.stamp_length = row.msgid_length = row.tag_length = row.data_length = -1
+    row.priority, row.format, row.quality, row.severity, row.system, row.zoned = -1, 0, 0, 0, 0, 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
+
+from parsers.compiled import compiled, part
 
 #: Zeros before the first and behind the last line, so that a window may be looked at on both sides of any place.
 LEAD, MARGIN = 16, 128
@@ -115,18 +118,7 @@ class LineBuffer:
 
     def texts(self, starts: Array, lengths: Array) -> pl.Series:
         """Texts of the buffer as a String column; a negative length is null."""
-        null = lengths < 0
-        size = np.where(null, 0, lengths)
-        views = np.zeros((len(starts), 16), np.uint8)
-        numbers = views.view(np.int32)
-        numbers[:, 0] = size
-        views[:, 4:] = self.windows(np.where(null, 0, starts), _INLINE) * (np.arange(_INLINE) < size[:, None])
-        long = np.flatnonzero(size > _INLINE)  # these keep four bytes, which buffer, and where in it
-        numbers[long, 2] = 0
-        numbers[long, 3] = starts[long]
-        known = pa.py_buffer(np.packbits(~null, bitorder="little")) if null.any() else None
-        array = pa.Array.from_buffers(pa.string_view(), len(starts), [known, pa.py_buffer(views), self._shared])
-        return _series(array)
+        return _viewed(*_views(self.data, _integers(starts), _integers(lengths)), self._shared)
 
     def lines(self) -> pl.Series:
         """Every line's text."""
@@ -141,6 +133,70 @@ class LineBuffer:
     @cached_property
     def _shared(self) -> pa.Buffer:
         return pa.py_buffer(self.data)
+
+
+@compiled
+def _views(data: Array, starts: Array, lengths: Array) -> tuple[Array, Array, int]:
+    """Arrow's views of texts of ``data``, which of them are none (as bits), and how many."""
+    views = np.zeros((len(starts), 4), np.uint32)
+    known = np.zeros((len(starts) + 7) // 8, np.uint8)
+    nulls = 0
+    for row in range(len(starts)):
+        start, length = starts[row], lengths[row]
+        if length < 0:
+            nulls += 1
+            continue
+        known[row >> 3] |= 1 << (row & 7)
+        views[row, 0] = length
+        if length > _INLINE:  # the first four bytes, which buffer, and where in it
+            views[row, 1], views[row, 3] = _four_bytes(data, start, 4), start
+        else:
+            for part in range(3):
+                views[row, part + 1] = _four_bytes(data, start + 4 * part, length - 4 * part)
+    return views, known, nulls
+
+
+@part
+def _four_bytes(data: Array, at: int, length: int) -> int:
+    """The first ``length`` of four bytes as one number."""
+    if length <= 0:
+        return 0
+    number = int(data[at]) | int(data[at + 1]) << 8 | int(data[at + 2]) << 16 | int(data[at + 3]) << 24
+    return number if length >= 4 else number & ((1 << 8 * length) - 1)
+
+
+@compiled
+def _chosen(views: Array, choice: Array, null: bool) -> tuple[Array, Array, int]:
+    """The views that ``choice`` names, which of them are none, and how many: those of number 0, if ``null``."""
+    made = np.empty((len(choice), 2), np.int64)
+    known = np.zeros((len(choice) + 7) // 8, np.uint8)
+    nulls = 0
+    for row in range(len(choice)):
+        number = choice[row]
+        made[row, 0], made[row, 1] = views[number, 0], views[number, 1]
+        if null and number == 0:
+            nulls += 1
+        else:
+            known[row >> 3] |= 1 << (row & 7)
+    return made, known, nulls
+
+
+def _integers(values: Array) -> Array:
+    """Compiled code is made for one kind of array only."""
+    return np.ascontiguousarray(values, np.int64)
+
+
+def _viewed(views: Array, known: Array, nulls: int, shared: pa.Buffer) -> pl.Series:
+    bits = pa.py_buffer(known) if nulls else None
+    return _series(pa.Array.from_buffers(pa.string_view(), len(views), [bits, pa.py_buffer(views), shared], nulls))
+
+
+def chosen(names: Sequence[str | None], choice: Array) -> pl.Series:
+    """``names[choice]`` as a String column. Of the names only the first may be null."""
+    texts = [(name or "").encode() for name in names]
+    buffer = LineBuffer.of_lines(texts)
+    views, _, _ = _views(buffer.data, buffer.starts, buffer.ends - buffer.starts)
+    return _viewed(*_chosen(views.view(np.int64), _integers(choice), names[0] is None), buffer._shared)
 
 
 def joined(texts: pl.Series) -> tuple[Array, Array]:

@@ -1,217 +1,270 @@
-"""Stamps and numbers at known places of a :class:`~parsers.lines.LineBuffer`, read as arithmetic on bytes.
+"""Stamps in their plainest spellings, and what moment they mean: compiled, one line at a time.
 
-As parsers.clock, which reads every spelling; here only the plain ones, and whatever is unusual is left out.
+As :mod:`parsers.clock`, which reads every spelling; whatever is unusual is left out here.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
-from parsers.clock import AHEAD, is_utc, reference_of, to_utc
-from parsers.lines import Array, LineBuffer
+from parsers.clock import AHEAD, BOOT_AHEAD, is_utc, known_zone, reference_of
+from parsers.compiled import part
+from parsers.head import INFERRED, RECEIVED, WRITTEN, Row
+from parsers.lines import Array
 from parsers.record import Origin
+from parsers.scan import BLANK, CLOSE, COLON, DASH, NOWHERE, OPEN, PLUS, POINT, digits, is_digit, number, two_digits
 
-_DAY_US = 86_400_000_000
+_SECOND, _DAY = 1_000_000, 86_400_000_000
+_HOUR = 3600 * _SECOND
 _EPOCH = datetime(1970, 1, 1)
+#: No moment at all. All moments are microseconds since 1970.
+NO_TIME = -(2**62)
+_ALWAYS = 2**61
+_NO_DAY = -(2**40)
+#: Years that are read. Zones are looked at from a little before to a little after.
+_FIRST_YEAR, _LAST_YEAR = 1900, 2199
+#: The first day of each of these years and of the one behind them.
+_YEARS = np.array([(datetime(year, 1, 1) - _EPOCH).days for year in range(_FIRST_YEAR, _LAST_YEAR + 2)])
 #: Days before each month in a common year, and how long each month is (February: by year).
-_BEFORE = np.cumsum([0, 0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30])
 _LENGTH = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
+_BEFORE = np.cumsum(np.concatenate([[0], _LENGTH[:-1]]))
 _NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_MONTHS = sorted((int.from_bytes(name.encode(), "big"), number) for number, name in enumerate(_NAMES, 1))
-_MONTH_KEYS = np.array([key for key, _ in _MONTHS], np.int64)
-_MONTH_NUMBERS = np.array([number for _, number in _MONTHS], np.int64)
-_POWERS = 10 ** np.arange(6, -1, -1, dtype=np.int64)
-#: Numbers of more digits than this are left to others, if not asked for.
-_DIGITS = 10
-_PLACES = 10 ** np.arange(15, -1, -1, dtype=np.int64)
+_MONTHS = np.array([0, *(int.from_bytes(name.encode(), "big") for name in _NAMES)])
+#: Digits behind the seconds that count; more are read and dropped.
+_FRACTION = 6
 
 
-@dataclass(frozen=True)
-class Stamps:
-    """ISO 8601 stamps that could be read: of which lines, what they mean (microseconds UTC), and where they end."""
+class Clock(NamedTuple):
+    """What has to be known to tell which moment a stamp means."""
 
-    rows: Array
-    time: Array
-    resolution: Array
-    zoned: Array
-    certain: Array
-    end: Array
-
-
-def number(buffer: LineBuffer, at: Array, length: Array, most: int = _DIGITS) -> tuple[Array, Array]:
-    """The decimal numbers of ``length`` bytes at ``at``, and whether they are some, of at most ``most`` (16) digits."""
-    digits = buffer.windows(np.maximum(at + length - most, 0), most) - np.uint8(48)
-    counts = np.arange(most) >= most - length[:, None]
-    fine = (length > 0) & (length <= most) & ((digits < 10) | ~counts).all(axis=1) & (at + length >= most)
-    return np.where(counts, digits, 0).astype(np.int64) @ _PLACES[-most:], fine
+    #: Stretches of one offset, in order: rows of (first wall clock time, wall clock time of its end, offset east of UTC).
+    zone: Array
+    zone_known: bool
+    #: A stamp without a year means the newest moment up to this one; a year that it may lie in.
+    latest: int
+    year: int
+    #: Known boots, newest first, and the newest moment that an uptime may mean.
+    boots: Array
+    latest_uptime: int
 
 
-def _pairs(digits: Array, *places: int) -> list[Array]:
-    return [digits[:, at].astype(np.int64) * 10 + digits[:, at + 1] for at in places]
+def clock_of(origin: Origin) -> Clock:
+    """The clock by which the origin's stamps are read."""
+    reference = reference_of(origin)
+    limit = reference + AHEAD
+    boots = sorted(map(_microseconds, origin.boots), reverse=True)
+    return Clock(
+        _stretches(known_zone(origin.timezone)), bool(origin.timezone_known), _microseconds(limit), limit.year,
+        np.array(boots, np.int64), _microseconds(reference + BOOT_AHEAD),
+    )  # fmt: skip
 
 
-def bsd(buffer: LineBuffer, rows: Array, at: Array, origin: Origin, micros: Array | None = None) -> tuple[Array, Array]:
-    """``Mon dd hh:mm:ss `` at ``at[rows]`` -> the lines where it stands and whose year is found, and their times.
-
-    The year is the newest in which the moment is not later than the reference + 1 day, as in :mod:`parsers.clock`.
-    ``micros`` come on top of the seconds.
-    """
-    month, day, of_day, fine = _calendar(buffer.windows(at[rows], 16))
-    if micros is not None:
-        of_day = of_day + micros
-    rows, month, day, of_day = rows[fine], month[fine], day[fine], of_day[fine]
-    times, known = _newest_years(month, day, of_day, origin)
-    return rows[known], times[known]
+def _microseconds(moment: datetime) -> int:
+    naive = moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
+    return (naive - _EPOCH) // timedelta(microseconds=1)
 
 
-def bsd_with_year(
-    buffer: LineBuffer, day_at: Array, year_at: Array, clock_at: Array, origin: Origin, utc: bool = False
-) -> tuple[Array, Array]:
-    """``Mon dd``, ``yyyy`` and ``hh:mm:ss`` at places of their own -> times of the origin's zone or of UTC, and whether
-    they are some."""
-    blank = np.full((len(day_at), 1), 32, np.uint8)
-    parts = (buffer.windows(day_at, 6), blank, buffer.windows(clock_at, 8), blank)
-    month, day, of_day, fine = _calendar(np.concatenate(parts, axis=1))
-    year, numeric = number(buffer, year_at, np.full(len(year_at), 4))
-    days, exists = _days(year, np.where(fine, month, 0), day)
-    fine &= numeric & exists
-    wall = days * _DAY_US + of_day
-    return (wall if utc else _utc(np.where(fine, wall, 0), origin)), fine
+@lru_cache(maxsize=64)
+def _stretches(zone: str) -> Array:
+    """``Clock.zone``: where days have different offsets, the second of the change is searched between them."""
+    if is_utc(zone):
+        return np.array([[-_ALWAYS, _ALWAYS, 0]])
+    first, last = ((datetime(year, 1, 1) - _EPOCH).days for year in (_FIRST_YEAR - 1, _LAST_YEAR + 2))
+    days = np.arange(first, last) * (_DAY // _SECOND)
+    east = _offsets(days, zone)
+    changed = np.flatnonzero(np.diff(east))
+    before, after = days[changed], days[changed + 1]
+    while (after - before > 1).any():
+        middle = (before + after) // 2
+        same = _offsets(middle, zone) == east[changed]
+        before, after = np.where(same, middle, before), np.where(same, after, middle)
+    changes, offsets = after * _SECOND, np.append(east[changed], east[-1])
+    starts, ends = np.concatenate([[-_ALWAYS], changes]), np.concatenate([changes, [_ALWAYS]])
+    return np.stack([starts + offsets, ends + offsets, offsets], axis=1)
 
 
-def _calendar(window: Array) -> tuple[Array, Array, Array, Array]:
-    """Month, day, microseconds of the day, and whether it is one, of rows that read ``Mon dd hh:mm:ss ``."""
-    key = (window[:, 0].astype(np.int64) << 16) | (window[:, 1].astype(np.int64) << 8) | window[:, 2]
-    place = np.minimum(np.searchsorted(_MONTH_KEYS, key), 11)
-    fine = _MONTH_KEYS[place] == key
-    digits = window - np.uint8(48)
-    digits[:, 4] = np.where(window[:, 4] == 32, 0, digits[:, 4])
-    for blank in (3, 6, 15):
-        fine &= window[:, blank] == 32
-    for colon in (9, 12):
-        fine &= window[:, colon] == 58
-    for digit in (4, 5, 7, 8, 10, 11, 13, 14):
-        fine &= digits[:, digit] < 10
-    day, hour, minute, second = _pairs(digits, 4, 7, 10, 13)
-    fine &= (day > 0) & (hour < 24) & (minute < 60) & (second < 60)
-    return _MONTH_NUMBERS[place], day, (hour * 3600 + minute * 60 + second) * 1_000_000, fine
+def _offsets(seconds: Array, zone: str) -> Array:
+    """Microseconds east of UTC at moments in seconds since 1970."""
+    moments = pl.Series(seconds * _SECOND).cast(pl.Datetime("us"))
+    shown = moments.dt.replace_time_zone("UTC").dt.convert_time_zone(zone).dt.replace_time_zone(None)
+    east: Array = (shown - moments).to_physical().to_numpy()
+    return east
 
 
-def _days(year: Array, month: Array, day: Array) -> tuple[Array, Array]:
-    """Days since 1970, and whether the calendar has such a day from 1900 to 2199; month 0 has none."""
-    leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
-    exists = (day > 0) & (day <= _LENGTH[month] + ((month == 2) & leap)) & (year >= 1900) & (year < 2200)
-    # Leap days are those of the years before, from 1900 on (2000 was one, 1900 and 2100 were not).
-    before = year - 1
-    leaps = before // 4 - before // 100 + before // 400 - 477
-    return (year - 1970) * 365 + leaps + _BEFORE[month] + ((month > 2) & leap) + day - 1, exists
+@part
+def _shown(wall: int, zone: Array) -> int:
+    """The first moment at which clocks of the zone showed ``wall``."""
+    low, high = 0, len(zone) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if wall < zone[middle, 1]:
+            high = middle
+        else:
+            low = middle + 1
+    return int(wall - zone[low, 2]) if wall >= zone[low, 0] else NO_TIME
 
 
-def _newest_years(month: Array, day: Array, of_day: Array, origin: Origin) -> tuple[Array, Array]:
-    limit = reference_of(origin) + AHEAD
-    last = (limit - _EPOCH) // timedelta(microseconds=1)
-    times, known = np.zeros(len(month), np.int64), np.zeros(len(month), np.bool_)
-    for year in range(limit.year, limit.year - 9, -1):
-        left = np.flatnonzero(~known)
-        if not len(left):
-            break
-        leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-        start = (datetime(year, 1, 1) - _EPOCH).days
-        exists = day[left] <= _LENGTH[month[left]] + ((month[left] == 2) & leap)
-        days = start + _BEFORE[month[left]] + ((month[left] > 2) & leap) + day[left] - 1
-        guess = _utc(days * _DAY_US + of_day[left], origin)
-        fits = exists & (guess <= last)
-        times[left[fits]], known[left[fits]] = guess[fits], True
-    return times, known
+@part
+def to_utc(wall: int, zone: Array) -> int:
+    """As :func:`parsers.clock.to_utc`: of an hour that does not exist, as if clocks had not been moved."""
+    moment = _shown(wall, zone)
+    return moment if moment != NO_TIME else _shown(wall + _HOUR, zone)
 
 
-def _utc(wall: Array, origin: Origin) -> Array:
-    """Wall clock times of the origin's zone as UTC."""
-    if is_utc(origin.timezone):
-        return wall
-    local = pl.Series(wall, dtype=pl.Int64).cast(pl.Datetime("us"))
-    moved: Array = to_utc(local, origin.timezone).to_physical().to_numpy()
-    return moved
+@part
+def _days(year: int, month: int, day: int) -> int:
+    """Days since 1970; ``_NO_DAY`` where the calendar has no such day, or for years that are not read."""
+    if not (_FIRST_YEAR <= year <= _LAST_YEAR and 1 <= month <= 12):
+        return _NO_DAY
+    first, next_first = _YEARS[year - _FIRST_YEAR], _YEARS[year - _FIRST_YEAR + 1]
+    leap = next_first - first - 365
+    if not 1 <= day <= _LENGTH[month] + (leap if month == 2 else 0):
+        return _NO_DAY
+    return int(first + _BEFORE[month] + (leap if month > 2 else 0) + day - 1)
 
 
-def iso(buffer: LineBuffer, rows: Array, at: Array, origin: Origin) -> Stamps:
-    """``yyyy-mm-ddThh:mm:ss[.fraction][zone]`` at ``at``, of which line ``rows`` says; the others are left out."""
-    window = buffer.windows(at, 30)
-    digits = window - np.uint8(48)
-    fine = np.ones(len(rows), np.bool_)
-    for place, byte in ((4, "-"), (7, "-"), (10, "T"), (13, ":"), (16, ":")):
-        fine &= window[:, place] == ord(byte)
-    for place in (0, 1, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15, 17, 18):
-        fine &= digits[:, place] < 10
-    century, years, month, day, hour, minute, second = _pairs(digits, 0, 2, 5, 8, 11, 14, 17)
-    year = century * 100 + years
-    month = np.where(fine & (month >= 1) & (month <= 12), month, 0)
-    days, exists = _days(year, month, day)
-    fine &= exists & (hour < 24) & (minute < 60) & (second < 60)
-    wall = days * _DAY_US + (hour * 3600 + minute * 60 + second) * 1_000_000
-    micros, width, well = _fraction(window, digits)
-    fine &= well
-    end = at + 19 + width + (width > 0)
-    east, zone, well = _zone(buffer, end)
-    fine &= well
-    rows, end, wall = rows[fine], (end + zone)[fine], (wall + micros)[fine]
-    zoned = zone[fine] > 0
-    times = wall - east[fine]
-    open_ = np.flatnonzero(~zoned)
-    times[open_] = _utc(wall[open_], origin)
-    return Stamps(rows, times, _POWERS[np.minimum(width[fine], 6)], zoned, zoned | origin.timezone_known, end)
+@part
+def month_at(data: Array, at: int) -> int:
+    """1 to 12 for the English short name of a month; 0 for anything else."""
+    letters = data[at] * 65536 + data[at + 1] * 256 + data[at + 2]
+    for month in range(1, 13):
+        if _MONTHS[month] == letters:
+            return month
+    return 0
 
 
-def _fraction(window: Array, digits: Array) -> tuple[Array, Array, Array]:
-    """Microseconds and number of digits behind the seconds, and whether they are plain: none, or one to nine."""
-    pointed = window[:, 19] == ord(".")
-    run = np.logical_and.accumulate(digits[:, 20:30] < 10, axis=1)
-    width = np.where(pointed, run.sum(axis=1), 0)
-    counted = np.where(run[:, :6], digits[:, 20:26], 0).astype(np.int64)
-    micros = np.where(pointed, counted @ _POWERS[1:], 0)
-    return micros, width, ~pointed | ((width > 0) & (width < 10))
+@part
+def _day_at(data: Array, at: int) -> int:
+    """A day of a month; it may be padded with a blank."""
+    if data[at] == BLANK:
+        return number(data, at + 1, 1) if is_digit(data[at + 1]) else NOWHERE
+    return two_digits(data, at)
 
 
-def _zone(buffer: LineBuffer, at: Array) -> tuple[Array, Array, Array]:
-    """Microseconds east of UTC and length of ``Z``, ``+hh:mm`` or nothing, and whether it is one of these."""
-    window = buffer.windows(at, 6)
-    digits = window - np.uint8(48)
-    sign = window[:, 0]
-    signed = (sign == ord("+")) | (sign == ord("-"))
-    plain = (digits[:, [1, 2, 4, 5]] < 10).all(axis=1) & (window[:, 3] == ord(":"))
-    hours, minutes = _pairs(digits, 1, 4)
-    east = np.where(signed & plain, (hours * 60 + minutes) * 60_000_000, 0)
-    length = np.where(signed, 6, np.where(sign == ord("Z"), 1, 0))
-    return np.where(sign == ord("-"), -east, east), length, ~signed | plain
+@part
+def clock_at(data: Array, at: int) -> int:
+    """Microseconds of the day of ``hh:mm:ss``; below zero for anything else."""
+    hour, minute, second = two_digits(data, at), two_digits(data, at + 3), two_digits(data, at + 6)
+    if hour < 0 or minute < 0 or second < 0 or hour > 23 or minute > 59 or second > 59:
+        return NOWHERE
+    if data[at + 2] != COLON or data[at + 5] != COLON:
+        return NOWHERE
+    return (hour * 3600 + minute * 60 + second) * _SECOND
 
 
-def uptime(buffer: LineBuffer, at: Array) -> tuple[Array, Array, Array]:
-    """``[  123.456789] text`` at ``at``: whether it stands there, where the text begins, and the seconds."""
-    window = buffer.windows(at, 24)
-    line = np.arange(len(at))
-    close = (window == ord("]")).argmax(axis=1)
-    fine = (window[:, 0] == ord("[")) & (close >= 9) & (buffer.data[at + close + 1] == 32)
-    point = np.maximum(close - 7, 1)
-    fine &= window[line, point] == ord(".")
-    inside = np.arange(24)
-    whole = (inside >= 1) & (inside < point[:, None])
-    digit = (window >= 48) & (window <= 57)
-    # Blanks in front, then digits only.
-    skipped = np.where(whole, window == 32, False).sum(axis=1)
-    shown = whole & (inside > skipped[:, None])
-    # Ten digits are seconds since 1970, as UCX writes them, and no uptime.
-    fine &= (
-        (~shown | digit).all(axis=1)
-        & (shown.sum(axis=1) > 0)
-        & (shown.sum(axis=1) < 10)
-        & (shown.sum(axis=1) + skipped == point - 1)
-    )
-    seconds, numeric = number(buffer, at + skipped + 1, np.where(fine, point - 1 - skipped, 0))
-    micros, well = number(buffer, at + point + 1, np.where(fine, 6, 0))
-    fine &= numeric & well
-    # One division of two exact numbers gives the nearest double, as reading the text would.
-    return fine, at + close + 2, (seconds * 1_000_000 + micros) / 1_000_000
+@part
+def bsd(data: Array, at: int, micros: int, clock: Clock) -> int:
+    """The moment of ``Mon dd hh:mm:ss `` and ``micros`` more: in the newest year in which it is not later than
+    ``clock.latest``, as in :mod:`parsers.clock`."""
+    month, day, of_day = month_at(data, at), _day_at(data, at + 4), clock_at(data, at + 7)
+    if of_day < 0 or data[at + 3] != BLANK or data[at + 6] != BLANK or data[at + 15] != BLANK:
+        return NO_TIME
+    for year in range(clock.year, clock.year - 9, -1):
+        days = _days(year, month, day)
+        if days != _NO_DAY:
+            moment = to_utc(days * _DAY + of_day + micros, clock.zone)
+            if moment != NO_TIME and moment <= clock.latest:
+                return moment
+    return NO_TIME
+
+
+@part
+def bsd_with_year(data: Array, day_at: int, year_at: int, clock_place: int) -> int:
+    """The wall clock time of ``Mon dd``, ``yyyy`` and ``hh:mm:ss`` at places of their own."""
+    of_day = clock_at(data, clock_place)
+    if of_day < 0 or data[day_at + 3] != BLANK or data[day_at + 6] != BLANK or digits(data, year_at) != 4:
+        return NO_TIME
+    days = _days(number(data, year_at, 4), month_at(data, day_at), _day_at(data, day_at + 4))
+    return days * _DAY + of_day if days != _NO_DAY else NO_TIME
+
+
+@part
+def iso(data: Array, at: int, row: Row, clock: Clock) -> int:
+    """Where ``yyyy-mm-ddThh:mm:ss[.fraction][zone]`` ends; sets the time and all that is said of it."""
+    if data[at + 4] != DASH or data[at + 7] != DASH or data[at + 10] != 84:
+        return NOWHERE
+    century, year = two_digits(data, at), two_digits(data, at + 2)
+    days = _days(century * 100 + year, two_digits(data, at + 5), two_digits(data, at + 8))
+    of_day = clock_at(data, at + 11)
+    if century < 0 or year < 0 or days == _NO_DAY or of_day < 0:
+        return NOWHERE
+    wall, end, width = days * _DAY + of_day, at + 19, 0
+    if data[end] == POINT:
+        width = digits(data, end + 1)
+        if not 1 <= width <= 9:
+            return NOWHERE
+        counted = min(width, _FRACTION)
+        wall += number(data, end + 1, counted) * _power(_FRACTION - counted)
+        end += width + 1
+    zone = _zone_length(data, end)
+    if zone < 0:
+        return NOWHERE
+    row.time = wall - _east(data, end) if zone else to_utc(wall, clock.zone)
+    row.zoned = zone > 0
+    row.quality = WRITTEN if zone or clock.zone_known else INFERRED
+    row.resolution = _power(_FRACTION - min(width, _FRACTION))
+    row.stamp, row.stamp_length = at, end + zone - at
+    return end + zone if row.time != NO_TIME else NOWHERE
+
+
+@part
+def _power(exponent: int) -> int:
+    value = 1
+    for _ in range(exponent):
+        value *= 10
+    return value
+
+
+@part
+def _zone_length(data: Array, at: int) -> int:
+    """How long ``Z``, ``+hh:mm`` or nothing is; below zero for another offset."""
+    if data[at] == 90:
+        return 1
+    if data[at] != PLUS and data[at] != DASH:
+        return 0
+    if two_digits(data, at + 1) < 0 or data[at + 3] != COLON or two_digits(data, at + 4) < 0:
+        return NOWHERE
+    return 6
+
+
+@part
+def _east(data: Array, at: int) -> int:
+    """Microseconds east of UTC of ``Z`` or ``+hh:mm``."""
+    if data[at] == 90:
+        return 0
+    east = (two_digits(data, at + 1) * 60 + two_digits(data, at + 4)) * 60 * _SECOND
+    return -east if data[at] == DASH else east
+
+
+@part
+def uptime(data: Array, at: int, row: Row) -> int:
+    """Where the text behind ``[  123.456789] `` begins; sets the uptime. Ten digits are seconds since 1970, as UCX
+    writes them, and no uptime."""
+    if data[at] != OPEN:
+        return NOWHERE
+    start = at + 1
+    while data[start] == BLANK:
+        start += 1
+    width = digits(data, start)
+    point = start + width
+    if not 1 <= width <= 9 or data[point] != POINT or digits(data, point + 1) != 6:
+        return NOWHERE
+    if data[point + 7] != CLOSE or data[point + 8] != BLANK:
+        return NOWHERE
+    row.uptime = number(data, start, width) * _SECOND + number(data, point + 1, 6)
+    return point + 9
+
+
+@part
+def since_boot(row: Row, clock: Clock, resolution: int) -> None:
+    """Sets the time of a line that only says how long its host had been up, as :func:`parsers.clock.uptime`."""
+    row.quality, row.resolution = RECEIVED, resolution
+    for boot in clock.boots:
+        if row.uptime + boot <= clock.latest_uptime:
+            row.time, row.quality = row.uptime + boot, INFERRED
+            return

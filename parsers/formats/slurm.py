@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import polars as pl
 
 from parsers import regexes
+from parsers.compiled import compiled, part
 from parsers.formats.base import SLURM, Format, groups, severity_of_level, timed
+from parsers.lines import Array, chosen, joined
 from parsers.record import Origin
+from parsers.scan import meaning, reads, words
 
 #: JOB or JOB.STEP, as slurmstepd writes it before its lines.
 STEP_TAG = r"\d+(?:[_+]\d+)?(?:\.(?:\d+|batch|extern|interactive|TBD)(?:\+\d+)?)?"
@@ -35,21 +39,54 @@ _SLURMD = (
     r"MPI: Cannot create",
 )  # fmt: skip
 _SLURMD_LINE = rf"^(?:fatal: |error: )?(?:{'|'.join(_SLURMD)})"
-_BEGINNINGS = sorted({re.sub(r"\\(.)", r"\1", words)[:4] for words in _SLURMD})
+_BEGINNINGS = words({re.sub(r"\\(.)", r"\1", beginning)[:4]: 1 for beginning in _SLURMD})
+#: Who writes files of Slurm that are not known to be another's.
+DAEMONS = ("slurmctld", "slurmdbd", "slurmd")
 _SLURMDBD = ("slurmdbd version", "accounting_storage/as_mysql", "mysql_", "innodb")
+_DATABASE = words(dict.fromkeys(_SLURMDBD, 1))
+_DATABASE_FIRST = np.isin(np.arange(256), _DATABASE[:, 2])
 
 
 def daemons(messages: pl.Series, origin: Origin) -> pl.Series:
     """Which daemon wrote each line without a tag: what the file is known to be, else by the words of the message."""
     if origin.source in SLURM:
         return pl.Series([origin.source]).new_from_index(0, len(messages))
-    names = pl.Series(["slurmctld"]).new_from_index(0, len(messages))
-    database = messages.str.contains_any(pl.Series(_SLURMDBD).implode()).fill_null(False)
-    names = names.scatter(database.arg_true(), "slurmdbd")
-    begins = messages.str.strip_prefix("fatal: ").str.strip_prefix("error: ").str.slice(0, 4)
-    likely = begins.is_in(pl.Series(_BEGINNINGS).implode()).fill_null(False).arg_true()
-    sure = likely.filter(regexes.contains(messages.gather(likely), _SLURMD_LINE))
-    return names.scatter(sure, "slurmd")
+    edges, data = joined(messages)
+    return chosen(DAEMONS, daemons_at(data, edges[:-1], edges[1:]))
+
+
+def daemons_at(data: Array, starts: Array, ends: Array) -> Array:
+    """As :func:`daemons` for messages in a buffer, as numbers of DAEMONS."""
+    found = np.zeros(len(starts), np.int64)
+    likely = np.zeros(len(starts), np.bool_)
+    _guess(data, starts.astype(np.int64), ends.astype(np.int64), found, likely)
+    places = np.flatnonzero(likely)
+    lines = [bytes(data[starts[at] : ends[at]]).decode() for at in places]
+    found[places[regexes.contains(pl.Series(lines, dtype=pl.String), _SLURMD_LINE).to_numpy()]] = 2
+    return found
+
+
+@compiled
+def _guess(data: Array, starts: Array, ends: Array, found: Array, likely: Array) -> None:
+    """1 for lines with a word of the database; ``likely`` are those that begin as lines of slurmd may."""
+    for line in range(len(starts)):
+        at, end = starts[line], ends[line]
+        found[line] = _any_word(data, at, end)
+        if end - at >= 7 and (reads(data, at, b"fatal: ") or reads(data, at, b"error: ")):
+            at += 7
+        likely[line] = end - at >= 4 and meaning(data, at, 4, _BEGINNINGS) > 0
+
+
+@part
+def _any_word(data: Array, start: int, end: int) -> int:
+    """1 if a word of the database stands anywhere."""
+    for at in range(start, end):
+        if _DATABASE_FIRST[data[at]]:
+            for word in range(len(_DATABASE)):
+                length = _DATABASE[word, 0]
+                if length <= end - at and meaning(data, at, length, _DATABASE):
+                    return 1
+    return 0
 
 
 def _finish(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from parsers import usual
 from parsers.engine import LineParser
 from parsers.formats.base import HEADER
-from parsers.lines import Array, LineBuffer, split
+from parsers.lines import LineBuffer, split
 from parsers.record import Origin
 
 PARSER = LineParser()
@@ -83,6 +83,7 @@ FABRIC = (
     "[Jun 01 2026 12:00:00] [ODD] [tid 42] x", "[Jun 01 2026 12:00:00] [info] [tid 42] x", "[Jun 01 2026 12:00:00] [INFO] [tid ] x",
     "[Jun 01 2026 12:00:00] [INFO] [tid 12345678901] x", "[Jun 01 2026 12:00:00.5] [INFO] [tid 42] x", "[Jun 01 1026 12:00:00] [INFO] [tid 42] x",
     "[Jun 01 2026 12:00:00] [INFO] [tid 42]", "[Mar 08 2026 02:30:00] [WARNING] [tid 42] x", "[Jun 01 2026 12:00:60] [INFO] [tid 42] x",
+    "[Jun 01T2026 12:00:00] [INFO] [tid 42] x",
     "[Jun 01 2026 12:00:00] [IN FO] [tid 42] x", "[Jun 01 2026 12:00:00] [" + "A" * 20 + "] [tid 42] x", "[Jun 01 2026 12:00:00] [INFO", "[Jun 01 12:00:00] x",
     "<189>: 2026 Jun  1 12:00:00 UTC: %ETH-5-UP: x", "<189>: 2026 Jun 11 12:00:00 UTC: %a", "<189>: 2026 Jun  1 12:00:00 CET: %ETH-5-UP: x",
     ": 2026 Jun  1 12:00:00 UTC: %ETH-5-UP: x", "<192>: 2026 Jun  1 12:00:00 UTC: %ETH-5-UP: x", "<189>: 2026 Jun 1 12:00:00 UTC: %ETH-5-UP: x",
@@ -99,8 +100,8 @@ def both(lines: list[bytes], origin: Origin, parser: LineParser = PARSER) -> tup
         return quick, parser.parse(lines, origin)
 
 
-def _nothing_is_usual(buffer: LineBuffer, origin: Origin, *, header: bool) -> tuple[Array, pl.DataFrame]:
-    return np.zeros(len(buffer), np.bool_), pl.DataFrame(schema=HEADER)
+def _nothing_is_usual(buffer: LineBuffer, origin: Origin, *, header: bool) -> usual.Usual:
+    return usual.Usual(np.zeros(len(buffer), np.bool_), pl.DataFrame(schema=HEADER), buffer.starts)
 
 
 def assert_same(lines: list[bytes], origin: Origin, parser: LineParser = PARSER) -> None:
@@ -127,7 +128,7 @@ def test_usual_lines_are_taken() -> None:
         "Jun  1 12:00:00 sw1 Ebra: %ETH-5-UP: text", FABRIC[0], "[Jun 01 2026 12:00:00] [WARNING] [tid 42] text",
         "<189>: 2026 Jun  1 12:00:00 UTC: %ETH-5-UP: text",
     ]  # fmt: skip
-    taken, _ = usual.read(LineBuffer.of_lines([line.encode() for line in usual_ones]), NOBODY)
+    taken = usual.read(LineBuffer.of_lines([line.encode() for line in usual_ones]), NOBODY).taken
     assert taken.all(), [line for line, fine in zip(usual_ones, taken, strict=True) if not fine]
 
 

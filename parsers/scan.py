@@ -1,0 +1,110 @@
+"""The smallest readers of bytes, of which the readers of stamps and headers are made. All are compiled.
+
+A place is an index into a LineBuffer's ``data``. Nothing reads further than the first byte that does not fit, and neither
+a line's end nor the zeros behind the last line ever fit: no reader leaves the buffer.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from parsers.compiled import part
+from parsers.lines import Array
+
+BLANK, QUOTE, PERCENT, PLUS, COMMA, DASH, POINT, COLON, SEMICOLON, LESS, EQUALS, MORE = b' "%+,-.:;<=>'
+OPEN, BACKSLASH, CLOSE = b"[\\]"
+#: What a reader says that did not find what it looks for.
+NOWHERE = -1
+#: Longest word of a table of :func:`words`.
+_LONGEST = 30
+
+
+def words(table: dict[str, int]) -> Array:
+    """A table for :func:`meaning`: words of at most 30 bytes and what each stands for (1 to 255)."""
+    made = np.zeros((len(table), _LONGEST + 2), np.uint8)
+    for row, (word, value) in zip(made, table.items(), strict=True):
+        text = word.encode()
+        row[0], row[1], row[2 : 2 + len(text)] = len(text), value, np.frombuffer(text, np.uint8)
+    return made
+
+
+@part
+def meaning(data: Array, at: int, length: int, table: Array) -> int:
+    """What the word of ``length`` bytes stands for; 0 for a word that is not in the table."""
+    for row in range(len(table)):
+        if table[row, 0] == length:
+            same = 0
+            while same < length and data[at + same] == table[row, 2 + same]:
+                same += 1
+            if same == length:
+                return int(table[row, 1])
+    return 0
+
+
+@part
+def is_digit(byte: int) -> bool:
+    return 48 <= byte <= 57
+
+
+@part
+def is_capital(byte: int) -> bool:
+    return 65 <= byte <= 90
+
+
+@part
+def is_printed(byte: int) -> bool:
+    """Any ASCII character but the blank."""
+    return 32 < byte < 127
+
+
+@part
+def reads(data: Array, at: int, text: bytes) -> bool:
+    """Whether ``text`` stands there."""
+    place = 0
+    while place < len(text) and data[at + place] == text[place]:
+        place += 1
+    return place == len(text)
+
+
+@part
+def digits(data: Array, at: int) -> int:
+    """How many decimal digits stand there."""
+    end = at
+    while is_digit(data[end]):
+        end += 1
+    return end - at
+
+
+@part
+def letters(data: Array, at: int) -> int:
+    """How many letters (ASCII) stand there, counted up to one more than the longest word of a table."""
+    end = at
+    while end - at <= _LONGEST and (65 <= data[end] <= 90 or 97 <= data[end] <= 122):
+        end += 1
+    return end - at
+
+
+@part
+def number(data: Array, at: int, length: int) -> int:
+    """What ``length`` digits, 18 at most, mean."""
+    value = 0
+    for place in range(at, at + length):
+        value = value * 10 + data[place] - 48
+    return value
+
+
+@part
+def two_digits(data: Array, at: int) -> int:
+    """0 to 99, or below zero where no two digits stand."""
+    if is_digit(data[at]) and is_digit(data[at + 1]):
+        return number(data, at, 2)
+    return NOWHERE
+
+
+@part
+def printed(data: Array, at: int) -> int:
+    """Where the word ends that begins there."""
+    end = at
+    while is_printed(data[end]):
+        end += 1
+    return end
