@@ -19,6 +19,8 @@ from typing import Any
 import polars as pl
 
 from collector import files as reading
+from collector import hostnames
+from collector.hostnames import HostNames
 from collector.line_files import FileResult, LineFile, LineFiles, digest_of
 from collector.workers import ParserPool
 from parsers import documents
@@ -101,6 +103,7 @@ class Ingest:
         self._entries: list[FileEntry] = []
         self._under_way: dict[int, LineFile] = {}
         self._rows = 0
+        self._names = HostNames()
 
     def run(self, paths: list[Path]) -> Report:
         found = self._look([(p.resolve(), root.resolve()) for p, root in reading.walk(paths)])
@@ -110,6 +113,7 @@ class Ingest:
             (e["path"], e["cluster"]): e
             for e in self.store.rows("SELECT path, cluster, consumed, digest, lines, tail FROM raw.files")
         }
+        self._names = HostNames.read(self.store)
         with ParserPool(self._processes(found), self._patterns, parser=self._parser) as pool:
             self._lines_of = LineFiles(pool, self)
             for index, item in enumerate(found):
@@ -266,7 +270,7 @@ class Ingest:
         """Stores all rows so far, with the entries of files that are done and of those under way."""
         entries = [*self._entries, *(file.entry for file in self._under_way.values())]
         if entries or self._rows:
-            self.store.add({name: pl.concat(parts) for name, parts in self._pending.items()}, entries)
+            self.store.add({n: self._names.normal(pl.concat(parts)) for n, parts in self._pending.items()}, entries)
         for file in self._under_way.values():  # what the old tail was is settled
             file.entry = replace(file.entry, replaces_tail=False)
         self._under_way.clear()
@@ -355,10 +359,13 @@ def _ends(item: _Found) -> Iterator[bytes]:
             yield from _FULL_DATE.findall(stream.read())
 
 
-def settle(store: DuckStore) -> None:
-    """Applies what was learned later to rows that waited for it. Idempotent; the order of ingests does not matter."""
+def settle(store: DuckStore) -> HostNames:
+    """Applies what was learned later to rows that waited for it, and says what hosts are called. Idempotent; the order of
+    ingests does not matter."""
     _settle_cluster(store)
+    names = hostnames.settle(store)
     _settle_boot_times(store)
+    return names
 
 
 def _settle_cluster(store: DuckStore) -> None:

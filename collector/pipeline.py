@@ -26,6 +26,7 @@ import structlog
 from collector import decoding
 from collector.carry import Carry
 from collector.decoding import Job, Outcome
+from collector.hostnames import HostNames
 from collector.ingest import settle
 from collector.ledger import Ledger, Step
 from collector.quarantine import Quarantine
@@ -93,6 +94,7 @@ class Pipeline:
     def __init__(self, store: DuckStore, spool: Spool, *, workers: int = 1, patterns: Sequence[Path] = (), cluster: str | None = None,
                  quarantine: Path | None = None, on_stored: Callable[[int], None] | None = None) -> None:  # fmt: skip
         self.store, self.spool, self.cluster = store, spool, cluster
+        self.names = HostNames.read(store)
         self.ledger = Ledger(store, spool.id)
         self.quarantine = Quarantine(quarantine or spool.folder.parent / "quarantine")
         self.counts = Counts()
@@ -354,7 +356,7 @@ class Pipeline:
             self.counts.lines += logs.height
         self.unsettled = self.unsettled or learned or not tables.keys() <= {"logs"}
         if learned:
-            settle(self.store)  # at once: what was stored before the name was known is of the same cluster
+            self.names = settle(self.store)  # at once: what was stored before the name was known is of the same cluster
         self.ledger.apply(step)
         self._carry.rows = rest
         self._carry.keep_only(step.carried)
@@ -467,7 +469,8 @@ class Pipeline:
         return True
 
     def _placed(self, data: pl.DataFrame) -> pl.DataFrame:
-        """With the cluster's name where a row has none, once it is known."""
+        """With the cluster's name where a row has none, once it is known, and hosts by their nodes' names."""
+        data = self.names.normal(data)
         if self.cluster is None or "cluster" not in data.columns or not data["cluster"].null_count():
             return data
         return data.with_columns(pl.col("cluster").fill_null(self.cluster))

@@ -137,7 +137,10 @@ class Service:
             return
         if pipeline is not None:
             pipeline.unsettled = False
-        settle(self.store)
+        names = settle(self.store)
+        if pipeline is not None and names != pipeline.names:
+            pipeline.names = names
+            pipeline.unsettled = True  # lines under way meanwhile were stored under the names of before
         if pipeline is not None and pipeline.cluster is None:  # after a restart, and from hooks
             known = self.store.rows("SELECT DISTINCT cluster FROM raw.jobs WHERE cluster IS NOT NULL LIMIT 2")
             pipeline.cluster = known[0]["cluster"] if len(known) == 1 else None

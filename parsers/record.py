@@ -63,7 +63,8 @@ METRICS: dict[str, pl.DataType | type[pl.DataType]] = {
     "device": pl.String, "labels": pl.String, "file": pl.String,
 }  # fmt: skip
 
-#: A configuration value. ``scope``: "cluster", or "job:ID" / "job:ID#RESTART" for a job's environment.
+#: A configuration value. ``scope``: "cluster", "job:ID" / "job:ID#RESTART" for a job's environment, "node:NAME" for a node's
+#: address and host name, "alias" for a host's other name that rows came under (value: the node).
 SETTINGS: dict[str, pl.DataType | type[pl.DataType]] = {
     "cluster": pl.String, "scope": pl.String, "name": pl.String, "value": pl.String, "source": pl.String,
     "file": pl.String, "line": pl.Int64,

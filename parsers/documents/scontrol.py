@@ -113,6 +113,8 @@ def _read_nodes(kind: str, data: bytes, origin: Origin) -> Parsed:
                 "time": since or seen_at, "host": host, "state": row["State"].lower(), "reason": reason,
                 "actor": actor, "source": "scontrol",
             }, lines[0].number)  # fmt: skip
+        for name, other in fields.other_names(host, NodeAddr=row.get("NodeAddr"), NodeHostName=row.get("NodeHostName")):
+            gathered.add("settings", {"scope": f"node:{host}", "name": name, "value": other}, lines[0].number)
         booted = fields.local_time(row.get("BootTime"), origin.timezone)
         if booted:
             # slurmd reckons it as now minus uptime, both in whole seconds.

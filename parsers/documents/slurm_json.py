@@ -182,6 +182,15 @@ def _read_rest_nodes(kind: str, data: bytes, origin: Origin) -> Parsed:
             "host": host, "state": state.lower() or None, "reason": _text(node.get("reason")),
             "actor": _text(node.get("reason_set_by_user")), "source": "slurmrestd",
         })  # fmt: skip
+        names_of = fields.other_names(
+            host or "", NodeAddr=_text(node.get("address")), NodeHostName=_text(node.get("hostname"))
+        )
+        for name, other in names_of if host else ():
+            cluster = _text(node.get("cluster_name"))
+            gathered.add(
+                "settings",
+                {"cluster": cluster, "scope": f"node:{host}", "name": name, "value": other, "source": "slurmrestd"},
+            )
         booted = _time(node.get("boot_time"))
         if booted:
             gathered.add("boots", {

@@ -51,6 +51,9 @@ def _read_sinfo(gathered: Gathered, lines: list[Line], seen: datetime | None) ->
         row: dict[str, str] = {}
         for name, value in zip(names, _cells(line.text, len(names) - 1), strict=False):
             row.setdefault(name, value.strip())
+        told = {"NodeAddr": row.get("NODE_ADDR"), "NodeHostName": row.get("HOSTNAMES")} if row.get("NODELIST") else {}
+        for name, other in fields.other_names(row.get("NODELIST", ""), **told):
+            gathered.add("settings", {"scope": f"node:{row['NODELIST']}", "name": name, "value": other}, line.number)
         for host in expand(row.get("NODELIST") or row.get("HOSTNAMES", "")):
             gathered.add("node_states", {
                 "time": seen, "host": host, "state": row.get("STATE", "").lower() or None,

@@ -1,0 +1,218 @@
+"""Which node a host's other names mean: its address, its NodeHostname, a name with a domain, capitals.
+
+A log server writes what it knows of a sender, often an address; Slurm speaks of NodeNames. The site's own inventory says
+which is which: ``NodeName= NodeAddr= NodeHostname=`` of slurm.conf, ``scontrol show node``, ``sinfo``, slurmrestd. Rows get the
+NodeName as their host when they are stored, and rows that were stored before the inventory was known when it is
+(``settle``): the order of both does not matter. The line itself stays as it was written. A name that could mean two nodes,
+or that is itself a node's name, means nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from parsers.hostlist import expand
+from store.duckdb_store import DuckStore
+
+#: Tables of ``raw`` whose host is what somebody wrote of himself. Others name nodes as Slurm does.
+TABLES = ("logs", "metrics", "boots", "links", "artifacts")
+#: A cluster that the inventory does not name.
+_ANOTHER = "\0"
+#: Under this name the store remembers for which inventory its rows were settled.
+_FACT = "host_names"
+
+_TOLD = re.compile(r"\b(?:NodeAddr|NodeHostname)\s*=\s*(\S+)", re.IGNORECASE)
+_NO_NAMES = frozenset({"", "localhost", "localhost.localdomain", "(null)", "n/a", "none"})
+_LIST = re.compile(r"(?P<before>[^\[\]]*)\[(?P<ranges>[\d,-]+)\](?P<behind>[^\[\]]*)")
+
+_SETTINGS = """SELECT DISTINCT cluster, scope, name, value FROM raw.settings
+  WHERE (scope = 'cluster' AND name LIKE 'NodeName:%') OR scope LIKE 'node:%'"""
+_NODES = """SELECT DISTINCT cluster, unnest(nodes) AS host FROM (SELECT DISTINCT cluster, nodes FROM raw.jobs WHERE nodes IS NOT NULL)
+  UNION SELECT cluster, host FROM raw.node_states WHERE host IS NOT NULL UNION SELECT cluster, child FROM raw.topology WHERE kind = 'node'"""
+
+
+@dataclass(frozen=True)
+class HostNames:
+    """By cluster: how each node is spelled (``nodes``) and what each other name means (``others``), both by small letters."""
+
+    nodes: Mapping[str | None, Mapping[str, str]] = field(default_factory=dict)
+    others: Mapping[str | None, Mapping[str, str]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, store: DuckStore) -> HostNames:
+        """What the store's inventory says."""
+        return cls.told(store.rows(_SETTINGS), store.rows(_NODES))
+
+    @classmethod
+    def told(cls, settings: Iterable[Mapping[str, Any]], nodes: Iterable[Mapping[str, Any]]) -> HostNames:
+        """From rows of ``raw.settings`` about nodes and rows of (cluster, host) that name nodes.
+
+        An inventory that names no cluster is everybody's; a line that names none may be of any cluster that has such a node.
+        """
+        named: list[tuple[str | None, str, str | None]] = [(row["cluster"], str(row["host"]), None) for row in nodes]
+        for row in settings:
+            cluster, value = row["cluster"], str(row["value"] or "")
+            if str(row["scope"]).startswith("node:"):
+                named.append((cluster, str(row["scope"])[5:], value))
+            else:
+                named += [(cluster, *pair) for pair in _of_definition(str(row["name"])[len("NodeName:") :], value)]
+        spelled, others = {}, {}
+        for cluster in {row[0] for row in named} | {None, _ANOTHER}:
+            mine = [row[1:] for row in named if cluster is None or row[0] in (cluster, None)]
+            spelled[cluster] = _only_one((node.lower(), node) for node, _ in mine)
+            short = [(node.lower().split(".")[0], node) for node, _ in mine if "." in node]
+            meant = _only_one([*short, *((other.lower(), node) for node, other in mine if other)])
+            others[cluster] = {k: v for k, v in meant.items() if k not in spelled[cluster] and not _is_everybody(k)}
+        return cls(spelled, others) if named else cls()
+
+    @property
+    def digest(self) -> str:
+        """The same for the same names."""
+        rows = sorted(
+            (c or "", sorted(n.items()), sorted(self.others.get(c, {}).items())) for c, n in self.nodes.items()
+        )
+        return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+    def meaning(self, cluster: str | None, host: str) -> str | None:
+        """The node that ``host`` is another name of; None if it is none, or the node's own name."""
+        cluster = cluster if cluster in self.nodes else _ANOTHER
+        nodes, name = self.nodes.get(cluster, {}), host.lower()
+        if name in nodes:
+            found: str | None = nodes[name]
+        else:
+            found = self.others.get(cluster, {}).get(name)
+            if found is None and "." in name and not _is_address(name):
+                found = nodes.get(name.split(".")[0])
+        return None if found == host else found
+
+    def normal(self, data: pl.DataFrame) -> pl.DataFrame:
+        """``data`` with every host by its node's name; of settings, without what is known of nodes already."""
+        if not self.nodes or data.is_empty():
+            return data
+        if "scope" in data.columns:
+            return self._news(data)
+        if "host" not in data.columns:
+            return data
+        cluster = "cluster" if "cluster" in data.columns else None
+        pairs = data.select(
+            pl.col("host"), pl.col("cluster") if cluster else pl.lit(None, pl.String).alias("cluster")
+        ).unique()
+        meant = self.of(pairs)
+        if meant.is_empty():
+            return data
+        keys = ["host", "cluster"] if cluster else ["host"]
+        joined = data.select(keys).join(
+            meant.select(*keys, "node"), on=keys, how="left", nulls_equal=True, maintain_order="left"
+        )
+        return data.with_columns(pl.coalesce(joined["node"], data["host"]).alias("host"))
+
+    def _news(self, settings: pl.DataFrame) -> pl.DataFrame:
+        """Node states are polled: what they repeat is no new setting, and a new one makes the correlator conclude anew."""
+        about = settings["scope"].str.starts_with("node:").fill_null(False)
+        if not about.any():
+            return settings
+        known = [
+            of_node and self.meaning(cluster, value or "") == scope[5:]
+            for of_node, cluster, scope, value in zip(
+                about, settings["cluster"], settings["scope"], settings["value"], strict=True
+            )
+        ]
+        return settings.filter(~pl.Series(known, dtype=pl.Boolean))
+
+    def of(self, pairs: pl.DataFrame) -> pl.DataFrame:
+        """Those of the (cluster, host) in ``pairs`` that are another name, with their ``node``."""
+        rows = [
+            (cluster, host, node)
+            for cluster, host in pairs.select("cluster", "host").drop_nulls("host").iter_rows()
+            if (node := self.meaning(cluster, host)) is not None
+        ]
+        kinds = {"cluster": pl.String, "host": pl.String, "node": pl.String}
+        return pl.DataFrame(sorted(rows, key=str), schema=kinds, orient="row")
+
+
+def settle(store: DuckStore) -> HostNames:
+    """Gives rows that were stored under another name the node's, until a look at them finds none.
+
+    What was learned is kept as settings (scope ``alias``): a new one there makes the correlator conclude anew about all.
+    """
+    names = HostNames.read(store)
+    digest = names.digest
+    if not names.nodes or store.fact(_FACT) == digest:
+        return names
+    learned = []
+    with store.transaction() as connection:
+        for table in TABLES:
+            pairs = connection.execute(
+                f"SELECT DISTINCT cluster, host FROM raw.{table} WHERE host IS NOT NULL"
+            ).fetchall()
+            meant = names.of(pl.DataFrame(pairs, schema={"cluster": pl.String, "host": pl.String}, orient="row"))
+            if meant.is_empty():
+                continue
+            learned.append(meant)
+            connection.register("meant", meant.to_arrow())
+            connection.execute(f"""UPDATE raw.{table} AS t SET host = m.node FROM meant m
+                WHERE t.host = m.host AND t.cluster IS NOT DISTINCT FROM m.cluster""")
+            connection.unregister("meant")
+        for cluster, host, node in pl.concat(learned).unique().sort("host", "cluster").iter_rows() if learned else ():
+            connection.execute(
+                """INSERT INTO raw.settings (cluster, scope, name, value, source) SELECT $1, 'alias', $2, $3, 'inventory' WHERE NOT EXISTS
+                (SELECT 1 FROM raw.settings WHERE scope = 'alias' AND name = $2 AND value = $3 AND cluster IS NOT DISTINCT FROM $1)""",
+                [cluster, host, node],
+            )
+    if not learned:
+        store.set_fact(_FACT, digest)
+    return names
+
+
+def _of_definition(nodes: str, rest: str) -> list[tuple[str, str | None]]:
+    """(node, other name if any) of one ``NodeName=`` line: its lists run side by side."""
+    names = _in_order(nodes)
+    found: list[tuple[str, str | None]] = [(name, None) for name in names if name.upper() != "DEFAULT"]
+    for text in _TOLD.findall(rest):
+        others = _in_order(text.strip('"'))
+        if len(others) == len(names):
+            found += [(name, other) for name, other in zip(names, others, strict=True) if name.lower() != other.lower()]
+    return found
+
+
+def _in_order(text: str) -> list[str]:
+    """A host list as it is written (ClusterShell sorts): ``n[3,1]`` stands beside ``10.0.0.[7,9]`` in that order."""
+    found = _LIST.fullmatch(text)
+    if found is None:
+        return list(expand(text))
+    parts = []
+    for piece in found["ranges"].split(","):
+        low, _, high = piece.partition("-")
+        if not low.isdigit() or (high and not high.isdigit()) or int(high or low) - int(low) > 100_000:
+            return list(expand(text))
+        parts += [str(number).zfill(len(low)) for number in range(int(low), int(high or low) + 1)]
+    return [f"{found['before']}{part}{found['behind']}" for part in parts]
+
+
+def _only_one(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for key, value in pairs:
+        found[key].add(value)
+    return {key: min(values) for key, values in sorted(found.items()) if len(values) == 1}
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_everybody(name: str) -> bool:
+    """A name that every host calls itself."""
+    return name in _NO_NAMES or (_is_address(name) and ipaddress.ip_address(name).is_loopback)
