@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from correlator.model import Run
@@ -23,7 +21,7 @@ ENDING = ("nic.", "switch.", "fabric.", "slurm.node_", "slurm.daemon_", "kernel.
 class Change:
     """What was stored since the last look: the earliest moment told by it, the jobs it speaks of, those of them whose
     output it brings without stamps, the hosts of which it tells something that may have ended there, or whose own log it
-    holds, and whether it holds states of nodes."""
+    holds, whether it holds states of nodes, and behind which row id of ``raw.jobs`` its rows lie."""
 
     earliest: float
     jobs: frozenset[int]
@@ -31,6 +29,7 @@ class Change:
     voices: frozenset[str] = frozenset()
     unstamped: frozenset[int] = frozenset()
     states: bool = True
+    jobs_since: int = -1
 
 
 @dataclass
@@ -42,7 +41,6 @@ class _Lines:
     jobs: set[int] = field(default_factory=set)
     unstamped: set[int] = field(default_factory=set)
     ending: set[str] = field(default_factory=set)
-    voices: set[str] = field(default_factory=set)
 
 
 class Arrivals:
@@ -62,9 +60,6 @@ class Arrivals:
             found.jobs.add(row["job_id"])
             if row["unstamped"]:
                 found.unstamped.add(row["job_id"])
-        for row in self.store.rows("""SELECT DISTINCT cluster, host FROM raw.logs WHERE rowid > ? AND host IS NOT NULL
-                AND source IN ('kernel', 'syslog', 'journal', 'dmesg')""", last):  # fmt: skip
-            self._lines[row["cluster"]].voices.add(row["host"])
         for row in self.store.rows(f"""SELECT DISTINCT cluster, host, json_extract(entities, '$.nodes') AS nodes FROM raw.logs WHERE rowid > ?
                 AND event IS NOT NULL AND ({' OR '.join(f"starts_with(event, '{k}')" for k in ENDING)})""", last):  # fmt: skip
             ending = self._lines[row["cluster"]].ending
@@ -76,42 +71,42 @@ class Arrivals:
         told = self.store.rows("SELECT DISTINCT cluster FROM raw.jobs WHERE rowid > ?", [self.since["jobs"]])
         return {*self._lines, *(r["cluster"] for r in told)}
 
-    def change(self, cluster: str | None, runs: Sequence[Run], latest: float) -> Change | None:
-        """What the new rows say of a cluster, None if nothing. ``runs`` are those known of it, by job; what tells no time
-        counts as said at ``latest``."""
+    def change(self, cluster: str | None, last_runs: Callable[[Collection[int]], Mapping[int, Run]], latest: float) -> Change | None:  # fmt: skip
+        """What the new rows say of a cluster, None if nothing. ``last_runs`` gives the last run that is known of each of
+        some jobs; what tells no time counts as said at ``latest``."""
         lines = self._lines.get(cluster, _Lines())
         moments = [lines.earliest]
         jobs = set(lines.jobs)
-        for row in self.store.rows(
+        told = self.store.rows(
             '''SELECT job_id, epoch(min(coalesce("end", observed_at, start, submit))) AS t, epoch(min(coalesce(start, submit, "end"))) AS begun
-            FROM raw.jobs WHERE rowid > ? AND cluster IS NOT DISTINCT FROM ? AND job_id IS NOT NULL GROUP BY job_id''', [self.since["jobs"], cluster]):  # fmt: skip
-            jobs.add(row["job_id"])
-            # A run that nothing told of before may have been there since its start.
-            run = last_run(runs, row["job_id"])
-            told = run is not None and run.start is not None and run.nodes and run.end is None
-            moments.append(row["t"] if told else row["begun"])
+            FROM raw.jobs WHERE rowid > ? AND cluster IS NOT DISTINCT FROM ? AND job_id IS NOT NULL GROUP BY job_id''', [self.since["jobs"], cluster])  # fmt: skip
+        jobs.update(row["job_id"] for row in told)
         jobs |= {r["job_id"] for r in self.store.rows(
             "SELECT DISTINCT job_id FROM raw.steps WHERE rowid > ? AND cluster IS NOT DISTINCT FROM ?", [self.since["steps"], cluster])}  # fmt: skip
+        known = last_runs(jobs) if jobs else {}
+        for row in told:
+            # A run that nothing told of before may have been there since its start.
+            run = known.get(row["job_id"])
+            going_on = run is not None and run.start is not None and run.nodes and run.end is None
+            moments.append(row["t"] if going_on else row["begun"])
+        moments += [run.end for run in known.values()]
         states = False
         for table in ("metrics", "node_states"):
             sample = self.store.rows(f"SELECT epoch(min(time)) AS t FROM raw.{table} WHERE rowid > ? AND cluster IS NOT DISTINCT FROM ?", [self.since[table], cluster])  # fmt: skip
             moments.append(sample[0]["t"])
             states = sample[0]["t"] is not None
-        ended = (last_run(runs, job) for job in jobs)
-        moments += [run.end for run in ended if run is not None and run.end is not None]
         times = [m for m in moments if m is not None]
         if not lines.count and not jobs and not times:
             return None
         return Change(
-            min(times, default=latest), frozenset(jobs), frozenset(lines.ending), frozenset(lines.voices),
-            frozenset(lines.unstamped), states,
+            min(times, default=latest), frozenset(jobs), frozenset(lines.ending), self._voices(cluster) if lines.count else frozenset(),
+            frozenset(lines.unstamped), states, self.since["jobs"],
         )  # fmt: skip
 
-
-def last_run(runs: Sequence[Run], job_id: int) -> Run | None:
-    """The last of a job's runs in a list by job id and attempt."""
-    place = bisect_right(runs, job_id, key=attrgetter("job_id"))
-    return runs[place - 1] if place and runs[place - 1].job_id == job_id else None
+    def _voices(self, cluster: str | None) -> frozenset[str]:
+        rows = self.store.rows("""SELECT DISTINCT host FROM raw.logs WHERE rowid > ? AND host IS NOT NULL
+            AND source IN ('kernel', 'syslog', 'journal', 'dmesg') AND cluster IS NOT DISTINCT FROM ?""", [self.since["logs"], cluster])  # fmt: skip
+        return frozenset(r["host"] for r in rows)
 
 
 def _names(text: str) -> list[str]:

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -23,26 +22,21 @@ from correlator import events as event_rows
 from correlator import incidents as incident_rows
 from correlator import runs as run_rows
 from correlator.causes import root_event
+from correlator.documents import sorted_json
 from correlator.estimate import narrow_slurmd_timeout
 from correlator.evidence import BaseRates, Weigher
 from correlator.facts import World, bus_of, conclude
 from correlator.garbage import paused
+from correlator.index import Index
 from correlator.model import Edge, Event, Fact, Run
 from correlator.reads import Reads
 from correlator.result import FORMAT, incident_document, verdict_document
+from correlator.sightings import first_seen
 from correlator.site import Inventory, Site, build_site
 from correlator.verdicts import judge
 
 if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
-
-
-@dataclass(frozen=True)
-class Index:
-    """Beside a list of events: the job of each (-1: none), and those that more than one line tells."""
-
-    jobs: np.ndarray[Any, np.dtype[np.int64]]
-    repeated: list[Event]
 
 
 @dataclass
@@ -69,10 +63,13 @@ class Conclusions:
     first: float = 0.0
     last: float = 0.0
     inventory: Inventory | None = None
-    #: Ticks only: before this moment nothing differs from the conclusions that these were made from; jobs whose runs were
-    #: put together again; whether node states may differ; what is looked up by the next tick.
+    #: Since when each host is known, and the longest causal window; ``window.longest_window`` works it out once.
+    seen: dict[str, float] = field(default_factory=dict)
+    longest: float | None = None
+    #: Ticks only: before this moment nothing differs from the conclusions that these were made from; the runs that were put
+    #: together again, as they were and as they are; whether node states may differ; what is looked up by the next tick.
     border: float = float("-inf")
-    again: frozenset[int] = frozenset()
+    again: tuple[list[Run], list[Run]] = field(default_factory=lambda: ([], []))
     states_differ: bool = True
     index: Index | None = None
 
@@ -114,8 +111,11 @@ def conclude_cluster(
     runs = run_rows.gather(store, cluster, events)
     world = gather_world(store, cluster, settings, events, runs, node_states(store, cluster), off)
     conclude(world)
-    narrow_slurmd_timeout(world)
-    found = conclude_world(world, edges, BaseRates(world.facts, len(world.site.hosts), world.first))
+    narrow_slurmd_timeout(world.site, world.facts)
+    seen = first_seen((events[0] for events in world.by_host.values()), world.runs)
+    found = conclude_world(world, edges, BaseRates(world.facts, seen.values(), world.first))
+    found.seen = seen
+    found.lemons = lemons.suspects(found.incidents, len(world.site.hosts))
     rows = store.rows("SELECT DISTINCT job_id FROM raw.all_logs WHERE time IS NULL AND job_id IS NOT NULL AND cluster IS NOT DISTINCT FROM ?", [cluster])  # fmt: skip
     found.unstamped = frozenset(r["job_id"] for r in rows)
     return found
@@ -155,7 +155,7 @@ def gather_world(
 
 
 def conclude_world(world: World, edges: list[Edge], rates: BaseRates) -> Conclusions:
-    """From facts to documents: verdicts, incidents, lemons."""
+    """From facts to documents: verdicts and incidents."""
     weigher = Weigher(world, edges, rates)
     verdicts = judge(world, weigher)
     stories = incident_rows.gather(world, weigher, verdicts)
@@ -164,7 +164,7 @@ def conclude_world(world: World, edges: list[Edge], rates: BaseRates) -> Conclus
     return Conclusions(
         world.site.cluster, world.events, world.runs, documents,
         {v.run.key: verdict_document(world, weigher, v, incident_of.get(id(v))) for v in verdicts},
-        lemons.suspects(documents, len(world.site.hosts)), world.node_states, stories=stories, facts=world.facts, site=world.site,
+        node_states=world.node_states, stories=stories, facts=world.facts, site=world.site,
         rates=rates, clocks=world.clocks, progress=world.progress, voices=world.voices, first=world.first, last=world.last, inventory=world.inventory,
     )  # fmt: skip
 
@@ -230,22 +230,24 @@ def date(incidents: Iterable[dict[str, Any]], detected: Mapping[str, datetime]) 
         incident["detected_at"] = moment.isoformat(timespec="microseconds") + "Z" if moment else None
 
 
-def homes(conclusions: Conclusions) -> dict[str, str]:
+def homes(incidents: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Event id -> the incident that it belongs to."""
-    return {e["id"]: i["id"] for i in conclusions.incidents for e in i["events"]}
+    return {e["id"]: i["id"] for i in incidents for e in i["events"]}
 
 
 def event_table(
     conclusions: Conclusions, events: list[Event], incident_of: Mapping[str, str] | None = None
 ) -> pl.DataFrame:
-    return event_rows.table(events, homes(conclusions) if incident_of is None else incident_of, conclusions.cluster)
+    return event_rows.table(
+        events, homes(conclusions.incidents) if incident_of is None else incident_of, conclusions.cluster
+    )
 
 
 def incident_table(found: list[Conclusions]) -> pl.DataFrame:
     rows = [
         {"incident_id": i["id"], "cluster": c.cluster, "start": _moment(i["start"]), "end": _moment(i["end"]), "severity": i["severity"],
          "category": i["category"], "root_event": i["root_cause"]["event"], "root_host": i["root_cause"]["host"],
-         "root_device": i["root_cause"]["device"], "document": history.sorted_json(i)}
+         "root_device": i["root_cause"]["device"], "document": sorted_json(i)}
         for c in found for i in c.incidents
     ]  # fmt: skip
     texts = ("incident_id", "cluster", "severity", "category", "root_event", "root_host", "root_device", "document")
@@ -276,7 +278,7 @@ def run_table(found: list[Conclusions], texts: Mapping[int, str] | None = None) 
         *(of_row(name, pl.Int64) for name in _RUN_NUMBERS), *(of_row(name, pl.Datetime("us")) for name in ("submit", "start", "end")),
         _lists("nodes", [r.nodes for _, r, _ in told]), pl.Series("node_count", [len(r.nodes) for _, r, _ in told], pl.Int64),
         of_verdict("category", pl.String), of_verdict("incident_id", pl.String), of_verdict("confidence", pl.Float64),
-        pl.Series("document", [(known.get(id(v)) or history.sorted_json(v)) if v else None for v in verdicts], pl.String),
+        pl.Series("document", [(known.get(id(v)) or sorted_json(v)) if v else None for v in verdicts], pl.String),
     ])  # fmt: skip
 
 

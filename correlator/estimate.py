@@ -7,24 +7,27 @@ lasted until the node was set DOWN says within which bounds the setting must lie
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from correlator.expressions import Value
-from correlator.facts import World
+from correlator.model import Fact
+from correlator.site import Site
 
 #: MessageTimeout is seldom changed; its default bounds the estimate (slurm.conf(5)).
 MESSAGE_TIMEOUT_S = 10.0
 
 
-def narrow_slurmd_timeout(world: World) -> None:
+def narrow_slurmd_timeout(site: Site, facts: Iterable[Fact]) -> None:
     """Replaces an unknown SlurmdTimeout by the range that fits every link loss that ended in DOWN."""
-    known = world.site.settings["SlurmdTimeout"]
+    known = site.settings["SlurmdTimeout"]
     if known.known:
         return
     low, high, seen = known.low, known.high, False
+    told = sorted((f for f in facts if f.kind in ("link.outage", "node.down")), key=lambda f: f.key)
     losses = [
-        f for f in world.facts_of("link.outage") if f.attrs.get("role") != "fabric" and not f.attrs.get("end_unseen")
+        f for f in told if f.kind == "link.outage" and f.attrs.get("role") != "fabric" and not f.attrs.get("end_unseen")
     ]
-    for down in world.facts_of("node.down"):
+    for down in (f for f in told if f.kind == "node.down"):
         before = [
             f for f in losses if f.host == down.host and f.start < down.start and (f.end is None or f.end > down.start)
         ]
@@ -39,11 +42,9 @@ def narrow_slurmd_timeout(world: World) -> None:
     if seen:
         # Whole seconds, and no count of delays: a further delay that narrows nothing leaves every verdict as it stands,
         # and so only the few that do ask for concluding about everything anew.
-        world.site.settings["SlurmdTimeout"] = Value(
-            math.floor(low), math.ceil(high), False, "estimated from delays seen"
-        )
-        message = world.site.settings["MessageTimeout"]
+        site.settings["SlurmdTimeout"] = Value(math.floor(low), math.ceil(high), False, "estimated from delays seen")
+        message = site.settings["MessageTimeout"]
         if not message.known:
-            world.site.settings["MessageTimeout"] = Value(
+            site.settings["MessageTimeout"] = Value(
                 MESSAGE_TIMEOUT_S, MESSAGE_TIMEOUT_S, False, "Slurm's default assumed"
             )

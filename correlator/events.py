@@ -7,16 +7,19 @@ told by the driver, the IB core, the bond and rtnetlink. Lines of one host, even
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from correlator.documents import sorted_json
 from correlator.model import Event
 
 if TYPE_CHECKING:
@@ -156,21 +159,33 @@ def coalesce(rows: pl.DataFrame) -> list[Event]:
             *(pl.col(name).fill_null("") for name in ("cluster", "host", "event", "device")), "code",
             pl.when(same_device).then(pl.lit("")).otherwise(words), separator=_BETWEEN,
         )
-    ).sort("key", "time", "resolution_us", "file", "line")  # fmt: skip
+    )  # fmt: skip
+    # Nearly every key stands on one line: only the rest has to be put in order.
+    alone = lines["key"].is_unique()
+    again = lines.filter(~alone).sort("key", "time", "resolution_us", "file", "line")
     apart = (pl.col("key") != pl.col("key").shift(1)) | (pl.col("time").diff() > COALESCE_S * 1e6)
-    lines = lines.with_columns(apart.fill_null(True).alias("first"))
-    lines = lines.with_columns((pl.col("first") & pl.col("first").shift(-1, fill_value=True)).alias("alone"))
-    events = _without_copies(lines.filter("alone"), known)
+    again = again.with_columns(apart.fill_null(True).alias("first"))
+    again = again.with_columns((pl.col("first") & pl.col("first").shift(-1, fill_value=True)).alias("alone"))
+    events = _without_copies(pl.concat([lines.filter(alone), again.filter("alone").drop("first", "alone")]), known)
+    told = []
     copies: list[dict[str, Any]] = []
-    for row in lines.filter(~pl.col("alone")).iter_rows(named=True):
+    for row in again.filter(~pl.col("alone")).iter_rows(named=True):
         if row["first"] and copies:
-            events.append(_of_copies(copies, known))
+            told.append(_of_copies(copies, known))
             copies = []
         copies.append(row)
     if copies:
-        events.append(_of_copies(copies, known))
-    events.sort(key=order)
-    return events
+        told.append(_of_copies(copies, known))
+    return in_order(events, told)
+
+
+def in_order(events: list[Event], more: list[Event]) -> list[Event]:
+    """One list in the total order from two, of which ``events`` is in order and usually much longer."""
+    if len(more) * 16 < len(events):
+        for event in more:
+            bisect.insort(events, event, key=order)
+        return events
+    return sorted([*events, *more], key=order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +209,11 @@ def _id_of(key: str, time_us: int) -> str:
 
 def _without_copies(lines: pl.DataFrame, known: Mapping[str, _Told]) -> list[Event]:
     """Lines that nobody repeated, nearly all of them: column by column, because there are many."""
-    lines = lines.sort("time", "event", pl.col("host").fill_null(""), pl.col("device").fill_null(""))
+    ids = list(map(_id_of, lines["key"].to_list(), lines["time"].to_list()))
+    places = (pl.col("host").fill_null(""), pl.col("device").fill_null(""))
+    lines = lines.with_columns(pl.Series("id", ids, pl.String)).sort(
+        "time", "event", *places, "id"
+    )  # as ``order`` does
     # Polars divides by multiplying with the reciprocal, which is not the same number for all moments.
     seconds = [t / 1e6 for t in lines["time"].to_list()]
     received = [None if t is None else t / 1e6 for t in lines["received_time"].to_list()]
@@ -205,7 +224,7 @@ def _without_copies(lines: pl.DataFrame, known: Mapping[str, _Told]) -> list[Eve
     told = [known[text].entities for text in lines["entities"].to_list()]
     empty, ones = itertools.repeat(()), itertools.repeat(1)
     return list(map(
-        Event, map(_id_of, lines["key"].to_list(), lines["time"].to_list()), seconds, [r / 1e6 / 2 for r in lines["resolution_us"].to_list()],
+        Event, lines["id"].to_list(), seconds, [r / 1e6 / 2 for r in lines["resolution_us"].to_list()],
         kinds, lines["host"].to_list(), lines["device"].to_list(), lines["job_id"].to_list(), lines["message"].fill_null("").to_list(),
         sources, map(layers.__getitem__, zip(kinds, sources, strict=True)), lines["severity"].to_list(),
         lines["file"].replace("", None).to_list(), lines["line"].replace(0, None).to_list(), received,
@@ -241,27 +260,31 @@ def _rank(copy: Mapping[str, Any]) -> tuple[int, int, str, int]:
 def table(events: list[Event], incident_of: Mapping[str, str], cluster: str | None) -> pl.DataFrame:
     """Events as rows of ``model.events``."""
 
-    def column(name: str, values: Iterable[Any], kind: Any = pl.String) -> pl.Series:
-        return pl.Series(name, list(values), kind)
+    def column(name: str, kind: Any = pl.String, attribute: str | None = None) -> pl.Series:
+        return pl.Series(name, list(map(attrgetter(attribute or name), events)), kind)
 
-    def moments(name: str, seconds: list[float | None]) -> pl.Series:
-        return (pl.Series(name, seconds, pl.Float64) * 1e6).round(0).cast(pl.Int64).cast(pl.Datetime("us"))
+    def moments(name: str, attribute: str) -> pl.Series:
+        seconds = pl.Series(name, list(map(attrgetter(attribute), events)), pl.Float64)
+        return (seconds * 1e6).round(0).cast(pl.Int64).cast(pl.Datetime("us"))
 
-    made = [
-        column("event_id", (e.id for e in events)), moments("time", [e.time for e in events]),
-        column("time_quality", (e.time_quality for e in events)), column("resolution_us", (int(e.sigma * 2e6) for e in events), pl.Int64),
-        moments("received_time", [e.received for e in events]), column("cluster", [cluster] * len(events)),
-        column("host", (e.host for e in events)), column("source", (e.source for e in events)), column("unit", [None] * len(events)),
-        column("layer", (e.layer for e in events)), column("event", (e.kind for e in events)),
-        column("severity", (e.severity for e in events)), column("device", (e.device for e in events)),
-        column("job_id", (e.job_id for e in events), pl.Int64), column("message", (e.message for e in events)),
-        column("entities", (_sorted_json(e.entities) if e.entities else None for e in events)),
-        column("count", (e.count for e in events), pl.Int64), column("incident_id", (incident_of.get(e.id) for e in events)),
-        column("file", (e.file for e in events)), column("line", (e.line for e in events), pl.Int64),
-        column("refs", (_sorted_json([{"file": f, "line": n} for f, n in e.also]) if e.also else "[]" for e in events)),
-    ]  # fmt: skip
-    return pl.DataFrame(made)
+    texts: dict[int, str] = {}  # events with the same entities share one object
 
+    def text_of(event: Event) -> str | None:
+        told = event.entities
+        if not told:
+            return None
+        text = texts.get(id(told))
+        if text is None:
+            text = texts[id(told)] = sorted_json(told)
+        return text
 
-#: One encoder: ``json.dumps`` makes a new one at each call that sorts keys.
-_sorted_json = json.JSONEncoder(sort_keys=True).encode
+    return pl.DataFrame([
+        column("event_id", attribute="id"), moments("time", "time"), column("time_quality"),
+        pl.Series("resolution_us", [int(e.sigma * 2e6) for e in events], pl.Int64),
+        moments("received_time", "received"), pl.Series("cluster", [cluster], pl.String).new_from_index(0, len(events)),
+        column("host"), column("source"), pl.Series("unit", [None], pl.String).new_from_index(0, len(events)),
+        column("layer"), column("event", attribute="kind"), column("severity"), column("device"), column("job_id", pl.Int64),
+        column("message"), pl.Series("entities", [text_of(e) for e in events], pl.String), column("count", pl.Int64),
+        pl.Series("incident_id", [incident_of.get(e.id) for e in events], pl.String), column("file"), column("line", pl.Int64),
+        pl.Series("refs", [sorted_json([{"file": f, "line": n} for f, n in e.also]) if e.also else "[]" for e in events], pl.String),
+    ])  # fmt: skip

@@ -18,6 +18,7 @@ from correlator.facts import World
 from correlator.facts_in_time import FactsInTime
 from correlator.model import Edge, Fact, Hop
 from correlator.scopes import HOSTS_OF, SCOPES, run_of
+from correlator.sightings import first_seen, hour_of
 
 #: A chain longer than this explains nothing any more.
 MAX_DEPTH = 5
@@ -68,16 +69,16 @@ class Evidence:
 
 
 #: Base rates are those learned up to the last full hour before an effect: what came later explains nothing that was
-#: before it, and what was concluded does not move with every event that comes in.
-LEARNED_EVERY_S = 3600.0
+#: before it, and what was concluded does not move with every event that comes in (``hour_of``).
 
 
 class BaseRates:
     """How often facts of each kind had happened per entity and second by the time of an effect."""
 
-    def __init__(self, facts: Iterable[Fact], hosts: int, first: float) -> None:
-        """``hosts``: how many entities could have had them; ``first``: since when (epoch seconds) anything was seen."""
-        self.hosts, self.first = max(1, hosts), first
+    def __init__(self, facts: Iterable[Fact], seen: Iterable[float], first: float) -> None:
+        """``seen``: since when (epoch seconds) each of the entities that could have had them is known; ``first``: since when
+        anything was seen. An entity that is new changes nothing that was concluded about the time before it."""
+        self.seen, self.first = sorted(seen), first
         self._starts: dict[str, list[float]] = defaultdict(list)
         for fact in facts:
             self._starts[fact.kind].append(fact.start)
@@ -86,9 +87,10 @@ class BaseRates:
 
     def of(self, kind: str, time: float) -> float:
         """Gamma-Poisson mean of what was seen before the hour of ``time`` and the prior."""
-        until = time // LEARNED_EVERY_S * LEARNED_EVERY_S
-        seen = bisect_left(self._starts.get(kind, ()), until)
-        return (seen + PRIOR_EVENTS) / (self.hosts * max(0.0, until - self.first) + PRIOR_EXPOSURE_S)
+        until = hour_of(time)
+        told = bisect_left(self._starts.get(kind, ()), until)
+        hosts = max(1, bisect_left(self.seen, until))
+        return (told + PRIOR_EVENTS) / (hosts * max(0.0, until - self.first) + PRIOR_EXPOSURE_S)
 
 
 class Weigher:
@@ -96,7 +98,7 @@ class Weigher:
 
     def __init__(self, world: World, edges: list[Edge], rates: BaseRates | None = None) -> None:
         self.world = world
-        self.rates = rates or BaseRates(world.facts, len(world.site.hosts), world.first)
+        self.rates = rates or BaseRates(world.facts, first_seen(world.events, world.runs).values(), world.first)
         self.by_effect: dict[str, list[Edge]] = defaultdict(list)
         self.blocking: dict[str, list[Edge]] = defaultdict(list)
         for edge in edges:

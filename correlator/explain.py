@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -20,11 +20,14 @@ from parsers.xid import xids
 LATE_S = 10.0
 
 
+_EPOCH = datetime(1970, 1, 1)
+
+
 def stamp(seconds: float | None) -> str | None:
     """RFC 3339 UTC with microseconds, or null."""
     if seconds is None:
         return None
-    return datetime.fromtimestamp(round(seconds * 1e6) / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return (_EPOCH + timedelta(microseconds=round(seconds * 1e6))).isoformat(timespec="microseconds") + "Z"
 
 
 def clock(seconds: float) -> str:
@@ -220,8 +223,7 @@ def grounds(world: World, incident: Incident) -> list[str]:
         )
     if root.attrs.get("inferred"):
         found.append("slurmd started again without having been stopped, and the machine had not booted")
-    untouched = spared(world, incident)
-    if incident.verdicts and untouched.count:
+    if incident.verdicts and (untouched := spared(world, incident)).count:
         found.append(f"{untouched.count} other job{'s' if untouched.count > 1 else ''} ran on without trouble")
     return found
 

@@ -17,13 +17,11 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import polars as pl
 
+from correlator.documents import sorted_json
+
 if TYPE_CHECKING:
     from correlator.engine import Conclusions
     from store.duckdb_store import DuckStore
-
-
-#: One encoder for many documents: ``json.dumps`` makes a new one at each call that sorts keys.
-sorted_json = json.JSONEncoder(sort_keys=True).encode
 
 
 @dataclass
@@ -67,10 +65,11 @@ class History:
         said = Said({"provisional": [], "final": [], "opened": [], "changed": [], "closed": [], "aliases": {}})
         for conclusions in found:
             last = before.get(conclusions.cluster)
-            unchanged = {id(d) for d in (*last.verdicts.values(), *last.incidents)} if last else set()
-            for name, verdict in sorted(conclusions.verdicts.items()):
-                if id(verdict) in unchanged:
-                    continue
+            unchanged = {id(d) for d in last.incidents} if last else set()
+            former_verdicts = last.verdicts if last else {}
+            for name, verdict in sorted(
+                p for p in conclusions.verdicts.items() if former_verdicts.get(p[0]) is not p[1]
+            ):
                 version, digest = self._verdicts.get((conclusions.cluster, name), (0, None))
                 said.texts[id(verdict)] = text = sorted_json(verdict)
                 row = _row(conclusions.cluster, "verdict", name, verdict, text, version, digest, now)

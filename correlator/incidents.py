@@ -192,6 +192,8 @@ def _unsuffered(world: World, weigher: Weigher, taken: set[int]) -> list[Inciden
             continue
         incident = _incident(world, fact, severity)
         _consequences(world, weigher, incident)
+        if incident.severity == "benign" and any(m.kind == "node.down" for m in incident.members):
+            incident.severity = "degraded"  # a node was out of service
         _join_repeats(world, [incident], taken | {id(fact)})
         found.append(incident)
         taken.update(id(m) for m in incident.members)
@@ -263,10 +265,14 @@ def _spared(world: World, incident: Incident) -> Spared:
     return Spared(tuple(sorted(named.values(), key=lambda r: (r.job_id, r.attempt, r.key))), count)
 
 
+def facts_of(incident: Incident) -> list[Fact]:
+    return [incident.root, *incident.members, *incident.flaps]
+
+
 def events_of(incident: Incident) -> list[Event]:
     """Events of all facts of the incident, in time order, each once."""
     found: dict[str, Event] = {}
-    for fact in [incident.root, *incident.members, *incident.flaps]:
+    for fact in facts_of(incident):
         for event in fact.events:
             found[event.id] = event
     return sorted(found.values(), key=lambda e: (e.time, e.id))

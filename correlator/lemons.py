@@ -72,11 +72,20 @@ def risk(incidents: Iterable[Mapping[str, Any]], nodes: int) -> dict[str, list[d
         chance = tail(count, others, nodes - 1)
         rows[host].append({
             "family": family, "incidents": count, "expected": round((others + PRIOR_SHAPE) / max(1, nodes - 1), 4),
-            "probability": chance, "lemon": count >= LEAST and chance < min(LARGEST_TAIL, FALSE_NAMES / max(1, nodes)),
+            "probability": chance, "lemon": _lemon(count, chance, nodes),
         })  # fmt: skip
     return {host: sorted(parts, key=lambda r: (r["probability"], r["family"])) for host, parts in rows.items()}
 
 
 def suspects(incidents: Iterable[Mapping[str, Any]], nodes: int) -> list[str]:
-    """The lemons among the nodes of a cluster."""
-    return [host for host, rows in risk(incidents, nodes).items() if any(r["lemon"] for r in rows)]
+    """The lemons among the nodes of a cluster: ``risk`` of those only that could be one."""
+    found = counts(incidents)
+    total: defaultdict[str, int] = defaultdict(int)
+    for (_, family), count in found.items():
+        total[family] += count
+    named = (host for (host, family), n in found.items() if n >= LEAST and _lemon(n, tail(n, total[family] - n, nodes - 1), nodes))  # fmt: skip
+    return list(dict.fromkeys(named))
+
+
+def _lemon(count: int, chance: float, nodes: int) -> bool:
+    return count >= LEAST and chance < min(LARGEST_TAIL, FALSE_NAMES / max(1, nodes))

@@ -7,10 +7,14 @@ A cluster set up anew counts its job ids from 1 again, so two rows of one id nee
 from __future__ import annotations
 
 from collections import defaultdict
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import datetime
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from correlator.events import seconds_of
+import polars as pl
+
+from correlator.events import moment_of, seconds_of
 from correlator.model import OPEN_STATES, Event, Run
 from parsers.hostlist import expand, fold
 
@@ -29,19 +33,67 @@ _REQUEUEABLE = frozenset(
 )
 
 
+#: What the correlator takes from a row about a job.
+_COLUMNS = (
+    "job_id", "array_job_id", "array_task_id", "restarts", "db_index", "name", "user", "uid", "account", "partition", "state",
+    "cancelled_by", "exit_code", "exit_signal", "submit", "start", "end", "time_limit_s", "node_list", "nodes", "gpus",
+    "gpu_index", "work_dir", "submit_line", "failed_node", "observed_at", "source", "file", "line",
+)  # fmt: skip
+
+_SELECT = 'SELECT "' + '", "'.join(_COLUMNS) + '" FROM raw.jobs WHERE cluster IS NOT DISTINCT FROM ?'
+
+
 def gather(store: Reads, cluster: str | None, events: list[Event]) -> list[Run]:
     """All runs of a cluster, ordered by job id and attempt."""
-    rows = store.rows("SELECT * FROM raw.jobs WHERE cluster IS NOT DISTINCT FROM ?", [cluster])
     steps = store.rows("SELECT * FROM raw.steps WHERE cluster IS NOT DISTINCT FROM ?", [cluster])
-    return assemble(rows, steps, events)
+    return assemble(_told(store.frame(_SELECT, [cluster])), steps, events)
+
+
+def gather_some(
+    store: Reads, cluster: str | None, events: list[Event], jobs: frozenset[int], known: frozenset[int], since: int
+) -> list[Run]:
+    """The runs of some jobs. Of all but ``known`` the rows up to row id ``since`` are known to say nothing."""
+    rows = [r for r in _told(store.frame(f"{_SELECT} AND rowid > ?", [cluster, since])) if r["job_id"] in jobs]
+    among = "job_id IN (SELECT unnest(?::BIGINT[]))"
+    if known:
+        rows += _told(store.frame(f"{_SELECT} AND rowid <= ? AND {among}", [cluster, since, sorted(known)]))
+    steps: list[dict[str, Any]] = []
+    if store.rows("SELECT 1 FROM raw.steps LIMIT 1"):
+        steps = store.rows(f"SELECT * FROM raw.steps WHERE cluster IS NOT DISTINCT FROM ? AND {among}", [cluster, sorted(jobs)])  # fmt: skip
+    return assemble(rows, steps, [e for e in events if e.job_id in jobs])
+
+
+def _told(table: pl.DataFrame) -> list[dict[str, Any]]:
+    """Rows as what they tell: a field without a value is not there. Column by column, because there are many."""
+    table = table.filter(pl.col("job_id").is_not_null())
+    whole: dict[str, list[Any]] = {}
+    gaps: dict[str, list[Any]] = {}
+    for column in table:
+        nothing = column.null_count()
+        if nothing < len(column):
+            values = column.to_list()
+            empty: Any = "" if column.dtype == pl.String else [] if column.dtype == pl.List else None
+            (gaps if nothing or (empty is not None and empty in values) else whole)[column.name] = values
+    rows = [dict(zip(whole, values, strict=True)) for values in zip(*whole.values(), strict=True)]
+    for name, values in gaps.items():
+        for row, value in zip(rows, values, strict=True):
+            if value not in _NOTHING:
+                row[name] = value
+    return rows
+
+
+#: A field that holds one of these tells nothing.
+_NOTHING: tuple[Any, ...] = (None, "", [])
 
 
 def assemble(rows: list[dict[str, Any]], steps: list[dict[str, Any]], events: list[Event]) -> list[Run]:
-    """Pure: the order of rows and their number of copies do not matter."""
+    """Runs from rows as what they tell (no field without a value). Pure: the order of rows and their number of copies do
+    not matter."""
     by_job: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
-    for row in [*rows, *_rows_from_events(events)]:
-        if row["job_id"] is not None:
-            by_job[row["job_id"]].append(row)
+    for row in rows:
+        by_job[row["job_id"]].append(row)
+    for row in _rows_from_events(events):
+        by_job[row["job_id"]].append(row)
     steps_of: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
     for step in steps:
         steps_of[step["job_id"]].append(step)
@@ -51,71 +103,95 @@ def assemble(rows: list[dict[str, Any]], steps: list[dict[str, Any]], events: li
             submits[event.job_id].append(event.time)
     runs: list[Run] = []
     for job_id in sorted(by_job):
-        runs += _runs_of_job(job_id, by_job[job_id], steps_of[job_id], submits[job_id])
+        runs += _runs_of_job(job_id, by_job[job_id], steps_of.get(job_id, ()), submits.get(job_id, ()))
     return runs
 
 
 def _order(row: dict[str, Any]) -> tuple[Any, ...]:
-    moment = row["start"] or row["submit"] or row["end"] or datetime.max
-    return (moment, _RANK.get(row["source"], 9), row["db_index"] or 0, str(row["file"]), row["line"] or 0)
+    moment = row.get("start") or row.get("submit") or row.get("end") or datetime.max
+    return (
+        moment,
+        _RANK.get(row.get("source", ""), 9),
+        row.get("db_index") or 0,
+        str(row.get("file")),
+        row.get("line") or 0,
+    )
+
+
+def _in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=_order) if len(rows) > 1 else rows
+
+
+#: These see a run from one side, in passing; they do not found a run of their own where another source tells of it.
+_OBSERVERS = ("hook", "log")
 
 
 def _runs_of_job(
-    job_id: int, rows: list[dict[str, Any]], steps: list[dict[str, Any]], submits: list[float]
+    job_id: int, rows: list[dict[str, Any]], steps: Sequence[dict[str, Any]], submits: Sequence[float]
 ) -> list[Run]:
     groups: list[list[dict[str, Any]]] = []
-    timed = [r for r in rows if (r["start"] or r["submit"]) and r["source"] not in ("hook", "log")]
-    for row in sorted(timed, key=_order):
+    timed: list[dict[str, Any]] = []
+    rest: list[dict[str, Any]] = []
+    for row in rows:
+        founding = row.get("source") not in _OBSERVERS and ("start" in row or "submit" in row)
+        (timed if founding else rest).append(row)
+    for row in _in_order(timed):
         for group in groups:
             if _same_run(group, row):
                 group.append(row)
                 break
         else:
             groups.append([row])
-    known = {id(r) for r in timed}
-    for row in sorted((r for r in rows if id(r) not in known), key=_order):
-        home = _group_for(groups, row)
-        if home is None and groups and not (row["start"] or row["end"] or row["submit"] or row["observed_at"]):
+    for row in _in_order(rest):
+        home = _group_for(groups, row) if groups else None
+        if home is None and groups and not _MOMENTS & row.keys():
             continue  # a hook's word without any time, and several runs it may be about: it tells nothing
         if home is None:
             groups.append([row])
         else:
             home.append(row)
     runs = [_merge(job_id, group) for group in groups]
-    runs.sort(key=lambda r: (r.submit or r.start or 0.0, r.start or r.end or 0.0))
+    if len(runs) > 1:
+        runs.sort(key=lambda r: (r.submit or r.start or 0.0, r.start or r.end or 0.0))
     _number(runs, submits)
     for run in runs:
-        run.steps = tuple(_steps_for(run, steps))
+        run.steps = tuple(_steps_for(run, steps)) if steps else ()
     return runs
+
+
+#: By which a row can be told to belong to one of several runs of a job.
+_MOMENTS = {"start", "end", "submit", "observed_at"}
 
 
 def _same_run(group: list[dict[str, Any]], row: dict[str, Any]) -> bool:
     for other in group:
-        if other["db_index"] and row["db_index"] and other["submit"] and row["submit"]:
+        submitted = "submit" in other and "submit" in row
+        if submitted and other.get("db_index") and row.get("db_index"):
             if other["db_index"] == row["db_index"] and other["submit"] == row["submit"]:
                 return True
             continue
-        if other["start"] and row["start"]:
+        if "start" in other and "start" in row:
             if abs((other["start"] - row["start"]).total_seconds()) <= SAME_START_S:
                 return True
-        elif other["submit"] and row["submit"] and other["submit"] == row["submit"]:
+        elif submitted and other["submit"] == row["submit"]:
             return True
     return False
 
 
 def _group_for(groups: list[list[dict[str, Any]]], row: dict[str, Any]) -> list[dict[str, Any]] | None:
     """The run that a hook's or a log's observation belongs to: by restart count, else by time."""
-    moment = row["start"] or row["end"] or row["submit"] or row["observed_at"]
+    moment = row.get("start") or row.get("end") or row.get("submit") or row.get("observed_at")
     best: tuple[float, list[dict[str, Any]]] | None = None
     for group in groups:
-        starts = [r["start"] for r in group if r["start"]]
-        ends = [r["end"] for r in group if r["end"]]
-        restarts = {r["restarts"] for r in group if r["restarts"] is not None}
-        if row["restarts"] is not None and restarts and row["restarts"] not in restarts:
-            continue
+        starts = [r["start"] for r in group if "start" in r]
+        ends = [r["end"] for r in group if "end" in r]
+        if "restarts" in row:
+            restarts = {r["restarts"] for r in group if "restarts" in r}
+            if restarts and row["restarts"] not in restarts:
+                continue
         if moment is None:
             return group if len(groups) == 1 else None
-        begin = min(starts or [r["submit"] for r in group if r["submit"]] or [moment])
+        begin = min(starts or [r["submit"] for r in group if "submit" in r] or [moment])
         finish = max(ends or [moment])
         before, after = (begin - moment).total_seconds(), (moment - finish).total_seconds()
         distance = max(before, after, 0.0)
@@ -125,22 +201,35 @@ def _group_for(groups: list[list[dict[str, Any]]], row: dict[str, Any]) -> list[
     return None if best is None else best[1]
 
 
+def _believed(group: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Who is believed first comes first. A dump taken while the run was going on must not hide how it ended."""
+    ranks = [(r.get("state", "") in OPEN_STATES, _RANK.get(r.get("source", ""), 9)) for r in group]
+    if len(set(ranks)) == len(ranks):
+        return [row for _, row in sorted(zip(ranks, group, strict=True), key=itemgetter(0))]
+    return [
+        row
+        for *_, row in sorted(
+            ((rank, _order(row), row) for rank, row in zip(ranks, group, strict=True)), key=itemgetter(0, 1)
+        )
+    ]
+
+
 def _merge(job_id: int, group: list[dict[str, Any]]) -> Run:
-    ordered = sorted(group, key=lambda r: (_RANK.get(r["source"], 9), _order(r))) if len(group) > 1 else list(group)
-    # A dump taken while the run was going on must not hide how it ended.
-    ordered.sort(key=lambda r: not r["state"] or r["state"] in OPEN_STATES)
-    merged: dict[str, Any] = {}
-    for row in reversed(ordered):  # who is believed first has the last word
-        merged.update({k: v for k, v in row.items() if v is not None and v != "" and v != []})
+    if len(group) == 1:
+        (merged,) = group
+    else:
+        merged = {}
+        for row in reversed(_believed(group)):  # who is believed first has the last word
+            merged.update(row)
     nodes = tuple(merged.get("nodes") or ())
     return Run(
         key=str(job_id), job_id=job_id, attempt=merged.get("restarts") or 0, state=merged.get("state") or "",
         nodes=nodes, submit=seconds_of(merged.get("submit")), start=seconds_of(merged.get("start")),
-        end=seconds_of(merged.get("end")), row=merged, sources=tuple(sorted({str(r["source"]) for r in group})),
+        end=seconds_of(merged.get("end")), row=merged, sources=tuple(sorted({str(r.get("source")) for r in group})),
     )  # fmt: skip
 
 
-def _number(runs: list[Run], submits: list[float]) -> None:
+def _number(runs: list[Run], submits: Sequence[float]) -> None:
     """Attempts and keys. ``15``, ``15#1``; an older job of a re-used id is ``1@2026-11-21T00:22:04``."""
     chains: list[list[Run]] = []
     for run in runs:
@@ -167,7 +256,7 @@ def _base_key(run: Run) -> str:
     return f"{array}_{task}" if array is not None and task is not None else str(run.job_id)
 
 
-def _is_restart(previous: Run, run: Run, submits: list[float]) -> bool:
+def _is_restart(previous: Run, run: Run, submits: Sequence[float]) -> bool:
     restarts = run.row.get("restarts")
     if restarts and run.row.get("user") == previous.row.get("user"):
         return True
@@ -185,7 +274,7 @@ def _is_restart(previous: Run, run: Run, submits: list[float]) -> bool:
     return not any(begin < moment < end for moment in submits)
 
 
-def _steps_for(run: Run, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _steps_for(run: Run, steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     index = run.row.get("db_index")
     found = {}
     for step in sorted(steps, key=lambda s: (str(s["step_id"]), str(s["file"]), s["line"] or 0)):
@@ -202,14 +291,6 @@ def _steps_for(run: Run, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [found[name] for name in sorted(found)]
 
 
-_EMPTY = dict.fromkeys((
-    "array_job_id", "array_task_id", "restarts", "db_index", "name", "user", "uid", "account", "partition", "qos", "state",
-    "cancelled_by", "reason", "exit_code", "exit_signal", "derived_exit_code", "submit", "start", "end", "time_limit_s",
-    "node_list", "nodes", "gpus", "gpu_index", "work_dir", "std_out", "std_err", "submit_line", "requeue", "failed_node",
-    "reservation", "flags", "observed_at", "host", "file", "line",
-))  # fmt: skip
-
-
 def _rows_from_events(events: list[Event]) -> list[dict[str, Any]]:
     """What slurmctld's own lines say of runs: all there is while accounting is late or absent."""
     open_runs: dict[int, dict[str, Any]] = {}
@@ -221,36 +302,34 @@ def _rows_from_events(events: list[Event]) -> list[dict[str, Any]]:
         row = open_runs.get(job)
         if row is None and event.kind != "slurm.job_start":
             continue
-        moment = datetime.fromtimestamp(event.time, UTC).replace(tzinfo=None)
         if event.kind == "slurm.job_start":
             if row is not None:
                 rows.append(row)
-            nodes = list(event.entities.get("nodes") or expand(str(event.entities.get("nodelist") or "")))
-            row = {
-                **_EMPTY,
-                "job_id": job,
-                "source": "log",
-                "start": moment,
-                "state": "RUNNING",
-                "nodes": nodes,
-                "node_list": str(event.entities.get("nodelist") or "") or fold(nodes),
-            }
-            row["partition"] = event.entities.get("partition")
-            open_runs[job] = row
+            open_runs[job] = _started(event)
             continue
         assert row is not None
         state = _END_STATES.get(event.kind)
-        if state is not None and row["state"] in ("RUNNING",):
-            row["state"], row["end"] = state, moment
-            if event.kind == "slurm.job_failed":
-                row["exit_code"] = event.entities.get("exit_code")
+        if state is not None and row["state"] == "RUNNING":
+            row["state"], row["end"] = state, moment_of(event.time)
+            if event.kind == "slurm.job_failed" and event.entities.get("exit_code") not in _NOTHING:
+                row["exit_code"] = event.entities["exit_code"]
         if event.kind == "slurm.job_requeue":
             if row["state"] == "RUNNING":
                 # "requeue job JobId=1 due to failure of node gpu02": accounting will call this run NODE_FAIL.
                 failed = "failure of node" in event.message
-                row["state"], row["end"] = "NODE_FAIL" if failed else "REQUEUED", moment
+                row["state"], row["end"] = "NODE_FAIL" if failed else "REQUEUED", moment_of(event.time)
             rows.append(open_runs.pop(job))
     return rows + list(open_runs.values())
+
+
+def _started(event: Event) -> dict[str, Any]:
+    told = event.entities
+    nodes = list(told.get("nodes") or expand(str(told.get("nodelist") or "")))
+    row = {
+        "job_id": event.job_id, "source": "log", "start": moment_of(event.time), "state": "RUNNING", "nodes": nodes,
+        "node_list": str(told.get("nodelist") or "") or fold(nodes), "partition": told.get("partition"),
+    }  # fmt: skip
+    return {name: value for name, value in row.items() if value not in _NOTHING}
 
 
 _END_STATES = {

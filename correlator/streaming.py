@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from operator import is_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from correlator.arrivals import Arrivals
 from correlator.engine import Conclusions, clusters_of, conclude_cluster, load_edges, write
 from correlator.garbage import paused
 from correlator.history import History, Said
+from correlator.index import index_of
 from correlator.model import Edge
 from correlator.patching import patch
 from correlator.window import Window, longest_window
@@ -157,7 +159,7 @@ class Ticker:
         before = self._known.get(cluster)
         if before is None:
             return None
-        change = arrivals.change(cluster, before.runs, before.last)
+        change = arrivals.change(cluster, lambda jobs: index_of(before).last_runs(before.runs, jobs), before.last)
         if change is None:
             return before
         window = Window(self.store, before, self._edges, self.settings, change)
@@ -172,13 +174,14 @@ def settled(known: Conclusions, edges: list[Edge], now: datetime) -> Conclusions
     """Verdicts are final when the watermark (``now`` less the lateness allowed) has passed their run's end by the longest
     causal window; until then they are provisional. Incidents are when all their verdicts are. A full pass over stored
     rows (``ingest``, ``correlate``) knows that nothing more comes and calls all final. The same object where nothing turns."""
-    border = (now - timedelta(seconds=LATENESS_S + longest_window(known, edges))).isoformat(
-        timespec="microseconds"
-    ) + "Z"
-    verdicts = {
-        k: v if v["final"] == _over(v["end"], border) else {**v, "final": not v["final"]}
-        for k, v in known.verdicts.items()
+    watermark = now - timedelta(seconds=LATENESS_S + longest_window(known, edges))
+    border = watermark.isoformat(timespec="microseconds") + "Z"
+    turned = {
+        k: not v["final"] for k, v in known.verdicts.items() if v["final"] != (v["end"] is None or v["end"] <= border)
     }
+    verdicts = known.verdicts
+    if turned:
+        verdicts = {**verdicts, **{k: {**verdicts[k], "final": final} for k, final in turned.items()}}
     incidents = []
     for incident in known.incidents:
         over = _over(incident["end"], border) and all(
@@ -186,9 +189,9 @@ def settled(known: Conclusions, edges: list[Edge], now: datetime) -> Conclusions
         )
         status = "final" if over else "provisional"
         incidents.append(incident if incident["status"] == status else {**incident, "status": status})
-    turned = any(v is not known.verdicts[k] for k, v in verdicts.items())
-    turned = turned or any(a is not b for a, b in zip(incidents, known.incidents, strict=True))
-    return replace(known, verdicts=verdicts, incidents=incidents) if turned else known
+    if not turned and all(map(is_, incidents, known.incidents)):
+        return known
+    return replace(known, verdicts=verdicts, incidents=incidents)
 
 
 @contextmanager
@@ -211,8 +214,9 @@ def same_objects(found: Conclusions, before: Conclusions | None) -> Conclusions:
         return found
     old = {i["id"]: i for i in before.incidents}
     incidents = [_same(i, old.get(i["id"])) for i in found.incidents]
-    verdicts = {k: _same(v, before.verdicts.get(k)) for k, v in found.verdicts.items()}
-    return replace(found, incidents=incidents, verdicts=verdicts)
+    said = before.verdicts
+    again = {k: _same(v, said.get(k)) for k, v in found.verdicts.items() if said.get(k) is not v}
+    return replace(found, incidents=incidents, verdicts={**found.verdicts, **again})
 
 
 def _same(document: dict[str, Any], old: dict[str, Any] | None) -> dict[str, Any]:

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from itertools import compress, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -25,13 +26,16 @@ from correlator import events as event_rows
 from correlator import runs as run_rows
 from correlator.arrivals import Change
 from correlator.conditions import derived_values
-from correlator.engine import Conclusions, Index, conclude_world, gather_world
+from correlator.engine import Conclusions, conclude_world, gather_world, node_states
 from correlator.estimate import narrow_slurmd_timeout
 from correlator.events import COALESCE_S, moment_of
 from correlator.evidence import BaseRates
 from correlator.facts import World, conclude
-from correlator.incidents import SAME_DEVICE_S, Incident, events_of
+from correlator.facts.links import may_end_at
+from correlator.incidents import Incident, events_of
+from correlator.index import Choice, Index, Names, Spans, index_of, jobs_of, of_runs
 from correlator.model import Edge, Event, Fact, Run
+from correlator.sightings import HOUR_S, first_seen, hour_of
 
 if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
@@ -71,28 +75,20 @@ def last_moment(fact: Fact) -> float:
     return fact.start if fact.end is None else max(fact.start, fact.end)
 
 
-def span(story: Incident, reach: float) -> tuple[float, float]:
-    """First moment of an incident and the last at which something could still join it unasked.
-
-    What is still lasting may have effects for ``reach`` seconds after its beginning. Later it changes only when a line
-    speaks of its end (``Window._touched``).
-    """
-    facts = [story.root, *story.members, *story.flaps, *(v.end for v in story.verdicts)]
-    last = max(f.start + reach if f.end is None else max(f.start, f.end) for f in facts)
-    return min(f.start for f in facts), max(last, story.root.start + SAME_DEVICE_S.get(story.root.kind, 0.0))
-
-
 def longest_window(known: Conclusions, edges: Iterable[Edge]) -> float:
     """The longest causal window between different things, seconds: so long after an effect its cause may lie back."""
     if known.site is None:
         return 0.0
+    if known.longest is not None:
+        return known.longest
     values = derived_values(known.site.values_for(None), None)
     printed = max(
         (float(f.attrs.get("timeout") or 0.0) for f in known.facts if f.kind == "job.comm_error"), default=0.0
     )
     values["PrintedTimeout"] = expressions.Value(0.0, max(printed, 1800.0))
     highs = [expressions.window(e.window, values)[1] for e in edges if e.scope != "same run"]
-    return max((h for h in highs if h <= LONGEST_S), default=0.0)
+    known.longest = max((h for h in highs if h <= LONGEST_S), default=0.0)
+    return known.longest
 
 
 class Window:
@@ -107,27 +103,26 @@ class Window:
         change: Change,
     ) -> None:
         self.store, self.before, self.edges, self.settings, self.change = store, before, edges, settings, change
+        self.index = index = index_of(before)
         skew = max((abs(o.seconds) for o in before.clocks), default=0.0)
         #: From here on results are replaced.
         self.border = change.earliest - skew - MARGIN_S
-        lasting = [
-            e.time for e in index_of(before).repeated if e.time < self.border and e.last >= self.border - COALESCE_S
-        ]
+        lasting = [e.time for e in index.repeated if e.time < self.border and e.last >= self.border - COALESCE_S]
         just = before.events[bisect_left(before.events, self.border - COALESCE_S, key=attrgetter("time")) :][:1]
         self.border = min([self.border, *lasting, *(e.time for e in just)])
         self.reach = longest_window(before, edges) + MARGIN_S
-        spans = {s.id: span(s, self.reach) for s in before.stories}
-        self.live = {s.id for s in before.stories if spans[s.id][1] >= self.border or self._touched(s)}
-        #: From here on rows are read.
-        self.since = min([self.border - self.reach, *(spans[name][0] - MARGIN_S for name in self.live)])
+        #: Incidents that are concluded anew: they reach into the stretch, or something may have ended in them.
+        spans = index.spans
+        self.live = set(spans.names[spans.last(self.reach) >= self.border])
+        self.live |= {name for name, hosts in spans.hosts.items() if not hosts.isdisjoint(change.ending)}
+        self.live |= {name for name, jobs in spans.jobs.items() if not jobs.isdisjoint(change.jobs)}
+        self._look_back()
 
-    def _touched(self, story: Incident) -> bool:
-        """Does something still last in it on a host that a change may have ended it on?"""
-        facts = [f for f in [story.root, *story.members, *story.flaps] if f.end is None]
-        if not facts:
-            return False
-        hosts = {h for f in facts for h in (f.host, *f.attrs.get("hosts", ())) if h}
-        return bool(hosts & self.change.ending) or any(v.run.job_id in self.change.jobs for v in story.verdicts)
+    def _look_back(self) -> None:
+        #: From here on rows are read.
+        spans = self.index.spans
+        first = spans.first[_among(spans.names, self.live)]
+        self.since = float(min(self.border - self.reach, first.min(initial=np.inf) - MARGIN_S))
 
     @property
     def whole(self) -> bool:
@@ -139,35 +134,80 @@ class Window:
     def again(self) -> Conclusions | None:
         """The conclusions with the change in them; None where everything must be concluded anew."""
         before = self.before
-        if not self.change.voices <= before.voices:
-            return None  # what was in doubt for want of a host's log is not any more
-        jobs = self.change.jobs | {r.job_id for r in before.runs if r.end is None or r.end >= self.since}
+        if self._unmuted():
+            return None
+        jobs = self.change.jobs | set(self.index.run_jobs[self.index.run_ends >= self.since].tolist())
         recent = Recent(self.store, moment_of(self.since) or datetime.min)
         new = self._events(recent)
         carried = self._carried(jobs)
         off = before.clocks
-        if any(o.end >= self.since for o in off) or clocks.offsets(sorted([*new, *carried], key=event_rows.order)):
+        if any(o.end >= self.since for o in off) or clocks.offsets(event_rows.in_order(list(new), carried)):
             return None  # a clock that is off now: every new pair of lines may tell it better
         new = clocks.correct(new, off)
         told = {(e.host, e.kind, e.device): e for e in carried if e.time < self.since <= e.last}
         fresh = [e for e in new if not _piece_of(e, told.get((e.host, e.kind, e.device)))]
-        events = sorted({e.id: e for e in [*carried, *fresh]}.values(), key=event_rows.order)
-        runs = self._runs(jobs, events)
-        states = self._states(recent)
+        names = {e.id for e in fresh}
+        events = event_rows.in_order(fresh, [e for e in carried if e.id not in names])
+        others, former = self.index.without(before.runs, jobs)
+        runs = self._runs(former, events)
+        if further := self._spoken_of(former, runs) - self.live:
+            self.live |= further
+            self._look_back()
+            return None if self.whole else self.again()
         hosts = before.site.hosts if before.site else frozenset()
-        world = gather_world(recent, before.cluster, self.settings, events, runs, states, off, hosts, before)
+        world = gather_world(recent, before.cluster, self.settings, events, runs, node_states(recent, before.cluster), off, hosts, before)  # fmt: skip
         if world.events and world.first < before.first:
             return None  # older than anything known: base rates and what lies at the beginning change
+        world.voices |= self.change.voices
         world.first, world.last = min(before.first, world.first), max(before.last, world.last)
         world.progress = _joined(before.progress, world.progress, self.since)
+        seen = self._seen(world, former)
+        if seen is None:
+            return None
         conclude(world)
         facts = self._all_facts(world)
-        overall = World(world.site, [], [], facts=facts)
-        narrow_slurmd_timeout(overall)
-        rates = BaseRates(facts, len(world.site.hosts), world.first)
+        narrow_slurmd_timeout(world.site, facts)
         if before.site is None or not _same_site(world, before):
             return None
-        return self._merged(conclude_world(world, self.edges, rates), facts, jobs)
+        found = conclude_world(world, self.edges, BaseRates(facts, seen.values(), world.first))
+        found.seen = seen
+        return self._merged(found, facts, others, former)
+
+    def _unmuted(self) -> bool:
+        """Is a verdict that stands in doubt for want of a node's log, which now is collected?"""
+        before = self.before
+        heard = self.change.voices - before.voices
+        if not heard or not before.voices:
+            return bool(heard)
+        return any(r.key in before.verdicts and not heard.isdisjoint(r.nodes) for r in before.runs)
+
+    def _seen(self, world: World, former: list[Run]) -> dict[str, float] | None:
+        """Since when each host is known, with what the stretch tells. None where that changes what was concluded about the
+        time before the border: how many hosts there were, or whom a line speaks of."""
+        before, fresh = self.before, first_seen((events[0] for events in world.by_host.values()), world.runs)
+        seen = dict(before.seen)
+        for host, moment in before.seen.items():
+            if moment >= self.since:  # told by rows of the stretch only, and all of those were read again
+                if host not in fresh:
+                    return None
+                seen[host] = fresh[host]
+        for host, moment in fresh.items():
+            seen[host] = min(moment, seen.get(host, moment))
+        for host, moment in first_seen([], former).items():
+            now = fresh.get(host, float("inf"))
+            if before.seen[host] == moment < min(now, self.since):  # a run that told of it first began at another time
+                if hour_of(now) != hour_of(moment):
+                    return None
+                seen[host] = now
+        for host, moment in seen.items():
+            then = before.seen.get(host)
+            if moment != then and (then is None or hour_of(then) != hour_of(moment)):
+                first = moment if then is None else min(moment, then)
+                if hour_of(first) + HOUR_S <= self.border:
+                    return None
+        never = frozenset(seen.keys() - before.seen.keys())
+        past = before.events[: bisect_left(before.events, self.border, key=attrgetter("time"))] if never else []
+        return None if any(may_end_at(e, never) for e in past) else seen
 
     def _events(self, recent: Recent) -> list[Event]:
         """The events of the stretch: those that nothing new can be a copy of as they are, the rest from their lines."""
@@ -186,10 +226,7 @@ class Window:
     def _untouched_until(self) -> float:
         """A moment before everything new that no event's lines lie around. Each further place of an event (``also``) lies
         at most ``COALESCE_S`` from the next."""
-        spread = [
-            (e.time - COALESCE_S * len(e.also), e.time + COALESCE_S * len(e.also))
-            for e in index_of(self.before).repeated
-        ]
+        spread = [(e.time - COALESCE_S * len(e.also), e.time + COALESCE_S * len(e.also)) for e in self.index.repeated]
         cut = self.change.earliest - COALESCE_S - 0.001
         while (lower := min([cut, *(low for low, high in spread if low < cut <= high + COALESCE_S)])) < cut:
             cut = lower - 0.001
@@ -205,7 +242,7 @@ class Window:
         for story in self.before.stories:
             if story.id in self.live:
                 found.update((e.id, e) for e in events_of(story))
-        for place in np.flatnonzero(np.isin(index_of(self.before).jobs, list(wanted))):
+        for place in np.flatnonzero(np.isin(self.index.event_jobs, np.fromiter(wanted, np.int64, len(wanted)))):
             event = self.before.events[place]
             if event.time < self.since or self._placed(event):
                 found[event.id] = event
@@ -220,77 +257,93 @@ class Window:
             and event.source in ("job_stdout", "job_stderr")
         )
 
-    def _runs(self, jobs: Iterable[int], events: list[Event]) -> list[Run]:
-        """Runs of these jobs: those of which nothing new was said as they are."""
-        told = self.change.jobs
-        if self.before.clocks:
-            told = frozenset(jobs)
-        known = set(jobs) - told
-        where = "WHERE cluster IS NOT DISTINCT FROM ? AND job_id IN (SELECT unnest(?::BIGINT[]))"
-        rows = self.store.rows(f"SELECT * FROM raw.jobs {where}", [self.before.cluster, sorted(told)])
-        steps = self.store.rows(f"SELECT * FROM raw.steps {where}", [self.before.cluster, sorted(told)])
-        again = run_rows.assemble(rows, steps, [e for e in events if e.job_id in told])
-        return sorted([*(r for r in self.before.runs if r.job_id in known), *again], key=attrgetter("job_id"))
+    def _runs(self, former: list[Run], events: list[Event]) -> list[Run]:
+        """The runs of the stretch: those of which nothing new was said as they are. ``former``: as they were known."""
+        told = self.change.jobs | (frozenset(r.job_id for r in former) if self.before.clocks else frozenset())
+        known = frozenset(r.job_id for r in former if r.job_id in told)
+        again = run_rows.gather_some(self.store, self.before.cluster, events, told, known, self.change.jobs_since)
+        return sorted([*(r for r in former if r.job_id not in told), *again], key=attrgetter("job_id"))
 
-    def _states(self, recent: Recent) -> list[dict[str, Any]]:
-        from correlator.engine import node_states
-
-        return node_states(recent, self.before.cluster)
+    def _spoken_of(self, former: list[Run], runs: list[Run]) -> set[str]:
+        """Incidents that speak of a run of which something else is known now."""
+        found: set[str] = set()
+        then, now = (
+            groupby((r for r in some if r.job_id in self.change.jobs), attrgetter("job_id")) for some in (former, runs)
+        )
+        known = {job: list(some) for job, some in then}
+        for job, some in now:
+            before, after = known.get(job, []), list(some)
+            pairs = (
+                list(zip(before, after, strict=False))
+                if len(before) == len(after)
+                else [(b, a) for b in before for a in after]
+            )
+            for one, other in pairs:
+                if (one.key, one.nodes, one.start, one.gpus) != (other.key, other.nodes, other.start, other.gpus):
+                    found.update(self.index.speaking_of(one, other))
+        return found
 
     def _all_facts(self, world: World) -> list[Fact]:
+        """In no order."""
         old = [f for f in self.before.facts if last_moment(f) < self.border and not (f.end is None and f.run is None)]
         new = [f for f in world.facts if last_moment(f) >= self.border or (f.end is None and f.run is None)]
-        return sorted([*old, *new], key=lambda f: f.key)
+        return old + new
 
-    def _merged(self, found: Conclusions, facts: list[Fact], jobs: Iterable[int]) -> Conclusions:
-        """Before the border what was said, behind it what is said now."""
-        before, border = self.before, self.border
-        again = set(jobs)
-        runs = sorted(
-            [*(r for r in before.runs if r.job_id not in again), *found.runs],
-            key=attrgetter("job_id"),
-        )
-        kept = [(s, d) for s, d in zip(before.stories, before.incidents, strict=True) if s.id not in self.live]
-        taken = [
-            (s, d)
-            for s, d in zip(found.stories, found.incidents, strict=True)
-            if span(s, self.reach)[1] >= border or s.id in self.live
-        ]
-        names = {s.id for s, _ in taken}
-        stories = sorted([*((s, d) for s, d in kept if s.id not in names), *taken], key=lambda p: (p[0].start, p[0].id))
+    def _merged(self, found: Conclusions, facts: list[Fact], others: list[Run], former: list[Run]) -> Conclusions:
+        """Before the border what was said, behind it what is said now. ``others``: runs that were not looked at; ``former``:
+        those that were, as they were known."""
+        before, border, index = self.before, self.border, self.index
+        runs, numbers = _with_runs(index, others, former, found.runs)
+        spans = Spans.of(found.stories)
+        again = (spans.last(self.reach) >= border) | _among(spans.names, self.live)
+        taken = list(compress(zip(found.stories, found.incidents, strict=True), again))
+        stays = ~_among(index.spans.names, self.live.union(s.id for s, _ in taken))
+        kept = list(compress(zip(before.stories, before.incidents, strict=True), stays))
+        stories, order = _by_start(kept, taken)
+        spans = index.spans.only(stays) + spans.only(again)
+        spans = spans if order is None else spans.only(order)
         anew = {r.key for r in found.runs if r.end is None or r.end >= border or r.job_id in self.change.jobs}
         anew |= {v.run.key for s, _ in taken for v in s.verdicts}
         anew |= {v.run.key for s in before.stories if s.id in self.live for v in s.verdicts}
-        verdicts = {k: v for k, v in before.verdicts.items() if k not in anew}
+        verdicts = dict(before.verdicts)
+        for key in anew | ({r.key for r in former} - {r.key for r in found.runs}):
+            verdicts.pop(key, None)
         verdicts.update((k, v) for k, v in found.verdicts.items() if k in anew or k not in before.verdicts)
-        known = {r.key for r in runs}
         documents = [d for _, d in stories]
         cut, start = (bisect_left(c.events, border, key=attrgetter("time")) for c in (before, found))
-        events = [*before.events[:cut], *found.events[start:]]
-        hosts = found.site.hosts if found.site else frozenset()
-        index = index_of(before)
-        repeated = [
-            *(e for e in index.repeated if e.time < border),
-            *(e for e in found.events[start:] if e.last > e.time),
-        ]
+        fresh = found.events[start:]
+        repeated = [*(e for e in index.repeated if e.time < border), *(e for e in fresh if e.also or e.last > e.time)]
         return replace(
-            found, events=events, runs=runs, incidents=documents, stories=[s for s, _ in stories], facts=facts,
-            verdicts={r.key: verdicts[r.key] for r in runs if r.key in verdicts and r.key in known},
-            lemons=lemons.suspects(documents, len(hosts)), border=border,
-            unstamped=before.unstamped | self.change.unstamped, again=frozenset(again), states_differ=self.change.states,
-            index=Index(np.concatenate([index.jobs[:cut], _jobs_of(found.events[start:])]), repeated),
+            found, events=[*before.events[:cut], *fresh], runs=runs, incidents=documents, stories=[s for s, _ in stories],
+            facts=facts, verdicts=verdicts, lemons=lemons.suspects(documents, len(found.site.hosts) if found.site else 0), border=border,
+            unstamped=before.unstamped | self.change.unstamped, again=(former, found.runs), states_differ=self.change.states,
+            index=Index(np.concatenate([index.event_jobs[:cut], jobs_of(fresh)]), repeated, *numbers, spans),
         )  # fmt: skip
 
 
-def index_of(known: Conclusions) -> Index:
-    """Made once after everything was concluded anew; ``Window`` keeps it up."""
-    if known.index is None:
-        known.index = Index(_jobs_of(known.events), [e for e in known.events if e.also])
-    return known.index
+_Stories = list[tuple[Incident, dict[str, Any]]]
 
 
-def _jobs_of(events: list[Event]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    return np.fromiter((-1 if e.job_id is None else e.job_id for e in events), np.int64, len(events))
+def _by_start(kept: _Stories, taken: _Stories) -> tuple[_Stories, Any]:
+    """All incidents in their order, and where each stood in the one list and the other behind it."""
+    stories = [*kept, *taken]
+    if kept and taken and taken[0][0].start <= kept[-1][0].start:
+        places = sorted(range(len(stories)), key=lambda n: (stories[n][0].start, stories[n][0].id))
+        return [stories[n] for n in places], np.array(places)
+    return stories, None
+
+
+def _among(names: Names, some: Collection[str]) -> Choice:
+    return np.fromiter((n in some for n in names), np.bool_, len(names))
+
+
+def _with_runs(index: Index, others: list[Run], former: list[Run], again: list[Run]) -> tuple[list[Run], tuple[Any, Any]]:  # fmt: skip
+    """All runs by job, and what an index holds beside them."""
+    if former or (others and again and again[0].job_id <= others[-1].job_id):
+        runs = sorted([*others, *again], key=attrgetter("job_id"))
+        return runs, of_runs(runs)
+    jobs, ends = of_runs(again)
+    return [*others, *again], (np.concatenate([index.run_jobs, jobs]), np.concatenate([index.run_ends, ends]))
 
 
 def _piece_of(event: Event, whole: Event | None) -> bool:
@@ -307,5 +360,5 @@ def _joined(old: Mapping[Any, list[Any]], new: Mapping[Any, list[Any]], since: f
 
 def _same_site(world: World, before: Conclusions) -> bool:
     now, then = world.site, before.site
-    return then is not None and (now.settings, now.job_settings, now.links, now.cables, now.members, now.leaf_of, len(now.hosts)) == (
-        then.settings, then.job_settings, then.links, then.cables, then.members, then.leaf_of, len(then.hosts))  # fmt: skip
+    return then is not None and (now.settings, now.job_settings, now.links, now.cables, now.members, now.leaf_of) == (
+        then.settings, then.job_settings, then.links, then.cables, then.members, then.leaf_of)  # fmt: skip

@@ -67,6 +67,18 @@ def _end(
     return (named or event.host, "" if named else device, event.host, device)
 
 
+#: Events that speak of a link's other end by a name, which counts if it is that of a host that is known.
+_BY_NAME = frozenset({"fabric.sm_event", "switch.port_down", "switch.port_up"})
+
+
+def may_end_at(event: Event, hosts: frozenset[str]) -> bool:
+    """Would one of these hosts, once it is known, be taken for the end of the link that an event speaks of?"""
+    if event.kind not in _BY_NAME:
+        return False
+    told = f"{event.message} {event.device} {event.entities.get('peer_node')}"
+    return any(host in told for host in hosts)
+
+
 def host_in_name(port: str, hosts: frozenset[str]) -> str | None:
     """The host that a port's name contains (``m-gpu02``): the longest one, as whole words."""
     # Compiling a regex for each of thousands of hosts would cost a second per port.

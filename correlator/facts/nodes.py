@@ -139,7 +139,11 @@ def slurmd_deaths(world: World) -> list[Fact]:
     """
     booted = {(f.host, f.end or f.start) for f in world.facts_of("node.reboot")}
     facts: list[Fact] = []
-    for host, events in sorted(world.by_host.items()):
+    telling = {e.host for e in world.kinds("slurm.daemon_start", "slurm.daemon_fatal") if e.source == "slurmd"}
+    telling |= {e.host for e in world.kinds("kernel.segfault", "kernel.oom_kill") if _slurmd_segfault(e)}
+    telling |= {e.host for e in world.kinds("sys.service_failed") if _slurmd_unit_failed(e)}
+    for host in sorted(h for h in telling if h):
+        events = world.by_host[host]
         mine = [
             e for e in events if e.source in ("slurmd", "slurmstepd", "kernel", "syslog") or e.kind.startswith("sys.")
         ]

@@ -74,14 +74,13 @@ FULL_GAP_S = 300.0
 _NVME = re.compile(r"(nvme\d+)(?:n\d+(?:p\d+)?)?")
 _DISK = re.compile(r"((?:[hsv]d|xvd)[a-z]+)\d*")
 _WHOLE_DISK = re.compile(r"nvme\d+n\d+|[hsv]d[a-z]+|xvd[a-z]+")
-#: Who says that a disk is full, and in which words.
+#: Who says that a disk is full.
 _FULL_SOURCES = frozenset({"slurmd", "slurmctld", "slurmstepd", "kernel"})
-_FULL = ("no space left", "spooldir is full", "disk full")
 
 
 def _says_full(message: str) -> bool:
-    text = message.lower()
-    return any(words in text for words in _FULL)
+    text = message.lower()  # of most events that there are
+    return "no space left" in text or "spooldir is full" in text or "disk full" in text
 
 
 def disk_of(name: str | None) -> str | None:

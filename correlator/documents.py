@@ -1,0 +1,16 @@
+"""Documents as texts: the same text for the same content."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import orjson
+
+
+def sorted_json(document: Any) -> str:
+    """JSON with its keys in order."""
+    try:
+        return orjson.dumps(document, option=orjson.OPT_SORT_KEYS).decode()
+    except TypeError:  # what a line may hold: a number of more than 64 bits, half a character
+        return json.dumps(document, sort_keys=True)
