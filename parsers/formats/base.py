@@ -179,5 +179,5 @@ _PROGRAMS = (
     ("lldp#", "switch"), ("syncd", "switch"), ("pmon#", "switch"), ("xcvrd", "switch"), ("switchd", "switch"),
     ("rpd", "switch"), ("mib2d", "switch"), ("lacpd", "switch"), ("craftd", "switch"), ("alarmd", "switch"),
     ("chassisd", "switch"), ("mgd", "switch"), ("l2ald", "switch"), ("eswd", "switch"), ("ebra", "switch"),
-    ("bgpd", "switch"), ("ptmd", "switch"), ("clagd", "switch"),
+    ("bgpd", "switch"), ("ptmd", "switch"), ("clagd", "switch"), ("bfdd", "switch"), ("smond", "switch"), ("l2cpd", "switch"),
 )  # fmt: skip

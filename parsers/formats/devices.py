@@ -22,11 +22,19 @@ _SHAPES = tuple(
     (system, re.compile(text, re.DOTALL))
     for system, text in (
         ("iosxr", rf"{_PRI}\d+: (?P<host>\S+) (?P<node>(?:RP|LC|SM|\w+)/\S+?):{_BSD}{_ZONE} ?: (?P<unit>[\w-]+)\[(?P<pid>\d+)\]: (?P<message>%.*)$"),
+        ("iosxr", rf"{_PRI}(?P<node>(?:RP|LC|SM)/\S+?):{_BSD}{_ZONE} ?: (?P<unit>[\w-]+)\[(?P<pid>\d+)\]: (?P<message>%.*)$"),
         ("ios", rf"{_PRI}\d+: (?:(?P<host>[\w.-]+): )?[*.]?{_BSD}{_ZONE}: (?P<message>%.*)$"),
+        ("ios", rf"{_PRI}(?:(?P<host>[\w.-]+): )?[*.]?{_BSD}{_ZONE}: (?P<message>%(?!(?:PIX|ASA|FWSM|FTD)-)[A-Z].*)$"),
+        # As a relay passes it on: its own stamp, who sent it, then the packet's number and what the switch wrote.
+        ("ios", rf"{_PRI}{_BSD} (?P<host2>[\w.:-]+) \d+: (?:(?P<host>[\w.-]+): )?[*.]?[A-Z][a-z]{{2}} +\d+ (?:\d{{4}} )?[\d:.]+(?: [A-Z]{{2,5}})?: (?P<message>%[A-Z].*)$"),
         ("nxos", rf"{_PRI}(?:[A-Z][a-z]{{2}} +\d+ \d\d:\d\d:\d\d(?:\.\d+)? )?(?:(?P<host>[\w.-]+)(?: ?:)? |: )?(?P<year>\d{{4}}) "
                  rf"(?P<month>[A-Z][a-z]{{2}}) +(?P<day>\d{{1,2}}) (?P<clock>\d\d:\d\d:\d\d)(?:\.(?P<fraction>\d+))?{_ZONE}:? "
                  r"(?:(?P<host2>[\w.-]+) )?(?P<message>%.*|last message repeated .*)$"),
         ("nxos", rf"{_PRI}{_BSD} (?P<host>[\w.-]+) (?P<zone>[A-Z]{{2,5}}): (?P<message>%.*)$"),
+        ("nxos", rf"{_PRI}{_BSD} (?P<host>[\w.-]+) (?P<message>%\$ .*%\$ %[A-Z].*)$"),
+        ("", rf"{_PRI}{_BSD} (?P<host>[\w.-]+) : (?P<message>%[A-Z].*)$"),
+        ("huawei", rf"{_PRI}{_BSD} (?P<host>\S+) (?P<message>%%01.*)$"),
+        ("comware", rf"{_PRI}{_BSD} (?P<host>\S+) (?P<message>%%10.*)$"),
         ("huawei", rf"{_PRI}(?P<iso>\d{{4}}-\d{{1,2}}-\d{{1,2}} \d\d:\d\d:\d\d(?:\.\d+)?)(?:\.\d+)? (?P<host>\S+) (?P<message>%%.*)$"),
         ("fortinet", rf"{_PRI}date=(?P<date>\d{{4}}-\d\d-\d\d) time=(?P<time>\d\d:\d\d:\d\d) devname=\"?(?P<host>[\w.-]+)\"? (?P<message>.*)$"),
         ("opengear", rf"{_PRI}(?P<host>\S+) (?P<unit>\S+) (?P<year>\d{{4}})-(?P<month>[A-Z][a-z]{{2}})- ?(?P<day>\d{{1,2}}) "
@@ -61,7 +69,7 @@ def _device_row(text: str, origin: Origin) -> dict[str, Any] | None:
         parts = found.groupdict()
         row = priority(parts["pri"])
         digit = re.match(r"%[A-Z][A-Z0-9_]*(?:-[A-Z0-9_]+)*?-(\d)-", parts["message"])
-        row["extra"] = json.dumps({**row.get("extra", {}), "device_os": system})
+        row["extra"] = json.dumps({**row.get("extra", {}), **({"device_os": system} if system else {})})
         row["severity"] = row.get("severity") or (SEVERITIES[min(int(digit[1]), 7)] if digit else None)
         if parts.get("date"):
             parts["iso"] = f"{parts['date']}T{parts['time']}"

@@ -232,8 +232,9 @@ _SONIC = re.compile(r"[a-z]+#|orchagent$|portsyncd$|xcvrd$")
 
 
 def is_plain(program: str) -> bool:
-    """Whether a program's name is a name: no part of the text, no address, and no time zone of a switch's own stamp."""
-    return not (program.startswith("%") or _ADDRESS.match(program) or program in clock.ZONES)
+    """Whether a program's name is a name: no part of the text, no address, no number of a packet, and no time zone of a
+    switch's own stamp."""
+    return not (program.startswith("%") or program.isdigit() or _ADDRESS.match(program) or program in clock.ZONES)
 
 
 def is_sonic(program: str) -> bool:
@@ -335,6 +336,18 @@ def _read_bsd(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
         return found
     found = found.with_columns(pl.coalesce("year", "year_after").alias("year"))
     return finish(split_rest(timed(found, origin)), "rfc3164")
+
+
+_DATED = (
+    r"(?s)^(?:<(?P<pri>\d{1,3})>)?(?P<stamp>(?P<year>\d{4}) (?P<month>[A-Z][a-z]{2}) +(?P<day>\d{1,2}) (?P<clock>\d\d:\d\d:\d\d)"
+    r"(?:\.(?P<fraction>\d+))?) +(?P<rest>.*)$"
+)
+
+
+def _read_dated(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    found = _valid_priority(groups(frame, _DATED))
+    found = found.filter(pl.col("month").str.to_lowercase().is_in(list(clock.MONTHS)))
+    return found if found.is_empty() else finish(split_rest(timed(found, origin)), "rfc3164")
 
 
 def _iso_groups(frame: pl.DataFrame) -> pl.DataFrame:
@@ -467,6 +480,15 @@ BSD = Format(
     rf"^(?:<\d{{1,3}}>)? ?{_MONTH} +\d{{1,2}} (?:\d{{4}} )?\d{{1,2}}:\d\d:\d\d",
     _read_bsd,
     first="< " + CAPITALS + CAPITALS.lower(),
+)
+
+
+DATED = Format(
+    "rfc3164",
+    "yyyy Mon dd hh:mm:ss, as SONiC writes it",
+    r"^(?:<\d{1,3}>)?(?:19|20)\d\d [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d(?:\.\d+)? +\S+ ",
+    _read_dated,
+    first="<12",
 )
 
 

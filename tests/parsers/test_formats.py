@@ -53,6 +53,17 @@ LINES: list[tuple[str, dict[str, Any]]] = [
         "host": "re0.leaf1", "e_host_norm": "leaf1", "e_device_os": "junos", "e_protocol": "ospf", "event": "switch.protocol_change"}),
     ("<187>Feb 23 04:05:06 leaf2 AEST: %ETHPORT-5-IF_UP: Interface Ethernet1/9 is up", {"host": "leaf2", "e_device_os": "nxos", "event": "switch.port_up"}),
     ("<189>: 2026 Feb 23 04:05:06.125 UTC: %ETHPORT-5-IF_UP: Interface Ethernet1/9 is up", {"e_timestamp": "2026 Feb 23 04:05:06.125", "severity": "notice"}),
+    ("Feb 23 04:05:06 10.2.0.9 371: core2: *Feb 23 04:05:05.912 CET: %LINK-3-UPDOWN: Interface Te1/0/1, changed state to down", {
+        "host": "core2", "source": "switch", "unit": None, "e_device_os": "ios", "time": at(2026, 2, 23, 4, 5, 6), "event": "switch.port_down"}),
+    ("*Feb 23 04:05:05.912: %LINK-3-UPDOWN: Interface Te1/0/1, changed state to up", {"source": "switch", "host": None, "severity": "error", "event": "switch.port_up"}),
+    ("Feb 23 04:05:06 leaf2 %$ VDC-3 %$ %ETHPORT-5-IF_UP: Interface Ethernet1/9 is up", {"source": "switch", "host": "leaf2", "e_device_os": "nxos"}),
+    ("Feb 23 04:05:06 core2 : %SYS-5-CONFIG_I: Configured from console by ops", {"source": "switch", "host": "core2", "severity": "notice", "event": "other"}),
+    ("RP/0/RSP0/CPU0:Feb 23 04:05:06.125 : ifmgr[77]: %PKT_INFRA-LINK-3-UPDOWN : Interface TenGigE0/1/0/3, changed state to Down", {
+        "source": "switch", "unit": "ifmgr", "pid": 77, "e_device_os": "iosxr", "event": "switch.port_down"}),
+    ("Feb 23 2026 04:05:06 ce8 %%01IFNET/4/IF_STATE(l)[7]:Interface 100GE1/0/9 has turned into UP state.", {"source": "switch", "host": "ce8", "e_device_os": "huawei"}),
+    ("Feb 23 04:05:06 s12 %%10IFNET/3/PHY_UPDOWN: Physical state on the interface FGE1/0/49 changed to up.", {"source": "switch", "e_device_os": "comware", "event": "switch.port_up"}),
+    ("2026 Feb 23 04:05:06.125001 tor9 NOTICE swss#orchagent: :- updatePortOperStatus: Port Ethernet8 oper state set from up to down", {
+        "time": at(2026, 2, 23, 4, 5, 6, 125001), "time_quality": "inferred", "host": "tor9", "severity": "notice", "e_device_os": "sonic", "event": "switch.port_down"}),
     # fabric
     ("2026-02-23 04:05:06.7 [45] [110] WARNING [Hardware] IBPort [default / Switch: leaf1 / 5] [dev_id: 9]: Symbol error counter delta threshold exceeded", {
         "format": "ufm", "source": "ufm", "severity": "warning", "event": "fabric.link_errors", "e_peer_node": "leaf1", "e_sw_port": "5"}),
