@@ -180,7 +180,11 @@ def _listing(
         # The order inside a set is unspecified in Kusto; sorted, the answer is the same every time.
         if value.type in ("string", "int", "long"):
             parts[0], gather = value, "to_json"
-        inner = f"list_sort(list_distinct(list({{0}}){where}))"
+        found = f"list({{0}}){where}"
+        if value.type == "dynamic":  # the set of the items of arrays
+            items = "CASE WHEN json_type({0}) = 'ARRAY' THEN json_items({0}, json_object) ELSE [{0}] END"
+            found = f"list_filter(flatten(list({items}){where}), lambda kx: kx IS NOT NULL AND kx <> 'null'::JSON)"
+        inner = f"list_sort(list_distinct({found}))"
     else:
         inner = f"list({{0}}{order}){where}"
         parts += by
@@ -353,10 +357,13 @@ def spread(c: Compiler, node: ast.Call, scope: Scope, keys: list[str]) -> list[t
     function = "arg_max_null" if node.name in ("arg_max", "argmax") else "arg_min_null"
     best = "max" if function == "arg_max_null" else "min"
     key_name = key.name or f"{best}_"
-    out = [(key_name, sql(f"{best}({{0}})", key.type, key, nullable=True))]
+    old = node.name in ("argmax", "argmin")  # the deprecated names make columns max_Key and max_Key_Value
+    lead = f"{best}_{key.name or ''}" if old else key_name
+    out = [(lead, sql(f"{best}({{0}})", key.type, key, nullable=True))]
     template = _BEST.replace("{N}", f"{best}({{1}})").replace("{A}", function)
     for value in _expand(c, node.args[1:], inner, [*keys, key_name]):
-        out.append((value.name or "", sql(template, value.type, value, key, nullable=True)))
+        name = f"{lead}_{value.name or ''}" if old else value.name or ""
+        out.append((name, sql(template, value.type, value, key, nullable=True)))
     return out
 
 

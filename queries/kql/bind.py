@@ -260,6 +260,7 @@ class Names:
     def __init__(self) -> None:
         self._written: set[str] = set()
         self._taken: list[str] = []
+        self._unnamed = 0
 
     def write(self, name: str, span: Span) -> str:
         """A name that the query gives."""
@@ -269,7 +270,10 @@ class Names:
         return self.lend(name)
 
     def lend(self, name: str) -> str:
-        """A name that an expression lends."""
+        """A name that an expression lends; one without is Column1, Column2 in the order of the whole operator."""
+        if not name:
+            self._unnamed += 1
+            name = f"Column{self._unnamed}"
         name = fresh(name, self._taken)
         self._taken.append(name)
         return name

@@ -191,6 +191,8 @@ class Compiler(Builder):
         if isinstance(value.sql, Sql) and value.sql.origin is None:
             value.sql.origin = node
         name = _result_name(node, scope)
+        if scope.aggregates and node.name in names.KEEPS_NAME and _is_percentile(node):
+            return replace(value, name=None)
         return value if value.name is not None or name is None else replace(value, name=name)
 
     def _built_in(self, node: ast.Call, name: str, scope: Scope) -> Value:
@@ -374,12 +376,19 @@ def _result_name(node: ast.Node, scope: Scope) -> str | None:
         inner = _result_name(node.args[0], scope) if node.args else ""
         lead = SIMPLE[signatures.ALIASES.get(node.name, node.name)][2]
         return f"{lead}_{inner or ''}" if lead else inner
+    if isinstance(node, ast.Call) and scope.aggregates and node.name in ("hll", "hll_merge"):
+        return f"{node.name}_{_result_name(node.args[0], scope) or ''}" if node.args else node.name
     if isinstance(node, ast.Call) and node.args:
         prefix = names.PREFIXES.get(node.name)
         if prefix or node.name in names.KEEPS_NAME:
             inner = _result_name(node.args[0], scope)
             return f"{prefix}_{inner or ''}" if prefix else inner
     return None
+
+
+def _is_percentile(node: ast.Call) -> bool:
+    """percentile() names its column by itself, but lends no name to what is made of it."""
+    return bool(node.args) and isinstance(node.args[0], ast.Call) and node.args[0].name.startswith("percentile")
 
 
 def _kind_of(value: Any) -> str:

@@ -12,7 +12,7 @@ from queries.kql.bind import Env, Function, Scope, Stage, unknown_column
 from queries.kql.dialect import Col, Sql
 from queries.kql.errors import KqlBindError, NotImplementedYet, nearest
 from queries.kql.operations import arithmetic, compare, equal, match, negate_total
-from queries.kql.values import NUMERIC, Value, cast_number, constant, dynamic_of, sql, text_of
+from queries.kql.values import NUMERIC, Value, constant, dynamic_of, sql, text_of
 
 if TYPE_CHECKING:
     from queries.kql.compile import Compiler
@@ -68,11 +68,13 @@ def _index(c: Compiler, node: ast.Index, scope: Scope) -> Value:
     value, key = bind(c, node.object, scope), bind(c, node.key, scope)
     if value.parts and isinstance(key.constant, int) and 0 <= key.constant < len(value.parts):
         return value.parts[key.constant][1]
+    # Only a key that is written there lends its name: `Fields["x"]` is Fields_x, `Fields[k]` and `Fields[-1]` are Fields_.
+    said = str(key.constant) if isinstance(node.key, ast.Literal) else ""
+    name = (f"{value.name}_{said}" if value.name else said) if key.is_constant else None
     if key.type == "string" and key.is_constant:
-        return _property(value, key.constant, node)
+        return _renamed(_property(value, key.constant, node), name)
     if value.type != "dynamic":
         raise KqlBindError(f"only dynamic values can be indexed; this is {value.type}", node.span)
-    name = (f"{value.name}_{key.constant}" if value.name else str(key.constant)) if key.is_constant else None
     if key.type not in ("int", "long"):
         key = text_of(key)
     # R8: a negative index counts from the end.
@@ -88,12 +90,8 @@ def _unary(c: Compiler, node: ast.Unary, scope: Scope) -> Value:
     if node.op == "+":
         return value
     if value.is_constant and value.constant is not None and value.type != "decimal":
-        return constant(-value.constant, "long" if value.type == "int" else value.type)
-    return sql(
-        "(-{0})",
-        "long" if value.type == "int" else value.type,
-        cast_number(value, "long") if value.type == "int" else value,
-    )
+        return constant(-value.constant, value.type)
+    return sql("(-{0})", value.type, value)
 
 
 def _binary(c: Compiler, node: ast.Binary, scope: Scope) -> Value:

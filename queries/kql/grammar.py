@@ -10,6 +10,7 @@ import re
 import sys
 from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
 import pyparsing as pp
 
@@ -32,7 +33,7 @@ TYPES = {
 
 P = pp.ParserElement
 NAME = r"(?:[A-Za-z_]\w*|\$[A-Za-z]\w*)"
-BRACKETED = r"\[\s*(?:\"[^\"\n]+\"|'[^'\n]+')\s*\]"
+BRACKETED = r"""\[\s*(?:@"(?:[^"\n]|"")+"|@'(?:[^'\n]|'')+'|"(?:\\.|[^"\\\n])+"|'(?:\\.|[^'\\\n])+')\s*\]"""
 
 
 def _lit(text: str) -> P:
@@ -45,7 +46,7 @@ def _kw(words: str) -> P:
 
 
 def _plain_name(token: str) -> str:
-    return token if token[0] != "[" else token[1:-1].strip()[1:-1]
+    return token if token[0] != "[" else unquote(token[1:-1].strip())
 
 
 def _action(element: P, build: Any) -> P:
@@ -127,7 +128,7 @@ def _convert(kind: str, raw: str) -> Any:
     else:
         if not re.fullmatch(r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}", raw):
             raise ValueError(raw)
-        return raw.lower()
+        return str(UUID(raw))
     if value is None:
         raise ValueError(raw)
     return value

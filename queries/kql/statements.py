@@ -5,6 +5,7 @@ An operator is one entry of OPERATORS: its name and what follows it.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pyparsing as pp
@@ -55,7 +56,7 @@ settings = pp.ZeroOrMore(setting + pp.Optional(_comma))
 multi_named = _action(
     pp.Regex(rf"\(\s*(?:{g.NAME}|{g.BRACKETED})(?:\s*,\s*(?:{g.NAME}|{g.BRACKETED}))*\s*\)\s*=(?![=~])") + g.expr,
     lambda loc, toks: ast.Named(
-        tuple(g._plain_name(n.strip()) for n in toks[0].rsplit(")", 1)[0].lstrip("(").split(",")),
+        tuple(g._plain_name(n) for n in re.findall(rf"{g.NAME}|{g.BRACKETED}", toks[0])),
         toks[1],
         span=Span(loc, toks[1].span.end),
     ),
@@ -64,12 +65,14 @@ named = multi_named | g.named_arg | g.expr
 named_list = _listed(named)
 name_or_star = g.wildcard | g.identifier
 sort_key = _action(
-    g.expr
+    pp.Optional(
+        pp.Regex(rf"(?:{g.NAME}|{g.BRACKETED})\s*=(?![=~])").suppress()
+    )  # Kusto takes a name here and forgets it
+    + g.expr
     + pp.Optional(_token(r"(?:asc|desc|granny-asc|granny-desc)\b", lambda text, span: ("order", text == "asc")))
     + pp.Optional(_token(r"nulls\s+(?:first|last)\b", lambda text, span: ("nulls", text.endswith("first")))),
     lambda loc, toks: ast.SortKey(toks[0], dict(toks[1:]).get("order"), dict(toks[1:]).get("nulls"), span=toks[0].span),
 )
-sort_named = _action(g.named_arg + pp.Empty(), lambda loc, toks: ast.SortKey(toks[0], span=toks[0].span)) | sort_key
 by_list = _role("by", _kw("by") - named_list)
 to_type = _kw("to") + pp.Regex(r"typeof\s*\(").suppress() - g.type_name + _lit(")")
 expand = _action(

@@ -46,6 +46,14 @@ def rows(text: str) -> list[list[Any]]:
         ("indexof('abcabc', 'c', 3)", 5),
         ("erf(0)", 0.0),
         ("gamma(5)", 24.0),
+        # The edges of series, bags and sets.
+        ("series_fill_linear(dynamic([null, 10, null, null, 17]))", [10, 10, 12, 14, 17]),
+        ("series_fill_linear(dynamic([10, null, 17.0]))", [10, 13.5, 17.0]),
+        ("series_fir(dynamic([1, 2, 4]), dynamic([1, -1]))", [1.0, 1.0, 2.0]),
+        ("series_fir(dynamic([1, 2, 4]), dynamic([1, 1]))", [0.5, 1.5, 3.0]),
+        ("bag_zip(dynamic(['a', 8, 'b']), dynamic([1, '2', 2.5]))", {"a": 1, "b": 2.5}),
+        ("bag_zip(dynamic(['a', 3]), dynamic(7))", {"a": None}),
+        ("bag_zip(dynamic('a'), dynamic([1]))", None),
     ],
 )
 def test_function(call: str, value: Any) -> None:

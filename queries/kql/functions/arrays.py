@@ -169,9 +169,11 @@ def bag_set_key(bag: Json, key: str, value: Json) -> Json:
 
 
 def bag_zip(keys: Json, values: Json) -> dict[str, Json] | None:
-    """A bag of keys and values by place; keys that are no text are left out, missing values are null."""
-    if not isinstance(keys, list) or not isinstance(values, list):
+    """A bag of keys and values by place; keys that are no text are left out, missing values are null: all of them where
+    the values are no array."""
+    if not isinstance(keys, list):
         return None
+    values = values if isinstance(values, list) else []
     return {k: values[i] if i < len(values) else None for i, k in enumerate(keys) if isinstance(k, str)}
 
 
@@ -322,7 +324,7 @@ BODIES = {
     "array_rotate_right": (Body("d l", "dynamic", _rotate(-1)),),
     "array_split": (Body("d D", "dynamic", array_split),),
     "zip": (Body("d d*", "dynamic", zip_, nulls=True),),
-    "jaccard_index": (Body("d d", "real", jaccard_index),),
+    "jaccard_index": (Body("d d", "dynamic", jaccard_index),),
     "set_equals": (Body("d d", "bool", set_equals),),
     "bag_merge": (Body("d d*", "dynamic", bag_merge, nulls=True),),
     "bag_remove_keys": (Body("d d", "dynamic", bag_remove_keys),),

@@ -6,7 +6,6 @@ import csv
 import io
 import re
 from decimal import Decimal
-from itertools import pairwise
 from typing import Any
 from xml.etree import ElementTree
 
@@ -154,78 +153,6 @@ def _argument(text: str, place: int) -> tuple[str, int]:
     return made, place
 
 
-def parse_kv(
-    text: str, names: list[str], pair: str, kv: str, quotes: list[str], escape: str, greedy: bool
-) -> list[Any]:
-    """The values of some keys in `k=v` text, in the order of `names`; a missing key is null."""
-    found: dict[str, str] = {}
-    if greedy:
-        _greedy(text, pair, kv, found)
-    elif not pair or not kv:
-        _words(text, names, found)
-    else:
-        _scan_pairs(text, pair, kv, {q[0]: q[-1] for q in quotes if q}, escape, found)
-    return [found.get(n) for n in names]
-
-
-def parse_kv_regex(text: str, names: list[str], pattern: str) -> list[Any]:
-    """As parse_kv, with a regular expression whose first two groups are key and value."""
-    found: dict[str, str] = {}
-    for match in re.finditer(pattern, text):
-        if match.re.groups >= 2 and match[1] is not None:
-            found.setdefault(match[1], match[2] or "")
-    return [found.get(n) for n in names]
-
-
-def _words(text: str, names: list[str], found: dict[str, str]) -> None:
-    """Without delimiters every run of characters that are not letters or digits separates; keys are known."""
-    words = re.findall(r"\w+", text)
-    for key, value in pairwise(words):
-        if key in names:
-            found.setdefault(key, value)
-
-
-def _greedy(text: str, pair: str, kv: str, found: dict[str, str]) -> None:
-    """Values run on until the next key: a pair delimiter not followed by `key=` belongs to the value."""
-    key = ""
-    for piece in text.split(pair):
-        head, mark, value = piece.partition(kv)
-        if mark:
-            key = head.strip()
-            found[key] = value
-        elif key:
-            found[key] += pair + piece
-
-
-def _scan_pairs(text: str, pair: str, kv: str, opening: dict[str, str], escape: str, found: dict[str, str]) -> None:
-    place = 0
-    while place < len(text):
-        at = text.find(kv, place)
-        if at < 0:
-            return
-        key = text[place:at].split(pair)[-1].strip()
-        value, place = _value(text, at + len(kv), pair, opening, escape)
-        found.setdefault(key, value)
-
-
-def _value(text: str, place: int, pair: str, opening: dict[str, str], escape: str) -> tuple[str, int]:
-    if place < len(text) and text[place] in opening:
-        close, made, place = opening[text[place]], "", place + 1
-        while place < len(text):
-            if escape and text.startswith(escape, place) and place + len(escape) < len(text):
-                place += len(escape)
-                made, place = made + text[place], place + 1
-                continue
-            if text[place] == close:
-                return made, place + 1
-            made, place = made + text[place], place + 1
-        return made, place
-    end = text.find(pair, place) if pair else -1
-    if end < 0:
-        return text[place:], len(text)
-    return text[place:end], end + len(pair)
-
-
 BODIES = {
     "parse_url": (Body("s", "dynamic", parse_url),),
     "parse_urlquery": (Body("s", "dynamic", parse_urlquery),),
@@ -234,6 +161,4 @@ BODIES = {
     "parse_version": (Body("s", "decimal", parse_version),),
     "parse_path": (Body("s", "dynamic", parse_path),),
     "parse_command_line": (Body("s s", "dynamic", parse_command_line),),
-    "parse_kv_regex": (Body("s d s", "dynamic", parse_kv_regex),),
-    "parse_kv": (Body("s d s s d s b", "dynamic", parse_kv),),
 }

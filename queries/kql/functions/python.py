@@ -27,6 +27,7 @@ from queries.kql.functions import (
     arrays,
     encoding,
     geo,
+    keyvalues,
     names,
     nodes,
     parsing,
@@ -41,7 +42,7 @@ from queries.kql.functions.signatures import fit
 from queries.kql.values import Value, sql
 
 BODIES: dict[str, tuple[Body, ...]] = (
-    addresses.BODIES | arrays.BODIES | encoding.BODIES | geo.BODIES | nodes.BODIES | parsing.BODIES | series.BODIES
+    addresses.BODIES | arrays.BODIES | encoding.BODIES | geo.BODIES | keyvalues.BODIES | nodes.BODIES | parsing.BODIES | series.BODIES
     | searching.BODIES | statistics.BODIES | units.BODIES | zones.BODIES
 )  # fmt: skip
 # What a query may call; the others serve forms and operators.
@@ -69,7 +70,7 @@ def call(name: str, args: list[Value], node: ast.Call) -> Value:
 def spread(made: Value, name: str, body: Body, node: ast.Call, args: list[Value]) -> Value:
     """A body that gives several values: each is a column of its own when nobody names it."""
     parts = []
-    base = args[0].name or "Column1"
+    base = args[0].name or ""
     for place, (label, kind) in enumerate(body.parts):
         item = sql(f"nullif(json_extract({{0}}, '$[{place}]'), 'null'::JSON)", "dynamic", made, nullable=True)
         parts.append((f"{name}_{base}_{label}", as_type(item, kind)))

@@ -157,12 +157,13 @@ def series_stats_dynamic(values: Json, ignore_nonfinite: bool = False) -> dict[s
     return made | {"sum": math.fsum(found[0]), "len": len(values)}
 
 
-def series_fir(values: Json, taps: Json, normalize: bool = True, center: bool = False) -> list[Any] | None:
-    """Finite impulse response: a weighted sum over the window; what lies before the series counts as 0."""
+def series_fir(values: Json, taps: Json, normalize: bool | None = None, center: bool = False) -> list[Any] | None:
+    """Finite impulse response: a weighted sum over the window; what lies before the series counts as 0. Weights are made to
+    add up to 1 unless said otherwise or one is negative."""
     found, weights = numbers(values), _exact(taps)
     if found is None or not weights:
         return None
-    if normalize:
+    if normalize or (normalize is None and min(weights) >= 0):
         total = math.fsum(weights)
         if not total or any(w < 0 for w in weights):
             return None
@@ -220,18 +221,21 @@ def series_fill_backward(values: Json, mark: Json = None) -> list[Json] | None:
 
 
 def series_fill_linear(values: Json, mark: Json = None, edges: bool = True, constant: Json = 0) -> list[Json] | None:
-    """Holes lie on the line between their neighbours; at the edges the nearest value; nothing but holes is a constant."""
+    """Holes lie on the line between their neighbours, cut to whole numbers in a series of whole numbers; at the edges the
+    nearest value; nothing but holes is a constant."""
     if not isinstance(values, list):
         return None
     known = [i for i, v in enumerate(values) if not _hole(v, mark) and number(v) is not None]
     if not known:
-        return [constant] * len(values)
+        return [float(constant) if isinstance(constant, int) else constant] * len(values)
     out: list[Json] = list(values)
+    whole = all(isinstance(values[i], int) for i in known)
     for left, right in pairwise(known):
         low, high = number(values[left]), number(values[right])
         assert low is not None and high is not None
         for place in range(left + 1, right):
-            out[place] = low + (high - low) * (place - left) / (right - left)
+            between = low + (high - low) * (place - left) / (right - left)
+            out[place] = int(between) if whole else between
     if edges:
         out[: known[0]] = [values[known[0]]] * known[0]
         out[known[-1] + 1 :] = [values[known[-1]]] * (len(values) - known[-1] - 1)

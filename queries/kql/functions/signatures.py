@@ -18,7 +18,7 @@ ALIASES = {
     "iif": "iff", "toreal": "todouble", "parsejson": "parse_json", "todynamic": "parse_json", "any": "take_any",
     "makelist": "make_list", "makeset": "make_set", "pack": "bag_pack", "pack_dictionary": "bag_pack",
     "notempty": "isnotempty", "notnull": "isnotnull", "columnifexists": "column_ifexists",
-    "replace": "replace_regex", "monthofyear": "getmonth", "array_iif": "array_iff", "array_strcat": "strcat_array", "arraylength": "array_length",
+    "monthofyear": "getmonth", "array_iif": "array_iff", "array_strcat": "strcat_array", "arraylength": "array_length",
     "extractall": "extract_all", "parseurl": "parse_url", "parseurlquery": "parse_urlquery", "totime": "totimespan",
     "cnt": "count", "hash_xxh64": "hash_xxhash64", "argmax": "arg_max",
     "argmin": "arg_min", "anyif": "take_anyif", "make_dictionary": "make_bag", "ceil": "ceiling", "base64_decodestring":

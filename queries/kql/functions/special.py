@@ -119,9 +119,9 @@ def bin_of(value: Value, size: Value, node: ast.Node) -> Value:
     if value.type == "timespan" and size.type == "timespan":
         return sql(_floored("{0}", "{1}"), "timespan", value, size, nullable=True)
     if value.type in NUMERIC and size.type in NUMERIC:
-        kind = widest([value.type, size.type])
+        kind = widest([value.type, size.type, "long"])
         value, size = cast_number(value, kind), cast_number(size, kind)
-        if kind in ("int", "long"):
+        if kind == "long":
             return sql(_floored("{0}", "{1}"), kind, value, size, nullable=True)
         return sql("(floor({0} / nullif({1}, 0)) * {1})", kind, value, size, nullable=True)
     raise KqlBindError(f"bin() does not take {value.type} in steps of {size.type}", node.span)

@@ -8,6 +8,8 @@ _ARRAY = "TRY_CAST({0} AS JSON[])"
 _IS_ARRAY = "json_type({0}) = 'ARRAY'"
 _WEEK = "CAST(date_trunc('day', {0}) AS TIMESTAMP) - to_days(CAST(dayofweek({0}) AS INTEGER))"
 
+# An int is shown in its own 32 bits.
+_HEX_OF_INT = "to_hex(bits_and(CAST({0} AS BIGINT), 4294967295))"
 TEXT: Table = {
     "tolower": (("S", "string", "lower({0})"),),
     "toupper": (("S", "string", "upper({0})"),),
@@ -26,6 +28,7 @@ TEXT: Table = {
     ),
     "replace_string": (("s s s", "string", "replace({0}, {1}, {2})"),),
     "replace_regex": (("s s s", "string", "regexp_replace({0}, {1}, {2}, 'g')"),),
+    "replace": (("s s s", "string", "regexp_replace({2}, {0}, {1}, 'g')"),),  # deprecated: the text comes last
     "trim": (("s s", "string", "regexp_replace(regexp_replace({1}, '^(?:' || {0} || ')', ''), '(?:' || {0} || ')$', '')"),),
     "trim_start": (("s s", "string", "regexp_replace({1}, '^(?:' || {0} || ')', '')"),),
     "trim_end": (("s s", "string", "regexp_replace({1}, '(?:' || {0} || ')$', '')"),),
@@ -41,7 +44,9 @@ TEXT: Table = {
     ),
     "isascii": (("s", "bool", "regexp_full_match({0}, '[\\x00-\\x7F]*')"),),
     "regex_quote": (("s", "string", "regexp_escape({0})"),),
-    "tohex": (("l", "string", "lower(to_hex({0}))"), ("l l", "string", "CASE WHEN length(to_hex({0})) >= {1} THEN lower(to_hex({0})) ELSE lpad(lower(to_hex({0})), CAST({1} AS INTEGER), '0') END")),
+    "tohex": (("i", "string", f"lower({_HEX_OF_INT})"),
+              ("i l", "string", f"CASE WHEN length({_HEX_OF_INT}) >= {{1}} THEN lower({_HEX_OF_INT}) ELSE lpad(lower({_HEX_OF_INT}), CAST({{1}} AS INTEGER), '0') END"),
+              ("l", "string", "lower(to_hex({0}))"), ("l l", "string", "CASE WHEN length(to_hex({0})) >= {1} THEN lower(to_hex({0})) ELSE lpad(lower(to_hex({0})), CAST({1} AS INTEGER), '0') END")),
 }  # fmt: skip
 
 MATHS: Table = {
@@ -64,7 +69,7 @@ MATHS: Table = {
     "atan": (("r", "real", "atan({0})"),), "atan2": (("r r", "real", "atan2({0}, {1})"),),
     "cot": (("r", "real", "cot({0})"),), "pi": (("", "real", "pi()"),),
     "degrees": (("r", "real", "degrees({0})"),), "radians": (("r", "real", "radians({0})"),),
-    "ceiling": (("l", "long", "{0}"), ("r", "real", "ceil({0})")),
+    "ceiling": (("l", "long", "{0}"), ("m", "decimal", "CAST(ceil({0}) AS DECIMAL(38,12))"), ("r", "real", "ceil({0})")),
     "round": (
         ("i", "int", "{0}"), ("l", "long", "{0}"), ("m", "decimal", "CAST(round({0}) AS DECIMAL(38,12))"),
         ("r", "real", "round({0})"), ("l l", "long", "round({0}, CAST({1} AS INTEGER))"),

@@ -25,7 +25,9 @@ def _term(value: Value, text: str, sensitive: bool, span: Any) -> Value:
     suffix = "_cs" if sensitive else ""
     inner = text.strip("*")
     if "*" in inner:
-        pattern = ("" if sensitive else "(?i)") + ".*".join(re2_escape(p) for p in text.split("*"))
+        pattern = ".*".join(re2_escape(p) for p in text.split("*"))
+        edges = ["" if ends else r"\b" for ends in (text.startswith("*"), text.endswith("*"))]
+        pattern = f"{'' if sensitive else '(?i)'}{edges[0]}{pattern}{edges[1]}"
         return match("matches regex", value, constant(pattern, "string"), span)
     word = {(False, False): "has", (False, True): "hasprefix", (True, False): "hassuffix", (True, True): "contains"}
     operator = word[text.startswith("*"), text.endswith("*")]

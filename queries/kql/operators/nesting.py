@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import literal_column
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Scope, Stage, StageColumn, named_columns, row_of
+from queries.kql.bind import Env, Names, Scope, Stage, StageColumn, named_columns, row_of
 from queries.kql.dialect import Sql
 from queries.kql.errors import KqlBindError
 from queries.kql.functions.convert import to_type
@@ -33,7 +33,12 @@ def top_nested(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage
         kept = _joined(c, kept, found, depth) if kept is not None else found
     assert kept is not None
     made = row_of(kept)
-    flat = [(n, made[p]) for i, pair in enumerate(names) for n, p in zip(pair, (f"$k{i}", f"$a{i}"), strict=True)]
+    taken = Names()
+    flat = [
+        (taken.lend(n), made[p])
+        for i, pair in enumerate(names)
+        for n, p in zip(pair, (f"$k{i}", f"$a{i}"), strict=True)
+    ]
     return c.emit(kept, flat, is_sorted=False)
 
 

@@ -7,7 +7,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Names, Scope, Stage, row_of, unknown_column
+from queries.kql.bind import Env, Names, Scope, Stage, fresh, row_of, unknown_column
 from queries.kql.errors import KqlBindError
 from queries.kql.operators.rows import everything, scope_of
 from queries.kql.values import Value, plain
@@ -22,13 +22,9 @@ def named_values(
     """Expressions with the names Kusto gives them (R6)."""
     names = names or Names()
     out: list[tuple[str, Value]] = []
-    unnamed = 0
     for node in nodes:
         given = node.names if isinstance(node, ast.Named) else ()
         for place, (name, value) in enumerate(cells(c, node, scope)):
-            if not name:
-                unnamed += 1
-                name = f"Column{unnamed}"
             written = place < len(given) or is_column(name, value, scope)
             out.append((names.write(name, node.span) if written else names.lend(name), value))
     return out
@@ -142,9 +138,20 @@ def project_reorder(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> 
 
 
 def serialize(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """Fix the order of rows; computed columns as in extend."""
+    """Fix the order of rows. Unlike extend, a computed column never replaces one: it steps aside (Host1)."""
     made = c.serialized(stage)
-    return extend(c, made, node, env) if node.nodes("columns") else made
+    if not node.nodes("columns"):
+        return made
+    scope = scope_of(made, env, windowed=True)
+    there, names = everything(made), Names()
+    for part in node.nodes("columns"):
+        given = part.names if isinstance(part, ast.Named) else ()
+        for place, (name, value) in enumerate(cells(c, part, scope)):
+            if place < len(given) or not is_column(name, value, scope):
+                name = names.write(name, part.span) if place < len(given) else names.lend(name)
+                there.append((fresh(name, [n for n, _ in there]), value))
+    assert scope.stage is not None
+    return c.emit(scope.stage, there)
 
 
 def assert_schema(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:

@@ -27,7 +27,7 @@ def print_(c: Compiler, node: ast.Operator, env: Env) -> Stage:
     names = Names()
     for place, part in enumerate(node.nodes("columns")):
         if isinstance(part, ast.Named):
-            columns += named_values(c, (part,), scope, names)
+            columns += named_values(c, (part,), scope, names)[: len(part.names)]  # the other values have no name here
         else:
             value = c.expr(part, scope)
             parts = value.parts if len(value.parts) > 1 else ((f"print_{place}", value),)

@@ -28,17 +28,13 @@ def summarize(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
             raise KqlBindError(f"cannot group by the dynamic '{name}'; convert it with tostring()", node.span)
     out = list(keys)
     inner = Scope(env, row.columns, stage, aggregates=True)
-    unnamed = 0
     for part in node.nodes("columns"):
         names, value_node = (part.names, part.value) if isinstance(part, ast.Named) else ((), part)
         for place, (name, value) in enumerate(_columns(c, value_node, inner, [n for n, _ in keys], bool(names))):
             if place < len(names):
                 name = taken.write(names[place], part.span)
-            elif name:
-                name = taken.lend(name)
             else:
-                unnamed += 1
-                name = taken.lend(f"Column{unnamed}")
+                name = taken.lend(name)
             out.append((name, value))
     if not out:
         raise KqlBindError("summarize needs an aggregate or a key", node.span)
