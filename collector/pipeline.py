@@ -350,7 +350,8 @@ class Pipeline:
         sealed, rest = self._cut(tables, whole)
         self._store(tables, sealed, rest, step)
         self.trouble = None
-        for logs in [*([sealed] if sealed is not None else ()), *([tables["logs"]] if "logs" in tables else ())]:
+        stored = [*sealed, *([tables["logs"]] if "logs" in tables else ())]
+        for logs in stored:
             if logs["time"].null_count() or logs["cluster"].null_count():
                 self.unsettled = True
             self.counts.lines += logs.height
@@ -363,8 +364,8 @@ class Pipeline:
         self.spool.commit(step.position)
         self._waits_since = time.monotonic() if rest is not None else 0.0
         self._done_with(pieces, step)
-        if self._on_stored is not None and (tables or sealed is not None or step.blind):
-            self._on_stored(sum(len(data) for data in (sealed, tables.get("logs")) if data is not None))
+        if self._on_stored is not None and (tables or sealed or step.blind):
+            self._on_stored(sum(map(len, stored)))
 
     def _done_with(self, pieces: list[Piece], step: Step) -> None:
         for identity in step.replayed:
@@ -376,19 +377,19 @@ class Pipeline:
         self.counts.poison += len(step.quarantine)
         self._tidy()
 
-    def _cut(self, tables: dict[str, pl.DataFrame], whole: bool) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
-        """Takes from ``tables`` the lines that fill segments, and (``whole``) those that wait for more."""
+    def _cut(self, tables: dict[str, pl.DataFrame], whole: bool) -> tuple[list[pl.DataFrame], pl.DataFrame | None]:
+        """Takes from ``tables`` the lines that fill segments, segment by segment, and (``whole``) those that wait for more."""
         parts = [data for data in (self._carry.rows, tables.pop("logs", None)) if data is not None]
         if not parts:
-            return None, None
+            return [], None
         logs = self._placed(pl.concat(parts)) if len(parts) > 1 else self._placed(parts[0])
         full = logs.height - logs.height % SEGMENT_ROWS
         rest = logs.tail(logs.height - full) if full < logs.height else None
         if rest is not None and not whole:
             tables["logs"], rest = rest, None
-        return logs.head(full) if full else None, rest
+        return [logs.slice(at, SEGMENT_ROWS) for at in range(0, full, SEGMENT_ROWS)], rest
 
-    def _store(self, tables: dict[str, pl.DataFrame], sealed: pl.DataFrame | None, rest: pl.DataFrame | None, step: Step) -> None:  # fmt: skip
+    def _store(self, tables: dict[str, pl.DataFrame], sealed: list[pl.DataFrame], rest: pl.DataFrame | None, step: Step) -> None:  # fmt: skip
         attempt = 0
         while True:
             begun = time.perf_counter()
@@ -475,10 +476,11 @@ class Pipeline:
             return data
         return data.with_columns(pl.col("cluster").fill_null(self.cluster))
 
-    def _insert(self, tables: dict[str, pl.DataFrame], sealed: pl.DataFrame | None, step: Step) -> None:
+    def _insert(self, tables: dict[str, pl.DataFrame], sealed: list[pl.DataFrame], step: Step) -> None:
         with self.store.transaction() as connection:
-            if sealed is not None:
-                insert_sealed(connection, sealed, filters=False)
+            # One by one: two at once are compressed on two threads, which costs a third more CPU, and the memory of two.
+            for segment in sealed:
+                insert_sealed(connection, segment, filters=False)
             for name, data in tables.items():
                 insert(connection, f"raw.{name}", data)
             self.ledger.write(connection, step)

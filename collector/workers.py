@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import io
+import gc
 import os
 import pickle
 import queue
@@ -54,6 +54,8 @@ PATIENCE_S = 120.0
 #: A worker that is told to go is ended after this.
 GOODBYE_S = 2.0
 _PR_SET_PDEATHSIG = 1
+#: What a stream of Arrow needs besides its schema and its rows, with room to spare, bytes.
+_FRAMING = 4096
 _environment_lock = threading.Lock()
 
 #: Made once in each worker from the site's pattern files: the function that answers requests.
@@ -76,14 +78,19 @@ class Packed:
 
     @classmethod
     def of(cls, frame: pl.DataFrame) -> Packed:
-        out = io.BytesIO()
-        frame.write_ipc(out)
-        return cls(out.getbuffer())
+        table = _once(frame.rechunk()).combine_chunks()
+        size = sum(map(pa.ipc.get_record_batch_size, table.to_batches()))
+        space = np.empty(size + table.schema.serialize().size + _FRAMING, np.uint8)
+        # By Arrow, not by Polars: that starts threads for it, whose memory is new to the kernel every time.
+        with pa.FixedSizeBufferWriter(pa.py_buffer(space)) as out:
+            with pa.ipc.new_stream(out, table.schema) as stream:
+                stream.write_table(table)
+            return cls(space[: out.tell()])
 
     def frame(self) -> pl.DataFrame:
         """Its columns lie where the bytes lie: nothing is copied."""
-        with pa.ipc.open_file(pa.py_buffer(self._data)) as file:
-            frame = pl.from_arrow(file.read_all())
+        with pa.ipc.open_stream(pa.py_buffer(self._data)) as stream:
+            frame = pl.from_arrow(stream.read_all())
         assert isinstance(frame, pl.DataFrame)
         return frame
 
@@ -156,6 +163,22 @@ class Worker:
         return process.exitcode
 
 
+def _once(frame: pl.DataFrame) -> pa.Table:
+    """As Arrow. Columns that are views into the same bytes (a host lies in its line) would carry all of them each: the first
+    one does, ``raw`` before others, and the rest get bytes of their own."""
+    table = frame.to_arrow(compat_level=pl.CompatLevel.newest())
+    carried: set[int] = set()
+    for name in sorted(frame.columns, key=lambda name: name != "raw"):
+        if frame.schema[name] != pl.String:
+            continue
+        lies_in = {part.address for chunk in table[name].chunks for part in chunk.buffers()[2:] if part is not None}
+        if lies_in & carried:
+            at = table.schema.get_field_index(name)
+            table = table.set_column(at, name, frame[name].to_arrow(compat_level=pl.CompatLevel.oldest()))
+        carried |= lies_in
+    return table
+
+
 def _send(pipe: Connection, message: Any) -> None:
     buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)
@@ -199,6 +222,8 @@ def _serve(pipe: Connection, make: Maker, patterns: tuple[Path, ...], parent: in
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     _leave_with_parent(parent)
     answer_to = make(patterns)
+    gc.collect()
+    gc.freeze()  # what was loaded stays: looking through it again and again finds nothing
     asked: queue.SimpleQueue[tuple[Any] | None] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, asked), daemon=True).start()
     while (request := asked.get()) is not None:

@@ -13,11 +13,16 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import zstandard
 
 from parsers.record import Origin, Parsed
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from parsers.engine import LineParser
 
 #: A body as sent, and unpacked: larger ones are refused (413). A batch of 50 k lines of syslog is 6 MB.
 MAX_BODY = 16 * 1024 * 1024
@@ -147,14 +152,24 @@ class Run(NamedTuple):
 
 @dataclass
 class Lines:
-    """Lines that are parsed together: one source, one cluster, one zone."""
+    """Lines that are parsed together: one source, one cluster, one zone. Either ``lines``, one by one, or ``data``: texts of
+    whole lines with their ends, which nobody has cut yet."""
 
     origin: Origin
     lines: list[bytes] = field(default_factory=list)
+    data: list[bytes] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
+
+    def parse(self, parser: LineParser, received: datetime) -> pl.DataFrame:
+        """One row per line."""
+        origin = self.origin.but(received=received, reference=received)
+        if self.data:
+            return parser.parse_data(b"".join(self.data), origin)
+        return parser.parse(self.lines, origin)
 
 
 class _GroupKey(NamedTuple):
+    uncut: bool
     source: str | None
     cluster: str | None
     timezone: str | None
@@ -174,16 +189,27 @@ class Decoded:
     def add(self, lines: list[bytes], run: Run, *, source: str | None = None, cluster: str | None = None,
             timezone: str | None = None, job_id: int | None = None, restarts: int | None = None) -> None:  # fmt: skip
         """``run.lines`` must be the number of ``lines``."""
-        key = _GroupKey(source, cluster, timezone, job_id, restarts)
+        group = self._group(_GroupKey(False, source, cluster, timezone, job_id, restarts))
+        group.lines += lines
+        group.runs.append(run)
+
+    def add_data(self, data: bytes, run: Run, *, source: str | None = None, cluster: str | None = None,
+                 timezone: str | None = None, job_id: int | None = None, restarts: int | None = None) -> None:  # fmt: skip
+        """As :meth:`add`, for ``run.lines`` lines that each end with ``\\n`` (or ``\\r\\n``): cutting them is the parser's, which does
+        it for all at once."""
+        group = self._group(_GroupKey(True, source, cluster, timezone, job_id, restarts))
+        group.data.append(data)
+        group.runs.append(run)
+
+    def _group(self, key: _GroupKey) -> Lines:
         group = self.groups.get(key)
         if group is None:
             origin = Origin(
-                cluster=cluster, source=source, timezone=timezone or "UTC", timezone_known=timezone is not None,
-                job_id=job_id, restarts=restarts,
+                cluster=key.cluster, source=key.source, timezone=key.timezone or "UTC", timezone_known=key.timezone is not None,
+                job_id=key.job_id, restarts=key.restarts,
             )  # fmt: skip
             group = self.groups[key] = Lines(origin)
-        group.lines += lines
-        group.runs.append(run)
+        return group
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ import binascii
 import json
 from typing import Any
 
+import orjson
+
 from collector.receivers.base import (
     Batch,
     Decoded,
@@ -23,7 +25,6 @@ from collector.receivers.base import (
 )  # fmt: skip
 from collector.receivers.elasticsearch import is_wrapped, wrapped
 from parsers import documents
-from parsers.lines import split
 from parsers.recognise import recognise
 from parsers.record import Origin
 
@@ -31,10 +32,13 @@ _HEADERS = ("host", "source", "path", "stream", "cluster", "timezone")
 #: Objects that a format reads whole: the journal's own entries, and records of a kernel reader.
 _WHOLE = frozenset(("__REALTIME_TIMESTAMP", "_SOURCE_REALTIME_TIMESTAMP", "kmsg_us"))
 _LINES = ("raw", "lines", "raw_base64", "lines_base64")
+_BASE64 = frozenset(("raw_base64", "lines_base64"))
 #: What a record of the wire holds, by name, and as what.
 _CONTENT: dict[str, type | tuple[type, ...]] = {
     "raw": str, "lines": (str, list), "raw_base64": str, "lines_base64": str, "blind": dict, "status": dict, "defaults": dict,
 }  # fmt: skip
+#: A file is recognised by so many of its lines.
+_HEAD = 20
 _LEVELS = frozenset(("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug"))
 
 
@@ -72,7 +76,7 @@ def _decode(payload: Payload, into: Decoded) -> None:
     body = payload.unpacked()
     defaults: dict[str, Any] = dict(payload.meta.get("attributes") or {})
     if payload.meta.get("form") == "text":
-        _add_lines(split(body).lines, defaults, payload, into)
+        _add_text(body if body.endswith(b"\n") else body + b"\n", defaults, payload, into)
         return
     for record in _records(body, payload.meta.get("form") == "json"):
         if isinstance(record, bytes):
@@ -102,7 +106,7 @@ def _records(body: bytes, json_form: bool) -> list[dict[str, Any] | bytes]:
         if not line.strip():
             continue
         try:
-            value = json.loads(line) if line.lstrip()[:1] in b'{"' else None
+            value = _loads(line) if line.lstrip()[:1] in b'{"' else None
         except (ValueError, RecursionError):
             value = None
         out.append(value if isinstance(value, dict) else _text_of(value) if isinstance(value, str) else line)
@@ -135,9 +139,18 @@ def _one(record: dict[str, Any], full: dict[str, Any], payload: Payload, into: D
     if isinstance(record.get("document"), str):
         _document(record, full, payload, into)
         return
-    lines = _lines_of(record)
-    if lines:
+    if isinstance(record.get("lines"), str) and not _BASE64 & record.keys():
+        _add_text(_text_of(record["lines"]) + b"\n", full, payload, into)
+    elif lines := _lines_of(record):
         _add_lines(lines, full, payload, into)
+
+
+def _loads(line: bytes) -> Any:
+    """The quick reader refuses what the thorough one takes: lone surrogates, NaN, numbers of more than 64 bits."""
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return json.loads(line)
 
 
 def _is_ours(record: dict[str, Any]) -> bool:
@@ -179,11 +192,23 @@ def _number(full: dict[str, Any], name: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63 else None
 
 
+def _add_text(data: bytes, full: dict[str, Any], payload: Payload, into: Decoded) -> None:
+    """Lines with their ends; an empty one is a line."""
+    run, group = _described(data.count(b"\n"), data.split(b"\n", _HEAD), full, payload)
+    into.add_data(data, run, **group)
+
+
 def _add_lines(lines: list[bytes], full: dict[str, Any], payload: Payload, into: Decoded) -> None:
+    run, group = _described(len(lines), lines, full, payload)
+    into.add(lines, run, **group)
+
+
+def _described(count: int, first: list[bytes], full: dict[str, Any], payload: Payload) -> tuple[Run, dict[str, Any]]:
+    """What is said about lines, and with which others they are parsed. ``first``: at least the first ``_HEAD`` of them."""
     host, path, source, job = _text(full, "host"), _text(full, "path"), _text(full, "source"), _number(full, "job_id")
     restarts = _number(full, "restarts")
     if path and source is None:
-        known = recognise(path, b"\n".join(lines[:20]))
+        known = recognise(path, b"\n".join(first[:_HEAD]))
         source, job = known.source, job if job is not None else known.job_id
         host, restarts = host or known.host, restarts if restarts is not None else known.restarts
     where = path or _text(full, "stream")
@@ -194,14 +219,14 @@ def _add_lines(lines: list[bytes], full: dict[str, Any], payload: Payload, into:
     severity = _text(full, "severity")
     tags = full.get("tags")
     run = Run(
-        len(lines), payload.received, host or payload.peer, file, micros(full.get("time")), micros(full.get("read")),
+        count, payload.received, host or payload.peer, file, micros(full.get("time")), micros(full.get("read")),
         severity if severity in _LEVELS else None, None, None, None, None,
         json.dumps([str(tag) for tag in tags]) if isinstance(tags, list) and tags else None, "agent" if where else "http",
     )  # fmt: skip
-    into.add(
-        lines, run, source=source, cluster=_text(full, "cluster"), timezone=_text(full, "timezone"),
-        job_id=job if source in ("job_stdout", "job_stderr") else None, restarts=restarts if job is not None else None,
-    )  # fmt: skip
+    return run, {
+        "source": source, "cluster": _text(full, "cluster"), "timezone": _text(full, "timezone"),
+        "job_id": job if source in ("job_stdout", "job_stderr") else None, "restarts": restarts if job is not None else None,
+    }  # fmt: skip
 
 
 def _blind(told: dict[str, Any], received: int) -> dict[str, Any]:

@@ -229,8 +229,8 @@ def test_lines_that_wait_for_their_segment_outlive_a_kill(store: DuckStore, spoo
     for part in ("abc", "def"):
         put(spool, *part, key=["n", "s", "1", ord(part[0]), ord(part[0])])
     killed = begin()
-    assert until(lambda: killed._carry.rows is not None and killed._carry.rows.height == 2)
-    assert len(raws(store)) == 4 and not spool.waiting_bytes and killed.counts.lines == 4
+    assert until(lambda: killed._carry.rows is not None and killed._carry.rows.height == 2 and not spool.waiting_bytes)
+    assert len(raws(store)) == 4 and killed.counts.lines == 4
     killed._carry.rows = None  # what it had in memory is gone with it
     killed.stop()
     monkeypatch.setattr(pipeline, "QUIET_S", 0.0)

@@ -22,6 +22,7 @@ from collector.receivers.base import Decoded, ListenFailed, Payload
 from collector.receivers.syslog import Gatherer, Part, Stream
 from collector.spool import Position, Spool
 from parsers.engine import LineParser
+from parsers.lines import split
 
 PARSER = LineParser()
 
@@ -30,6 +31,8 @@ class Collected:
     """A gatherer that only keeps."""
 
     has_room = True
+    scratch = bytearray(1 << 16)
+    room = memoryview(scratch)
 
     def __init__(self) -> None:
         self.data: list[bytes] = []
@@ -42,14 +45,15 @@ class Collected:
     def lines(self) -> list[bytes]:
         into = Decoded()
         syslog.RECEIVER.decode(Payload(b"".join(self.data), {"parts": self.parts, "received": 1}), into)
-        return [line for group in into.groups.values() for line in group.lines]
+        return [line for group in into.groups.values() for line in group.lines or split(b"".join(group.data)).lines]
 
 
 def feed(chunks: Sequence[bytes]) -> list[bytes]:
     kept: Any = Collected()
     stream = Stream(kept, "tcp", None, set())
     for chunk in chunks:
-        stream.data_received(chunk)
+        stream.get_buffer(-1)[: len(chunk)] = chunk
+        stream.buffer_updated(len(chunk))
     stream.connection_lost(None)
     return kept.lines()  # type: ignore[no-any-return]
 
