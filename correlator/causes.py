@@ -48,11 +48,11 @@ CAUSES: dict[str, Cause] = {
     ),
     "munge.failure": Cause(
         "node.munge_failure", "infra.node", "munge of {host} failed", "authentication broke on a node",
-        (("Restart munge on {host} and check its clock.", "systemctl restart munge"),),
+        (("Restart munge on {host}; check its clock and its key (/etc/munge/munge.key).", "systemctl restart munge"),),
     ),
     "node.deaf": Cause(
         "node.unresponsive", "infra.node", "{host} accepted connections and did not answer", "a node stopped answering",
-        (("On {host}, see whether slurmd hangs or munged is dead: both look like this from outside.", None),),
+        (("On {host}, see whether slurmd hangs or munged is dead, and whether its network loses packets: all look like this from outside.", None),),
     ),
     "node.down": Cause(
         "node.unresponsive", "infra.node", "{host} stopped answering, for a reason no log tells", "a node stopped answering",
@@ -128,6 +128,8 @@ DISPROOF = {
     "node.reboot": "Somebody who asked for the reboot, or a panic, power or thermal entry in the BMC's event log.",
     "node.dead": "A line that the node wrote after its link was lost: then it lived, and the link is the cause.",
     "node.down": "Any line of the node, its switch or its BMC from the time before it fell silent.",
+    "munge.failure": "Other nodes being refused at the same time: then the controller's own munge, key or clock is at fault.",
+    "node.deaf": "A munge error, a link loss or a panic of the node that was not collected.",
     "slurmd.crash": "A boot of the machine, or a stop of slurmd by an administrator, at that time.",
 }
 
@@ -143,6 +145,12 @@ def lost(fact: Fact) -> str:
     """The clause of the title: what broke."""
     if fact.kind == "gpu.thermal" and fact.attrs.get("cooling"):
         return fill(cause_of(fact).lost, fact) + ", after its controller warned of the cooling"
+    if fact.kind == "node.deaf" and fact.attrs.get("mutual"):
+        return f"slurmctld and {fact.host} timed out on each other (packets lost between them, or a starved node)"
+    if fact.kind == "munge.failure" and fact.attrs.get("clock"):
+        return f"the clock of {fact.host} was {fact.attrs['clock']} by more than munge allows"
+    if fact.kind == "munge.failure" and fact.attrs.get("refused") == "invalid":
+        return f"munge of {fact.host} had another key than the cluster's"
     if fact.attrs.get("planned"):
         reason = fact.attrs.get("reason")
         return f"{fact.host} was rebooted in planned work" + (f" ({reason})" if reason else "")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable
 
 from correlator.expressions import Value
@@ -182,18 +183,65 @@ def _single_path(world: World, cause: Fact, effect: Fact) -> str | None:
 
 
 def _away_at_boot(world: World, cause: Fact, effect: Fact) -> str | None:
-    """The link was still away when the machine went down, or went within two minutes of its boot."""
-    if abs(effect.start - cause.start) <= 120.0 or effect.start <= cause.start <= (
-        effect.end if effect.end is not None else cause.start
-    ):
+    """The link was still away when the machine went down, or went within two minutes of its boot.
+
+    A machine that writes on after its link was lost lived; somebody booted it later, to mend it perhaps.
+    """
+    if abs(effect.start - cause.start) <= 120.0:
         return None
-    return f"{name_of(effect)} was back before {cause.host} went down"
+    heard = bool(world.spoke(cause.host or ""))  # of a host whose log is missing, silence says nothing
+    until = cause.start if effect.end is None else effect.end + (POST_S if heard else 0.0)
+    if not effect.start <= cause.start <= until:
+        return f"{name_of(effect)} was back before {cause.host} went down"
+    word = _word_between(world, cause.host or "", effect.start + SHUTTING_DOWN_S, cause.start)
+    return f"{cause.host} wrote on for {word - effect.start:.0f} s after {name_of(effect)} was lost" if word else None
+
+
+#: A machine that is shut down takes its links down first, and writes its last lines within this.
+SHUTTING_DOWN_S = 90.0
+
+#: Firmware brings links up while it tests the machine, minutes before the kernel starts.
+POST_S = 300.0
+
+#: A boot's first lines may carry stamps that are so much older than the boot time that slurmctld reckoned.
+BOOT_STAMPS_S = 15.0
+
+
+def _word_between(world: World, host: str, low: float, high: float) -> float | None:
+    """When the host itself wrote its last line after ``low`` and before ``high`` (its boot); None if it was silent."""
+    spoke = world.spoke(host)
+    place = bisect_right(spoke, high - BOOT_STAMPS_S)
+    return spoke[place - 1] if place and spoke[place - 1] > low else None
+
+
+def _silent_until_boot(world: World, cause: Fact, effect: Fact) -> str | None:
+    """Who still wrote after slurmctld had given it up was alive; that it booted later mended something else."""
+    if cause.start <= effect.start or cause.attrs.get("last_response") is None:
+        return f"{cause.host} had booted before" if cause.start <= effect.start else "its last answer is not known"
+    word = _word_between(world, cause.host or "", effect.start + effect.sigma + 2.0, cause.start)
+    return f"{cause.host} still wrote {word - effect.start:.0f} s after it was set DOWN" if word else None
 
 
 def _planned_work(world: World, cause: Fact, effect: Fact) -> str | None:
     if not cause.attrs.get("maintenance"):
         return "the drain names no planned work"
     return None if not world.runs_at(effect.host or "", effect.start - 2.0) else "runs were still on the node"
+
+
+def _job_was_on_it(world: World, cause: Fact, effect: Fact) -> str | None:
+    """A node that comes back still holds the jobs for killed that it was to end while it was away, by their number."""
+    run = run_of(world, effect)
+    if run is None or not effect.attrs.get("revoked"):
+        return "the launch was not refused for a revoked credential"
+    for other in world.runs_of_job.get(run.job_id, ()):
+        if (
+            other is not run
+            and cause.host in other.nodes
+            and other.end is not None
+            and abs(other.end - cause.start) <= 5.0
+        ):
+            return None
+    return f"no former run of job {run.job_id} was on {cause.host} when it was set DOWN"
 
 
 def _row_remapped(world: World, cause: Fact, effect: Fact) -> str | None:
@@ -241,7 +289,8 @@ CONDITIONS: dict[str, Condition] = {
     "launch trouble or no space in the run": _no_space, "run hardly began": _hardly_began, "no words of its own": _no_own_words,
     "file system given up": _gave_up, "no lost peers told": _no_lost_peers, "down at effect": _down_at_effect,
     "same adapter": _same_adapter, "single path": _single_path, "slow to the end": _slow_to_the_end, "far end only": _far_end_only,
-    "away at the boot": _away_at_boot, "planned work": _planned_work, "row remapped": _row_remapped, "uncorrectable memory in the run": _met_memory_error, "while slow": _while_slow,
+    "away at the boot": _away_at_boot, "silent until the boot": _silent_until_boot,
+    "its job was on it": _job_was_on_it, "planned work": _planned_work, "row remapped": _row_remapped, "uncorrectable memory in the run": _met_memory_error, "while slow": _while_slow,
 }  # fmt: skip
 
 

@@ -64,6 +64,8 @@ def title(world: World, incident: Incident) -> str:
         parts.append(f"Slurm set {hosts} DOWN{after}, which ended {_jobs(node_fails)} as NODE_FAIL")
     elif node_fails:
         parts.append(f"Slurm ended {_jobs(node_fails)} as NODE_FAIL")
+    elif downs:
+        parts.append(f"Slurm set {fold(sorted({f.host for f in downs if f.host}))} DOWN")
     paces = {f.run: f.attrs["ratio"] for f in incident.members if f.kind == "job.slow"}
     for verdict in incident.verdicts:
         if verdict in node_fails:
@@ -79,7 +81,7 @@ def title(world: World, incident: Incident) -> str:
         if run.key not in hurt:
             parts.append(f"Job {run.key} became {paces.get(run.key, 1.0):.1f} times slower")
     if not incident.verdicts:
-        parts.append("No job was hurt" if not incident.slowed else "No job failed")
+        parts += _ended_beside(world, downs) or ["No job was hurt" if not incident.slowed else "No job failed"]
     else:
         untouched = spared(world, incident)
         if untouched.count:
@@ -88,6 +90,19 @@ def title(world: World, incident: Incident) -> str:
             several = untouched.count > 1
             parts.append(f"Job{'s' if several else ''} {names} {'were' if several else 'was'} untouched")
     return ". ".join(parts) + "."
+
+
+#: A run that ended within this of its node being set DOWN ended by it, or by a twin of it on another of its nodes.
+BESIDE_S = 5.0
+
+
+def _ended_beside(world: World, downs: list[Fact]) -> list[str]:
+    """Runs that were on a node when it was set DOWN and ended then, and whose verdict names another cause."""
+    keys = sorted({
+        run.key for down in downs for run in world.runs_on.get(down.host or "", ())
+        if run.ended_badly and run.end is not None and abs(run.end - down.start) <= BESIDE_S
+    })  # fmt: skip
+    return [f"Job {key} was on it and ended in that moment; its verdict names another cause" for key in keys[:3]]
 
 
 def _jobs(verdicts: list[Verdict]) -> str:
@@ -136,6 +151,10 @@ def chain_rows(hops: list[Hop]) -> list[dict[str, Any]]:
     return rows
 
 
+#: A rival that carries this share of the best explanation's weight is its equal.
+AS_WELL = 0.8
+
+
 def rival_rows(world: World, weigher: Weigher, verdicts: list[Verdict], root: Fact | None) -> list[dict[str, Any]]:
     """Rival causes and why they were rejected: what was tried and failed, then what would have left a trace and did not."""
     rows: dict[tuple[str, str | None, str | None], dict[str, Any]] = {}
@@ -151,10 +170,9 @@ def rival_rows(world: World, weigher: Weigher, verdicts: list[Verdict], root: Fa
         for chain in verdict.others:
             if root is None or chain.root is not root:
                 key = (describe_cause(world, chain.root), chain.root.host, chain.root.device)
-                rows.setdefault(
-                    key,
-                    {"cause": key[0], "host": key[1], "device": key[2], "rejected": "another explanation carries more"},
-                )
+                even = verdict.chain is not None and chain.weight >= AS_WELL * verdict.chain.weight
+                why = "not rejected: it may have ended the run as well" if even else "another explanation carries more"
+                rows.setdefault(key, {"cause": key[0], "host": key[1], "device": key[2], "rejected": why})
         for row in _absent(world, verdict, root):
             rows.setdefault((row["cause"], row["host"], row["device"]), row)
     return [rows[key] for key in sorted(rows, key=lambda k: (k[0], k[1] or "", k[2] or ""))][:12]

@@ -103,7 +103,10 @@ def _unblocked(weigher: Weigher, end: Fact, chains: list[Chain], rejections: lis
             chain = Chain(rest[0].cause, rest, weight_of(rest)) if rest else None
         if chain is not None and (id(chain.root) not in kept or chain.weight > kept[id(chain.root)].weight):
             kept[id(chain.root)] = chain
-    return sorted(kept.values(), key=lambda c: (-c.weight, c.root.key))
+    # What another chain explains is no root: a blocked cause left it bare, the other one did not.
+    explained = {id(hop.effect) for chain in kept.values() for hop in chain.hops}
+    left = [chain for chain in kept.values() if id(chain.root) not in explained]
+    return sorted(left, key=lambda c: (-c.weight, c.root.key))
 
 
 def _with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
@@ -211,23 +214,22 @@ def _own_explanation(run: Run, end: Fact) -> Own:
     words: dict[str, list[Event]] = end.attrs["words"]
     if words["own"] and not _peers_first(words):
         return Own("app.error", OWN_WORDS, f"its own output says: {_short(words['own'])}", words["own"][:5], 0.97)
+    launch: list[Event] = end.attrs["launch"]
+    if launch:
+        told = f"Slurm could not start its tasks, and nothing tells why: {_short(launch)}"
+        return Own("unknown", NETWORK_WORDS, told, launch[:5], 0.6)
     faults: list[Fact] = end.attrs["blamed_code"]
     if faults:
         code = faults[0].attrs.get("code")
         told = f"its GPU reported Xid {code}, which NVIDIA's catalogue lays on the application"
         return Own("app.error", OWN_WORDS, told, [e for f in faults for e in f.events][:5], 0.95)
-    if words["peers"]:
-        return Own(
-            "unknown",
-            NETWORK_WORDS,
-            "its output says only that its peers or the network were lost",
-            words["peers"][:5],
-            0.9,
-        )
     for kind, what in (("gpu", "a GPU broke"), ("storage", "its storage failed")):
-        if words[kind]:
+        if words[kind] and not _peers_before(words, kind):
             told = f"its output says that {what}, and no log of the nodes tells of it: {_short(words[kind])}"
             return Own("unknown", NETWORK_WORDS, told, words[kind][:5], 0.6)
+    if words["peers"]:
+        told = "its output says only that its peers or the network were lost"
+        return Own("unknown", NETWORK_WORDS, told, words["peers"][:5], 0.9)
     code, signal = run.row.get("exit_code"), run.row.get("exit_signal")
     how = f"signal {signal}" if signal else f"exit code {code}"
     return Own("app.error", OWN_EXIT, f"it ended by itself with {how}", words["aftermath"][:5], 0.9)
@@ -235,9 +237,13 @@ def _own_explanation(run: Run, end: Fact) -> Own:
 
 def _peers_first(words: dict[str, list[Event]]) -> bool:
     """Did the lost peers come before the run's own error? Then the error follows from them."""
-    first_own = min(_place(e) for e in words["own"])
+    return _peers_before(words, "own")
+
+
+def _peers_before(words: dict[str, list[Event]], kind: str) -> bool:
+    first = min(_place(e) for e in words[kind])
     first_peers = min((_place(e) for e in words["peers"]), default=None)
-    return first_peers is not None and first_peers[0] + 1.0 < first_own[0]
+    return first_peers is not None and first_peers[0] + 1.0 < first[0]
 
 
 def _place(event: Event) -> tuple[float, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 
 from correlator.facts import World
@@ -128,9 +129,48 @@ def communication_errors(world: World) -> list[Fact]:
     return facts
 
 
+#: Slurm's reasons for not starting a step on a node that are about the node or the way to it, not about the program.
+_LAUNCH_REFUSED = re.compile(
+    r"credential revoked|invalid job credential|communication connection failure|unable to contact slurmd|socket timed out"
+    r"|protocol authentication error|connection (?:refused|timed out)|no route to host|zero bytes",
+    re.IGNORECASE,
+)
+
+
+def launch_failures(world: World) -> list[Fact]:
+    """``launch.failure`` per run and node: its tasks could not be started there; attrs revoked: the node still held the
+    job for killed."""
+    said: dict[tuple[str, str], list[Event]] = {}
+    for event in world.kinds("job.launch_error"):
+        if event.job_id is None or not _LAUNCH_REFUSED.search(event.message):
+            continue
+        for run in world.runs_of_job.get(event.job_id, ()):
+            if run.ended_badly and of_run(run, [event]):
+                for host in event.entities.get("nodes") or ():
+                    said.setdefault((run.key, str(host)), []).append(event)
+    for event in world.kinds("slurm.comm_error"):
+        if event.source == "slurmd" and "job credential revoked" in event.message.lower():
+            for run in world.runs_at(event.host or "", event.time, END_SLACK_S):
+                if run.ended_badly:
+                    said.setdefault((run.key, event.host or ""), []).append(event)
+    facts = []
+    for (key, host), events in sorted(said.items()):
+        first = min(
+            events, key=lambda e: (e.sigma, e.time, e.id)
+        )  # what slurmd wrote has a stamp, what srun wrote has none
+        attrs = {"revoked": any("revoked" in e.message.lower() for e in events)}
+        facts.append(
+            Fact("launch.failure", first.time, None, first.sigma, host, run=key, attrs=attrs, events=(first, *(e for e in events if e is not first)))
+        )  # fmt: skip
+    return facts
+
+
 def ends(world: World) -> list[Fact]:
     """The terminal fact of every run that did not end COMPLETED."""
     facts = []
+    launches: defaultdict[str, list[Event]] = defaultdict(list)
+    for fact in world.facts_of("launch.failure"):
+        launches[fact.run or ""] += fact.events
     for run in world.runs:
         if not run.ended_badly:
             continue
@@ -141,8 +181,13 @@ def ends(world: World) -> list[Fact]:
         for event in lines:
             if event.kind in _APPLICATION or event.kind in COMMUNICATION:
                 words[words_of(event)].append(event)
+        failed = _failed_nodes(world, run, lines, moment)
+        if kind == "run.node_fail" and not failed:
+            unseen = _unseen_downs(world, run, moment)
+            facts += unseen
+            failed = [fact.host for fact in unseen if fact.host]
         attrs = {
-            "failed_nodes": _failed_nodes(world, run, lines, moment), "words": words,
+            "failed_nodes": failed, "words": words, "launch": launches.get(run.key, []),
             "memory": [e for e in lines if e.kind in _MEMORY] + _step_oom(run),
             "blamed_code": _code_faults(world, run, moment), "output": [e for e in lines if e.source in ("job_stdout", "job_stderr")], "signal": run.row.get("exit_signal"),
             "exit_code": run.row.get("exit_code"), "cancelled_by": run.row.get("cancelled_by"),
@@ -193,4 +238,23 @@ def _failed_nodes(world: World, run: Run, lines: list[Event], moment: float) -> 
     return sorted(named)
 
 
-DETECTORS = [communication_errors, ends]
+#: What sets a node DOWN, and how long before it may have begun (five thirds of a SlurmdTimeout of ten minutes).
+_SETS_DOWN = ("link.outage", "slurmd.crash", "node.panic", "node.reboot", "node.dead", "munge.failure", "node.deaf")
+UNSEEN_S = 1000.0
+
+
+def _unseen_downs(world: World, run: Run, moment: float) -> list[Fact]:
+    """``node.down`` without slurmctld's word: accounting says that a node of the run failed, and there is one only, or
+    something happened on a few of them that sets nodes DOWN."""
+    near = {
+        fact.host for fact in world.facts_of(*_SETS_DOWN)
+        if fact.host in run.nodes and -UNSEEN_S <= fact.start - moment <= END_SLACK_S and fact.attrs.get("role") != "fabric"
+    }  # fmt: skip
+    hosts = set(run.nodes) if len(run.nodes) == 1 else near if 2 * len(near) <= len(run.nodes) else set()
+    return [
+        Fact("node.down", moment, None, 0.5, host, attrs={"said_by": "accounting", "reason": f"job {run.key} ended NODE_FAIL"})
+        for host in sorted(hosts)
+    ]  # fmt: skip
+
+
+DETECTORS = [communication_errors, launch_failures, ends]

@@ -11,6 +11,14 @@ import time
 import cluster as c
 from spaces import AS_MUNGE, hdir
 
+SCENARIOS = {}
+
+
+def scenario(f):
+    """A fault that `scenarios.py run NAME` can do, under its function's name."""
+    SCENARIOS[f.__name__] = f
+    return f
+
 
 def iso(t):
     return datetime.datetime.fromtimestamp(t).isoformat(timespec="milliseconds")
@@ -34,8 +42,8 @@ class Capture:
         self.t0 = time.time()
         conf = ctl("scontrol", "show", "config")
         c.write(self.dir + "/slurm/config.txt", conf)
-        for name in ("slurm.conf", "topology.conf"):
-            shutil.copy(f"{c.SHARED}/etc/slurm/{name}", self.dir + "/slurm/")
+        for file in ("slurm.conf", "topology.conf"):
+            shutil.copy(f"{c.SHARED}/etc/slurm/{file}", self.dir + "/slurm/")
         keys = (
             "SlurmdTimeout",
             "MessageTimeout",

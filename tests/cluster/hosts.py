@@ -276,8 +276,8 @@ def run_kmsgd():
     def deliver(host, prio, mono, text):
         st = load()
         h = st["hosts"].get(host)
-        if not h:
-            return
+        if not h or not os.path.isdir(hdir(host, "var/log")):
+            return  # not a host, or one that is still being made
         text = text.replace(f"/{CG_ROOT}/{host}", "")
         up = mono / 1e6 + h.get("boot_offset", 0)  # what this host's own dmesg would show
         with open(hdir(host, "var/log/dmesg.log"), "a") as f:

@@ -20,15 +20,10 @@ import signal
 import time
 
 import cluster as c
-from capture import Capture, clean, ctl, scaled
+import entangled  # noqa: F401  registers more scenarios
+import entangled_jobs  # noqa: F401
+from capture import SCENARIOS, Capture, clean, ctl, scaled, scenario
 from spaces import AS_MUNGE, AS_SLURM, hdir
-
-SCENARIOS = {}
-
-
-def scenario(f):
-    SCENARIOS[f.__name__] = f
-    return f
 
 
 # ---------------------------------------------------------------------- the faults

@@ -63,6 +63,25 @@ def node_fail(at: float, job: int = 1, host: str = "n1") -> list[Any]:
     ]
 
 
+def rebooted(at: float, host: str, last_response: float) -> Any:
+    text = f"validate_node_specs: Node {host} unexpectedly rebooted boot_time={T0 + at:.0f} last response={T0 + last_response:.0f}"
+    return event("slurm.node_reboot", at + 5, "ctl", text, source="slurmctld", nodes=[host], boot_time=T0 + at, last_response=T0 + last_response)  # fmt: skip
+
+
+def unlaunched(at: float, why: str) -> list[Any]:
+    text = f"srun: error: Task launch for StepId=1.0 failed on node n1: {why}"
+    return out(at, "job.launch_error", text, nodes=["n1"])
+
+
+def returned(told: list[Any]) -> World:
+    """A second run of the job, on the same nodes, in the moment that its lost node is back; it is judged as job 1."""
+    first = run(1, ["n1", "n2"], -900, 350, "NODE_FAIL")
+    first.key = "1@first"
+    again = run(1, ["n1", "n2"], 700, 706, "FAILED")
+    lines = [*down(0, "n1", "eth0", 690), *set_down(350, "n1"), *told, *unlaunched(702, "Job credential revoked")]
+    return world(lines, [first, again])
+
+
 def out(at: float, kind: str, text: str, job: int = 1, **more: Any) -> list[Any]:
     return [event(kind, at, None, text, source="job_stderr", job_id=job, **more)]
 
@@ -178,6 +197,16 @@ CASES = [
          ("infra.node", "disk.error", "n1")),
     Case("E37F", lambda: world([event("slurm.node_drain", -1999, "n1", "error: SlurmdSpoolDir is full: No space left on device", source="slurmd",
                                       nodes=["n1"])], [one(-1996, "CANCELLED", cancelled_by="0")]), ("infra.node", "disk.full", "n1")),
+    Case("E51", lambda: returned(node_fail(350)), ("infra.network", "link.outage", "n1")),
+    Case("E52", lambda: returned(node_fail(350)), ("infra.network", "link.outage", "n1")),
+    Case("E53", lambda: world([*down(-60, "n1", "eth0", 900), *unlaunched(-50, "Communication connection failure")], [run(1, ["n1", "n2"], -55, -45)]),
+         ("infra.network", "link.outage", "n1")),
+    Case("E54", lambda: world([event("slurm.daemon_fatal", -60, "n1", "fatal: slurmd: out of memory", source="slurmd"),
+                               *unlaunched(-50, "Connection refused")], [run(1, ["n1", "n2"], -55, -45)]), ("infra.scheduler", "slurmd.crash", "n1")),
+    Case("E55", lambda: world([event("slurm.comm_error", -48, "n1", "error: Munge decode failed: Failed to connect to munge.socket.2", source="slurmd"),
+                               *unlaunched(-50, "Protocol authentication error")], [run(1, ["n1", "n2"], -55, -45)]), ("infra.node", "munge.failure", "n1")),
+    Case("E31A", lambda: world([*set_down(350, "n1"), *node_fail(350), rebooted(900, "n1", last_response=-40)], [one(350, "NODE_FAIL")],
+                               spoke=lambda host: [T0 - 30, T0 + 895]), ("infra.node", "node.reboot", "n1")),
     Case("E31D", lambda: world([event("fabric.sm_event", 0, "ctl", "Removed port", source="opensm", ibdev="ib0", peer_node="n1", verb="Removed"),
                                 *lost_peers(60), *out(300, "job.step_terminated", "srun: Terminating")], [one(300)], spoke=lambda host: [T0 - 30]),
          ("infra.node", "node.dead", "n1")),
