@@ -143,6 +143,12 @@ def sureness(confidence: object) -> str:
     return "Not known"
 
 
+def sentences(texts: object) -> str:
+    """Facts as sentences in a row: "COMPLETED", "ran on other nodes" -> "COMPLETED. Ran on other nodes."."""
+    stripped = [str(text).strip() for text in texts if text] if isinstance(texts, (list, tuple)) else []
+    return " ".join(text[:1].upper() + text[1:] + ("" if text[-1:] in ".!?" else ".") for text in stripped if text)
+
+
 def short_file(path: object) -> str:
     """The last two parts of a path: enough to tell files apart, short enough for a column."""
     return "/".join(str(path or "").split("/")[-2:])
@@ -176,6 +182,6 @@ def document(text: object) -> dict[str, Any]:
 
 FILTERS = {
     "clock": clock, "day": day, "stamp": stamp, "span": span, "number": number, "window": window,
-    "sureness": sureness, "short_file": short_file, "layer_of": layer_of, "key": key, "iso": wire,
+    "sureness": sureness, "sentences": sentences, "short_file": short_file, "layer_of": layer_of, "key": key, "iso": wire,
     "bytes": size,
 }  # fmt: skip

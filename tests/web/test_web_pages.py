@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import fixture
@@ -9,7 +10,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from web.app import create_app
-from web.shaping import span, sureness
+from web.pages import HERE
+from web.shaping import sentences, span, sureness
 
 PAGES = ("/", "/incidents", "/incidents/I0", "/incidents/I1", "/jobs", "/jobs/15", "/jobs/14%231", "/jobs/16", "/nodes",
          "/nodes/gpu02", "/nodes/gpu04", "/reports", "/explore", "/search?q=script", "/nowhere")  # fmt: skip
@@ -104,3 +106,43 @@ def test_durations_as_people_say_them(seconds: float | None, words: str) -> None
 def test_words_for_confidence_end_in_not_known() -> None:
     assert [sureness(value) for value in (0.97, 0.85, 0.7, 0.5, 0.1, None)] == [
         "Almost certain", "Very likely", "Likely", "Possible", "Not known", "Not rated"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (["COMPLETED", "ran on other nodes"], "COMPLETED. Ran on other nodes."),
+        (["Both ends saw it.", "5 of 5 lags fit"], "Both ends saw it. 5 of 5 lags fit."),
+        (["went on", None, ""], "Went on."),
+        ([], ""),
+        (None, ""),
+    ],
+)
+def test_facts_in_a_row_read_as_sentences(texts: list[str] | None, words: str) -> None:
+    assert sentences(texts) == words
+
+
+def test_jobs_of_an_incident_are_told_in_sentences_and_counted_whole() -> None:
+    store = fixture.build()
+    spared = [{"job_id": str(900 + n), "state": "COMPLETED", "why": "ran on other nodes"} for n in range(11)]
+    hit = [{"job_id": "15", "name": "train", "user": "ann", "state": "NODE_FAIL", "gpus": 8, "confidence": 0.97}]
+    document = {"jobs": hit, "slowed_jobs": ["15", "16"], "unaffected_jobs": spared, "unaffected_count": 40}
+    store.con.execute("UPDATE model.incidents SET document = ? WHERE incident_id = 'I1'", [json.dumps(document)])
+    text = re.sub(r"\s+", " ", TestClient(create_app(store)).get("/incidents/I1").text)
+    for words in ("1 hit, 2 slowed, 40 untouched", "ann, 8 GPU", "Almost certain because of this.",
+                  "COMPLETED. Ran on other nodes.", "3 more untouched; 29 others are not listed"):  # fmt: skip
+        assert words in text
+    assert text.count("<b>15 train</b>") == 1 and text.count("Slowed, not ended.") == 1
+
+
+@pytest.mark.parametrize("folder", ["templates"])
+def test_the_structure_of_a_page_can_be_read(folder: str) -> None:
+    """Templates, scripts and styles are written for readers: no line is longer than a Python line may be."""
+    files = [path for path in (HERE / folder).rglob("*") if path.suffix in {".html", ".js", ".css"}]
+    long = [
+        f"{path.name}:{n}"
+        for path in files
+        for n, text in enumerate(path.read_text().splitlines(), 1)
+        if len(text) > 120
+    ]
+    assert files and long == []
