@@ -11,6 +11,7 @@ from queries.kql import syntax as ast
 from queries.kql.bind import Env, Function, Scope, Stage, unknown_column
 from queries.kql.dialect import Col, Sql
 from queries.kql.errors import KqlBindError, NotImplementedYet, nearest
+from queries.kql.functions import names
 from queries.kql.operations import arithmetic, compare, equal, match, negate_total
 from queries.kql.values import NUMERIC, Value, constant, dynamic_of, sql, text_of
 
@@ -36,6 +37,9 @@ def _name(c: Compiler, node: ast.Name, scope: Scope) -> Value:
         raise KqlBindError(f"'{node.name}' is a table, not a value; wrap it in toscalar()", node.span)
     if node.name in scope.sides:
         raise KqlBindError(f"{node.name} needs a column: {node.name}.Name", node.span)
+    close = nearest(node.name, [*scope.columns, *scope.env.all_names()])
+    if close is None and (node.name in names.FUNCTIONS or node.name in names.AGGREGATES):
+        raise KqlBindError(f"unknown name '{node.name}'", node.span, suggestion=f"{node.name}()")
     raise unknown_column(node.name, [*scope.columns, *scope.env.all_names()], node.span)
 
 

@@ -16,6 +16,7 @@ import pyparsing as pp
 
 from queries.kql import syntax as ast
 from queries.kql.errors import KqlError, KqlSyntaxError, NotImplementedYet, Span, nearest
+from queries.kql.hints import meant, unclosed_at_end
 from queries.kql.lexical import STRING, TIMESPAN, blank_comments, parse_datetime, timespan_ticks, unquote
 
 MAX_LENGTH = 100_000  # a page of text is 3,000; the longest public query seen is 31,000
@@ -397,23 +398,14 @@ def _syntax_error(text: str, problem: pp.ParseBaseException) -> KqlError:
         place += 1
     word = re.compile(r"[A-Za-z_!][\w-]*|\S").match(text, place)
     if not word:
+        at = unclosed_at_end(text, rf"{STRING}|[(\[{{]|[)\]}}]")
+        if at is not None:
+            return KqlSyntaxError(f"this '{text[at]}' is not closed", Span(at, at + 1))
         return KqlSyntaxError("the query ends too early", Span(max(0, len(text) - 1), len(text)))
     span = Span(word.start(), word.end())
     return _unclosed(text, place) or KqlSyntaxError(
-        f"did not expect '{word[0]}' here", span, suggestion=_meant(text, place, word[0])
+        f"did not expect '{word[0]}' here", span, suggestion=meant(text, place, word[0], ALL_BINARY)
     )
-
-
-#: What other languages write, and KQL's word for it.
-_FOREIGN = (("&&", "and"), ("||", "or"), ("=>", ">="), ("=<", "<="), ("=", "=="), ("!", "not()"))
-
-
-def _meant(text: str, place: int, word: str) -> str | None:
-    for foreign, ours in _FOREIGN:
-        if text.startswith(foreign, place):
-            return ours
-    close = nearest(word, ALL_BINARY)
-    return close if close != word else None
 
 
 def _unclosed(text: str, place: int) -> KqlError | None:

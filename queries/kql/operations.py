@@ -6,6 +6,7 @@ import re
 from datetime import timedelta
 
 from queries.kql.errors import KqlBindError, Span
+from queries.kql.hints import FOREIGN_COMPARISONS
 from queries.kql.values import NUMERIC, Value, cast_number, constant, sql, text_of, widest
 
 # R3: a term ends where letters and digits end.
@@ -98,6 +99,14 @@ def from_dynamic(value: Value, kind: str) -> Value:
     return value
 
 
+def _converted(left: Value, right: Value) -> str | None:
+    """A text beside something else, written as that."""
+    for text, other in ((left, right), (right, left)):
+        if text.type == "string" and text.is_constant and other.type in ("datetime", "timespan", "guid", *NUMERIC):
+            return f"{other.type}({text.constant})"
+    return None
+
+
 def _comparable(left: Value, right: Value, op: str, span: Span) -> tuple[Value, Value]:
     left, right = _dynamic_number(left, right), _dynamic_number(right, left)
     if left.type in NUMERIC and right.type in NUMERIC:
@@ -107,7 +116,9 @@ def _comparable(left: Value, right: Value, op: str, span: Span) -> tuple[Value, 
         widened = [sql("CAST({0} AS BIGINT)", "long", v) if v.type == "bool" else v for v in (left, right)]
         return _comparable(widened[0], widened[1], op, span)
     if left.type != right.type:
-        raise KqlBindError(f"'{op}' cannot compare {left.type} with {right.type}", span)
+        raise KqlBindError(
+            f"'{op}' cannot compare {left.type} with {right.type}", span, suggestion=_converted(left, right)
+        )
     if left.type == "dynamic":
         left, right = text_of(left), text_of(right)
     return left, right
@@ -163,7 +174,9 @@ def match(op: str, left: Value, right: Value, span: Span) -> Value:
     else:
         function = {"contains": "contains", "startswith": "starts_with", "endswith": "ends_with"}.get(base)
         if function is None:
-            raise KqlBindError(f"'{word}' is not a KQL operator", span)
+            raise KqlBindError(
+                f"'{word}' is not a KQL operator", span, suggestion=FOREIGN_COMPARISONS.get(word.lower())
+            )
         template = f"{function}({{0}}, {{1}})" if sensitive else f"{function}(lower({{0}}), lower({{1}}))"
         made = sql(template, "bool", left, right)
     return negate_total(made) if negated else made

@@ -14,6 +14,7 @@ from queries.kql import grammar as g
 from queries.kql import syntax as ast
 from queries.kql.errors import KqlSyntaxError, Span, nearest
 from queries.kql.grammar import _action, _comma, _kw, _lit, _token
+from queries.kql.hints import FOREIGN_OPERATORS
 
 P = pp.ParserElement
 
@@ -247,9 +248,8 @@ class _Dispatch(pp.Token):
         if element is None:
             if name in KNOWN_NOT_YET:
                 raise g.NotImplementedYet(f"the operator '{name}' is not implemented yet", span)
-            raise KqlSyntaxError(
-                f"unknown operator '{word[0]}'", span, suggestion=nearest(name, [*OPERATORS, *ALIASES])
-            )
+            close = FOREIGN_OPERATORS.get(name.lower()) or nearest(name, [*OPERATORS, *ALIASES])
+            raise KqlSyntaxError(f"unknown operator '{word[0]}'", span, suggestion=close)
         end, toks = element._parse(instring, word.end(), do_actions)
         made = _operator(name, loc, toks)
         return end, ast.Operator(name, made.settings, made.parts, span=span)

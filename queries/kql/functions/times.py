@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from queries.kql import syntax as ast
 from queries.kql.bind import Scope
-from queries.kql.errors import KqlBindError
+from queries.kql.errors import KqlBindError, nearest
 from queries.kql.functions.convert import to_type
 from queries.kql.functions.special import Special, _args
 from queries.kql.values import NUMERIC, Value, cast_number, constant, sql
@@ -61,7 +61,9 @@ def _datetime_diff(c: Compiler, node: ast.Call, scope: Scope) -> Value:
         shifted = "epoch_us(date_trunc('day', {N})) // 86400000000 + 4"
         first, second = shifted.replace("{N}", "{0}"), shifted.replace("{N}", "{1}")
         return sql(f"(({first}) // 7 - ({second}) // 7)", "long", later, earlier)
-    raise KqlBindError(f"datetime_diff() has no unit '{unit.constant}'", node.args[0].span)
+    known = ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond")
+    close = nearest(str(unit.constant).lower(), known)
+    raise KqlBindError(f"datetime_diff() has no unit '{unit.constant}'", node.args[0].span, suggestion=close)
 
 
 def _datetime_add(c: Compiler, node: ast.Call, scope: Scope) -> Value:

@@ -1,0 +1,66 @@
+"""What was probably meant: what people write who come from SQL, Splunk or C, and what they forget.
+
+A hint is a pattern of the text before the place where reading stopped, one of the text from there on, and what to say;
+`{}` in it is the word at that place. The first that fits is said.
+"""
+
+from __future__ import annotations
+
+import re
+
+from queries.kql.errors import nearest
+
+#: Words of other languages at the place of an operator, and KQL's.
+FOREIGN_OPERATORS = {
+    "select": "project", "group": "summarize ... by", "groupby": "summarize ... by", "orderby": "sort by", "stats": "summarize",
+    "head": "take", "eval": "extend", "fields": "project", "rename": "project-rename", "dedup": "distinct", "table": "project",
+    "grep": "where Message has", "timechart": "summarize ... by bin(Time, 5m)", "having": "where", "tail": "top 10 by Time",
+}  # fmt: skip
+#: ... and at the place of a comparison.
+FOREIGN_COMPARISONS = {"like": "contains", "ilike": "contains", "rlike": "matches regex", "is": "isnull() or isempty()"}
+_WORDS = "and|or|not|by|in|between|has|contains|where|summarize|asc|desc|true|false"
+_LISTS = r"\|\s*(?:project|extend|distinct|summarize|project-\w+)\b[^|;]*[\w\])\"']\s+$"
+_HINTS = tuple(
+    (re.compile(before, re.S), re.compile(after), said)
+    for before, after, said in (
+        (r"^\s*$", r"(?i)select\b", "Logs | project ...; a query begins with its table"),
+        (r"(?i)^\s*select\b.*$", r"", "Logs | project ...; a query begins with its table"),
+        (r"", r"&&", "and"),
+        (r"\|\s*$", r"\|", "one |, or the word 'or'"),
+        (r"", r"=>", ">="),
+        (r"", r"=<", "<="),
+        (r"[=!<>]=\s*$", r"=", "=="),
+        (r"", r"=", "=="),
+        (r"", r"!", "not()"),
+        (r"\bnot\s+$", r"", "not( ... )"),
+        (r"\blet\s+\w+\s*=[^;|]*\n\s*$", r"[A-Za-z]", "; at the end of the line before"),
+        (r"\|\s*(?:sort|order)\s+$", r"", "by {}"),
+        (r"\|\s*top\s+\S+\s+$", r"", "by {}"),
+        (r"\bbetween\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*$", r",", ".. between the two ends"),
+        (r"\b\w+\s*$", r"\(\s*\d+(?:\.\d+)?\s*[A-Za-z]", "a timespan such as 30s, 5m, 1h or 2d"),
+        (r"", rf"(?=[A-Z])(?i:{_WORDS})\b", "{lower}"),
+        (r"^\s*[A-Za-z_]\w*\s+$", r"[a-z]", "| {}"),
+        (_LISTS, r"[A-Za-z_]", ", before {}"),
+    )
+)
+
+
+def meant(text: str, place: int, word: str, operators: list[str]) -> str | None:
+    """What to say about a word that cannot stand at a place."""
+    before = text[:place]
+    for behind, ahead, said in _HINTS:
+        if ahead.match(text, place) and behind.search(before):
+            return said.replace("{}", word).replace("{lower}", word.lower())
+    close = nearest(word, operators)
+    return close if close != word else None
+
+
+def unclosed_at_end(text: str, pairs: str) -> int | None:
+    """Where the bracket stands that is still open at the end of a text; ``pairs`` matches strings and brackets."""
+    open_: list[int] = []
+    for match in re.finditer(pairs, text):
+        if match[0] in ("(", "[", "{"):
+            open_.append(match.start())
+        elif match[0] in (")", "]", "}") and open_:
+            open_.pop()
+    return open_[-1] if open_ else None
