@@ -25,6 +25,7 @@ from parsers.index import Meaning, PatternIndex
 from parsers.lines import Array, LineBuffer, each_once, joined
 from parsers.patterns import Catalogue, Pattern, dumps, load
 from parsers.record import LOGS, Origin, empty
+from parsers.usual import Usual
 
 #: Longer than any line that a pattern is for: the rest of a line of megabytes is kept but not searched.
 SEARCHED = 16_384
@@ -70,11 +71,12 @@ class LineParser:
         if not len(buffer):
             return empty("logs")
         texts = buffer.lines()
-        frame = self._headers(buffer, texts, origin)
+        usual_ones = usual.read(buffer, origin, header=self.header_entities)
+        frame = self._headers(usual_ones, texts, origin)
         numbers = pl.Series("line", np.arange(first_line, first_line + len(buffer), dtype=np.int64))
         frame = frame.hstack([texts.alias("raw"), buffer.unfit().alias("raw_bytes"), numbers])
         classified, found = self._classify(frame, origin)
-        return _to_logs(self._entities(classified, found, origin), origin)
+        return _to_logs(self._entities(classified, usual_ones, found, origin), origin)
 
     def explain(self, line: bytes, origin: Origin) -> list[str]:
         """Why this format and which pattern, in sentences for a person."""
@@ -107,20 +109,19 @@ class LineParser:
             return tuple(form for form in self.formats if form.for_jobs)
         return self.formats
 
-    def _headers(self, buffer: LineBuffer, texts: pl.Series, origin: Origin) -> pl.DataFrame:
+    def _headers(self, usual_ones: Usual, texts: pl.Series, origin: Origin) -> pl.DataFrame:
         """Every line's header columns, in the order of the lines: the usual ones at once, the rest by their formats."""
-        taken, usual_ones, _ = usual.read(buffer, origin, header=self.header_entities)
-        if self._plug_ins:  # these are asked before the built-in formats
-            for form in self._plug_ins:
-                taken &= ~accepted(form, texts).to_numpy()
+        taken, frame = usual_ones.taken, usual_ones.frame
+        for form in self._plug_ins:  # these are asked before the built-in formats
+            taken &= ~accepted(form, texts).to_numpy()
         if taken.all():
-            return usual_ones
-        others = pl.concat(self._by_formats(buffer, texts, np.flatnonzero(~taken), origin))
+            return frame
+        others = pl.concat(self._by_formats(usual_ones.buffer, texts, np.flatnonzero(~taken), origin))
         if not taken.any():
             return others.sort("i")
         # Putting few lines into columns costs a quarter of sorting all.
         at = others["i"]
-        return pl.DataFrame([_placed(usual_ones[name], at, others[name]) for name in HEADER])
+        return pl.DataFrame([_placed(frame[name], at, others[name]) for name in HEADER])
 
     def _by_formats(self, buffer: LineBuffer, texts: pl.Series, left: Array, origin: Origin) -> list[pl.DataFrame]:
         """The lines ``left``, each read by the first format that can."""
@@ -171,7 +172,9 @@ class LineParser:
             if means is not None:
                 yield at, *means
 
-    def _entities(self, frame: pl.DataFrame, found: dict[int, dict[str, Any]], origin: Origin) -> pl.DataFrame:
+    def _entities(
+        self, frame: pl.DataFrame, usual_ones: Usual, found: dict[int, dict[str, Any]], origin: Origin
+    ) -> pl.DataFrame:
         """``entities`` and ``job_id``: the pattern's, the header's, and what stands at the start of the message.
 
         Only lines with an event (or, on request, with anything in the header) become Python objects; of the others the
@@ -189,8 +192,11 @@ class LineParser:
             return frame
         texts, jobs = [], []
         names = ("i", "message", "source", "_job", *(_HEADERS if self.header_entities else _ALWAYS))
+        rows = pl.DataFrame([frame[name].gather(wanted) for name in names])
+        if not self.header_entities:
+            rows = _with_extra(rows, usual_ones)
         # A third of what iter_rows takes.
-        for values in zip(*(frame[name].gather(wanted).to_list() for name in names), strict=True):
+        for values in zip(*(column.to_list() for column in rows), strict=True):
             row = dict(zip(names, values, strict=True))
             merged = _merge(row, found.get(row["i"]), self.header_entities)
             texts.append(dumps(merged))
@@ -207,6 +213,13 @@ def _beginnings(form: Format) -> Array:
     may_begin[128:] = True
     may_begin[list(form.first.encode())] = True
     return may_begin
+
+
+def _with_extra(rows: pl.DataFrame, usual_ones: Usual) -> pl.DataFrame:
+    """``extra`` of lines whose header was usual, which is made for these lines only."""
+    lines = rows["i"].to_numpy()
+    at = np.flatnonzero(usual_ones.taken[lines])
+    return rows.with_columns(rows["extra"].scatter(at, usual_ones.extra(lines[at])))
 
 
 def _placed(column: pl.Series, at: pl.Series, values: pl.Series) -> pl.Series:

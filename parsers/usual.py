@@ -9,7 +9,7 @@ lines the same way (tests/parsers/test_usual.py holds the two together).
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -51,13 +51,32 @@ _TRIES = 64
 _KIND = np.dtype([("plain", np.bool_), ("kernel", np.bool_), ("slurm", np.bool_), ("system", np.uint8)])
 
 
-class Usual(NamedTuple):
-    """What :func:`read` found: by line whether it was taken, and HEADER's columns of all lines; what is said of lines
-    that were not taken means nothing. ``message`` is where the message begins, in the buffer."""
+@dataclass(frozen=True)
+class Usual:
+    """What :func:`read` found: by line whether it was ``taken``, and HEADER's columns of all lines, ``stamp`` and ``extra``
+    only on request. What is said of lines that were not taken means nothing. ``message`` is where in the buffer the
+    message begins."""
 
     taken: Array
     frame: pl.DataFrame
-    message: Array
+    buffer: LineBuffer
+    rows: Array
+
+    @property
+    def message(self) -> Array:
+        places: Array = self.rows["message"]
+        return places
+
+    def extra(self, lines: Array) -> pl.Series:
+        """What else the headers of these lines said. Only lines that mean something need it."""
+        return _extra(self.buffer, self.rows[lines])
+
+
+def none_taken(buffer: LineBuffer) -> Usual:
+    """No line is usual."""
+    rows = np.zeros(len(buffer), ROW)
+    frame = pl.DataFrame([nothing(name, kind, len(buffer)) for name, kind in HEADER.items()])
+    return Usual(rows["format"] > 0, frame, buffer, rows)
 
 
 def read(buffer: LineBuffer, origin: Origin, *, header: bool = False) -> Usual:
@@ -65,14 +84,13 @@ def read(buffer: LineBuffer, origin: Origin, *, header: bool = False) -> Usual:
 
     ``header``: also ``stamp`` and ``extra``, which only a reader of the whole header needs.
     """
-    rows = np.zeros(len(buffer), ROW)
     if origin.source in JOB_SOURCES or not len(buffer):  # what a job prints may look like anything
-        frame = pl.DataFrame([nothing(name, kind, len(buffer)) for name, kind in HEADER.items()])
-        return Usual(rows["format"] > 0, frame, rows["message"])
+        return none_taken(buffer)
+    rows = np.zeros(len(buffer), ROW)
     _read_headers(buffer.data, buffer.starts, buffer.ends, rows, clock_of(origin))
     programs = _programs(buffer, rows)
     _read_texts(buffer.data, rows, _kinds(programs))
-    return Usual(rows["format"] > 0, _frame(buffer, rows, programs, origin, header), rows["message"])
+    return Usual(rows["format"] > 0, _frame(buffer, rows, programs, origin, header), buffer, rows)
 
 
 @compiled
@@ -240,12 +258,9 @@ def _frame(buffer: LineBuffer, rows: Array, programs: list[str | None], origin: 
     }
     if (rows["tag_length"] > 0).any():
         values["step_tag"] = buffer.texts(rows["tag"], rows["tag_length"])
-    told = np.flatnonzero((rows["msgid_length"] > 0) | (rows["system"] > 0) | (rows["data_length"] > 0))
     if header:
         values["stamp"] = buffer.texts(rows["stamp"], rows["stamp_length"])
         values["extra"] = _extra(buffer, rows)
-    elif len(told):  # the numbers of a priority alone are columns already
-        values["extra"] = nothing("extra", pl.String, len(buffer)).scatter(told, _extra(buffer, rows[told]))
     return pl.DataFrame([
         values[name].alias(name) if name in values else nothing(name, kind, len(buffer)) for name, kind in HEADER.items()
     ])  # fmt: skip

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from parsers import usual
 from parsers.engine import LineParser
-from parsers.formats.base import HEADER
 from parsers.lines import LineBuffer, split
 from parsers.record import Origin
 
@@ -101,7 +100,7 @@ def both(lines: list[bytes], origin: Origin, parser: LineParser = PARSER) -> tup
 
 
 def _nothing_is_usual(buffer: LineBuffer, origin: Origin, *, header: bool) -> usual.Usual:
-    return usual.Usual(np.zeros(len(buffer), np.bool_), pl.DataFrame(schema=HEADER), buffer.starts)
+    return usual.none_taken(buffer)
 
 
 def assert_same(lines: list[bytes], origin: Origin, parser: LineParser = PARSER) -> None:
