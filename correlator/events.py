@@ -207,6 +207,13 @@ def _id_of(key: str, time_us: int) -> str:
     return "e" + hashlib.blake2s(f"{key}{_BETWEEN}{time_us}".encode(), digest_size=5).hexdigest()
 
 
+def shared(column: pl.Series) -> list[Any]:
+    """The texts of a column, each one object only: few hosts, files and kinds stand in very many events."""
+    values = column.to_list()
+    known: dict[Any, Any] = {}
+    return list(map(known.setdefault, values, values))
+
+
 def _without_copies(lines: pl.DataFrame, known: Mapping[str, _Told]) -> list[Event]:
     """Lines that nobody repeated, nearly all of them: column by column, because there are many."""
     ids = list(map(_id_of, lines["key"].to_list(), lines["time"].to_list()))
@@ -218,17 +225,17 @@ def _without_copies(lines: pl.DataFrame, known: Mapping[str, _Told]) -> list[Eve
     seconds = [t / 1e6 for t in lines["time"].to_list()]
     received = [None if t is None else t / 1e6 for t in lines["received_time"].to_list()]
     layers: dict[tuple[str, str | None], str] = {}
-    kinds, sources = lines["event"].to_list(), lines["source"].to_list()
+    kinds, sources = shared(lines["event"]), shared(lines["source"])
     for pair in set(zip(kinds, sources, strict=True)):
         layers[pair] = layer_of(*pair)
     told = [known[text].entities for text in lines["entities"].to_list()]
     empty, ones = itertools.repeat(()), itertools.repeat(1)
     return list(map(
         Event, lines["id"].to_list(), seconds, [r / 1e6 / 2 for r in lines["resolution_us"].to_list()],
-        kinds, lines["host"].to_list(), lines["device"].to_list(), lines["job_id"].to_list(), lines["message"].fill_null("").to_list(),
-        sources, map(layers.__getitem__, zip(kinds, sources, strict=True)), lines["severity"].to_list(),
-        lines["file"].replace("", None).to_list(), lines["line"].replace(0, None).to_list(), received,
-        lines["time_quality"].fill_null("line").replace("", "line").to_list(), ones, seconds, told, empty,
+        kinds, shared(lines["host"]), shared(lines["device"]), lines["job_id"].to_list(), lines["message"].fill_null("").to_list(),
+        sources, map(layers.__getitem__, zip(kinds, sources, strict=True)), shared(lines["severity"]),
+        shared(lines["file"].replace("", None)), lines["line"].replace(0, None).to_list(), received,
+        shared(lines["time_quality"].fill_null("line").replace("", "line")), ones, seconds, told, empty,
     ))  # fmt: skip
 
 

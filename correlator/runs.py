@@ -10,11 +10,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 from operator import itemgetter
+from sys import intern
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from correlator.events import moment_of, seconds_of
+from correlator.events import moment_of, seconds_of, shared
 from correlator.model import OPEN_STATES, Event, Run
 from parsers.hostlist import expand, fold
 
@@ -71,7 +72,7 @@ def _told(table: pl.DataFrame) -> list[dict[str, Any]]:
     for column in table:
         nothing = column.null_count()
         if nothing < len(column):
-            values = column.to_list()
+            values = shared(column) if column.dtype == pl.String else column.to_list()
             empty: Any = "" if column.dtype == pl.String else [] if column.dtype == pl.List else None
             (gaps if nothing or (empty is not None and empty in values) else whole)[column.name] = values
     rows = [dict(zip(whole, values, strict=True)) for values in zip(*whole.values(), strict=True)]
@@ -122,6 +123,12 @@ def _in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=_order) if len(rows) > 1 else rows
 
 
+#: What of its rows stays with a run besides what it has itself: there are very many runs.
+KEPT = frozenset({
+    "array_job_id", "array_task_id", "name", "user", "uid", "account", "partition", "cancelled_by", "exit_code", "exit_signal",
+    "submit", "start", "end", "time_limit_s", "node_list", "gpus", "gpu_index", "work_dir", "submit_line", "failed_node",
+})  # fmt: skip
+
 #: These see a run from one side, in passing; they do not found a run of their own where another source tells of it.
 _OBSERVERS = ("hook", "log")
 
@@ -156,6 +163,7 @@ def _runs_of_job(
     _number(runs, submits)
     for run in runs:
         run.steps = tuple(_steps_for(run, steps)) if steps else ()
+        run.row = {name: value for name, value in run.row.items() if name in KEPT}
     return runs
 
 
@@ -221,7 +229,7 @@ def _merge(job_id: int, group: list[dict[str, Any]]) -> Run:
         merged = {}
         for row in reversed(_believed(group)):  # who is believed first has the last word
             merged.update(row)
-    nodes = tuple(merged.get("nodes") or ())
+    nodes = tuple(map(intern, merged.get("nodes") or ()))
     return Run(
         key=str(job_id), job_id=job_id, attempt=merged.get("restarts") or 0, state=merged.get("state") or "",
         nodes=nodes, submit=seconds_of(merged.get("submit")), start=seconds_of(merged.get("start")),

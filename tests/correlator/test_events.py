@@ -56,7 +56,7 @@ def told(found: list[dict[str, Any]]) -> list[str]:
     return [repr(e) for e in coalesce(found)]
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(rows, max_size=25).map(distinct), st.randoms(use_true_random=False), st.data())
 def test_order_and_repetition_change_nothing(found: list[dict[str, Any]], random: Any, data: st.DataObject) -> None:
     again = data.draw(st.lists(st.sampled_from(found), max_size=10)) if found else []
@@ -65,6 +65,7 @@ def test_order_and_repetition_change_nothing(found: list[dict[str, Any]], random
     assert told(shuffled) == told(found)
 
 
+@settings(deadline=None)
 @given(st.lists(rows, max_size=25).map(distinct))
 def test_no_line_is_lost(found: list[dict[str, Any]]) -> None:
     places = {(r["file"], r["line"]) for r in found}
@@ -72,6 +73,7 @@ def test_no_line_is_lost(found: list[dict[str, Any]]) -> None:
     assert {(e.file, e.line) for e in events} | {p for e in events for p in e.also} == places
 
 
+@settings(deadline=None)
 @given(st.lists(rows, max_size=25).map(distinct))
 def test_identities_are_unique(found: list[dict[str, Any]]) -> None:
     events = coalesce(found)
