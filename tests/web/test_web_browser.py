@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 pytestmark = pytest.mark.browser
 PAGES = {"incidents": "/", "incident": "/incidents/I1", "job": "/jobs/15", "jobs": "/jobs", "node": "/nodes/gpu02",
          "nodes": "/nodes", "reports": "/reports", "explore": "/explore", "hostile": "/incidents/I0"}  # fmt: skip
+
+
+TEXTS = ("<img src=x onerror=alert(1)>", "b", "c")
+ROWS = {
+    "columns": [{"name": "Time", "type": "datetime"}, {"name": "Message", "type": "string"}],
+    "rows": [[f"2026-11-21T00:3{n}:52Z", text] for n, text in enumerate(TEXTS)], "truncated": True, "elapsed_ms": 4,
+}  # fmt: skip
 
 
 def until(page: Any, expression: str) -> None:
@@ -40,6 +47,7 @@ FRAMES = """() => {
 @pytest.mark.parametrize("name", PAGES)
 def test_every_page_fits_and_is_quiet(look: Any, name: str, theme: str, width: int) -> None:
     eyes = look(width)
+    eyes.answer_queries(ROWS)
     page = eyes.open(f"{PAGES[name]}?theme={theme}")
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     eyes.shoot(f"{name}-{width}-{theme}")
@@ -125,35 +133,43 @@ def test_table_theme_search_and_keys(look: Any) -> None:
 
 def test_an_error_stands_under_the_words_that_caused_it(look: Any) -> None:
     eyes = look()
-    page = eyes.open("/explore")
-    answer = '{"status":400,"line":2,"column":9,"length":4,"message":"no column Hots","suggestion":"Host","detail":"x"}'
-    page.route(
-        "**/api/v1/query", lambda route: route.fulfill(status=400, content_type="application/problem+json", body=answer)
+    eyes.answer_queries(
+        {"status": 400, "line": 2, "column": 9, "length": 4, "message": "no column Hots", "suggestion": "Host"}, 400
     )
-    page.fill("#q", "Logs\n| where Hots == 1")
-    page.keyboard.press("Control+Enter")
+    page = eyes.open("/explore?q=" + quote("Logs\n| where Hots == 1"))
     page.wait_for_selector("#fault:not([hidden])")
     assert "        ^^^^" in page.inner_text("#fault") and "Did you mean Host?" in page.inner_text("#fault")
     assert page.inner_text("#ed .bad") == "Hots"
     eyes.shoot("explore-error")
+    page.fill("#q", "Logs\n| where Host == 1")
+    assert page.locator("#ed .bad").count() == 0
     eyes.faults.clear()  # the browser itself reports the 400
 
 
-def test_rows_of_a_query_are_shown_as_text(look: Any) -> None:
+def test_explore_opens_with_the_rows_of_its_example_shown_as_text(look: Any) -> None:
     eyes = look()
+    eyes.answer_queries(ROWS)
     page = eyes.open("/explore")
-    texts = ("<img src=x onerror=alert(1)>", "b", "c")
-    rows = json.dumps([[f"2026-11-21T00:3{n}:52Z", text] for n, text in enumerate(texts)])
-    body = '{"columns":[{"name":"Time","type":"datetime"},{"name":"Message","type":"string"}],"rows":' + rows
-    page.route(
-        "**/api/v1/query",
-        lambda route: route.fulfill(content_type="application/json", body=body + ',"truncated":true,"elapsed_ms":4}'),
-    )
-    page.locator("#run").click()
     page.wait_for_selector("#result tbody tr")
     assert "<img" in page.inner_text("#result") and page.locator("#result img").count() == 0
     assert "Truncated" in page.inner_text("#notes") and page.is_visible("#hist")
+    assert page.inner_text("#count") == "3+ rows" and "q=" not in page.url
+    page.keyboard.press("Tab")
+    page.focus("#q")
+    page.keyboard.press("Control+Enter")
+    until(page, "location.search.includes('q=Logs')")
     eyes.shoot("explore-result")
+
+
+def test_the_button_of_a_running_query_ends_it(look: Any) -> None:
+    page = (eyes := look()).page
+    held: list[Any] = []
+    page.route("**/api/v1/query", lambda route: held.append(route))
+    page.goto(eyes.site + "/explore", wait_until="load")
+    until(page, "document.getElementById('run').innerText === 'Stop'")
+    page.locator("#run").click()
+    until(page, "document.getElementById('took').innerText === 'stopped'")
+    assert page.inner_text("#run").startswith("Run") and len(held) == 1
 
 
 def test_twelve_thousand_marks_stay_fluent(look: Any, dense_site: str) -> None:

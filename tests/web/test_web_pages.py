@@ -135,7 +135,7 @@ def test_jobs_of_an_incident_are_told_in_sentences_and_counted_whole() -> None:
     assert text.count("<b>15 train</b>") == 1 and text.count("Slowed, not ended.") == 1
 
 
-@pytest.mark.parametrize("folder", ["templates"])
+@pytest.mark.parametrize("folder", ["templates", "static"])
 def test_the_structure_of_a_page_can_be_read(folder: str) -> None:
     """Templates, scripts and styles are written for readers: no line is longer than a Python line may be."""
     files = [path for path in (HERE / folder).rglob("*") if path.suffix in {".html", ".js", ".css"}]

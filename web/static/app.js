@@ -3,19 +3,33 @@
 import { around } from './lines.js';
 
 const root = document.documentElement;
-const dark = () => root.dataset.theme ? root.dataset.theme === 'dark' : !matchMedia('(prefers-color-scheme:light)').matches;
-export const say = words => { document.getElementById('status').textContent = words; };
-export const typing = event => event.target.closest?.('input, textarea, select, [contenteditable]') || event.ctrlKey || event.metaKey || event.altKey;
+const dark = () =>
+  root.dataset.theme ? root.dataset.theme === 'dark' : !matchMedia('(prefers-color-scheme:light)').matches;
+export const say = words => {
+  document.getElementById('status').textContent = words;
+};
+export const typing = event =>
+  event.target.closest?.('input, textarea, select, [contenteditable]') ||
+  event.ctrlKey ||
+  event.metaKey ||
+  event.altKey;
 
 function theme() {
   root.dataset.theme = dark() ? 'light' : 'dark';
   document.cookie = `theme=${root.dataset.theme}; path=/; max-age=31536000; samesite=lax`;
   const url = new URL(location.href);
-  if (url.searchParams.has('theme')) { url.searchParams.set('theme', root.dataset.theme); history.replaceState(null, '', url); }
+  if (url.searchParams.has('theme')) {
+    url.searchParams.set('theme', root.dataset.theme);
+    history.replaceState(null, '', url);
+  }
   say(`${root.dataset.theme} theme`);
 }
 
-function open(id) { const dialog = document.getElementById(id); if (!dialog.open) dialog.showModal(); dialog.querySelector('input')?.select(); }
+function open(id) {
+  const dialog = document.getElementById(id);
+  if (!dialog.open) dialog.showModal();
+  dialog.querySelector('input')?.select();
+}
 
 function menu(button) {
   const on = document.getElementById('top').classList.toggle('open');
@@ -24,9 +38,16 @@ function menu(button) {
 
 async function copy(button, words) {
   const before = button.textContent;
-  try { await navigator.clipboard.writeText(words); button.textContent = 'Copied'; } catch { button.textContent = 'Copying is not allowed here'; }
+  try {
+    await navigator.clipboard.writeText(words);
+    button.textContent = 'Copied';
+  } catch {
+    button.textContent = 'Copying is not allowed here';
+  }
   say(button.textContent);
-  setTimeout(() => { button.textContent = before; }, 1600);
+  setTimeout(() => {
+    button.textContent = before;
+  }, 1600);
 }
 
 const DO = { theme, search: () => open('search'), keys: () => open('keys'), menu };
@@ -35,17 +56,32 @@ document.addEventListener('click', event => {
   const target = event.target.closest('[data-do], [data-copy], [data-copy-link], [data-file], [data-from]');
   if (event.target.tagName === 'DIALOG') event.target.close();
   if (!target) return;
-  if (target.dataset.do) DO[target.dataset.do](target);
-  else if (target.dataset.copy !== undefined) copy(target, target.dataset.copy);
-  else if (target.dataset.copyLink !== undefined) copy(target, location.href);
-  else if (target.dataset.file) around(target);
-  else if (target.dataset.from !== undefined) { const form = target.closest('form'); form.elements.from.value = target.dataset.from; form.elements.to.value = ''; form.submit(); }
+  if (target.dataset.do) {
+    DO[target.dataset.do](target);
+  } else if (target.dataset.copy !== undefined) {
+    copy(target, target.dataset.copy);
+  } else if (target.dataset.copyLink !== undefined) {
+    copy(target, location.href);
+  } else if (target.dataset.file) {
+    around(target);
+  } else if (target.dataset.from !== undefined) {
+    const form = target.closest('form');
+    form.elements.from.value = target.dataset.from;
+    form.elements.to.value = '';
+    form.submit();
+  }
 });
 
 document.addEventListener('keydown', event => {
   if (typing(event)) return;
-  if (event.key === '/') { event.preventDefault(); open('search'); }
-  if (event.key === '?') { event.preventDefault(); open('keys'); }
+  if (event.key === '/') {
+    event.preventDefault();
+    open('search');
+  }
+  if (event.key === '?') {
+    event.preventDefault();
+    open('keys');
+  }
 });
 
 /** Late streams are a property of the whole service: said on every page, quietly, with a way to look. */
@@ -58,6 +94,8 @@ async function late() {
     if (!body.late) return;
     chip.querySelector('span').textContent = `${body.late} of ${body.total} streams came late`;
     chip.hidden = false;
-  } catch { /* The service went away; the next page says so better than a chip could. */ }
+  } catch {
+    /* The service went away; the next page says so better than a chip could. */
+  }
 }
 late();

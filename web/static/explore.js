@@ -1,146 +1,204 @@
-/* The query page: colours the text, runs it, shows rows, and puts an error under the words that caused it. */
+/* The query page: colours the text, runs it, and puts an error under the words that caused it. */
 
-import { element, fileButton } from './lines.js';
+import { element } from './lines.js';
+import { Result } from './result.js';
 
-const area = document.getElementById('q'), shade = document.querySelector('#ed pre'), nums = document.querySelector('#ed .nums');
-const fault = document.getElementById('fault'), table = document.getElementById('result'), notes = document.getElementById('notes');
-const hist = document.getElementById('hist'), count = document.getElementById('count'), took = document.getElementById('took');
-const WORDS = 'where|project|extend|summarize|by|sort|order|take|limit|top|join|union|on|kind|let|distinct|count|asc|desc|and|or|not|in|between|has|has_any|has_all|contains|startswith|endswith|matches|regex|parse|mv-expand|project-away|project-rename|render|print|datatable|make-series|search|evaluate|as|serialize|with|of';
-const TOKEN = new RegExp(`(?<co>//[^\\n]*)|(?<st>@?"(?:[^"\\\\\\n]|\\\\.)*"?|@?'(?:[^'\\\\\\n]|\\\\.)*'?)|(?<nu>\\b\\d[\\w.:-]*)|(?<fn>\\b[a-zA-Z_]\\w*(?=\\s*\\())|(?<kw>\\b(?:${WORDS})\\b|\\|)`, 'g');
-const SHOWN = 2000;
-let wrong = null, last = null;
+const find = id => document.getElementById(id);
+const area = find('q');
+const fault = find('fault');
+const took = find('took');
+const shade = document.querySelector('#ed pre');
+const nums = document.querySelector('#ed .nums');
+const result = new Result();
 
-function colour(text, mark) {
+const WORDS = [
+  'where project extend summarize by sort order take limit top join union on kind let distinct count asc desc',
+  'and or not in between has has_any has_all contains startswith endswith matches regex parse mv-expand',
+  'project-away project-rename render print datatable make-series search evaluate as serialize with of',
+];
+/** What is coloured, by the class it gets: comment, string, number, function, keyword. */
+const KINDS = {
+  co: /\/\/[^\n]*/,
+  st: /@?"(?:[^"\\\n]|\\.)*"?|@?'(?:[^'\\\n]|\\.)*'?/,
+  nu: /\b\d[\w.:-]*/,
+  fn: /\b[a-zA-Z_]\w*(?=\s*\()/,
+  kw: new RegExp(`\\b(?:${WORDS.join(' ').replaceAll(' ', '|')})\\b|\\|`),
+};
+const parts = Object.entries(KINDS).map(([kind, pattern]) => `(?<${kind}>${pattern.source})`);
+const TOKEN = new RegExp(parts.join('|'), 'g');
+
+/** The characters that the last error is about, until the text changes. */
+let wrong = null;
+/** Ends the query that runs; null while none does. */
+let running = null;
+
+/** Text that carries the class of its kind, or none. */
+const piece = (words, kind) => (kind ? element('i', kind, words) : document.createTextNode(words));
+
+function colour(text) {
   const out = [];
-  const put = (words, kind) => { if (words) out.push(kind ? element('i', kind, words) : document.createTextNode(words)); };
   let at = 0;
   for (const found of text.matchAll(TOKEN)) {
-    put(text.slice(at, found.index));
-    put(found[0], Object.keys(found.groups).find(name => found.groups[name] !== undefined));
+    const kind = Object.keys(KINDS).find(name => found.groups[name] !== undefined);
+    out.push(piece(text.slice(at, found.index)), piece(found[0], kind));
     at = found.index + found[0].length;
   }
-  put(text.slice(at));
-  shade.replaceChildren(...out, document.createTextNode('\n'));
-  if (mark) underline(mark);
+  shade.replaceChildren(...out, piece(text.slice(at)), piece('\n'));
 }
 
 /** Wraps the offending characters; they may lie across several coloured pieces. */
 function underline({ start, end }) {
   let at = 0;
   for (const node of [...shade.childNodes]) {
-    const words = node.textContent, a = Math.max(start - at, 0), b = Math.min(end - at, words.length);
+    const words = node.textContent;
+    const a = Math.max(start - at, 0);
+    const b = Math.min(end - at, words.length);
     at += words.length;
     if (a >= b) continue;
     const bad = element('i', `bad ${node.className ?? ''}`.trim(), words.slice(a, b));
-    const piece = text => node.className ? element('i', node.className, text) : document.createTextNode(text);
-    node.replaceWith(piece(words.slice(0, a)), bad, piece(words.slice(b)));
+    node.replaceWith(piece(words.slice(0, a), node.className), bad, piece(words.slice(b), node.className));
   }
 }
 
 /** Line numbers follow wrapped lines: each number gets as many rows as its line needs. */
 function number() {
-  const lines = area.value.split('\n'), style = getComputedStyle(shade), row = parseFloat(style.lineHeight);
+  const row = parseFloat(getComputedStyle(shade).lineHeight);
   const ruler = shade.cloneNode(false);
   ruler.style.cssText = 'position:absolute;visibility:hidden;left:0;top:0;min-height:0;padding-top:0;padding-bottom:0';
   shade.parentElement.append(ruler);
-  nums.textContent = lines.map((line, n) => { ruler.textContent = line || ' '; return `${n + 1}${'\n'.repeat(Math.max(1, Math.round(ruler.offsetHeight / row)))}`; }).join('').replace(/\n$/, '');
+  const tall = area.value.split('\n').map(line => {
+    ruler.textContent = line || ' ';
+    return Math.max(1, Math.round(ruler.offsetHeight / row));
+  });
   ruler.remove();
+  nums.textContent = tall
+    .map((rows, n) => `${n + 1}${'\n'.repeat(rows)}`)
+    .join('')
+    .replace(/\n$/, '');
 }
 
-function refresh() { colour(area.value, wrong); number(); }
+function refresh() {
+  colour(area.value);
+  if (wrong) underline(wrong);
+  number();
+}
 
-function offset(line, column) { const lines = area.value.split('\n'); return lines.slice(0, line - 1).reduce((sum, text) => sum + text.length + 1, 0) + column - 1; }
+/** How far into the text a line and column (both from 1) lie. */
+function offset(line, column) {
+  const before = area.value.split('\n').slice(0, line - 1);
+  return before.reduce((sum, text) => sum + text.length + 1, 0) + column - 1;
+}
 
+/** How many characters are meant: as told, else the word that stands there. */
+function lengthAt(problem, text, column) {
+  const word = /^[\w.-]+/.exec(text.slice(column - 1))?.[0].length ?? 1;
+  return Math.max(1, Math.min(problem.length || word, 400));
+}
+
+/** The error in words, with a caret under its place, and what may be meant instead. */
 function complain(problem) {
+  const { line } = problem;
+  const column = problem.column || 1;
+  const said = element('p');
+  const about = problem.message ?? problem.detail ?? 'unknown error';
+  said.append(element('b', 'err', line ? `Line ${line}, column ${column}: ` : 'Not answered: '), about);
+  fault.replaceChildren(said);
+  if (line) {
+    const text = area.value.split('\n')[line - 1] ?? '';
+    const length = lengthAt(problem, text, column);
+    const start = offset(line, column);
+    fault.prepend(`${String(line).padStart(3)} | ${text}\n    | ${' '.repeat(column - 1)}${'^'.repeat(length)}`);
+    wrong = { start, end: start + length };
+    area.setSelectionRange(start, start);
+  }
+  const hint = problem.suggestion || problem.do;
+  if (hint) fault.append(element('p', '', /\s/.test(hint) ? hint : `Did you mean ${hint}?`));
   fault.hidden = false;
-  const { line, column } = problem, text = line ? area.value.split('\n')[line - 1] ?? '' : '';
-  const length = Math.max(1, Math.min(problem.length || (/^[\w.-]+/.exec(text.slice((column || 1) - 1))?.[0].length ?? 1), 400));
-  const caret = line ? `${String(line).padStart(3)} | ${text}\n    | ${' '.repeat(Math.max(0, column - 1))}${'^'.repeat(length)}` : '';
-  const words = element('p'), hint = problem.suggestion || problem.do;
-  words.append(element('b', 'err', line ? `Line ${line}, column ${column}: ` : 'Not answered: '), problem.message ?? problem.detail ?? 'unknown error');
-  fault.replaceChildren(...[caret, words, hint ? element('p', '', /^did you mean/i.test(hint) || /\s/.test(hint) ? hint : `Did you mean ${hint}?`) : ''].filter(Boolean));
-  if (line) { const start = offset(line, column || 1); wrong = { start, end: start + length }; area.setSelectionRange(start, start); }
   refresh();
 }
 
+/** The query in the address: the page can be opened again, and sent to somebody. */
+function remember() {
+  const url = new URL(location.href);
+  url.searchParams.set('q', area.value);
+  history.replaceState(null, '', url);
+  return url.href;
+}
+
+/** While a query runs its button ends it. */
+function busy(on) {
+  const run = find('run');
+  run.querySelector('span').textContent = on ? 'Stop' : 'Run';
+  run.querySelector('kbd').hidden = on;
+  find('check').disabled = on;
+  result.busy(on);
+}
+
+/** Runs the query, or only checks it. */
 async function ask(only) {
-  fault.hidden = true; wrong = null; refresh();
-  const buttons = [document.getElementById('run'), document.getElementById('check')];
-  buttons.forEach(button => { button.disabled = true; });
+  fault.hidden = true;
+  wrong = null;
+  refresh();
+  running = new AbortController();
+  busy(true);
   took.textContent = 'running …';
-  const began = performance.now();
   try {
-    const answer = await fetch('/api/v1/query', { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ query: area.value, validate_only: only }) });
-    const body = await answer.json();
-    if (!answer.ok) { took.textContent = 'the result below is that of the last run'; complain(body); return; }
-    if (only) { took.textContent = `the query is sound: ${body.columns.length} columns`; return; }
-    show(body, performance.now() - began);
-    const url = new URL(location.href); url.searchParams.set('q', area.value); history.replaceState(null, '', url);
-  } catch (error) { took.textContent = ''; complain({ message: `The service did not answer: ${error.message}` }); } finally { buttons.forEach(button => { button.disabled = false; }); }
-}
-
-function cell(value, type) {
-  const td = element('td', ['long', 'int', 'real', 'decimal'].includes(type) ? 'num' : '');
-  td.textContent = value === null ? '' : typeof value === 'object' ? JSON.stringify(value) : String(value);
-  return td;
-}
-
-function show(body) {
-  last = body;
-  count.textContent = `${body.rows.length.toLocaleString('en')}${body.truncated ? '+' : ''} rows`;
-  took.textContent = `${Math.round(body.elapsed_ms)} ms`;
-  document.getElementById('csv').hidden = !body.rows.length;
-  notes.replaceChildren();
-  const note = words => { const box = element('div', 'doubt'); box.append(element('div', '', words)); notes.append(box); };
-  if (body.truncated) note(`Truncated. The answer holds the first ${body.rows.length.toLocaleString('en')} rows; chart and table know only these. Summarize or narrow the time to see all.`);
-  if (body.rows.length > SHOWN) note(`The table shows ${SHOWN.toLocaleString('en')} of ${body.rows.length.toLocaleString('en')} rows; Save CSV has all of them.`);
-  if (!body.rows.length) note('No row matches. Check the time range and the spelling of values; == is case-sensitive in KQL, =~ is not.');
-  const at = name => body.columns.findIndex(column => column.name === name), file = at('File'), line = at('Line');
-  const top = element('thead'), row = element('tr');
-  for (const column of body.columns) { const th = element('th', '', column.name); th.append(element('small', '', column.type)); row.append(th); }
-  top.append(row);
-  const rows = element('tbody');
-  for (const values of body.rows.slice(0, SHOWN)) {
-    const tr = element('tr');
-    values.forEach((value, n) => { const td = cell(value, body.columns[n].type); if (n === file && line >= 0 && value && values[line]) td.replaceChildren(fileButton(value, values[line])); tr.append(td); });
-    rows.append(tr);
+    const answer = await fetch('/api/v1/query', {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ query: area.value, validate_only: only }),
+      signal: running.signal,
+    });
+    tell(await answer.json(), answer.ok, only);
+  } catch (error) {
+    took.textContent = error.name === 'AbortError' ? 'stopped' : '';
+    if (error.name !== 'AbortError') complain({ message: `The service did not answer: ${error.message}` });
+  } finally {
+    running = null;
+    busy(false);
   }
-  table.replaceChildren(top, rows);
-  chart(body);
 }
 
-/** Rows over time, counted from the answer; the note above says when that is not all of them. */
-function chart(body) {
-  const column = body.columns.findIndex(item => item.type === 'datetime'), times = column < 0 ? [] : body.rows.map(row => Date.parse(row[column])).filter(Number.isFinite);
-  const lo = times.reduce((a, b) => Math.min(a, b), Infinity), hi = times.reduce((a, b) => Math.max(a, b), -Infinity);
-  hist.hidden = times.length < 3 || hi <= lo;
-  if (hist.hidden) return;
-  const ratio = devicePixelRatio || 1, width = hist.clientWidth, height = 96, g = hist.getContext('2d'), style = getComputedStyle(hist), token = name => style.getPropertyValue(name).trim();
-  hist.width = width * ratio; hist.height = height * ratio; g.scale(ratio, ratio);
-  const bins = Math.max(10, Math.min(120, Math.floor(width / 12))), sums = new Array(bins).fill(0);
-  for (const t of times) sums[Math.min(bins - 1, Math.floor((t - lo) / (hi - lo) * bins))]++;
-  const most = Math.max(...sums), wide = (width - 24) / bins;
-  g.fillStyle = token('--accent');
-  sums.forEach((sum, n) => { const tall = sum / most * 62; g.fillRect(12 + n * wide, 76 - tall, Math.max(1, wide - 2), tall); });
-  g.fillStyle = token('--ink3'); g.font = `10.5px ${token('--sans')}`;
-  g.fillText(new Date(lo).toISOString().slice(0, 19).replace('T', ' '), 12, 90);
-  g.textAlign = 'right'; g.fillText(new Date(hi).toISOString().slice(0, 19).replace('T', ' '), width - 12, 90);
-  g.fillText(`most in a bar: ${most}`, width - 12, 11);
+function tell(body, ok, only) {
+  if (!ok) {
+    took.textContent = result.body ? 'the result below is that of the last run' : '';
+    complain(body);
+  } else if (only) {
+    took.textContent = `the query is sound: ${body.columns.length} columns`;
+  } else {
+    took.textContent = `${Math.round(body.elapsed_ms)} ms`;
+    result.show(body);
+  }
 }
 
-function csv() {
-  // A leading =, +, - or @ would be run by a spreadsheet: log lines are not to be trusted there either.
-  const safe = value => { const text = value === null ? '' : typeof value === 'object' ? JSON.stringify(value) : String(value); const held = typeof value === 'string' && /^[=+\-@]/.test(text) ? `'${text}` : text; return /[",\n\r]/.test(held) ? `"${held.replaceAll('"', '""')}"` : held; };
-  const text = [last.columns.map(column => safe(column.name)), ...last.rows.map(row => row.map(safe))].map(row => row.join(',')).join('\r\n');
-  const link = element('a'); link.href = URL.createObjectURL(new Blob([text], { type: 'text/csv' })); link.download = 'faultline.csv'; link.click(); URL.revokeObjectURL(link.href);
+function run() {
+  remember();
+  ask(false);
 }
 
-area.addEventListener('input', () => { wrong = null; refresh(); document.getElementById('edited').textContent = 'edited'; });
-area.addEventListener('keydown', event => { if (event.key === 'Enter' && (event.ctrlKey || event.metaKey || event.shiftKey)) { event.preventDefault(); ask(false); } });
-document.getElementById('run').addEventListener('click', () => ask(false));
-document.getElementById('check').addEventListener('click', () => ask(true));
-document.getElementById('csv').addEventListener('click', csv);
-document.getElementById('link').addEventListener('click', async event => { const url = new URL(location.href); url.searchParams.set('q', area.value); history.replaceState(null, '', url); try { await navigator.clipboard.writeText(url.href); event.target.textContent = 'Copied'; } catch { event.target.textContent = 'Link is in the address'; } });
+area.addEventListener('input', () => {
+  wrong = null;
+  refresh();
+  find('edited').textContent = 'edited';
+});
+area.addEventListener('keydown', event => {
+  if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey || event.shiftKey)) return;
+  event.preventDefault();
+  if (!running) run();
+});
+find('run').addEventListener('click', () => (running ? running.abort() : run()));
+find('check').addEventListener('click', () => ask(true));
+find('csv').addEventListener('click', () => result.save());
+find('link').addEventListener('click', async event => {
+  const href = remember();
+  try {
+    await navigator.clipboard.writeText(href);
+    event.target.textContent = 'Copied';
+  } catch {
+    event.target.textContent = 'Link is in the address';
+  }
+});
 new ResizeObserver(number).observe(area);
 refresh();
-if (new URLSearchParams(location.search).has('q')) ask(false);
+// Also without a query in the address: the page opens with an example, and an example shows what it finds.
+if (area.value.trim()) ask(false);

@@ -9,80 +9,165 @@ const chain = document.getElementById('chain');
 /** The cursor must rest this long before lines are fetched: a sweep over the axis is not a hundred questions. */
 const REST_MS = 140;
 
-function span(seconds) { return seconds < 1 ? `${(seconds * 1e3).toFixed(0)} ms` : seconds < 600 ? `${seconds.toFixed(0)} s` : seconds < 7200 ? `${(seconds / 60).toFixed(0)} min` : `${(seconds / 3600).toFixed(1)} h`; }
+function span(seconds) {
+  if (seconds < 1) return `${(seconds * 1e3).toFixed(0)} ms`;
+  if (seconds < 600) return `${seconds.toFixed(0)} s`;
+  return seconds < 7200 ? `${(seconds / 60).toFixed(0)} min` : `${(seconds / 3600).toFixed(1)} h`;
+}
 
+const press = (buttons, pressed) => {
+  for (const button of buttons) button.setAttribute('aria-pressed', String(pressed(button)));
+};
+
+/** The hosts that this incident is about: those of its core lanes and of every event that has a part in it. */
+function hostsOf(axis) {
+  const lanes = axis.data.lanes.filter(lane => axis.lanes.get(lane.id).core && lane.layer !== 'job');
+  const marks = axis.data.marks.filter(mark => mark.role !== 'context');
+  return [...new Set([...lanes, ...marks].map(item => item.host))].filter(Boolean);
+}
+
+/** The raw lines follow the cursor. */
 function follow(axis) {
   const list = document.getElementById('lines');
   if (!list) return;
   const lines = new Lines(list, document.getElementById('lines-what'), document.getElementById('lines-explore'));
-  const hosts = [...new Set(axis.data.lanes.filter(lane => axis.lanes.get(lane.id).core && lane.layer !== 'job').map(lane => lane.host))];
-  const jobs = axis.data.marks.filter(mark => mark.role !== 'context').map(mark => mark.host);
-  const known = [...new Set([...hosts, ...jobs])].filter(Boolean);
-  let timer, last;
-  const ask = (detail, wait) => { last = detail; clearTimeout(timer); timer = setTimeout(() => lines.show(detail, known), wait); };
+  const known = hostsOf(axis);
+  let timer = null;
+  let last = null;
+  const ask = (detail, wait) => {
+    last = detail;
+    clearTimeout(timer);
+    timer = setTimeout(() => lines.show(detail, known), wait);
+  };
   axis.addEventListener('cursor', event => ask(event.detail, event.detail.pinned ? 0 : REST_MS));
-  for (const button of document.querySelectorAll('[data-scope]')) button.addEventListener('click', () => {
-    lines.scope = button.dataset.scope;
-    for (const other of document.querySelectorAll('[data-scope]')) other.setAttribute('aria-pressed', String(other === button));
-    if (last) ask(last, 0);
-  });
+  const scopes = [...document.querySelectorAll('[data-scope]')];
+  for (const button of scopes) {
+    button.addEventListener('click', () => {
+      lines.scope = button.dataset.scope;
+      press(scopes, other => other === button);
+      if (last) ask(last, 0);
+    });
+  }
   axis.look(axis.state.cursor);
 }
 
+/** The steps of the chain are chosen by click, by key (what is returned walks them) and by the axis. */
 function steps(axis) {
   if (!chain) return;
   const items = [...chain.children];
-  const light = id => { for (const item of items) item.classList.toggle('on', item.dataset.event === id); };
-  const go = item => { axis.pick(item.dataset.event); light(item.dataset.event); item.scrollIntoView({ block: 'nearest' }); };
-  for (const item of items) item.querySelector('.n').addEventListener('click', () => { go(item); host.scrollIntoView({ block: 'nearest' }); });
-  axis.addEventListener('pick', event => { light(event.detail.id); say(`${event.detail.event} on ${event.detail.host}, ${axis.time(event.detail.t)}`); });
+  const light = id => {
+    for (const item of items) item.classList.toggle('on', item.dataset.event === id);
+  };
+  const go = item => {
+    axis.pick(item.dataset.event);
+    light(item.dataset.event);
+    item.scrollIntoView({ block: 'nearest' });
+  };
+  for (const item of items) {
+    item.querySelector('.n').addEventListener('click', () => {
+      go(item);
+      host.scrollIntoView({ block: 'nearest' });
+    });
+  }
+  axis.addEventListener('pick', event => {
+    light(event.detail.id);
+    say(`${event.detail.event} on ${event.detail.host}, ${axis.time(event.detail.t)}`);
+  });
   axis.addEventListener('release', () => light(null));
-  return by => { const at = items.findIndex(item => item.classList.contains('on')); go(items[Math.min(items.length - 1, Math.max(0, at + by))]); };
+  return by => {
+    const at = items.findIndex(item => item.classList.contains('on'));
+    go(items[Math.min(items.length - 1, Math.max(0, at + by))]);
+  };
 }
 
 function range(axis) {
   const shown = document.getElementById('shown');
   let timer;
-  const tell = ({ span: part, whole }) => { if (shown) shown.textContent = `${span(part)} of ${span(whole)} shown`; };
+  const tell = ({ span: part, whole }) => {
+    if (shown) shown.textContent = `${span(part)} of ${span(whole)} shown`;
+  };
   tell({ span: axis.scale.span, whole: axis.scale.end - axis.scale.start });
   axis.addEventListener('range', event => {
     tell(event.detail);
     clearTimeout(timer);
-    timer = setTimeout(() => { const url = new URL(location.href); url.searchParams.set('from', event.detail.from); url.searchParams.set('to', event.detail.to); history.replaceState(null, '', url); }, 250);
+    timer = setTimeout(() => {
+      const url = new URL(location.href);
+      url.searchParams.set('from', event.detail.from);
+      url.searchParams.set('to', event.detail.to);
+      history.replaceState(null, '', url);
+    }, 250);
   });
 }
 
 /** A range in the address opens the axis there. */
 function fromAddress(axis) {
-  const query = new URLSearchParams(location.search), from = query.get('from'), to = query.get('to');
+  const query = new URLSearchParams(location.search);
+  const from = query.get('from');
+  const to = query.get('to');
   if (!from || !to) return;
-  const a = axis.since(from), b = axis.since(to);
-  if (Number.isFinite(a) && Number.isFinite(b) && b > a && b > axis.data.start && a < axis.data.end) { axis.scale.show(a, b); axis.draw(); }
+  const a = axis.since(from);
+  const b = axis.since(to);
+  if (Number.isFinite(a) && Number.isFinite(b) && b > a && b > axis.data.start && a < axis.data.end) {
+    axis.scale.show(a, b);
+    axis.draw();
+  }
+}
+
+function toggleTable() {
+  const table = document.getElementById('table');
+  if (!table) return;
+  table.open = !table.open;
+  if (!table.open) return;
+  table.scrollIntoView({ block: 'start' });
+  table.querySelector('summary').focus();
 }
 
 function keys(axis, walk) {
-  const table = document.getElementById('table');
-  const tabled = () => { if (table) { table.open = !table.open; if (table.open) { table.scrollIntoView({ block: 'start' }); table.querySelector('summary').focus(); } } };
   const does = {
-    w: () => axis.zoom(.7), s: () => axis.zoom(1 / .7), a: () => axis.pan(-.2), d: () => axis.pan(.2), f: () => axis.fit(),
-    e: event => axis.step(event.shiftKey ? -1 : 1), j: () => walk?.(1), k: () => walk?.(-1), t: tabled, escape: () => axis.release(),
+    w: () => axis.zoom(0.7),
+    s: () => axis.zoom(1 / 0.7),
+    a: () => axis.pan(-0.2),
+    d: () => axis.pan(0.2),
+    f: () => axis.fit(),
+    e: event => axis.step(event.shiftKey ? -1 : 1),
+    j: () => walk?.(1),
+    k: () => walk?.(-1),
+    t: toggleTable,
+    escape: () => axis.release(),
   };
   document.addEventListener('keydown', event => {
     if (typing(event) || document.querySelector('dialog[open]')) return;
     const action = does[event.key.toLowerCase()];
-    if (action) { event.preventDefault(); action(event); }
+    if (!action) return;
+    event.preventDefault();
+    action(event);
   });
-  document.getElementById('to-table')?.addEventListener('click', event => { event.preventDefault(); tabled(); });
-  const press = { in: () => axis.zoom(.6), out: () => axis.zoom(1 / .6), fit: () => axis.fit() };
-  for (const button of document.querySelectorAll('[data-axis]')) button.addEventListener('click', () => press[button.dataset.axis]());
-  for (const button of document.querySelectorAll('[data-layer]')) button.addEventListener('click', () => button.setAttribute('aria-pressed', String(axis.toggle(button.dataset.layer))));
+}
+
+/** The buttons in the head of the axis. */
+function buttons(axis) {
+  document.getElementById('to-table')?.addEventListener('click', event => {
+    event.preventDefault();
+    toggleTable();
+  });
+  const does = { in: () => axis.zoom(0.6), out: () => axis.zoom(1 / 0.6), fit: () => axis.fit() };
+  for (const button of document.querySelectorAll('[data-axis]')) {
+    button.addEventListener('click', () => does[button.dataset.axis]());
+  }
+  for (const button of document.querySelectorAll('[data-layer]')) {
+    button.addEventListener('click', () => {
+      const on = axis.toggle(button.dataset.layer);
+      press([button], () => on);
+    });
+  }
 }
 
 async function start() {
   if (!host) return;
   const wait = host.querySelector('.wait');
   try {
-    const answer = await fetch(host.dataset.src), data = await answer.json();
+    const answer = await fetch(host.dataset.src);
+    const data = await answer.json();
     if (!answer.ok) throw new Error(data.detail ?? answer.statusText);
     const axis = new Axis(host, data, { job: host.dataset.job ?? null });
     host.axis = axis;
@@ -90,6 +175,7 @@ async function start() {
     follow(axis);
     if (!host.dataset.job) range(axis);
     keys(axis, steps(axis));
+    buttons(axis);
     host.dataset.ready = 'yes';
   } catch (error) {
     if (wait) wait.textContent = `The time axis could not be drawn: ${error.message}. The table has the same content.`;

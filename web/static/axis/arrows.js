@@ -7,7 +7,8 @@ import { measure, text } from './draw.js';
 const UPRIGHT = 46;
 
 export function arrows(g, p, view, scale, data, byId, state) {
-  const taken = new Map(), hits = [];
+  const taken = new Map();
+  const hits = [];
   const drawn = data.arrows.map(arrow => place(view, scale, arrow, byId)).filter(Boolean);
   for (const item of drawn) bracket(g, p, view, scale, item, state);
   for (const item of drawn) line(g, p, view, item, dim(item, state));
@@ -16,45 +17,74 @@ export function arrows(g, p, view, scale, data, byId, state) {
   return hits.filter(Boolean);
 }
 
-const dim = (item, state) => state.step && state.step !== item.arrow.to && state.step !== item.arrow.from ? .3 : 1;
+const dim = (item, state) => (state.step && state.step !== item.arrow.to && state.step !== item.arrow.from ? 0.3 : 1);
 
 function place(view, scale, arrow, byId) {
-  const cause = byId.get(arrow.from), effect = byId.get(arrow.to);
-  const from = view.byLane.get(cause?.lane), to = view.byLane.get(effect?.lane);
+  const cause = byId.get(arrow.from);
+  const effect = byId.get(arrow.to);
+  const from = view.byLane.get(cause?.lane);
+  const to = view.byLane.get(effect?.lane);
   if (!from || !to) return null;
-  const x0 = scale.x(cause.t), x1 = scale.x(effect.t);
+  const x0 = scale.x(cause.t);
+  const x1 = scale.x(effect.t);
   if (Math.max(x0, x1) < view.gutter || Math.min(x0, x1) > view.width) return null;
   return { arrow, cause, effect, from, to, x0, x1, upright: Math.abs(x1 - x0) < UPRIGHT };
 }
 
 function stroke(g, p, item, path) {
   const colour = item.arrow.recovery ? p.c.ok : p.c.arrow;
-  g.setLineDash([]); g.strokeStyle = p.c.panel; g.lineWidth = 5; g.stroke(path);
+  g.setLineDash([]);
+  g.strokeStyle = p.c.panel;
+  g.lineWidth = 5;
+  g.stroke(path);
   if (item.arrow.recovery) g.setLineDash([4, 3]);
-  g.strokeStyle = colour; g.lineWidth = item.effect.role === 'effect' ? 2 : 1.4; g.stroke(path); g.setLineDash([]);
+  g.strokeStyle = colour;
+  g.lineWidth = item.effect.role === 'effect' ? 2 : 1.4;
+  g.stroke(path);
+  g.setLineDash([]);
   return colour;
 }
 
 function head(g, p, x, y, turn, colour) {
-  g.save(); g.translate(x, y); g.rotate(turn);
-  g.beginPath(); g.moveTo(0, 0); g.lineTo(-8, -4.5); g.lineTo(-8, 4.5); g.closePath();
-  g.lineWidth = 1.5; g.strokeStyle = p.c.panel; g.stroke(); g.fillStyle = colour; g.fill(); g.restore();
+  g.save();
+  g.translate(x, y);
+  g.rotate(turn);
+  g.beginPath();
+  g.moveTo(0, 0);
+  g.lineTo(-8, -4.5);
+  g.lineTo(-8, 4.5);
+  g.closePath();
+  g.lineWidth = 1.5;
+  g.strokeStyle = p.c.panel;
+  g.stroke();
+  g.fillStyle = colour;
+  g.fill();
+  g.restore();
 }
 
 function line(g, p, view, item, alpha) {
-  const { from, to, x0, x1 } = item, path = new Path2D(), down = to.middle >= from.middle ? 1 : -1;
-  g.save(); g.globalAlpha = alpha;
-  g.beginPath(); g.rect(view.gutter + 1, view.top, view.width, view.height); g.clip();
+  const { from, to, x0, x1 } = item;
+  const path = new Path2D();
+  const down = to.middle >= from.middle ? 1 : -1;
+  g.save();
+  g.globalAlpha = alpha;
+  g.beginPath();
+  g.rect(view.gutter + 1, view.top, view.width, view.height);
+  g.clip();
   if (from === to) {
-    path.moveTo(x0 + 8, from.middle); path.lineTo(x1 - 15, from.middle);
+    path.moveTo(x0 + 8, from.middle);
+    path.lineTo(x1 - 15, from.middle);
     if (x1 - x0 > 30) head(g, p, x1 - 8, to.middle, 0, stroke(g, p, item, path));
   } else if (item.upright) {
-    path.moveTo(x1, from.middle + 7 * down); path.lineTo(x1, to.middle - 17 * down);
-    head(g, p, x1, to.middle - 8 * down, down * Math.PI / 2, stroke(g, p, item, path));
+    path.moveTo(x1, from.middle + 7 * down);
+    path.lineTo(x1, to.middle - 17 * down);
+    head(g, p, x1, to.middle - 8 * down, (down * Math.PI) / 2, stroke(g, p, item, path));
   } else {
     const side = x1 > x0 ? 1 : -1;
-    path.moveTo(x0, from.middle + 7 * down); path.lineTo(x0, to.middle - 6 * down);
-    path.quadraticCurveTo(x0, to.middle, x0 + 6 * side, to.middle); path.lineTo(x1 - 16 * side, to.middle);
+    path.moveTo(x0, from.middle + 7 * down);
+    path.lineTo(x0, to.middle - 6 * down);
+    path.quadraticCurveTo(x0, to.middle, x0 + 6 * side, to.middle);
+    path.lineTo(x1 - 16 * side, to.middle);
     head(g, p, x1 - 8 * side, to.middle, side > 0 ? 0 : Math.PI, stroke(g, p, item, path));
   }
   g.restore();
@@ -63,35 +93,45 @@ function line(g, p, view, item, alpha) {
 function bracket(g, p, view, scale, item, state) {
   const pair = item.arrow.window;
   if (!pair) return;
-  const a = scale.x(item.cause.t + pair[0]), b = scale.x(item.cause.t + pair[1]), y = item.to.top + item.to.bar + 2;
+  const a = scale.x(item.cause.t + pair[0]);
+  const b = scale.x(item.cause.t + pair[1]);
+  const y = item.to.top + item.to.bar + 2;
   if (b < view.gutter || a > view.width || b - a < 3) return;
-  const left = Math.max(view.gutter + 1, a), right = Math.min(view.width, b);
-  g.save(); g.globalAlpha = .4 * dim(item, state); g.fillStyle = p.c.accent; g.fillRect(left, y - 3, right - left, 4);
+  const left = Math.max(view.gutter + 1, a);
+  const right = Math.min(view.width, b);
+  g.save();
+  g.globalAlpha = 0.4 * dim(item, state);
+  g.fillStyle = p.c.accent;
+  g.fillRect(left, y - 3, right - left, 4);
   g.globalAlpha = dim(item, state);
-  if (a > view.gutter) g.fillRect(a - .75, y - 5, 1.5, 8);
-  if (b < view.width) g.fillRect(b - .75, y - 5, 1.5, 8);
+  if (a > view.gutter) g.fillRect(a - 0.75, y - 5, 1.5, 8);
+  if (b < view.width) g.fillRect(b - 0.75, y - 5, 1.5, 8);
   g.restore();
 }
 
 /** Full words, then lag and window, then the lag alone, then the number alone: a pill never covers its effect. */
 function phrases(arrow, small) {
-  const sign = (arrow.lag ?? 0) >= 0 ? '+' : '', lag = `${sign}${arrow.lag_text}`;
+  const sign = (arrow.lag ?? 0) >= 0 ? '+' : '';
+  const lag = `${sign}${arrow.lag_text}`;
   const window = arrow.window ? `${arrow.window[0]}–${arrow.window[1]} s` : '';
   const full = `${lag}${window && `, window ${window}`}${arrow.because && ` from ${arrow.because}`}`;
   return small ? [lag, ''] : [full, window ? `${lag}, ${window}` : lag, lag, ''];
 }
 
 function pill(g, p, view, item, taken, state) {
-  const { arrow, to, x0, x1 } = item, used = taken.get(to) ?? [];
+  const { arrow, to, x0, x1 } = item;
+  const used = taken.get(to) ?? [];
   const strong = item.effect.role === 'effect';
-  const along = !item.upright && x1 > x0, start = along ? Math.max(view.gutter + 8, x0 + 16) : x1 + 13;
+  const along = !item.upright && x1 > x0;
+  const start = along ? Math.max(view.gutter + 8, x0 + 16) : x1 + 13;
   const limit = along ? Math.min(view.width - 4, x1 - 30) : view.width - 4;
   for (const words of phrases(arrow, view.small)) {
     const wide = 20 + (words ? measure(g, p, words, 11, strong ? 550 : 400) + 9 : 0);
     for (let x = start; x + wide <= limit || (!words && x <= limit); x += 24) {
       const clash = used.some(([a, b]) => x < b + 4 && x + wide > a - 4) || crossed(view, item, x, wide);
       if (clash) continue;
-      used.push([x, x + wide]); taken.set(to, used);
+      used.push([x, x + wide]);
+      taken.set(to, used);
       paint(g, p, x, to.middle, wide, arrow.n, words, strong, dim(item, state));
       return { x, y: to.middle - 9, w: wide, h: 18, arrow };
     }
@@ -102,14 +142,31 @@ function pill(g, p, view, item, taken, state) {
 /** A pill beside an upright arrow must not lie on marks of its lane. */
 function crossed(view, item, x, wide) {
   if (!item.upright || item.to.item.layer === 'job') return false;
-  return item.to.item.marks.some(mark => mark.role !== 'context' && mark.id !== item.effect.id && Math.abs((mark.x ?? -99) - x - wide / 2) < wide / 2 + 8);
+  return item.to.item.marks.some(
+    mark =>
+      mark.role !== 'context' && mark.id !== item.effect.id && Math.abs((mark.x ?? -99) - x - wide / 2) < wide / 2 + 8,
+  );
 }
 
 function paint(g, p, x, y, wide, n, words, strong, alpha) {
-  g.save(); g.globalAlpha = alpha;
-  g.beginPath(); g.roundRect(x, y - 9, wide, 18, 9); g.fillStyle = p.c.panel; g.fill();
-  g.lineWidth = 1; g.strokeStyle = strong ? p.c.ink2 : p.c.line2; g.stroke();
-  g.beginPath(); g.arc(x + 10, y, 6.5, 0, 7); if (strong) { g.fillStyle = p.c.ink; g.fill(); } else { g.strokeStyle = p.c.ink2; g.stroke(); }
+  g.save();
+  g.globalAlpha = alpha;
+  g.beginPath();
+  g.roundRect(x, y - 9, wide, 18, 9);
+  g.fillStyle = p.c.panel;
+  g.fill();
+  g.lineWidth = 1;
+  g.strokeStyle = strong ? p.c.ink2 : p.c.line2;
+  g.stroke();
+  g.beginPath();
+  g.arc(x + 10, y, 6.5, 0, 7);
+  if (strong) {
+    g.fillStyle = p.c.ink;
+    g.fill();
+  } else {
+    g.strokeStyle = p.c.ink2;
+    g.stroke();
+  }
   text(g, p, String(n), x + 10, y + 3.4, { size: 9.5, weight: 700, colour: strong ? 'panel' : 'ink', align: 'center' });
   text(g, p, words, x + 20, y + 4, { colour: 'ink', weight: strong ? 550 : 400 });
   g.restore();
@@ -121,8 +178,12 @@ function badge(g, p, view, scale, mark, n, state) {
   if (!row) return;
   const x = scale.x(mark.t) - 17;
   if (x < view.gutter + 8 || x > view.width) return;
-  g.save(); g.globalAlpha = state.step && state.step !== mark.id ? .5 : 1;
-  g.beginPath(); g.arc(x, row.middle, 7, 0, 7); g.fillStyle = p.c.ink; g.fill();
+  g.save();
+  g.globalAlpha = state.step && state.step !== mark.id ? 0.5 : 1;
+  g.beginPath();
+  g.arc(x, row.middle, 7, 0, 7);
+  g.fillStyle = p.c.ink;
+  g.fill();
   text(g, p, String(n), x, row.middle + 3.4, { size: 9.5, weight: 700, colour: 'panel', align: 'center' });
   g.restore();
 }

@@ -5,13 +5,16 @@ import { Scale, clock } from './scale.js';
 import { Palette } from './palette.js';
 import { index, layout } from './layout.js';
 import { arrows } from './arrows.js';
-import { grid, header, frame, labels, bands, marks, minimap, cursor } from './draw.js';
+import { grid, header, frame, labels, marks, minimap, cursor } from './draw.js';
+import { bands } from './bands.js';
 import { attach } from './input.js';
 
 export class Axis extends EventTarget {
   constructor(host, data, { job = null } = {}) {
     super();
-    this.host = host; this.data = data; this.job = job;
+    this.host = host;
+    this.data = data;
+    this.job = job;
     this.t0 = Date.parse(data.t0);
     // Date keeps milliseconds; the microseconds of T0 are kept beside it so that clocks on the axis stay exact.
     const micros = /\.(\d{3})(\d{3})Z$/.exec(data.t0);
@@ -21,7 +24,13 @@ export class Axis extends EventTarget {
     this.scale = new Scale(data.start, data.end);
     this.scale.show(data.focus[0], data.focus[1]);
     const effect = data.arrows.find(arrow => !arrow.recovery);
-    this.state = { cursor: effect ? this.byId.get(effect.to).t : 0, ghost: null, pinned: false, step: null, selected: null };
+    this.state = {
+      cursor: effect ? this.byId.get(effect.to).t : 0,
+      ghost: null,
+      pinned: false,
+      step: null,
+      selected: null,
+    };
     this.show = { causes: true, blind: true, all: false };
     this.hits = { marks: [], bands: [], pills: [] };
     this.build();
@@ -37,25 +46,35 @@ export class Axis extends EventTarget {
     this.canvas = document.createElement('canvas');
     this.canvas.tabIndex = 0;
     this.canvas.setAttribute('role', 'img');
-    this.canvas.setAttribute('aria-label', `Time axis with ${this.data.marks.length} events in ${this.data.lanes.length} lanes. The same stands in the table below.`);
+    this.canvas.setAttribute(
+      'aria-label',
+      `Time axis with ${this.data.marks.length} events in ${this.data.lanes.length} lanes. ` +
+        'The same stands in the table below.',
+    );
     this.tip = document.createElement('div');
-    this.tip.className = 'tip'; this.tip.hidden = true;
+    this.tip.className = 'tip';
+    this.tip.hidden = true;
     this.host.append(this.canvas, this.tip);
     this.g = this.canvas.getContext('2d');
     this.palette = new Palette(this.host);
   }
 
-  recolour() { this.palette = new Palette(this.host); this.draw(); }
+  recolour() {
+    this.palette = new Palette(this.host);
+    this.draw();
+  }
 
   resize() {
     const width = this.host.clientWidth;
     if (!width) return;
     this.view = layout(this.data, this.lanes, width, { all: this.show.all, job: this.job });
     const ratio = Math.max(1, window.devicePixelRatio || 1);
-    this.canvas.width = Math.round(width * ratio); this.canvas.height = Math.round(this.view.height * ratio);
+    this.canvas.width = Math.round(width * ratio);
+    this.canvas.height = Math.round(this.view.height * ratio);
     this.canvas.style.height = `${this.view.height}px`;
     this.g.setTransform(ratio, 0, 0, ratio, 0, 0);
-    this.scale.left = this.view.gutter + (this.view.small ? 10 : 14); this.scale.right = width - (this.view.small ? 10 : 14);
+    this.scale.left = this.view.gutter + (this.view.small ? 10 : 14);
+    this.scale.right = width - (this.view.small ? 10 : 14);
     this.paint();
   }
 
@@ -63,22 +82,34 @@ export class Axis extends EventTarget {
   draw() {
     if (this.waiting) return;
     this.waiting = true;
-    requestAnimationFrame(() => { this.waiting = false; this.paint(); });
+    requestAnimationFrame(() => {
+      this.waiting = false;
+      this.paint();
+    });
   }
 
   paint() {
-    const { g, palette: p, view, scale } = this, began = performance.now();
-    g.fillStyle = p.c.panel; g.fillRect(0, 0, view.width, view.height);
+    const { g, palette: p, view, scale } = this;
+    const began = performance.now();
+    g.fillStyle = p.c.panel;
+    g.fillRect(0, 0, view.width, view.height);
     grid(g, p, view, scale);
     frame(g, p, view);
-    g.save(); g.beginPath(); g.rect(view.gutter + 1, view.top, view.width, view.height); g.clip();
+    g.save();
+    g.beginPath();
+    g.rect(view.gutter + 1, view.top, view.width, view.height);
+    g.clip();
     this.hits.bands = bands(g, p, view, scale, this.show);
     g.restore();
     for (const mark of this.data.marks) if (mark.role !== 'context') mark.x = scale.x(mark.t);
     cursorLine(g, p, view, scale, this.state);
-    g.save(); g.beginPath(); g.rect(view.gutter + 1, view.top, view.width, view.height); g.clip();
+    g.save();
+    g.beginPath();
+    g.rect(view.gutter + 1, view.top, view.width, view.height);
+    g.clip();
     marks(g, p, view, scale, null, true);
-    if (this.show.causes) this.hits.pills = arrows(g, p, view, scale, this.data, this.byId, this.state); else this.hits.pills = [];
+    if (this.show.causes) this.hits.pills = arrows(g, p, view, scale, this.data, this.byId, this.state);
+    else this.hits.pills = [];
     this.hits.marks = marks(g, p, view, scale, this.state.selected);
     g.restore();
     labels(g, p, view);
@@ -90,25 +121,49 @@ export class Axis extends EventTarget {
 
   moved() {
     this.draw();
-    this.dispatchEvent(new CustomEvent('range', { detail: { from: this.iso(this.scale.lo), to: this.iso(this.scale.hi), span: this.scale.span, whole: this.scale.end - this.scale.start } }));
+    this.dispatchEvent(
+      new CustomEvent('range', {
+        detail: {
+          from: this.iso(this.scale.lo),
+          to: this.iso(this.scale.hi),
+          span: this.scale.span,
+          whole: this.scale.end - this.scale.start,
+        },
+      }),
+    );
   }
 
-  zoom(factor, at = this.inside(this.state.cursor)) { this.scale.zoom(factor, at); this.moved(); }
-  pan(share) { this.scale.pan(this.scale.span * share); this.moved(); }
-  inside(t) { return t >= this.scale.lo && t <= this.scale.hi ? t : (this.scale.lo + this.scale.hi) / 2; }
+  zoom(factor, at = this.inside(this.state.cursor)) {
+    this.scale.zoom(factor, at);
+    this.moved();
+  }
+  pan(share) {
+    this.scale.pan(this.scale.span * share);
+    this.moved();
+  }
+  inside(t) {
+    return t >= this.scale.lo && t <= this.scale.hi ? t : (this.scale.lo + this.scale.hi) / 2;
+  }
 
   /** Cause to effect first; asked again, everything. */
   fit() {
-    const { focus, start, end } = this.data, near = Math.abs(this.scale.lo - focus[0]) + Math.abs(this.scale.hi - focus[1]) < this.scale.span * .01;
-    if (near) this.scale.show(start, end); else this.scale.show(focus[0], focus[1]);
+    const { focus, start, end } = this.data;
+    const near = Math.abs(this.scale.lo - focus[0]) + Math.abs(this.scale.hi - focus[1]) < this.scale.span * 0.01;
+    if (near) this.scale.show(start, end);
+    else this.scale.show(focus[0], focus[1]);
     this.moved();
   }
 
   /** Puts the cursor there; lists that follow it are told at once when it is pinned. */
   look(t, { pin = this.state.pinned, lane = null } = {}) {
-    this.state.cursor = t; this.state.pinned = pin;
+    this.state.cursor = t;
+    this.state.pinned = pin;
     this.draw();
-    this.dispatchEvent(new CustomEvent('cursor', { detail: { t, at: this.iso(t), pinned: pin, lane, half: Math.max(.05, this.scale.span * .0135) } }));
+    this.dispatchEvent(
+      new CustomEvent('cursor', {
+        detail: { t, at: this.iso(t), pinned: pin, lane, half: Math.max(0.05, this.scale.span * 0.0135) },
+      }),
+    );
   }
 
   /** Chooses an event: cursor on it, range moved if it lies outside. */
@@ -117,42 +172,65 @@ export class Axis extends EventTarget {
     if (!mark) return;
     this.state.selected = id;
     this.state.step = this.data.arrows.some(a => a.to === id || a.from === id) ? id : null;
-    if (mark.t < this.scale.lo || mark.t > this.scale.hi) { this.scale.show(mark.t - this.scale.span / 2, mark.t + this.scale.span / 2); this.moved(); }
+    if (mark.t < this.scale.lo || mark.t > this.scale.hi) {
+      this.scale.show(mark.t - this.scale.span / 2, mark.t + this.scale.span / 2);
+      this.moved();
+    }
     this.look(mark.t, { pin: true, lane: this.lanes.get(mark.lane) });
     if (!quiet) this.dispatchEvent(new CustomEvent('pick', { detail: mark }));
   }
 
-  release() { this.state.pinned = false; this.state.step = this.state.selected = this.state.ghost = null; this.draw(); this.dispatchEvent(new CustomEvent('release')); }
+  release() {
+    this.state.pinned = false;
+    this.state.step = this.state.selected = this.state.ghost = null;
+    this.draw();
+    this.dispatchEvent(new CustomEvent('release'));
+  }
 
   /** The next event of the shown lanes after the cursor, context only when nothing else is left. */
   step(direction) {
-    const shown = this.data.marks.filter(mark => this.view.byLane.has(mark.lane) && (this.show.all || mark.role !== 'context'));
+    const shown = this.data.marks.filter(
+      mark => this.view.byLane.has(mark.lane) && (this.show.all || mark.role !== 'context'),
+    );
     const ordered = direction > 0 ? shown : [...shown].reverse();
     const at = shown.findIndex(mark => mark.id === this.state.selected);
-    const next = at >= 0 ? shown[at + direction] : ordered.find(mark => direction * (mark.t - this.state.cursor) > 1e-9);
+    const next =
+      at >= 0 ? shown[at + direction] : ordered.find(mark => direction * (mark.t - this.state.cursor) > 1e-9);
     this.pick((next ?? ordered[0])?.id);
   }
 
-  toggle(layer) { this.show[layer] = !this.show[layer]; this.resize(); return this.show[layer]; }
+  toggle(layer) {
+    this.show[layer] = !this.show[layer];
+    this.resize();
+    return this.show[layer];
+  }
 
   /** RFC 3339 with microseconds for T0 + t. */
   iso(t) {
     const micros = Math.round(this.t0 * 1000) + Math.round(t * 1e6);
-    return `${new Date(Math.floor(micros / 1000)).toISOString().slice(0, 19)}.${String(((micros % 1e6) + 1e6) % 1e6).padStart(6, '0')}Z`;
+    const fraction = String(((micros % 1e6) + 1e6) % 1e6).padStart(6, '0');
+    return `${new Date(Math.floor(micros / 1000)).toISOString().slice(0, 19)}.${fraction}Z`;
   }
 
   since(text) {
-    const whole = Date.parse(text.replace(/\.\d+Z?$/, '') + (text.endsWith('Z') ? '' : 'Z').replace(/^$/, text.includes('.') ? 'Z' : ''));
+    const whole = Date.parse(
+      text.replace(/\.\d+Z?$/, '') + (text.endsWith('Z') ? '' : 'Z').replace(/^$/, text.includes('.') ? 'Z' : ''),
+    );
     const part = /\.(\d+)/.exec(text);
     return (whole - this.t0) / 1000 + (part ? Number(`0.${part[1]}`) : 0);
   }
 
-  time(t) { return clock(this.t0 + t * 1000, this.scale.span < .5 ? 1e-6 : .001); }
+  time(t) {
+    return clock(this.t0 + t * 1000, this.scale.span < 0.5 ? 1e-6 : 0.001);
+  }
 }
 
 /** Under arrows and marks, so that the cursor never hides what it points at. */
 function cursorLine(g, p, view, scale, state) {
   const x = scale.x(state.cursor);
   if (x < view.gutter || x > view.width) return;
-  g.fillStyle = p.c.accent; g.globalAlpha = .1; g.fillRect(x - 4, view.top, 8, view.height); g.globalAlpha = 1;
+  g.fillStyle = p.c.accent;
+  g.globalAlpha = 0.1;
+  g.fillRect(x - 4, view.top, 8, view.height);
+  g.globalAlpha = 1;
 }

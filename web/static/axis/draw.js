@@ -1,4 +1,5 @@
-/* Lanes, bands, marks, header and minimap. Each function draws one thing and returns what can be hit. */
+/* Lanes, marks, header and minimap; bands.js draws the bands. Each function draws one thing and returns what can be
+   hit. */
 
 import { clock, relative, lag } from './scale.js';
 import { lower, HEADER, GROUP, MAP } from './layout.js';
@@ -8,13 +9,31 @@ const LEVEL = { error: 2, warning: 1, info: 0 };
 /** Marks nearer than this many pixels are one cluster. */
 const APART = 9;
 
-export function text(g, p, words, x, y, { size = 11, colour = 'ink2', weight = 400, align = 'left', halo = false } = {}) {
-  g.font = p.font(size, weight); g.textAlign = align; g.textBaseline = 'alphabetic';
-  if (halo) { g.lineWidth = 3; g.strokeStyle = p.c.panel; g.lineJoin = 'round'; g.strokeText(words, x, y); }
-  g.fillStyle = p.c[colour] ?? colour; g.fillText(words, x, y);
+export function text(
+  g,
+  p,
+  words,
+  x,
+  y,
+  { size = 11, colour = 'ink2', weight = 400, align = 'left', halo = false } = {},
+) {
+  g.font = p.font(size, weight);
+  g.textAlign = align;
+  g.textBaseline = 'alphabetic';
+  if (halo) {
+    g.lineWidth = 3;
+    g.strokeStyle = p.c.panel;
+    g.lineJoin = 'round';
+    g.strokeText(words, x, y);
+  }
+  g.fillStyle = p.c[colour] ?? colour;
+  g.fillText(words, x, y);
 }
 
-export function measure(g, p, words, size = 11, weight = 400) { g.font = p.font(size, weight); return g.measureText(words).width; }
+export function measure(g, p, words, size = 11, weight = 400) {
+  g.font = p.font(size, weight);
+  return g.measureText(words).width;
+}
 
 /** The longest of the texts that fits, or nothing. */
 export function fitting(g, p, texts, room, size = 11, weight = 400) {
@@ -23,24 +42,44 @@ export function fitting(g, p, texts, room, size = 11, weight = 400) {
 
 export function grid(g, p, view, scale) {
   const { out } = scale.ticks(view.small ? 84 : 92);
-  g.strokeStyle = p.c.line; g.lineWidth = 1;
+  g.strokeStyle = p.c.line;
+  g.lineWidth = 1;
   for (const t of out) {
-    const x = Math.round(scale.x(t)) + .5;
+    const x = Math.round(scale.x(t)) + 0.5;
     g.setLineDash(Math.abs(t) < 1e-9 ? [] : [1, 3]);
-    g.beginPath(); g.moveTo(x, view.top); g.lineTo(x, view.height); g.stroke();
+    g.beginPath();
+    g.moveTo(x, view.top);
+    g.lineTo(x, view.height);
+    g.stroke();
   }
   g.setLineDash([]);
 }
 
 export function header(g, p, view, scale, t0, cursorX) {
-  const y = view.header, seconds = (t0 / 1000) % 86400;
-  const free = (x, half) => x - half > view.gutter + 2 && x + half < view.width - 2 && (cursorX === null || Math.abs(x - cursorX) > half + 54);
-  g.fillStyle = p.c.panel; g.fillRect(0, y, view.width, HEADER);
-  g.strokeStyle = p.c.line; g.lineWidth = 1;
-  g.beginPath(); g.moveTo(view.gutter, y + 18.5); g.lineTo(view.width, y + 18.5); g.moveTo(0, y + HEADER - .5); g.lineTo(view.width, y + HEADER - .5); g.stroke();
-  const above = scale.ticks(view.small ? 84 : 92, seconds), below = scale.ticks(view.small ? 84 : 92);
-  for (const t of above.out) { const x = scale.x(t); if (free(x, 30)) text(g, p, clock(t0 + t * 1000, above.step), x, y + 13, { align: 'center' }); }
-  for (const t of below.out) { const x = scale.x(t); if (free(x, 22)) text(g, p, relative(t, below.step), x, y + 30, { align: 'center', colour: 'ink3', size: 10.5 }); }
+  const y = view.header;
+  const seconds = (t0 / 1000) % 86400;
+  const free = (x, half) =>
+    x - half > view.gutter + 2 && x + half < view.width - 2 && (cursorX === null || Math.abs(x - cursorX) > half + 54);
+  g.fillStyle = p.c.panel;
+  g.fillRect(0, y, view.width, HEADER);
+  g.strokeStyle = p.c.line;
+  g.lineWidth = 1;
+  g.beginPath();
+  g.moveTo(view.gutter, y + 18.5);
+  g.lineTo(view.width, y + 18.5);
+  g.moveTo(0, y + HEADER - 0.5);
+  g.lineTo(view.width, y + HEADER - 0.5);
+  g.stroke();
+  const above = scale.ticks(view.small ? 84 : 92, seconds);
+  const below = scale.ticks(view.small ? 84 : 92);
+  for (const t of above.out) {
+    const x = scale.x(t);
+    if (free(x, 30)) text(g, p, clock(t0 + t * 1000, above.step), x, y + 13, { align: 'center' });
+  }
+  for (const t of below.out) {
+    const x = scale.x(t);
+    if (free(x, 22)) text(g, p, relative(t, below.step), x, y + 30, { align: 'center', colour: 'ink3', size: 10.5 });
+  }
   if (view.gutter) {
     text(g, p, `UTC, ${new Date(t0).toUTCString().slice(5, 16)}`, 12, y + 13);
     text(g, p, 'T0 = first evidence', 12, y + 30, { colour: 'ink3', size: 10.5 });
@@ -48,18 +87,36 @@ export function header(g, p, view, scale, t0, cursorX) {
 }
 
 export function frame(g, p, view) {
-  g.strokeStyle = p.c.line; g.lineWidth = 1;
+  g.strokeStyle = p.c.line;
+  g.lineWidth = 1;
   for (const group of view.groups) {
-    g.fillStyle = p.c.raise; g.fillRect(0, group.y, view.width, GROUP);
-    text(g, p, group.name, view.small ? view.width - 10 : 12, group.y + 13, { weight: 650, size: 10.5, align: view.small ? 'right' : 'left' });
+    g.fillStyle = p.c.raise;
+    g.fillRect(0, group.y, view.width, GROUP);
+    text(g, p, group.name, view.small ? view.width - 10 : 12, group.y + 13, {
+      weight: 650,
+      size: 10.5,
+      align: view.small ? 'right' : 'left',
+    });
     if (group.hidden.length && !view.small) {
-      const words = fitting(g, p, [`▸ ${group.hidden.join(', ')}: folded, no part in this`, `▸ ${group.hidden.length} lanes folded`], view.width - Math.max(view.gutter, 90) - 20, 10.5);
+      const words = fitting(
+        g,
+        p,
+        [`▸ ${group.hidden.join(', ')}: folded, no part in this`, `▸ ${group.hidden.length} lanes folded`],
+        view.width - Math.max(view.gutter, 90) - 20,
+        10.5,
+      );
       text(g, p, words, Math.max(view.gutter + 14, 90), group.y + 13, { colour: 'ink3', size: 10.5 });
     }
   }
   g.beginPath();
-  for (const row of view.rows) { g.moveTo(0, row.y + row.height - .5); g.lineTo(view.width, row.y + row.height - .5); }
-  if (view.gutter) { g.moveTo(view.gutter + .5, 0); g.lineTo(view.gutter + .5, view.height); }
+  for (const row of view.rows) {
+    g.moveTo(0, row.y + row.height - 0.5);
+    g.lineTo(view.width, row.y + row.height - 0.5);
+  }
+  if (view.gutter) {
+    g.moveTo(view.gutter + 0.5, 0);
+    g.lineTo(view.gutter + 0.5, view.height);
+  }
   g.stroke();
 }
 
@@ -67,121 +124,67 @@ export function frame(g, p, view) {
 export function labels(g, p, view) {
   for (const { item, y, middle } of view.rows) {
     const colour = p.layer(item.layer);
-    g.fillStyle = colour; g.beginPath();
+    g.fillStyle = colour;
+    g.beginPath();
     if (!view.gutter) {
-      g.roundRect(10, y + 5, 7, 7, 2); g.fill();
+      g.roundRect(10, y + 5, 7, 7, 2);
+      g.fill();
       text(g, p, item.label, 22, y + 12.5, { colour: 'ink', size: 11.5, weight: 550, halo: true });
       text(g, p, item.sub, 29 + measure(g, p, item.label, 11.5, 550), y + 12.5, { colour: 'ink3', halo: true });
       continue;
     }
-    g.roundRect(12, middle - 4, 8, 8, 2); g.fill();
-    const room = view.gutter - 36, wide = measure(g, p, item.label, 12.5, 550);
+    g.roundRect(12, middle - 4, 8, 8, 2);
+    g.fill();
+    const room = view.gutter - 36;
+    const wide = measure(g, p, item.label, 12.5, 550);
     let name = item.label;
     while (name.length > 4 && measure(g, p, name, 12.5, 550) > room) name = `${name.slice(0, -2)}…`.replace('……', '…');
     text(g, p, name, 27, middle + 4, { colour: 'ink', size: 12.5, weight: 550 });
-    if (wide + measure(g, p, item.sub) + 8 < room) text(g, p, item.sub, view.gutter - 8, middle + 4, { colour: 'ink3', align: 'right' });
-  }
-}
-
-const FILL = { no_carrier: 'soft', disabled: 'soft', late: 'hatch', blind: 'hatch', down: 'down', silent: 'warn', drain: 'warn', busy: 'band', idle: 'idle', job: 'job' };
-
-export function bands(g, p, view, scale, { blind = true } = {}) {
-  const hits = [];
-  for (const row of view.rows) {
-    const own = p.layer(row.item.layer);
-    if (row.item.layer === 'link') thin(g, row, view, own);
-    for (const band of row.item.bands) {
-      const x0 = Math.max(view.gutter + 1, scale.x(band.start)), x1 = Math.min(view.width, scale.x(band.end));
-      const kind = FILL[band.kind] ?? 'soft';
-      if (x1 < view.gutter || x0 > view.width || x1 < x0 || (kind === 'hatch' && !blind)) continue;
-      const box = { x: x0, y: row.top, w: Math.max(1.5, x1 - x0), h: row.bar };
-      paint(g, p, box, kind, own, band);
-      words(g, p, view, scale, box, kind, band, row);
-      hits.push({ ...box, band, lane: row.item });
+    if (wide + measure(g, p, item.sub) + 8 < room) {
+      text(g, p, item.sub, view.gutter - 8, middle + 4, { colour: 'ink3', align: 'right' });
     }
   }
-  return hits;
-}
-
-function thin(g, row, view, colour) { g.fillStyle = colour; g.fillRect(view.gutter + 1, row.middle - 1.5, view.width, 3); }
-
-function paint(g, p, { x, y, w, h }, kind, own, band) {
-  g.save();
-  g.fillStyle = p.c.panel; g.fillRect(x, y, w, h);
-  g.lineWidth = 1;
-  if (kind === 'soft') {
-    g.globalAlpha = .17; g.fillStyle = own; g.fillRect(x, y, w, h); g.globalAlpha = .8;
-    g.strokeStyle = own; if (band.kind === 'no_carrier') g.setLineDash([4, 3]); g.strokeRect(x + .5, y + .5, w - 1, h - 1);
-  } else if (kind === 'hatch') {
-    g.fillStyle = g.createPattern(p.hatch, 'repeat'); g.fillRect(x, y, w, h);
-    g.strokeStyle = p.c.hatch; g.setLineDash([2, 2]); g.beginPath(); g.moveTo(x + .5, y); g.lineTo(x + .5, y + h); g.moveTo(x + w - .5, y); g.lineTo(x + w - .5, y + h); g.stroke();
-  } else if (kind === 'down') { g.fillStyle = p.c['impact-band']; g.fillRect(x, y, w, h);
-  } else if (kind === 'warn') { g.fillStyle = p.c['warn-bg']; g.fillRect(x, y, w, h); g.strokeStyle = p.c.warn; g.setLineDash([3, 2]); g.strokeRect(x + .5, y + .5, w - 1, h - 1);
-  } else if (kind === 'idle') { g.strokeStyle = p.c.line2; g.strokeRect(x + .5, y + .5, w - 1, h - 1);
-  } else { g.fillStyle = kind === 'job' ? p.c.jobbar : p.c.band; g.fillRect(x, y, w, h); }
-  g.restore();
-}
-
-function words(g, p, view, scale, { x, y, w, h }, kind, band, row) {
-  const base = y + h / 2 + 4, left = x + (kind === 'soft' || kind === 'down' ? 14 : 7);
-  if (kind === 'job') {
-    const colour = { bad: 'impact', good: 'ok' }[band.ending] ?? 'ink2';
-    const end = fitting(g, p, [band.open ? `${band.state}, still running` : band.state], w - 26, 11.5, 650);
-    text(g, p, end, x + w - 14, base, { colour: band.ending === 'bad' ? 'impact' : 'band-ink', weight: 650, size: 11.5, align: 'right' });
-    text(g, p, fitting(g, p, [band.text], w - measure(g, p, end, 11.5, 650) - 40), left, base, { colour: 'band-ink', weight: 500 });
-    if (!band.open && x + w < view.width - 1) {
-      g.fillStyle = p.c[colour]; g.fillRect(x + w - 1.25, y - 2, 2.5, h + 4);
-      if (band.pm) spread(g, p, scale.x(band.pm[0]), scale.x(band.pm[1]), y + h + 3);
-      if (!band.told) p.glyph(g, band.ending === 'bad' ? 'kill' : band.ending === 'good' ? 'check' : 'end', x + w, row.middle, 13, p.c[colour]);
-    }
-    return;
-  }
-  // On a narrow screen a pill takes the place of the words; the hatch still shows and the table still says it.
-  if (kind === 'hatch' && view.small && row.item.marks.some(mark => mark.role === 'symptom' || mark.role === 'effect')) return;
-  if (kind === 'down') until(g, p, view, scale, { y, h }, band);
-  const short = band.text.split('  ')[0];
-  const fits = fitting(g, p, [band.text, band.text.replace(/^.*; /, ''), short, band.kind], w - (kind === 'hatch' ? 60 : 20), 11, kind === 'down' ? 650 : 500);
-  if (!fits) return;
-  if (kind === 'hatch') {
-    const wide = measure(g, p, fits) + 12, at = x + Math.max(26, (w - wide) / 5);
-    g.fillStyle = p.c.panel; g.fillRect(at, y + 1, wide, h - 2); text(g, p, fits, at + 6, base);
-  } else text(g, p, fits, left, base, { colour: kind === 'down' ? '#fff' : kind === 'warn' ? 'warn' : kind === 'soft' ? 'ink' : 'band-ink', weight: kind === 'down' ? 650 : 500 });
-}
-
-/** A small bracket for a time that is only known to lie between two. */
-function spread(g, p, a, b, y) {
-  if (b - a < 5) return;
-  g.strokeStyle = p.c.ink2; g.lineWidth = 1; g.beginPath();
-  g.moveTo(a, y); g.lineTo(b, y); g.moveTo(a, y - 2.5); g.lineTo(a, y + 2.5); g.moveTo(b, y - 2.5); g.lineTo(b, y + 2.5); g.stroke();
-}
-
-/** A band that runs out of sight says until when. */
-function until(g, p, view, scale, { y, h }, band) {
-  const words = `until ${lag(band.end)} ▸`, wide = measure(g, p, words) + 12, x = view.width - wide - 5;
-  if (scale.x(band.end) <= view.width + 1 || scale.x(band.start) > x - 120) return;
-  g.fillStyle = p.c.panel; g.beginPath(); g.roundRect(x, y + 2, wide, h - 4, 2); g.fill();
-  text(g, p, words, x + 6, y + h / 2 + 4, { colour: 'ink' });
 }
 
 /** Marks, clustered where they are too dense to tell apart. Returns hit boxes with their marks. */
 export function marks(g, p, view, scale, selected, ground = false) {
   const hits = [];
   for (const row of view.rows) {
-    const list = row.item.marks, colour = p.layer(row.item.layer);
+    const list = row.item.marks;
+    const colour = p.layer(row.item.layer);
     if (!ground) beats(g, p, view, scale, row);
     let n = lower(list, scale.lo - scale.perPixel * 10);
     const stop = lower(list, scale.hi + scale.perPixel * 10);
     while (n < stop) {
-      const first = n, x0 = scale.x(list[n].t);
-      let x1 = x0, count = 0, best = list[n], total = 0;
+      const first = n;
+      const x0 = scale.x(list[n].t);
+      let x1 = x0;
+      let count = 0;
+      let best = list[n];
+      let total = 0;
       for (; n < stop; n++) {
         const x = scale.x(list[n].t);
         if (n > first && x - x1 > APART) break;
-        x1 = x; count++; total += list[n].count;
+        x1 = x;
+        count++;
+        total += list[n].count;
         if (weight(list[n]) > weight(best)) best = list[n];
       }
-      if (ground) { if (x1 - x0 > 16) stretch(g, row, colour, x0, x1); continue; }
-      hits.push(cluster(g, p, row, colour, { x0, x1, count, total, best, first, at: scale.x(best.t), members: list }, scale, selected));
+      if (ground) {
+        if (x1 - x0 > 16) stretch(g, row, colour, x0, x1);
+        continue;
+      }
+      hits.push(
+        cluster(
+          g,
+          p,
+          row,
+          colour,
+          { x0, x1, count, total, best, first, at: scale.x(best.t), members: list },
+          scale,
+          selected,
+        ),
+      );
     }
   }
   return hits;
@@ -190,25 +193,64 @@ export function marks(g, p, view, scale, selected, ground = false) {
 const weight = mark => (RANK[mark.role] ?? 0) * 10 + LEVEL[mark.level];
 
 /** A dense stretch is a bar under everything: overlapping glyphs would say less and cost more. */
-function stretch(g, row, colour, x0, x1) { g.globalAlpha = .35; g.fillStyle = colour; g.fillRect(x0, row.middle - 4, x1 - x0, 8); g.globalAlpha = 1; }
+function stretch(g, row, colour, x0, x1) {
+  g.globalAlpha = 0.35;
+  g.fillStyle = colour;
+  g.fillRect(x0, row.middle - 4, x1 - x0, 8);
+  g.globalAlpha = 1;
+}
 
 function cluster(g, p, row, colour, c, scale, selected) {
   const y = row.middle;
-  const error = c.best.level === 'error', size = c.best.glyph === 'info' && c.best.role === 'context' ? 11 : error || c.best.role !== 'context' ? 14 : 12;
+  const error = c.best.level === 'error';
+  const context = c.best.role === 'context';
+  const size = context && c.best.glyph === 'info' ? 11 : context && !error ? 12 : 14;
   if (c.best.pm && c.best.pm / scale.perPixel > 6 && c.count < 4) whisker(g, p, scale, c.best, y);
-  if (c.best.id === selected) { g.strokeStyle = p.c.accent; g.lineWidth = 2; g.beginPath(); g.arc(c.at, y, 11, 0, 7); g.stroke(); }
-  const hollow = c.best.role === 'context' && c.best.level === 'info';
-  g.globalAlpha = hollow ? .85 : 1;
+  if (c.best.id === selected) {
+    g.strokeStyle = p.c.accent;
+    g.lineWidth = 2;
+    g.beginPath();
+    g.arc(c.at, y, 11, 0, 7);
+    g.stroke();
+  }
+  const hollow = context && c.best.level === 'info';
+  g.globalAlpha = hollow ? 0.85 : 1;
   p.glyph(g, c.best.glyph, c.at, y, size, colour, error ? p.c.impact : null);
   g.globalAlpha = 1;
-  if (c.total > 1) text(g, p, String(c.total), Math.max(c.at + 7, c.x1 - c.x0 > 16 ? c.x1 + 3 : 0), y - 4, { size: 9.5, weight: 700, colour: 'ink', halo: true });
-  return { x: Math.min(c.x0, c.at) - 8, y: y - 10, w: c.x1 - c.x0 + 16, h: 20, best: c.best, count: c.count, from: c.first, list: c.members, lane: row.item };
+  if (c.total > 1) {
+    text(g, p, String(c.total), Math.max(c.at + 7, c.x1 - c.x0 > 16 ? c.x1 + 3 : 0), y - 4, {
+      size: 9.5,
+      weight: 700,
+      colour: 'ink',
+      halo: true,
+    });
+  }
+  return {
+    x: Math.min(c.x0, c.at) - 8,
+    y: y - 10,
+    w: c.x1 - c.x0 + 16,
+    h: 20,
+    best: c.best,
+    count: c.count,
+    from: c.first,
+    list: c.members,
+    lane: row.item,
+  };
 }
 
 function whisker(g, p, scale, mark, y) {
-  const a = scale.x(mark.t - mark.pm), b = scale.x(mark.t + mark.pm);
-  g.strokeStyle = p.c.ink; g.lineWidth = 1; g.beginPath();
-  g.moveTo(a, y); g.lineTo(b, y); g.moveTo(a, y - 4); g.lineTo(a, y + 4); g.moveTo(b, y - 4); g.lineTo(b, y + 4); g.stroke();
+  const a = scale.x(mark.t - mark.pm);
+  const b = scale.x(mark.t + mark.pm);
+  g.strokeStyle = p.c.ink;
+  g.lineWidth = 1;
+  g.beginPath();
+  g.moveTo(a, y);
+  g.lineTo(b, y);
+  g.moveTo(a, y - 4);
+  g.lineTo(a, y + 4);
+  g.moveTo(b, y - 4);
+  g.lineTo(b, y + 4);
+  g.stroke();
 }
 
 /** The beat of a program's output: small ticks at the foot of its bar. */
@@ -218,7 +260,10 @@ function beats(g, p, view, scale, row) {
   let last = -9;
   for (let n = lower(list, scale.lo, t => t); n < list.length && list[n] <= scale.hi; n++) {
     const x = scale.x(list[n]);
-    if (x - last >= 2) { g.fillRect(x, row.top + row.bar - 4, 1, 4); last = x; }
+    if (x - last >= 2) {
+      g.fillRect(x, row.top + row.bar - 4, 1, 4);
+      last = x;
+    }
   }
 }
 
@@ -226,41 +271,95 @@ function beats(g, p, view, scale, row) {
 export function minimap(g, p, view, scale, lanes, t0) {
   if (!view.map) return;
   const map = { left: scale.left, right: scale.right, lo: scale.start, hi: scale.end };
-  const X = t => map.left + (t - map.lo) / (map.hi - map.lo) * (map.right - map.left);
-  g.fillStyle = p.c.bg; g.fillRect(0, 0, view.width, MAP);
+  const X = t => map.left + ((t - map.lo) / (map.hi - map.lo)) * (map.right - map.left);
+  g.fillStyle = p.c.bg;
+  g.fillRect(0, 0, view.width, MAP);
   if (view.gutter) {
     text(g, p, 'Whole incident', 12, 14, { weight: 600 });
-    text(g, p, `${clock(t0 + scale.start * 1000, 1)} – ${clock(t0 + scale.end * 1000, 1)}`, 12, 28, { colour: 'ink3', size: 10.5 });
+    text(g, p, `${clock(t0 + scale.start * 1000, 1)} – ${clock(t0 + scale.end * 1000, 1)}`, 12, 28, {
+      colour: 'ink3',
+      size: 10.5,
+    });
   }
   let n = 0;
   for (const lane of lanes.values()) {
-    const colour = p.layer(lane.layer), y = 5 + (n++ % 6) * 3;
-    for (const band of lane.bands) if (band.kind === 'down') { g.fillStyle = p.c['impact-band']; g.fillRect(X(band.start), 25, Math.max(2, X(band.end) - X(band.start)), 5); }
+    const colour = p.layer(lane.layer);
+    const y = 5 + (n++ % 6) * 3;
+    for (const band of lane.bands) {
+      if (band.kind === 'down') {
+        g.fillStyle = p.c['impact-band'];
+        g.fillRect(X(band.start), 25, Math.max(2, X(band.end) - X(band.start)), 5);
+      }
+    }
     g.fillStyle = colour;
     let last = -9;
-    for (const mark of lane.marks) { const x = X(mark.t); if (x - last >= 1) { g.fillRect(x - .75, y, 1.5, 7); last = x; } }
+    for (const mark of lane.marks) {
+      const x = X(mark.t);
+      if (x - last >= 1) {
+        g.fillRect(x - 0.75, y, 1.5, 7);
+        last = x;
+      }
+    }
   }
-  const a = X(scale.lo), b = X(scale.hi);
-  g.fillStyle = p.c.panel; g.globalAlpha = .62; g.fillRect(view.gutter, 0, a - view.gutter, MAP); g.fillRect(b, 0, view.width - b, MAP); g.globalAlpha = 1;
-  g.strokeStyle = p.c.accent; g.lineWidth = 1.5; g.strokeRect(a, 1, Math.max(3, b - a), MAP - 2);
+  const a = X(scale.lo);
+  const b = X(scale.hi);
+  g.fillStyle = p.c.panel;
+  g.globalAlpha = 0.62;
+  g.fillRect(view.gutter, 0, a - view.gutter, MAP);
+  g.fillRect(b, 0, view.width - b, MAP);
+  g.globalAlpha = 1;
+  g.strokeStyle = p.c.accent;
+  g.lineWidth = 1.5;
+  g.strokeRect(a, 1, Math.max(3, b - a), MAP - 2);
   g.fillStyle = p.c.accent;
-  for (const x of [a, b]) { g.beginPath(); g.roundRect(x - 3, 10, 6, 14, 2); g.fill(); }
-  g.strokeStyle = p.c.line; g.lineWidth = 1; g.beginPath(); g.moveTo(0, MAP + .5); g.lineTo(view.width, MAP + .5); g.stroke();
+  for (const x of [a, b]) {
+    g.beginPath();
+    g.roundRect(x - 3, 10, 6, 14, 2);
+    g.fill();
+  }
+  g.strokeStyle = p.c.line;
+  g.lineWidth = 1;
+  g.beginPath();
+  g.moveTo(0, MAP + 0.5);
+  g.lineTo(view.width, MAP + 0.5);
+  g.stroke();
 }
 
 export function cursor(g, p, view, scale, t0, state) {
   const x = scale.x(state.cursor);
   if (state.ghost !== null && state.pinned) {
     const gx = scale.x(state.ghost);
-    g.strokeStyle = p.c.ink3; g.lineWidth = 1; g.setLineDash([2, 3]); g.beginPath(); g.moveTo(gx, view.top); g.lineTo(gx, view.height); g.stroke(); g.setLineDash([]);
+    g.strokeStyle = p.c.ink3;
+    g.lineWidth = 1;
+    g.setLineDash([2, 3]);
+    g.beginPath();
+    g.moveTo(gx, view.top);
+    g.lineTo(gx, view.height);
+    g.stroke();
+    g.setLineDash([]);
     text(g, p, lag(state.ghost - state.cursor), gx + 5, view.height - 5, { size: 10.5, colour: 'ink', halo: true });
   }
   if (x < view.gutter || x > view.width) return;
-  g.strokeStyle = p.c.cursor; g.globalAlpha = .75; g.lineWidth = 1; g.beginPath(); g.moveTo(x, view.top - 4); g.lineTo(x, view.height); g.stroke(); g.globalAlpha = 1;
-  const time = clock(t0 + state.cursor * 1000, scale.span < .5 ? 1e-6 : .001), wide = measure(g, p, time, 11.5, 650) + 16;
+  g.strokeStyle = p.c.cursor;
+  g.globalAlpha = 0.75;
+  g.lineWidth = 1;
+  g.beginPath();
+  g.moveTo(x, view.top - 4);
+  g.lineTo(x, view.height);
+  g.stroke();
+  g.globalAlpha = 1;
+  const time = clock(t0 + state.cursor * 1000, scale.span < 0.5 ? 1e-6 : 0.001);
+  const wide = measure(g, p, time, 11.5, 650) + 16;
   const left = Math.min(view.width - wide - 2, Math.max(view.gutter + 2, x - wide / 2));
-  g.fillStyle = p.c.ink; g.beginPath(); g.roundRect(left, view.header + 2, wide, 31, 3); g.fill();
+  g.fillStyle = p.c.ink;
+  g.beginPath();
+  g.roundRect(left, view.header + 2, wide, 31, 3);
+  g.fill();
   text(g, p, time, left + wide / 2, view.header + 15, { colour: 'panel', weight: 650, size: 11.5, align: 'center' });
   const since = `${state.cursor < 0 ? '−' : '+'}${Math.abs(state.cursor).toFixed(3)} s`;
-  text(g, p, since + (state.pinned ? '  pinned' : ''), left + wide / 2, view.header + 28, { colour: 'panel', size: 10, align: 'center' });
+  text(g, p, since + (state.pinned ? '  pinned' : ''), left + wide / 2, view.header + 28, {
+    colour: 'panel',
+    size: 10,
+    align: 'center',
+  });
 }

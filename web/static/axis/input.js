@@ -1,4 +1,4 @@
-/* Mouse, touch and wheel on the canvas. Keys belong to the page (incident.js), since they work wherever the focus is. */
+/* Mouse, touch and wheel on the canvas. Keys belong to the page (incident.js): they work wherever the focus is. */
 
 import { lag } from './scale.js';
 
@@ -7,15 +7,25 @@ const SLACK = 4;
 export function attach(axis) {
   const pointers = new Map();
   const drag = { mode: null, moved: false };
-  const at = event => { const box = axis.canvas.getBoundingClientRect(); return { x: event.clientX - box.left, y: event.clientY - box.top }; };
+  const at = event => {
+    const box = axis.canvas.getBoundingClientRect();
+    return { x: event.clientX - box.left, y: event.clientY - box.top };
+  };
 
-  axis.canvas.addEventListener('wheel', event => {
-    const { x } = at(event);
-    if (x < axis.view.gutter) return;
-    event.preventDefault();
-    if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) axis.pan((event.deltaX || event.deltaY) / 900);
-    else axis.zoom(Math.exp(Math.max(-1, Math.min(1, event.deltaY / 400))), axis.scale.t(x));
-  }, { passive: false });
+  axis.canvas.addEventListener(
+    'wheel',
+    event => {
+      const { x } = at(event);
+      if (x < axis.view.gutter) return;
+      event.preventDefault();
+      if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+        axis.pan((event.deltaX || event.deltaY) / 900);
+      } else {
+        axis.zoom(Math.exp(Math.max(-1, Math.min(1, event.deltaY / 400))), axis.scale.t(x));
+      }
+    },
+    { passive: false },
+  );
 
   axis.canvas.addEventListener('pointerdown', event => {
     const place = at(event);
@@ -27,10 +37,16 @@ export function attach(axis) {
 
   axis.canvas.addEventListener('pointermove', event => {
     const place = at(event);
-    if (!pointers.has(event.pointerId)) { hover(axis, place); return; }
+    if (!pointers.has(event.pointerId)) {
+      hover(axis, place);
+      return;
+    }
     pointers.set(event.pointerId, place);
     if (Math.abs(place.x - drag.start.x) > SLACK) drag.moved = true;
-    if (drag.moved || drag.mode === 'pinch') { axis.tip.hidden = true; move(axis, drag, place, pointers); }
+    if (drag.moved || drag.mode === 'pinch') {
+      axis.tip.hidden = true;
+      move(axis, drag, place, pointers);
+    }
   });
 
   const done = event => {
@@ -41,40 +57,66 @@ export function attach(axis) {
   };
   axis.canvas.addEventListener('pointerup', done);
   axis.canvas.addEventListener('pointercancel', done);
-  axis.canvas.addEventListener('pointerleave', () => { axis.tip.hidden = true; axis.state.ghost = null; axis.draw(); });
-  axis.canvas.addEventListener('dblclick', event => axis.zoom(.4, axis.scale.t(at(event).x)));
+  axis.canvas.addEventListener('pointerleave', () => {
+    axis.tip.hidden = true;
+    axis.state.ghost = null;
+    axis.draw();
+  });
+  axis.canvas.addEventListener('dblclick', event => axis.zoom(0.4, axis.scale.t(at(event).x)));
 }
 
-const gap = pointers => { const [a, b] = [...pointers.values()]; return Math.max(10, Math.abs(a.x - b.x)); };
-const mapTime = (axis, x) => axis.scale.start + (x - axis.scale.left) / (axis.scale.right - axis.scale.left) * (axis.scale.end - axis.scale.start);
-const mapX = (axis, t) => axis.scale.left + (t - axis.scale.start) / (axis.scale.end - axis.scale.start) * (axis.scale.right - axis.scale.left);
+const gap = pointers => {
+  const [a, b] = [...pointers.values()];
+  return Math.max(10, Math.abs(a.x - b.x));
+};
+const mapTime = (axis, x) =>
+  axis.scale.start +
+  ((x - axis.scale.left) / (axis.scale.right - axis.scale.left)) * (axis.scale.end - axis.scale.start);
+const mapX = (axis, t) =>
+  axis.scale.left +
+  ((t - axis.scale.start) / (axis.scale.end - axis.scale.start)) * (axis.scale.right - axis.scale.left);
 
 /** What a drag that starts here does: handles and frame of the minimap, a new brush, or panning the lanes. */
 function begin(axis, { x, y }) {
   if (y >= axis.view.map) return { mode: 'pan' };
-  const a = mapX(axis, axis.scale.lo), b = mapX(axis, axis.scale.hi);
+  const a = mapX(axis, axis.scale.lo);
+  const b = mapX(axis, axis.scale.hi);
   if (Math.abs(x - a) < 8) return { mode: 'left' };
   if (Math.abs(x - b) < 8) return { mode: 'right' };
   return { mode: x > a && x < b ? 'frame' : 'brush' };
 }
 
 function move(axis, drag, place, pointers) {
-  const { scale } = axis, perMap = (scale.end - scale.start) / (scale.right - scale.left), dx = place.x - drag.start.x;
+  const { scale } = axis;
+  const perMap = (scale.end - scale.start) / (scale.right - scale.left);
+  const dx = place.x - drag.start.x;
   axis.host.classList.add('drag');
   if (drag.mode === 'pinch') {
-    const factor = drag.gap / gap(pointers), middle = (drag.lo + drag.hi) / 2, half = (drag.hi - drag.lo) / 2 * factor;
+    const factor = drag.gap / gap(pointers);
+    const middle = (drag.lo + drag.hi) / 2;
+    const half = ((drag.hi - drag.lo) / 2) * factor;
     scale.show(middle - half, middle + half);
   } else if (drag.mode === 'pan') {
-    const by = dx * (drag.hi - drag.lo) / (scale.right - scale.left);
-    scale.show(drag.lo, drag.hi); scale.pan(-by);
-  } else if (drag.mode === 'frame') { scale.show(drag.lo, drag.hi); scale.pan(dx * perMap);
-  } else if (drag.mode === 'left') scale.show(Math.min(drag.hi - perMap, drag.lo + dx * perMap), drag.hi);
-  else if (drag.mode === 'right') scale.show(drag.lo, Math.max(drag.lo + perMap, drag.hi + dx * perMap));
-  else { const a = mapTime(axis, drag.start.x), b = mapTime(axis, place.x); scale.show(Math.min(a, b), Math.max(a, b)); }
+    const by = (dx * (drag.hi - drag.lo)) / (scale.right - scale.left);
+    scale.show(drag.lo, drag.hi);
+    scale.pan(-by);
+  } else if (drag.mode === 'frame') {
+    scale.show(drag.lo, drag.hi);
+    scale.pan(dx * perMap);
+  } else if (drag.mode === 'left') {
+    scale.show(Math.min(drag.hi - perMap, drag.lo + dx * perMap), drag.hi);
+  } else if (drag.mode === 'right') {
+    scale.show(drag.lo, Math.max(drag.lo + perMap, drag.hi + dx * perMap));
+  } else {
+    const a = mapTime(axis, drag.start.x);
+    const b = mapTime(axis, place.x);
+    scale.show(Math.min(a, b), Math.max(a, b));
+  }
   axis.moved();
 }
 
-const inside = (box, { x, y }, room = 0) => x >= box.x - room && x <= box.x + box.w + room && y >= box.y - room && y <= box.y + box.h + room;
+const inside = (box, { x, y }, room = 0) =>
+  x >= box.x - room && x <= box.x + box.w + room && y >= box.y - room && y <= box.y + box.h + room;
 
 /** Marks before pills before bands: the smallest thing under the pointer is meant. */
 function under(axis, place) {
@@ -89,7 +131,9 @@ function under(axis, place) {
 function nearest(axis, hit, x) {
   let best = hit.best;
   for (let n = hit.from; n < hit.from + hit.count; n++) {
-    if (Math.abs(axis.scale.x(hit.list[n].t) - x) + 1 < Math.abs(axis.scale.x(best.t) - x) && hit.count > 6) best = hit.list[n];
+    if (Math.abs(axis.scale.x(hit.list[n].t) - x) + 1 < Math.abs(axis.scale.x(best.t) - x) && hit.count > 6) {
+      best = hit.list[n];
+    }
   }
   return best;
 }
@@ -101,13 +145,18 @@ function click(axis, place) {
     const mark = nearest(axis, found.hit, place.x);
     if (found.hit.count > 6 && found.hit.w > 60) axis.look(axis.scale.t(place.x), { pin: true, lane: found.hit.lane });
     else axis.pick(mark.id);
-  } else if (found?.kind === 'pill') axis.pick(found.hit.arrow.to);
-  else axis.look(axis.scale.t(place.x), { pin: true });
+  } else if (found?.kind === 'pill') {
+    axis.pick(found.hit.arrow.to);
+  } else {
+    axis.look(axis.scale.t(place.x), { pin: true });
+  }
 }
 
 function hover(axis, place) {
   if (place.y < axis.view.map) {
-    axis.canvas.style.cursor = { left: 'ew-resize', right: 'ew-resize', frame: 'grab', brush: 'crosshair' }[begin(axis, place).mode];
+    axis.canvas.style.cursor = { left: 'ew-resize', right: 'ew-resize', frame: 'grab', brush: 'crosshair' }[
+      begin(axis, place).mode
+    ];
     axis.tip.hidden = true;
     return;
   }
@@ -115,7 +164,8 @@ function hover(axis, place) {
   axis.canvas.style.cursor = found && found.kind !== 'band' ? 'pointer' : 'crosshair';
   if (place.x > axis.view.gutter) {
     axis.state.ghost = axis.scale.t(place.x);
-    if (axis.state.pinned) axis.draw(); else axis.look(axis.state.ghost);
+    if (axis.state.pinned) axis.draw();
+    else axis.look(axis.state.ghost);
   }
   tooltip(axis, place, found);
 }
@@ -124,21 +174,49 @@ function tooltip(axis, place, found) {
   axis.tip.hidden = !found;
   if (!found) return;
   axis.tip.replaceChildren(...describe(axis, found));
-  const room = axis.tip.offsetWidth, tall = axis.tip.offsetHeight;
+  const room = axis.tip.offsetWidth;
+  const tall = axis.tip.offsetHeight;
   axis.tip.style.left = `${Math.max(4, Math.min(place.x + 14, axis.view.width - room - 6))}px`;
   axis.tip.style.top = `${place.y + 18 + tall > axis.view.height ? place.y - tall - 12 : place.y + 18}px`;
 }
 
-const part = (tag, words, kind = '') => { const e = document.createElement(tag); e.textContent = words; e.className = kind; return e; };
+const part = (tag, words, kind = '') => {
+  const e = document.createElement(tag);
+  e.textContent = words;
+  e.className = kind;
+  return e;
+};
 
 function describe(axis, { kind, hit }) {
-  if (kind === 'pill') return [part('b', `${hit.arrow.n}: ${hit.arrow.lag_text}${hit.arrow.window ? `, allowed ${hit.arrow.window[0]}–${hit.arrow.window[1]} s` : ''}`), part('div', [hit.arrow.because, hit.arrow.text].filter(Boolean).join('. '))];
-  if (kind === 'band') {
-    const { band } = hit, until = band.open ? 'still going on' : `${axis.time(band.start)} – ${axis.time(band.end)}, ${lag(band.end - band.start).slice(1)}`;
-    return [part('b', band.kind === 'job' ? `${hit.lane.label.replace(/ +/g, ' ')}: ${band.state}` : band.text), part('div', until), ...(band.kind === 'late' || band.kind === 'blind' ? [part('div', 'Lines of this stretch were missing or came late. Absence of a line here proves nothing.')] : [])];
+  if (kind === 'pill') return describePill(hit.arrow);
+  return kind === 'band' ? describeBand(axis, hit) : describeMark(axis, hit);
+}
+
+function describePill({ n, lag_text: told, window, because, text }) {
+  const allowed = window ? `, allowed ${window[0]}–${window[1]} s` : '';
+  return [part('b', `${n}: ${told}${allowed}`), part('div', [because, text].filter(Boolean).join('. '))];
+}
+
+function describeBand(axis, { band, lane }) {
+  const title = band.kind === 'job' ? `${lane.label.replace(/ +/g, ' ')}: ${band.state}` : band.text;
+  const lasted = `${axis.time(band.start)} – ${axis.time(band.end)}, ${lag(band.end - band.start).slice(1)}`;
+  const out = [part('b', title), part('div', band.open ? 'still going on' : lasted)];
+  if (band.kind === 'late' || band.kind === 'blind') {
+    out.push(part('div', 'Lines of this stretch were missing or came late. Absence of a line here proves nothing.'));
   }
-  const mark = hit.best, out = [part('b', hit.count > 1 ? `${hit.count} events here; the weightiest: ${mark.event}` : mark.event)];
-  out.push(part('div', `${axis.time(mark.t)}  (${lag(mark.t)})${mark.pm >= .5 ? `, ± ${lag(mark.pm).slice(1)}` : ''}${mark.quality === 'line' ? '' : `, time ${mark.quality}`}${mark.late ? `, came ${lag(mark.late).slice(1)} late` : ''}`));
-  out.push(part('div', mark.text ?? '', 'mono'), part('div', `${mark.short}:${mark.line}`, 'mono'));
   return out;
+}
+
+function describeMark(axis, { best: mark, count }) {
+  const title = count > 1 ? `${count} events here; the weightiest: ${mark.event}` : mark.event;
+  const when = [`${axis.time(mark.t)}  (${lag(mark.t)})`];
+  if (mark.pm >= 0.5) when.push(`± ${lag(mark.pm).slice(1)}`);
+  if (mark.quality !== 'line') when.push(`time ${mark.quality}`);
+  if (mark.late) when.push(`came ${lag(mark.late).slice(1)} late`);
+  return [
+    part('b', title),
+    part('div', when.join(', ')),
+    part('div', mark.text ?? '', 'mono'),
+    part('div', `${mark.short}:${mark.line}`, 'mono'),
+  ];
 }

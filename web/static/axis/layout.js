@@ -1,7 +1,9 @@
 /* Which lanes are shown and where. Lanes without a part in the incident fold away, and the fold says what it hides. */
 
 const TELLING = new Set(['no_carrier', 'disabled', 'down', 'late', 'blind', 'silent', 'drain', 'bad']);
-export const MAP = 34, HEADER = 35, GROUP = 18;
+export const MAP = 34;
+export const HEADER = 35;
+export const GROUP = 18;
 
 /** Marks and bands by lane, once per set of data. */
 export function index(data) {
@@ -24,28 +26,54 @@ function ofJob(lane, job, ends) {
 }
 
 export function layout(data, lanes, width, { all = false, job = null } = {}) {
-  const small = width < 640, gutter = small ? 0 : 184, lane = small ? 40 : 30, rows = [], groups = [];
+  const small = width < 640;
+  const gutter = small ? 0 : 184;
+  const lane = small ? 40 : 30;
+  const rows = [];
+  const groups = [];
   const map = job ? 0 : MAP;
-  const ends = new Set(data.marks.filter(mark => mark.role === 'cause' || mark.role === 'effect').map(mark => mark.lane));
+  const ends = new Set(
+    data.marks.filter(mark => mark.role === 'cause' || mark.role === 'effect').map(mark => mark.lane),
+  );
   let y = map + HEADER;
   for (const group of data.groups) {
     const members = [...lanes.values()].filter(item => item.group === group);
-    const shown = members.filter(item => job ? ofJob(item, job, ends) : all || item.core);
+    const shown = members.filter(item => (job ? ofJob(item, job, ends) : all || item.core));
     if (!members.length || (job && !shown.length)) continue;
     const hidden = job ? [] : members.filter(item => !shown.includes(item));
-    if (!job) { groups.push({ name: group, y, hidden: hidden.map(item => item.label.replace(/ {2}/g, ' ')) }); y += GROUP; }
+    if (!job) {
+      groups.push({ name: group, y, hidden: hidden.map(item => item.label.replace(/ {2}/g, ' ')) });
+      y += GROUP;
+    }
     for (const item of shown) {
-      const bar = small ? 20 : 18, top = small ? y + 18 : y + (lane - bar) / 2;
+      const bar = small ? 20 : 18;
+      const top = small ? y + 18 : y + (lane - bar) / 2;
       rows.push({ item, y, height: lane, top, bar, middle: top + bar / 2 });
       y += lane;
     }
   }
-  return { small, gutter, rows, groups, map, header: map, top: map + HEADER, height: y + (job ? 8 : 2), width, byLane: new Map(rows.map(row => [row.item.id, row])) };
+  return {
+    small,
+    gutter,
+    rows,
+    groups,
+    map,
+    header: map,
+    top: map + HEADER,
+    height: y + (job ? 8 : 2),
+    width,
+    byLane: new Map(rows.map(row => [row.item.id, row])),
+  };
 }
 
 /** First index whose time is not before t; lists are sorted. */
 export function lower(list, t, of = item => item.t) {
-  let a = 0, b = list.length;
-  while (a < b) { const m = (a + b) >> 1; if (of(list[m]) < t) a = m + 1; else b = m; }
+  let a = 0;
+  let b = list.length;
+  while (a < b) {
+    const m = (a + b) >> 1;
+    if (of(list[m]) < t) a = m + 1;
+    else b = m;
+  }
   return a;
 }

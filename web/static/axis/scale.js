@@ -1,21 +1,34 @@
 /* Time to pixels and back, the limits of zooming, and ticks at humane steps. Times are seconds after T0. */
 
-const STEPS = [1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, .001, .002, .005, .01, .02, .05, .1, .2, .5,
-  1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800];
+const STEPS = [
+  1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5,
+  10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800,
+];
 /** Below this the clocks of the sources say nothing any more. */
 const SHORTEST = 0.0005;
 
 export class Scale {
   constructor(start, end) {
-    this.start = start; this.end = end;
-    this.lo = start; this.hi = end;
-    this.left = 0; this.right = 1;
+    this.start = start;
+    this.end = end;
+    this.lo = start;
+    this.hi = end;
+    this.left = 0;
+    this.right = 1;
   }
 
-  x(t) { return this.left + (t - this.lo) / (this.hi - this.lo) * (this.right - this.left); }
-  t(x) { return this.lo + (x - this.left) / (this.right - this.left) * (this.hi - this.lo); }
-  get span() { return this.hi - this.lo; }
-  get perPixel() { return this.span / Math.max(1, this.right - this.left); }
+  x(t) {
+    return this.left + ((t - this.lo) / (this.hi - this.lo)) * (this.right - this.left);
+  }
+  t(x) {
+    return this.lo + ((x - this.left) / (this.right - this.left)) * (this.hi - this.lo);
+  }
+  get span() {
+    return this.hi - this.lo;
+  }
+  get perPixel() {
+    return this.span / Math.max(1, this.right - this.left);
+  }
 
   /** Shows [lo, hi], kept inside the data and not shorter than the clocks allow. */
   show(lo, hi) {
@@ -26,8 +39,14 @@ export class Scale {
     this.hi = this.lo + length;
   }
 
-  zoom(factor, at) { this.show(at - (at - this.lo) * factor, at + (this.hi - at) * factor); }
-  pan(by) { const length = this.span; const lo = Math.min(Math.max(this.start, this.lo + by), this.end - length); this.show(lo, lo + length); }
+  zoom(factor, at) {
+    this.show(at - (at - this.lo) * factor, at + (this.hi - at) * factor);
+  }
+  pan(by) {
+    const length = this.span;
+    const lo = Math.min(Math.max(this.start, this.lo + by), this.end - length);
+    this.show(lo, lo + length);
+  }
 
   /** Tick times for labels about `apart` pixels from each other; `offset` aligns them to the wall clock. */
   ticks(apart, offset = 0) {
@@ -46,15 +65,21 @@ export function clock(ms, step) {
   if (step >= 60) return text.slice(11, 16);
   if (step >= 1) return text.slice(11, 19);
   const micros = Math.round((ms - Math.floor(ms / 1000) * 1000) * 1000);
-  return text.slice(11, 20) + String(Math.min(999999, micros)).padStart(6, '0').slice(0, step >= .001 ? 3 : 6);
+  return (
+    text.slice(11, 20) +
+    String(Math.min(999999, micros))
+      .padStart(6, '0')
+      .slice(0, step >= 0.001 ? 3 : 6)
+  );
 }
 
 /** A lag as the page's own words have it: 3 ms, 35.0 s, 12 min. */
 export function lag(seconds) {
-  const size = Math.abs(seconds), sign = seconds < 0 ? '−' : '+';
+  const size = Math.abs(seconds);
+  const sign = seconds < 0 ? '−' : '+';
   if (size === 0) return '0 s';
-  if (size < .001) return `${sign}${(size * 1e6).toFixed(0)} µs`;
-  if (size < 1) return `${sign}${(size * 1e3).toFixed(size < .01 ? 1 : 0)} ms`;
+  if (size < 0.001) return `${sign}${(size * 1e6).toFixed(0)} µs`;
+  if (size < 1) return `${sign}${(size * 1e3).toFixed(size < 0.01 ? 1 : 0)} ms`;
   if (size < 600) return `${sign}${size.toFixed(size < 100 ? 1 : 0)} s`;
   if (size < 7200) return `${sign}${(size / 60).toFixed(0)} min`;
   return `${sign}${(size / 3600).toFixed(1)} h`;
@@ -63,10 +88,11 @@ export function lag(seconds) {
 /** A tick's distance from T0, without noise: T0, +10 s, +0.5 s, +2 ms. */
 export function relative(t, step) {
   if (Math.abs(t) < step / 1e3) return 'T0';
-  const sign = t < 0 ? '−' : '+', size = Math.abs(t);
-  if (step < .001) return `${sign}${(size * 1e6).toFixed(0)} µs`;
+  const sign = t < 0 ? '−' : '+';
+  const size = Math.abs(t);
+  if (step < 0.001) return `${sign}${(size * 1e6).toFixed(0)} µs`;
   if (step < 1 && size < 1) return `${sign}${(size * 1e3).toFixed(0)} ms`;
-  if (step < 1) return `${sign}${size.toFixed(step < .01 ? 3 : step < .1 ? 2 : 1)} s`;
+  if (step < 1) return `${sign}${size.toFixed(step < 0.01 ? 3 : step < 0.1 ? 2 : 1)} s`;
   if (size < 600) return `${sign}${size.toFixed(0)} s`;
   return size < 7200 ? `${sign}${(size / 60).toFixed(0)} min` : `${sign}${(size / 3600).toFixed(1)} h`;
 }

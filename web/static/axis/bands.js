@@ -1,0 +1,161 @@
+/* Bands: states, outages, late stretches and job runs, with their words as far as there is room. */
+
+import { lag } from './scale.js';
+import { fitting, measure, text } from './draw.js';
+
+const FILL = {
+  no_carrier: 'soft',
+  disabled: 'soft',
+  late: 'hatch',
+  blind: 'hatch',
+  down: 'down',
+  silent: 'warn',
+  drain: 'warn',
+  busy: 'band',
+  idle: 'idle',
+  job: 'job',
+};
+
+export function bands(g, p, view, scale, { blind = true } = {}) {
+  const hits = [];
+  for (const row of view.rows) {
+    const own = p.layer(row.item.layer);
+    if (row.item.layer === 'link') thin(g, row, view, own);
+    for (const band of row.item.bands) {
+      const x0 = Math.max(view.gutter + 1, scale.x(band.start));
+      const x1 = Math.min(view.width, scale.x(band.end));
+      const kind = FILL[band.kind] ?? 'soft';
+      if (x1 < view.gutter || x0 > view.width || x1 < x0 || (kind === 'hatch' && !blind)) continue;
+      const box = { x: x0, y: row.top, w: Math.max(1.5, x1 - x0), h: row.bar };
+      paint(g, p, box, kind, own, band);
+      words(g, p, view, scale, box, kind, band, row);
+      hits.push({ ...box, band, lane: row.item });
+    }
+  }
+  return hits;
+}
+
+function thin(g, row, view, colour) {
+  g.fillStyle = colour;
+  g.fillRect(view.gutter + 1, row.middle - 1.5, view.width, 3);
+}
+
+function paint(g, p, { x, y, w, h }, kind, own, band) {
+  g.save();
+  g.fillStyle = p.c.panel;
+  g.fillRect(x, y, w, h);
+  g.lineWidth = 1;
+  if (kind === 'soft') {
+    g.globalAlpha = 0.17;
+    g.fillStyle = own;
+    g.fillRect(x, y, w, h);
+    g.globalAlpha = 0.8;
+    g.strokeStyle = own;
+    if (band.kind === 'no_carrier') g.setLineDash([4, 3]);
+    g.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
+  } else if (kind === 'hatch') {
+    g.fillStyle = g.createPattern(p.hatch, 'repeat');
+    g.fillRect(x, y, w, h);
+    g.strokeStyle = p.c.hatch;
+    g.setLineDash([2, 2]);
+    g.beginPath();
+    g.moveTo(x + 0.5, y);
+    g.lineTo(x + 0.5, y + h);
+    g.moveTo(x + w - 0.5, y);
+    g.lineTo(x + w - 0.5, y + h);
+    g.stroke();
+  } else if (kind === 'down') {
+    g.fillStyle = p.c['impact-band'];
+    g.fillRect(x, y, w, h);
+  } else if (kind === 'warn') {
+    g.fillStyle = p.c['warn-bg'];
+    g.fillRect(x, y, w, h);
+    g.strokeStyle = p.c.warn;
+    g.setLineDash([3, 2]);
+    g.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
+  } else if (kind === 'idle') {
+    g.strokeStyle = p.c.line2;
+    g.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
+  } else {
+    g.fillStyle = kind === 'job' ? p.c.jobbar : p.c.band;
+    g.fillRect(x, y, w, h);
+  }
+  g.restore();
+}
+
+/** What a band says of itself, as far as it has room. */
+function words(g, p, view, scale, box, kind, band, row) {
+  if (kind === 'job') {
+    jobWords(g, p, box, band);
+    if (!band.open && box.x + box.w < view.width - 1) jobEnd(g, p, scale, box, band, row);
+    return;
+  }
+  // On a narrow screen a pill takes the place of the words; the hatch still shows and the table still says it.
+  const pill = mark => mark.role === 'symptom' || mark.role === 'effect';
+  if (kind === 'hatch' && view.small && row.item.marks.some(pill)) return;
+  if (kind === 'down') until(g, p, view, scale, box, band);
+  const weight = kind === 'down' ? 650 : 500;
+  const texts = [band.text, band.text.replace(/^.*; /, ''), band.text.split('  ')[0], band.kind];
+  const fits = fitting(g, p, texts, box.w - (kind === 'hatch' ? 60 : 20), 11, weight);
+  if (!fits) return;
+  const base = box.y + box.h / 2 + 4;
+  if (kind === 'hatch') {
+    const wide = measure(g, p, fits) + 12;
+    const at = box.x + Math.max(26, (box.w - wide) / 5);
+    g.fillStyle = p.c.panel;
+    g.fillRect(at, box.y + 1, wide, box.h - 2);
+    text(g, p, fits, at + 6, base);
+    return;
+  }
+  const colour = { down: '#fff', warn: 'warn', soft: 'ink' }[kind] ?? 'band-ink';
+  const left = box.x + (kind === 'soft' || kind === 'down' ? 14 : 7);
+  text(g, p, fits, left, base, { colour, weight });
+}
+
+/** The job's name at the left of its bar, how it ended at the right. */
+function jobWords(g, p, { x, y, w, h }, band) {
+  const base = y + h / 2 + 4;
+  const colour = band.ending === 'bad' ? 'impact' : 'band-ink';
+  const end = fitting(g, p, [band.open ? `${band.state}, still running` : band.state], w - 26, 11.5, 650);
+  text(g, p, end, x + w - 14, base, { colour, weight: 650, size: 11.5, align: 'right' });
+  const name = fitting(g, p, [band.text], w - measure(g, p, end, 11.5, 650) - 40);
+  text(g, p, name, x + 7, base, { colour: 'band-ink', weight: 500 });
+}
+
+/** The end of a job's bar: a stroke, how well its time is known, and a glyph where no mark tells of it. */
+function jobEnd(g, p, scale, { x, y, w, h }, band, row) {
+  const colour = p.c[{ bad: 'impact', good: 'ok' }[band.ending] ?? 'ink2'];
+  g.fillStyle = colour;
+  g.fillRect(x + w - 1.25, y - 2, 2.5, h + 4);
+  if (band.pm) spread(g, p, scale.x(band.pm[0]), scale.x(band.pm[1]), y + h + 3);
+  const glyph = { bad: 'kill', good: 'check' }[band.ending] ?? 'end';
+  if (!band.told) p.glyph(g, glyph, x + w, row.middle, 13, colour);
+}
+
+/** A small bracket for a time that is only known to lie between two. */
+function spread(g, p, a, b, y) {
+  if (b - a < 5) return;
+  g.strokeStyle = p.c.ink2;
+  g.lineWidth = 1;
+  g.beginPath();
+  g.moveTo(a, y);
+  g.lineTo(b, y);
+  g.moveTo(a, y - 2.5);
+  g.lineTo(a, y + 2.5);
+  g.moveTo(b, y - 2.5);
+  g.lineTo(b, y + 2.5);
+  g.stroke();
+}
+
+/** A band that runs out of sight says until when. */
+function until(g, p, view, scale, { y, h }, band) {
+  const words = `until ${lag(band.end)} ▸`;
+  const wide = measure(g, p, words) + 12;
+  const x = view.width - wide - 5;
+  if (scale.x(band.end) <= view.width + 1 || scale.x(band.start) > x - 120) return;
+  g.fillStyle = p.c.panel;
+  g.beginPath();
+  g.roundRect(x, y + 2, wide, h - 4, 2);
+  g.fill();
+  text(g, p, words, x + 6, y + h / 2 + 4, { colour: 'ink' });
+}

@@ -1,0 +1,154 @@
+/* The answer to a query: how many rows, what is missing from them, rows over time, the table, and a file of it. */
+
+import { element, fileButton } from './lines.js';
+
+/** More rows than this make the table slow and tell a reader nothing more. */
+const SHOWN = 2000;
+const NUMBERS = ['long', 'int', 'real', 'decimal'];
+const CHART = { height: 96, side: 12, foot: 76, tall: 62 };
+
+const thousands = number => number.toLocaleString('en');
+const stamp = ms => new Date(ms).toISOString().slice(0, 19).replace('T', ' ');
+
+function words(value) {
+  if (value === null) return '';
+  return typeof value === 'object' ? JSON.stringify(value) : String(value);
+}
+
+/** A leading =, +, - or @ would be run by a spreadsheet: log lines are not to be trusted there either. */
+function csvField(value) {
+  const text = words(value);
+  const held = typeof value === 'string' && /^[=+\-@]/.test(text) ? `'${text}` : text;
+  return /[",\n\r]/.test(held) ? `"${held.replaceAll('"', '""')}"` : held;
+}
+
+/** What a reader must know before trusting the rows. */
+function warnings({ rows, truncated }) {
+  const count = thousands(rows.length);
+  const all = [];
+  if (truncated) {
+    all.push(
+      `Truncated. The answer holds the first ${count} rows; chart and table know only these.`,
+      'Summarize or narrow the time to see all.',
+    );
+  }
+  if (rows.length > SHOWN) {
+    all.push(`The table shows ${thousands(SHOWN)} of ${count} rows; Save CSV has all of them.`);
+  }
+  if (!rows.length) {
+    all.push(
+      'No row matches. Check the time range and the spelling of values;',
+      '== is case-sensitive in KQL, =~ is not.',
+    );
+  }
+  return all.join(' ');
+}
+
+function head(columns) {
+  const row = element('tr');
+  for (const column of columns) {
+    const cell = element('th', '', column.name);
+    cell.append(element('small', '', column.type));
+    row.append(cell);
+  }
+  const box = element('thead');
+  box.append(row);
+  return box;
+}
+
+/** The rows as a table body. A file beside its line number opens the lines around it. */
+function body({ columns, rows }) {
+  const file = columns.findIndex(column => column.name === 'File');
+  const line = columns.findIndex(column => column.name === 'Line');
+  const cell = (values, n) => {
+    const box = element('td', NUMBERS.includes(columns[n].type) ? 'num' : '', words(values[n]));
+    if (n === file && values[n] && values[line]) box.replaceChildren(fileButton(values[n], values[line]));
+    return box;
+  };
+  const box = element('tbody');
+  for (const values of rows.slice(0, SHOWN)) {
+    const row = element('tr');
+    row.append(...values.map((_, n) => cell(values, n)));
+    box.append(row);
+  }
+  return box;
+}
+
+/** How many of the times fall into each of so many equal parts of lo to hi. */
+function bins(times, lo, hi, count) {
+  const sums = new Array(count).fill(0);
+  for (const time of times) sums[Math.min(count - 1, Math.floor(((time - lo) / (hi - lo)) * count))]++;
+  return sums;
+}
+
+function bars(canvas, sums, lo, hi) {
+  const { height, side, foot, tall } = CHART;
+  const width = canvas.clientWidth;
+  const ratio = devicePixelRatio || 1;
+  const style = getComputedStyle(canvas);
+  canvas.width = width * ratio;
+  canvas.height = height * ratio;
+  const g = canvas.getContext('2d');
+  g.scale(ratio, ratio);
+  const most = Math.max(...sums);
+  const wide = (width - 2 * side) / sums.length;
+  g.fillStyle = style.getPropertyValue('--accent').trim();
+  sums.forEach((sum, n) => {
+    const up = (sum / most) * tall;
+    g.fillRect(side + n * wide, foot - up, Math.max(1, wide - 2), up);
+  });
+  g.fillStyle = style.getPropertyValue('--ink3').trim();
+  g.font = `10.5px ${style.getPropertyValue('--sans').trim()}`;
+  g.fillText(stamp(lo), side, 90);
+  g.textAlign = 'right';
+  g.fillText(stamp(hi), width - side, 90);
+  g.fillText(`most in a bar: ${most}`, width - side, 11);
+}
+
+export class Result {
+  constructor() {
+    for (const id of ['result', 'notes', 'hist', 'count', 'csv']) this[id] = document.getElementById(id);
+    this.body = null;
+  }
+
+  busy(on) {
+    this.result.setAttribute('aria-busy', String(on));
+  }
+
+  show(answer) {
+    this.body = answer;
+    const rows = answer.rows.length;
+    this.count.textContent = `${thousands(rows)}${answer.truncated ? '+' : ''} row${rows === 1 ? '' : 's'}`;
+    this.csv.hidden = !rows;
+    const warning = warnings(answer);
+    const box = element('div', 'doubt');
+    box.append(element('div', '', warning));
+    this.notes.replaceChildren(...(warning ? [box] : []));
+    this.result.replaceChildren(head(answer.columns), body(answer));
+    this.chart(answer);
+  }
+
+  /** Rows over time, counted from the answer; the note above says when that is not all of them. */
+  chart({ columns, rows }) {
+    const column = columns.findIndex(item => item.type === 'datetime');
+    const times = column < 0 ? [] : rows.map(row => Date.parse(row[column])).filter(Number.isFinite);
+    const lo = times.reduce((a, b) => Math.min(a, b), Infinity);
+    const hi = times.reduce((a, b) => Math.max(a, b), -Infinity);
+    this.hist.hidden = times.length < 3 || hi <= lo;
+    if (this.hist.hidden) return;
+    const count = Math.max(10, Math.min(120, Math.floor(this.hist.clientWidth / 12)));
+    bars(this.hist, bins(times, lo, hi, count), lo, hi);
+  }
+
+  /** All rows as a file. */
+  save() {
+    const { columns, rows } = this.body;
+    const table = [columns.map(column => column.name), ...rows];
+    const text = table.map(row => row.map(csvField).join(',')).join('\r\n');
+    const link = element('a');
+    link.href = URL.createObjectURL(new Blob([text], { type: 'text/csv' }));
+    link.download = 'faultline.csv';
+    link.click();
+    URL.revokeObjectURL(link.href);
+  }
+}
