@@ -161,6 +161,20 @@ def test_explore_opens_with_the_rows_of_its_example_shown_as_text(look: Any) -> 
     eyes.shoot("explore-result")
 
 
+def test_long_lists_scroll_in_themselves_and_their_short_cells_do_not_wrap(look: Any) -> None:
+    eyes = look()
+    rows = [[f"2026-11-21T00:{n % 60:02d}:52Z", "a very long line of a log " * 8] for n in range(200)]
+    eyes.answer_queries({**ROWS, "rows": rows})
+    page = eyes.open("/explore")
+    page.wait_for_selector("#result tbody tr")
+    assert page.evaluate("document.documentElement.scrollHeight") < 1600
+    assert page.locator("#result tbody tr").first.locator("td").first.bounding_box()["height"] < 100
+    assert page.locator("#result td.wide").first.bounding_box()["width"] >= 380
+    page.evaluate("document.getElementById('rows').scrollTop = 2000")
+    head = page.locator("#result thead").bounding_box()
+    assert head["y"] == pytest.approx(page.locator("#rows").bounding_box()["y"], abs=2)
+
+
 def test_the_button_of_a_running_query_ends_it(look: Any) -> None:
     page = (eyes := look()).page
     held: list[Any] = []

@@ -170,8 +170,10 @@ export class Lines {
     }
     const near = nearest(rows, centre);
     const boxes = rows.map(row => rowOf(row, centre));
-    boxes[rows.indexOf(near)].classList.add('hot');
+    const hot = boxes[rows.indexOf(near)];
+    hot.classList.add('hot');
     this.list.replaceChildren(...boxes);
+    this.list.scrollTop = hot.offsetTop - boxes[0].offsetTop - this.list.clientHeight / 3;
   }
 
   say(title, why, what = '') {

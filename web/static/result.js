@@ -4,6 +4,8 @@ import { element, fileButton } from './lines.js';
 
 /** More rows than this make the table slow and tell a reader nothing more. */
 const SHOWN = 2000;
+/** A text longer than this gets a wide column, and may wrap in it; a shorter one stays in one line. */
+const LONG = 48;
 const NUMBERS = ['long', 'int', 'real', 'decimal'];
 const CHART = { height: 96, side: 12, foot: 76, tall: 62 };
 
@@ -61,7 +63,9 @@ function body({ columns, rows }) {
   const file = columns.findIndex(column => column.name === 'File');
   const line = columns.findIndex(column => column.name === 'Line');
   const cell = (values, n) => {
-    const box = element('td', NUMBERS.includes(columns[n].type) ? 'num' : '', words(values[n]));
+    const text = words(values[n]);
+    const kind = NUMBERS.includes(columns[n].type) ? 'num' : text.length > LONG ? 'wide' : '';
+    const box = element('td', kind, text);
     if (n === file && values[n] && values[line]) box.replaceChildren(fileButton(values[n], values[line]));
     return box;
   };
