@@ -26,7 +26,8 @@ OUTPUT_LINES = 40
 SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL|PRIVATE)", re.IGNORECASE)
 EXAMPLES = (
     ("Lines around a NODE_FAIL", 'Logs\n| where Event has_any ("link", "node", "fail")\n'
-     "| sort by Time asc\n| take 200"),
+     "| sort by Time desc\n| take 200\n"
+     "| project Time, Host, Source, Event, Message, File, Line"),
     ("Events by host", "Events\n| summarize Count = count() by Host, Event\n| sort by Count desc"),
     ("Jobs that did not end well", 'Jobs\n| where State != "COMPLETED"\n'
      "| project End, JobId, Name, User, State, Category, IncidentId\n"
