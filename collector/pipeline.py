@@ -39,9 +39,9 @@ from store.segments import SEGMENT_ROWS, insert_sealed
 
 log = structlog.get_logger()
 
-#: Bytes of a piece, unpacked; about 70 k lines of syslog. Larger ones cost less a line and more memory: a worker needs 50 times
-#: as much, and two workers and the service are to stay below 2 GB.
-PIECE_BYTES = 8 * 1024 * 1024
+#: Bytes of a piece, unpacked; about 55 k lines of syslog. Larger ones cost a little less a line (each has some 30 ms of its own)
+#: and more memory: a worker needs 30 times as much besides its 300 MB, and two workers and the service are to stay below 2 GB.
+PIECE_BYTES = 6 * 1024 * 1024
 #: A packed byte stands for about so many.
 PACKED = 8
 #: Pieces given to one worker: one in work, one waiting.
@@ -101,7 +101,7 @@ class Pipeline:
         #: Why nothing is stored at the moment, in words; None if all is well.
         self.trouble: str | None = None
         #: Rows were stored that wait for a boot time or for their cluster's name (``collector.ingest.settle``).
-        self.unsettled = False
+        self.unsettled = True  # the store may know the name already
         self._on_stored = on_stored
         self._workers = [Worker(decoding.worker, patterns) for _ in range(max(1, workers))]
         self._pieces: deque[Piece] = deque()
@@ -352,8 +352,9 @@ class Pipeline:
         self.trouble = None
         stored = [*sealed, *([tables["logs"]] if "logs" in tables else ())]
         for logs in stored:
-            if logs["time"].null_count() or logs["cluster"].null_count():
-                self.unsettled = True
+            # Until the cluster's name is known its lines wait for no round: when it is learned, all are named.
+            late = self.cluster is not None and logs["cluster"].null_count()
+            self.unsettled = self.unsettled or bool(late or logs["time"].null_count())
             self.counts.lines += logs.height
         self.unsettled = self.unsettled or learned or not tables.keys() <= {"logs"}
         if learned:

@@ -144,6 +144,7 @@ class Service:
         if pipeline is not None and pipeline.cluster is None:  # after a restart, and from hooks
             known = self.store.rows("SELECT DISTINCT cluster FROM raw.jobs WHERE cluster IS NOT NULL LIMIT 2")
             pipeline.cluster = known[0]["cluster"] if len(known) == 1 else None
+            pipeline.unsettled = pipeline.unsettled or pipeline.cluster is not None  # for lines stored meanwhile
 
     def _seal(self) -> None:
         """Closes segments when enough lines wait; they were acknowledged long before, so a failure only waits too."""

@@ -98,12 +98,12 @@ def test_a_batch_sent_twice_is_stored_once_also_over_a_restart(store: DuckStore,
         for text, key in keys:
             put(spool, text, key=key)
     first = begin()
-    assert first.drain(10)
+    assert first.drain(60)
     first.stop()
     for text, key in [*keys, ("d", ["n1", "s", "1", 2, 2]), ("e", ["n1", "s", "2", 1, 1])]:
         put(spool, text, key=key)
     again = begin()
-    assert again.drain(10)
+    assert again.drain(60)
     assert raws(store) == ["a", "b", "c", "d", "e"]
     assert store.rows("SELECT ranges FROM intake.streams ORDER BY epoch") == [{"ranges": "1-3"}, {"ranges": "1-1"}]
     assert again.counts.duplicates == 3
@@ -112,10 +112,10 @@ def test_a_batch_sent_twice_is_stored_once_also_over_a_restart(store: DuckStore,
 def test_the_lines_of_a_stream_are_numbered_on(store: DuckStore, spool: Spool, begin: Callable[[], Pipeline]) -> None:
     put(spool, "a", "b")
     first = begin()
-    assert first.drain(10)
+    assert first.drain(60)
     first.stop()
     put(spool, "c")
-    assert begin().drain(10)
+    assert begin().drain(60)
     assert store.rows("SELECT file, line, raw FROM raw.logs ORDER BY line") == [
         {"file": "gpu01:/var/log/syslog", "line": n, "raw": text} for n, text in ((1, "a"), (2, "b"), (3, "c"))
     ]
@@ -171,7 +171,7 @@ def test_a_store_that_refuses_is_waited_for_and_nothing_is_lost_or_doubled(store
         told.add(running.trouble)
         time.sleep(0.001)
     put(spool, "b", key=["n", "s", "1", 2, 2])
-    assert running.drain(10) and refusals == 0
+    assert running.drain(60) and refusals == 0
     assert raws(store) == ["a", "b"] and running.trouble is None
     assert any(text and "No space left" in text for text in told)
 
@@ -187,7 +187,7 @@ def test_a_commit_that_went_through_before_the_error_is_not_repeated(store: Duck
 
     monkeypatch.setattr(Pipeline, "_insert", late)
     put(spool, "a", key=["n", "s", "1", 1, 1])
-    assert begin().drain(10)
+    assert begin().drain(60)
     assert raws(store) == ["a"]
 
 
@@ -201,7 +201,7 @@ def test_blind_periods_status_and_boots_reach_the_ledger(store: DuckStore, spool
         records[0]["defaults"]["boot_id"] = boot
         spool.append({"kind": "ingest", "received": NOW}, "\n".join(map(json.dumps, records)).encode()).result()
     running = begin()
-    assert running.drain(10)
+    assert running.drain(60)
     blind = store.rows('SELECT host, stream, reason, lines, epoch("end" - start) AS seconds FROM intake.blind LIMIT 1')
     assert blind == [{"host": "gpu01", "stream": "syslog", "reason": "spool full", "lines": 7, "seconds": 600.0}]
     node = running.ledger.nodes["gpu01"]
@@ -236,7 +236,7 @@ def test_lines_that_wait_for_their_segment_outlive_a_kill(store: DuckStore, spoo
     monkeypatch.setattr(pipeline, "QUIET_S", 0.0)
     put(spool, *"abc", key=["n", "s", "1", ord("a"), ord("a")])
     put(spool, "g")
-    assert begin().drain(10)
+    assert begin().drain(60)
     assert raws(store) == list("abcdefg")
     assert [r["line"] for r in store.rows("SELECT line FROM raw.logs ORDER BY line")] == [1, 2, 3, 4, 5, 6, 7]
     assert not list(spool.folder.glob("*.rows"))
