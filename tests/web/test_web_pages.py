@@ -135,6 +135,15 @@ def test_jobs_of_an_incident_are_told_in_sentences_and_counted_whole() -> None:
     assert text.count("<b>15 train</b>") == 1 and text.count("Slowed, not ended.") == 1
 
 
+def test_many_devices_are_the_first_and_how_many_more(client: TestClient) -> None:
+    store = fixture.build()
+    names = ",".join(f"0000:{n:02x}:00.0" for n in range(40))
+    store.con.execute("UPDATE model.incidents SET root_device = ? WHERE incident_id = 'I1'", [names])
+    made = TestClient(create_app(store))
+    for path in ("/", "/incidents/I1"):
+        assert "0000:00:00.0 and 39 more" in made.get(path).text
+
+
 @pytest.mark.parametrize("folder", ["templates", "static"])
 def test_the_structure_of_a_page_can_be_read(folder: str) -> None:
     """Templates, scripts and styles are written for readers: no line is longer than a Python line may be."""
