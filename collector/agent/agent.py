@@ -301,9 +301,9 @@ class Agent:
 
 
 def lower_priority(config: Config) -> None:
-    """Nice and CPU pinning as configured. Raises ``AgentError`` for CPUs that this host does not have."""
+    """Nice (never less than what it was started with) and CPU pinning as configured. Raises ``AgentError`` for CPUs that this host does not have."""
     try:
-        os.setpriority(os.PRIO_PROCESS, 0, config.nice)
+        os.setpriority(os.PRIO_PROCESS, 0, max(config.nice, os.getpriority(os.PRIO_PROCESS, 0)))
     except OSError:
         sys.stderr.write(f"faultline agent: nice {config.nice} was refused; going on as it is\n")
     if config.cpus:

@@ -19,12 +19,14 @@ from typing import Any, NamedTuple
 import pytest
 from asking import ask, lines
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from test_receivers_syslog import Collected
+from test_receivers_syslog import Collected, receive
 
 from collector.intake import Intake
 from collector.receivers import syslog
 from collector.receivers.base import Decoded, Payload
 from collector.spool import Spool
+from parsers.engine import LineParser
+from parsers.lines import split
 
 TEXT = "igb 0000:01:00.0 eth0: igb: eth0 NIC Link is Down"
 #: As rsyslog writes it into a file today, and as it did before: what a tail reads.
@@ -189,12 +191,10 @@ def test_syslog_of_fluent_bit_has_a_byte_order_mark_that_is_no_text() -> None:
     kept: Any = Collected()
     stream = syslog.Stream(kept, "tcp", None, set())
     message = f"<3>1 2026-11-21T10:00:00.123456Z gpu02 kernel - - - \ufeff{TEXT}"
-    stream.data_received(f"{message}\n{message}\n".encode())
+    receive(stream, f"{message}\n{message}\n".encode())
     stream.connection_lost(None)
     into = Decoded()
     syslog.RECEIVER.decode(Payload(b"".join(kept.data), {"parts": kept.parts, "received": 1}), into)
     (group,) = into.groups.values()
-    from parsers.engine import LineParser
-
-    rows = LineParser().parse(group.lines, group.origin, 1).to_dicts()
+    rows = LineParser().parse(group.lines or split(b"".join(group.data)).lines, group.origin, 1).to_dicts()
     assert [(r["host"], r["event"], r["message"]) for r in rows] == [("gpu02", "nic.link_down", TEXT)] * 2

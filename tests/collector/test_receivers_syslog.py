@@ -48,12 +48,17 @@ class Collected:
         return [line for group in into.groups.values() for line in group.lines or split(b"".join(group.data)).lines]
 
 
+def receive(stream: Stream, data: bytes) -> None:
+    """What a transport does when ``data`` came."""
+    stream.get_buffer(-1)[: len(data)] = data
+    stream.buffer_updated(len(data))
+
+
 def feed(chunks: Sequence[bytes]) -> list[bytes]:
     kept: Any = Collected()
     stream = Stream(kept, "tcp", None, set())
     for chunk in chunks:
-        stream.get_buffer(-1)[: len(chunk)] = chunk
-        stream.buffer_updated(len(chunk))
+        receive(stream, chunk)
     stream.connection_lost(None)
     return kept.lines()  # type: ignore[no-any-return]
 
