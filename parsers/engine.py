@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from parsers import clock, usual
 from parsers.entities import job_ids, step_name, tags_of
@@ -231,7 +232,7 @@ def _placed(column: pl.Series, at: pl.Series, values: pl.Series) -> pl.Series:
 
 def _tags(frame: pl.DataFrame, best: dict[int, Pattern], found: dict[int, dict[str, Any]], origin: Origin) -> pl.Series:
     """The tags of the header, of the pattern and of an odd time. Few lines have any."""
-    tags = {at: some for at, entry in best.items() if (some := (*entry.tags, *tags_of(found[at])))}
+    tags = {at: some for at, entry in best.items() if (some := entry.tags + tags_of(found[at]))}
     written = frame["tag"]
     if written.null_count() < len(written):
         said = written.is_not_null().arg_true()
@@ -239,13 +240,13 @@ def _tags(frame: pl.DataFrame, best: dict[int, Pattern], found: dict[int, dict[s
             tags[at] = (*tags.get(at, ()), *text.split(","))
     for at, names in clock.marks(frame["time"], frame["raw"], origin).items():
         tags[at] = (*tags.get(at, ()), *names)
-    if not tags:
-        return pl.Series("tags", [[]], dtype=pl.List(pl.String)).new_from_index(0, len(frame))
-    kinds: dict[tuple[str, ...], int] = {(): 0}
-    numbers = [kinds.setdefault(some, len(kinds)) for some in tags.values()]
-    codes = np.zeros(len(frame), np.uint32)
-    codes[np.fromiter(tags, np.int64, len(tags))] = numbers
-    return pl.Series("tags", list(map(list, kinds)), dtype=pl.List(pl.String)).gather(codes)
+    sizes = np.zeros(len(frame) + 1, np.int64)
+    for at, some in tags.items():
+        sizes[at + 1] = len(some)
+    texts = pa.array([name for at in sorted(tags) for name in tags[at]], pa.large_string())
+    made = pl.from_arrow(pa.LargeListArray.from_arrays(pa.array(np.cumsum(sizes)), texts))
+    assert isinstance(made, pl.Series)
+    return made.alias("tags")
 
 
 def _jobs_named(frame: pl.DataFrame) -> pl.Series:

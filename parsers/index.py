@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from parsers.compiled import compiled
+from parsers.compiled import compiled, part
 from parsers.lines import Array, each_once, joined
 from parsers.needles import SHORT, Needles, Sought, insert, search_row
 from parsers.patterns import Catalogue, Pattern
@@ -106,11 +106,11 @@ class _Sample:
         rows, numbers = Needles(texts, self.data).find(edges, self.data)
         self._rows: dict[str, int] = {}
         order = np.argsort(numbers, kind="stable")
-        for part in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
+        for hits in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
             holding = np.zeros(self.size, np.bool_)
-            holding[rows[part]] = True
-            if len(part):
-                self._rows[texts[numbers[part[0]]]] = int.from_bytes(np.packbits(holding).tobytes())
+            holding[rows[hits]] = True
+            if len(hits):
+                self._rows[texts[numbers[hits[0]]]] = int.from_bytes(np.packbits(holding).tobytes())
 
     def chosen(self, clauses: list[Clause]) -> list[Clause]:
         """The key among the clauses that a regex needs (the rarest, of those the most telling) and, behind it, those
@@ -241,7 +241,7 @@ def _sift(
     return count
 
 
-@compiled
+@part
 def _has_all(seen: Array, row: int, needed: _Needed, regex: int) -> bool:
     """Whether of each clause of a regex a text was seen in the row."""
     for clause in range(needed.clauses[regex], needed.clauses[regex + 1]):
@@ -276,11 +276,12 @@ def _distinct(texts: pl.Series) -> tuple[list[str | None], Array]:
 
 
 def _accepts(entry: Pattern, message: str) -> bool:
-    """Whether a message that one of the entry's regexes matches means the entry."""
+    """Whether a message that one of the entry's regexes matches means the entry. Written out: many lines come here."""
     lower = message.lower()
-    return any(literal in lower for literal in entry.literals) and (
-        entry.unless is None or entry.unless.search(message) is None
-    )
+    for literal in entry.literals:
+        if literal in lower:
+            return entry.unless is None or entry.unless.search(message) is None
+    return False
 
 
 def _ascii(clause: Clause) -> Clause:

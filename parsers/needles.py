@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from parsers.compiled import compiled
+from parsers.compiled import compiled, part
 from parsers.lines import Array
 
 #: Bytes that stand for a text, and for one shorter than that.
@@ -134,7 +134,7 @@ def _hashed(keys: Array) -> Array:
     return slots.astype(np.int64)
 
 
-@compiled
+@part
 def _stands(data: Array, begin: int, end: int, text: Array, text_begin: int, text_end: int) -> bool:
     """Whether ``data[begin:end]`` begins with a text of small letters, in any case of ASCII letters."""
     if end - begin < text_end - text_begin:
@@ -163,7 +163,7 @@ def _search(edges: Array, data: Array, row: int, sought: Sought, rows: Array, nu
     return row, count
 
 
-@compiled
+@part
 def search_row(
     data: Array, begin: int, end: int, row: int, sought: Sought, seen: Array, numbers: Array, count: int
 ) -> int:
@@ -185,7 +185,7 @@ def search_row(
     return count
 
 
-@compiled
+@part
 def insert(numbers: Array, first: int, last: int, number: int) -> None:
     """Puts ``number`` among the ascending ``numbers[first:last]``; what stands at ``last`` is overwritten."""
     while last > first and numbers[last - 1] > number:
@@ -194,7 +194,7 @@ def insert(numbers: Array, first: int, last: int, number: int) -> None:
     numbers[last] = number
 
 
-@compiled
+@part
 def _met(
     table: _Table, slot: _Number, begin: int, last: _Number, end: int, data: Array, texts: Texts, seen: Array, row: int,
     numbers: Array, count: int,

@@ -18,6 +18,7 @@ import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -253,27 +254,28 @@ def dumps(entities: dict[str, Any]) -> str | None:
     """Entities as the record keeps them: JSON with sorted keys, null when there are none."""
     if not entities:
         return None
-    parts = []
-    for name, written in _in_order(tuple(entities)):
-        value = entities[name]
-        kind = type(value)
-        if kind is str:
-            text = _quoted(value)
-        elif kind is int:
-            text = str(value)
-        elif kind is list and len(value) == 1 and type(value[0]) is str:  # the node of a line
-            text = f"[{_quoted(value[0])}]"
-        else:
-            text = _ENCODER.encode(value)
-        parts.append(f"{written}: {text}")
-    return "{" + ", ".join(parts) + "}"
+    form, names = _form(tuple(entities))
+    return form % tuple([_WRITERS.get(type(entities[name]), _encoded)(entities[name]) for name in names])
 
 
 @lru_cache(maxsize=4096)
-def _in_order(names: tuple[str, ...]) -> list[tuple[str, str]]:
-    """``names`` sorted, each also as JSON: lines of one kind have the same ones."""
-    return [(name, _quoted(name)) for name in sorted(names)]
+def _form(names: tuple[str, ...]) -> tuple[str, list[str]]:
+    """An object with members of these names, and the names in its order: lines of one kind have the same ones."""
+    ordered = sorted(names)
+    members = [f"{_quoted(name)}: ".replace("%", "%%") + "%s" for name in ordered]
+    return "{" + ", ".join(members) + "}", ordered
+
+
+def _list(values: list[Any]) -> str:
+    if len(values) == 1 and type(values[0]) is str:  # the node of a line
+        return f"[{_quoted(values[0])}]"
+    return _encoded(values)
+
+
+def _float(value: float) -> str:
+    return repr(value) if isfinite(value) else _encoded(value)
 
 
 _quoted: Callable[[str], str] = json.encoder.encode_basestring
-_ENCODER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=str)
+_encoded = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=str).encode
+_WRITERS: dict[type, Callable[[Any], str]] = {str: _quoted, int: str, float: _float, list: _list}
