@@ -19,6 +19,7 @@ import polars as pl
 import pyarrow as pa
 
 from parsers import clock, usual
+from parsers.compiled import once
 from parsers.entities import job_ids, step_name, tags_of
 from parsers.formats import BUILT_IN, all_formats
 from parsers.formats.base import HEADER, JOB_SOURCES, SLURM, Format, accepted, conform, nothing
@@ -32,6 +33,15 @@ from parsers.usual import Usual
 SEARCHED = 16_384
 #: For so few lines no index of the catalogue is made.
 FEW = 100
+#: Lines whose parsing needs every compiled function: usual headers, one of Slurm's files without a tag, one that the regex
+#: reads, and an event, of which none is found without a search for texts.
+SAMPLES = (
+    "Jan 15 10:00:01 node01 kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus.",
+    "[2026-01-15T10:00:01.123] error: Nodes node[01-02] not responding",
+    "2026-01-15 10:00:01,123 slurmctld: sched: Allocate JobId=17 NodeList=node01",
+    "<30>1 2026-01-15T10:00:01.5Z node01 sshd 17 - - session opened",
+    "no header at all",
+)
 #: What a header may say that becomes an entity.
 _NUMBERS = '{"facility_num"'  # a priority in numbers: facility and severity are columns already
 _ALWAYS = ("uptime_s", "step_tag", "extra")
@@ -43,6 +53,18 @@ _DEVICE = re.compile(
 )
 _JOB_WORDS = (b"jobid", b"job_id", b"stepid", b"job")
 _JOB = r"(?i)\b(?:JobId=|job_id=|StepId=|job=)(\d+(?:_\d+)?(?:\+\d+)?(?:\(\d+\))?)"
+
+
+def prepare() -> None:
+    """Compiles what is compiled, once on a machine. Whoever parses comes here by itself; a process that is to be quick from
+    its first line on calls it before."""
+    once(_use_all)
+
+
+def _use_all() -> None:
+    """Calls every compiled function."""
+    lines = [line.encode() for line in SAMPLES] * (FEW // len(SAMPLES) + 1)
+    LineParser()._parsed(LineBuffer.of_lines(lines), Origin(), 1)
 
 
 class LineParser:
@@ -69,6 +91,10 @@ class LineParser:
         return self._parse(LineBuffer.of_data(data), origin, first_line)
 
     def _parse(self, buffer: LineBuffer, origin: Origin, first_line: int) -> pl.DataFrame:
+        prepare()
+        return self._parsed(buffer, origin, first_line)
+
+    def _parsed(self, buffer: LineBuffer, origin: Origin, first_line: int) -> pl.DataFrame:
         if not len(buffer):
             return empty("logs")
         texts = buffer.lines()
@@ -243,8 +269,11 @@ def _tags(frame: pl.DataFrame, best: dict[int, Pattern], found: dict[int, dict[s
     sizes = np.zeros(len(frame) + 1, np.int64)
     for at, some in tags.items():
         sizes[at + 1] = len(some)
-    texts = pa.array([name for at in sorted(tags) for name in tags[at]], pa.large_string())
-    made = pl.from_arrow(pa.LargeListArray.from_arrays(pa.array(np.cumsum(sizes)), texts))
+    # Through buffers: pa.array would load pandas, where it is installed, into every process that parses.
+    flat = pl.Series([name for at in sorted(tags) for name in tags[at]], dtype=pl.String)
+    texts = flat.to_arrow(compat_level=pl.CompatLevel.oldest())
+    edges = [None, pa.py_buffer(np.cumsum(sizes))]
+    made = pl.from_arrow(pa.Array.from_buffers(pa.large_list(texts.type), len(frame), edges, children=[texts]))
     assert isinstance(made, pl.Series)
     return made.alias("tags")
 

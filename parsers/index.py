@@ -272,7 +272,8 @@ def _folded(edges: Array, data: Array, messages: pl.Series) -> Array:
 def _distinct(texts: pl.Series) -> tuple[list[str | None], Array]:
     """The different ones of ``texts``, and for each text which of them it is."""
     array = texts.to_arrow(compat_level=pl.CompatLevel.oldest()).dictionary_encode(null_encoding="encode")
-    return array.dictionary.to_pylist(), array.indices.to_numpy()
+    # Arrow's own to_numpy would load pandas, where it is installed, into every process that parses.
+    return array.dictionary.to_pylist(), np.frombuffer(array.indices.buffers()[1], np.int32, len(array))
 
 
 def _accepts(entry: Pattern, message: str) -> bool:
