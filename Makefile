@@ -11,6 +11,8 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) -e '.[agent,server]'
+	@echo "compiling the parsers, once (about 15 seconds)"
+	$(BIN)/python -c 'from parsers.engine import prepare; prepare()'
 	touch $@
 
 $(DEV): $(STAMP)  # a second engine and a browser's driver weigh more than all the rest: only for the tests

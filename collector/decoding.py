@@ -15,7 +15,7 @@ from collector.receivers import all_receivers
 from collector.receivers.base import Decoded, Lines, Payload, Poison, Run, moment_of
 from collector.spool import payload_of
 from collector.workers import Packed
-from parsers.engine import LineParser
+from parsers.engine import LineParser, prepare
 from parsers.record import conform
 from store.duckdb_store import logs_for_storage
 
@@ -58,6 +58,7 @@ def worker(patterns: tuple[Path, ...]) -> Callable[[Any], Outcome]:
     """What a worker of the pipeline does (``collector.workers``): its parser follows the pattern files by itself."""
     from parsers.watched import WatchedCatalogue
 
+    prepare()  # before the first piece: of the workers of a new installation one compiles, and the others wait for it
     watched = WatchedCatalogue(patterns)
     parser = LineParser(watched.catalogue)
 

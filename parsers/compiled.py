@@ -2,36 +2,51 @@
 
 For what has no vectorised form, or one that looks at every byte several times. The machine code is kept beside the source
 (or in the user's cache folder, where the source cannot be written to), so that a process pays the compiler, some
-seconds, only once per machine; where nothing can be written, once per process.
+seconds, only once per machine (:func:`once`); where nothing can be written, once per process.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Callable
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from numba import config, njit
+from llvmlite import binding  # type: ignore[import-untyped]
+from numba import __version__, config, njit
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+
+#: Every compiled function.
+FUNCTIONS: list[Any] = []
+_NOTICE = "faultline: compiling the parsers, once on this machine (about 15 seconds)\n"
+_done = threading.Event()
+
+
+def _sources() -> str:
+    """A name that follows from all sources of this package."""
+    files = sorted(Path(__file__).parent.rglob("*.py"))
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()[:16]
 
 
 def _folder() -> Path:
     """Where machine code is kept, under a name that follows from all sources: a function's code has in it that of the
     functions that it calls, and the compiler looks only at its own file. Code of other sources is removed."""
     room = Path(__file__).parent
-    sources = hashlib.sha256(b"\0".join(path.read_bytes() for path in sorted(room.rglob("*.py"))))
     near = room / "__pycache__"
     kept = (
         near
         if os.access(near if near.exists() else room, os.W_OK)
         else Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"))
     )
-    folder = kept.expanduser() / f"faultline-machine-code-{sources.hexdigest()[:16]}"
+    folder = kept.expanduser() / f"faultline-machine-code-{_sources()}"
     if not folder.exists():
         for other in folder.parent.glob("faultline-machine-code-*"):
             shutil.rmtree(other, ignore_errors=True)
@@ -51,7 +66,39 @@ def compiled(function: Callable[_P, _R]) -> Callable[_P, _R]:
         made: Callable[_P, _R] = njit(cache=True, nogil=True)(function)
     except RuntimeError:  # no folder that can be written to
         made = njit(nogil=True)(function)
+    FUNCTIONS.append(made)
     return made
+
+
+def once(make: Callable[[], object]) -> None:
+    """Calls ``make``, which is to call every compiled function, unless their machine code is kept already.
+
+    One process of the machine does it, others wait for it and load what it has made. Where nothing can be kept
+    ``make`` is not called: each function is compiled when it is needed.
+    """
+    if _done.is_set():
+        return
+    folder = Path(config.CACHE_DIR)  # type: ignore[attr-defined]
+    made_for = (__version__, sys.implementation.cache_tag, binding.get_host_cpu_name(), _sources())
+    mark = folder / "-".join(("complete", *map(str, made_for)))
+    if not mark.exists():
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            with _alone(folder):
+                if not mark.exists():
+                    make()
+                    mark.touch()
+    _done.set()
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """No other process is here meanwhile; says why it takes so long where somebody sits at a terminal."""
+    with (folder / "lock").open("w") as lock:
+        if sys.stderr.isatty():
+            sys.stderr.write(_NOTICE)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 _PART: dict[str, Any] = {"nogil": True, "forceinline": True, "_nrt": False}

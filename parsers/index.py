@@ -181,7 +181,7 @@ class _Keys:
             rows = rows[order]
         starts = np.flatnonzero(np.diff(rows, prepend=-1))
         names, codes = _distinct(sources.gather(rows[starts]))
-        fits = np.array([self._fitting(name) for name in names]).reshape(-1, len(self._entries))
+        fits = np.array([self._fitting(name) for name in names], np.bool_).reshape(-1, len(self._entries))
         room = int(np.diff(self._owners.edges)[keys].sum())
         found = np.empty(room, np.int64), np.empty(room, np.int64)
         hits = _Hits(rows[starts], np.append(starts, len(rows)), keys, codes)

@@ -19,6 +19,8 @@ LEAD, MARGIN = 16, 128
 #: Arrow's views hold texts up to so many bytes themselves.
 _INLINE = 12
 Array = npt.NDArray[Any]
+#: Not to be written to, as all bytes of lines: compiled code is made for one kind of array only.
+_NO_BYTES = np.broadcast_to(np.uint8(0), (0,))
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,7 @@ def joined(texts: pl.Series) -> tuple[Array, Array]:
     array = texts.to_arrow(compat_level=pl.CompatLevel.oldest())
     _, offsets, data = array.buffers()
     edges = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
-    return edges, np.frombuffer(data, np.uint8) if data is not None and len(data) else np.zeros(0, np.uint8)
+    return edges, np.frombuffer(data, np.uint8) if data is not None and len(data) else _NO_BYTES
 
 
 def each_once(ascending: Array) -> Array:

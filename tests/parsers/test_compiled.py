@@ -1,0 +1,85 @@
+"""Machine code is made once: by one process, for every input."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from parsers import compiled, engine
+from parsers.compiled import FUNCTIONS
+
+_SIGNATURES = """
+import sys
+from parsers import engine
+from parsers.compiled import FUNCTIONS
+from parsers.record import Origin
+
+engine._use_all()
+before = {made.__name__: list(made.signatures) for made in FUNCTIONS}
+parser = engine.LineParser()
+others = [b"", b"\\n", b"\\xff\\n" * 3, b"\\n" * 300, b"<30>x\\r\\n" * 300, b"[2026-01-15T10:00:01.123] [12.batch] done\\n" * 200]
+for data in (*others, "é: NVRM: Xid\\n".encode() * 200, b"Jan 15 10:00:01 a b[1]: c\\n" * 2):
+    for source in (None, "slurmctld", "job_stdout"):
+        parser.parse_data(data, Origin(source=source))
+        parser.parse(data.split(b"\\n"), Origin(source=source))
+engine.LineParser(header_entities=True).parse([b"Jan 15 10:00:01 a b[1]: c"], Origin())
+for made in FUNCTIONS:
+    print(made.__name__, len(before[made.__name__]), len(made.signatures))
+"""
+
+
+def test_the_samples_need_every_function_and_no_other_line_needs_more() -> None:
+    """Else a process would compile when it is to parse: seconds, for a piece of a line's work."""
+    done = subprocess.run(
+        [sys.executable, "-c", _SIGNATURES], cwd=Path(engine.__file__).parents[1], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2_000:]
+    told = [line.split() for line in done.stdout.splitlines()]
+    assert len(told) == len(FUNCTIONS) > 5
+    assert [name for name, before, after in told if not 0 < int(before) == int(after)] == []
+
+
+def test_of_many_that_want_it_one_makes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled.config, "CACHE_DIR", str(tmp_path / "code"))
+    monkeypatch.setattr(compiled, "_done", threading.Event())
+    made: list[int] = []
+    inside = threading.Event()
+
+    def make() -> None:
+        inside.wait(0.2)  # long enough for the others to be at the door
+        made.append(1)
+
+    wanting = [threading.Thread(target=compiled.once, args=(make,)) for _ in range(4)]
+    for thread in wanting:
+        thread.start()
+    for thread in wanting:
+        thread.join()
+    assert made == [1]
+    monkeypatch.setattr(compiled, "_done", threading.Event())  # another process, later
+    compiled.once(make)
+    assert made == [1]
+
+
+def test_where_nothing_can_be_kept_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setattr(compiled.config, "CACHE_DIR", str(tmp_path / "file" / "code"))
+    monkeypatch.setattr(compiled, "_done", threading.Event())
+    compiled.once(lambda: pytest.fail("there is no folder to keep it in"))
+
+
+def test_what_fails_is_made_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(compiled, "_done", threading.Event())
+
+    def fails() -> None:
+        raise ValueError("the compiler said no")
+
+    with pytest.raises(ValueError, match="the compiler said no"):
+        compiled.once(fails)
+    made: list[int] = []
+    compiled.once(lambda: made.append(1))
+    assert made == [1]
