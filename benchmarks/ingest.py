@@ -4,10 +4,12 @@
 
 Lines come from benchmarks/cluster_lines.py and lie in memory before the clock starts. A run starts a fresh ``faultline serve``
 with its store in --folder; the clock runs from the first byte sent until every line is committed and counted by KQL. CPU is that
-of the service and its workers together (the senders' is shown, too, since they share the machine); RSS is the highest sum
-seen. ``--pages``: what the incident page asks (the list, one incident, its time axis, the lines around its start) is timed while lines
-come in, if there are incidents by then, and again when the service is idle. ``--rate`` holds the senders to so many lines a second: for the latency of acknowledgements under a load that is not
-the highest possible. ``--close`` also closes the day (segments, checkpoint) and prints bytes on disk per raw byte.
+of the service and its workers together (the senders' is shown, too, since they share the machine). RSS and PSS are the highest
+sums seen: RSS counts pages of libraries, which all processes share, once for each of them, PSS (a proportional share) once.
+``--pages``: what the incident page asks (the list, one incident, its time axis, the lines around its start) is timed while
+lines come in, if there are incidents by then, and again when the service is idle. ``--rate`` holds the senders to so many
+lines a second: for the latency of acknowledgements under a load that is not the highest possible. ``--close`` also closes
+the day (segments, checkpoint) and prints bytes on disk per raw byte.
 """
 
 from __future__ import annotations
@@ -64,11 +66,21 @@ def batches(count: int) -> Iterator[bytes]:
         yield b"\n".join(part) + b"\n"
 
 
+def memory(pid: int) -> tuple[int, int]:
+    """RSS and PSS of a process, bytes."""
+    try:
+        told = dict(line.split(":") for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
+        return int(told["Rss"].split()[0]) * 1024, int(told["Pss"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return 0, 0
+
+
 class Watched:
-    """CPU seconds and memory of a process and its children."""
+    """CPU seconds and memory of a process and its children. ``peak``: RSS, ``share``: PSS, ``own``: RSS of the process
+    alone when ``peak`` was seen, bytes."""
 
     def __init__(self, pid: int) -> None:
-        self.pid, self.peak, self.ending = pid, 0, threading.Event()
+        self.pid, self.peak, self.share, self.own, self.ending = pid, 0, 0, 0, threading.Event()
         threading.Thread(target=self._run, daemon=True).start()
 
     def _tree(self) -> list[int]:
@@ -93,13 +105,11 @@ class Watched:
 
     def _run(self) -> None:
         while not self.ending.wait(0.25):
-            size = 0
-            for pid in self._tree():
-                try:
-                    size += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
-                except (OSError, IndexError):
-                    continue
-            self.peak = max(self.peak, size)
+            held = [memory(pid) for pid in self._tree()]  # the process itself first
+            size, share = (sum(pair[at] for pair in held) for at in (0, 1))
+            if size > self.peak:
+                self.peak, self.own = size, held[0][0]
+            self.share = max(self.share, share)
 
 
 class Service:
@@ -296,7 +306,8 @@ def run(way: str, data: list[bytes], lines: int, options: argparse.Namespace) ->
     if waits:
         print(f"  acknowledged in     p50 {waits[len(waits) // 2] * 1e3:.1f} ms, p99 {waits[int(len(waits) * 0.99)] * 1e3:.1f} ms, "
               f"max {waits[-1] * 1e3:.0f} ms ({BATCH:,} lines a batch)")  # fmt: skip
-    print(f"  peak RSS            {watched.peak / 1e6:10,.0f} MB, service and workers together")
+    print(f"  peak RSS            {watched.peak / 1e6:10,.0f} MB, of which the service {watched.own / 1e6:,.0f}; "
+          f"peak PSS {watched.share / 1e6:,.0f} MB")  # fmt: skip
     if pages is not None:
         time.sleep(IDLE_S)
         pages.report()
