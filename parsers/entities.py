@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from parsers import xid
@@ -56,15 +57,17 @@ def nodes_of(nodelist: str) -> list[str]:
 
 
 def tidy(raw: dict[str, Any]) -> dict[str, Any]:
-    """Named groups as they matched -> entities. Groups ``job``, ``step``, ``nodelist``, ``node`` and ``speed``/``unit``
-    stand for several entities each; unknown names stay texts."""
+    """Named groups as they matched (None: not at all) -> entities. Groups ``job``, ``step``, ``nodelist``, ``node`` and
+    ``speed``/``unit`` stand for several entities each; unknown names stay texts."""
     out: dict[str, Any] = {}
     for written, value in raw.items():
-        name = written.rstrip("_")  # a regex may name a group only once: the second spelling of a place ends in "_"
-        if not isinstance(value, str):
+        if value is None:
+            continue
+        name, reader = _reading(written)
+        if type(value) is not str:
             out[name] = value
-        elif name in _READERS:
-            found = _READERS[name](value)
+        elif reader is not None:
+            found = reader(value)
             if type(found) is dict:
                 out |= found
             else:
@@ -74,6 +77,13 @@ def tidy(raw: dict[str, Any]) -> dict[str, Any]:
     if not _REWRITTEN.isdisjoint(out):
         _rewrite(out)
     return out
+
+
+@cache  # as many as catalogues have names of groups
+def _reading(written: str) -> tuple[str, Callable[[str], Any] | None]:
+    """The entity that a group's name stands for, and how its text is read."""
+    name = written.rstrip("_")  # a regex may name a group only once: the second spelling of a place ends in "_"
+    return name, _READERS.get(name)
 
 
 def _rewrite(out: dict[str, Any]) -> None:
