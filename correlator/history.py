@@ -156,7 +156,7 @@ def _row(cluster: str | None, kind: str, name: str, document: Mapping[str, Any],
         "cluster": cluster, "kind": kind, "name": name, "version": version + 1, "said_at": now,
         "final": bool(document.get("final", document.get("status") == "final")), "category": document.get("category"),
         "incident_id": document.get("incident_id"), "confidence": document.get("confidence"),
-        "summary": document.get("summary") or json.dumps({"title": document.get("title"), "jobs": jobs, "hosts": document.get("hosts"),
+        "summary": document.get("summary") or sorted_json({"title": document.get("title"), "jobs": jobs, "hosts": document.get("hosts"),
                                                           "event": root.get("event"), "host": root.get("host"), "device": root.get("device")}),
         "digest": digest,
     }  # fmt: skip

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from correlator.arrivals import Arrivals
 from correlator.engine import Conclusions, clusters_of, conclude_cluster, load_edges, write
-from correlator.garbage import paused
+from correlator.garbage import paused, set_aside
 from correlator.history import History, Said
 from correlator.index import index_of
 from correlator.model import Edge
@@ -82,7 +82,10 @@ class Ticker:
     def tick(self, now: datetime | None = None, *, full: bool = False) -> TickReport:
         """Takes in what was stored since the last tick. ``now`` (UTC) is what is noted as the time of saying so."""
         with paused():
-            return self._tick(now, full)
+            report = self._tick(now, full)
+            if report.worked:
+                set_aside(everything=report.full)
+            return report
 
     def _tick(self, now: datetime | None, full: bool) -> TickReport:
         begun = time.perf_counter()
@@ -174,6 +177,7 @@ def settled(known: Conclusions, edges: list[Edge], now: datetime) -> Conclusions
     """Verdicts are final when the watermark (``now`` less the lateness allowed) has passed their run's end by the longest
     causal window; until then they are provisional. Incidents are when all their verdicts are. A full pass over stored
     rows (``ingest``, ``correlate``) knows that nothing more comes and calls all final. The same object where nothing turns."""
+    # Moments are RFC 3339 in UTC with microseconds: they sort as texts.
     watermark = now - timedelta(seconds=LATENESS_S + longest_window(known, edges))
     border = watermark.isoformat(timespec="microseconds") + "Z"
     turned = {
@@ -184,8 +188,9 @@ def settled(known: Conclusions, edges: list[Edge], now: datetime) -> Conclusions
         verdicts = {**verdicts, **{k: {**verdicts[k], "final": final} for k, final in turned.items()}}
     incidents = []
     for incident in known.incidents:
-        over = _over(incident["end"], border) and all(
-            verdicts[j["job_id"]]["final"] for j in incident["jobs"] if j["job_id"] in verdicts
+        end, jobs = incident["end"], incident["jobs"]
+        over = (end is None or end <= border) and (
+            not jobs or all(verdicts[j["job_id"]]["final"] for j in jobs if j["job_id"] in verdicts)
         )
         status = "final" if over else "provisional"
         incidents.append(incident if incident["status"] == status else {**incident, "status": status})
@@ -225,11 +230,6 @@ def _same(document: dict[str, Any], old: dict[str, Any] | None) -> dict[str, Any
     if "detected_at" in old:
         document = {**document, "detected_at": old["detected_at"]}
     return old if document == old else document
-
-
-def _over(end: str | None, border: str) -> bool:
-    """Both are RFC 3339 in UTC with microseconds: they sort as texts."""
-    return end is None or end <= border
 
 
 def _naive(now: datetime | None) -> datetime:

@@ -1,0 +1,52 @@
+"""The collector of cyclic garbage around a tick: what stays is looked through once, and no garbage stays for ever."""
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from correlator.garbage import paused, set_aside
+
+
+class Ring:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set_aside() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+def test_garbage_of_now_is_collected_before_the_rest_is_set_aside() -> None:
+    with paused():
+        seen = weakref.ref(Ring())
+        assert seen() is not None
+        set_aside(everything=False)
+        assert seen() is None
+
+
+def test_a_cycle_set_aside_that_turned_garbage_is_found_when_everything_is_looked_through() -> None:
+    ring = Ring()
+    seen = weakref.ref(ring)
+    set_aside(everything=False)
+    del ring
+    gc.collect()
+    assert seen() is not None  # the collector does not look at what was set aside
+    set_aside(everything=True)
+    assert seen() is None
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_is_as_it_was_before(enabled: bool) -> None:
+    was = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        with pytest.raises(ValueError), paused():
+            assert not gc.isenabled()
+            raise ValueError
+        assert gc.isenabled() is enabled
+    finally:
+        (gc.enable if was else gc.disable)()
