@@ -370,25 +370,24 @@ def hostile(con: duckdb.DuckDBPyConnection) -> None:
     """A benign incident on gpu04 whose every text is an attack; nothing of it may become markup."""
     evil = "<script>alert(1)</script><img src=x onerror=alert(2)>"
     at = datetime.fromisoformat(DAY + "00:10:00")
-    insert(
-        con,
-        "raw.logs",
-        {
-            "time": at,
-            "time_quality": "line",
-            "received_time": at,
-            "resolution_us": 1000,
-            "cluster": "mini",
-            "host": "gpu04",
-            "source": "syslog",
-            "severity": "error",
-            "message": evil,
-            "event": "other",
-            "raw": evil,
-            "file": "hosts/gpu04/syslog",
-            "line": 1,
-        },
-    )
+    line = {
+        "time": at,
+        "time_quality": "line",
+        "received_time": at,
+        "resolution_us": 1000,
+        "cluster": "mini",
+        "host": "gpu04",
+        "source": "syslog",
+        "severity": "error",
+        "message": evil,
+        "event": "other",
+        "raw": evil,
+        "file": "hosts/gpu04/syslog",
+        "line": 1,
+    }
+    insert(con, "raw.logs", line)
+    nobody = {"host": None, "source": None, "message": "said by nobody", "file": "loose.txt"}
+    insert(con, "raw.logs", {**line, **nobody})
     event = {
         "id": "x1",
         "time": f"{at.isoformat()}Z",

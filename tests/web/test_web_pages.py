@@ -95,6 +95,11 @@ def test_search_opens_what_it_names_exactly(client: TestClient) -> None:
     assert "No route to host" in client.get("/search", params={"q": "No route"}).text
 
 
+def test_a_line_of_no_known_host_has_an_empty_place_for_it(client: TestClient) -> None:
+    text = client.get("/search", params={"q": "said by nobody"}).text
+    assert "loose.txt" in text and ">None" not in text and "None</" not in text
+
+
 SPANS = [(0.0002, "200 µs"), (0.003, "3 ms"), (34.973, "35.0 s"), (-0.001, "−1 ms"), (900, "15 min")]
 
 

@@ -1,7 +1,7 @@
 /* Bands: states, outages, late stretches and job runs, with their words as far as there is room. */
 
 import { lag } from './scale.js';
-import { fitting, measure, text } from './draw.js';
+import { bracket, fitting, measure, text } from './draw.js';
 
 const FILL = {
   no_carrier: 'soft',
@@ -127,24 +127,10 @@ function jobEnd(g, p, scale, { x, y, w, h }, band, row) {
   const colour = p.c[{ bad: 'impact', good: 'ok' }[band.ending] ?? 'ink2'];
   g.fillStyle = colour;
   g.fillRect(x + w - 1.25, y - 2, 2.5, h + 4);
-  if (band.pm) spread(g, p, scale.x(band.pm[0]), scale.x(band.pm[1]), y + h + 3);
+  const [a, b] = (band.pm ?? []).map((t) => scale.x(t));
+  if (b - a >= 5) bracket(g, a, b, y + h + 3, 2, p.c.ink2);
   const glyph = { bad: 'kill', good: 'check' }[band.ending] ?? 'end';
   if (!band.told) p.glyph(g, glyph, x + w, row.middle, 13, colour);
-}
-
-/** A small bracket for a time that is only known to lie between two. */
-function spread(g, p, a, b, y) {
-  if (b - a < 5) return;
-  g.strokeStyle = p.c.ink2;
-  g.lineWidth = 1;
-  g.beginPath();
-  g.moveTo(a, y);
-  g.lineTo(b, y);
-  g.moveTo(a, y - 2.5);
-  g.lineTo(a, y + 2.5);
-  g.moveTo(b, y - 2.5);
-  g.lineTo(b, y + 2.5);
-  g.stroke();
 }
 
 /** A band that runs out of sight says until when. */

@@ -205,7 +205,9 @@ function cluster(g, p, row, colour, c, scale, selected) {
   const error = c.best.level === 'error';
   const context = c.best.role === 'context';
   const size = context && c.best.glyph === 'info' ? 11 : context && !error ? 12 : 14;
-  if (c.best.pm && c.best.pm / scale.perPixel > 6 && c.count < 4) whisker(g, p, scale, c.best, y);
+  if (c.best.pm && c.best.pm / scale.perPixel > 6 && c.count < 4) {
+    bracket(g, scale.x(c.best.t - c.best.pm), scale.x(c.best.t + c.best.pm), y, 4, p.c.ink);
+  }
   if (c.best.id === selected) {
     g.strokeStyle = p.c.accent;
     g.lineWidth = 2;
@@ -238,18 +240,17 @@ function cluster(g, p, row, colour, c, scale, selected) {
   };
 }
 
-function whisker(g, p, scale, mark, y) {
-  const a = scale.x(mark.t - mark.pm);
-  const b = scale.x(mark.t + mark.pm);
-  g.strokeStyle = p.c.ink;
+/** A bracket from a to b with arms of so many pixels: a time that is only known to lie between the two. */
+export function bracket(g, a, b, y, arm, colour) {
+  g.strokeStyle = colour;
   g.lineWidth = 1;
   g.beginPath();
   g.moveTo(a, y);
   g.lineTo(b, y);
-  g.moveTo(a, y - 4);
-  g.lineTo(a, y + 4);
-  g.moveTo(b, y - 4);
-  g.lineTo(b, y + 4);
+  for (const x of [a, b]) {
+    g.moveTo(x, y - arm);
+    g.lineTo(x, y + arm);
+  }
   g.stroke();
 }
 
