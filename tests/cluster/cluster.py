@@ -31,10 +31,10 @@ import time
 
 from hosts import (
     run_init,
-    run_kmsgd,
     start_daemons,
     start_host,
 )
+from kernel_lines import run_kmsgd
 from spaces import (
     CG,
     CG_ROOT,

@@ -1,9 +1,6 @@
-"""A host's life: its init, what it starts at boot, and the kernel's lines that are its own."""
+"""A host's life: its init and what it starts at boot."""
 
-import contextlib
-import json
 import os
-import re
 import shutil
 import signal
 import socket
@@ -26,7 +23,6 @@ from spaces import (
     enter_cgroup,
     hdir,
     inside,
-    load,
     ns,
     render,
     save,
@@ -38,18 +34,16 @@ from spaces import (
 )
 
 
-def run_init(host, role):
-    """Pid 1 of a host: builds its view of the file system, then reaps children for ever."""
+def mount(*arguments):
+    subprocess.run(["mount", *arguments], check=True)
 
-    def mount(*a):
-        subprocess.run(["mount", *a], check=True)
 
-    def bind(src, dst):
-        mount("--bind", src, dst)
+def bind(source, place):
+    mount("--bind", source, place)
 
-    root = hdir(host)
-    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
-    socket.sethostname(host)
+
+def mount_files(root, role):
+    """What of the machine's file system is this host's own, or its cluster's."""
     for d in ("log", "spool"):
         bind(f"{root}/var/{d}", f"/var/{d}")
     for name in ("hostname", "rsyslog.conf"):
@@ -64,32 +58,34 @@ def run_init(host, role):
         bind(f"{SHARED}/etc/slurmdbd.conf", "/etc/slurm/slurmdbd.conf")
     else:
         mount("-t", "tmpfs", "-o", "size=24m,mode=0755", "tmpfs", "/var/spool/slurmd")  # small: it can be filled
-    # a /dev of its own (so /dev/log is this host's), with stand-ins for the GPUs
-    os.makedirs(f"{root}/dev", exist_ok=True)
-    mount("-t", "tmpfs", "-o", "size=64m,mode=0755", "tmpfs", f"{root}/dev")
+
+
+def mount_devices(root, role):
+    """A /dev of its own, so /dev/log is this host's, with stand-ins for the GPUs."""
+    dev = f"{root}/dev"
+    os.makedirs(dev, exist_ok=True)
+    mount("-t", "tmpfs", "-o", "size=64m,mode=0755", "tmpfs", dev)
     os.umask(0)
-    for name, major, minor in (
-        ("null", 1, 3),
-        ("zero", 1, 5),
-        ("full", 1, 7),
-        ("random", 1, 8),
-        ("urandom", 1, 9),
-        ("tty", 5, 0),
-    ):
-        os.mknod(f"{root}/dev/{name}", 0o20666, os.makedev(major, minor))
-    if role == "node":
-        for i in range(4):
-            os.mknod(f"{root}/dev/nvidia{i}", 0o20666, os.makedev(1, 3))
-    os.makedirs(f"{root}/dev/pts")
-    os.makedirs(f"{root}/dev/shm")
-    mount("-t", "devpts", "-o", "newinstance,ptmxmode=0666,mode=620", "devpts", f"{root}/dev/pts")
-    os.symlink("pts/ptmx", f"{root}/dev/ptmx")
+    memory = {"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9}
+    for name, minor in memory.items():
+        os.mknod(f"{dev}/{name}", 0o20666, os.makedev(1, minor))
+    os.mknod(f"{dev}/tty", 0o20666, os.makedev(5, 0))
+    for i in range(4 if role == "node" else 0):
+        os.mknod(f"{dev}/nvidia{i}", 0o20666, os.makedev(1, memory["null"]))
+    os.makedirs(f"{dev}/pts")
+    os.makedirs(f"{dev}/shm")
+    mount("-t", "devpts", "-o", "newinstance,ptmxmode=0666,mode=620", "devpts", f"{dev}/pts")
+    os.symlink("pts/ptmx", f"{dev}/ptmx")
     for i, n in enumerate(("stdin", "stdout", "stderr")):
-        os.symlink(f"/proc/self/fd/{i}", f"{root}/dev/{n}")
-    os.symlink("/proc/self/fd", f"{root}/dev/fd")
-    mount("-t", "tmpfs", "-o", "size=256m,mode=1777", "tmpfs", f"{root}/dev/shm")
+        os.symlink(f"/proc/self/fd/{i}", f"{dev}/{n}")
+    os.symlink("/proc/self/fd", f"{dev}/fd")
+    mount("-t", "tmpfs", "-o", "size=256m,mode=1777", "tmpfs", f"{dev}/shm")
     os.umask(0o022)
-    mount("--rbind", f"{root}/dev", "/dev")
+    mount("--rbind", dev, "/dev")
+
+
+def mount_kernel():
+    """The kernel's own trees as this host sees them."""
     # /sys shows the network devices of the namespace it was mounted in: so mount it anew
     mount("-t", "sysfs", "sysfs", "/sys")
     # its own part of the cgroup tree, as the root of what it sees
@@ -97,10 +93,19 @@ def run_init(host, role):
     for c in CONTROLLERS:
         os.makedirs(f"{CG}/{c}")
         mount("-t", "cgroup", "-o", c, "cgroup", f"{CG}/{c}")
+
+
+def run_init(host, role):
+    """Pid 1 of a host: builds its view of the file system, then reaps children for ever."""
+    root = hdir(host)
+    mount("--make-rprivate", "/")
+    socket.sethostname(host)
+    mount_files(root, role)
+    mount_devices(root, role)
+    mount_kernel()
     bind(f"{root}/run", "/run")
-    bind(
-        os.path.dirname(os.path.dirname(HERE)), "/mnt"
-    )  # the checkout, also where it lies below the /tmp that is hidden now
+    # the checkout, also where it lies below the /tmp that is hidden in a moment
+    bind(os.path.dirname(os.path.dirname(HERE)), "/mnt")
     write(f"{root}/ready", str(time.time()))
     mount("-t", "tmpfs", "-o", "size=64m,mode=1777", "tmpfs", "/tmp")  # small too; hides RT from here on
     os.chdir("/")
@@ -257,76 +262,3 @@ def start_daemons(st, host):
         wait(lambda: inside(host, ["scontrol", "ping"], capture_output=True).returncode == 0, 30, "slurmctld")
     else:
         daemon(host, ["slurmd"])
-
-
-def run_kmsgd():
-    """Reads /dev/kmsg and hands each line to the host it belongs to.
-
-    The ring buffer is one for all namespaces.  A line belongs to the switch when it
-    names one of its bridges, to a host when it names its cgroup, or carries the tag
-    that `kmsg HOST TEXT` puts before an injected line.  An OOM report is kept together
-    and goes where the cgroup in it points.  kmsg.jsonl keeps everything as it was read.
-    """
-    fd = os.open("/dev/kmsg", os.O_RDONLY)
-    os.lseek(fd, 0, os.SEEK_END)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    raw = open(os.path.join(RT, "kmsg.jsonl"), "a", buffering=1)
-    block, _mono0 = None, None
-
-    def deliver(host, prio, mono, text):
-        st = load()
-        h = st["hosts"].get(host)
-        if not h or not os.path.isdir(hdir(host, "var/log")):
-            return  # not a host, or one that is still being made
-        text = text.replace(f"/{CG_ROOT}/{host}", "")
-        up = mono / 1e6 + h.get("boot_offset", 0)  # what this host's own dmesg would show
-        with open(hdir(host, "var/log/dmesg.log"), "a") as f:
-            f.write(f"[{int(up):5d}.{int(up % 1 * 1e6):06d}] {text}\n")
-        with contextlib.suppress(OSError):  # the host is off
-            sock.sendto(
-                f"<{prio % 8}>kernel: [{int(up):5d}.{int(up % 1 * 1e6):06d}] {text}".encode(),
-                hdir(host, "run/klog.sock"),
-            )
-
-    while True:
-        try:
-            rec = os.read(fd, 8192).decode("utf-8", "replace")
-        except BrokenPipeError:
-            continue  # lines were overwritten before we read them
-        head, text = rec.split(";", 1)
-        text = text.split("\n", 1)[0]
-        prio, seq, mono = (int(x) for x in head.split(",")[:3])
-        raw.write(
-            json.dumps(
-                {
-                    "read_at": round(time.time(), 6),
-                    "facility": prio >> 3,
-                    "severity": prio & 7,
-                    "seq": seq,
-                    "kmsg_us": mono,
-                    "text": text,
-                }
-            )
-            + "\n"
-        )
-        m = re.match(r"\[faultline-mini:(\w+)\] (.*)", text)
-        if m:
-            deliver(m[1], prio, mono, m[2])
-            continue
-        if "invoked oom-killer" in text:
-            block = []
-        if block is not None:
-            block.append((prio, mono, text))
-            if "Killed process" in text or len(block) > 200:
-                host = next((x[1] for x in (re.search(rf"/{CG_ROOT}/(\w+)/", t) for _, _, t in block) if x), None)
-                for b in block if host else ():
-                    deliver(host, *b)
-                block = None
-            continue
-        m = re.match(r"(sw-mgmt|sw-hsn): ", text) or re.search(r"\b([mf]-(ctl|gpu\d+))\b: ", text)
-        if m:
-            deliver("leaf01", prio, mono, text)
-            continue
-        m = re.search(rf"/{CG_ROOT}/(\w+)", text)
-        if m:
-            deliver(m[1], prio, mono, text)
