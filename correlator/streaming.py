@@ -111,9 +111,10 @@ class Ticker:
         if full or self._seen is None or not self._grew_only(state):
             names = clusters_of(self.store)
             return [conclude_cluster(self.store, c, self._edges, self.settings) for c in names], False
-        arrivals = Arrivals(self.store, {table: top for table, (_, top) in self._seen.items()})
+        grown = frozenset(table for table, told in state.items() if told != self._seen[table])
+        arrivals = Arrivals(self.store, {table: top for table, (_, top) in self._seen.items()}, grown)
         found, partly = [], True
-        for cluster in sorted({*self._known, *arrivals.clusters()}, key=lambda c: (c is not None, c or "")):
+        for cluster in sorted({*self._known, *arrivals.further(self._known)}, key=lambda c: (c is not None, c or "")):
             conclusions = self._in_part(cluster, arrivals)
             if conclusions is None:
                 partly = False
@@ -144,9 +145,22 @@ class Ticker:
         return said
 
     def _state(self) -> dict[str, tuple[int, int]]:
-        """Row count and highest row id per input table: both change with every insert and delete."""
-        parts = " UNION ALL ".join(f"SELECT '{t}' AS t, count(*) AS n, max(rowid) AS top FROM raw.{t}" for t in INPUTS)
-        return {r["t"]: (r["n"], -1 if r["top"] is None else r["top"]) for r in self.store.rows(parts)}
+        """Row count and highest row id per input table: both change with every insert and delete. Only ids behind the last
+        look are looked at: the highest of all would be sought among all lines."""
+        seen = self._seen or dict.fromkeys(INPUTS, (0, -1))
+        parts = " UNION ALL ".join(
+            f"SELECT '{t}' AS t, (SELECT count(*) FROM raw.{t}) AS n, (SELECT max(rowid) FROM raw.{t} WHERE rowid > ?) AS top"
+            for t in INPUTS
+        )
+        state = {}
+        for row in self.store.rows(parts, [seen[t][1] for t in INPUTS]):
+            table, count, top = row["t"], row["n"], row["top"]
+            then, last = seen[table]
+            top = last if top is None else top
+            if count - then != top - last:  # rows are gone: the highest that is left may lie before
+                top = self.store.rows(f"SELECT coalesce(max(rowid), -1) AS top FROM raw.{table}")[0]["top"]
+            state[table] = (count, top)
+        return state
 
     def _grew_only(self, state: Mapping[str, tuple[int, int]]) -> bool:
         """Rows were only added, and none to what applies to all times (settings, cables, files of jobs)."""
@@ -162,7 +176,9 @@ class Ticker:
         before = self._known.get(cluster)
         if before is None:
             return None
-        change = arrivals.change(cluster, lambda jobs: index_of(before).last_runs(before.runs, jobs), before.last)
+        change = arrivals.change(
+            cluster, lambda jobs: index_of(before).last_runs(before.runs, jobs), before.last, before.voices
+        )
         if change is None:
             return before
         window = Window(self.store, before, self._edges, self.settings, change)
