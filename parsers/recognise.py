@@ -344,6 +344,10 @@ _LINE_SHAPES: tuple[tuple[str, str], ...] = (
     ("nhc", r"\d{8} [\d:]{8}.*\bnhc\b|\d{8} [\d:]{8} /\S*nhc"),
     ("ufm", r"\d{4}-\d\d-\d\d [\d:]{8}(?:\.\d+)? \[\d+\] \[\d+\] [A-Z]+ \["),
     ("healthagent", r"\d{4}-\d\d-\d\d [\d:]{8},\d+ - healthagent[\w.]* - "),
+    (
+        "storage",
+        r"\d{4}-\d\d-\d\d_[\d:]{8}\S*: \[[A-Z]\] |\([0-5]\) (?:[A-Z][a-z]{2}\d\d )?[\d:]{8} \S+ \[.*\] >> |\d\d/\d\d/\d{4} [\d:]{8} : epoch ",
+    ),
     ("loghub", r"(?:-|[A-Z][A-Z0-9_]*) \d{9,10} \d{4}\.\d\d\.\d\d |\d+ \S+ \S+ \S+ \d{9,10} -?\d+ "),
     (
         "dmesg",

@@ -10,12 +10,25 @@ import logging
 from functools import lru_cache
 from importlib.metadata import entry_points
 
-from parsers.formats import devices, fabric, ip_link, job_output, jsonl, kernel, loghub, nhc, plain, slurm, syslog
+from parsers.formats import (
+    devices,
+    fabric,
+    ip_link,
+    job_output,
+    jsonl,
+    kernel,
+    loghub,
+    nhc,
+    plain,
+    slurm,
+    storage,
+    syslog,
+)
 from parsers.formats.base import Format
 
 BUILT_IN: tuple[Format, ...] = (
     ip_link.MONITOR, slurm.FILE, syslog.LOGHOST, syslog.RFC5424, jsonl.JSON, kernel.KMSG, job_output.EPOCH, kernel.DMESG, kernel.DMESG_TIME,
-    kernel.DMESG_ISO, kernel.DMESG_RAW_LEVELS, fabric.OPENSM, fabric.UFM, fabric.FABRICMANAGER, syslog.OCTETS, nhc.NHC, devices.DEVICE, syslog.ISO, syslog.BSD, syslog.DATED,
+    kernel.DMESG_ISO, kernel.DMESG_RAW_LEVELS, fabric.OPENSM, fabric.UFM, fabric.FABRICMANAGER, syslog.OCTETS, nhc.NHC, storage.STORAGE, devices.DEVICE, syslog.ISO, syslog.BSD, syslog.DATED,
     slurm.SHORT, slurm.BARE, loghub.BLUE_GENE, loghub.HPC, devices.ODD, job_output.STAMPED, job_output.SHORT,
     job_output.MARKED,
     slurm.CLOCK, plain.REST, plain.PLAIN,
