@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
@@ -17,12 +18,14 @@ from web import axis as axes
 from web.glyphs import GLYPHS, LEGEND, glyph_of
 from web.reading import PAGE, Reader
 from web.shaping import BAD_STATES, CATEGORY_WORDS, FILTERS, LAYERS, between, moment
-from web.timerange import Range, parse_range
+from web.timerange import BadTimeError, Range, parse_range
 
 HERE = Path(__file__).parent
 THEMES = {"dark", "light"}
 #: The last lines of a job's output that its page shows.
 OUTPUT_LINES = 40
+#: The first of each kind that a search finds.
+FOUND = 10
 SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL|PRIVATE)", re.IGNORECASE)
 EXAMPLES = (
     ("Lines around a NODE_FAIL", 'Logs\n| where Event has_any ("link", "node", "fail")\n'
@@ -69,19 +72,32 @@ def theme_of(request: Request) -> str:
     return ""
 
 
+def kept_of(request: Request) -> dict[str, str]:
+    """What every link and form of a page carries on: the range, if it can be read, and a pinned theme."""
+    given = request.query_params
+    try:
+        parse_range(given.get("from"), given.get("to"))
+        kept = {name: value for name in ("from", "to") if (value := given.get(name))}
+    except BadTimeError:
+        kept = {}
+    if given.get("theme") in THEMES:
+        kept["theme"] = given["theme"]
+    return kept
+
+
+def linked(path: str, kept: Mapping[str, str], **more: object) -> str:
+    """The address of a page with what is kept and its own parameters, empty ones left out."""
+    together = {**kept, **{name: str(value) for name, value in more.items() if value not in (None, "")}}
+    return f"{path}?{urlencode(together)}" if together else path
+
+
 def render(request: Request, name: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """A template with what every page needs: theme, range and links that keep both."""
-    try:
-        within = parse_range(request.query_params.get("from"), request.query_params.get("to"))
-    except ValueError:
-        within = Range()
-    kept = {key: value for key in ("from", "to") if (value := request.query_params.get(key))}
-    if request.query_params.get("theme") in THEMES:
-        kept["theme"] = str(request.query_params.get("theme"))
+    kept = kept_of(request)
+    within = parse_range(kept.get("from"), kept.get("to"))
 
     def link(path: str, **more: object) -> str:
-        together = {**kept, **{key.rstrip("_"): str(value) for key, value in more.items() if value not in (None, "")}}
-        return f"{path}?{urlencode(together)}" if together else path
+        return linked(path, kept, **more)
 
     def moved(direction: int) -> str | None:
         shifted = within.shifted(direction)
@@ -89,7 +105,7 @@ def render(request: Request, name: str, *, status: int = 200, **values: Any) -> 
 
     environ: jinja2.Environment = request.app.state.templates
     body = environ.get_template(name).render(
-        theme=theme_of(request), within=within, link=link, moved=moved, params=request.query_params,
+        theme=theme_of(request), within=within, kept=kept, link=link, moved=moved, params=request.query_params,
         path=request.url.path, settings=request.app.state.settings, **values,
     )  # fmt: skip
     return HTMLResponse(body, status)
@@ -174,9 +190,9 @@ def explore(request: Request, query: Annotated[str | None, Query(alias="q")] = N
 
 
 @router.get("/search", response_class=HTMLResponse, response_model=None)
-def search(request: Request, read: Read, q: str = "") -> HTMLResponse | RedirectResponse:
-    """One box for everything: an exact job, node or incident opens at once; else what contains the text."""
-    text, everything = q.strip(), Range()
+def search(request: Request, read: Read, within: Within, q: str = "") -> HTMLResponse | RedirectResponse:
+    """One box for everything: an exact job, node or incident opens at once; else what contains the text in the range."""
+    text = q.strip()
     exact = (
         ("SELECT incident_id AS found FROM model.incidents WHERE incident_id = ?", "/incidents/"),
         ("SELECT run_key AS found FROM model.runs WHERE run_key = ?", "/jobs/"),
@@ -184,11 +200,11 @@ def search(request: Request, read: Read, q: str = "") -> HTMLResponse | Redirect
     )
     for sql, where in exact:
         if text and (row := read.one(sql, [text])):
-            return RedirectResponse(where + quote(str(row["found"]), safe=""), 303)
-    lines, more = read.lines(everything, search=text, limit=50) if text else ([], False)
+            return RedirectResponse(linked(where + quote(str(row["found"]), safe=""), kept_of(request)), 303)
+    lines, more = read.lines(within, search=text, limit=50) if text else ([], False)
     return render(
-        request, "search.html", q=text, lines=lines, more=more, nav="",
-        incidents=read.incidents(everything, search=text, limit=10)[0] if text else [],
-        runs=read.runs(everything, search=text, limit=10)[0] if text else [],
-        nodes=read.nodes(search=text, limit=10)[0] if text else [],
+        request, "search.html", q=text, lines=lines, more=more, most=FOUND, nav="",
+        incidents=read.incidents(within, search=text, limit=FOUND)[0] if text else [],
+        runs=read.runs(within, search=text, limit=FOUND)[0] if text else [],
+        nodes=read.nodes(search=text, limit=FOUND)[0] if text else [],
     )  # fmt: skip

@@ -148,4 +148,4 @@ def replay_from_page(request: Request, identity: str) -> RedirectResponse:
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise ProblemError(400, "This form was sent from another site.", do="Use the button on the sources page.")
     replay(request, identity)
-    return RedirectResponse("/sources", 303)
+    return RedirectResponse(pages.linked("/sources", pages.kept_of(request)), 303)

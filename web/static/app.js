@@ -14,6 +14,16 @@ export const typing = event =>
   event.metaKey ||
   event.altKey;
 
+/** Links and forms of this page were written with the theme that was pinned then. */
+function repin() {
+  for (const link of document.querySelectorAll('a[href*="theme="]')) {
+    const url = new URL(link.href);
+    url.searchParams.set('theme', root.dataset.theme);
+    link.href = url.href;
+  }
+  for (const input of document.querySelectorAll('input[type=hidden][name=theme]')) input.value = root.dataset.theme;
+}
+
 function theme() {
   root.dataset.theme = dark() ? 'light' : 'dark';
   document.cookie = `theme=${root.dataset.theme}; path=/; max-age=31536000; samesite=lax`;
@@ -21,6 +31,7 @@ function theme() {
   if (url.searchParams.has('theme')) {
     url.searchParams.set('theme', root.dataset.theme);
     history.replaceState(null, '', url);
+    repin();
   }
   say(`${root.dataset.theme} theme`);
 }

@@ -99,7 +99,8 @@ function range(axis) {
   });
 }
 
-/** A range in the address opens the axis there. */
+/** A range in the address opens the axis there. One that holds the whole incident is the range of the list from which
+    the reader came: then the axis opens from cause to effect, as without it. */
 function fromAddress(axis) {
   const query = new URLSearchParams(location.search);
   const from = query.get('from');
@@ -107,7 +108,8 @@ function fromAddress(axis) {
   if (!from || !to) return;
   const a = axis.since(from);
   const b = axis.since(to);
-  if (Number.isFinite(a) && Number.isFinite(b) && b > a && b > axis.data.start && a < axis.data.end) {
+  const { start, end } = axis.data;
+  if (a < b && b > start && a < end && (a > start || b < end)) {
     axis.scale.show(a, b);
     axis.draw();
   }

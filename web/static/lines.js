@@ -152,7 +152,9 @@ export class Lines {
       return;
     }
     if (ask !== this.asked) return;
-    this.explore.href = `/explore?q=${encodeURIComponent(kql(from, to, hosts))}`;
+    const asked = new URL(this.explore.href);
+    asked.searchParams.set('q', kql(from, to, hosts));
+    this.explore.href = asked.href;
     this.fill(body, { at, centre, half, hosts });
   }
 
