@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from correlator.model import Fact
+from parsers.hostlist import fold
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,14 @@ CAUSES: dict[str, Cause] = {
                        (("Free the disk of {host}; keep Slurm's spool apart from what jobs can fill.", None), _RESUME)),
     "storage.outage": Cause("storage.outage", "infra.storage", "storage target {device} was lost", "the shared storage failed",
                             (("Check the server of {device}.", None),)),
+    "switch.silent": Cause("switch.failure", "infra.network", "{count} nodes ({nodes}) fell silent together, for a reason no log tells", "many nodes were cut off at once",
+                           (("Check what {nodes} share: switch, uplink and power.", None),)),
+    "gpu.told": Cause("gpu.xid", "infra.gpu", "a GPU of {host} failed, as the run's own output says", "a GPU failed",
+                      (("Collect the kernel log of {host}; look there for an Xid, and run the GPU's diagnostics.", None),)),
+    "disk.told": Cause("node.disk_error", "infra.node", "a local file system of {host} failed, as the run's own output says", "a node's disk failed",
+                       (("Look at the kernel log and the disks of {host}.", None),)),
+    "storage.told": Cause("storage.outage", "infra.storage", "{device} gave input/output errors, as the output of {runs} says", "the shared storage failed",
+                          (("Check the servers of {device}, and the clients' kernel logs.", None),)),
     "controller.restart": Cause("slurm.controller_restart", "infra.scheduler", "slurmctld restarted", "the controller restarted"),
     "node.drain": Cause("slurm.admin_action", "infra.scheduler", "{host} was drained", "a node was drained"),
 }  # fmt: skip
@@ -110,7 +119,7 @@ def root_event(fact: Fact) -> str:
         return "nic.link_flap" if fact.attrs.get("flaps", 1) > 1 else "nic.link_down"
     if fact.attrs.get("planned"):
         return "node.maintenance"
-    return cause_of(fact).event
+    return str(fact.attrs.get("event") or cause_of(fact).event)
 
 
 #: What would be seen if the cause were another one, by kind of root fact: "what would change my mind".
@@ -160,6 +169,11 @@ def lost(fact: Fact) -> str:
 def fill(template: str, fact: Fact) -> str:
     seconds = fact.duration
     return template.format(
-        host=fact.host or "?", device=fact.device or "the port", code=fact.attrs.get("code"),
-        count=len(fact.attrs.get("hosts", ())), for_time=f" for {seconds:.1f} s" if seconds is not None else "",
+        host=fact.host or "an unnamed node", device=fact.device or "the port", code=fact.attrs.get("code"),
+        runs=_runs(fact), nodes=fold(sorted(fact.attrs.get("hosts", ()))), count=len(fact.attrs.get("hosts", ())), for_time=f" for {seconds:.1f} s" if seconds is not None else "",
     )  # fmt: skip
+
+
+def _runs(fact: Fact) -> str:
+    runs = fact.attrs.get("runs") or ()
+    return f"{len(runs)} runs" if len(runs) > 1 else f"job {runs[0]}" if runs else "the run"

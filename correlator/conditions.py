@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from correlator.expressions import Value
 from correlator.facts import World
+from correlator.facts.nodes import BOOT_STAMPS_S
 from correlator.model import Event, Fact
 from correlator.scopes import run_of
 from correlator.site import JOB_SETTINGS, SETTINGS
@@ -202,9 +203,6 @@ SHUTTING_DOWN_S = 90.0
 
 #: Firmware brings links up while it tests the machine, minutes before the kernel starts.
 POST_S = 300.0
-
-#: A boot's first lines may carry stamps that are so much older than the boot time that slurmctld reckoned.
-BOOT_STAMPS_S = 15.0
 
 
 def _word_between(world: World, host: str, low: float, high: float) -> float | None:

@@ -148,6 +148,7 @@ def gather_world(
         xids_seen=samples.xids_seen(store, cluster) if measured else [],
         progress=samples.progress(store, cluster),
         spoke=samples.speaking(store, cluster),
+        slurmd_starts=samples.starting(store, cluster),
         clocks=off,
         voices=before.voices if before else samples.voices(store, cluster),
         inventory=inventory,

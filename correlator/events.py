@@ -54,7 +54,8 @@ _QUERY = f"""SELECT {_COLUMNS} FROM raw.log_view WHERE event IS NOT NULL AND eve
   AND cluster IS NOT DISTINCT FROM ?"""
 
 #: What a program printed without a stamp was printed after the stamped line before it and before the one behind it;
-#: where a file has no stamps at all, near the end of the run (that is when programs print errors).
+#: where a file has no stamps at all, near the end of the run (that is when programs print errors) as accounting tells it,
+#: else slurmctld, else the last line that names the job.
 _UNTIMED = f"""
 WITH wanted AS (
   SELECT {_COLUMNS} FROM raw.log_view WHERE event IS NOT NULL AND event <> 'other' AND time IS NULL
@@ -65,6 +66,14 @@ WITH wanted AS (
 ), ends AS (
   SELECT job_id, coalesce(restarts, 0) AS restarts, max("end") AS ended FROM raw.jobs
   WHERE "end" IS NOT NULL AND cluster IS NOT DISTINCT FROM ? GROUP BY ALL
+), told AS (
+  SELECT job_id, time, event, count(*) FILTER (event = 'slurm.job_start') OVER (PARTITION BY job_id ORDER BY time) AS started
+  FROM (SELECT DISTINCT job_id, time, event FROM raw.all_logs WHERE source = 'slurmctld' AND time IS NOT NULL
+    AND cluster IS NOT DISTINCT FROM ? AND job_id IN (SELECT job_id FROM wanted WHERE job_id NOT IN (SELECT job_id FROM ends))
+    AND event IN ('slurm.job_start', 'slurm.job_end', 'slurm.job_failed', 'slurm.job_node_fail', 'slurm.job_cancelled', 'slurm.job_timeout',
+      'slurm.job_preempted', 'slurm.job_oom', 'slurm.job_requeue'))
+), logged AS (
+  SELECT job_id, greatest(started - 1, 0) AS restarts, max(time) AS ended FROM told WHERE event <> 'slurm.job_start' GROUP BY ALL
 ), placed AS (
   SELECT w.* EXCLUDE (time), a.restarts,
     (SELECT max(s.time) FROM stamped s WHERE s.file = w.file AND s.line < w.line) AS before,
@@ -73,7 +82,9 @@ WITH wanted AS (
 )
 SELECT p.* EXCLUDE (restarts, before, behind),
   coalesce(p.behind, (SELECT max(e.ended) FROM ends e WHERE e.job_id = p.job_id
-    AND (p.restarts IS NULL OR e.restarts = p.restarts)), p.before) AS time, p.before AS not_before
+    AND (p.restarts IS NULL OR e.restarts = p.restarts)), (SELECT max(e.ended) FROM logged e WHERE e.job_id = p.job_id
+    AND (p.restarts IS NULL OR e.restarts = p.restarts)), p.before, (SELECT max(o.time) FROM raw.all_logs o
+    WHERE o.job_id = p.job_id AND o.cluster IS NOT DISTINCT FROM ?)) AS time, p.before AS not_before
 FROM placed p
 """
 
@@ -126,7 +137,9 @@ def stamped(store: Reads, cluster: str | None) -> pl.DataFrame:
 def unstamped(store: Reads, cluster: str | None, jobs: Iterable[int] | None = None) -> pl.DataFrame:
     """The event lines without a time, put where they were printed; those of some jobs, or all."""
     listed = None if jobs is None else sorted(jobs)
-    rows = store.frame(_UNTIMED, [cluster, listed, listed, cluster]).filter(pl.col("time").is_not_null())
+    rows = store.frame(_UNTIMED, [cluster, listed, listed, cluster, cluster, cluster]).filter(
+        pl.col("time").is_not_null()
+    )
     return rows.with_columns(
         time_quality=pl.lit("inferred"), resolution_us=pl.lit(int(UNSTAMPED_S * 2e6), pl.Int64)
     ).select(_NEEDED)

@@ -297,7 +297,8 @@ def describe_cause(world: World, fact: Fact) -> str:
         "disk.full": "disk full", "storage.outage": "storage target lost", "prolog.failure": "prolog failed",
         "epilog.failure": "epilog failed", "admin.down": "set DOWN by an administrator",
         "job.comm_error": "ranks lost their peers", "controller.restart": "slurmctld restarted",
-        "node.drain": "node drained", "gpu.thermal": "GPU throttled by heat",
+        "node.drain": "node drained", "switch.silent": "nodes fell silent together", "gpu.told": "GPU failed, as its run says", "disk.told": "local disk failed, as its run says",
+        "storage.told": "storage failed, as its runs say", "gpu.thermal": "GPU throttled by heat",
     }.get(fact.kind, fact.kind)  # fmt: skip
     run = run_of(world, fact)
     where = name_of(fact) if fact.host else (f"job {run.key}" if run else "")

@@ -28,6 +28,9 @@ _RANK = {"sacct": 0, "sacct_json": 1, "slurmrestd": 2, "jobcomp": 3, "scontrol":
 #: Start times of one run as two sources write them: whole seconds, rounded differently.
 SAME_START_S = 2.0
 
+#: slurmctld's line about an allocation and accounting's start: the nodes' prologs and boots may lie between.
+LOGGED_START_S = 30.0
+
 #: A run that ended so may be followed by another run of the same job.
 _REQUEUEABLE = frozenset(
     {"NODE_FAIL", "REQUEUED", "PREEMPTED", "BOOT_FAIL", "REQUEUE_HOLD", "REQUEUE_FED", "LAUNCH_FAILED"}
@@ -94,6 +97,8 @@ def assemble(rows: list[dict[str, Any]], steps: list[dict[str, Any]], events: li
     for row in rows:
         by_job[row["job_id"]].append(row)
     for row in _rows_from_events(events):
+        by_job[row["job_id"]].append(row)
+    for row in _rows_from_last_words([e for e in events if e.job_id is not None and e.job_id not in by_job]):
         by_job[row["job_id"]].append(row)
     steps_of: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
     for step in steps:
@@ -193,6 +198,8 @@ def _group_for(groups: list[list[dict[str, Any]]], row: dict[str, Any]) -> list[
     for group in groups:
         starts = [r["start"] for r in group if "start" in r]
         ends = [r["end"] for r in group if "end" in r]
+        if row.get("source") == "log" and starts and abs(min(starts) - row["start"]).total_seconds() > LOGGED_START_S:
+            continue  # slurmctld allocated nodes to it at another time: another run
         if "restarts" in row:
             restarts = {r["restarts"] for r in group if "restarts" in r}
             if restarts and row["restarts"] not in restarts:
@@ -305,7 +312,17 @@ def _rows_from_events(events: list[Event]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for event in events:
         job = event.job_id
-        if job is None or event.source != "slurmctld":
+        if job is None:
+            continue
+        if event.source != "slurmctld":
+            row = open_runs.get(job)
+            if (
+                row is not None
+                and event.source == "slurmd"
+                and row["state"] == "RUNNING"
+                and _LAUNCH_GIVEN_UP in event.message
+            ):
+                row["state"], row["end"], row["cancelled_by"] = "CANCELLED", moment_of(event.time), "0"
             continue
         row = open_runs.get(job)
         if row is None and event.kind != "slurm.job_start":
@@ -328,6 +345,51 @@ def _rows_from_events(events: list[Event]) -> list[dict[str, Any]]:
                 row["state"], row["end"] = "NODE_FAIL" if failed else "REQUEUED", moment_of(event.time)
             rows.append(open_runs.pop(job))
     return rows + list(open_runs.values())
+
+
+#: slurmd's last word on a job whose prolog failed and that may not be requeued (slurm src/slurmd/slurmd/req.c).
+_LAUNCH_GIVEN_UP = "not able to requeue it, cancelling job"
+
+#: How a run ended as its nodes and its own output say, the most telling first.
+_LAST_WORDS = (
+    ("NODE_FAIL", frozenset({"slurm.job_node_fail", "job.node_failure"})), ("PREEMPTED", frozenset({"slurm.job_preempted", "job.preempted"})),
+    ("TIMEOUT", frozenset({"slurm.job_timeout", "job.time_limit"})), ("CANCELLED", frozenset({"slurm.job_cancelled", "job.cancelled"})),
+    ("OUT_OF_MEMORY", frozenset({"slurm.job_oom", "job.oom"})),
+    ("FAILED", frozenset({"job.exit_error", "job.segfault", "job.bus_error", "job.killed", "job.cuda_error", "job.step_terminated", "job.cancelled"})),
+)  # fmt: skip
+
+_OF_RUN = frozenset({"slurmd", "slurmstepd", "job_stdout", "job_stderr"})
+
+
+def _rows_from_last_words(events: list[Event]) -> list[dict[str, Any]]:
+    """Runs of which neither accounting nor slurmctld tells: how they ended, in the words of their nodes and their output."""
+    of_job: defaultdict[int, list[Event]] = defaultdict(list)
+    for event in events:
+        if event.job_id is not None:
+            of_job[event.job_id].append(event)
+    rows = []
+    for job, lines in sorted(of_job.items()):
+        if any(e.source not in _OF_RUN for e in lines):
+            continue  # slurmctld knows the job and began no run of it: the steps of an older run are cleared away
+        for state, kinds in _LAST_WORDS:
+            said = [e for e in lines if e.kind in kinds and _tells_end(e, state)]
+            if said:
+                begun = [e.time for e in lines if e.kind == "slurm.step_start"]
+                nodes = {h for e in lines for h in ([e.host] if e.host else e.entities.get("nodes") or ())}
+                row = {"job_id": job, "source": "log", "state": state, "end": moment_of(max(e.time for e in said)), "nodes": sorted(nodes),
+                       "node_list": fold(sorted(nodes)), "start": moment_of(min(begun, default=None))}  # fmt: skip
+                rows.append({name: value for name, value in row.items() if value not in _NOTHING})
+                break
+    return rows
+
+
+def _tells_end(event: Event, state: str) -> bool:
+    """A step that is cancelled may be its own srun's doing, and memory that a program could not get is its error."""
+    text = event.message.lower()
+    if event.kind.endswith("cancelled"):
+        whole = event.entities.get("step_id") in (None, "batch") and "due to task failure" not in text
+        return whole == (state == "CANCELLED")
+    return state != "OUT_OF_MEMORY" or "oom-kill" in text or "oom_kill" in text
 
 
 def _started(event: Event) -> dict[str, Any]:

@@ -150,6 +150,28 @@ def speaking(store: Reads, cluster: str | None) -> Callable[[str], Sequence[floa
     return spoke
 
 
+#: slurmd's inventory of its machine, written when it starts (slurm src/slurmd/slurmd/slurmd.c).
+_UPTIME = r"\bCPUs=\d+ .*\bUptime=(\d+)"
+
+
+def starting(store: Reads, cluster: str | None) -> Callable[[str], Sequence[tuple[float, float]]]:
+    """``starts(host)``: (time, the machine's uptime in seconds) of each start of its slurmd that tells it."""
+    known: dict[str, list[tuple[float, float]]] = {}
+
+    def starts(host: str) -> Sequence[tuple[float, float]]:
+        if host not in known:
+            rows = store.rows(
+                f"""SELECT DISTINCT epoch(time) AS t, CAST(regexp_extract(raw, '{_UPTIME}', 1) AS DOUBLE) AS uptime FROM raw.all_logs
+                WHERE host = ? AND cluster IS NOT DISTINCT FROM ? AND time IS NOT NULL AND source = 'slurmd' AND raw LIKE '%Uptime=%'
+                AND regexp_matches(raw, '{_UPTIME}') ORDER BY ALL""",
+                [host, cluster],
+            )
+            known[host] = [(r["t"], r["uptime"]) for r in rows]
+        return known[host]
+
+    return starts
+
+
 def voices(store: Reads, cluster: str | None) -> frozenset[str]:
     """Hosts of which at least one line of the kernel or the system was collected."""
     rows = store.rows(

@@ -87,6 +87,18 @@ def _used_storage(world: World, cause: Fact, effect: Fact) -> bool:
     )
 
 
+def _fell_silent_with(world: World, cause: Fact, effect: Fact) -> bool:
+    return (
+        effect.host in cause.attrs.get("hosts", ())
+        and cause.start - 1.0 <= effect.start <= cause.attrs.get("until", cause.start) + 1.0
+    )
+
+
+def _told_by_run(world: World, cause: Fact, effect: Fact) -> bool:
+    """The run's own output says so."""
+    return effect.run is not None and (cause.run == effect.run or effect.run in cause.attrs.get("runs", ()))
+
+
 def _whole_cluster(world: World, cause: Fact, effect: Fact) -> bool:
     return True
 
@@ -109,5 +121,5 @@ SCOPES: dict[str, Scope] = {
     "same node": _same_node, "node under switch": _under_switch, "link of switch": _link_of_switch,
     "node in allocation": _in_allocation, "failed node of run": _failed_node, "same run": _same_run,
     "same run or its node": _same_run_or_node, "device in allocation": _device, "same bus": _same_bus,
-    "run used the storage": _used_storage, "whole cluster": _whole_cluster,
+    "run used the storage": _used_storage, "whole cluster": _whole_cluster, "told by the run": _told_by_run, "fell silent together": _fell_silent_with,
 }  # fmt: skip

@@ -86,7 +86,7 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
     verdict.chain, verdict.others = best, [c for c in chains if not _same_cause(c.root, best.root)]
     verdict.category = cause_of(best.root).category
     verdict.confidence = min(SUREST, same_root / total)
-    if best.root.kind == "node.down":
+    if best.root.kind in ("node.down", "switch.silent"):
         verdict.confidence = min(verdict.confidence, 0.75)  # that it fell silent is certain; why, nobody said
     return verdict
 
@@ -117,7 +117,13 @@ def _with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
     for chain in chains:
         factor = 1.0
         speaks_for = _WORDS_OF_ROOT.get(chain.root.kind)
-        if (
+        if speaks_for == "told":
+            factor = (
+                OWN_WORDS_AGAINST
+                if words["own"] and min(map(_place, words["own"])) < min(map(_place, chain.root.events))
+                else 1.0
+            )
+        elif (
             speaks_for
             and words[speaks_for]
             and not (speaks_for == "peers" and words["own"] and not _peers_first(words))
@@ -127,6 +133,8 @@ def _with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
             factor = OWN_WORDS_AGAINST
         elif any(words[w] for w in ("gpu", "storage")):
             factor = OTHER_WORDS_AGAINST
+        if chain.root.kind == "node.down":
+            factor *= UNEXPLAINED
         changed.append(Chain(chain.root, chain.hops, chain.weight * factor))
     changed.sort(key=lambda c: (-c.weight, c.root.start, c.root.key))
     return changed
@@ -136,12 +144,14 @@ def _with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
 OWN_WORDS_AGAINST = 0.03
 #: The same of words that tell of another kind of hardware.
 OTHER_WORDS_AGAINST = 0.2
+#: That a node fell silent says nothing of why: beside a node of the run whose loss has a cause, that cause goes before.
+UNEXPLAINED = 0.5
 #: How much of an own explanation is lost when no node's log could contradict it.
 MUTE_DOUBT = 0.3
 
 _WORDS_OF_ROOT = {
     "gpu.xid": "gpu", "pcie.aer": "gpu", "storage.outage": "storage", "disk.error": "storage", "disk.full": "storage",
-    "link.outage": "peers", "switch.outage": "peers",
+    "link.outage": "peers", "switch.outage": "peers", "gpu.told": "told", "disk.told": "told", "storage.told": "told",
 }  # fmt: skip
 
 
@@ -159,7 +169,7 @@ def _acceptable(chain: Chain) -> bool:
 ROOTS = frozenset({
     "link.outage", "switch.outage", "node.reboot", "node.panic", "slurmd.crash", "munge.failure", "node.deaf", "node.down",
     "admin.down", "prolog.failure", "gpu.xid", "pcie.aer", "gpu.thermal", "disk.error", "disk.full", "storage.outage",
-    "node.dead", "link.errors", "plane.outage",
+    "node.dead", "link.errors", "plane.outage", "gpu.told", "disk.told", "storage.told", "switch.silent",
 })  # fmt: skip
 
 

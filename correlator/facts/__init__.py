@@ -30,6 +30,7 @@ class World:
 
     ``progress`` maps (job, restart count) to (time, seconds per step) as its output tells; ``spoke(host)`` are the times of the lines that
     the host itself wrote, ascending (read only for the few hosts in question).
+    ``slurmd_starts(host)``: (time, uptime of the machine) of each start of its slurmd that tells it, read likewise.
     ``voices`` are the hosts whose kernel or system log was collected.
     """
 
@@ -45,6 +46,7 @@ class World:
     xids_seen: list[XidSeen] = field(default_factory=list)
     progress: dict[tuple[int, int], list[tuple[float, float]]] = field(default_factory=dict)
     spoke: Callable[[str], Sequence[float]] = lambda host: ()
+    slurmd_starts: Callable[[str], Sequence[tuple[float, float]]] = lambda host: ()
     inventory: Inventory | None = None
 
     def __post_init__(self) -> None:
@@ -149,10 +151,10 @@ Detector = Callable[[World], list[Fact]]
 
 def detectors() -> list[Detector]:
     """Built-in detectors in the order in which they build on each other, then those of installed packages."""
-    from correlator.facts import control, gpus, jobs, links, nodes, slow, storage
+    from correlator.facts import control, gpus, jobs, links, nodes, slow, storage, told
 
     found: list[Detector] = [
-        d for module in (links, nodes, control, gpus, storage, jobs, slow) for d in module.DETECTORS
+        d for module in (links, nodes, control, gpus, storage, told, jobs, slow) for d in module.DETECTORS
     ]
     for point in sorted(entry_points(group="faultline.detectors"), key=lambda p: p.name):
         found += point.load()

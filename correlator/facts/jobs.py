@@ -167,7 +167,7 @@ def launch_failures(world: World) -> list[Fact]:
 
 def ends(world: World) -> list[Fact]:
     """The terminal fact of every run that did not end COMPLETED."""
-    facts = []
+    facts: list[Fact] = []
     launches: defaultdict[str, list[Event]] = defaultdict(list)
     for fact in world.facts_of("launch.failure"):
         launches[fact.run or ""] += fact.events
@@ -182,10 +182,10 @@ def ends(world: World) -> list[Fact]:
             if event.kind in _APPLICATION or event.kind in COMMUNICATION:
                 words[words_of(event)].append(event)
         failed = _failed_nodes(world, run, lines, moment)
-        if kind == "run.node_fail" and not failed:
-            unseen = _unseen_downs(world, run, moment)
+        if kind == "run.node_fail":
+            unseen = _unseen_downs(world, run, moment, failed, facts)
             facts += unseen
-            failed = [fact.host for fact in unseen if fact.host]
+            failed = failed or sorted({fact.host for fact in unseen if fact.host})
         attrs = {
             "failed_nodes": failed, "words": words, "launch": launches.get(run.key, []),
             "memory": [e for e in lines if e.kind in _MEMORY] + _step_oom(run),
@@ -229,6 +229,9 @@ def _failed_nodes(world: World, run: Run, lines: list[Event], moment: float) -> 
             and abs(event.time - moment) <= END_SLACK_S
         ):
             named.update(h for h in hosts_of(event) if h in run.nodes or not run.nodes)
+    # srun names the node that failed; slurmstepd's line about the same names the node that writes it.
+    named.update(h for e in lines if e.kind == "job.node_failure" and "node failure on" in e.message.lower()
+                 for h in hosts_of(e) if h in run.nodes)  # fmt: skip
     if run.row.get("failed_node"):
         named.add(str(run.row["failed_node"]))
     for fact in world.facts_of("node.down", "node.reboot", "admin.down"):
@@ -243,18 +246,32 @@ _SETS_DOWN = ("link.outage", "slurmd.crash", "node.panic", "node.reboot", "node.
 UNSEEN_S = 1000.0
 
 
-def _unseen_downs(world: World, run: Run, moment: float) -> list[Fact]:
-    """``node.down`` without slurmctld's word: accounting says that a node of the run failed, and there is one only, or
-    something happened on a few of them that sets nodes DOWN."""
+def _unseen_downs(world: World, run: Run, moment: float, named: list[str], found: list[Fact]) -> list[Fact]:
+    """``node.down`` without slurmctld's word: the run's end names a node, or accounting says that one failed, and there is
+    one only, or something happened on a few of them, or on the switch of all, that sets nodes DOWN."""
+    told = {
+        f.host for f in [*world.facts_of("node.down", "node.reboot", "admin.down"), *found] if f.kind.startswith(("node.", "admin."))
+        and f.attrs.get("noticed", f.start) - 3 * END_SLACK_S <= moment <= max(f.attrs.get("noticed", f.start), f.end or 0.0) + 3 * END_SLACK_S
+    }  # fmt: skip
+    if named:
+        return [_unseen(run, host, moment) for host in named if host not in told]
     near = {
         fact.host for fact in world.facts_of(*_SETS_DOWN)
         if fact.host in run.nodes and -UNSEEN_S <= fact.start - moment <= END_SLACK_S and fact.attrs.get("role") != "fabric"
     }  # fmt: skip
-    hosts = set(run.nodes) if len(run.nodes) == 1 else near if 2 * len(near) <= len(run.nodes) else set()
-    return [
-        Fact("node.down", moment, None, 0.5, host, attrs={"said_by": "accounting", "reason": f"job {run.key} ended NODE_FAIL"})
-        for host in sorted(hosts)
-    ]  # fmt: skip
+    cut_off = {
+        host for fact in world.facts_of("switch.outage") if -UNSEEN_S <= fact.start - moment <= END_SLACK_S
+        and {world.site.role(h, d) for h, d in fact.attrs.get("links", ())} != {"fabric"}
+        for host in run.nodes if host in (fact.attrs.get("under") or fact.attrs["hosts"])
+    }  # fmt: skip
+    few = near if 2 * len(near) <= len(run.nodes) else set()
+    hosts = set(run.nodes) if len(run.nodes) == 1 else cut_off or few
+    return [_unseen(run, host, moment) for host in sorted(h for h in hosts if h)]
+
+
+def _unseen(run: Run, host: str, moment: float) -> Fact:
+    attrs = {"said_by": "accounting", "reason": f"job {run.key} ended NODE_FAIL"}
+    return Fact("node.down", moment, None, 0.5, host, attrs=attrs)
 
 
 DETECTORS = [communication_errors, launch_failures, ends]

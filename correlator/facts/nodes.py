@@ -72,6 +72,53 @@ def _downs_from_states(world: World, known: list[Fact]) -> list[Fact]:
     return facts
 
 
+#: So many nodes of one switch, and such a share of them, that fall silent together lost what they share
+#: (correlation.md, explaining away upwards).
+SHARED_MIN, SHARED_SHARE = 4, 0.6
+
+
+def common_silence(world: World) -> list[Fact]:
+    """``switch.silent``: nearly all nodes under one switch were set DOWN within one ping round and nothing tells why.
+
+    slurmctld sets DOWN whoever did not answer since two rounds: nodes that were lost in one moment go in one round or the next.
+    Without a topology, nodes of one statement of slurmctld are taken together."""
+    timeout = world.site.settings["SlurmdTimeout"]
+    together = (timeout.high if timeout.known else 300.0) / 3 + 15.0
+    explained = {h for f in world.facts_of("switch.outage") for h in f.attrs.get("under") or f.attrs["hosts"]}
+    explained |= {f.host or "" for f in world.facts_of("link.outage", "node.reboot") if f.attrs.get("role") != "fabric"}
+    downs = [f for f in world.facts_of("node.down") if f.host and f.host not in explained]
+    facts: list[Fact] = []
+    leaves = {s: m for s, m in sorted(world.site.members.items()) if any(world.site.leaf_of.get(n) == s for n in m)}
+    for switch, members in leaves.items():
+        for group in _within([f for f in downs if f.host in members], together):
+            hosts = {f.host for f in group}
+            if len(hosts) >= SHARED_MIN and len(hosts) >= SHARED_SHARE * len(members):
+                facts.append(_silence(switch, group))
+    if not leaves:
+        for group in _within(downs, together):
+            if any(len({f.host for f in said}) >= SHARED_MIN for said in _within(group, SAME_DOWN_S)):
+                facts.append(_silence(None, group))
+    return facts
+
+
+def _within(downs: list[Fact], span: float) -> list[list[Fact]]:
+    groups: list[list[Fact]] = []
+    for fact in sorted(downs, key=lambda f: f.key[1:]):
+        if groups and fact.start - groups[-1][0].start <= span:
+            groups[-1].append(fact)
+        else:
+            groups.append([fact])
+    return groups
+
+
+def _silence(switch: str | None, group: list[Fact]) -> Fact:
+    hosts = sorted({f.host or "" for f in group})
+    ends = [f.end for f in group]
+    end = None if None in ends else max(e for e in ends if e is not None)
+    attrs = {"hosts": hosts, "until": group[-1].start}
+    return Fact("switch.silent", group[0].start, end, group[0].sigma, switch, attrs=attrs, events=group[0].events)
+
+
 def _dedupe(facts: Iterable[Fact]) -> list[Fact]:
     kept: list[Fact] = []
     for fact in sorted(facts, key=lambda f: (f.host or "", f.kind, f.start)):
@@ -116,7 +163,42 @@ def reboots(world: World) -> list[Fact]:
                     and event not in fact.events
                 ):
                     fact.events = (*fact.events, event)
+    return facts + _boots_told_by_slurmd(world, facts)
+
+
+def uptime_told(world: World, start: Event) -> float | None:
+    """The machine's uptime in seconds that slurmd told with this start, if it did."""
+    told = [
+        uptime for time, uptime in world.slurmd_starts(start.host or "") if -1.0 <= time - start.time <= SAME_START_S
+    ]
+    return told[0] if told else None
+
+
+def _boots_told_by_slurmd(world: World, known: list[Fact]) -> list[Fact]:
+    """Boots that neither the kernel nor slurmctld tells of: slurmd starts on a machine that is young.
+
+    It went down somewhere between the last line that the host wrote and the boot."""
+    facts: list[Fact] = []
+    for event in world.kinds("slurm.daemon_start"):
+        if event.source != "slurmd" or not event.host:
+            continue
+        near = [
+            f for f in [*known, *facts] if f.host == event.host and abs((f.end or f.start) - event.time) <= FRESH_BOOT_S
+        ]
+        uptime = None if near else uptime_told(world, event)
+        if uptime is None or uptime >= FRESH_BOOT_S:
+            continue
+        boot = event.time - uptime
+        spoke = world.spoke(event.host)
+        place = bisect_left(spoke, boot - BOOT_STAMPS_S)
+        attrs = {"boot": boot, "noticed": event.time, "inferred": True}
+        last = spoke[place - 1] if place and boot - spoke[place - 1] <= SPEAKS_WITHIN_S else boot
+        facts.append(Fact("node.reboot", last, boot, event.sigma, event.host, attrs=attrs, events=(event,)))
     return facts
+
+
+#: A boot's first lines may carry stamps that are so much older than the boot time that others reckon.
+BOOT_STAMPS_S = 15.0
 
 
 #: A dying kernel writes its panic in many lines (lockup, oops, panic, end trace) within minutes.
@@ -167,7 +249,10 @@ def slurmd_deaths(world: World) -> list[Fact]:
                 if event.time - started_at < SAME_START_S:
                     continue
                 started_at = event.time
-                fresh = any(h == host and abs(t - event.time) <= FRESH_BOOT_S for h, t in booted)
+                uptime = uptime_told(world, event)
+                fresh = any(h == host and abs(t - event.time) <= FRESH_BOOT_S for h, t in booted) or (
+                    uptime is not None and uptime < FRESH_BOOT_S
+                )
                 if (
                     stopped_at is None
                     and not fresh
@@ -213,12 +298,11 @@ def _sign_of_slurmd(event: Event) -> bool:
 
 
 def _machine_lived(world: World, host: str, start: Event) -> bool:
-    """That the machine did not boot is known if slurmd told its uptime, or if others on it wrote while slurmd was silent."""
-    if start.entities.get("uptime_s") is not None:
+    """That the machine did not boot is known if slurmd told its uptime, or if its kernel and system log is here, which
+    would tell of a boot."""
+    if uptime_told(world, start) is not None or host in world.voices:
         return True
-    others = [e for e in world.by_host.get(host, ()) if e.time < start.time and e.source != "slurmd"]
-    spoke = world.spoke(host)
-    return bool(others) or bisect_right(spoke, start.time - 1.0) > 0
+    return any(e.time < start.time and e.source in ("kernel", "syslog") for e in world.by_host.get(host, ()))
 
 
 def _was_alive_before(events: list[Event], start: Event) -> bool:
@@ -358,4 +442,4 @@ def _number(value: object) -> float | None:
         return None
 
 
-DETECTORS = [node_downs, reboots, panics, slurmd_deaths, munge_failures, silent_deaths]
+DETECTORS = [node_downs, reboots, panics, slurmd_deaths, munge_failures, silent_deaths, common_silence]

@@ -213,6 +213,14 @@ CASES = [
     Case("E31N", lambda: world([event("fabric.sm_event", 0, "ctl", "Removed port", source="opensm", ibdev="ib0", peer_node="n1", verb="Removed"),
                                 *set_down(350, "n1"), *node_fail(350)], [one(350, "NODE_FAIL")], spoke=lambda host: [T0 - 30]),
          ("infra.node", "node.dead", "n1")),
+    Case("E14D", lambda: world([*set_down(350, "n1", "n2", "n3", "n4"), *node_fail(350)], [one(350, "NODE_FAIL")]), ("infra.network", "switch.silent", None)),
+    Case("E56", lambda: world([*out(5, "job.cuda_error", "RuntimeError: CUDA error: uncorrectable ECC error encountered"),
+                               *out(6, "job.exit_error", "srun: error: n2: task 4: Exited with exit code 1", nodes=["n2"], task=4)], [one(7)]),
+         ("infra.gpu", "gpu.told", "n2")),
+    Case("E57", lambda: world(out(5, "job.exit_error", "OSError: [Errno 5] Input/output error: '/lustre/fs2/u/x.pt'"), [one(7)]),
+         ("infra.storage", "storage.told", "fs2")),
+    Case("E58", lambda: world(out(5, "job.exit_error", "OSError: [Errno 30] Read-only file system: '/local/1/x.pt'"), [one(7, nodes=("n1",))]),
+         ("infra.node", "disk.told", "n1")),
 ]  # fmt: skip
 
 #: Edges that take blame away: with them job 1 is ``expected``, without them somebody innocent is blamed.

@@ -1,0 +1,210 @@
+"""Sources that were not collected: what the rest still tells, and what it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collector.ingest import Ingest
+from correlator.engine import correlate, result
+from correlator.runs import assemble
+from store import open_store
+from tests.correlator.making import T0, event, facts, run, world
+from tests.correlator.test_ablation import down, judged, lost_peers, node_fail, one, out, said, set_down, xid
+
+ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+EIO = "OSError: [Errno 5] Input/output error: '/lustre/fs2/u/step_7.pt'"
+
+
+def conclude(folder: Path) -> dict[str, Any]:
+    with open_store(None) as store:
+        Ingest(store).run([folder])
+        correlate(store)
+        return result(store)
+
+
+def write(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+# -- what a run's own output tells ------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("kind", "text", "root"), [
+    ("job.cuda_error", ECC, "gpu.ecc"),
+    ("gpu.lost", "Unable to determine the device handle for GPU0000:BA:00.0: GPU is lost.", "gpu.lost"),
+    ("job.nccl_error", "ncclUnhandledCudaError: Cuda failure 'uncorrectable NVLink error detected during the execution'", "gpu.fabric_error"),
+])  # fmt: skip
+def test_a_program_names_the_gpu_that_broke(kind: str, text: str, root: str) -> None:
+    verdict = judged(world(out(5, kind, text), [one(7, nodes=("n1",))]))["1"]
+    assert said(verdict) == ("infra.gpu", "gpu.told", "n1")
+    assert verdict.root is not None and verdict.root.attrs["event"] == root
+
+
+def test_an_xid_that_the_job_printed_itself() -> None:
+    line = out(5, "gpu.xid", "NVRM: Xid (PCI:0000:3a:00): 79, GPU has fallen off the bus.", pci="0000:3a:00", xid=79)
+    verdict = judged(world(line, [one(7, nodes=("n1",))]))["1"]
+    assert said(verdict) == ("infra.gpu", "gpu.told", "n1")
+    assert verdict.root is not None and (verdict.root.device, verdict.root.attrs["code"]) == ("0000:3a:00", 79)
+
+
+def test_a_launch_failure_may_be_a_wild_pointer() -> None:
+    assert said(judged(world(out(5, "job.cuda_error", "CUDA error: unspecified launch failure"), [one(7)]))["1"]) == (
+        "unknown",
+        None,
+        None,
+    )
+
+
+def test_an_error_of_its_own_before_the_gpu_complains() -> None:
+    lines = [*out(3, "job.exit_error", "KeyError: 'input_ids'"), *out(6, "job.cuda_error", ECC)]
+    assert said(judged(world(lines, [one(7)]))["1"])[0] == "app.error"
+
+
+def test_a_log_that_tells_the_fault_goes_before_the_output() -> None:
+    where = world([*xid(0, 48), *out(5, "job.cuda_error", ECC)], [one(7)])
+    assert not facts(where, "gpu.told")
+    assert said(judged(where)["1"]) == ("infra.gpu", "gpu.xid", "n1")
+
+
+def test_runs_that_lose_one_file_system_are_one_outage() -> None:
+    lines = [
+        *out(0, "job.exit_error", EIO),
+        *out(200, "job.exit_error", EIO, job=2),
+        *out(210, "job.exit_error", "KeyError: 'x'", job=3),
+    ]
+    jobs = [run(1, ["n1"], -900, 1), run(2, ["n2"], -900, 201), run(3, ["n3"], -900, 211)]
+    found = judged(world(lines, jobs))
+    assert found["1"].root is found["2"].root is not None
+    assert said(found["1"]) == ("infra.storage", "storage.told", "fs2")
+    assert said(found["3"])[0] == "app.error"
+
+
+def test_a_run_may_say_that_a_file_is_gone_without_any_outage() -> None:
+    lines = out(0, "job.exit_error", "FileNotFoundError: [Errno 2] No such file or directory: '/lustre/fs2/u/x'")
+    assert said(judged(world(lines, [one(1)]))["1"])[0] == "app.error"
+
+
+def test_retries_that_ran_out_blame_nobody() -> None:
+    """A peer whose process died gives the same completion error as a broken link: without a log of either, nobody knows."""
+    assert said(judged(world(lost_peers(5), [one(7)]))["1"]) == ("unknown", None, None)
+
+
+# -- nodes of which only slurmctld speaks -----------------------------------------------------------------------------
+TREE = [
+    {"kind": "node", "switch": s, "child": n} for s, nodes in (("leaf1", "abcde"), ("leaf2", "pqrst")) for n in nodes
+]
+
+
+def test_nodes_of_one_switch_that_fall_silent_in_two_rounds() -> None:
+    from correlator.facts import World, conclude
+    from correlator.site import build_site
+
+    lines = [*set_down(300, "a", "b", "c"), *set_down(400, "d", "e"), *set_down(900, "p"), *set_down(1000, "q")]
+    jobs = [
+        run(1, ["a"], -900, 300, "NODE_FAIL"),
+        run(2, ["e"], -900, 400, "NODE_FAIL"),
+        run(3, ["p"], -900, 900, "NODE_FAIL"),
+    ]
+    where = World(
+        build_site("c", [], [], TREE, set("abcdepqrst"), {"SlurmdTimeout": 300}),
+        sorted(lines, key=lambda e: e.time),
+        jobs,
+    )
+    conclude(where)
+    found = judged(where)
+    assert said(found["1"]) == said(found["2"]) == ("infra.network", "switch.silent", "leaf1")
+    assert said(found["3"]) == ("infra.node", "node.down", "p")
+
+
+def test_a_node_whose_loss_was_logged_is_not_counted_among_the_silent() -> None:
+    lines = [*down(0, "n1", "eth0", 900), *set_down(350, "n1", "n2", "n3", "n4"), *node_fail(350)]
+    where = world(lines, [one(350, "NODE_FAIL")])
+    assert not facts(where, "switch.silent")
+    assert said(judged(where)["1"]) == ("infra.network", "link.outage", "n1")
+
+
+def test_srun_names_the_failed_node_where_slurmctld_is_not_heard() -> None:
+    lines = [*down(0, "n2", "eth0", 900), *out(352, "job.node_failure", "srun: error: Node failure on n2", nodes=["n2"]),
+             *out(351, "job.node_failure", "slurmstepd: error: *** JOB 1 ON n1 CANCELLED AT T DUE TO NODE FAILURE ***", nodes=["n1"])]  # fmt: skip
+    assert said(judged(world(lines, [one(350, "NODE_FAIL")]))["1"]) == ("infra.network", "link.outage", "n2")
+
+
+def test_all_nodes_of_a_run_under_a_dead_switch() -> None:
+    links = [{"host": f"n{i}", "device": "eth0", "switch": "tor", "switch_port": f"Ethernet{i}"} for i in range(1, 6)]
+    lines = [e for i in range(1, 6) for e in down(0.1 * i, f"n{i}", "eth0", 900)]
+    where = world(lines, [one(350, "NODE_FAIL", nodes=("n1", "n2", "n3"))], links=links)
+    assert said(judged(where)["1"]) == ("infra.network", "switch.outage", "tor")
+
+
+# -- a young machine is no dead slurmd --------------------------------------------------------------------------------
+@pytest.mark.parametrize(("uptime", "expected"), [(40.0, ("infra.node", "node.reboot", "n1")), (90000.0, ("infra.scheduler", "slurmd.crash", "n1"))])  # fmt: skip
+def test_slurmd_tells_the_age_of_its_machine(uptime: float, expected: tuple[str, str, str]) -> None:
+    lines = [event("slurm.step_start", -1500, "n1", "launch task StepId=1.0", source="slurmd", job_id=1), *set_down(350, "n1"), *node_fail(350),
+             event("slurm.daemon_start", 600, "n1", "slurmd version 24.05.4 started", source="slurmd")]  # fmt: skip
+    where = world(lines, [one(350, "NODE_FAIL")], spoke=lambda host: [T0 - 1500, T0 - 20, T0 + 600],
+                  slurmd_starts=lambda host: [(T0 + 600.4, uptime)])  # fmt: skip
+    assert said(judged(where)["1"]) == expected
+
+
+def test_without_its_system_log_a_start_of_slurmd_tells_of_no_death() -> None:
+    """A boot would not show either."""
+    lines = [event("slurm.step_start", -1500, "n1", "launch task StepId=1.0", source="slurmd", job_id=1), *set_down(350, "n1"), *node_fail(350),
+             event("slurm.daemon_start", 600, "n1", "slurmd version 24.05.4 started", source="slurmd")]  # fmt: skip
+    assert said(judged(world(lines, [one(350, "NODE_FAIL")]))["1"]) == ("infra.node", "node.down", "n1")
+
+
+# -- runs that accounting does not tell of ----------------------------------------------------------------------------
+def ctl(at: float, kind: str, text: str, **more: Any) -> Any:
+    return event(kind, at, "ctl", text, source="slurmctld", job_id=7, **more)
+
+
+def test_two_allocations_are_two_runs() -> None:
+    lines = [ctl(0, "slurm.job_start", "sched: Allocate JobId=7 NodeList=n1", nodes=["n1"]),
+             ctl(300, "slurm.job_requeue", "requeue job JobId=7 due to failure of node n1"),
+             ctl(430, "slurm.job_start", "sched: Allocate JobId=7 NodeList=n2", nodes=["n2"]),
+             ctl(500, "slurm.job_failed", "_job_complete: JobId=7 WEXITSTATUS 1", exit_code=1)]  # fmt: skip
+    assert [(r.key, r.state, r.nodes) for r in assemble([], [], lines)] == [
+        ("7", "NODE_FAIL", ("n1",)),
+        ("7#1", "FAILED", ("n2",)),
+    ]
+
+
+def test_a_launch_that_slurmd_gave_up_ends_the_run() -> None:
+    lines = [ctl(0, "slurm.job_start", "sched: Allocate JobId=7 NodeList=n1", nodes=["n1"]),
+             event("slurm.node_error", 2, "n1", "error: [job 7] prolog failed status=1:0", source="slurmd", job_id=7),
+             event("slurm.node_error", 2.1, "n1", "Could not launch job 7 and not able to requeue it, cancelling job", source="slurmd", job_id=7)]  # fmt: skip
+    runs = assemble([], [], lines)
+    assert [(r.key, r.state) for r in runs] == [("7", "CANCELLED")]
+    assert said(judged(world(lines, runs))["7"]) == ("infra.scheduler", "prolog.failure", "n1")
+
+
+def test_the_last_words_of_a_job_make_a_run_where_slurm_is_not_heard(tmp_path: Path) -> None:
+    folder = write(tmp_path, {
+        "jobs/31/stdout": "[2026-03-02 10:00:00] iter 1 | iter_time 1.0s\n[2026-03-02 10:10:00] iter 600 | iter_time 1.0s\n",
+        "jobs/31/stderr": f"[rank4]: {ECC}\nsrun: error: gpu-024: task 4: Exited with exit code 1\n",
+        "jobs/32/stderr": "slurmstepd: error: *** JOB 32 ON gpu-003 CANCELLED AT 2026-03-02T10:00:00 DUE TO TIME LIMIT ***\n",
+        "jobs/32/stdout": "[2026-03-02 09:59:00] iter 1 | iter_time 1.0s\n",
+        "jobs/33/stdout": "[2026-03-02 09:59:00] iter 1 | iter_time 1.0s\ndone.\n",
+    })  # fmt: skip
+    found = conclude(folder)
+    assert {k: v["category"] for k, v in found["verdicts"].items()} == {"31": "infra.gpu", "32": "app.timeout"}
+    (incident,) = found["incidents"]
+    assert (incident["root_cause"]["event"], incident["root_cause"]["host"]) == ("gpu.ecc", "gpu-024")
+
+
+def test_output_without_stamps_lies_where_slurmctld_ends_the_job(tmp_path: Path) -> None:
+    """Without accounting, lines that no stamp surrounds would have no place, and the run's own error would be lost."""
+    log = """[2026-03-02T10:00:00.000] sched: Allocate JobId=41 NodeList=gpu-001 #CPUs=8 Partition=gpu
+[2026-03-02T10:05:00.000] _job_complete: JobId=41 WEXITSTATUS 1
+[2026-03-02T10:05:00.001] _job_complete: JobId=41 done
+"""
+    error = (
+        "Traceback (most recent call last):\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 5.60 GiB.\n"
+    )
+    found = conclude(write(tmp_path, {"controller/slurmctld.log": log, "jobs/41/stderr": error}))
+    assert {k: v["category"] for k, v in found["verdicts"].items()} == {"41": "app.oom"}
