@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from threading import Lock
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import duckdb
 
@@ -24,6 +24,7 @@ from queries.kql.errors import CannotExpress, KqlError, KqlRuntimeError, QueryTi
 from queries.kql.functions.python import give
 from queries.kql.textindex import Pruned, Pruner
 
+Made = TypeVar("Made")
 _LOG = logging.getLogger(__name__)
 # The copy of a large answer takes a fifth longer; a second plan takes most of a small query's time.
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
@@ -81,29 +82,21 @@ class _Probe:
         return list(zip(*(found.column(i).to_pylist() for i in range(found.num_columns)), strict=True))
 
 
-class _Kept:
-    """Compiled texts that depend on nothing but themselves and their parameters: dashboards and rules repeat."""
+class _Kept(Generic[Made]):
+    """What was made of a text, those used last."""
 
     def __init__(self, most: int = 512) -> None:
         self._most, self._lock = most, Lock()
-        self._made: OrderedDict[str, list[Compiled]] = OrderedDict()
+        self._made: OrderedDict[str, Made] = OrderedDict()
 
-    @staticmethod
-    def key(text: str, parameters: Mapping[str, Any] | None) -> str | None:
-        """None when the parameters are not plain JSON."""
-        try:
-            return json.dumps([text, parameters or {}], sort_keys=True)
-        except (TypeError, ValueError):
-            return None
-
-    def get(self, key: str | None) -> list[Compiled] | None:
+    def get(self, key: str | None) -> Made | None:
         with self._lock:
             if key is None or key not in self._made:
                 return None
             self._made.move_to_end(key)
             return self._made[key]
 
-    def put(self, key: str | None, made: list[Compiled]) -> None:
+    def put(self, key: str | None, made: Made) -> None:
         with self._lock:
             if key is not None:
                 self._made[key] = made
@@ -111,7 +104,28 @@ class _Kept:
                     self._made.popitem(last=False)
 
 
-_KEPT = _Kept()
+#: Compiled texts that depend on nothing but themselves and their parameters: dashboards and rules repeat.
+_KEPT: _Kept[list[Compiled]] = _Kept()
+#: SQL as the engine's parser understands it, of no connection: reading it anew takes a fifth of a small query's time.
+_READ: _Kept[duckdb.Statement] = _Kept()
+#: Longer statements (lists of blocks, datatables) hardly come again.
+_READ_MOST = 20_000
+
+
+def _key(text: str, parameters: Mapping[str, Any] | None) -> str | None:
+    """None when the parameters are not plain JSON."""
+    try:
+        return json.dumps([text, parameters or {}], sort_keys=True)
+    except (TypeError, ValueError):
+        return None
+
+
+def _read(con: duckdb.DuckDBPyConnection, statement: str) -> duckdb.Statement:
+    read = _READ.get(statement)
+    if read is None:
+        (read,) = con.extract_statements(statement)
+        _READ.put(statement if len(statement) <= _READ_MOST else None, read)
+    return read
 
 
 def run(
@@ -127,7 +141,7 @@ def run(
     """Run a text of statements; the last tabular one is the answer, the ones before are in `others`."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     pruner, probe = Pruner(con), _Probe(con, text, timeout_s, deadline)
-    key = _KEPT.key(text, parameters) if catalog is CATALOG else None
+    key = _key(text, parameters) if catalog is CATALOG else None
     moment = Moment(now)
     try:
         compiled = _KEPT.get(key)
@@ -157,7 +171,7 @@ def _execute(
         try:
             give(con, statement)
             # Not con.sql(): a relation is planned once more, for the names of its columns.
-            table = con.execute(statement, values).to_arrow_table()
+            table = con.execute(_read(con, statement), values).to_arrow_table()
         except duckdb.Error as problem:
             raise _engine_error(problem, limit.fired, timeout_s).locate(text) from None
     assert table is not None  # a query has columns
