@@ -22,8 +22,8 @@ from web.timerange import BadTimeError, Range, parse_range
 
 HERE = Path(__file__).parent
 THEMES = {"dark", "light"}
-#: The last lines of a job's output that its page shows.
-OUTPUT_LINES = 40
+#: The last lines of a file that a job printed, and so many files of it, that its page shows.
+OUTPUT_LINES, OUTPUT_FILES = 40, 4
 #: The first of each kind that a search finds.
 FOUND = 10
 SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL|PRIVATE)", re.IGNORECASE)
@@ -151,12 +151,12 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
     doc = row["document"]
     attempt = int(row["attempt"] or 0)
     artifacts = [item for item in read.artifacts(row["job_id"]) if int(item["restarts"] or 0) == attempt]
-    output = read.job_output(row["job_id"], OUTPUT_LINES)
     found = {(item.get("source"), item.get("line")): item for item in doc.get("evidence") or []}
+    output, unshown = read.job_output(row, {str(file) for file, _ in found}, files=OUTPUT_FILES, lines=OUTPUT_LINES)
     variables = [{**item, "secret": bool(SECRET.search(str(item["name"])))} for item in read.job_settings(key)]
     return render(
         request, "job.html", row=row, doc=doc, answers=read.feedback(key), attempts=read.attempts(row["job_id"]), artifacts=artifacts,
-        output=output, evidence=found, variables=variables, nav="jobs",
+        output=output, unshown=unshown, evidence=found, variables=variables, nav="jobs",
     )  # fmt: skip
 
 

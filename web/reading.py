@@ -9,7 +9,7 @@ import base64
 import json
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -243,14 +243,36 @@ class Reader:
         sql = "SELECT DISTINCT name, value FROM raw.settings WHERE scope = ? ORDER BY name"
         return self.rows(sql, [f"job:{key}"])
 
-    def job_output(self, job_id: int, limit: int) -> list[Row]:
-        """The last lines a job printed, in the order of the file."""
+    def job_output(self, run: Row, prefer: Collection[str], *, files: int, lines: int) -> tuple[list[Row], int]:
+        """What one run printed: for each file its last ``lines`` and how many there are, and how many files are left out.
+
+        A file that was kept of another run is not this one's. Where all runs of a job print to one file, those lines are
+        this run's that lie before the next run's start and not before its own. Files in ``prefer`` are shown first.
+        """
+        where = Where()
+        where.add("job_id = ? AND source IN ('job_stdout', 'job_stderr')", run["job_id"])
+        where.add(
+            "file NOT IN (SELECT path FROM raw.artifacts WHERE job_id = ? AND restarts <> ? AND path IS NOT NULL)",
+            run["job_id"], run["attempt"] or 0,
+        )  # fmt: skip
+        following = [
+            other["start"] for other in self.attempts(run["job_id"]) if (other["attempt"] or 0) > (run["attempt"] or 0)
+        ]
+        where.when(min((start for start in following if start), default=None), "time IS NULL OR time < ?")
+        if run["attempt"]:
+            where.when(run["start"], "time IS NULL OR time >= ?")
         found = self.rows(
-            f"SELECT {LINE_COLUMNS} FROM raw.log_view WHERE job_id = ? AND source IN ('job_stdout', 'job_stderr')"
-            " ORDER BY file DESC, line DESC LIMIT ?",
-            [job_id, limit],
+            f"SELECT file, count(*) AS total FROM raw.log_view{where.sql} GROUP BY file ORDER BY file", where.values
         )
-        return found[::-1]
+        found.sort(key=lambda row: row["file"] not in prefer)
+        shown = found[:files]
+        for row in shown:
+            where_file = f"{where.sql} AND file = ? ORDER BY line DESC LIMIT ?"
+            tail = self.rows(
+                f"SELECT {LINE_COLUMNS} FROM raw.log_view{where_file}", [*where.values, row["file"], lines]
+            )
+            row |= {"lines": tail[::-1], "evidence": row["file"] in prefer}
+        return shown, len(found) - len(shown)
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,89 @@
+"""The job page: what a run printed is its own, and nothing is called an effect that is a cause."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime, timedelta
+from typing import Any
+
+import fixture
+import pytest
+from fastapi.testclient import TestClient
+
+from web.app import create_app
+
+START = datetime.fromisoformat("2026-11-21T00:20:00")
+
+
+def printed(
+    store: fixture.FakeStore, job: int, file: str, texts: list[str], start: datetime | None = START, first: int = 1
+) -> None:
+    """Lines of output, a second apart; without a start they have no time at all."""
+    for number, text in enumerate(texts, first):
+        time = start + timedelta(seconds=number) if start else None
+        row = {"time": time, "time_quality": "inferred", "received_time": START, "cluster": "mini", "host": "gpu03",
+               "source": "job_stdout", "message": text, "raw": text, "event": "other", "job_id": job, "tags": [],
+               "file": file, "line": number}  # fmt: skip
+        fixture.insert(store.con, "raw.logs", row)
+
+
+def kept(store: fixture.FakeStore, job: int, restarts: int, path: str) -> None:
+    row = {"cluster": "mini", "job_id": job, "restarts": restarts, "kind": "stdout", "path": path, "truncated": False}
+    fixture.insert(store.con, "raw.artifacts", row)
+
+
+def first_run_of_14(store: fixture.FakeStore) -> None:
+    row = {"run_key": "14", "cluster": "mini", "job_id": 14, "attempt": 0, "state": "NODE_FAIL", "nodes": ["gpu03"],
+           "start": START - timedelta(hours=1), "end": START - timedelta(minutes=5)}  # fmt: skip
+    fixture.insert(store.con, "model.runs", row)
+
+
+def page(store: fixture.FakeStore, key: str) -> str:
+    return TestClient(create_app(store)).get(f"/jobs/{key}").text
+
+
+def test_a_run_shows_its_own_files_and_not_those_of_another_run() -> None:
+    store = fixture.build()
+    first_run_of_14(store)
+    printed(store, 14, "jobs/14/stdout", ["the first run's words"], START - timedelta(hours=1))
+    printed(store, 14, "jobs/14/restart-1/stdout", ["the second run's words"])
+    kept(store, 14, 0, "jobs/14/stdout")
+    kept(store, 14, 1, "jobs/14/restart-1/stdout")
+    assert "the first run" in page(store, "14") and "the second run" not in page(store, "14")
+    assert "the second run" in page(store, "14%231") and "the first run" not in page(store, "14%231")
+
+
+def test_runs_that_print_to_one_file_are_parted_by_their_starts() -> None:
+    store = fixture.build()
+    first_run_of_14(store)
+    printed(store, 14, "jobs/x-14.out", ["before"], START - timedelta(minutes=30))
+    printed(store, 14, "jobs/x-14.out", ["after"], first=2)
+    assert "before" in page(store, "14") and ">after<" not in page(store, "14")
+    assert ">after<" in page(store, "14%231") and ">before<" not in page(store, "14%231")
+
+
+def test_output_without_times_and_without_other_runs_is_shown() -> None:
+    store = fixture.build()
+    printed(store, 16, "jobs/16/stderr", ["no stamp on this"], None)
+    assert "no stamp on this" in page(store, "16")
+
+
+def test_each_file_is_told_by_name_with_how_much_of_it_is_shown() -> None:
+    store = fixture.build()
+    for rank in range(6):
+        printed(store, 14, f"jobs/14/rank-{rank}.out", [f"line {n}" for n in range(45)])
+    text = re.sub(r"\s+", " ", page(store, "14%231"))
+    assert text.count("last 40 of 45 lines") == 4 and "and 2 more files" in text and "line 4<" not in text
+
+
+@pytest.mark.parametrize(("yours", "said"), [(True, False), (False, True), (None, False)])
+def test_a_line_is_called_an_effect_only_where_the_cause_lies_elsewhere(yours: Any, said: bool) -> None:
+    store = fixture.build()
+    printed(store, 16, "jobs/16/stdout", ["RuntimeError: boom"])
+    document = {
+        "your_code": yours,
+        "evidence": [{"source": "jobs/16/stdout", "line": 1, "time": "2026-11-21T00:20:01Z"}],
+    }
+    store.con.execute("UPDATE model.runs SET document = ? WHERE run_key = '16'", [json.dumps(document)])
+    assert ("This line is the effect" in page(store, "16")) is said
