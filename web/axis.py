@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from web.glyphs import glyph_of
-from web.shaping import BAD_STATES, LAYERS, layer_of, moment, short_file, span
+from web.shaping import BAD_STATES, LAYERS, layer_of, moment, short_file, span, state_kind
 
 Row = dict[str, Any]
 ERRORS = {"error", "err", "critical", "crit", "alert", "emerg", "fatal"}
@@ -91,18 +91,6 @@ def mark(builder: Builder, event: Row, lane: str) -> Row | None:
         "pm": float(fine if fine is not None else RESOLUTION_DEFAULT_S), "quality": event.get("time_quality") or "line",
         "late": round(received - at, 3) if received is not None and received - at > 5 else None,
     }  # fmt: skip
-
-
-def state_kind(state: str) -> str:
-    """How a node state is drawn; unreachable beats every other flag."""
-    text = state.lower()
-    if text.startswith(("down", "fail", "error")):
-        return "down"
-    if "*" in text:
-        return "silent"
-    if "drain" in text or "maint" in text:
-        return "drain"
-    return "idle" if text.startswith("idle") else "busy"
 
 
 def add_states(builder: Builder, states: Iterable[Row], end: datetime) -> None:

@@ -17,6 +17,7 @@ import duckdb
 
 from correlator import recurrence
 from store import blocks
+from web.node_states import STATES
 from web.problems import ProblemError
 from web.shaping import document
 from web.timerange import Range
@@ -283,10 +284,11 @@ class Reader:
         after = decode_cursor(cursor, 1)[0] if cursor else ""
         values: list[Any] = [search or "", after, exact, exact, limit + 1]
         rows = self.rows(
-            """
-            WITH named AS (SELECT DISTINCT host FROM model.node_states UNION SELECT DISTINCT host FROM model.events),
+            f"""
+            WITH states AS MATERIALIZED {STATES},
+            named AS (SELECT DISTINCT host FROM states UNION SELECT DISTINCT host FROM model.events),
             latest AS (SELECT host, arg_max_null(state, time) AS state, arg_max_null(reason, time) AS reason,
-                              max(time) AS since FROM model.node_states GROUP BY host),
+                              max(time) AS since FROM states GROUP BY host),
             happened AS (SELECT host, count(*) AS events, max(time) AS last_event,
                                 count(*) FILTER (severity IN ('error', 'critical', 'crit', 'alert', 'emerg')) AS errors
                          FROM model.events GROUP BY host),
@@ -315,7 +317,7 @@ class Reader:
         where.add("list_contains(?, host)", list(hosts))
         where.when(end, "time <= ?")
         where.when(start, "coalesce(until, TIMESTAMP '9999-01-01') >= ?")
-        sql = f"SELECT time, until, host, state, reason, actor, source FROM model.node_states{where.sql}"
+        sql = f"SELECT time, until, host, state, reason, actor, source FROM {STATES}{where.sql}"
         return self.rows(sql + " ORDER BY host, time LIMIT 5000", where.values)
 
     def links(self, host: str) -> list[Row]:

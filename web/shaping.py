@@ -169,6 +169,18 @@ def key(value: object) -> str:
     return quote(str(value), safe="")
 
 
+def state_kind(state: str) -> str:
+    """How a node state is drawn and coloured; what takes the node out of service beats a missing answer."""
+    text = state.lower()
+    if text.startswith(("down", "fail", "error", "inval")):
+        return "down"
+    if "*" in text:
+        return "silent"
+    if "drain" in text or "maint" in text:
+        return "drain"
+    return "idle" if text.startswith("idle") else "busy"
+
+
 def document(text: object) -> dict[str, Any]:
     """A JSON document column; a broken one is an empty document with a doubt and not a broken page."""
     if isinstance(text, Mapping):
@@ -183,5 +195,5 @@ def document(text: object) -> dict[str, Any]:
 FILTERS = {
     "clock": clock, "day": day, "stamp": stamp, "span": span, "number": number, "window": window,
     "sureness": sureness, "sentences": sentences, "short_file": short_file, "layer_of": layer_of, "key": key, "iso": wire,
-    "bytes": size,
+    "bytes": size, "state_kind": state_kind,
 }  # fmt: skip

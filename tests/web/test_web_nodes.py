@@ -1,0 +1,78 @@
+"""States of nodes: polls where there are any, else what slurmctld's log told."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+
+import fixture
+import pytest
+from fastapi.testclient import TestClient
+
+from web.app import create_app
+from web.reading import Reader
+
+START = datetime.fromisoformat("2026-11-21T04:00:00")
+
+
+def told(store: fixture.FakeStore, second: int, event: str, message: str, **entities: Any) -> None:
+    row = {"event_id": f"n{second}-{event}", "time": START + timedelta(seconds=second), "time_quality": "line",
+           "cluster": "mini", "host": "ctl", "source": "slurmctld", "layer": "slurmctld", "event": event,
+           "severity": "info", "message": message, "entities": json.dumps(entities), "count": 1}  # fmt: skip
+    fixture.insert(store.con, "model.events", row)
+
+
+@pytest.fixture(scope="module")
+def store() -> fixture.FakeStore:
+    store = fixture.build()
+    told(
+        store,
+        0,
+        "slurm.node_reason",
+        "update_node: node gpu07 reason set to: NHC: fan",
+        nodes=["gpu07"],
+        reason="NHC: fan",
+    )
+    told(
+        store, 1, "slurm.node_drain", "update_node: node gpu07 state set to DRAINING", nodes=["gpu07"], state="DRAINING"
+    )
+    told(store, 60, "slurm.node_up", "update_node: node gpu07 state set to IDLE", nodes=["gpu07"], state="IDLE")
+    told(store, 90, "slurm.node_down", "error: Nodes gpu[07-08] not responding, setting DOWN", nodes=["gpu07", "gpu08"])
+    told(store, 99, "slurm.node_up", "Node gpu08 now responding", nodes=["gpu08"])
+    told(store, 100, "slurm.node_up", "node_did_resp: node gpu08 returned to service", nodes="gpu08")
+    told(store, 120, "slurm.node_invalid", "error: Setting node gpu09 state to INVAL with reason:Low TmpDisk",
+         nodes=["gpu09"], reason="Low TmpDisk")  # fmt: skip
+    told(store, 130, "slurm.node_down", "error: Nodes gpu02 not responding, setting DOWN", nodes=["gpu02"])
+    return store
+
+
+def states(store: fixture.FakeStore, *hosts: str) -> list[tuple[Any, ...]]:
+    rows = Reader(store).node_states(hosts, None, None)
+    return [(row["host"], int((row["time"] - START).total_seconds()), row["state"], row["reason"]) for row in rows]
+
+
+def test_the_log_tells_states_where_slurm_was_not_asked(store: fixture.FakeStore) -> None:
+    assert states(store, "gpu07", "gpu08", "gpu09") == [
+        ("gpu07", 1, "DRAINING", "NHC: fan"), ("gpu07", 60, "IDLE", None), ("gpu07", 90, "DOWN", "Not responding"),
+        ("gpu08", 90, "DOWN", "Not responding"), ("gpu08", 100, "UP", None), ("gpu09", 120, "INVAL", "Low TmpDisk"),
+    ]  # fmt: skip
+
+
+def test_a_state_lasts_until_the_next_one(store: fixture.FakeStore) -> None:
+    rows = Reader(store).node_states(["gpu07"], START + timedelta(seconds=70), None)
+    assert [row["state"] for row in rows] == ["IDLE", "DOWN"]
+    assert rows[0]["until"] == rows[1]["time"] and rows[1]["until"] is None
+
+
+def test_a_node_that_slurm_was_asked_about_keeps_to_the_answers(store: fixture.FakeStore) -> None:
+    assert {row["source"] for row in Reader(store).node_states(["gpu02"], None, None)} == {"poll", "sacctmgr"}
+
+
+def test_list_and_page_say_the_newest_state_and_where_it_is_from(store: fixture.FakeStore) -> None:
+    listed = {row["name"]: row["state"] for row in Reader(store).nodes(limit=100)[0]}
+    assert (listed["gpu07"], listed["gpu08"], listed["gpu09"], listed["gpu02"]) == ("DOWN", "UP", "INVAL", "idle")
+    client = TestClient(create_app(store))
+    text = client.get("/nodes/gpu07").text
+    assert "Not responding" in text and "as slurmctld&#39;s log told" in text and "not reported" not in text
+    assert "log told" not in client.get("/nodes/gpu02").text

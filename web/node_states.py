@@ -1,0 +1,41 @@
+"""States of nodes: as Slurm answered when it was asked, and for nodes that nobody asked about, as slurmctld's log told.
+
+``STATES`` is a query with the columns of ``model.node_states``. A poll or accounting's record says more than the log
+(which tells of changes only), so a host with any such record keeps to it.
+"""
+
+from __future__ import annotations
+
+#: slurmctld writes why a node's state was changed in a line of its own, just before the one that changes it.
+REASON_WITHIN = "INTERVAL 2 SECOND"
+
+STATES = f"""(
+WITH lines AS (
+  SELECT time, cluster, event, message, json_extract_string(entities, '$.state') AS state,
+         json_extract_string(entities, '$.reason') AS reason,
+         coalesce(json_extract_string(entities, '$.actor'), 'slurmctld') AS actor,
+         unnest(CASE json_type(entities, '$.nodes') WHEN 'ARRAY' THEN CAST(json_extract(entities, '$.nodes') AS VARCHAR[])
+                ELSE [json_extract_string(entities, '$.nodes')] END) AS host
+  FROM model.events
+  WHERE layer = 'slurmctld' AND event IN ('slurm.node_down', 'slurm.node_drain', 'slurm.node_up', 'slurm.node_invalid',
+                                          'slurm.node_reason')
+), changes AS (
+  SELECT *, upper(coalesce(state, CASE
+           WHEN event = 'slurm.node_down' THEN 'DOWN' WHEN event = 'slurm.node_drain' THEN 'DRAIN'
+           WHEN event = 'slurm.node_invalid' THEN nullif(regexp_extract(message, 'state to (INVAL|DRAIN)', 1), '')
+           WHEN contains(message, 'returned to service') THEN 'UP' END)) AS told,
+         CASE WHEN contains(message, 'not responding') THEN 'Not responding' ELSE reason END AS why
+  FROM lines WHERE event <> 'slurm.node_reason' AND host IS NOT NULL
+), reasons AS (
+  SELECT time, host, reason FROM lines WHERE event = 'slurm.node_reason'
+), told AS (
+  SELECT c.time, lead(c.time) OVER (PARTITION BY c.host ORDER BY c.time, c.told) AS until, c.cluster, c.host,
+         c.told AS state, c.actor, 'slurmctld' AS source,
+         coalesce(c.why, CASE WHEN c.time - r.time <= {REASON_WITHIN} THEN r.reason END) AS reason
+  FROM changes c ASOF LEFT JOIN reasons r ON c.host = r.host AND c.time >= r.time WHERE c.told IS NOT NULL
+)
+SELECT time, until, cluster, host, state, reason, actor, source FROM model.node_states
+UNION ALL
+SELECT time, until, cluster, host, state, reason, actor, source FROM told
+WHERE host NOT IN (SELECT host FROM model.node_states WHERE host IS NOT NULL)
+)"""
