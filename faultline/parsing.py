@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 from zoneinfo import ZoneInfo
 
+from collector.files import BROKEN, opened
 from faultline.failure import CommandError
 from parsers.engine import LineParser
 from parsers.lines import split
@@ -49,11 +50,18 @@ def parse_streams(
         origin = Origin(path=str(path) if path else None, host=host, source=source, timezone=known_zone(timezone),
                         timezone_known=timezone is not None, reference=now)  # fmt: skip
         try:
-            with path.open("rb") if path else sys.stdin.buffer as stream:
+            with _stream(path) as stream:
                 _parse(parser, stream, origin, explain)
-        except OSError as error:
-            raise CommandError(f"{path}: cannot be read: {error.strerror}") from error
+        except BROKEN as error:
+            raise CommandError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     return 0
+
+
+def _stream(path: Path | None) -> IO[bytes]:
+    """A file unpacked. A pipe is read as it is: looking at its first bytes would take them away."""
+    if path is None:
+        return sys.stdin.buffer
+    return opened(path) if path.is_file() else path.open("rb")
 
 
 def _parse(parser: LineParser, stream: IO[bytes], origin: Origin, explain: bool) -> None:

@@ -23,6 +23,8 @@ MONTHS = {
     "jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11,
     "dec": 12, "janv": 1, "fév": 2, "févr": 2, "mars": 3, "avr": 4, "avril": 4, "mai": 5, "juin": 6, "juil": 7,
     "août": 8, "sept": 9, "déc": 12, "mär": 3, "mrz": 3, "okt": 10, "dez": 12, "ene": 1, "abr": 4, "ago": 8, "dic": 12,
+    "янв": 1, "фев": 2, "мар": 3, "апр": 4, "мая": 5, "июн": 6, "июл": 7, "авг": 8, "сен": 9, "окт": 10, "ноя": 11, "дек": 12,
+    **{f"{month}{sign}": month for month in range(1, 13) for sign in "月월"},
 }  # fmt: skip
 _UTC = ("UTC", "Etc/UTC", "GMT", "Z", "Zulu")
 _ISO = (

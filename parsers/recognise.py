@@ -326,6 +326,10 @@ _DOCUMENTS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
     ("ethtool_statistics", "output of ethtool -S", _matches(r"NIC statistics:", 1)),
     ("sysfs_dump", "paths below /sys/class with values", _matches(r"\S*class/(?:infiniband|net)/\S+/\S+:", 3)),
     ("journal_export", "records of journalctl -o export", _matches(r"__CURSOR=s=", 1)),
+    ("journal_verbose", "records of journalctl -o verbose", _matches(
+        r"\S{1,12} \d{4}-\d\d-\d\d [\d:.]+ \S+ \[s=[0-9a-f]+;", 3)),
+    ("log_search", "answer of Loki or Elasticsearch", lambda text: bool(re.match(
+        r'\s*\{.{0,400}?(?:"resultType"\s*:\s*"streams"|"hits"\s*:\s*\{.{0,200}?"hits"\s*:\s*\[)', text, re.DOTALL))),
     ("prometheus", "Prometheus text", _is_prometheus),
 )  # fmt: skip
 

@@ -36,6 +36,7 @@ from parsers.scan import (
     meaning,
     number,
     printed,
+    reads,
     words,
 )
 from parsers.stamps import NO_TIME, Clock
@@ -268,11 +269,25 @@ def kmsg(data: Array, at: int, end: int, row: Row, clock: Clock) -> bool:
 def dmesg(data: Array, at: int, row: Row, clock: Clock) -> bool:
     """``[seconds since boot] message``."""
     row.message = stamps.uptime(data, at, row)
-    if row.message < 0:
+    if row.message < 0 or _names_writer(data, row.message):
         return False
     stamps.since_boot(row, clock, 1_000)
     row.format, row.program = DMESG, KERNEL
     return True
+
+
+@part
+def _names_writer(data: Array, at: int) -> bool:
+    """Whether a host and its program stand there, as ``journalctl -o short-monotonic`` writes them."""
+    end = _name_end(data, at)
+    if end == at or data[end] != BLANK:
+        return False
+    unit = end + 1
+    end = _name_end(data, unit)
+    if data[end] == COLON:
+        return end - unit == 6 and reads(data, unit, b"kernel")
+    width = digits(data, end + 1)
+    return bool(data[end] == OPEN and width > 0 and data[end + 1 + width] == CLOSE and data[end + 2 + width] == COLON)
 
 
 @part

@@ -17,6 +17,7 @@ from parsers.documents import (
     journal_export,
     link_counters,
     links_csv,
+    log_search,
     node_polls,
     nvidia_smi,
     prometheus,
@@ -31,7 +32,7 @@ from parsers.documents.document import Document, Gathered, split_lines
 from parsers.record import Origin, Parsed
 
 _FAMILIES = (
-    counters, dcgm, events, hook, job_env, jobcomp, jobcomp_json, journal_export, link_counters, links_csv, node_polls, nvidia_smi,
+    counters, dcgm, events, hook, job_env, jobcomp, jobcomp_json, journal_export, link_counters, links_csv, log_search, node_polls, nvidia_smi,
     prometheus, sacct, scontrol, slurm_conf,
     slurm_json, snapshots, topology_conf,
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """``journalctl -o export``: records of FIELD=value lines with an empty line behind each; values with line breaks are
-written as FIELD, the length in eight bytes, and the bytes.
+written as FIELD, the length in eight bytes, and the bytes. ``journalctl -o verbose``: a line of time and cursor, behind it
+FIELD=value, four blanks in front; a value's further lines stand below it, indented further.
 
 Each record becomes one row of logs, read as the same record in JSON is; its own bytes are kept as ``raw``.
 """
@@ -7,6 +8,7 @@ Each record becomes one row of logs, read as the same record in JSON is; its own
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
@@ -47,6 +49,37 @@ def records(data: bytes) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
             yield first_line, data[start : min(at, len(data))].rstrip(b"\n"), fields
 
 
+#: Weekday, date, time, zone and the cursor, whose ``t`` is the time in microseconds since 1970, in hexadecimal digits.
+_HEAD = re.compile(rb"\S{1,12} \d{4}-\d\d-\d\d [\d:.]+ \S+ \[s=[0-9a-f]+;.*?\bt=(?P<micros>[0-9a-f]+);.*\]$")
+_FIELD = re.compile(rb"    (?P<name>[A-Z_0-9]+)=(?P<value>.*)$", re.DOTALL)
+
+
+def verbose_records(data: bytes) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
+    """As :func:`records`, of ``-o verbose``. Lines in front of the first record are no record."""
+    held: list[bytes] = []
+    fields: dict[str, Any] = {}
+    first, name = 0, ""
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        head = _HEAD.match(line)
+        if head:
+            if fields:
+                yield first, b"\n".join(held), fields
+            first, held, name = number, [], ""
+            fields = {"__REALTIME_TIMESTAMP": str(int(head["micros"], 16))}
+        if not fields:
+            continue
+        field = _FIELD.match(line)
+        if field:
+            name = field["name"].decode()
+            _put(fields, name, field["value"])
+        elif name and line.startswith(b" " * 5) and isinstance(fields[name], str):
+            fields[name] += "\n" + line.strip().decode(errors="replace")
+        if line:
+            held.append(line)
+    if fields:
+        yield first, b"\n".join(held), fields
+
+
 def _put(fields: dict[str, Any], name: str, value: bytes) -> None:
     try:
         text: Any = value.decode()
@@ -59,7 +92,7 @@ def _put(fields: dict[str, Any], name: str, value: bytes) -> None:
 
 
 def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
-    found = list(records(data))
+    found = list(verbose_records(data) if kind == "journal_verbose" else records(data))
     if not found:
         return Parsed({"logs": empty("logs")})
     logs = _parser().parse([json.dumps(fields).encode() for _, _, fields in found], origin)
@@ -72,4 +105,4 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
     return Parsed({"logs": logs})
 
 
-DOCUMENT = Document(kinds=("journal_export",), read=_read)
+DOCUMENT = Document(kinds=("journal_export", "journal_verbose"), read=_read)

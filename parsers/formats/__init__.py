@@ -15,6 +15,7 @@ from parsers.formats import (
     fabric,
     ip_link,
     job_output,
+    journalctl,
     jsonl,
     kernel,
     loghub,
@@ -23,15 +24,16 @@ from parsers.formats import (
     slurm,
     storage,
     syslog,
+    wrapped,
 )
 from parsers.formats.base import Format
 
 BUILT_IN: tuple[Format, ...] = (
-    ip_link.MONITOR, slurm.FILE, syslog.LOGHOST, syslog.RFC5424, jsonl.JSON, kernel.KMSG, job_output.EPOCH, kernel.DMESG, kernel.DMESG_TIME,
-    kernel.DMESG_ISO, kernel.DMESG_RAW_LEVELS, fabric.OPENSM, fabric.UFM, fabric.FABRICMANAGER, syslog.OCTETS, nhc.NHC, storage.STORAGE, devices.DEVICE, syslog.ISO, syslog.BSD, syslog.DATED,
-    slurm.SHORT, slurm.BARE, loghub.BLUE_GENE, loghub.HPC, devices.ODD, job_output.STAMPED, job_output.SHORT,
-    job_output.MARKED,
-    slurm.CLOCK, plain.REST, plain.PLAIN,
+    wrapped.CONTAINER, wrapped.PREFIXED, ip_link.MONITOR, slurm.FILE, syslog.LOGHOST, syslog.RFC5424, jsonl.JSON, kernel.KMSG,
+    job_output.EPOCH, journalctl.MONOTONIC, kernel.DMESG, kernel.DMESG_TIME, kernel.DMESG_ISO, kernel.DMESG_RAW_LEVELS,
+    fabric.OPENSM, fabric.UFM, fabric.FABRICMANAGER, syslog.OCTETS, nhc.NHC, storage.STORAGE, journalctl.FULL, journalctl.UNIX,
+    journalctl.BETWEEN, devices.DEVICE, syslog.ISO, syslog.BSD, syslog.DATED, slurm.SHORT, slurm.BARE, loghub.BLUE_GENE,
+    loghub.HPC, devices.ODD, job_output.STAMPED, job_output.SHORT, job_output.MARKED, slurm.CLOCK, plain.REST, plain.PLAIN,
 )  # fmt: skip
 
 

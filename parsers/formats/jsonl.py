@@ -9,12 +9,13 @@ from typing import Any
 
 import polars as pl
 
-from parsers.formats.base import FACILITIES, SEVERITIES, SEVERITY_WORDS, Format, by_line, source_of_program
-from parsers.formats.syslog import odd_tail
+from parsers.formats.base import FACILITIES, SEVERITIES, SEVERITY_WORDS, Format, by_line, conform, source_of_program
+from parsers.formats.wrapped import read_inner
 from parsers.record import Origin
 
 _ROUTED = re.compile(r"\[minislurm:(?P<host>[\w.-]+)\] (?P<text>.*)$", re.DOTALL)
-_SYSLOG = re.compile(r"(?P<month>[A-Z][a-z]{2}) +(?P<day>\d{1,2}) (?P<clock>\d\d:\d\d:\d\d) (?P<rest>.*)$", re.DOTALL)
+#: Marks rows whose message may have a header of its own until that is read.
+_WRAPPED = "wrapped"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -81,31 +82,26 @@ def _journal(record: dict[str, Any], origin: Origin) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _host(fields: dict[str, Any]) -> str | None:
+    """Who wrote it: a name, Elastic's ``{"host": {"name": ...}}``, or a label of Loki's stream."""
+    host = fields.get("host") or fields.get("hostname")
+    if isinstance(host, dict):
+        return _text(host.get("name") or host.get("hostname"))
+    labels = fields.get("labels") or fields.get("stream")
+    if host is None and isinstance(labels, dict):
+        host = labels.get("host") or labels.get("hostname") or labels.get("node") or labels.get("nodename")
+    return _text(host)
+
+
 def _wrapped(record: dict[str, Any], message: str, origin: Origin) -> dict[str, Any]:
-    """An object around a line: level, host and time as the common shippers call them; a syslog header inside is read."""
+    """An object around a line: level, host and time as the common shippers call them."""
     first = {name.lower().lstrip("@_"): value for name, value in reversed(record.items())}
     level = str(first.get("level") or first.get("severity") or "").lower()
     row: dict[str, Any] = {
-        "format": "json", "source": origin.source, "message": message, "severity": SEVERITY_WORDS.get(level),
+        "format": "json", "source": origin.source, "message": message.rstrip("\n"), "severity": SEVERITY_WORDS.get(level),
         "iso": _text(first.get("timestamp") or first.get("time") or first.get("ts")),
-        "host": _text(first.get("host") or first.get("hostname")) if not isinstance(first.get("host"), dict) else None,
+        "host": _host(first), "tag": _WRAPPED,
     }  # fmt: skip
-    found = _SYSLOG.match(message)
-    if found:
-        tail = odd_tail(found["rest"], False)
-        direct = re.match(
-            r"(?P<host>\S*[^\s:]) +(?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: (?P<message>.*)$",
-            found["rest"],
-            re.DOTALL,
-        )
-        tail = direct.groupdict() if direct else tail
-        row |= {
-            "host": tail.get("host"),
-            "unit": tail.get("unit"),
-            "pid": _integer(tail.get("procid")),
-            "message": tail["message"],
-        }
-        row["source"] = source_of_program(tail.get("unit"), str(tail["message"])) or "syslog"
     return row
 
 
@@ -122,7 +118,9 @@ def _row(text: str, origin: Origin) -> dict[str, Any] | None:
         "__REALTIME_TIMESTAMP" in record or "_SOURCE_REALTIME_TIMESTAMP" in record or "PRIORITY" in record
     ):
         return _journal(record, origin)
-    for name in ("message", "msg", "log", "MESSAGE", "body"):
+    if isinstance(record.get("_source"), dict):  # a document as Elasticsearch exports it
+        record = record["_source"]
+    for name in ("message", "msg", "log", "MESSAGE", "body", "line"):
         if isinstance(record.get(name), str):
             return _wrapped(record, record[name], origin)
     if "t" in record and "node" in record:  # a poll of a node's state: a document, not an event
@@ -137,7 +135,27 @@ def _row(text: str, origin: Origin) -> dict[str, Any] | None:
 
 
 def _read(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-    return by_line(_row)(frame, origin)
+    rows = by_line(_row)(frame, origin)
+    wrapped = rows["tag"].eq(_WRAPPED).fill_null(False)
+    if not wrapped.any():
+        return rows
+    inner = read_inner(rows.filter(wrapped).select("i", pl.col("message").alias("text")), origin.but(received=None))
+    # A line without any header of its own says nothing but its text.
+    inner = inner.filter(~pl.col("format").is_in(["plain", "continuation", "json"])).drop("format", "tag", "quality")
+    both = rows.with_columns(pl.when(pl.col("tag") != _WRAPPED).then("tag").alias("tag")).join(
+        inner, on="i", how="left", suffix="_inner"
+    )
+    # Who wrote it is better known inside, when it was written outside.
+    inside = [name for name in inner.columns if name != "i"]
+    outer_first = {"time", "resolution_us", "stamp", "received", "sender_time"}
+    said = [
+        pl.coalesce(*((name, f"{name}_inner") if name in outer_first else (f"{name}_inner", name))).alias(name)
+        for name in inside
+    ]
+    own_time = pl.col("time").is_null() & pl.col("time_inner").is_not_null()
+    return conform(
+        both.with_columns(*said, pl.when(own_time).then(pl.lit("inferred")).otherwise("quality").alias("quality"))
+    )
 
 
 JSON = Format("json", "an object of JSON", r"^\s*\{.*\}\s*$", _read, for_jobs=True)

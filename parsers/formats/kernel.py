@@ -15,7 +15,7 @@ from parsers.record import Origin
 _KMSG = r"(?s)^(?P<prio>\d{1,4}),(?P<seq>\d+),(?P<micros>\d+),(?P<flag>[^;]*);(?P<message>.*)$"
 _DMESG = r"(?s)^ ?(?:<(?P<prio>\d{1,3})>)? ?\[ *(?P<uptime>\d+\.\d+)\](?:\[ *[TC]\d+\])? ?(?P<message>.*)$"
 _WEEKDAY = re.compile(
-    r"(?:<\d+>)?\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?P<month>[A-Z][a-z]{2}) +(?P<day>\d{1,2}) (?P<clock>\d\d:\d\d:\d\d)"
+    r"(?:<\d+>)?\[\S{1,6} (?P<month>\S{2,6}) +(?P<day>\d{1,2}) (?P<clock>\d\d:\d\d:\d\d)"
     r" (?P<year>\d{4})\] ?(?:(?P<host>[\w.-]+) kernel: )?(?P<message>.*)$",
     re.DOTALL,
 )
@@ -80,7 +80,7 @@ def _read_dmesg(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
 
 def _time_row(text: str, origin: Origin) -> dict[str, Any] | None:
     found = _WEEKDAY.match(text)
-    if found:
+    if found and found["month"].lower().rstrip(".") in clock.MONTHS:
         stamp = text[text.index("[") + 1 : text.index("]")]
         return {**found.groupdict(), "stamp": stamp, "format": "dmesg", "source": "kernel", "unit": "kernel"}
     found = _RELTIME.match(text)
@@ -128,7 +128,7 @@ DMESG = Format(
 )
 DMESG_TIME = Format(
     "dmesg", "[weekday month day time year] or dmesg -e's [MonDD hh:mm]",
-    r"^(?:<\d+>)?\[(?:[A-Z][a-z]{2} [A-Z][a-z]{2} |[A-Z][a-z]{2} ?\d{1,2} \d\d:\d\d\] |\s*\+\d+\.\d+\] )",
+    r"^(?:<\d+>)?\[(?:\S{1,6} \S{2,6} +\d{1,2} [\d:]{8} \d{4}\] |[A-Z][a-z]{2} ?\d{1,2} \d\d:\d\d\] |\s*\+\d+\.\d+\] )",
     by_line(_time_row), first="<[",
 )  # fmt: skip
 DMESG_ISO = Format(

@@ -30,7 +30,7 @@ from parsers.formats.base import (
 )
 from parsers.record import Origin
 
-_MONTH = r"[A-Za-zÀ-ɏ]{3,5}\.?"
+_MONTH = r"(?:[A-Za-zÀ-ɏа-я]{3,5}\.?|\d{1,2}[月월])"
 _STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?"
 _BSD = (
     rf"(?s)^(?:<(?P<pri>\d{{1,3}})>)? ?(?P<stamp>(?P<month>{_MONTH}) +(?P<day>\d{{1,2}}) (?:(?P<year>\d{{4}}) )?"
@@ -479,7 +479,7 @@ BSD = Format(
     "Mon dd hh:mm:ss",
     rf"^(?:<\d{{1,3}}>)? ?{_MONTH} +\d{{1,2}} (?:\d{{4}} )?\d{{1,2}}:\d\d:\d\d",
     _read_bsd,
-    first="< " + CAPITALS + CAPITALS.lower(),
+    first="< " + CAPITALS + CAPITALS.lower() + DIGITS,
 )
 
 

@@ -1,0 +1,104 @@
+"""Lines inside lines: what container runtimes, ``kubectl logs``, Ray and a byte order mark put in front of a program's line.
+
+What stands in front is taken off, and the rest is read as any line is; the runtime's time stays, for it is written with
+its zone and the program's own often is not.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from parsers.formats.base import DIGITS, HEADER, JOB_SOURCES, Format, accepted, conform, groups, nothing, timed
+from parsers.record import Origin
+
+_STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)"
+#: The container runtime interface's log: time, stream, F(ull) or P(artial). ``kubectl logs --timestamps`` has only the
+#: time, and it is no syslog where a launcher's label or a traceback follows.
+_CRI = rf"(?s)^(?P<iso>{_STAMP}) (?:stdout|stderr) [FP](?: (?P<rest>.*))?$"
+_STAMPED = rf"(?s)^(?P<iso>{_STAMP}) (?P<rest>(?:\[(?:rank|default|trainer|worker)\d+\]|Traceback \(most|\S+:\d+:\d+ \[\d+\] ).*)$"
+_PREFIX = r"(?s)^(?:\ufeff|\[pod/[\w.-]+/[\w.-]+\] |\(\w+ pid=\d+(?:, ip=[\d.a-f:]+)?\) |\[\d+,(?P<rank>\d+)\]<std(?:err|out)>: ?)(?P<rest>.*)$"
+
+
+def read_inner(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    """HEADER's columns of ``frame`` (i, text), each line read by the first format that can."""
+    from parsers.formats import all_formats  # these hold this one
+
+    left, parts = frame, []
+    for form in all_formats():
+        if left.is_empty():
+            break
+        if origin.source in JOB_SOURCES and not form.for_jobs:
+            continue
+        fits = left.filter(accepted(form, left["text"]))
+        found = conform(form.read(fits, origin)) if len(fits) else fits.clear()
+        if len(found):
+            parts.append(found)
+            left = left.join(found.select("i"), on="i", how="anti", maintain_order="left")
+    return pl.concat(parts) if parts else pl.DataFrame([nothing(name, kind, 0) for name, kind in HEADER.items()])
+
+
+def with_outer(inner: pl.DataFrame, outer: pl.DataFrame, format_name: str | None = None) -> pl.DataFrame:
+    """``inner`` with the time of ``outer`` (i, time, quality, resolution_us) where it has one."""
+    both = inner.join(outer, on="i", how="left", suffix="_outer")
+    known = pl.col("time_outer").is_not_null()
+    times = [
+        pl.when(known).then(f"{name}_outer").otherwise(name).alias(name)
+        for name in ("time", "quality", "resolution_us")
+    ]
+    unread = pl.col("tag").eq("unparsed")
+    named = [pl.lit(format_name).alias("format")] if format_name else []
+    return conform(both.with_columns(*times, *named, pl.when(~unread).then("tag").alias("tag")))
+
+
+def _read_container(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    parts = []
+    for shape in (_CRI, _STAMPED):
+        found = groups(frame, shape)
+        if found.is_empty():
+            continue
+        outer = timed(found.with_columns(pl.col("iso").alias("stamp")), origin).select(
+            "i", "time", "quality", "resolution_us"
+        )
+        inner = read_inner(found.select("i", pl.col("rest").fill_null("").alias("text")), origin)
+        parts.append(with_outer(inner, outer, "container"))
+    return pl.concat(parts) if parts else frame.clear()
+
+
+def _read_prefixed(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    found = groups(frame, _PREFIX).filter(pl.col("rest").is_not_null())
+    if found.is_empty():
+        return found
+    bom = found["text"].str.starts_with("\ufeff")
+    inner = read_inner(found.select("i", pl.col("rest").alias("text")), origin).join(
+        found.select("i", "rank", bom.alias("_bom")), on="i", how="left"
+    )
+    # Only a job's launcher labels its output: what no format knows behind a label is the job's.
+    plain = pl.col("format").eq("plain") & ~pl.col("_bom")
+    label = pl.concat_str(pl.lit('{"rank": '), "rank")
+    more = pl.concat_str(label, pl.lit(", "), pl.col("extra").str.strip_prefix("{"))
+    return conform(
+        inner.with_columns(
+            pl.when(plain).then(pl.lit("job_output")).otherwise("format").alias("format"),
+            pl.when(plain).then(pl.lit(origin.source or "job_stdout")).otherwise("source").alias("source"),
+            pl.when(~plain).then("tag").alias("tag"),
+            pl.coalesce(more, pl.concat_str(label, pl.lit("}")), "extra").alias("extra"),
+        )
+    )
+
+
+CONTAINER = Format(
+    "container",
+    "a container runtime's time, stream and F or P; kubectl's time in front of a launcher's label",
+    rf"^{_STAMP} (?:(?:stdout|stderr) [FP](?: |$)|\[(?:rank|default|trainer|worker)\d+\]|Traceback |\S+:\d+:\d+ \[\d+\] )",
+    _read_container,
+    for_jobs=True,
+    first=DIGITS,
+)
+PREFIXED = Format(
+    "prefixed",
+    "a label in front of a line: kubectl's pod, Ray's actor, mpirun's [job,rank]<stream>, a byte order mark",
+    r"^(?:\ufeff|\[pod/|\(\w+ pid=\d+|\[\d+,\d+\]<std)",
+    _read_prefixed,
+    for_jobs=True,
+    first="[(",
+)

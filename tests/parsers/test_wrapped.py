@@ -1,0 +1,105 @@
+"""Lines inside lines, journalctl's forms, other languages, what log stores answer. All lines here are made up."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from parsers.documents import read
+from parsers.engine import LineParser
+from parsers.recognise import recognise
+from parsers.record import Origin
+
+PARSER = LineParser()
+ORIGIN = Origin(reference=datetime(2026, 12, 31))
+DOWN = "mlx5_core 0000:9a:00.0 ens3np0: Link down"
+SYSLOG = f"Feb 28 16:29:24 gx7 kernel: {DOWN}"
+CUDA = "[rank3]: RuntimeError: CUDA error: an illegal memory access was encountered"
+AT, QUARTER = datetime(2026, 2, 28, 16, 29, 24), datetime(2026, 2, 28, 16, 29, 24, 250_000)
+HOUR_BEFORE = datetime(2026, 2, 28, 15, 29, 24)
+ZH = "nvidia-fabricmanager.service: Control process exited, code=exited, status=1/FAILURE"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (f"\ufeff{SYSLOG}", {"event": "nic.link_down", "host": "gx7", "source": "kernel", "time": AT, "message": DOWN}),
+        (f"2026-02-28T16:29:24.250000001Z stderr F {CUDA}", {"event": "job.cuda_error", "source": "job_stdout", "time": QUARTER, "time_quality": "line", "rank": 3}),
+        (f"2026-02-28T17:29:24+01:00 stdout P {SYSLOG}", {"event": "nic.link_down", "host": "gx7", "time": AT, "time_quality": "line"}),
+        ("2026-02-28T16:29:24Z stdout F", {"event": "other", "message": "", "time": AT}),
+        (f"2026-02-28T16:29:24.25Z {CUDA}", {"event": "job.cuda_error", "time": QUARTER, "host": None, "rank": 3}),
+        (f"[pod/train-0/pytorch] {CUDA}", {"event": "job.cuda_error", "source": "job_stdout", "rank": 3}),
+        ("[1,3]<stderr>:RuntimeError: CUDA error: misaligned address", {"event": "job.cuda_error", "rank": 3, "message": "RuntimeError: CUDA error: misaligned address"}),
+        ("[1,3]<stdout>: loss 0.3", {"event": "other", "source": "job_stdout", "message": "loss 0.3"}),
+        ("(Trainer pid=77, ip=10.0.0.1) torch.OutOfMemoryError: CUDA out of memory.", {"event": "job.oom", "source": "job_stdout"}),
+        (f"Sat 2026-02-28 16:29:24 CET gx7 kernel: {DOWN}", {"event": "nic.link_down", "host": "gx7", "time": HOUR_BEFORE, "time_quality": "line"}),
+        ("Sa 2026-02-28 16:29:24.250000 UTC gx7 slurmd[811]: slurmd version 24.05.3 started", {"event": "slurm.daemon_start", "pid": 811, "time": QUARTER}),
+        ("Sat 2026-02-28 16:29:24 XYZ gx7 sshd[8]: Server listening", {"event": "other", "host": "gx7", "time": AT, "time_quality": "inferred"}),
+        (f"1772296164.250000 gx7 kernel: {DOWN}", {"event": "nic.link_down", "host": "gx7", "time": QUARTER}),
+        (f"[   12.345678] gx7 kernel: {DOWN}", {"event": "nic.link_down", "host": "gx7", "message": DOWN, "uptime_s": 12.345678}),
+        ("[   12.345678] gx7 slurmd[811]: slurmd version 24.05.3 started", {"event": "slurm.daemon_start", "source": "slurmd"}),
+        ("[   12.345678] systemd[1]: Started x", {"format": "dmesg", "host": None, "message": "systemd[1]: Started x"}),
+        ("-- Boot 0123456789abcdef0123456789abcdef --", {"format": "journalctl", "event": "other"}),
+        (f"[Sa Mär  7 16:29:24 2026] {DOWN}", {"format": "dmesg", "message": DOWN, "time": datetime(2026, 3, 7, 16, 29, 24)}),
+        (f"[sam. févr. 28 16:29:24 2026] {DOWN}", {"format": "dmesg", "message": DOWN, "time": AT}),
+        (f"[六 2月 28 16:29:24 2026] {DOWN}", {"format": "dmesg", "message": DOWN, "time": AT}),
+        ("11月 15 14:15:47 gx7 systemd[1]: " + ZH, {"event": "gpu.fabric_error", "host": "gx7", "time": datetime(2026, 11, 15, 14, 15, 47)}),
+        (f"фев 28 16:29:24 gx7 kernel: {DOWN}", {"event": "nic.link_down", "host": "gx7", "time": AT}),
+        (json.dumps({"log": CUDA + "\n", "stream": "stderr", "time": "2026-02-28T16:29:24.250Z"}), {"event": "job.cuda_error", "rank": 3, "time": QUARTER, "message": CUDA}),
+        (json.dumps({"_index": "s", "_source": {"@timestamp": "2026-02-28T16:29:24Z", "host": {"name": "gx7"}, "message": DOWN}}), {"event": "nic.link_down", "host": "gx7", "time": AT}),
+        (json.dumps({"labels": {"host": "gx7"}, "line": DOWN, "timestamp": "2026-02-28T16:29:24Z"}), {"event": "nic.link_down", "host": "gx7", "time": AT}),
+        (json.dumps({"message": SYSLOG}), {"event": "nic.link_down", "host": "gx7", "time": AT, "time_quality": "inferred"}),
+        ("2026-02-28_17:29:24.250+0100: [E] Remote host 10.2.0.13 in the cluster refused connection.", {"event": "storage.io_error", "unit": "mmfs", "severity": "error", "time": QUARTER}),
+        ("(1) Feb28 16:29:24 Worker4 [Connect] >> Connect failed: beegfs-storage st03", {"event": "storage.io_error", "unit": "beegfs", "time": AT}),
+        ("28/02/2026 16:29:24 : epoch 5d7f : gw1 : ganesha.nfsd-3294[main] nfs_Start :THREAD :EVENT :started", {"event": "other", "unit": "ganesha.nfsd", "host": "gw1", "pid": 3294, "time": AT}),
+    ],
+)  # fmt: skip
+def test_what_stands_around_a_line(line: str, expected: dict[str, Any]) -> None:
+    row = PARSER.parse([line.encode()], ORIGIN).row(0, named=True)
+    said = {**json.loads(row["entities"] or "{}"), **row}
+    assert {name: said.get(name) for name in expected} == expected
+    assert row["raw"] == line and "unparsed" not in (row["tags"] or [])
+
+
+def test_a_container_s_lines_are_read_as_a_job_s_when_the_file_is() -> None:
+    line = f"2026-02-28T16:29:24Z stdout F [2026-02-28T16:29:24.123] error: Nodes n1 not responding\n{SYSLOG}"
+    rows = PARSER.parse([part.encode() for part in line.split("\n")], ORIGIN.but(source="job_stdout"))
+    assert set(rows["source"]) == {"job_stdout"}
+
+
+VERBOSE = """\
+-- Journal begins at Mon 2026-01-05 08:00:01 CET. --
+Sat 2026-02-28 17:29:24.250000 CET [s=0a;i=1;b=2b;m=c;t=64be5ad17b350;x=9]
+    PRIORITY=4
+    _HOSTNAME=gx7
+    SYSLOG_IDENTIFIER=kernel
+    MESSAGE=mlx5_core 0000:9a:00.0 ens3np0: Link down
+Sat 2026-02-28 17:29:25.250000 CET [s=0a;i=2;b=2b;m=d;t=64be5ad26f590;x=9]
+    _HOSTNAME=gx7
+    SYSLOG_IDENTIFIER=app
+    MESSAGE=first
+            second
+"""
+LOKI = {"status": "success", "data": {"resultType": "streams", "result": [
+    {"stream": {"host": "gx7"}, "values": [["1772296164250000000", SYSLOG], ["1772296164250000000", DOWN]]}]}}  # fmt: skip
+HITS = {"took": 1, "hits": {"total": {"value": 1}, "hits": [
+    {"_index": "s", "_source": {"@timestamp": "2026-02-28T16:29:24.250Z", "host": "gx7", "message": DOWN}}]}}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", [json.dumps(LOKI), json.dumps(HITS, indent=1)])
+def test_answers_of_log_stores(text: str) -> None:
+    assert recognise("answer.json", text.encode()).kind == "log_search"
+    rows = read("log_search", text.encode(), ORIGIN).rows("logs").to_dicts()
+    assert {(row["event"], row["host"], row["time"]) for row in rows} == {("nic.link_down", "gx7", QUARTER)}
+
+
+def test_journalctl_verbose() -> None:
+    assert recognise("j.log", VERBOSE.encode()).kind == "journal_verbose"
+    first, second = read("journal_verbose", VERBOSE.encode(), ORIGIN).rows("logs").to_dicts()
+    micros = int("64be5ad17b350", 16)
+    assert (first["event"], first["host"], first["source"], first["line"]) == ("nic.link_down", "gx7", "kernel", 2)
+    assert (first["time"] - datetime(1970, 1, 1)).total_seconds() * 1_000_000 == pytest.approx(micros)
+    assert second["message"] == "first\nsecond" and second["raw"].endswith("            second")
