@@ -68,11 +68,12 @@ def _parse(parser: LineParser, stream: IO[bytes], origin: Origin, explain: bool)
     number = 1
     for piece in _pieces(stream):
         lines = split(piece).lines
-        for row in parser.parse(lines, origin, number).iter_rows(named=True):
+        for index, row in enumerate(parser.parse(lines, origin, number).iter_rows(named=True)):
             sys.stdout.write(json.dumps(shown(row), ensure_ascii=False) + "\n")
-        if explain:
-            for index, line in enumerate(lines):
-                sys.stderr.write(f"{number + index}: {'; '.join(parser.explain(line, origin))}\n")
+            if explain:  # each under its line, where both go to one terminal
+                sys.stdout.flush()
+                reasons = "\n   ".join(parser.explain(lines[index], origin))
+                sys.stderr.write(f"{number + index}: {reasons}\n")
         sys.stdout.flush()
         number += len(lines)
 

@@ -7,25 +7,20 @@ The batch of one line is the same code.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from functools import reduce
 from operator import or_
-from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
-from parsers import clock, usual
+from parsers import events, usual
 from parsers.compiled import once
-from parsers.entities import job_ids, step_name, tags_of
 from parsers.formats import BUILT_IN, all_formats
 from parsers.formats.base import HEADER, JOB_SOURCES, SLURM, Format, accepted, conform, nothing
 from parsers.index import Meaning, PatternIndex
 from parsers.lines import Array, LineBuffer, each_once, joined
-from parsers.patterns import Catalogue, Pattern, dumps, load
+from parsers.patterns import Catalogue, dumps, load
 from parsers.record import LOGS, Origin, empty
 from parsers.usual import Usual
 
@@ -41,15 +36,6 @@ SAMPLES = (
     "2026-01-15 10:00:01,123 slurmctld: sched: Allocate JobId=17 NodeList=node01",
     "<30>1 2026-01-15T10:00:01.5Z node01 sshd 17 - - session opened",
     "no header at all",
-)
-#: What a header may say that becomes an entity.
-_NUMBERS = '{"facility_num"'  # a priority in numbers: facility and severity are columns already
-_ALWAYS = ("uptime_s", "step_tag", "extra")
-_HEADERS = (*_ALWAYS, "stamp", "host", "unit", "pid")
-#: Who and what at the start of kernel messages: ``mlx5_core 0000:53:00.0 eth0: text``.
-_DEVICE = re.compile(
-    r"(?:(?P<driver>[a-z][\w-]+) )?(?P<pci>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])"
-    r"(?: (?P<port>[A-Za-z][\w.-]*))?(?: \(.*?\))?: "
 )
 _JOB_WORDS = (b"jobid", b"job_id", b"stepid", b"job")
 _JOB = r"(?i)\b(?:JobId=|job_id=|StepId=|job=)(\d+(?:_\d+)?(?:\+\d+)?(?:\(\d+\))?)"
@@ -102,8 +88,10 @@ class LineParser:
         frame = self._headers(usual_ones, texts, origin)
         numbers = pl.Series("line", np.arange(first_line, first_line + len(buffer), dtype=np.int64))
         frame = frame.hstack([texts.alias("raw"), buffer.unfit().alias("raw_bytes"), numbers])
-        classified, found = self._classify(frame, origin)
-        return _to_logs(self._entities(classified, usual_ones, found, origin), origin)
+        named = _jobs_named(frame)
+        jobs = _job_numbers(frame["step_tag"], named, origin)
+        frame = frame.hstack([named, jobs, _uptimes(frame["uptime_s"])])
+        return _to_logs(self._with_events(frame, usual_ones, origin), origin)
 
     def explain(self, line: bytes, origin: Origin) -> list[str]:
         """Why this format and which pattern, in sentences for a person."""
@@ -174,64 +162,19 @@ class LineParser:
                 break
         return parts
 
-    def _classify(self, frame: pl.DataFrame, origin: Origin) -> tuple[pl.DataFrame, dict[int, dict[str, Any]]]:
-        """Adds ``event`` and the pattern's severity and tags; also what the pattern found, by line of the batch."""
-        found: dict[int, dict[str, Any]] = {}
-        best: dict[int, Pattern] = {}
-        for at, entry, entities in self._meanings(frame["message"].str.slice(0, SEARCHED), frame["source"]):
-            best[at], found[at] = entry, entities
-        events = pl.Series("event", ["other"]).new_from_index(0, len(frame))
-        severities = frame["severity"]
-        if best:
-            at_lines = np.fromiter(best, np.uint32, len(best))
-            events = events.scatter(at_lines, [entry.event for entry in best.values()])
-            named = zip(severities[at_lines].to_list(), best.values(), strict=True)
-            severities = severities.scatter(at_lines, [written or entry.severity for written, entry in named])
-        frame = frame.hstack([events, _tags(frame, best, found, origin)])
-        return frame.replace_column(frame.get_column_index("severity"), severities), found
+    def _with_events(self, frame: pl.DataFrame, usual_ones: Usual, origin: Origin) -> pl.DataFrame:
+        """Adds what lines mean: ``event`` and ``tags``, and of those with an event severity, ``entities`` and job."""
+        rows, meanings = self._meanings(frame["message"].str.slice(0, SEARCHED), frame["source"])
+        make = events.with_headers if self.header_entities else events.alone
+        return events.added(frame, make(frame, usual_ones, rows, meanings), origin)
 
-    def _meanings(self, messages: pl.Series, sources: pl.Series) -> Iterator[Meaning]:
+    def _meanings(self, messages: pl.Series, sources: pl.Series) -> tuple[Array, Iterator[Meaning]]:
+        """The rows that may have an event, and what those mean that have."""
         if len(messages) > FEW or self._index.made:
-            yield from self._index.meanings(messages, sources)
-            return
-        for at, (message, source) in enumerate(zip(messages.to_list(), sources.to_list(), strict=True)):
-            means = self.catalogue.match(message or "", source)
-            if means is not None:
-                yield at, *means
-
-    def _entities(
-        self, frame: pl.DataFrame, usual_ones: Usual, found: dict[int, dict[str, Any]], origin: Origin
-    ) -> pl.DataFrame:
-        """``entities`` and ``job_id``: the pattern's, the header's, and what stands at the start of the message.
-
-        Only lines with an event (or, on request, with anything in the header) become Python objects; of the others the
-        uptime stays, from which boots are computed, and the job.
-        """
-        named = _jobs_named(frame)
-        numbers = _job_numbers(frame["step_tag"], named, origin)
-        frame = frame.hstack([named, numbers, _uptimes(frame["uptime_s"])])
-        wanted = pl.Series(np.fromiter(found, np.uint32, len(found)))
-        if self.header_entities:
-            said = pl.any_horizontal(pl.col(*_HEADERS, "_job").is_not_null())
-            odd = pl.col("source").is_null() | (pl.col("source") == "kernel") | pl.col("i").is_in(wanted.implode())
-            wanted = frame.filter(said | odd)["i"]
-        if not len(wanted):
-            return frame
-        texts, jobs = [], []
-        names = ("i", "message", "source", "_job", *(_HEADERS if self.header_entities else _ALWAYS))
-        rows = pl.DataFrame([frame[name].gather(wanted) for name in names])
-        if not self.header_entities:
-            rows = _with_extra(rows, usual_ones)
-        # A third of what iter_rows takes.
-        for values in zip(*(column.to_list() for column in rows), strict=True):
-            row = dict(zip(names, values, strict=True))
-            merged = _merge(row, found.get(row["i"]), self.header_entities)
-            texts.append(dumps(merged))
-            jobs.append(_job_number(merged.get("job_id"), origin))
-        return frame.with_columns(
-            frame["entities"].scatter(wanted, pl.Series(texts, dtype=pl.String)),
-            frame["job_id"].scatter(wanted, pl.Series(jobs, dtype=pl.Int64)),
-        )
+            return self._index.meanings(messages, sources)
+        both = zip(messages.to_list(), sources.to_list(), strict=True)
+        found = (self.catalogue.match(message or "", source) for message, source in both)
+        return np.arange(len(messages)), ((at, *means) for at, means in enumerate(found) if means is not None)
 
 
 def _beginnings(form: Format) -> Array:
@@ -242,40 +185,11 @@ def _beginnings(form: Format) -> Array:
     return may_begin
 
 
-def _with_extra(rows: pl.DataFrame, usual_ones: Usual) -> pl.DataFrame:
-    """``extra`` of lines whose header was usual, which is made for these lines only."""
-    lines = rows["i"].to_numpy()
-    at = np.flatnonzero(usual_ones.taken[lines])
-    return rows.with_columns(rows["extra"].scatter(at, usual_ones.extra(lines[at])))
-
-
 def _placed(column: pl.Series, at: pl.Series, values: pl.Series) -> pl.Series:
     """``column`` with ``values`` at the places ``at``."""
     if column.null_count() == len(column) and values.null_count() == len(values):
         return column
     return column.scatter(at, values)
-
-
-def _tags(frame: pl.DataFrame, best: dict[int, Pattern], found: dict[int, dict[str, Any]], origin: Origin) -> pl.Series:
-    """The tags of the header, of the pattern and of an odd time. Few lines have any."""
-    tags = {at: some for at, entry in best.items() if (some := entry.tags + tags_of(found[at]))}
-    written = frame["tag"]
-    if written.null_count() < len(written):
-        said = written.is_not_null().arg_true()
-        for at, text in zip(said.to_list(), written.gather(said).to_list(), strict=True):
-            tags[at] = (*tags.get(at, ()), *text.split(","))
-    for at, names in clock.marks(frame["time"], frame["raw"], origin).items():
-        tags[at] = (*tags.get(at, ()), *names)
-    sizes = np.zeros(len(frame) + 1, np.int64)
-    for at, some in tags.items():
-        sizes[at + 1] = len(some)
-    # Through buffers: pa.array would load pandas, where it is installed, into every process that parses.
-    flat = pl.Series([name for at in sorted(tags) for name in tags[at]], dtype=pl.String)
-    texts = flat.to_arrow(compat_level=pl.CompatLevel.oldest())
-    edges = [None, pa.py_buffer(np.cumsum(sizes))]
-    made = pl.from_arrow(pa.Array.from_buffers(pa.large_list(texts.type), len(frame), edges, children=[texts]))
-    assert isinstance(made, pl.Series)
-    return made.alias("tags")
 
 
 def _jobs_named(frame: pl.DataFrame) -> pl.Series:
@@ -339,41 +253,6 @@ def _uptimes(seconds: pl.Series) -> pl.Series:
         seconds[at].alias("s").to_frame().select(pl.concat_str(pl.lit('{"uptime_s": '), "s", pl.lit("}"))).to_series()
     )
     return texts.scatter(at, said)
-
-
-def _merge(row: dict[str, Any], found: dict[str, Any] | None, header: bool) -> dict[str, Any]:
-    """The header's entities first: what the pattern found wins over them."""
-    merged: dict[str, Any] = {}
-    source = row["source"]
-    if source is None or source == "kernel":
-        device = _DEVICE.match(row["message"] or "")
-        if device:
-            merged = {name: value for name, value in device.groupdict().items() if value is not None}
-    if row["uptime_s"] is not None:
-        merged["uptime_s"] = row["uptime_s"]
-    if header:
-        program = row["unit"] if row["unit"] != "kernel" else None
-        pid = row["pid"] if program is not None else None
-        values = {"timestamp": row["stamp"], "host": row["host"], "program": program, "daemon_pid": pid, "pid": pid}
-        merged.update((name, value) for name, value in values.items() if value is not None)
-    if row["extra"] and (header or not row["extra"].startswith(_NUMBERS)):
-        merged.update(json.loads(row["extra"]))
-    if row["_job"]:
-        merged |= job_ids(row["_job"])
-    if row["step_tag"]:
-        job, _, step = row["step_tag"].partition(".")
-        merged |= job_ids(job)
-        if step:
-            merged["step_id"] = step_name(step)
-    if found:
-        merged.update(found)
-    return merged
-
-
-def _job_number(text: Any, origin: Origin) -> int | None:
-    if isinstance(text, str) and text.isdigit() and len(text) < 18:
-        return int(text)
-    return origin.job_id
 
 
 def _to_logs(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
