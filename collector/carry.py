@@ -12,7 +12,10 @@ import os
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
 import structlog
+
+from store.duckdb_store import plain
 
 log = structlog.get_logger()
 
@@ -41,18 +44,29 @@ class Carry:
                 log.error("lines that waited for their segment cannot be read", file=str(aside), error=str(error))
         self.keep_only(name)
 
-    def write(self, name: str, rows: pl.DataFrame) -> None:
-        """Onto the disk, before the transaction that names the file. Raises ``OSError``."""
+    def write(self, name: str, rows: pl.DataFrame) -> pl.DataFrame:
+        """Onto the disk, before the transaction that names the file. Gives the same rows, in memory of their own: they
+        are kept longer than what they were part of. Raises ``OSError``."""
         path = self._folder / name
-        with path.open("wb") as file:
-            rows.write_ipc(file)
-            file.flush()
+        # With bytes and no views: those would bring along everything that they lie in.
+        table = plain(rows).to_arrow(compat_level=pl.CompatLevel.oldest())
+        written = pa.BufferOutputStream()
+        with pa.ipc.new_file(written, table.schema) as stream:
+            stream.write_table(table)
+        data = written.getvalue()
+        with path.open("wb", buffering=0) as file:
+            view = memoryview(data)
+            while view:
+                view = view[file.write(view) :]
             os.fsync(file.fileno())
         folder = os.open(self._folder, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
+        own = pl.from_arrow(pa.ipc.open_file(data).read_all())
+        assert isinstance(own, pl.DataFrame)
+        return own
 
     def keep_only(self, name: str | None) -> None:
         """After the transaction: the file before is of no use."""

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from collector.exchange import Packed
 from collector.receivers import all_receivers
 from collector.receivers.base import Decoded, Lines, Payload, Poison, Run, moment_of
 from collector.spool import payload_of
-from collector.workers import Packed
 from parsers.engine import LineParser, prepare
 from parsers.record import conform
-from store.duckdb_store import logs_for_storage
+from store.duckdb_store import coded, logs_for_storage
 
 #: A line may arrive so much after it was written before it counts as late, seconds.
 LATE_S = 60.0
@@ -103,7 +103,7 @@ def work(jobs: Sequence[Job], parser: LineParser) -> Outcome:
             rows = _numbered(rows)
             outcome.lines = rows.height
             outcome.stats = Packed.of(_stats(rows))
-        outcome.tables[name] = Packed.of(logs_for_storage(rows) if name == "logs" else conform(name, rows))
+        outcome.tables[name] = Packed.of(coded(logs_for_storage(rows)) if name == "logs" else conform(name, rows))
     return outcome
 
 

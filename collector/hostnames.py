@@ -103,17 +103,20 @@ class HostNames:
         if "host" not in data.columns:
             return data
         cluster = "cluster" if "cluster" in data.columns else None
-        pairs = data.select(
-            pl.col("host"), pl.col("cluster") if cluster else pl.lit(None, pl.String).alias("cluster")
-        ).unique()
+        pairs = (
+            data.select(pl.col("host"), pl.col("cluster") if cluster else pl.lit(None, pl.String).alias("cluster"))
+            .unique()
+            .cast(pl.String)
+        )
         meant = self.of(pairs)
         if meant.is_empty():
             return data
         keys = ["host", "cluster"] if cluster else ["host"]
+        kind, data = data.schema["host"], data.with_columns(pl.col("host").cast(pl.String))
         joined = data.select(keys).join(
             meant.select(*keys, "node"), on=keys, how="left", nulls_equal=True, maintain_order="left"
         )
-        return data.with_columns(pl.coalesce(joined["node"], data["host"]).alias("host"))
+        return data.with_columns(pl.coalesce(joined["node"], data["host"]).cast(kind).alias("host"))
 
     def _news(self, settings: pl.DataFrame) -> pl.DataFrame:
         """Node states are polled: what they repeat is no new setting, and a new one makes the correlator conclude anew."""

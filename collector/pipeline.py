@@ -13,13 +13,14 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from multiprocessing.connection import wait
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import polars as pl
 import structlog
 
@@ -34,7 +35,7 @@ from collector.receivers.base import moment_of
 from collector.sequence import Ranges, StreamKey
 from collector.spool import Position, Record, Spool
 from collector.workers import Worker, WorkerDied, WorkerFault
-from store.duckdb_store import DuckStore, StoreError, insert
+from store.duckdb_store import DuckStore, StoreError, coded, insert
 from store.segments import SEGMENT_ROWS, insert_sealed
 
 log = structlog.get_logger()
@@ -348,7 +349,7 @@ class Pipeline:
         for name, data in tables.items():
             tables[name] = self._placed(data)
         sealed, rest = self._cut(tables, whole)
-        self._store(tables, sealed, rest, step)
+        rest = self._store(tables, sealed, rest, step)
         self.trouble = None
         stored = [*sealed, *([tables["logs"]] if "logs" in tables else ())]
         for logs in stored:
@@ -383,21 +384,22 @@ class Pipeline:
         parts = [data for data in (self._carry.rows, tables.pop("logs", None)) if data is not None]
         if not parts:
             return [], None
-        logs = self._placed(pl.concat(parts)) if len(parts) > 1 else self._placed(parts[0])
+        logs = self._placed(pl.concat(map(coded, parts)))
         full = logs.height - logs.height % SEGMENT_ROWS
         rest = logs.tail(logs.height - full) if full < logs.height else None
         if rest is not None and not whole:
             tables["logs"], rest = rest, None
         return [logs.slice(at, SEGMENT_ROWS) for at in range(0, full, SEGMENT_ROWS)], rest
 
-    def _store(self, tables: dict[str, pl.DataFrame], sealed: list[pl.DataFrame], rest: pl.DataFrame | None, step: Step) -> None:  # fmt: skip
+    def _store(self, tables: dict[str, pl.DataFrame], sealed: list[pl.DataFrame], rest: pl.DataFrame | None, step: Step) -> pl.DataFrame | None:  # fmt: skip
+        """Gives the rest back as it is to be kept."""
         attempt = 0
         while True:
             begun = time.perf_counter()
             try:
                 if rest is not None:
                     step.carried = f"{step.name}.rows"
-                    self._carry.write(step.carried, rest)
+                    rest = self._carry.write(step.carried, rest)
                 self._insert(tables, sealed, step)
                 break
             except (duckdb.Error, OSError, StoreError) as error:
@@ -409,6 +411,7 @@ class Pipeline:
                     raise
         self.counts.commit_s += time.perf_counter() - begun
         self.counts.commits += 1
+        return rest
 
     def _describe(self, piece: Piece, step: Step) -> None:
         """Adds what a piece says besides its rows."""
@@ -446,8 +449,7 @@ class Pipeline:
                 before = {file: upto.get(file, self.ledger.lines.get(file, 0)) for file in added}
                 upto.update((file, before[file] + lines) for file, lines in added.items())
                 if any(before.values()):
-                    base = pl.col("file").replace_strict(before, default=0, return_dtype=pl.Int64)
-                    found["logs"] = found["logs"].with_columns(pl.col("line") + base)
+                    found["logs"] = _numbered_on(found["logs"], before)
             for name, data in found.items():
                 tables.setdefault(name, []).append(data)
         if stats:
@@ -510,3 +512,13 @@ class Pipeline:
         if time.monotonic() - self._tidied > TIDY_S:
             self._tidied = time.monotonic()
             self.ledger.prune(datetime.now(UTC).replace(tzinfo=None))
+
+
+def _numbered_on(lines: pl.DataFrame, before: Mapping[str, int]) -> pl.DataFrame:
+    """Lines with the numbers that follow on those which their streams have. ``before``: by file."""
+    files = lines["file"].unique().drop_nulls()
+    codes = files.to_physical().to_numpy()
+    base = np.zeros(int(codes.max(initial=0)) + 2, np.int64)
+    base[codes + 1] = [before.get(file, 0) for file in files.cast(pl.String).to_list()]
+    at = lines["file"].to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
+    return lines.with_columns(pl.Series("line", lines["line"].to_numpy() + base[at + 1]))

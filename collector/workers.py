@@ -16,7 +16,6 @@ import contextlib
 import ctypes
 import gc
 import os
-import pickle
 import queue
 import signal
 import sys
@@ -31,10 +30,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import polars as pl
-import pyarrow as pa
 
+from collector.exchange import Exchange, Packed
 from parsers.record import Origin, empty
 
 if TYPE_CHECKING:
@@ -54,8 +52,8 @@ PATIENCE_S = 120.0
 #: A worker that is told to go is ended after this.
 GOODBYE_S = 2.0
 _PR_SET_PDEATHSIG = 1
-#: What a stream of Arrow needs besides its schema and its rows, with room to spare, bytes.
-_FRAMING = 4096
+#: A worker that nobody asked for so long gives the memory of its answers back to the system.
+IDLE_S = 5.0
 _environment_lock = threading.Lock()
 
 #: Made once in each worker from the site's pattern files: the function that answers requests.
@@ -70,46 +68,19 @@ class WorkerFault(Exception):  # noqa: N818
     """The function raised; the text is the end of its traceback."""
 
 
-class Packed:
-    """A frame on its way between processes: Arrow IPC, beside the pickle instead of in it, so that it is copied less."""
-
-    def __init__(self, data: Any) -> None:
-        self._data = data
-
-    @classmethod
-    def of(cls, frame: pl.DataFrame) -> Packed:
-        table = _once(frame.rechunk()).combine_chunks()
-        size = sum(map(pa.ipc.get_record_batch_size, table.to_batches()))
-        space = np.empty(size + table.schema.serialize().size + _FRAMING, np.uint8)
-        # By Arrow, not by Polars: that starts threads for it, whose memory is new to the kernel every time.
-        with pa.FixedSizeBufferWriter(pa.py_buffer(space)) as out:
-            with pa.ipc.new_stream(out, table.schema) as stream:
-                stream.write_table(table)
-            return cls(space[: out.tell()])
-
-    def frame(self) -> pl.DataFrame:
-        """Its columns lie where the bytes lie: nothing is copied."""
-        with pa.ipc.open_stream(pa.py_buffer(self._data)) as stream:
-            frame = pl.from_arrow(stream.read_all())
-        assert isinstance(frame, pl.DataFrame)
-        return frame
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Packed, (pickle.PickleBuffer(self._data),)
-
-
 class Worker:
     """One process, started when first asked. One request at a time in work: ``give``, then ``take``."""
 
     def __init__(self, make: Maker, patterns: Sequence[Path] = ()) -> None:
         self._make, self._patterns = make, tuple(patterns)
         self.process: BaseProcess | None = None
-        self._pipe: Connection | None = None
+        self._exchange: Exchange | None = None
 
     def start(self) -> None:
         """The kernel ends the process with the thread that calls this."""
         context = get_context("spawn")  # not forked: Polars' and DuckDB's threads do not survive a fork
-        self._pipe, theirs = context.Pipe()
+        ours, theirs = context.Pipe()
+        self._exchange = Exchange(ours)
         self.process = context.Process(
             target=_serve, args=(theirs, self._make, self._patterns, os.getpid()), name="faultline parser", daemon=True
         )
@@ -120,27 +91,27 @@ class Worker:
     @property
     def connection(self) -> Connection | None:
         """To wait on: readable when the answer is there or the process is gone."""
-        return self._pipe
+        return self._exchange.pipe if self._exchange is not None else None
 
     def give(self, request: Any) -> None:
         """Raises ``WorkerDied``."""
-        if self._pipe is None:
+        if self._exchange is None:
             self.start()
-        assert self._pipe is not None
+        assert self._exchange is not None
         try:
-            _send(self._pipe, request)
+            self._exchange.send(request)
         except OSError as error:
             self.stop()
             raise WorkerDied(f"a parser process could not be asked: {error}") from error
 
     def take(self, timeout_s: float = PATIENCE_S) -> Any:
         """The answer to the oldest ``give``. Raises ``WorkerDied`` or ``WorkerFault``."""
-        assert self._pipe is not None
+        assert self._exchange is not None
         try:
-            if not self._pipe.poll(timeout_s):
+            if not self._exchange.pipe.poll(timeout_s):
                 self.stop()
                 raise WorkerDied(f"a parser process did not answer within {timeout_s:.0f} s")
-            answer = _receive(self._pipe)
+            answer = self._exchange.receive()
         except (EOFError, OSError) as error:
             code = self.stop()
             raise WorkerDied(f"a parser process died over the batch (exit code {code})") from error
@@ -150,10 +121,10 @@ class Worker:
 
     def stop(self) -> int | None:
         """Ends the process and gives its exit code; the next ``give`` starts another."""
-        pipe, process = self._pipe, self.process
-        self._pipe = self.process = None
-        if pipe is not None:
-            pipe.close()
+        exchange, process = self._exchange, self.process
+        self._exchange = self.process = None
+        if exchange is not None:
+            exchange.close()
         if process is None:
             return None
         process.join(GOODBYE_S)
@@ -161,45 +132,6 @@ class Worker:
             process.kill()
             process.join()
         return process.exitcode
-
-
-def _once(frame: pl.DataFrame) -> pa.Table:
-    """As Arrow. Columns that are views into the same bytes (a host lies in its line) would carry all of them each: the first
-    one does, ``raw`` before others, and the rest get bytes of their own."""
-    table = frame.to_arrow(compat_level=pl.CompatLevel.newest())
-    carried: set[int] = set()
-    for name in sorted(frame.columns, key=lambda name: name != "raw"):
-        if frame.schema[name] != pl.String:
-            continue
-        lies_in = {part.address for chunk in table[name].chunks for part in chunk.buffers()[2:] if part is not None}
-        if lies_in & carried:
-            at = table.schema.get_field_index(name)
-            table = table.set_column(at, name, frame[name].to_arrow(compat_level=pl.CompatLevel.oldest()))
-        carried |= lies_in
-    return table
-
-
-def _send(pipe: Connection, message: Any) -> None:
-    buffers: list[pickle.PickleBuffer] = []
-    head = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)
-    views = [buffer.raw() for buffer in buffers]
-    pipe.send_bytes(pickle.dumps(([view.nbytes for view in views], head), protocol=5))
-    for view in views:
-        while view:
-            view = view[os.write(pipe.fileno(), view) :]
-
-
-def _receive(pipe: Connection) -> Any:
-    sizes, head = pickle.loads(pipe.recv_bytes())
-    buffers = [np.empty(size, np.uint8) for size in sizes]
-    for buffer in buffers:  # by hand: Connection would ask for new memory of the whole size with every read
-        view: memoryview = buffer.data
-        while view:
-            count = os.readv(pipe.fileno(), [view])
-            if not count:
-                raise EOFError
-            view = view[count:]
-    return pickle.loads(head, buffers=buffers)
 
 
 @contextlib.contextmanager
@@ -225,22 +157,32 @@ def _serve(pipe: Connection, make: Maker, patterns: tuple[Path, ...], parent: in
     gc.collect()
     gc.freeze()  # what was loaded stays: looking through it again and again finds nothing
     asked: queue.SimpleQueue[tuple[Any] | None] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(pipe, asked), daemon=True).start()
-    while (request := asked.get()) is not None:
+    exchange = Exchange(pipe)
+    threading.Thread(target=_listen, args=(exchange, asked), daemon=True).start()
+    while (request := _next(asked, exchange)) is not None:
         try:
             answer = answer_to(*request)
         except Exception:
             answer = WorkerFault(traceback.format_exc(limit=-3))
         with contextlib.suppress(BrokenPipeError):
-            _send(pipe, answer)
+            exchange.send(answer)
 
 
-def _listen(pipe: Connection, asked: queue.SimpleQueue[tuple[Any] | None]) -> None:
+def _next(asked: queue.SimpleQueue[tuple[Any] | None], exchange: Exchange) -> tuple[Any] | None:
+    """The next request; None when there is nobody any more who could ask."""
+    try:
+        return asked.get(timeout=IDLE_S)
+    except queue.Empty:
+        exchange.release()
+        return asked.get()
+
+
+def _listen(exchange: Exchange, asked: queue.SimpleQueue[tuple[Any] | None]) -> None:
     """Requests as they come, also while an answer goes out: else both sides wait for the other to read, for ever, as
     soon as a request and an answer are larger than what the kernel holds for a pipe."""
     while True:
         try:
-            asked.put((_receive(pipe),))
+            asked.put((exchange.receive(),))
         except (EOFError, OSError):
             asked.put(None)
             return

@@ -291,6 +291,26 @@ def logs_for_storage(data: pl.DataFrame) -> pl.DataFrame:
     ).select([*TABLES["logs"], "msg_start"])
 
 
+#: Columns of lines whose values repeat in nearly every line.
+CODED = ("time_quality", "host", "source", "format", "unit", "facility", "severity", "event", "file")
+
+
+def coded(lines: pl.DataFrame) -> pl.DataFrame:
+    """Lines with ``CODED`` columns as numbers and a dictionary: a quarter of the bytes, and moved in a fraction of the time.
+
+    A dictionary lives as long as a frame that uses it, and grows with all that is coded meanwhile: such a frame is not for
+    keeping (``plain``).
+    """
+    return lines.with_columns(
+        pl.col(name).cast(pl.Categorical(pl.Categories(f"faultline_{name}"))) for name in CODED if name in lines.columns
+    )
+
+
+def plain(lines: pl.DataFrame) -> pl.DataFrame:
+    """Lines with texts where ``coded`` put numbers."""
+    return lines.with_columns(pl.col(name).cast(pl.String) for name in CODED if name in lines.columns)
+
+
 def service_address(folder: Path) -> str | None:
     """The address that a running service left in its data folder, if that process still lives."""
     try:

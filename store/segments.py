@@ -164,14 +164,29 @@ def _order(lines: pl.DataFrame) -> pl.Series:
     hour = 3_600_000_000  # one integer as the key sorts several times faster than three columns
     # Lines without a time go with the oldest, those without a host before all hosts.
     time = lines["time"].dt.epoch("us").fill_null(strategy="min").fill_null(0).to_numpy()
-    hosts = lines["host"].fill_null("")
-    rank = hosts.cast(pl.Enum(hosts.unique().sort())).to_physical().cast(pl.Int64).to_numpy()
+    rank = _ranks(lines["host"])
     hours = time // hour
-    key = ((hours - hours.min()) * (rank.max() + 1) + rank) * hour + time % hour
+    hours -= hours.min()
+    plain = lines.select(pl.col("event").fill_null("other") == "other").to_series().to_numpy()
+    rows = np.arange(len(lines))
+    key = (hours * (rank.max() + 1) + rank) * hour + time % hour
+    bits = len(lines).bit_length()
+    if len(lines) <= SEGMENT_ROWS and int(key.max()).bit_length() + bits + 1 < 63:
+        # All in one number, with the row at its end: sorting that is five times as fast as sorting rows by a number.
+        key |= plain.astype(np.int64) << int(key.max()).bit_length()
+        return pl.Series(np.sort(key << bits | rows) & ((1 << bits) - 1))
     order = np.argsort(key, kind="stable")
-    plain = (lines["event"].fill_null("other") == "other").to_numpy()[order]
-    segment = np.arange(len(order)) // SEGMENT_ROWS
-    return pl.Series(order[np.argsort(segment * 2 + plain, kind="stable")])
+    return pl.Series(order[np.argsort(rows // SEGMENT_ROWS * 2 + plain[order], kind="stable")])
+
+
+def _ranks(hosts: pl.Series) -> Any:
+    """The place of each line's host among all hosts by name; no host comes before all."""
+    codes = hosts.cast(pl.Categorical(pl.Categories("faultline_host")))
+    known = codes.unique().drop_nulls()
+    names = known.cast(pl.String)
+    ranks = np.zeros(int(known.to_physical().max() or 0) + 2, np.int64)  # type: ignore[arg-type]
+    ranks[known.to_physical().to_numpy() + 1] = names.rank("dense").to_numpy()
+    return ranks[codes.to_physical().cast(pl.Int64).fill_null(-1).to_numpy() + 1]
 
 
 def _filter(connection: duckdb.DuckDBPyConnection, lines: pl.DataFrame, edges: Any) -> tuple[int, bytes, bytes, bool]:

@@ -1,0 +1,228 @@
+"""What passes between the service and a worker: a pickle through the pipe, and large buffers in memory that both see.
+
+A piece of lines comes back as some 15 MB of rows. Through a pipe they are copied in and out of the kernel, 64 kB at a time,
+into memory that is new every time; and whoever writes waits until the other side reads. So the sender keeps a few *rooms*,
+files without a name in memory, and tells by their numbers where a message's buffers lie. A room is free again when the last
+array that lies in it is gone on the other side, which that side tells with its next message.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import pickle
+import tempfile
+import weakref
+from collections import deque
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle, send_handle
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+#: Fewer bytes than this go through the pipe.
+LEAST_ROOM = 256 * 1024
+#: A room is made so much larger than what it is made for: the next message is about as large, not exactly.
+SPARE = 1.25
+#: More than this are not made: what finds none free goes through the pipe.
+MOST_ROOMS = 8
+#: What a stream of Arrow needs besides its schema and its rows, with room to spare, bytes.
+_FRAMING = 4096
+_ALIGNED = 64
+
+
+class Packed:
+    """A frame on its way between processes: Arrow IPC, beside the pickle instead of in it, so that it is copied less."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+
+    @classmethod
+    def of(cls, frame: pl.DataFrame) -> Packed:
+        table = _once(frame.rechunk()).combine_chunks()
+        size = sum(map(pa.ipc.get_record_batch_size, table.to_batches()))
+        size += sum(column.chunk(0).dictionary.nbytes + _FRAMING for column in table.columns if _is_coded(column))
+        space = np.empty(size + table.schema.serialize().size + _FRAMING, np.uint8)
+        # By Arrow, not by Polars: that starts threads for it, whose memory is new to the kernel every time.
+        with pa.FixedSizeBufferWriter(pa.py_buffer(space)) as out:
+            with pa.ipc.new_stream(out, table.schema) as stream:
+                stream.write_table(table)
+            return cls(space[: out.tell()])
+
+    def frame(self) -> pl.DataFrame:
+        """Its columns lie where the bytes lie: nothing is copied."""
+        with pa.ipc.open_stream(pa.py_buffer(self._data)) as stream:
+            frame = pl.from_arrow(stream.read_all())
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Packed, (pickle.PickleBuffer(self._data),)
+
+
+def _is_coded(column: pa.ChunkedArray) -> bool:
+    return bool(pa.types.is_dictionary(column.type) and column.num_chunks)
+
+
+def _once(frame: pl.DataFrame) -> pa.Table:
+    """As Arrow. Columns that are views into the same bytes (a host lies in its line) would carry all of them each: the first
+    one does, ``raw`` before others, and the rest get bytes of their own."""
+    table = frame.to_arrow(compat_level=pl.CompatLevel.newest())
+    carried: set[int] = set()
+    for name in sorted(frame.columns, key=lambda name: name != "raw"):
+        if frame.schema[name] != pl.String:
+            continue
+        lies_in = {part.address for chunk in table[name].chunks for part in chunk.buffers()[2:] if part is not None}
+        if lies_in & carried:
+            at = table.schema.get_field_index(name)
+            table = table.set_column(at, name, frame[name].to_arrow(compat_level=pl.CompatLevel.oldest()))
+        carried |= lies_in
+    return table
+
+
+class _Message(NamedTuple):
+    """What goes through the pipe. ``sizes`` of the buffers that belong to ``head``, which lie in ``room`` or follow (0);
+    ``new``: the size of a room that is sent along; ``gone``: rooms that there are no more; ``read``: rooms of the other
+    side whose buffers nobody needs any more."""
+
+    sizes: list[int]
+    room: int
+    new: int
+    gone: list[int]
+    read: list[int]
+    head: bytes
+
+
+class _Room(NamedTuple):
+    handle: int
+    memory: mmap.mmap
+
+
+class Exchange:
+    """One side of a pipe. One thread sends and one receives; arrays that were received may be dropped by any."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self.pipe = pipe
+        self._rooms: dict[int, _Room] = {}
+        self._free: deque[int] = deque()
+        self._number = 0
+        self._theirs: dict[int, mmap.mmap] = {}
+        self._read: deque[int] = deque()
+
+    def send(self, message: Any) -> None:
+        """Raises ``OSError`` when the other side is gone."""
+        buffers: list[pickle.PickleBuffer] = []
+        head = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)
+        views = [buffer.raw() for buffer in buffers]
+        sizes = [view.nbytes for view in views]
+        needed = sum(_aligned(size) for size in sizes)
+        room, new, gone = self._room(needed) if needed >= LEAST_ROOM else (0, 0, [])
+        if room:
+            memory, at = memoryview(self._rooms[room].memory), 0
+            for view in views:
+                memory[at : at + view.nbytes] = view
+                at += _aligned(view.nbytes)
+        read = [self._read.popleft() for _ in range(len(self._read))]
+        self.pipe.send_bytes(pickle.dumps(tuple(_Message(sizes, room, new, gone, read, head)), protocol=5))
+        if new:
+            send_handle(self.pipe, self._rooms[room].handle, None)
+        if not room:
+            for view in views:
+                while view:
+                    view = view[os.write(self.pipe.fileno(), view) :]
+
+    def receive(self) -> Any:
+        """Raises ``EOFError`` or ``OSError`` when the other side is gone."""
+        told = _Message(*pickle.loads(self.pipe.recv_bytes()))
+        self._free.extend(told.read)
+        for number in told.gone:
+            self._theirs.pop(number, None)  # unmapped when nothing lies in it any more
+        if told.new:
+            handle = recv_handle(self.pipe)
+            try:
+                self._theirs[told.room] = mmap.mmap(handle, told.new)
+            finally:
+                os.close(handle)
+        buffers = self._in_room(told) if told.room else [self._piped(size) for size in told.sizes]
+        return pickle.loads(told.head, buffers=buffers)
+
+    def _room(self, size: int) -> tuple[int, int, list[int]]:
+        """A room for so many bytes that nobody reads (0: there is none), its size if it is new, and those given up for it."""
+        gone: list[int] = []
+        while self._free:
+            number = self._free.pop()
+            if len(self._rooms[number].memory) >= size:
+                return number, 0, gone
+            self._drop(number)
+            gone.append(number)
+        if len(self._rooms) >= MOST_ROOMS:
+            return 0, 0, gone
+        capacity = int(size * SPARE) // mmap.PAGESIZE * mmap.PAGESIZE + mmap.PAGESIZE
+        try:
+            handle = _nameless_file(capacity)
+        except OSError:  # no memory, or no more files: slower, but it works
+            return 0, 0, gone
+        self._number += 1
+        self._rooms[self._number] = _Room(handle, mmap.mmap(handle, capacity))
+        return self._number, capacity, gone
+
+    def _drop(self, number: int) -> None:
+        room = self._rooms.pop(number)
+        room.memory.close()
+        os.close(room.handle)
+
+    def _in_room(self, told: _Message) -> list[memoryview]:
+        whole = np.frombuffer(self._theirs[told.room], np.uint8)
+        # Whatever is made of the buffers holds this array: when it goes, the last of them is gone.
+        weakref.finalize(whole, self._read.append, told.room).atexit = False
+        buffers, at = [], 0
+        for size in told.sizes:
+            buffers.append(whole[at : at + size].data)
+            at += _aligned(size)
+        return buffers
+
+    def _piped(self, size: int) -> Any:
+        buffer = np.empty(size, np.uint8)
+        view: memoryview = buffer.data
+        while view:  # by hand: Connection would ask for new memory of the whole size with every read
+            count = os.readv(self.pipe.fileno(), [view])
+            if not count:
+                raise EOFError
+            view = view[count:]
+        return buffer
+
+    def release(self) -> None:
+        """Gives the memory of rooms that nobody reads back to the system; they stay rooms."""
+        for number in list(self._free):
+            room = self._rooms[number]
+            size = len(room.memory)
+            os.ftruncate(room.handle, 0)
+            os.ftruncate(room.handle, size)
+
+    def close(self) -> None:
+        """Ends this side. What was received stays as it is for as long as somebody holds it."""
+        self.pipe.close()
+        self._theirs.clear()
+        for number in list(self._rooms):
+            self._drop(number)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNED) * _ALIGNED
+
+
+def _nameless_file(size: int) -> int:
+    """A file in memory, or where the system has none, on the disk; gone with its last user."""
+    if hasattr(os, "memfd_create"):
+        handle = os.memfd_create("faultline", os.MFD_CLOEXEC)
+    else:  # pragma: no cover
+        with tempfile.TemporaryFile() as file:
+            handle = os.dup(file.fileno())
+    try:
+        os.ftruncate(handle, size)
+    except OSError:
+        os.close(handle)
+        raise
+    return handle

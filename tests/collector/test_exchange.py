@@ -1,0 +1,97 @@
+"""Messages between two processes: what arrives is what was sent, and a room is used again only when nobody reads it."""
+
+from __future__ import annotations
+
+import threading
+from multiprocessing import get_context
+
+import polars as pl
+import pytest
+
+from collector import exchange
+from collector.exchange import Exchange, Packed
+from store.duckdb_store import coded
+
+ROWS = 20_000
+
+
+def pair() -> tuple[Exchange, Exchange]:
+    ours, theirs = get_context("spawn").Pipe()
+    return Exchange(ours), Exchange(theirs)
+
+
+def lines(first: int) -> pl.DataFrame:
+    return pl.DataFrame({"raw": [f"a line with a number {n}" for n in range(first, first + ROWS)], "event": "other"})
+
+
+def sent(frame: pl.DataFrame, by: Exchange, to: Exchange) -> pl.DataFrame:
+    by.send(Packed.of(frame))
+    packed: Packed = to.receive()
+    return packed.frame()
+
+
+@pytest.mark.parametrize("rows", [1, ROWS])
+def test_what_arrives_is_what_was_sent(rows: int) -> None:
+    ours, theirs = pair()
+    wanted = lines(7).head(rows)
+    assert sent(wanted, theirs, ours).equals(wanted)
+    assert sent(coded(wanted), theirs, ours).cast(pl.String).equals(wanted)
+
+
+def test_what_is_still_read_is_never_written_over() -> None:
+    ours, theirs = pair()
+    kept = {n: sent(lines(n), theirs, ours) for n in range(exchange.MOST_ROOMS)}
+    writer = threading.Thread(target=theirs.send, args=(Packed.of(lines(99)),))  # no room is left: through the pipe
+    writer.start()
+    more: Packed = ours.receive()
+    writer.join()
+    for n, frame in {**kept, 99: more.frame()}.items():
+        assert frame.equals(lines(n))
+    part = kept.pop(0)["raw"].slice(5, 1)  # a small part holds its room
+    kept.clear()
+    for n in range(30):
+        ours.send("back")
+        theirs.receive()
+        sent(lines(n), theirs, ours)
+    assert part.to_list() == ["a line with a number 5"]
+
+
+def test_rooms_are_used_again() -> None:
+    ours, theirs = pair()
+    for n in range(30):
+        assert sent(lines(n), theirs, ours).equals(lines(n))
+        ours.send("more")
+        theirs.receive()
+    assert len(theirs._rooms) == 1
+
+
+def test_larger_messages_get_larger_rooms_and_released_ones_hold_the_next_message() -> None:
+    ours, theirs = pair()
+    for times in (1, 3, 9):
+        wanted = pl.concat([lines(n) for n in range(times)])
+        assert sent(wanted, theirs, ours).equals(wanted)
+        ours.send("more")
+        theirs.receive()
+        theirs.release()
+        assert sent(wanted, theirs, ours).equals(wanted)
+    assert len(theirs._rooms) <= 2
+
+
+def test_without_memory_to_share_everything_goes_through_the_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(size: int) -> int:
+        raise OSError(28, "no space")
+
+    monkeypatch.setattr(exchange, "_nameless_file", refused)
+    ours, theirs = pair()
+    small = lines(1).head(300)  # fits what the kernel keeps of a pipe: both ends are in this thread
+    monkeypatch.setattr(exchange, "LEAST_ROOM", 1)
+    assert sent(small, theirs, ours).equals(small)
+    assert not theirs._rooms
+
+
+def test_what_was_received_outlives_both_ends() -> None:
+    ours, theirs = pair()
+    frame = sent(lines(3), theirs, ours)
+    theirs.close()
+    ours.close()
+    assert frame.equals(lines(3))
