@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
-from correlator import clocks, history, lemons, recurrence, samples
+from correlator import clocks, history, recurrence, samples
 from correlator import edges as edge_files
 from correlator import events as event_rows
 from correlator import incidents as incident_rows
@@ -28,6 +28,7 @@ from correlator.evidence import BaseRates, Weigher
 from correlator.facts import World, bus_of, conclude
 from correlator.garbage import paused
 from correlator.index import Index
+from correlator.lemons import Roots
 from correlator.model import Edge, Event, Fact, Run
 from correlator.reads import Reads
 from correlator.result import FORMAT, incident_document, verdict_document
@@ -36,6 +37,7 @@ from correlator.site import Inventory, Site, build_site
 from correlator.verdicts import judge
 
 if TYPE_CHECKING:
+    from correlator.changes import Touched
     from store.duckdb_store import DuckStore
 
 
@@ -63,15 +65,23 @@ class Conclusions:
     first: float = 0.0
     last: float = 0.0
     inventory: Inventory | None = None
-    #: Since when each host is known, and the longest causal window; ``window.longest_window`` works it out once.
+    #: Since when each host is known, the longest causal window and printed timeout; ``window.longest_window`` works them out once.
     seen: dict[str, float] = field(default_factory=dict)
     longest: float | None = None
+    printed: float = 0.0
+    #: How many incidents that end runs are rooted on each node.
+    roots: Roots = field(default_factory=Roots)
+    #: Up to which moment (RFC 3339) it was looked what is final, and what is not or is new: keys of runs, ids of incidents.
+    settled_until: str | None = None
+    open_verdicts: set[str] = field(default_factory=set)
+    open_incidents: set[str] = field(default_factory=set)
     #: Ticks only: before this moment nothing differs from the conclusions that these were made from; the runs that were put
     #: together again, as they were and as they are; whether node states may differ; what is looked up by the next tick.
     border: float = float("-inf")
     again: tuple[list[Run], list[Run]] = field(default_factory=lambda: ([], []))
     states_differ: bool = True
     index: Index | None = None
+    touched: Touched | None = None
 
 
 def correlate(
@@ -115,7 +125,8 @@ def conclude_cluster(
     seen = first_seen((events[0] for events in world.by_host.values()), world.runs)
     found = conclude_world(world, edges, BaseRates(world.facts, seen.values(), world.first))
     found.seen = seen
-    found.lemons = lemons.suspects(found.incidents, len(world.site.hosts))
+    found.roots = Roots().but([], found.incidents)
+    found.lemons = found.roots.suspects(len(world.site.hosts))
     rows = store.rows("SELECT DISTINCT job_id FROM raw.all_logs WHERE time IS NULL AND job_id IS NOT NULL AND cluster IS NOT DISTINCT FROM ?", [cluster])  # fmt: skip
     found.unstamped = frozenset(r["job_id"] for r in rows)
     return found

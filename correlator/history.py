@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import polars as pl
 
+from correlator.changes import everything
 from correlator.documents import sorted_json
 
 if TYPE_CHECKING:
@@ -65,20 +66,17 @@ class History:
         said = Said({"provisional": [], "final": [], "opened": [], "changed": [], "closed": [], "aliases": {}})
         for conclusions in found:
             last = before.get(conclusions.cluster)
-            unchanged = {id(d) for d in last.incidents} if last else set()
-            former_verdicts = last.verdicts if last else {}
-            for name, verdict in sorted(
-                p for p in conclusions.verdicts.items() if former_verdicts.get(p[0]) is not p[1]
-            ):
+            touched = conclusions.touched or everything(conclusions)
+            for name in sorted(n for n in touched.verdicts if n in conclusions.verdicts):
+                verdict = conclusions.verdicts[name]
                 version, digest = self._verdicts.get((conclusions.cluster, name), (0, None))
                 said.texts[id(verdict)] = text = sorted_json(verdict)
                 row = _row(conclusions.cluster, "verdict", name, verdict, text, version, digest, now)
                 if row:
                     said.versions.append(row)
                     said.report["final" if verdict["final"] else "provisional"].append(name)
-            for incident in conclusions.incidents:
-                if id(incident) not in unchanged:
-                    self._note_incident(said, conclusions.cluster, incident, now)
+            for place in sorted(touched.incidents):
+                self._note_incident(said, conclusions.cluster, conclusions.incidents[place], now)
             self._note_gone(said, conclusions, last, now)
         former: dict[str, datetime] = {}
         for alias, heir in said.report["aliases"].items():
@@ -101,8 +99,12 @@ class History:
     def _note_gone(self, said: Said, conclusions: Conclusions, last: Conclusions | None, now: datetime) -> None:
         """Incidents that are concluded no longer, and who took over their story."""
         cluster = conclusions.cluster
-        alive = {i["id"] for i in conclusions.incidents}
-        told = (i["id"] for i in last.incidents) if last else (n for c, n in self._incidents if c == cluster)
+        told = (
+            conclusions.touched.gone
+            if last and conclusions.touched
+            else [n for c, n in self._incidents if c == cluster]
+        )
+        alive = {i["id"] for i in conclusions.incidents} if told else frozenset()
         heirs = _Heirs(conclusions)
         for name in sorted(n for n in told if n not in alive):
             row = self._incidents.get((cluster, name))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from correlator.incidents import AFTERMATH_S, SAME_DEVICE_S, Incident, facts_of
-from correlator.model import Event, Run
+from correlator.model import Event, Fact, Run
 
 if TYPE_CHECKING:
     from correlator.engine import Conclusions
@@ -25,21 +26,24 @@ Choice = np.ndarray[Any, np.dtype[np.bool_]]
 class Spans:
     """How incidents lie in time (epoch seconds), one after the other. ``names``: their ids; ``first``: the first moment of
     each; ``over``: the last moment at which something of it that has ended did; ``lasting``: when the last thing began
-    that has not (minus infinity: there is none); ``told``: its last line. By id, where there are any: ``hosts`` and
-    ``jobs`` of what is still lasting, and ``downs``: which nodes were set DOWN in it, and when."""
+    that has not (minus infinity: there is none); ``heard`` and ``told``: its first and its last line; ``start``: what it is
+    listed by. By id, where there are any: ``hosts`` and ``jobs`` of what is still lasting, and ``downs``: which nodes were
+    set DOWN in it, and when."""
 
     names: Names
     first: Moments
     over: Moments
     lasting: Moments
+    heard: Moments
     told: Moments
+    start: Moments
     hosts: dict[str, frozenset[str]]
     jobs: dict[str, frozenset[int]]
     downs: dict[str, tuple[tuple[str | None, float], ...]]
 
     @staticmethod
     def of(stories: Sequence[Incident]) -> Spans:
-        rows: list[tuple[float, float, float, float]] = []
+        rows: list[tuple[float, ...]] = []
         hosts: dict[str, frozenset[str]] = {}
         jobs: dict[str, frozenset[int]] = {}
         downs: dict[str, tuple[tuple[str | None, float], ...]] = {}
@@ -49,8 +53,8 @@ class Spans:
             over = [max(f.start, f.end) for f in chain(facts, ends) if f.end is not None]
             over.append(story.root.start + SAME_DEVICE_S.get(story.root.kind, 0.0))
             begun = max((f.start for f in chain(facts, ends) if f.end is None), default=-np.inf)
-            told = max((e.time for f in facts for e in f.events), default=story.root.start)
-            rows.append((min(f.start for f in chain(facts, ends)), max(over), begun, told))
+            said = [e.time for f in facts for e in f.events] or [story.root.start]
+            rows.append((min(f.start for f in chain(facts, ends)), max(over), begun, min(said), max(said), story.start))
             lasting = [f for f in facts if f.end is None]
             if lasting:
                 hosts[story.id] = frozenset(h for f in lasting for h in (f.host, *f.attrs.get("hosts", ())) if h)
@@ -58,9 +62,10 @@ class Spans:
             down = tuple((f.host, f.start) for f in facts if f.kind == "node.down")
             if down:
                 downs[story.id] = down
-        table = np.array(rows, np.float64).reshape(len(rows), 4)
+        table = np.array(rows, np.float64).reshape(len(rows), 6)
+        first, ended, lasting_since, heard, told, start = table.T.copy()
         names = np.array([s.id for s in stories], object)
-        return Spans(names, table[:, 0], table[:, 1], table[:, 2], table[:, 3], hosts, jobs, downs)
+        return Spans(names, first, ended, lasting_since, heard, told, start, hosts, jobs, downs)
 
     def last(self, reach: float) -> Moments:
         """The last moment at which something could still join each of them unasked.
@@ -70,14 +75,32 @@ class Spans:
         """
         return np.maximum(self.over, self.lasting + reach)
 
-    def only(self, which: Choice | Numbers) -> Spans:
+    def among(self, some: Collection[str]) -> Choice:
+        return np.fromiter((n in some for n in self.names), np.bool_, len(self.names))
+
+    def within(self, stretches: Sequence[tuple[float, float]]) -> Choice:
+        """Which have lines in one of some stretches of time, or may have."""
+        found = np.zeros(len(self.names), np.bool_)
+        for low, high in stretches:
+            found |= (self.heard <= high) & (self.told >= low)
+        return found
+
+    def in_order(self, order: Numbers) -> Spans:
+        return self._rows(order, self.hosts, self.jobs, self.downs)
+
+    def only(self, which: Choice) -> Spans:
+        if which.all():
+            return self
         names = set(self.names[which])
         hosts, jobs, downs = (
             {k: v for k, v in told.items() if k in names} for told in (self.hosts, self.jobs, self.downs)
         )
+        return self._rows(which, hosts, jobs, downs)  # type: ignore[arg-type]
+
+    def _rows(self, which: Choice | Numbers, hosts: dict[str, frozenset[str]], jobs: dict[str, frozenset[int]], downs: dict[str, tuple[tuple[str | None, float], ...]]) -> Spans:  # fmt: skip
         return Spans(
-            self.names[which], self.first[which], self.over[which], self.lasting[which], self.told[which],
-            hosts, jobs, downs,  # type: ignore[arg-type]
+            self.names[which], self.first[which], self.over[which], self.lasting[which], self.heard[which],
+            self.told[which], self.start[which], hosts, jobs, downs,
         )  # fmt: skip
 
     def __add__(self, more: Spans) -> Spans:
@@ -85,27 +108,52 @@ class Spans:
             return np.concatenate([getattr(self, name), getattr(more, name)])
 
         return Spans(
-            both("names"), both("first"), both("over"), both("lasting"), both("told"),
+            both("names"), both("first"), both("over"), both("lasting"), both("heard"), both("told"), both("start"),
             self.hosts | more.hosts, self.jobs | more.jobs, self.downs | more.downs,
         )  # fmt: skip
 
 
 @dataclass(frozen=True)
+class Times:
+    """How facts lie in time, one after the other: ``start``; ``last``: until when each went on (one that has no end told is as
+    old as its beginning), infinite where it lasts still; ``until``: its end, infinite where none is told, minus infinity
+    where it belongs to a run."""
+
+    start: Moments
+    last: Moments
+    until: Moments
+
+    @staticmethod
+    def of(facts: Sequence[Fact]) -> Times:
+        rows = [
+            (f.start, inf if f.run is None else f.start, inf if f.run is None else -inf) if f.end is None
+            else (f.start, max(f.start, f.end), f.end if f.run is None else -inf) for f in facts
+        ]  # fmt: skip
+        return Times(*np.array(rows, np.float64).reshape(len(rows), 3).T.copy())
+
+    def but(self, which: Choice, more: Times, choice: Choice) -> Times:
+        """Some of these, then some of others."""
+        return Times(*(
+            np.concatenate([getattr(self, name)[which], getattr(more, name)[choice]]) for name in ("start", "last", "until")
+        ))  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Index:
     """Beside the events of a cluster: the job of each (-1: none), and those that more than one line tells. Beside its
-    runs: the job of each, and its end (infinite: none told). And how its incidents lie in time, in the same order."""
+    runs: the job of each, and its end (infinite: none told). And how its incidents and facts lie in time, in the same order."""
 
     event_jobs: Numbers
     repeated: list[Event]
     run_jobs: Numbers
     run_ends: Moments
     spans: Spans
+    facts: Times
 
     @staticmethod
-    def of(events: list[Event], runs: list[Run], stories: Sequence[Incident]) -> Index:
-        return Index(
-            jobs_of(events), [e for e in events if e.also or e.last > e.time], *of_runs(runs), Spans.of(stories)
-        )
+    def of(events: list[Event], runs: list[Run], stories: Sequence[Incident], facts: Sequence[Fact]) -> Index:
+        repeated = [e for e in events if e.also or e.last > e.time]
+        return Index(jobs_of(events), repeated, *of_runs(runs), Spans.of(stories), Times.of(facts))
 
     def last_runs(self, runs: Sequence[Run], jobs: Collection[int]) -> dict[int, Run]:
         """The last run of each of these jobs that is known. ``runs`` are those that this was made beside."""
@@ -139,7 +187,7 @@ class Index:
 def index_of(known: Conclusions) -> Index:
     """Made once after everything was concluded anew; ``correlator.window`` keeps it up."""
     if known.index is None:
-        known.index = Index.of(known.events, known.runs, known.stories)
+        known.index = Index.of(known.events, known.runs, known.stories, known.facts)
     return known.index
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 #: So many ordinary nodes of a cluster may be named by chance, per family: the bar rises with the number of nodes
@@ -48,14 +49,17 @@ def tail(count: int, others: int, nodes: int) -> float:
 
 def counts(incidents: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], int]:
     """(node, family) -> incidents rooted there that ended runs, those of one job once."""
-    seen: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-    for incident in incidents:
-        root = incident["root_cause"]
-        family = FAMILIES.get(root["event"])
-        if root["host"] and family and incident["severity"] == "impact":
-            jobs = sorted(j["job_id"].split("#")[0] for j in incident["jobs"])
-            seen[(root["host"], family)].add(jobs[0] if jobs else incident["id"])
-    return {place: len(stories) for place, stories in sorted(seen.items())}
+    return {place: len(told) for place, told in sorted(Roots().but([], incidents).stories.items())}
+
+
+def _rooted(incident: Mapping[str, Any]) -> tuple[tuple[str, str] | None, str]:
+    """Where an incident that ended runs is rooted, None where that is no node, and the first of its jobs."""
+    root = incident["root_cause"]
+    family = FAMILIES.get(root["event"])
+    if not root["host"] or not family or incident["severity"] != "impact":
+        return None, ""
+    jobs = (j["job_id"].split("#")[0] for j in incident["jobs"])
+    return (root["host"], family), min(jobs, default=incident["id"])
 
 
 def risk(incidents: Iterable[Mapping[str, Any]], nodes: int) -> dict[str, list[dict[str, Any]]]:
@@ -77,14 +81,41 @@ def risk(incidents: Iterable[Mapping[str, Any]], nodes: int) -> dict[str, list[d
     return {host: sorted(parts, key=lambda r: (r["probability"], r["family"])) for host, parts in rows.items()}
 
 
+@dataclass(frozen=True)
+class Roots:
+    """(node, family) -> the jobs of incidents rooted there that ended runs, and of how many incidents each is the first:
+    ``counts`` in a shape that takes single incidents in and out."""
+
+    stories: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
+
+    def but(self, gone: Iterable[Mapping[str, Any]], more: Iterable[Mapping[str, Any]]) -> Roots:
+        """The same without some incidents and with others."""
+        stories = dict(self.stories)
+        changed: dict[tuple[str, str], dict[str, int]] = {}
+        for incidents, step in ((gone, -1), (more, 1)):
+            for incident in incidents:
+                place, story = _rooted(incident)
+                if place is not None:
+                    told = changed.setdefault(place, dict(stories.get(place, ())))
+                    told[story] = told.get(story, 0) + step
+        for place, told in changed.items():
+            stories[place] = {story: count for story, count in told.items() if count}
+        return Roots(stories)
+
+    def suspects(self, nodes: int) -> list[str]:
+        """The lemons among the nodes of a cluster, by name: ``risk`` of those only that could be one."""
+        total: defaultdict[str, int] = defaultdict(int)
+        for (_, family), told in self.stories.items():
+            total[family] += len(told)
+        found = {
+            host for (host, family), told in self.stories.items()
+            if (n := len(told)) >= LEAST and _lemon(n, tail(n, total[family] - n, nodes - 1), nodes)
+        }  # fmt: skip
+        return sorted(found)
+
+
 def suspects(incidents: Iterable[Mapping[str, Any]], nodes: int) -> list[str]:
-    """The lemons among the nodes of a cluster: ``risk`` of those only that could be one."""
-    found = counts(incidents)
-    total: defaultdict[str, int] = defaultdict(int)
-    for (_, family), count in found.items():
-        total[family] += count
-    named = (host for (host, family), n in found.items() if n >= LEAST and _lemon(n, tail(n, total[family] - n, nodes - 1), nodes))  # fmt: skip
-    return list(dict.fromkeys(named))
+    return Roots().but([], incidents).suspects(nodes)
 
 
 def _lemon(count: int, chance: float, nodes: int) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from correlator import engine
+from correlator.changes import everything
 from correlator.engine import Conclusions
 from correlator.events import moment_of
 from correlator.incidents import facts_of
@@ -36,7 +37,7 @@ def patch(
     ``engine.run_table``.
     """
     for before, after in changes:
-        _incidents(connection, before, after, detected)
+        _incidents(connection, after, detected)
         _runs(connection, before, after, texts)
         _events(connection, before, after)
         if after.states_differ:
@@ -60,14 +61,11 @@ def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFram
         insert(connection, f"model.{table}", rows)
 
 
-def _incidents(
-    connection: duckdb.DuckDBPyConnection, before: Conclusions, after: Conclusions, detected: Mapping[str, datetime]
-) -> None:
-    old, new = ({i["id"]: i for i in c.incidents} for c in (before, after))
-    stale = [name for name, document in old.items() if new.get(name) is not document]
-    fresh = [document for name, document in new.items() if old.get(name) is not document]
+def _incidents(connection: duckdb.DuckDBPyConnection, after: Conclusions, detected: Mapping[str, datetime]) -> None:
+    touched = after.touched or everything(after)
+    fresh = [after.incidents[n] for n in touched.incidents]
     engine.date(fresh, detected)
-    _delete(connection, "incidents", "incident_id", after.cluster, stale)
+    _delete(connection, "incidents", "incident_id", after.cluster, list(touched.gone))
     _insert(connection, "incidents", engine.incident_table([replace(after, incidents=fresh)]))
 
 
@@ -76,8 +74,7 @@ def _runs(
 ) -> None:
     """Only runs that were put together again can differ, and those whose verdict is another now."""
     old, new = ({r.key: r for r in runs} for runs in after.again)
-    judged = {key for key, verdict in after.verdicts.items() if before.verdicts.get(key) is not verdict}
-    judged |= before.verdicts.keys() - after.verdicts.keys()
+    judged = (after.touched or everything(after)).verdicts
     if far := judged - new.keys():
         new |= {r.key: r for r in after.runs if r.key in far}
         old |= {r.key: r for r in before.runs if r.key in far}
@@ -93,12 +90,15 @@ def _same_run(one: Run, other: Run) -> bool:
 
 def _events(connection: duckdb.DuckDBPyConnection, before: Conclusions, after: Conclusions) -> None:
     """Only events behind the border can differ, and those whose incident is another now."""
-    was, now = _homes(before, after)
+    lines = _lines(after)
+    was, now = _homes(before, after, lines.values())
     moved = {e for e in was.keys() | now.keys() if was.get(e) != now.get(e)}
     old, new = ({e.id: e for e in c.events[bisect_left(c.events, after.border, key=attrgetter("time")) :]} for c in (before, after))  # fmt: skip
     if far := moved - new.keys():
         for conclusions, near in ((before, old), (after, new)):
-            near.update((e.id, e) for e in conclusions.events if e.id in far)
+            near.update(
+                (i, e) for i in far & lines.keys() if (e := _event(conclusions.events, i, lines[i])) is not None
+            )
     same = {i for i, e in new.items() if i in old and i not in moved and (old[i] is e or _WHOLE(old[i]) == _WHOLE(e))}
     stale = [e for i, e in old.items() if i not in same]
     if stale:
@@ -110,22 +110,45 @@ def _events(connection: duckdb.DuckDBPyConnection, before: Conclusions, after: C
     _insert(connection, "events", engine.event_table(after, [e for i, e in new.items() if i not in same], now))
 
 
-def _homes(before: Conclusions, after: Conclusions) -> tuple[dict[str, str], dict[str, str]]:
-    """Event id -> incident, before and after: of all events behind the border and of incidents that tell other events now.
+def _lines(after: Conclusions) -> dict[str, float]:
+    """Event id -> its time: those of incidents that tell other events now."""
+    touched = after.touched or everything(after)
+    fresh = {after.incidents[n]["id"]: n for n in touched.incidents}
+    same = {
+        i for i, (document, _) in touched.gone.items() if i in fresh and after.incidents[fresh[i]]["events"] is document["events"]
+    }  # fmt: skip
+    stories = [*(s for i, (_, s) in touched.gone.items() if i not in same), *(after.stories[n] for i, n in fresh.items() if i not in same)]  # fmt: skip
+    return {e.id: e.time for story in stories for fact in facts_of(story) for e in fact.events}
 
-    An event may belong to two incidents, so those count too that tell the same still and reach into that time."""
-    told = [{id(i["events"]) for i in c.incidents} for c in (before, after)]
-    again = told[0] & told[1]
-    low = after.border
-    found: list[dict[str, str]] = []
-    changed = [{n for n, i in enumerate(c.incidents) if id(i["events"]) not in again} for c in (before, after)]
-    for conclusions, places in zip((before, after), changed, strict=True):
-        facts = (f for n in places for f in facts_of(conclusions.stories[n]))
-        low = min([low, *(e.time for f in facts for e in f.events)])
-    for conclusions, places in zip((before, after), changed, strict=True):
-        near = np.flatnonzero(index_of(conclusions).spans.told >= low).tolist()
-        found.append(engine.homes(conclusions.incidents[n] for n in sorted(places.union(near))))
-    return found[0], found[1]
+
+def _homes(before: Conclusions, after: Conclusions, lines: Iterable[float]) -> tuple[dict[str, str], dict[str, str]]:
+    """Event id -> incident, before and after: of all events behind the border and of incidents that tell other events now,
+    whose ``lines`` were said at these times.
+
+    An event may belong to two incidents, so those count too that tell the same still and have lines at these times."""
+    stretches = [(after.border, float("inf"))]
+    for time in sorted((t for t in lines if t < after.border), reverse=True):
+        if time < stretches[-1][0] - NEAR_S:
+            stretches.append((time, time))
+        stretches[-1] = (time, stretches[-1][1])
+    was, now = (
+        engine.homes(c.incidents[n] for n in np.flatnonzero(index_of(c).spans.within(stretches)).tolist()) for c in (before, after)
+    )  # fmt: skip
+    return was, now
+
+
+#: Lines so close together are looked at as one stretch of time.
+NEAR_S = 600.0
+
+
+def _event(events: Sequence[Event], name: str, time: float) -> Event | None:
+    """The event of this id, where it is still known."""
+    place = bisect_left(events, time, key=attrgetter("time"))
+    while place < len(events) and events[place].time == time:
+        if events[place].id == name:
+            return events[place]
+        place += 1
+    return None
 
 
 def _states(connection: duckdb.DuckDBPyConnection, after: Conclusions) -> None:

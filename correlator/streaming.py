@@ -13,18 +13,17 @@ import time
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from operator import is_
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from correlator.arrivals import Arrivals
+from correlator.changes import same_objects, settled
 from correlator.engine import Conclusions, clusters_of, conclude_cluster, load_edges, write
 from correlator.garbage import paused, set_aside
 from correlator.history import History, Said
 from correlator.index import index_of
-from correlator.model import Edge
 from correlator.patching import patch
 from correlator.window import Window, longest_window
 
@@ -97,12 +96,14 @@ class Ticker:
             found, partly = self._conclude(state, full or begun - self._full_at > FULL_EVERY_S)
         if not partly:
             self._full_at = begun
-        found = [same_objects(settled(c, self._edges, moment), before.get(c.cluster)) for c in found]
+        found = [same_objects(settled(c, longest_window(c, self._edges), moment), before.get(c.cluster)) for c in found]
         if state == self._seen and all(c is before.get(c.cluster) for c in found):
             return TickReport(seconds=time.perf_counter() - begun)
         lines = state["logs"][0] - (self._seen["logs"][0] if self._seen else 0)
         said = self._say(found, before, moment, partly)
         self._seen, self._known = state, {c.cluster: c for c in found}
+        for conclusions in found:
+            conclusions.touched = None
         lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in said.report.items()}
         return TickReport(worked=True, full=not partly, seconds=time.perf_counter() - begun, lines=lines, **lists)
 
@@ -185,36 +186,6 @@ class Ticker:
         return None if window.whole else window.again()
 
 
-#: Lines may come this late and still find the verdict provisional, seconds.
-LATENESS_S = 600.0
-
-
-def settled(known: Conclusions, edges: list[Edge], now: datetime) -> Conclusions:
-    """Verdicts are final when the watermark (``now`` less the lateness allowed) has passed their run's end by the longest
-    causal window; until then they are provisional. Incidents are when all their verdicts are. A full pass over stored
-    rows (``ingest``, ``correlate``) knows that nothing more comes and calls all final. The same object where nothing turns."""
-    # Moments are RFC 3339 in UTC with microseconds: they sort as texts.
-    watermark = now - timedelta(seconds=LATENESS_S + longest_window(known, edges))
-    border = watermark.isoformat(timespec="microseconds") + "Z"
-    turned = {
-        k: not v["final"] for k, v in known.verdicts.items() if v["final"] != (v["end"] is None or v["end"] <= border)
-    }
-    verdicts = known.verdicts
-    if turned:
-        verdicts = {**verdicts, **{k: {**verdicts[k], "final": final} for k, final in turned.items()}}
-    incidents = []
-    for incident in known.incidents:
-        end, jobs = incident["end"], incident["jobs"]
-        over = (end is None or end <= border) and (
-            not jobs or all(verdicts[j["job_id"]]["final"] for j in jobs if j["job_id"] in verdicts)
-        )
-        status = "final" if over else "provisional"
-        incidents.append(incident if incident["status"] == status else {**incident, "status": status})
-    if not turned and all(map(is_, incidents, known.incidents)):
-        return known
-    return replace(known, verdicts=verdicts, incidents=incidents)
-
-
 @contextmanager
 def checkpoint_by_others(store: DuckStore) -> Iterator[None]:
     """Whoever commits when the log of changes is long enough writes it into the database file, which takes half a second.
@@ -226,26 +197,6 @@ def checkpoint_by_others(store: DuckStore) -> Iterator[None]:
         yield
     finally:
         connection.execute(f"SET wal_autocheckpoint = '{usual}'")
-
-
-def same_objects(found: Conclusions, before: Conclusions | None) -> Conclusions:
-    """The conclusions with the documents of ``before`` wherever they say the same: what is the same object was said and
-    stored already. New incidents take over when they were first said."""
-    if before is None or found is before:
-        return found
-    old = {i["id"]: i for i in before.incidents}
-    incidents = [_same(i, old.get(i["id"])) for i in found.incidents]
-    said = before.verdicts
-    again = {k: _same(v, said.get(k)) for k, v in found.verdicts.items() if said.get(k) is not v}
-    return replace(found, incidents=incidents, verdicts={**found.verdicts, **again})
-
-
-def _same(document: dict[str, Any], old: dict[str, Any] | None) -> dict[str, Any]:
-    if old is None or document is old:
-        return document
-    if "detected_at" in old:
-        document = {**document, "detected_at": old["detected_at"]}
-    return old if document == old else document
 
 
 def _naive(now: datetime | None) -> datetime:

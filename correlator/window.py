@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from itertools import compress, groupby
@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from correlator import clocks, expressions, lemons
+from correlator import clocks, expressions
 from correlator import events as event_rows
 from correlator import runs as run_rows
 from correlator.arrivals import Change
+from correlator.changes import Touched
 from correlator.conditions import derived_values
 from correlator.engine import Conclusions, conclude_world, gather_world, node_states
 from correlator.estimate import narrow_slurmd_timeout
@@ -33,7 +34,7 @@ from correlator.evidence import BaseRates
 from correlator.facts import World, conclude
 from correlator.facts.links import may_end_at
 from correlator.incidents import Incident, events_of
-from correlator.index import Choice, Index, Names, Spans, index_of, jobs_of, of_runs
+from correlator.index import Index, Spans, Times, index_of, jobs_of, of_runs
 from correlator.model import Edge, Event, Fact, Run
 from correlator.sightings import HOUR_S, first_seen, hour_of
 
@@ -70,9 +71,9 @@ class Recent:
         return self._store.frame(self._only(sql), parameters)
 
 
-def last_moment(fact: Fact) -> float:
-    """Until when a fact went on; one that has no end told is as old as its beginning."""
-    return fact.start if fact.end is None else max(fact.start, fact.end)
+def printed_timeout(facts: Iterable[Fact]) -> float:
+    """The longest timeout that a program printed when it gave up, seconds."""
+    return max((float(f.attrs.get("timeout") or 0.0) for f in facts if f.kind == "job.comm_error"), default=0.0)
 
 
 def longest_window(known: Conclusions, edges: Iterable[Edge]) -> float:
@@ -82,10 +83,8 @@ def longest_window(known: Conclusions, edges: Iterable[Edge]) -> float:
     if known.longest is not None:
         return known.longest
     values = derived_values(known.site.values_for(None), None)
-    printed = max(
-        (float(f.attrs.get("timeout") or 0.0) for f in known.facts if f.kind == "job.comm_error"), default=0.0
-    )
-    values["PrintedTimeout"] = expressions.Value(0.0, max(printed, 1800.0))
+    known.printed = printed_timeout(known.facts)
+    values["PrintedTimeout"] = expressions.Value(0.0, max(known.printed, 1800.0))
     highs = [expressions.window(e.window, values)[1] for e in edges if e.scope != "same run"]
     known.longest = max((h for h in highs if h <= LONGEST_S), default=0.0)
     return known.longest
@@ -121,8 +120,8 @@ class Window:
     def _look_back(self) -> None:
         #: From here on rows are read.
         spans = self.index.spans
-        first = spans.first[_among(spans.names, self.live)]
-        self.since = float(min(self.border - self.reach, first.min(initial=np.inf) - MARGIN_S))
+        first = spans.first[spans.among(self.live)].min(initial=np.inf) if self.live else np.inf
+        self.since = float(min(self.border - self.reach, first - MARGIN_S))
 
     @property
     def whole(self) -> bool:
@@ -165,13 +164,13 @@ class Window:
         if seen is None:
             return None
         conclude(world)
-        facts = self._all_facts(world)
+        facts, times = self._all_facts(world)
         narrow_slurmd_timeout(world.site, facts)
         if before.site is None or not _same_site(world, before):
             return None
         found = conclude_world(world, self.edges, BaseRates(facts, seen.values(), world.first))
         found.seen = seen
-        return self._merged(found, facts, others, former)
+        return self._merged(found, facts, times, others, former)
 
     def _unmuted(self) -> bool:
         """Is a verdict that stands in doubt for want of a node's log, which now is collected?"""
@@ -235,10 +234,9 @@ class Window:
     def _carried(self, jobs: Iterable[int]) -> list[Event]:
         """Events before the stretch that what lies in it needs: of things still lasting, and of the runs' own lines."""
         wanted = set(jobs)
-        found = {
-            e.id: e for f in self.before.facts if f.run is None and f.start < self.since
-            and (f.end is None or f.end >= self.since) for e in f.events
-        }  # fmt: skip
+        times = self.index.facts
+        lasting = compress(self.before.facts, (times.start < self.since) & (times.until >= self.since))
+        found = {e.id: e for f in lasting for e in f.events}
         for story in self.before.stories:
             if story.id in self.live:
                 found.update((e.id, e) for e in events_of(story))
@@ -283,58 +281,80 @@ class Window:
                     found.update(self.index.speaking_of(one, other))
         return found
 
-    def _all_facts(self, world: World) -> list[Fact]:
-        """In no order."""
-        old = [f for f in self.before.facts if last_moment(f) < self.border and not (f.end is None and f.run is None)]
-        new = [f for f in world.facts if last_moment(f) >= self.border or (f.end is None and f.run is None)]
-        return old + new
+    def _all_facts(self, world: World) -> tuple[list[Fact], Times]:
+        """In no order, and how they lie in time."""
+        then, now = self.index.facts, Times.of(world.facts)
+        old, new = then.last < self.border, now.last >= self.border
+        return [*compress(self.before.facts, old), *compress(world.facts, new)], then.but(old, now, new)
 
-    def _merged(self, found: Conclusions, facts: list[Fact], others: list[Run], former: list[Run]) -> Conclusions:
+    def _merged(self, found: Conclusions, facts: list[Fact], times: Times, others: list[Run], former: list[Run]) -> Conclusions:  # fmt: skip
         """Before the border what was said, behind it what is said now. ``others``: runs that were not looked at; ``former``:
         those that were, as they were known."""
         before, border, index = self.before, self.border, self.index
         runs, numbers = _with_runs(index, others, former, found.runs)
-        spans = Spans.of(found.stories)
-        again = (spans.last(self.reach) >= border) | _among(spans.names, self.live)
-        taken = list(compress(zip(found.stories, found.incidents, strict=True), again))
-        stays = ~_among(index.spans.names, self.live.union(s.id for s, _ in taken))
-        kept = list(compress(zip(before.stories, before.incidents, strict=True), stays))
-        stories, order = _by_start(kept, taken)
-        spans = index.spans.only(stays) + spans.only(again)
-        spans = spans if order is None else spans.only(order)
-        anew = {r.key for r in found.runs if r.end is None or r.end >= border or r.job_id in self.change.jobs}
-        anew |= {v.run.key for s, _ in taken for v in s.verdicts}
-        anew |= {v.run.key for s in before.stories if s.id in self.live for v in s.verdicts}
-        verdicts = dict(before.verdicts)
-        for key in anew | ({r.key for r in former} - {r.key for r in found.runs}):
-            verdicts.pop(key, None)
-        verdicts.update((k, v) for k, v in found.verdicts.items() if k in anew or k not in before.verdicts)
-        documents = [d for _, d in stories]
-        cut, start = (bisect_left(c.events, border, key=attrgetter("time")) for c in (before, found))
-        fresh = found.events[start:]
-        repeated = [*(e for e in index.repeated if e.time < border), *(e for e in fresh if e.also or e.last > e.time)]
+        lately = Spans.of(found.stories)
+        again = (lately.last(self.reach) >= border) | lately.among(self.live)
+        stays = ~index.spans.among(self.live.union(lately.names[again]))
+        spans = index.spans.only(stays) + lately.only(again)
+        stories = [*compress(before.stories, stays), *compress(found.stories, again)]
+        documents = [*compress(before.incidents, stays), *compress(found.incidents, again)]
+        kept = int(stays.sum())
+        order = _by_start(spans, kept)
+        if order is not None:
+            spans, stories, documents = (
+                spans.in_order(order),
+                [stories[n] for n in order],
+                [documents[n] for n in order],
+            )
+        places = [*range(kept, len(stories))] if order is None else np.flatnonzero(order >= kept).tolist()
+        gone = {before.incidents[n]["id"]: (before.incidents[n], before.stories[n]) for n in np.flatnonzero(~stays)}
+        told = [*compress(found.stories, again), *(s for _, s in gone.values() if s.id in self.live)]
+        verdicts, judged = self._verdicts(found, former, told)
+        fresh = [documents[n] for n in places]
+        roots = before.roots.but((d for d, _ in gone.values()), fresh)
+        events, event_jobs, repeated = self._all_events(found.events)
+        printed = printed_timeout(facts)
         return replace(
-            found, events=[*before.events[:cut], *fresh], runs=runs, incidents=documents, stories=[s for s, _ in stories],
-            facts=facts, verdicts=verdicts, lemons=lemons.suspects(documents, len(found.site.hosts) if found.site else 0), border=border,
+            found, events=events, runs=runs, incidents=documents, stories=stories, facts=facts, verdicts=verdicts, border=border,
+            roots=roots, lemons=roots.suspects(len(found.site.hosts) if found.site else 0),
             unstamped=before.unstamped | self.change.unstamped, again=(former, found.runs), states_differ=self.change.states,
-            index=Index(np.concatenate([index.event_jobs[:cut], jobs_of(fresh)]), repeated, *numbers, spans),
+            index=Index(event_jobs, repeated, *numbers, spans, times), touched=Touched(places, gone, judged),
+            settled_until=before.settled_until, open_verdicts=before.open_verdicts | judged,
+            open_incidents=before.open_incidents.union(d["id"] for d in fresh),
+            printed=printed, longest=before.longest if printed == before.printed else None,
         )  # fmt: skip
 
+    def _verdicts(self, found: Conclusions, former: list[Run], told: list[Incident]) -> tuple[dict[str, Any], set[str]]:
+        """All verdicts, and the runs of which they may be others now. ``told``: incidents that are concluded anew."""
+        before, jobs = self.before.verdicts, self.change.jobs
+        anew = {r.key for r in found.runs if r.end is None or r.end >= self.border or r.job_id in jobs}
+        anew |= {v.run.key for s in told for v in s.verdicts}
+        more = {k: v for k, v in found.verdicts.items() if k in anew or k not in before}
+        anew |= {r.key for r in former} - {r.key for r in found.runs}
+        verdicts = dict(before)
+        for key in anew:
+            verdicts.pop(key, None)
+        verdicts.update(more)
+        return verdicts, anew.union(more)
 
-_Stories = list[tuple[Incident, dict[str, Any]]]
+    def _all_events(self, found: list[Event]) -> tuple[list[Event], Any, list[Event]]:
+        """All events, and what an index holds beside them."""
+        index, border = self.index, self.border
+        cut, start = (bisect_left(some, border, key=attrgetter("time")) for some in (self.before.events, found))
+        fresh, events = found[start:], self.before.events[:cut]
+        events += fresh
+        repeated = [*(e for e in index.repeated if e.time < border), *(e for e in fresh if e.also or e.last > e.time)]
+        return events, np.concatenate([index.event_jobs[:cut], jobs_of(fresh)]), repeated
 
 
-def _by_start(kept: _Stories, taken: _Stories) -> tuple[_Stories, Any]:
-    """All incidents in their order, and where each stood in the one list and the other behind it."""
-    stories = [*kept, *taken]
-    if kept and taken and taken[0][0].start <= kept[-1][0].start:
-        places = sorted(range(len(stories)), key=lambda n: (stories[n][0].start, stories[n][0].id))
-        return [stories[n] for n in places], np.array(places)
-    return stories, None
-
-
-def _among(names: Names, some: Collection[str]) -> Choice:
-    return np.fromiter((n in some for n in names), np.bool_, len(names))
+def _by_start(spans: Spans, kept: int) -> Any:
+    """Where incidents have to stand, of which the first ``kept`` are in order and so are those behind; None: where they are."""
+    start, names = spans.start, spans.names
+    if kept in (0, len(start)) or start[kept] > start[kept - 1]:
+        return None
+    first = int(np.searchsorted(start[:kept], start[kept]))
+    rest = list(zip(start[first:].tolist(), names[first:].tolist(), strict=True))
+    return np.array([*range(first), *(first + n for n in sorted(range(len(rest)), key=rest.__getitem__))])
 
 
 def _with_runs(index: Index, others: list[Run], former: list[Run], again: list[Run]) -> tuple[list[Run], tuple[Any, Any]]:  # fmt: skip
