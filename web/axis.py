@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from web.folds import ALIKE, folds
 from web.glyphs import glyph_of
 from web.shaping import BAD_STATES, LAYERS, layer_of, moment, short_file, span, state_kind
 
@@ -127,7 +128,7 @@ def add_runs(builder: Builder, runs: Iterable[Row], end: datetime) -> dict[str, 
         builder.bands.append({
             "lane": lane, "start": start, "end": builder.at(run.get("end") or end), "pm": None,
             "kind": "job", "text": run.get("node_list") or "", "state": state, "ending": kind,
-            "open": run.get("end") is None, "job": run["run_key"],
+            "open": run.get("end") is None, "job": run["run_key"], "nodes": run.get("nodes") or [],
         })  # fmt: skip
     return known
 
@@ -294,8 +295,12 @@ def build(
     low, high = builder.at(start) or 0.0, builder.at(end) or 0.0
     marks = {item["id"]: item for item in builder.marks}
     steps = chain_steps(doc, told)
+    heads = {str(item["event"].get("id")) for item in steps}
+    keep = {item["lane"] for item in builder.marks if item["id"] in heads}
+    lanes = builder.sorted_lanes()
     return {
-        "t0": t0, "start": low, "end": high, "focus": focus(builder.marks, low, high), "lanes": builder.sorted_lanes(),
+        "t0": t0, "start": low, "end": high, "focus": focus(builder.marks, low, high), "lanes": lanes,
+        "folds": folds(lanes, builder.marks, builder.bands, keep), "alike": ALIKE,
         "marks": builder.marks, "bands": builder.bands, "beats": builder.beats,
         "arrows": arrows(doc.get("chain") or [], marks, step_numbers(steps)),
         "roots": [{"id": item["event"]["id"], "n": item["n"]} for item in steps if not item["step"]],

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
@@ -17,7 +18,16 @@ from web import api
 from web import axis as axes
 from web.glyphs import GLYPHS, LEGEND, glyph_of
 from web.reading import PAGE, Reader
-from web.shaping import BAD_STATES, CATEGORY_WORDS, FILTERS, LAYERS, between, moment
+from web.shaping import (
+    BAD_STATES,
+    CATEGORY_WORDS,
+    FILTERS,
+    LAYERS,
+    OUT_OF_SERVICE,
+    between,
+    moment,
+    state_kind,
+)
 from web.timerange import BadTimeError, Range, parse_range
 
 HERE = Path(__file__).parent
@@ -145,6 +155,25 @@ def jobs(
     return render(request, "jobs.html", rows=rows, after=after, state=state, user=user, q=q, nav="jobs")
 
 
+#: That Slurm told of a lost node accuses none of a run's nodes.
+TELLS_OF_A_NODE = {"slurm.job_node_fail", "job.node_failure"}
+#: Accounting knows a run's end to the second; Slurm sets the node's state in the same moment.
+SAME_END = timedelta(seconds=2)
+
+
+def job_nodes(read: Reader, row: Mapping[str, Any], evidence: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The nodes of a run with the evidence and the states out of service that speak of each, in their order."""
+    names = list(row["nodes"] or [])
+    begin, end = row["start"], row["end"]
+    states = read.node_states(names, begin, end + SAME_END if end else None) if begin else []
+    out = []
+    for name in names:
+        said = [item for item in evidence if item.get("host") == name and item.get("event") not in TELLS_OF_A_NODE]
+        lost = [item for item in states if item["host"] == name and state_kind(item["state"] or "") in OUT_OF_SERVICE]
+        out.append({"name": name, "evidence": said, "states": lost, "told": bool(said or lost)})
+    return out
+
+
 @router.get("/jobs/{key}", response_class=HTMLResponse)
 def job(request: Request, read: Read, key: str) -> HTMLResponse:
     row = read.run(key)
@@ -156,7 +185,7 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
     variables = [{**item, "secret": bool(SECRET.search(str(item["name"])))} for item in read.job_settings(key)]
     return render(
         request, "job.html", row=row, doc=doc, answers=read.feedback(key), attempts=read.attempts(row["job_id"]), artifacts=artifacts,
-        output=output, unshown=unshown, evidence=found, variables=variables, nav="jobs",
+        nodes=job_nodes(read, row, doc.get("evidence") or []), output=output, unshown=unshown, evidence=found, variables=variables, nav="jobs",
     )  # fmt: skip
 
 

@@ -169,6 +169,10 @@ def key(value: object) -> str:
     return quote(str(value), safe="")
 
 
+#: Kinds of a node's state in which it does not serve jobs as it should.
+OUT_OF_SERVICE = {"down", "silent", "drain"}
+
+
 def state_kind(state: str) -> str:
     """How a node state is drawn and coloured; what takes the node out of service beats a missing answer."""
     text = state.lower()

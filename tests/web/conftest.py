@@ -27,13 +27,13 @@ def client() -> TestClient:
     return TestClient(create_app(fixture.build()), raise_server_exceptions=False)
 
 
-def serve(many: int = 0) -> Iterator[str]:
+def serve(store: fixture.FakeStore) -> Iterator[str]:
     """A server in a thread on a free port, until the generator is closed."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     server = uvicorn.Server(
-        uvicorn.Config(create_app(fixture.build(many), settings={"cluster": "mini"}), port=port, log_level="error")
+        uvicorn.Config(create_app(store, settings={"cluster": "mini"}), port=port, log_level="error")
     )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -47,12 +47,19 @@ def serve(many: int = 0) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def site() -> Iterator[str]:
-    yield from serve()
+    yield from serve(fixture.build())
 
 
 @pytest.fixture(scope="session")
 def dense_site() -> Iterator[str]:
-    yield from serve(MANY)
+    yield from serve(fixture.build(MANY))
+
+
+@pytest.fixture(scope="session")
+def wide_site() -> Iterator[str]:
+    store = fixture.build()
+    fixture.wide(store, 16)
+    yield from serve(store)
 
 
 @pytest.fixture(scope="session")

@@ -366,6 +366,32 @@ class FakeStore:
         return {"cluster": "mini"}
 
 
+def wide(store: FakeStore, nodes: int) -> None:
+    """A switch takes the two links of each of many nodes; the chain folds the links under the first of them."""
+    began = datetime.fromisoformat(DAY + "02:00:00")
+    events: list[dict[str, Any]] = []
+    chain = []
+
+    def event(key: str, layer: str, host: str, kind: str, device: str, role: str, second: float) -> None:
+        time = (began + timedelta(seconds=second)).isoformat() + "Z"
+        events.append({"id": key, "time": time, "host": host, "event": kind, "layer": layer, "device": device,
+                       "role": role, "message": kind, "source": f"{host}/syslog", "line": 1})  # fmt: skip
+
+    event("root", "switch", "leaf01", "switch.reboot", "leaf01", "cause", 0)
+    for n in range(nodes):
+        event(f"l{n}", "link", f"n{n:02d}", "nic.link_down", "eth0", "effect", 1 + n / 10)
+        chain.append(
+            {"cause": "root", "effect": f"l{n}", "edge": "E02", "effect_fact": "link.outage", "lag_s": 1 + n / 10}
+        )
+    spans = [{"layer": "link", "host": f"n{n:02d}", "device": "eth1", "kind": "no_carrier", "text": "no carrier, 9 s",
+              "start": began.isoformat() + "Z", "end": (began + timedelta(seconds=9)).isoformat() + "Z"} for n in range(nodes)]  # fmt: skip
+    document = {"title": "leaf01 failed", "events": events, "chain": chain, "spans": spans, "hosts": ["leaf01"]}
+    row = {"incident_id": "I9", "cluster": "mini", "start": began, "end": began + timedelta(seconds=10), "severity": "impact",
+           "category": "infra.network", "root_event": "switch.failure", "root_host": "leaf01",
+           "document": json.dumps(document)}  # fmt: skip
+    insert(store.con, "model.incidents", row)
+
+
 def hostile(con: duckdb.DuckDBPyConnection) -> None:
     """A benign incident on gpu04 whose every text is an attack; nothing of it may become markup."""
     evil = "<script>alert(1)</script><img src=x onerror=alert(2)>"

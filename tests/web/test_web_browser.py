@@ -128,7 +128,7 @@ def test_table_theme_search_and_keys(look: Any) -> None:
     page.keyboard.press("/")
     page.keyboard.type("gpu02")
     page.keyboard.press("Enter")
-    page.wait_for_url("**/nodes/gpu02")
+    page.wait_for_url("**/nodes/gpu02?theme=light")
 
 
 def test_an_error_stands_under_the_words_that_caused_it(look: Any) -> None:

@@ -87,3 +87,20 @@ def test_a_line_is_called_an_effect_only_where_the_cause_lies_elsewhere(yours: A
     }
     store.con.execute("UPDATE model.runs SET document = ? WHERE run_key = '16'", [json.dumps(document)])
     assert ("This line is the effect" in page(store, "16")) is said
+
+
+def test_a_node_that_slurm_lost_has_a_card_and_the_others_are_named() -> None:
+    store = fixture.build()
+    names = [f"n{n:03d}" for n in range(60)]
+    store.con.execute("UPDATE model.runs SET nodes = ?, node_count = 60, document = '{}' WHERE run_key = '16'", [names])
+    state = {
+        "time": "2026-11-21T00:31:14.5",
+        "cluster": "mini",
+        "host": "n050",
+        "state": "DOWN*",
+        "reason": "Not responding",
+    }
+    fixture.insert(store.con, "model.node_states", state)
+    text = re.sub(r"\s+", " ", page(store, "16"))
+    assert "Slurm: DOWN* at 00:31:14, Not responding." in text and "against 59 other nodes" in text
+    assert text.index(">n050<") < text.index(">n000<")

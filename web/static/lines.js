@@ -141,7 +141,7 @@ export class Lines {
     const width = Math.round(half * 1e6);
     const from = iso(centre - width);
     const to = iso(centre + width);
-    const hosts = this.scope === 'incident' ? known : this.scope === 'host' && lane ? [lane.host] : [];
+    const hosts = this.scope === 'incident' ? known : this.scope === 'host' && lane ? (lane.hosts ?? [lane.host]) : [];
     const query = new URLSearchParams({ from, to, limit: MOST });
     if (hosts.length) query.set('host', hosts.join(','));
     let body;

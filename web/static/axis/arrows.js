@@ -9,7 +9,7 @@ const UPRIGHT = 46;
 export function arrows(g, p, view, scale, data, byId, state) {
   const taken = new Map();
   const hits = [];
-  const drawn = data.arrows.map(arrow => place(view, scale, arrow, byId)).filter(Boolean);
+  const drawn = together(data.arrows.map(arrow => place(view, scale, arrow, byId)).filter(Boolean));
   for (const item of drawn) bracket(g, p, view, scale, item, state);
   for (const item of drawn) line(g, p, view, item, dim(item, state));
   for (const item of drawn) hits.push(pill(g, p, view, item, taken, state));
@@ -29,6 +29,23 @@ function place(view, scale, arrow, byId) {
   const x1 = scale.x(effect.t);
   if (Math.max(x0, x1) < view.gutter || Math.min(x0, x1) > view.width) return null;
   return { arrow, cause, effect, from, to, x0, x1, upright: Math.abs(x1 - x0) < UPRIGHT };
+}
+
+/** Arrows of one step that begin and end in the same rows, because lanes are folded, are one with the range of lags. */
+function together(items) {
+  const found = new Map();
+  for (const item of items) {
+    const rows = [item.from.item, item.to.item];
+    const key = rows.some(lane => lane.fold) ? [item.arrow.n, ...rows.map(lane => lane.id)].join('\n') : item;
+    found.set(key, [...(found.get(key) ?? []), item]);
+  }
+  return [...found.values()].map(alike => {
+    if (alike.length === 1) return alike[0];
+    alike.sort((a, b) => a.arrow.lag - b.arrow.lag);
+    const [first, last] = [alike[0], alike[alike.length - 1]];
+    const lags = [...new Set([first.arrow.lag_text, last.arrow.lag_text])].join(' to ');
+    return { ...first, arrow: { ...first.arrow, lag_text: `${lags}, ${alike.length}×` } };
+  });
 }
 
 function stroke(g, p, item, path) {
@@ -109,11 +126,14 @@ function bracket(g, p, view, scale, item, state) {
   g.restore();
 }
 
+/** An allowed window as a person says it. */
+export const allowed = pair => `${pair.map(seconds => Number(seconds.toFixed(1))).join('–')} s`;
+
 /** Full words, then lag and window, then the lag alone, then the number alone: a pill never covers its effect. */
 function phrases(arrow, small) {
   const sign = (arrow.lag ?? 0) >= 0 ? '+' : '';
   const lag = `${sign}${arrow.lag_text}`;
-  const window = arrow.window ? `${arrow.window[0]}–${arrow.window[1]} s` : '';
+  const window = arrow.window ? allowed(arrow.window) : '';
   const full = `${lag}${window && `, window ${window}`}${arrow.because && ` from ${arrow.because}`}`;
   return small ? [lag, ''] : [full, window ? `${lag}, ${window}` : lag, lag, ''];
 }

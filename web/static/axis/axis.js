@@ -32,6 +32,7 @@ export class Axis extends EventTarget {
       selected: null,
     };
     this.show = { causes: true, blind: true, all: false };
+    this.open = new Set();
     this.hits = { marks: [], bands: [], pills: [] };
     this.build();
     attach(this);
@@ -54,7 +55,9 @@ export class Axis extends EventTarget {
     this.tip = document.createElement('div');
     this.tip.className = 'tip';
     this.tip.hidden = true;
-    this.host.append(this.canvas, this.tip);
+    this.folds = document.createElement('div');
+    this.folds.className = 'folds';
+    this.host.append(this.canvas, this.folds, this.tip);
     this.g = this.canvas.getContext('2d');
     this.palette = new Palette(this.host);
   }
@@ -67,7 +70,7 @@ export class Axis extends EventTarget {
   resize() {
     const width = this.host.clientWidth;
     if (!width) return;
-    this.view = layout(this.data, this.lanes, width, { all: this.show.all, job: this.job });
+    this.view = layout(this.data, this.lanes, width, { all: this.show.all, job: this.job, open: this.open });
     const ratio = Math.max(1, window.devicePixelRatio || 1);
     this.canvas.width = Math.round(width * ratio);
     this.canvas.height = Math.round(this.view.height * ratio);
@@ -75,7 +78,33 @@ export class Axis extends EventTarget {
     this.g.setTransform(ratio, 0, 0, ratio, 0, 0);
     this.scale.left = this.view.gutter + (this.view.small ? 10 : 14);
     this.scale.right = width - (this.view.small ? 10 : 14);
+    this.placeFolds();
     this.paint();
+  }
+
+  /** The buttons are made anew with each layout; one that had the focus keeps it. */
+  placeFolds() {
+    const had = this.folds.contains(document.activeElement) ? document.activeElement.dataset.fold : null;
+    this.folds.replaceChildren(...this.view.folds.map(fold => this.foldButton(fold)));
+    if (had) [...this.folds.children].find(button => button.dataset.fold === had)?.focus();
+  }
+
+  /** A fold's name is a button, so that it opens by click, by touch and by key. */
+  foldButton({ item, y, height, open }) {
+    const button = document.createElement('button');
+    button.type = 'button';
+    button.dataset.fold = item.fold.id;
+    button.textContent = `${open ? '▾' : '▸'} ${item.label}: ${item.sub}`;
+    button.title = item.members.map(lane => lane.label.replace(/ +/g, ' ')).join(', ');
+    button.setAttribute('aria-expanded', String(open));
+    button.style.top = `${y}px`;
+    button.style.height = `${this.view.small && !open ? 18 : height - 1}px`;
+    if (this.view.gutter && !open) button.style.width = `${this.view.gutter - 26}px`;
+    button.addEventListener('click', () => {
+      if (!this.open.delete(item.fold.id)) this.open.add(item.fold.id);
+      this.resize();
+    });
+    return button;
   }
 
   /** Asks for a frame; many changes in between make one drawing. */

@@ -86,10 +86,11 @@ function paint(g, p, { x, y, w, h }, kind, own, band) {
 /** What a band says of itself, as far as it has room. */
 function words(g, p, view, scale, box, kind, band, row) {
   if (kind === 'job') {
-    jobWords(g, p, box, band);
+    if (!band.quiet) jobWords(g, p, box, band);
     if (!band.open && box.x + box.w < view.width - 1) jobEnd(g, p, scale, box, band, row);
     return;
   }
+  if (band.quiet) return;
   // On a narrow screen a pill takes the place of the words; the hatch still shows and the table still says it.
   const pill = mark => mark.role === 'symptom' || mark.role === 'effect';
   if (kind === 'hatch' && view.small && row.item.marks.some(pill)) return;

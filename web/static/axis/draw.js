@@ -109,7 +109,7 @@ export function frame(g, p, view) {
     }
   }
   g.beginPath();
-  for (const row of view.rows) {
+  for (const row of [...view.rows, ...view.folds]) {
     g.moveTo(0, row.y + row.height - 0.5);
     g.lineTo(view.width, row.y + row.height - 0.5);
   }
@@ -129,12 +129,14 @@ export function labels(g, p, view) {
     if (!view.gutter) {
       g.roundRect(10, y + 5, 7, 7, 2);
       g.fill();
+      if (item.fold) continue;
       text(g, p, item.label, 22, y + 12.5, { colour: 'ink', size: 11.5, weight: 550, halo: true });
       text(g, p, item.sub, 29 + measure(g, p, item.label, 11.5, 550), y + 12.5, { colour: 'ink3', halo: true });
       continue;
     }
     g.roundRect(12, middle - 4, 8, 8, 2);
     g.fill();
+    if (item.fold) continue;
     const room = view.gutter - 36;
     const wide = measure(g, p, item.label, 12.5, 550);
     let name = item.label;

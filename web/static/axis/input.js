@@ -1,5 +1,6 @@
 /* Mouse, touch and wheel on the canvas. Keys belong to the page (incident.js): they work wherever the focus is. */
 
+import { allowed } from './arrows.js';
 import { lag } from './scale.js';
 
 const SLACK = 4;
@@ -193,8 +194,8 @@ function describe(axis, { kind, hit }) {
 }
 
 function describePill({ n, lag_text: told, window, because, text }) {
-  const allowed = window ? `, allowed ${window[0]}–${window[1]} s` : '';
-  return [part('b', `${n}: ${told}${allowed}`), part('div', [because, text].filter(Boolean).join('. '))];
+  const within = window ? `, allowed ${allowed(window)}` : '';
+  return [part('b', `${n}: ${told}${within}`), part('div', [because, text].filter(Boolean).join('. '))];
 }
 
 function describeBand(axis, { band, lane }) {

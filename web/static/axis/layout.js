@@ -1,9 +1,12 @@
-/* Which lanes are shown and where. Lanes without a part in the incident fold away, and the fold says what it hides. */
+/* Which lanes are shown and where. Lanes without a part in the incident fold away, lanes that did the same are drawn as
+   one, and both folds say what they hide. */
 
 const TELLING = new Set(['no_carrier', 'disabled', 'down', 'late', 'blind', 'silent', 'drain', 'bad']);
 export const MAP = 34;
 export const HEADER = 35;
 export const GROUP = 18;
+/** The head of a fold that is open. */
+const OPEN = 22;
 
 /** Marks and bands by lane, once per set of data. */
 export function index(data) {
@@ -18,38 +21,97 @@ export function index(data) {
   return lanes;
 }
 
-/** A job's own page shows only what led to its end. */
-function ofJob(lane, job, ends) {
+/** A job's own page shows only what led to its end, and of the nodes' states only those of its own nodes. */
+function ofJob(lane, job, ends, nodes) {
   if (lane.layer === 'job') return lane.label === job || lane.label.startsWith(`${job} `);
-  if (lane.layer === 'node') return lane.bands.some(band => band.kind === 'down' || band.kind === 'silent');
+  if (lane.layer === 'node') {
+    return nodes.has(lane.host) && lane.bands.some(band => band.kind === 'down' || band.kind === 'silent');
+  }
   return lane.layer !== 'switch' && ends.has(lane.id);
 }
 
-export function layout(data, lanes, width, { all = false, job = null } = {}) {
+/** What lies above what where several lanes share a row: trouble over what is usual, a speaking band over its kind. */
+const RANK = { idle: 0, busy: 0, job: 1, down: 3 };
+const above = (a, b) => (RANK[a.kind] ?? 2) - (RANK[b.kind] ?? 2) || b.quiet - a.quiet;
+
+/** One lane that stands for several: all their marks, and all their bands, of which the last of a kind speaks. */
+function merged(fold, members) {
+  const last = new Map();
+  const bands = members.flatMap(lane => lane.bands.map(band => ({ ...band, quiet: true })));
+  for (const band of bands) if (!(last.get(band.kind)?.end > band.end)) last.set(band.kind, band);
+  for (const band of last.values()) {
+    const words = band.kind === 'job' ? fold.noun : band.text.split(/[,;]| {2}/)[0];
+    Object.assign(band, { quiet: false, text: `${members.length} ${words}` });
+  }
+  return {
+    ...members[0],
+    id: fold.id,
+    label: `${members.length} ${fold.noun}`,
+    sub: fold.says,
+    hosts: [...new Set(members.map(lane => lane.host))],
+    marks: members.flatMap(lane => lane.marks).sort((a, b) => a.t - b.t),
+    bands: bands.sort(above),
+    beats: [],
+    fold,
+    members,
+  };
+}
+
+/** The lanes of a group with those that are alike in place of the first of them; open folds keep a head. */
+function folded(shown, folds, { open, alike, free }) {
+  const of = new Map(folds.flatMap(fold => fold.lanes.map(lane => [lane, fold])));
+  const done = new Set();
+  const out = [];
+  for (const item of shown) {
+    const fold = free(item) ? null : of.get(item.id);
+    const members = fold ? shown.filter(other => of.get(other.id) === fold && !free(other)) : [];
+    if (members.length < alike) {
+      out.push({ item });
+    } else if (!done.has(fold.id)) {
+      done.add(fold.id);
+      const head = { item: merged(fold, members), members: open.has(fold.id) ? [] : members, open: open.has(fold.id) };
+      out.push(head, ...(head.open ? members.map(member => ({ item: member })) : []));
+    }
+  }
+  return out;
+}
+
+export function layout(data, lanes, width, { all = false, job = null, open = new Set() } = {}) {
   const small = width < 640;
   const gutter = small ? 0 : 184;
   const lane = small ? 40 : 30;
   const rows = [];
   const groups = [];
+  const folds = [];
+  const byLane = new Map();
   const map = job ? 0 : MAP;
   const ends = new Set(
     data.marks.filter(mark => mark.role === 'cause' || mark.role === 'effect').map(mark => mark.lane),
   );
+  const own = new Set(data.bands.filter(band => band.kind === 'job' && band.job === job).flatMap(band => band.nodes));
+  const folding = { open, alike: data.alike, free: item => own.has(item.host) && own.size < data.alike };
   let y = map + HEADER;
   for (const group of data.groups) {
     const members = [...lanes.values()].filter(item => item.group === group);
-    const shown = members.filter(item => (job ? ofJob(item, job, ends) : all || item.core));
+    const shown = members.filter(item => (job ? ofJob(item, job, ends, own) : all || item.core));
     if (!members.length || (job && !shown.length)) continue;
     const hidden = job ? [] : members.filter(item => !shown.includes(item));
     if (!job) {
       groups.push({ name: group, y, hidden: hidden.map(item => item.label.replace(/ {2}/g, ' ')) });
       y += GROUP;
     }
-    for (const item of shown) {
-      const bar = small ? 20 : 18;
-      const top = small ? y + 18 : y + (lane - bar) / 2;
-      rows.push({ item, y, height: lane, top, bar, middle: top + bar / 2 });
-      y += lane;
+    const drawn = all ? shown.map(item => ({ item })) : folded(shown, data.folds, folding);
+    for (const { item, members = [], open: head = false } of drawn) {
+      const height = head ? OPEN : lane;
+      if (item.fold) folds.push({ item, y, height, open: head });
+      if (!head) {
+        const bar = small ? 20 : 18;
+        const top = small ? y + 18 : y + (lane - bar) / 2;
+        const row = { item, y, height, top, bar, middle: top + bar / 2 };
+        rows.push(row);
+        for (const name of [item, ...members]) byLane.set(name.id, row);
+      }
+      y += height;
     }
   }
   return {
@@ -62,7 +124,8 @@ export function layout(data, lanes, width, { all = false, job = null } = {}) {
     top: map + HEADER,
     height: y + (job ? 8 : 2),
     width,
-    byLane: new Map(rows.map(row => [row.item.id, row])),
+    folds,
+    byLane,
   };
 }
 

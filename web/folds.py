@@ -1,0 +1,56 @@
+"""Lanes of the time axis that did the same: the canvas draws them as one until the reader opens them.
+
+A switch that fails takes the links of sixteen nodes with it, and thirty lanes that say the same push the answer off the
+screen. What carries the chain (its causes, and the first effect of each kind) is never folded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+Row = dict[str, Any]
+
+#: From so many alike on, one lane says it better than each by itself.
+ALIKE = 4
+
+#: What a lane of each layer is called, several of them together.
+NOUNS = {
+    "switch": "ports", "link": "links", "gpu": "GPUs", "storage": "devices", "kernel": "hosts", "slurmd": "slurmd",
+    "slurmctld": "controllers", "node": "nodes", "job": "jobs",
+}  # fmt: skip
+
+#: The bands that tell of trouble or of what could not be seen, the worst first, in the words of the fold.
+TOLD = {
+    "down": "DOWN", "no_carrier": "no carrier", "disabled": "disabled", "silent": "not responding", "drain": "draining",
+    "bad": "trouble", "blind": "not seen", "late": "lines came late",
+}  # fmt: skip
+
+
+def behaviour(lane: Row, marks: Iterable[Row], bands: Iterable[Row]) -> str:
+    """What happened on a lane in a few words; lanes with the same words may be told as one. Empty: nothing did."""
+    kinds = {band["kind"] for band in bands}
+    if lane["layer"] == "job":
+        return ", ".join(sorted({str(band["state"]) for band in bands if band["kind"] == "job"}))
+    told = [words for kind, words in TOLD.items() if kind in kinds]
+    if told:
+        return ", ".join(told)
+    return ", ".join(sorted({str(mark["event"]) for mark in marks if mark["role"] != "context"}))
+
+
+def folds(lanes: Iterable[Row], marks: Iterable[Row], bands: Iterable[Row], keep: Collection[str]) -> list[Row]:
+    """Lanes of one layer and behaviour that may be drawn as one, in the order of their first; ``keep`` are never."""
+    by_lane: dict[str, tuple[list[Row], list[Row]]] = {}
+    for place, items in enumerate((marks, bands)):
+        for item in items:
+            by_lane.setdefault(item["lane"], ([], []))[place].append(item)
+    alike: dict[tuple[str, str], list[str]] = {}
+    for lane in lanes:
+        words = behaviour(lane, *by_lane.get(lane["id"], ([], [])))
+        if words and lane["id"] not in keep:
+            alike.setdefault((lane["layer"], words), []).append(lane["id"])
+    return [
+        {"id": f"{layer}|{words}", "layer": layer, "noun": NOUNS[layer], "says": words, "lanes": members}
+        for (layer, words), members in alike.items()
+        if len(members) >= ALIKE
+    ]
