@@ -11,6 +11,7 @@ from queries.kql.values import NUMERIC, Value, cast_number, constant, sql, text_
 
 # R3: a term ends where letters and digits end.
 TERM_EDGE = r"[^\p{L}\p{N}]"
+_GUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def arithmetic(op: str, left: Value, right: Value, span: Span) -> Value:
@@ -103,8 +104,17 @@ def _converted(left: Value, right: Value) -> str | None:
     """A text beside something else, written as that."""
     for text, other in ((left, right), (right, left)):
         if text.type == "string" and text.is_constant and other.type in ("datetime", "timespan", "guid", *NUMERIC):
+            if other.type == "guid" and not _GUID.fullmatch(text.constant.lower()):
+                return None
             return f"{other.type}({text.constant})"
     return None
+
+
+def _as_guid(value: Value) -> Value:
+    """A text that spells a guid as guids are shown, beside a guid. Of other spellings the documentation does not say
+    whether Kusto reads the text or shows the guid."""
+    known = value.type == "string" and value.is_constant and _GUID.fullmatch(value.constant)
+    return constant(value.constant, "guid") if known else value
 
 
 def _comparable(left: Value, right: Value, op: str, span: Span) -> tuple[Value, Value]:
@@ -115,6 +125,8 @@ def _comparable(left: Value, right: Value, op: str, span: Span) -> tuple[Value, 
     if {left.type, right.type} <= {"bool", *NUMERIC} and left.type != right.type:
         widened = [sql("CAST({0} AS BIGINT)", "long", v) if v.type == "bool" else v for v in (left, right)]
         return _comparable(widened[0], widened[1], op, span)
+    if op in ("==", "!=") and {left.type, right.type} == {"guid", "string"}:
+        left, right = (_as_guid(v) for v in (left, right))
     if left.type != right.type:
         raise KqlBindError(
             f"'{op}' cannot compare {left.type} with {right.type}", span, suggestion=_converted(left, right)

@@ -205,7 +205,8 @@ OPERATORS: dict[str, P] = {
         lambda loc, toks: ("part", "levels", tuple(toks))),
     "scan": settings + pp.Optional(_kw("declare") + _lit("(") - _role("declare", _listed(declared)) + _lit(")"))
     + _kw("with") + _lit("(") - _role("steps", pp.OneOrMore(scan_step)) + _lit(")"),
-    "partition": settings + _kw("by") - _one("by", g.identifier) + (_one("body", subquery)),
+    "partition": settings + _kw("by") - _one("by", g.identifier)
+    + (_one("body", subquery) | (_lit("{") - _one("query", g.tabular) + _lit("}"))),
     "evaluate": settings + _one("call", g.call) + pp.Optional(_lit(":") - _one("schema", schema)),
     "invoke": _one("call", g.call),
     "serialize": pp.Optional(_role("columns", named_list)),

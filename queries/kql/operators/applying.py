@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Scope, Stage, StageColumn, named_columns, relation
-from queries.kql.dialect import Sql, quoted
-from queries.kql.errors import KqlBindError, NotImplementedYet
+from queries.kql.bind import ORDER, Env, Scope, Stage, StageColumn, named_columns, relation
+from queries.kql.dialect import Col, Sql, quoted
+from queries.kql.errors import KqlBindError
 from queries.kql.operators.combining import Expanded, expanded_items, walk_length
 from queries.kql.operators.rows import scope_of
 from queries.kql.values import Value, sql
@@ -18,15 +19,17 @@ if TYPE_CHECKING:
     from queries.kql.compile import Compiler
 
 
-def _inner(
-    c: Compiler, body: ast.Pipeline, start: Any, columns: tuple[StageColumn, ...], env: Env
-) -> tuple[Stage, Sql]:
-    """Compile a subquery on a start of its own into `(WITH ... SELECT ...)`, apart from the outer CTEs."""
+_IN = "$in"  # the position of a row within its subquery
+
+
+def _inner(c: Compiler, build: Callable[[], Stage]) -> tuple[Stage, Sql]:
+    """Compile a subquery into `(WITH ... SELECT ...)`, apart from the outer CTEs; the position of a row is `$in`."""
     outer, tables = c.ctes, dict(c.tables)
     c.ctes = []
     try:
-        stage = c.apply(Stage(c.add(start), columns), body.operators, env)
+        stage = build()
         items = [v.value().sql.label(quoted(v.physical)) for v in stage.visible]
+        items += [stage.order.value().sql.label(quoted(_IN))] if stage.order else []
         query = select(*items).select_from(relation(stage.relation))
         return stage, c.with_ctes(c.ctes, query)
     finally:
@@ -41,7 +44,7 @@ def _lateral(c: Compiler, outer: Stage, items: list[Any], inner: Sql, alias: str
 
 def mv_apply(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """The subquery over the items of arrays, one row at a time; R13: several arrays are walked in step."""
-    body = node.parts["body"]
+    body, stage = node.parts["body"], c.serialized(stage)
     expanded = expanded_items(c, stage, node, env)
     alias = c.alias("o")
     arrays = Scope(env, {v.name: v.value(alias) for v in stage.visible}, stage)
@@ -50,17 +53,30 @@ def mv_apply(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     limit = c.expr(node.parts["limit"], Scope(env)) if "limit" in node.parts else None
     counted = sql("least({0}, {1})", "long", length, limit) if limit else length
     start, columns = _items(stage, node, made, counted, alias)
-    inside, inner = _inner(c, body, start, columns, env)
+    inside, inner = _inner(c, lambda: c.apply(Stage(c.add(start), columns), body.operators, env))
     names = {e.name for e in expanded}
     kept = [v for v in stage.visible if v.name not in names]
     merged: dict[str, tuple[Value, StageColumn | None]] = {v.name: (v.value(alias), None) for v in kept}
     for column in inside.visible:
         merged[column.name] = (column.value("i"), column)
-    out = named_columns([(n, v) for n, (v, _) in merged.items()], [h.physical for h in stage.columns if h.hidden])
-    items = [v.sql.label(quoted(o.physical)) for o, (v, _) in zip(out, merged.values(), strict=True)]
     hidden = tuple(h for h in stage.columns if h.hidden)
+    out = named_columns([(n, v) for n, (v, _) in merged.items()], [h.physical for h in hidden])
+    items = [v.sql.label(quoted(o.physical)) for o, (v, _) in zip(out, merged.values(), strict=True)]
     items += [h.value(alias).sql.label(quoted(h.physical)) for h in hidden]
-    return Stage(_lateral(c, stage, items, inner, alias), (*out, *hidden), stage.sorted)
+    items += [Col("i", _IN).label(quoted(_IN))] if inside.order else []
+    joined = Stage(_lateral(c, stage, items, inner, alias), (*out, *hidden))
+    return _in_order(c, joined, bool(inside.order))
+
+
+def _in_order(c: Compiler, stage: Stage, counted: bool) -> Stage:
+    """The rows of a join as its left side and then the subquery had them; a join keeps no order by itself."""
+    assert stage.order is not None
+    keys = [stage.order.value().sql, *([Col("t", _IN)] if counted else [])]
+    items = [v.value().sql.label(quoted(v.physical)) for v in stage.columns if v is not stage.order]
+    place = Sql("row_number() OVER (ORDER BY {*})", *keys)
+    query = select(*items, place.label(quoted(ORDER))).select_from(relation(stage.relation))
+    columns = (*(v for v in stage.columns if v is not stage.order), stage.order)
+    return Stage(c.add(query), columns, stage.sorted)
 
 
 def _items(
@@ -74,8 +90,10 @@ def _items(
     index = node.settings.get("with_itemindex")
     if index is not None:
         values[str(getattr(index, "value", ""))] = place
-    columns = named_columns(list(values.items()))
+    columns = named_columns(list(values.items()), [ORDER])
     items = [v.sql.label(quoted(s.physical)) for s, v in zip(columns, values.values(), strict=True)]
+    columns = (*columns, StageColumn(ORDER, "long", ORDER, False, True))
+    items.append(place.sql.label(quoted(ORDER)))
     return Sql('{0} FROM (SELECT unnest(range({1})) AS "k") AS "n"', select(*items), length.sql), columns
 
 
@@ -84,17 +102,18 @@ def partition(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     key = c.expr(node.parts["by"], scope_of(stage, env))
     if key.type == "dynamic":
         raise KqlBindError("partition needs a column that is not dynamic", node.parts["by"].span)
-    body = node.parts["body"]
-    if not isinstance(body, ast.Pipeline):
-        raise NotImplementedYet(
-            "partition by { ... } is not implemented yet; use partition by Column ( ... )", node.span
-        )
     alias = c.alias("k")
     keys = c.add(select(key.sql.label(quoted("$key"))).select_from(relation(stage.relation)).distinct())
-    items = [v.value().sql.label(quoted(v.physical)) for v in stage.columns]
-    test = Sql(f'({{0}} IS NOT DISTINCT FROM "{alias}"."$key")', key.sql)
-    start = select(*items).select_from(relation(stage.relation)).where(test)
-    inside, inner = _inner(c, body, start, stage.columns, env)
+    if "query" in node.parts:  # with a source of its own, in which the column is one value
+        name = node.parts["by"].name
+        value = Value(Col(alias, "$key"), key.type, key.nullable, name=name)
+        inside, inner = _inner(c, lambda: c.table(node.parts["query"], Env({name: value}, env)))
+    else:
+        items = [v.value().sql.label(quoted(v.physical)) for v in stage.columns]
+        test = Sql(f'({{0}} IS NOT DISTINCT FROM "{alias}"."$key")', key.sql)
+        start = select(*items).select_from(relation(stage.relation)).where(test)
+        operators = node.parts["body"].operators
+        inside, inner = _inner(c, lambda: c.apply(Stage(c.add(start), stage.columns), operators, env))
     columns = inside.visible
     source = Stage(keys, ())
     made = [v.value("i").sql.label(quoted(v.physical)) for v in columns]
