@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import reduce
 from operator import or_
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -20,7 +21,7 @@ from parsers.formats import BUILT_IN, all_formats
 from parsers.formats.base import HEADER, JOB_SOURCES, SLURM, Format, accepted, conform, nothing
 from parsers.index import Meaning, PatternIndex
 from parsers.lines import Array, LineBuffer, each_once, joined
-from parsers.patterns import Catalogue, dumps, load
+from parsers.patterns import Catalogue, load
 from parsers.record import LOGS, Origin, empty
 from parsers.usual import Usual
 
@@ -106,16 +107,18 @@ class LineParser:
                 out.append(f"not {form.name}: looked like it ({form.why}), but the rest does not fit")
                 continue
             row = found.row(0, named=True)
-            out.append(f"format {row['format']}: {form.why}; source {row['source']}, time {row['time'] or 'none'}")
+            sure = ", year, zone or boot inferred" if row["quality"] == "inferred" else ""
+            moment = f"{row['time']} UTC{sure}" if row["time"] else "none"
+            out.append(f"format {row['format']}: {form.why}; source {row['source']}, time {moment}")
             best = self.catalogue.match((row["message"] or "")[:SEARCHED], row["source"])
             if best is None:
                 out.append("event other: no pattern of the catalogue fits the message")
             else:
-                entry, entities = best
+                entry = best[0]
                 where = f" (text from {entry.reference})" if entry.reference else ""
-                out.append(
-                    f"event {entry.event}: pattern {entry.id} of {entry.file}{where}; entities {dumps(entities) or 'none'}"
-                )
+                file = "/".join(Path(entry.file).parts[-2:])
+                entities = self.parse([line], origin)["entities"][0] or "none"  # the header's too
+                out.append(f"event {entry.event}: pattern {entry.id} of {file}{where}; entities {entities}")
             break
         return out
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from parsers import xid
@@ -59,11 +60,14 @@ def nodes_of(nodelist: str) -> list[str]:
 def tidy(raw: dict[str, Any]) -> dict[str, Any]:
     """Named groups as they matched (None: not at all) -> entities. Groups ``job``, ``step``, ``nodelist``, ``node`` and
     ``speed``/``unit`` stand for several entities each; unknown names stay texts."""
-    out: dict[str, Any] = {}
-    for written, value in raw.items():
+    return _tidied({}, ((*_reading(written), value) for written, value in raw.items()))
+
+
+def _tidied(out: dict[str, Any], parts: Iterable[tuple[str, Callable[[str], Any] | None, Any]]) -> dict[str, Any]:
+    """``out`` and what the parts say: the name of an entity, how its text is read, and what was written."""
+    for name, reader, value in parts:
         if value is None:
             continue
-        name, reader = _reading(written)
         if type(value) is not str:
             out[name] = value
         elif reader is not None:
@@ -77,6 +81,27 @@ def tidy(raw: dict[str, Any]) -> dict[str, Any]:
     if not _REWRITTEN.isdisjoint(out):
         _rewrite(out)
     return out
+
+
+class Reading:
+    """What a match of one regex says: as :func:`tidy` of ``fixed`` and of the groups that matched."""
+
+    def __init__(self, regex: re.Pattern[str], fixed: dict[str, Any]) -> None:
+        groups = regex.groupindex
+        self._written, self._numbers = tuple(groups), tuple(groups.values())
+        self._names = tuple(_reading(name)[0] for name in groups)
+        self._readers = tuple(_reading(name)[1] for name in groups)
+        self._fixed = fixed
+        self._always = [(*_reading(name), value) for name, value in fixed.items()]
+        # A group takes the place of what is fixed under its name: only a match tells what of it is said.
+        self._overlap = not groups.keys().isdisjoint(fixed)
+
+    def __call__(self, found: re.Match[str]) -> dict[str, Any]:
+        values = found.group(*self._numbers) if len(self._numbers) > 1 else tuple(map(found.group, self._numbers))
+        if self._overlap:
+            said = zip(self._written, values, strict=True)
+            return tidy({**self._fixed, **{name: value for name, value in said if value is not None}})
+        return _tidied({}, chain(self._always, zip(self._names, self._readers, values, strict=True)))
 
 
 @cache  # as many as catalogues have names of groups

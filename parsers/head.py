@@ -13,8 +13,8 @@ SEVERITIES = (None, *base.SEVERITIES)
 FACILITIES = (None, *base.FACILITIES)
 QUALITIES = (None, "line", "inferred", "received")
 WRITTEN, INFERRED, RECEIVED = 1, 2, 3
-FORMATS = (None, "rfc3164", "rfc5424", "slurm", "dmesg", "kmsg", "opensm", "fabricmanager")
-RFC3164, RFC5424, SLURM_FILE, DMESG, KMSG, OPENSM, FABRIC = 1, 2, 3, 4, 5, 6, 7
+FORMATS = (None, "rfc3164", "rfc5424", "slurm", "dmesg", "kmsg", "opensm", "fabricmanager", "journald")
+RFC3164, RFC5424, SLURM_FILE, DMESG, KMSG, OPENSM, FABRIC, JOURNALD = 1, 2, 3, 4, 5, 6, 7, 8
 SYSTEMS = (None, "eos", "sonic", "junos", "nxos")
 EOS, SONIC, JUNOS, NXOS = 1, 2, 3, 4
 #: Programs that lines need not name; those that they do name are numbered behind them.
@@ -25,7 +25,7 @@ KERNEL, OPENSM_DAEMON, FABRIC_MANAGER, SLURMSTEPD = 1, 2, 3, PROGRAMS.index("slu
 #: are taken. ``time`` and ``uptime`` are microseconds (below zero: no uptime); ``program`` is a number of PROGRAMS.
 ROW = np.dtype([
     ("time", np.int64), ("uptime", np.int64), ("pid", np.int64), ("resolution", np.int32), ("message", np.int32),
-    ("host", np.int32), ("host_length", np.int32), ("unit", np.int32), ("unit_length", np.int32),
+    ("message_end", np.int32),    ("host", np.int32), ("host_length", np.int32), ("unit", np.int32), ("unit_length", np.int32),
     ("stamp", np.int32), ("stamp_length", np.int32), ("msgid", np.int32), ("msgid_length", np.int32),
     ("tag", np.int32), ("tag_length", np.int32), ("data", np.int32), ("data_length", np.int32),
     ("program", np.int32), ("priority", np.int16), ("format", np.uint8), ("quality", np.uint8),
@@ -39,6 +39,7 @@ Row: TypeAlias = Any
 def clear(row: Row) -> None:
     """Nothing is known, and the line is not taken."""
     row.time, row.uptime, row.pid, row.resolution, row.message, row.program = 0, -1, -1, 0, 0, 0
+    row.message_end = 0
     row.host, row.unit, row.stamp, row.msgid, row.tag, row.data = 0, 0, 0, 0, 0, 0
     row.host_length = row.unit_length = row.stamp_length = row.msgid_length = row.tag_length = row.data_length = -1
     row.priority, row.format, row.quality, row.severity, row.system, row.zoned = -1, 0, 0, 0, 0, 0

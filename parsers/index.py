@@ -22,6 +22,7 @@ import numpy as np
 import polars as pl
 
 from parsers.compiled import compiled, part
+from parsers.entities import Reading
 from parsers.lines import Array, each_once, joined
 from parsers.needles import SHORT, Needles, Sought, insert, search_row
 from parsers.patterns import Catalogue, Pattern
@@ -34,7 +35,7 @@ _MORE, _RARE = 3, 100
 #: Letters that regexes take for ASCII ones when case does not count (U+0130, U+0131, U+017F, U+212A): what a regex
 #: needs may be missing in a message with one of these, so every entry is tried on it.
 _FOLDED = "[\u0130\u0131\u017f\u212a]"
-#: What a message means: its row, the entry, and the entities.
+#: What a message means: its place among those that were tried, the entry, and the entities.
 Meaning = tuple[int, Pattern, dict[str, Any]]
 
 
@@ -42,8 +43,9 @@ class PatternIndex:
     """Finds what messages mean by ``catalogue``. Safe to use from several threads."""
 
     def __init__(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
-        self._regexes = [(entry, regex) for entry in catalogue.entries for regex in entry.regexes]
+        self._regexes = [
+            (entry, regex, Reading(regex, entry.fixed)) for entry in catalogue.entries for regex in entry.regexes
+        ]
         self._clauses: list[list[Clause]] | None = None
         self._keys: _Keys | None = None
 
@@ -52,8 +54,8 @@ class PatternIndex:
         """Whether the keys have been chosen: the first search takes a tenth of a second more."""
         return self._keys is not None
 
-    def meanings(self, messages: pl.Series, sources: pl.Series) -> Iterator[Meaning]:
-        """What those of ``messages`` (by row) mean that mean something to the catalogue."""
+    def meanings(self, messages: pl.Series, sources: pl.Series) -> tuple[Array, Iterator[Meaning]]:
+        """The rows of those of ``messages`` that may mean something to the catalogue, in order, and what they mean that do."""
         edges, data = joined(messages)
         keys = self._keys
         if keys is None or keys.sampled * _SEVERAL <= min(len(messages), _SAMPLE):
@@ -61,39 +63,34 @@ class PatternIndex:
         rows, numbers = keys.find(edges, data, sources)
         folded = _folded(edges, data, messages)
         if len(folded):
-            others = ~np.isin(rows, folded)
-            rows, numbers = rows[others], numbers[others]
-        yield from self._tried(messages, rows, numbers)
-        for row in folded.tolist():
-            found = self._catalogue.match(messages[row], sources[row])
-            if found is not None:
-                yield row, *found
-
-    def _tried(self, messages: pl.Series, rows: Array, numbers: Array) -> Iterator[Meaning]:
-        """What the first of the regexes ``numbers`` that fits its message says, of each of the ``rows``."""
+            rows, numbers = keys.with_all(rows, numbers, folded, sources)
         starts = np.flatnonzero(np.diff(rows, prepend=-1))
         at = rows[starts]
-        spans = pairwise([*starts.tolist(), len(rows)])
-        regexes, likely = self._regexes, numbers.tolist()
-        for row, message, (start, end) in zip(at.tolist(), messages.gather(at).to_list(), spans, strict=True):
+        return at, self._tried(messages.gather(at).fill_null("").to_list(), starts.tolist(), numbers.tolist())
+
+    def _tried(self, messages: list[str], starts: list[int], likely: list[int]) -> Iterator[Meaning]:
+        """What the first of the regexes that fits its message says, of each of the messages: ``starts`` are where
+        each one's regexes begin among the ``likely``."""
+        regexes = self._regexes
+        for place, (message, (start, end)) in enumerate(zip(messages, pairwise([*starts, len(likely)]), strict=True)):
             refused = None
             for number in likely[start:end]:
-                entry, regex = regexes[number]
+                entry, regex, reading = regexes[number]
                 found = regex.search(message)
                 if found is None or entry is refused:
                     continue
                 if _accepts(entry, message):
-                    yield row, entry, entry.entities(found)
+                    yield place, entry, reading(found)
                     break
                 refused = entry
 
     def _choose(self, messages: pl.Series) -> _Keys:
         """The keys whose texts are the rarest in ``messages``, and of those the most telling."""
         if self._clauses is None:
-            known = [[*needs(regex), entry.literals] for entry, regex in self._regexes]
+            known = [[*needs(regex), entry.literals] for entry, regex, _ in self._regexes]
             self._clauses = [[found for clause in clauses if (found := _ascii(clause))] for clauses in known]
         sample = _Sample(messages.gather_every(max(len(messages) // _SAMPLE, 1)), self._clauses)
-        return _Keys([entry for entry, _ in self._regexes], list(map(sample.chosen, self._clauses)), sample)
+        return _Keys([entry for entry, *_ in self._regexes], list(map(sample.chosen, self._clauses)), sample)
 
 
 class _Sample:
@@ -187,6 +184,14 @@ class _Keys:
         hits = _Hits(rows[starts], np.append(starts, len(rows)), keys, codes)
         count = _sift(edges, data, hits, fits, self._owners, self._others.sought, self._needed, *found)
         return found[0][:count], found[1][:count]
+
+    def with_all(self, rows: Array, numbers: Array, others: Array, sources: pl.Series) -> tuple[Array, Array]:
+        """What :meth:`find` has found, but for the rows ``others`` every regex for their source."""
+        kept = ~np.isin(rows, others)
+        fits = [np.flatnonzero(self._fitting(source)) for source in sources.gather(others).to_list()]
+        rows = np.concatenate([rows[kept], np.repeat(others, list(map(len, fits)))])
+        order = np.argsort(rows, kind="stable")
+        return rows[order], np.concatenate([numbers[kept], *fits])[order]
 
     def _fitting(self, source: str | None) -> Array:
         """For each regex whether lines of ``source`` may mean its entry."""

@@ -122,6 +122,10 @@ class LineBuffer:
         """Texts of the buffer as a String column; a negative length is null."""
         return _viewed(*_views(self.data, _integers(starts), _integers(lengths)), self._shared)
 
+    def text(self, start: int, length: int) -> str:
+        """One text of the buffer."""
+        return bytes(self.data[start : start + length]).decode()
+
     def lines(self) -> pl.Series:
         """Every line's text."""
         return self.texts(self.starts, self.ends - self.starts)

@@ -92,12 +92,6 @@ class Pattern:
             return None
         return {**self.fixed, **{name: value for name, value in found.groupdict().items() if value is not None}}
 
-    def entities(self, found: re.Match[str]) -> dict[str, Any]:
-        """What a match of one of the regexes says, tidied."""
-        if not self.fixed:
-            return tidy(found.groupdict())
-        return tidy({**self.fixed, **{name: value for name, value in found.groupdict().items() if value is not None}})
-
 
 @dataclass
 class Catalogue:

@@ -12,7 +12,7 @@ from parsers.compiled import part
 from parsers.lines import Array
 
 BLANK, QUOTE, PERCENT, PLUS, COMMA, DASH, POINT, COLON, SEMICOLON, LESS, EQUALS, MORE = b' "%+,-.:;<=>'
-OPEN, BACKSLASH, CLOSE = b"[\\]"
+OPEN, BACKSLASH, CLOSE, BRACE = b"[\\]{"
 #: What a reader says that did not find what it looks for.
 NOWHERE = -1
 #: Longest word of a table of :func:`words`.

@@ -8,14 +8,14 @@ lines the same way (tests/parsers/test_usual.py holds the two together).
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from parsers import stamps, usual_fabric, usual_headers
+from parsers import stamps, usual_fabric, usual_headers, usual_json
 from parsers.compiled import compiled, part
 from parsers.formats import slurm, syslog
 from parsers.formats.base import HEADER, JOB_SOURCES, SLURM, nothing, source_of_program
@@ -23,7 +23,9 @@ from parsers.head import (
     EOS,
     FACILITIES,
     FORMATS,
+    JOURNALD,
     JUNOS,
+    KERNEL,
     KMSG,
     NXOS,
     PROGRAMS,
@@ -41,10 +43,12 @@ from parsers.head import (
 )
 from parsers.lines import Array, LineBuffer, chosen, column
 from parsers.record import Origin
-from parsers.scan import BLANK, COLON, DASH, OPEN, is_capital, is_digit, reads
+from parsers.scan import BLANK, BRACE, COLON, DASH, OPEN, is_capital, is_digit, reads
 from parsers.stamps import Clock, clock_of
 
 _ONE = ord("1")
+#: What the numbers before the text of one of the kernel's records are.
+_RECORD = ("kmsg_pri", "kmsg_seq", "kmsg_usec")
 #: Programs whose names fall together so often are left to the formats.
 _TRIES = 64
 #: What follows from a program's name: whether it is one, what its messages begin with, whose system it belongs to.
@@ -53,8 +57,8 @@ _KIND = np.dtype([("plain", np.bool_), ("kernel", np.bool_), ("slurm", np.bool_)
 
 @dataclass(frozen=True)
 class Usual:
-    """What :func:`read` found: by line whether it was ``taken``, and HEADER's columns of all lines, ``stamp`` and ``extra``
-    only on request. What is said of lines that were not taken means nothing. ``message`` is where in the buffer the
+    """What :func:`read` found: by line whether it was ``taken``, and HEADER's columns of all lines, ``stamp`` only on
+    request and ``extra`` of single lines only. What is said of lines that were not taken means nothing. ``message`` is where in the buffer the
     message begins."""
 
     taken: Array
@@ -67,9 +71,41 @@ class Usual:
         places: Array = self.rows["message"]
         return places
 
-    def extra(self, lines: Array) -> pl.Series:
-        """What else the headers of these lines said. Only lines that mean something need it."""
-        return _extra(self.buffer, self.rows[lines])
+    def says_more(self, lines: Array) -> Array:
+        """Of which of these lines :meth:`extra` says more than a priority."""
+        rows = self.rows[lines]
+        data = (rows["format"] == RFC5424) & ((rows["msgid_length"] >= 0) | (rows["data_length"] > 0))
+        more: Array = self.taken[lines] & (data | np.isin(rows["format"], (KMSG, JOURNALD)) | (rows["system"] > 0))
+        return more
+
+    def extra(self, line: int) -> dict[str, Any]:
+        """What else the header of a line said. Few are asked: only lines that mean something need it."""
+        row = self.rows[line]
+        if row["format"] == KMSG:
+            return dict(zip(_RECORD, map(int, self._text(row, "msgid").split(",")), strict=False))
+        if row["format"] == JOURNALD:
+            return self._of_journal(row)
+        said: dict[str, Any] = {}
+        priority = int(row["priority"])
+        if priority >= 0:
+            said = {"pri": priority, "facility_num": priority // 8, "severity_num": priority % 8}
+        if row["system"]:
+            said["device_os"] = SYSTEMS[row["system"]]
+        if row["format"] == RFC5424:
+            said["version"] = 1
+            if row["msgid_length"] >= 0:
+                said["msgid"] = self._text(row, "msgid")
+            if row["data_length"] > 0:
+                said["sd"] = syslog.structured_data(self._text(row, "data"))
+        return said
+
+    def _of_journal(self, row: Any) -> dict[str, Any]:
+        places = {"program": "unit", "boot_id": "msgid", "unit": "data"}
+        said = {name: self._text(row, place) for name, place in places.items() if row[f"{place}_length"] > 0}
+        return said | {"program": "kernel"} if row["program"] == KERNEL else said
+
+    def _text(self, row: Any, name: str) -> str:
+        return self.buffer.text(row[name], row[f"{name}_length"])
 
 
 def none_taken(buffer: LineBuffer) -> Usual:
@@ -82,7 +118,7 @@ def none_taken(buffer: LineBuffer) -> Usual:
 def read(buffer: LineBuffer, origin: Origin, *, header: bool = False) -> Usual:
     """The usual ones of the buffer's lines.
 
-    ``header``: also ``stamp`` and ``extra``, which only a reader of the whole header needs.
+    ``header``: also ``stamp``, which only a reader of the whole header needs.
     """
     if origin.source in JOB_SOURCES or not len(buffer):  # what a job prints may look like anything
         return none_taken(buffer)
@@ -100,6 +136,8 @@ def _read_headers(data: Array, starts: Array, ends: Array, rows: Array, clock: C
         clear(row)
         if not _header(data, starts[line], ends[line], row, clock):
             clear(row)
+        elif row.message_end == 0:
+            row.message_end = ends[line]
 
 
 @part
@@ -119,6 +157,8 @@ def _header(data: Array, start: int, end: int, row: Row, clock: Clock) -> bool:
         if data[at + 4] == DASH:
             return usual_headers.iso(data, at, row, clock)
         return row.priority < 0 and usual_headers.kmsg(data, at, end, row, clock)
+    if first == BRACE:
+        return at == start and usual_json.journald(data, at, end, row)
     return first == COLON and row.priority >= 0 and usual_fabric.nxos(data, at, row)
 
 
@@ -137,7 +177,7 @@ def _programs(buffer: LineBuffer, rows: Array) -> list[str | None]:
     firsts = np.zeros(len(rows), np.int64)
     count = _number_programs(buffer.data, rows, slots, firsts)
     start, length = rows["unit"], rows["unit_length"]
-    named = [bytes(buffer.data[start[at] : start[at] + length[at]]).decode() for at in firsts[:count]]
+    named = [buffer.text(start[at], length[at]) for at in firsts[:count]]
     return [*PROGRAMS, *named]
 
 
@@ -237,7 +277,7 @@ def _frame(buffer: LineBuffer, rows: Array, programs: list[str | None], origin: 
     priority = rows["priority"]
     own = np.flatnonzero((rows["format"] == SLURM_FILE) & (rows["tag_length"] < 0))
     if len(own):
-        rows["program"][own] = _daemons(buffer, rows["message"][own], buffer.ends[own], origin)
+        rows["program"][own] = _daemons(buffer, rows["message"][own], rows["message_end"][own], origin)
     sources: list[str | None] = [source_of_program(name) or "syslog" for name in programs]
     from_switch = np.isin(rows["system"], (EOS, SONIC, NXOS))
     values: dict[str, pl.Series] = {
@@ -252,7 +292,7 @@ def _frame(buffer: LineBuffer, rows: Array, programs: list[str | None], origin: 
         "pid": column(rows["pid"], rows["pid"] >= 0, pa.int64()),
         "facility": chosen(FACILITIES, np.where((priority >= 0) & (priority < 192), priority // 8 + 1, 0)),
         "severity": chosen(SEVERITIES, np.where(priority >= 0, priority % 8 + 1, rows["severity"])),
-        "message": buffer.texts(rows["message"], np.where(rows["format"] > 0, buffer.ends - rows["message"], 0)),
+        "message": buffer.texts(rows["message"], rows["message_end"] - rows["message"]),
         # One division of two exact numbers gives the nearest double, as reading the text would.
         "uptime_s": column(rows["uptime"] / 1_000_000, rows["uptime"] >= 0, pa.float64()),
     }
@@ -260,7 +300,6 @@ def _frame(buffer: LineBuffer, rows: Array, programs: list[str | None], origin: 
         values["step_tag"] = buffer.texts(rows["tag"], rows["tag_length"])
     if header:
         values["stamp"] = buffer.texts(rows["stamp"], rows["stamp_length"])
-        values["extra"] = _extra(buffer, rows)
     return pl.DataFrame([
         values[name].alias(name) if name in values else nothing(name, kind, len(buffer)) for name, kind in HEADER.items()
     ])  # fmt: skip
@@ -273,46 +312,3 @@ def _daemons(buffer: LineBuffer, starts: Array, ends: Array, origin: Origin) -> 
     numbers = np.array([PROGRAMS.index(name) for name in slurm.DAEMONS])
     named: Array = numbers[slurm.daemons_at(buffer.data, starts, ends)]
     return named
-
-
-def _extra(buffer: LineBuffer, rows: Array) -> pl.Series:
-    """What else the header said, as JSON: the priority in numbers, a switch's system, version and message id of RFC 5424;
-    of the kernel's records the numbers before the text."""
-    kernel = rows["format"] == KMSG
-    newer = rows["format"] == RFC5424
-    priority = pl.Series(np.where(kernel, -1, rows["priority"]))
-    numbers = {
-        number: f', "facility_num": {number // 8}, "pri": {number}, "severity_num": {number % 8}'
-        for number in priority.unique().to_list()
-        if number >= 0
-    }
-    systems = [None, *(f', "device_os": "{name}"' for name in SYSTEMS[1:])]
-    parts = pl.DataFrame({
-        "numbers": priority.replace_strict(numbers, default=None, return_dtype=pl.String),
-        "version": chosen([None, ', "version": 1'], newer),
-        "system": chosen(systems, rows["system"]),
-        "msgid": buffer.texts(rows["msgid"], np.where(newer, rows["msgid_length"], -1)),
-        "sd": _data_as_json(buffer, rows),
-        "record": buffer.texts(rows["msgid"], np.where(kernel, rows["msgid_length"], -1)),
-    })  # fmt: skip
-    msgid = pl.concat_str(pl.lit(', "msgid": "'), "msgid", pl.lit('"'))
-    of_record = pl.col("record").str.splitn(",", 3).struct
-
-    def number(name: str) -> pl.Expr:  # JSON has no leading zeros
-        return of_record.field(name).str.replace(r"^0+(\d)", "${1}")
-
-    record = pl.concat_str(
-        pl.lit('{"kmsg_pri": '), number("field_0"), pl.lit(', "kmsg_seq": '), number("field_1"),
-        pl.lit(', "kmsg_usec": '), number("field_2"), pl.lit("}"),
-    )  # fmt: skip
-    said = pl.concat_str(msgid, "sd", "system", "numbers", "version", ignore_nulls=True)
-    usual = pl.when(said != "").then(pl.concat_str(pl.lit("{"), said.str.slice(2), pl.lit("}")))
-    return parts.select(pl.coalesce(record, usual).alias("extra")).to_series()
-
-
-def _data_as_json(buffer: LineBuffer, rows: Array) -> pl.Series:
-    """The structured data of RFC 5424 as a member of a JSON object."""
-    at = np.flatnonzero(rows["data_length"] > 0)
-    texts = buffer.texts(rows["data"][at], rows["data_length"][at]).to_list()
-    said = [f', "sd": {json.dumps(syslog.structured_data(text), ensure_ascii=False)}' for text in texts]
-    return nothing("sd", pl.String, len(rows)).scatter(at, pl.Series(said, dtype=pl.String))

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parsers.index import PatternIndex
-from parsers.patterns import Catalogue, load
+from parsers.patterns import Catalogue, Pattern, load
 
 CATALOGUE = load()
 SOURCES = sorted({source for entry in CATALOGUE.entries for source in entry.sources})
 TEXTS = [text for e in CATALOGUE.entries for text in (*(example.text for example in e.examples), *e.counters)]
 ODD = ("\u017f", "\u212a", "\u0130", "\u0131", "\u00e9", "S", "k", "\n", "\0", " ")
+
+
+def meanings(
+    index: PatternIndex, messages: Sequence[str | None], sources: Sequence[str | None]
+) -> list[tuple[int, Pattern, dict[str, Any]]]:
+    """Row, entry and entities of each message that means something."""
+    rows, found = index.meanings(pl.Series(messages, dtype=pl.String), pl.Series(sources, dtype=pl.String))
+    return [(int(rows[at]), entry, entities) for at, entry, entities in found]
 
 
 def messages_of(rng: random.Random, count: int) -> list[str | None]:
@@ -39,17 +49,10 @@ def messages_of(rng: random.Random, count: int) -> list[str | None]:
 def test_the_index_answers_as_the_catalogue(rng: random.Random, count: int, sampled: int) -> None:
     """Whatever lines its keys were chosen by."""
     index = PatternIndex(CATALOGUE)
-    list(
-        index.meanings(
-            pl.Series(messages_of(rng, sampled), dtype=pl.String), pl.Series([None] * sampled, dtype=pl.String)
-        )
-    )
+    meanings(index, messages_of(rng, sampled), [None] * sampled)
     messages = messages_of(rng, count)
     sources = [rng.choice([None, *SOURCES]) for _ in messages]
-    got = {
-        row: means
-        for row, *means in index.meanings(pl.Series(messages, dtype=pl.String), pl.Series(sources, dtype=pl.String))
-    }
+    got = {row: means for row, *means in meanings(index, messages, sources)}
     for row, (message, source) in enumerate(zip(messages, sources, strict=True)):
         want = CATALOGUE.match(message or "", source)
         assert got.get(row) == (None if want is None else list(want)), (message, source)
@@ -64,7 +67,7 @@ def test_literals_that_are_not_ascii() -> None:
     ]  # fmt: skip
     catalogue = Catalogue(tuple(entries))
     texts = ["L\u00fcfter 1", "L\u00dcFTER 2", "l\u00fcfter", "fan 1", "\u00dc", "\u00fc"]
-    found = PatternIndex(catalogue).meanings(pl.Series(texts), pl.Series([None] * 6, dtype=pl.String))
+    found = meanings(PatternIndex(catalogue), texts, [None] * 6)
     assert [(row, entry.id) for row, entry, _ in found] == [(0, "a"), (1, "a"), (2, "b"), (4, "b"), (5, "b")]
 
 
@@ -77,7 +80,5 @@ def test_a_literal_that_its_regex_does_not_need() -> None:
         regexes=(re.compile("fault \\d", re.IGNORECASE), re.compile("error", re.IGNORECASE)),
     )
     texts = ["the fault 1", "Fault 2 of The", "fault 3", "error", "THE ERROR", "a fault", *["the end, a song"] * 300]
-    found = PatternIndex(Catalogue((entry,))).meanings(
-        pl.Series(texts), pl.Series([None] * len(texts), dtype=pl.String)
-    )
+    found = meanings(PatternIndex(Catalogue((entry,))), texts, [None] * len(texts))
     assert [row for row, _, _ in found] == [0, 1, 4]

@@ -96,10 +96,8 @@ def test_no_place_outside_the_arrays_is_read(tmp_path: Path) -> None:
         "import random, runpy, sys; its = runpy.run_path(sys.argv[1]);"
         "texts, rows = its['of_words'](random.Random(5), 300);"
         "assert its['found'](its['Needles'](texts), rows) == its['naive'](texts, rows);"
-        "from test_index import CATALOGUE, messages_of, pl, PatternIndex;"
-        "messages = pl.Series(messages_of(random.Random(5), 500), dtype=pl.String);"
-        "sources = pl.Series([None] * 500, dtype=pl.String);"
-        "assert len(list(PatternIndex(CATALOGUE).meanings(messages, sources))) > 100"
+        "from test_index import CATALOGUE, meanings, messages_of, PatternIndex;"
+        "assert len(meanings(PatternIndex(CATALOGUE), messages_of(random.Random(5), 500), [None] * 500)) > 100"
     )
     # Its own folder: code that is kept on disk is not checked.
     environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}  # fmt: skip

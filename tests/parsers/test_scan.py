@@ -105,7 +105,17 @@ def test_no_reader_leaves_the_buffer(tmp_path: Path) -> None:
 
     pieces = [
         piece.encode()
-        for piece in (*usuals.STAMPS, *usuals.TAILS, *usuals.UPTIMES, *usuals.FABRIC, "<30>", "<30>1 ", "[", "] ")
+        for piece in (
+            *usuals.STAMPS,
+            *usuals.TAILS,
+            *usuals.UPTIMES,
+            *usuals.FABRIC,
+            *usuals.JOURNAL,
+            "<30>",
+            "<30>1 ",
+            "[",
+            "] ",
+        )
     ]
     root = Path(stamps.__file__).parents[1]
     environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(root)}

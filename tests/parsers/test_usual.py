@@ -90,6 +90,25 @@ FABRIC = (
     "<189>: 2026 Jun  1 12:00:00 UTC: last message repeated 3 times", "<189>: 2026 jun  1 12:00:00 UTC: %ETH-5-UP: x", "<0>: 2026 Jun  1 12:00:00 UTC: %X-1",
 )  # fmt: skip
 
+_AT = '"__REALTIME_TIMESTAMP": "1780315200123456"'
+JOURNAL = (
+    '{' + _AT + ', "_HOSTNAME": "n1", "SYSLOG_IDENTIFIER": "sshd", "_PID": "42", "PRIORITY": "6", "SYSLOG_FACILITY": "3", "MESSAGE": "text"}',
+    '{"MESSAGE":"text",' + _AT + ',"_BOOT_ID":"b0","_SYSTEMD_UNIT":"sshd.service","UNIT":"u","_COMM":"sshd","x":"\\u00e4\\n"}',
+    '{"MESSAGE": "NVRM: Xid (PCI:0000:01:00): 79, x", ' + _AT + ', "_TRANSPORT": "kernel", "PRIORITY": "3"}',
+    '{"MESSAGE": "JobId=12_3(15) x", ' + _AT + ', "SYSLOG_IDENTIFIER": "slurmd", "UNIT": "slurmd.service", "SYSLOG_PID": "9"}',
+    '{' + _AT + ', "_SOURCE_REALTIME_TIMESTAMP": "1780315200000001", "SYSLOG_IDENTIFIER": "", "_COMM": "k\u00e4", "MESSAGE": "\u00e4"}',
+    '{' + _AT + ', "_HOSTNAME": "", "_COMM": "", "MESSAGE": ""}', '{' + _AT + ', "MESSAGE": "a", "MESSAGE": "b"}',
+    '{' + _AT + ', "MESSAGE": "a\\"b"}', '{' + _AT + ', "MESSAGE": "%ETH-5-UP: a"}', '{' + _AT + ', "MESSAGE": [97, 98]}',
+    '{' + _AT + ', "MESSAGE": "a", "y": "\\x"}', '{' + _AT + ', "MESSAGE": "a", "y": "\t"}', '{' + _AT + ', "MESSAGE": "a", "y": 1}',
+    '{' + _AT + ', "MESSAGE": "a", "PRIORITY": "8"}', '{' + _AT + ', "MESSAGE": "a", "PRIORITY": "06"}', '{' + _AT + ', "MESSAGE": "a", "PRIORITY": ""}',
+    '{' + _AT + ', "MESSAGE": "a", "SYSLOG_FACILITY": "23"}', '{' + _AT + ', "MESSAGE": "a", "SYSLOG_FACILITY": "24", "PRIORITY": "1"}',
+    '{' + _AT + ', "MESSAGE": "a", "_PID": "", "SYSLOG_PID": "7"}', '{' + _AT + ', "MESSAGE": "a", "_PID": "123456789012345678"}',
+    '{' + _AT + ', "MESSAGE": "a", "SYSLOG_PID": "7", "_PID": "8"}', '{' + _AT + ', "MESSAGE": "a", "kmsg_us": "7", "text": "t"}',
+    '{"__REALTIME_TIMESTAMP": "x", "MESSAGE": "a"}', '{"__REALTIME_TIMESTAMP": "99999999999999999", "MESSAGE": "a"}',
+    '{"PRIORITY": "4", "MESSAGE": "a"}', '{"MESSAGE": "a"}', '{' + _AT + '}', '{' + _AT + ', "MESSAGE": "a"} ', ' {' + _AT + ', "MESSAGE": "a"}',
+    '{' + _AT + ', "MESSAGE": "a",}', '{' + _AT + ', "MESSAGE": "a"', '{}', '{' + _AT + ' "MESSAGE": "a"}', '<30>{' + _AT + ', "MESSAGE": "a"}',
+)  # fmt: skip
+
 
 def both(lines: list[bytes], origin: Origin, parser: LineParser = PARSER) -> tuple[pl.DataFrame, pl.DataFrame]:
     """As the engine reads them, and as it does with the formats alone."""
@@ -114,7 +133,9 @@ def assert_same(lines: list[bytes], origin: Origin, parser: LineParser = PARSER)
 @pytest.mark.parametrize("origin", ORIGINS, ids=["nobody", "New York", "slurmd in Berlin", "job", "syslog"])
 def test_every_part_with_every_other(origin: Origin) -> None:
     lines = [(head.format(stamp) + tail).encode() for head, stamp, tail in product(HEADS, STAMPS, TAILS)]
-    assert_same(lines + [line.encode() for line in (*UPTIMES, *FABRIC)], origin, PARSER if origin.source else WHOLE)
+    assert_same(
+        lines + [line.encode() for line in (*UPTIMES, *FABRIC, *JOURNAL)], origin, PARSER if origin.source else WHOLE
+    )
 
 
 def test_usual_lines_are_taken() -> None:
@@ -125,15 +146,15 @@ def test_usual_lines_are_taken() -> None:
         "<30>1 2026-06-01T12:00:00Z n1 prog 42 - - text", "<30>1 2026-06-01T12:00:00.5Z n1 kernel - ID4 - [ 5.000000] text",
         "6,12,34,-;text", "[2026-06-01T12:00:00.123] [15.batch] error: text", "Jun  1 12:00:00 sw1 NOTICE syncd#SDK[5]: text",
         "Jun  1 12:00:00 sw1 Ebra: %ETH-5-UP: text", FABRIC[0], "[Jun 01 2026 12:00:00] [WARNING] [tid 42] text",
-        "<189>: 2026 Jun  1 12:00:00 UTC: %ETH-5-UP: text",
+        "<189>: 2026 Jun  1 12:00:00 UTC: %ETH-5-UP: text", *JOURNAL[:5],
     ]  # fmt: skip
     taken = usual.read(LineBuffer.of_lines([line.encode() for line in usual_ones]), NOBODY).taken
     assert taken.all(), [line for line, fine in zip(usual_ones, taken, strict=True) if not fine]
 
 
-_PIECES = st.sampled_from([*STAMPS, *(h.replace("{}", "") for h in HEADS), *TAILS, *UPTIMES, *FABRIC])
+_PIECES = st.sampled_from([*STAMPS, *(h.replace("{}", "") for h in HEADS), *TAILS, *UPTIMES, *FABRIC, *JOURNAL])
 _NEARLY = st.tuples(
-    st.lists(_PIECES, min_size=1, max_size=4).map("".join), st.integers(0, 60), st.sampled_from(string.printable + "\u00e9\0")
+    st.lists(_PIECES, min_size=1, max_size=4).map("".join), st.integers(0, 150), st.sampled_from(string.printable + "\u00e9\0")
 ).map(lambda parts: (parts[0][: parts[1]] + parts[2] + parts[0][parts[1] + 1 :]).replace("\n", "").encode())  # fmt: skip
 
 

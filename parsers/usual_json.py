@@ -1,0 +1,162 @@
+"""As parsers/usual_headers.py for the journal's export as JSON: one flat object of texts, which is read where it stands.
+
+Whatever needs more than to be cut out is left to parsers/formats/jsonl.py: escapes in a field that is wanted, numbers,
+lists, fields that occur twice or have an unusual value.
+"""
+
+from __future__ import annotations
+
+from parsers.compiled import part
+from parsers.head import JOURNALD, KERNEL, WRITTEN, Row
+from parsers.lines import Array
+from parsers.scan import (
+    BACKSLASH,
+    BLANK,
+    COLON,
+    COMMA,
+    NOWHERE,
+    PERCENT,
+    QUOTE,
+    digits,
+    is_digit,
+    meaning,
+    number,
+    reads,
+    words,
+)
+
+(
+    _MESSAGE, _PRIORITY, _FACILITY, _IDENTIFIER, _COMMAND, _TRANSPORT, _SYSTEMD_UNIT, _UNIT, _BOOT, _HOST, _PID, _SYSLOG_PID,
+    _SOURCE_TIME, _TIME, _OTHER,
+) = range(1, 16)  # fmt: skip
+_FIELDS = words({
+    "MESSAGE": _MESSAGE, "PRIORITY": _PRIORITY, "SYSLOG_FACILITY": _FACILITY, "SYSLOG_IDENTIFIER": _IDENTIFIER,
+    "_COMM": _COMMAND, "_TRANSPORT": _TRANSPORT, "_SYSTEMD_UNIT": _SYSTEMD_UNIT, "UNIT": _UNIT, "_BOOT_ID": _BOOT,
+    "_HOSTNAME": _HOST, "_PID": _PID, "SYSLOG_PID": _SYSLOG_PID, "_SOURCE_REALTIME_TIMESTAMP": _SOURCE_TIME,
+    "__REALTIME_TIMESTAMP": _TIME, "kmsg_us": _OTHER,
+})  # fmt: skip
+_CLOSE = ord("}")
+_ESCAPED = words(dict.fromkeys('"\\/bfnrt', 1))
+_MICROS_DIGITS, _PID_DIGITS = 17, 17
+_SEVERITIES, _FACILITIES = 8, 24
+
+
+@part
+def journald(data: Array, at: int, end: int, row: Row) -> bool:
+    """``{"__REALTIME_TIMESTAMP": "...", "MESSAGE": "...", ...}``."""
+    seen = 0
+    command = command_length = 0
+    severity = facility = micros = source_micros = NOWHERE
+    kernel = False
+    place = _skipped(data, at + 1)
+    while True:
+        name, name_end = place + 1, _text_end(data, place, False)
+        if name_end < 0:
+            return False
+        place = _skipped(data, name_end + 1)
+        if data[place] != COLON:
+            return False
+        field = meaning(data, name, name_end - name, _FIELDS)
+        place = _skipped(data, place + 1)
+        start, stop = place + 1, _text_end(data, place, field == 0)
+        length = stop - start
+        if stop < 0 or field == _OTHER or (field > 0 and seen >> field & 1):
+            return False
+        seen |= 1 << field
+        if field == _MESSAGE:
+            row.message, row.message_end = start, stop
+        elif field == _HOST:
+            row.host, row.host_length = start, length
+        elif field == _IDENTIFIER:
+            row.unit, row.unit_length = start, length
+        elif field == _COMMAND:
+            command, command_length = start, length
+        elif field == _TRANSPORT:
+            kernel = length == 6 and reads(data, start, b"kernel")
+        elif field == _BOOT:
+            row.msgid, row.msgid_length = start, length
+        elif field == _SYSTEMD_UNIT or (field == _UNIT and row.data_length <= 0):
+            if length > 0:
+                row.data, row.data_length = start, length
+        elif field == _PRIORITY:
+            severity = _small_number(data, start, length, 1, _SEVERITIES)
+            if severity < 0:
+                return False
+        elif field == _FACILITY:
+            facility = _small_number(data, start, length, 2, _FACILITIES)
+            if facility < 0:
+                return False
+        elif field == _PID or (field == _SYSLOG_PID and not seen >> _PID & 1):
+            row.pid = _small_number(data, start, length, _PID_DIGITS, 0)
+            if row.pid < 0:
+                return False
+        elif field == _SOURCE_TIME:
+            source_micros = _small_number(data, start, length, _MICROS_DIGITS, 0)
+        elif field == _TIME:
+            micros = _small_number(data, start, length, _MICROS_DIGITS, 0)
+        place = _skipped(data, stop + 1)
+        if data[place] != COMMA:
+            break
+        place = _skipped(data, place + 1)
+    if data[place] != _CLOSE or place + 1 != end or not seen >> _MESSAGE & 1:
+        return False
+    if seen >> _SOURCE_TIME & 1:
+        micros = source_micros
+    if micros < 0 or (seen >> _COMMAND & 1 and command_length == 0) or data[row.message] == PERCENT:
+        return False
+    if row.unit_length <= 0:
+        row.unit, row.unit_length = command, command_length if command_length > 0 else NOWHERE
+    if row.unit_length < 0 and kernel:
+        row.program = KERNEL
+    row.priority, row.severity = _priority(severity, facility), severity + 1
+    row.time, row.quality, row.resolution, row.format = micros, WRITTEN, 1, JOURNALD
+    return facility < 0 or severity >= 0
+
+
+@part
+def _priority(severity: int, facility: int) -> int:
+    return facility * 8 + severity if facility >= 0 and severity >= 0 else NOWHERE
+
+
+@part
+def _skipped(data: Array, at: int) -> int:
+    """Where the blanks end."""
+    while data[at] == BLANK:
+        at += 1
+    return at
+
+
+@part
+def _text_end(data: Array, at: int, escapes: bool) -> int:
+    """Where the text ends whose first quotation mark is to stand here; below zero for none, and for one with escapes
+    unless they are allowed."""
+    if data[at] != QUOTE:
+        return NOWHERE
+    at += 1
+    while data[at] != QUOTE:
+        if data[at] < BLANK:
+            return NOWHERE
+        if data[at] == BACKSLASH:
+            if not escapes or not (meaning(data, at + 1, 1, _ESCAPED) or _is_code(data, at + 1)):
+                return NOWHERE
+            at += 1
+        at += 1
+    return at
+
+
+@part
+def _is_code(data: Array, at: int) -> bool:
+    """Whether ``uXXXX`` stands there."""
+    place = at + 1
+    while place < at + 5 and (is_digit(data[place]) or 97 <= (data[place] | 32) <= 102):
+        place += 1
+    return bool(data[at] == 117 and place == at + 5)
+
+
+@part
+def _small_number(data: Array, at: int, length: int, width: int, limit: int) -> int:
+    """A number of at most ``width`` digits below ``limit`` (0: any); below zero for anything else."""
+    if not 1 <= length <= width or digits(data, at) != length:
+        return NOWHERE
+    value = number(data, at, length)
+    return value if limit == 0 or value < limit else NOWHERE
