@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -53,14 +53,17 @@ _COLUMNS = """format, time, time_quality, resolution_us, received_time, cluster,
 _QUERY = f"""SELECT {_COLUMNS} FROM raw.log_view WHERE event IS NOT NULL AND event <> 'other' AND time IS NOT NULL
   AND cluster IS NOT DISTINCT FROM ?"""
 
+_WITHOUT_TIME = """event IS NOT NULL AND event <> 'other' AND time IS NULL AND job_id IS NOT NULL
+    AND source IN ('job_stdout', 'job_stderr') AND cluster IS NOT DISTINCT FROM ?"""
+
+_UNTIMED_JOBS = f"SELECT DISTINCT job_id FROM raw.log_view WHERE {_WITHOUT_TIME}"
+
 #: What a program printed without a stamp was printed after the stamped line before it and before the one behind it;
 #: where a file has no stamps at all, near the end of the run (that is when programs print errors) as accounting tells it,
 #: else slurmctld, else the last line that names the job.
 _UNTIMED = f"""
 WITH wanted AS (
-  SELECT {_COLUMNS} FROM raw.log_view WHERE event IS NOT NULL AND event <> 'other' AND time IS NULL
-    AND job_id IS NOT NULL AND source IN ('job_stdout', 'job_stderr') AND cluster IS NOT DISTINCT FROM ?
-    AND (?::BIGINT[] IS NULL OR job_id IN (SELECT unnest(?::BIGINT[])))
+  SELECT {_COLUMNS} FROM raw.log_view WHERE {_WITHOUT_TIME} AND job_id IN (SELECT unnest(?::BIGINT[]))
 ), stamped AS (
   SELECT file, line, time FROM raw.all_logs WHERE time IS NOT NULL AND file IN (SELECT file FROM wanted)
 ), ends AS (
@@ -84,7 +87,7 @@ SELECT p.* EXCLUDE (restarts, before, behind),
   coalesce(p.behind, (SELECT max(e.ended) FROM ends e WHERE e.job_id = p.job_id
     AND (p.restarts IS NULL OR e.restarts = p.restarts)), (SELECT max(e.ended) FROM logged e WHERE e.job_id = p.job_id
     AND (p.restarts IS NULL OR e.restarts = p.restarts)), p.before, (SELECT max(o.time) FROM raw.all_logs o
-    WHERE o.job_id = p.job_id AND o.cluster IS NOT DISTINCT FROM ?)) AS time, p.before AS not_before
+    WHERE o.job_id = p.job_id AND o.job_id IN (SELECT unnest(?::BIGINT[])) AND o.cluster IS NOT DISTINCT FROM ?)) AS time, p.before AS not_before
 FROM placed p
 """
 
@@ -136,13 +139,16 @@ def stamped(store: Reads, cluster: str | None) -> pl.DataFrame:
 
 def unstamped(store: Reads, cluster: str | None, jobs: Iterable[int] | None = None) -> pl.DataFrame:
     """The event lines without a time, put where they were printed; those of some jobs, or all."""
-    listed = None if jobs is None else sorted(jobs)
-    rows = store.frame(_UNTIMED, [cluster, listed, listed, cluster, cluster, cluster]).filter(
-        pl.col("time").is_not_null()
+    wanted = set(map(itemgetter("job_id"), store.rows(_UNTIMED_JOBS, [cluster])))
+    listed = sorted(wanted if jobs is None else wanted.intersection(jobs))
+    if not listed:  # looking for times among all lines costs more than everything else
+        return store.frame(_QUERY + " LIMIT 0", [cluster]).select(_NEEDED)
+    rows = store.frame(_UNTIMED, [cluster, listed, cluster, cluster, listed, cluster])
+    return (
+        rows.filter(pl.col("time").is_not_null())
+        .with_columns(time_quality=pl.lit("inferred"), resolution_us=pl.lit(int(UNSTAMPED_S * 2e6), pl.Int64))
+        .select(_NEEDED)
     )
-    return rows.with_columns(
-        time_quality=pl.lit("inferred"), resolution_us=pl.lit(int(UNSTAMPED_S * 2e6), pl.Int64)
-    ).select(_NEEDED)
 
 
 def order(event: Event) -> tuple[float, str, str, str, str]:
