@@ -27,7 +27,7 @@ LEAST_ROOM = 256 * 1024
 #: A room is made so much larger than what it is made for: the next message is about as large, not exactly.
 SPARE = 1.25
 #: More than this are not made: what finds none free goes through the pipe.
-MOST_ROOMS = 8
+MOST_ROOMS = 12
 #: What a stream of Arrow needs besides its schema and its rows, with room to spare, bytes.
 _FRAMING = 4096
 _ALIGNED = 64
@@ -97,7 +97,7 @@ class _Message(NamedTuple):
 
 class _Room(NamedTuple):
     handle: int
-    memory: mmap.mmap
+    size: int
 
 
 class Exchange:
@@ -120,9 +120,9 @@ class Exchange:
         needed = sum(_aligned(size) for size in sizes)
         room, new, gone = self._room(needed) if needed >= LEAST_ROOM else (0, 0, [])
         if room:
-            memory, at = memoryview(self._rooms[room].memory), 0
+            at = 0
             for view in views:
-                memory[at : at + view.nbytes] = view
+                self._fill(room, at, view)
                 at += _aligned(view.nbytes)
         read = [self._read.popleft() for _ in range(len(self._read))]
         self.pipe.send_bytes(pickle.dumps(tuple(_Message(sizes, room, new, gone, read, head)), protocol=5))
@@ -153,7 +153,7 @@ class Exchange:
         gone: list[int] = []
         while self._free:
             number = self._free.pop()
-            if len(self._rooms[number].memory) >= size:
+            if self._rooms[number].size >= size:
                 return number, 0, gone
             self._drop(number)
             gone.append(number)
@@ -165,13 +165,17 @@ class Exchange:
         except OSError:  # no memory, or no more files: slower, but it works
             return 0, 0, gone
         self._number += 1
-        self._rooms[self._number] = _Room(handle, mmap.mmap(handle, capacity))
+        self._rooms[self._number] = _Room(handle, capacity)
         return self._number, capacity, gone
 
+    def _fill(self, number: int, at: int, view: memoryview) -> None:
+        """Writes as into a file: mapped here, too, the room would count twice as memory of the service."""
+        while view:
+            count = os.pwrite(self._rooms[number].handle, view, at)
+            view, at = view[count:], at + count
+
     def _drop(self, number: int) -> None:
-        room = self._rooms.pop(number)
-        room.memory.close()
-        os.close(room.handle)
+        os.close(self._rooms.pop(number).handle)
 
     def _in_room(self, told: _Message) -> list[memoryview]:
         whole = np.frombuffer(self._theirs[told.room], np.uint8)
@@ -197,9 +201,8 @@ class Exchange:
         """Gives the memory of rooms that nobody reads back to the system; they stay rooms."""
         for number in list(self._free):
             room = self._rooms[number]
-            size = len(room.memory)
             os.ftruncate(room.handle, 0)
-            os.ftruncate(room.handle, size)
+            os.ftruncate(room.handle, room.size)
 
     def close(self) -> None:
         """Ends this side. What was received stays as it is for as long as somebody holds it."""

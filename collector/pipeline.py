@@ -40,13 +40,13 @@ from store.segments import SEGMENT_ROWS, insert_sealed
 
 log = structlog.get_logger()
 
-#: Bytes of a piece, unpacked; about 55 k lines of syslog. Larger ones cost a little less a line (each has some 30 ms of its own)
-#: and more memory: a worker needs 30 times as much besides its 300 MB, and two workers and the service are to stay below 2 GB.
-PIECE_BYTES = 6 * 1024 * 1024
+#: Bytes of a piece, unpacked; about 38 k lines of syslog. Larger ones cost a little less a line and more memory: a worker
+#: needs 30 times as much besides its 300 MB, and two workers and the service are to stay below 2 GB.
+PIECE_BYTES = 4 * 1024 * 1024
 #: A packed byte stands for about so many.
 PACKED = 8
-#: Pieces given to one worker: one in work, one waiting.
-DEPTH = 2
+#: Pieces given to one worker: one in work, the others waiting, so that it has enough to do while the store takes segments.
+DEPTH = 4
 #: A lone batch waits this long for company: commits cost milliseconds each.
 LINGER_S = 0.1
 #: While much arrives, lines wait for each other until they fill segments: so many lines, or one segment and the oldest

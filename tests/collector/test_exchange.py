@@ -20,8 +20,8 @@ def pair() -> tuple[Exchange, Exchange]:
     return Exchange(ours), Exchange(theirs)
 
 
-def lines(first: int) -> pl.DataFrame:
-    return pl.DataFrame({"raw": [f"a line with a number {n}" for n in range(first, first + ROWS)], "event": "other"})
+def lines(first: int, rows: int = ROWS) -> pl.DataFrame:
+    return pl.DataFrame({"raw": [f"a line with a number {n}" for n in range(first, first + rows)], "event": "other"})
 
 
 def sent(frame: pl.DataFrame, by: Exchange, to: Exchange) -> pl.DataFrame:
@@ -83,7 +83,7 @@ def test_without_memory_to_share_everything_goes_through_the_pipe(monkeypatch: p
 
     monkeypatch.setattr(exchange, "_nameless_file", refused)
     ours, theirs = pair()
-    small = lines(1).head(300)  # fits what the kernel keeps of a pipe: both ends are in this thread
+    small = lines(1, 50)  # fits what the kernel keeps of a pipe: both ends are in this thread
     monkeypatch.setattr(exchange, "LEAST_ROOM", 1)
     assert sent(small, theirs, ours).equals(small)
     assert not theirs._rooms
