@@ -13,14 +13,12 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from multiprocessing.connection import wait
 from pathlib import Path
 
 import duckdb
-import numpy as np
 import polars as pl
 import structlog
 
@@ -30,6 +28,8 @@ from collector.decoding import Job, Outcome
 from collector.hostnames import HostNames
 from collector.ingest import settle
 from collector.ledger import Ledger, Step
+from collector.merging import cut, fitting, numbered_on
+from collector.pieces import Counts, Piece
 from collector.quarantine import Quarantine
 from collector.receivers.base import moment_of
 from collector.sequence import Ranges, StreamKey
@@ -61,32 +61,6 @@ BUSY_S = 3.0
 #: Old keys are forgotten this often.
 TIDY_S = 600.0
 RETRY_S = (0.5, 1.0, 2.0, 5.0)
-
-
-@dataclass
-class Piece:
-    """Consecutive records up to ``end``; ``records`` without those that are stored already."""
-
-    end: Position
-    records: list[Record] = field(default_factory=list)
-    jobs: list[Job] = field(default_factory=list)
-    keys: list[StreamKey] = field(default_factory=list)
-    opaque: list[tuple[str, datetime]] = field(default_factory=list)
-    worker: Worker | None = None
-    outcomes: list[Outcome] = field(default_factory=list)
-    done: bool = False
-
-
-@dataclass
-class Counts:
-    """Since the start; for metrics and benchmarks."""
-
-    lines: int = 0
-    batches: int = 0
-    duplicates: int = 0
-    commits: int = 0
-    commit_s: float = 0.0
-    poison: int = 0
 
 
 class Pipeline:
@@ -189,7 +163,8 @@ class Pipeline:
         waited = now - self._waits_since if self._waits_since else 0.0
         all_done = len(done) == len(self._pieces)
         if lines >= MERGE_LINES or (lines >= SEGMENT_ROWS and waited > SEGMENT_S):
-            self._commit(done, whole=True)
+            sizes = [sum(outcome.lines for outcome in piece.outcomes) for piece in done]
+            self._commit(done[: fitting(sizes, lines - sum(sizes))], whole=True)
             self._filled = now
         elif waited > MERGE_S or (all_done and self._must_not_wait(lines, now)):
             self._commit(done, whole=False)
@@ -385,11 +360,10 @@ class Pipeline:
         if not parts:
             return [], None
         logs = self._placed(pl.concat(map(coded, parts)))
-        full = logs.height - logs.height % SEGMENT_ROWS
-        rest = logs.tail(logs.height - full) if full < logs.height else None
+        sealed, rest = cut(logs)
         if rest is not None and not whole:
             tables["logs"], rest = rest, None
-        return [logs.slice(at, SEGMENT_ROWS) for at in range(0, full, SEGMENT_ROWS)], rest
+        return sealed, rest
 
     def _store(self, tables: dict[str, pl.DataFrame], sealed: list[pl.DataFrame], rest: pl.DataFrame | None, step: Step) -> pl.DataFrame | None:  # fmt: skip
         """Gives the rest back as it is to be kept."""
@@ -449,7 +423,7 @@ class Pipeline:
                 before = {file: upto.get(file, self.ledger.lines.get(file, 0)) for file in added}
                 upto.update((file, before[file] + lines) for file, lines in added.items())
                 if any(before.values()):
-                    found["logs"] = _numbered_on(found["logs"], before)
+                    found["logs"] = numbered_on(found["logs"], before)
             for name, data in found.items():
                 tables.setdefault(name, []).append(data)
         if stats:
@@ -512,13 +486,3 @@ class Pipeline:
         if time.monotonic() - self._tidied > TIDY_S:
             self._tidied = time.monotonic()
             self.ledger.prune(datetime.now(UTC).replace(tzinfo=None))
-
-
-def _numbered_on(lines: pl.DataFrame, before: Mapping[str, int]) -> pl.DataFrame:
-    """Lines with the numbers that follow on those which their streams have. ``before``: by file."""
-    files = lines["file"].unique().drop_nulls()
-    codes = files.to_physical().to_numpy()
-    base = np.zeros(int(codes.max(initial=0)) + 2, np.int64)
-    base[codes + 1] = [before.get(file, 0) for file in files.cast(pl.String).to_list()]
-    at = lines["file"].to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
-    return lines.with_columns(pl.Series("line", lines["line"].to_numpy() + base[at + 1]))

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from collector import decoding, pipeline
+from collector import decoding, merging, pipeline
 from collector.decoding import Job, Outcome
 from collector.pipeline import Pipeline
 from collector.spool import Spool
@@ -218,7 +218,8 @@ def until(true: Callable[[], bool], seconds: float = 10.0) -> bool:
 @pytest.fixture
 def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """Segments of four lines, and a rest that waits for more until it is told not to."""
-    monkeypatch.setattr(pipeline, "SEGMENT_ROWS", 4)
+    for module in (pipeline, merging):
+        monkeypatch.setattr(module, "SEGMENT_ROWS", 4)
     monkeypatch.setattr(pipeline, "MERGE_LINES", 4)
     monkeypatch.setattr(pipeline, "FEW_LINES", 0)
     for name in ("QUIET_S", "MERGE_S"):

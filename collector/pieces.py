@@ -1,0 +1,37 @@
+"""A piece of the spool on its way through the pipeline, and what the pipeline counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from collector.decoding import Job, Outcome
+from collector.sequence import StreamKey
+from collector.spool import Position, Record
+from collector.workers import Worker
+
+
+@dataclass
+class Piece:
+    """Consecutive records up to ``end``; ``records`` without those that are stored already."""
+
+    end: Position
+    records: list[Record] = field(default_factory=list)
+    jobs: list[Job] = field(default_factory=list)
+    keys: list[StreamKey] = field(default_factory=list)
+    opaque: list[tuple[str, datetime]] = field(default_factory=list)
+    worker: Worker | None = None
+    outcomes: list[Outcome] = field(default_factory=list)
+    done: bool = False
+
+
+@dataclass
+class Counts:
+    """Since the start; for metrics and benchmarks."""
+
+    lines: int = 0
+    batches: int = 0
+    duplicates: int = 0
+    commits: int = 0
+    commit_s: float = 0.0
+    poison: int = 0
