@@ -1,6 +1,7 @@
 """How right and how fast the correlator is.
 
     python benchmarks/correlation.py --scenarios ../shared/scenarios     right: simulated clusters with their truth
+    python benchmarks/correlation.py --generate 1 2 3                   right: made clusters (made_scenario.py), the same metrics
     python benchmarks/correlation.py [--lines 10000000]                  fast: a made cluster day, then ticks
 
 The first ingests every scenario (``logs.tar.xz`` beside ``truth.json``) and prints what ``score.py`` beside them says.
@@ -30,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import polars as pl
 
+from benchmarks import made_scenario
 from collector.ingest import Ingest
 from correlator.engine import correlate, result
 from correlator.streaming import Ticker
@@ -56,6 +58,9 @@ GOALS = {
 #: asks for again; ticks take as long with 350 MB, 500 MB and 14 GB.
 DATABASE_MEMORY = "256MB"
 
+#: Where the scenarios lie beside a checkout, with the script that judges.
+SCENARIOS = Path(__file__).resolve().parents[2] / "shared" / "scenarios"
+
 START = datetime(2026, 3, 2)
 NODES = [f"gpu-{n:04d}" for n in range(1000)]
 
@@ -69,17 +74,22 @@ def score(folder: Path, truth: Path, archive: Path) -> dict[str, Any]:
         place = Path(scratch)
         with tarfile.open(archive) as packed:
             packed.extractall(place, filter="data")
-        with open_store(place / "store") as store:
-            begun = time.perf_counter()
-            Ingest(store).run([place / "logs"])
-            ingested = time.perf_counter()
-            correlate(store)
-            concluded = time.perf_counter()
-            found = result(store)
-        (place / "result.json").write_text(json.dumps(found))
-        ours = subprocess.run([sys.executable, folder / "convert.py", place / "result.json"], capture_output=True, text=True, check=True)  # fmt: skip
-        (place / "score.json").write_text(ours.stdout)
-        told = subprocess.run([sys.executable, folder / "score.py", truth, place / "score.json", "--json"], capture_output=True, text=True, check=True)  # fmt: skip
+        return judged(folder, truth, place)
+
+
+def judged(folder: Path, truth: Path, place: Path) -> dict[str, Any]:
+    """What ``score.py`` in ``folder`` says of the logs in ``place/logs``."""
+    with open_store(place / "store") as store:
+        begun = time.perf_counter()
+        Ingest(store).run([place / "logs"])
+        ingested = time.perf_counter()
+        correlate(store)
+        concluded = time.perf_counter()
+        found = result(store)
+    (place / "result.json").write_text(json.dumps(found))
+    ours = subprocess.run([sys.executable, folder / "convert.py", place / "result.json"], capture_output=True, text=True, check=True)  # fmt: skip
+    (place / "score.json").write_text(ours.stdout)
+    told = subprocess.run([sys.executable, folder / "score.py", truth, place / "score.json", "--json"], capture_output=True, text=True, check=True)  # fmt: skip
     metrics: dict[str, Any] = json.loads(told.stdout)["metrics"]
     return metrics | {"ingest_s": round(ingested - begun, 1), "correlate_s": round(concluded - ingested, 2)}
 
@@ -89,7 +99,23 @@ def scenarios(folder: Path) -> int:
     if not packed:
         sys.stderr.write(f"{folder}: no */logs.tar.xz here; nothing was scored\n")
         return 2
-    columns = {a.parent.name: score(folder, a.parent / "truth.json", a) for a in packed}
+    return table({a.parent.name: score(folder, a.parent / "truth.json", a) for a in packed})
+
+
+def generated(folder: Path, seeds: list[int]) -> int:
+    """The same for made clusters, whose truth is written when they are broken."""
+    if not (folder / "score.py").exists():
+        sys.stderr.write(f"{folder}: no score.py here; give the scenarios' folder with --scenarios\n")
+        return 2
+    columns = {}
+    for seed in seeds:
+        with tempfile.TemporaryDirectory(prefix="faultline-bench-") as scratch:
+            made_scenario.make(seed, Path(scratch))
+            columns[f"seed {seed}"] = judged(folder, Path(scratch) / "truth.json", Path(scratch))
+    return table(columns)
+
+
+def table(columns: dict[str, dict[str, Any]]) -> int:
     names = list(dict.fromkeys(name for metrics in columns.values() for name in metrics))
     print(f"{'':28s}" + "".join(f"{c:>14s}" for c in columns) + f"{'goal':>10s}")
     for name in names:
@@ -345,6 +371,13 @@ def tick_times(store: DuckStore, ticker: Ticker, made: Path, ticks: int, apart: 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--scenarios", type=Path, help="folder with */logs.tar.xz, */truth.json, score.py, convert.py")
+    options.add_argument(
+        "--generate",
+        type=int,
+        nargs="+",
+        metavar="SEED",
+        help="score made clusters of these seeds with the score.py of --scenarios",
+    )
     options.add_argument("--lines", type=int, default=10_000_000)
     options.add_argument("--jobs", type=int, default=20_000)
     options.add_argument("--ticks", type=int, default=20)
@@ -356,6 +389,8 @@ def main() -> int:
     )
     given = options.parse_args()
     pl.Config.set_tbl_rows(50)
+    if given.generate:
+        return generated(given.scenarios or SCENARIOS, given.generate)
     if given.make:
         make(given.make, given.lines, given.jobs)
         make_bursts(given.make, given.ticks, given.apart)

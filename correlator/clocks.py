@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from correlator.events import UNSTAMPED_S
 from correlator.model import Event
 
 #: Smaller differences are within what launch delays and whole seconds explain.
@@ -74,6 +75,8 @@ def correct(events: Iterable[Event], found: Sequence[Offset]) -> list[Event]:
 
 
 def _moved(event: Event, found: Sequence[Offset]) -> Event:
+    if event.sigma >= UNSTAMPED_S and event.source in ("job_stdout", "job_stderr"):
+        return event  # it has no stamp of its host's clock: it was put near the end of its run
     for offset in found:
         if offset.start <= event.time <= offset.end:
             return replace(

@@ -11,7 +11,9 @@ from collections.abc import Callable
 
 from correlator.expressions import Value
 from correlator.facts import World
+from correlator.facts.jobs import printed_timeout
 from correlator.facts.nodes import BOOT_STAMPS_S
+from correlator.facts.told import LOCAL_PATH, SHARED_PATH, path_in
 from correlator.model import Event, Fact
 from correlator.scopes import run_of
 from correlator.site import JOB_SETTINGS, SETTINGS
@@ -89,6 +91,25 @@ def _hardware_xid(world: World, cause: Fact, effect: Fact) -> str | None:
     return None if family == "hardware" else f"Xid {cause.attrs.get('code')} is of the {family} class"
 
 
+def _did_not_hang(world: World, cause: Fact, effect: Fact) -> str | None:
+    """A watchdog that ran out tells that the run had stood still for that long: what silenced it lies before that."""
+    timeout = max(
+        (
+            printed_timeout([e]) or 0.0
+            for e in (effect.attrs.get("words") or {}).get("peers", ())
+            if e.kind == "job.nccl_timeout"
+        ),
+        default=0.0,
+    )
+    if effect.start - cause.start < timeout - HANG_SLACK_S:
+        return f"the run had stood still for {timeout:g} s when its watchdog ended it"
+    return None
+
+
+#: What fails while a run hangs already did not make it hang; stamps and the watchdog's rounds take this much.
+HANG_SLACK_S = 90.0
+
+
 def _xid_74(world: World, cause: Fact, effect: Fact) -> str | None:
     return None if cause.attrs.get("code") == 74 else "not an NVLink error"
 
@@ -102,15 +123,22 @@ def _output(effect: Fact) -> list[Event]:
 
 
 def _io_trouble(world: World, cause: Fact, effect: Fact) -> str | None:
-    if any(_IO_TROUBLE.search(e.message) for e in _output(effect)):
-        return None
-    return "the run's output speaks of no I/O error"
+    said = [e.message for e in _output(effect) if _IO_TROUBLE.search(e.message)]
+    if not said:
+        return "the run's output speaks of no I/O error"
+    # A path says whose error it was: the node's own disk's, or that of a file system that many nodes share.
+    elsewhere = LOCAL_PATH if cause.kind == "storage.outage" else SHARED_PATH
+    paths = [path_in(text) for text in said]
+    if all(path and elsewhere.match(path) for path in paths):
+        return f"the error was on {paths[0]}"
+    return None
 
 
 def _evicted_or_io(world: World, cause: Fact, effect: Fact) -> str | None:
     run = run_of(world, effect)
     evicted = set(cause.attrs.get("evicted", ()))
-    if run and evicted & set(run.nodes) and not (effect.attrs.get("words") or {}).get("own"):
+    words = effect.attrs.get("words") or {}
+    if run and evicted & set(run.nodes) and not words.get("own") and not words.get("storage"):
         return None
     return _io_trouble(world, cause, effect)
 
@@ -282,7 +310,7 @@ CONDITIONS: dict[str, Condition] = {
     "management link": _management, "fabric link": _fabric, "still down at effect": _still_down,
     "still down at onset": _still_down_at_onset, "several nodes": _several_nodes, "printed timeout": _printed_timeout,
     "no printed timeout": _no_printed_timeout, "not back before effect": _not_back_before,
-    "switch carries fabric": _switch_fabric, "hardware xid": _hardware_xid, "xid 74": _xid_74, "not xid 74": _not_xid_74,
+    "switch carries fabric": _switch_fabric, "hardware xid": _hardware_xid, "xid 74": _xid_74, "did not hang": _did_not_hang, "not xid 74": _not_xid_74,
     "input/output trouble in the run": _io_trouble, "client evicted or input/output trouble": _evicted_or_io,
     "launch trouble or no space in the run": _no_space, "run hardly began": _hardly_began, "no words of its own": _no_own_words,
     "file system given up": _gave_up, "no lost peers told": _no_lost_peers, "down at effect": _down_at_effect,

@@ -369,18 +369,40 @@ def _rows_from_last_words(events: list[Event]) -> list[dict[str, Any]]:
             of_job[event.job_id].append(event)
     rows = []
     for job, lines in sorted(of_job.items()):
+        ended = [
+            e
+            for e in lines
+            if e.source == "slurmctld" and e.kind in _END_STATES and "registered" not in e.message.lower()
+        ]
+        if ended:  # the line of its beginning was lost, or is older than what was collected
+            first = min(ended, key=lambda e: (e.time, e.id))
+            rows.append(_ended(job, _END_STATES[first.kind], first.time, lines))
+            continue
         if any(e.source not in _OF_RUN for e in lines):
             continue  # slurmctld knows the job and began no run of it: the steps of an older run are cleared away
         for state, kinds in _LAST_WORDS:
             said = [e for e in lines if e.kind in kinds and _tells_end(e, state)]
             if said:
-                begun = [e.time for e in lines if e.kind == "slurm.step_start"]
-                nodes = {h for e in lines for h in ([e.host] if e.host else e.entities.get("nodes") or ())}
-                row = {"job_id": job, "source": "log", "state": state, "end": moment_of(max(e.time for e in said)), "nodes": sorted(nodes),
-                       "node_list": fold(sorted(nodes)), "start": moment_of(min(begun, default=None))}  # fmt: skip
-                rows.append({name: value for name, value in row.items() if value not in _NOTHING})
+                rows.append(_ended(job, state, max(e.time for e in said), lines))
                 break
     return rows
+
+
+def _ended(job: int, state: str, end: float, lines: list[Event]) -> dict[str, Any]:
+    """A run of which only the end is told; its nodes are those that speak of it or that its lines name."""
+    begun = [e.time for e in lines if e.kind == "slurm.step_start" and e.time <= end]
+    nodes = {h for e in lines for h in ([e.host] if e.host and e.source in _OF_RUN else e.entities.get("nodes") or ())}
+    array = {
+        name: _number_of(e.entities.get(name))
+        for e in lines
+        for name in ("array_job_id", "array_task")
+        if e.entities.get(name)
+    }
+    row = {
+        "job_id": job, "source": "log", "state": state, "end": moment_of(end), "nodes": sorted(nodes), "node_list": fold(sorted(nodes)),
+        "start": moment_of(min(begun, default=None)), "array_job_id": array.get("array_job_id"), "array_task_id": array.get("array_task"),
+    }  # fmt: skip
+    return {name: value for name, value in row.items() if value not in _NOTHING}
 
 
 def _tells_end(event: Event, state: str) -> bool:
@@ -398,8 +420,13 @@ def _started(event: Event) -> dict[str, Any]:
     row = {
         "job_id": event.job_id, "source": "log", "start": moment_of(event.time), "state": "RUNNING", "nodes": nodes,
         "node_list": str(told.get("nodelist") or "") or fold(nodes), "partition": told.get("partition"),
+        "array_job_id": _number_of(told.get("array_job_id")), "array_task_id": _number_of(told.get("array_task")),
     }  # fmt: skip
     return {name: value for name, value in row.items() if value not in _NOTHING}
+
+
+def _number_of(text: object) -> int | None:
+    return int(str(text)) if str(text or "").isdigit() else None
 
 
 _END_STATES = {

@@ -88,6 +88,11 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
     verdict.confidence = min(SUREST, same_root / total)
     if best.root.kind in ("node.down", "switch.silent"):
         verdict.confidence = min(verdict.confidence, 0.75)  # that it fell silent is certain; why, nobody said
+    if best.root.attrs.get("far_end_only") and world.voices and best.root.host not in world.voices:
+        verdict.confidence = min(verdict.confidence, FAR_END_SURE)
+        verdict.doubts.append(
+            f"No log of {best.root.host} was collected: the machine may have died, and its link with it"
+        )
     return verdict
 
 
@@ -146,6 +151,8 @@ OWN_WORDS_AGAINST = 0.03
 OTHER_WORDS_AGAINST = 0.2
 #: That a node fell silent says nothing of why: beside a node of the run whose loss has a cause, that cause goes before.
 UNEXPLAINED = 0.5
+#: A link of which only the far end was heard, on a host whose log is missing, may as well be a dead machine's.
+FAR_END_SURE = 0.7
 #: How much of an own explanation is lost when no node's log could contradict it.
 MUTE_DOUBT = 0.3
 

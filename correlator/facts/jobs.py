@@ -137,6 +137,10 @@ _LAUNCH_REFUSED = re.compile(
 )
 
 
+#: A program that is not there, or that nobody may run, is its user's.
+_NOT_RUNNABLE = re.compile(r"\bexecve\b.*(?:permission denied|no such file|exec format|not a directory)", re.IGNORECASE)
+
+
 def launch_failures(world: World) -> list[Fact]:
     """``launch.failure`` per run and node: its tasks could not be started there; attrs revoked: the node still held the
     job for killed."""
@@ -179,7 +183,9 @@ def ends(world: World) -> list[Fact]:
         lines = of_run(run, world.by_job.get(run.job_id, ()))
         words: dict[str, list[Event]] = {name: [] for name in ("own", "peers", "gpu", "storage", "aftermath")}
         for event in lines:
-            if event.kind in _APPLICATION or event.kind in COMMUNICATION:
+            if event.kind == "job.launch_error" and _NOT_RUNNABLE.search(event.message):
+                words["own"].append(event)
+            elif event.kind in _APPLICATION or event.kind in COMMUNICATION:
                 words[words_of(event)].append(event)
         failed = _failed_nodes(world, run, lines, moment)
         if kind == "run.node_fail":
@@ -250,8 +256,8 @@ def _unseen_downs(world: World, run: Run, moment: float, named: list[str], found
     """``node.down`` without slurmctld's word: the run's end names a node, or accounting says that one failed, and there is
     one only, or something happened on a few of them, or on the switch of all, that sets nodes DOWN."""
     told = {
-        f.host for f in [*world.facts_of("node.down", "node.reboot", "admin.down"), *found] if f.kind.startswith(("node.", "admin."))
-        and f.attrs.get("noticed", f.start) - 3 * END_SLACK_S <= moment <= max(f.attrs.get("noticed", f.start), f.end or 0.0) + 3 * END_SLACK_S
+        f.host for f in [*world.facts_of("node.down", "node.reboot", "admin.down"), *found]
+        if f.kind.startswith(("node.", "admin.")) and _went_down_by(f, run, moment)
     }  # fmt: skip
     if named:
         return [_unseen(run, host, moment) for host in named if host not in told]
@@ -267,6 +273,14 @@ def _unseen_downs(world: World, run: Run, moment: float, named: list[str], found
     few = near if 2 * len(near) <= len(run.nodes) else set()
     hosts = set(run.nodes) if len(run.nodes) == 1 else cut_off or few
     return [_unseen(run, host, moment) for host in sorted(h for h in hosts if h)]
+
+
+def _went_down_by(fact: Fact, run: Run, moment: float) -> bool:
+    """Did the node go down within this run, and was it still so at its end?"""
+    noticed = float(fact.attrs.get("noticed", fact.start))
+    if run.start is not None and noticed < run.start - END_SLACK_S:
+        return False
+    return noticed - 3 * END_SLACK_S <= moment <= max(noticed, fact.end or 0.0) + 3 * END_SLACK_S
 
 
 def _unseen(run: Run, host: str, moment: float) -> Fact:

@@ -195,11 +195,57 @@ def switch_outages(world: World) -> list[Fact]:
         if switch:
             fact.attrs["switch"] = switch
             lost[switch].append(fact)
+    for switch, found in _uncabled(world).items():
+        for fact in found:
+            fact.attrs["switch"] = switch
+        lost[switch] += found
     facts: list[Fact] = []
     for switch, found in sorted(lost.items()):
         promoted = (_promote(world, switch, group, found) for group in _together(found))
         facts += [fact for fact in promoted if fact is not None]
     return _upstream(world, facts)
+
+
+def _uncabled(world: World) -> dict[str, list[Fact]]:
+    """Links of which nobody told where they end, and which most nodes below one switch lost together: name -> outages.
+
+    The switch is the one that lost as many ports in that moment, or else the one that the topology puts above the nodes."""
+    alone: dict[str, list[Fact]] = defaultdict(list)
+    ports: dict[str, list[float]] = defaultdict(list)
+    for fact in world.facts_of("link.outage"):
+        if not fact.attrs.get("switch") and fact.device and fact.host:
+            alone[fact.device].append(fact)
+        elif fact.host == fact.attrs.get("switch"):
+            ports[fact.host or ""].append(fact.start)
+    found: dict[str, list[Fact]] = defaultdict(list)
+    for _, outages_of in sorted(alone.items()):
+        for group in _together(outages_of):
+            hosts = {f.host or "" for f in group}
+            for name, share in _shared_switches(world, hosts, group[0].start, ports):
+                below = [f for f in group if f.host in share]
+                if len(share) >= UNCABLED_MIN:
+                    found[name] += below
+                    break
+    return dict(sorted(found.items()))
+
+
+#: So many nodes that lose the same interface within seconds lost what is behind it.
+UNCABLED_MIN = 4
+
+
+def _shared_switches(
+    world: World, hosts: set[str], start: float, ports: dict[str, list[float]]
+) -> list[tuple[str, set[str]]]:
+    named = []
+    for switch, times in sorted(ports.items()):
+        near = sum(abs(t - start) <= 2 * TOGETHER_S for t in times)
+        if near >= PROMOTE_SHARE * len(hosts) and near >= PROMOTE_MIN:
+            named.append((switch, hosts))
+    for switch in sorted({world.site.leaf_of[h] for h in hosts if h in world.site.leaf_of}):
+        members = world.site.members.get(switch, frozenset())
+        if len(hosts & members) >= PROMOTE_SHARE * len(members):
+            named.append((switch, hosts & members))
+    return named
 
 
 def _together(found: list[Fact]) -> list[list[Fact]]:

@@ -422,12 +422,16 @@ def silent_deaths(world: World) -> list[Fact]:
             continue
         spoke = world.spoke(host)
         before = bisect_right(spoke, fact.start + 2.0 + fact.sigma)
-        if not before or fact.start - spoke[before - 1] > SPEAKS_WITHIN_S:
-            continue
         back = spoke[before] if before < len(spoke) else None
         boots = [e.time for e in world.by_host.get(host, ()) if e.kind == "kernel.boot" and e.time > fact.start]
         until = fact.end if fact.end is not None else world.last
         booted = back is not None and boots and boots[0] - back <= FRESH_BOOT_S
+        # Who boots while the link is away was off; the silence of one who does not must mean something.
+        off = booted and boots[0] <= until + FRESH_BOOT_S
+        if not before or (fact.start - spoke[before - 1] > SPEAKS_WITHIN_S and not off):
+            continue
+        if any(f.host == host and abs(f.start - fact.start) <= SAME_PANIC_S for f in world.facts_of("node.panic")):
+            continue  # it said what it died of
         if (back is None or booted) and (back or until) - fact.start >= SILENCE_S:
             end = back if back is not None else fact.end
             attrs = {"last_word": spoke[before - 1], "booted": boots[0] if booted else None}

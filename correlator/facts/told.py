@@ -36,8 +36,8 @@ _SAY_GPU = (
     "gpu.fabric_error",
 )
 
-#: A fault that a log tells and the run's end by it; output without stamps is a minute off.
-SAME_FAULT_S = 180.0
+#: A fault that a log tells lies so long before the run's end (as E18), or so little behind it.
+BEFORE_S, BEHIND_S = 62.0, 5.0
 
 _IO_ERROR = re.compile(
     r"input/output error|\beio\b|errno 5\b|transport endpoint|errno 108\b|cannot send after", re.IGNORECASE
@@ -45,10 +45,10 @@ _IO_ERROR = re.compile(
 _READ_ONLY = re.compile(r"read-only file ?system|errno 30\b", re.IGNORECASE)
 _PATH = re.compile(r"(/[\w.+@-]+(?:/[\w.+@%=-]+)+)")
 #: File systems that many nodes share, by the names that sites give their mounts.
-_SHARED = re.compile(
+SHARED_PATH = re.compile(
     r"^/(?:mnt/)?(?:lustre|gpfs|beegfs|weka|vast|ceph|nfs|panfs|orangefs|projects?|scratch|work|shared|home|data)\w*(?:/|$)"
 )
-_LOCAL = re.compile(
+LOCAL_PATH = re.compile(
     r"^/(?:tmp|var|local\w*|localscratch|nvme\w*|raid\w*|ssd\w*|dev/shm|run|mnt/(?:local|nvme|resource|ssd)\w*)(?:/|$)"
 )
 
@@ -66,7 +66,7 @@ def gpus(world: World) -> list[Fact]:
             moment = run.end if run.end is not None else run.start or 0.0
             known = [
                 f for f in world.facts_of("gpu.xid")
-                if f.host in run.nodes and abs(f.start - moment) <= SAME_FAULT_S and f.attrs.get("family") not in ("application", "benign")
+                if f.host in run.nodes and -BEHIND_S <= moment - f.start <= BEFORE_S + f.sigma and f.attrs.get("family") not in ("application", "benign")
             ]  # fmt: skip
             if not lines or known:
                 continue
@@ -115,8 +115,8 @@ def storage(world: World) -> list[Fact]:
     for job, events in sorted(said.items()):
         for run in (r for r in world.runs_of_job.get(job, ()) if r.ended_badly):
             for event in of_run(run, events)[:1]:
-                path = _path(event.message)
-                if _LOCAL.match(path) or (not _SHARED.match(path) and _READ_ONLY.search(event.message)):
+                path = path_in(event.message)
+                if LOCAL_PATH.match(path) or (not SHARED_PATH.match(path) and _READ_ONLY.search(event.message)):
                     host = where(world, run)
                     if not any(
                         f.host in run.nodes and abs(f.start - event.time) <= SAME_OUTAGE_S
@@ -125,7 +125,7 @@ def storage(world: World) -> list[Fact]:
                         facts.append(
                             Fact("disk.told", event.time, None, event.sigma, host, None, run=run.key, events=(event,))
                         )
-                elif _SHARED.match(path) and not _READ_ONLY.search(event.message):
+                elif SHARED_PATH.match(path) and not _READ_ONLY.search(event.message):
                     shared[file_system(path)].append((event, run))
     for name, told in sorted(shared.items()):
         if any(_tells_of(f, name) for f in world.facts_of("storage.outage")):
@@ -141,7 +141,8 @@ def _broken(text: str) -> bool:
     return bool(_IO_ERROR.search(text) or _READ_ONLY.search(text))
 
 
-def _path(text: str) -> str:
+def path_in(text: str) -> str:
+    """The first path that a line names, or nothing."""
     match = _PATH.search(text)
     return match[1] if match else ""
 

@@ -8,11 +8,24 @@ from typing import Any
 import pytest
 
 from collector.ingest import Ingest
+from correlator.clocks import correct, offsets
 from correlator.engine import correlate, result
 from correlator.runs import assemble
 from store import open_store
 from tests.correlator.making import T0, event, facts, run, world
-from tests.correlator.test_ablation import down, judged, lost_peers, node_fail, one, out, said, set_down, xid
+from tests.correlator.test_ablation import (
+    down,
+    judged,
+    lost_peers,
+    lustre,
+    node_fail,
+    one,
+    out,
+    said,
+    set_down,
+    watchdog,
+    xid,
+)
 
 ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
 EIO = "OSError: [Errno 5] Input/output error: '/lustre/fs2/u/step_7.pt'"
@@ -208,3 +221,117 @@ def test_output_without_stamps_lies_where_slurmctld_ends_the_job(tmp_path: Path)
     )
     found = conclude(write(tmp_path, {"controller/slurmctld.log": log, "jobs/41/stderr": error}))
     assert {k: v["category"] for k, v in found["verdicts"].items()} == {"41": "app.oom"}
+
+
+@pytest.mark.parametrize("kind", ["slurm.job_timeout", "slurm.job_node_fail"])
+def test_an_end_whose_beginning_was_lost_is_a_run(kind: str) -> None:
+    """The line of the allocation is older than the log, or was lost; the steps tell where the job was."""
+    lines = [
+        event("slurm.step_start", 1, "n1", "launch task StepId=7.0", source="slurmd", job_id=7),
+        ctl(90, kind, "JobId=7", nodes=["n1"]),
+    ]
+    (found,) = assemble([], [], lines)
+    assert (found.state, found.nodes, found.start) == (
+        {"slurm.job_timeout": "TIMEOUT"}.get(kind, "NODE_FAIL"),
+        ("n1",),
+        T0 + 1,
+    )
+
+
+def test_steps_that_are_cleared_away_make_no_run() -> None:
+    lines = [ctl(90, "slurm.job_node_fail", "error: Registered JobId=7 StepId=7.batch in state NODE_FAIL on node n1"),
+             event("slurm.job_node_fail", 91, "n1", "*** JOB 7 ON n1 CANCELLED AT T DUE TO NODE FAILURE ***", source="slurmstepd", job_id=7)]  # fmt: skip
+    assert assemble([], [], lines) == []
+
+
+def test_a_task_of_an_array_is_named_as_slurm_names_it() -> None:
+    lines = [ctl(0, "slurm.job_start", "sched: Allocate JobId=4_2(7) NodeList=n1", nodes=["n1"], array_job_id="4", array_task="2"),
+             ctl(9, "slurm.job_failed", "_job_complete: JobId=4_2(7) WEXITSTATUS 1", exit_code=1)]  # fmt: skip
+    assert [r.key for r in assemble([], [], lines)] == ["4_2"]
+
+
+def test_output_without_a_stamp_does_not_follow_its_hosts_clock() -> None:
+    """It was put near the end of its run, which another clock told."""
+    placed = event("job.nccl_error", 0, "n1", "NCCL WARN", source="job_stderr", job_id=1, sigma=60.0)
+    launches = [e for i in (1, 2, 3) for e in (
+        event("slurm.job_start", -900 * i, "ctl", "Allocate", source="slurmctld", job_id=10 + i, nodes=["n1"]),
+        event("slurm.step_start", -900 * i - 200, "n1", f"Launching batch job {10 + i} for UID 1", source="slurmd", job_id=10 + i))]  # fmt: skip
+    events = sorted([placed, *launches], key=lambda e: e.time)
+    moved = correct(events, offsets(events))
+    assert next(e for e in moved if e.kind == "job.nccl_error").time == T0
+    assert {e.clock_offset for e in moved if e.kind == "slurm.step_start"} != {0.0}
+
+
+def test_a_program_that_cannot_be_run_is_its_users() -> None:
+    lines = [
+        *out(1, "job.launch_error", "slurmstepd: error: execve(): /home/u/run.sh: Permission denied"),
+        *lost_peers(9),
+    ]
+    assert said(judged(world(lines, [one(10)]))["1"])[0] == "app.error"
+
+
+def test_what_fails_when_the_watchdog_runs_out_did_not_make_the_run_hang() -> None:
+    lines = [*xid(0, 119), *watchdog(602), *xid(606, 79, host="n2")]
+    assert said(judged(world(lines, [one(605)]))["1"]) == ("infra.gpu", "gpu.xid", "n1")
+
+
+def test_a_read_only_local_disk_during_an_outage_of_the_shared_storage() -> None:
+    lines = [*lustre(0), *lustre(100, ("n1",), "This client was evicted by fs1-OST0001"),
+             *out(110, "job.exit_error", "OSError: [Errno 30] Read-only file system: '/local/7/x'")]  # fmt: skip
+    assert said(judged(world(lines, [one(111, nodes=("n1",))]))["1"]) == ("infra.node", "disk.told", "n1")
+
+
+def far_end(at: float) -> Any:
+    return event(
+        "fabric.sm_event", at, "ctl", "Removed port", source="opensm", ibdev="ib0", peer_node="n1", verb="Removed"
+    )
+
+
+def test_a_machine_that_boots_while_its_link_is_away_had_died_however_quiet_it_was() -> None:
+    lines = [far_end(0), *set_down(350, "n1"), *node_fail(350), event("kernel.boot", 600, "n1", "Linux version 6.1")]
+    where = world(lines, [one(350, "NODE_FAIL")], spoke=lambda host: [T0 - 4000, T0 + 600])
+    assert [f.host for f in facts(where, "node.dead")] == ["n1"]
+
+
+def test_a_panic_says_what_the_machine_died_of() -> None:
+    lines = [
+        far_end(0),
+        event("kernel.panic", 0.2, "n1", "Kernel panic - not syncing"),
+        *set_down(350, "n1"),
+        *node_fail(350),
+    ]
+    where = world(lines, [one(350, "NODE_FAIL")], spoke=lambda host: [T0 - 30])
+    assert said(judged(where)["1"]) == ("infra.node", "node.panic", "n1")
+
+
+def test_the_far_end_alone_does_not_tell_a_dead_machine_from_a_dead_link() -> None:
+    lines = [
+        event("switch.port_down", 0, "tor", "Ethernet1 down", source="switch", port="Ethernet1"),
+        *set_down(350, "n1"),
+        *node_fail(350),
+    ]
+    links = [{"host": "n1", "device": "eth0", "switch": "tor", "switch_port": "Ethernet1"}]
+    sure, unsure = (
+        judged(world(lines, [one(350, "NODE_FAIL")], links=links, voices=frozenset(v)))["1"]
+        for v in (("n1", "n2"), ("n2",))
+    )
+    assert said(sure) == said(unsure) == ("infra.network", "link.outage", "n1")
+    assert unsure.confidence < 0.75 < sure.confidence
+    assert any("No log of n1" in d for d in unsure.doubts)
+
+
+def test_an_interface_that_most_nodes_lose_together_is_what_lies_behind_it() -> None:
+    """No inventory says which cable ends where; the switch that lost as many ports does."""
+    lines = [e for i in range(1, 6) for e in down(0.1 * i, f"n{i}", "eth0", 900)]
+    ports = [
+        event("switch.port_down", 0.1 * i, "tor-7", f"Ethernet{i}", source="switch", port=f"Ethernet{i}")
+        for i in range(1, 6)
+    ]
+    told = [*set_down(350, *(f"n{i}" for i in range(1, 6))), *node_fail(350)]
+    assert said(judged(world([*lines, *ports, *told], [one(350, "NODE_FAIL")]))["1"]) == (
+        "infra.network",
+        "switch.outage",
+        "tor-7",
+    )
+    alone = judged(world([*lines[:2], *ports[:1], *set_down(350, "n1"), *node_fail(350)], [one(350, "NODE_FAIL")]))["1"]
+    assert said(alone) == ("infra.network", "link.outage", "n1")
