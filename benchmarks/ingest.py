@@ -254,32 +254,33 @@ def paced(parts: list[Any], rate: float) -> Iterator[Any]:
         yield part
 
 
+def senders(way: str, data: list[bytes], service: Service, options: argparse.Namespace, answers: Any) -> list[Any]:
+    """The processes that send, not started yet; what they send is ready."""
+    if way == "tcp":
+        shares: list[Any] = [data]
+        send, port = send_tcp, service.tcp
+    else:
+        pack = zstandard.ZstdCompressor(level=1)
+        texts = (json.dumps({"host": "loghost", "lines": part[:-1].decode("utf-8", "replace")}) for part in data)
+        bodies = [(f"bench/lines/1/{number}", pack.compress(text.encode())) for number, text in enumerate(texts, 1)]
+        shares = [bodies[at :: options.clients] for at in range(options.clients)]
+        send, port = send_http, service.http
+    rate = options.rate / len(shares)
+    context = get_context("fork")
+    return [context.Process(target=send, args=(port, share, rate, answers)) for share in shares]
+
+
 def run(way: str, data: list[bytes], lines: int, options: argparse.Namespace) -> None:
     folder = Path(tempfile.mkdtemp(prefix=f"ingest-{way}-", dir=options.folder))
     service = Service(folder / "data", options.workers)
     watched = Watched(service.process.pid)
-    clients = options.clients if way == "ndjson" else 1
-    context = get_context("fork")
-    answers = context.Queue()
-    if way == "ndjson":
-        pack = zstandard.ZstdCompressor(level=1)
-        bodies = [
-            (f"bench/lines/1/{at + 1}", pack.compress(json.dumps({"host": "loghost", "lines": part[:-1].decode("utf-8", "replace")}).encode()))
-            for at, part in enumerate(data)
-        ]  # fmt: skip
-        shares: list[Any] = [bodies[at::clients] for at in range(clients)]
-    else:
-        shares = [data]
-    senders = [
-        context.Process(target=send_http if way == "ndjson" else send_tcp,
-                        args=(service.http if way == "ndjson" else service.tcp, share, options.rate / clients, answers))
-        for share in shares
-    ]  # fmt: skip
+    answers = get_context("fork").Queue()
+    sending = senders(way, data, service, options, answers)
     pages = PageQueries(service) if options.pages else None
     before, begun = watched.cpu(), time.perf_counter()
-    for sender in senders:
+    for sender in sending:
         sender.start()
-    collected = [answers.get() for _ in senders]
+    collected = [answers.get() for _ in sending]
     sent_s = time.perf_counter() - begun
     while service.stored() < lines:
         time.sleep(POLL_S)
@@ -289,25 +290,18 @@ def run(way: str, data: list[bytes], lines: int, options: argparse.Namespace) ->
     if pages is not None:
         pages.stop()
     spent = {pid: used - before.get(pid, 0.0) for pid, used in watched.cpu().items()}
-    cpu, own = sum(spent.values()), spent.get(service.process.pid, 0.0)
     counted, events = service.query("Logs | count"), service.query('Logs | where Event != "other" | count')
     assert counted == lines, (counted, lines)
     raw = sum(map(len, data))
-    waits = sorted(w for w, _ in collected for w in w)
-    print(f"{way:7} {lines:,} lines, {raw / 1e6:.0f} MB raw, {options.workers} parser process(es), {clients} sender(s)"
-          + (f", held to {options.rate:,.0f} lines/s" if options.rate else ""))  # fmt: skip
+    held = f", held to {options.rate:,.0f} lines/s" if options.rate else ""
+    print(
+        f"{way:7} {lines:,} lines, {raw / 1e6:.0f} MB raw, {options.workers} parser process(es), {len(sending)} sender(s){held}"
+    )
     print(
         f"  stored and counted  {lines / stored_s:10,.0f} lines/s   ({stored_s:.1f} s; taken in after {sent_s:.1f} s)"
     )
-    print(
-        f"  CPU                 {lines / cpu:10,.0f} lines per CPU-second   ({cpu:.1f} s: service {own:.1f}, parsers {cpu - own:.1f}; senders {sum(c for _, c in collected):.1f} s)"
-    )
+    report(lines, spent, service, watched, collected)
     print(f"  events found        {events:10,}")
-    if waits:
-        print(f"  acknowledged in     p50 {waits[len(waits) // 2] * 1e3:.1f} ms, p99 {waits[int(len(waits) * 0.99)] * 1e3:.1f} ms, "
-              f"max {waits[-1] * 1e3:.0f} ms ({BATCH:,} lines a batch)")  # fmt: skip
-    print(f"  peak RSS            {watched.peak / 1e6:10,.0f} MB, of which the service {watched.own / 1e6:,.0f}; "
-          f"peak PSS {watched.share / 1e6:,.0f} MB")  # fmt: skip
     if pages is not None:
         time.sleep(IDLE_S)
         pages.report()
@@ -316,6 +310,24 @@ def run(way: str, data: list[bytes], lines: int, options: argparse.Namespace) ->
     if options.close:
         close_day(folder / "data", raw)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def report(lines: int, spent: dict[int, float], service: Service, watched: Watched, collected: list[Any]) -> None:
+    """What it cost. ``collected``: of each sender the seconds until each batch was acknowledged, and its CPU seconds."""
+    cpu, own = sum(spent.values()), spent.get(service.process.pid, 0.0)
+    print(
+        f"  CPU                 {lines / cpu:10,.0f} lines per CPU-second   ({cpu:.1f} s: service {own:.1f}, parsers {cpu - own:.1f}; senders {sum(c for _, c in collected):.1f} s)"
+    )
+    waits = sorted(w for w, _ in collected for w in w)
+    if waits:
+        print(
+            f"  acknowledged in     p50 {waits[len(waits) // 2] * 1e3:.1f} ms, p99 {waits[int(len(waits) * 0.99)] * 1e3:.1f} ms, "
+            f"max {waits[-1] * 1e3:.0f} ms ({BATCH:,} lines a batch)"
+        )
+    print(
+        f"  peak RSS            {watched.peak / 1e6:10,.0f} MB, of which the service {watched.own / 1e6:,.0f}; "
+        f"peak PSS {watched.share / 1e6:,.0f} MB"
+    )
 
 
 def close_day(data: Path, raw: int) -> None:
