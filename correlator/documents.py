@@ -8,6 +8,14 @@ from typing import Any
 import orjson
 
 
+def from_json(text: str) -> Any:
+    """What a text says; raises ``ValueError`` where it is no JSON."""
+    try:
+        return orjson.loads(text)
+    except ValueError:  # what lines may hold all the same: NaN, half a character
+        return json.loads(text)
+
+
 def sorted_json(document: Any) -> str:
     """JSON with its keys in order."""
     try:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import bisect
 import hashlib
 import itertools
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from correlator.documents import sorted_json
+from correlator.documents import from_json, sorted_json
 from correlator.model import Event
 
 if TYPE_CHECKING:
@@ -162,8 +161,10 @@ _BETWEEN = "\x1f"
 
 def coalesce(rows: pl.DataFrame) -> list[Event]:
     """Rows of ``raw.log_view`` -> events. Pure: any order of rows and any number of copies give the same list."""
-    texts = rows["entities"].fill_null("").to_list()
-    known = {text: _told(text) for text in set(texts)}
+    # Few different texts stand on very many lines: each is read once, and every line knows its place among them.
+    texts, places = _different(rows["entities"].fill_null(""))
+    told = [_told(text) for text in texts]
+    known = dict(zip(texts, told, strict=True))
     same_device = pl.any_horizontal(*(pl.col("event").str.starts_with(family) for family in _BY_DEVICE))
     words = pl.concat_str(
         pl.col("job_id").fill_null(-1), pl.col("message").fill_null("").str.replace(_COPY_NOISE, ""), separator=_BETWEEN
@@ -172,7 +173,7 @@ def coalesce(rows: pl.DataFrame) -> list[Event]:
         pl.col("time").dt.epoch("us"), pl.col("received_time").dt.epoch("us"),
         pl.when(pl.col("resolution_us") == 0).then(None).otherwise("resolution_us").fill_null(1_000_000).alias("resolution_us"),
         pl.col("file").fill_null(""), pl.col("line").fill_null(0), pl.col("entities").fill_null(""),
-        pl.Series("device", [known[t].device for t in texts], pl.String), pl.Series("code", [known[t].code for t in texts], pl.String),
+        pl.Series("device", [t.device for t in told], pl.String).gather(places), pl.Series("code", [t.code for t in told], pl.String).gather(places),
     ).with_columns(
         key=pl.concat_str(
             *(pl.col(name).fill_null("") for name in ("cluster", "host", "event", "device")), "code",
@@ -186,16 +187,16 @@ def coalesce(rows: pl.DataFrame) -> list[Event]:
     again = again.with_columns(apart.fill_null(True).alias("first"))
     again = again.with_columns((pl.col("first") & pl.col("first").shift(-1, fill_value=True)).alias("alone"))
     events = _without_copies(pl.concat([lines.filter(alone), again.filter("alone").drop("first", "alone")]), known)
-    told = []
+    more = []
     copies: list[dict[str, Any]] = []
     for row in again.filter(~pl.col("alone")).iter_rows(named=True):
         if row["first"] and copies:
-            told.append(_of_copies(copies, known))
+            more.append(_of_copies(copies, known))
             copies = []
         copies.append(row)
     if copies:
-        told.append(_of_copies(copies, known))
-    return in_order(events, told)
+        more.append(_of_copies(copies, known))
+    return in_order(events, more)
 
 
 def in_order(events: list[Event], more: list[Event]) -> list[Event]:
@@ -217,25 +218,32 @@ class _Told:
 
 
 def _told(text: str) -> _Told:
-    entities = json.loads(text) if text else {}
+    entities = from_json(text) if text else {}
     kept = {k: v for k, v in entities.items() if v not in (None, "")}
     return _Told(kept, device_of(entities), str(entities.get("xid", entities.get("sxid"))))
 
 
-def _id_of(key: str, time_us: int) -> str:
-    return "e" + hashlib.blake2s(f"{key}{_BETWEEN}{time_us}".encode(), digest_size=5).hexdigest()
+def _id_of(said: bytes) -> str:
+    """``said``: what makes two lines say the same, and the moment in microseconds."""
+    return "e" + hashlib.blake2s(said, digest_size=5).hexdigest()
+
+
+def _different(column: pl.Series) -> tuple[list[Any], Any]:
+    """The different texts of a column, null included, and for each row the place of its text among them."""
+    parts = column.to_arrow().dictionary_encode(null_encoding="encode")
+    return parts.dictionary.to_pylist(), parts.indices.to_numpy()
 
 
 def shared(column: pl.Series) -> list[Any]:
     """The texts of a column, each one object only: few hosts, files and kinds stand in very many events."""
-    values = column.to_list()
-    known: dict[Any, Any] = {}
-    return list(map(known.setdefault, values, values))
+    texts, places = _different(column)
+    return list(map(texts.__getitem__, places.tolist()))
 
 
 def _without_copies(lines: pl.DataFrame, known: Mapping[str, _Told]) -> list[Event]:
     """Lines that nobody repeated, nearly all of them: column by column, because there are many."""
-    ids = list(map(_id_of, lines["key"].to_list(), lines["time"].to_list()))
+    said = pl.concat_str("key", pl.col("time").cast(pl.String), separator=_BETWEEN).cast(pl.Binary)
+    ids = list(map(_id_of, lines.select(said).to_series().to_list()))
     places = (pl.col("host").fill_null(""), pl.col("device").fill_null(""))
     lines = lines.with_columns(pl.Series("id", ids, pl.String)).sort(
         "time", "event", *places, "id"
@@ -247,7 +255,8 @@ def _without_copies(lines: pl.DataFrame, known: Mapping[str, _Told]) -> list[Eve
     kinds, sources = shared(lines["event"]), shared(lines["source"])
     for pair in set(zip(kinds, sources, strict=True)):
         layers[pair] = layer_of(*pair)
-    told = [known[text].entities for text in lines["entities"].to_list()]
+    texts, whose = _different(lines["entities"])
+    told = list(map([known[text].entities for text in texts].__getitem__, whose.tolist()))
     empty, ones = itertools.repeat(()), itertools.repeat(1)
     return list(map(
         Event, lines["id"].to_list(), seconds, [r / 1e6 / 2 for r in lines["resolution_us"].to_list()],
@@ -270,7 +279,7 @@ def _of_copies(copies: list[dict[str, Any]], known: Mapping[str, _Told]) -> Even
     jobs = [c["job_id"] for c in copies if c["job_id"] is not None]
     own = [c for c in copies if c["file"] == file]
     return Event(
-        id=_id_of(speaker["key"], speaker["time"]), time=speaker["time"] / 1e6, sigma=speaker["resolution_us"] / 1e6 / 2,
+        id=_id_of(f"{speaker['key']}{_BETWEEN}{speaker['time']}".encode()), time=speaker["time"] / 1e6, sigma=speaker["resolution_us"] / 1e6 / 2,
         kind=speaker["event"], host=speaker["host"], device=speaker["device"], job_id=min(jobs, default=None), message=speaker["message"] or "",
         source=speaker["source"], layer=layer_of(speaker["event"], speaker["source"]), severity=speaker["severity"], file=file or None,
         line=line or None, received=min(received) / 1e6 if received else None, time_quality=speaker["time_quality"] or "line",

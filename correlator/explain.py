@@ -23,6 +23,7 @@ LATE_S = 10.0
 _EPOCH = datetime(1970, 1, 1)
 
 
+@lru_cache(maxsize=8192)  # an event stands in its incident, in verdicts, chains and spans
 def stamp(seconds: float | None) -> str | None:
     """RFC 3339 UTC with microseconds, or null."""
     if seconds is None:

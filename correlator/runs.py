@@ -246,6 +246,11 @@ def _merge(job_id: int, group: list[dict[str, Any]]) -> Run:
 
 def _number(runs: list[Run], submits: Sequence[float]) -> None:
     """Attempts and keys. ``15``, ``15#1``; an older job of a re-used id is ``1@2026-11-21T00:22:04``."""
+    if len(runs) == 1:
+        (run,) = runs
+        run.attempt, run.key = int(run.row.get("restarts") or 0), _base_key(run)
+        run.key += f"#{run.attempt}" if run.attempt else ""
+        return
     chains: list[list[Run]] = []
     for run in runs:
         previous = chains[-1][-1] if chains else None
