@@ -26,6 +26,7 @@ from web.shaping import (
     OUT_OF_SERVICE,
     between,
     moment,
+    open_rival,
     state_kind,
 )
 from web.timerange import BadTimeError, Range, parse_range
@@ -61,6 +62,7 @@ def environment() -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(HERE / "templates"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     made.filters |= FILTERS
+    made.tests["open_rival"] = open_rival
     made.globals |= {
         "GLYPHS": GLYPHS, "LEGEND": LEGEND, "LAYERS": LAYERS, "BAD_STATES": BAD_STATES, "CATEGORIES": CATEGORY_WORDS,
         "between": between, "glyph_of": glyph_of, "marked": marked, "moment": moment,
@@ -152,7 +154,17 @@ def jobs(
     q: str | None = None, cursor: str | None = None,
 ) -> HTMLResponse:  # fmt: skip
     rows, after = read.runs(within, state=state, user=user, search=q, cursor=cursor, limit=PAGE)
-    return render(request, "jobs.html", rows=rows, after=after, state=state, user=user, q=q, nav="jobs")
+    return render(
+        request,
+        "jobs.html",
+        rows=rows,
+        after=after,
+        accounted=read.accounted(),
+        state=state,
+        user=user,
+        q=q,
+        nav="jobs",
+    )
 
 
 #: That Slurm told of a lost node accuses none of a run's nodes.

@@ -215,6 +215,10 @@ class Reader:
             del row["ordered"]
         return rows, after
 
+    def accounted(self) -> bool:
+        """Whether accounting told of any run; slurmctld's log names no user."""
+        return self.one('SELECT 1 AS found FROM model.runs WHERE "user" IS NOT NULL LIMIT 1') is not None
+
     def run(self, key: str) -> Row:
         row = self.one(f"SELECT {self.RUN_COLUMNS}, document FROM model.runs WHERE run_key = ?", [key])
         if row is None:

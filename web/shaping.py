@@ -173,6 +173,11 @@ def key(value: object) -> str:
 OUT_OF_SERVICE = {"down", "silent", "drain"}
 
 
+def open_rival(item: Mapping[str, Any]) -> bool:
+    """Whether a cause that was considered beside the one named could not be rejected."""
+    return str(item.get("rejected") or "not rejected").startswith("not rejected")
+
+
 def state_kind(state: str) -> str:
     """How a node state is drawn and coloured; what takes the node out of service beats a missing answer."""
     text = state.lower()

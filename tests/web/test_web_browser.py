@@ -186,6 +186,15 @@ def test_the_button_of_a_running_query_ends_it(look: Any) -> None:
     assert page.inner_text("#run").startswith("Run") and len(held) == 1
 
 
+def test_on_a_narrow_screen_rows_are_short_until_all_fields_are_asked_for(look: Any) -> None:
+    page = look(390).open("/jobs")
+    row = page.locator("table.cards tbody tr").first
+    assert row.bounding_box()["height"] < 110 and not row.locator("[data-h=Nodes]").is_visible()
+    page.get_by_label("All fields").check()
+    assert row.locator("[data-h=Nodes]").is_visible() and "gpu[03-04]" in page.inner_text("table.cards")
+    assert not look(1440).open("/jobs").get_by_label("All fields").is_visible()
+
+
 def test_twelve_thousand_marks_stay_fluent(look: Any, dense_site: str) -> None:
     eyes = look(at=dense_site)
     page = eyes.open("/incidents/I1", axis=True)

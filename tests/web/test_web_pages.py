@@ -160,3 +160,38 @@ def test_the_structure_of_a_page_can_be_read(folder: str) -> None:
         if len(text) > 120
     ]
     assert files and long == []
+
+
+def page_of(store: fixture.FakeStore, path: str) -> str:
+    return re.sub(r"\s+", " ", TestClient(create_app(store)).get(path).text)
+
+
+def test_a_list_of_runs_without_accounting_says_what_it_lacks(client: TestClient) -> None:
+    store = fixture.build()
+    assert "No accounting is loaded" not in page_of(store, "/jobs")
+    store.con.execute('UPDATE model.runs SET "user" = NULL')
+    store.con.execute("""UPDATE model.runs SET "end" = NULL, state = 'RUNNING' WHERE run_key = '16'""")
+    text = page_of(store, "/jobs")
+    assert "these runs are what slurmctld&#39;s log tells of" in text and "sacct --parsable2" in text
+    assert "has not ended" in text
+
+
+def test_a_rival_that_nothing_rejects_is_not_counted_as_rejected() -> None:
+    store = fixture.build()
+    rivals = [{"cause": "panic", "host": "a", "rejected": "no boot line"},
+              {"cause": "link lost", "host": "b", "rejected": "not rejected: it may have ended the run as well"}]  # fmt: skip
+    store.con.execute(
+        "UPDATE model.incidents SET document = ? WHERE incident_id = 'I1'", [json.dumps({"rivals": rivals})]
+    )
+    text = page_of(store, "/incidents/I1")
+    assert "1 rejected, 1 not" in text and text.index("link lost") < text.index("panic")
+
+
+@pytest.mark.parametrize(("qualities", "in_head", "in_lines"), [(["inferred"], 1, 0), (["inferred", "line"], 0, 1)])
+def test_times_that_are_all_inferred_are_said_to_be_so_once(qualities: list[str], in_head: int, in_lines: int) -> None:
+    store = fixture.build()
+    evidence = [{"time": f"2026-11-21T00:30:{n}0Z", "host": "a", "message": "x", "time_quality": q, "source": "a/b"}
+                for n, q in enumerate(qualities)]  # fmt: skip
+    store.con.execute("UPDATE model.runs SET document = ? WHERE run_key = '16'", [json.dumps({"evidence": evidence})])
+    text = page_of(store, "/jobs/16")
+    assert text.count("all times inferred") == in_head and text.count(">time inferred<") == in_lines

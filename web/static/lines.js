@@ -94,17 +94,18 @@ function twins(also) {
   return tag;
 }
 
-/** The text of a line with what must be known about it: twins, a time that was inferred, a late arrival. */
-function wordsOf(row) {
+/** The text of a line with what must be known about it: twins, a time that was inferred (unless the list's head has
+    `said` so of all), a late arrival. */
+function wordsOf(row, said) {
   const box = message(row.message ?? row.raw ?? '');
   if (row.also?.length) box.append(twins(row.also));
-  if (row.time_quality !== 'line') box.append(element('span', 'dup w', `time ${row.time_quality}`));
+  if (row.time_quality !== 'line' && !said) box.append(element('span', 'dup w', `time ${row.time_quality}`));
   const late = row.received_time ? (micros(row.received_time) - micros(row.time)) / 1e6 : 0;
   if (late > LATE_S) box.append(element('span', 'dup w', `came ${late.toFixed(1)} s late`));
   return box;
 }
 
-export function rowOf(row, centre) {
+export function rowOf(row, centre, said = false) {
   const box = element('div', `ln c-${row.layer ?? LAYER[row.source] ?? 'kernel'}`);
   const source = element('span', 'src');
   source.append(element('i'), row.host ?? '', ' ', element('span', 'faint', row.unit || row.source || ''));
@@ -112,7 +113,7 @@ export function rowOf(row, centre) {
     element('span', 'd', row.time_quality === 'line' ? distance(micros(row.time) - centre) : '≈'),
     element('span', 't', (row.time ?? '').slice(11, 23).replace(/Z?$/, '').padEnd(12, '')),
     source,
-    wordsOf(row),
+    wordsOf(row, said),
     fileButton(row.file, row.line),
   );
   box.dataset.us = micros(row.time);
@@ -171,7 +172,10 @@ export class Lines {
       return;
     }
     const near = nearest(rows, centre);
-    const boxes = rows.map(row => rowOf(row, centre));
+    const unsure = [...new Set(rows.map(row => row.time_quality))];
+    const said = unsure.length === 1 && unsure[0] !== 'line';
+    if (said) this.what.textContent += `, all times ${unsure[0]}`;
+    const boxes = rows.map(row => rowOf(row, centre, said));
     const hot = boxes[rows.indexOf(near)];
     hot.classList.add('hot');
     this.list.replaceChildren(...boxes);
