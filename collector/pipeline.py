@@ -46,7 +46,7 @@ PIECE_BYTES = 4 * 1024 * 1024
 #: A packed byte stands for about so many.
 PACKED = 8
 #: Pieces given to one worker: one in work, the others waiting, so that it has enough to do while the store takes segments.
-DEPTH = 4
+DEPTH = 3
 #: A lone batch waits this long for company: commits cost milliseconds each.
 LINGER_S = 0.1
 #: While much arrives, lines wait for each other until they fill segments: so many lines, or one segment and the oldest

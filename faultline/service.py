@@ -40,9 +40,10 @@ log = structlog.get_logger()
 #: Hooks and new rows are looked at this often; a job's epilog is on its page a moment later.
 TICK_SECONDS = 1.0
 #: Between two rounds lies ``PAUSE`` times as long as the last one took: a quarter of one core at most goes into concluding
-#: and into ordering what is stored, and while much arrives a tenth. But a job's end is answered within 5 s, so the pause
-#: is never longer than ``PROMPT_S``, unless the lines themselves wait in the spool: then up to ``LONGEST_PAUSE``, seconds.
-PAUSE, BUSY_PAUSE = 3.0, 9.0
+#: and into ordering what is stored, while much arrives a tenth, and a twentieth while the lines themselves wait in the spool. But
+#: a job's end is answered within 5 s, so the pause is never longer than ``PROMPT_S``, unless lines wait in the spool: then up
+#: to ``LONGEST_PAUSE``, seconds.
+PAUSE, BUSY_PAUSE, BEHIND_PAUSE = 3.0, 9.0, 19.0
 PROMPT_S, LONGEST_PAUSE = 3.5, 30.0
 #: While more bytes than this wait in the spool, what can be done later is not done.
 BEHIND_BYTES = 32 * 1024 * 1024
@@ -111,7 +112,8 @@ class Service:
         self._settle(bool(taken))
         self.ticker.tick()
         self._seal()
-        pause = (time.monotonic() - begun) * (BUSY_PAUSE if self._is_busy() else PAUSE)
+        times = BEHIND_PAUSE if self._is_behind() else BUSY_PAUSE if self._is_busy() else PAUSE
+        pause = (time.monotonic() - begun) * times
         self._not_before = time.monotonic() + min(pause, LONGEST_PAUSE if self._is_behind() else PROMPT_S)
 
     def _watch_patterns(self) -> None:
