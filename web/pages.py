@@ -144,7 +144,7 @@ def incident(request: Request, read: Read, incident_id: str) -> HTMLResponse:
     steps = axes.chain_steps(document, events)
     return render(
         request, "incident.html", row=row, doc=document, runs=runs, events=events, states=states,
-        steps=steps, hosts=axes.hosts_of(steps), nav="incidents",
+        steps=steps, hosts=axes.hosts_of(steps), answers=read.feedback(incident_id=row["incident_id"]), nav="incidents",
     )  # fmt: skip
 
 
@@ -196,7 +196,7 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
     output, unshown = read.job_output(row, {str(file) for file, _ in found}, files=OUTPUT_FILES, lines=OUTPUT_LINES)
     variables = [{**item, "secret": bool(SECRET.search(str(item["name"])))} for item in read.job_settings(key)]
     return render(
-        request, "job.html", row=row, doc=doc, answers=read.feedback(key), attempts=read.attempts(row["job_id"]), artifacts=artifacts,
+        request, "job.html", row=row, doc=doc, answers=read.feedback(run_key=row["run_key"]), attempts=read.attempts(row["job_id"]), artifacts=artifacts,
         nodes=job_nodes(read, row, doc.get("evidence") or []), output=output, unshown=unshown, evidence=found, variables=variables, nav="jobs",
     )  # fmt: skip
 

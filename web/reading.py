@@ -152,11 +152,14 @@ class Reader:
         recurrence.link(documents)
         return next((list(d["recurrence"]) for d in documents if d["id"] == row["incident_id"]), [])
 
-    def feedback(self, run_key: str) -> list[Row]:
-        """What operators answered to the verdict on a run, oldest first."""
-        columns = "answer, category, event, host, device, note, author, given_at, said_category, said_event"
+    def feedback(self, *, run_key: str | None = None, incident_id: str | None = None) -> list[Row]:
+        """What operators answered to the verdict on a run, or to all verdicts that blame an incident, oldest first."""
+        where = Where()
+        where.when(run_key, "run_key = ?")
+        where.when(incident_id, "incident_id = ?")
+        columns = "run_key, answer, category, event, host, device, note, author, given_at, said_category, said_event"
         try:
-            return self.rows(f"SELECT {columns} FROM kept.feedback WHERE run_key = ? ORDER BY given_at", [run_key])
+            return self.rows(f"SELECT {columns} FROM kept.feedback{where.sql} ORDER BY given_at", where.values)
         except duckdb.CatalogException:  # a store of an older version, opened for reading
             return []
 

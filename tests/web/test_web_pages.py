@@ -195,3 +195,21 @@ def test_times_that_are_all_inferred_are_said_to_be_so_once(qualities: list[str]
     store.con.execute("UPDATE model.runs SET document = ? WHERE run_key = '16'", [json.dumps({"evidence": evidence})])
     text = page_of(store, "/jobs/16")
     assert text.count("all times inferred") == in_head and text.count(">time inferred<") == in_lines
+
+
+def test_operators_answers_stand_on_the_job_and_on_its_incident() -> None:
+    store = fixture.build()
+    assert "Operators" not in page_of(store, "/incidents/I1")
+    store.con.execute(
+        "CREATE SCHEMA kept; CREATE TABLE kept.feedback (run_key VARCHAR, incident_id VARCHAR, answer VARCHAR, category VARCHAR,"
+        " event VARCHAR, host VARCHAR, device VARCHAR, note VARCHAR, author VARCHAR, given_at TIMESTAMP,"
+        " said_category VARCHAR, said_event VARCHAR)"
+    )
+    answer = {"run_key": "15", "incident_id": "I1", "answer": "wrong", "category": "infra.gpu", "event": "gpu.xid",
+              "author": "ann", "note": "<b>seen</b> by eye", "said_category": "infra.network"}  # fmt: skip
+    fixture.insert(store.con, "kept.feedback", answer)
+    for path in ("/jobs/15", "/incidents/I1"):
+        text = page_of(store, path)
+        assert "it was infra.gpu gpu.xid; said was infra.network" in text and "&lt;b&gt;seen" in text
+    assert '<a href="/jobs/15"><b>15</b></a>' in page_of(store, "/incidents/I1").split("Operators")[1]
+    assert "Operators" not in page_of(store, "/jobs/16") and "Operators" not in page_of(store, "/incidents/I0")
