@@ -9,7 +9,7 @@ from __future__ import annotations
 from parsers import stamps
 from parsers.compiled import part
 from parsers.formats.base import SEVERITY_WORDS
-from parsers.formats.syslog import LEVEL_NAMES
+from parsers.formats.syslog_tails import LEVEL_NAMES
 from parsers.head import DMESG, INFERRED, KERNEL, KMSG, RFC3164, RFC5424, SEVERITIES, SLURM_FILE, SLURMSTEPD, Row
 from parsers.lines import Array
 from parsers.scan import (

@@ -10,7 +10,7 @@ from typing import Any
 
 from parsers import clock
 from parsers.formats.base import FACILITIES, SEVERITIES, Format, by_line, source_of_program
-from parsers.formats.syslog import odd_tail
+from parsers.formats.syslog_tails import odd_tail
 from parsers.record import Origin
 
 _BSD = (

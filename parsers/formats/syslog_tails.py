@@ -1,0 +1,58 @@
+"""What stands behind the time of a syslog line when it is not ``host program[pid]: message``: no tag, no host, a level in the
+middle, a relay's words. Asked line by line, for few lines are like that.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+LEVEL_NAMES = (
+    "EMERG",
+    "EMERGENCY",
+    "ALERT",
+    "CRIT",
+    "CRITICAL",
+    "ERR",
+    "ERROR",
+    "WARN",
+    "WARNING",
+    "NOTICE",
+    "INFO",
+    "DEBUG",
+)
+_LEVEL_NAME = "|".join(LEVEL_NAMES)
+_ODD = (
+    # AIX relays.
+    re.compile(r"(?:\S+ )?Message forwarded from (?P<host>\S+): (?P<unit>[^\s:\[]+)(?:\[(?P<procid>[^\]]*)\])?: ?(?P<message>.*)$", re.DOTALL),
+    # SONiC: host, level, container#program.
+    re.compile(rf"(?P<host>\S+) (?P<level>{_LEVEL_NAME}) (?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: ?(?P<message>.*)$", re.DOTALL),
+    # RFC 5424 without priority and version.
+    re.compile(r"(?P<host>[\w.-]+) (?P<unit>\S+) (?P<procid>\d+|-) (?P<msgid>\S+) (?P<sd>\[\S+@\d+[^\]]*\]) ?(?P<message>.*)$", re.DOTALL),
+    # An IPv6 address as host.
+    re.compile(r"(?P<host>[0-9a-fA-F]*:[0-9a-fA-F:]*:[0-9a-fA-F.]*) (?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: ?(?P<message>.*)$", re.DOTALL),
+    # No colon behind the process id.
+    re.compile(r"(?P<host>[^\s:\[]+) (?P<unit>[A-Za-z][\w./-]*)\[(?P<procid>\d+)\] ?(?P<message>.*)$", re.DOTALL),
+    # No host: the first word is the program.
+    re.compile(r" *(?P<unit>[^\s:\[]+)(?:\[(?P<procid>[^\]]*)\])?: (?P<message>.*)$", re.DOTALL),
+    # Programs of two words: "syslogd 1.4.1: restart.", "-- root[2421]: ROOT LOGIN", "- User ID: x".
+    re.compile(r"(?P<host>[^\s:]+) +(?P<unit>-{1,2} [\w ]{1,20}|[a-z]+ [\d.]+)(?:\[(?P<procid>\d+)\])?: (?P<message>.*)$", re.DOTALL),
+)  # fmt: skip
+
+
+def odd_tail(rest: str, has_priority: bool) -> dict[str, Any]:
+    """Host, program, pid and message of a rest that does not read ``host program[pid]: message``."""
+    for regex in _ODD:
+        found = regex.match(rest)
+        if found:
+            return found.groupdict()
+    host, _, message = rest.strip().partition(" ")
+    message = message.strip()
+    if message.startswith(("last message repeated", "message repeated")):  # syslogd's own words, without its name
+        return {"host": host, "message": message}
+    if has_priority and message:
+        # With a priority it is a real syslog packet: its first word is the tag even without a colon.
+        unit, _, text = message.partition(" ")
+        if re.fullmatch(r"[\w./%-]{1,48}", unit):
+            return {"host": host, "unit": unit, "message": text}
+    return {"host": host or None, "message": message}
