@@ -1,13 +1,14 @@
 """Which of many short texts stand in which of many long ones: one pass over all bytes, however many texts are sought.
 
-Of each sought text four bytes stand for it, the rarest of them in lines like those to come. At every place the last four
-bytes, as a number, tell by one look into a table whether any text may stand here; only then it is compared. Shorter texts
-are found by the last three bytes in the same way.
+Of each sought text four bytes side by side stand for it, the rarest of them in lines like those to come. At every other
+place the last four bytes, as a number, tell by one look into a table whether any text may stand here; only then it is
+compared. A text may begin at either of two places, so that four bytes are chosen for each. Texts of less than five bytes
+are found by three in the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,22 +16,25 @@ import numpy as np
 from parsers.compiled import compiled, part
 from parsers.lines import Array
 
-#: Bytes that stand for a text, and for one shorter than that.
+#: Bytes that stand for a text, and for one of not more bytes than that.
 LONG, SHORT = 4, 3
-#: Bytes are told apart by the first 15 bits of their product with an odd number: two tables of 32 kB stay in a core's
-#: nearest caches.
-_MULTIPLIER, _BEHIND = np.uint32(0x9E3779B1), np.uint32(32 - 15)
-_SLOTS = 1 << 15
+#: Bytes are told apart by the first 18 bits of their product with an odd number: a bit for each of these slots fills 32 kB,
+#: which stay in a core's nearest cache. Few slots are taken, so that few lines are compared for nothing; where one is, its
+#: eight neighbours share a list of texts.
+_MULTIPLIER, _BEHIND = np.uint32(0x9E3779B1), np.uint32(32 - 18)
+_SLOTS = 1 << 18
+_SHARED, _BIT = np.uint32(3), np.uint32(7)
 #: What makes small letters of capital ones (and other characters of others, which the comparison tells apart).
 _SMALL = np.uint8(32)
-_BYTE, _LAST = np.uint32(8), np.uint32(24)
+_BYTE, _TWO, _LAST = np.uint32(8), np.uint32(16), np.uint32(24)
+_ONE, _STEP = np.uint64(1), np.uint64(2)
 #: Texts found before the caller empties what they are written into.
 _ROOM = 65_536
 _Number = int | np.integer[Any]
 
 
 class _Table(NamedTuple):
-    """By the bytes read: whether a text may stand here, which ones, and how far before the last byte each begins."""
+    """By the bytes read: whether a text may stand here (a bit), which ones, and how far before the last byte each begins."""
 
     used: Array
     edges: Array
@@ -90,34 +94,44 @@ def _table(texts: list[bytes], width: int, sample: Array) -> _Table:
     often = np.bincount(_slots(sample, width), minlength=_SLOTS)
     found: dict[int, list[tuple[int, int]]] = {}
     for number, text in enumerate(texts):
-        if (len(text) >= LONG) != (width == LONG):
-            continue
-        small = np.frombuffer(text, np.uint8) | _SMALL
-        if len(text) < width:
-            for slot in _whatever_before(small, width - len(text)).tolist():
-                found.setdefault(slot, []).append((number, len(text) - 1))
-            continue
-        slots = _slots(small, width)
-        at = int(often[slots].argmin())
-        found.setdefault(int(slots[at]), []).append((number, at + width - 1))
-    used = np.zeros(_SLOTS, np.uint8)
-    used[list(found)] = 1
-    sizes = np.zeros(_SLOTS + 1, np.int32)
-    sizes[[slot + 1 for slot in found]] = [len(some) for some in found.values()]
-    entries = [entry for slot in sorted(found) for entry in found[slot]]
+        if (len(text) > LONG) == (width == LONG):
+            for slots, behind in _windows(np.frombuffer(text, np.uint8) | _SMALL, width, often):
+                for slot in slots.tolist():
+                    found.setdefault(slot, []).append((number, behind))
+    taken = np.zeros(_SLOTS, np.bool_)
+    taken[list(found)] = True
+    lists: dict[int, list[tuple[int, int]]] = {}
+    for slot, some in sorted(found.items()):
+        lists.setdefault(slot >> int(_SHARED), []).extend(some)
+    sizes = np.zeros((_SLOTS >> int(_SHARED)) + 1, np.int32)
+    sizes[[group + 1 for group in lists]] = [len(some) for some in lists.values()]
+    entries = [entry for some in lists.values() for entry in some]
     which, back = (np.array([entry[part] for entry in entries], np.int32) for part in range(2))
-    return _Table(used, np.cumsum(sizes, dtype=np.int32), which, back)
+    return _Table(np.packbits(taken, bitorder="little"), np.cumsum(sizes, dtype=np.int32), which, back)
 
 
-def _whatever_before(small: Array, missing: int) -> Array:
-    """The slots of a text that is too short by so many bytes; before the first byte of a row zeros are read."""
+def _windows(small: Array, width: int, often: Array) -> Iterator[tuple[Array, int]]:
+    """By which slots a text is met, and how far behind its first byte the last one read is then: once for texts whose
+    first byte is the first of two that are read together, once for others. Windows inside the text are preferred, of
+    those the rarest."""
+    for parity in range(2):
+        ends = range(parity, len(small) + 1, 2)
+        known = [min(end + 1, len(small)) - max(end + 1 - width, 0) for end in ends]
+        likely = [end for end, count in zip(ends, known, strict=True) if count == max(known)]
+        slots = [_slots_at(small, end, width) for end in likely]
+        at = min(range(len(likely)), key=lambda place: int(often[slots[place]].sum()))
+        yield slots[at], likely[at]
+
+
+def _slots_at(small: Array, end: int, width: int) -> Array:
+    """The slots of the ``width`` bytes up to ``end``; those outside the text may be any. Beside a row zeros are read."""
     letters = np.array([0, *(letter for letter in range(256) if letter & _SMALL)], np.uint32)
     keys = np.zeros(1, np.uint32)
-    for at in range(missing):
-        keys = (keys[:, None] | letters << np.uint32(8 * at)).ravel()
-    for at, letter in enumerate(small.tolist(), missing):
-        keys |= np.uint32(letter << 8 * at)
-    return np.unique(_hashed(keys))
+    for at, place in enumerate(range(end + 1 - width, end + 1)):
+        some = small[place : place + 1].astype(np.uint32) if 0 <= place < len(small) else letters
+        keys = (keys[:, None] | some << np.uint32(8 * at)).ravel()
+    slots: Array = np.unique(_hashed(keys))
+    return slots
 
 
 def _slots(small: Array, width: int) -> Array:
@@ -173,16 +187,28 @@ def search_row(
     any_short = len(short.which) > 0
     key = np.uint32(0)
     # Unsigned, as numbers that cannot count from the end.
-    for last in range(np.uint64(begin), np.uint64(end)):
-        key = key >> _BYTE | np.uint32(data[last] | _SMALL) << _LAST
+    last, stop = np.uint64(begin) + _ONE, np.uint64(end)
+    while last <= stop:
+        second = np.uint32(data[last] | _SMALL) if last < stop else np.uint32(0)
+        key = key >> _TWO | np.uint32(data[last - _ONE] | _SMALL) << _TWO | second << _LAST
         slot = np.uint32(key * _MULTIPLIER) >> _BEHIND
-        if long.used[slot]:
-            count = _met(long, slot, begin, np.int64(last), end, data, sought.texts, seen, row, numbers, count)
+        if _taken(long, slot):
+            count = _met(
+                long, slot >> _SHARED, begin, np.int64(last), end, data, sought.texts, seen, row, numbers, count
+            )
         if any_short:
             slot = np.uint32((key >> _BYTE) * _MULTIPLIER) >> _BEHIND
-            if short.used[slot]:
-                count = _met(short, slot, begin, np.int64(last), end, data, sought.texts, seen, row, numbers, count)
+            if _taken(short, slot):
+                count = _met(
+                    short, slot >> _SHARED, begin, np.int64(last), end, data, sought.texts, seen, row, numbers, count
+                )
+        last += _STEP
     return count
+
+
+@part
+def _taken(table: _Table, slot: _Number) -> bool:
+    return bool(table.used[slot >> _SHARED] >> (slot & _BIT) & 1)
 
 
 @part
@@ -196,11 +222,11 @@ def insert(numbers: Array, first: int, last: int, number: int) -> None:
 
 @part
 def _met(
-    table: _Table, slot: _Number, begin: int, last: _Number, end: int, data: Array, texts: Texts, seen: Array, row: int,
+    table: _Table, group: _Number, begin: int, last: _Number, end: int, data: Array, texts: Texts, seen: Array, row: int,
     numbers: Array, count: int,
 ) -> int:  # fmt: skip
     """Adds the texts that may stand here and do, unless the row has them already; how many are known then."""
-    for entry in range(table.edges[slot], table.edges[slot + 1]):
+    for entry in range(table.edges[group], table.edges[group + 1]):
         number = table.which[entry]
         at = last - table.back[entry]
         if (

@@ -45,9 +45,6 @@ _SEVERITIES, _FACILITIES = 8, 24
 def journald(data: Array, at: int, end: int, row: Row) -> bool:
     """``{"__REALTIME_TIMESTAMP": "...", "MESSAGE": "...", ...}``."""
     seen = 0
-    command = command_length = 0
-    severity = facility = micros = source_micros = NOWHERE
-    kernel = False
     place = _skipped(data, at + 1)
     while True:
         name, name_end = place + 1, _text_end(data, place, False)
@@ -58,64 +55,59 @@ def journald(data: Array, at: int, end: int, row: Row) -> bool:
             return False
         field = meaning(data, name, name_end - name, _FIELDS)
         place = _skipped(data, place + 1)
-        start, stop = place + 1, _text_end(data, place, field == 0)
-        length = stop - start
+        stop = _text_end(data, place, field == 0)
         if stop < 0 or field == _OTHER or (field > 0 and seen >> field & 1):
             return False
+        if not _take(data, row, field, seen, place + 1, stop - place - 1):
+            return False
         seen |= 1 << field
-        if field == _MESSAGE:
-            row.message, row.message_end = start, stop
-        elif field == _HOST:
-            row.host, row.host_length = start, length
-        elif field == _IDENTIFIER:
-            row.unit, row.unit_length = start, length
-        elif field == _COMMAND:
-            command, command_length = start, length
-        elif field == _TRANSPORT:
-            kernel = length == 6 and reads(data, start, b"kernel")
-        elif field == _BOOT:
-            row.msgid, row.msgid_length = start, length
-        elif field == _SYSTEMD_UNIT or (field == _UNIT and row.data_length <= 0):
-            if length > 0:
-                row.data, row.data_length = start, length
-        elif field == _PRIORITY:
-            severity = _small_number(data, start, length, 1, _SEVERITIES)
-            if severity < 0:
-                return False
-        elif field == _FACILITY:
-            facility = _small_number(data, start, length, 2, _FACILITIES)
-            if facility < 0:
-                return False
-        elif field == _PID or (field == _SYSLOG_PID and not seen >> _PID & 1):
-            row.pid = _small_number(data, start, length, _PID_DIGITS, 0)
-            if row.pid < 0:
-                return False
-        elif field == _SOURCE_TIME:
-            source_micros = _small_number(data, start, length, _MICROS_DIGITS, 0)
-        elif field == _TIME:
-            micros = _small_number(data, start, length, _MICROS_DIGITS, 0)
         place = _skipped(data, stop + 1)
         if data[place] != COMMA:
             break
         place = _skipped(data, place + 1)
-    if data[place] != _CLOSE or place + 1 != end or not seen >> _MESSAGE & 1:
+    if data[place] != _CLOSE or place + 1 != end or data[row.message] == PERCENT:
         return False
-    if seen >> _SOURCE_TIME & 1:
-        micros = source_micros
-    if micros < 0 or (seen >> _COMMAND & 1 and command_length == 0) or data[row.message] == PERCENT:
-        return False
-    if row.unit_length <= 0:
-        row.unit, row.unit_length = command, command_length if command_length > 0 else NOWHERE
-    if row.unit_length < 0 and kernel:
-        row.program = KERNEL
-    row.priority, row.severity = _priority(severity, facility), severity + 1
-    row.time, row.quality, row.resolution, row.format = micros, WRITTEN, 1, JOURNALD
-    return facility < 0 or severity >= 0
+    row.quality, row.resolution, row.format = WRITTEN, 1, JOURNALD
+    if row.priority >= 0:  # the facility's number so far
+        row.priority = row.priority * 8 + row.severity - 1
+    facility_alone = seen >> _FACILITY & 1 and not seen >> _PRIORITY & 1
+    timed = seen >> _SOURCE_TIME & 1 or seen >> _TIME & 1
+    return bool(seen >> _MESSAGE & 1 and timed and not facility_alone)
 
 
 @part
-def _priority(severity: int, facility: int) -> int:
-    return facility * 8 + severity if facility >= 0 and severity >= 0 else NOWHERE
+def _take(data: Array, row: Row, field: int, seen: int, start: int, length: int) -> bool:
+    """Notes what a field says beside those ``seen`` before; whether its value is a usual one."""
+    if field == _MESSAGE:
+        row.message, row.message_end = start, start + length
+    elif field == _HOST:
+        row.host, row.host_length = start, length
+    elif field == _BOOT:
+        row.msgid, row.msgid_length = start, length
+    elif field == _IDENTIFIER or (field == _COMMAND and row.unit_length <= 0):
+        if length > 0:
+            row.unit, row.unit_length = start, length
+        return length > 0 or field == _IDENTIFIER
+    elif field == _SYSTEMD_UNIT or (field == _UNIT and row.data_length <= 0):
+        if length > 0:
+            row.data, row.data_length = start, length
+    elif field == _TRANSPORT:
+        if length == 6 and reads(data, start, b"kernel"):
+            row.program = KERNEL
+    elif field == _PRIORITY:
+        severity = _small_number(data, start, length, 1, _SEVERITIES)
+        row.severity = severity + 1
+        return severity >= 0
+    elif field == _FACILITY:
+        row.priority = _small_number(data, start, length, 2, _FACILITIES)
+        return bool(row.priority >= 0)
+    elif field == _PID or (field == _SYSLOG_PID and not seen >> _PID & 1):
+        row.pid = _small_number(data, start, length, _PID_DIGITS, 0)
+        return bool(row.pid >= 0)
+    elif field == _SOURCE_TIME or (field == _TIME and not seen >> _SOURCE_TIME & 1):
+        row.time = _small_number(data, start, length, _MICROS_DIGITS, 0)
+        return bool(row.time >= 0)
+    return True
 
 
 @part
