@@ -76,7 +76,10 @@ def title(world: World, incident: Incident) -> str:
             parts.append(f"Job {verdict.run.key} became {pace:.1f} times slower and ended {verdict.run.state}")
             continue
         delay = verdict.end.start - root.start
-        parts.append(f"Job {verdict.run.key} ended {verdict.run.state} {delay:.1f} s later")
+        # Stamps of whole seconds, clocks and copies of a line may put a cause a moment behind its effect.
+        parts.append(
+            f"Job {verdict.run.key} ended {verdict.run.state}" + (f" {delay:.1f} s later" if delay >= 0.05 else "")
+        )
     hurt = {v.run.key for v in incident.verdicts}
     for run in incident.slowed:
         if run.key not in hurt:

@@ -151,10 +151,10 @@ Detector = Callable[[World], list[Fact]]
 
 def detectors() -> list[Detector]:
     """Built-in detectors in the order in which they build on each other, then those of installed packages."""
-    from correlator.facts import control, gpus, jobs, links, nodes, slow, storage, told
+    from correlator.facts import control, gpus, jobs, links, nodes, silence, slow, storage, told
 
     found: list[Detector] = [
-        d for module in (links, nodes, control, gpus, storage, told, jobs, slow) for d in module.DETECTORS
+        d for module in (links, nodes, control, gpus, storage, told, jobs, silence, slow) for d in module.DETECTORS
     ]
     for point in sorted(entry_points(group="faultline.detectors"), key=lambda p: p.name):
         found += point.load()

@@ -10,10 +10,14 @@ import pytest
 from collector.ingest import Ingest
 from correlator.clocks import correct, offsets
 from correlator.engine import correlate, result
+from correlator.evidence import Weigher
+from correlator.explain import title
+from correlator.incidents import gather
 from correlator.runs import assemble
 from store import open_store
 from tests.correlator.making import T0, event, facts, run, world
 from tests.correlator.test_ablation import (
+    EDGES,
     down,
     judged,
     lost_peers,
@@ -335,3 +339,22 @@ def test_an_interface_that_most_nodes_lose_together_is_what_lies_behind_it() -> 
     )
     alone = judged(world([*lines[:2], *ports[:1], *set_down(350, "n1"), *node_fail(350)], [one(350, "NODE_FAIL")]))["1"]
     assert said(alone) == ("infra.network", "link.outage", "n1")
+
+
+def test_nodes_of_which_only_the_ends_of_their_runs_tell() -> None:
+    """Accounting and srun alone: one failed node per run, all in one second."""
+    lines = [
+        e
+        for i in range(1, 6)
+        for e in out(350, "job.node_failure", f"srun: error: Node failure on n{i}", job=i, nodes=[f"n{i}"])
+    ]
+    found = judged(world(lines, [run(i, [f"n{i}", f"m{i}"], -900, 350, "NODE_FAIL") for i in range(1, 6)]))
+    assert {said(v)[:2] for v in found.values()} == {("infra.network", "switch.silent")}
+    assert len({id(v.root) for v in found.values()}) == 1
+
+
+def test_no_end_is_told_as_before_its_cause() -> None:
+    where = world(xid(0.4, 79), [one(0)])
+    verdicts = list(judged(where).values())
+    (incident,) = gather(where, Weigher(where, EDGES), verdicts)
+    assert "Job 1 ended FAILED." in title(where, incident)
