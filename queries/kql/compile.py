@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import select
@@ -14,7 +15,7 @@ from sqlalchemy import select
 from queries.kql import syntax as ast
 from queries.kql.aggregates import AGGREGATES, SIMPLE, bind_aggregate
 from queries.kql.bind import Builder, Env, Function, Moment, Scope, Stage, StageColumn, relation, row_of
-from queries.kql.catalog import Catalog
+from queries.kql.catalog import Catalog, Table
 from queries.kql.dialect import Col, Sql, quoted
 from queries.kql.engines import DUCKDB, Engine
 from queries.kql.engines.spelling import Unspelled
@@ -53,6 +54,20 @@ class Compiled:
     columns: tuple[StageColumn, ...]
     stages: tuple[str, ...]
     ordered: bool  # whether the query gives its rows an order
+
+
+@lru_cache(maxsize=64)
+def _reading(table: Table) -> tuple[tuple[StageColumn, ...], Narrowable, Sql]:
+    """The columns of a stored table, the SELECT of them and the statement that reads it; R1: its strings are never null."""
+    columns = tuple(StageColumn(c.name, c.kql_type, c.name, c.kql_type != "string") for c in table.columns)
+    items = []
+    for column in columns:
+        value: Any = Col("t", column.name)
+        template = {"string": NULLS_AWAY, "dynamic": AS_JSON}.get(column.type)
+        items.append((Sql(template, value) if template else value).label(quoted(column.physical)))
+    query = select(*items)
+    body = Sql("{0}" + f" FROM {table.relation.replace('{', '')} AS t", query)
+    return columns, Narrowable(query, tuple(items), body), body
 
 
 Probe = Callable[["Compiled"], list[tuple[Any, ...]]]
@@ -157,22 +172,14 @@ class Compiler(Builder):
             return stage
 
     def stored(self, name: str, only: Sequence[Sql] = ()) -> Stage:
-        """A table of the catalogue, or its rows that pass each of `only` in turn; R1: its strings are never null."""
+        """A table of the catalogue, or its rows that pass each of `only` in turn."""
         if name not in self.tables or only:
-            table = self.catalog.tables[name]
-            columns = tuple(StageColumn(c.name, c.kql_type, c.name, c.kql_type != "string") for c in table.columns)
-            items = []
-            for column in columns:
-                value: Any = Col("t", column.name)
-                template = {"string": NULLS_AWAY, "dynamic": AS_JSON}.get(column.type)
-                items.append((Sql(template, value) if template else value).label(quoted(column.physical)))
-            query = select(*items)
-            body = Sql("{0}" + f" FROM {table.relation.replace('{', '')} AS t", query)
+            columns, read, body = _reading(self.catalog.tables[name])
             if only:
                 reads = " UNION ALL ".join(f"{{0}} WHERE {{{n}}}" for n in range(1, len(only) + 1))
                 body = Sql(reads, body, *only)
             made = Stage(self.add(body), columns, label=name)
-            self.narrowable[made.relation] = Narrowable(query, tuple(items), body)
+            self.narrowable[made.relation] = replace(read, around=body)
             if only:
                 return made
             self.tables[name] = made

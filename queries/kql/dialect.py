@@ -39,7 +39,7 @@ class Sql(ColumnElement[Any]):
         self.args = args
         self.origin = origin  # the call or operator of the query it was made for, where that is known
         # A name used twice in the next name doubles the text each time: 30 lets would fill the memory.
-        self.size = 1 + sum(getattr(a, "size", 1) for a in args)
+        self.size: int = 1 + sum(a.size if isinstance(a, Sql) else 1 for a in args)
         if self.size > MAX_SIZE:
             raise KqlBindError(f"an expression grows to more than {MAX_SIZE} parts")
 

@@ -63,6 +63,33 @@ def _token(pattern: str, build: Any) -> P:
     return _action(pp.Regex(pattern), lambda loc, toks: build(toks[0], Span(loc, loc + len(toks[0]))))
 
 
+class _ByFirst(pp.MatchFirst):
+    """Alternatives that are tried only where one of their first characters comes next; in the order given. A try that fails
+    costs as much as one that does not, and most of them fail."""
+
+    def __init__(self, *choices: tuple[str, P]) -> None:
+        super().__init__([element for _, element in choices])
+        self.callPreparse = True
+        self._after: dict[str, list[P]] = {}
+        for first, element in choices:
+            for character in first:
+                self._after.setdefault(character, []).append(element)
+
+    def parseImpl(self, instring: str, loc: int, do_actions: bool = True) -> Any:  # noqa: N802 - pyparsing's own hook
+        """The first alternative that fits; the failure of the one that got furthest."""
+        furthest: pp.ParseException | None = None
+        for element in self._after.get(instring[loc : loc + 1], ()):
+            try:
+                return element._parse(instring, loc, do_actions)
+            except pp.ParseException as problem:
+                if furthest is None or problem.loc > furthest.loc:
+                    furthest = problem
+        raise furthest or pp.ParseException(instring, loc, self.errmsg, self)
+
+
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
+_DIGITS, _QUOTES = "0123456789", "\"'`~@"
+
 name_text = _token(rf"{NAME}|{BRACKETED}", lambda text, _span: _plain_name(text))
 identifier = _token(rf"{NAME}|{BRACKETED}", lambda text, span: ast.Name(_plain_name(text), span=span))
 wildcard = _token(
@@ -207,7 +234,8 @@ typeof = _action(
     lambda loc, toks: ast.TypeOf(toks[0], span=Span(loc, toks[1])),
 )
 star = _token(r"\*(?!\w)", lambda _text, span: ast.Star(span=span))
-argument = star | typeof | named_arg | tabular
+_value_starts = _LETTERS + _DIGITS + _QUOTES + "$[(+-*"
+argument = _ByFirst(("*", star), ("t", typeof), (_LETTERS + "$[", named_arg), (_value_starts, tabular))
 call = _action(
     pp.Regex(rf"({NAME})\s*\(") + pp.Optional(argument + pp.ZeroOrMore(_comma - argument)) + end_mark,
     lambda loc, toks: ast.Call(toks[0][:-1].rstrip(), tuple(toks[1:-1]), span=Span(loc, toks[-1])),
@@ -236,13 +264,16 @@ def _postfix(_loc: int, toks: pp.ParseResults) -> ast.Node:
 
 # `Column:"term"` of search and find.
 colon = _action(pp.Regex(r"\s*:(?=\s*[\"'@])").suppress() + string, lambda loc, toks: ("colon", toks[0]))
-atom = string | timespan | number | dynamic | typed | boolean | call | identifier | parenthesis
-postfixed = _action(atom + pp.ZeroOrMore(member | index | colon), _postfix)
+atom = _ByFirst(
+    (_QUOTES + "hH", string), (_DIGITS, timespan), (_DIGITS, number), ("d", dynamic), ("dtgbilr", typed), ("tTfF", boolean),
+    (_LETTERS + "$", call), (_LETTERS + "$[", identifier), ("(", parenthesis),
+)  # fmt: skip
+postfixed = _action(atom + pp.ZeroOrMore(_ByFirst((".", member), ("[", index), (":", colon))), _postfix)
 signed = _action(
     pp.Regex(r"[-+]") + postfixed,
     lambda loc, toks: ast.Unary(toks[0], toks[1], span=Span(loc, toks[1].span.end)),
 )
-operand = postfixed | signed | star
+operand = _ByFirst((_value_starts.translate({ord(c): None for c in "+-*"}), postfixed), ("+-", signed), ("*", star))
 
 # ---------------------------------------------------------------- chains
 # R3: every match operator is its own word; nothing falls back to a weaker one.
@@ -340,7 +371,14 @@ def _fold(values: list[Any], pending: list[tuple[str, Span]]) -> None:
 
 expr <<= _action(
     operand
-    + pp.ZeroOrMore((binary_op - (operand)) | (between_op - bounds) | (list_op + (items | operand)) | unknown_op),
+    + pp.ZeroOrMore(
+        _ByFirst(
+            ("=!<>+-*/%" + _LETTERS, binary_op - (operand)),
+            ("!bB", between_op - bounds),
+            ("!ihIH", list_op + (items | operand)),
+            ("!" + _LETTERS, unknown_op),
+        )
+    ),
     lambda loc, toks: _chain(loc, _lists_made_items(toks)),
 )
 
