@@ -256,7 +256,8 @@ class Ingest:
         parsed = documents.read(item.what.kind, data, origin)
         result.warnings += parsed.warnings
         result.lines = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
-        result.unparsed = _unparsed(parsed.rows("logs"))
+        said = parsed.rows("logs")
+        result.events, result.unparsed = _events(said), _unparsed(said)
         self._queue(parsed.tables)
         return result
 
@@ -307,6 +308,10 @@ def _artifact(item: _Found, origin: Origin, kept: _HeadTail) -> pl.DataFrame:
         "cluster": origin.cluster, "job_id": item.what.job_id, "restarts": item.what.restarts, "kind": item.what.artifact,
         "path": str(item.path), "host": origin.host, "content": text, "truncated": truncated, "file": origin.path,
     }])  # fmt: skip
+
+
+def _events(logs: pl.DataFrame) -> int:
+    return logs.filter(pl.col("event") != "other").height if logs.height else 0
 
 
 def _unparsed(logs: pl.DataFrame) -> int:

@@ -143,6 +143,15 @@ def test_a_zone_moves_stamps_without_one_and_no_others(store: DuckStore, tree: P
     assert times == {"syslog": 7, "messages": 16}
 
 
+def test_events_of_a_document_are_counted_as_those_of_lines_are(store: DuckStore, tmp_path: Path) -> None:
+    head = "Sat 2026-02-28 16:29:2{0}.000000 UTC [s=a;i={0};b=b;m={0};t=64be4a7b0f90{0};x={0}]\n    _HOSTNAME=gpu02\n"
+    records = [head.format(i) + f"    _TRANSPORT=kernel\n    MESSAGE={said}\n" for i, said in
+               enumerate(("igb 0000:01:00.0 eth0: igb: eth0 NIC Link is Down", "usb 1-1: new device"))]  # fmt: skip
+    (tmp_path / "journal.txt").write_text("".join(records))
+    found = only(ingest(store, tmp_path))
+    assert (found.kind, found.events) == ("journal_verbose", 1)
+
+
 def test_a_second_run_stores_nothing(store: DuckStore, tree: Path) -> None:
     (tree / "syslog").write_text("".join(line(n) for n in range(50)))
     (tree / "slurmd.log").write_text(
