@@ -13,6 +13,7 @@ import polars as pl
 
 from parsers.record import TABLES
 from store import archive, segments
+from store.node_states import STATES
 
 VERSION = 1
 
@@ -152,10 +153,10 @@ FROM model.events""",
   coalesce(node_list, '') AS "NodeList", CAST(to_json(nodes) AS VARCHAR) AS "Nodes", node_count AS "NodeCount", gpus AS "Gpus",
   coalesce(category, '') AS "Category", coalesce(incident_id, '') AS "IncidentId", confidence AS "Confidence"
 FROM model.runs""",
-    """CREATE OR REPLACE VIEW kql."NodeStates" AS SELECT
+    f"""CREATE OR REPLACE VIEW kql."NodeStates" AS SELECT
   time AS "Time", coalesce(cluster, '') AS "Cluster", coalesce(host, '') AS "Host", coalesce(state, '') AS "State",
   coalesce(reason, '') AS "Reason", coalesce(actor, '') AS "Actor"
-FROM model.node_states""",
+FROM {STATES}""",
     """CREATE OR REPLACE VIEW kql."Metrics" AS SELECT
   time AS "Time", coalesce(cluster, '') AS "Cluster", coalesce(host, '') AS "Host", coalesce(metric, '') AS "Metric",
   value AS "Value", coalesce(device, '') AS "Device", labels AS "Labels"

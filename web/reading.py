@@ -17,7 +17,7 @@ import duckdb
 
 from correlator import recurrence
 from store import blocks
-from web.node_states import STATES
+from store.node_states import STATES
 from web.problems import ProblemError
 from web.shaping import document
 from web.timerange import Range

@@ -147,3 +147,29 @@ def test_a_file_that_is_no_store_is_named(tmp_path: Path) -> None:
     (tmp_path / "faultline.duckdb").write_bytes(b"not a database at all" * 1000)
     with pytest.raises(StoreError, match=str(tmp_path)):
         open_store(tmp_path)
+
+
+def test_states_of_nodes_are_told_by_the_log_where_slurm_was_not_asked(tmp_path: Path) -> None:
+    said = [
+        (0, "slurm.node_reason", "update_node: node gpu02 reason set to: NHC: fan", {"nodes": ["gpu02"], "reason": "NHC: fan"}),
+        (1, "slurm.node_drain", "update_node: node gpu02 state set to DRAINING", {"nodes": ["gpu02"], "state": "DRAINING"}),
+        (9, "slurm.node_down", "error: Nodes gpu[03-04] not responding, setting DOWN", {"nodes": ["gpu03", "gpu04"]}),
+    ]  # fmt: skip
+    with open_store(tmp_path) as store:
+        with store.cursor() as connection:
+            connection.executemany(
+                "INSERT INTO model.events (event_id, time, cluster, host, layer, event, message, entities) VALUES (?, ?, 'mini', 'ctl', 'slurmctld', ?, ?, ?)",
+                [
+                    [str(s), datetime(2026, 1, 1, 0, 0, s), event, text, json.dumps(told)]
+                    for s, event, text, told in said
+                ],
+            )
+            connection.execute(
+                "INSERT INTO model.node_states (time, cluster, host, state) VALUES ('2026-01-01 00:00:05', 'mini', 'gpu04', 'IDLE')"
+            )
+        states = store.rows(
+            """SELECT "Host" AS host, "State" AS state, "Reason" AS reason FROM kql."NodeStates" ORDER BY ALL"""
+        )
+    assert [tuple(row.values()) for row in states] == [
+        ("gpu02", "DRAINING", "NHC: fan"), ("gpu03", "DOWN", "Not responding"), ("gpu04", "IDLE", ""),
+    ]  # fmt: skip
