@@ -25,14 +25,14 @@ _HEADLINE = {
 }
 
 _ADVICE = {
-    "app.oom": ("Ask for more memory (--mem, --mem-per-gpu) or use less.", None),
-    "app.timeout": ("Ask for more time (--time), or write checkpoints and continue from them.", None),
-    "app.error": ("Look at the marked lines of the output.", None),
-    "unknown": (
-        "If it happens again on other nodes, suspect the program; on the same nodes, show this page to the operators.",
-        None,
-    ),
+    "app.oom": "Ask for more memory (--mem, --mem-per-gpu) or use less.",
+    "app.timeout": "Ask for more time (--time), or write checkpoints and continue from them.",
+    "app.error": "Look at the marked lines of the output.",
+    "unknown": "If it happens again on other nodes, suspect the program; on the same nodes, show this page to the operators.",
 }
+
+#: In place of the advice for ``app.error`` where no line of the output tells of one.
+_UNPRINTED = "No line of its output that was collected tells why. Look at what the program wrote elsewhere, and at its exit code."
 
 _CHANGE = {
     "app": "A fault of a node, link or GPU of this run that its logs did not show until now.",
@@ -119,7 +119,6 @@ def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident:
     infra = verdict.category.startswith("infra.")
     side = "infra" if infra else "unknown" if verdict.category == "unknown" else "app"
     evidence = _evidence(verdict)
-    own_advice = _ADVICE.get(verdict.category)
     return {
         "category": verdict.category, "incident_id": incident.id if incident else None, "confidence": round(verdict.confidence, 4),
         "summary": _summary(verdict, incident, world), "final": True,
@@ -130,11 +129,20 @@ def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident:
         "rivals": explain.rival_rows(world, weigher, [verdict], root),
         "grounds": explain.grounds(world, incident) if incident else ([verdict.reason[:1].upper() + verdict.reason[1:]] if verdict.reason else []),
         "doubts": [*(explain.doubts(incident) if incident else []), *verdict.doubts],
-        "advice": explain.advice(incident) if incident else [{"text": own_advice[0], "command": own_advice[1]}] if own_advice else [],
+        "advice": _advice(verdict, incident),
         "headline": f"Your job died because {cause_of(root).plain}, not because of your code." if infra and root else _HEADLINE.get(verdict.category, ""),
         "your_code": False if infra else True if verdict.category.startswith("app.") else None,
         "change_my_mind": disproof(root) if infra and root else _CHANGE.get(side, _CHANGE["unknown"]), **explain.run_summary(verdict.run),
     }  # fmt: skip
+
+
+def _advice(verdict: Verdict, incident: Incident | None) -> list[dict[str, str | None]]:
+    if incident:
+        return explain.advice(incident)
+    text = _ADVICE.get(verdict.category)
+    if verdict.category == "app.error" and not verdict.own:
+        text = _UNPRINTED
+    return [{"text": text, "command": None}] if text else []
 
 
 def _summary(verdict: Verdict, incident: Incident | None, world: World) -> str:

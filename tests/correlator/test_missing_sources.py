@@ -358,3 +358,14 @@ def test_no_end_is_told_as_before_its_cause() -> None:
     verdicts = list(judged(where).values())
     (incident,) = gather(where, Weigher(where, EDGES), verdicts)
     assert "Job 1 ended FAILED." in title(where, incident)
+
+
+# -- what a run's page tells to do --------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("output", "advice"), [
+    ({"jobs/7/stderr": "Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nValueError: bad shape\n"}, "marked lines"),
+    ({}, "No line of its output that was collected"),
+])  # fmt: skip
+def test_nobody_is_sent_to_lines_that_are_not_there(output: dict[str, str], advice: str, tmp_path: Path) -> None:
+    sacct = "JobID|JobName|User|Partition|State|ExitCode|Start|End|NodeList|Submit\n7|train|ann|gpu|FAILED|1:0|2026-02-27T12:00:00|2026-02-27T12:10:00|n1|2026-02-27T11:59:00\n"
+    verdict = conclude(write(tmp_path, {"accounting/sacct.txt": sacct, **output}))["verdicts"]["7"]
+    assert verdict["category"] == "app.error" and advice in verdict["advice"][0]["text"]
