@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
@@ -182,7 +183,9 @@ def job_nodes(read: Reader, row: Mapping[str, Any], evidence: Iterable[Mapping[s
     for name in names:
         said = [item for item in evidence if item.get("host") == name and item.get("event") not in TELLS_OF_A_NODE]
         lost = [item for item in states if item["host"] == name and state_kind(item["state"] or "") in OUT_OF_SERVICE]
-        out.append({"name": name, "evidence": said, "states": lost, "told": bool(said or lost)})
+        # accounting and a poll both tell of one state
+        once = [next(same) for _, same in groupby(lost, key=lambda item: (item["state"], item["reason"]))]
+        out.append({"name": name, "evidence": said, "states": once, "told": bool(said or lost)})
     return out
 
 

@@ -104,3 +104,13 @@ def test_a_node_that_slurm_lost_has_a_card_and_the_others_are_named() -> None:
     text = re.sub(r"\s+", " ", page(store, "16"))
     assert "Slurm: DOWN* at 00:31:14, Not responding." in text and "against 59 other nodes" in text
     assert text.index(">n050<") < text.index(">n000<")
+
+
+def test_a_state_that_two_records_tell_is_told_once() -> None:
+    store = fixture.build()
+    first_run_of_14(store)
+    for second in (0, 1):
+        row = {"time": START - timedelta(minutes=6, seconds=-second), "cluster": "mini", "host": "gpu03",
+               "state": "down*", "reason": "Not responding"}  # fmt: skip
+        fixture.insert(store.con, "model.node_states", row)
+    assert len(re.findall(r"Slurm: down\* at", page(store, "14"))) == 1
