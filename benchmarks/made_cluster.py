@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
+from parsers.hostlist import fold
+
 #: 2026-04-14 06:00:00 UTC, a Tuesday.
 BEGIN = 1776146400.0
 HOURS = 5.0
@@ -182,11 +184,6 @@ class Cluster:
     def runs_on(self, node: str, at: float) -> Job | None:
         return next((j for j in self.jobs if node in j.nodes and j.start <= at < j.end), None)
 
-    def folded(self, nodes: list[str]) -> str:
-        from parsers.hostlist import fold
-
-        return fold(nodes)
-
     def lifecycle(self, job: Job) -> None:
         """What Slurm says of a job in any case: submitted, begun, ended."""
         r = self.random
@@ -199,7 +196,7 @@ class Cluster:
             if r.random() < 0.7
             else "sched/backfill: _start_job: Started {0} in gpu on {1}"
         )
-        self.ctl(job.start, how.format(job.pj, self.folded(job.nodes), 64 * len(job.nodes)))
+        self.ctl(job.start, how.format(job.pj, fold(job.nodes), 64 * len(job.nodes)))
         self.slurmd(job.start + r.uniform(0.2, 0.8), job.nodes[0], f"Launching batch job {job.id} for UID 1234")
         for node in job.nodes:
             self.slurmd(
@@ -278,7 +275,7 @@ class Cluster:
             "topology.conf": self._topology(),
         }
         for job in self.jobs:
-            files[f"jobs/{job.id}/env"] = [f"SLURM_JOB_ID={job.id}", f"SLURM_JOB_NODELIST={self.folded(job.nodes)}", f"NCCL_IB_TIMEOUT={job.ib_timeout}",
+            files[f"jobs/{job.id}/env"] = [f"SLURM_JOB_ID={job.id}", f"SLURM_JOB_NODELIST={fold(job.nodes)}", f"NCCL_IB_TIMEOUT={job.ib_timeout}",
                                            *(["NCCL_NET_PLUGIN=mrc", "NCCL_MRC_PLANES=4"] if self.rack_of[job.nodes[0]].fabric == "planes" else [])]  # fmt: skip
         for name, lines in files.items():
             if not any(name.startswith(gone) or name.endswith(gone) for gone in drop):
@@ -296,13 +293,13 @@ class Cluster:
         for job in sorted(self.jobs, key=lambda j: j.id):
             lines.append("|".join((
                 job.key, str(job.id), job.name, job.user, "gpu", job.state, f"{job.exit[0]}:{job.exit[1]}", shown(job.start - 1), shown(job.start), shown(job.end),
-                str(job.limit_s // 60), str(len(job.nodes)), self.folded(job.nodes), f"cpu={64 * len(job.nodes)},gres/gpu={job.gpus * len(job.nodes)}", f"/lustre/work/{job.user}",
+                str(job.limit_s // 60), str(len(job.nodes)), fold(job.nodes), f"cpu={64 * len(job.nodes)},gres/gpu={job.gpus * len(job.nodes)}", f"/lustre/work/{job.user}",
             )))  # fmt: skip
         return lines
 
     def _conf(self) -> list[str]:
         return ["ClusterName=made", f"SlurmdTimeout={self.timeout}", f"MessageTimeout={self.message_timeout}", "KillWait=30", "ReturnToService=1",
-                f"NodeName={self.folded(self.nodes)} CPUs=64 Gres=gpu:8", f"PartitionName=gpu Nodes={self.folded(self.nodes)} Default=YES"]  # fmt: skip
+                f"NodeName={fold(self.nodes)} CPUs=64 Gres=gpu:8", f"PartitionName=gpu Nodes={fold(self.nodes)} Default=YES"]  # fmt: skip
 
     def _links(self) -> list[str]:
         rows = ["node,nic,switch,port"]
@@ -313,6 +310,6 @@ class Cluster:
         return rows
 
     def _topology(self) -> list[str]:
-        return [f"SwitchName={rack.tor} Nodes={self.folded(list(rack.nodes))}" for rack in self.racks] + [
+        return [f"SwitchName={rack.tor} Nodes={fold(list(rack.nodes))}" for rack in self.racks] + [
             f"SwitchName=core Switches={','.join(rack.tor for rack in self.racks)}"
         ]

@@ -7,13 +7,10 @@ what is known of real lines and delays, not what the correlator looks for.
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from benchmarks.made_cluster import BUDGET_S, Cluster, Job
+from parsers.hostlist import fold
 
 LINK = ["nic_link_flap", "nic_link_down"]
 ECC = ["gpu_xid_48", "gpu_xid_94", "gpu_xid_95", "gpu_xid_63", "gpu_xid_140", "gpu_ecc"]
@@ -120,7 +117,7 @@ class Hardware:
             if requeue
             else f"Killing {job.pj} on failed node {first}",
         )
-        self.c.ctl(at, f"error: Nodes {self.c.folded(nodes)} not responding, setting DOWN")
+        self.c.ctl(at, f"error: Nodes {fold(nodes)} not responding, setting DOWN")
         for node in job.nodes:
             if node not in nodes:
                 stamp = self._t(at)

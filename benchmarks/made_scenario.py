@@ -120,66 +120,51 @@ class Breaker(Hardware):
     # -- traps: something louder beside an innocent end -----------------------------------------------------------------
     def trap(self, job: Job) -> None:
         """The job ends by its own doing, and something happens on its nodes that has nothing to do with it."""
-        r, node = self.random, self.random.choice(job.nodes)
-        near = job.end - r.uniform(2, 50)
-        kind = r.choice(("flap", "management flap", "xid 63", "other GPU", "corrected", "after", "edac", "scancel"))
-        if kind == "flap" or kind == "scancel":
-            rail = r.randrange(4)
-            self.link(node, rail, near, near + r.uniform(0.5, min(2.5, job.end - near + 1)))
-            self.incident(
-                "short flap",
-                "infra.network",
-                LINK,
-                node,
-                near,
-                near + 2,
-                device=self.c.rack_of[node].rails[rail],
-                severity="benign",
-            )
-        elif kind == "management flap":
-            self.link(node, None, near, near + r.uniform(1, 14))
-            self.incident("short flap", "infra.network", LINK, node, near, near + 9, device="eth0", severity="benign")
-        elif kind == "xid 63":
-            self.c.kernel(
-                near,
-                node,
-                f"NVRM: Xid (PCI:{r.choice(self.c.pci[node])}): 63, pid='<unknown>', name=<unknown>, Row Remapper: New row marked for remapping, reset gpu to activate.",
-            )
-        elif kind == "other GPU":
-            other = r.choice(
-                [n for n in self.c.nodes if n not in job.nodes and self.c.runs_on(n, near) is None] or [None]
-            )  # type: ignore[list-item]
-            if other:
-                self.c.kernel(
-                    near,
-                    other,
-                    f"NVRM: Xid (PCI:{self.c.pci[other][0]}): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
-                )
-                self.incident(
-                    "idle xid79",
-                    "infra.gpu",
-                    LOST,
-                    other,
-                    near,
-                    near,
-                    device=self.c.pci[other][0].split(":")[1],
-                    severity="benign",
-                )
-        elif kind == "corrected":
-            self.c.kernel(
-                near,
-                node,
-                f"nvidia {self.c.pci[node][1]}.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)",
-            )
-        elif kind == "after":
-            self.link(node, r.randrange(4), job.end + r.uniform(8, 60), job.end + 200, 3)
-        else:
-            self.c.kernel(
-                near,
-                node,
-                "EDAC MC3: 1 CE memory read error on CPU_SrcID#0_MC#3_Chan#1_DIMM#0 (channel:1 slot:0 page:0x1 offset:0x0 grain:32 syndrome:0x0)",
-            )
+        node = self.random.choice(job.nodes)
+        near = job.end - self.random.uniform(2, 50)
+        kind = self.random.choice(tuple(TRAPS))
+        TRAPS[kind](self, job, node, near)
         self.scancel(job, kind) if kind == "scancel" else self.own_error(job, kind)
+
+    def _flap(self, job: Job, node: str, near: float) -> None:
+        rail = self.random.randrange(4)
+        self.link(node, rail, near, near + self.random.uniform(0.5, min(2.5, job.end - near + 1)))
+        self._benign_flap(node, near, near + 2, self.c.rack_of[node].rails[rail])
+
+    def _management_flap(self, job: Job, node: str, near: float) -> None:
+        self.link(node, None, near, near + self.random.uniform(1, 14))
+        self._benign_flap(node, near, near + 9, "eth0")
+
+    def _benign_flap(self, node: str, begin: float, end: float, device: str) -> None:
+        self.incident("short flap", "infra.network", LINK, node, begin, end, device=device, severity="benign")
+
+    def _remapped_row(self, job: Job, node: str, near: float) -> None:
+        self._xid(near, node, self.random.choice(self.c.pci[node]), 63,
+                  "Row Remapper: New row marked for remapping, reset gpu to activate.")  # fmt: skip
+
+    def _other_gpu(self, job: Job, node: str, near: float) -> None:
+        """A GPU is lost on a node where nothing runs."""
+        idle = [n for n in self.c.nodes if n not in job.nodes and self.c.runs_on(n, near) is None]
+        other = self.random.choice(idle or [""])
+        if not other:
+            return
+        pci = self.c.pci[other][0]
+        self._xid(near, other, pci, 79, "GPU has fallen off the bus.")
+        self.incident("idle xid79", "infra.gpu", LOST, other, near, near, device=pci.split(":")[1], severity="benign")
+
+    def _xid(self, at: float, node: str, pci: str, code: int, text: str) -> None:
+        self.c.kernel(at, node, f"NVRM: Xid (PCI:{pci}): {code}, pid='<unknown>', name=<unknown>, {text}")
+
+    def _corrected(self, job: Job, node: str, near: float) -> None:
+        text = "PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)"
+        self.c.kernel(near, node, f"nvidia {self.c.pci[node][1]}.0: {text}")
+
+    def _flap_after(self, job: Job, node: str, near: float) -> None:
+        self.link(node, self.random.randrange(4), job.end + self.random.uniform(8, 60), job.end + 200, 3)
+
+    def _edac(self, job: Job, node: str, near: float) -> None:
+        place = "CPU_SrcID#0_MC#3_Chan#1_DIMM#0 (channel:1 slot:0 page:0x1 offset:0x0 grain:32 syndrome:0x0)"
+        self.c.kernel(near, node, f"EDAC MC3: 1 CE memory read error on {place}")
 
     # -- faults of many ---------------------------------------------------------------------------------------------------
     def _cut_short(self, rack: Rack, at: float, late: Callable[[], float], nodes: list[str]) -> list[Job]:
@@ -314,6 +299,13 @@ class Breaker(Hardware):
             "jobs_total": len(self.c.jobs),
         }
 
+
+#: What happens beside an innocent end, by the name that the truth gives it; a cancelled job has a flap beside it.
+TRAPS: dict[str, Callable[[Breaker, Job, str, float], None]] = {
+    "flap": Breaker._flap, "management flap": Breaker._management_flap, "xid 63": Breaker._remapped_row,
+    "other GPU": Breaker._other_gpu, "corrected": Breaker._corrected, "after": Breaker._flap_after,
+    "edac": Breaker._edac, "scancel": Breaker._flap,
+}  # fmt: skip
 
 #: What was not collected, by chance: of the whole site, and of single nodes.
 MISSING = ("inventory", "topology.conf", "slurm.conf", "/env", "switches", "accounting")

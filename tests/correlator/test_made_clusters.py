@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from benchmarks import made_scenario
-from tests.correlator.test_missing_sources import conclude
+from tests.correlator.situations import conclude
 
 #: A seed with 13 runs that ended badly; ``benchmarks/correlation.py --generate`` scores as many as one likes.
 SEED = 6

@@ -7,17 +7,15 @@ from typing import Any
 
 import pytest
 
-from collector.ingest import Ingest
 from correlator.clocks import correct, offsets
-from correlator.engine import correlate, result
 from correlator.evidence import Weigher
 from correlator.explain import title
 from correlator.incidents import gather
 from correlator.runs import assemble
-from store import open_store
 from tests.correlator.making import T0, event, facts, run, world
-from tests.correlator.test_ablation import (
+from tests.correlator.situations import (
     EDGES,
+    conclude,
     down,
     judged,
     lost_peers,
@@ -33,13 +31,6 @@ from tests.correlator.test_ablation import (
 
 ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
 EIO = "OSError: [Errno 5] Input/output error: '/lustre/fs2/u/step_7.pt'"
-
-
-def conclude(folder: Path) -> dict[str, Any]:
-    with open_store(None) as store:
-        Ingest(store).run([folder])
-        correlate(store)
-        return result(store)
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:

@@ -14,7 +14,7 @@ from correlator.facts import World
 from correlator.incidents import gather
 from correlator.verdicts import judge
 from tests.correlator.making import T0, event, run, world
-from tests.correlator.test_ablation import (
+from tests.correlator.situations import (
     down,
     judged,
     lost_peers,

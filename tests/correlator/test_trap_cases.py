@@ -8,7 +8,7 @@ import pytest
 
 from correlator.clocks import correct, offsets
 from tests.correlator.making import T0, event, run, world
-from tests.correlator.test_ablation import (
+from tests.correlator.situations import (
     LINKS,
     down,
     judged,
