@@ -27,15 +27,16 @@ WITH lines AS (
          CASE WHEN contains(message, 'not responding') THEN 'Not responding' ELSE reason END AS why
   FROM lines WHERE event <> 'slurm.node_reason' AND host IS NOT NULL
 ), reasons AS (
-  SELECT time, host, reason FROM lines WHERE event = 'slurm.node_reason'
+  SELECT time, cluster, host, reason FROM lines WHERE event = 'slurm.node_reason'
 ), told AS (
-  SELECT c.time, lead(c.time) OVER (PARTITION BY c.host ORDER BY c.time, c.told) AS until, c.cluster, c.host,
+  SELECT c.time, lead(c.time) OVER (PARTITION BY c.cluster, c.host ORDER BY c.time, c.told) AS until, c.cluster, c.host,
          c.told AS state, c.actor, 'slurmctld' AS source,
          coalesce(c.why, CASE WHEN c.time - r.time <= {REASON_WITHIN} THEN r.reason END) AS reason
-  FROM changes c ASOF LEFT JOIN reasons r ON c.host = r.host AND c.time >= r.time WHERE c.told IS NOT NULL
+  FROM changes c ASOF LEFT JOIN reasons r ON c.cluster IS NOT DISTINCT FROM r.cluster AND c.host = r.host AND c.time >= r.time
+  WHERE c.told IS NOT NULL
 )
 SELECT time, until, cluster, host, state, reason, actor, source FROM model.node_states
 UNION ALL
 SELECT time, until, cluster, host, state, reason, actor, source FROM told
-WHERE host NOT IN (SELECT host FROM model.node_states WHERE host IS NOT NULL)
+WHERE NOT EXISTS (FROM model.node_states s WHERE s.host = told.host AND s.cluster IS NOT DISTINCT FROM told.cluster)
 )"""

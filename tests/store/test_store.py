@@ -164,6 +164,9 @@ def test_states_of_nodes_are_told_by_the_log_where_slurm_was_not_asked(tmp_path:
                     for s, event, text, told in said
                 ],
             )
+            connection.execute(  # another cluster's node of the same name was asked
+                "INSERT INTO model.node_states (time, cluster, host, state) VALUES ('2026-01-01 00:00:05', 'other', 'gpu03', 'IDLE')"
+            )
             connection.execute(
                 "INSERT INTO model.node_states (time, cluster, host, state) VALUES ('2026-01-01 00:00:05', 'mini', 'gpu04', 'IDLE')"
             )
@@ -171,5 +174,5 @@ def test_states_of_nodes_are_told_by_the_log_where_slurm_was_not_asked(tmp_path:
             """SELECT "Host" AS host, "State" AS state, "Reason" AS reason FROM kql."NodeStates" ORDER BY ALL"""
         )
     assert [tuple(row.values()) for row in states] == [
-        ("gpu02", "DRAINING", "NHC: fan"), ("gpu03", "DOWN", "Not responding"), ("gpu04", "IDLE", ""),
+        ("gpu02", "DRAINING", "NHC: fan"), ("gpu03", "DOWN", "Not responding"), ("gpu03", "IDLE", ""), ("gpu04", "IDLE", ""),
     ]  # fmt: skip
