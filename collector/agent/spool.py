@@ -10,9 +10,8 @@ is in the spool is never read again, what is not in it is read again.
                             it back, then delivered batches are offered again, or told as lost where the spool is full)
       00000000000000000042.seg   frames from sequence 42 on
 
-A frame is ``FLB1``, three little-endian u32 (length of the header, length of the payload, CRC-32 of the header), the
-header (JSON) and the payload; the header holds the CRC-32 of the payload. A frame that a crash cut off at the end of
-the newest segment is removed at the next start: it was never synced, hence never sent, and its lines are read again.
+A frame (``collector.agent.frames``) that a crash cut off at the end of the newest segment is removed at the next start: it
+was never synced, hence never sent, and its lines are read again.
 
 Durability (``append`` then ``sync``): a batch is synced before it is sent. So a sequence number that the server has
 seen never stands for other lines, not even after a power cut.
@@ -26,20 +25,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import struct
 import threading
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from collector.agent.failure import AgentError
+from collector.agent.frames import frame_of, frames, is_whole
 
-_MAGIC = b"FLB1"
-_HEAD = struct.Struct("<4sIII")
-#: A header holds counts and positions: more than this is no header of ours but damage.
-_MOST_HEADER = 16 * 1024 * 1024
 #: Segments are dropped and removed whole: 1/16 of the cap, within these bounds, keeps both cheap and fine-grained.
 _SEGMENT_BYTES = (64 * 1024, 4 * 1024 * 1024)
 
@@ -92,16 +86,6 @@ class _Segment:
     first: int
     last: int = 0
     size: int = 0
-
-
-@dataclass(frozen=True)
-class _Frame:
-    """Where a frame lies in its segment, and its header."""
-
-    start: int
-    header: dict[str, Any]
-    body: int
-    length: int
 
 
 @dataclass
@@ -177,7 +161,7 @@ class Spool:
         for path in paths:
             segment = _Segment(path, int(path.stem), int(path.stem) - 1)
             with path.open("rb") as stream:
-                for frame in _frames(stream):
+                for frame in frames(stream):
                     header = frame.header
                     segment.last = header["sequence"]
                     segment.size = frame.body + frame.length
@@ -222,15 +206,12 @@ class Spool:
         lost: Loss | None = None, removes: tuple[int, int] | None = None,
     ) -> int:  # fmt: skip
         sequence = self._next
-        header: dict[str, Any] = {
-            "sequence": sequence, "created": created, "lines": dict(lines), "crc": zlib.crc32(payload),
-        }  # fmt: skip
+        header: dict[str, Any] = {"sequence": sequence, "created": created, "lines": dict(lines)}
         if positions:
             header["positions"] = dict(positions)
         if lost:
             header["lost"], header["removes"] = lost.as_json(), removes
-        packed = json.dumps(header, separators=(",", ":")).encode()
-        frame = _HEAD.pack(_MAGIC, len(packed), len(payload), zlib.crc32(packed)) + packed + payload
+        frame = frame_of(header, payload)
         segment, tail = self._segment_for(len(frame), sequence)
         try:
             tail.write(frame)
@@ -309,7 +290,7 @@ class Spool:
         for segment in self._segments:
             if segment.last > self.acknowledged:
                 with segment.path.open("rb") as stream:
-                    for frame in _frames(stream, segment.size):
+                    for frame in frames(stream, segment.size):
                         if frame.header["sequence"] > self.acknowledged:
                             return int(frame.header["sequence"])
         return self.acknowledged
@@ -319,7 +300,7 @@ class Spool:
         found: Loss | None = None
         for segment in victims:
             with segment.path.open("rb") as stream:
-                for frame in _frames(stream, segment.size):
+                for frame in frames(stream, segment.size):
                     header = frame.header
                     sequence = header["sequence"]
                     if sequence <= waiting:
@@ -354,7 +335,7 @@ class Spool:
         kept: list[bytes] = []
         sequences: list[int] = []
         with segment.path.open("rb") as stream:
-            for frame in _frames(stream):
+            for frame in frames(stream):
                 if keep(frame.header["sequence"]):
                     stream.seek(frame.start)
                     kept.append(stream.read(frame.body - frame.start + frame.length))
@@ -401,14 +382,14 @@ class Spool:
         start = self._read_at[1] if self._read_at and self._read_at[0] == segment.path else 0
         with segment.path.open("rb") as stream:
             stream.seek(start)
-            for frame in _frames(stream, segment.size):
+            for frame in frames(stream, segment.size):
                 sequence = frame.header["sequence"]
                 if sequence <= self.acknowledged:
                     continue
                 self._read_at = (segment.path, frame.start)
                 payload = stream.read(frame.length)
                 header = frame.header
-                if zlib.crc32(payload) != header["crc"]:
+                if not is_whole(frame, payload):
                     loss = Loss(
                         sequence, sequence, header["lines"], header["created"], header["created"],
                         "damaged on the node's disk",
@@ -468,28 +449,6 @@ class Spool:
             if self._lock_file is not None:
                 self._lock_file.close()
                 self._lock_file = None
-
-
-def _frames(stream: BinaryIO, end: int | None = None) -> Iterator[_Frame]:
-    """Whole frames from the stream's place on; stops before one that is cut off or damaged. Payloads are not read."""
-    if end is None:
-        here = stream.tell()
-        end = stream.seek(0, os.SEEK_END)
-        stream.seek(here)
-    while True:
-        start = stream.tell()
-        head = stream.read(_HEAD.size)
-        if len(head) < _HEAD.size:
-            return
-        magic, length, size, crc = _HEAD.unpack(head)
-        if magic != _MAGIC or length > _MOST_HEADER:
-            return
-        packed = stream.read(length)
-        body = start + _HEAD.size + length
-        if len(packed) < length or zlib.crc32(packed) != crc or body + size > end:
-            return
-        yield _Frame(start, json.loads(packed), body, size)
-        stream.seek(body + size)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -163,13 +163,13 @@ def test_the_loss_at_the_disk_cap_is_exactly_the_reported_blind_period(tmp_path:
 
 def read_up_to(agent: Started, place: int) -> bool:
     """Whether the agent has taken the file up to ``place`` (its spool says so)."""
-    from collector.agent.spool import _frames
+    from collector.agent.frames import frames
 
     best = 0
     for segment in agent.spool.glob("*.seg"):
         try:
             with segment.open("rb") as stream:
-                for frame in _frames(stream):
+                for frame in frames(stream):
                     for key, value in frame.header.get("positions", {}).items():
                         if key.startswith("files:") and value:
                             best = max(best, value["offset"])

@@ -1,0 +1,63 @@
+"""How a batch lies on the agent's disk: one frame.
+
+A frame is ``FLB1``, three little-endian u32 (length of the header, length of the payload, CRC-32 of the header), the
+header (JSON) and the payload; the header holds the CRC-32 of the payload.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+_MAGIC = b"FLB1"
+_HEAD = struct.Struct("<4sIII")
+#: A header holds counts and positions: more than this is no header of ours but damage.
+_MOST_HEADER = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Where a frame lies in its segment, and its header."""
+
+    start: int
+    header: dict[str, Any]
+    body: int
+    length: int
+
+
+def frame_of(header: Mapping[str, Any], payload: bytes) -> bytes:
+    """The bytes of a frame; the payload's checksum is put into its header."""
+    packed = json.dumps({**header, "crc": zlib.crc32(payload)}, separators=(",", ":")).encode()
+    return _HEAD.pack(_MAGIC, len(packed), len(payload), zlib.crc32(packed)) + packed + payload
+
+
+def is_whole(frame: Frame, payload: bytes) -> bool:
+    """Whether the payload is the one that was written."""
+    return zlib.crc32(payload) == int(frame.header["crc"])
+
+
+def frames(stream: BinaryIO, end: int | None = None) -> Iterator[Frame]:
+    """Whole frames from the stream's place on; stops before one that is cut off or damaged. Payloads are not read."""
+    if end is None:
+        here = stream.tell()
+        end = stream.seek(0, os.SEEK_END)
+        stream.seek(here)
+    while True:
+        start = stream.tell()
+        head = stream.read(_HEAD.size)
+        if len(head) < _HEAD.size:
+            return
+        magic, length, size, crc = _HEAD.unpack(head)
+        if magic != _MAGIC or length > _MOST_HEADER:
+            return
+        packed = stream.read(length)
+        body = start + _HEAD.size + length
+        if len(packed) < length or zlib.crc32(packed) != crc or body + size > end:
+            return
+        yield Frame(start, json.loads(packed), body, size)
+        stream.seek(body + size)
