@@ -16,6 +16,8 @@ from pathlib import Path
 from ingest_server import IngestServer
 from running_agent import Started, counted, until, write
 
+from collector.agent.frames import frames
+
 #: The full count is run by hand: FAULTLINE_KILLS=50 pytest tests/collector/agent/test_agent_process.py
 KILLS = int(os.environ.get("FAULTLINE_KILLS", "8"))
 
@@ -163,8 +165,6 @@ def test_the_loss_at_the_disk_cap_is_exactly_the_reported_blind_period(tmp_path:
 
 def read_up_to(agent: Started, place: int) -> bool:
     """Whether the agent has taken the file up to ``place`` (its spool says so)."""
-    from collector.agent.frames import frames
-
     best = 0
     for segment in agent.spool.glob("*.seg"):
         try:
