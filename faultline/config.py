@@ -4,6 +4,7 @@ listen = "127.0.0.1:8514"
 data = "/var/lib/faultline"
 patterns = ["/etc/faultline/patterns.d/site.toml"]
 edges = ["/etc/faultline/edges.d/site.toml"]
+user_header = "X-Remote-User" # in which a proxy in front says who asks; none: people sign their answers themselves
 
 [slurm]                       # values that no collected file tells
 SlurmdTimeout = 300
@@ -152,6 +153,7 @@ class Config(_Section):
     timezone: str | None = None
     patterns: tuple[Path, ...] = ()
     edges: tuple[Path, ...] = ()
+    user_header: str | None = None
     slurm: dict[str, str | int | float] = Field(default_factory=dict)
     hooks: Hooks = Hooks()
     ingest: Ingest = Ingest()

@@ -12,12 +12,13 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse
 from fastapi.staticfiles import StaticFiles
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from web import api, feedback, pages, sources, tail
+from web import answering, api, feedback, pages, sources, tail
 from web.metrics import Counters
+from web.origin import foreign
 from web.problems import ProblemError
 from web.reading import Reader, Store
 from web.timerange import BadTimeError
@@ -65,11 +66,18 @@ class Envelope:
             await send(message)
 
         try:
-            await self.app(scope, receive, sending)
+            await (self.refuse if foreign(scope["method"], Headers(scope=scope)) else self.app)(scope, receive, sending)
         finally:
             route = getattr(scope.get("route"), "path", "static" if scope["path"].startswith("/static/") else "none")
             self.counters.add("faultline_http_requests_total", route=str(route), status=str(status))
             self.counters.add("faultline_http_seconds_total", time.perf_counter() - began, route=str(route))
+
+    async def refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What another site's page sends in its reader's name changes nothing here."""
+        problem = ProblemError(
+            403, "The request comes from a page of another site.", do="Send it from Faultline's page."
+        )
+        await problem.response(scope["path"])(scope, receive, send)
 
 
 def wants_page(request: Request) -> bool:
@@ -135,7 +143,8 @@ def operations(app: FastAPI) -> None:
 
 
 def create_app(store: Store, *, settings: Mapping[str, object] | None = None) -> FastAPI:
-    """The whole web room over one store. ``settings``: ``reports`` (list or function), ``cluster`` (name shown)."""
+    """The whole web room over one store. ``settings``: ``reports`` (list or function), ``cluster`` (name shown),
+    ``user_header`` (the header in which a proxy in front says who asks)."""
     app = FastAPI(
         title="Faultline", version="1", openapi_url="/api/v1/openapi.json", docs_url=None, redoc_url=None,
         description="Why did this job die? Errors are RFC 9457 problem details.",
@@ -150,6 +159,7 @@ def create_app(store: Store, *, settings: Mapping[str, object] | None = None) ->
     app.include_router(sources.router)
     app.include_router(tail.router)
     app.include_router(pages.router)
+    app.include_router(answering.router)
     app.mount("/static", StaticFiles(directory=pages.HERE / "static"), name="static")
     app.add_middleware(Envelope, counters=app.state.counters)
     return app

@@ -206,11 +206,7 @@ def _folded(items: list[Row]) -> list[Row]:
     kinds: dict[tuple[Any, ...], list[Row]] = {}
     for item in items:
         step = item["step"]
-        kind = (
-            ("step", step.get("edge"), step.get("effect_fact"))
-            if step
-            else ("root", item["event"].get("event"), item["event"].get("host"))
-        )
+        kind = ("step", step.get("edge"), step.get("effect_fact")) if step else ("root", item["event"].get("event"))
         kinds.setdefault(kind, []).append({**item, "more": []})
     out: list[Row] = []
     for group in kinds.values():

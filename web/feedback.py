@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from typing import Annotated, Any
+from urllib.parse import unquote
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -15,6 +16,19 @@ from web.problems import ProblemError
 from web.shaping import wire
 
 router = APIRouter(prefix="/api/v1")
+#: The longest name of a person, a host, a device or an event.
+NAME_CHARS = 200
+
+
+def asker(request: Request) -> str:
+    """Who asks, as the proxy in front says it in the header that the configuration names; empty where none does."""
+    header = request.app.state.settings.get("user_header")
+    return request.headers.get(str(header), "").strip()[:NAME_CHARS] if header else ""
+
+
+def remembered(request: Request) -> str:
+    """The name that this browser's last answer was signed with; a help for who writes it again, and no proof."""
+    return unquote(request.cookies.get("author", ""))[:NAME_CHARS]
 
 
 class Given(BaseModel):
@@ -24,10 +38,10 @@ class Given(BaseModel):
     answer: str = Field(description="confirmed or wrong", examples=["wrong"])
     category: str | None = Field(None, description="what it was: a category of corr-result/1", examples=["infra.gpu"])
     event: str | None = Field(None, max_length=200, examples=["gpu.xid"])
-    host: str | None = Field(None, max_length=200)
-    device: str | None = Field(None, max_length=200)
+    host: str | None = Field(None, max_length=NAME_CHARS)
+    device: str | None = Field(None, max_length=NAME_CHARS)
     note: str = Field("", max_length=4000)
-    author: str = Field("", max_length=200)
+    author: str = Field("", max_length=NAME_CHARS)
 
 
 @router.post("/jobs/{key}/feedback", tags=["feedback"], status_code=201)
@@ -35,7 +49,8 @@ def give(request: Request, read: Read, key: str, given: Given) -> dict[str, Any]
     """Keeps an operator's answer to the verdict on a run. It is shown, exported and counted; it changes no verdict."""
     read.run(key)
     try:
-        kept = feedback.give(request.app.state.store, key, feedback.Answer(**given.model_dump()))
+        answer = feedback.Answer(**given.model_dump() | {"author": asker(request) or given.author})
+        kept = feedback.give(request.app.state.store, key, answer)
     except feedback.FeedbackError as error:
         raise ProblemError(422, str(error), do="Correct the answer and send it again.") from error
     found: dict[str, Any] = wire(kept)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
@@ -15,8 +14,11 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from markupsafe import Markup
 
+from correlator.causes import CAUSES
+from correlator.feedback import CATEGORIES
 from web import api
 from web import axis as axes
+from web.feedback import asker, remembered
 from web.glyphs import GLYPHS, LEGEND, glyph_of
 from web.reading import PAGE, Reader
 from web.shaping import (
@@ -52,6 +54,8 @@ EXAMPLES = (
     ("Incidents and what they cost", "Incidents\n"
      "| project Start, IncidentId, RootCause, RootHost, GpuHoursLost\n| sort by Start desc"),
 )  # fmt: skip
+#: What an operator may say a cause was; other words are taken as well.
+ROOT_CAUSES = sorted({cause.event for cause in CAUSES.values()})
 Read = Annotated[Reader, Depends(api.reader)]
 Within = Annotated[Range, Depends(api.time_range)]
 router = APIRouter(include_in_schema=False)
@@ -66,7 +70,7 @@ def environment() -> jinja2.Environment:
     made.tests["open_rival"] = open_rival
     made.globals |= {
         "GLYPHS": GLYPHS, "LEGEND": LEGEND, "LAYERS": LAYERS, "BAD_STATES": BAD_STATES, "CATEGORIES": CATEGORY_WORDS,
-        "between": between, "glyph_of": glyph_of, "marked": marked, "moment": moment,
+        "ANSWERABLE": CATEGORIES, "ROOT_CAUSES": ROOT_CAUSES, "between": between, "glyph_of": glyph_of, "marked": marked, "moment": moment,
     }  # fmt: skip
     return made
 
@@ -119,7 +123,8 @@ def render(request: Request, name: str, *, status: int = 200, **values: Any) -> 
     environ: jinja2.Environment = request.app.state.templates
     body = environ.get_template(name).render(
         theme=theme_of(request), within=within, kept=kept, link=link, moved=moved, params=request.query_params,
-        path=request.url.path, settings=request.app.state.settings, **values,
+        path=request.url.path, settings=request.app.state.settings, asker=asker(request), author=remembered(request),
+        writable=not getattr(request.app.state.store, "read_only", False), **values,
     )  # fmt: skip
     return HTMLResponse(body, status)
 
@@ -145,7 +150,8 @@ def incident(request: Request, read: Read, incident_id: str) -> HTMLResponse:
     steps = axes.chain_steps(document, events)
     return render(
         request, "incident.html", row=row, doc=document, runs=runs, events=events, states=states,
-        steps=steps, hosts=axes.hosts_of(steps), answers=read.feedback(incident_id=row["incident_id"]), nav="incidents",
+        steps=steps, hosts=axes.hosts_of(steps), answers=read.feedback(incident_id=row["incident_id"]),
+        judged=read.run_keys(row["incident_id"]), nav="incidents",
     )  # fmt: skip
 
 
@@ -183,9 +189,7 @@ def job_nodes(read: Reader, row: Mapping[str, Any], evidence: Iterable[Mapping[s
     for name in names:
         said = [item for item in evidence if item.get("host") == name and item.get("event") not in TELLS_OF_A_NODE]
         lost = [item for item in states if item["host"] == name and state_kind(item["state"] or "") in OUT_OF_SERVICE]
-        # accounting and a poll both tell of one state
-        once = [next(same) for _, same in groupby(lost, key=lambda item: (item["state"], item["reason"]))]
-        out.append({"name": name, "evidence": said, "states": once, "told": bool(said or lost)})
+        out.append({"name": name, "evidence": said, "states": lost, "told": bool(said or lost)})
     return out
 
 
@@ -200,7 +204,8 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
     variables = [{**item, "secret": bool(SECRET.search(str(item["name"])))} for item in read.job_settings(key)]
     return render(
         request, "job.html", row=row, doc=doc, answers=read.feedback(run_key=row["run_key"]), attempts=read.attempts(row["job_id"]), artifacts=artifacts,
-        nodes=job_nodes(read, row, doc.get("evidence") or []), output=output, unshown=unshown, evidence=found, variables=variables, nav="jobs",
+        nodes=job_nodes(read, row, doc.get("evidence") or []), output=output, unshown=unshown, evidence=found, variables=variables,
+        judged=[row["run_key"]] if doc.get("category") else [], nav="jobs",
     )  # fmt: skip
 
 

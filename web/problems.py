@@ -10,9 +10,11 @@ from fastapi.responses import JSONResponse
 MEDIA_TYPE = "application/problem+json"
 TITLES = {
     400: "The request cannot be understood",
+    403: "Not allowed",
     404: "Not found",
     405: "Method not allowed",
     413: "Too large",
+    415: "Not this kind of content",
     422: "The request has the wrong shape",
     429: "Too many requests",
     500: "Something broke here",

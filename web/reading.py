@@ -58,6 +58,26 @@ def decode_cursor(text: str, size: int) -> list[Any]:
     return parts
 
 
+def joined_states(rows: Sequence[Row]) -> list[Row]:
+    """Each state of a node once, from its first record on: polls, sinfo and accounting tell the same one again and again.
+
+    ``rows`` are in the order of host and time. A reason that only one of the records knows is the state's.
+    """
+    out: list[Row] = []
+    for row in rows:
+        last = out[-1] if out else None
+        same = last is not None and last["host"] == row["host"] and _state(last) == _state(row)
+        if last is not None and same and (last["reason"] == row["reason"] or not (last["reason"] and row["reason"])):
+            last |= {"until": row["until"], "reason": last["reason"] or row["reason"]}
+        else:
+            out.append(dict(row))
+    return out
+
+
+def _state(row: Row) -> str:
+    return str(row["state"] or "").upper()
+
+
 class Where:
     """Conditions with their bound values; texts are constants of this module, values never enter them."""
 
@@ -153,15 +173,27 @@ class Reader:
         return next((list(d["recurrence"]) for d in documents if d["id"] == row["incident_id"]), [])
 
     def feedback(self, *, run_key: str | None = None, incident_id: str | None = None) -> list[Row]:
-        """What operators answered to the verdict on a run, or to all verdicts that blame an incident, oldest first."""
+        """What operators answered to the verdict on a run, or to all verdicts that blame an incident, oldest first.
+
+        ``counts`` is false where the same person answered again later.
+        """
         where = Where()
         where.when(run_key, "run_key = ?")
         where.when(incident_id, "incident_id = ?")
         columns = "run_key, answer, category, event, host, device, note, author, given_at, said_category, said_event"
+        later = "lead(given_at) OVER (PARTITION BY run_key, coalesce(author, '') ORDER BY given_at)"
         try:
-            return self.rows(f"SELECT {columns} FROM kept.feedback{where.sql} ORDER BY given_at", where.values)
+            return self.rows(
+                f"SELECT {columns}, {later} IS NULL AS counts FROM kept.feedback{where.sql} ORDER BY given_at",
+                where.values,
+            )
         except duckdb.CatalogException:  # a store of an older version, opened for reading
             return []
+
+    def run_keys(self, incident_id: str) -> list[str]:
+        """The runs whose verdicts blame an incident, in the order in which they ended."""
+        sql = 'SELECT run_key FROM model.runs WHERE incident_id = ? ORDER BY "end", run_key'
+        return [str(row["run_key"]) for row in self.rows(sql, [incident_id])]
 
     def _heir(self, former_id: str) -> Row | None:
         """An incident that got another root keeps its former ids as aliases: links in tickets lead on."""
@@ -325,7 +357,7 @@ class Reader:
         where.when(end, "time <= ?")
         where.when(start, "coalesce(until, TIMESTAMP '9999-01-01') >= ?")
         sql = f"SELECT time, until, host, state, reason, actor, source FROM {STATES}{where.sql}"
-        return self.rows(sql + " ORDER BY host, time LIMIT 5000", where.values)
+        return joined_states(self.rows(sql + " ORDER BY host, time LIMIT 5000", where.values))
 
     def links(self, host: str) -> list[Row]:
         sql = "SELECT DISTINCT device, switch, switch_port, plane, rail FROM raw.links WHERE host = ? ORDER BY device"

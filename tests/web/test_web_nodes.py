@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from web.app import create_app
-from web.reading import Reader
+from web.reading import Reader, joined_states
 
 START = datetime.fromisoformat("2026-11-21T04:00:00")
 
@@ -76,3 +76,20 @@ def test_list_and_page_say_the_newest_state_and_where_it_is_from(store: fixture.
     text = client.get("/nodes/gpu07").text
     assert "Not responding" in text and "as slurmctld&#39;s log told" in text and "not reported" not in text
     assert "log told" not in client.get("/nodes/gpu02").text
+
+
+SEEN = [("idle", None), ("IDLE", None), ("down*", None), ("down*", "Not responding"), ("down*", None), ("down*", "fan"),
+        ("idle", None), ("drained", "fan"), ("idle", None)]  # fmt: skip
+
+
+def test_a_state_that_is_told_again_and_again_stands_once() -> None:
+    rows = [
+        {"host": "a", "time": n, "until": n + 1, "state": state, "reason": why} for n, (state, why) in enumerate(SEEN)
+    ]
+    rows.append({"host": "b", "time": 9, "until": None, "state": "idle", "reason": None})
+    kept = [(row["host"], row["time"], row["until"], row["state"], row["reason"]) for row in joined_states(rows)]
+    assert kept == [
+        ("a", 0, 2, "idle", None), ("a", 2, 5, "down*", "Not responding"), ("a", 5, 6, "down*", "fan"),
+        ("a", 6, 7, "idle", None), ("a", 7, 8, "drained", "fan"), ("a", 8, 9, "idle", None), ("b", 9, None, "idle", None),
+    ]  # fmt: skip
+    assert rows[0]["until"] == 1, "the rows themselves stay as they were read"

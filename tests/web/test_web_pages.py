@@ -199,7 +199,7 @@ def test_times_that_are_all_inferred_are_said_to_be_so_once(qualities: list[str]
 
 def test_operators_answers_stand_on_the_job_and_on_its_incident() -> None:
     store = fixture.build()
-    assert "Operators" not in page_of(store, "/incidents/I1")
+    assert "1 answer<" not in page_of(store, "/incidents/I1")
     store.con.execute(
         "CREATE SCHEMA kept; CREATE TABLE kept.feedback (run_key VARCHAR, incident_id VARCHAR, answer VARCHAR, category VARCHAR,"
         " event VARCHAR, host VARCHAR, device VARCHAR, note VARCHAR, author VARCHAR, given_at TIMESTAMP,"
@@ -211,5 +211,5 @@ def test_operators_answers_stand_on_the_job_and_on_its_incident() -> None:
     for path in ("/jobs/15", "/incidents/I1"):
         text = page_of(store, path)
         assert "it was infra.gpu gpu.xid; said was infra.network" in text and "&lt;b&gt;seen" in text
-    assert '<a href="/jobs/15"><b>15</b></a>' in page_of(store, "/incidents/I1").split("Operators")[1]
-    assert "Operators" not in page_of(store, "/jobs/16") and "Operators" not in page_of(store, "/incidents/I0")
+    assert '<a href="/jobs/15"><b>15</b></a>' in page_of(store, "/incidents/I1").split("1 answer<")[1]
+    assert "1 answer<" not in page_of(store, "/jobs/16") and "1 answer<" not in page_of(store, "/incidents/I0")

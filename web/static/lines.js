@@ -94,26 +94,27 @@ function twins(also) {
   return tag;
 }
 
-/** The text of a line with what must be known about it: twins, a time that was inferred (unless the list's head has
-    `said` so of all), a late arrival. */
-function wordsOf(row, said) {
+/** The text of a line with what must be known about it: twins, a late arrival. */
+function wordsOf(row) {
   const box = message(row.message ?? row.raw ?? '');
   if (row.also?.length) box.append(twins(row.also));
-  if (row.time_quality !== 'line' && !said) box.append(element('span', 'dup w', `time ${row.time_quality}`));
   const late = row.received_time ? (micros(row.received_time) - micros(row.time)) / 1e6 : 0;
   if (late > LATE_S) box.append(element('span', 'dup w', `came ${late.toFixed(1)} s late`));
   return box;
 }
 
-export function rowOf(row, centre, said = false) {
+export function rowOf(row, centre) {
+  const sure = row.time_quality === 'line';
   const box = element('div', `ln c-${row.layer ?? LAYER[row.source] ?? 'kernel'}`);
   const source = element('span', 'src');
   source.append(element('i'), row.host ?? '', ' ', element('span', 'faint', row.unit || row.source || ''));
+  const from = element('span', 'd', sure ? distance(micros(row.time) - centre) : '≈');
+  if (!sure) from.title = `time ${row.time_quality}`;
   box.append(
-    element('span', 'd', row.time_quality === 'line' ? distance(micros(row.time) - centre) : '≈'),
+    from,
     element('span', 't', (row.time ?? '').slice(11, 23).replace(/Z?$/, '').padEnd(12, '')),
     source,
-    wordsOf(row, said),
+    wordsOf(row),
     fileButton(row.file, row.line),
   );
   box.dataset.us = micros(row.time);
@@ -172,10 +173,9 @@ export class Lines {
       return;
     }
     const near = nearest(rows, centre);
-    const unsure = [...new Set(rows.map(row => row.time_quality))];
-    const said = unsure.length === 1 && unsure[0] !== 'line';
-    if (said) this.what.textContent += `, all times ${unsure[0]}`;
-    const boxes = rows.map(row => rowOf(row, centre, said));
+    const unsure = [...new Set(rows.map(row => row.time_quality).filter(quality => quality !== 'line'))];
+    if (unsure.length) this.what.textContent += `; ≈ time ${unsure.join(' or ')}`;
+    const boxes = rows.map(row => rowOf(row, centre));
     const hot = boxes[rows.indexOf(near)];
     hot.classList.add('hot');
     this.list.replaceChildren(...boxes);

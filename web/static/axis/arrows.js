@@ -1,6 +1,7 @@
 /* Causes: a trunk leaves the cause once and branches into the lanes of its effects. Beside each lag stands the window
    that was allowed, and the window itself lies as a bracket under the effect. */
 
+import { lower } from './layout.js';
 import { measure, text } from './draw.js';
 
 /** Nearer than this the arrow goes straight down instead of along the lane. */
@@ -9,10 +10,14 @@ const UPRIGHT = 46;
 export function arrows(g, p, view, scale, data, byId, state) {
   const taken = new Map();
   const hits = [];
-  const drawn = together(data.arrows.map(arrow => place(view, scale, arrow, byId)).filter(Boolean));
+  const placed = data.arrows.map(arrow => place(view, scale, arrow, byId)).filter(Boolean);
+  const drawn = together(placed, item => [item.arrow.n, item.from.item.id, item.to.item.id]);
   for (const item of drawn) bracket(g, p, view, scale, item, state);
   for (const item of drawn) line(g, p, view, item, dim(item, state));
-  for (const item of drawn) hits.push(pill(g, p, view, item, taken, state));
+  // A step has one number: where it ends in one row several times, one pill says so.
+  for (const item of together(placed, item => [item.arrow.n, item.to.item.id])) {
+    hits.push(pill(g, p, view, scale, item, taken, state));
+  }
   for (const root of data.roots ?? []) badge(g, p, view, scale, byId.get(root.id), root.n, state);
   return hits.filter(Boolean);
 }
@@ -31,13 +36,13 @@ function place(view, scale, arrow, byId) {
   return { arrow, cause, effect, from, to, x0, x1, upright: Math.abs(x1 - x0) < UPRIGHT };
 }
 
-/** Arrows of one step that begin and end in the same rows, because lanes are folded, are one with the range of lags. */
-function together(items) {
+/** Arrows that have a key in common (those of one step between two rows) are one with the range of lags. */
+function together(items, keyOf) {
   const found = new Map();
   for (const item of items) {
-    const rows = [item.from.item, item.to.item];
-    const key = rows.some(lane => lane.fold) ? [item.arrow.n, ...rows.map(lane => lane.id)].join('\n') : item;
-    found.set(key, [...(found.get(key) ?? []), item]);
+    const key = keyOf(item).join('\n');
+    if (!found.has(key)) found.set(key, []);
+    found.get(key).push(item);
   }
   return [...found.values()].map(alike => {
     if (alike.length === 1) return alike[0];
@@ -138,7 +143,7 @@ function phrases(arrow, small) {
   return small ? [lag, ''] : [full, window ? `${lag}, ${window}` : lag, lag, ''];
 }
 
-function pill(g, p, view, item, taken, state) {
+function pill(g, p, view, scale, item, taken, state) {
   const { arrow, to, x0, x1 } = item;
   const used = taken.get(to) ?? [];
   const strong = item.effect.role === 'effect';
@@ -148,7 +153,7 @@ function pill(g, p, view, item, taken, state) {
   for (const words of phrases(arrow, view.small)) {
     const wide = 20 + (words ? measure(g, p, words, 11, strong ? 550 : 400) + 9 : 0);
     for (let x = start; x + wide <= limit || (!words && x <= limit); x += 24) {
-      const clash = used.some(([a, b]) => x < b + 4 && x + wide > a - 4) || crossed(view, item, x, wide);
+      const clash = used.some(([a, b]) => x < b + 4 && x + wide > a - 4) || (words && crossed(scale, item, x, wide));
       if (clash) continue;
       used.push([x, x + wide]);
       taken.set(to, used);
@@ -159,13 +164,14 @@ function pill(g, p, view, item, taken, state) {
   return null;
 }
 
-/** A pill beside an upright arrow must not lie on marks of its lane. */
-function crossed(view, item, x, wide) {
-  if (!item.upright || item.to.item.layer === 'job') return false;
-  return item.to.item.marks.some(
-    mark =>
-      mark.role !== 'context' && mark.id !== item.effect.id && Math.abs((mark.x ?? -99) - x - wide / 2) < wide / 2 + 8,
-  );
+/** Words must not lie on marks of the lane: both would be unreadable. Then there is a number only. */
+function crossed(scale, item, x, wide) {
+  if (item.to.item.layer === 'job') return false;
+  const { marks } = item.to.item;
+  for (let n = lower(marks, scale.t(x - 8)); n < marks.length && scale.x(marks[n].t) < x + wide + 8; n++) {
+    if (marks[n].id !== item.effect.id) return true;
+  }
+  return false;
 }
 
 function paint(g, p, x, y, wide, n, words, strong, alpha) {

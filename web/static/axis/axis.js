@@ -130,7 +130,6 @@ export class Axis extends EventTarget {
     g.clip();
     this.hits.bands = bands(g, p, view, scale, this.show);
     g.restore();
-    for (const mark of this.data.marks) if (mark.role !== 'context') mark.x = scale.x(mark.t);
     cursorLine(g, p, view, scale, this.state);
     g.save();
     g.beginPath();

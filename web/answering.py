@@ -1,0 +1,93 @@
+"""The form by which an operator answers a verdict. It works without JavaScript: a post, and the page again.
+
+The answer goes the way of ``POST /api/v1/jobs/{key}/feedback``: it is kept, shown and counted, and changes no verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+from urllib.parse import parse_qs, quote
+
+import duckdb
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import RedirectResponse
+from pydantic import ValidationError
+
+from correlator import feedback
+from web.api import Read
+from web.feedback import Given, asker
+from web.pages import kept_of, linked
+from web.problems import ProblemError
+
+router = APIRouter(include_in_schema=False)
+FORM = "application/x-www-form-urlencoded"
+#: A form of this page is far smaller: the longest note is 4,000 characters, each up to twelve bytes when encoded.
+MOST_BYTES, MOST_FIELDS = 65_536, 20
+#: The browser remembers who answered last, for as long as a person may be on the same team, in seconds.
+NAME_KEPT_S = 180 * 86_400
+AGAIN = "Go back in the browser: what you wrote is still there. Correct it and send it again."
+
+
+async def fields(request: Request) -> dict[str, str]:
+    """The fields of the posted form; the empty ones are not given."""
+    if request.headers.get("content-type", "").split(";")[0].strip().lower() != FORM:
+        raise ProblemError(415, "This address takes a form.", do="Programs post JSON to /api/v1/jobs/{key}/feedback.")
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_BYTES:
+            raise ProblemError(413, f"The form is larger than {MOST_BYTES} bytes.", do="Shorten the note.")
+    try:
+        found = parse_qs(body.decode(), max_num_fields=MOST_FIELDS)
+    except ValueError as error:
+        raise ProblemError(400, "The form cannot be read.", do="Open the page anew and answer again.") from error
+    return {name: values[-1].strip() for name, values in found.items() if values[-1].strip()}
+
+
+Form = Annotated[dict[str, str], Depends(fields)]
+
+
+@router.post("/jobs/{key}/feedback")
+def on_job(request: Request, read: Read, key: str, form: Form) -> RedirectResponse:
+    """An answer to the verdict on one run."""
+    read.run(key)
+    return keep(request, f"/jobs/{quote(key, safe='')}", [key], form)
+
+
+@router.post("/incidents/{incident_id}/feedback")
+def on_incident(request: Request, read: Read, incident_id: str, form: Form) -> RedirectResponse:
+    """An answer to the verdicts that blame an incident: to that on the run named, or to all of them."""
+    name = read.incident(incident_id)["incident_id"]
+    keys = read.run_keys(name)
+    run = form.pop("run", None)
+    if run is not None and run not in keys:
+        raise ProblemError(422, f"The verdict on run {run} does not blame incident {name}.", do=AGAIN)
+    return keep(request, f"/incidents/{quote(name, safe='')}", keys if run is None else [run], form)
+
+
+def keep(request: Request, page: str, keys: Sequence[str], form: dict[str, str]) -> RedirectResponse:
+    """Stores the answer for each run and shows the page again, at the answers."""
+    if form.get("answer") != "wrong":
+        # Fields of the other answer: the browser sends what was typed before the mind was changed.
+        form = {name: value for name, value in form.items() if name in {"answer", "note", "author"}}
+    try:
+        given = Given.model_validate(form)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ProblemError(422, f"{where}: {first['msg']}.", do=AGAIN) from error
+    answer = feedback.Answer(**given.model_dump() | {"author": asker(request) or given.author})
+    if not keys:
+        raise ProblemError(422, "No run's verdict blames this incident.", do="Answer on the page of a job.")
+    try:
+        for key in keys:
+            feedback.give(request.app.state.store, key, answer)
+    except feedback.FeedbackError as error:
+        raise ProblemError(422, f"The answer was not kept: {error}.", do=AGAIN) from error
+    except duckdb.Error as error:
+        raise ProblemError(503, f"The answer was not kept: {error}", do="See whether the store's disk is full or read-only.") from error  # fmt: skip
+    back = RedirectResponse(linked(page, kept_of(request)) + "#answers", 303)
+    if given.author:
+        back.set_cookie("author", quote(given.author), max_age=NAME_KEPT_S, httponly=True, samesite="strict")
+    return back
