@@ -58,9 +58,10 @@ _PLUGINS = {
     "ipv6_lookup": "ipv6_lookup(X, S, S)", "basket": "basket()", "rows_near": "rows_near(L > 1, 1)",
     "activity_counts_metrics": "activity_counts_metrics(S, T, ago(1d), now(), 1h)", "dcount_intersect": "dcount_intersect(D, D)",
     "sliding_window_counts": "sliding_window_counts(S, T, ago(1d), now(), 2h, 1h)",
-    "rolling_percentile": "rolling_percentile(L, 50, T, 1h, 2)",
+    "rolling_percentile": "rolling_percentile(L, 50, T, 1h, 2)", "autocluster": "autocluster()",
+    "diffpatterns": "diffpatterns(S, 'a', 'b')",
 }  # fmt: skip
-_NOT_DYNAMIC = "X | project-away D | "  # what basket and pivot are asked over
+_NOT_DYNAMIC = "X | project-away D | "  # what the plugins that look for patterns, and pivot, are asked over
 
 
 def compiles(query: str, engine: Engine) -> bool:
@@ -86,7 +87,7 @@ def _call(name: str, shape: str) -> str | None:
 def examples() -> dict[str, dict[str, str | None]]:
     """Group -> name -> a query; None where no list of arguments fits."""
     scalars = {*SIMPLE, *SPECIAL, *CALLABLE, *ALSO_SCALAR} - {"toscalar"}
-    over = {"basket": _NOT_DYNAMIC, "pivot": _NOT_DYNAMIC}
+    over = dict.fromkeys(("basket", "autocluster", "diffpatterns", "pivot"), _NOT_DYNAMIC)
     return {
         "functions": {n: _call(n, "X | extend y = {}") for n in sorted(scalars)}
         | {"toscalar": "print toscalar(X | count)"}

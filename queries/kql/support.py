@@ -158,6 +158,18 @@ Of serialized rows: {_names(WINDOWS)}
 
 Not yet: {_refused(names.FUNCTIONS, functions)[1]}
 
+`basket` gives what Kusto's documentation shows, in its order: patterns whose rows agree in more columns have those values,
+too. `autocluster` and `diffpatterns` follow a **documented rule, and may choose other segments than Kusto**, which starts
+its search at random rows. A segment is a pattern of values that no pattern with one value more or one value fewer outdoes
+(of equals the one with more values stays). What is compared: for `autocluster`,
+coverage<sup>SizeWeight</sup> x (values / columns)<sup>1 - SizeWeight</sup>, where a pattern has at least one in NumSeeds of
+the rows and at most NumSeeds are shown; for `diffpatterns`, the difference of the two percentages among patterns that
+differ in the same direction, from Threshold on. All patterns are looked at, so the answer depends on neither chance nor
+the order of rows. The column that splits and the one of weights are no dimensions; rows of weight 0 or less do not count;
+with MaxDimensions a pattern is found by so many values and shown with all that its rows agree in.
+
+`trim` removes all matches at either end, `trim_start` and `trim_end` one, as their pages say.
+
 `series_outliers`, `series_decompose`, `series_decompose_anomalies` and `series_decompose_forecast` follow the
 documentation; what it leaves open (how a period is found, how percentiles are interpolated) is said in
 `queries/kql/functions/decompose.py`.

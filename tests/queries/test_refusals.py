@@ -169,7 +169,16 @@ def test_what_happens_while_running_points_at_no_place() -> None:
     ("text", "kind", "named"),
     [
         ("Logs | reduce by Message", CannotExpress, "reduce"),
-        ("Logs | evaluate autocluster()", CannotExpress, "autocluster"),
+        (
+            "Logs | project-away Fields | extend a = 1, b = 2 | evaluate autocluster()",
+            CannotExpress,
+            "autocluster over",
+        ),
+        (
+            "Logs | evaluate funnel_sequence(Host, Time, ago(1d), now(), 1h, 1h, Unit, dynamic(['a']))",
+            NotImplementedYet,
+            "funnel",
+        ),
         ("Logs | evaluate bag_unpack(Fields)", CannotExpress, "declare"),
         ("print parse_user_agent('x', 'browser')", CannotExpress, "parse_user_agent"),
         ("print geo_polygon_area(dynamic({}))", NotImplementedYet, "geo_polygon_area"),

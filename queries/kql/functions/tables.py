@@ -29,7 +29,7 @@ TEXT: Table = {
     "replace_string": (("s s s", "string", "replace({0}, {1}, {2})"),),
     "replace_regex": (("s s s", "string", "regexp_replace({0}, {1}, {2}, 'g')"),),
     "replace": (("s s s", "string", "regexp_replace({2}, {0}, {1}, 'g')"),),  # deprecated: the text comes last
-    "trim": (("s s", "string", "regexp_replace(regexp_replace({1}, '^(?:' || {0} || ')', ''), '(?:' || {0} || ')$', '')"),),
+    "trim": (("s s", "string", "regexp_replace(regexp_replace({1}, '^(?:' || {0} || ')+', ''), '(?:' || {0} || ')+$', '')"),),
     "trim_start": (("s s", "string", "regexp_replace({1}, '^(?:' || {0} || ')', '')"),),
     "trim_end": (("s s", "string", "regexp_replace({1}, '(?:' || {0} || ')$', '')"),),
     "base64_encode_tostring": (("s", "string", "to_base64(encode({0}))"),),

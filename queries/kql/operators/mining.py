@@ -1,76 +1,168 @@
-"""basket: every combination of values that is frequent enough."""
+"""basket, autocluster and diffpatterns: the patterns of values that describe a table, or tell two halves of it apart.
+
+What Kusto publishes is followed: parameters, columns, which patterns are frequent, the score of autocluster. Which of
+the good patterns autocluster and diffpatterns show is not published in full (Kusto starts its search at random rows);
+here it is a rule: those that no pattern with one value more or one value fewer outdoes. That is where a search that
+goes from neighbour to neighbour ends, found from every start instead of some.
+"""
 
 from __future__ import annotations
 
-from itertools import combinations
-from typing import TYPE_CHECKING, Any
-
-from sqlalchemy import literal_column, select
+from typing import TYPE_CHECKING
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Scope, Stage, StageColumn, relation
-from queries.kql.dialect import Sql, quoted
-from queries.kql.errors import CannotExpress, KqlBindError
-from queries.kql.values import Value, constant, text_of
+from queries.kql.bind import Env, Scope, Stage
+from queries.kql.dialect import Sql
+from queries.kql.errors import KqlBindError
+from queries.kql.operators import patterns
+from queries.kql.operators.patterns import Figure
+from queries.kql.operators.rows import scope_of
+from queries.kql.values import NUMERIC, Value, constant, sql, text_of
 
 if TYPE_CHECKING:
     from queries.kql.compile import Compiler
 
-THRESHOLD, MAX_DIMENSIONS = 0.05, 5  # Kusto's documented defaults
-MAX_SETS = 5_000
+# Kusto's documented defaults.
+THRESHOLD, MAX_DIMENSIONS = 0.05, 5
+SIZE_WEIGHT, NUM_SEEDS = 0.5, 25
+LEAST_THRESHOLD = 0.015  # and its documented limit
+MAX_SEEDS = 200
+DEFAULT = "~"  # an argument that is left at its default
+
+
+class _Arguments:
+    """Arguments by place; `'~'` stands for the default."""
+
+    def __init__(self, c: Compiler, stage: Stage, call: ast.Call, env: Env) -> None:
+        self.c, self.stage, self.call, self.env = c, stage, call, env
+
+    def given(self, place: int) -> ast.Node | None:
+        """The argument at a place, unless it is left out."""
+        node = self.call.args[place] if place < len(self.call.args) else None
+        return None if isinstance(node, ast.Literal) and node.value == DEFAULT else node
+
+    def number(self, place: int, name: str, fallback: float, least: float, most: float) -> float:
+        """A constant between two limits."""
+        node = self.given(place)
+        if node is None:
+            return fallback
+        value = self.c.expr(node, Scope(self.env))
+        if value.type not in NUMERIC or not value.is_constant or value.constant is None:
+            raise KqlBindError(f"{self.call.name} needs a constant number as {name}, or '~'", node.span)
+        if not least <= float(value.constant) <= most:
+            raise KqlBindError(
+                f"{name} of {self.call.name} lies between {least:g} and {most:g}, not {value.constant}", node.span
+            )
+        return float(value.constant)
+
+    def whole(self, place: int, name: str, fallback: int | None, most: int) -> int | None:
+        """A constant whole number from 1 on."""
+        node = self.given(place)
+        found = self.number(place, name, fallback or 1, 1, most)
+        if node is not None and found != int(found):
+            raise KqlBindError(f"{name} of {self.call.name} is a whole number", node.span)
+        return int(found) if node is not None or fallback else None
+
+    def weight(self, place: int) -> tuple[Value, tuple[str, ...]]:
+        """What a row counts, and the column that says so."""
+        node = self.given(place)
+        if node is None:
+            return constant(1, "long"), ()
+        column = self.column(place, "WeightColumn")
+        if column.type not in NUMERIC:
+            raise KqlBindError(f"the weight column of {self.call.name} holds numbers, not {column.type}", node.span)
+        return sql("coalesce({0}, 0)", column.type, column, nullable=False), (column.name or "",)
+
+    def column(self, place: int, name: str) -> Value:
+        """A column by its name."""
+        node = self.given(place)
+        if not isinstance(node, ast.Name):
+            raise KqlBindError(f"{self.call.name} needs the name of a column as {name}", (node or self.call).span)
+        return self.c.expr(node, scope_of(self.stage, self.env))
+
+    def wildcards(self, place: int) -> dict[str, Value]:
+        """Type -> the value that stands for any value, from this place on."""
+        out: dict[str, Value] = {}
+        for at in range(place, len(self.call.args)):
+            node = self.given(at)
+            if node is None:
+                continue
+            value = self.c.expr(node, Scope(self.env))
+            if value.type == "dynamic":
+                raise KqlBindError(
+                    f"a wildcard of {self.call.name} is a value of a column's type, not dynamic", node.span
+                )
+            out[value.type] = value
+        return out
+
+
+def _count(name: str, weight: str) -> Figure:
+    return Figure(name, "long", f"CAST(round({weight}) AS BIGINT)")
+
+
+def _percent(name: str, weight: str, total: str) -> Figure:
+    return Figure(name, "real", f"coalesce({weight} * 100.0 / nullif({total}, 0), 0)")
 
 
 def basket(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
-    """All frequent patterns of at least one value, most frequent first; an empty cell stands for any value."""
-    numbers = [c.expr(a, Scope(env)) for a in call.args]
-    if len(numbers) > 1 and any(n.constant != "~" for n in numbers[1:2]):
-        raise CannotExpress("basket with a weight column cannot be answered here", call.span)
-    share = _number(numbers, 0, THRESHOLD, call)
-    most = int(_number(numbers, 2, MAX_DIMENSIONS, call))
-    columns = [v for v in stage.visible if v.type not in ("dynamic",)]
-    if len(columns) < len(stage.visible):
-        raise KqlBindError("basket takes no dynamic columns; project them away first", call.span)
-    sets = [s for size in range(1, min(most, len(columns)) + 1) for s in combinations(range(len(columns)), size)]
-    if len(sets) > MAX_SETS:
-        raise CannotExpress(f"basket over {len(columns)} columns has too many combinations; project fewer", call.span)
-    return _frequent(c, stage, columns, sets, share)
+    """All frequent patterns. One whose rows agree in more columns has their values as well, and stands once; what says
+    most comes first, rows times values."""
+    given = _Arguments(c, stage, call, env)
+    share = given.number(0, "Threshold", THRESHOLD, LEAST_THRESHOLD, 1)
+    weight, column = given.weight(1)
+    most = given.whole(2, "MaxDimensions", MAX_DIMENSIONS, 100)
+    rows = patterns.rows_of(stage, call, [weight], column)
+    found = patterns.find(c, rows, share, most, whole=True)
+    figures = [_count("Count", "f.n0"), _percent("Percent", "f.n0", found.totals[0])]
+    return patterns.answer(c, found, figures, "n0 * size DESC, n0 DESC", given.wildcards(3))
 
 
-def _number(numbers: list[Value], place: int, fallback: float, call: ast.Call) -> float:
-    if place >= len(numbers) or numbers[place].constant == "~":
-        return fallback
-    if not isinstance(numbers[place].constant, (int, float)):
-        raise KqlBindError(f"{call.name} needs constant numbers", call.span)
-    return float(numbers[place].constant)
-
-
-def _frequent(
-    c: Compiler, stage: Stage, columns: list[StageColumn], sets: list[tuple[int, ...]], share: float
-) -> Stage:
-    texts = [text_of(v.value()) for v in columns]
-    items = [t.sql.label(quoted(f"c{i}")) for i, t in enumerate(texts)]
-    flat = c.add(select(*items).select_from(relation(stage.relation)))
-    grouping = ", ".join("(" + ", ".join(f'"c{i}"' for i in s) + ")" for s in sets)
-    names = ", ".join(f'"c{i}"' for i in range(len(columns)))
-    counted = c.add(
-        Sql(
-            f'SELECT count(*) AS n, {names} FROM "{flat}" GROUP BY GROUPING SETS ({grouping}) '
-            f'HAVING count(*) >= {{0}} * (SELECT count(*) FROM "{flat}")',
-            constant(share, "real").sql,
-        )
+def autocluster(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+    """The patterns whose score no neighbour's exceeds: coverage^SizeWeight x (values / columns)^(1 - SizeWeight). One in
+    NumSeeds of the rows is the least a pattern has, and at most NumSeeds are shown."""
+    given = _Arguments(c, stage, call, env)
+    balance = given.number(0, "SizeWeight", SIZE_WEIGHT, 0, 1)
+    weight, column = given.weight(1)
+    seeds = given.whole(2, "NumSeeds", NUM_SEEDS, MAX_SEEDS)
+    assert seeds is not None
+    rows = patterns.rows_of(stage, call, [weight], column)
+    found = patterns.find(c, rows, 1 / seeds)
+    score = Sql(
+        f"pow(CAST(n0 AS DOUBLE) / {found.totals[0]}, {{0}}) * pow(CAST(size AS DOUBLE) / {len(rows.columns)}, 1 - {{0}})",
+        constant(balance, "real").sql,
     )
-    head: list[Any] = [
-        literal_column(f"row_number() OVER (ORDER BY n DESC, {names}) - 1").label(quoted("SegmentId")),
-        literal_column("n").label(quoted("Count")),
-        literal_column(f'n * 100.0 / (SELECT count(*) FROM "{flat}")').label(quoted("Percent")),
+    best = patterns.peaks(c, patterns.scored(c, found, score))
+    figures = [_count("Count", "f.n0"), _percent("Percent", "f.n0", found.totals[0])]
+    return patterns.answer(c, best, figures, "score DESC, n0 DESC", given.wildcards(3), seeds)
+
+
+def diffpatterns(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+    """The patterns whose shares of the two halves differ by at least Threshold, and by more than those of any neighbour
+    that differs in the same direction."""
+    if len(call.args) < 3:
+        raise KqlBindError("diffpatterns takes a column and the two values that split the rows", call.span)
+    given = _Arguments(c, stage, call, env)
+    split = given.column(0, "SplitColumn")
+    halves = [c.expr(a, Scope(env)) for a in call.args[1:3]]
+    for half, node in zip(halves, call.args[1:3], strict=True):
+        if half.type != "string":
+            raise KqlBindError(f"diffpatterns needs the values of '{split.name}' as texts, not {half.type}", node.span)
+    weight, column = given.weight(3)
+    threshold = given.number(4, "Threshold", THRESHOLD, LEAST_THRESHOLD, 1)
+    most = given.whole(5, "MaxDimensions", None, 100)
+    weights = [
+        sql("CASE WHEN {0} = {1} THEN {2} ELSE 0 END", weight.type, text_of(split), half, weight, nullable=False)
+        for half in halves
     ]
-    head += [literal_column(f"coalesce(\"c{i}\", '')").label(quoted(v.physical)) for i, v in enumerate(columns)]
-    made = c.add(select(*head).select_from(relation(counted)))
-    out = (
-        StageColumn("SegmentId", "long", "SegmentId", False), StageColumn("Count", "long", "Count", False),
-        StageColumn("Percent", "real", "Percent", False), *(StageColumn(v.name, "string", v.physical, False) for v in columns),
-    )  # fmt: skip
-    return Stage(made, out)
+    rows = patterns.rows_of(stage, call, weights, (split.name or "", *column))
+    found = patterns.find(c, rows, threshold, most, whole=most is not None)
+    a, b = (_percent("", f"n{s}", total).sql for s, total in enumerate(found.totals))
+    ranked = patterns.scored(c, found, Sql(f"abs({a} - {b})"), f"CASE WHEN {a} > {b} THEN 1 ELSE 0 END")
+    best = patterns.at_least(c, patterns.peaks(c, ranked), threshold * 100)
+    percents = [_percent(f"Percent{half}", f"f.n{s}", found.totals[s]) for s, half in enumerate("AB")]
+    difference = Figure("PercentDiffAB", "real", f"abs({percents[0].sql} - {percents[1].sql})")
+    figures = [_count("CountA", "f.n0"), _count("CountB", "f.n1"), *percents, difference]
+    return patterns.answer(c, best, figures, "score DESC, n0 + n1 DESC", given.wildcards(6))
 
 
-PLUGINS = {"basket": basket}
+PLUGINS = {"basket": basket, "autocluster": autocluster, "diffpatterns": diffpatterns}
