@@ -41,10 +41,12 @@ class Job:
     err: list[str] = field(default_factory=list)
     slow_from: float | None = None
     planned: bool = True
+    attempt: int = 0
 
     @property
     def key(self) -> str:
-        return f"{self.array[0]}_{self.array[1]}" if self.array else str(self.id)
+        name = f"{self.array[0]}_{self.array[1]}" if self.array else str(self.id)
+        return f"{name}#{self.attempt}" if self.attempt else name
 
     @property
     def pj(self) -> str:
@@ -187,10 +189,11 @@ class Cluster:
     def lifecycle(self, job: Job) -> None:
         """What Slurm says of a job in any case: submitted, begun, ended."""
         r = self.random
-        self.ctl(
-            job.start - r.uniform(1, 900),
-            f"_slurm_rpc_submit_batch_job: {job.pj} InitPrio={r.randrange(1000, 4_000_000)} usec={r.randrange(300, 3000)}",
-        )
+        if not job.attempt:
+            self.ctl(
+                job.start - r.uniform(1, 900),
+                f"_slurm_rpc_submit_batch_job: {job.pj} InitPrio={r.randrange(1000, 4_000_000)} usec={r.randrange(300, 3000)}",
+            )
         how = (
             "sched: Allocate {} NodeList={} #CPUs={} Partition=gpu"
             if r.random() < 0.7
@@ -217,7 +220,7 @@ class Cluster:
     def output(self, job: Job) -> None:
         r = self.random
         pace, at, step = r.uniform(0.4, 3.0), job.start + 20.0, 0
-        folder = f"jobs/{job.id}"
+        folder = f"jobs/{job.id}" + (f"/restart-{job.attempt}" if job.attempt else "")
         offset = self.offset[job.nodes[0]]
         while at < job.end - 5:
             shown = pace * (r.uniform(2.0, 3.0) if job.slow_from is not None and at >= job.slow_from else 1.0)
@@ -275,7 +278,8 @@ class Cluster:
             "topology.conf": self._topology(),
         }
         for job in self.jobs:
-            files[f"jobs/{job.id}/env"] = [f"SLURM_JOB_ID={job.id}", f"SLURM_JOB_NODELIST={fold(job.nodes)}", f"NCCL_IB_TIMEOUT={job.ib_timeout}",
+            of_run = f"jobs/{job.id}" + (f"/restart-{job.attempt}" if job.attempt else "")
+            files[f"{of_run}/env"] = [f"SLURM_JOB_ID={job.id}", f"SLURM_JOB_NODELIST={fold(job.nodes)}", f"NCCL_IB_TIMEOUT={job.ib_timeout}",
                                            *(["NCCL_NET_PLUGIN=mrc", "NCCL_MRC_PLANES=4"] if self.rack_of[job.nodes[0]].fabric == "planes" else [])]  # fmt: skip
         for name, lines in files.items():
             if not any(name.startswith(gone) or name.endswith(gone) for gone in drop):
@@ -292,7 +296,7 @@ class Cluster:
         ]
         for job in sorted(self.jobs, key=lambda j: j.id):
             lines.append("|".join((
-                job.key, str(job.id), job.name, job.user, "gpu", job.state, f"{job.exit[0]}:{job.exit[1]}", shown(job.start - 1), shown(job.start), shown(job.end),
+                job.key.split("#")[0], str(job.id), job.name, job.user, "gpu", job.state, f"{job.exit[0]}:{job.exit[1]}", shown(job.start - 1), shown(job.start), shown(job.end),
                 str(job.limit_s // 60), str(len(job.nodes)), fold(job.nodes), f"cpu={64 * len(job.nodes)},gres/gpu={job.gpus * len(job.nodes)}", f"/lustre/work/{job.user}",
             )))  # fmt: skip
         return lines

@@ -46,6 +46,7 @@ class Hardware:
         self.incidents: list[dict[str, Any]] = []
         self.verdicts: dict[str, dict[str, Any]] = {}
         self.touched: set[int] = set()
+        self.lemons: list[str] = []
 
     # -- truth --------------------------------------------------------------------------------------------------------
     def incident(self, kind: str, category: str, accept: list[str], host: str, start: float, end: float, *, device: str | None = None, severity: str = "impact",

@@ -29,7 +29,7 @@ CAUSES: dict[str, Cause] = {
     ),
     "switch.outage": Cause(
         "switch.failure", "infra.network", "switch {host} lost the links of {count} nodes{for_time}", "a network switch failed",
-        (("Check power, supervisor and uplinks of switch {host}.", None),),
+        (("Check power, supervisor and uplinks of {what}.", None),),
     ),
     "plane.outage": Cause(
         "switch.plane_failure", "infra.network", "switch {host} failed and took {device} from {count} nodes{for_time}", "a fabric plane failed",
@@ -46,6 +46,14 @@ CAUSES: dict[str, Cause] = {
     "slurmd.crash": Cause(
         "slurm.slurmd_crash", "infra.scheduler", "slurmd of {host} died", "Slurm's daemon on a node died",
         (("See why slurmd of {host} ended: journal, core file, memory. The node's network and machine were fine.", None),),
+    ),
+    "batch.lost": Cause(
+        "slurm.slurmd_crash", "infra.scheduler", "the batch script was gone from {host}, which answered: its slurmstepd died or never began", "its batch script was lost on its node",
+        (("See what ended slurmstepd on {host}: kernel log (OOM killer), core files in slurmd's log folder, an administrator's kill.", None),),
+    ),
+    "slurmd.stop": Cause(
+        "slurm.admin_action", "infra.scheduler", "slurmd of {host} was stopped and not started again{for_time}", "Slurm's daemon on a node was stopped",
+        (("Ask who stopped slurmd of {host} (systemctl, a package upgrade, a configuration tool), and start it.", "systemctl start slurmd"),),
     ),
     "munge.failure": Cause(
         "node.munge_failure", "infra.node", "munge of {host} failed", "authentication broke on a node",
@@ -104,6 +112,9 @@ CAUSES: dict[str, Cause] = {
                        (("Look at the kernel log and the disks of {host}.", None),)),
     "storage.told": Cause("storage.outage", "infra.storage", "{device} gave input/output errors, as the output of {runs} says", "the shared storage failed",
                           (("Check the servers of {device}, and the clients' kernel logs.", None),)),
+    "power.outage": Cause("node.power", "infra.node", "{count} nodes ({nodes}) went down together without a word", "many nodes lost power or were reset at once",
+                          (("Check what {nodes} share: power feed, PDU, chassis, coolant trip; see their BMC event logs.", None),
+                           ("When it is mended, put them back into service.", "scontrol update nodename={nodes} state=resume"))),
     "controller.restart": Cause("slurm.controller_restart", "infra.scheduler", "slurmctld restarted", "the controller restarted"),
     "node.drain": Cause("slurm.admin_action", "infra.scheduler", "{host} was drained", "a node was drained"),
 }  # fmt: skip
@@ -125,6 +136,7 @@ def root_event(fact: Fact) -> str:
 #: What would be seen if the cause were another one, by kind of root fact: "what would change my mind".
 DISPROOF = {
     "link.outage": "The link's own counters or the far end showing it up during the wait, or another node of the run failing first.",
+    "power.outage": "A line that one of the nodes wrote after the others had gone, or an order to reboot them.",
     "switch.outage": "Links of other switches going at the same moment (power, a maintenance), or these links going one by one.",
     "plane.outage": "The spine being healthy in its own log, or leaf links of other planes going too.",
     "link.errors": "Error counters of the port standing still while the steps stay slow, or steps slow before the first error.",
@@ -139,6 +151,7 @@ DISPROOF = {
     "node.down": "Any line of the node, its switch or its BMC from the time before it fell silent.",
     "munge.failure": "Other nodes being refused at the same time: then the controller's own munge, key or clock is at fault.",
     "node.deaf": "A munge error, a link loss or a panic of the node that was not collected.",
+    "slurmd.stop": "A start of slurmd before the node was given up, or its machine going down with it.",
     "slurmd.crash": "A boot of the machine, or a stop of slurmd by an administrator, at that time.",
 }
 
@@ -152,6 +165,11 @@ def disproof(fact: Fact) -> str:
 
 def lost(fact: Fact) -> str:
     """The clause of the title: what broke."""
+    if fact.kind == "switch.outage" and fact.attrs.get("nameless"):
+        return fill(
+            "{count} nodes ({nodes}) lost {behind} together{for_time}: what lies behind it failed, and no source names it",
+            fact,
+        )
     if fact.kind == "gpu.thermal" and fact.attrs.get("cooling"):
         return fill(cause_of(fact).lost, fact) + ", after its controller warned of the cooling"
     if fact.kind == "node.deaf" and fact.attrs.get("mutual"):
@@ -170,7 +188,9 @@ def fill(template: str, fact: Fact) -> str:
     seconds = fact.duration
     return template.format(
         host=fact.host or "an unnamed node", device=fact.device or "the port", code=fact.attrs.get("code"),
-        runs=_runs(fact), nodes=fold(sorted(fact.attrs.get("hosts", ()))), count=len(fact.attrs.get("hosts", ())), for_time=f" for {seconds:.1f} s" if seconds is not None else "",
+        behind=fact.attrs.get("behind"), what=f"switch {fact.host}" if fact.host else "what these nodes share", runs=_runs(fact), nodes=fold(sorted(fact.attrs.get("hosts", ()))),
+        count=len(fact.attrs.get("hosts", ())),
+        for_time=f" for {seconds:.1f} s" if seconds is not None else "",
     )  # fmt: skip
 
 

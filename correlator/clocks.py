@@ -100,29 +100,59 @@ def _told(events: Sequence[Event]) -> Iterable[tuple[str, _Sign]]:
 
 def _launches(events: Sequence[Event]) -> Iterable[tuple[str, _Sign]]:
     """slurmctld allocates, then the batch host launches: a launch before its allocation is a clock behind."""
+    allocated = _allocations(events)
+    late: dict[str, list[_Sign]] = defaultdict(list)
+    prompt: set[str] = set()
+    for event in events:
+        start = allocated.get(event.job_id or -1)
+        if event.kind != "slurm.step_start" or event.source != "slurmd" or start is None or not event.host:
+            continue
+        delay = event.time - start
+        batch = event.message.startswith("Launching batch")
+        if delay < -NOTICEABLE_S:
+            yield event.host, _Sign(event.time, delay)
+        elif batch and delay <= LAUNCH_S:
+            prompt.add(event.host)
+            yield event.host, _Sign(event.time, 0.0)
+        elif batch and delay <= LATE_S:
+            late[event.host].append(_Sign(event.time, delay))
+    yield from _always_late(late, prompt)
+
+
+#: A clock further ahead is not told from launches: a job that was requeued is launched again after its first allocation.
+LATE_S = 900.0
+
+#: So many launches must be late by the same, on a node that was never prompt, where most nodes are.
+LATE_LAUNCHES = 3
+
+
+def _always_late(late: dict[str, list[_Sign]], prompt: set[str]) -> Iterable[tuple[str, _Sign]]:
+    """A slow prolog is late by more or less; a clock that is ahead is late by the same each time."""
+    if 2 * len(late.keys() - prompt) > len(prompt):
+        return
+    for host, signs in sorted(late.items()):
+        middle = median(s.seconds for s in signs)
+        if (
+            host not in prompt
+            and len(signs) >= LATE_LAUNCHES
+            and all(abs(s.seconds - middle) <= AGREE_S / 2 for s in signs)
+        ):
+            yield from ((host, sign) for sign in signs)
+
+
+def _allocations(events: Sequence[Event]) -> dict[int, float]:
+    """When slurmctld first gave each job its nodes."""
     allocated: dict[int, float] = {}
     for event in events:
         if event.kind == "slurm.job_start" and event.source == "slurmctld" and event.job_id is not None:
             allocated.setdefault(event.job_id, event.time)
-    for event in events:
-        if (
-            event.kind != "slurm.step_start"
-            or event.source != "slurmd"
-            or not event.message.startswith("Launching batch")
-        ):
-            continue
-        start = allocated.get(event.job_id or -1)
-        if start is None or not event.host:
-            continue
-        delay = event.time - start
-        if delay < -NOTICEABLE_S:
-            yield event.host, _Sign(event.time, delay)
-        elif -NOTICEABLE_S <= delay <= LAUNCH_S:
-            yield event.host, _Sign(event.time, 0.0)
+    return allocated
 
 
 def _steps(events: Sequence[Event]) -> Iterable[tuple[str, _Sign]]:
-    """One launch request reaches all nodes of a step at once: who writes another time has another clock."""
+    """One launch request reaches all nodes of a step at once: who writes another time has another clock. Of two nodes the
+    one whose launch follows the allocation is right."""
+    allocated = _allocations(events)
     steps: dict[tuple[int, str], dict[str, float]] = defaultdict(dict)
     for event in events:
         if event.kind == "slurm.step_start" and event.source == "slurmd" and event.host and event.job_id is not None:
@@ -131,11 +161,14 @@ def _steps(events: Sequence[Event]) -> Iterable[tuple[str, _Sign]]:
                 steps[event.job_id, str(step)].setdefault(event.host, event.time)
     for key in sorted(steps):
         times = steps[key]
-        if len(times) < STEP_NODES:
-            continue
         middle = median(times.values())
-        if sum(abs(t - middle) <= AGREE_S for t in times.values()) * 2 <= len(times):
-            continue  # no majority agrees: a requeued job's two launches, or nobody's clock is right
+        if len(times) < STEP_NODES or sum(abs(t - middle) <= AGREE_S for t in times.values()) * 2 <= len(times):
+            # No majority agrees: a requeued job's two launches, or nobody's clock is right, or one of two.
+            start = allocated.get(key[0])
+            right = [t for t in times.values() if start is not None and -AGREE_S <= t - start <= LAUNCH_S]
+            if len(times) != STEP_NODES - 1 or len(right) != 1:
+                continue
+            middle = right[0]
         for host, time in sorted(times.items()):
             off = time - middle
             if abs(off) >= NOTICEABLE_S:

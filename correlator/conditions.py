@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Callable
 
 from correlator.expressions import Value
 from correlator.facts import World
 from correlator.facts.jobs import printed_timeout
-from correlator.facts.nodes import BOOT_STAMPS_S
+from correlator.facts.nodes import word_between
 from correlator.facts.told import LOCAL_PATH, SHARED_PATH, path_in
 from correlator.model import Event, Fact
 from correlator.scopes import run_of
@@ -200,6 +199,33 @@ def _same_adapter(world: World, cause: Fact, effect: Fact) -> str | None:
     return None
 
 
+#: 4.096 us x 2^18 x 7: what NCCL 2.14 to 2.22 retry for; later ones four times as long (nccl env.rst).
+USUAL_RETRIES_S = 7.5
+
+
+def _outlasts_retries(world: World, cause: Fact, effect: Fact) -> str | None:
+    """Where a run's settings are not known and its output says nothing of the network, usual ones are assumed."""
+    if world.site.values_for(effect.run)["NCCL_IB_TIMEOUT"].known or cause.duration is None:
+        return None
+    if cause.duration >= USUAL_RETRIES_S:
+        return None
+    return f"{name_of(cause)} was back after {cause.duration:.1f} s, usual retries last {USUAL_RETRIES_S:g} s and more, and the run says nothing of the network"
+
+
+_TASK_ENDED = re.compile(r"\btasks? [\d,-]+: (?P<how>\w+)")
+
+
+def killed_at_once(effect: Fact) -> bool:
+    """Every task that srun tells of was killed: then none ended first, and the signal came from outside."""
+    told = [m["how"] for e in _output(effect) for m in _TASK_ENDED.finditer(e.message)]
+    return len(told) > 1 and set(told) == {"Killed"}
+
+
+def _ended_by_itself(world: World, cause: Fact, effect: Fact) -> str | None:
+    """A rank that loses its rail gives up, with a code or an abort; the others are killed after it."""
+    return "all tasks of the run were killed, none had ended before" if killed_at_once(effect) else None
+
+
 def _single_path(world: World, cause: Fact, effect: Fact) -> str | None:
     """A transport that spreads over several planes loses a share of its bandwidth with one of them, not the run."""
     run = run_of(world, effect)
@@ -218,11 +244,11 @@ def _away_at_boot(world: World, cause: Fact, effect: Fact) -> str | None:
     """
     if abs(effect.start - cause.start) <= 120.0:
         return None
-    heard = bool(world.spoke(cause.host or ""))  # of a host whose log is missing, silence says nothing
+    heard = bool(world.spoke_at(cause.host or ""))  # of a host whose log is missing, silence says nothing
     until = cause.start if effect.end is None else effect.end + (POST_S if heard else 0.0)
     if not effect.start <= cause.start <= until:
         return f"{name_of(effect)} was back before {cause.host} went down"
-    word = _word_between(world, cause.host or "", effect.start + SHUTTING_DOWN_S, cause.start)
+    word = word_between(world, cause.host or "", effect.start + SHUTTING_DOWN_S, cause.start)
     return f"{cause.host} wrote on for {word - effect.start:.0f} s after {name_of(effect)} was lost" if word else None
 
 
@@ -233,18 +259,11 @@ SHUTTING_DOWN_S = 90.0
 POST_S = 300.0
 
 
-def _word_between(world: World, host: str, low: float, high: float) -> float | None:
-    """When the host itself wrote its last line after ``low`` and before ``high`` (its boot); None if it was silent."""
-    spoke = world.spoke(host)
-    place = bisect_right(spoke, high - BOOT_STAMPS_S)
-    return spoke[place - 1] if place and spoke[place - 1] > low else None
-
-
 def _silent_until_boot(world: World, cause: Fact, effect: Fact) -> str | None:
     """Who still wrote after slurmctld had given it up was alive; that it booted later mended something else."""
     if cause.start <= effect.start or cause.attrs.get("last_response") is None:
         return f"{cause.host} had booted before" if cause.start <= effect.start else "its last answer is not known"
-    word = _word_between(world, cause.host or "", effect.start + effect.sigma + 2.0, cause.start)
+    word = word_between(world, cause.host or "", effect.start + effect.sigma + 2.0, cause.start)
     return f"{cause.host} still wrote {word - effect.start:.0f} s after it was set DOWN" if word else None
 
 
@@ -314,6 +333,7 @@ CONDITIONS: dict[str, Condition] = {
     "input/output trouble in the run": _io_trouble, "client evicted or input/output trouble": _evicted_or_io,
     "launch trouble or no space in the run": _no_space, "run hardly began": _hardly_began, "no words of its own": _no_own_words,
     "file system given up": _gave_up, "no lost peers told": _no_lost_peers, "down at effect": _down_at_effect,
+    "outlasts usual retries": _outlasts_retries, "a task ended by itself": _ended_by_itself,
     "same adapter": _same_adapter, "single path": _single_path, "slow to the end": _slow_to_the_end, "far end only": _far_end_only,
     "away at the boot": _away_at_boot, "silent until the boot": _silent_until_boot,
     "its job was on it": _job_was_on_it, "planned work": _planned_work, "row remapped": _row_remapped, "uncorrectable memory in the run": _met_memory_error, "while slow": _while_slow,

@@ -291,13 +291,14 @@ def describe_cause(world: World, fact: Fact) -> str:
     what = {
         "link.outage": "link lost", "switch.outage": "switch lost its links", "plane.outage": "spine failed", "node.dead": "node died", "link.errors": "link corrupted data",
         "job.slow": "steps became slow", "node.down": "node set DOWN",
-        "node.reboot": "machine rebooted", "node.panic": "kernel panic", "slurmd.crash": "slurmd died",
+        "node.reboot": "machine rebooted", "node.panic": "kernel panic", "slurmd.crash": "slurmd died", "slurmd.stop": "slurmd was stopped",
         "munge.failure": "munge failed", "node.deaf": "node accepted connections without answering",
         "gpu.xid": f"Xid {fact.attrs.get('code')}", "pcie.aer": "PCIe errors", "disk.error": "disk error",
         "disk.full": "disk full", "storage.outage": "storage target lost", "prolog.failure": "prolog failed",
         "epilog.failure": "epilog failed", "admin.down": "set DOWN by an administrator",
         "job.comm_error": "ranks lost their peers", "controller.restart": "slurmctld restarted",
-        "node.drain": "node drained", "switch.silent": "nodes fell silent together", "gpu.told": "GPU failed, as its run says", "disk.told": "local disk failed, as its run says",
+        "node.drain": "node drained", "power.outage": "nodes went down together", "switch.silent": "nodes fell silent together", "gpu.told": "GPU failed, as its run says",
+        "disk.told": "local disk failed, as its run says",
         "storage.told": "storage failed, as its runs say", "gpu.thermal": "GPU throttled by heat",
     }.get(fact.kind, fact.kind)  # fmt: skip
     run = run_of(world, fact)

@@ -243,7 +243,7 @@ def grounds(world: World, incident: Incident) -> list[str]:
             if max(chances) >= 0.001
             else "Chance of a coincidence below 0.001"
         )
-    if root.attrs.get("inferred"):
+    if root.attrs.get("inferred") and root.kind == "slurmd.crash":
         found.append("slurmd started again without having been stopped, and the machine had not booted")
     if incident.verdicts and (untouched := spared(world, incident)).count:
         found.append(f"{untouched.count} other job{'s' if untouched.count > 1 else ''} ran on without trouble")
@@ -274,9 +274,11 @@ def doubts(incident: Incident) -> list[str]:
     if incident.root.kind == "node.down":
         found.append("Nothing that was collected tells why the node fell silent")
     if incident.root.attrs.get("inferred"):
-        found.append(
-            f"When slurmd died is not known: between {clock(incident.root.start)} and {clock(incident.root.end or incident.root.start)}"
+        what = {"slurmd.crash": "slurmd died", "gpu.xid": "the GPU failed"}.get(
+            incident.root.kind, "the machine went down"
         )
+        begun, known = clock(incident.root.start), clock(incident.root.end or incident.root.start)
+        found.append(f"When {what} is not known: between {begun} and {known}")
     return found
 
 

@@ -15,7 +15,7 @@ from correlator.causes import cause_of, root_event
 from correlator.evidence import Chain, Weigher
 from correlator.facts import World
 from correlator.model import Event, Fact, Hop, Run
-from correlator.verdicts import LEAK, ROOTS, Verdict
+from correlator.verdicts import LEAK, ROOTS, Verdict, before_all_logs
 
 #: An incident's name is a hash of what its root is, so many bytes of it: two of a million incidents share one with p = 0.5;
 #: with three bytes two of 6,000 did, and a tick could not tell them apart.
@@ -26,8 +26,8 @@ FLAP_GAP_S = 300.0
 
 #: Facts that make an incident even when no run suffered, and how much they then matter.
 _UNSUFFERED = {
-    "link.outage": "benign", "switch.outage": "degraded", "plane.outage": "degraded", "node.down": "degraded", "node.reboot": "degraded",
-    "node.panic": "degraded", "slurmd.crash": "degraded", "gpu.xid": "benign", "pcie.aer": "benign", "disk.error": "degraded",
+    "link.outage": "benign", "switch.outage": "degraded", "plane.outage": "degraded", "power.outage": "degraded", "node.down": "degraded", "node.reboot": "degraded",
+    "node.panic": "degraded", "slurmd.crash": "degraded", "slurmd.stop": "degraded", "gpu.xid": "benign", "pcie.aer": "benign", "disk.error": "degraded",
     "disk.full": "degraded", "storage.outage": "degraded", "prolog.failure": "degraded", "epilog.failure": "degraded",
     "controller.restart": "benign", "gpu.thermal": "degraded", "munge.failure": "degraded", "admin.down": "benign", "node.dead": "degraded", "link.errors": "benign",
 }  # fmt: skip
@@ -182,8 +182,10 @@ def _unsuffered(world: World, weigher: Weigher, taken: set[int]) -> list[Inciden
             continue
         if fact.kind == "link.outage" and not world.site.cabled(fact.host, fact.device, fact.attrs.get("switch")):
             continue
-        if fact.attrs.get("passing"):
+        if before_all_logs(weigher, fact):
             continue
+        if fact.attrs.get("passing") or (fact.kind == "slurmd.stop" and not weigher.follows(fact)):
+            continue  # a daemon that is started anew is everyday's work, unless its node was given up meanwhile
         if fact.attrs.get("planned"):
             severity = "benign"
         previous = open_flaps.get((fact.host, fact.device)) if fact.kind == "link.outage" else None

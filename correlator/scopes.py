@@ -23,11 +23,26 @@ def _under_switch(world: World, cause: Fact, effect: Fact) -> bool:
     """All nodes of a failed switch are cut off, also those whose own logs are missing."""
     hosts = set(cause.attrs.get("under") or cause.attrs.get("hosts", ()))
     run = run_of(world, effect)
-    return bool(hosts & set(run.nodes)) if run and effect.host is None else effect.host in hosts
+    if run and effect.host is None:
+        return bool(hosts & set(run.nodes))
+    # Whom the controller cannot reach is given up, whoever of the two was cut off.
+    return effect.host in hosts or (effect.kind == "node.down" and bool(hosts & world.controllers))
+
+
+def _link_of_controller(world: World, cause: Fact, effect: Fact) -> bool:
+    return cause.host in world.controllers and effect.host != cause.host
+
+
+def _fell_with(world: World, cause: Fact, effect: Fact) -> bool:
+    """The effect is of a machine that went with the others; of a switch, if most of its nodes did."""
+    hosts = set(cause.attrs.get("hosts", ()))
+    cut_off = set(effect.attrs.get("hosts", ()))
+    return effect.host in hosts or (bool(cut_off) and len(cut_off & hosts) >= MOST * len(cut_off))
 
 
 def _link_of_switch(world: World, cause: Fact, effect: Fact) -> bool:
-    return effect.attrs.get("promoted") == cause.host and cause.host is not None
+    name = cause.host or cause.attrs.get("token")
+    return name is not None and effect.attrs.get("promoted") == name
 
 
 def _in_allocation(world: World, cause: Fact, effect: Fact) -> bool:
@@ -64,6 +79,9 @@ def _device(world: World, cause: Fact, effect: Fact) -> bool:
 def _same_bus(world: World, cause: Fact, effect: Fact) -> bool:
     return cause.host == effect.host and bus(cause.device) is not None and bus(cause.device) == bus(effect.device)
 
+
+#: Most of a switch's nodes (as facts/links.py promotes).
+MOST = 0.6
 
 #: A target that so many clients lost was lost by all of them, also those whose logs are missing.
 WIDE = 3
@@ -121,5 +139,6 @@ SCOPES: dict[str, Scope] = {
     "same node": _same_node, "node under switch": _under_switch, "link of switch": _link_of_switch,
     "node in allocation": _in_allocation, "failed node of run": _failed_node, "same run": _same_run,
     "same run or its node": _same_run_or_node, "device in allocation": _device, "same bus": _same_bus,
+    "controller's own link": _link_of_controller, "went down together": _fell_with,
     "run used the storage": _used_storage, "whole cluster": _whole_cluster, "told by the run": _told_by_run, "fell silent together": _fell_silent_with,
 }  # fmt: skip

@@ -7,10 +7,12 @@ program's, and where its words only say "the network" nobody is blamed: unknown.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from correlator.calibration import SUREST, calibrated
 from correlator.causes import cause_of
+from correlator.conditions import killed_at_once
 from correlator.evidence import Chain, Rejection, Weigher, weight_of
 from correlator.facts import World
 from correlator.model import Event, Fact, Run
@@ -63,12 +65,18 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
         verdict.category, verdict.confidence, verdict.reason, verdict.own = deliberate
         return verdict
     own = _own_explanation(run, end)
-    chains = _with_words(end, _unblocked(weigher, end, found.chains, verdict.rejections))
+    told = [c for c in found.chains if not before_all_logs(weigher, c.root)]
+    chains = _with_words(end, _unblocked(weigher, end, told, verdict.rejections))
     total = sum(c.weight for c in chains) + own.weight + LEAK
     best = chains[0] if chains else None
     if best is None or best.weight < max(own.weight, LEAK):
         verdict.category, verdict.reason, verdict.own, verdict.others = own.category, own.reason, own.events, chains
         verdict.confidence = own.sure * (own.weight + LEAK) / total
+        if end.start < weigher.rates.first - EDGE_OF_LOGS_S:
+            verdict.confidence *= UNSEEN_SURE
+            verdict.doubts.append(
+                "It ended before the first line that was collected of anything: only its state is known"
+            )
         mute = world.mute(run)
         if mute and own.category in ("app.error", "unknown"):
             # A node whose log is missing may hide the cause.
@@ -88,12 +96,24 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
     verdict.confidence = min(SUREST, same_root / total)
     if best.root.kind in ("node.down", "switch.silent"):
         verdict.confidence = min(verdict.confidence, 0.75)  # that it fell silent is certain; why, nobody said
+    if best.root.attrs.get("nameless"):
+        verdict.confidence = min(verdict.confidence, NAMELESS_SURE)
+        verdict.doubts.append(NAMELESS[best.root.kind])
     if best.root.attrs.get("far_end_only") and world.voices and best.root.host not in world.voices:
         verdict.confidence = min(verdict.confidence, FAR_END_SURE)
         verdict.doubts.append(
             f"No log of {best.root.host} was collected: the machine may have died, and its link with it"
         )
     return verdict
+
+
+#: Stamps of accounting and of the first lines of a log may lie so far apart.
+EDGE_OF_LOGS_S = 60.0
+
+
+def before_all_logs(weigher: Weigher, fact: Fact) -> bool:
+    """A node that is taken for DOWN only because a run ended so, before the first line that was collected of anything."""
+    return fact.kind == "node.down" and not fact.events and fact.start < weigher.rates.first - EDGE_OF_LOGS_S
 
 
 def _unblocked(weigher: Weigher, end: Fact, chains: list[Chain], rejections: list[Rejection]) -> list[Chain]:
@@ -153,6 +173,15 @@ OTHER_WORDS_AGAINST = 0.2
 UNEXPLAINED = 0.5
 #: A link of which only the far end was heard, on a host whose log is missing, may as well be a dead machine's.
 FAR_END_SURE = 0.7
+#: That many nodes were hit by one thing is certain; which of the things that they share it was, nobody said.
+NAMELESS_SURE = 0.85
+NAMELESS = {
+    "switch.outage": "What these links end at is not named: an inventory of the links (links.csv), a topology.conf or the switches' own syslog would",
+    "power.outage": "What these nodes share is not named: the event logs of their BMCs or of the power distribution would",
+    "storage.told": "Which storage it was is not named: the clients' kernel logs, or a path in the output, would",
+}
+#: What is left of an explanation of a run of which nothing but the state was collected.
+UNSEEN_SURE = 0.6
 #: How much of an own explanation is lost when no node's log could contradict it.
 MUTE_DOUBT = 0.3
 
@@ -177,6 +206,7 @@ ROOTS = frozenset({
     "link.outage", "switch.outage", "node.reboot", "node.panic", "slurmd.crash", "munge.failure", "node.deaf", "node.down",
     "admin.down", "prolog.failure", "gpu.xid", "pcie.aer", "gpu.thermal", "disk.error", "disk.full", "storage.outage",
     "node.dead", "link.errors", "plane.outage", "gpu.told", "disk.told", "storage.told", "switch.silent",
+    "power.outage", "slurmd.stop", "batch.lost",
 })  # fmt: skip
 
 
@@ -192,6 +222,8 @@ def _deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple
         if failed_launch and str(who or "0") in ("0", "root", "slurm"):
             return None
         name = {"0": "root"}.get(str(who), f"uid {who}") if who not in (None, "") else "somebody"
+        if any("dependency" in e.message.lower() for e in lines):
+            return "user.cancel", 0.97, "Slurm cancelled it: the job that it depends on did not end as it asked", lines
         own = who is not None and str(who) == str(run.row.get("uid"))
         return "user.cancel", 0.97, f"cancelled by {run.row.get('user') if own else name}", lines
     if end.kind == "run.oom":
@@ -199,8 +231,17 @@ def _deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple
     if end.kind == "run.failed" and end.attrs["memory"]:
         return "app.oom", 0.95, "one of its steps needed more memory than it had asked for", _memory_events(end)
     if end.kind == "run.timeout" and not [c for c in chains if _acceptable(c)]:
+        slow = [c.root for c in chains if c.root.kind == "job.slow"]
+        if slow:
+            ratio, onset = slow[0].attrs["ratio"], (slow[0].start - (run.start or slow[0].start)) / 60.0
+            why = f"it became {ratio:.1f} times slower {onset:.0f} min into the run and reached its time limit; what slowed it, nothing that was collected tells"
+            return "app.timeout", SLOWED_SURE, why, lines
         return "app.timeout", 0.93, "it reached its time limit", lines
     return None
+
+
+#: A run that slows down and stays slow is as often held back by a node, a link or the storage as by itself.
+SLOWED_SURE = 0.5
 
 
 def _memory_events(end: Fact) -> list[Event]:
@@ -222,6 +263,10 @@ def _own_explanation(run: Run, end: Fact) -> Own:
     """What the run itself says against any infrastructure cause."""
     if end.kind == "run.node_fail":
         return Own("infra.node", LEAK, "its node failed, and nothing tells which", [], 0.6)
+    asked = [e for e in end.events if e.kind == "slurm.job_requeue" and _ASKED.match(e.message)]
+    if end.kind == "run.requeued" and asked:
+        told = "somebody asked for it to be requeued (its user, its own script or an administrator)"
+        return Own("user.cancel", OWN_EXIT, told, asked[:5], 0.9)
     if end.kind == "run.requeued":
         return Own("unknown", LEAK, "it was requeued, and nothing tells why", [], 0.7)
     if end.kind == "run.cancelled":
@@ -248,8 +293,19 @@ def _own_explanation(run: Run, end: Fact) -> Own:
         told = "its output says only that its peers or the network were lost"
         return Own("unknown", NETWORK_WORDS, told, words["peers"][:5], 0.9)
     code, signal = run.row.get("exit_code"), run.row.get("exit_signal")
+    if killed_at_once(end):
+        told = "all its tasks were killed by a signal at once; who sent it, nothing that was collected tells"
+        return Own("app.error", OWN_EXIT, told, words["aftermath"][:5], KILLED_SURE)
     how = f"signal {signal}" if signal else f"exit code {code}"
     return Own("app.error", OWN_EXIT, f"it ended by itself with {how}", words["aftermath"][:5], 0.9)
+
+
+#: Who sends SIGKILL to all tasks is the run's own script or user, mostly; memory and Slurm would have said so.
+KILLED_SURE = 0.7
+
+
+#: What slurmctld says when it was asked for a requeue; of one of its own it says why (slurm src/slurmctld/job_mgr.c).
+_ASKED = re.compile(r"Requeuing JobId=\S+\s*$")
 
 
 def _peers_first(words: dict[str, list[Event]]) -> bool:

@@ -65,6 +65,9 @@ class World:
             self.run[run.key] = run
             for node in run.nodes:
                 self.runs_on[node].append(run)
+        self._spoke: dict[str, Sequence[float]] = {}
+        #: The hosts that run slurmctld, as its own lines tell.
+        self.controllers = frozenset(e.host for e in self.events if e.host and e.source == "slurmctld")
         self.in_time = RunsInTime(self.runs)
         self.bad_in_time = RunsInTime([r for r in self.runs if r.ended_badly])
         self.runs_of_job: dict[int, list[Run]] = defaultdict(list)
@@ -74,6 +77,15 @@ class World:
         self._facts_by_job: tuple[int, dict[str, list[Fact]]] = (-1, {})
         times = [e.time for e in self.events]
         self.first, self.last = (min(times), max(times)) if times else (0.0, 0.0)
+
+    def spoke_at(self, host: str) -> Sequence[float]:
+        """``spoke`` in true time: a clock that is known to have been off is corrected, as the events' is."""
+        if host not in self._spoke:
+            told, off = self.spoke(host), [o for o in self.clocks if o.host == host]
+            self._spoke[host] = told if not off else sorted(
+                t - next((o.seconds for o in off if o.start <= t <= o.end), 0.0) for t in told
+            )  # fmt: skip
+        return self._spoke[host]
 
     def kinds(self, *kinds: str) -> Iterable[Event]:
         """Events of these kinds in time order."""
@@ -151,10 +163,12 @@ Detector = Callable[[World], list[Fact]]
 
 def detectors() -> list[Detector]:
     """Built-in detectors in the order in which they build on each other, then those of installed packages."""
-    from correlator.facts import control, gpus, jobs, links, nodes, silence, slow, storage, told
+    from correlator.facts import control, gpus, jobs, links, nodes, shared, silence, slow, storage, told
 
     found: list[Detector] = [
-        d for module in (links, nodes, control, gpus, storage, told, jobs, silence, slow) for d in module.DETECTORS
+        d
+        for module in (links, nodes, control, shared, gpus, storage, told, jobs, silence, slow)
+        for d in module.DETECTORS
     ]
     for point in sorted(entry_points(group="faultline.detectors"), key=lambda p: p.name):
         found += point.load()

@@ -221,6 +221,21 @@ def _code_faults(world: World, run: Run, moment: float) -> list[Fact]:
     ]  # fmt: skip
 
 
+#: slurmctld's word for a batch script that its node does not know (slurm src/slurmctld/job_mgr.c).
+_BATCH_GONE = "missing from batch node"
+
+_PART = re.compile(r"\bJobId=\d+\+\d+")
+
+
+def lost_batches(world: World) -> list[Fact]:
+    """``batch.lost``: the node answered, and the job's batch script was not there: slurmstepd had died, or never began."""
+    return [
+        Fact("batch.lost", e.time, None, e.sigma, host, run=str(e.job_id), events=(e,))
+        for e in world.kinds("slurm.job_node_fail", "slurm.job_requeue", "slurm.job_failed")
+        if e.source == "slurmctld" and e.job_id is not None and _BATCH_GONE in e.message for host in hosts_of(e)
+    ]  # fmt: skip
+
+
 def _step_oom(run: Run) -> list[object]:
     return [s for s in run.steps if s["state"] == "OUT_OF_MEMORY" or (s["exit_signal"] == 125 and s["exit_code"] == 0)]
 
@@ -234,7 +249,11 @@ def _failed_nodes(world: World, run: Run, lines: list[Event], moment: float) -> 
             and event.source == "slurmctld"
             and abs(event.time - moment) <= END_SLACK_S
         ):
-            named.update(h for h in hosts_of(event) if h in run.nodes or not run.nodes)
+            if _BATCH_GONE in event.message:
+                continue  # the node answered, and had no such job
+            # All parts of a heterogeneous job end with one of them, on a node that may be another part's.
+            part = _PART.search(event.message)
+            named.update(h for h in hosts_of(event) if h in run.nodes or not run.nodes or part)
     # srun names the node that failed; slurmstepd's line about the same names the node that writes it.
     named.update(h for e in lines if e.kind == "job.node_failure" and "node failure on" in e.message.lower()
                  for h in hosts_of(e) if h in run.nodes)  # fmt: skip
@@ -255,6 +274,11 @@ UNSEEN_S = 1000.0
 def _unseen_downs(world: World, run: Run, moment: float, named: list[str], found: list[Fact]) -> list[Fact]:
     """``node.down`` without slurmctld's word: the run's end names a node, or accounting says that one failed, and there is
     one only, or something happened on a few of them, or on the switch of all, that sets nodes DOWN."""
+    gone = [
+        f for f in world.facts_of("batch.lost") if f.run == str(run.job_id) and abs(f.start - moment) <= END_SLACK_S
+    ]
+    if gone and not named:
+        return []
     told = {
         f.host for f in [*world.facts_of("node.down", "node.reboot", "admin.down"), *found]
         if f.kind.startswith(("node.", "admin.")) and _went_down_by(f, run, moment)
@@ -288,4 +312,4 @@ def _unseen(run: Run, host: str, moment: float) -> Fact:
     return Fact("node.down", moment, None, 0.5, host, attrs=attrs)
 
 
-DETECTORS = [communication_errors, launch_failures, ends]
+DETECTORS = [communication_errors, launch_failures, lost_batches, ends]

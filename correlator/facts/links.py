@@ -201,7 +201,7 @@ def switch_outages(world: World) -> list[Fact]:
         lost[switch] += found
     facts: list[Fact] = []
     for switch, found in sorted(lost.items()):
-        promoted = (_promote(world, switch, group, found) for group in _together(found))
+        promoted = (_promote(world, switch, group, found) for group in together(found))
         facts += [fact for fact in promoted if fact is not None]
     return _upstream(world, facts)
 
@@ -219,7 +219,7 @@ def _uncabled(world: World) -> dict[str, list[Fact]]:
             ports[fact.host or ""].append(fact.start)
     found: dict[str, list[Fact]] = defaultdict(list)
     for _, outages_of in sorted(alone.items()):
-        for group in _together(outages_of):
+        for group in together(outages_of):
             hosts = {f.host or "" for f in group}
             for name, share in _shared_switches(world, hosts, group[0].start, ports):
                 below = [f for f in group if f.host in share]
@@ -248,7 +248,8 @@ def _shared_switches(
     return named
 
 
-def _together(found: list[Fact]) -> list[list[Fact]]:
+def together(found: list[Fact]) -> list[list[Fact]]:
+    """Outages in groups that began within ``TOGETHER_S`` of their first one."""
     found.sort(key=lambda f: (f.start, f.key))
     groups: list[list[Fact]] = []
     for fact in found:

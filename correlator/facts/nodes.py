@@ -142,7 +142,7 @@ def _boots_told_by_slurmd(world: World, known: list[Fact]) -> list[Fact]:
         if uptime is None or uptime >= FRESH_BOOT_S:
             continue
         boot = event.time - uptime
-        spoke = world.spoke(event.host)
+        spoke = world.spoke_at(event.host)
         place = bisect_left(spoke, boot - BOOT_STAMPS_S)
         attrs = {"boot": boot, "noticed": event.time, "inferred": True}
         last = spoke[place - 1] if place and boot - spoke[place - 1] <= SPEAKS_WITHIN_S else boot
@@ -152,6 +152,13 @@ def _boots_told_by_slurmd(world: World, known: list[Fact]) -> list[Fact]:
 
 #: A boot's first lines may carry stamps that are so much older than the boot time that others reckon.
 BOOT_STAMPS_S = 15.0
+
+
+def word_between(world: World, host: str, low: float, high: float) -> float | None:
+    """When the host itself wrote its last line after ``low`` and before ``high`` (its boot); None if it was silent."""
+    spoke = world.spoke_at(host)
+    place = bisect_right(spoke, high - BOOT_STAMPS_S)
+    return spoke[place - 1] if place and spoke[place - 1] > low else None
 
 
 #: A dying kernel writes its panic in many lines (lockup, oops, panic, end trace) within minutes.
@@ -224,6 +231,45 @@ def slurmd_deaths(world: World) -> list[Fact]:
                             fact.events = (*fact.events, event)
                 stopped_at = None
     return _same_deaths(facts)
+
+
+#: A slurmd that is started so soon after it was stopped was being started anew, whether or not the start succeeds.
+RESTART_S = 60.0
+
+
+def slurmd_stops(world: World) -> list[Fact]:
+    """``slurmd.stop``: slurmd was asked to end and did; ``end`` is its next start. A machine that is shut down stops it too,
+    and a start that fails is a crash: neither is told here."""
+    facts: list[Fact] = []
+    stops = [e for e in world.kinds("slurm.daemon_stop") if e.source == "slurmd" and e.host]
+    for group in _per_host(stops):
+        host, stop = group[0].host or "", group[0]
+        after = [e for e in world.by_host[host] if e.source == "slurmd" and e.time > stop.time
+                 and e.kind in ("slurm.daemon_start", "slurm.daemon_fatal")]  # fmt: skip
+        back = after[0] if after else None
+        failed = back is not None and back.kind == "slurm.daemon_fatal" and back.time - stop.time <= RESTART_S
+        boots = [f for f in world.facts_of("node.reboot") if f.host == host and stop.time <= (f.end or f.start)
+                 and (back is None or f.start <= back.time)]  # fmt: skip
+        # Who stamps with a wrong clock may have started again at once.
+        astray = [f for f in world.facts_of("munge.failure") if f.host == host and f.attrs.get("clock")]
+        if failed or boots or astray:
+            continue
+        events = (*group, back) if back is not None else tuple(group)
+        facts.append(
+            Fact("slurmd.stop", stop.time, back.time if back else None, stop.sigma, host, attrs={}, events=events)
+        )
+    return facts
+
+
+def _per_host(events: list[Event]) -> list[list[Event]]:
+    """Statements of one host that follow each other within moments tell one thing."""
+    groups: list[list[Event]] = []
+    for event in sorted(events, key=lambda e: (e.host or "", e.time, e.id)):
+        if groups and groups[-1][0].host == event.host and event.time - groups[-1][-1].time <= SAME_START_S:
+            groups[-1].append(event)
+        else:
+            groups.append([event])
+    return groups
 
 
 def _same_deaths(facts: list[Fact]) -> list[Fact]:
@@ -373,7 +419,7 @@ def silent_deaths(world: World) -> list[Fact]:
         host = fact.host or ""
         if not fact.attrs.get("far_end_only") or fact.attrs.get("promoted") or not world.runs_on.get(host):
             continue
-        spoke = world.spoke(host)
+        spoke = world.spoke_at(host)
         before = bisect_right(spoke, fact.start + 2.0 + fact.sigma)
         back = spoke[before] if before < len(spoke) else None
         boots = [e.time for e in world.by_host.get(host, ()) if e.kind == "kernel.boot" and e.time > fact.start]
@@ -399,4 +445,4 @@ def _number(value: object) -> float | None:
         return None
 
 
-DETECTORS = [node_downs, reboots, panics, slurmd_deaths, munge_failures, silent_deaths]
+DETECTORS = [node_downs, reboots, panics, slurmd_deaths, munge_failures, slurmd_stops, silent_deaths]

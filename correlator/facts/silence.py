@@ -18,9 +18,15 @@ def common_silence(world: World) -> list[Fact]:
     Without a topology, nodes of one statement of slurmctld are taken together."""
     timeout = world.site.settings["SlurmdTimeout"]
     together = (timeout.high if timeout.known else 300.0) / 3 + 15.0
-    explained = {h for f in world.facts_of("switch.outage") for h in f.attrs.get("under") or f.attrs["hosts"]}
+    explained = {
+        h for f in world.facts_of("switch.outage", "power.outage") for h in f.attrs.get("under") or f.attrs["hosts"]
+    }
     explained |= {f.host or "" for f in world.facts_of("link.outage", "node.reboot") if f.attrs.get("role") != "fabric"}
-    downs = [f for f in world.facts_of("node.down") if f.host and f.host not in explained]
+    cut = [f for f in world.facts_of("link.outage") if f.host in world.controllers and f.attrs.get("role") != "fabric"]
+    downs = [
+        f for f in world.facts_of("node.down") if f.host and f.host not in explained
+        and not any(c.start <= f.start <= (c.end if c.end is not None else world.last) + 1.0 for c in cut)
+    ]  # fmt: skip
     facts: list[Fact] = []
     leaves = {s: m for s, m in sorted(world.site.members.items()) if any(world.site.leaf_of.get(n) == s for n in m)}
     for switch, members in leaves.items():

@@ -48,6 +48,11 @@ def _slow_by(lines: list[Any], **more: Any) -> World:
     return world(lines, [job], **slowed(job, 2000), **more)
 
 
+def gone(at: float) -> Any:
+    text = "Batch JobId=1 missing from batch node n1 (not found BatchStartTime after startup)"
+    return event("slurm.job_node_fail", at, "ctl", text, source="slurmctld", job_id=1, nodes=["n1"])
+
+
 CASES = [
     Case("E03", lambda: world([*down(0, "n1", "eth0", 900), *set_down(350, "n1"), *node_fail(350)], [one(350, "NODE_FAIL")]),
          ("infra.network", "link.outage", "n1")),
@@ -97,6 +102,18 @@ CASES = [
                                *node_fail(100)], [one(100, "NODE_FAIL")]), ("infra.node", "node.reboot", "n1")),
     Case("E31B", lambda: world([event("kernel.boot", 100, "n1", "Linux version 6.1"), *set_down(350, "n1"), *node_fail(350)],
                                [one(350, "NODE_FAIL")]), ("infra.node", "node.reboot", "n1")),
+    Case("E34S", lambda: world([event("slurm.daemon_stop", 0, "n1", "Slurmd shutdown completing", source="slurmd"), *set_down(350, "n1"), *node_fail(350)],
+                               [one(350, "NODE_FAIL")]), ("infra.scheduler", "slurmd.stop", "n1")),
+    Case("E03C", lambda: world([*down(0, "ctl", "eth0", 900), *set_down(350, "n1", "n2"), *node_fail(350)], [one(350, "NODE_FAIL")]),
+         ("infra.network", "link.outage", "ctl")),
+    Case("E31P", lambda: world([*(rebooted(600 + i, f"n{i}", last_response=-20 - i) for i in range(1, 6)), *set_down(350, "n1"), *node_fail(350)],
+                               [one(350, "NODE_FAIL")], spoke=lambda host: [T0 - 15]), ("infra.node", "power.outage", None)),
+    Case("E31L", lambda: world([*(e for i in range(1, 6) for e in down(0.1 * i, f"n{i}", "ib0", 590)), *lost_peers(60),
+                                *(event("kernel.boot", 600 + i, f"n{i}", "Linux version 6.1") for i in range(1, 6))], [one(62)], links=LINKS,
+                               spoke=lambda host: [T0 - 15, T0 + 600]), ("infra.node", "power.outage", None)),
+    Case("E50", lambda: world([gone(350)], [one(350, "NODE_FAIL")]), ("infra.scheduler", "batch.lost", "n1")),
+    Case("E50R", lambda: world([event("kernel.boot", 100, "n1", "Linux version 6.1"), gone(350)], [one(350, "FAILED")]),
+         ("infra.node", "node.reboot", "n1")),
     Case("E34", lambda: world([event("slurm.daemon_fatal", 0, "n1", "fatal: out of memory", source="slurmd"), *set_down(350, "n1"), *node_fail(350)],
                               [one(350, "NODE_FAIL")]), ("infra.scheduler", "slurmd.crash", "n1")),
     Case("E48", lambda: world([event("slurm.comm_error", 0, "n1", "error: Munge encode failed: Failed to access socket", source="slurmd"),

@@ -53,6 +53,10 @@ def expected(cause: str) -> Expected:
             return Expected("infra.network", frozenset({"switch.failure"}), "leaf01")
         case ["slurmd", "killed", host]:
             return Expected("infra.scheduler", frozenset({"slurm.slurmd_crash"}), host)
+        case ["slurmd", "stopped", host]:
+            return Expected("infra.scheduler", frozenset({"slurm.admin_action"}), host)
+        case ["stepd", "killed", host]:
+            return Expected("infra.scheduler", frozenset({"slurm.slurmd_crash"}), host)
         case ["power_off" | "power_lost", host]:
             return Expected("infra.node", frozenset({"node.reboot"}), host)
         case ["munged", "killed" | "key", host] | ["clock", host, *_]:
