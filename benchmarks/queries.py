@@ -6,6 +6,9 @@ Eight questions that an operator asks, each sent to ``POST /api/v1/query`` of a 
 that stays open; until the answer's JSON is read. Beside each stands the same question in SQL over a table of the same lines as they came: no order, no filters, no typed events. Wall
 time and CPU time (all threads) are medians of warm runs; the first run is printed too. FOLDER keeps the made-up store for
 the next time; without it a temporary one is made and removed.
+
+Before that, how long it takes to parse, bind and compile one query, nothing of it known from before: of the operator
+queries in ../shared where they are, else of the saved queries. ``--compile`` prints only that.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import re
 import sys
 import tempfile
 import threading
@@ -31,6 +35,8 @@ import duckdb
 import uvicorn
 from query_lines import fill
 
+from queries.kql.catalog import CATALOG, Catalog, Column, Table
+from queries.kql.compile import compile_script
 from store import open_store, segments
 from store.duckdb_store import DuckStore
 from web.app import create_app
@@ -91,6 +97,47 @@ def timed(ask: Callable[[], Any], runs: int) -> tuple[float, float, float, int]:
         walls.append((time.perf_counter() - wall) * 1000)
         cpus.append((time.process_time() - cpu) * 1000)
     return walls[0], median(walls[1:]), median(cpus[1:]), rows
+
+
+ROOT = Path(__file__).resolve().parents[1]
+OPERATOR_QUERIES = ROOT.parent / "shared" / "data" / "kql" / "operator_queries.kql"
+COMPILE_MS = 10  # the median that a query may take until it is SQL
+
+
+def written_queries() -> tuple[str, Catalog, list[str]]:
+    """Where the queries are from, the tables they may name, and the queries."""
+    if not OPERATOR_QUERIES.exists():
+        folder = ROOT / "queries" / "library"
+        return "saved queries", CATALOG, [path.read_text() for path in sorted(folder.glob("*.kql"))]
+    text = OPERATOR_QUERIES.read_text()
+    tables = dict(CATALOG.tables)
+    # The file's head declares the tables its queries assume: // Xid(Time:datetime, Host:string, ...)
+    for name, columns in re.findall(r"^//\s+(\w+)\(((?:\w+:\w+(?:, )?)+)\)", text, re.M):
+        pairs = (column.split(":") for column in columns.split(", "))
+        tables[name] = Table(name, tuple(Column(column, kind) for column, kind in pairs), f'kql."{name}"')
+    parts = re.split(r"\n\s*\n(?=//)", text)
+    found = ["\n".join(line for line in part.splitlines() if not line.startswith("//")) for part in parts]
+    return OPERATOR_QUERIES.name, Catalog(tables), [query for query in found if query.strip()]
+
+
+def compiling(runs: int) -> None:
+    """The time until a query is SQL: median over the queries of the median over runs, and the slowest query."""
+    where, catalog, texts = written_queries()
+    walls, cpus = [], []
+    for text in texts:
+        one: list[tuple[float, float]] = []
+        for number in range(runs):
+            fresh = f"{text}\n// {number}"  # what was parsed is kept by its text
+            wall, cpu = time.perf_counter(), time.process_time()
+            compile_script(fresh, catalog)
+            one.append(((time.perf_counter() - wall) * 1000, (time.process_time() - cpu) * 1000))
+        walls.append(median(w for w, _ in one))
+        cpus.append(median(c for _, c in one))
+    print(
+        f"parse, bind, compile: {len(texts)} {where}: median {median(walls):.2f} ms, CPU {median(cpus):.2f} ms"
+        f" (limit {COMPILE_MS}), slowest {max(walls):.1f} ms",
+        flush=True,
+    )
 
 
 def prepare(store: DuckStore, rows: int) -> None:
@@ -169,7 +216,11 @@ def main() -> int:
     arguments.add_argument("--rows", type=int, default=10_000_000)
     arguments.add_argument("--data", type=Path)
     arguments.add_argument("--runs", type=int, default=5)
+    arguments.add_argument("--compile", action="store_true", help="only the time until a query is SQL")
     chosen = arguments.parse_args()
+    compiling(chosen.runs)
+    if chosen.compile:
+        return 0
     with tempfile.TemporaryDirectory() as temporary, open_store(chosen.data or Path(temporary)) as store:
         if not store.rows("SELECT 1 FROM duckdb_tables() WHERE table_name = 'plain'"):
             prepare(store, chosen.rows)
