@@ -25,6 +25,7 @@ from collector.receivers import all_receivers
 from collector.receivers.base import (
     MAX_BODY,
     MAX_UNPACKED,
+    PACKING,
     Answer,
     Batch,
     Receiver,
@@ -194,7 +195,7 @@ class Intake:
         kept = self.repeats.fresh(request.peer, parts)
         if len(kept) == len(parts):
             return replace(batch, key=key), nameless
-        meta = {name: value for name, value in batch.meta.items() if name != "encoding"}
+        meta = {name: value for name, value in batch.meta.items() if name not in PACKING}
         return replace(batch, key=key, payload=b"".join(kept) or None, meta=meta), nameless
 
     def _settle(self, nameless: _Nameless, hung_up: bool) -> None:

@@ -43,8 +43,6 @@ log = structlog.get_logger()
 #: Bytes of a piece, unpacked; about 38 k lines of syslog. Larger ones cost a little less a line and more memory: a worker
 #: needs 30 times as much besides its 300 MB, and two workers and the service are to stay below 2 GB.
 PIECE_BYTES = 4 * 1024 * 1024
-#: A packed byte stands for about so many.
-PACKED = 8
 #: Pieces given to one worker: one in work, the others waiting, so that it has enough to do while the store takes segments.
 DEPTH = 3
 #: A lone batch waits this long for company: commits cost milliseconds each.
@@ -229,8 +227,7 @@ class Pipeline:
         for record in self._ready():
             piece.end = record.end
             if self._wanted(record, piece):
-                packed = record.meta.get("encoding")
-                size += record.payload_bytes * (PACKED if packed and packed != "identity" else 1)
+                size += record.unpacked_bytes
             if size >= PIECE_BYTES:
                 break
         if piece.end == self._at:

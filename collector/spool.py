@@ -39,6 +39,8 @@ SEGMENT_BYTES = 64 * 1024 * 1024
 MIN_FREE_BYTES = 256 * 1024 * 1024
 #: Accepting stops when so much waits to be parsed; at 40 MB/s of syslog that is under two minutes of work.
 MAX_WAITING_BYTES = 4 * 1024 * 1024 * 1024
+#: A packed byte stands for about so many, where nothing is said of it.
+PACKED = 8
 #: Batches that wait for an fsync hold memory; beyond this the receivers must wait.
 MAX_PENDING_BYTES = 64 * 1024 * 1024
 
@@ -85,6 +87,14 @@ class Record:
     @property
     def end(self) -> Position:
         return Position(self.segment, self.payload_offset + self.payload_bytes)
+
+    @property
+    def unpacked_bytes(self) -> int:
+        """About how much there is to read in it: what was said when it was taken in, else a guess where it is packed."""
+        known = self.meta.get("unpacked")
+        if isinstance(known, int):
+            return known
+        return self.payload_bytes * (PACKED if self.meta.get("encoding") not in (None, "", "identity") else 1)
 
 
 def payload_of(path: str, offset: int, size: int, crc: int) -> bytes:
@@ -319,7 +329,7 @@ class Spool:
     # -- reading -------------------------------------------------------------------------------------------------
 
     def read(self, start: Position, max_bytes: int) -> Iterator[Record]:
-        """Records from ``start`` on, as far as they are on disk, about ``max_bytes`` of them."""
+        """Records from ``start`` on, as far as they are on disk, about ``max_bytes`` of them, unpacked."""
         end = self.synced
         taken = 0
         for number in self._numbers():
@@ -330,7 +340,7 @@ class Spool:
             limit = end.offset if number == end.segment else self._sizes.get(number, path.stat().st_size)
             for record in scan(path, number, offset, limit, check=False):
                 yield record
-                taken += record.payload_bytes
+                taken += record.unpacked_bytes
                 if taken >= max_bytes:
                     return
 

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 #: A body as sent, and unpacked: larger ones are refused (413). A batch of 50 k lines of syslog is 6 MB.
 MAX_BODY = 16 * 1024 * 1024
 MAX_UNPACKED = 64 * 1024 * 1024
+#: What is said of a payload that is packed: ``Content-Encoding``, and how many bytes it is unpacked.
+PACKING = ("encoding", "unpacked")
 _EPOCH = datetime(1970, 1, 1)
+_EPOCH_UTC = _EPOCH.replace(tzinfo=UTC)
 
 
 class Refused(Exception):  # noqa: N818  (an answer)
@@ -117,7 +120,7 @@ def micros(moment: object) -> int | None:
         except ValueError:
             return micros(float(moment)) if moment.replace(".", "", 1).isdigit() and len(moment) < 25 else None
         aware = found if found.tzinfo else found.replace(tzinfo=UTC)
-        return int((aware - _EPOCH.replace(tzinfo=UTC)) / timedelta(microseconds=1))
+        return int((aware - _EPOCH_UTC) / timedelta(microseconds=1))
     if isinstance(moment, int | float):
         value = abs(float(moment))
         for limit, factor in ((1e11, 1e6), (1e14, 1e3), (1e17, 1.0), (1e20, 1e-3)):
@@ -186,12 +189,12 @@ class Decoded:
     blind: list[dict[str, Any]] = field(default_factory=list)
     status: list[dict[str, Any]] = field(default_factory=list)
 
-    def add(self, lines: list[bytes], run: Run, *, source: str | None = None, cluster: str | None = None,
+    def add(self, lines: list[bytes], *runs: Run, source: str | None = None, cluster: str | None = None,
             timezone: str | None = None, job_id: int | None = None, restarts: int | None = None) -> None:  # fmt: skip
-        """``run.lines`` must be the number of ``lines``."""
+        """All ``lines`` of the ``runs`` together must be as many as ``lines``."""
         group = self._group(_GroupKey(False, source, cluster, timezone, job_id, restarts))
         group.lines += lines
-        group.runs.append(run)
+        group.runs += runs
 
     def add_data(self, data: bytes, run: Run, *, source: str | None = None, cluster: str | None = None,
                  timezone: str | None = None, job_id: int | None = None, restarts: int | None = None) -> None:  # fmt: skip
@@ -253,6 +256,12 @@ class Request:
     def plain(self) -> bytes:
         """The body unpacked; raises ``Refused``."""
         return unpack(self.body, self.headers.get("content-encoding"))
+
+    def packing(self, plain: bytes) -> dict[str, Any]:
+        """How the body is packed, for the description of its batch: ``PACKING``'s names, none if it is not. ``plain``: the
+        body unpacked."""
+        encoding = self.headers.get("content-encoding")
+        return {"encoding": encoding, "unpacked": len(plain)} if encoding else {}
 
 
 @dataclass(frozen=True)

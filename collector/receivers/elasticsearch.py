@@ -55,7 +55,8 @@ def _bulk(request: Request) -> Batch:
     items: list[dict[str, Any]] = []
     identities: list[str] = []
     failed, documents_wanted = False, 0
-    lines = iter([line for line in request.plain().split(b"\n") if line.strip()])
+    body = request.plain()
+    lines = iter([line for line in body.split(b"\n") if line.strip()])
     for line in lines:
         try:
             action = json.loads(line)
@@ -89,7 +90,7 @@ def _bulk(request: Request) -> Batch:
     key = None
     if identities and len(identities) == documents_wanted:
         key = "es " + hashlib.blake2b("\n".join(identities).encode(), digest_size=16).hexdigest()
-    meta = {"form": "bulk", "index": index, **_encoding(request)}
+    meta = {"form": "bulk", "index": index, **request.packing(body)}
     key = request.headers.get("idempotency-key") or key
     return Batch(request.body if documents_wanted else None, answer, meta, key, lambda: list(parts_of(request.plain())))
 
@@ -114,8 +115,9 @@ def is_dated(part: bytes) -> bool:
 def _single(request: Request) -> Batch:
     parts = request.path.removeprefix("/elasticsearch").strip("/").split("/")
     identity = parts[2] if len(parts) > 2 else ""
+    body = request.plain()
     try:
-        found = json.loads(request.plain())
+        found = json.loads(body)
         if not isinstance(found, dict):
             raise ValueError("not an object")
     except ValueError as error:
@@ -124,12 +126,7 @@ def _single(request: Request) -> Batch:
                 "_shards": {"total": 1, "successful": 1, "failed": 0}}  # fmt: skip
     answer = Answer(201, json.dumps(document).encode(), headers=_HEADER)
     key = f"es {parts[0]}/{identity}" if identity else None
-    return Batch(request.body, answer, {"form": "single", "index": parts[0], **_encoding(request)}, key)
-
-
-def _encoding(request: Request) -> dict[str, str]:
-    encoding = request.headers.get("content-encoding")
-    return {"encoding": encoding} if encoding else {}
+    return Batch(request.body, answer, {"form": "single", "index": parts[0], **request.packing(body)}, key)
 
 
 def _hello(_request: Request) -> Batch:

@@ -32,9 +32,7 @@ def _accept(request: Request) -> Batch:
             break
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise Refused(400, f"the body is no push request of Loki: {error}") from error
-    meta: dict[str, Any] = {"form": "json" if as_json else "protobuf"}
-    if encoding := request.headers.get("content-encoding"):
-        meta["encoding"] = encoding
+    meta = {"form": "json" if as_json else "protobuf", **request.packing(body)}
     key = f"loki {hashlib.blake2b(body, digest_size=16).hexdigest()}"
     return Batch(request.body, Answer(204, b""), meta, request.headers.get("idempotency-key") or key)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 
 import orjson
@@ -37,6 +39,8 @@ _BASE64 = frozenset(("raw_base64", "lines_base64"))
 _CONTENT: dict[str, type | tuple[type, ...]] = {
     "raw": str, "lines": (str, list), "raw_base64": str, "lines_base64": str, "blind": dict, "status": dict, "defaults": dict,
 }  # fmt: skip
+#: What records that are alike may differ in.
+_OWN = frozenset(("raw", "time", "read"))
 #: A file is recognised by so many of its lines.
 _HEAD = 20
 _LEVELS = frozenset(("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug"))
@@ -45,17 +49,15 @@ _LEVELS = frozenset(("emerg", "alert", "crit", "error", "warning", "notice", "in
 def _accept(request: Request) -> Batch:
     body = request.plain()
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    meta: dict[str, Any] = {"form": "text" if kind == "text/plain" else "records"}
+    meta: dict[str, Any] = {"form": "text" if kind == "text/plain" else "records", **request.packing(body)}
     attributes = {n: v for n in _HEADERS if (v := request.headers.get(f"x-faultline-{n}"))}
     if attributes:
         meta["attributes"] = attributes
-    if encoding := request.headers.get("content-encoding"):
-        meta["encoding"] = encoding
     if kind == "application/json":
         _check_json(body)
         meta["form"] = "json"
     answer = answer_json({"status": "stored", "duplicate": False, "bytes": len(request.body)})
-    if not body.strip():
+    if not body or body.isspace():
         return Batch(None, answer)
     return Batch(request.body, answer, meta, request.headers.get("idempotency-key"))
 
@@ -78,7 +80,11 @@ def _decode(payload: Payload, into: Decoded) -> None:
     if payload.meta.get("form") == "text":
         _add_text(body if body.endswith(b"\n") else body + b"\n", defaults, payload, into)
         return
+    alike = _Alike(payload, into)
     for record in _records(body, payload.meta.get("form") == "json"):
+        if isinstance(record, dict) and alike.takes(record, defaults):
+            continue
+        alike.add()
         if isinstance(record, bytes):
             _add_lines([record], defaults, payload, into)
             continue
@@ -86,9 +92,55 @@ def _decode(payload: Payload, into: Decoded) -> None:
             defaults = {**defaults, **record["defaults"]}
         if len(record) > 1 or "defaults" not in record:
             _one(record, {**defaults, **record}, payload, into)
+    alike.add()
 
 
-def _records(body: bytes, json_form: bool) -> list[dict[str, Any] | bytes]:
+class _Alike:
+    """Records of one line each that stand side by side and differ in nothing else but their times: described once."""
+
+    def __init__(self, payload: Payload, into: Decoded) -> None:
+        self._payload, self._into = payload, into
+        self._rest: dict[str, Any] | None = None
+        self._full: dict[str, Any] = {}
+        self._lines: list[str] = []
+        self._times: list[tuple[int | None, int | None]] = []
+
+    def takes(self, record: dict[str, Any], defaults: dict[str, Any]) -> bool:
+        """Whether a record is such a one: then it is taken in, and empty afterwards."""
+        line = record.get("raw")
+        if type(line) is not str:
+            return False
+        rest = {name: value for name, value in record.items() if name not in _OWN} if len(record) > 1 else {}
+        if rest != self._rest:
+            if not _is_plain(rest, defaults):
+                return False
+            self.add()
+            self._rest, self._full = rest, {**defaults, **rest}
+        self._lines.append(line)
+        time, read = (record.get(name, defaults.get(name)) for name in ("time", "read"))
+        self._times.append((micros(time), micros(read)))
+        return True
+
+    def add(self) -> None:
+        """Gives on what was taken in."""
+        if self._lines:
+            run, group = _described(len(self._lines), [], self._full, self._payload)
+            times = ((*told, len(list(same))) for told, same in groupby(self._times))
+            runs = [run._replace(lines=count, time=time, read=read) for time, read, count in times]
+            self._into.add(list(map(_text_of, self._lines)), *runs, **group)
+        self._rest, self._lines, self._times = None, [], []
+
+
+def _is_plain(rest: dict[str, Any], defaults: dict[str, Any]) -> bool:
+    """Whether a record with ``raw`` says nothing but texts besides its times (1 and true are equal and not the same), none
+    of them content, and what its lines are does not follow from each of them."""
+    if not all(type(value) is str for value in rest.values()) or not _CONTENT.keys().isdisjoint(rest):
+        return False
+    full = {**defaults, **rest}
+    return "document" not in rest and (not full.get("path") or bool(full.get("source")))
+
+
+def _records(body: bytes, json_form: bool) -> Iterator[dict[str, Any] | bytes]:
     """Objects, or the bytes of what is none."""
     if json_form:
         try:
@@ -96,21 +148,18 @@ def _records(body: bytes, json_form: bool) -> list[dict[str, Any] | bytes]:
         except ValueError:
             whole = None
         if whole is not None:
-            found: list[dict[str, Any] | bytes] = []
             for item in whole if isinstance(whole, list) else [whole]:
-                found.append(item if isinstance(item, dict) else _text_of(item))
-            return found
-    out: list[dict[str, Any] | bytes] = []
+                yield item if isinstance(item, dict) else _text_of(item)
+            return
     for line in body.split(b"\n"):
         line = line.removesuffix(b"\r")
-        if not line.strip():
+        if not line or line.isspace():
             continue
         try:
-            value = _loads(line) if line.lstrip()[:1] in b'{"' else None
+            value = _loads(line) if line[:1] == b"{" or line.lstrip()[:1] in b'{"' else None
         except (ValueError, RecursionError):
             value = None
-        out.append(value if isinstance(value, dict) else _text_of(value) if isinstance(value, str) else line)
-    return out
+        yield value if isinstance(value, dict) else _text_of(value) if isinstance(value, str) else line
 
 
 def _text_of(value: object) -> bytes:
@@ -194,7 +243,7 @@ def _number(full: dict[str, Any], name: str) -> int | None:
 
 def _add_text(data: bytes, full: dict[str, Any], payload: Payload, into: Decoded) -> None:
     """Lines with their ends; an empty one is a line."""
-    run, group = _described(data.count(b"\n"), data.split(b"\n", _HEAD), full, payload)
+    run, group = _described(data.count(b"\n"), data, full, payload)
     into.add_data(data, run, **group)
 
 
@@ -203,11 +252,14 @@ def _add_lines(lines: list[bytes], full: dict[str, Any], payload: Payload, into:
     into.add(lines, run, **group)
 
 
-def _described(count: int, first: list[bytes], full: dict[str, Any], payload: Payload) -> tuple[Run, dict[str, Any]]:
-    """What is said about lines, and with which others they are parsed. ``first``: at least the first ``_HEAD`` of them."""
+def _described(
+    count: int, lines: bytes | list[bytes], full: dict[str, Any], payload: Payload
+) -> tuple[Run, dict[str, Any]]:
+    """What is said about ``lines``, and with which others they are parsed."""
     host, path, source, job = _text(full, "host"), _text(full, "path"), _text(full, "source"), _number(full, "job_id")
     restarts = _number(full, "restarts")
     if path and source is None:
+        first = lines.split(b"\n", _HEAD) if isinstance(lines, bytes) else lines
         known = recognise(path, b"\n".join(first[:_HEAD]))
         source, job = known.source, job if job is not None else known.job_id
         host, restarts = host or known.host, restarts if restarts is not None else known.restarts

@@ -68,9 +68,7 @@ def _accept(signal: str, request: Request) -> Batch:
     except (DecodeError, ValueError) as error:
         raise Refused(400, f"the body is not OTLP {signal}: {error}") from error
     answer = Answer(200, b'{"partialSuccess":{}}') if as_json else Answer(200, b"", "application/x-protobuf")
-    meta: dict[str, Any] = {"signal": signal, "form": "json" if as_json else "protobuf"}
-    if encoding := request.headers.get("content-encoding"):
-        meta["encoding"] = encoding
+    meta = {"signal": signal, "form": "json" if as_json else "protobuf", **request.packing(body)}
     digest = hashlib.blake2b(body, digest_size=16).hexdigest()
     key = request.headers.get("idempotency-key") or (f"otlp {signal} {digest}" if dated else None)
     return Batch(request.body if dated or as_json else None, answer, meta, key)

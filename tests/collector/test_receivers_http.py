@@ -23,7 +23,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from collector import decoding
 from collector.intake import Intake
 from collector.receivers import _BUILT_IN, all_receivers, journal_upload
-from collector.receivers.base import MAX_BODY, Refused, micros, unpack
+from collector.receivers.base import MAX_BODY, Decoded, Payload, Refused, micros, unpack
 from collector.receivers.loki import unsnap
 from collector.spool import Position, Spool
 
@@ -72,6 +72,42 @@ def test_lines_and_records_come_in_as_they_are(body: str, headers: dict[str, str
         assert reply.status == 200 and reply.document["status"] == "stored"
     found = [(r["raw"], r["host"], r["event"]) for r in lines(spool)]
     assert sorted(found) == sorted(rows * len(packed))
+    assert {r.unpacked_bytes for r in spool.read(Position(0, 0), 1 << 40)} == {len(body.encode())}
+
+
+_WORDS = st.sampled_from(["", "n1", "n2", "kernel", "/var/log/app.log", "error", "UTC"])
+_RECORDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "raw": st.sampled_from(["a", "", LINK, "Xid 79", "\ud800"]) | st.integers(0, 1),
+        "time": st.sampled_from([None, 0, 1, True, 1.0, "1", "2026-11-21T10:00:00Z", "x", [1]]),
+        "read": st.sampled_from([None, 1_700_000_000, "2026-11-21T10:00:00Z"]),
+        "severity": _WORDS, "source": _WORDS, "path": _WORDS, "stream": _WORDS, "restarts": st.sampled_from([1, True, "1"]),
+        "host": _WORDS | st.sampled_from([1, True, 1.0]), "tags": st.just(["t"]), "lines": st.sampled_from(["x\ny", ["x"]]),
+    },
+)  # fmt: skip
+
+
+@given(defaults=_RECORDS, records=st.lists(_RECORDS.flatmap(lambda r: st.lists(st.just(r), min_size=1, max_size=3)), max_size=5))  # fmt: skip
+def test_records_side_by_side_say_what_each_says_alone(
+    defaults: dict[str, Any], records: list[list[dict[str, Any]]]
+) -> None:
+    head, all_of_them = {"defaults": defaults}, [record for alike in records for record in alike]
+    assert _said([[head, *all_of_them]]) == _said([[head, record] for record in all_of_them])
+
+
+def _said(bodies: list[list[dict[str, Any]]]) -> dict[Any, list[tuple[Any, ...]]]:
+    """By what lines are parsed together with: every line of some bodies and what was said about it."""
+    decoded = Decoded()
+    for records in bodies:
+        body = "\n".join(map(json.dumps, records)).encode()
+        all_receivers()["ingest"].decode(Payload(body, {"received": 1_700_000_000_000_000}), decoded)
+    found = {}
+    for key, group in decoded.groups.items():
+        lines = group.lines or b"".join(group.data).split(b"\n")[:-1]
+        runs = [run._replace(lines=1) for run in group.runs for _ in range(run.lines)]
+        found[key] = list(zip(lines, runs, strict=True))
+    return found
 
 
 def test_what_the_sender_knows_fills_what_the_line_leaves_out(spool: Spool, intake: Intake) -> None:
