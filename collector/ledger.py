@@ -34,6 +34,15 @@ CHECKPOINT = "256MB"
 RATE_S = 60.0
 
 SourceKey = tuple[str, str, str]
+KEY = ("host", "source", "file")
+#: The columns of ``intake.sources``, one for each field of ``Source``; and the average of lines per second ``rate`` at ``rated``
+#: (seconds of the monotonic clock), which is not kept.
+SOURCES: dict[str, Any] = {
+    **dict.fromkeys((*KEY, "transport"), pl.String), **dict.fromkeys(("first_seen", "last_seen", "last_time"), pl.Datetime("us")),
+    **dict.fromkeys(("lines", "events", "unparsed", "bytes"), pl.Int64), "lag_s": pl.Float64, "max_lag_s": pl.Float64,
+    "late": pl.Int64, "gap_s": pl.Float64,
+}  # fmt: skip
+RATES: dict[str, Any] = {"rated": pl.Float64, "rate": pl.Float64}
 
 
 @dataclass
@@ -84,7 +93,8 @@ class Step:
     carried: str | None = None
     keys: list[StreamKey] = field(default_factory=list)
     opaque: list[tuple[str, datetime]] = field(default_factory=list)
-    sources: dict[SourceKey, Source] = field(default_factory=dict)
+    #: The changed sources as they are from then on, in the columns of ``SOURCES``.
+    sources: pl.DataFrame | None = None
     nodes: dict[str, Node] = field(default_factory=dict)
     blind: list[dict[str, Any]] = field(default_factory=list)
     quarantine: list[dict[str, Any]] = field(default_factory=list)
@@ -112,13 +122,10 @@ class Ledger:
             for r in rows("SELECT * FROM intake.streams")
         }
         self.keys: dict[str, datetime] = {r["key"]: r["received"] for r in rows("SELECT * FROM intake.keys")}
-        self.sources = {s.key: s for r in rows("SELECT * FROM intake.sources") for s in [Source(**r)]}
+        known = pl.DataFrame(rows("SELECT * FROM intake.sources"), schema=SOURCES)
+        self._keep(known.with_columns(pl.lit(0.0).alias(name) for name in RATES))
         self.nodes = {r["host"]: Node(**r) for r in rows("SELECT * FROM intake.nodes")}
-        self.lines: dict[str, int] = {}
-        for source in self.sources.values():
-            self.lines[source.file] = self.lines.get(source.file, 0) + source.lines
-        #: Source -> (when, lines per second then), fading over ``RATE_S``.
-        self._rates: dict[SourceKey, tuple[float, float]] = {}
+        self.lines: dict[str, int] = _lines_of(known)
         self._aside = {r["id"] for r in rows("SELECT id FROM intake.quarantine WHERE replayed_at IS NULL")}
         self.blind_periods = int(rows("SELECT count(*) AS n FROM intake.blind")[0]["n"])
 
@@ -140,35 +147,54 @@ class Ledger:
     # -- building a step -----------------------------------------------------------------------------------------
 
     def count(self, step: Step, stats: pl.DataFrame) -> None:
-        """Adds statistics (``collector.decoding``) to the step's copies of sources and nodes."""
-        spoke: dict[str, tuple[str | None, datetime, int]] = {}
-        columns = (stats[name].to_list() for name in _STATS)
-        for host, source, file, transport, cluster, first, last, newest, lines, events, unparsed, size, lag, worst, late, boots in zip(*columns, strict=True):  # fmt: skip
-            key = (host or "", source or "", file or "")
-            known = step.sources.get(key) or self.sources.get(key)
-            if known is None:
-                made = Source(
-                    *key, transport or "", first, last, newest, lines, events, unparsed, size, lag, worst, late or 0
-                )
-            else:
-                gap = max(0.0, (last - known.last_seen).total_seconds())
-                made = Source(
-                    *key, known.transport, min(known.first_seen, first), max(known.last_seen, last),
-                    _largest(known.last_time, newest), known.lines + lines, known.events + events, known.unparsed + unparsed,
-                    known.bytes + size, known.lag_s if lag is None else lag, _largest(known.max_lag_s, worst),
-                    known.late + (late or 0),
-                    # An average that follows in about ten arrivals: what is usual for this source.
-                    gap if known.gap_s is None else known.gap_s + (gap - known.gap_s) * 0.1,
-                )  # fmt: skip
-            step.sources[key] = made
-            step.lines[key[2]] = step.lines.get(key[2], self.lines.get(key[2], 0)) + lines
-            if host:
-                before = spoke.get(host)
-                if before is not None:
-                    cluster, last, boots = cluster or before[0], max(last, before[1]), boots + before[2]
-                spoke[host] = (cluster, last, boots)
-        for host, (cluster, last, boots) in spoke.items():
-            self.met(step, host, cluster, last, boots=boots)
+        """Adds statistics (``collector.decoding``) to what the step changes of sources and nodes; once for a step."""
+        stats = stats.with_columns(pl.col(*KEY, "transport").fill_null(""))
+        step.sources = self._sources_after(stats)
+        for file, lines in _lines_of(stats).items():
+            step.lines[file] = self.lines.get(file, 0) + lines
+        spoke = stats.filter(pl.col("host") != "").group_by("host", maintain_order=True)
+        cluster, seen, boots = pl.col("cluster").drop_nulls().last(), pl.col("last_seen").max(), pl.col("boots").sum()
+        for host, named, last, booted in spoke.agg(cluster, seen, boots).iter_rows():
+            self.met(step, host, named, last, boots=booted)
+
+    def _sources_after(self, stats: pl.DataFrame) -> pl.DataFrame:
+        """The sources of ``stats`` as they are after it. There are thousands where many hosts speak: no loop over them."""
+        rows = pl.Series(map(self._rows.get, stats.select(*KEY).iter_rows()), dtype=pl.UInt32)
+        old = stats.hstack(
+            self._known.select(pl.all().exclude(KEY).gather(rows)).rename(lambda n: n if n in _OWN else f"{n}_before")
+        )
+        gap = pl.max_horizontal((pl.col("last_seen") - pl.col("last_seen_before")).dt.total_microseconds() / 1e6, 0.0)
+        # Nulls stand for what was not known before or is not told now; max_horizontal passes over them.
+        now = time.monotonic()
+        faded = pl.col("rate") * ((pl.col("rated") - now) / RATE_S).exp()
+        return old.select(
+            *KEY, pl.coalesce("transport_before", "transport").alias("transport"),
+            pl.min_horizontal("first_seen", "first_seen_before"), pl.max_horizontal("last_seen", "last_seen_before"),
+            pl.max_horizontal("last_time", "last_time_before"),
+            *(pl.col(name) + pl.col(f"{name}_before").fill_null(0) for name in ("lines", "events", "unparsed", "bytes")),
+            pl.coalesce("lag_s", "lag_s_before"), pl.max_horizontal("max_lag_s", "max_lag_s_before"),
+            pl.col("late").fill_null(0) + pl.col("late_before").fill_null(0),
+            # An average that follows in about ten arrivals: what is usual for this source.
+            pl.when(pl.col("last_seen_before").is_not_null()).then(pl.coalesce(pl.col("gap_s") + (gap - pl.col("gap_s")) * 0.1, gap))
+            .alias("gap_s"),
+            pl.lit(now).alias("rated"), (faded.fill_null(0.0) + pl.col("lines") / RATE_S).alias("rate"),
+        )  # fmt: skip
+
+    def _keep(self, known: pl.DataFrame) -> None:
+        """``known`` are all sources, in the columns of ``SOURCES`` and ``RATES``."""
+        self._known = known
+        self._rows: dict[tuple[Any, ...], int] = {key: row for row, key in enumerate(known.select(*KEY).iter_rows())}
+        #: Of which frame ``sources`` was made, and what.
+        self._told: tuple[pl.DataFrame, dict[SourceKey, Source]] | None = None
+
+    @property
+    def sources(self) -> dict[SourceKey, Source]:
+        """Every source by its key, as it is now."""
+        if self._told is None or self._told[0] is not self._known:
+            known = self._known
+            made = (Source(*row) for row in known.select(*SOURCES).iter_rows())
+            self._told = (known, {source.key: source for source in made})
+        return self._told[1]
 
     def met(self, step: Step, host: str, cluster: str | None, seen: datetime, *, boots: int = 0, boot_id: str | None = None,
             boot_time: datetime | None = None, status: str | None = None) -> None:  # fmt: skip
@@ -199,19 +225,16 @@ class Ledger:
         streams = self._streams_after(step)
         if streams:
             rows = [(*name, str(ranges), now) for name, ranges in streams.items()]
-            _replace(connection, "streams", ("agent", "stream", "epoch"), rows)
+            _replace(connection, "streams", _STREAM, pl.DataFrame(rows, schema=_STREAMS, orient="row"))
         if step.opaque:
             made = pl.DataFrame(step.opaque, schema={"key": pl.String, "received": pl.Datetime("us")}, orient="row")
             insert(connection, "intake.keys", made)
-        if step.sources:
-            _replace(
-                connection,
-                "sources",
-                ("host", "source", "file"),
-                [tuple(vars(s).values()) for s in step.sources.values()],
-            )
+        if step.sources is not None:
+            _replace(connection, "sources", KEY, step.sources.select(*SOURCES))
         if step.nodes:
-            _replace(connection, "nodes", ("host",), [tuple(vars(n).values()) for n in step.nodes.values()])
+            _replace(
+                connection, "nodes", ("host",), pl.DataFrame([vars(n) for n in step.nodes.values()], schema=_NODES)
+            )
         for told in step.blind:
             connection.execute("INSERT INTO intake.blind VALUES (?,?,?,?,?,?,?,?,?,?)", [told[n] for n in _BLIND])
         for entry in step.quarantine:
@@ -232,25 +255,37 @@ class Ledger:
 
     def apply(self, step: Step) -> None:
         """After the commit."""
-        now = time.monotonic()
-        for key, source in step.sources.items():
-            before = self.sources.get(key)
-            then, rate = self._rates.get(key, (now, 0.0))
-            lines = source.lines - (before.lines if before else 0)
-            self._rates[key] = (now, rate * math.exp((then - now) / RATE_S) + lines / RATE_S)
+        if step.sources is not None:
+            self._take_over(step.sources)
         self.streams.update(self._streams_after(step))
         self.keys.update(step.opaque)
-        self.sources.update(step.sources)
         self.nodes.update(step.nodes)
         self.lines.update(step.lines)
         self._aside.update(entry["id"] for entry in step.quarantine)
         self._aside.difference_update(step.replayed)
         self.blind_periods += len(step.blind)
 
+    def _take_over(self, changed: pl.DataFrame) -> None:
+        """Puts changed sources in their rows, without a look at the others, and new ones behind."""
+        rows = pl.Series(map(self._rows.get, changed.select(*KEY).iter_rows()), dtype=pl.UInt32)
+        new, at = changed.filter(rows.is_null()), rows.drop_nulls()
+        kept = changed.filter(rows.is_not_null())
+        known = self._known.with_columns(
+            self._known[name].clone().scatter(at, kept[name]) for name in changed.columns if name not in KEY
+        )
+        if new.height:
+            self._rows |= {key: row for row, key in enumerate(new.select(*KEY).iter_rows(), known.height)}
+            known = pl.concat([known, new], rechunk=True)
+        self._known = known
+
     def rates_now(self) -> dict[SourceKey, float]:
         """Lines per second of each source, over about the last minute."""
-        now = time.monotonic()
-        return {key: rate * math.exp((then - now) / RATE_S) for key, (then, rate) in list(self._rates.items())}
+        now, rows = time.monotonic(), self._known.select(*KEY, *RATES).iter_rows()
+        return {
+            (host, source, file): rate * math.exp((rated - now) / RATE_S)
+            for host, source, file, rated, rate in rows
+            if rate
+        }
 
     def prune(self, now: datetime) -> None:
         """Forgets opaque keys that are old or too many, and the output of jobs long ended."""
@@ -262,41 +297,41 @@ class Ledger:
             with self.store.transaction() as connection:
                 connection.execute("DELETE FROM intake.keys WHERE received < ?", [limit])
             self.keys = {key: received for key, received in self.keys.items() if received >= limit}
-        ended = [s for s in self.sources.values() if s.source in _OUTPUT and now - s.last_seen > OUTPUT_LIFE]
-        if ended:
+        old = pl.col("source").is_in(_OUTPUT) & (pl.col("last_seen") < now - OUTPUT_LIFE)
+        ended = self._known.filter(old)
+        if ended.height:
             with self.store.transaction() as connection:
                 connection.execute(
                     "DELETE FROM intake.sources WHERE source IN ('job_stdout', 'job_stderr') AND last_seen < ?",
                     [now - OUTPUT_LIFE],
                 )
-            for source in ended:
-                del self.sources[source.key]
-                self.lines.pop(source.file, None)
-                self._rates.pop(source.key, None)
+            self._keep(self._known.filter(~old))
+            for file in ended["file"]:
+                self.lines.pop(file, None)
 
 
-_STATS = (
-    "host", "source", "file", "transport", "cluster", "first_seen", "last_seen", "last_time", "lines", "events", "unparsed",
-    "bytes", "lag_s", "max_lag_s", "late", "boots",
-)  # fmt: skip
+#: What statistics do not tell: columns of a source that need no other name beside theirs.
+_OWN = ("gap_s", "rated", "rate")
+_STREAM = ("agent", "stream", "epoch")
+_STREAMS: dict[str, Any] = {**dict.fromkeys((*_STREAM, "ranges"), pl.String), "received": pl.Datetime("us")}
+_NODES: dict[str, Any] = {
+    **dict.fromkeys(("host", "cluster"), pl.String), **dict.fromkeys(("first_seen", "last_seen"), pl.Datetime("us")),
+    "boot_id": pl.String, "boot_time": pl.Datetime("us"), "boots": pl.Int64, "status": pl.String, "status_at": pl.Datetime("us"),
+}  # fmt: skip
 _BLIND = ("host", "source", "stream", "start", "end", "reason", "lines", "bytes", "told_by", "received")
 _QUARANTINE = ("id", "kind", "peer", "key", "reason", "bytes", "received", "set_aside_at", "replayed_at")
 
 
-def _largest(one: Any, other: Any) -> Any:
-    """The larger of two; the other one where one is None."""
-    return other if one is None else one if other is None else max(one, other)
+def _lines_of(sources: pl.DataFrame) -> dict[str, int]:
+    """Lines of each file."""
+    return dict(sources.group_by("file").agg(pl.col("lines").sum()).iter_rows())
 
 
-def _replace(
-    connection: duckdb.DuckDBPyConnection, table: str, keys: tuple[str, ...], rows: list[tuple[Any, ...]]
-) -> None:
+def _replace(connection: duckdb.DuckDBPyConnection, table: str, keys: tuple[str, ...], data: pl.DataFrame) -> None:
     """Rows of one of our tables by key: those that are there are taken out first."""
-    names = [r[0] for r in connection.execute(f"DESCRIBE intake.{table}").fetchall()]
-    data = pl.DataFrame(dict(zip(names, zip(*rows, strict=True), strict=True)), strict=False)
-    if len(rows) == 1:
+    if data.height == 1:
         where = " AND ".join(f'"{key}" = ?' for key in keys)
-        connection.execute(f"DELETE FROM intake.{table} WHERE {where}", [rows[0][names.index(key)] for key in keys])
+        connection.execute(f"DELETE FROM intake.{table} WHERE {where}", list(data.select(keys).row(0)))
     else:
         connection.register("changed", data.select(keys).to_arrow())
         where = " AND ".join(f'{table}."{key}" = changed."{key}"' for key in keys)

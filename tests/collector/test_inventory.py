@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from collector.inventory import HABIT_LINES, SILENT_AT_LEAST, Inventory, patience
-from collector.ledger import Ledger, Source, Step
+from collector.ledger import KEY, RATE_S, RATES, SOURCES, Ledger, Source, Step
 from collector.spool import Position
 from store import open_store
 
@@ -27,7 +30,8 @@ def seen(ledger: Ledger, host: str, source: str, ago: timedelta, *, lines: int =
     made = Source(
         host, source, f"{host}:/var/log/{source}", "agent", NOW - timedelta(days=1), NOW - ago, lines=lines, gap_s=gap_s
     )
-    step = Step(Position(1, 20), sources={made.key: made}, lines={made.file: lines})
+    told = pl.DataFrame([{**vars(made), "rated": time.monotonic(), "rate": lines / RATE_S}], schema=SOURCES | RATES)
+    step = Step(Position(1, 20), sources=told, lines={made.file: lines})
     with ledger.store.transaction() as connection:
         ledger.write(connection, step)
     ledger.apply(step)
@@ -119,3 +123,51 @@ def test_old_keys_and_ended_output_are_forgotten_and_nothing_else(
     assert keys_after(minute, minute * 2, day, day * 2) == ["k0", "k1", "k2"]
     assert keys_after(*(minute * n for n in range(8))) == ["k0", "k1", "k2", "k3", "k4"]  # too many: the oldest go
     assert [s.source for s in ledger.sources.values()] == ["syslog"]
+
+
+STATISTICS = {n: kind for n, kind in SOURCES.items() if n != "gap_s"} | {"cluster": pl.String, "boots": pl.Int64}
+TOLD = st.fixed_dictionaries(
+    {
+        "host": st.sampled_from([None, "", "a", "b"]), "source": st.sampled_from(["syslog", "slurmd"]), "file": st.sampled_from([None, "f", "g"]),
+        "transport": st.sampled_from([None, "tcp"]), "lines": st.integers(1, 9), "events": st.integers(0, 2), "bytes": st.integers(0, 99),
+        "seen": st.integers(0, 600), "time": st.none() | st.integers(0, 600), "lag_s": st.none() | st.floats(-5, 5), "late": st.none() | st.integers(0, 3),
+    }
+)  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.lists(TOLD, min_size=1, max_size=6, unique_by=lambda t: (t["host"] or "", t["source"], t["file"] or "")), max_size=5))  # fmt: skip
+def test_many_sources_at_once_are_counted_as_one_by_one(steps: list[list[dict[str, Any]]]) -> None:
+    def moment(seconds: int | None) -> datetime | None:
+        return None if seconds is None else NOW + timedelta(seconds=seconds)
+
+    known: dict[tuple[str, str, str], dict[str, Any]] = {}
+    with open_store(None) as store:
+        ledger = Ledger(store, "spool")
+        for told in steps:
+            rows = []
+            for t in told:
+                seen, at = moment(t["seen"]), moment(t["time"])
+                said = {name: t[name] for name in (*KEY, "transport", "lines", "events", "bytes", "lag_s", "late")}
+                more = {"first_seen": seen, "last_seen": seen, "last_time": at, "unparsed": 0, "max_lag_s": t["lag_s"]}
+                rows.append({**said, **more, "cluster": None, "boots": 0})
+                key = (t["host"] or "", t["source"], t["file"] or "")
+                old = known.get(key)
+                gap = max(0.0, (seen - old["last_seen"]).total_seconds()) if old and seen else None
+                most = [v for v in ((old or {}).get("max_lag_s"), t["lag_s"]) if v is not None]
+                known[key] = {
+                    "transport": old["transport"] if old else t["transport"] or "", "last_seen": max(seen or NOW, old["last_seen"]) if old else seen,
+                    "lines": t["lines"] + (old["lines"] if old else 0), "late": (t["late"] or 0) + (old["late"] if old else 0),
+                    "lag_s": t["lag_s"] if t["lag_s"] is not None or not old else old["lag_s"], "max_lag_s": max(most, default=None),
+                    "gap_s": gap if not old or old["gap_s"] is None else old["gap_s"] + ((gap or 0.0) - old["gap_s"]) * 0.1,
+                }  # fmt: skip
+            step = Step(Position(1, 20))
+            ledger.count(step, pl.DataFrame(rows, schema=STATISTICS))
+            with store.transaction() as connection:
+                ledger.write(connection, step)
+            ledger.apply(step)
+        found = {key: {name: getattr(source, name) for name in known[key]} for key, source in ledger.sources.items()}
+        assert found == {key: {**row, "gap_s": pytest.approx(row["gap_s"])} for key, row in known.items()}
+        again = Ledger(store, "spool")
+        assert again.sources == ledger.sources and again.lines == ledger.lines
+        assert ledger.rates_now().keys() == known.keys()
