@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 import zstandard
 from asking import ask, lines, tables
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from collector import decoding
 from collector.intake import Intake
-from collector.receivers import _BUILT_IN, all_receivers, journal_upload
+from collector.receivers import _BUILT_IN, all_receivers, journal_upload, ndjson
 from collector.receivers.base import MAX_BODY, Decoded, Payload, Refused, micros, unpack
 from collector.receivers.loki import unsnap
 from collector.spool import Position, Spool
@@ -75,38 +75,42 @@ def test_lines_and_records_come_in_as_they_are(body: str, headers: dict[str, str
     assert {r.unpacked_bytes for r in spool.read(Position(0, 0), 1 << 40)} == {len(body.encode())}
 
 
-_WORDS = st.sampled_from(["", "n1", "n2", "kernel", "/var/log/app.log", "error", "UTC"])
-_RECORDS = st.fixed_dictionaries(
-    {},
-    optional={
-        "raw": st.sampled_from(["a", "", LINK, "Xid 79", "\ud800"]) | st.integers(0, 1),
-        "time": st.sampled_from([None, 0, 1, True, 1.0, "1", "2026-11-21T10:00:00Z", "x", [1]]),
-        "read": st.sampled_from([None, 1_700_000_000, "2026-11-21T10:00:00Z"]),
-        "severity": _WORDS, "source": _WORDS, "path": _WORDS, "stream": _WORDS, "restarts": st.sampled_from([1, True, "1"]),
-        "host": _WORDS | st.sampled_from([1, True, 1.0]), "tags": st.just(["t"]), "lines": st.sampled_from(["x\ny", ["x"]]),
-    },
-)  # fmt: skip
+_WORDS = st.sampled_from(["n1", "n2"])
+_TIMES = st.sampled_from([None, 0, 1, True, 1.0, "1", "2026-11-21T10:00:00Z", "x", [1]])
+_PLAIN = st.fixed_dictionaries(
+    {"raw": st.sampled_from(["a", "", LINK])}, optional={"time": _TIMES, "read": _TIMES, "host": _WORDS}
+)
+_STRANGE = st.sampled_from([
+    {"raw": "\ud800"}, {"raw": 1}, {"host": 1}, {"host": True}, {"host": 1.0}, {"path": "/x/slurmd.log"}, {"path": "/x/y.log"},
+    {"path": "/x/y.log", "source": "slurmd"}, {"stream": "s"}, {"severity": "error"}, {"tags": ["t"]}, {"lines": "x\ny"}, {"lines": ["x"]},
+    {"raw_base64": "YQ=="}, {"status": {}},
+])  # fmt: skip
+_RECORDS = _PLAIN | st.tuples(_PLAIN, _STRANGE).map(lambda parts: {**parts[0], **parts[1]})
+_DEFAULTS = st.fixed_dictionaries({}, optional={"time": _TIMES, "host": _WORDS, "path": st.just("/x/slurmd.log")})
 
 
-@given(defaults=_RECORDS, records=st.lists(_RECORDS.flatmap(lambda r: st.lists(st.just(r), min_size=1, max_size=3)), max_size=5))  # fmt: skip
+@example(defaults={}, records=[({"raw": "a", "host": 1}, 1), ({"raw": "a", "host": True}, 1)])
+@given(defaults=_DEFAULTS, records=st.lists(st.tuples(_RECORDS, st.integers(1, 2)), max_size=4))
 def test_records_side_by_side_say_what_each_says_alone(
-    defaults: dict[str, Any], records: list[list[dict[str, Any]]]
+    defaults: dict[str, Any], records: list[tuple[dict[str, Any], int]]
 ) -> None:
-    head, all_of_them = {"defaults": defaults}, [record for alike in records for record in alike]
-    assert _said([[head, *all_of_them]]) == _said([[head, record] for record in all_of_them])
+    all_of_them = [record for record, times in records for _ in range(times)]
+    body = "\n".join(json.dumps(record) for record in ({"defaults": defaults}, *all_of_them)).encode()
+    payload = Payload(body, {"received": 1_700_000_000_000_000})
+    together, alone = Decoded(), Decoded()
+    ndjson.RECEIVER.decode(payload, together)
+    for record in all_of_them:
+        ndjson._one(record, {**defaults, **record}, payload, alone)
+    assert _said(together) == _said(alone)
 
 
-def _said(bodies: list[list[dict[str, Any]]]) -> dict[Any, list[tuple[Any, ...]]]:
-    """By what lines are parsed together with: every line of some bodies and what was said about it."""
-    decoded = Decoded()
-    for records in bodies:
-        body = "\n".join(map(json.dumps, records)).encode()
-        all_receivers()["ingest"].decode(Payload(body, {"received": 1_700_000_000_000_000}), decoded)
+def _said(decoded: Decoded) -> dict[Any, list[tuple[Any, ...]]]:
+    """By what lines are parsed together with: every line, and what was said about it."""
     found = {}
     for key, group in decoded.groups.items():
-        lines = group.lines or b"".join(group.data).split(b"\n")[:-1]
+        said = group.lines or b"".join(group.data).split(b"\n")[:-1]
         runs = [run._replace(lines=1) for run in group.runs for _ in range(run.lines)]
-        found[key] = list(zip(lines, runs, strict=True))
+        found[key] = list(zip(said, runs, strict=True))
     return found
 
 
