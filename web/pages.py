@@ -136,7 +136,9 @@ def incidents(
     cursor: str | None = None,
 ) -> HTMLResponse:  # fmt: skip
     rows, after = read.incidents(within, severity=severity, search=q, cursor=cursor, limit=PAGE)
-    found: dict[str, Any] = {"rows": rows, "after": after, "counts": read.severity_counts(within)}
+    found: dict[str, Any] = {
+        "rows": rows, "after": after, "counts": read.severity_counts(within), "cost": read.cost(within),
+    }  # fmt: skip
     return render(request, "incidents.html", severity=severity, q=q, nav="incidents", **found)
 
 

@@ -211,6 +211,20 @@ class Reader:
         sql = f"SELECT severity, count(*) AS n FROM model.incidents{where.sql} GROUP BY severity"
         return {str(row["severity"]): int(row["n"]) for row in self.rows(sql, where.values)}
 
+    def cost(self, within: Range) -> Row:
+        """What the incidents of a range ended, slowed and cost, and how many of them are not over."""
+        where = Where()
+        where.when(within.end, "start <= ?")
+        where.when(within.start, 'coalesce("end", start) >= ?')
+        found = self.one(
+            "SELECT coalesce(sum(json_array_length(document, '$.jobs')), 0) AS jobs,"
+            " coalesce(sum(json_array_length(document, '$.slowed_jobs')), 0) AS slowed,"
+            " coalesce(sum(TRY_CAST(json_extract_string(document, '$.gpu_hours_lost') AS DOUBLE)), 0) AS gpu_hours,"
+            f' count(*) FILTER ("end" IS NULL) AS open FROM model.incidents{where.sql}',
+            where.values,
+        )
+        return found or {"jobs": 0, "slowed": 0, "gpu_hours": 0.0, "open": 0}
+
     # -- jobs ------------------------------------------------------------------------------------------------------
 
     RUN_COLUMNS = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -149,6 +150,14 @@ def sentences(texts: object) -> str:
     return " ".join(text[:1].upper() + text[1:] + ("" if text[-1:] in ".!?" else ".") for text in stripped if text)
 
 
+SPARED = re.compile(r"\s+Jobs? [^.]* (?:was|were) untouched\.\s*$")
+
+
+def brief(title: object) -> str:
+    """An incident's sentence for a list: without the jobs that it did not touch."""
+    return SPARED.sub("", str(title or ""))
+
+
 def short_file(path: object) -> str:
     """The last two parts of a path: enough to tell files apart, short enough for a column."""
     return "/".join(str(path or "").split("/")[-2:])
@@ -204,5 +213,5 @@ def document(text: object) -> dict[str, Any]:
 FILTERS = {
     "clock": clock, "day": day, "stamp": stamp, "span": span, "number": number, "window": window,
     "sureness": sureness, "sentences": sentences, "short_file": short_file, "layer_of": layer_of, "key": key, "iso": wire,
-    "bytes": size, "state_kind": state_kind,
+    "bytes": size, "brief": brief, "state_kind": state_kind,
 }  # fmt: skip

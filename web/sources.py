@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Any
 
 import duckdb
@@ -56,7 +58,33 @@ def loaded(read: Reader, known: bool) -> list[Row]:
     return rows
 
 
-def document(request: Request, read: Reader, *, search: str | None, limit: int, cursor: str | None) -> dict[str, Any]:
+#: From so many streams of one kind and no host on, such as the output of jobs, the page tells of them in one row.
+TOGETHER = 8
+#: What a reader may ask to see only.
+TROUBLE = ("late", "silent", "unparsed")
+
+
+def together(rows: list[Row]) -> list[Row]:
+    """The list with streams that belong to no host, many of one kind, as one row of their sums."""
+    kinds: dict[str, list[Row]] = {}
+    for row in rows:
+        if not row["host"]:
+            kinds.setdefault(row["source"] or "", []).append(row)
+    alike = {kind: members for kind, members in kinds.items() if len(members) >= TOGETHER}
+    out = [row for row in rows if row["host"] or (row["source"] or "") not in alike]
+    for members in alike.values():
+        newest = max(members, key=lambda row: row["last"] or datetime.min)
+        sums = {name: sum(row[name] or 0 for row in members) for name in ("lines", "events", "unparsed", "rate")}
+        late_s = max((row["late_s"] for row in members if row["late_s"] is not None), default=None)
+        troubles = {name: any(row[name] for row in members) for name in ("late", "silent")}
+        out.append({**newest, **sums, **troubles, "late_s": late_s, "files": len(members)})
+    return out
+
+
+def document(
+    request: Request, read: Reader, *, search: str | None, limit: int, cursor: str | None, only: str | None = None,
+    folded: bool = False,
+) -> dict[str, Any]:  # fmt: skip
     """Everything that the page shows. ``sources`` is one page of the list; the counts are of all of it."""
     receiving = receiving_of(request)
     rows = received(read, receiving)
@@ -65,14 +93,19 @@ def document(request: Request, read: Reader, *, search: str | None, limit: int, 
     if search:
         wanted = search.lower()
         rows = [row for row in rows if any(wanted in str(row[name] or "").lower() for name in _KEY)]
+    counts = {name: sum(bool(row[name]) for row in rows) for name in TROUBLE} | {"total": len(rows)}
+    nodes = len({row["host"] for row in rows if row["host"]})
+    if only in TROUBLE:
+        rows = [row for row in rows if row[only]]
+    elif folded and not search:
+        rows = together(rows)
     rows.sort(key=_order)
     after = _after(rows, cursor)
     page = rows[after : after + limit]
     more = after + limit < len(rows)
     body = {
-        "sources": page, "next": encode_cursor(*(page[-1][n] or "" for n in _KEY)) if more else None, "total": len(rows),
-        "late": sum(bool(row["late"]) for row in rows), "silent": sum(row["silent"] for row in rows),
-        "alerts": [], "blind": [], "quarantine": [], "intake": None, "nodes": len({r["host"] for r in rows if r["host"]}),
+        "sources": page, "next": encode_cursor(*(page[-1][n] or "" for n in _KEY)) if more else None, **counts,
+        "alerts": [], "blind": [], "quarantine": [], "intake": None, "nodes": nodes,
     }  # fmt: skip
     if receiving is not None and receiving.inventory is not None:
         inventory: Inventory = receiving.inventory
@@ -83,14 +116,15 @@ def document(request: Request, read: Reader, *, search: str | None, limit: int, 
     return body
 
 
-def _order(row: Row) -> tuple[str, str, str]:
-    return (row["host"] or "", row["file"] or "", row["source"] or "")
+def _order(row: Mapping[str, Any]) -> tuple[bool, str, str, str]:
+    """By host; what belongs to none, such as the output of jobs, comes last."""
+    return (not row["host"], row["host"] or "", row["file"] or "", row["source"] or "")
 
 
 def _after(rows: list[Row], cursor: str | None) -> int:
     if cursor is None:
         return 0
-    last = tuple(decode_cursor(cursor, len(_KEY)))
+    last = _order(dict(zip(_KEY, decode_cursor(cursor, len(_KEY)), strict=True)))
     return next((at for at, row in enumerate(rows) if _order(row) > last), len(rows))
 
 
@@ -104,10 +138,12 @@ def sources(
 
 
 @router.get("/sources", response_class=HTMLResponse, include_in_schema=False)
-def page(request: Request, read: Read, q: str | None = None, cursor: str | None = None) -> HTMLResponse:
-    body = document(request, read, search=q, limit=PAGE, cursor=cursor)
+def page(
+    request: Request, read: Read, q: str | None = None, only: str | None = None, cursor: str | None = None
+) -> HTMLResponse:
+    body = document(request, read, search=q, limit=PAGE, cursor=cursor, only=only, folded=True)
     now = utc_now()
-    return pages.render(request, "sources.html", body=body, q=q, now=now, patience=patience, nav="sources")
+    return pages.render(request, "sources.html", body=body, q=q, only=only, now=now, patience=patience, nav="sources")
 
 
 @router.post(

@@ -8,14 +8,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import fixture
+import polars as pl
 import pytest
 from fastapi.testclient import TestClient
 
 from collector.inventory import Inventory, utc_now
-from collector.ledger import Ledger, Source, Step
+from collector.ledger import RATES, SOURCES, Ledger, Source, Step
 from collector.spool import Position
 from store import open_store
 from web.app import create_app
+from web.sources import TOGETHER
 
 NOW = utc_now()
 
@@ -38,14 +40,16 @@ def receiving(ledger: Ledger) -> Any:
 def client() -> Iterator[TestClient]:
     with open_store(None) as store:
         ledger = Ledger(store, "spool")
-        step = Step(Position(1, 20))
+        step, told = Step(Position(1, 20)), []
         for number in range(130):
             host = f"gpu{number:03d}"
-            key = (host, "syslog", f"{host}:/var/log/<b>syslog")
-            step.sources[key] = Source(
-                *key, "agent", NOW, NOW - timedelta(hours=4), lines=1000 + number, late=number == 5, gap_s=1.0
-            )
+            seen = Source(
+                host, "syslog", f"{host}:/var/log/<b>syslog", "agent", NOW, NOW - timedelta(hours=4), lines=1000 + number,
+                late=number == 5, gap_s=1.0,
+            )  # fmt: skip
+            told.append({**vars(seen), "rated": 0.0, "rate": 0.0})
             ledger.met(step, host, None, utc_now() if number == 7 else NOW - timedelta(hours=4))
+        step.sources = pl.DataFrame(told, schema=SOURCES | RATES)
         step.blind.append({
             "host": "gpu003", "source": "syslog", "stream": "s", "start": NOW, "end": NOW, "reason": "spool <full>", "lines": 12,
             "bytes": None, "told_by": "gpu003", "received": NOW,
@@ -81,7 +85,12 @@ def test_alerts_and_blind_periods_are_told(client: TestClient) -> None:
 
 def test_the_page_says_it_in_words_and_escapes_what_senders_wrote(client: TestClient) -> None:
     page = client.get("/sources", headers={"accept": "text/html"}).text
-    assert "130 streams of 130 hosts" in page and "Silent while the node is up" in page and "Blind periods" in page
+    assert (
+        "All 130" in page
+        and "streams of 130 hosts" in page
+        and "Silent while the node is up" in page
+        and "Blind periods" in page
+    )
     assert "spool &lt;full&gt;" in page and "/var/log/<b>" not in page
     assert client.get("/sources?q=nothing-like-it").text.count("No source matches") == 1
 
@@ -95,3 +104,25 @@ def test_a_store_that_never_received_shows_its_files(client: TestClient) -> None
     assert plain.post("/api/v1/ingest", content=b"x").status_code == 404
     assert "429" in plain.get("/api/v1/openapi.json").json()["paths"]["/api/v1/ingest"]["post"]["responses"]
     assert client.post("/api/v1/quarantine/x/replay").status_code == 404
+
+
+@pytest.mark.parametrize(("only", "hosts"), [("late", ["gpu005"]), ("silent", ["gpu007"]), ("unparsed", [])])
+def test_who_asks_for_trouble_sees_only_that(client: TestClient, only: str, hosts: list[str]) -> None:
+    page = client.get("/sources", params={"only": only}).text
+    listed = page.split('aria-label="Sources"')[1]
+    assert [host for host in (f"gpu{n:03d}" for n in range(130)) if f">{host}<" in listed] == hosts
+    assert "All 130" in page, "the counts are still of all"
+
+
+def test_the_output_of_many_jobs_is_one_row_until_it_is_asked_for() -> None:
+    store = fixture.build()
+    for n in range(TOGETHER):
+        row = {"time": NOW.replace(microsecond=n), "file": f"jobs/{n}.out", "line": 1, "source": "job_stderr", "message": "x",
+               "time_quality": "line", "event": "other", "tags": []}  # fmt: skip
+        fixture.insert(store.con, "raw.logs", row)
+    plain = TestClient(create_app(store))
+    page = plain.get("/sources").text
+    assert f">{TOGETHER} files</a>" in page and "jobs/3.out" not in page
+    assert page.index(f">{TOGETHER} files</a>") > page.index(">gpu04<"), "what belongs to no host comes last"
+    assert "jobs/3.out" in plain.get("/sources", params={"q": "job_stderr"}).text
+    assert len([r for r in plain.get("/api/v1/sources").json()["sources"] if r["source"] == "job_stderr"]) == TOGETHER

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from web.app import create_app
 from web.pages import HERE
-from web.shaping import sentences, span, sureness
+from web.shaping import brief, sentences, span, sureness
 
 PAGES = ("/", "/incidents", "/incidents/I0", "/incidents/I1", "/jobs", "/jobs/15", "/jobs/14%231", "/jobs/16", "/nodes",
          "/nodes/gpu02", "/nodes/gpu04", "/reports", "/explore", "/search?q=script", "/nowhere")  # fmt: skip
@@ -213,3 +213,31 @@ def test_operators_answers_stand_on_the_job_and_on_its_incident() -> None:
         assert "it was infra.gpu gpu.xid; said was infra.network" in text and "&lt;b&gt;seen" in text
     assert '<a href="/jobs/15"><b>15</b></a>' in page_of(store, "/incidents/I1").split("1 answer<")[1]
     assert "1 answer<" not in page_of(store, "/jobs/16") and "1 answer<" not in page_of(store, "/incidents/I0")
+
+
+def test_the_list_says_first_what_the_range_cost_and_whether_it_is_over() -> None:
+    store = fixture.build()
+    document = {"title": "A died. Job 15 ended FAILED. Jobs 3, 4#1 and 9 more were untouched.", "gpu_hours_lost": 2.25,
+                "jobs": [{"job_id": "15"}, {"job_id": "16"}], "slowed_jobs": ["17"]}  # fmt: skip
+    store.con.execute("UPDATE model.incidents SET document = ? WHERE incident_id = 'I1'", [json.dumps(document)])
+    text = page_of(store, "/")
+    assert "1 incident in all that is stored ended 2 job runs and slowed 1: 2.2 GPU-hours lost." in text
+    assert "A died. Job 15 ended FAILED.</h2>" in text and "None is under way." in text
+    store.con.execute("""UPDATE model.incidents SET "end" = NULL WHERE incident_id = 'I1'""")
+    assert "1 incident still under way." in page_of(store, "/")
+    store.con.execute("UPDATE model.incidents SET severity = 'benign'")
+    assert "No incident in all that is stored ended a job." in page_of(store, "/")
+
+
+@pytest.mark.parametrize(
+    ("title", "words"),
+    [
+        ("X failed. Job 16 was untouched.", "X failed."),
+        ("X failed. Jobs 1, 2_3 and 4#1 were untouched.", "X failed."),
+        ("Nobody was untouched.", "Nobody was untouched."),
+        ("Job 16 was untouched. It went on.", "Job 16 was untouched. It went on."),
+        (None, ""),
+    ],
+)
+def test_a_list_leaves_out_what_an_incident_did_not_touch(title: str | None, words: str) -> None:
+    assert brief(title) == words

@@ -50,6 +50,7 @@ function head(columns) {
   const row = element('tr');
   for (const column of columns) {
     const cell = element('th', '', column.name);
+    cell.scope = 'col';
     cell.append(element('small', '', column.type));
     row.append(cell);
   }

@@ -222,7 +222,7 @@ function cluster(g, p, row, colour, c, scale, selected) {
   p.glyph(g, c.best.glyph, c.at, y, size, colour, error ? p.c.impact : null);
   g.globalAlpha = 1;
   if (c.total > 1) {
-    text(g, p, String(c.total), Math.max(c.at + 7, c.x1 - c.x0 > 16 ? c.x1 + 3 : 0), y - 4, {
+    text(g, p, String(c.total), c.at + 7, y - 4, {
       size: 9.5,
       weight: 700,
       colour: 'ink',

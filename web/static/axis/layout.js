@@ -38,7 +38,7 @@ const above = (a, b) => (RANK[a.kind] ?? 2) - (RANK[b.kind] ?? 2) || b.quiet - a
 function merged(fold, members) {
   const last = new Map();
   const bands = members.flatMap(lane => lane.bands.map(band => ({ ...band, quiet: true })));
-  for (const band of bands) if (!(last.get(band.kind)?.end > band.end)) last.set(band.kind, band);
+  for (const band of bands) if (!(last.get(band.kind)?.start > band.start)) last.set(band.kind, band);
   for (const band of last.values()) {
     const words = band.kind === 'job' ? fold.noun : band.text.split(/[,;]| {2}/)[0];
     Object.assign(band, { quiet: false, text: `${members.length} ${words}` });

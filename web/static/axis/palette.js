@@ -59,8 +59,7 @@ export class Palette {
     tile.width = tile.height = 8;
     const g = tile.getContext('2d');
     g.strokeStyle = this.c.hatch;
-    g.globalAlpha = 0.7;
-    g.lineWidth = 1.6;
+    g.lineWidth = 1.2;
     g.beginPath();
     for (const shift of [-8, 0, 8]) {
       g.moveTo(shift - 2, 10);
