@@ -101,6 +101,7 @@ class Cluster:
         self.pci = {n: [f"0000:{b:02x}:00" for b in sorted(r.sample(range(0x10, 0xF0), 8))] for n in self.nodes}
         self.next_id = r.randrange(1000, 900_000)
         self.pid = 2000
+        self.conf: list[str] = []
 
     # -- saying things ------------------------------------------------------------------------------------------------
     def ctl(self, at: float, text: str) -> None:
@@ -302,7 +303,7 @@ class Cluster:
         return lines
 
     def _conf(self) -> list[str]:
-        return ["ClusterName=made", f"SlurmdTimeout={self.timeout}", f"MessageTimeout={self.message_timeout}", "KillWait=30", "ReturnToService=1",
+        return ["ClusterName=made", *self.conf, f"SlurmdTimeout={self.timeout}", f"MessageTimeout={self.message_timeout}", "KillWait=30", "ReturnToService=1",
                 f"NodeName={fold(self.nodes)} CPUs=64 Gres=gpu:8", f"PartitionName=gpu Nodes={fold(self.nodes)} Default=YES"]  # fmt: skip
 
     def _links(self) -> list[str]:

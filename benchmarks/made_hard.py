@@ -91,10 +91,10 @@ class HardBreaker(Breaker):
         jobs = self._cut_short(rack, at, lambda: delay, nodes)
         back = at + delay + r.uniform(200, 400)
         for node in nodes:
-            self.c.dead.append((node, at - 0.01, back - 20))
             if r.random() < 0.8:
                 self.link(node, None, at + r.uniform(0, 0.4), back - 10, 2)
             up = back + r.uniform(0, 100)
+            self.c.dead.append((node, at - 0.01, up - 0.5))
             self._boots(node, up)
             self.c.ctl(
                 up + 14,
@@ -305,6 +305,7 @@ class HardBreaker(Breaker):
     def break_things(self) -> None:
         r = self.random
         self.c.noise()
+        self.c.conf = ["SlurmctldHost=ctl01(10.1.0.1)"]
         for node in self.c.nodes:
             if r.random() < 0.25:
                 self.c.offset[node] = r.choice((-1, 1)) * r.uniform(5, 280)

@@ -53,12 +53,31 @@ class _Sign:
 
 
 def offsets(events: Sequence[Event]) -> list[Offset]:
-    """All stretches in which a host's clock was noticeably off; independent of the order of ``events``."""
+    """All stretches in which a host's clock was noticeably off; independent of the order of ``events``.
+
+    Clocks are compared with one another: once some are known to be wrong, the right ones may be the majority of a step."""
+    found = _once(events, frozenset())
+    latest = found
+    for _ in range(ROUNDS - 1):
+        if not latest:
+            break
+        latest = _once(correct(events, found), frozenset(o.host for o in found))
+        found = sorted([*found, *latest], key=lambda o: (o.host, o.start))
+    return found
+
+
+#: After so many rounds nothing more is learned from those that are known.
+ROUNDS = 3
+
+
+def _once(events: Sequence[Event], known: frozenset[str]) -> list[Offset]:
     signs: dict[str, list[_Sign]] = defaultdict(list)
     for host, sign in [*_told(events), *_launches(events), *_steps(events), *_received(events)]:
         signs[host].append(sign)
     return [
-        o for host in sorted(signs) for o in _stretches(host, sorted(signs[host], key=lambda s: (s.time, s.seconds)))
+        o
+        for host in sorted(signs.keys() - known)
+        for o in _stretches(host, sorted(signs[host], key=lambda s: (s.time, s.seconds)))
     ]
 
 

@@ -204,13 +204,18 @@ USUAL_RETRIES_S = 7.5
 
 
 def _outlasts_retries(world: World, cause: Fact, effect: Fact) -> str | None:
-    """Where a run's settings are not known and its output says nothing of the network, usual ones are assumed."""
+    """Where a run's settings are not known and its output says nothing of retries, usual ones are assumed."""
+    if any(_RETRIED.search(e.message) for e in effect.events):
+        return None
     if world.site.values_for(effect.run)["NCCL_IB_TIMEOUT"].known or cause.duration is None:
         return None
     if cause.duration >= USUAL_RETRIES_S:
         return None
-    return f"{name_of(cause)} was back after {cause.duration:.1f} s, usual retries last {USUAL_RETRIES_S:g} s and more, and the run says nothing of the network"
+    return f"{name_of(cause)} was back after {cause.duration:.1f} s, usual retries last {USUAL_RETRIES_S:g} s and more, and the run says nothing of retries"
 
+
+#: A transport's own word that its retries were used up; a closed connection may as well be a dead peer's.
+_RETRIED = re.compile(r"retry|retries|status[= ]*12\b|timed? ?out|no path", re.IGNORECASE)
 
 _TASK_ENDED = re.compile(r"\btasks? [\d,-]+: (?P<how>\w+)")
 

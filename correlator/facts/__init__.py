@@ -66,8 +66,10 @@ class World:
             for node in run.nodes:
                 self.runs_on[node].append(run)
         self._spoke: dict[str, Sequence[float]] = {}
-        #: The hosts that run slurmctld, as its own lines tell.
-        self.controllers = frozenset(e.host for e in self.events if e.host and e.source == "slurmctld")
+        #: The hosts that run slurmctld, as its own lines and slurm.conf tell.
+        self.controllers = frozenset(e.host for e in self.events if e.host and e.source == "slurmctld") | _controllers(
+            self.inventory
+        )
         self.in_time = RunsInTime(self.runs)
         self.bad_in_time = RunsInTime([r for r in self.runs if r.ended_badly])
         self.runs_of_job: dict[int, list[Run]] = defaultdict(list)
@@ -128,6 +130,15 @@ class World:
     def runs_at(self, host: str, time: float, slack: float = 1.0) -> list[Run]:
         """Runs that had ``host`` at ``time``."""
         return [r for r in self.runs_on.get(host, ()) if r.covers(time, slack)]
+
+
+#: ``SlurmctldHost=ctl1(10.0.0.1)``; older configurations name the machines otherwise.
+_CONTROLLER_SETTINGS = frozenset({"SlurmctldHost", "ControlMachine", "BackupController"})
+
+
+def _controllers(inventory: Inventory | None) -> frozenset[str]:
+    rows = inventory.settings if inventory else ()
+    return frozenset(str(r["value"]).split("(")[0].strip() for r in rows if r["name"] in _CONTROLLER_SETTINGS)
 
 
 def bursts(events: Iterable[Event], gap: float) -> list[list[Event]]:

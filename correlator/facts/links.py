@@ -260,21 +260,59 @@ def together(found: list[Fact]) -> list[list[Fact]]:
     return groups
 
 
+#: munge refuses who is further off: such a node would have been out of work before. An outage that is told as so much
+#: earlier or later, and lasted as long to within some seconds, may be the same one, by a clock that is wrong.
+CLOCK_OFF_S, AS_LONG_S = 300.0, 5.0
+
+#: Shorter outages last as long as each other anyway.
+TELLING_S = 60.0
+
+
+def strays(group: list[Fact], candidates: list[Fact]) -> list[Fact]:
+    """Outages that belong to a group of simultaneous ones by how long they lasted, told by clocks that are off."""
+    lasted = sorted(f.duration for f in group if f.duration is not None)
+    length = lasted[len(lasted) // 2] if lasted else 0.0
+    if length < TELLING_S:
+        return []
+    start, hosts, devices = group[0].start, {f.host for f in group}, {f.device for f in group}
+    return [
+        f for f in candidates if f.host not in hosts and f.device in devices and f.duration is not None
+        and abs(f.duration - length) <= AS_LONG_S + f.sigma and abs(f.start - start) <= CLOCK_OFF_S
+    ]  # fmt: skip
+
+
+def in_time_with(group: list[Fact], late: list[Fact]) -> None:
+    """Puts outages that were told by wrong clocks where those of the group lie."""
+    for fact in late:
+        off = fact.start - group[0].start
+        fact.start, fact.end = fact.start - off, None if fact.end is None else fact.end - off
+        fact.attrs["clock_off"] = off
+
+
 def _promote(world: World, switch: str, group: list[Fact], all_lost: list[Fact]) -> Fact | None:
-    hosts = {f.host for f in group if f.host and f.host != switch}
-    known = world.site.members.get(switch, frozenset()) | {f.host for f in all_lost if f.host and f.host != switch}
+    members = world.site.members.get(switch, frozenset())
+    late = strays(group, [
+        f for f in world.facts_of("link.outage")
+        if f.host in members and not f.attrs.get("promoted") and f.attrs.get("switch") in (None, switch)
+    ])  # fmt: skip
+    hosts = {f.host for f in [*group, *late] if f.host and f.host != switch}
+    known = members | {f.host for f in all_lost if f.host and f.host != switch}
+    if world.voices and not any("switch" in f.attrs["ends"] for f in group):
+        known = (known & world.voices) | hosts  # who is not heard cannot have told
     said = [e for e in world.by_host.get(switch, ()) if e.kind in SWITCH_FAILS
             and -SAID_BEFORE_S <= group[0].start - e.time <= SAID_AFTER_S]  # fmt: skip
     many = len(hosts) >= PROMOTE_MIN and len(hosts) >= PROMOTE_SHARE * len(known)
     if not many and not (said and len(hosts) >= 2):
         return None
+    in_time_with(group, late)
+    group = [*group, *late]
     ends = [f.end for f in group]
     events = sorted(
         {*said, *(e for f in group for e in f.events if e.kind.endswith("_down"))}, key=lambda e: (e.time, e.id)
     )
     down = [f for f in group if f.host != switch]
     devices = {f.device for f in down}
-    attrs = {"hosts": sorted(hosts), "under": sorted(known), "share": len(hosts) / max(1, len(known)), "switch": switch,
+    attrs = {"hosts": sorted(hosts), "under": sorted(known | members), "share": len(hosts) / max(1, len(known)), "switch": switch,
              "links": [(f.host, f.device) for f in group], "plane": _plane(world, switch, down) if len(devices) == 1 else None}  # fmt: skip
     end = None if None in ends else max(e for e in ends if e is not None)
     fact = Fact(

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections import defaultdict
 
 from correlator.facts import World
-from correlator.facts.links import UNCABLED_MIN, together
+from correlator.facts.links import CLOCK_OFF_S, UNCABLED_MIN, in_time_with, strays, together
 from correlator.facts.nodes import BOOT_STAMPS_S, FRESH_BOOT_S, SAME_PANIC_S, word_between
 from correlator.model import Event, Fact
 
@@ -32,14 +32,31 @@ def power_losses(world: World) -> list[Fact]:
 
     A panic would have been told, a shutdown tells that slurmd ends; a drained node that boots does so on purpose.
     """
-    gone: list[tuple[float, float, float, Fact]] = []
-    for fact in world.facts_of("node.reboot", "node.dead"):
-        span = None if fact.attrs.get("planned") else _gone_between(world, fact)
-        if span is not None:
-            gone.append((*span, fact.start, fact))
-    gone.sort(key=lambda g: (g[0], g[3].key))
+    lost = [f for f in world.facts_of("node.reboot", "node.dead") if not f.attrs.get("planned")]
+    lost.sort(key=lambda f: (_back(f), f.key))
     facts: list[Fact] = []
-    group: list[tuple[float, float, float, Fact]] = []
+    near: list[Fact] = []
+    for fact in lost:
+        if near and _back(fact) - _back(near[-1]) > BACK_WITHIN_S:
+            facts += _gone_together(world, near)
+            near = []
+        near.append(fact)
+    return facts + _gone_together(world, near)
+
+
+def _back(fact: Fact) -> float:
+    """When the machine was back, as far as it is told."""
+    return float(fact.attrs.get("boot") or fact.attrs.get("booted") or fact.end or fact.start)
+
+
+def _gone_together(world: World, near: list[Fact]) -> list[Fact]:
+    """What each machine wrote last is read only where enough of them were back at about the same time."""
+    if len({f.host for f in near}) < POWER_MIN:
+        return []
+    gone = [(*span, fact) for fact in near if (span := _gone_between(world, fact)) is not None]
+    gone.sort(key=lambda g: (g[0], g[2].key))
+    facts: list[Fact] = []
+    group: list[tuple[float, float, Fact]] = []
     for item in gone:
         # All that were still there at the latest last word, and had gone at the earliest sign of it, may have gone together.
         if group and item[0] > min(g[1] for g in group):
@@ -66,8 +83,13 @@ def _gone_between(world: World, fact: Fact) -> tuple[float, float] | None:
     last = max(x for x in (last, told) if x is not None)
     if any(_says_why(e) for e in world.by_host.get(host, ()) if -SAME_PANIC_S <= e.time - last <= float(boot) - last):
         return None
+    # A machine that was given up had gone before; a word of its that is a little later was written by a clock that is off.
+    downs = [
+        f.start for f in world.facts_of("node.down") if f.host == host and last - CLOCK_OFF_S <= f.start <= float(boot)
+    ]
+    last = min([last, *downs])
     lost = [f.start for f in world.facts_of("link.outage") if f.host == host and last - 2.0 <= f.start <= float(boot)]
-    return (last, min([float(boot), *(at + 2.0 for at in lost)]))
+    return (last, min([float(boot), *downs, *(at + 2.0 for at in lost)]))
 
 
 def _says_why(event: Event) -> bool:
@@ -77,8 +99,8 @@ def _says_why(event: Event) -> bool:
     )
 
 
-def _power(world: World, group: list[tuple[float, float, float, Fact]]) -> list[Fact]:
-    boots = sorted(float(f.attrs.get("boot") or f.attrs.get("booted") or f.start) for *_, f in group)
+def _power(world: World, group: list[tuple[float, float, Fact]]) -> list[Fact]:
+    boots = sorted(_back(f) for *_, f in group)
     hosts = sorted({f.host or "" for *_, f in group})
     if len(hosts) < POWER_MIN or boots[-1] - boots[0] > BACK_WITHIN_S:
         return []
@@ -107,10 +129,12 @@ def nameless_links(world: World) -> list[Fact]:
     facts: list[Fact] = []
     for _, found in sorted(alone.items()):
         for group in together(found):
-            if len({f.host for f in group}) < UNCABLED_MIN:
+            late = strays(group, found)
+            if len({f.host for f in [*group, *late]}) < UNCABLED_MIN or any(f.attrs.get("promoted") for f in group):
                 continue
-            lived = [f for f in group if not _went_down(world, f)]
+            lived = [f for f in [*group, *late] if not f.attrs.get("promoted") and not _went_down(world, f)]
             if len({f.host for f in lived}) >= UNCABLED_MIN:
+                in_time_with(group, [f for f in lived if f in late])
                 facts.append(_nameless(world, lived))
     return facts
 

@@ -34,10 +34,11 @@ def common_silence(world: World) -> list[Fact]:
             hosts = {f.host for f in group}
             if len(hosts) >= SHARED_MIN and len(hosts) >= SHARED_SHARE * len(members):
                 facts.append(_silence(switch, group))
-    if not leaves:
-        for group in _within(downs, together):
-            if any(len({f.host for f in said}) >= SHARED_MIN for said in _within(group, SAME_DOWN_S)):
-                facts.append(_silence(None, group))
+    named = {host for fact in facts for host in fact.attrs["hosts"]}
+    # Nodes of several switches, or of switches that nobody names, in one statement: what all of them hang on.
+    for group in _within([f for f in downs if f.host not in named], together):
+        if any(len({f.host for f in said}) >= SHARED_MIN for said in _within(group, SAME_DOWN_S)):
+            facts.append(_silence(None, group))
     return facts
 
 
