@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -50,7 +51,34 @@ def incidents(found: dict[str, Any]) -> None:
     if not rows:
         print("No incidents.")
         return
+    if sys.stdout.isatty():
+        for row in rows:
+            _incident(console(), *row)
+        return
     table(["incident", "severity", "start (UTC)", "cause", "host", "device", "jobs", "what happened"], rows)
+
+
+#: So many devices of an incident are named in the list.
+NAMED = 4
+SEVERITY_STYLE = {"impact": "red", "degraded": "yellow"}
+
+
+def _incident(out: Console, name: str, severity: str, start: str, event: str | None, host: str | None, device: str | None,
+              _jobs: str, title: str) -> None:  # fmt: skip
+    """What an eye looks for in one line, and the sentence, which names the jobs: eight columns would be a word wide each."""
+    head = Text(f"{name}  ")
+    head.append(f"{severity:<8}", style=SEVERITY_STYLE.get(severity, "dim"))
+    where = " ".join(part for part in (host, _few(device)) if part)
+    head.append(f"  {start[:19]}  {event or 'cause unknown'}" + (f" on {where}" if where else ""))
+    out.print(head)
+    out.print(Padding(Text(title, style="dim"), (0, 0, 0, 4)))
+
+
+def _few(joined: str | None) -> str:
+    """Names joined by commas: the first few, and how many more."""
+    names = (joined or "").split(",")
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ",".join(names[:NAMED]) + more
 
 
 def _measured(hop: dict[str, Any], end: str) -> str:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from queries.kql import screen
 from queries.kql.run import Result
 
 FORMATS = ("table", "json", "ndjson", "csv", "parquet")
@@ -62,23 +63,11 @@ def _parquet(result: Result) -> bytes:
 
 
 def _table(result: Result) -> str:
-    """Ruled for a terminal, plain columns in a pipe."""
+    """For a reader on a terminal; plain columns in a pipe."""
     names = [n for n, _ in result.columns]
     rows = [[_cell(v) for v in row] for row in result.rows]
     if not sys.stdout.isatty():
         widths = [max([len(n), *(len(r[i]) for r in rows)]) for i, n in enumerate(names)]
         lines = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in [names, *rows]]
         return "\n".join(lines) + "\n"
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table()
-    for name, kind in result.columns:
-        table.add_column(Text(name), justify="right" if kind in ("int", "long", "real", "decimal") else "left")
-    for row in rows:
-        table.add_row(*(Text(c) for c in row))
-    console = Console(file=io.StringIO(), force_terminal=True)
-    with console.capture() as captured:
-        console.print(table)
-    return captured.get()
+    return screen.show(result.columns, rows)
