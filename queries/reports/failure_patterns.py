@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from queries.reports.causes import causes, repeated, summary
+from queries.reports.changes import changes
 from queries.reports.coverage import coverage
 from queries.reports.limits import limits
 from queries.reports.model import Report, Section
@@ -11,7 +12,7 @@ from queries.reports.nodes import nodes, unavailable
 from queries.reports.reader import Reader
 
 #: Sections in reading order. A new one is a function of a ``Reader`` and a place in this list.
-SECTIONS = (summary, causes, repeated, network, nodes, unavailable, limits, coverage)
+SECTIONS = (summary, changes, causes, repeated, network, nodes, unavailable, limits, coverage)
 
 
 def build(reader: Reader) -> list[Section]:
@@ -22,6 +23,6 @@ def build(reader: Reader) -> list[Section]:
 REPORT = Report(
     "failure-patterns",
     "Failure patterns",
-    "What broke, where, how often and at what cost: causes, repeated failures, unstable links, bad nodes, drains, limits.",
+    "What broke, where, how often, at what cost, and what changed: causes, repeated failures, unstable links, bad nodes, drains, limits.",
     build,
 )

@@ -375,3 +375,35 @@ def test_the_captures_name_drains_with_their_reasons(captured: DuckStore) -> Non
         ("memory", "memhog"),
         ("time limit", "toolong"),
     ]
+
+
+def test_a_period_is_told_beside_the_one_before(empty: DuckStore) -> None:
+    runs = [
+        a_run(1, "COMPLETED", None, 1100),
+        a_run(2, "NODE_FAIL", "infra.network", 1200),
+        a_run(3, "FAILED", "unknown", 2100),
+    ]
+    incidents = [an_incident("I-1", "nic.link_down", "n1", "eth0", 1100, ["2"]), an_incident("I-2", "gpu.xid", "n2", "0", 1200, ["3"]),
+                 an_incident("I-3", "gpu.xid", "n2", "0", 2100, ["4"]), an_incident("I-4", "gpu.xid", "n2", "0", 2200, []),
+                 an_incident("I-5", "node.panic", "n3", None, 2300, ["5"])]  # fmt: skip
+    for incident in incidents:
+        incident["severity"] = "impact"
+    empty.replace_model(
+        {
+            "runs": pl.DataFrame(runs, infer_schema_length=None),
+            "incidents": pl.DataFrame(incidents, infer_schema_length=None),
+        }
+    )
+    document = reports.run(empty, "failure-patterns", since=at(2000), until=at(3000))
+    told = {row["what"]: (row["now"], row["before"], row["change"]) for row in rows(document, "changes")}
+    assert told["Jobs ended"] == ("1", "2", "-1") and told["Unknown why"] == ("1", "0", "+1")
+    assert told["Cluster at fault"] == ("0", "1", "-1") and told["Incidents with impact"] == ("3", "2", "+1")
+    assert told["Share that ended badly"] == ("100.0 %", "50.0 %", None)
+    found = [(r["change"], r["cause"], r["incidents"], r["incidents_before"]) for r in rows(document, "changes", 1)]
+    assert found == [("new", "node.panic", 1, 0), ("more often", "gpu.xid", 2, 1), ("gone", "nic.link_down", 0, 1)]
+    section = next(s for s in document.sections if s.key == "changes")
+    assert section.notes == (
+        "The store begins at " + f"{at(1100):%Y-%m-%d %H:%M}" + ", inside the period before: its numbers are too low.",
+    )
+    alone = next(s for s in reports.run(empty, "failure-patterns").sections if s.key == "changes")
+    assert not alone.tables and "no beginning" in alone.notes[0]
