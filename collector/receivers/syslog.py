@@ -357,8 +357,11 @@ def without_blanks(data: bytes) -> tuple[int, bytes]:
     nothing is done to each in vain."""
     letters = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(letters == _LINE_END)
-    if len(data) and letters[-1] == _LINE_END and letters[0] > _SPACE and (letters[ends[:-1] + 1] > _SPACE).all():
-        return len(ends), data
+    if len(data) and letters[-1] == _LINE_END:
+        begins = np.concatenate(([0], ends[:-1] + 1))
+        doubtful = np.flatnonzero(letters[begins] <= _SPACE)
+        if all(data[begins[at] : ends[at]].strip() for at in doubtful):
+            return len(ends), data
     kept = [line for line in data.split(b"\n") if line.strip()]
     return len(kept), b"".join(line + b"\n" for line in kept)
 
