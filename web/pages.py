@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
@@ -32,7 +32,7 @@ from web.shaping import (
     open_rival,
     state_kind,
 )
-from web.timerange import BadTimeError, Range, parse_range
+from web.timerange import BadTimeError, Range, parse_range, rfc3339
 
 HERE = Path(__file__).parent
 THEMES = {"dark", "light"}
@@ -54,6 +54,8 @@ EXAMPLES = (
     ("Incidents and what they cost", "Incidents\n"
      "| project Start, IncidentId, RootCause, RootHost, GpuHoursLost\n| sort by Start desc"),
 )  # fmt: skip
+#: Periods that reports are offered for, besides everything.
+REPORT_DAYS = (7, 30)
 #: What an operator may say a cause was; other words are taken as well.
 ROOT_CAUSES = sorted({cause.event for cause in CAUSES.values()})
 Read = Annotated[Reader, Depends(api.reader)]
@@ -232,7 +234,10 @@ def node(request: Request, read: Read, within: Within, name: str) -> HTMLRespons
 
 @router.get("/reports", response_class=HTMLResponse)
 def reports(request: Request) -> HTMLResponse:
-    return render(request, "reports.html", rows=api.known_reports(request.app.state.settings), nav="reports")
+    now = datetime.now(UTC).replace(microsecond=0, tzinfo=None)
+    periods = [(f"last {days} days", rfc3339(now - timedelta(days=days))) for days in REPORT_DAYS]
+    rows = api.known_reports(request.app.state.settings)
+    return render(request, "reports.html", rows=rows, periods=periods, nav="reports")
 
 
 @router.get("/explore", response_class=HTMLResponse)
