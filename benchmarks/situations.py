@@ -170,10 +170,44 @@ def long_run(r: random.Random, host: str) -> Situation:
     return Situation("long_run", ("app.timeout", None), "TIMEOUT", 1600, [], pace if r.random() < 0.5 else [])
 
 
+def _slowed(r: random.Random) -> list[tuple[float, float]]:
+    onset, factor = r.randrange(15, 35), r.uniform(1.6, 4.0)
+    return [(T0 - 1900 + i * 60, (2.0 if i < onset else 2.0 * factor) * r.uniform(0.95, 1.05)) for i in range(59)]
+
+
+def unseen_slowness(r: random.Random, host: str) -> Situation:
+    """A node holds the run back (heat, a bad link, a slow disk), and no telemetry of it is collected."""
+    return Situation("unseen_slowness", ("infra.gpu", host), "TIMEOUT", 1600, [], _slowed(r))
+
+
+def own_slowness(r: random.Random, host: str) -> Situation:
+    """The program slows itself down: longer sequences, a cache that no longer fits, an evaluation in every step."""
+    return Situation("own_slowness", ("app.timeout", None), "TIMEOUT", 1600, [], _slowed(r))
+
+
+def reset_together(r: random.Random, host: str) -> Situation:
+    """Power of many nodes; the job's nodes are among them."""
+    late = r.uniform(205, 505)
+    told = [
+        event("slurm.node_reboot", late + 300 + i, "ctl", f"Node {n} unexpectedly rebooted", source="slurmctld", nodes=[n], boot_time=T0 + late + 260 + i,
+              last_response=T0 - r.uniform(0, 90)) for i, n in enumerate([host, *(x for x in NODES if x != host)][:r.choice((1, 6))])
+    ]  # fmt: skip
+    return Situation("reset_together", ("infra.node", None), "NODE_FAIL", late, [*told, *_set_down(late, host)])
+
+
+def shared_link_loss(r: random.Random, host: str) -> Situation:
+    """A leaf switch takes the rail of most nodes."""
+    late = r.uniform(30, 125)
+    links = [
+        e for n in NODES if n == host or r.random() < 0.9 for e in _link(r, n, "ib0", r.uniform(0, 1.0), late + 200, 1)
+    ]
+    return Situation("shared_link_loss", ("infra.network", None), "FAILED", late + 2, [*links, _peers(late)])
+
+
 #: How often each happens among runs that did not end well: users' own errors dominate (correlation.md, section 1).
 SHARES: dict[Callable[[random.Random, str], Situation], float] = {
     own_error: 0.38, long_run: 0.12, lost_peers: 0.08, fabric_loss: 0.1, management_loss: 0.07, gpu_fault: 0.11, nvlink: 0.02, panic: 0.04,
-    heat: 0.03, storage: 0.05,
+    heat: 0.03, storage: 0.05, unseen_slowness: 0.02, own_slowness: 0.02, reset_together: 0.02, shared_link_loss: 0.03,
 }  # fmt: skip
 
 
@@ -202,14 +236,18 @@ def beside(r: random.Random, hosts: list[str]) -> list[Event]:
 
 
 def make(seed: int) -> tuple[Situation, World]:
-    """One situation and the world that its logs tell: some lines lost, clocks a little apart, some hosts mute."""
+    """One situation and the world that its logs tell: some lines lost, clocks a little apart; of some sites a source is
+    missing altogether: Slurm's configuration, the inventory of links, the runs' output, the logs of some or many hosts."""
     r = random.Random(seed)
     nodes = r.sample(NODES, r.choice((1, 2, 2, 4, 6)))
     situation = r.choices(list(SHARES), weights=list(SHARES.values()))[0](r, nodes[0])
     if situation.kind in ("fabric_loss", "lost_peers") and len(nodes) == 1:
         nodes.append(next(n for n in NODES if n != nodes[0]))
     events = [e for e in situation.events if r.random() > 0.04] + beside(r, NODES)
-    mute = {n for n in NODES if r.random() < 0.05}
+    silent = r.choice((0.0, 0.05, 0.05, 0.3))
+    mute = {n for n in NODES if r.random() < silent}
+    if r.random() < 0.08:
+        events = [e for e in events if e.source != "job_stderr"]
     events = [e for e in events if e.host not in mute or e.source != "kernel"]
     job = run(1, nodes, -1920, situation.end, situation.state, time_limit_s=3520)
     more = {
@@ -220,4 +258,6 @@ def make(seed: int) -> tuple[Situation, World]:
     others = [run(2, r.sample(NODES, 2), -3000, 3000, "COMPLETED")]
     # A day of quiet around it: base rates need exposure.
     quiet = [event("sys.service_started", at, "ctl", "chrony", source="syslog") for at in (-43200.0, 43200.0)]
-    return situation, world([*events, *quiet], [job, *others], links=LINKS, **more)
+    settings = {"SlurmdTimeout": 300} if r.random() < 0.8 else {"KillWait": 30}
+    links = LINKS if r.random() < 0.8 else []
+    return situation, world([*events, *quiet], [job, *others], links=links, settings=settings, **more)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import entry_points
 
 from correlator.clocks import Offset
@@ -172,8 +173,10 @@ def merge_near(facts: Iterable[Fact], gap: float) -> list[Fact]:
 Detector = Callable[[World], list[Fact]]
 
 
-def detectors() -> list[Detector]:
-    """Built-in detectors in the order in which they build on each other, then those of installed packages."""
+@cache
+def detectors() -> tuple[Detector, ...]:
+    """Built-in detectors in the order in which they build on each other, then those of installed packages; found once,
+    because asking what is installed reads files."""
     from correlator.facts import control, gpus, jobs, links, nodes, shared, silence, slow, storage, told
 
     found: list[Detector] = [
@@ -183,7 +186,7 @@ def detectors() -> list[Detector]:
     ]
     for point in sorted(entry_points(group="faultline.detectors"), key=lambda p: p.name):
         found += point.load()
-    return found
+    return tuple(found)
 
 
 def conclude(world: World) -> list[Fact]:

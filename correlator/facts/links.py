@@ -201,8 +201,11 @@ def switch_outages(world: World) -> list[Fact]:
         lost[switch] += found
     facts: list[Fact] = []
     for switch, found in sorted(lost.items()):
-        promoted = (_promote(world, switch, group, found) for group in together(found))
-        facts += [fact for fact in promoted if fact is not None]
+        # The most of one moment have the right clocks; those that join them are not looked at again.
+        for group in sorted(together(found), key=lambda g: (-len(g), g[0].key)):
+            left = [f for f in group if not f.attrs.get("promoted")]
+            fact = _promote(world, switch, left, found) if left else None
+            facts += [fact] if fact is not None else []
     return _upstream(world, facts)
 
 

@@ -128,7 +128,7 @@ def nameless_links(world: World) -> list[Fact]:
             alone[fact.device].append(fact)
     facts: list[Fact] = []
     for _, found in sorted(alone.items()):
-        for group in together(found):
+        for group in sorted(together(found), key=lambda g: (-len(g), g[0].key)):
             late = strays(group, found)
             if len({f.host for f in [*group, *late]}) < UNCABLED_MIN or any(f.attrs.get("promoted") for f in group):
                 continue
