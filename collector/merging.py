@@ -41,7 +41,9 @@ def cut(lines: pl.DataFrame) -> tuple[list[pl.DataFrame], pl.DataFrame | None]:
 
 def numbered_on(lines: pl.DataFrame, before: Mapping[str, int]) -> pl.DataFrame:
     """Lines (``store.duckdb_store.coded``) with the numbers that follow on those which their streams have. ``before``: by
-    file."""
+    file, all of them."""
+    if len(before) == 1:
+        return lines.with_columns(pl.col("line") + next(iter(before.values())))
     files = lines["file"].unique().drop_nulls()
     codes = files.to_physical().to_numpy()
     base = np.zeros(int(codes.max(initial=0)) + 2, np.int64)

@@ -14,6 +14,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from datetime import UTC, datetime
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -45,6 +47,10 @@ log = structlog.get_logger()
 PIECE_BYTES = 4 * 1024 * 1024
 #: Pieces given to one worker: one in work, the others waiting, so that it has enough to do while the store takes segments.
 DEPTH = 3
+#: While segments are stored, workers go on, until so many pieces lie here, parsed or not: about 15 MB each.
+MOST_PIECES = 16
+#: Whether they are stored is looked at so often.
+STORING_S = 0.02
 #: A lone batch waits this long for company: commits cost milliseconds each.
 LINGER_S = 0.1
 #: While much arrives, lines wait for each other until they fill segments: so many lines, or one segment and the oldest
@@ -77,6 +83,9 @@ class Pipeline:
         self.unsettled = True  # the store may know the name already
         self._on_stored = on_stored
         self._workers = [Worker(decoding.worker, patterns) for _ in range(max(1, workers))]
+        #: Why a worker failed over a piece, until all that is under way was taken apart.
+        self._failed: str | None = None
+        self._storing = ThreadPoolExecutor(1, thread_name_prefix="storing")
         self._pieces: deque[Piece] = deque()
         self._carry = Carry(spool.folder)
         #: When the oldest line came that is parsed and not inserted (0: there is none), when something came last; and
@@ -104,6 +113,7 @@ class Pipeline:
             self._thread.join()
         for worker in self._workers:
             worker.stop()
+        self._storing.shutdown()
 
     def drain(self, timeout_s: float) -> bool:
         """Waits until everything on disk is in the store."""
@@ -142,11 +152,15 @@ class Pipeline:
 
     def _round(self) -> None:
         self._fill()
+        if self._failed is not None:
+            self._carefully(self._failed)
         if not self._pieces and self._carry.rows is None:
             self.spool.wait(0.2)
             return
         if self._pieces:
-            self._collect()
+            self._collect(0.05)
+            if self._failed is not None:
+                self._carefully(self._failed)
         done: list[Piece] = []
         for piece in self._pieces:
             if not piece.done:
@@ -174,28 +188,30 @@ class Pipeline:
         few = lines < FEW_LINES and not self.is_busy
         return few or now - self._came > QUIET_S
 
-    def _collect(self) -> None:
-        """Takes the answers that are there; waits a moment if there is none."""
+    def _collect(self, patience_s: float) -> bool:
+        """Takes the answers that are there; waits a moment if there is none. False if nobody owes one."""
         first: dict[int, Piece] = {}
         for piece in self._pieces:
             if piece.worker is not None and not piece.done:
                 first.setdefault(id(piece.worker), piece)
         pipes = {piece.worker.connection: piece for piece in first.values() if piece.worker is not None}
         waiting = [pipe for pipe in pipes if pipe is not None]
-        ready = wait(waiting, 0.05) if waiting else list(pipes)
+        ready = wait(waiting, patience_s) if waiting else list(pipes)
         for pipe in ready:
             piece = pipes[pipe]  # type: ignore[index]
             assert piece.worker is not None
             try:
                 piece.outcomes, piece.done = [piece.worker.take()], True
             except (WorkerDied, WorkerFault) as error:
-                self._carefully(str(error))
-                return
+                self._failed = str(error)
+                break
+        return bool(pipes)
 
     def _reset(self) -> None:
         """Back to what is committed: nothing under way is trusted."""
         for worker in self._workers:
             worker.stop()
+        self._failed = None
         self._pieces.clear()
         self._given.clear()
         self._given_opaque.clear()
@@ -219,7 +235,7 @@ class Pipeline:
                     try:
                         worker.give(piece.jobs)
                     except WorkerDied as error:
-                        self._carefully(str(error))
+                        self._failed = str(error)
                         return
 
     def _next_piece(self) -> Piece | None:
@@ -281,6 +297,7 @@ class Pipeline:
     def _carefully(self, reason: str) -> None:
         """Takes everything under way apart: halves until the batch that fails stands alone, which is set aside."""
         log.warning("a piece of the spool failed; taking it apart", reason=reason)
+        self._failed = None
         for worker in self._workers:
             worker.stop()
         for piece in self._pieces:
@@ -321,7 +338,8 @@ class Pipeline:
         for name, data in tables.items():
             tables[name] = self._placed(data)
         sealed, rest = self._cut(tables, whole)
-        rest = self._store(tables, sealed, rest, step)
+        store = self._store_beside if whole else self._store
+        rest = store(tables, sealed, rest, step)
         self.trouble = None
         stored = [*sealed, *([tables["logs"]] if "logs" in tables else ())]
         for logs in stored:
@@ -361,6 +379,20 @@ class Pipeline:
         if rest is not None and not whole:
             tables["logs"], rest = rest, None
         return sealed, rest
+
+    def _store_beside(self, tables: dict[str, pl.DataFrame], sealed: list[pl.DataFrame], rest: pl.DataFrame | None, step: Step) -> pl.DataFrame | None:  # fmt: skip
+        """As ``_store``, in a thread of its own: meanwhile this one gives out pieces and takes answers, or else workers would
+        wait for as long as segments take. Whatever goes wrong here, what became of the transaction is known before that."""
+        storing = self._storing.submit(self._store, tables, sealed, rest, step)
+        try:
+            while not storing.done() and self._failed is None and not self._stopping.is_set():
+                if len(self._pieces) < MOST_PIECES:
+                    self._fill()
+                if self._failed is not None or not self._collect(STORING_S):
+                    wait_for([storing], STORING_S)
+        finally:
+            wait_for([storing])
+        return storing.result()
 
     def _store(self, tables: dict[str, pl.DataFrame], sealed: list[pl.DataFrame], rest: pl.DataFrame | None, step: Step) -> pl.DataFrame | None:  # fmt: skip
         """Gives the rest back as it is to be kept."""

@@ -161,22 +161,27 @@ def _order(lines: pl.DataFrame) -> pl.Series:
     Events are one line in a hundred and what people search for: together they lie in a few compressed vectors of DuckDB
     instead of one in each. Zone maps speak of row groups as large as a segment and lose nothing by it.
     """
-    hour = 3_600_000_000  # one integer as the key sorts several times faster than three columns
+    hour = 3_600_000_000
+    rows = np.arange(len(lines))
     # Lines without a time go with the oldest, those without a host before all hosts.
     time = lines["time"].dt.epoch("us").fill_null(strategy="min").fill_null(0).to_numpy()
-    rank = _ranks(lines["host"])
-    hours = time // hour
-    hours -= hours.min()
+    order = _sorted(time - time.min(), rows)
+    rank = _ranks(lines["host"])[order]
+    hours = time[order] // hour
+    hours[1:] = np.cumsum(hours[1:] != hours[:-1])  # by its place among the hours that there are: a small number
+    hours[:1] = 0
+    order = order[_sorted(hours * (rank.max(initial=0) + 1) + rank, rows)]
     plain = lines.select(pl.col("event").fill_null("other") == "other").to_series().to_numpy()
-    rows = np.arange(len(lines))
-    key = (hours * (rank.max() + 1) + rank) * hour + time % hour
-    bits = len(lines).bit_length()
-    if len(lines) <= SEGMENT_ROWS and int(key.max()).bit_length() + bits + 1 < 63:
-        # All in one number, with the row at its end: sorting that is five times as fast as sorting rows by a number.
-        key |= plain.astype(np.int64) << int(key.max()).bit_length()
-        return pl.Series(np.sort(key << bits | rows) & ((1 << bits) - 1))
-    order = np.argsort(key, kind="stable")
-    return pl.Series(order[np.argsort(rows // SEGMENT_ROWS * 2 + plain[order], kind="stable")])
+    return pl.Series(order[_sorted(rows // SEGMENT_ROWS * 2 + plain[order], rows)])
+
+
+def _sorted(key: Any, rows: Any) -> Any:
+    """``rows`` by ``key``, no number below 0 among it, and those of the same key as they are. With the row at the end of its
+    key it is numbers that are sorted: five times as fast as sorting rows by a number."""
+    bits = len(rows).bit_length()
+    if int(key.max(initial=0)).bit_length() + bits > 63:
+        return np.argsort(key, kind="stable")
+    return np.sort(key << bits | rows) & ((1 << bits) - 1)
 
 
 def _ranks(hosts: pl.Series) -> Any:

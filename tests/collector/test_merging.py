@@ -46,4 +46,6 @@ def test_segments_and_rest_are_the_lines_in_their_order(rows: int) -> None:
 
 def test_lines_are_numbered_on_by_their_streams() -> None:
     lines = coded(pl.DataFrame({"file": ["a", None, "b", "a", "c"], "line": [1, 1, 1, 2, 1]}))
-    assert numbered_on(lines, {"a": 10, "c": 3})["line"].to_list() == [11, 1, 1, 12, 4]
+    assert numbered_on(lines, {"a": 10, "b": 0, "c": 3})["line"].to_list() == [11, 1, 1, 12, 4]
+    one = coded(pl.DataFrame({"file": ["a", "a"], "line": [1, 2]}))
+    assert numbered_on(one, {"a": 10})["line"].to_list() == [11, 12]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -268,3 +269,41 @@ def test_a_transaction_that_failed_leaves_the_rest_as_it_was(store: DuckStore, s
     put(spool, *"gh")
     assert until(lambda: len(raws(store)) == 8) and not refusals
     assert raws(store) == list("abcdefgh") and until(lambda: running._carry.rows is None)
+
+
+@pytest.mark.parametrize("fault", [None, "kills"])
+def test_workers_go_on_while_segments_are_stored(
+    fault: str | None,
+    store: DuckStore,
+    spool: Spool,
+    begin: Callable[[], Pipeline],
+    small_segments: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    insert, give = pipeline.insert_sealed, InThread.give
+    storing, gave = threading.Event(), threading.Event()
+    went_on: list[bool] = []
+
+    def noted(self: InThread, jobs: tuple[Job, ...]) -> None:
+        give(self, jobs)
+        if storing.is_set():
+            gave.set()
+
+    def slow(*given: Any, **more: Any) -> int:
+        storing.set()
+        went_on.append(gave.wait(10))
+        return insert(*given, **more)
+
+    monkeypatch.setattr(InThread, "give", noted)
+    monkeypatch.setattr(pipeline, "insert_sealed", slow)
+    running = begin()
+    put(spool, *"abcd", key=["n", "s", "1", 1, 1])
+    assert storing.wait(60)
+    put(spool, "x", key=["n", "s", "1", 2, 2], **({fault: True} if fault else {}))
+    assert gave.wait(10)
+    put(spool, *"efgh", key=["n", "s", "1", 3, 3])
+    wanted = [*"abcd", *([] if fault else "x"), *"efgh"]
+    assert until(lambda: len(raws(store)) >= 8 and not spool.waiting_bytes)
+    running.stop()
+    assert raws(store) == wanted and went_on[0]
+    assert running.ledger.quarantined == (1 if fault else 0)
