@@ -112,7 +112,7 @@ class Compiler(Builder):
                 return found
             if found is None and node.name in self.catalog.tables:
                 return self.stored(node.name)
-            if isinstance(found, Function) and found.body.is_view:
+            if isinstance(found, Function) and (found.body.is_view or not found.body.parameters):
                 return self.call_table(ast.Call(node.name, (), span=node.span), found, env)
         if isinstance(node, ast.Call):
             return self._table_call(node, scope)
@@ -387,7 +387,7 @@ def _result_name(node: ast.Node, scope: Scope) -> str | None:
         return f"{node.name}_{_result_name(node.args[0], scope) or ''}" if node.args else node.name
     if isinstance(node, ast.Call) and node.args:
         prefix = names.PREFIXES.get(node.name)
-        if prefix or node.name in names.KEEPS_NAME:
+        if prefix or node.name in names.KEEPS_NAME or (node.name in names.ALONE_KEEPS_NAME and len(node.args) == 1):
             inner = _result_name(node.args[0], scope)
             return f"{prefix}_{inner or ''}" if prefix else inner
     return None

@@ -99,6 +99,8 @@ KEEPS_NAME = _set("""
     series_fill_forward series_fill_const series_fill_linear round ceiling pow sqrt log log2 log10 exp exp2
     exp10 cos sin tan acos asin atan atan2 abs rand gamma loggamma erf erfc format_bytes
 """)
+# ... of these only where it is their one argument ...
+ALONE_KEEPS_NAME = _set("make_datetime make_timespan")
 # ... and of these by a prefix and the first argument's name.
 PREFIXES = {
     "strlen": "strlen", "string_size": "string_size", "gettype": "type", "treepath": "tree", "repeat": "repeat",

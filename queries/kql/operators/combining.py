@@ -298,8 +298,8 @@ def mv_expand(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     for number, part in enumerate(parts):
         made[part.name] = part.item(row["$i"], row[f"$x{number}"])
     index = node.settings.get("with_itemindex")
-    if index is not None:
-        made[str(getattr(index, "value", ""))] = row["$i"]
+    if index is not None:  # R6: it steps aside for a column that is there
+        made[fresh(str(getattr(index, "value", "")), made)] = row["$i"]
     limit = c.expr(node.parts["limit"], Scope(env)) if "limit" in node.parts else None
     return c.emit(
         exploded, list(made.items()),

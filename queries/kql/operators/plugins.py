@@ -30,6 +30,8 @@ def evaluate(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     schema = node.parts.get("schema")
     if call.name == "bag_unpack" and schema is not None:
         return _declared_bag(c, stage, call, schema, env)
+    if call.name == "pivot" and schema is not None and not any(n == "*" for n, _ in schema.columns):
+        return _as_declared(c, _pivoted(c, stage, call, env, schema), schema)
     plugin = PLUGIN_BUILDERS.get(call.name)
     if plugin is None:
         if call.name in CANNOT:
@@ -155,6 +157,11 @@ def _limit(count: int, call: ast.Call) -> None:
 
 def pivot(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
     """A column for each value of the first column, holding an aggregate (count() unless said) per row of the others."""
+    return _pivoted(c, stage, call, env)
+
+
+def _pivoted(c: Compiler, stage: Stage, call: ast.Call, env: Env, declared: ast.Schema | None = None) -> Stage:
+    """`pivot`; with all columns declared the data need not be asked which values there are."""
     if not call.args or not isinstance(call.args[0], ast.Name):
         raise KqlBindError("pivot needs a column", call.span)
     row = scope_of(stage, env)
@@ -163,15 +170,12 @@ def pivot(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
     rest = list(call.args[1:])
     aggregate = rest.pop(0) if rest and isinstance(rest[0], ast.Call) else ast.Call("count", (), span=call.span)
     assert isinstance(aggregate, ast.Call)
-    used = {by.name, *(a.name for a in aggregate.args if isinstance(a, ast.Name))}
-    if rest:
-        keys = [(n.name, c.expr(n, row)) for n in rest if isinstance(n, ast.Name)]
-        if len(keys) < len(rest):
-            raise KqlBindError("pivot takes columns after the aggregate", call.span)
+    keys = _pivot_keys(c, stage, rest, row, {by.name, *(a.name for a in aggregate.args if isinstance(a, ast.Name))})
+    if declared is None:
+        texts = c.emit(stage, [("v", text_of(column))], keep_hidden=False, refine=lambda q: q.distinct())
+        values = sorted(str(r[0]) for r in c.ask(texts, call))
     else:
-        keys = [(n, v) for n, v in everything(stage) if n not in used]
-    texts = c.emit(stage, [("v", text_of(column))], keep_hidden=False, refine=lambda q: q.distinct())
-    values = sorted(str(r[0]) for r in c.ask(texts, call))
+        values = [n for n, _ in declared.columns if n not in {k for k, _ in keys}]
     _limit(len(values), call)
     out = [(n, text_of(v) if v.type == "dynamic" else v) for n, v in keys]
     scope = Scope(env, row.columns, stage, aggregates=True)
@@ -191,6 +195,16 @@ def pivot(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
     if not dynamic:
         return made_stage
     return c.emit(made_stage, [(n, to_type(v, "dynamic") if n in dynamic else v) for n, v in everything(made_stage)])
+
+
+def _pivot_keys(c: Compiler, stage: Stage, rest: list[ast.Node], row: Scope, used: set[str]) -> list[tuple[str, Value]]:
+    """The columns that make a row: those named after the aggregate, or all that are not used."""
+    if not rest:
+        return [(n, v) for n, v in everything(stage) if n not in used]
+    keys = [(n.name, c.expr(n, row)) for n in rest if isinstance(n, ast.Name)]
+    if len(keys) < len(rest):
+        raise KqlBindError("pivot takes columns after the aggregate", rest[0].span)
+    return keys
 
 
 def narrow(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:

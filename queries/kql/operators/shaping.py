@@ -131,7 +131,8 @@ def project_reorder(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> 
         assert isinstance(part, ast.SortKey)
         found = _matching(stage, part.value)
         if part.ascending is not None:
-            found = sorted(found, reverse=not part.ascending)
+            # As people sort names: Host between gpu and job, not before both.
+            found = sorted(found, key=lambda n: (n.casefold(), n.swapcase()), reverse=not part.ascending)
         order += [n for n in found if n not in order]
     values = dict(everything(stage))
     return c.emit(stage, [(n, values[n]) for n in order] + [(n, v) for n, v in values.items() if n not in order])
