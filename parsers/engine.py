@@ -7,7 +7,6 @@ The batch of one line is the same code.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -19,7 +18,7 @@ from parsers import events, usual
 from parsers.compiled import once
 from parsers.formats import BUILT_IN, all_formats
 from parsers.formats.base import HEADER, JOB_SOURCES, SLURM, Format, accepted, conform, nothing
-from parsers.index import Meaning, PatternIndex
+from parsers.index import Found, PatternIndex, one_by_one
 from parsers.lines import Array, LineBuffer, each_once, joined
 from parsers.patterns import Catalogue, load
 from parsers.record import LOGS, Origin, empty
@@ -167,17 +166,15 @@ class LineParser:
 
     def _with_events(self, frame: pl.DataFrame, usual_ones: Usual, origin: Origin) -> pl.DataFrame:
         """Adds what lines mean: ``event`` and ``tags``, and of those with an event severity, ``entities`` and job."""
-        rows, meanings = self._meanings(frame["message"].str.slice(0, SEARCHED), frame["source"])
+        found = self._found(frame["message"].str.slice(0, SEARCHED), frame["source"])
         make = events.with_headers if self.header_entities else events.alone
-        return events.added(frame, make(frame, usual_ones, rows, meanings), origin)
+        return events.added(frame, make(frame, usual_ones, found, origin), origin)
 
-    def _meanings(self, messages: pl.Series, sources: pl.Series) -> tuple[Array, Iterator[Meaning]]:
+    def _found(self, messages: pl.Series, sources: pl.Series) -> Found:
         """The rows that may have an event, and what those mean that have."""
         if len(messages) > FEW or self._index.made:
-            return self._index.meanings(messages, sources)
-        both = zip(messages.to_list(), sources.to_list(), strict=True)
-        found = (self.catalogue.match(message or "", source) for message, source in both)
-        return np.arange(len(messages)), ((at, *means) for at, means in enumerate(found) if means is not None)
+            return self._index.find(messages, sources)
+        return one_by_one(self.catalogue, messages, sources)
 
 
 def _beginnings(form: Format) -> Array:

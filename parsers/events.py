@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -13,9 +12,9 @@ import pyarrow as pa
 
 from parsers import clock
 from parsers.entities import job_ids, step_name, tags_of
-from parsers.index import Meaning
+from parsers.index import Found
 from parsers.lines import Array
-from parsers.patterns import Pattern, dumps
+from parsers.patterns import Pattern, around, dumps, written
 from parsers.record import Origin
 from parsers.usual import Usual
 
@@ -30,53 +29,132 @@ _DEVICE = re.compile(
 _Tags = dict[int, tuple[str, ...]]
 
 
-#: A line, its event if it has one, and its entities.
-_Event = tuple[int, Pattern | None, dict[str, Any]]
+class Events(NamedTuple):
+    """What ``lines`` say: ``texts`` (entities as JSON) and numbers of jobs; line ``with_event[i]`` means ``entries[i]``."""
+
+    lines: list[int]
+    texts: list[str | None]
+    jobs: list[int | None]
+    with_event: list[int]
+    entries: list[Pattern]
+    tags: _Tags
 
 
-def alone(frame: pl.DataFrame, usual_ones: Usual, rows: Array, meanings: Iterator[Meaning]) -> Iterator[_Event]:
-    """The events among ``rows`` (by place in ``meanings``), with what the rest of their lines says."""
-    lines, (messages, kernel, uptimes, jobs, steps) = rows.tolist(), _columns(frame, rows)
-    extras, more = frame["extra"].gather(rows).to_list(), usual_ones.says_more(rows).tolist()
-    for at, entry, found in meanings:
-        merged = _device(messages[at]) if kernel[at] else {}
-        if uptimes[at] is not None:
-            merged["uptime_s"] = uptimes[at]
-        if more[at]:
-            merged |= usual_ones.extra(lines[at])
-        elif extras[at] is not None and not extras[at].startswith(_NUMBERS):
-            merged |= json.loads(extras[at])
-        _add_job(merged, jobs[at], steps[at])
-        merged.update(found)
-        yield lines[at], entry, merged
+class _Saying:
+    """What a text means on every line that consists of it: its entities are made and written once.
+
+    ``jobs``: the job that the text names. What the pattern ``found`` takes its place, and both that of a line's header.
+    ``once``: only one line consists of it.
+    """
+
+    def __init__(
+        self, entry: Pattern, device: dict[str, Any], jobs: dict[str, str], found: dict[str, Any], once: bool
+    ) -> None:
+        self.entry, self._device, self._jobs, self._found, self._once = entry, device, jobs, found, once
+        self._whole = device | jobs | found if device or jobs else found
+        self.job = self._whole.get("job_id")
+        self.tags = entry.tags + tags_of(self._whole)
+        self._alone: str | None = None
+        self._around: tuple[str, str] | None = None
+
+    def text(self, uptime: float | None) -> str | None:
+        """Its entities as JSON on a line whose header says nothing, or only how long its host had been up."""
+        if uptime is None or "uptime_s" in self._whole:
+            if self._alone is None:
+                self._alone = dumps(self._whole)
+            return self._alone
+        if self._once:
+            return dumps({**self._whole, "uptime_s": uptime})
+        if self._around is None:
+            self._around = around("uptime_s", self._whole)
+        return written(uptime).join(self._around)
+
+    def on(self, uptime: float | None, extra: dict[str, Any], step_tag: str | None) -> dict[str, Any]:
+        """Its entities on a line whose header says more."""
+        said = {} if uptime is None else {"uptime_s": uptime}
+        return self._device | said | extra | self._jobs | _of_step(step_tag) | self._found
 
 
-def with_headers(frame: pl.DataFrame, usual_ones: Usual, rows: Array, meanings: Iterator[Meaning]) -> Iterator[_Event]:
+def alone(frame: pl.DataFrame, usual_ones: Usual, found: Found, origin: Origin) -> Events:
+    """The lines that mean something, with what the rest of each says."""
+    numbers, sayings = _sayings(frame, found)
+    which = numbers[found.which]
+    lines, which = found.rows[which >= 0], which[which >= 0]
+    said = [sayings[number] for number in which.tolist()]
+    uptimes, extras, steps = (frame[name].gather(lines) for name in ("uptime_s", "extra", "step_tag"))
+    texts = [saying.text(uptime) for saying, uptime in zip(said, uptimes.to_list(), strict=True)]
+    jobs = [_job_number(saying.job, origin) for saying in said]
+    tags = {line: saying.tags for line, saying in zip(lines.tolist(), said, strict=True) if saying.tags}
+    more = usual_ones.says_more(lines)
+    odd = steps.is_not_null() | (extras.is_not_null() & ~extras.str.starts_with(_NUMBERS))
+    own = np.flatnonzero(more | odd.fill_null(False).to_numpy())
+    headers = (column.gather(own).to_list() for column in (uptimes, extras, steps))
+    for at, uptime, extra, step in zip(own.tolist(), *headers, strict=True):
+        line = int(lines[at])
+        header = usual_ones.extra(line) if more[at] else {} if extra is None else json.loads(extra)
+        merged = said[at].on(uptime, header, step)
+        texts[at], jobs[at] = dumps(merged), _job_number(merged.get("job_id"), origin)
+        tags[line] = said[at].entry.tags + tags_of(merged)
+    return Events(lines.tolist(), texts, jobs, lines.tolist(), [saying.entry for saying in said], tags)
+
+
+def _sayings(frame: pl.DataFrame, found: Found) -> tuple[Array, list[_Saying]]:
+    """By different text the number of its meaning (below zero: none), and what each means."""
+    kernel = _of_kernel(frame, found.firsts).to_list()
+    jobs = frame["_job"].gather(found.firsts).to_list()
+    once = (np.bincount(found.which) == 1).tolist()
+    numbers = np.full(len(found.firsts), -1, np.int64)
+    sayings: list[_Saying] = []
+    for at, message, entry, entities in found.meanings:
+        numbers[at] = len(sayings)
+        job = jobs[at]
+        device = _device(message) if kernel[at] else {}
+        sayings.append(_Saying(entry, device, job_ids(job) if job else {}, entities, once[at]))
+    return numbers, sayings
+
+
+def with_headers(frame: pl.DataFrame, usual_ones: Usual, found: Found, origin: Origin) -> Events:
     """As :func:`alone`, and what the header says: of every line that has any."""
-    found = {int(rows[at]): (entry, entities) for at, entry, entities in meanings}
+    means = {at: (entry, entities) for at, _, entry, entities in found.meanings}
+    known = {line: means[at] for line, at in zip(found.rows.tolist(), found.which.tolist(), strict=True) if at in means}
     said = pl.any_horizontal(pl.col("uptime_s", "step_tag", "extra", "_job", *_HEADERS).is_not_null())
     odd = pl.col("source").is_null() | (pl.col("source") == "kernel")
     odd_ones = frame.select((said | odd).arg_true()).to_series().to_numpy()
-    rows = np.union1d(np.union1d(odd_ones, np.flatnonzero(usual_ones.taken)), list(found)).astype(np.int64)
-    columns = [frame[name].gather(rows).to_list() for name in ("extra", *_HEADERS)]
-    for line, *values in zip(rows.tolist(), *_columns(frame, rows), *columns, strict=True):
-        message, kernel, uptime, job, step, extra, stamp, host, unit, number = values
-        merged = _device(message) if kernel else {}
+    rows = np.union1d(np.union1d(odd_ones, np.flatnonzero(usual_ones.taken)), list(known)).astype(np.int64)
+    names = ("message", "uptime_s", "_job", "step_tag", "extra", *_HEADERS)
+    columns = [frame[name].gather(rows).to_list() for name in names]
+    out = Events(rows.tolist(), [], [], [], [], {})
+    for line, from_kernel, *values in zip(out.lines, _of_kernel(frame, rows).to_list(), *columns, strict=True):
+        message, uptime, job, step, extra, stamp, host, unit, number = values
         program = unit if unit != "kernel" else None
         pid = number if program is not None else None
-        named = {"timestamp": stamp, "host": host, "program": program, "daemon_pid": pid, "pid": pid}
-        merged |= {name: value for name, value in {"uptime_s": uptime, **named}.items() if value is not None}
+        header = {
+            "uptime_s": uptime,
+            "timestamp": stamp,
+            "host": host,
+            "program": program,
+            "daemon_pid": pid,
+            "pid": pid,
+        }
+        merged = _device(message) if from_kernel else {}
+        merged |= {name: value for name, value in header.items() if value is not None}
         merged |= usual_ones.extra(line) if usual_ones.taken[line] else json.loads(extra or "{}")
-        _add_job(merged, job, step)
-        entry, entities = found.get(line, (None, {}))
-        yield line, entry, merged | entities
+        merged |= (job_ids(job) if job else {}) | _of_step(step)
+        entry, entities = known.get(line, (None, {}))
+        merged |= entities
+        out.texts.append(dumps(merged))
+        out.jobs.append(_job_number(merged.get("job_id"), origin))
+        if entry is not None:
+            out.with_event.append(line)
+            out.entries.append(entry)
+            if some := entry.tags + tags_of(merged):
+                out.tags[line] = some
+    return out
 
 
-def _columns(frame: pl.DataFrame, rows: Array) -> list[list[Any]]:
-    """Of the rows: message, whether it may be the kernel's, uptime, job and step."""
-    kernel = (frame["source"].gather(rows) == "kernel").fill_null(True)
-    named = [frame[name].gather(rows).to_list() for name in ("message", "uptime_s", "_job", "step_tag")]
-    return [named[0], kernel.to_list(), *named[1:]]
+def _of_kernel(frame: pl.DataFrame, rows: Array) -> pl.Series:
+    """Whether lines may be the kernel's."""
+    return (frame["source"].gather(rows) == "kernel").fill_null(True)
 
 
 def _device(message: str | None) -> dict[str, Any]:
@@ -85,45 +163,30 @@ def _device(message: str | None) -> dict[str, Any]:
     return {name: value for name, value in found.groupdict().items() if value is not None} if found else {}
 
 
-def _add_job(merged: dict[str, Any], job: str | None, step_tag: str | None) -> None:
-    """What a line says of its job; the tag of a step's daemon is surer than its text."""
-    if job:
-        merged |= job_ids(job)
-    if step_tag:
-        job, _, step = step_tag.partition(".")
-        merged |= job_ids(job)
-        if step:
-            merged["step_id"] = step_name(step)
+def _of_step(step_tag: str | None) -> dict[str, str]:
+    """What the tag of a step's daemon says, which is surer than its text."""
+    if not step_tag:
+        return {}
+    job, _, step = step_tag.partition(".")
+    return job_ids(job) | ({"step_id": step_name(step)} if step else {})
 
 
-def added(frame: pl.DataFrame, events: Iterator[_Event], origin: Origin) -> pl.DataFrame:
+def added(frame: pl.DataFrame, events: Events, origin: Origin) -> pl.DataFrame:
     """``frame`` with ``event`` and ``tags``, and with severity, ``entities`` and job of the lines in ``events``."""
-    lines, texts, jobs, entries, with_event = [], [], [], [], []
-    tags: _Tags = {}
-    # What was read of a line becomes a text at once: thousands of dictionaries, kept, keep the collector of garbage busy.
-    for line, entry, entities in events:
-        lines.append(line)
-        texts.append(dumps(entities))
-        jobs.append(_job_number(entities.get("job_id"), origin))
-        if entry is not None:
-            with_event.append(line)
-            entries.append(entry)
-            if some := entry.tags + tags_of(entities):
-                tags[line] = some
     severities = frame["severity"]
     named = pl.Series("event", ["other"]).new_from_index(0, len(frame))
-    if entries:
-        at = pl.Series(with_event, dtype=pl.UInt32)
-        named = named.scatter(at, [entry.event for entry in entries])
-        levels = pl.Series([entry.severity for entry in entries], dtype=pl.String)
-        written = severities.gather(at)
-        severities = severities.scatter(at, written.zip_with(written.is_not_null(), levels))
+    if events.entries:
+        at = pl.Series(events.with_event, dtype=pl.UInt32)
+        named = named.scatter(at, pl.Series([entry.event for entry in events.entries], dtype=pl.String))
+        levels = pl.Series([entry.severity for entry in events.entries], dtype=pl.String)
+        own = severities.gather(at)
+        severities = severities.scatter(at, own.zip_with(own.is_not_null(), levels))
     said, numbers = frame["entities"], frame["job_id"]
-    if lines:
-        at = pl.Series(lines, dtype=pl.UInt32)
-        said = said.scatter(at, pl.Series(texts, dtype=pl.String))
-        numbers = numbers.scatter(at, pl.Series(jobs, dtype=pl.Int64))
-    return frame.with_columns(severities, said, numbers, named, _tags(frame, tags, origin))
+    if events.lines:
+        at = pl.Series(events.lines, dtype=pl.UInt32)
+        said = said.scatter(at, pl.Series(events.texts, dtype=pl.String))
+        numbers = numbers.scatter(at, pl.Series(events.jobs, dtype=pl.Int64))
+    return frame.with_columns(severities, said, numbers, named, _tags(frame, events.tags, origin))
 
 
 def _job_number(text: Any, origin: Origin) -> int | None:

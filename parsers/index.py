@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import reduce
-from itertools import pairwise
 from operator import or_
 from typing import Any, NamedTuple
 
@@ -35,8 +34,26 @@ _MORE, _RARE = 3, 100
 #: Letters that regexes take for ASCII ones when case does not count (U+0130, U+0131, U+017F, U+212A): what a regex
 #: needs may be missing in a message with one of these, so every entry is tried on it.
 _FOLDED = "[\u0130\u0131\u017f\u212a]"
-#: What a message means: its place among those that were tried, the entry, and the entities.
-Meaning = tuple[int, Pattern, dict[str, Any]]
+#: What a message means: its number among the different ones, its text, the entry, and the entities.
+Meaning = tuple[int, str, Pattern, dict[str, Any]]
+
+
+class Found(NamedTuple):
+    """The ``rows`` (in order) that may mean something: each is, source and all, like row ``firsts[which[i]]``. ``meanings``
+    says of each of those once what it means, if it does."""
+
+    rows: Array
+    which: Array
+    firsts: Array
+    meanings: Iterator[Meaning]
+
+
+def one_by_one(catalogue: Catalogue, messages: pl.Series, sources: pl.Series) -> Found:
+    """What ``messages`` mean, without an index."""
+    all_rows = np.arange(len(messages))
+    both = enumerate(zip(messages.fill_null("").to_list(), sources.to_list(), strict=True))
+    said = ((at, text, catalogue.match(text, source)) for at, (text, source) in both)
+    return Found(all_rows, all_rows, all_rows, ((at, text, *means) for at, text, means in said if means is not None))
 
 
 class PatternIndex:
@@ -47,6 +64,7 @@ class PatternIndex:
             (entry, regex, Reading(regex, entry.fixed)) for entry in catalogue.entries for regex in entry.regexes
         ]
         self._clauses: list[list[Clause]] | None = None
+        self._refusing: list[Clause | None] = []
         self._keys: _Keys | None = None
 
     @property
@@ -54,8 +72,8 @@ class PatternIndex:
         """Whether the keys have been chosen: the first search takes a tenth of a second more."""
         return self._keys is not None
 
-    def meanings(self, messages: pl.Series, sources: pl.Series) -> tuple[Array, Iterator[Meaning]]:
-        """The rows of those of ``messages`` that may mean something to the catalogue, in order, and what they mean that do."""
+    def find(self, messages: pl.Series, sources: pl.Series) -> Found:
+        """Which of ``messages`` may mean something to the catalogue, and what they mean. What many lines say is read once."""
         edges, data = joined(messages)
         keys = self._keys
         if keys is None or keys.sampled * _SEVERAL <= min(len(messages), _SAMPLE):
@@ -65,22 +83,28 @@ class PatternIndex:
         if len(folded):
             rows, numbers = keys.with_all(rows, numbers, folded, sources)
         starts = np.flatnonzero(np.diff(rows, prepend=-1))
-        at = rows[starts]
-        return at, self._tried(messages.gather(at).fill_null("").to_list(), starts.tolist(), numbers.tolist())
+        ends = np.append(starts[1:], len(rows))
+        rows = rows[starts]
+        which = np.empty(len(rows), np.int64)
+        places = _different(edges, data, rows, _distinct(sources.gather(rows))[1], which)
+        texts = messages.gather(rows[places]).fill_null("").to_list()
+        tried = self._tried(texts, starts[places].tolist(), ends[places].tolist(), numbers.tolist())
+        return Found(rows, which, rows[places], tried)
 
-    def _tried(self, messages: list[str], starts: list[int], likely: list[int]) -> Iterator[Meaning]:
-        """What the first of the regexes that fits its message says, of each of the messages: ``starts`` are where
-        each one's regexes begin among the ``likely``."""
-        regexes = self._regexes
-        for place, (message, (start, end)) in enumerate(zip(messages, pairwise([*starts, len(likely)]), strict=True)):
+    def _tried(self, texts: list[str], starts: list[int], ends: list[int], likely: list[int]) -> Iterator[Meaning]:
+        """What the first of the regexes that fits its text says, of each of the texts: ``likely[start:end]`` are those that
+        are tried on it, their numbers raised by that of all regexes where more than the regex has to be asked."""
+        regexes, count = self._regexes, len(self._regexes)
+        for at, (text, start, end) in enumerate(zip(texts, starts, ends, strict=True)):
             refused = None
             for number in likely[start:end]:
-                entry, regex, reading = regexes[number]
-                found = regex.search(message)
+                doubtful = number >= count
+                entry, regex, reading = regexes[number - count if doubtful else number]
+                found = regex.search(text)
                 if found is None or entry is refused:
                     continue
-                if _accepts(entry, message):
-                    yield place, entry, reading(found)
+                if not doubtful or _accepts(entry, text):
+                    yield at, text, entry, reading(found)
                     break
                 refused = entry
 
@@ -89,8 +113,14 @@ class PatternIndex:
         if self._clauses is None:
             known = [[*needs(regex), entry.literals] for entry, regex, _ in self._regexes]
             self._clauses = [[found for clause in clauses if (found := _ascii(clause))] for clauses in known]
+            vetoes = {entry.id: _veto(entry) for entry, *_ in self._regexes}
+            self._refusing = [
+                vetoes[entry.id] if _implied(entry.literals, clauses[:-1]) else None
+                for (entry, *_), clauses in zip(self._regexes, known, strict=True)
+            ]
         sample = _Sample(messages.gather_every(max(len(messages) // _SAMPLE, 1)), self._clauses)
-        return _Keys([entry for entry, *_ in self._regexes], list(map(sample.chosen, self._clauses)), sample)
+        chosen = list(map(sample.chosen, self._clauses))
+        return _Keys([entry for entry, *_ in self._regexes], chosen, self._refusing, sample)
 
 
 class _Sample:
@@ -136,19 +166,25 @@ class _Groups(NamedTuple):
 
 
 class _Needed(NamedTuple):
-    """The clauses of regex ``i`` are ``clauses[i]`` to ``clauses[i + 1] - 1``; of each, one of a group of texts is needed."""
+    """The clauses of regex ``i`` are ``clauses[i]`` to ``clauses[i + 1] - 1``; of each, one of a group of texts is needed.
+    A match is in doubt where one of the group ``i`` of ``refusing`` is met, or ``always``."""
 
     clauses: Array
     texts: _Groups
+    refusing: _Groups
+    always: Array
 
 
 class _Keys:
     """The chosen key of each regex and the other clauses that it needs.
 
-    ``chosen``: for each regex its key and the clauses to look for where the key was found, by ``sample``.
+    ``chosen``: for each regex its key and the clauses to look for where the key was found, by ``sample``. ``refusing``: texts
+    without which a match of the regex means its entry; None for none such.
     """
 
-    def __init__(self, entries: list[Pattern], chosen: list[list[Clause]], sample: _Sample) -> None:
+    def __init__(
+        self, entries: list[Pattern], chosen: list[list[Clause]], refusing: list[Clause | None], sample: _Sample
+    ) -> None:
         self.sampled = sample.size
         owners: dict[str, list[int]] = {}
         for number, clauses in enumerate(chosen):
@@ -160,15 +196,18 @@ class _Keys:
         self._owners = _groups([*owners.values(), self._without])
         others = [clauses[1:] for clauses in chosen]
         flat = [clause for some in others for clause in some]
-        numbers = {text: number for number, text in enumerate(sorted({text for clause in flat for text in clause}))}
+        vetoes = [clause or () for clause in refusing]
+        numbers = {text: at for at, text in enumerate(sorted({text for clause in (*flat, *vetoes) for text in clause}))}
         self._others = Needles(list(numbers), sample.data)
-        texts = _groups([[numbers[text] for text in clause] for clause in flat])
-        self._needed = _Needed(_edges(map(len, others)), texts)
+        texts, asked = (_groups([[numbers[text] for text in clause] for clause in some]) for some in (flat, vetoes))
+        always = np.array([clause is None for clause in refusing], np.bool_)
+        self._needed = _Needed(_edges(map(len, others)), texts, asked, always)
         self._entries = entries
         self._fits: dict[str | None, Array] = {}
 
     def find(self, edges: Array, data: Array, sources: pl.Series) -> tuple[Array, Array]:
-        """Which regexes (by number, in the order in which they are tried) may match which rows."""
+        """Which regexes (by number, in the order in which they are tried) may match which rows; raised by that of all
+        regexes where a match may not mean the entry."""
         rows, keys = self._needles.find(edges, data)
         if self._without:
             everywhere = np.arange(len(edges) - 1)
@@ -186,9 +225,10 @@ class _Keys:
         return found[0][:count], found[1][:count]
 
     def with_all(self, rows: Array, numbers: Array, others: Array, sources: pl.Series) -> tuple[Array, Array]:
-        """What :meth:`find` has found, but for the rows ``others`` every regex for their source."""
+        """What :meth:`find` has found, but for the rows ``others`` every regex for their source, all in doubt."""
         kept = ~np.isin(rows, others)
-        fits = [np.flatnonzero(self._fitting(source)) for source in sources.gather(others).to_list()]
+        doubtful = len(self._entries)
+        fits = [np.flatnonzero(self._fitting(source)) + doubtful for source in sources.gather(others).to_list()]
         rows = np.concatenate([rows[kept], np.repeat(others, list(map(len, fits)))])
         order = np.argsort(rows, kind="stable")
         return rows[order], np.concatenate([numbers[kept], *fits])[order]
@@ -241,9 +281,18 @@ def _sift(
             regex = regexes[place]
             if _has_all(seen, row, needed, regex):
                 rows[count] = row
-                regexes[count] = regex
+                regexes[count] = regex + (len(asked) if _in_doubt(seen, row, needed, regex) else 0)
                 count += 1
     return count
+
+
+@part
+def _in_doubt(seen: Array, row: int, needed: _Needed, regex: int) -> bool:
+    """Whether a match in the row may not mean the regex's entry."""
+    doubtful = bool(needed.always[regex])
+    for text in range(needed.refusing.edges[regex], needed.refusing.edges[regex + 1]):
+        doubtful |= seen[needed.refusing.members[text]] == row
+    return doubtful
 
 
 @part
@@ -256,6 +305,54 @@ def _has_all(seen: Array, row: int, needed: _Needed, regex: int) -> bool:
         else:
             return False
     return True
+
+
+@compiled
+def _different(edges: Array, data: Array, rows: Array, sources: Array, which: Array) -> Array:
+    """Tells apart ``rows`` of other bytes or other ``sources``: writes down ``which`` of the different ones each is, and
+    says for each of those its first place in ``rows``."""
+    size = 2
+    while size < 2 * len(rows):
+        size *= 2
+    slots = np.full(size, -1, np.int64)
+    firsts = np.empty(len(rows), np.int64)
+    count = 0
+    for at in range(len(rows)):
+        begin, end = edges[rows[at]], edges[rows[at] + 1]
+        slot = (_hash(data, begin, end) + sources[at]) & (size - 1)
+        while True:
+            number = slots[slot]
+            if number < 0:
+                slots[slot] = number = count
+                firsts[count] = at
+                count += 1
+                break
+            first = firsts[number]
+            other = edges[rows[first]]
+            if sources[first] == sources[at] and _same(data, begin, end, other, edges[rows[first] + 1]):
+                break
+            slot = (slot + 1) & (size - 1)
+        which[at] = number
+    return firsts[:count]
+
+
+@part
+def _hash(data: Array, begin: int, end: int) -> int:
+    """FNV-1a of 32 bits."""
+    value = np.uint32(2166136261)
+    for at in range(begin, end):
+        value = np.uint32((value ^ data[at]) * np.uint32(16777619))
+    return int(value ^ value >> np.uint32(15))
+
+
+@part
+def _same(data: Array, begin: int, end: int, other: int, other_end: int) -> bool:
+    if end - begin != other_end - other:
+        return False
+    at = 0
+    while at < end - begin and data[begin + at] == data[other + at]:
+        at += 1
+    return bool(at == end - begin)
 
 
 def _edges(sizes: Iterable[int]) -> Array:
@@ -288,6 +385,16 @@ def _accepts(entry: Pattern, message: str) -> bool:
         if literal in lower:
             return entry.unless is None or entry.unless.search(message) is None
     return False
+
+
+def _veto(entry: Pattern) -> Clause | None:
+    """Texts of which ``entry.unless`` needs one; none without ``unless``, None where nothing is sure."""
+    return () if entry.unless is None else next(iter(needs(entry.unless)), None)
+
+
+def _implied(literals: Clause, clauses: list[Clause]) -> bool:
+    """Whether one of ``literals`` is part of whatever holds a text of each of the ``clauses``."""
+    return any(all(any(literal in text for literal in literals) for text in clause) for clause in clauses)
 
 
 def _ascii(clause: Clause) -> Clause:

@@ -258,6 +258,19 @@ def dumps(entities: dict[str, Any]) -> str | None:
     return form % tuple([_WRITERS.get(type(entities[name]), _encoded)(entities[name]) for name in names])
 
 
+class _Hole:
+    """Stands for a value that is not known yet."""
+
+
+_HOLE = _Hole()
+
+
+def around(name: str, entities: dict[str, Any]) -> tuple[str, str]:
+    """What :func:`dumps` writes before and behind the value of ``name``, were it one more of ``entities``."""
+    before, _, after = (dumps({**entities, name: _HOLE}) or "").partition("\0")  # no text holds a NUL as JSON
+    return before, after
+
+
 @lru_cache(maxsize=4096)
 def _form(names: tuple[str, ...]) -> tuple[str, list[str]]:
     """An object with members of these names, and the names in its order: lines of one kind have the same ones."""
@@ -272,10 +285,17 @@ def _list(values: list[Any]) -> str:
     return _encoded(values)
 
 
-def _float(value: float) -> str:
+def written(value: float) -> str:
+    """A number as :func:`dumps` writes it."""
     return repr(value) if isfinite(value) else _encoded(value)
 
 
 _quoted: Callable[[str], str] = json.encoder.encode_basestring
 _encoded = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=str).encode
-_WRITERS: dict[type, Callable[[Any], str]] = {str: _quoted, int: str, float: _float, list: _list}
+_WRITERS: dict[type, Callable[[Any], str]] = {
+    str: _quoted,
+    int: str,
+    float: written,
+    list: _list,
+    _Hole: lambda _: "\0",
+}

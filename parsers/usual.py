@@ -49,6 +49,7 @@ from parsers.stamps import Clock, clock_of
 _ONE = ord("1")
 #: What the numbers before the text of one of the kernel's records are.
 _RECORD = ("kmsg_pri", "kmsg_seq", "kmsg_usec")
+_FIELDS = ROW.names or ()
 #: Programs whose names fall together so often are left to the formats.
 _TRIES = 64
 #: What follows from a program's name: whether it is one, what its messages begin with, whose system it belongs to.
@@ -73,20 +74,21 @@ class Usual:
 
     def says_more(self, lines: Array) -> Array:
         """Of which of these lines :meth:`extra` says more than a priority."""
-        rows = self.rows[lines]
-        data = (rows["format"] == RFC5424) & ((rows["msgid_length"] >= 0) | (rows["data_length"] > 0))
-        more: Array = self.taken[lines] & (data | np.isin(rows["format"], (KMSG, JOURNALD)) | (rows["system"] > 0))
+        formats, rows = self.rows["format"][lines], self.rows
+        data = (formats == RFC5424) & ((rows["msgid_length"][lines] >= 0) | (rows["data_length"][lines] > 0))
+        said = data | (formats == KMSG) | (formats == JOURNALD) | (rows["system"][lines] > 0)
+        more: Array = self.taken[lines] & said
         return more
 
     def extra(self, line: int) -> dict[str, Any]:
         """What else the header of a line said. Few are asked: only lines that mean something need it."""
-        row = self.rows[line]
+        row = dict(zip(_FIELDS, self.rows[line].item(), strict=True))  # numpy takes as long for each field
         if row["format"] == KMSG:
             return dict(zip(_RECORD, map(int, self._text(row, "msgid").split(",")), strict=False))
         if row["format"] == JOURNALD:
             return self._of_journal(row)
         said: dict[str, Any] = {}
-        priority = int(row["priority"])
+        priority = row["priority"]
         if priority >= 0:
             said = {"pri": priority, "facility_num": priority // 8, "severity_num": priority % 8}
         if row["system"]:
@@ -99,12 +101,12 @@ class Usual:
                 said["sd"] = syslog.structured_data(self._text(row, "data"))
         return said
 
-    def _of_journal(self, row: Any) -> dict[str, Any]:
+    def _of_journal(self, row: dict[str, int]) -> dict[str, Any]:
         places = {"program": "unit", "boot_id": "msgid", "unit": "data"}
         said = {name: self._text(row, place) for name, place in places.items() if row[f"{place}_length"] > 0}
         return said | {"program": "kernel"} if row["program"] == KERNEL else said
 
-    def _text(self, row: Any, name: str) -> str:
+    def _text(self, row: dict[str, int], name: str) -> str:
         return self.buffer.text(row[name], row[f"{name}_length"])
 
 

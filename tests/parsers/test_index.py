@@ -25,8 +25,9 @@ def meanings(
     index: PatternIndex, messages: Sequence[str | None], sources: Sequence[str | None]
 ) -> list[tuple[int, Pattern, dict[str, Any]]]:
     """Row, entry and entities of each message that means something."""
-    rows, found = index.meanings(pl.Series(messages, dtype=pl.String), pl.Series(sources, dtype=pl.String))
-    return [(int(rows[at]), entry, entities) for at, entry, entities in found]
+    found = index.find(pl.Series(messages, dtype=pl.String), pl.Series(sources, dtype=pl.String))
+    means = {at: (entry, entities) for at, _, entry, entities in found.meanings}
+    return [(row, *means[at]) for row, at in zip(found.rows.tolist(), found.which.tolist(), strict=True) if at in means]
 
 
 def messages_of(rng: random.Random, count: int) -> list[str | None]:
