@@ -233,6 +233,9 @@ def slurmd_deaths(world: World) -> list[Fact]:
     return _same_deaths(facts)
 
 
+#: A machine that stops slurmd because it shuts down boots within this.
+SHUTDOWN_S = 1200.0
+
 #: A slurmd that is started so soon after it was stopped was being started anew, whether or not the start succeeds.
 RESTART_S = 60.0
 
@@ -249,7 +252,7 @@ def slurmd_stops(world: World) -> list[Fact]:
         back = after[0] if after else None
         failed = back is not None and back.kind == "slurm.daemon_fatal" and back.time - stop.time <= RESTART_S
         boots = [f for f in world.facts_of("node.reboot") if f.host == host and stop.time <= (f.end or f.start)
-                 and (back is None or f.start <= back.time)]  # fmt: skip
+                 and f.start - stop.time <= SHUTDOWN_S and (back is None or f.start <= back.time)]  # fmt: skip
         # Who stamps with a wrong clock may have started again at once.
         astray = [f for f in world.facts_of("munge.failure") if f.host == host and f.attrs.get("clock")]
         if failed or boots or astray:

@@ -108,12 +108,11 @@ def _power(world: World, group: list[tuple[float, float, Fact]]) -> list[Fact]:
     links = [
         f for f in world.facts_of("link.outage") if f.host in hosts and last - 2.0 <= f.start <= first + 2.0
     ]  # fmt: skip
-    start = min((f.start for f in links), default=last)
+    # Where no link tells, it was between the last word of all and the first sign that one had gone.
+    start = min((f.start for f in links), default=(last + first) / 2)
     attrs: dict[str, object] = {"hosts": hosts, "last_word": last, "nameless": True}
-    if not links:
-        attrs["inferred"] = True
     events = sorted({e for *_, f in group for e in f.events}, key=lambda e: (e.time, e.id))
-    sigma = max([1.0, *(f.sigma for f in links)])
+    sigma = max([1.0, *(f.sigma for f in links)]) if links else max(1.0, abs(first - last) / 2)
     return [Fact("power.outage", start, max(first, boots[-1]), sigma, None, attrs=attrs, events=tuple(events))]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from correlator.garbage import paused, set_aside
+from correlator.garbage import clear_away, paused, set_aside
 
 
 class Ring:
@@ -20,12 +20,19 @@ def _nothing_set_aside() -> Iterator[None]:
     gc.unfreeze()
 
 
-def test_garbage_of_now_is_collected_before_the_rest_is_set_aside() -> None:
+def test_garbage_of_others_is_collected_before_a_tick_and_what_a_tick_keeps_is_not_looked_through() -> None:
+    gc.collect()
     with paused():
         seen = weakref.ref(Ring())
         assert seen() is not None
-        set_aside(everything=False)
+        clear_away()
         assert seen() is None
+        kept = weakref.ref(Ring())
+        set_aside(everything=False)
+        gc.collect()
+        assert kept() is not None  # out of sight
+        set_aside(everything=True)
+        assert kept() is None
 
 
 def test_a_cycle_set_aside_that_turned_garbage_is_found_when_everything_is_looked_through() -> None:
