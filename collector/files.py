@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import hashlib
+import io
 import lzma
 import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 import zstandard
 
@@ -20,11 +22,42 @@ HEAD = 64 * 1024
 #: How much is parsed and stored at a time.
 CHUNK = 4 * 1024 * 1024
 
+#: Bytes asked of a decompressor at a time. Small, because one that meets the cut end of an archive gives nothing of
+#: what it was asked for in that call.
+BLOCK = 64 * 1024
+
 BROKEN = (OSError, EOFError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
 
 
+class _Utf16(io.RawIOBase):
+    """A file of UTF-16 with a byte order mark (Windows tools, BMC exports) as UTF-8; what does not decode is U+FFFD."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb")
+        self._decode = codecs.getincrementaldecoder("utf-16")("replace").decode
+        self._ready = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready:
+            data = self._file.read(BLOCK)
+            self._ready = self._decode(data, final=not data).encode("utf-8", "replace")
+            if not data:
+                break
+        size = min(len(buffer), len(self._ready))
+        buffer[:size] = self._ready[:size]
+        self._ready = self._ready[size:]
+        return size
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
 def opened(path: Path) -> IO[bytes]:
-    """Opens for reading, unpacked. The magic bytes decide, not the name: a ``.gz`` may be plain and the reverse."""
+    """Opens for reading, unpacked, UTF-16 as UTF-8. The magic bytes decide, not the name: a ``.gz`` may be plain."""
     with path.open("rb") as raw:
         magic = raw.read(6)
     if magic.startswith(b"\x1f\x8b"):
@@ -38,17 +71,14 @@ def opened(path: Path) -> IO[bytes]:
             path.open("rb"), closefd=True, read_across_frames=True
         )
         return reader
+    if magic.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return io.BufferedReader(_Utf16(path))
     return path.open("rb")
 
 
 def head_of(path: Path) -> bytes:
     with opened(path) as stream:
         return stream.read(HEAD)
-
-
-#: Bytes asked of a decompressor at a time. Small, because one that meets the cut end of an archive gives nothing of
-#: what it was asked for in that call.
-BLOCK = 64 * 1024
 
 
 @dataclass

@@ -44,6 +44,7 @@ from parsers.stamps import NO_TIME, Clock
 #: Numbers of more digits are left to the formats: of processes, and of microseconds since boot.
 _PID_DIGITS, _MICROS_DIGITS = 10, 15
 _INFO = SEVERITIES.index("info")
+_BRACE = ord("{")
 #: SONiC writes the level between host and program.
 _LEVELS = words({name: SEVERITIES.index(SEVERITY_WORDS[name.lower()]) for name in LEVEL_NAMES})
 #: What starts a message of Slurm, a colon and a blank behind it.
@@ -101,7 +102,7 @@ def _name_end(data: Array, at: int) -> int:
 def _host_and_tag(data: Array, at: int, row: Row) -> bool:
     """``host program[pid]: message``, or with a level before the program."""
     blank = _name_end(data, at)
-    if blank == at or data[blank] != BLANK:
+    if blank == at or data[blank] != BLANK or data[at] == _BRACE:  # Loki's labels, not a host
         return False
     row.host, row.host_length = at, blank - at
     unit = blank + 1

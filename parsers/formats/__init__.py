@@ -29,7 +29,7 @@ from parsers.formats import (
 from parsers.formats.base import Format
 
 BUILT_IN: tuple[Format, ...] = (
-    wrapped.CONTAINER, wrapped.PREFIXED, ip_link.MONITOR, slurm.FILE, syslog.LOGHOST, syslog.RFC5424, jsonl.JSON, kernel.KMSG,
+    wrapped.CONTAINER, wrapped.LOGCLI, wrapped.PREFIXED, ip_link.MONITOR, slurm.FILE, syslog.LOGHOST, syslog.RFC5424, jsonl.JSON, kernel.KMSG,
     job_output.EPOCH, journalctl.MONOTONIC, kernel.DMESG, kernel.DMESG_TIME, kernel.DMESG_ISO, kernel.DMESG_RAW_LEVELS,
     fabric.OPENSM, fabric.UFM, fabric.FABRICMANAGER, syslog.OCTETS, nhc.NHC, storage.STORAGE, journalctl.FULL, journalctl.UNIX,
     journalctl.BETWEEN, devices.DEVICE, syslog.ISO, syslog.BSD, syslog.DATED, slurm.SHORT, slurm.BARE, loghub.BLUE_GENE,

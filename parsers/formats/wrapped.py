@@ -1,4 +1,4 @@
-"""Lines inside lines: what container runtimes, ``kubectl logs``, Ray and a byte order mark put in front of a program's line.
+"""Lines inside lines: what container runtimes, ``kubectl logs``, ``logcli``, Ray, a byte order mark and a crash put in front.
 
 What stands in front is taken off, and the rest is read as any line is; the runtime's time stays, for it is written with
 its zone and the program's own often is not.
@@ -16,7 +16,11 @@ _STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)"
 #: time, and it is no syslog where a launcher's label or a traceback follows.
 _CRI = rf"(?s)^(?P<iso>{_STAMP}) (?:stdout|stderr) [FP](?: (?P<rest>.*))?$"
 _STAMPED = rf"(?s)^(?P<iso>{_STAMP}) (?P<rest>(?:\[(?:rank|default|trainer|worker)\d+\]|Traceback \(most|\S+:\d+:\d+ \[\d+\] ).*)$"
-_PREFIX = r"(?s)^(?:\ufeff|\[pod/[\w.-]+/[\w.-]+\] |\(\w+ pid=\d+(?:, ip=[\d.a-f:]+)?\) |\[\d+,(?P<rank>\d+)\]<std(?:err|out)>: ?)(?P<rest>.*)$"
+#: ``logcli query``'s plain form: time, labels, line.
+_LOGCLI = rf'(?s)^(?P<iso>{_STAMP}) \{{(?P<labels>(?:\w+="(?:[^"\\]|\\.)*"(?:, ?)?)*)\}} ?(?P<rest>.*)$'
+_LABELLED_HOST = r'(?:^|[, ])(?:host|hostname|node|node_name|nodename|instance)="([^":]+)'
+#: A machine that lost power leaves NULs in the blocks that were not written yet, and the next line behind them.
+_PREFIX = r"(?s)^(?:\ufeff|\x00+|\[pod/[\w.-]+/[\w.-]+\] |\(\w+ pid=\d+(?:, ip=[\d.a-f:]+)?\) |\[\d+,(?P<rank>\d+)\]<std(?:err|out)>: ?)(?P<rest>.*)$"
 
 
 def read_inner(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
@@ -64,6 +68,18 @@ def _read_container(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     return pl.concat(parts) if parts else frame.clear()
 
 
+def _read_logcli(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    """Its time is Loki's; the host is the line's own, or that of a label."""
+    found = groups(frame, _LOGCLI).filter(pl.col("rest").is_not_null())
+    if found.is_empty():
+        return found
+    outer = timed(found.with_columns(pl.col("iso").alias("stamp")), origin)
+    inner = read_inner(found.select("i", pl.col("rest").alias("text")), origin)
+    both = with_outer(inner, outer.select("i", "time", "quality", "resolution_us"), "logcli")
+    label = found.select("i", pl.col("labels").str.extract(_LABELLED_HOST).alias("_host"))
+    return conform(both.join(label, on="i", how="left").with_columns(pl.coalesce("host", "_host").alias("host")))
+
+
 def _read_prefixed(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     found = groups(frame, _PREFIX).filter(pl.col("rest").is_not_null())
     if found.is_empty():
@@ -94,11 +110,18 @@ CONTAINER = Format(
     for_jobs=True,
     first=DIGITS,
 )
+LOGCLI = Format(
+    "logcli",
+    "a time and Loki's labels in braces, as logcli prints them",
+    rf'^{_STAMP} \{{(?:\}}|\w+=")',
+    _read_logcli,
+    first=DIGITS,
+)
 PREFIXED = Format(
     "prefixed",
-    "a label in front of a line: kubectl's pod, Ray's actor, mpirun's [job,rank]<stream>, a byte order mark",
-    r"^(?:\ufeff|\[pod/|\(\w+ pid=\d+|\[\d+,\d+\]<std)",
+    "a label in front of a line: kubectl's pod, Ray's actor, mpirun's [job,rank]<stream>, a byte order mark, NULs left by a crash",
+    r"^(?:\ufeff|\x00|\[pod/|\(\w+ pid=\d+|\[\d+,\d+\]<std)",
     _read_prefixed,
     for_jobs=True,
-    first="[(",
+    first="[(\0",
 )

@@ -1,0 +1,40 @@
+"""What a file's first bytes say of its packing is undone before anything is read."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from collector.files import Pieces, opened
+
+TEXT = "Feb 28 16:29:24 gx7 kernel: ens3: Link down\nünï 漢字 \U0001f600\n" * 3_000
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        TEXT.encode(), gzip.compress(TEXT.encode()), lzma.compress(TEXT.encode()), bz2.compress(TEXT.encode()),
+        zstandard.ZstdCompressor().compress(TEXT.encode()),
+        b"\xff\xfe" + TEXT.encode("utf-16-le"), b"\xfe\xff" + TEXT.encode("utf-16-be"),
+    ],
+    ids=["plain", "gz", "xz", "bz2", "zst", "utf-16-le", "utf-16-be"],
+)  # fmt: skip
+def test_unpacked(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "messages"
+    path.write_bytes(data)
+    with opened(path) as stream:
+        assert stream.read() == TEXT.encode()
+    pieces = Pieces(path)
+    assert b"".join(pieces) + pieces.tail == TEXT.encode()
+
+
+def test_a_cut_character_is_marked(tmp_path: Path) -> None:
+    path = tmp_path / "messages"
+    path.write_bytes(b"\xff\xfe" + "ab".encode("utf-16-le") + b"\x3d")
+    with opened(path) as stream:
+        assert stream.read().decode() == "ab\ufffd"
