@@ -51,6 +51,9 @@ CONNECTION_LOST = (
 class Breaker(Hardware):
     """Chooses what befalls which job."""
 
+    #: Whether some nodes' clocks are minutes off.
+    clocks_off = True
+
     # -- what users do and Slurm does on purpose ----------------------------------------------------------------------
     def own_error(self, job: Job, trap: str = "") -> None:
         job.err += [*self.random.choice(OWN_ERRORS), *self.srun(job, job.nodes[0])]
@@ -269,7 +272,8 @@ class Breaker(Hardware):
         self.c.noise()
         for node in self.c.nodes:  # some clocks are far off; chrony does not run there
             if r.random() < 0.08:
-                self.c.offset[node] = r.choice((-1, 1)) * r.uniform(15, 240)
+                off = r.choice((-1, 1)) * r.uniform(15, 240)
+                self.c.offset[node] = off if self.clocks_off else self.c.offset[node]
         if r.random() < 0.7:
             self.storage()
         if r.random() < 0.6:
@@ -295,7 +299,7 @@ class Breaker(Hardware):
             "seed": seed,
             "incidents": self.incidents,
             "verdicts": self.verdicts,
-            "lemons": [],
+            "lemons": self.lemons,
             "jobs_total": len(self.c.jobs),
         }
 
@@ -311,9 +315,10 @@ TRAPS: dict[str, Callable[[Breaker, Job, str, float], None]] = {
 MISSING = ("inventory", "topology.conf", "slurm.conf", "/env", "switches", "accounting")
 
 
-def make(seed: int, folder: Path) -> dict[str, Any]:
-    """Writes ``folder/logs`` and ``folder/truth.json``; gives the truth."""
+def make(seed: int, folder: Path, *, clocks_off: bool = True) -> dict[str, Any]:
+    """Writes ``folder/logs`` and ``folder/truth.json``; gives the truth. Without ``clocks_off`` all nodes keep time."""
     made = Breaker(seed)
+    made.clocks_off = clocks_off
     made.break_things()
     r = random.Random(seed + 5)
     drop = {name for name in MISSING if r.random() < 0.12}

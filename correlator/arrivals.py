@@ -59,11 +59,11 @@ class Arrivals:
 
     def further(self, known: Collection[str | None]) -> set[str | None]:
         """Other clusters that new lines or job records speak of."""
-        other = "rowid > ? AND CASE WHEN cluster IS NULL THEN ? ELSE NOT list_contains(?::VARCHAR[], cluster) END"
-        names = [None not in known, [c for c in known if c is not None]]
+        # A comparison for each cluster is vectorised; looking a name up in a list is not.
+        other = " AND ".join(["rowid > ?", *("cluster IS DISTINCT FROM ?" for _ in known)])
         return {
             row["cluster"] for table in ("logs", "jobs")
-            for row in self._rows(table, f"SELECT DISTINCT cluster FROM raw.{table} WHERE {other}", names)
+            for row in self._rows(table, f"SELECT DISTINCT cluster FROM raw.{table} WHERE {other}", list(known))
         }  # fmt: skip
 
     def _lines(self, cluster: str | None, voices: frozenset[str]) -> _Lines:

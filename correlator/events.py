@@ -12,7 +12,7 @@ import hashlib
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,8 @@ _BY_DEVICE = ("nic.", "switch.", "pcie.", "gpu.")
 
 #: Entities that name the device an event is about, most specific name first.
 DEVICE_KEYS = ("port", "ibdev", "interface", "pci", "gpu_uuid", "nvswitch", "lustre_target", "nfs_server", "device", "bond", "gpu", "dimm")  # fmt: skip
+
+_SPECIFIC = {name: place for place, name in enumerate(DEVICE_KEYS)}
 
 _LAYERS = {
     "nic": "link", "fabric": "link", "switch": "switch", "gpu": "gpu", "storage": "storage", "job": "job",
@@ -102,17 +104,12 @@ def seconds_of(moment: datetime | None) -> float | None:
 
 
 def moment_of(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
+    return None if seconds is None else _EPOCH + timedelta(seconds=seconds)
 
 
 def device_of(entities: dict[str, Any]) -> str | None:
-    if not entities:
-        return None
-    for key in DEVICE_KEYS:
-        value = entities.get(key)
-        if value not in (None, "", []):
-            return str(value)
-    return None
+    told = [(_SPECIFIC[k], v) for k, v in entities.items() if k in _SPECIFIC and v not in (None, "", [])]
+    return str(min(told, key=itemgetter(0))[1]) if told else None
 
 
 def layer_of(event: str, source: str | None) -> str:
@@ -251,6 +248,8 @@ def _without_copies(lines: pl.DataFrame, known: Mapping[str, _Told]) -> list[Eve
     # Polars divides by multiplying with the reciprocal, which is not the same number for all moments.
     seconds = [t / 1e6 for t in lines["time"].to_list()]
     received = [None if t is None else t / 1e6 for t in lines["received_time"].to_list()]
+    resolutions = lines["resolution_us"].to_list()
+    sigmas = {r: r / 1e6 / 2 for r in set(resolutions)}
     layers: dict[tuple[str, str | None], str] = {}
     kinds, sources = shared(lines["event"]), shared(lines["source"])
     for pair in set(zip(kinds, sources, strict=True)):
@@ -259,8 +258,8 @@ def _without_copies(lines: pl.DataFrame, known: Mapping[str, _Told]) -> list[Eve
     told = list(map([known[text].entities for text in texts].__getitem__, whose.tolist()))
     empty, ones = itertools.repeat(()), itertools.repeat(1)
     return list(map(
-        Event, lines["id"].to_list(), seconds, [r / 1e6 / 2 for r in lines["resolution_us"].to_list()],
-        kinds, shared(lines["host"]), shared(lines["device"]), lines["job_id"].to_list(), lines["message"].fill_null("").to_list(),
+        Event, lines["id"].to_list(), seconds, list(map(sigmas.__getitem__, resolutions)),
+        kinds, shared(lines["host"]), shared(lines["device"]), lines["job_id"].to_list(), shared(lines["message"].fill_null("")),
         sources, map(layers.__getitem__, zip(kinds, sources, strict=True)), shared(lines["severity"]),
         shared(lines["file"].replace("", None)), lines["line"].replace(0, None).to_list(), received,
         shared(lines["time_quality"].fill_null("line").replace("", "line")), ones, seconds, told, empty,

@@ -219,6 +219,8 @@ def _group_for(groups: list[list[dict[str, Any]]], row: dict[str, Any]) -> list[
 def _believed(group: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Who is believed first comes first. A dump taken while the run was going on must not hide how it ended."""
     ranks = [(r.get("state", "") in OPEN_STATES, _RANK.get(r.get("source", ""), 9)) for r in group]
+    if len(group) == 2 and ranks[0] != ranks[1]:  # accounting and slurmctld's lines, as a rule
+        return group if ranks[0] < ranks[1] else group[::-1]
     if len(set(ranks)) == len(ranks):
         return [row for _, row in sorted(zip(ranks, group, strict=True), key=itemgetter(0))]
     return [
@@ -232,15 +234,17 @@ def _believed(group: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _merge(job_id: int, group: list[dict[str, Any]]) -> Run:
     if len(group) == 1:
         (merged,) = group
+        sources: tuple[str, ...] = (str(merged.get("source")),)
     else:
         merged = {}
         for row in reversed(_believed(group)):  # who is believed first has the last word
-            merged.update(row)
-    nodes = tuple(map(intern, merged.get("nodes") or ()))
+            merged |= row
+        sources = tuple(sorted({str(r.get("source")) for r in group}))
+    told = merged.get
     return Run(
-        key=str(job_id), job_id=job_id, attempt=merged.get("restarts") or 0, state=merged.get("state") or "",
-        nodes=nodes, submit=seconds_of(merged.get("submit")), start=seconds_of(merged.get("start")),
-        end=seconds_of(merged.get("end")), row=merged, sources=tuple(sorted({str(r.get("source")) for r in group})),
+        key=str(job_id), job_id=job_id, attempt=told("restarts") or 0, state=told("state") or "",
+        nodes=tuple(map(intern, told("nodes") or ())), submit=seconds_of(told("submit")), start=seconds_of(told("start")),
+        end=seconds_of(told("end")), row=merged, sources=sources,
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from correlator.arrivals import Arrivals
 from correlator.changes import same_objects, settled
 from correlator.engine import Conclusions, clusters_of, conclude_cluster, load_edges, write
-from correlator.garbage import paused, set_aside
+from correlator.garbage import clear_away, paused, set_aside
 from correlator.history import History, Said
 from correlator.index import index_of
 from correlator.patching import patch
@@ -80,6 +80,7 @@ class Ticker:
 
     def tick(self, now: datetime | None = None, *, full: bool = False) -> TickReport:
         """Takes in what was stored since the last tick. ``now`` (UTC) is what is noted as the time of saying so."""
+        clear_away()
         with paused():
             report = self._tick(now, full)
             if report.worked:

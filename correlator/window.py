@@ -244,6 +244,12 @@ class Window:
             event = self.before.events[place]
             if event.time < self.since or self._placed(event):
                 found[event.id] = event
+        behind = bisect_left(self.before.events, self.since, key=attrgetter("time"))
+        printed = np.fromiter(self.before.unstamped - wanted, np.int64)  # also by jobs of which no run is known yet
+        for place in np.flatnonzero(np.isin(self.index.event_jobs[behind:], printed)):
+            event = self.before.events[behind + place]
+            if self._placed(event):
+                found[event.id] = event
         untold = self.change.jobs
         return [e for e in found.values() if e.time < self.since or (self._placed(e) and e.job_id not in untold)]
 
