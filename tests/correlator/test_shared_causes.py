@@ -46,7 +46,7 @@ def test_sixteen_nodes_that_lose_one_interface_have_one_cause_without_a_name() -
     weigher = Weigher(where, EDGES)
     verdicts = judged(where)
     assert {said(v) for v in verdicts.values()} == {("infra.network", "switch.outage", None)}
-    assert all(v.confidence < 0.9 for v in verdicts.values())
+    assert all(v.confidence < 0.95 for v in verdicts.values())
     (incident,) = gather(where, weigher, list(verdicts.values()))
     document = incident_document(where, weigher, incident)
     assert document["root_cause"] == {"event": "switch.failure", "code": None, "host": None, "device": None}
