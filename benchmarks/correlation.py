@@ -1,7 +1,7 @@
 """How right and how fast the correlator is.
 
     python benchmarks/correlation.py --scenarios ../shared/scenarios     right: simulated clusters with their truth
-    python benchmarks/correlation.py --generate 1 2 3                   right: made clusters (made_scenario.py), the same metrics
+    python benchmarks/correlation.py --generate 1 2 3 [--hard]          right: made clusters (made_scenario.py, made_hard.py), the same metrics
     python benchmarks/correlation.py [--lines 10000000]                  fast: a made cluster day, then ticks
 
 The first ingests every scenario (``logs.tar.xz`` beside ``truth.json``) and prints what ``score.py`` beside them says.
@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import polars as pl
 
-from benchmarks import made_scenario
+from benchmarks import made_hard, made_scenario
 from collector.ingest import Ingest
 from correlator.engine import correlate, result
 from correlator.streaming import Ticker
@@ -102,7 +102,7 @@ def scenarios(folder: Path) -> int:
     return table({a.parent.name: score(folder, a.parent / "truth.json", a) for a in packed})
 
 
-def generated(folder: Path, seeds: list[int]) -> int:
+def generated(folder: Path, seeds: list[int], hard: bool) -> int:
     """The same for made clusters, whose truth is written when they are broken."""
     if not (folder / "score.py").exists():
         sys.stderr.write(f"{folder}: no score.py here; give the scenarios' folder with --scenarios\n")
@@ -110,7 +110,7 @@ def generated(folder: Path, seeds: list[int]) -> int:
     columns = {}
     for seed in seeds:
         with tempfile.TemporaryDirectory(prefix="faultline-bench-") as scratch:
-            made_scenario.make(seed, Path(scratch))
+            (made_hard if hard else made_scenario).make(seed, Path(scratch))
             columns[f"seed {seed}"] = judged(folder, Path(scratch) / "truth.json", Path(scratch))
     return table(columns)
 
@@ -378,6 +378,7 @@ def main() -> int:
         metavar="SEED",
         help="score made clusters of these seeds with the score.py of --scenarios",
     )
+    options.add_argument("--hard", action="store_true", help="with --generate: clusters that are broken in harder ways")
     options.add_argument("--lines", type=int, default=10_000_000)
     options.add_argument("--jobs", type=int, default=20_000)
     options.add_argument("--ticks", type=int, default=20)
@@ -390,7 +391,7 @@ def main() -> int:
     given = options.parse_args()
     pl.Config.set_tbl_rows(50)
     if given.generate:
-        return generated(given.scenarios or SCENARIOS, given.generate)
+        return generated(given.scenarios or SCENARIOS, given.generate, given.hard)
     if given.make:
         make(given.make, given.lines, given.jobs)
         make_bursts(given.make, given.ticks, given.apart)
