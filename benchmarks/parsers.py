@@ -22,13 +22,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import accumulate, islice, repeat
+from itertools import accumulate, cycle, islice, repeat
 from multiprocessing import get_context
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parent)]
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # one process is one core here: what is measured is CPU
 
+import polars as pl  # noqa: E402
 from cluster_lines import HOSTS, Cluster  # noqa: E402
 
 from parsers.engine import LineParser  # noqa: E402
@@ -116,13 +117,42 @@ def _of_size(catalogue: Catalogue, size: int) -> Catalogue:
 
 
 def _by_size(batches: list[bytes], sizes: list[int], catalogue: Catalogue) -> None:
+    """The same lines with growing catalogues, which find more and more events; then lines made so that all find as many."""
     some = batches[:3]
-    count = sum(batch.count(b"\n") for batch in some)
+    print("the same lines: more patterns find more events")
+    _compare(dict.fromkeys(sizes, some), catalogue)
+    print("as many events for each: cost by the number of patterns alone")
+    _compare(_of_one_share(some, sizes, catalogue), catalogue)
+
+
+def _compare(batches: dict[int, list[bytes]], catalogue: Catalogue) -> None:
     rates = []
-    for size in sizes:
+    for size, some in batches.items():
         _prepare(_of_size(catalogue, size))
+        count = sum(batch.count(b"\n") for batch in some)
         rates.append(max(_one_process(f"engine, {size} patterns", some, count) for _ in range(3)))
     print(f"{'':38}fastest : slowest = {max(rates) / min(rates):.2f}")
+
+
+def _of_one_share(batches: list[bytes], sizes: list[int], catalogue: Catalogue) -> dict[int, list[bytes]]:
+    """For each size the lines that no catalogue of ``sizes`` finds anything in, and among them, as often as the largest
+    finds events in ``batches``, one that its own catalogue does: of equally many different lines for each."""
+    lines = [line for batch in batches for line in batch.split(b"\n")[:-1]]
+    events: dict[int, list[int]] = {}
+    for size in sizes:
+        _prepare(_of_size(catalogue, size))
+        assert _parser is not None
+        found = (_parser.parse_data(batch, ORIGIN)["event"] != "other" for batch in batches)
+        events[size] = pl.concat(found).arg_true().to_list()
+    quiet = sorted(set(range(len(lines))).difference(*events.values()))
+    every = len(lines) // max(map(len, events.values()))
+    different = min(map(len, events.values()))
+    made: dict[int, list[bytes]] = {}
+    for size, its in events.items():
+        pool = cycle(random.Random(1).sample(its, different))
+        mixed = [lines[next(pool) if number % every == 0 else at] for number, at in enumerate(quiet)]
+        made[size] = [b"\n".join(mixed[at : at + BATCH]) + b"\n" for at in range(0, len(mixed), BATCH)]
+    return made
 
 
 _HEADER = re.compile(r"(?:<\d+>)?(?:1 )?\[?(\S+ +\d+ \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT[^\] ]+)\]? (?:(\S+) (\S+?)(?:\[(\d+)\])?: )?(.*)", re.DOTALL)  # fmt: skip
