@@ -204,8 +204,8 @@ def switch_outages(world: World) -> list[Fact]:
         # The most of one moment have the right clocks; those that join them are not looked at again.
         for group in sorted(together(found), key=lambda g: (-len(g), g[0].key)):
             left = [f for f in group if not f.attrs.get("promoted")]
-            fact = _promote(world, switch, left, found) if left else None
-            facts += [fact] if fact is not None else []
+            outage = _promote(world, switch, left, found) if left else None
+            facts += [outage] if outage is not None else []
     return _upstream(world, facts)
 
 
