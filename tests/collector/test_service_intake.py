@@ -94,7 +94,7 @@ def test_what_was_set_aside_is_shown_and_read_again_and_others_are_refused_by_to
     status, _, _ = running.request(
         "POST", f"/sources/quarantine/{aside['id']}/replay", headers={"Sec-Fetch-Site": "cross-site"}
     )
-    assert status == 400
+    assert status == 403
     assert running.post("/api/v1/quarantine/none-of-that-name/replay", b"")[0] == 404
     time.sleep(1.0)
     assert len(running.get("/api/v1/sources")[1]["quarantine"]) == 1  # still the same poison
