@@ -225,11 +225,14 @@ def _stats(stored: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
 
 def summed(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Several statistics as one, with the later ones behind the earlier ones."""
-    if len(parts) == 1:
-        return parts[0]
+    return parts[0] if len(parts) == 1 else by_source(pl.concat(parts))
+
+
+def by_source(stats: pl.DataFrame) -> pl.DataFrame:
+    """One row for each source, the later rows of ``stats`` behind the earlier ones."""
     last = pl.col("cluster", "lag_s").drop_nulls().last()
     added = pl.col("lines", "events", "unparsed", "bytes", "late", "boots").sum()
-    return pl.concat(parts).group_by("host", "source", "file", maintain_order=True).agg(
+    return stats.group_by("host", "source", "file", maintain_order=True).agg(
         pl.col("transport").drop_nulls().first(), last, added, pl.col("first_seen").min(),
         pl.col("last_seen", "last_time", "max_lag_s").max(),
     )  # fmt: skip

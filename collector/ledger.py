@@ -16,6 +16,7 @@ from typing import Any
 import duckdb
 import polars as pl
 
+from collector.decoding import by_source
 from collector.sequence import Ranges, StreamKey
 from collector.spool import Position
 from store.duckdb_store import DuckStore, insert
@@ -148,7 +149,10 @@ class Ledger:
 
     def count(self, step: Step, stats: pl.DataFrame) -> None:
         """Adds statistics (``collector.decoding``) to what the step changes of sources and nodes; once for a step."""
-        stats = stats.with_columns(pl.col(*KEY, "transport").fill_null(""))
+        stats = stats.with_columns(pl.col(*KEY).fill_null(""))
+        if stats.select(KEY).is_duplicated().any():  # what says no host, and what says an empty one
+            stats = by_source(stats)
+        stats = stats.with_columns(pl.col("transport").fill_null(""))
         step.sources = self._sources_after(stats)
         for file, lines in _lines_of(stats).items():
             step.lines[file] = self.lines.get(file, 0) + lines

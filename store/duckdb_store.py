@@ -112,12 +112,14 @@ class DuckStore:
             raise StoreError(
                 f"{folder}: not a store that this version can read: {str(error).splitlines()[0]}"
             ) from error
-        if folder is not None:
-            # Queries shut the database off from all files but these (queries.kql.run.harden).
-            with suppress(duckdb.InvalidInputException):  # another part of this process opened it before and asked
-                self._connection.execute("SET GLOBAL allowed_directories = ?", [[str(archive.folder_of(self))]])
-            self._connection.execute("SET GLOBAL parquet_metadata_cache = true")
         self._connection.execute("SET TimeZone = 'UTC'")
+        ((locked,),) = self._connection.execute("SELECT current_setting('lock_configuration')").fetchall()
+        if locked:  # another part of this process opened it before, and asked (queries.kql.run.harden)
+            return
+        if folder is not None:
+            # Queries shut the database off from all files but these.
+            self._connection.execute("SET GLOBAL allowed_directories = ?", [[str(archive.folder_of(self))]])
+            self._connection.execute("SET GLOBAL parquet_metadata_cache = true")
         self._connection.execute("SET preserve_insertion_order = true")
         try:
             self._connection.execute("SET memory_limit = ?", [os.environ.get("FAULTLINE_MEMORY", MEMORY)])

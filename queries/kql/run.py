@@ -195,15 +195,22 @@ _RUNTIME_WORDS: tuple[tuple[type[duckdb.Error], str], ...] = (
 REFUSED = "kql: "  # how our own error('...') calls in SQL begin
 
 
-def harden(con: duckdb.DuckDBPyConnection) -> None:
-    """Shut the whole database off from files and the network; it cannot be undone while the database is open.
+#: What the service's own parts change while it runs; anything else is as it was when the store was opened.
+_CHANGED_LATER = ["TimeZone", "checkpoint_threshold", "wal_autocheckpoint"]
 
-    The setting is of the database, not of the connection: writers keep their database file and
-    `register()`ed Arrow tables, but lose COPY, read_csv and Python variables as tables. The
-    configuration is not locked as well: other users of the database set their time zone, and a
-    compiled query holds no SET anyway.
+
+def harden(con: duckdb.DuckDBPyConnection) -> None:
+    """Shut the whole database off from files and the network and lock its configuration; neither can be undone while
+    the database is open.
+
+    The settings are of the database, not of the connection: writers keep their database file and `register()`ed Arrow
+    tables, but lose COPY, read_csv and Python variables as tables.
     """
-    con.execute("SET enable_external_access = false")
+    ((locked,),) = con.execute("SELECT current_setting('lock_configuration')").fetchall()
+    if not locked:
+        con.execute("SET enable_external_access = false")
+        con.execute("SET allowed_configs = ?", [_CHANGED_LATER])
+        con.execute("SET lock_configuration = true")
 
 
 def _engine_error(problem: duckdb.Error, interrupted: bool, timeout_s: float | None) -> KqlError:

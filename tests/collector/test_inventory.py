@@ -171,3 +171,13 @@ def test_many_sources_at_once_are_counted_as_one_by_one(steps: list[list[dict[st
         again = Ledger(store, "spool")
         assert again.sources == ledger.sources and again.lines == ledger.lines
         assert ledger.rates_now().keys() == known.keys()
+
+
+def test_no_host_and_an_empty_one_are_the_same_source(ledger: Ledger) -> None:
+    told = {"source": "syslog", "file": None, "transport": "tcp", "first_seen": NOW, "last_seen": NOW, "last_time": NOW, "unparsed": 0,
+            "events": 0, "bytes": 5, "lag_s": None, "max_lag_s": None, "late": 0, "cluster": None, "boots": 0}  # fmt: skip
+    rows = [{**told, "host": host, "lines": lines} for host, lines in ((None, 3), ("", 4))]
+    step = Step(Position(1, 20))
+    ledger.count(step, pl.DataFrame(rows, schema=STATISTICS))
+    ledger.apply(step)
+    assert [(s.host, s.lines) for s in ledger.sources.values() if s.source == "syslog" and not s.host] == [("", 7)]

@@ -123,6 +123,18 @@ def test_a_query_shuts_the_database_off_from_files() -> None:
 
 
 @pytest.mark.parametrize(
+    "change", ["memory_limit = '1GB'", "threads = 1", "lock_configuration = false", "allowed_configs = ['threads']"]
+)
+def test_a_query_locks_the_configuration(change: str) -> None:
+    con = duckdb.connect()
+    run(con, "print 1")
+    run(con.cursor(), "print 2")
+    with pytest.raises(duckdb.InvalidInputException, match="locked"):
+        con.cursor().execute(f"SET {change}")
+    con.execute("SET wal_autocheckpoint = '1TB'")  # what the correlator changes for its own commits
+
+
+@pytest.mark.parametrize(
     "text",
     ["Logs | take 1", "print array_sort_asc(dynamic([1, 'a']))"],
 )
