@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
-from parsers.documents import counters
+from parsers.documents import counters, sacct, tables
 from parsers.documents.hook import MAGIC as HOOK_MAGIC
 from parsers.documents.links_csv import columns as link_columns
 
@@ -172,12 +172,8 @@ def _matches(pattern: str, lines: int = 5) -> Callable[[str], bool]:
     return lambda text: any(compiled.match(line) for line in _first_lines(text, lines))
 
 
-def _is_sacct(text: str) -> bool:
-    line = (_first_lines(text, 1) or [""])[0]
-    names = {name.lower() for name in re.split(r"[^A-Za-z0-9_%]+", line)}
-    if not names & {"jobid", "jobidraw"} or "=" in line or "[" in line:
-        return False
-    return len(re.findall(r"\|", line)) >= 1 and "nodename" not in names
+def _is_table(kind: str) -> Callable[[str], bool]:
+    return lambda text: any(tables.kind(line) == kind for line in _first_lines(text, 3))
 
 
 def _is_events(text: str) -> bool:
@@ -280,16 +276,19 @@ def _is_slurm_conf(text: str) -> bool:
 
 
 def _is_topology(text: str) -> bool:
-    lines = [line.strip() for line in text.split("\n") if line.strip() and not line.lstrip().startswith("#")][:20]
+    joined = re.sub(r"\\\r?\n", " ", text)
+    lines = [line.strip() for line in joined.split("\n") if line.strip() and not line.lstrip().startswith("#")][:20]
     return bool(lines) and all(
-        re.match(r"(?i)(?:(?:switch|block)?name\s*=\s*\S+\s+(?:nodes|switches|linkspeed)\s*=|blocksizes\s*=)", line)
+        re.match(
+            r"(?i)(?:(?:switch|block)?name\s*=\s*\S+\s+(?:nodes|switches|linkspeed|level)\s*=|blocksizes\s*=)", line
+        )
         for line in lines[:-1] or lines
     )
 
 
 _DOCUMENTS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
     ("sacctmgr_events", "header of sacctmgr show event", _is_events),
-    ("sacct", "header of sacct with JobID", _is_sacct),
+    ("sacct", "header of sacct with JobID", lambda text: sacct.is_header(_first_lines(text, 2))),
     ("sacct_json", "JSON of sacct or slurmdbd", lambda text: _json_shape(text) == "sacct_json"),
     ("rest_jobs", "JSON of slurmrestd: jobs", lambda text: _json_shape(text) == "rest_jobs"),
     ("rest_nodes", "JSON of slurmrestd: nodes", lambda text: _json_shape(text) == "rest_nodes"),
@@ -299,15 +298,14 @@ _DOCUMENTS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
         re.match(r'\s*\[\s*\{[^\[{]*"ifname"\s*:', text) or re.match(r'\s*\[\s*\{\s*"ifindex"\s*:', text))),
     ("node_polls", "JSON lines with node and state", _is_polls),
     ("jobcomp", "lines of jobcomp/filetxt", _matches(r"JobId=\d+ UserId=\S*\(\d+\) GroupId=.* JobState=", 1)),
-    ("scontrol_jobs", "records of scontrol show job", _matches(r"JobId=\d+ (?:ArrayJobId=\S+ .*)?JobName=|JobId=\d+ "
-                                                            r"ArrayJobId=", 1)),
-    ("scontrol_nodes", "records of scontrol show node", _matches(
-        r"NodeName=\S+ (?:Arch=|CoresPerSocket=|CPUAlloc=)", 1)),
+    ("scontrol_jobs", "records of scontrol show job", _matches(
+        r"JobId=\d+ (?:(?:Array|Het|Pack)Job\w+=\S+ .*)?JobName=|JobId=\d+ (?:Array|Het|Pack)Job\w+=", 1)),
+    ("scontrol_nodes", "records of scontrol show node", lambda text: bool(
+        re.match(r"\s*NodeName=\S+ (?:Arch=|CoresPerSocket=|CPUAlloc=)|\s*NodeName=\S+ *\r?\n +\w+=", text))),
     ("scontrol_config", "output of scontrol show config", _matches(r"Configuration data as of ", 3)),
     ("sdiag", "output of sdiag", _matches(r"sdiag output at ", 3)),
-    ("squeue", "table of squeue", _matches(r"\s*JOBID\s+PARTITION\s+NAME", 3)),
-    ("sinfo", "table of sinfo", _matches(
-        r"\s*(?:NODELIST\s+NODES\s+PARTITION|PARTITION\s+AVAIL\s|(?=.*\b(?:NODELIST|HOSTNAMES)\s*\|)(?=.*\bSTATE\s*\|).*\|)", 3)),
+    ("squeue", "table of squeue", _is_table("squeue")),
+    ("sinfo", "table of sinfo", _is_table("sinfo")),
     ("nvidia_smi_csv", "header of nvidia-smi --query-gpu", _is_smi_csv),
     ("links_csv", "header with node, nic and switch", _is_links_csv),
     ("topology_conf", "SwitchName= or BlockName= lines", _is_topology),
@@ -325,7 +323,8 @@ _DOCUMENTS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
     ("dcgm_dmon", "table of dcgmi dmon", _matches(r"# ?Entity\s+[A-Z]", 2)),
     ("ethtool_statistics", "output of ethtool -S", _matches(r"NIC statistics:", 1)),
     ("sysfs_dump", "paths below /sys/class with values", _matches(r"\S*class/(?:infiniband|net)/\S+/\S+:", 3)),
-    ("journal_export", "records of journalctl -o export", _matches(r"__CURSOR=s=", 1)),
+    ("journal_export", "records of journalctl -o export", _matches(
+        r"__(?:CURSOR=s|REALTIME_TIMESTAMP|MONOTONIC_TIMESTAMP)=|_BOOT_ID=[0-9a-f]{32}$", 1)),
     ("journal_verbose", "records of journalctl -o verbose", _matches(
         r"\S{1,12} \d{4}-\d\d-\d\d [\d:.]+ \S+ \[s=[0-9a-f]+;", 3)),
     ("log_search", "answer of Loki or Elasticsearch", lambda text: bool(re.match(

@@ -1,7 +1,9 @@
-"""``sacct -p`` and ``sacct -P`` with a header: any columns in any order, any delimiter, fields with line breaks."""
+"""``sacct`` with a header: any columns in any order, any delimiter (``-p``, ``-P``), fields with line breaks, and the
+columns that it prints without a delimiter."""
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +13,29 @@ from parsers.documents.document import Document, Gathered, Line, Row, split_line
 from parsers.hostlist import expand
 from parsers.record import Origin, Parsed
 
-_DELIMITER = re.compile(r"^[A-Za-z]\w*(?:%-?\d+)?([^A-Za-z0-9_%]{1,4})")
+_DELIMITER = re.compile(r"^[A-Za-z]\w*(?:%-?\d+)?([^A-Za-z0-9_% ]{1,4})")
+#: The line below the names in sacct's own columns.
+_RULE = re.compile(r"-{2,}(?: +-{2,})+")
+_RESOURCE = re.compile(r"(?:cpu|mem|node|billing|energy|vmem|pages|disk|gres/[^=,]+|fs/\w+|bb/\w+|license/[^=,]+)=")
+#: Columns that tell a header of sacct, beside JobID.
+_COLUMNS = frozenset(
+    [
+        "jobidraw",
+        "state",
+        "exitcode",
+        "start",
+        "end",
+        "submit",
+        "nodelist",
+        "elapsed",
+        "user",
+        "jobname",
+        "account",
+        "partition",
+        "alloctres",
+        "cluster",
+    ]
+)
 #: Columns that people fill in, so the delimiter and line breaks may stand inside them.
 _FREE_TEXT = ("submitline", "comment", "admincomment", "systemcomment", "jobname", "workdir", "extra")
 
@@ -25,15 +49,54 @@ class _Record:
 def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
     gathered = Gathered(kind, origin)
     lines = split_lines(data)
-    start = next((index for index, line in enumerate(lines) if _header(line.text)), None)
+    ruled = next((index for index, line in enumerate(lines[1:20]) if _RULE.fullmatch(line.text.rstrip())), None)
+    start = next((index for index, line in enumerate(lines) if _header(line.text)), None) if ruled is None else ruled
     if start is None:
         raise ValueError("no header with JobID; run sacct without --noheader")
     for line in lines[:start]:
         gathered.keep_unread(line)
     gathered.keep(lines[start])
+    if ruled is not None:
+        _read_columns(lines[start:], gathered)
+        return gathered.parsed()
     for record in _records(lines[start:], gathered):
         _take(record, gathered)
     return gathered.parsed()
+
+
+def _read_columns(lines: list[Line], gathered: Gathered) -> None:
+    """What ``sacct`` prints without ``-p``: columns as wide as the dashes below their names, cut off with a "+"."""
+    spans = [found.span() for found in re.finditer("-+", lines[1].text)]
+    names = [lines[0].text[start:stop].strip().lower() for start, stop in spans]
+    gathered.keep(lines[1])
+    for line in lines[2:]:
+        cells = {name: line.text[start:stop].strip() for name, (start, stop) in zip(names, spans, strict=True)}
+        state = cells.get("state", "")
+        if state.endswith("+"):
+            whole = [name for name in fields.JOB_STATES if name.startswith(state[:-1])]
+            cells["state"] = whole[0] if len(whole) == 1 else state[:-1]
+        # A name that was cut off still says something; a list of nodes or a path would say something wrong.
+        row = {name: text for name, text in cells.items() if name == "jobname" or not text.endswith("+")}
+        if _sound(row):
+            _take(_Record([line], row), gathered)
+        else:
+            gathered.keep_unread(line, f"no record of a job: {line.text[:60]!r}")
+
+
+def _cut(text: str, delimiter: str) -> list[str]:
+    """The fields of a line. With commas between them, the commas of hostlists, of trackable resources and of quoted
+    fields stay inside."""
+    if delimiter != ",":
+        return text.split(delimiter) if delimiter else [text]
+    if '"' in text and "\n" not in text:
+        return next(csv.reader([text]))
+    cells: list[str] = []
+    for cell in re.split(r",(?![^\[\]]*\])", text):
+        if cells and _RESOURCE.match(cell) and _RESOURCE.match(cells[-1]):
+            cells[-1] += "," + cell
+        else:
+            cells.append(cell)
+    return cells
 
 
 def _header(text: str) -> tuple[str, list[str]] | None:
@@ -44,6 +107,17 @@ def _header(text: str) -> tuple[str, list[str]] | None:
     delimiter = found[1]
     names = [name.strip().partition("%")[0].lower() for name in text.split(delimiter)]
     return (delimiter, names) if {"jobid", "jobidraw"} & set(names) else None
+
+
+def is_header(lines: list[str]) -> bool:
+    """Whether a file that begins with ``lines`` is sacct's. The columns of squeue are in capitals."""
+    text = lines[0] if lines else ""
+    names = {name.partition("%")[0] for name in re.split(r"[^A-Za-z0-9_%]+", text.lower())}
+    if "=" in text or "[" in text or text.isupper() or "nodename" in names or not names & {"jobid", "jobidraw"}:
+        return False
+    if len(lines) > 1 and _RULE.fullmatch(lines[1].rstrip()):
+        return True
+    return _header(text) is not None and ("|" in text or bool(names & _COLUMNS))
 
 
 def _records(lines: list[Line], gathered: Gathered) -> Iterator[_Record]:
@@ -61,7 +135,7 @@ def _records(lines: list[Line], gathered: Gathered) -> Iterator[_Record]:
         held.clear()
 
     for line in lines[1:]:
-        values = line.text.split(delimiter) if delimiter else [line.text]
+        values = _cut(line.text, delimiter)
         if len(values) >= wanted:
             refuse()
         elif not held and last and len(values) == 1 and line.text.strip() and names[-1] in _FREE_TEXT:
@@ -74,7 +148,7 @@ def _records(lines: list[Line], gathered: Gathered) -> Iterator[_Record]:
             continue
         held.append(line)
         if len(held) > 1:
-            values = "\n".join(piece.text for piece in held).split(delimiter)
+            values = _cut("\n".join(piece.text for piece in held), delimiter)
         row = _named(values, names, delimiter)
         if row is not None:
             if last:

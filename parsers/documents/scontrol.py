@@ -42,13 +42,24 @@ def pairs(text: str) -> dict[str, str]:
 def _records(lines: list[Line], gathered: Gathered) -> Iterator[tuple[list[Line], dict[str, str]]]:
     """Blocks: from a line that starts with JobId= or NodeName= to the next such line or an empty one."""
     block: list[Line] = []
+    script = False
     for line in lines:
+        if script and not _STARTS.match(line.text):
+            gathered.keep(line)  # "-dd" prints the job's script below its record
+            continue
+        script = False
         if (_STARTS.match(line.text) or not line.text.strip()) and block:
             yield block, pairs("\n".join(piece.text for piece in block))
             block = []
         if _STARTS.match(line.text) or (block and line.text.strip()):
             block.append(line)
-        elif line.text.strip():
+            script = line.text.strip() == "BatchScript="
+            if script:
+                yield block, pairs("\n".join(piece.text for piece in block))
+                block = []
+        elif not line.text.strip():
+            gathered.keep(line)
+        else:
             gathered.keep_unread(line, "not part of a record")
     if block:
         yield block, pairs("\n".join(piece.text for piece in block))

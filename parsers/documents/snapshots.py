@@ -1,11 +1,11 @@
-"""What an operator's screen showed: ``squeue``, ``sinfo -N -l`` and ``sdiag``, dated by their own first lines."""
+"""What an operator's screen showed: ``squeue``, ``sinfo`` and ``sdiag``, dated by their own first lines."""
 
 from __future__ import annotations
 
 import re
 from datetime import datetime
 
-from parsers.documents import fields
+from parsers.documents import fields, tables
 from parsers.documents.document import Document, Gathered, Line, split_lines
 from parsers.hostlist import expand
 from parsers.record import Origin, Parsed
@@ -25,32 +25,23 @@ def _date(text: str, origin: Origin) -> datetime | None:
     return fields.local_time(moment.isoformat(), origin.timezone)
 
 
-def _table(lines: list[Line], key: str) -> tuple[int, list[str]] | None:
-    """(index, names) of the header line that names ``key``."""
+def _table(lines: list[Line], *keys: str) -> tuple[int, tables.Table] | None:
+    """(index, table) of the header line that names one of ``keys``."""
     for index, line in enumerate(lines[:5]):
-        names = [name.strip() for name in _cells(line.text.upper())]
-        if key in names:
-            return index, names
+        found = tables.header(line.text)
+        if found and set(keys) & set(found.names):
+            return index, found
     return None
 
 
-def _cells(text: str, most: int | None = None) -> list[str]:
-    """The columns of a table: between bars (``sinfo -o "%n|%T"``), else between blanks, the last one whole."""
-    return text.split("|") if "|" in text else text.split(None, -1 if most is None else most)
-
-
 def _read_sinfo(gathered: Gathered, lines: list[Line], seen: datetime | None) -> None:
-    table = _table(lines, "NODELIST") or _table(lines, "HOSTNAMES")
+    table = _table(lines, "NODELIST", "HOSTNAMES")
     for line in lines:
         gathered.keep(line, seen)
-    if table is None or "STATE" not in table[1]:
+    if table is None or "STATE" not in table[1].names:
         return
-    start, names = table
-    for line in lines[start + 1 :]:
-        # The reason is last and may have blanks in it.
-        row: dict[str, str] = {}
-        for name, value in zip(names, _cells(line.text, len(names) - 1), strict=False):
-            row.setdefault(name, value.strip())
+    for line in lines[table[0] + 1 :]:
+        row = table[1].row(line.text)
         told = {"NodeAddr": row.get("NODE_ADDR"), "NodeHostName": row.get("HOSTNAMES")} if row.get("NODELIST") else {}
         for name, other in fields.other_names(row.get("NODELIST", ""), **told):
             gathered.add("settings", {"scope": f"node:{row['NODELIST']}", "name": name, "value": other}, line.number)
@@ -63,9 +54,8 @@ def _read_sinfo(gathered: Gathered, lines: list[Line], seen: datetime | None) ->
 
 def _read_squeue(gathered: Gathered, lines: list[Line], seen: datetime | None) -> None:
     table = _table(lines, "JOBID")
-    start, names = table if table else (len(lines), [])
     for index, line in enumerate(lines):
-        row = dict(zip(names, line.text.split(None, len(names) - 1), strict=False)) if index > start else {}
+        row = table[1].row(line.text) if table and index > table[0] else {}
         number = fields.job_id(row.get("JOBID", ""))
         gathered.keep(line, seen, number.raw if number else None)
         if number is None or number.step or number.raw is None:
@@ -78,7 +68,7 @@ def _read_squeue(gathered: Gathered, lines: list[Line], seen: datetime | None) -
             "job_id": number.raw, "array_job_id": number.array_job,
             "state": state if state in fields.JOB_STATES else None,
             "node_list": where if hosts else None, "nodes": list(hosts) or None, "observed_at": seen,
-            "reason": where.strip("()") if where.startswith("(") else None,
+            "reason": where.strip("()") if where.startswith("(") else fields.present(row.get("REASON")),
         }, line.number)  # fmt: skip
 
 

@@ -25,7 +25,7 @@ _ISO = r"(?s)^\[(?P<iso>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\
 _UNTAGGED = r"^\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?\] [^\[ ]"
 _SHORT = (
     r"(?s)^\[(?P<month>[A-Z][a-z]{2}) +(?P<day>\d{1,2}) (?P<clock>\d\d:\d\d:\d\d)(?:\.(?P<fraction>\d+))?"
-    r"(?: +(?P<pid>\d+) (?P<thread>.{1,20}?) +0x[0-9a-f]+)?\] ?" + _TAG
+    r"(?: +(?P<pid>\d+)(?: (?P<thread>.{1,20}?))? +0x[0-9a-f]+)?\] ?" + _TAG
 )
 _BARE = r"(?s)^(?P<unit>slurmctld|slurmd|slurmdbd|slurmrestd|sackd)(?:-[\w.-]+)?(?:\[(?P<pid>\d+)\])?: (?P<message>.*)$"
 _CLOCK = r"(?s)^\[(?P<stamp>\d{1,9})\] " + _TAG

@@ -44,6 +44,62 @@ def test_sacct() -> None:
     assert (step["job_id"], step["step_id"], step["state"], step["nodes"]) == (7, "batch", "FAILED", ["n1"])
 
 
+@pytest.mark.parametrize("text", [
+    "JobID,State,NodeList,AllocTRES,ExitCode\n7,FAILED,n[1,3],cpu=2,gres/gpu=4,1:0\n",
+    'JobID,State,NodeList,AllocTRES,ExitCode\n7,FAILED,"n[1,3]","cpu=2,gres/gpu=4",1:0\n',
+    "ExitCode;AllocTRES;NodeList;State;JobID\n1:0;cpu=2,gres/gpu=4;n[1,3];FAILED;7\n",
+    "JobID\tState\tNodeList\tAllocTRES\tExitCode\n7\tFAILED\tn[1,3]\tcpu=2,gres/gpu=4\t1:0\n",
+])  # fmt: skip
+def test_sacct_with_any_delimiter(text: str) -> None:
+    (job,) = rows("sacct", text, "jobs")
+    assert (job["job_id"], job["state"], job["nodes"], job["gpus"]) == (7, "FAILED", ["n1", "n3"], 4)
+    assert (job["exit_code"], job["exit_signal"]) == (1, 0)
+
+
+def test_sacct_in_its_own_columns_believes_nothing_that_was_cut_off() -> None:
+    text = (
+        "JobID           JobName      State        NodeList ExitCode \n"
+        "------------ ---------- ---------- --------------- -------- \n"
+        "7                 a job OUT_OF_ME+            n[1]    0:125 \n"
+        "7.batch           batch     FAILED n[1-2,5,8,11,1+     0:125\n"
+        "123456_1234+       ring    TIMEOUT              n1      0:0 \n"
+    )
+    (job,) = rows("sacct", text, "jobs")
+    assert (job["name"], job["state"], job["nodes"], job["exit_signal"]) == ("a job", "OUT_OF_MEMORY", ["n1"], 125)
+    (step,) = rows("sacct", text, "steps")
+    assert (step["step_id"], step["state"], step["nodes"]) == ("batch", "FAILED", None)
+    logs = rows("sacct", text, "logs")
+    assert [row["raw"] for row in logs] == text.splitlines() and logs[-1]["tags"] == ["unparsed"]
+
+
+@pytest.mark.parametrize("text", [
+    "USER|JOBID|STATE|NODELIST\nann|7|RUNNING|n[1,3]\nbob|8|PENDING|\n",
+    "JOBID,STATE,NODELIST\n7,RUNNING,n[1,3]\n8,PENDING,\n",
+    "JOBID     NODELIST  STATE     \n7         n[1,3]    RUNNING   \n8                   PENDING   \n",
+])  # fmt: skip
+def test_squeue_with_other_columns(text: str) -> None:
+    running, waiting = rows("squeue", text, "jobs")
+    assert (running["job_id"], running["state"], running["nodes"]) == (7, "RUNNING", ["n1", "n3"])
+    assert (waiting["job_id"], waiting["state"], waiting["nodes"]) == (8, "PENDING", None)
+
+
+@pytest.mark.parametrize("text", [
+    "HOSTNAMES STATE REASON\nn1 drained bad disk\n",
+    "REASON              NODELIST  STATE     \nbad disk            n1        drained   \n",
+    "NODELIST,STATE,REASON\nn1,drained,bad disk\n",
+])  # fmt: skip
+def test_sinfo_with_other_columns(text: str) -> None:
+    (state,) = rows("sinfo", text, "node_states")
+    assert (state["host"], state["state"], state["reason"]) == ("n1", "drained", "bad disk")
+
+
+def test_scontrol_keeps_the_script_that_dd_prints() -> None:
+    text = "JobId=7 JobName=a\n   JobState=FAILED\n   BatchScript=\n#!/bin/sh\n\nsrun x State=no\n\nJobId=8 JobName=b\n"
+    assert [job["job_id"] for job in rows("scontrol_jobs", text, "jobs")] == [7, 8]
+    logs = rows("scontrol_jobs", text, "logs")
+    assert sorted(row["raw"] for row in logs) == sorted(text.splitlines()) and not any(row["tags"] for row in logs)
+
+
 def test_every_line_of_sacct_is_kept() -> None:
     logs = rows("sacct", SACCT, "logs")
     assert [row["raw"] for row in logs] == SACCT.splitlines()

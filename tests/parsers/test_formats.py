@@ -67,6 +67,8 @@ LINES: list[tuple[str, dict[str, Any]]] = [
     # fabric
     ("2026-02-23 04:05:06.7 [45] [110] WARNING [Hardware] IBPort [default / Switch: leaf1 / 5] [dev_id: 9]: Symbol error counter delta threshold exceeded", {
         "format": "ufm", "source": "ufm", "severity": "warning", "event": "fabric.link_errors", "e_peer_node": "leaf1", "e_sw_port": "5"}),
+    ("[Feb 23 04:05:06.123456 77 0x7f0011223344] error: x", {
+        "format": "slurm", "pid": 77, "severity": "error", "message": "error: x", "time": at(2026, 2, 23, 4, 5, 6, 123456)}),
     # what jobs print
     ("[rank13]:[E223 04:05:06.987654321 ProcessGroupNCCL.cpp:6] [Rank 13] x", {
         "time": at(2026, 2, 23, 4, 5, 6, 987654), "time_quality": "inferred", "severity": "error", "e_rank": 13, "format": "job_output"}),
