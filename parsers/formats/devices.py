@@ -22,7 +22,8 @@ _SHAPES = tuple(
     (system, re.compile(text, re.DOTALL))
     for system, text in (
         ("iosxr", rf"{_PRI}\d+: (?P<host>\S+) (?P<node>(?:RP|LC|SM|\w+)/\S+?):{_BSD}{_ZONE} ?: (?P<unit>[\w-]+)\[(?P<pid>\d+)\]: (?P<message>%.*)$"),
-        ("iosxr", rf"{_PRI}(?P<node>(?:RP|LC|SM)/\S+?):{_BSD}{_ZONE} ?: (?P<unit>[\w-]+)\[(?P<pid>\d+)\]: (?P<message>%.*)$"),
+        ("iosxr", rf"{_PRI}(?:[A-Z][a-z]{{2}} +\d+ [\d:.]+ (?P<host>[\w.:-]+) )?(?P<node>(?:RP|LC|SM)/\S+?):(?:(?P<year_before>\d{{4}}) )?"
+                  rf"{_BSD}{_ZONE} ?: (?P<unit>[\w-]+)\[(?P<pid>\d+)\]: (?P<message>%.*)$"),
         ("ios", rf"{_PRI}\d+: (?:(?P<host>[\w.-]+): )?[*.]?{_BSD}{_ZONE}: (?P<message>%.*)$"),
         ("ios", rf"{_PRI}(?:(?P<host>[\w.-]+): )?[*.]?{_BSD}{_ZONE}: (?P<message>%(?!(?:PIX|ASA|FWSM|FTD)-)[A-Z].*)$"),
         # As a relay passes it on: its own stamp, who sent it, then the packet's number and what the switch wrote.
@@ -56,7 +57,7 @@ def priority(text: str | None) -> dict[str, Any]:
 
 def _stamp_of(found: re.Match[str]) -> str:
     """The time as it is written: from the first of its parts to the last."""
-    names = ("iso", "year", "month", "day", "clock", "fraction", "date", "time")
+    names = ("iso", "year_before", "year", "month", "day", "clock", "fraction", "date", "time")
     spans = [found.span(name) for name in names if name in found.re.groupindex and found[name] is not None]
     return found.string[min(start for start, _ in spans) : max(end for _, end in spans)]
 
@@ -73,6 +74,7 @@ def _device_row(text: str, origin: Origin) -> dict[str, Any] | None:
         row["severity"] = row.get("severity") or (SEVERITIES[min(int(digit[1]), 7)] if digit else None)
         if parts.get("date"):
             parts["iso"] = f"{parts['date']}T{parts['time']}"
+        parts["year"] = parts.get("year") or parts.get("year_before")
         written = _stamp_of(found)
         stamp = {name: parts.get(name) for name in ("iso", "month", "day", "clock", "fraction", "year")}
         zone = clock.ZONES.get(parts.get("zone") or "")

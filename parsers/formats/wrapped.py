@@ -20,7 +20,8 @@ _STAMPED = rf"(?s)^(?P<iso>{_STAMP}) (?P<rest>(?:\[(?:rank|default|trainer|worke
 _LOGCLI = rf'(?s)^(?P<iso>{_STAMP}) \{{(?P<labels>(?:\w+="(?:[^"\\]|\\.)*"(?:, ?)?)*)\}} ?(?P<rest>.*)$'
 _LABELLED_HOST = r'(?:^|[, ])(?:host|hostname|node|node_name|nodename|instance)="([^":]+)'
 #: A machine that lost power leaves NULs in the blocks that were not written yet, and the next line behind them.
-_PREFIX = r"(?s)^(?:\ufeff|\x00+|\[pod/[\w.-]+/[\w.-]+\] |\(\w+ pid=\d+(?:, ip=[\d.a-f:]+)?\) |\[\d+,(?P<rank>\d+)\]<std(?:err|out)>: ?)(?P<rest>.*)$"
+#: ``journalctl -o json-seq`` and ``-o json-sse`` put a record separator or "data: " in front of each object.
+_PREFIX = r"(?s)^(?:\ufeff|\x00+|\x1e+|data: (?=\{)|\[pod/[\w.-]+/[\w.-]+\] |\(\w+ pid=\d+(?:, ip=[\d.a-f:]+)?\) |\[\d+,(?P<rank>\d+)\]<std(?:err|out)>: ?)(?P<rest>.*)$"
 
 
 def read_inner(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
@@ -120,8 +121,8 @@ LOGCLI = Format(
 PREFIXED = Format(
     "prefixed",
     "a label in front of a line: kubectl's pod, Ray's actor, mpirun's [job,rank]<stream>, a byte order mark, NULs left by a crash",
-    r"^(?:\ufeff|\x00|\[pod/|\(\w+ pid=\d+|\[\d+,\d+\]<std)",
+    r"^(?:\ufeff|\x00|\x1e|data: \{|\[pod/|\(\w+ pid=\d+|\[\d+,\d+\]<std)",
     _read_prefixed,
     for_jobs=True,
-    first="[(\0",
+    first="[(\0\x1ed",
 )

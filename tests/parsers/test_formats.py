@@ -60,6 +60,10 @@ LINES: list[tuple[str, dict[str, Any]]] = [
     ("Feb 23 04:05:06 core2 : %SYS-5-CONFIG_I: Configured from console by ops", {"source": "switch", "host": "core2", "severity": "notice", "event": "other"}),
     ("RP/0/RSP0/CPU0:Feb 23 04:05:06.125 : ifmgr[77]: %PKT_INFRA-LINK-3-UPDOWN : Interface TenGigE0/1/0/3, changed state to Down", {
         "source": "switch", "unit": "ifmgr", "pid": 77, "e_device_os": "iosxr", "event": "switch.port_down"}),
+    ("<189>Feb 23 04:05:06 xr1 RP/0/RP0/CPU0:Feb 23 04:05:06.125 UTC: ifmgr[77]: %PKT_INFRA-LINK-3-UPDOWN : Interface TenGigE0/1/0/3, changed state to Down", {
+        "source": "switch", "host": "xr1", "unit": "ifmgr", "pid": 77, "e_device_os": "iosxr", "event": "switch.port_down", "time": at(2026, 2, 23, 4, 5, 6, 125000)}),
+    ("RP/0/RP0/CPU0:2026 Feb 23 04:05:06.125 UTC: ifmgr[77]: %PKT_INFRA-LINK-3-UPDOWN : Interface TenGigE0/1/0/3, changed state to Down", {
+        "source": "switch", "e_device_os": "iosxr", "time": at(2026, 2, 23, 4, 5, 6, 125000), "time_quality": "line", "e_timestamp": "2026 Feb 23 04:05:06.125"}),
     ("Feb 23 2026 04:05:06 ce8 %%01IFNET/4/IF_STATE(l)[7]:Interface 100GE1/0/9 has turned into UP state.", {"source": "switch", "host": "ce8", "e_device_os": "huawei"}),
     ("Feb 23 04:05:06 s12 %%10IFNET/3/PHY_UPDOWN: Physical state on the interface FGE1/0/49 changed to up.", {"source": "switch", "e_device_os": "comware", "event": "switch.port_up"}),
     ("2026 Feb 23 04:05:06.125001 tor9 NOTICE swss#orchagent: :- updatePortOperStatus: Port Ethernet8 oper state set from up to down", {

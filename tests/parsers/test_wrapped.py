@@ -34,6 +34,8 @@ ZH = "nvidia-fabricmanager.service: Control process exited, code=exited, status=
         ('2026-02-28T17:29:24+01:00 {instance="gx9:9080", job="x"} [2026-02-28T16:29:24.000] error: Nodes n1 not responding', {"event": "slurm.node_not_responding", "host": "gx9", "time": AT}),
         (f'2026-02-28T16:29:24Z {{node="gx9"}} kernel: {DOWN}', {"event": "nic.link_down", "host": "gx9"}),
         ("2026-02-28T16:29:24Z {} plain words", {"format": "logcli", "event": "other", "host": None, "message": "plain words", "time": AT}),
+        *((prefix + json.dumps({"__REALTIME_TIMESTAMP": "1772296164250000", "_HOSTNAME": "gx7", "_TRANSPORT": "kernel", "MESSAGE": DOWN}),
+           {"event": "nic.link_down", "host": "gx7", "time": QUARTER, "time_quality": "line", "source": "kernel"}) for prefix in ("\x1e", "data: ")),
         ("\0" * 40 + SYSLOG, {"event": "nic.link_down", "host": "gx7", "time": AT, "message": DOWN}),
         (f"2026-02-28T16:29:24.25Z {CUDA}", {"event": "job.cuda_error", "time": QUARTER, "host": None, "rank": 3}),
         (f"[pod/train-0/pytorch] {CUDA}", {"event": "job.cuda_error", "source": "job_stdout", "rank": 3}),
