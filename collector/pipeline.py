@@ -48,7 +48,7 @@ PIECE_BYTES = 4 * 1024 * 1024
 #: Pieces given to one worker: one in work, the others waiting, so that it has enough to do while the store takes segments.
 DEPTH = 3
 #: While segments are stored, workers go on, until so many pieces lie here, parsed or not: about 15 MB each.
-MOST_PIECES = 16
+MOST_PIECES = 10
 #: Whether they are stored is looked at so often.
 STORING_S = 0.02
 #: A lone batch waits this long for company: commits cost milliseconds each.
