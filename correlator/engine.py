@@ -34,7 +34,7 @@ from correlator.reads import Reads
 from correlator.result import FORMAT, incident_document, verdict_document
 from correlator.sightings import first_seen
 from correlator.site import Inventory, Site, build_site
-from correlator.verdicts import judge
+from correlator.verdicts import Verdict, judge
 
 if TYPE_CHECKING:
     from correlator.changes import Touched
@@ -55,6 +55,8 @@ class Conclusions:
     #: What the documents were made from, for the ticks that follow: not stored.
     stories: list[incident_rows.Incident] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
+    #: What a tick has just judged, until it knows that the stretch that it read holds all causes.
+    weighed: list[Verdict] = field(default_factory=list)
     site: Site | None = None
     rates: BaseRates | None = None
     clocks: list[clocks.Offset] = field(default_factory=list)
@@ -124,7 +126,7 @@ def conclude_cluster(
     narrow_slurmd_timeout(world.site, world.facts)
     seen = first_seen((events[0] for events in world.by_host.values()), world.runs)
     found = conclude_world(world, edges, BaseRates(world.facts, seen.values(), world.first))
-    found.seen = seen
+    found.seen, found.weighed = seen, []
     found.roots = Roots().but([], found.incidents)
     found.lemons = found.roots.suspects(len(world.site.hosts))
     rows = store.rows("SELECT DISTINCT job_id FROM raw.all_logs WHERE time IS NULL AND job_id IS NOT NULL AND cluster IS NOT DISTINCT FROM ?", [cluster])  # fmt: skip
@@ -176,7 +178,7 @@ def conclude_world(world: World, edges: list[Edge], rates: BaseRates) -> Conclus
     return Conclusions(
         world.site.cluster, world.events, world.runs, documents,
         {v.run.key: verdict_document(world, weigher, v, incident_of.get(id(v))) for v in verdicts},
-        node_states=world.node_states, stories=stories, facts=world.facts, site=world.site,
+        node_states=world.node_states, stories=stories, facts=world.facts, weighed=verdicts, site=world.site,
         rates=rates, clocks=world.clocks, progress=world.progress, voices=world.voices, first=world.first, last=world.last, inventory=world.inventory,
     )  # fmt: skip
 

@@ -121,7 +121,7 @@ class Window:
         #: From here on rows are read.
         spans = self.index.spans
         first = spans.first[spans.among(self.live)].min(initial=np.inf) if self.live else np.inf
-        self.since = float(min(self.border - self.reach, first - MARGIN_S))
+        self.since = float(min(self.border, first) - self.reach)
 
     @property
     def whole(self) -> bool:
@@ -169,8 +169,27 @@ class Window:
         if before.site is None or not _same_site(world, before):
             return None
         found = conclude_world(world, self.edges, BaseRates(facts, seen.values(), world.first))
+        if (first := self._first_told(found)) - self.reach < self.since:
+            self.since = first - self.reach
+            return None if self.whole else self.again()
         found.seen = seen
         return self._merged(found, facts, times, others, former)
+
+    def _told(self, lately: Spans) -> Any:
+        """Which of the incidents of the stretch are told as it says; the others stay as they were."""
+        return (lately.last(self.reach) >= self.border) | lately.among(self.live)
+
+    def _first_told(self, found: Conclusions) -> float:
+        """The beginning of everything that is told anew or weighed for it. What had caused that may lie ``reach`` before: a
+        stretch that begins later lacks causes, and would blame what is left in it."""
+        border, lately = self.border, Spans.of(found.stories)
+        told = self._told(lately)
+        ended = {r.key for r in found.runs if r.end is not None and r.end >= border}
+        moments = [float(lately.first[told].min(initial=np.inf))]
+        moments += [f.start for f in found.facts if f.run in ended or (f.end is not None and f.end >= border)]
+        judged = ended.union(v.run.key for s in compress(found.stories, told) for v in s.verdicts)
+        weighed = (c for v in found.weighed if v.run.key in judged for c in v.others)
+        return min([*moments, *(h.cause.start for c in weighed for h in c.hops)])
 
     def _unmuted(self) -> bool:
         """Is a verdict that stands in doubt for want of a node's log, which now is collected?"""
@@ -299,7 +318,7 @@ class Window:
         before, border, index = self.before, self.border, self.index
         runs, numbers = _with_runs(index, others, former, found.runs)
         lately = Spans.of(found.stories)
-        again = (lately.last(self.reach) >= border) | lately.among(self.live)
+        again = self._told(lately)
         stays = ~index.spans.among(self.live.union(lately.names[again]))
         spans = index.spans.only(stays) + lately.only(again)
         stories = [*compress(before.stories, stays), *compress(found.stories, again)]
@@ -327,7 +346,7 @@ class Window:
             index=Index(event_jobs, repeated, *numbers, spans, times), touched=Touched(places, gone, judged),
             settled_until=before.settled_until, open_verdicts=before.open_verdicts | judged,
             open_incidents=before.open_incidents.union(d["id"] for d in fresh),
-            printed=printed, longest=before.longest if printed == before.printed else None,
+            weighed=[], printed=printed, longest=before.longest if printed == before.printed else None,
         )  # fmt: skip
 
     def _verdicts(self, found: Conclusions, former: list[Run], told: list[Incident]) -> tuple[dict[str, Any], set[str]]:
