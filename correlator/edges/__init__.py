@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,7 @@ def _problems(path: Path, name: str, entry: dict[str, Any]) -> list[Problem]:
     ]
     if found:
         return [Problem(path.name, name, reason) for reason in found]
+    found += [reason for key in ("cause", "effect") for reason in _unknown_kinds(key, entry[key])]
     if entry["scope"] not in scopes.SCOPES:
         found.append(f"unknown scope {entry['scope']!r}; known: {', '.join(sorted(scopes.SCOPES))}")
     found += [f"unknown requirement {r!r}" for r in entry.get("requires", ()) if r not in conditions.CONDITIONS]
@@ -105,6 +107,26 @@ def _problems(path: Path, name: str, entry: dict[str, Any]) -> list[Problem]:
     except expressions.ExpressionError as error:
         found.append(f"window: {error}")
     return [Problem(path.name, name, reason) for reason in found]
+
+
+def _unknown_kinds(key: str, named: object) -> list[str]:
+    """An edge that names a kind that no detector concludes would never hold, and nobody would notice."""
+    from correlator import causes, facts
+
+    if not isinstance(named, list) or not named or not all(isinstance(kind, str) for kind in named):
+        return [f"{key} must be a list of kinds of facts, not {named!r}"]
+    known = facts.kinds()
+    of_event = {cause.event: kind for kind, cause in reversed(causes.CAUSES.items())}
+    reasons = []
+    for kind in (k for k in named if k not in known):
+        if kind in of_event:
+            hint = f"{kind!r} is an event, edges join facts: did you mean {of_event[kind]!r}?"
+        elif near := get_close_matches(kind, sorted(known), n=1):
+            hint = f"did you mean {near[0]!r}?"
+        else:
+            hint = f"known: {', '.join(sorted(known))}"
+        reasons.append(f"unknown kind of fact {kind!r} in {key}; {hint}")
+    return reasons
 
 
 def _cycles(edges: list[Edge]) -> list[Problem]:

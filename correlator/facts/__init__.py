@@ -1,7 +1,9 @@
-"""Detectors: from events to facts. One file per subject; each lists its detectors in ``DETECTORS``.
+"""Detectors: from events to facts. One file per subject; each lists its detectors in ``DETECTORS``, and in ``KINDS`` the
+kinds of facts that they conclude.
 
 A detector is ``f(world) -> list[Fact]`` and sees the facts of the detectors before it in ``world.facts``. A site's own
-comes by the entry point group ``faultline.detectors``.
+come by the entry point group ``faultline.detectors``, a list of such functions; what each concludes is in its attribute
+``kinds``, so that edges may name it.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
+from types import ModuleType
 
 from correlator.clocks import Offset
 from correlator.model import Event, Fact, Run
@@ -177,16 +180,23 @@ Detector = Callable[[World], list[Fact]]
 def detectors() -> tuple[Detector, ...]:
     """Built-in detectors in the order in which they build on each other, then those of installed packages; found once,
     because asking what is installed reads files."""
-    from correlator.facts import control, gpus, jobs, links, nodes, shared, silence, slow, storage, told
-
-    found: list[Detector] = [
-        d
-        for module in (links, nodes, control, shared, gpus, storage, told, jobs, silence, slow)
-        for d in module.DETECTORS
-    ]
+    found: list[Detector] = [d for module in _modules() for d in module.DETECTORS]
     for point in sorted(entry_points(group="faultline.detectors"), key=lambda p: p.name):
         found += point.load()
     return tuple(found)
+
+
+def _modules() -> tuple[ModuleType, ...]:
+    from correlator.facts import control, gpus, jobs, links, nodes, shared, silence, slow, storage, told
+
+    return (links, nodes, control, shared, gpus, storage, told, jobs, silence, slow)
+
+
+@cache
+def kinds() -> frozenset[str]:
+    """All kinds of facts that any detector may conclude: what edges may name."""
+    own = {kind for module in _modules() for kind in module.KINDS}
+    return frozenset(own.union(*(getattr(d, "kinds", ()) for d in detectors())))
 
 
 def conclude(world: World) -> list[Fact]:

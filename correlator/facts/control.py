@@ -135,4 +135,14 @@ def kill_failures(world: World) -> list[Fact]:
     ]  # fmt: skip
 
 
+KINDS = (
+    "user.cancel",
+    "sched.preempt",
+    "time.limit",
+    "prolog.failure",
+    "epilog.failure",
+    "node.drain",
+    "controller.restart",
+    "kill.failure",
+)
 DETECTORS = [cancellations, hook_failures, drains, planned_reboots, controller_restarts, kill_failures]

@@ -265,4 +265,5 @@ def _whole_package(event: Event) -> bool:
     return "package" in event.message.lower()
 
 
+KINDS = ("gpu.xid", "pcie.aer", "gpu.thermal")
 DETECTORS = [xids, unlogged_xids, aer_storms, heat]

@@ -312,4 +312,5 @@ def _unseen(run: Run, host: str, moment: float) -> Fact:
     return Fact("node.down", moment, None, 0.5, host, attrs=attrs)
 
 
+KINDS = ("job.comm_error", "launch.failure", "batch.lost", "node.down", *sorted(set(_TERMINAL.values())))
 DETECTORS = [communication_errors, launch_failures, lost_batches, ends]

@@ -416,4 +416,5 @@ def link_errors(world: World) -> list[Fact]:
     return facts
 
 
+KINDS = ("link.outage", "switch.outage", "plane.outage", "link.errors")
 DETECTORS = [outages, switch_outages, link_errors]

@@ -448,4 +448,15 @@ def _number(value: object) -> float | None:
         return None
 
 
+KINDS = (
+    "node.down",
+    "admin.down",
+    "node.reboot",
+    "node.panic",
+    "slurmd.crash",
+    "munge.failure",
+    "node.deaf",
+    "slurmd.stop",
+    "node.dead",
+)
 DETECTORS = [node_downs, reboots, panics, slurmd_deaths, munge_failures, slurmd_stops, silent_deaths]

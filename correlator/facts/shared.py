@@ -163,4 +163,5 @@ def _nameless(world: World, group: list[Fact]) -> Fact:
     return Fact("switch.outage", start, end, group[0].sigma, None, attrs=attrs, events=tuple(events))
 
 
+KINDS = ("power.outage", "switch.outage")
 DETECTORS = [power_losses, nameless_links]

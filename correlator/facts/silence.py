@@ -60,4 +60,5 @@ def _silence(switch: str | None, group: list[Fact]) -> Fact:
     return Fact("switch.silent", group[0].start, end, group[0].sigma, switch, attrs=attrs, events=group[0].events)
 
 
+KINDS = ("switch.silent",)
 DETECTORS = [common_silence]

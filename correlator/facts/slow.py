@@ -58,4 +58,5 @@ def _fact(run: Run, points: list[tuple[float, float]], first: int, last: int) ->
     return Fact("job.slow", onset, until, (latest - earliest) / 2 + 1.0, run=run.key, attrs=attrs)
 
 
+KINDS = ("job.slow",)
 DETECTORS = [slowdowns]

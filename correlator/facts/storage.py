@@ -108,4 +108,5 @@ def disk_faults(world: World) -> list[Fact]:
     return faults + merge_near(full, FULL_GAP_S)
 
 
+KINDS = ("storage.outage", "disk.error", "disk.full")
 DETECTORS = [outages, disk_faults]

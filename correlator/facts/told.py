@@ -158,4 +158,5 @@ def _tells_of(outage: Fact, name: str) -> bool:
     return str(outage.device or "").split("-")[0] == name.rsplit("/", 1)[-1]
 
 
+KINDS = ("gpu.told", "disk.told", "storage.told")
 DETECTORS = [gpus, storage]

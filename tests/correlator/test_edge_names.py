@@ -1,0 +1,67 @@
+"""An edge that names a kind of fact that nothing concludes is an error with a suggestion: it would never hold."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from correlator import edges, facts
+from faultline.checking import check_all
+
+HERE = Path(facts.__file__).parent
+
+
+def site(tmp_path: Path, **change: object) -> Path:
+    edge = {"id": "SITE1", "cause": ["disk.error"], "effect": ["run.failed"], "scope": "same node", "window": "[0s, 60s]",
+            "prior": 0.5, "text": "a test", **change}  # fmt: skip
+    path = tmp_path / "site.toml"
+    path.write_text("[[edge]]\n" + "".join(f"{k} = {v!r}\n" for k, v in edge.items()))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"cause": ["disk.eror"]}, "unknown kind of fact 'disk.eror' in cause; did you mean 'disk.error'?"),
+        ({"effect": ["run.failed", "run.faild"]}, "'run.faild' in effect; did you mean 'run.failed'?"),
+        ({"cause": ["nic.link_down"]}, "an event, edges join facts: did you mean 'link.outage'?"),
+        ({"cause": ["coolant"]}, "unknown kind of fact 'coolant' in cause; known: admin.down, "),
+        ({"cause": "disk.error"}, "cause must be a list of kinds of facts, not 'disk.error'"),
+        ({"effect": []}, "effect must be a list of kinds of facts, not []"),
+    ],
+)
+def test_an_unknown_kind_is_named_with_what_was_probably_meant(change: dict[str, object], says: str, tmp_path: Path) -> None:  # fmt: skip
+    found, problems = edges.load([site(tmp_path, **change)])
+    assert [p.entry for p in problems] == ["SITE1"] and says in problems[0].reason
+    assert "SITE1" not in {e.id for e in found}
+
+
+def test_check_fails_on_it(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = tmp_path / "faultline.toml"
+    config.write_text(f"edges = [{str(site(tmp_path, cause=['disk.eror']))!r}]\n")
+    assert check_all(config, None) == 1
+    assert "site.toml: edge SITE1: unknown kind of fact 'disk.eror'" in capsys.readouterr().out
+
+
+def test_a_kind_that_a_packages_detector_names_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pumps(world: facts.World) -> list[object]:
+        return []
+
+    pumps.kinds = ("site.pump",)  # type: ignore[attr-defined]
+    before = facts.detectors()
+    facts.kinds.cache_clear()
+    monkeypatch.setattr(facts, "detectors", lambda: (*before, pumps))
+    try:
+        assert edges.load([site(tmp_path, cause=["site.pump"])])[1] == []
+    finally:
+        facts.kinds.cache_clear()
+
+
+@pytest.mark.parametrize("path", sorted(HERE.glob("[a-z]*.py")), ids=lambda p: p.stem)
+def test_every_kind_that_a_detector_concludes_is_listed(path: Path) -> None:
+    said = set(re.findall(r'\bFact\(\s*"([a-z_.]+)"', path.read_text()))
+    assert said <= set(importlib.import_module(f"correlator.facts.{path.stem}").KINDS)
