@@ -56,6 +56,24 @@ def test_thousands_hundreds_and_single_lines_are_read_alike() -> None:
         assert mine == theirs, lines[mine["line"] - 1]
 
 
+def test_a_message_that_comes_again_keeps_what_stands_around_it() -> None:
+    """What equal messages say is read once a batch; host, program, step and uptime are each line's own."""
+    rng = random.Random(11)
+    texts = [text.replace("\n", " ") for text in rng.sample(TEXTS, 40)]
+    lines = [
+        frame.replace("{who}", who).replace("{}", text).replace("{{", "{").replace("}}", "}").encode()
+        for text in texts
+        for frame in (*FRAMES, "[2026-05-31T10:00:00.123] [16.0] {}", "[   99.000001] {}")
+        for who in ("kernel", "slurmd")
+    ]
+    rng.shuffle(lines)
+    whole = PARSER.parse(lines, ORIGIN)
+    assert whole.filter(pl.col("event").is_not_null()).height > len(lines) // 4
+    for place in range(0, len(lines), 4):
+        (alone,) = PARSER.parse([lines[place]], ORIGIN, place + 1).iter_rows(named=True)
+        assert whole.row(place, named=True) == alone, lines[place]
+
+
 @given(st.randoms(use_true_random=False), st.integers(1, 400), st.integers(0, 400))
 @settings(max_examples=12, deadline=None)
 def test_order_and_cuts_change_nothing(rng: random.Random, count: int, cut: int) -> None:
