@@ -73,11 +73,19 @@ def ask(text: str, asking: Asking) -> int:
         finally:
             access.close()
     except kql.KqlError as error:
-        sys.stderr.write(f"faultline: {error}\n")
+        hint = f"to run the queries of this file: --file {text}\n" if _is_file(text) else ""
+        sys.stderr.write(f"faultline: {error}\n{hint}")
         return 2
     history.keep(text, answer.elapsed_ms, len(answer.rows))
     _print([*answer.others, answer], asking.form)
     return 0
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # a query is longer than any name may be
+        return False
 
 
 def _print(answers: list[Any], form: str) -> None:

@@ -18,12 +18,10 @@ MOST = 1000
 
 
 def place() -> Path | None:
-    """The file, or None when nothing is kept."""
+    """The file, or None where none is wanted."""
     named = os.environ.get("FAULTLINE_HISTORY")
     if named is not None:
         return Path(named) if named else None
-    if not sys.stderr.isatty():
-        return None
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "faultline" / "queries.ndjson"
 
@@ -45,7 +43,7 @@ def entries() -> list[dict[str, Any]]:
 def keep(query: str, elapsed_ms: float, rows: int) -> None:
     """Adds one query; a history that cannot be written is no reason to fail."""
     path = place()
-    if path is None:
+    if path is None or not (sys.stderr.isatty() or "FAULTLINE_HISTORY" in os.environ):
         return
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     kept = [*entries(), {"time": now, "ms": round(elapsed_ms, 1), "rows": rows, "query": query}][-MOST:]

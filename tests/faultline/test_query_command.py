@@ -105,6 +105,30 @@ def test_history_keeps_what_was_asked(data: Path, tmp_path: Path) -> None:
     assert query("--history").stdout == ""
 
 
+def test_history_in_a_persons_home_is_shown_in_a_pipe_and_not_written_by_one(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("FAULTLINE_HISTORY", "FAULTLINE_SERVER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    file = tmp_path / "faultline" / "queries.ndjson"
+    assert run(["query", "print a = 1", "--data", str(data)]) == 0
+    assert not file.exists()
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert run(["query", "print b = 2", "--data", str(data)]) == 0
+    monkeypatch.setattr("sys.stderr.isatty", lambda: False)
+    capsys.readouterr()
+    assert run(["query", "--history"]) == 0
+    assert "print b = 2" in capsys.readouterr().out
+
+
+def test_a_file_given_as_a_query_is_told_how_to_run_it(data: Path, tmp_path: Path) -> None:
+    file = tmp_path / "q.kql"
+    file.write_text("Logs | count")
+    done = query(file, "--data", data)
+    assert done.returncode == 2 and f"--file {file}" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
