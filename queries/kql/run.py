@@ -197,6 +197,7 @@ REFUSED = "kql: "  # how our own error('...') calls in SQL begin
 
 #: What the service's own parts change while it runs; anything else is as it was when the store was opened.
 _CHANGED_LATER = ["TimeZone", "checkpoint_threshold", "wal_autocheckpoint"]
+_HARDENING = Lock()
 
 
 def harden(con: duckdb.DuckDBPyConnection) -> None:
@@ -206,11 +207,12 @@ def harden(con: duckdb.DuckDBPyConnection) -> None:
     The settings are of the database, not of the connection: writers keep their database file and `register()`ed Arrow
     tables, but lose COPY, read_csv and Python variables as tables.
     """
-    ((locked,),) = con.execute("SELECT current_setting('lock_configuration')").fetchall()
-    if not locked:
-        con.execute("SET enable_external_access = false")
-        con.execute("SET allowed_configs = ?", [_CHANGED_LATER])
-        con.execute("SET lock_configuration = true")
+    with _HARDENING:  # the first queries come side by side
+        ((locked,),) = con.execute("SELECT current_setting('lock_configuration')").fetchall()
+        if not locked:
+            con.execute("SET enable_external_access = false")
+            con.execute("SET allowed_configs = ?", [_CHANGED_LATER])
+            con.execute("SET lock_configuration = true")
 
 
 def _engine_error(problem: duckdb.Error, interrupted: bool, timeout_s: float | None) -> KqlError:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -43,11 +45,18 @@ def answer(store: DuckStore) -> str:
     return json.dumps(found, sort_keys=True)
 
 
-@cache
-def wanted(folder: Path) -> str:
+@contextmanager
+def concluded(folder: Path) -> Iterator[DuckStore]:
+    """A store with a capture's rows and what a full pass says of them."""
     with open_store(None) as store:
         store.add(rows_of(folder))
         correlate(store)
+        yield store
+
+
+@cache
+def wanted(folder: Path) -> str:
+    with concluded(folder) as store:
         return answer(store)
 
 

@@ -12,9 +12,8 @@ from fastapi.testclient import TestClient
 from correlator.engine import correlate
 from correlator.feedback import Answer, FeedbackError, answers, give, lessons, reliability, standing
 from correlator.streaming import Ticker
-from store import open_store
 from store.duckdb_store import DuckStore
-from tests.correlator.rows import CAPTURES, answer, rows_of
+from tests.correlator.rows import CAPTURES, answer, concluded
 from web.app import create_app
 
 FLAP = next(c for c in CAPTURES if c.name == "mgmt_flap_long")
@@ -23,9 +22,7 @@ NOW = datetime(2026, 11, 21, 9, 0, 0)
 
 @pytest.fixture
 def store() -> Iterator[DuckStore]:
-    with open_store(None) as opened:
-        opened.add(rows_of(FLAP))
-        correlate(opened)
+    with concluded(FLAP) as opened:
         yield opened
 
 

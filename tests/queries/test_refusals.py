@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import duckdb
 import pyarrow as pa
@@ -120,6 +121,14 @@ def test_a_query_shuts_the_database_off_from_files() -> None:
         con.execute("SELECT * FROM read_csv('/etc/hostname')")
     with pytest.raises(duckdb.Error):
         con.execute("SET enable_external_access = true")
+
+
+def test_first_queries_side_by_side_all_find_it_locked() -> None:
+    for _ in range(20):
+        con = duckdb.connect()
+        with ThreadPoolExecutor(4) as pool:
+            answers = pool.map(lambda cursor: run(cursor, "print 1"), [con.cursor() for _ in range(4)])
+            assert [list(map(list, answer.rows)) for answer in answers] == [[[1]]] * 4
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,9 @@ from urllib.parse import urlencode
 import pytest
 from fastapi.testclient import TestClient
 
-from correlator.engine import correlate, result
-from store import open_store
+from correlator.engine import result
 from store.duckdb_store import DuckStore
-from tests.correlator.rows import CAPTURES, rows_of
+from tests.correlator.rows import CAPTURES, concluded
 from web.app import create_app
 from web.origin import foreign
 
@@ -24,9 +23,7 @@ PAGE = {**FORM, "accept": "text/html"}
 
 @pytest.fixture
 def store() -> Iterator[DuckStore]:
-    with open_store(None) as opened:
-        opened.add(rows_of(FLAP))
-        correlate(opened)
+    with concluded(FLAP) as opened:
         yield opened
 
 
