@@ -17,7 +17,7 @@ from sqlalchemy import select
 
 from queries.kql import syntax as ast
 from queries.kql.bind import ORDER, Stage, StageColumn, fresh, relation
-from queries.kql.dialect import Sql, quoted
+from queries.kql.dialect import Sql, bound, quoted
 from queries.kql.errors import CannotExpress, KqlBindError
 from queries.kql.values import Value, text_of
 
@@ -82,7 +82,9 @@ def find(c: Compiler, rows: Rows, share: float, most: int | None = None, *, whol
     sides = range(len(rows.weights))
     totals = tuple(f'(SELECT sum(w{s}) FROM "{flat}")' for s in sides)
     # Reals summed in another order differ in their last digits, which must not decide about what is just at the limit.
-    often = " OR ".join(f"(n{s} > 0 AND n{s} >= {share - 1e-12!r} * {totals[s]})" for s in sides)
+    least = ", ".join(f"{{0}} * sum(w{s}) AS l{s}" for s in sides)
+    limits = c.add(Sql(f'SELECT {least} FROM "{flat}"', bound(share - 1e-12, "real")), materialized=True)
+    often = " OR ".join(f'(n{s} > 0 AND n{s} >= (SELECT l{s} FROM "{limits}"))' for s in sides)
     values = tuple(_frequent(c, flat, i, len(rows.weights), often) for i in range(width))
     cells = _cells(c, flat, values, len(rows.weights))
     return Patterns(_combined(c, cells, rows, most, often, whole), values, totals, rows.columns)
@@ -122,8 +124,8 @@ def _combined(c: Compiler, cells: str, rows: Rows, most: int, often: str, whole:
     width, sides = range(len(rows.columns)), range(len(rows.weights))
     bits = [f"range // {2**i} % 2" for i in width]
     picks = ", ".join(f"{bit} = 1 AS b{i}" for i, bit in enumerate(bits))
-    masks = f"SELECT {picks} FROM rows_of_range(1, {2 ** len(rows.columns)}) WHERE {' + '.join(bits)} <= {most}"
-    mask = c.add(Sql(masks), materialized=True)
+    masks = f"SELECT {picks} FROM rows_of_range(1, {2 ** len(rows.columns)}) WHERE {' + '.join(bits)} <= {{0}}"
+    mask = c.add(Sql(masks, bound(most, "long")), materialized=True)
     keys, counts = ", ".join(f"g{i}" for i in width), ", ".join(f"n{s}" for s in sides)
     picked = ", ".join(f"CASE WHEN b{i} THEN c{i} ELSE 0 END AS g{i}" for i in width)
     kept = ", ".join([*(f"c{i}" for i in width), *(f"w{s}" for s in sides)])
@@ -176,7 +178,7 @@ def peaks(c: Compiler, found: Patterns) -> Patterns:
 
 def at_least(c: Compiler, found: Patterns, score: float) -> Patterns:
     """The patterns that score so much."""
-    kept = c.add(Sql(f'SELECT * FROM "{found.relation}" WHERE score >= round({score!r}, 9)'))
+    kept = c.add(Sql(f'SELECT * FROM "{found.relation}" WHERE score >= round({{0}}, 9)', bound(score, "real")))
     return Patterns(kept, found.values, found.totals, found.columns)
 
 
@@ -190,10 +192,10 @@ def answer(
 ) -> Stage:
     """The patterns as rows: SegmentId, the figures, then the columns with their values or wildcards."""
     width = range(len(found.columns))
-    limit = f" LIMIT {most}" if most else ""
     ranked = f"ORDER BY {by}, {', '.join(f'g{i}' for i in width)}"
-    numbered = f'SELECT *, row_number() OVER ({ranked}) AS place FROM "{found.relation}" ORDER BY place{limit}'
-    place = c.add(Sql(numbered))
+    place = c.add(Sql(f'SELECT *, row_number() OVER ({ranked}) AS place FROM "{found.relation}"'))
+    if most:
+        place = c.add(Sql(f'SELECT * FROM "{place}" WHERE place <= {{0}}', bound(most, "long")))
     none = [wildcards.get(v.type) for v in found.columns]
     stands = [
         w.sql if w else Sql("''" if v.type == "string" else "NULL") for w, v in zip(none, found.columns, strict=True)
