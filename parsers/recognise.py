@@ -309,6 +309,9 @@ _DOCUMENTS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
     ("nvidia_smi_csv", "header of nvidia-smi --query-gpu", _is_smi_csv),
     ("links_csv", "header with node, nic and switch", _is_links_csv),
     ("topology_conf", "SwitchName= or BlockName= lines", _is_topology),
+    ("topology_yaml", "topologies of topology.yaml", lambda text: bool(
+        re.search(r"^-\s+topology\s*:", text, re.MULTILINE)
+        and re.search(r"^\s+(?:tree|block|flat|torus|ring)\s*:", text, re.MULTILINE))),
     ("slurm_conf", "keys of slurm.conf", _is_slurm_conf),
     ("slurm_conf", "records of scontrol show partition", _matches(r"PartitionName=\S+(?: Allow\w+=|$)", 1)),
     ("hook_env", "environment of a Slurm hook", lambda text: bool(
@@ -318,15 +321,35 @@ _DOCUMENTS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
     ("nvidia_smi_q", "header of nvidia-smi -q", _matches(r"=+NVSMI LOG=+", 3)),
     ("nvidia_smi_nvlink", "links of nvidia-smi nvlink", lambda text: bool(
         re.match(r"\s*GPU \d+: .* \(UUID: GPU-[0-9a-f-]+\)\r?\n\s+Link \d+: ", text))),
+    ("nvidia_smi_topo", "matrix of nvidia-smi topo -m", lambda text: bool(
+        re.search(r"^(?:\x1b\[\S+m)?GPU0\s(?:\x1b\S+|\s)*X(?:\s|$)", text[:4000], re.MULTILINE))),
+    ("nvidia_smi_list", "list of nvidia-smi -L", _matches(r"GPU \d+: .* \(UUID: GPU-[0-9a-f-]+\)", 1)),
+    ("nvidia_smi_dmon", "table of nvidia-smi dmon", _matches(r"#(?:\s*Date\s+Time)?\s*gpu\s+(?!.*\bpid\b)[a-z]", 2)),
+    ("nvidia_smi_pmon", "table of nvidia-smi pmon", _matches(r"#(?:\s*Date\s+Time)?\s*gpu\s+pid\s", 2)),
+    ("nvidia_smi_table", "table of nvidia-smi", _matches(r"\| NVIDIA-SMI \d", 5)),
+    ("ibstat", "output of ibstat", _matches(r"CA '[^']+'$", 2)),
+    ("ibstatus", "output of ibstatus", _matches(r"Infiniband device '[^']+' port \d+ status:", 2)),
+    ("ibv_devinfo", "output of ibv_devinfo", _matches(r"hca_id:\s*\S+$", 2)),
+    ("iblinkinfo", "output of iblinkinfo", lambda text: bool(re.search(r"\d+\[\s*\] ==\([^)]*\)==>", text))),
+    ("ibnetdiscover", "output of ibnetdiscover", lambda text: "# Topology file: generated on" in text[:200] or bool(
+        re.match(r'vendid=0x|(?:Switch|Ca)\s+\d+\s+"[SH]-[0-9a-f]+"', text))),
+    ("perfquery", "output of perfquery", _matches(r"# (?:Port|Extended Port|Port extended) counters: L", 2)),
+    ("ibqueryerrors", "output of ibqueryerrors", _matches(r'Errors for (?:0x[0-9a-f]+ )?"', 3)),
+    ("mlxlink", "output of mlxlink", lambda text: "Operational Info" in text[:400] and "Physical state" in text[:1000]),
     ("dcgm_diag", "table of dcgmi diag", lambda text: "| Diagnostic " in text[:2000] and "+---" in text[:2000]),
     ("dcgm_health", "report of dcgmi health", lambda text: "Health Monitor Report" in text[:2000]),
     ("dcgm_dmon", "table of dcgmi dmon", _matches(r"# ?Entity\s+[A-Z]", 2)),
     ("ethtool_statistics", "output of ethtool -S", _matches(r"NIC statistics:", 1)),
+    ("ethtool_settings", "output of ethtool", _matches(r"Settings for \S+:\s*$", 1)),
+    ("ethtool_driver", "output of ethtool -i", lambda text: bool(re.match(r"driver: \S+\r?\nversion: ", text))),
+    ("ethtool_module", "output of ethtool -m", _matches(r"\s*Identifier\s+: 0x[0-9a-f]{2} \(", 2)),
     ("sysfs_dump", "paths below /sys/class with values", _matches(r"\S*class/(?:infiniband|net)/\S+/\S+:", 3)),
     ("journal_export", "records of journalctl -o export", _matches(
         r"__(?:CURSOR=s|REALTIME_TIMESTAMP|MONOTONIC_TIMESTAMP)=|_BOOT_ID=[0-9a-f]{32}$", 1)),
     ("journal_verbose", "records of journalctl -o verbose", _matches(
         r"\S{1,12} \d{4}-\d\d-\d\d [\d:.]+ \S+ \[s=[0-9a-f]+;", 3)),
+    ("journal_pretty", "records of journalctl -o json-pretty", lambda text: bool(
+        re.match(r'\s*\{\s*\n\s+"[A-Z_]+"\s*:', text)) and '"MESSAGE"' in text),
     ("log_search", "answer of Loki or Elasticsearch", lambda text: bool(re.match(
         r'\s*\{.{0,400}?(?:"resultType"\s*:\s*"streams"|"hits"\s*:\s*\{.{0,200}?"hits"\s*:\s*\[)', text, re.DOTALL))),
     ("prometheus", "Prometheus text", _is_prometheus),
@@ -337,6 +360,7 @@ _DOCUMENTS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
 
 #: What the first lines look like -> source. Only what nothing else looks like.
 _LINE_SHAPES: tuple[tuple[str, str], ...] = (
+    ("ibdiagnet", r"-[IWE]- |-{20,}$"),
     ("opensm", r"[A-Z][a-z]{2} \d\d [\d:]{8} \d{6} \[[0-9A-F]{4,16}\] 0x[0-9a-f]{2} ->"),
     ("kmsg_json", r'\{.*"kmsg_us"\s*:'),
     ("kmsg", r"\d+,\d+,\d+,[-c+]"),
@@ -360,7 +384,7 @@ _LINE_SHAPES: tuple[tuple[str, str], ...] = (
 #: Beginnings of a file's name -> source, where the content leaves it open.
 _NAMES: tuple[tuple[str, str], ...] = (
     (r"slurmctld", "slurmctld"), (r"slurmdbd", "slurmdbd"), (r"slurmrestd", "slurmrestd"), (r"slurmd(?!b)", "slurmd"),
-    (r"opensm", "opensm"), (r"ip-?monitor", "ip_monitor"), (r"central", "central"), (r"fabricmanager", "fabricmanager"),
+    (r"opensm", "opensm"), (r"ibdiagnet\d?\.log", "ibdiagnet"), (r"ip-?monitor", "ip_monitor"), (r"central", "central"), (r"fabricmanager", "fabricmanager"),
     (r"nhc", "nhc"), (r"kmsg\.jsonl?", "kmsg_json"), (r"kmsg", "kmsg"), (r"dmesg", "dmesg"),
     (r"kern(?:\.log|$|-\d)", "kernel"), (r"(?:syslog|messages|auth\.log|secure|daemon\.log)", "syslog"),
     (r"jetpackd", "jetpackd"), (r"jetpack", "jetpack"), (r"healthagent", "healthagent"),

@@ -153,6 +153,9 @@ def rfc5424(data: Array, at: int, end: int, row: Row, clock: Clock) -> bool:
         if data[place] == QUOTE or data[place] == BACKSLASH:  # it goes into JSON as it is
             return False
     if data[rest] == OPEN:
+        # "[junos@": the message id belongs to the text, which the format puts together.
+        if rest + 6 < end and data[rest + 1] == ord("j") and data[rest + 6] == ord("@"):
+            return False
         row.data, row.data_length = rest, structured_data(data, rest, end) - rest
         rest += row.data_length
     elif data[rest] == DASH:

@@ -9,8 +9,11 @@ from __future__ import annotations
 from parsers.documents import (
     counters,
     dcgm,
+    ethtool,
     events,
     hook,
+    infiniband_links,
+    infiniband_ports,
     job_env,
     jobcomp,
     jobcomp_json,
@@ -18,8 +21,11 @@ from parsers.documents import (
     link_counters,
     links_csv,
     log_search,
+    mlxlink,
     node_polls,
     nvidia_smi,
+    nvidia_smi_tables,
+    perfquery,
     prometheus,
     sacct,
     scontrol,
@@ -27,14 +33,15 @@ from parsers.documents import (
     slurm_json,
     snapshots,
     topology_conf,
+    topology_yaml,
 )
 from parsers.documents.document import Document, Gathered, split_lines
 from parsers.record import Origin, Parsed
 
 _FAMILIES = (
-    counters, dcgm, events, hook, job_env, jobcomp, jobcomp_json, journal_export, link_counters, links_csv, log_search, node_polls, nvidia_smi,
-    prometheus, sacct, scontrol, slurm_conf,
-    slurm_json, snapshots, topology_conf,
+    counters, dcgm, ethtool, events, hook, infiniband_links, infiniband_ports, job_env, jobcomp, jobcomp_json, journal_export, link_counters, links_csv, log_search, mlxlink, node_polls, nvidia_smi,
+    nvidia_smi_tables, perfquery, prometheus, sacct, scontrol, slurm_conf,
+    slurm_json, snapshots, topology_conf, topology_yaml,
 )  # fmt: skip
 
 #: Kind -> the family that reads it.

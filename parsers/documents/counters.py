@@ -17,10 +17,8 @@ from parsers.record import Origin, Parsed
 PORT_FILE = re.compile(
     r"(?:^|/)(?P<device>(?:mlx|hfi|qib|bnxt_re|irdma|efa|rocep|ibp|rdmap|hns|i40iw|cxgb|qedr|rxe|siw)[\w.-]*)/ports/(?P<port>\d+)/(?P<name>(?:hw_)?counters/\w+|state|phys_state|rate|link_layer|lid|sm_lid|cap_mask)$"
 )  # fmt: skip
-#: What belongs to the device itself and is no number.
-DEVICE_FILE = re.compile(
-    r"(?:^|/)(?:class/infiniband|sys-class-infiniband[^/]*)/[^/]+/(?:hca_type|fw_ver|board_id|hw_rev|node_guid|sys_image_guid|node_desc|node_type)$"
-)
+#: Everything else below a device, which is no counter: addresses, firmware, tables of GIDs and pkeys, queues, features.
+DEVICE_FILE = re.compile(r"(?:^|/)(?:class/(?:infiniband|net)|sys-class-(?:infiniband|net)[^/]*)/[^/]+/[\w./:-]+$")
 NET_FILE = re.compile(
     r"(?:^|/)class/net/(?P<device>[\w.@-]+)/(?P<name>statistics/\w+|carrier|carrier_changes|carrier_up_count|carrier_down_count|operstate|speed|mtu)$"
 )

@@ -1,6 +1,6 @@
 """What ``dcgmi`` prints: ``diag``, ``health --check`` and ``dmon``, as metrics.
 
-``dcgm_diag_pass`` is 1, 0 or absent (skipped) per test and GPU; ``dcgm_health`` is 0 healthy, 1 warning, 2 failure per
+``dcgm_diag_pass`` is 1, 0 or absent (skipped) per test and GPU (a test that failed is ``gpu.driver_error`` too); ``dcgm_health`` is 0 healthy, 1 warning, 2 failure per
 GPU and subsystem; a column of dmon is ``dcgm_dmon_<column>``.
 """
 
@@ -10,7 +10,7 @@ import json
 import re
 from datetime import datetime
 
-from parsers.documents.document import Document, Gathered, Line, split_lines
+from parsers.documents.document import Document, Gathered, Line, Said, split_lines
 from parsers.record import Origin, Parsed
 
 _ROW = re.compile(r"\|\s*(?P<left>[^|]*?)\s*\|\s*(?P<right>[^|]*?)\s*\|?\s*$")
@@ -27,17 +27,34 @@ def _add(gathered: Gathered, time: datetime | None, metric: str, value: float, g
     })  # fmt: skip
 
 
+#: DCGM 4 gives each entity a row of its own below its test's.
+_ENTITY = re.compile(r"GPU ?(?P<gpu>\d+): (?P<word>Pass|Fail|Warn|Skip)\b", re.IGNORECASE)
+
+
 def _read_diag(gathered: Gathered, lines: list[Line], time: datetime | None) -> None:
+    test = ""
     for line in lines:
-        gathered.keep(line, time)
         row = _ROW.match(line.text)
-        outcome = _OUTCOME.match(row["right"]) if row else None
-        if row is None or outcome is None or outcome["word"].lower() == "skip":
+        test = row["left"].lstrip("-> ") if row and row["left"] else test
+        entity = _ENTITY.match(row["right"]) if row and not row["left"] else None
+        outcome = entity or (_OUTCOME.match(row["right"]) if row else None)
+        word = outcome["word"].lower() if outcome else "skip"
+        if outcome is None or word == "skip":
+            gathered.keep(line, time)
             continue
-        passed = float(outcome["word"].lower() == "pass")
-        whom = _TARGETS.match(outcome["whom"] or "")
-        for gpu in re.findall(r"\d+", whom["gpus"]) if whom else [None]:
-            _add(gathered, time, "dcgm_diag_pass", passed, gpu, test=row["left"].lstrip("-> "))
+        whom = None if entity else _TARGETS.match(outcome["whom"] or "")
+        gpus = [entity["gpu"]] if entity else re.findall(r"\d+", whom["gpus"]) if whom else [None]
+        gathered.keep(line, time, said=_failed(test, gpus[0]) if word == "fail" else None)
+        for gpu in gpus:
+            _add(gathered, time, "dcgm_diag_pass", float(word == "pass"), gpu, test=test)
+
+
+def _failed(test: str, gpu: str | None) -> Said:
+    return Said(
+        "gpu.driver_error",
+        {"check": test.lower(), "gpu": int(gpu) if gpu else None, "reason": "dcgmi diag: Fail"},
+        "error",
+    )
 
 
 def _read_health(gathered: Gathered, lines: list[Line], time: datetime | None) -> None:

@@ -6,6 +6,7 @@ A family is one file that defines ``DOCUMENT = Document(kinds=(...), read=fn)`` 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -50,6 +51,21 @@ def split_lines(data: bytes) -> list[Line]:
     return lines
 
 
+@dataclass(frozen=True)
+class Said:
+    """A fault that a line of a document states by itself: its event, entities and severity."""
+
+    event: str
+    entities: dict[str, object] = field(default_factory=dict)
+    severity: str = "warning"
+
+    def row(self) -> Row:
+        known = {name: value for name, value in self.entities.items() if value not in (None, "")}
+        return {
+            "event": self.event, "severity": self.severity, "entities": json.dumps(known, sort_keys=True) if known else None,
+        }  # fmt: skip
+
+
 @dataclass
 class Gathered:
     """Rows by table on their way to a ``Parsed``; fills in what every row of a file shares."""
@@ -69,6 +85,21 @@ class Gathered:
             row["cluster"] = self.origin.cluster
         self.rows.setdefault(table, []).append(row)
 
+    def sample(
+        self, metric: str, value: float, device: str | None, /, *, time: datetime | None = None, **labels: str | None
+    ) -> None:  # fmt: skip
+        """Adds a sample; one of a report that has no time of its own is as old as the file."""
+        known = {name: text for name, text in labels.items() if text}
+        self.add("metrics", {
+            "time": time or self.time, "host": self.origin.host, "metric": metric, "value": value, "device": device,
+            "labels": json.dumps(known, sort_keys=True) if known else None,
+        })  # fmt: skip
+
+    @property
+    def time(self) -> datetime | None:
+        """When a report without a time of its own was made, as far as anyone knows."""
+        return self.origin.received or self.origin.reference
+
     def warn(self, text: str, line: int | None = None) -> None:
         """Names the file and line of something that could not be read."""
         self._warned += 1
@@ -78,10 +109,11 @@ class Gathered:
 
     def keep(
         self, line: Line, time: datetime | None = None, job_id: int | None = None, host: str | None = None,
-        resolution_us: int = 1_000_000,
+        resolution_us: int = 1_000_000, said: Said | None = None,
     ) -> None:  # fmt: skip
-        """Puts a line that was read into ``logs`` verbatim, dated by the record it belongs to."""
-        self._log(line, {
+        """Puts a line that was read into ``logs`` verbatim, dated by the record it belongs to; ``said``: what it states."""
+        told: Row = said.row() if said else {}
+        self._log(line, told | {
             "time": time, "time_quality": "line" if time else "received", "job_id": job_id,
             "host": host or self.origin.host, "source": self.kind, "format": self.kind, "tags": [],
             "resolution_us": resolution_us if time else None,
@@ -99,8 +131,9 @@ class Gathered:
     def _log(self, line: Line, row: Row) -> None:
         if row.get("time") is None:
             row["time"] = self.origin.received
+        row.setdefault("event", "other")
         row |= {
-            "raw": line.text, "message": line.text, "event": "other", "received_time": self.origin.received,
+            "raw": line.text, "message": line.text, "received_time": self.origin.received,
             "raw_bytes": line.data if "�" in line.text else None,
         }  # fmt: skip
         self.add("logs", row, line.number)

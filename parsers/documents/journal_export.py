@@ -1,6 +1,7 @@
 """``journalctl -o export``: records of FIELD=value lines with an empty line behind each; values with line breaks are
 written as FIELD, the length in eight bytes, and the bytes. ``journalctl -o verbose``: a line of time and cursor, behind it
-FIELD=value, four blanks in front; a value's further lines stand below it, indented further.
+FIELD=value, four blanks in front; a value's further lines stand below it, indented further. ``journalctl -o json-pretty``:
+objects of JSON over several lines, one behind the other.
 
 Each record becomes one row of logs, read as the same record in JSON is; its own bytes are kept as ``raw``.
 """
@@ -80,6 +81,40 @@ def verbose_records(data: bytes) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
         yield first, b"\n".join(held), fields
 
 
+def pretty_records(data: bytes) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
+    """As :func:`records`, of ``-o json-pretty``: an object begins and ends with a line that is nothing but its brace. A line
+    of no object is a record of its own that has nothing but its text."""
+    held: list[bytes] = []
+    first = 1
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        bare = line.rstrip(b" \r,")
+        if bare == b"{":
+            yield from _as_pretty(first, held)
+            held = []
+        if not held:
+            first = number
+        if held or line.strip():
+            held.append(line)
+        if bare == b"}":
+            yield from _as_pretty(first, held)
+            held = []
+    yield from _as_pretty(first, held)
+
+
+def _as_pretty(first: int, held: list[bytes]) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
+    raw = b"\n".join(held)
+    try:
+        fields = json.loads(raw.rstrip(b" \r\n,"))
+    except (ValueError, RecursionError):
+        fields = None
+    if isinstance(fields, dict):
+        yield first, raw, fields
+        return
+    for number, line in enumerate(held, start=first):
+        if line.strip():
+            yield number, line, {"message": line.decode(errors="replace")}
+
+
 def _put(fields: dict[str, Any], name: str, value: bytes) -> None:
     try:
         text: Any = value.decode()
@@ -92,7 +127,7 @@ def _put(fields: dict[str, Any], name: str, value: bytes) -> None:
 
 
 def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
-    found = list(verbose_records(data) if kind == "journal_verbose" else records(data))
+    found = list(_RECORDS[kind](data))
     if not found:
         return Parsed({"logs": empty("logs")})
     logs = _parser().parse([json.dumps(fields).encode() for _, _, fields in found], origin)
@@ -105,4 +140,6 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
     return Parsed({"logs": logs})
 
 
-DOCUMENT = Document(kinds=("journal_export", "journal_verbose"), read=_read)
+_RECORDS = {"journal_export": records, "journal_verbose": verbose_records, "journal_pretty": pretty_records}
+
+DOCUMENT = Document(kinds=tuple(_RECORDS), read=_read)

@@ -31,8 +31,8 @@ from parsers.formats.base import Format
 BUILT_IN: tuple[Format, ...] = (
     wrapped.CONTAINER, wrapped.LOGCLI, wrapped.PREFIXED, ip_link.MONITOR, slurm.FILE, syslog.LOGHOST, syslog.RFC5424, jsonl.JSON, kernel.KMSG,
     job_output.EPOCH, journalctl.MONOTONIC, kernel.DMESG, kernel.DMESG_TIME, kernel.DMESG_ISO, kernel.DMESG_RAW_LEVELS,
-    fabric.OPENSM, fabric.UFM, fabric.FABRICMANAGER, syslog.OCTETS, nhc.NHC, storage.STORAGE, journalctl.FULL, journalctl.UNIX,
-    journalctl.BETWEEN, devices.DEVICE, syslog.ISO, syslog.BSD, syslog.DATED, slurm.SHORT, slurm.BARE, loghub.BLUE_GENE,
+    fabric.OPENSM, fabric.UFM, fabric.FABRICMANAGER, fabric.IBDIAGNET, syslog.OCTETS, nhc.NHC, storage.STORAGE, journalctl.FULL, journalctl.UNIX,
+    journalctl.BETWEEN, devices.DEVICE, syslog.SPACED, syslog.ISO, syslog.BSD, syslog.DATED, slurm.SHORT, slurm.BARE, loghub.BLUE_GENE,
     loghub.HPC, devices.ODD, job_output.STAMPED, job_output.SHORT, job_output.MARKED, slurm.CLOCK, plain.REST, plain.PLAIN,
 )  # fmt: skip
 

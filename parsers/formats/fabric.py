@@ -1,4 +1,4 @@
-"""Fabric daemons' own files: OpenSM, UFM's events and NVIDIA's fabric manager."""
+"""Fabric daemons' own files: OpenSM, UFM's events and NVIDIA's fabric manager; ibdiagnet's report."""
 
 from __future__ import annotations
 
@@ -54,6 +54,15 @@ def _read_ufm(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     )  # fmt: skip
 
 
+def _read_ibdiagnet(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    levels = {"I": "info", "W": "warning", "E": "error"}
+    return frame.with_columns(
+        pl.col("text").alias("message"), pl.lit("ibdiagnet").alias("source"), pl.lit("ibdiagnet").alias("unit"),
+        pl.lit("ibdiagnet").alias("format"),
+        pl.col("text").str.slice(1, 1).replace_strict(levels, default=None, return_dtype=pl.String).alias("severity"),
+    )  # fmt: skip
+
+
 OPENSM = Format(
     "opensm",
     "Mon dd hh:mm:ss microseconds [thread] 0xNN ->",
@@ -75,3 +84,4 @@ UFM = Format(
     _read_ufm,
     first=DIGITS,
 )
+IBDIAGNET = Format("ibdiagnet", "-I-, -W- or -E- at the start", r"^-[IWE]- ", _read_ibdiagnet, first="-")

@@ -15,7 +15,7 @@ from parsers.record import Origin
 _GOES_ON = r"^(?:\s|$|Traceback \(most recent call last\):|Caused by: |\.\.\. \d+ more$|\x00+$)"
 
 #: Files of one daemon each: every record begins with a header, so a line without one belongs to the record before.
-_DAEMONS = frozenset({*SLURM, "fabricmanager", "opensm", "ufm", "jetpack", "jetpackd", "healthagent"})
+_DAEMONS = frozenset({*SLURM, "fabricmanager", "opensm", "ufm", "ibdiagnet", "jetpack", "jetpackd", "healthagent"})
 
 
 def _read_rest(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:

@@ -386,7 +386,28 @@ def _read_5424(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     ]
     found = found.with_columns(*nil, pl.col("message").fill_null("").str.strip_prefix("\ufeff").str.strip_prefix(" "))
     found = timed(found.with_columns(pl.col("iso").alias("stamp")), origin)
-    return _with_structure(finish(found, "rfc5424"))
+    return _with_structure(finish(_junos_named(found), "rfc5424"))
+
+
+#: Parameters of Junos' structured data -> what the same message says in plain text.
+_JUNOS_WORDS = {
+    "snmp-interface-index": "ifIndex", "admin-status": "ifAdminStatus", "operational-status": "ifOperStatus", "interface-name": "ifName",
+}  # fmt: skip
+
+
+def _junos_named(found: pl.DataFrame) -> pl.DataFrame:
+    """Junos names what happened in the message id, in plain syslog at the start of the text: as there. With ``brief`` there is
+    no text at all, and the parameters stand for it."""
+    odd = (found["sd"].str.starts_with("[junos@") & found["msgid"].is_not_null()).fill_null(False)
+    if not odd.any():
+        return found
+    at = odd.arg_true()
+    texts = []
+    for msgid, sd, message in found.select("msgid", "sd", "message")[at].iter_rows():
+        said = {name: value for values in structured_data(sd).values() for name, value in values.items()}
+        text = message or ", ".join(f"{_JUNOS_WORDS.get(name, name)} {value}" for name, value in said.items())
+        texts.append(text if text.startswith(msgid) else f"{msgid}: {text}")
+    return found.with_columns(found["message"].scatter(at, texts))
 
 
 def _with_structure(found: pl.DataFrame) -> pl.DataFrame:
@@ -409,6 +430,27 @@ def _with_structure(found: pl.DataFrame) -> pl.DataFrame:
             more["pid"] = procid
         extras.append(json.dumps(more | json.loads(extra or "{}"), ensure_ascii=False) if more else extra)
     return found.with_columns(pl.Series("extra", extras, dtype=pl.String))
+
+
+#: Level words that programs write where a host would stand.
+_LEVELS = r"(?i)^(?:trace|debug|info|notice|warn|warning|error|err|crit|critical|fatal|alert|emerg|log)$"
+_SPACED = (
+    r"(?s)^(?P<day>\d{4}-\d\d-\d\d) (?P<clock>\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?) "
+    r"(?P<rest>(?P<name>[A-Za-z][\w.-]*) (?:kernel|[A-Za-z][\w./@-]*\[\d+\]): .*)$"
+)
+
+
+def _read_spaced(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    found = groups(frame, _SPACED)
+    found = found.filter(pl.col("name").is_not_null() & ~pl.col("name").str.contains(_LEVELS))
+    if found.is_empty():
+        return found
+    clock_ = pl.col("clock").str.replace(",", ".", literal=True)
+    found = found.with_columns(
+        pl.concat_str("day", pl.lit("T"), clock_).alias("iso"), pl.concat_str("day", pl.lit(" "), "clock").alias("stamp"),
+        pl.lit(None, pl.String).alias("pri"),
+    )  # fmt: skip
+    return finish(split_rest(timed(found.drop("day", "clock", "name"), origin)), "rfc3164")
 
 
 LOGHOST = Format(
@@ -435,6 +477,13 @@ BSD = Format(
 )
 
 
+SPACED = Format(
+    "rfc3164",
+    "date, blank, time, host, program[pid]",
+    r"^(?:19|20)\d\d-\d\d-\d\d \d\d:\d\d:\d\d\S* [A-Za-z][\w.-]* (?:kernel|[A-Za-z][\w./@-]*\[\d+\]): ",
+    _read_spaced,
+    first="12",
+)
 DATED = Format(
     "rfc3164",
     "yyyy Mon dd hh:mm:ss, as SONiC writes it",

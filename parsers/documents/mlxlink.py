@@ -1,0 +1,50 @@
+"""What ``mlxlink`` prints of one port: every number as ``mlxlink_<name>``, and its own verdict as an event.
+
+The section "Troubleshooting Info" says what the firmware thinks is wrong with a link: ``fabric.link_errors``, unless nothing
+is, or nobody plugged a cable in or closed the port on purpose. The device is in the file's name (``mlxlink.mlx5_0.txt``).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+
+from parsers.documents.document import Document, Gathered, Said, split_lines
+from parsers.record import Origin, Parsed
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_VALUE = re.compile(r"(?P<name>[A-Za-z][^:]*?)\s*: (?P<value>.*?)\s*$")
+_NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_NAMED = re.compile(r"mlxlink[-_. ]+(?P<device>[A-Za-z][\w]*?\d\w*)(?:\.(?:txt|log|out))?$")
+#: Recommendations about links that nobody uses.
+_UNUSED = re.compile(r"(?i)no issue|closed by command|disabled|unplugged|not plugged|N/A")
+
+
+def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
+    gathered = Gathered(kind, origin)
+    named = _NAMED.search(PurePosixPath(origin.path or "").name)
+    device = named["device"] if named else "unknown"
+    opcode = ""
+    for line in split_lines(data):
+        found = _VALUE.match(_COLOUR.sub("", line.text))
+        if found is None:
+            gathered.keep(line, gathered.time)
+            continue
+        name, value = found["name"].strip(), found["value"]
+        said = None
+        if name == "Status Opcode":
+            opcode = value
+        elif name == "Recommendation" and opcode not in ("", "0", "N/A") and not _UNUSED.search(value):
+            said = Said("fabric.link_errors", {"reason": value, "code": opcode, "ibdev": device if named else None})
+        elif name == "State":
+            gathered.sample("infiniband_port_active", float(value.lower() == "active"), device, device=device)
+        gathered.keep(line, gathered.time, said=said)
+        number = _NUMBER.match(value)
+        # "0,0,0,0" is a value per lane and "45 [-10..80]" one with its limits; "4x" and "0x18" are no numbers.
+        if number and not re.match(r"[\w,]", value[number.end() :]):
+            metric = re.sub(r"\W+", "_", name.lower()).strip("_")
+            gathered.sample(f"mlxlink_{metric}", float(number[0]), device, device=device)
+    return gathered.parsed()
+
+
+DOCUMENT = Document(kinds=("mlxlink",), read=_read)
