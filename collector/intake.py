@@ -33,6 +33,7 @@ from collector.receivers.base import (
     Request,
     Route,
     answer_json,
+    packing_of,
 )
 from collector.repeats import Repeats
 from collector.sequence import StreamKey, read_key
@@ -177,10 +178,14 @@ class Intake:
             parts.append(part)
         client = scope.get("client")
         query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1")))
-        request = Request(
-            scope["method"], scope["path"], query, headers, b"".join(parts), client[0] if client else None
-        )
-        batch = route.accept(request)
+        body = b"".join(parts)
+        if not headers.get("content-encoding") and (packed := packing_of(body)):
+            headers = {**headers, "content-encoding": packed}  # a packed file posted as it is
+        request = Request(scope["method"], scope["path"], query, headers, body, client[0] if client else None)
+        try:
+            batch = route.accept(request)
+        except RecursionError as error:
+            raise Refused(400, "the body is nested too deeply", "Send objects of fewer levels.") from error
         if batch.payload is not None and not batch.key:
             batch, scope["faultline.nameless"] = self._named(request, batch)
         return await self.take(receiver, request, batch)

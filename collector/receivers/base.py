@@ -50,16 +50,26 @@ class ListenFailed(Exception):  # noqa: N818
 
 
 def unpack(data: bytes, encoding: str | None, limit: int = MAX_UNPACKED) -> bytes:
-    """Undoes ``Content-Encoding``. Raises ``Refused``: 400 for what is not so packed, 413 beyond ``limit``, 415 unknown."""
-    name = (encoding or "identity").strip().lower()
+    """Undoes ``Content-Encoding``, of several the last first. Raises ``Refused``: 400 for what is not so packed, 413 beyond
+    ``limit``, 415 unknown."""
     too_large = Refused(413, f"more than {limit:,} bytes unpacked", "Send smaller batches.")
+    for name in reversed((encoding or "identity").lower().split(",")):
+        data = _unpacked(data, name.strip(), limit, too_large)
+    return data
+
+
+def _unpacked(data: bytes, name: str, limit: int, too_large: Refused) -> bytes:
     if name in ("", "identity"):
         if len(data) > limit:
             raise too_large
         return data
     try:
-        if name in ("gzip", "x-gzip", "deflate"):
-            return _inflate(data, 47, limit, too_large)
+        if name in ("gzip", "x-gzip", "deflate", "zlib"):
+            # "deflate" is zlib's format (RFC 9110); some clients send the bare stream, which begins otherwise.
+            bare = name == "deflate" and not (
+                len(data) > 1 and data[0] & 15 == 8 and int.from_bytes(data[:2]) % 31 == 0
+            )
+            return _inflate(data, -15 if bare else 47, limit, too_large)
         if name == "zstd":
             if (whole := _one_frame(data, limit)) is not None:
                 return whole
@@ -70,9 +80,40 @@ def unpack(data: bytes, encoding: str | None, limit: int = MAX_UNPACKED) -> byte
             if not data or zstandard.frame_content_size(data) != len(out):
                 _whole_zstd(data)
             return out
-    except (zlib.error, zstandard.ZstdError, EOFError) as error:
+        if name == "snappy":
+            return unsnap(data, limit)
+    except (zlib.error, zstandard.ZstdError, EOFError, ValueError) as error:
         raise Refused(400, f"the body is not {name}: {error}", "Send what Content-Encoding says.") from error
-    raise Refused(415, f"Content-Encoding {name[:40]!r} is not known", "Use zstd, gzip or none.")
+    raise Refused(415, f"Content-Encoding {name[:40]!r} is not known", "Use zstd, gzip, deflate, snappy or none.")
+
+
+def unsnap(data: bytes, limit: int = MAX_UNPACKED) -> bytes:
+    """Snappy's block format, which begins with its size unpacked, seven bits a byte. Raises ``ValueError``."""
+    import pyarrow as pa
+
+    size = shift = 0
+    for byte in data[:5]:
+        size |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            break
+    else:
+        raise ValueError("it does not begin with its size")
+    if size > limit:
+        raise ValueError(f"more than {limit:,} bytes unpacked")
+    try:
+        return bytes(pa.decompress(data, size, codec="snappy", asbytes=True))
+    except pa.ArrowException as error:
+        raise ValueError("not snappy's block format, or cut") from error
+    except OSError as error:
+        raise ValueError("not snappy's block format, or cut") from error
+
+
+def packing_of(data: bytes) -> str | None:
+    """How a body is packed that does not say so: nothing that is received begins as packed bytes do."""
+    if data.startswith(b"\x1f\x8b\x08"):
+        return "gzip"
+    return "zstd" if data.startswith(b"\x28\xb5\x2f\xfd") else None
 
 
 def _inflate(data: bytes, window: int, limit: int, too_large: Refused) -> bytes:

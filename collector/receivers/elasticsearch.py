@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
+from collector.receivers import wrapped
 from collector.receivers.base import (
     Answer,
     Batch,
@@ -24,75 +25,82 @@ from collector.receivers.base import (
     Route,
     Run,
     answer_json,
-    micros,
     moment_of,
 )  # fmt: skip
+from collector.receivers.wrapped import Wrapped, loads
 from parsers import documents
 from parsers.documents.jobcomp_json import is_record
-from parsers.recognise import recognise
 from parsers.record import Origin
 
 #: What clients look at before they write: a version they know how to speak to.
 _VERSION = "8.17.0"
 _HEADER = (("x-elastic-product", "Elasticsearch"),)
-_TEXT = ("message", "msg", "log", "MESSAGE", "body", "rawmsg")
-_TIME = ("@timestamp", "timestamp", "time", "ts", "timereported", "date")
-_HOST = ("host", "hostname", "host.name", "_HOSTNAME", "fromhost")
-_PATH = ("log.file.path", "path", "file", "filename")
-_UNIT = ("syslogtag", "programname", "app-name", "ident", "SYSLOG_IDENTIFIER", "program", "app", "service.name")
-_SEVERITY = ("syslogseverity-text", "severity", "level", "log.level", "PRIORITY")
-_FACILITY = ("syslogfacility-text", "facility")
-_WORDS = {
-    "err": "error", "warn": "warning", "panic": "emerg", "fatal": "crit", "critical": "crit", "information": "info",
-    **{name: name for name in ("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug")},
-    **dict(zip("01234567", ("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug"), strict=True)),
-}  # fmt: skip
-_ACTIONS = ("index", "create", "update", "delete")
+#: Actions of the bulk API and the status of each: nothing is changed or removed here.
+_ACTIONS = {"index": 201, "create": 201, "update": 400, "delete": 404}
+
+
+class _Action(NamedTuple):
+    """What one action line of a bulk request asks for, and its item of the answer."""
+
+    verb: str
+    stream: str
+    identity: str | None
+    item: str
+
+
+def _action(line: bytes, index: str) -> _Action:
+    """Raises ``Refused`` for what is no action."""
+    try:
+        ((verb, target),) = loads(line).items()
+        assert verb in _ACTIONS and isinstance(target, dict)
+    except (ValueError, AttributeError, AssertionError) as error:
+        raise Refused(400, f"not an action of the bulk API: {line[:80]!r}") from error
+    name, identity = str(target.get("_index") or index), target.get("_id")
+    item: dict[str, Any] = {"_index": name or "faultline", "_id": identity or "", "status": _ACTIONS[verb]}
+    if item["status"] == 201:
+        item |= {"_version": 1, "result": "created", "_shards": {"total": 1, "successful": 1, "failed": 0}}
+    elif verb == "update":
+        item["error"] = {"type": "illegal_argument_exception", "reason": "documents are never changed here"}
+    return _Action(verb, name, str(identity) if identity else None, json.dumps({verb: item}))
+
+
+def _pairs(body: bytes, index: str) -> Iterator[tuple[_Action, bytes]]:
+    """Each action with its document; empty behind ``delete``. Most senders write one action a thousand times."""
+    known: dict[bytes, _Action] = {}
+    lines = iter(body.split(b"\n"))
+    for line in lines:
+        action = known.get(line)
+        if action is None:
+            if not line or line.isspace():
+                continue
+            action = known[line] = _action(line, index)
+        if action.verb == "delete":
+            yield action, b""
+            continue
+        document = next(lines, b"")
+        while not document or document.isspace():
+            try:
+                document = next(lines)
+            except StopIteration:
+                raise Refused(400, "the body ends behind an action without its document") from None
+        yield action, document
 
 
 def _bulk(request: Request) -> Batch:
     index = request.path.removeprefix("/elasticsearch").strip("/").rpartition("/")[0].partition("/")[0]
-    items: list[dict[str, Any]] = []
-    identities: list[str] = []
-    failed, documents_wanted = False, 0
     body = request.plain()
-    lines = iter([line for line in body.split(b"\n") if line.strip()])
-    for line in lines:
-        try:
-            action = json.loads(line)
-            ((verb, target),) = action.items()
-            assert verb in _ACTIONS and isinstance(target, dict)
-        except (ValueError, AttributeError, AssertionError) as error:
-            raise Refused(400, f"not an action of the bulk API: {line[:80]!r}") from error
-        status = 201
-        if verb == "delete":
-            status = 404
-        elif next(lines, None) is None:
-            raise Refused(400, "the body ends behind an action without its document")
-        elif verb == "update":
-            status = 400
-        else:
-            documents_wanted += 1
-            if target.get("_id"):
-                identities.append(f"{target.get('_index', index)}/{target['_id']}")
-        item: dict[str, Any] = {
-            "_index": target.get("_index") or index or "faultline",
-            "_id": target.get("_id") or "",
-            "status": status,
-        }
-        if status == 201:
-            item |= {"_version": 1, "result": "created", "_shards": {"total": 1, "successful": 1, "failed": 0}}
-        elif status == 400:
-            failed = True
-            item["error"] = {"type": "illegal_argument_exception", "reason": "documents are never changed here"}
-        items.append({verb: item})
-    answer = Answer(200, json.dumps({"took": 1, "errors": failed, "items": items}).encode(), headers=_HEADER)
+    actions = [action for action, _ in _pairs(body, index)]
+    wanted = [action for action in actions if action.verb in ("index", "create")]
+    failed = "true" if any(action.verb == "update" for action in actions) else "false"
+    text = f'{{"took": 1, "errors": {failed}, "items": [{", ".join([action.item for action in actions])}]}}'
+    answer = Answer(200, text.encode(), headers=_HEADER)
     key = None
-    if identities and len(identities) == documents_wanted:
-        key = "es " + hashlib.blake2b("\n".join(identities).encode(), digest_size=16).hexdigest()
+    if wanted and all(action.identity for action in wanted):
+        names = "\n".join([f"{action.stream}/{action.identity}" for action in wanted])
+        key = "es " + hashlib.blake2b(names.encode(), digest_size=16).hexdigest()
     meta = {"form": "bulk", "index": index, **request.packing(body)}
     key = request.headers.get("idempotency-key") or key
-    return Batch(request.body if documents_wanted else None, answer, meta, key, lambda: list(parts_of(request.plain())))
+    return Batch(request.body if wanted else None, answer, meta, key, lambda: list(parts_of(request.plain())))
 
 
 def parts_of(body: bytes) -> Iterator[bytes]:
@@ -106,10 +114,9 @@ def parts_of(body: bytes) -> Iterator[bytes]:
 def is_dated(part: bytes) -> bool:
     """Whether the document says when: two that say the same of the same moment are one."""
     try:
-        flat = _flat(json.loads(part.split(b"\n")[1]))
+        return wrapped.is_dated(loads(part.split(b"\n")[1]))
     except (ValueError, IndexError, AttributeError):
         return False
-    return any(micros(flat.get(name)) is not None for name in _TIME)
 
 
 def _single(request: Request) -> Batch:
@@ -155,26 +162,30 @@ def _problem(status: int, text: str) -> Answer:
 def _decode(payload: Payload, into: Decoded) -> None:
     body = payload.unpacked()
     index = str(payload.meta.get("index") or "")
+    lines = Wrapped(payload, into, "elasticsearch")
     if payload.meta.get("form") == "single":
-        _document(body, index, payload, into)
-        return
-    lines = iter([line for line in body.split(b"\n") if line.strip()])
-    for line in lines:
-        ((verb, target),) = json.loads(line).items()
-        if verb == "delete":
-            continue
-        document = next(lines, b"")
-        if verb != "update":
-            _document(document, str(target.get("_index") or index), payload, into)
+        _document(body, index, payload, into, lines)
+    else:
+        try:
+            for action, document in _pairs(body, index):
+                if action.verb in ("index", "create"):
+                    _document(document, action.stream, payload, into, lines)
+        except Refused as refusal:
+            raise Poison(refusal.text) from refusal
+    lines.done()
 
 
-def _document(line: bytes, index: str, payload: Payload, into: Decoded) -> None:
+def _document(line: bytes, index: str, payload: Payload, into: Decoded, lines: Wrapped) -> None:
     try:
-        found = json.loads(line)
-    except ValueError as error:
-        raise Poison(f"a document is not JSON: {error}") from error
+        found = loads(line)
+    except ValueError:
+        found = None
     if not isinstance(found, dict):
-        raise Poison("a document is not an object")
+        # A template that does not quote makes such: the text is kept as it came, and its neighbours are not held up.
+        host = payload.peer or "?"
+        run = Run(1, payload.received, payload.peer, f"elasticsearch:{index}/{host}", transport="elasticsearch")
+        into.add([line.removesuffix(b"\r")], run)
+        return
     if is_record(found):
         received = moment_of(payload.received)
         origin = Origin(
@@ -186,69 +197,7 @@ def _document(line: bytes, index: str, payload: Payload, into: Decoded) -> None:
         )
         into.parsed.append(documents.read("jobcomp_json", line.replace(b"\n", b" "), origin))
         return
-    wrapped(found, f"elasticsearch:{index}", "elasticsearch", payload, into)
-
-
-def is_wrapped(found: dict[str, Any]) -> bool:
-    """Whether an object is a shipper's wrapper around a line, as it goes over any protocol."""
-    return any(isinstance(found.get(name), str) for name in _TEXT)
-
-
-def wrapped(found: dict[str, Any], stream: str, transport: str, payload: Payload, into: Decoded,
-            cluster: str | None = None, timezone: str | None = None) -> None:  # fmt: skip
-    """An object around a line, as shippers make it: its text is the line, the usual names fill what the text leaves out."""
-    flat = _flat(found)
-    text = next((flat[name] for name in _TEXT if isinstance(flat.get(name), str)), None)
-    used = {*_TEXT, *_TIME, *_HOST, *_PATH, *_UNIT, *_SEVERITY, *_FACILITY}
-    fields = {name: value for name, value in flat.items() if name not in used} if text is not None else {}
-    if text is None:
-        text = json.dumps(found, ensure_ascii=False)
-    host, path = _first(flat, _HOST), _first(flat, _PATH)
-    host = host.split(".")[0] if host and not host.replace(".", "").isdigit() else host
-    unit = _first(flat, _UNIT)
-    source, job = None, None
-    if path:
-        known = recognise(path, text.encode("utf-8", "replace"))
-        source, job = known.source, known.job_id
-    elif unit:
-        source = source_named(unit)
-    time = next((at for name in _TIME if (at := micros(flat.get(name))) is not None), None)
-    program, _, rest = (unit or "").partition("[")
-    number = rest.partition("]")[0]
-    run = Run(
-        1, payload.received, host or payload.peer, f"{host or payload.peer or '?'}:{path}" if path else f"{stream}/{host or payload.peer or '?'}",
-        time, None, _WORDS.get((_first(flat, _SEVERITY) or "").lower()), program.rstrip(":") or None,
-        int(number) if number.isdigit() else None, _first(flat, _FACILITY),
-        json.dumps(fields, ensure_ascii=False, sort_keys=True, default=str) if fields else None, None, transport,
-    )  # fmt: skip
-    into.add([text.encode("utf-8", "surrogatepass")], run, source=source, cluster=cluster, timezone=timezone,
-             job_id=job if source == "job_stdout" else None)  # fmt: skip
-
-
-def source_named(unit: str) -> str | None:
-    """What a syslog tag says about the lines' source: "slurmd[3]:" -> slurmd."""
-    from parsers.formats.base import source_of_program
-
-    return source_of_program(unit.partition("[")[0].rstrip(":"))
-
-
-def _flat(found: dict[str, Any]) -> dict[str, Any]:
-    """Nested objects as dotted names, two deep: what shippers use; the rest stays an object."""
-    flat: dict[str, Any] = {}
-    for name, value in found.items():
-        if isinstance(value, dict):
-            for inner, held in value.items():
-                if isinstance(held, dict):
-                    flat.update({f"{name}.{inner}.{last}": item for last, item in held.items()})
-                else:
-                    flat[f"{name}.{inner}"] = held
-        else:
-            flat[name] = value
-    return flat
-
-
-def _first(flat: dict[str, Any], names: tuple[str, ...]) -> str | None:
-    return next((str(flat[name]) for name in names if isinstance(flat.get(name), str | int) and str(flat[name])), None)
+    lines.add(found, f"elasticsearch:{index}")
 
 
 #: The whole API also stands under this: clients that ask ``/`` for the version meet the pages there otherwise.

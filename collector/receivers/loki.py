@@ -9,11 +9,22 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from collector.receivers.base import Answer, Batch, Decoded, Payload, Poison, Receiver, Refused, Request, Route, Run
-from collector.receivers.elasticsearch import source_named, wrapped
-from parsers.recognise import recognise
+from collector.receivers.base import (
+    Answer,
+    Batch,
+    Decoded,
+    Payload,
+    Poison,
+    Receiver,
+    Refused,
+    Request,
+    Route,
+    Run,
+    unsnap,
+)
+from collector.receivers.wrapped import Streams, Wrapped, loads, source_named
 
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*,?')
 _HOST = ("host", "hostname", "node", "node_name", "nodename", "instance")
@@ -24,13 +35,20 @@ _WORDS = {"warn": "warning", "err": "error", "critical": "crit", "fatal": "crit"
 _KNOWN = frozenset((*_HOST, *_PATH, *_LEVEL))
 
 
+#: Nanoseconds since 1970, the line, its own metadata.
+Entry = tuple[int, str, dict[str, str]]
+
+
 def _accept(request: Request) -> Batch:
     body = request.plain()
-    as_json = "json" in request.headers.get("content-type", "").lower()
+    # A push request that begins with a brace is JSON, whatever it is called: snappy cannot begin so.
+    as_json = "json" in request.headers.get("content-type", "").lower() or body[:1] == b"{"
     try:
         for _labels, _entries in _streams(body, as_json):
             break
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except KeyError as error:
+        raise Refused(400, f"the body is no push request of Loki: it has no {error}") from error
+    except (ValueError, TypeError, AttributeError, IndexError) as error:
         raise Refused(400, f"the body is no push request of Loki: {error}") from error
     meta = {"form": "json" if as_json else "protobuf", **request.packing(body)}
     key = f"loki {hashlib.blake2b(body, digest_size=16).hexdigest()}"
@@ -42,39 +60,67 @@ def _problem(status: int, text: str) -> Answer:
 
 
 def _decode(payload: Payload, into: Decoded) -> None:
+    to = _To(payload, into, Streams(), Wrapped(payload, into, "loki"))
     try:
         for labels, entries in _streams(payload.unpacked(), payload.meta.get("form") == "json"):
-            for stamp, line, more in entries:
-                _one({**labels, **more}, stamp, line, payload, into)
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+            _stream(labels, entries, to)
+        to.wrapped.done()
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise Poison(f"no push request of Loki: {error}") from error
 
 
-def _one(labels: dict[str, str], stamp: int, line: str, payload: Payload, into: Decoded) -> None:
-    if line.startswith("{") and '"log":' in line and (inner := _object(line)):
-        wrapped({"@timestamp": stamp, **labels, **inner}, "loki", "loki", payload, into)
-        return
-    host = _first(labels, _HOST) or payload.peer
+class _To(NamedTuple):
+    """Where what is read of one payload goes."""
+
+    payload: Payload
+    into: Decoded
+    streams: Streams
+    wrapped: Wrapped
+
+
+def _stream(labels: dict[str, str], entries: list[Entry], to: _To) -> None:
+    """The entries of one stream, described once unless some have metadata of their own."""
+    described: tuple[Run, dict[str, Any]] | None = None
+    lines: list[bytes] = []
+    runs: list[Run] = []
+    for stamp, line, more in entries:
+        if line.startswith("{") and '"log":' in line and (inner := _object(line)):
+            to.wrapped.add({"@timestamp": stamp, **labels, **more, **inner}, "loki")
+            continue
+        data = line.encode("utf-8", "surrogatepass")
+        if more:
+            run, group = _described({**labels, **more}, data, to)
+            to.into.add([data], run._replace(time=stamp // 1000), **group)
+            continue
+        described = described or _described(labels, data, to)
+        lines.append(data)
+        runs.append(described[0]._replace(time=stamp // 1000))
+    if described:
+        to.into.add(lines, *runs, **described[1])
+
+
+def _described(labels: dict[str, str], line: bytes, to: _To) -> tuple[Run, dict[str, Any]]:
+    """What labels say about lines, and with which others they are parsed."""
+    host = _first(labels, _HOST) or to.payload.peer
     path, unit, level = _first(labels, _PATH), _first(labels, _UNIT), (_first(labels, _LEVEL) or "").lower()
     source, job = source_named(unit) if unit else None, None
     if path:
-        known = recognise(path, line.encode("utf-8", "replace"))
+        known = to.streams.of(path, [line])
         source, job = known.source or source, known.job_id
     fields = {name: value for name, value in labels.items() if name not in _KNOWN}
     level = _WORDS.get(level, level)
     run = Run(
-        1, payload.received, host, f"{host or '?'}:{path}" if path else f"loki:{host or '?'}", stamp // 1000, None,
+        1, to.payload.received, host, f"{host or '?'}:{path}" if path else f"loki:{host or '?'}", None, None,
         level if level in ("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug") else None, unit, None, None,
         json.dumps(fields, sort_keys=True, ensure_ascii=False) if fields else None, None, "loki",
     )  # fmt: skip
-    into.add([line.encode("utf-8", "surrogatepass")], run, source=None if source == "syslog" else source,
-             job_id=job if source == "job_stdout" else None)  # fmt: skip
+    return run, {"source": None if source == "syslog" else source, "job_id": job if source == "job_stdout" else None}
 
 
 def _object(line: str) -> dict[str, Any] | None:
     """Fluent Bit's record around a line (``line_format json``, its default); an application's own JSON is a line."""
     try:
-        found = json.loads(line)
+        found = loads(line.encode("utf-8", "surrogatepass"))
     except ValueError:
         return None
     return found if isinstance(found, dict) and isinstance(found.get("log"), str) else None
@@ -84,14 +130,11 @@ def _first(labels: dict[str, str], names: tuple[str, ...]) -> str | None:
     return next((labels[name] for name in names if labels.get(name)), None)
 
 
-Entry = tuple[int, str, dict[str, str]]
-
-
 def _streams(body: bytes, as_json: bool) -> Iterator[tuple[dict[str, str], list[Entry]]]:
     if not as_json:
         yield from _protobuf(unsnap(body))
         return
-    document = json.loads(body)
+    document = loads(body)
     for stream in document["streams"]:
         labels = stream.get("stream")
         if not isinstance(labels, dict):
@@ -156,47 +199,6 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
         if shift > 63:
             raise ValueError("a number is too long")
-
-
-#: A push request unpacks to no more than this.
-_UNPACKED = 64 * 1024 * 1024
-
-
-def unsnap(data: bytes) -> bytes:
-    """Snappy's block format (github.com/google/snappy, format_description.txt). Raises ``ValueError``."""
-    size, at = _varint(data, 0)
-    if size > _UNPACKED:
-        raise ValueError("too large unpacked")
-    out = bytearray()
-    while at < len(data):
-        tag = data[at]
-        at += 1
-        if tag & 3 == 0:  # a literal
-            length = tag >> 2
-            if length >= 60:
-                count = length - 59
-                length = int.from_bytes(data[at : at + count], "little")
-                at += count
-            out += data[at : at + length + 1]
-            at += length + 1
-            continue
-        if tag & 3 == 1:
-            length, offset = (tag >> 2 & 7) + 4, (tag >> 5) << 8 | data[at]
-            at += 1
-        else:
-            wide = 2 if tag & 3 == 2 else 4
-            length, offset = (tag >> 2) + 1, int.from_bytes(data[at : at + wide], "little")
-            at += wide
-        if not 0 < offset <= len(out) or len(out) + length > size:
-            raise ValueError("a copy points outside")
-        start = len(out) - offset
-        if offset >= length:
-            out += out[start : start + length]
-        else:
-            out += (out[start:] * (length // offset + 1))[:length]
-    if len(out) != size:
-        raise ValueError("not as long as it says")
-    return bytes(out)
 
 
 RECEIVER = Receiver("loki", "Loki's push API", _decode, (Route(("POST",), r"/loki/api/v1/push", _accept, _problem),))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 import json
 from collections.abc import Iterator
+from email.message import Message
 from itertools import groupby
-from typing import Any
-
-import orjson
+from typing import Any, NamedTuple
 
 from collector.receivers.base import (
     Batch,
@@ -25,9 +25,8 @@ from collector.receivers.base import (
     micros,
     moment_of,
 )  # fmt: skip
-from collector.receivers.elasticsearch import is_wrapped, wrapped
+from collector.receivers.wrapped import HEAD_LINES, Streams, Wrapped, is_wrapped, loads
 from parsers import documents
-from parsers.recognise import recognise
 from parsers.record import Origin
 
 _HEADERS = ("host", "source", "path", "stream", "cluster", "timezone")
@@ -40,9 +39,7 @@ _CONTENT: dict[str, type | tuple[type, ...]] = {
     "raw": str, "lines": (str, list), "raw_base64": str, "lines_base64": str, "blind": dict, "status": dict, "defaults": dict,
 }  # fmt: skip
 #: What records that are alike may differ in.
-_OWN = frozenset(("raw", "time", "read"))
-#: A file is recognised by so many of its lines.
-_HEAD = 20
+_OWN = frozenset(("raw", "time", "read", "offset"))
 _LEVELS = frozenset(("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug"))
 
 
@@ -56,10 +53,29 @@ def _accept(request: Request) -> Batch:
     if kind == "application/json":
         _check_json(body)
         meta["form"] = "json"
+    elif kind.startswith("multipart/"):
+        raise Refused(415, f"Content-Type {kind[:60]!r}", "Send the lines themselves: curl --data-binary @FILE.")
+    elif kind == "text/plain" and (charset := _charset(request.headers["content-type"])):
+        meta["charset"] = charset
     answer = answer_json({"status": "stored", "duplicate": False, "bytes": len(request.body)})
     if not body or body.isspace():
         return Batch(None, answer)
     return Batch(request.body, answer, meta, request.headers.get("idempotency-key"))
+
+
+def _charset(content_type: str) -> str | None:
+    """The encoding that a content type names; None for UTF-8, which needs nothing done. Raises ``Refused``."""
+    named = Message()
+    named["content-type"] = content_type
+    charset = named.get_content_charset()
+    if charset is None:
+        return None
+    try:
+        known = codecs.lookup(charset).name
+        "".encode(known)  # "hex" and its like are codecs, too
+    except (LookupError, ValueError) as error:
+        raise Refused(415, f"charset {charset[:40]!r} is not known", "Send UTF-8.") from error
+    return None if known in ("utf-8", "ascii") else known
 
 
 def _check_json(body: bytes) -> None:
@@ -77,29 +93,46 @@ def _check_json(body: bytes) -> None:
 def _decode(payload: Payload, into: Decoded) -> None:
     body = payload.unpacked()
     defaults: dict[str, Any] = dict(payload.meta.get("attributes") or {})
+    own = dict(defaults)
+    others = Wrapped(payload, into, "http", cluster=_text(own, "cluster"), timezone=_text(own, "timezone"))
+    to = _To(payload, into, Streams(), others, own)
+    if charset := payload.meta.get("charset"):
+        body = body.decode(str(charset), "replace").removeprefix("\ufeff").encode()
     if payload.meta.get("form") == "text":
-        _add_text(body if body.endswith(b"\n") else body + b"\n", defaults, payload, into)
+        _add_text(body if body.endswith(b"\n") else body + b"\n", defaults, to)
         return
-    alike = _Alike(payload, into)
+    alike = _Alike(to)
     for record in _records(body, payload.meta.get("form") == "json"):
         if isinstance(record, dict) and alike.takes(record, defaults):
             continue
         alike.add()
         if isinstance(record, bytes):
-            _add_lines([record], defaults, payload, into)
+            _add_lines([record], defaults, to)
             continue
         if isinstance(record.get("defaults"), dict):
             defaults = {**defaults, **record["defaults"]}
         if len(record) > 1 or "defaults" not in record:
-            _one(record, {**defaults, **record}, payload, into)
+            _one(record, {**defaults, **record}, to)
     alike.add()
+    others.done()
+
+
+class _To(NamedTuple):
+    """Where what is read of one payload goes: ``others`` takes objects of somebody else's making; ``own`` is what the
+    request's headers say."""
+
+    payload: Payload
+    into: Decoded
+    streams: Streams
+    others: Wrapped
+    own: dict[str, Any]
 
 
 class _Alike:
-    """Records of one line each that stand side by side and differ in nothing else but their times: described once."""
+    """Records of one line each that stand side by side and differ in nothing else but their times and places: described once."""
 
-    def __init__(self, payload: Payload, into: Decoded) -> None:
-        self._payload, self._into = payload, into
+    def __init__(self, to: _To) -> None:
+        self._to = to
         self._rest: dict[str, Any] | None = None
         self._full: dict[str, Any] = {}
         self._lines: list[str] = []
@@ -112,7 +145,7 @@ class _Alike:
             return False
         rest = {name: value for name, value in record.items() if name not in _OWN} if len(record) > 1 else {}
         if rest != self._rest:
-            if not _is_plain(rest, defaults):
+            if not _is_plain(rest):
                 return False
             self.add()
             self._rest, self._full = rest, {**defaults, **rest}
@@ -124,20 +157,22 @@ class _Alike:
     def add(self) -> None:
         """Gives on what was taken in."""
         if self._lines:
-            run, group = _described(len(self._lines), [], self._full, self._payload)
+            lines = list(map(_text_of, self._lines))
+            run, group = _described(len(lines), lines, self._full, self._to)
             times = ((*told, len(list(same))) for told, same in groupby(self._times))
             runs = [run._replace(lines=count, time=time, read=read) for time, read, count in times]
-            self._into.add(list(map(_text_of, self._lines)), *runs, **group)
+            self._to.into.add(lines, *runs, **group)
         self._rest, self._lines, self._times = None, [], []
 
 
-def _is_plain(rest: dict[str, Any], defaults: dict[str, Any]) -> bool:
-    """Whether a record with ``raw`` says nothing but texts besides its times (1 and true are equal and not the same), none
-    of them content, and what its lines are does not follow from each of them."""
-    if not all(type(value) is str for value in rest.values()) or not _CONTENT.keys().isdisjoint(rest):
-        return False
-    full = {**defaults, **rest}
-    return "document" not in rest and (not full.get("path") or bool(full.get("source")))
+def _is_plain(rest: dict[str, Any]) -> bool:
+    """Whether a record with ``raw`` says nothing but texts besides what each says for itself (1 and true are equal and not
+    the same), none of them content."""
+    return (
+        all(type(value) is str for value in rest.values())
+        and _CONTENT.keys().isdisjoint(rest)
+        and "document" not in rest
+    )
 
 
 def _records(body: bytes, json_form: bool) -> Iterator[dict[str, Any] | bytes]:
@@ -156,7 +191,7 @@ def _records(body: bytes, json_form: bool) -> Iterator[dict[str, Any] | bytes]:
         if not line or line.isspace():
             continue
         try:
-            value = _loads(line) if line[:1] == b"{" or line.lstrip()[:1] in b'{"' else None
+            value = loads(line) if line[:1] == b"{" or line.lstrip()[:1] in b'{"' else None
         except (ValueError, RecursionError):
             value = None
         yield value if isinstance(value, dict) else _text_of(value) if isinstance(value, str) else line
@@ -167,14 +202,14 @@ def _text_of(value: object) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _one(record: dict[str, Any], full: dict[str, Any], payload: Payload, into: Decoded) -> None:
+def _one(record: dict[str, Any], full: dict[str, Any], to: _To) -> None:
+    payload, into = to.payload, to.into
     if not _is_ours(record):
         # An object of somebody else's making: a shipper's wrapper around a line, or itself the line.
-        own = dict(payload.meta.get("attributes") or {})
         if is_wrapped(record) and not _WHOLE & record.keys():
-            wrapped({**own, **record}, "http", "http", payload, into, _text(own, "cluster"), _text(own, "timezone"))
+            to.others.add({**to.own, **record}, "http")
             return
-        _add_lines([json.dumps(record, ensure_ascii=False).encode("utf-8", "surrogatepass")], own, payload, into)
+        _add_lines([json.dumps(record, ensure_ascii=False).encode("utf-8", "surrogatepass")], to.own, to)
         return
     host = _text(full, "host")
     if isinstance(record.get("blind"), dict):
@@ -189,17 +224,9 @@ def _one(record: dict[str, Any], full: dict[str, Any], payload: Payload, into: D
         _document(record, full, payload, into)
         return
     if isinstance(record.get("lines"), str) and not _BASE64 & record.keys():
-        _add_text(_text_of(record["lines"]) + b"\n", full, payload, into)
+        _add_text(_text_of(record["lines"]) + b"\n", full, to)
     elif lines := _lines_of(record):
-        _add_lines(lines, full, payload, into)
-
-
-def _loads(line: bytes) -> Any:
-    """The quick reader refuses what the thorough one takes: lone surrogates, NaN, numbers of more than 64 bits."""
-    try:
-        return orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return json.loads(line)
+        _add_lines(lines, full, to)
 
 
 def _is_ours(record: dict[str, Any]) -> bool:
@@ -241,26 +268,25 @@ def _number(full: dict[str, Any], name: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63 else None
 
 
-def _add_text(data: bytes, full: dict[str, Any], payload: Payload, into: Decoded) -> None:
+def _add_text(data: bytes, full: dict[str, Any], to: _To) -> None:
     """Lines with their ends; an empty one is a line."""
-    run, group = _described(data.count(b"\n"), data, full, payload)
-    into.add_data(data, run, **group)
+    run, group = _described(data.count(b"\n"), data, full, to)
+    to.into.add_data(data, run, **group)
 
 
-def _add_lines(lines: list[bytes], full: dict[str, Any], payload: Payload, into: Decoded) -> None:
-    run, group = _described(len(lines), lines, full, payload)
-    into.add(lines, run, **group)
+def _add_lines(lines: list[bytes], full: dict[str, Any], to: _To) -> None:
+    run, group = _described(len(lines), lines, full, to)
+    to.into.add(lines, run, **group)
 
 
-def _described(
-    count: int, lines: bytes | list[bytes], full: dict[str, Any], payload: Payload
-) -> tuple[Run, dict[str, Any]]:
+def _described(count: int, lines: bytes | list[bytes], full: dict[str, Any], to: _To) -> tuple[Run, dict[str, Any]]:
     """What is said about ``lines``, and with which others they are parsed."""
+    payload = to.payload
     host, path, source, job = _text(full, "host"), _text(full, "path"), _text(full, "source"), _number(full, "job_id")
     restarts = _number(full, "restarts")
     if path and source is None:
-        first = lines.split(b"\n", _HEAD) if isinstance(lines, bytes) else lines
-        known = recognise(path, b"\n".join(first[:_HEAD]))
+        first = lines.split(b"\n", HEAD_LINES) if isinstance(lines, bytes) else lines
+        known = to.streams.of(path, first)
         source, job = known.source, job if job is not None else known.job_id
         host, restarts = host or known.host, restarts if restarts is not None else known.restarts
     where = path or _text(full, "stream")
@@ -305,5 +331,5 @@ def _document(record: dict[str, Any], full: dict[str, Any], payload: Payload, in
 
 RECEIVER = Receiver(
     "ingest", "NDJSON or raw lines over HTTP, from the agent and from anything that can post", _decode,
-    (Route(("POST",), r"/api/v1/ingest", _accept),),
+    (Route(("POST",), r"/api/v1/ingest/?", _accept),),
 )  # fmt: skip

@@ -28,14 +28,14 @@ from collector.receivers.base import (
     Run,
     moment_of,
 )
-from collector.receivers.elasticsearch import is_wrapped, wrapped
+from collector.receivers.wrapped import Streams, Wrapped, is_wrapped, loads
 from parsers.documents.prometheus import device_and_host
-from parsers.recognise import recognise
 from parsers.record import Parsed, frame
 
 #: The model's severity numbers, four to a word -> ours.
 _SEVERITIES = ("debug", "debug", "info", "warning", "error", "crit")
 _REQUESTS: dict[str, Any] = {"logs": ExportLogsServiceRequest, "metrics": ExportMetricsServiceRequest}
+_GROUPS = {"logs": "resourceLogs", "metrics": "resourceMetrics"}
 _FILE = ("log.file.path", "log.file.name")
 _HOST = ("host.name", "k8s.node.name", "net.host.name", "host.id")
 #: Attributes that have become columns.
@@ -55,12 +55,15 @@ class _Log(NamedTuple):
 
 def _accept(signal: str, request: Request) -> Batch:
     body = request.plain()
-    as_json = _is_json(request)
+    as_json = _is_json(request, body)
     try:
         if as_json:
-            found = json.loads(body)
+            found = loads(body)
             if not isinstance(found, dict):
                 raise ValueError("not an object")
+            groups = found.get(_GROUPS[signal], None if found else [])
+            if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
+                raise ValueError(f"no list {_GROUPS[signal]!r} of objects")
             dated = b'imeUnixNano"' in body
         else:
             message = _REQUESTS[signal].FromString(body)
@@ -74,8 +77,14 @@ def _accept(signal: str, request: Request) -> Batch:
     return Batch(request.body if dated or as_json else None, answer, meta, key)
 
 
-def _is_json(request: Request) -> bool:
-    return "json" in request.headers.get("content-type", "").lower()
+def _is_json(request: Request, body: bytes) -> bool:
+    """Raises ``Refused`` for what is called neither JSON nor protobuf, and is neither."""
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if "json" in kind or body[:1] == b"{":  # no message of protobuf begins with a brace
+        return True
+    if kind not in ("", "application/x-protobuf", "application/protobuf", "application/octet-stream"):
+        raise Refused(415, f"Content-Type {kind[:60]!r}: OTLP is application/x-protobuf or application/json")
+    return False
 
 
 def _problem(status: int, text: str) -> Answer:
@@ -91,7 +100,7 @@ def _decode(payload: Payload, into: Decoded) -> None:
     body = payload.unpacked()
     try:
         if payload.meta.get("form") == "json":
-            document = json.loads(body)
+            document = loads(body)
             logs, metrics = _json_logs(document), _json_metrics(document)
         elif payload.meta.get("signal") == "metrics":
             logs, metrics = iter(()), _proto_metrics(body)
@@ -102,17 +111,20 @@ def _decode(payload: Payload, into: Decoded) -> None:
             if rows:
                 into.parsed.append(Parsed({"metrics": frame("metrics", rows)}))
             return
+        streams, others = Streams(), Wrapped(payload, into, "otlp")
         for resource, log in logs:
-            _one(resource, log, payload, into)
+            known = {**resource, **log.attributes}
+            if isinstance(log.body, dict) and is_wrapped(log.body):  # Fluent Bit without logs_body_key
+                others.add({"@timestamp": log.time or log.observed or None, **known, **log.body}, "otlp")
+            else:
+                _one(known, log, payload, into, streams)
+        others.done()
     except (DecodeError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise Poison(f"not OTLP: {error}") from error
 
 
-def _one(resource: dict[str, Any], log: _Log, payload: Payload, into: Decoded) -> None:
-    known = {**resource, **log.attributes}
-    if isinstance(log.body, dict) and is_wrapped(log.body):  # Fluent Bit without logs_body_key
-        wrapped({"@timestamp": log.time or log.observed or None, **known, **log.body}, "otlp", "otlp", payload, into)
-        return
+def _one(known: dict[str, Any], log: _Log, payload: Payload, into: Decoded, streams: Streams) -> None:
+    """``known``: the record's attributes on top of its resource's."""
     host = _first(known, _HOST)
     path = _first(known, _FILE)
     text = log.body if isinstance(log.body, str) else json.dumps(log.body, ensure_ascii=False)
@@ -122,7 +134,7 @@ def _one(resource: dict[str, Any], log: _Log, payload: Payload, into: Decoded) -
     stamp = log.time or log.observed
     source, job = None, None
     if path:
-        found = recognise(path, text.encode())
+        found = streams.of(path, [text.encode("utf-8", "surrogatepass")])
         source, job = found.source, found.job_id
     file = f"{host or payload.peer or '?'}:{path}" if path else f"otlp:{host or payload.peer or '?'}"
     run = Run(

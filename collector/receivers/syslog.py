@@ -47,8 +47,9 @@ RETRY_S = 0.5
 DEFAULT_PORT = 5514
 _OCTETS = re.compile(rb"[1-9]\d{0,6} <")
 _MAYBE_OCTETS = re.compile(rb"(?:[1-9]\d{0,6} ?)?\Z")
-_COUNT = re.compile(rb"([1-9]\d{0,6}) ")
-_LINE_END, _SPACE = 10, 32
+#: A count of octets has at most so many digits, and a blank behind them.
+_DIGITS = 7
+_LINE_END, _SPACE, _ZERO = 10, 32, 48
 
 
 class Part(NamedTuple):
@@ -193,6 +194,7 @@ class Stream(asyncio.BufferedProtocol):
             self._add(data[:at], True)
             data = data[at:]
         if not self._octets:
+            data = _ended(data)
             end = data.rfind(b"\n") + 1
             if not end and len(data) > LONGEST:
                 data, end = data + b"\n", len(data) + 1
@@ -203,15 +205,15 @@ class Stream(asyncio.BufferedProtocol):
 
     def _octet_end(self, data: bytes) -> int:
         """Where the last whole frame ends; frames that lose their count make the rest a stream of lines."""
-        at = 0
-        while found := _COUNT.match(data, at):
-            end = found.end() + int(found[1])
-            if end > len(data):
+        at, size = 0, len(data)
+        while begin := _behind_count(data, at):
+            end = begin + int(data[at:begin])
+            if end > size:
                 return at
             at = end
             if data[at : at + 1] == b"\n":  # some senders add one that they do not count
                 at += 1
-        if len(data) - at > 8 or (data[at:] and not data[at:].strip().isdigit()):
+        if size - at > 8 or (data[at:] and not data[at:].strip().isdigit()):
             log.warning("syslog: octet count lost; reading lines", peer=self._peer)
             self._octets = False
         return at
@@ -328,6 +330,14 @@ def kernel_drops(sock: socket.socket) -> int:
     return 0
 
 
+def _ended(data: bytes) -> bytes:
+    """Messages that end with NUL (RFC 6587, 3.4.2) as lines. NULs elsewhere are text."""
+    if b"\0" not in data or b"\n" in data:
+        return data
+    ended = data.replace(b"\0<", b"\n<")
+    return ended[:-1] + b"\n" if ended.endswith(b"\0") else ended
+
+
 def plain_address(address: Any) -> str:
     """The sender's address; IPv4 in IPv6's clothes as IPv4."""
     return str(address[0]).removeprefix("::ffff:") if address else "?"
@@ -366,12 +376,18 @@ def without_blanks(data: bytes) -> tuple[int, bytes]:
     return len(kept), b"".join(line + b"\n" for line in kept)
 
 
+def _behind_count(data: bytes, at: int) -> int:
+    """Where the frame begins whose count stands at ``at``; 0 if none does."""
+    blank = data.find(b" ", at, at + _DIGITS + 1)
+    return blank + 1 if blank > at and data[at:blank].isdigit() and data[at] != _ZERO else 0
+
+
 def frames_of(data: bytes) -> list[bytes]:
     """Octet-counted frames without their counts. A line end that ends a frame is the sender's habit, not the text."""
     out, at = [], 0
-    while found := _COUNT.match(data, at):
-        end = found.end() + int(found[1])
-        frame = data[found.end() : end].rstrip(b"\r\n\0")
+    while begin := _behind_count(data, at):
+        end = begin + int(data[at:begin])
+        frame = data[begin:end].rstrip(b"\r\n\0")
         if frame:
             out.append(frame)
         at = end + 1 if data[end : end + 1] == b"\n" else end

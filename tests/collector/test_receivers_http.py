@@ -7,11 +7,13 @@ import gzip
 import json
 import re
 import struct
+import zlib
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 import zstandard
 from asking import ask, lines, tables
@@ -23,8 +25,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from collector import decoding
 from collector.intake import Intake
 from collector.receivers import _BUILT_IN, all_receivers, journal_upload, ndjson
-from collector.receivers.base import MAX_BODY, Decoded, Payload, Refused, micros, unpack
-from collector.receivers.loki import unsnap
+from collector.receivers.base import MAX_BODY, Decoded, Payload, Refused, micros, unpack, unsnap
+from collector.receivers.wrapped import Streams, Wrapped
 from collector.spool import Position, Spool
 
 INGEST = "/api/v1/ingest"
@@ -45,7 +47,7 @@ def intake(spool: Spool) -> Intake:
 
 def test_every_receiver_file_is_listed() -> None:
     folder = Path(journal_upload.__file__).parent
-    assert {p.stem for p in folder.glob("[a-z]*.py")} - {"base"} == set(_BUILT_IN)
+    assert {p.stem for p in folder.glob("[a-z]*.py")} - {"base", "wrapped"} == set(_BUILT_IN)
     assert len(all_receivers()) >= len(_BUILT_IN)
 
 
@@ -75,13 +77,48 @@ def test_lines_and_records_come_in_as_they_are(body: str, headers: dict[str, str
     assert {r.unpacked_bytes for r in spool.read(Position(0, 0), 1 << 40)} == {len(body.encode())}
 
 
+@pytest.mark.parametrize(("body", "headers"), [
+    (gzip.compress(LINK.encode()), {}), (zstandard.compress(LINK.encode()), {}),
+    (zlib.compress(LINK.encode()), {"content_encoding": "deflate"}), (zlib.compress(LINK.encode())[2:-4], {"content_encoding": "deflate"}),
+    (pyarrow.compress(LINK.encode(), codec="snappy", asbytes=True), {"content_encoding": "snappy"}),
+    (gzip.compress(zstandard.compress(LINK.encode())), {"content_encoding": "zstd, gzip"}),
+    (f"\ufeff{LINK}".encode("utf-16-le"), {"content_type": "text/plain; charset=utf-16le"}),
+    (f"{LINK}\n".encode("utf-16"), {"content_type": "text/plain; charset=UTF-16"}),
+])  # fmt: skip
+def test_a_line_comes_out_of_whatever_it_was_packed_in(
+    body: bytes, headers: dict[str, str], spool: Spool, intake: Intake
+) -> None:
+    assert ask(intake, "POST", INGEST, body, **{"content_type": "text/plain", **headers}).status == 200
+    assert [row["raw"] for row in lines(spool)] == [LINK]
+
+
+def test_a_document_that_is_no_json_is_a_line_and_its_neighbours_are_stored(spool: Spool, intake: Intake) -> None:
+    body = b'{"index":{}}\n{"message":"a"}\n{"index":{}}\n{"message":"say "b""}\n{"index":{}}\n[1]\n'
+    assert len(ask(intake, "POST", "/x/_bulk", body).document["items"]) == 3
+    assert sorted(row["raw"] for row in lines(spool)) == ["[1]", "a", '{"message":"say "b""}']
+
+
+def test_what_a_file_is_follows_from_the_lines_that_came_of_it(spool: Spool, intake: Intake) -> None:
+    """A line that says nothing of its own is what its neighbours are, over every protocol that names files."""
+    told = [LINK, "  a continuation"]
+    documents = b"".join(json.dumps({"log": text, "path": "/data/all.log"}).encode() + b"\n" for text in told)
+    bulk = b"".join(b'{"index":{}}\n' + line + b"\n" for line in documents.splitlines())
+    records = b"".join(
+        json.dumps({"raw": text, "path": "/data/raw.log", "offset": at}).encode() + b"\n"
+        for at, text in enumerate(told)
+    )
+    for path, body in ((INGEST, documents), ("/_bulk", bulk), (INGEST, records)):
+        assert ask(intake, "POST", path, body).status == 200
+    assert {(row["raw"], row["source"]) for row in lines(spool)} == {(LINK, "kernel"), (told[1], "syslog")}
+
+
 _WORDS = st.sampled_from(["n1", "n2"])
 _TIMES = st.sampled_from([None, 0, 1, True, 1.0, "1", "2026-11-21T10:00:00Z", "x", [1]])
 _PLAIN = st.fixed_dictionaries(
     {"raw": st.sampled_from(["a", "", LINK])}, optional={"time": _TIMES, "read": _TIMES, "host": _WORDS}
 )
 _STRANGE = st.sampled_from([
-    {"raw": "\ud800"}, {"raw": 1}, {"host": 1}, {"host": True}, {"host": 1.0}, {"path": "/x/slurmd.log"}, {"path": "/x/y.log"},
+    {"raw": "\ud800"}, {"raw": 1}, {"host": 1}, {"host": True}, {"host": 1.0}, {"path": "/x/slurmd.log"}, {"path": "/x/slurmctld.log"},
     {"path": "/x/y.log", "source": "slurmd"}, {"stream": "s"}, {"severity": "error"}, {"tags": ["t"]}, {"lines": "x\ny"}, {"lines": ["x"]},
     {"raw_base64": "YQ=="}, {"status": {}},
 ])  # fmt: skip
@@ -99,8 +136,9 @@ def test_records_side_by_side_say_what_each_says_alone(
     payload = Payload(body, {"received": 1_700_000_000_000_000})
     together, alone = Decoded(), Decoded()
     ndjson.RECEIVER.decode(payload, together)
+    own = ndjson._To(payload, alone, Streams(), Wrapped(payload, alone, "http"), {})
     for record in all_of_them:
-        ndjson._one(record, {**defaults, **record}, payload, alone)
+        ndjson._one(record, {**defaults, **record}, own)
     assert _said(together) == _said(alone)
 
 
@@ -167,6 +205,10 @@ def test_documents_are_read_whole_and_unknown_kinds_are_poison(spool: Spool, int
         (zstandard.compress(bytes(range(256)) * 9)[:-9], {"content_encoding": "zstd"}, 400, "zstd"),
         (b"x", {"content_encoding": "br"}, 415, "br"),
         (b"{", {"content_type": "application/json"}, 400, "not JSON"),
+        (b"[" * 200_000, {"content_type": "application/json"}, 400, "nested"),
+        (b"--x\r\n", {"content_type": "multipart/form-data; boundary=x"}, 415, "multipart"),
+        (b"x", {"content_type": "text/plain; charset=hex"}, 415, "hex"),
+        (b"x", {"content_encoding": "gzip, br"}, 415, "br"),
         (b"x" * (MAX_BODY + 1), {}, 413, "16,777,216"),
         (zstandard.compress(bytes(65 * 1024 * 1024)), {"content_encoding": "zstd"}, 413, "unpacked"),
         (b"x", {"content_length": str(MAX_BODY + 1)}, 413, "more than"),
@@ -291,6 +333,12 @@ def test_otlp_logs_of_both_forms_are_the_same_rows(form: str, spool: Spool, inta
 def test_otlp_that_is_none_is_refused_for_good(intake: Intake) -> None:
     assert ask(intake, "POST", "/v1/logs", b"\xff\xff\xff", content_type="application/x-protobuf").status == 400
     assert ask(intake, "POST", "/v1/logs", b"[1", content_type="application/json").status == 400
+    for body in (b'{"resourceMetrics":[]}', b'{"resourceLogs":"x"}', b'{"resourceLogs":[1]}', b"{" * 200_000):
+        assert ask(intake, "POST", "/v1/logs", body, content_type="application/json").status == 400
+    assert ask(intake, "POST", "/v1/logs", b"a line", content_type="text/plain").status == 415
+    assert (
+        ask(intake, "POST", "/v1/logs", b'{"resourceLogs":[]}').status == 200
+    )  # a brace is JSON, whatever it is called
 
 
 def test_otlp_metrics_become_samples(spool: Spool, intake: Intake) -> None:

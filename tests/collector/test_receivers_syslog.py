@@ -100,6 +100,8 @@ def test_lines_survive_any_cut(at: list[int]) -> None:
         (b"5 <6>abnonsense without a count\n<6>and on\n", [b"<6>ab", b"nonsense without a count", b"<6>and on"]),
         (b"<6>whole\n<6>half", [b"<6>whole", b"<6>half"]),
         (b"5 <6>ab90 <6>never finished", [b"<6>ab", b"90 <6>never finished"]),
+        (b"<6>a\0<6>b\0", [b"<6>a", b"<6>b"]),  # NUL ends a message (RFC 6587, 3.4.2)
+        (b"9 <6>a\0<6>b", [b"<6>a\0<6>b"]), (b"<6>a\0b\n<6>c\n", [b"<6>a\0b", b"<6>c"]),
         (b"12", [b"12"]), (b"", []), (b"\n\n<6>a\n\n", [b"<6>a"]),
     ],
 )  # fmt: skip

@@ -1,0 +1,232 @@
+"""Objects around lines, as shippers send them over any protocol: their text is the line, the usual names fill what it leaves out.
+
+A batch has thousands of them that say nearly the same: which names stand for what is worked out once for objects with the
+same names, and what host, path and program come to once for those with the same values.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import orjson
+
+from collector.receivers.base import Decoded, Payload, Run, micros
+from parsers.formats.base import source_of_program
+from parsers.recognise import Recognition, recognise
+
+_TEXT = ("message", "msg", "log", "MESSAGE", "body", "rawmsg")
+_TIME = ("@timestamp", "timestamp", "time", "ts", "timereported", "date")
+_HOST = ("host", "hostname", "host.name", "_HOSTNAME", "fromhost")
+_PATH = ("log.file.path", "path", "file", "filename")
+_UNIT = ("syslogtag", "programname", "app-name", "ident", "SYSLOG_IDENTIFIER", "program", "app", "service.name")
+_SEVERITY = ("syslogseverity-text", "severity", "level", "log.level", "PRIORITY")
+_FACILITY = ("syslogfacility-text", "facility")
+_ABOUT = frozenset((*_HOST, *_PATH, *_SEVERITY, *_FACILITY))
+_USED = frozenset((*_TEXT, *_TIME, *_UNIT, *_ABOUT))
+_WORDS = {
+    "err": "error", "warn": "warning", "panic": "emerg", "fatal": "crit", "critical": "crit", "information": "info",
+    **{name: name for name in ("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug")},
+    **dict(zip("01234567", ("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug"), strict=True)),
+}  # fmt: skip
+#: A stream is recognised by so many of its lines.
+HEAD_LINES = 20
+
+
+def is_wrapped(found: dict[str, Any]) -> bool:
+    """Whether an object is a shipper's wrapper around a line, as it goes over any protocol."""
+    return any(isinstance(found.get(name), str) for name in _TEXT)
+
+
+def is_dated(found: dict[str, Any]) -> bool:
+    """Whether an object says when: two that say the same of the same moment are one."""
+    flat = _flat(found)
+    return any(micros(flat.get(name)) is not None for name in _TIME)
+
+
+def source_named(unit: str) -> str | None:
+    """What a syslog tag says about the lines' source: "slurmd[3]:" -> slurmd."""
+    return source_of_program(unit.partition("[")[0].rstrip(":"))
+
+
+class Streams:
+    """What the streams of one payload are, each asked for once: to look at a line costs as much as to parse twenty."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Recognition] = {}
+
+    def of(self, path: str, lines: Sequence[bytes]) -> Recognition:
+        """What ``path`` is, by its name and the first ``lines`` that came of it."""
+        known = self._known.get(path)
+        if known is None:
+            # An empty line leaves the name to say it.
+            known = self._known[path] = recognise(path, b"\n".join(lines[:HEAD_LINES]).strip() or b"-")
+        return known
+
+
+class _Shape(NamedTuple):
+    """Which of an object's names stand for what, the first that counts first."""
+
+    texts: tuple[str, ...]
+    times: tuple[str, ...]
+    units: tuple[str, ...]
+    about: tuple[str, ...]
+    rest: tuple[str, ...]
+
+
+class _About(NamedTuple):
+    """What host, path, program and severity came to."""
+
+    file: str
+    path: str | None
+    source: str | None
+    host: str | None
+    severity: str | None
+    unit: str | None
+    facility: str | None
+
+
+@dataclass
+class _Lines:
+    path: str | None
+    source: str | None
+    lines: list[bytes] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+
+
+class Wrapped:
+    """The objects of one payload: ``add`` each, and ``done`` behind the last."""
+
+    def __init__(
+        self,
+        payload: Payload,
+        into: Decoded,
+        transport: str,
+        *,
+        cluster: str | None = None,
+        timezone: str | None = None,
+    ) -> None:
+        self._payload, self._into, self._transport = payload, into, transport
+        self._cluster, self._timezone = cluster, timezone
+        self._shapes: dict[tuple[str, ...], _Shape] = {}
+        self._abouts: dict[tuple[Any, ...], _About] = {}
+        self._fields: dict[tuple[Any, ...], str] = {}
+        #: Lines by file, or by source where no file is named: each file's in their order.
+        self._lines: dict[tuple[str | None, str | None], _Lines] = {}
+
+    def add(self, found: dict[str, Any], stream: str) -> None:
+        """One object; ``stream`` names the lines of those that name no file."""
+        flat = _flat(found)
+        names = tuple(flat)
+        shape = self._shapes.get(names)
+        if shape is None:
+            shape = self._shapes[names] = _shape(names)
+        text = next((value for name in shape.texts if type(value := flat[name]) is str), None)
+        program, _, rest = (_first(flat, shape.units) or "").partition("[") if shape.units else ("", "", "")
+        number = rest.partition("]")[0]
+        about = self._about(flat, shape, stream, program)
+        time = next((at for name in shape.times if (at := micros(flat[name])) is not None), None)
+        fields = self._fields_of(flat, shape.rest) if shape.rest and text is not None else None
+        if text is None:
+            text = json.dumps(found, ensure_ascii=False)
+        own = self._lines.get((about.path and about.file, about.source))
+        if own is None:
+            own = self._lines[about.path and about.file, about.source] = _Lines(about.path, about.source)
+        own.lines.append(text.encode("utf-8", "surrogatepass"))
+        own.runs.append(Run(
+            1, self._payload.received, about.host, about.file, time, None, about.severity, about.unit,
+            int(number) if number.isdigit() else None, about.facility, fields, None, self._transport,
+        ))  # fmt: skip
+
+    def done(self) -> None:
+        """Gives on what was taken in."""
+        streams = Streams()
+        for own in self._lines.values():
+            source, job = own.source, None
+            if own.path:
+                known = streams.of(own.path, own.lines)
+                source, job = known.source, known.job_id
+            self._into.add(own.lines, *own.runs, source=source, cluster=self._cluster, timezone=self._timezone,
+                           job_id=job if source == "job_stdout" else None)  # fmt: skip
+        self._lines.clear()
+
+    def _about(self, flat: dict[str, Any], shape: _Shape, stream: str, program: str) -> _About:
+        key = (stream, program, shape.about, *[flat[name] for name in shape.about])
+        try:
+            about = self._abouts.get(key)
+        except TypeError:  # a list in the place of a name
+            return self._worked_out(flat, stream, program)
+        if about is None:
+            about = self._abouts[key] = self._worked_out(flat, stream, program)
+        return about
+
+    def _worked_out(self, flat: dict[str, Any], stream: str, program: str) -> _About:
+        host, path = _first(flat, _HOST), _first(flat, _PATH)
+        host = host.split(".")[0] if host and not host.replace(".", "").isdigit() else host
+        host = host or self._payload.peer
+        program = program.rstrip(":")
+        return _About(
+            f"{host or '?'}:{path}" if path else f"{stream}/{host or '?'}", path,
+            source_of_program(program) if program and not path else None, host,
+            _WORDS.get((_first(flat, _SEVERITY) or "").lower()), program or None, _first(flat, _FACILITY),
+        )  # fmt: skip
+
+    def _fields_of(self, flat: dict[str, Any], rest: tuple[str, ...]) -> str:
+        """What has no place of its own, as JSON."""
+        values = [flat[name] for name in rest]
+        # 1, 1.0 and true are equal and not written alike.
+        key = (rest, *values, *map(type, values))
+        try:
+            told = self._fields.get(key)
+        except TypeError:
+            return _json(dict(zip(rest, values, strict=True)))
+        if told is None:
+            told = self._fields[key] = _json(dict(zip(rest, values, strict=True)))
+        return told
+
+
+def _json(fields: dict[str, Any]) -> str:
+    return json.dumps(fields, ensure_ascii=False, sort_keys=True, default=str)
+
+
+def _shape(names: tuple[str, ...]) -> _Shape:
+    return _Shape(
+        tuple(name for name in _TEXT if name in names), tuple(name for name in _TIME if name in names),
+        tuple(name for name in _UNIT if name in names),
+        tuple(name for name in names if name in _ABOUT), tuple(name for name in names if name not in _USED),
+    )  # fmt: skip
+
+
+def _flat(found: dict[str, Any]) -> dict[str, Any]:
+    """Nested objects as dotted names, two deep: what shippers use; the rest stays an object."""
+    if dict not in map(type, found.values()):
+        return found
+    flat: dict[str, Any] = {}
+    for name, value in found.items():
+        if isinstance(value, dict):
+            for inner, held in value.items():
+                if isinstance(held, dict):
+                    flat.update({f"{name}.{inner}.{last}": item for last, item in held.items()})
+                else:
+                    flat[f"{name}.{inner}"] = held
+        else:
+            flat[name] = value
+    return flat
+
+
+def _first(flat: dict[str, Any], names: tuple[str, ...]) -> str | None:
+    return next((str(flat[name]) for name in names if isinstance(flat.get(name), str | int) and str(flat[name])), None)
+
+
+def loads(line: bytes) -> Any:
+    """JSON, read quickly; the thorough reader takes what the quick one refuses: lone surrogates, NaN, numbers of more than
+    64 bits. Raises ``ValueError``."""
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:
+        try:
+            return json.loads(line)
+        except RecursionError as error:
+            raise ValueError("nested too deeply") from error
