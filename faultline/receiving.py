@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import html
+import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
 from typing import Any
@@ -168,7 +170,7 @@ class Front:
             await self.pages(scope, receive, send)
         elif scope["type"] == "http":
             status = 200 if scope["path"] == "/healthz" else 503
-            await _say(send, status, self.waiting, scope["path"])
+            await _say(send, status, self.waiting, scope["path"], page=_is_browser(scope))
 
     async def _lifespan(self, receive: Any, send: Any) -> None:
         while True:
@@ -187,10 +189,25 @@ class Front:
                 return
 
 
-async def _say(send: Any, status: int, text: str, path: str) -> None:
-    import json
+def _is_browser(scope: MutableMapping[str, Any]) -> bool:
+    accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")
+    return b"text/html" in accepted and not scope["path"].startswith("/api/")
 
-    document = {"type": "about:blank", "title": "Not ready", "status": status, "detail": text, "instance": path}
-    headers = [(b"content-type", b"application/problem+json"), (b"retry-after", b"2")]
+
+#: What a browser shows until the pages are there; it asks again by itself.
+_PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Starting · Faultline</title>
+<meta name="viewport" content="width=device-width,initial-scale=1"><meta name="color-scheme" content="dark light">
+<meta http-equiv="refresh" content="2"></head><body><main><h1>Faultline is starting</h1><p>{text}</p>
+<p>What is sent meanwhile is taken in and kept. This page asks again every 2 seconds.</p></main></body></html>
+"""
+
+
+async def _say(send: Any, status: int, text: str, path: str, *, page: bool = False) -> None:
+    if page:
+        kind, body = b"text/html; charset=utf-8", _PAGE.format(text=html.escape(text)).encode()
+    else:
+        document = {"type": "about:blank", "title": "Not ready", "status": status, "detail": text, "instance": path}
+        kind, body = b"application/problem+json", json.dumps(document).encode()
+    headers = [(b"content-type", kind), (b"retry-after", b"2"), (b"cache-control", b"no-store")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": json.dumps(document).encode()})
+    await send({"type": "http.response.body", "body": body})

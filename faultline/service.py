@@ -188,7 +188,8 @@ def build_app(service: Service) -> Any:
         {"name": r.name, "title": r.title, "description": r.description, "href": f"/api/v1/reports/{r.name}"}
         for r in reports.REPORTS.values()
     ]
-    settings = {"reports": listing, "cluster": service.config.cluster, "user_header": service.config.user_header}
+    settings = {"reports": listing, "cluster": service.config.cluster, "user_header": service.config.user_header,
+                "data": str(service.config.data.absolute())}  # fmt: skip
     app = create_app(service.store, settings=settings)
 
     app.state.receiving = service.receiving

@@ -16,7 +16,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from web import answering, api, feedback, pages, sources, tail
+from web import answering, api, feedback, pages, sources, suggesting, tail
 from web.metrics import Counters
 from web.origin import foreign
 from web.problems import ProblemError
@@ -111,8 +111,12 @@ def handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
-        detail = f"There is nothing at {request.url.path}." if error.status_code == 404 else str(error.detail)
-        return answer(request, ProblemError(error.status_code, detail, do=WAYS_OUT.get(error.status_code, "")))
+        missing = error.status_code == 404
+        detail = f"There is nothing at {request.url.path}." if missing else str(error.detail)
+        extra = {"suggestions": near} if missing and (near := suggesting.pages(request.url.path)) else {}
+        return answer(
+            request, ProblemError(error.status_code, detail, do=WAYS_OUT.get(error.status_code, ""), extra=extra)
+        )
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> Response:

@@ -13,7 +13,7 @@ from typing import Any
 
 from web.folds import ALIKE, folds
 from web.glyphs import glyph_of
-from web.shaping import BAD_STATES, LAYERS, layer_of, moment, short_file, span, state_kind
+from web.shaping import BAD_STATES, LAYERS, between, layer_of, moment, short_file, span, state_kind
 
 Row = dict[str, Any]
 ERRORS = {"error", "err", "critical", "crit", "alert", "emerg", "fatal"}
@@ -222,6 +222,28 @@ def _folded(items: list[Row]) -> list[Row]:
 def hosts_of(steps: Iterable[Row]) -> int:
     """How many hosts wrote the lines of the chain, folded ones included."""
     return len({one["event"].get("host") for item in steps for one in (item, *item["more"])} - {None})
+
+
+#: More rows than this make the table of an incident slow to open and nobody reads them.
+TABLE_ROWS = 500
+
+
+def table_rows(document: Row, most: int = TABLE_ROWS) -> list[tuple[Row, Row | None, float | None]]:
+    """The incident's events in order of time, each with the step that leads to it and its seconds after the first cause.
+
+    Of more than ``most`` those of the chain come first into the choice, then the earliest.
+    """
+    steps: dict[str, Row] = {}
+    for step in document.get("chain") or []:
+        steps.setdefault(str(step.get("effect")), step)
+    causes = {str(step.get("cause")) for step in document.get("chain") or []}
+    events = sorted(document.get("events") or [], key=lambda item: str(item.get("time")))
+    if len(events) > most:
+        chained = [str(item.get("id")) in steps or str(item.get("id")) in causes for item in events]
+        places = sorted(range(len(events)), key=lambda place: (not chained[place], place))[:most]
+        events = [events[place] for place in sorted(places)]
+    t0 = next((item.get("time") for item in events if item.get("role") == "cause"), None)
+    return [(item, steps.get(str(item.get("id"))), between(t0, item.get("time")) if t0 else None) for item in events]
 
 
 def step_numbers(steps: Iterable[Row]) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,7 @@ from markupsafe import Markup
 
 from correlator.causes import CAUSES
 from correlator.feedback import CATEGORIES
-from web import api
+from web import api, suggesting
 from web import axis as axes
 from web.feedback import asker, remembered
 from web.glyphs import GLYPHS, LEGEND, glyph_of
@@ -54,6 +55,8 @@ EXAMPLES = (
     ("Incidents and what they cost", "Incidents\n"
      "| project Start, IncidentId, RootCause, RootHost, GpuHoursLost\n| sort by Start desc"),
 )  # fmt: skip
+#: How lines and people name a job: JobId=15, job 15, job:15.
+SLURMS_WORD = re.compile(r"^job(?:id)?\s*[=: #]\s*", re.IGNORECASE)
 #: Periods that reports are offered for, besides everything.
 REPORT_DAYS = (7, 30)
 #: What an operator may say a cause was; other words are taken as well.
@@ -110,6 +113,12 @@ def linked(path: str, kept: Mapping[str, str], **more: object) -> str:
     return f"{path}?{urlencode(together)}" if together else path
 
 
+def first_steps(request: Request, read: Reader) -> dict[str, Any]:
+    """For a page that has nothing to show: what is stored at all, and where lines can be sent."""
+    listening = getattr(getattr(request.app.state, "receiving", None), "listening", [])
+    return {"stored": read.stored(), "address": str(request.base_url).rstrip("/"), "listening": listening}
+
+
 def render(request: Request, name: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """A template with what every page needs: theme, range and links that keep both."""
     kept = kept_of(request)
@@ -118,13 +127,16 @@ def render(request: Request, name: str, *, status: int = 200, **values: Any) -> 
     def link(path: str, **more: object) -> str:
         return linked(path, kept, **more)
 
+    def every(path: str, **more: object) -> str:
+        return linked(path, {name: value for name, value in kept.items() if name == "theme"}, **more)
+
     def moved(direction: int) -> str | None:
         shifted = within.shifted(direction)
         return f"?{urlencode({**dict(request.query_params), **shifted})}" if shifted else None
 
     environ: jinja2.Environment = request.app.state.templates
     body = environ.get_template(name).render(
-        theme=theme_of(request), within=within, kept=kept, link=link, moved=moved, params=request.query_params,
+        theme=theme_of(request), within=within, kept=kept, link=link, every=every, moved=moved, params=request.query_params,
         path=request.url.path, settings=request.app.state.settings, asker=asker(request), author=remembered(request),
         writable=not getattr(request.app.state.store, "read_only", False), **values,
     )  # fmt: skip
@@ -141,6 +153,8 @@ def incidents(
     found: dict[str, Any] = {
         "rows": rows, "after": after, "counts": read.severity_counts(within), "cost": read.cost(within),
     }  # fmt: skip
+    if not rows:
+        found |= first_steps(request, read)
     return render(request, "incidents.html", severity=severity, q=q, nav="incidents", **found)
 
 
@@ -154,7 +168,7 @@ def incident(request: Request, read: Read, incident_id: str) -> HTMLResponse:
     steps = axes.chain_steps(document, events)
     return render(
         request, "incident.html", row=row, doc=document, runs=runs, events=events, states=states,
-        steps=steps, hosts=axes.hosts_of(steps), answers=read.feedback(incident_id=row["incident_id"]),
+        steps=steps, table=axes.table_rows(document), hosts=axes.hosts_of(steps), answers=read.feedback(incident_id=row["incident_id"]),
         judged=read.run_keys(row["incident_id"]), nav="incidents",
     )  # fmt: skip
 
@@ -165,17 +179,11 @@ def jobs(
     q: str | None = None, cursor: str | None = None,
 ) -> HTMLResponse:  # fmt: skip
     rows, after = read.runs(within, state=state, user=user, search=q, cursor=cursor, limit=PAGE)
+    nothing = {} if rows else {**first_steps(request, read), "near": suggesting.runs(read.rows, q) if q else []}
     return render(
-        request,
-        "jobs.html",
-        rows=rows,
-        after=after,
-        accounted=read.accounted(),
-        state=state,
-        user=user,
-        q=q,
-        nav="jobs",
-    )
+        request, "jobs.html", rows=rows, after=after, accounted=read.accounted(), state=state, user=user, q=q, nav="jobs",
+        **nothing,
+    )  # fmt: skip
 
 
 #: That Slurm told of a lost node accuses none of a run's nodes.
@@ -209,14 +217,15 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
     return render(
         request, "job.html", row=row, doc=doc, answers=read.feedback(run_key=row["run_key"]), attempts=read.attempts(row["job_id"]), artifacts=artifacts,
         nodes=job_nodes(read, row, doc.get("evidence") or []), output=output, unshown=unshown, evidence=found, variables=variables,
-        judged=[row["run_key"]] if doc.get("category") else [], nav="jobs",
+        tasks=read.array_tasks(row), judged=[row["run_key"]] if doc.get("category") else [], nav="jobs",
     )  # fmt: skip
 
 
 @router.get("/nodes", response_class=HTMLResponse)
 def nodes(request: Request, read: Read, q: str | None = None, cursor: str | None = None) -> HTMLResponse:
     rows, after = read.nodes(search=q, cursor=cursor, limit=PAGE)
-    return render(request, "nodes.html", rows=rows, after=after, q=q, nav="nodes")
+    nothing = {} if rows else {**first_steps(request, read), "near": suggesting.nodes(read.rows, q) if q else []}
+    return render(request, "nodes.html", rows=rows, after=after, q=q, nav="nodes", **nothing)
 
 
 @router.get("/nodes/{name}", response_class=HTMLResponse)
@@ -250,17 +259,23 @@ def search(request: Request, read: Read, within: Within, q: str = "") -> HTMLRes
     """One box for everything: an exact job, node or incident opens at once; else what contains the text in the range."""
     text = q.strip()
     exact = (
-        ("SELECT incident_id AS found FROM model.incidents WHERE incident_id = ?", "/incidents/"),
+        ("SELECT incident_id AS found FROM model.incidents WHERE lower(incident_id) = lower(?)", "/incidents/"),
         ("SELECT run_key AS found FROM model.runs WHERE run_key = ?", "/jobs/"),
         ("SELECT host AS found FROM model.events WHERE host = ? LIMIT 1", "/nodes/"),
     )
+    named = SLURMS_WORD.sub("", text)
     for sql, where in exact:
-        if text and (row := read.one(sql, [text])):
+        if named and (row := read.one(sql, [named])):
             return RedirectResponse(linked(where + quote(str(row["found"]), safe=""), kept_of(request)), 303)
     lines, more = read.lines(within, search=text, limit=50) if text else ([], False)
-    return render(
-        request, "search.html", q=text, lines=lines, more=more, most=FOUND, nav="",
-        incidents=read.incidents(within, search=text, limit=FOUND)[0] if text else [],
-        runs=read.runs(within, search=text, limit=FOUND)[0] if text else [],
-        nodes=read.nodes(search=text, limit=FOUND)[0] if text else [],
-    )  # fmt: skip
+    found: dict[str, Any] = {
+        "incidents": read.incidents(within, search=text, limit=FOUND)[0] if text else [],
+        "runs": read.runs(within, search=text, limit=FOUND)[0] if text else [],
+        "nodes": read.nodes(search=text, limit=FOUND)[0] if text else [],
+    }
+    if text and not lines and not any(found.values()):
+        kinds = (suggesting.runs, suggesting.nodes, suggesting.incidents)
+        words = ", ".join(json.dumps(word) for word in text.split())
+        found["apart"] = f"Logs\n| where Message has_all ({words})\n| sort by Time desc\n| take 200"
+        found |= {"near": [item for kind in kinds for item in kind(read.rows, named)], **first_steps(request, read)}
+    return render(request, "search.html", q=text, lines=lines, more=more, most=FOUND, nav="", **found)

@@ -18,6 +18,7 @@ import duckdb
 from correlator import recurrence
 from store import blocks
 from store.node_states import STATES
+from web import suggesting
 from web.problems import ProblemError
 from web.shaping import document
 from web.timerange import Range
@@ -28,6 +29,8 @@ MAX_PAGE = 500
 #: An event that arrived this much after its own time is called late.
 LATE_S = 5.0
 SOURCES_KEPT_S = 15.0
+#: A run that ended, and not well.
+FAILED = "state NOT IN ('COMPLETED', 'RUNNING', 'PENDING', 'CONFIGURING', 'COMPLETING')"
 LINE_COLUMNS = (
     "time, time_quality, received_time, host, source, unit, severity, event, job_id, message, raw, file, line"
 )
@@ -151,7 +154,8 @@ class Reader:
         row = self.one("SELECT * FROM model.incidents WHERE incident_id = ?", [incident_id])
         row = row or self._heir(incident_id)
         if row is None:
-            raise ProblemError(404, f"There is no incident {incident_id}.", do="See the list of incidents.")
+            near = {"suggestions": suggesting.incidents(self.rows, incident_id)}
+            raise ProblemError(404, f"There is no incident {incident_id}.", do="See the list of incidents.", extra=near)
         row["document"] = document(row["document"])
         row["document"]["recurrence"] = self._recurrence(row)
         return row
@@ -242,7 +246,7 @@ class Reader:
         where.when(within.end, "coalesce(start, submit) <= ?")
         where.when(within.start, 'coalesce("end", start, submit) >= ?')
         if state == "failed":
-            where.add("state NOT IN ('COMPLETED', 'RUNNING', 'PENDING', 'CONFIGURING', 'COMPLETING')")
+            where.add(FAILED)
         else:
             where.when(state, "state = ?")
         where.when(user, '"user" = ?')
@@ -273,7 +277,7 @@ class Reader:
         if row is None:
             raise ProblemError(
                 404, f"There is no job run {key}.", do="Look for the job's number in the list of jobs; run N of a "
-                "job that was started again is written JOB#N.",
+                "job that was started again is written JOB#N.", extra={"suggestions": suggesting.runs(self.rows, key)},
             )  # fmt: skip
         row["document"] = document(row["document"])
         blocks.attach(self.rows, row["document"].get("evidence") or [])
@@ -282,6 +286,19 @@ class Reader:
     def attempts(self, job_id: int) -> list[Row]:
         """All runs of one job, first to last."""
         return self.rows(f"SELECT {self.RUN_COLUMNS} FROM model.runs WHERE job_id = ? ORDER BY attempt", [job_id])
+
+    def array_tasks(self, run: Row, most: int = 8) -> Row:
+        """The other tasks of a run's array: how many in each state, and the first of them, those that failed before."""
+        if run["array_job_id"] is None:
+            return {"total": 0, "states": [], "rows": []}
+        of_it = "FROM model.runs WHERE array_job_id = ? AND job_id <> ?"
+        values = [run["array_job_id"], run["job_id"]]
+        states = self.rows(f"SELECT state, count(*) AS n {of_it} GROUP BY state ORDER BY n DESC, state", values)
+        first = f"{of_it} ORDER BY NOT ({FAILED}), array_task_id, attempt LIMIT ?"
+        return {
+            "total": sum(row["n"] for row in states), "states": [(row["state"], row["n"]) for row in states],
+            "rows": self.rows(f'SELECT run_key, state, start, "end" {first}', [*values, most]),
+        }  # fmt: skip
 
     def runs_by_key(self, keys: Sequence[str]) -> list[Row]:
         if not keys:
@@ -362,7 +379,9 @@ class Reader:
         found, _ = self.nodes(exact=name)
         if found:
             return found[0]
-        raise ProblemError(404, f"No line and no Slurm record names a node {name}.", do="See the list of nodes.")
+        near = {"suggestions": suggesting.nodes(self.rows, name)}
+        said = f"No line and no Slurm record names a node {name}."
+        raise ProblemError(404, said, do="See the list of nodes.", extra=near)
 
     def node_states(self, hosts: Sequence[str], start: datetime | None, end: datetime | None) -> list[Row]:
         """States of these nodes; also the last one from before the range, since it still held at its start."""
@@ -454,6 +473,14 @@ class Reader:
                 row["late"] = bool(row["late_s"] and row["late_s"] > LATE_S)
             self._sources = (time.monotonic(), rows)
             return rows
+
+    def stored(self) -> Row:
+        """How much there is at all, for pages that have nothing to show: lines, job runs, runs that did not end well."""
+        found = self.one(
+            f"SELECT count(*) AS runs, count(*) FILTER ({FAILED}) AS failed, (SELECT count(*) FROM model.events)"
+            " AS events, EXISTS(SELECT 1 FROM raw.log_view) AS lines FROM model.runs"
+        )
+        return found or {"runs": 0, "failed": 0, "events": 0, "lines": False}
 
     def ready(self) -> dict[str, int]:
         """Counts that prove the tables are there; raises what the engine raises when they are not."""

@@ -36,6 +36,8 @@ def moment(value: object) -> datetime | None:
         return value
     if isinstance(value, str) and value:
         try:
+            if value.endswith("Z"):  # as documents have it, thousands at a time
+                return datetime.fromisoformat(value[:-1])
             return parse_time("time", value)
         except ValueError:
             return None

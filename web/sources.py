@@ -143,7 +143,10 @@ def page(
 ) -> HTMLResponse:
     body = document(request, read, search=q, limit=PAGE, cursor=cursor, only=only, folded=True)
     now = utc_now()
-    return pages.render(request, "sources.html", body=body, q=q, only=only, now=now, patience=patience, nav="sources")
+    nothing = {} if body["total"] else pages.first_steps(request, read)
+    return pages.render(
+        request, "sources.html", body=body, q=q, only=only, now=now, patience=patience, nav="sources", **nothing
+    )
 
 
 @router.post(

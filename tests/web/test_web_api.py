@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from web import axis as axes
+
 V1 = "/api/v1"
 
 
@@ -145,3 +147,20 @@ def test_openapi_health_and_metrics(client: TestClient) -> None:
     assert client.get("/readyz").json()["rows"]["model.incidents"] == 2
     client.get(f"{V1}/incidents/I1")
     assert 'route="/api/v1/incidents/{incident_id}"' in client.get("/metrics").text
+
+
+def test_an_axis_that_did_not_change_is_not_sent_again(client: TestClient) -> None:
+    first = client.get("/api/v1/axis/I1")
+    again = client.get("/api/v1/axis/I1", headers={"if-none-match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"") and first.json()["marks"]
+    assert client.get("/api/v1/axis/I1", headers={"if-none-match": '"other"'}).status_code == 200
+
+
+def test_the_table_of_a_large_incident_has_the_chain_and_the_first_rows() -> None:
+    events = [{"id": f"E{n:05}", "time": f"2026-11-21T00:00:00.{n:06}Z", "role": "symptom"} for n in range(10_000)]
+    events[9_000]["role"] = "cause"
+    document = {"events": events, "chain": [{"cause": "E09000", "effect": "E09900", "lag_s": 0.0009}]}
+    rows = axes.table_rows(document)
+    ids = [item["id"] for item, _, _ in rows]
+    assert len(ids) == axes.TABLE_ROWS and ids == sorted(ids) and ids[-2:] == ["E09000", "E09900"]
+    assert rows[-1][1] == document["chain"][0] and rows[-1][2] == pytest.approx(0.0009)

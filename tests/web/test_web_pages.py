@@ -64,8 +64,53 @@ def test_an_empty_store_gives_reasons_and_not_errors() -> None:
     for table in ("model.incidents", "model.runs", "model.events", "model.node_states", "raw.logs"):
         store.con.execute(f"DELETE FROM {table}")
     empty = TestClient(create_app(store))
-    assert "no logs are loaded yet" in empty.get("/").text
-    assert "No accounting is loaded" in empty.get("/jobs").text and "Nothing is loaded yet" in empty.get("/nodes").text
+    for path in ("/", "/jobs", "/nodes", "/sources"):
+        text = empty.get(path).text
+        assert "Nothing is stored yet" in text and "agent enroll --server http://testserver" in text, path
+    assert "No accounting is loaded" in empty.get("/jobs").text
+    assert "How to load some" in empty.get("/search?q=x").text
+
+
+def test_a_store_without_incidents_says_what_is_in_it_and_which_jobs_failed() -> None:
+    store = fixture.build()
+    store.con.execute("DELETE FROM model.incidents")
+    text = TestClient(create_app(store)).get("/").text
+    assert "No incident in what is stored" in text and "/jobs?state=failed" in text and "agent enroll" not in text
+    for table in ("raw.logs", "model.events"):
+        store.con.execute(f"DELETE FROM {table}")
+    assert "No log line is stored" in TestClient(create_app(store)).get("/").text
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [("/jobs/15%237", "/jobs/15"), ("/jobs/165", "/jobs/15"), ("/nodes/gpu20", "/nodes/gpu02"), ("/nodes/gpu02.example.org", "/nodes/gpu02"),
+     ("/incidents/i", "/incidents/I1"), ("/job/15", "/jobs/15"), ("/node", "/nodes"), ("/search?q=gpu022", "/nodes/gpu02"),
+     ("/jobs?q=166", "/jobs/16"), ("/nodes?q=gpux02", "/nodes/gpu02")],
+)  # fmt: skip
+def test_what_is_not_there_names_what_may_be_meant(client: TestClient, path: str, meant: str) -> None:
+    text = client.get(path, headers=HTML).text
+    assert re.search(rf'Did you mean.*?href="{re.escape(meant)}"', text, re.S), text[-1500:]
+
+
+def test_programs_are_told_what_may_be_meant_too(client: TestClient) -> None:
+    near = client.get("/api/v1/nodes/gpu20").json()["suggestions"]
+    assert {"text": "node gpu02", "href": "/nodes/gpu02"} in near
+    assert "suggestions" not in client.get("/zzz", headers={"accept": "application/json"}).json()
+
+
+@pytest.mark.parametrize("said", ["15", "JobId=15", "job 15", "Job:15"])
+def test_a_job_is_found_as_lines_and_people_name_it(client: TestClient, said: str) -> None:
+    answer = client.get("/search", params={"q": said}, follow_redirects=False)
+    assert answer.status_code == 303 and answer.headers["location"] == "/jobs/15"
+
+
+def test_a_task_of_an_array_names_its_sisters_the_failed_ones_first() -> None:
+    store = fixture.build()
+    store.con.execute("UPDATE model.runs SET array_job_id = 900, array_task_id = job_id")
+    text = TestClient(create_app(store)).get("/jobs/16").text
+    tasks = text[text.index('id="arr"') :]
+    ends = re.findall(r'<td class="(?:k-impact)?">(\w+)</td>', tasks)
+    assert "NODE_FAIL" in ends[:2] and ends.count("COMPLETED") < len(ends)
 
 
 def test_a_broken_document_is_a_doubt_and_not_a_500(client: TestClient) -> None:

@@ -8,6 +8,8 @@ const host = document.getElementById('axis');
 const chain = document.getElementById('chain');
 /** The cursor must rest this long before lines are fetched: a sweep over the axis is not a hundred questions. */
 const REST_MS = 140;
+/** More hosts than this are not named when their lines are asked for. */
+const MANY_HOSTS = 200;
 
 function span(seconds) {
   if (seconds < 1) return `${(seconds * 1e3).toFixed(0)} ms`;
@@ -19,11 +21,13 @@ const press = (buttons, pressed) => {
   for (const button of buttons) button.setAttribute('aria-pressed', String(pressed(button)));
 };
 
-/** The hosts that this incident is about: those of its core lanes and of every event that has a part in it. */
+/** The hosts that this incident is about: those of its core lanes and of every event that has a part in it. None where
+    they are so many that the lines of all hosts say the same, and an address could not name them. */
 function hostsOf(axis) {
   const lanes = axis.data.lanes.filter(lane => axis.lanes.get(lane.id).core && lane.layer !== 'job');
   const marks = axis.data.marks.filter(mark => mark.role !== 'context');
-  return [...new Set([...lanes, ...marks].map(item => item.host))].filter(Boolean);
+  const hosts = [...new Set([...lanes, ...marks].map(item => item.host))].filter(Boolean);
+  return hosts.length > MANY_HOSTS ? [] : hosts;
 }
 
 /** The raw lines follow the cursor. */

@@ -9,6 +9,9 @@ import { grid, header, frame, labels, marks, minimap, cursor } from './draw.js';
 import { bands } from './bands.js';
 import { attach } from './input.js';
 
+/** So many lanes of a fold are named when the pointer rests on it. */
+const TITLED = 40;
+
 export class Axis extends EventTarget {
   constructor(host, data, { job = null } = {}) {
     super();
@@ -95,7 +98,9 @@ export class Axis extends EventTarget {
     button.type = 'button';
     button.dataset.fold = item.fold.id;
     button.textContent = `${open ? '▾' : '▸'} ${item.label}: ${item.sub}`;
-    button.title = item.members.map(lane => lane.label.replace(/ +/g, ' ')).join(', ');
+    const names = item.members.slice(0, TITLED).map(lane => lane.label.replace(/ +/g, ' '));
+    const more = item.members.length - names.length;
+    button.title = names.join(', ') + (more ? ` and ${more} more` : '');
     button.setAttribute('aria-expanded', String(open));
     button.style.top = `${y}px`;
     button.style.height = `${this.view.small && !open ? 18 : height - 1}px`;

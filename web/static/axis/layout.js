@@ -62,9 +62,12 @@ function folded(shown, folds, { open, alike, free }) {
   const of = new Map(folds.flatMap(fold => fold.lanes.map(lane => [lane, fold])));
   const done = new Set();
   const out = [];
+  const foldOf = item => (free(item) ? null : of.get(item.id));
+  const inFold = new Map(folds.map(fold => [fold, []]));
+  for (const item of shown) inFold.get(foldOf(item))?.push(item);
   for (const item of shown) {
-    const fold = free(item) ? null : of.get(item.id);
-    const members = fold ? shown.filter(other => of.get(other.id) === fold && !free(other)) : [];
+    const fold = foldOf(item);
+    const members = inFold.get(fold) ?? [];
     if (members.length < alike) {
       out.push({ item });
     } else if (!done.has(fold.id)) {
@@ -95,7 +98,8 @@ export function layout(data, lanes, width, { all = false, job = null, open = new
     const members = [...lanes.values()].filter(item => item.group === group);
     const shown = members.filter(item => (job ? ofJob(item, job, ends, own) : all || item.core));
     if (!members.length || (job && !shown.length)) continue;
-    const hidden = job ? [] : members.filter(item => !shown.includes(item));
+    const seen = new Set(shown);
+    const hidden = job ? [] : members.filter(item => !seen.has(item));
     if (!job) {
       groups.push({ name: group, y, hidden: hidden.map(item => item.label.replace(/ {2}/g, ' ')) });
       y += GROUP;
