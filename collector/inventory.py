@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -76,15 +77,18 @@ class Inventory:
             if r["state"] and not any(word in r["state"].lower() for word in _DOWN) and "*" not in r["state"]
         }
 
-    def blind(self, limit: int = 200) -> list[dict[str, Any]]:
-        """The newest blind periods."""
-        return self.store.rows("SELECT * FROM intake.blind ORDER BY received DESC, start DESC LIMIT ?", [limit])
 
-    def quarantine(self, limit: int = 200) -> list[dict[str, Any]]:
-        """Batches set aside and not replayed, newest first."""
-        return self.store.rows(
-            "SELECT * FROM intake.quarantine WHERE replayed_at IS NULL ORDER BY set_aside_at DESC LIMIT ?", [limit]
-        )
+Rows = Callable[[str, Sequence[Any]], list[dict[str, Any]]]
+
+
+def blind(rows: Rows, limit: int = 200) -> list[dict[str, Any]]:
+    """The newest blind periods. ``rows`` asks the store."""
+    return rows("SELECT * FROM intake.blind ORDER BY received DESC, start DESC LIMIT ?", [limit])
+
+
+def quarantine(rows: Rows, limit: int = 200) -> list[dict[str, Any]]:
+    """Batches set aside and not replayed, newest first. ``rows`` asks the store."""
+    return rows("SELECT * FROM intake.quarantine WHERE replayed_at IS NULL ORDER BY set_aside_at DESC LIMIT ?", [limit])
 
 
 def patience(source: Source) -> timedelta:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -41,6 +42,9 @@ class Access(Protocol):
 
     def run_keys(self) -> list[dict[str, Any]]:
         """Every known run: run_key, job_id, state."""
+
+    def sources(self, search: str | None) -> dict[str, Any]:
+        """What ``GET /api/v1/sources`` answers, all its pages as one."""
 
     def attach_blocks(self, key: str, evidence: list[dict[str, Any]]) -> None:
         """Puts ``lines`` into each event of the evidence on run ``key`` that was said in several lines."""
@@ -116,6 +120,13 @@ class Local:
     def run_keys(self) -> list[dict[str, Any]]:
         return self.store.rows("SELECT run_key, job_id, state FROM model.runs ORDER BY job_id, attempt")
 
+    def sources(self, search: str | None) -> dict[str, Any]:
+        from web.reading import Reader
+        from web.shaping import wire
+        from web.sources import document
+
+        return dict(wire(document(None, Reader(self.store), search=search, limit=sys.maxsize, cursor=None)))
+
     def attach_blocks(self, key: str, evidence: list[dict[str, Any]]) -> None:
         blocks.attach(self.store.rows, evidence)
 
@@ -178,6 +189,15 @@ class Remote:
     def run_keys(self) -> list[dict[str, Any]]:
         verdicts: dict[str, Any] = self.result()["verdicts"]
         return [{"run_key": k, "job_id": None, "state": v.get("state")} for k, v in verdicts.items()]
+
+    def sources(self, search: str | None) -> dict[str, Any]:
+        options = {} if search is None else {"q": search}
+        whole: dict[str, Any] = json.loads(self._ask(f"/api/v1/sources?{urllib.parse.urlencode(options)}"))
+        while whole["next"]:
+            asked = urllib.parse.urlencode({**options, "cursor": whole["next"]})
+            page = json.loads(self._ask(f"/api/v1/sources?{asked}"))
+            whole |= {"sources": whole["sources"] + page["sources"], "next": page["next"]}
+        return whole
 
     def attach_blocks(self, key: str, evidence: list[dict[str, Any]]) -> None:
         told = json.loads(self._ask(f"/api/v1/jobs/{urllib.parse.quote(key, safe='')}/verdict"))

@@ -260,6 +260,28 @@ def report(
         raise CommandError(f"{out}: cannot be written: {error.strerror}") from error
 
 
+@app.command(epilog="Example: faultline sources --only silent")
+def sources(
+    data: Data = None,
+    server: Server = None,
+    format: Annotated[str, typer.Option("--format", help="table or json (as GET /api/v1/sources).")] = "table",
+    search: Annotated[str | None, typer.Option(help="Only streams with this in host, file or source.")] = None,
+    only: Annotated[str | None, typer.Option(help="Only those in trouble: late, silent or unparsed.")] = None,
+) -> int:
+    """Who sends what: last seen, lag, rate, what was not seen. Exit 1 if a source is silent or a batch was set aside."""
+    from faultline.access import choose
+    from faultline.listing import list_sources
+
+    choice(format, ("table", "json"))
+    if only is not None:
+        choice(only, ("late", "silent", "unparsed"), "--only")
+    access = choose(data, server)
+    try:
+        return list_sources(access.sources(search), format, only)
+    finally:
+        access.close()
+
+
 @app.command(epilog="Examples: faultline agent --config /etc/faultline/agent.toml; faultline agent --help")
 def agent(config: Annotated[Path, typer.Option("--config", help="The agent's configuration (TOML).")]) -> int:
     """The node agent: run it, or enroll, status, probe (faultline.entry starts it without the rest of Faultline)."""

@@ -25,6 +25,7 @@ COMMANDS = (
     "incidents",
     "why",
     "report",
+    "sources",
     "archive",
     "agent",
     "hook",

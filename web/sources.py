@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
@@ -10,7 +11,7 @@ import duckdb
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from collector.inventory import Inventory, patience, utc_now
+from collector.inventory import Inventory, blind, patience, quarantine, utc_now
 from web import api, pages
 from web.problems import ProblemError
 from web.reading import MAX_PAGE, PAGE, Reader, Row, decode_cursor, encode_cursor
@@ -82,11 +83,11 @@ def together(rows: list[Row]) -> list[Row]:
 
 
 def document(
-    request: Request, read: Reader, *, search: str | None, limit: int, cursor: str | None, only: str | None = None,
+    receiving: Any, read: Reader, *, search: str | None, limit: int, cursor: str | None, only: str | None = None,
     folded: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Everything that the page shows. ``sources`` is one page of the list; the counts are of all of it."""
-    receiving = receiving_of(request)
+    """Everything that the page shows. ``sources`` is one page of the list; the counts are of all of it. ``receiving``: the
+    running way in (:func:`receiving_of`)."""
     rows = received(read, receiving)
     files = {row["file"] for row in rows}
     rows += [row for row in loaded(read, bool(rows) or receiving is not None) if row["file"] not in files]
@@ -110,9 +111,10 @@ def document(
     if receiving is not None and receiving.inventory is not None:
         inventory: Inventory = receiving.inventory
         body |= {
-            "alerts": [vars(alert) for alert in inventory.alerts(utc_now())], "blind": inventory.blind(),
-            "quarantine": inventory.quarantine(), "intake": receiving.state(),
+            "alerts": [vars(alert) for alert in inventory.alerts(utc_now())], "intake": receiving.state(),
         }  # fmt: skip
+    with contextlib.suppress(duckdb.CatalogException):  # a store that nothing was sent to has no such tables
+        body |= {"blind": blind(read.rows), "quarantine": quarantine(read.rows)}
     return body
 
 
@@ -133,7 +135,7 @@ def sources(
     request: Request, read: Read, q: str | None = None, limit: api.Limit = MAX_PAGE, cursor: api.Cursor = None
 ) -> dict[str, Any]:
     """Every stream: last seen, lag, rate, what could not be parsed; alerts, blind periods, batches set aside."""
-    found: dict[str, Any] = wire(document(request, read, search=q, limit=limit, cursor=cursor))
+    found: dict[str, Any] = wire(document(receiving_of(request), read, search=q, limit=limit, cursor=cursor))
     return found
 
 
@@ -141,7 +143,7 @@ def sources(
 def page(
     request: Request, read: Read, q: str | None = None, only: str | None = None, cursor: str | None = None
 ) -> HTMLResponse:
-    body = document(request, read, search=q, limit=PAGE, cursor=cursor, only=only, folded=True)
+    body = document(receiving_of(request), read, search=q, limit=PAGE, cursor=cursor, only=only, folded=True)
     now = utc_now()
     nothing = {} if body["total"] else pages.first_steps(request, read)
     return pages.render(

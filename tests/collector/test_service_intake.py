@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from running import Running
 
+from faultline.cli import run
+
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
@@ -77,7 +79,9 @@ def test_batches_wait_while_another_process_holds_the_store_and_go_in_when_it_is
     assert running.until("Logs | project Message", 2) and stored(running) == ["one", "two"]
 
 
-def test_what_was_set_aside_is_shown_and_read_again_and_others_are_refused_by_token(running: Running) -> None:
+def test_what_was_set_aside_is_shown_and_read_again_and_others_are_refused_by_token(
+    running: Running, capsys: pytest.CaptureFixture[str]
+) -> None:
     running.start()
     assert running.request("POST", "/api/v1/ingest", b"x")[0] == 401
     poison = json.dumps({"document": "horoscope", "raw": "x"}).encode()
@@ -87,6 +91,9 @@ def test_what_was_set_aside_is_shown_and_read_again_and_others_are_refused_by_to
         time.sleep(0.1)
     (aside,) = body["quarantine"]
     assert "horoscope" in aside["reason"] and body["intake"]["quarantined"] == 1
+    command = ["sources", "--server", f"http://127.0.0.1:{running.http}", "--format"]
+    assert run([*command, "json"]) == 1 and json.loads(capsys.readouterr().out)["quarantine"] == body["quarantine"]
+    assert run([*command, "table"]) == 1 and f"set aside: {aside['id']}" in capsys.readouterr().out
     page = running.request("GET", "/sources")[1].decode()
     assert "Set aside" in page and "horoscope" in page and aside["id"] in page
     status, _, headers = running.request("POST", f"/sources/quarantine/{aside['id']}/replay")

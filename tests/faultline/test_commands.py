@@ -11,6 +11,10 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
+
+from store import open_store
+from web.app import create_app
 
 CAPTURES = Path(__file__).parent.parent / "captures"
 FLAP = CAPTURES / "mgmt_flap_long"
@@ -80,6 +84,16 @@ def test_why_of_a_good_and_of_an_unknown_job(data: Path) -> None:
     assert faultline("why", "16", "--data", data).returncode == 1
     unknown = faultline("why", "4711", "--data", data)
     assert unknown.returncode == 2 and unknown.stderr.count(b"\n") == 1 and b"4711" in unknown.stderr
+
+
+def test_sources_are_those_of_the_api(data: Path) -> None:
+    with open_store(data, read_only=True) as store:
+        told = TestClient(create_app(store)).get("/api/v1/sources").json()
+    done = faultline("sources", "--data", data, "--format", "json")
+    assert done.returncode == 0 and json.loads(done.stdout) == told
+    table = faultline("sources", "--data", data, "--search", "GPU02").stdout.decode().splitlines()
+    assert table[0].startswith("host") and len(table) > 1 and all("gpu02" in row.lower() for row in table[1:])
+    assert faultline("sources", "--data", data, "--only", "nothing").returncode == 2
 
 
 def test_query_formats_and_errors_with_position(data: Path) -> None:

@@ -1,0 +1,67 @@
+"""``faultline sources``: who sends what, for people and as JSON."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from faultline import terminal
+
+#: So many blind periods, silent sources and batches set aside are told below the table; JSON has all.
+TOLD = 10
+
+
+def list_sources(found: dict[str, Any], form: str, only: str | None) -> int:
+    """Prints what ``GET /api/v1/sources`` answers; ``only`` keeps the streams in that trouble. Returns 1 where a source is
+    silent while its node is up, or a batch was set aside."""
+    if only:
+        found["sources"] = [row for row in found["sources"] if row[only]]
+    if form == "json":
+        print(json.dumps(found, indent=1, sort_keys=True))
+    else:
+        _table(found)
+    return 1 if found["alerts"] or found["quarantine"] else 0
+
+
+def _table(found: dict[str, Any]) -> None:
+    if not found["sources"]:
+        print("No sources.")
+    else:
+        names = ["host", "source", "stream", "by", "lines", "events", "unparsed", "lines/s", "lag", "last (UTC)", ""]
+        rows = [_row(row) for row in found["sources"]]
+        terminal.table(names, rows, right=("lines", "events", "unparsed", "lines/s", "lag"))
+    _told("silent", [alert["text"] for alert in found["alerts"]])
+    _told("not seen", [_blind(row) for row in found["blind"]])
+    _told(
+        "set aside", [f"{row['id']} ({row['kind']} from {row['peer']}): {row['reason']}" for row in found["quarantine"]]
+    )
+    if (intake := found["intake"]) and intake.get("trouble"):
+        _told("trouble", [intake["trouble"]])
+
+
+def _row(row: dict[str, Any]) -> list[Any]:
+    trouble = ", ".join(name for name in ("silent", "late") if row.get(name))
+    lag = "" if row["lag_s"] is None else f"{row['lag_s']:.1f} s"
+    rate = f"{row['rate']:.1f}" if row["rate"] else ""
+    last = terminal.short_time(row["last"])[:19]
+    return [row["host"], row["source"], row["file"], row["transport"], row["lines"], row["events"], row["unparsed"], rate,
+            lag, last, trouble]  # fmt: skip
+
+
+def _blind(row: dict[str, Any]) -> str:
+    """Where, from when to when, how much, why."""
+    lost = "" if row["lines"] is None else f", {row['lines']:,} lines"
+    where = " ".join(str(row[name]) for name in ("host", "source", "stream") if row[name])
+    return f"{where} {_clock(row['start'])} to {_clock(row['end'])}{lost}: {row['reason']}"
+
+
+def _clock(text: str | None) -> str:
+    return "?" if text is None else datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _told(what: str, texts: list[str]) -> None:
+    for text in texts[:TOLD]:
+        print(f"{what}: {text}")
+    if len(texts) > TOLD:
+        print(f"{what}: {len(texts) - TOLD} more; --format json has all")
