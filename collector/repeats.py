@@ -19,7 +19,8 @@ from typing import Any
 
 from collector.receivers.base import Refused, Request, unpack
 from collector.receivers.elasticsearch import is_dated, parts_of
-from collector.spool import SEGMENT_MAGIC, Record, Spool, payload_of, scan
+from collector.segment_file import FIRST_RECORD, Record, payload_of, scan
+from collector.spool import Spool
 
 #: An answer leaves as soon as its batch is synced; what was spooled longer than this before the end was answered.
 LAST_S = 5.0
@@ -114,7 +115,7 @@ def _last(spool: Spool) -> list[Record]:
     taken: list[tuple[int, Record]] = []
     newest = 0
     for path in sorted(spool.folder.glob("*.seg"))[:-1]:  # the last is this process's own
-        for record in scan(path, int(path.stem), len(SEGMENT_MAGIC), path.stat().st_size, check=False):
+        for record in scan(path, int(path.stem), FIRST_RECORD, path.stat().st_size):
             received = int(record.meta.get("received") or 0)
             newest = max(newest, received)
             if str(record.meta.get("key")).startswith(f"{_PREFIX} "):

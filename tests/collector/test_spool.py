@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
+import zlib
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from collector.segment_file import FIRST_MAGIC, FIRST_RECORD, Position, Record, payload_of
 from collector.sequence import MAX_RANGES, Ranges, StreamKey, read_key
-from collector.spool import SEGMENT_MAGIC, Position, Record, Spool, SpoolBroken, SpoolFull, SpoolHeld, payload_of
+from collector.spool import Spool, SpoolBroken, SpoolFull, SpoolHeld
 
 BEGIN = Position(0, 0)
 
@@ -50,12 +53,79 @@ def test_a_torn_end_is_cut_off_and_what_was_acknowledged_stays(cut: int, tmp_pat
     spool.append({"kind": "x"}, b"whole").result(10)
     spool.append({"kind": "x"}, b"torn" * 100).result(10)
     spool.close()
-    (segment,) = (p for p in tmp_path.glob("*.seg") if p.stat().st_size > len(SEGMENT_MAGIC))
+    (segment,) = (p for p in tmp_path.glob("*.seg") if p.stat().st_size > FIRST_RECORD)
     os.truncate(segment, segment.stat().st_size - cut)
     spool = Spool(tmp_path)
     assert payloads(everything(spool)) == [b"whole"]
     spool.append({"kind": "x"}, b"next").result(10)
     assert payloads(everything(spool)) == [b"whole", b"next"]
+    spool.close()
+
+
+def test_a_segment_that_is_written_over_gives_back_nothing_of_what_it_held(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, segment_bytes=1000, min_free_bytes=0)
+    for round_ in range(30):  # batches of one size: former records lie just where new ones end
+        for number in range(3):
+            spool.append({"kind": "x"}, b"%04d" % (3 * round_ + number) * 100).result(10)
+        found = payloads(everything(spool))
+        assert found[-3:] == [b"%04d" % (3 * round_ + number) * 100 for number in range(3)]
+        spool.commit(everything(spool)[-1].start)
+        assert len(everything(spool)) <= 4
+    assert list(tmp_path.glob("*.spare"))
+    before = payloads(everything(spool))
+    (spool.folder / "copy").mkdir()
+    for path in [*tmp_path.glob("*.seg"), *tmp_path.glob("*.spare"), tmp_path / "id"]:  # as kill -9 leaves it
+        (spool.folder / "copy" / path.name).write_bytes(path.read_bytes())
+    spool.close()
+    for folder in (tmp_path / "copy", tmp_path):
+        again = Spool(folder, segment_bytes=1000, min_free_bytes=0)
+        assert payloads(everything(again)) == before
+        again.close()
+
+
+def test_a_write_torn_in_a_segment_that_is_written_over_is_cut_off(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, segment_bytes=2000, min_free_bytes=0)
+    for number in range(8):
+        spool.append({"kind": "x"}, b"%04d" % number * 100).result(10)
+    spool.commit(everything(spool)[-1].start)
+    spool.close()
+    assert list(tmp_path.glob("*.spare"))
+    spool = Spool(tmp_path, segment_bytes=2000, min_free_bytes=0)
+    spool.append({"kind": "x"}, b"whole").result(10)
+    spool.append({"kind": "x"}, b"torn" * 50).result(10)
+    *_, torn = everything(spool)
+    data = Path(torn.path).read_bytes()
+    assert len(data) > torn.end.offset, "the file's former records lie behind"
+    spool.close()
+    Path(torn.path).write_bytes(data[: torn.end.offset - 20] + b"?" * 20 + data[torn.end.offset :])
+    spool = Spool(tmp_path)
+    assert payloads(everything(spool))[-1] == b"whole"
+    spool.append({"kind": "x"}, b"next").result(10)
+    assert payloads(everything(spool))[-2:] == [b"whole", b"next"]
+    spool.close()
+
+
+def test_a_segment_of_a_version_before_is_read(tmp_path: Path) -> None:
+    described, payload = b'{"kind":"x"}', b"of old"
+    lengths = b"\xf5FL1" + struct.pack("<II", len(described), len(payload))
+    head = lengths + struct.pack("<II", zlib.crc32(described, zlib.crc32(lengths)), zlib.crc32(payload))
+    (tmp_path / "000000000001.seg").write_bytes(FIRST_MAGIC + head + described + payload)
+    spool = Spool(tmp_path)
+    spool.append({"kind": "x"}, b"new").result(10)
+    assert payloads(everything(spool)) == [b"of old", b"new"]
+    spool.close()
+
+
+def test_files_that_wait_to_be_written_over_give_way_when_the_disk_fills(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, segment_bytes=300, min_free_bytes=0)
+    for _ in range(4):
+        spool.append({"kind": "x"}, b"a" * 400).result(10)
+    spool.commit(everything(spool)[-1].start)
+    assert list(tmp_path.glob("*.spare"))
+    spool.min_free_bytes = 1 << 60
+    with pytest.raises(SpoolFull, match="free on the disk"):
+        spool.append({"kind": "x"}, b"b")
+    assert not list(tmp_path.glob("*.spare"))
     spool.close()
 
 
