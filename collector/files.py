@@ -9,6 +9,7 @@ import hashlib
 import io
 import lzma
 import os
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -56,10 +57,70 @@ class _Utf16(io.RawIOBase):
         super().close()
 
 
+#: The count of an octet-counted frame (RFC 6587) and the beginning of its message.
+_COUNT = re.compile(rb"([1-9]\d{0,6}) (?=<\d{1,3}>)")
+#: A frame is no longer than this; more without an end is no frame.
+_LONGEST_FRAME = 8 * 1024 * 1024
+
+
+class _Frames(io.RawIOBase):
+    """Octet-counted frames that were written into a file one behind the other, as lines. Where a count is lost, the rest
+    comes as it stands."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb")
+        self._data, self._ready, self._plain = b"", b"", False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready:
+            block = self._file.read(BLOCK)
+            self._data += block
+            self._ready = self._unframed(last=not block)
+            if not block:
+                break
+        size = min(len(buffer), len(self._ready))
+        buffer[:size] = self._ready[:size]
+        self._ready = self._ready[size:]
+        return size
+
+    def _unframed(self, last: bool) -> bytes:
+        out, at, data = [], 0, self._data
+        while not self._plain and (found := _COUNT.match(data, at)):
+            end = found.end() + int(found[1])
+            if end > len(data):
+                break
+            out.append(data[found.end() : end].rstrip(b"\r\n\0") + b"\n")
+            at = end
+        left = len(data) - at
+        # Not a count that the next block may complete, nor a frame that it may.
+        lost = left > _LONGEST_FRAME or (left > 16 and not _COUNT.match(data, at))
+        self._plain = self._plain or lost
+        if self._plain or last:
+            out.append(data[at:])
+            at = len(data)
+        self._data = data[at:]
+        return b"".join(out)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _is_glued(head: bytes) -> bool:
+    """Whether a file begins with two octet-counted frames and nothing between them."""
+    first = _COUNT.match(head)
+    return first is not None and _COUNT.match(head, first.end() + int(first[1])) is not None
+
+
 def opened(path: Path) -> IO[bytes]:
-    """Opens for reading, unpacked, UTF-16 as UTF-8. The magic bytes decide, not the name: a ``.gz`` may be plain."""
+    """Opens for reading, unpacked, UTF-16 as UTF-8, glued frames as lines. The first bytes decide, not the name: a ``.gz``
+    may be plain."""
     with path.open("rb") as raw:
-        magic = raw.read(6)
+        head = raw.read(BLOCK)
+    magic = head[:6]
     if magic.startswith(b"\x1f\x8b"):
         return cast(IO[bytes], gzip.open(path, "rb"))
     if magic.startswith(b"\xfd7zXZ\x00"):
@@ -73,6 +134,8 @@ def opened(path: Path) -> IO[bytes]:
         return reader
     if magic.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return io.BufferedReader(_Utf16(path))
+    if _is_glued(head):
+        return io.BufferedReader(_Frames(path))
     return path.open("rb")
 
 

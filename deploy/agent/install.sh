@@ -2,7 +2,7 @@
 # Installs the node agent, in one command, on a running node or inside a node image:
 #
 #   sh install.sh --server https://faultline:8514 --token T
-#   chroot /images/gpu sh /tmp/install.sh --server https://faultline:8514 --token T --image --from /tmp/faultline.whl
+#   chroot /images/gpu sh /tmp/install.sh --server https://faultline:8514 --token T --image --from /tmp/faultline-0.1.0-py3-none-any.whl
 #
 # --from WHAT    what pip installs: a wheel, a folder, a URL (default: faultline from the package index)
 # --gpu          also nvidia-ml-py, for NVML

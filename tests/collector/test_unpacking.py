@@ -38,3 +38,24 @@ def test_a_cut_character_is_marked(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe" + "ab".encode("utf-16-le") + b"\x3d")
     with opened(path) as stream:
         assert stream.read().decode() == "ab\ufffd"
+
+
+FRAMES = [
+    b"<13>1 2026-11-21T10:00:00Z n app 1 - - a",
+    b"<13>1 2026-11-21T10:00:01Z n app 1 - - " + b"b" * 70_000,
+    b"<13>c 7",
+]
+
+
+@pytest.mark.parametrize(
+    ("rest", "lines"),
+    [(b"", []), (b"99 <13>cut", [b"99 <13>cut"]), (b"no count <13>d\n5 <6>ab", [b"no count <13>d", b"5 <6>ab"])],
+)
+def test_octet_counted_frames_in_a_file_are_lines(rest: bytes, lines: list[bytes], tmp_path: Path) -> None:
+    path = tmp_path / "captured"
+    path.write_bytes(b"".join(b"%d %b" % (len(frame), frame) for frame in FRAMES) + rest)
+    with opened(path) as stream:
+        assert stream.read().removesuffix(b"\n").split(b"\n") == FRAMES + lines
+    path.write_bytes(b"9 <13>one line of its own\n9 <13>and another\n")
+    with opened(path) as stream:
+        assert stream.read() == path.read_bytes()

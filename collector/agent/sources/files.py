@@ -5,6 +5,7 @@ Read with ``pread`` in turns, not by inotify: logs lie on NFS and Lustre too, wh
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import fnmatch
 import glob
@@ -49,6 +50,7 @@ class _Tail:
     left_at: float | None = None
     finished: bool = False
     _head: bytes = b""
+    _wide: str | None = None
 
     def identity(self) -> tuple[int, int]:
         return self.place.device, self.place.inode
@@ -63,13 +65,19 @@ class _Tail:
         size = os.fstat(self.handle).st_size
         if size <= self.place.offset:
             return None
-        data = os.pread(self.handle, PIECE, self.place.offset)
-        cut = data.rfind(b"\n")
+        if not self.place.offset or self._wide is None:
+            self._wide = _wide(os.pread(self.handle, 2, 0))
+        if self._wide:
+            size &= ~1  # half a character waits for the other half
+        data = os.pread(self.handle, min(PIECE, size - self.place.offset), self.place.offset)
+        cut = _last_end(data, self._wide)
         while cut < 0 and len(data) < min(LONGEST_LINE, size - self.place.offset):
-            more = os.pread(self.handle, PIECE, self.place.offset + len(data))
+            more = os.pread(
+                self.handle, min(PIECE, size - self.place.offset - len(data)), self.place.offset + len(data)
+            )
             if not more:
                 break
-            cut, data = more.rfind(b"\n"), data + more
+            cut, data = _last_end(more, self._wide), data + more
             cut = cut + len(data) - len(more) if cut >= 0 else cut
         tags = None
         if cut < 0:
@@ -79,7 +87,9 @@ class _Tail:
                 return None
             text, used = data, len(data)
         else:
-            text, used = data[:cut], cut + 1
+            text, used = data[:cut], cut + (2 if self._wide else 1)
+        if self._wide:
+            text = text.decode(self._wide, "replace").removeprefix("\ufeff").encode()
         self.grown_at = monotonic
         # Dense JSON of one record: one object for all lines costs as much as one line.
         body = wire.lines_record(
@@ -87,6 +97,24 @@ class _Tail:
         )  # fmt: skip
         self.place = self.place.moved(self.handle, self.place.offset + used, now)
         return Reading(body, text.count(b"\n") + 1, {self.place.key(): self.place.as_json()})
+
+
+def _wide(beginning: bytes) -> str | None:
+    """The encoding of a file that begins with a mark of UTF-16 (BMC exports, Windows tools); empty for any other."""
+    if len(beginning) < 2:
+        return None
+    return {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}.get(beginning, "")
+
+
+def _last_end(data: bytes, wide: str | None) -> int:
+    """Where the last line end stands; -1 for none. ``data`` begins with a whole character."""
+    if not wide:
+        return data.rfind(b"\n")
+    end = "\n".encode(wide)
+    at = data.rfind(end)
+    while at > 0 and at % 2:  # the halves of two neighbours
+        at = data.rfind(end, 0, at + 1)
+    return at if at % 2 == 0 else -1
 
 
 def _head(place: Place, source: str | None) -> bytes:

@@ -146,10 +146,10 @@ def test_an_image_gets_the_agent_in_one_command_and_loses_it_again(tmp_path: Pat
     python.write_text(PYTHON.replace("{log}", str(log)).replace("{python}", sys.executable))
     python.chmod(0o755)
     arguments = ["--root", str(root), "--server", "https://faultline:8514", "--token", "s3cret", "--image", "--gpu"]
-    done = shell("install.sh", *arguments, "--from", "/tmp/faultline.whl", PYTHON=str(python))
+    done = shell("install.sh", *arguments, "--from", "/tmp/faultline-0.1.0-py3-none-any.whl", PYTHON=str(python))
     assert done.returncode == 0, done.stderr
     noted = log.read_text()
-    assert "/tmp/faultline.whl[agent] nvidia-ml-py" in noted
+    assert "/tmp/faultline-0.1.0-py3-none-any.whl[agent] nvidia-ml-py" in noted
     assert "s3cret" not in noted.split("TOKEN=")[0], "a token on a command line could be read by every user"
     config = tomllib.loads((root / "etc/faultline/agent.toml").read_text())
     assert config["server"] == "https://faultline:8514" and config["token_file"] == "/etc/faultline/agent.token"

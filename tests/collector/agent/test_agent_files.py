@@ -313,6 +313,22 @@ def test_bytes_that_are_no_text_and_long_lines_are_kept_whole(tmp_path: Path) ->
     assert data + b"\n" == path.read_bytes()
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_is_read_as_lines_wherever_it_is_cut(encoding: str, tmp_path: Path) -> None:
+    path, lines = (
+        tmp_path / "bmc.log",
+        ["Fan 3 失败 \u0a00\u000b", "\u010a\u0a0a two", "three"],
+    )  # halves that look like line ends
+    data = "".join(f"{line}\n" for line in ("\ufeff" + lines[0], *lines[1:])).encode(encoding)
+    runner = Runner(SOURCE, {**SOURCE.options, "paths": [str(path)], "rescan_s": 0.0}, Context(), {})
+    found: list[str] = []
+    for at in range(0, len(data), 5):
+        with path.open("ab") as log:
+            log.write(data[at : at + 5])
+        found += [row["lines"] for reading in runner.poll() for row in wire.records(reading.body) if "lines" in row]
+    assert "\n".join(found).split("\n") == lines
+
+
 def test_no_file_is_a_status() -> None:
     runner = Runner(SOURCE, {**SOURCE.options, "paths": ["/nowhere/at-all/*.log"]}, Context(), {})
     assert list(runner.poll()) == []
