@@ -223,7 +223,9 @@ class Cluster:
         pace, at, step = r.uniform(0.4, 3.0), job.start + 20.0, 0
         folder = f"jobs/{job.id}" + (f"/restart-{job.attempt}" if job.attempt else "")
         offset = self.offset[job.nodes[0]]
-        while at < job.end - 5:
+        # All ranks wait for one that is dead.
+        end = min([job.end, *(since for node, since, _ in self.dead if node in job.nodes and job.start < since)])
+        while at < end - 5:
             shown = pace * (r.uniform(2.0, 3.0) if job.slow_from is not None and at >= job.slow_from else 1.0)
             step += int(90 / shown)
             stamp = datetime.fromtimestamp(at + offset, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -224,8 +224,11 @@ class HardBreaker(Breaker):
         delay = self.down_delay()
         back = at + delay + 30
         later = [j for j in self.c.jobs if node in j.nodes and job.end < j.start < back + 60]
+        if any(other.id in self.touched for other in later):
+            return self.own_error(job)
         for other in later:
             self.c.jobs.remove(other)
+            self.touched.add(other.id)
         self.link(node, None, at, back)
         self.c.ctl(at + delay, f"error: Nodes {node} not responding, setting DOWN")
         self.c.ctl(back + 5, f"node {node} returned to service")
@@ -304,11 +307,11 @@ class HardBreaker(Breaker):
     # -- all together -------------------------------------------------------------------------------------------------
     def break_things(self) -> None:
         r = self.random
-        self.c.noise()
         self.c.conf = ["SlurmctldHost=ctl01(10.1.0.1)"]
         for node in self.c.nodes:
             if r.random() < 0.25:
                 self.c.offset[node] = r.choice((-1, 1)) * r.uniform(5, 280)
+        self.c.noise()
         racks = list(self.c.racks)
         r.shuffle(racks)
         if r.random() < 0.6:

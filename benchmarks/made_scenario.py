@@ -269,11 +269,11 @@ class Breaker(Hardware):
     # -- all together -----------------------------------------------------------------------------------------------------
     def break_things(self) -> None:
         r = self.random
-        self.c.noise()
         for node in self.c.nodes:  # some clocks are far off; chrony does not run there
             if r.random() < 0.08:
                 off = r.choice((-1, 1)) * r.uniform(15, 240)
                 self.c.offset[node] = off if self.clocks_off else self.c.offset[node]
+        self.c.noise()
         if r.random() < 0.7:
             self.storage()
         if r.random() < 0.6:

@@ -92,6 +92,14 @@ CAUSES: dict[str, Cause] = {
         "node.unresponsive", "infra.node", "{host} died without a word", "a node died under it",
         (("Look for a power or hardware cause: BMC event log and console of {host}.", None), _RESUME),
     ),
+    "memory.error": Cause(
+        "node.memory_error", "infra.node", "memory of {host} lost data", "a node's memory failed",
+        (("Drain {host} and replace the module that its log names.", "scontrol update nodename={host} state=drain reason='memory error'"),),
+    ),
+    "node.overheated": Cause(
+        "node.overheated", "infra.node", "{host} shut itself down because of heat", "a node was too hot",
+        (("Check fans, coolant and inlet temperature of {host} and of its rack before it is started again.", None), _RESUME),
+    ),
     "link.errors": Cause(
         "nic.link_errors", "infra.network", "{device} of {host} kept its link and corrupted data", "a bad link slowed it",
         (("Take {device} of {host} out of the fabric; clean or replace cable and transceiver, then watch its error counters.", None),),
@@ -110,7 +118,7 @@ CAUSES: dict[str, Cause] = {
                       (("Collect the kernel log of {host}; look there for an Xid, and run the GPU's diagnostics.", None),)),
     "disk.told": Cause("node.disk_error", "infra.node", "a local file system of {host} failed, as the run's own output says", "a node's disk failed",
                        (("Look at the kernel log and the disks of {host}.", None),)),
-    "storage.told": Cause("storage.outage", "infra.storage", "{device} gave input/output errors, as the output of {runs} says", "the shared storage failed",
+    "storage.told": Cause("storage.outage", "infra.storage", "{device} failed or timed out, as the output of {runs} says", "the shared storage failed",
                           (("Check the servers of {device}, and the clients' kernel logs.", None),)),
     "power.outage": Cause("node.power", "infra.node", "{count} nodes ({nodes}) went down together without a word", "many nodes lost power or were reset at once",
                           (("Check what {nodes} share: power feed, PDU, chassis, coolant trip; see their BMC event logs.", None),
@@ -149,6 +157,8 @@ DISPROOF = {
     "node.reboot": "Somebody who asked for the reboot, or a panic, power or thermal entry in the BMC's event log.",
     "node.dead": "A line that the node wrote after its link was lost: then it lived, and the link is the cause.",
     "node.down": "Any line of the node, its switch or its BMC from the time before it fell silent.",
+    "memory.error": "The page being healthy in a memory test, or the same bus error on other nodes (a file that was cut short under a mapping).",
+    "node.overheated": "Its BMC showing no heat at that time: then a sensor is at fault.",
     "munge.failure": "Other nodes being refused at the same time: then the controller's own munge, key or clock is at fault.",
     "node.deaf": "A munge error, a link loss or a panic of the node that was not collected.",
     "slurmd.stop": "A start of slurmd before the node was given up, or its machine going down with it.",

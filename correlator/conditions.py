@@ -10,12 +10,13 @@ from collections.abc import Callable
 
 from correlator.expressions import Value
 from correlator.facts import World
-from correlator.facts.jobs import printed_timeout
+from correlator.facts.jobs import file_lost, printed_timeout
 from correlator.facts.nodes import word_between
 from correlator.facts.told import LOCAL_PATH, SHARED_PATH, path_in
 from correlator.model import Event, Fact
 from correlator.scopes import run_of
 from correlator.site import JOB_SETTINGS, SETTINGS
+from parsers.xid import xids
 
 Condition = Callable[[World, Fact, Fact], str | None]
 
@@ -109,6 +110,29 @@ def _did_not_hang(world: World, cause: Fact, effect: Fact) -> str | None:
 HANG_SLACK_S = 90.0
 
 
+#: NVIDIA's catalogue and the driver's own word (Xid 154) for a GPU that only a reboot of its machine brings back.
+_REBOOT = re.compile(r"reboot", re.IGNORECASE)
+
+
+def _needs_reboot(world: World, cause: Fact, effect: Fact) -> str | None:
+    known = xids().get(int(cause.attrs.get("code") or 0))
+    asked = known is not None and known.action == "RESTART_BM"
+    if asked or any(_REBOOT.search(e.message) for e in cause.events):
+        return None
+    return f"Xid {cause.attrs.get('code')} needs no reboot"
+
+
+#: How a program ends that touched memory which the machine had lost (SIGBUS is 7; shells and srun add 128).
+_BUS_ERROR = re.compile(r"bus error|sigbus|exit code 135|signal:? 7\b", re.IGNORECASE)
+
+
+def _bus_error(world: World, cause: Fact, effect: Fact) -> str | None:
+    signalled = str(effect.attrs.get("signal")) == "7" or str(effect.attrs.get("exit_code")) in ("7", "135")
+    if signalled or any(_BUS_ERROR.search(e.message) for e in _output(effect)):
+        return None
+    return "the run did not end by a bus error"
+
+
 def _xid_74(world: World, cause: Fact, effect: Fact) -> str | None:
     return None if cause.attrs.get("code") == 74 else "not an NVLink error"
 
@@ -122,7 +146,7 @@ def _output(effect: Fact) -> list[Event]:
 
 
 def _io_trouble(world: World, cause: Fact, effect: Fact) -> str | None:
-    said = [e.message for e in _output(effect) if _IO_TROUBLE.search(e.message)]
+    said = [e.message for e in _output(effect) if _IO_TROUBLE.search(e.message) or file_lost(e.message)]
     if not said:
         return "the run's output speaks of no I/O error"
     # A path says whose error it was: the node's own disk's, or that of a file system that many nodes share.
@@ -204,18 +228,28 @@ USUAL_RETRIES_S = 7.5
 
 
 def _outlasts_retries(world: World, cause: Fact, effect: Fact) -> str | None:
-    """Where a run's settings are not known and its output says nothing of retries, usual ones are assumed."""
-    if any(_RETRIED.search(e.message) for e in effect.events):
+    """An outage that ended before the run's retries could be used up was absorbed by them (correlation.md, E08). Where a run's
+    settings are not known and its output says nothing of retries, usual ones are assumed."""
+    if cause.duration is None or cause.attrs.get("end_unseen"):
         return None
-    if world.site.values_for(effect.run)["NCCL_IB_TIMEOUT"].known or cause.duration is None:
-        return None
-    if cause.duration >= USUAL_RETRIES_S:
+    values = derived_values(world.site.values_for(effect.run), effect)
+    if values["NCCL_IB_TIMEOUT"].origin == "job environment":
+        budget = values["IbRetryBudget"].low
+        # Stamps of both ends, and the time that a port needs until packets flow again.
+        if cause.duration + 2.0 * cause.sigma + LINK_TRAINS_S >= budget:
+            return None
+        return f"{name_of(cause)} was back after {cause.duration:.1f} s, the run's retries last {budget:.0f} s"
+    if cause.duration >= USUAL_RETRIES_S or any(RETRIED.search(e.message) for e in effect.events):
         return None
     return f"{name_of(cause)} was back after {cause.duration:.1f} s, usual retries last {USUAL_RETRIES_S:g} s and more, and the run says nothing of retries"
 
 
+#: From carrier to the first packet: speed is negotiated, the subnet manager or routing brings the port into use.
+LINK_TRAINS_S = 2.0
+
+
 #: A transport's own word that its retries were used up; a closed connection may as well be a dead peer's.
-_RETRIED = re.compile(r"retry|retries|status[= ]*12\b|timed? ?out|no path", re.IGNORECASE)
+RETRIED = re.compile(r"retry|retries|status[= ]*12\b|timed? ?out|no path", re.IGNORECASE)
 
 _TASK_ENDED = re.compile(r"\btasks? [\d,-]+: (?P<how>\w+)")
 
@@ -339,6 +373,7 @@ CONDITIONS: dict[str, Condition] = {
     "launch trouble or no space in the run": _no_space, "run hardly began": _hardly_began, "no words of its own": _no_own_words,
     "file system given up": _gave_up, "no lost peers told": _no_lost_peers, "down at effect": _down_at_effect,
     "outlasts usual retries": _outlasts_retries, "a task ended by itself": _ended_by_itself,
+    "needs a reboot": _needs_reboot, "killed by a bus error": _bus_error,
     "same adapter": _same_adapter, "single path": _single_path, "slow to the end": _slow_to_the_end, "far end only": _far_end_only,
     "away at the boot": _away_at_boot, "silent until the boot": _silent_until_boot,
     "its job was on it": _job_was_on_it, "planned work": _planned_work, "row remapped": _row_remapped, "uncorrectable memory in the run": _met_memory_error, "while slow": _while_slow,

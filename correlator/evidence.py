@@ -291,6 +291,7 @@ def describe_cause(world: World, fact: Fact) -> str:
     what = {
         "link.outage": "link lost", "switch.outage": "switch lost its links", "plane.outage": "spine failed", "node.dead": "node died", "link.errors": "link corrupted data",
         "job.slow": "steps became slow", "node.down": "node set DOWN",
+        "memory.error": "memory lost data", "node.overheated": "shut down by heat",
         "node.reboot": "machine rebooted", "node.panic": "kernel panic", "slurmd.crash": "slurmd died", "slurmd.stop": "slurmd was stopped",
         "munge.failure": "munge failed", "node.deaf": "node accepted connections without answering",
         "gpu.xid": f"Xid {fact.attrs.get('code')}", "pcie.aer": "PCIe errors", "disk.error": "disk error",

@@ -48,6 +48,49 @@ def event_row(event: Event, role: str = "context") -> dict[str, Any]:
 _SENTENCE_STARTS = frozenset({"the", "a", "switch", "somebody", "storage", "disk"})
 
 
+#: So long may a headline be: a line of a terminal.
+HEADLINE = 80
+
+#: What broke, in as few words as a table has room for; ``lost`` tells it in full.
+_SHORT = {
+    "switch.outage": "{what} lost {count} nodes", "plane.outage": "switch {host} failed ({count} nodes)",
+    "node.down": "{host} fell silent", "node.deaf": "{host} did not answer", "batch.lost": "batch script lost on {host}",
+    "switch.silent": "{count} nodes fell silent together", "power.outage": "{count} nodes went down together", "gpu.xid": "Xid {code} on {host}",
+    "gpu.told": "a GPU of {host} failed", "disk.told": "a disk of {host} failed", "storage.told": "{device} failed",
+    "link.errors": "{device} of {host} corrupts data", "pcie.aer": "bus errors on {host}", "slurmd.stop": "slurmd of {host} was stopped",
+    "gpu.thermal": "GPUs of {host} too hot",
+}  # fmt: skip
+
+
+def headline(incident: Incident) -> str:
+    """When, what, where and with what effect, within ``HEADLINE`` characters: for lists and terminals."""
+    root = incident.root
+    flaps = int(root.attrs.get("flaps", 1))
+    name = fill(_SHORT[root.kind], root) if root.kind in _SHORT else lost(root).split(",")[0]
+    if root.kind == "switch.outage" and root.attrs.get("nameless"):
+        name = f"{len(root.attrs['hosts'])} nodes lost {root.attrs.get('behind')} together"
+    if flaps > 1:
+        name += f", {flaps} times"
+    effect = _effect(incident)
+    when = datetime.fromtimestamp(incident.start, UTC).strftime("%b %d %H:%M")
+    room = HEADLINE - len(when) - len(effect) - 4
+    if len(name) > room:
+        name = name[: room - 3].rstrip() + "..."
+    return f"{when}  {name}: {effect}"
+
+
+def _effect(incident: Incident) -> str:
+    states = sorted({v.run.state for v in incident.verdicts})
+    if len(incident.verdicts) == 1:
+        return f"job {incident.verdicts[0].run.key} {states[0]}"
+    if incident.verdicts:
+        return f"{len(incident.verdicts)} jobs {states[0] if len(states) == 1 else 'ended'}"
+    if incident.slowed:
+        return f"{len(incident.slowed)} job{'s' if len(incident.slowed) > 1 else ''} slowed"
+    downs = {f.host for f in incident.members if f.kind == "node.down"}
+    return f"{len(downs)} node{'s' if len(downs) > 1 else ''} DOWN" if downs else "no job hurt"
+
+
 def title(world: World, incident: Incident) -> str:
     """One sentence each: what broke, what Slurm did, whom it cost, who was spared."""
     root = incident.root
@@ -364,6 +407,7 @@ __all__ = [
     "event_row",
     "gpu_hours",
     "grounds",
+    "headline",
     "lead_event",
     "rival_rows",
     "root_event",

@@ -30,6 +30,7 @@ _UNSUFFERED = {
     "node.panic": "degraded", "slurmd.crash": "degraded", "slurmd.stop": "degraded", "gpu.xid": "benign", "pcie.aer": "benign", "disk.error": "degraded",
     "disk.full": "degraded", "storage.outage": "degraded", "prolog.failure": "degraded", "epilog.failure": "degraded",
     "controller.restart": "benign", "gpu.thermal": "degraded", "munge.failure": "degraded", "admin.down": "benign", "node.dead": "degraded", "link.errors": "benign",
+    "memory.error": "degraded", "node.overheated": "degraded",
 }  # fmt: skip
 
 

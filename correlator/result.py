@@ -60,7 +60,7 @@ def incident_document(world: World, weigher: Weigher, incident: Incident) -> dic
             {"job_id": v.run.key, "confidence": round(v.confidence, 4), **explain.run_summary(v.run)} for v in incident.verdicts
         ],
         "slowed_jobs": [r.key for r in incident.slowed], "chain": explain.chain_rows(incident.hops), "events": _events(incident),
-        "title": explain.title(world, incident), "confidence": round(incident.confidence, 4), "grounds": explain.grounds(world, incident),
+        "headline": explain.headline(incident), "title": explain.title(world, incident), "confidence": round(incident.confidence, 4), "grounds": explain.grounds(world, incident),
         "status": "final", "spans": explain.spans(incident), "rivals": explain.rival_rows(world, weigher, incident.verdicts, root),
         "advice": explain.advice(incident), "gpu_hours_lost": explain.gpu_hours(world, incident), "doubts": explain.doubts(incident),
         "unaffected_jobs": [

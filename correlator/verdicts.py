@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from correlator.calibration import SUREST, calibrated
 from correlator.causes import cause_of
-from correlator.conditions import killed_at_once
+from correlator.conditions import RETRIED, killed_at_once
 from correlator.evidence import Chain, Rejection, Weigher, weight_of
 from correlator.facts import World
 from correlator.model import Event, Fact, Run
@@ -28,7 +28,8 @@ LEAK = 0.08  # none of these
 
 @dataclass
 class Verdict:
-    """``category`` and, for infrastructure, the chain and its root. ``confidence`` 0..1."""
+    """``category`` and, for infrastructure, the chain and its root. ``confidence`` 0..1; ``at_most``: what is left of it
+    after calibration, which does not know what was collected of this run's nodes."""
 
     run: Run
     end: Fact
@@ -40,6 +41,7 @@ class Verdict:
     own: list[Event] = field(default_factory=list)
     reason: str = ""
     doubts: list[str] = field(default_factory=list)
+    at_most: float = 1.0
 
     @property
     def root(self) -> Fact | None:
@@ -52,7 +54,7 @@ def judge(world: World, weigher: Weigher, *, raw: bool = False) -> list[Verdict]
     verdicts = [_judge_one(world, weigher, end) for end in ends]
     if not raw:
         for verdict in verdicts:
-            verdict.confidence = calibrated(verdict.category, verdict.confidence)
+            verdict.confidence = min(verdict.at_most, calibrated(verdict.category, verdict.confidence))
     return verdicts
 
 
@@ -95,7 +97,12 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
     verdict.category = cause_of(best.root).category
     verdict.confidence = min(SUREST, same_root / total)
     if best.root.kind in ("node.down", "switch.silent"):
-        verdict.confidence = min(verdict.confidence, 0.75)  # that it fell silent is certain; why, nobody said
+        verdict.confidence = min(verdict.confidence, SILENT_SURE)  # that it fell silent is certain; why, nobody said
+        if best.root.host and world.voices and best.root.host not in world.voices:
+            verdict.at_most = UNHEARD_SURE
+            verdict.doubts.append(
+                f"No kernel or system log of {best.root.host} was collected: its link, its machine or its daemons may have failed"
+            )
     if best.root.attrs.get("nameless"):
         verdict.confidence = min(verdict.confidence, NAMELESS_SURE)
         verdict.doubts.append(NAMELESS[best.root.kind])
@@ -154,6 +161,10 @@ def _with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
             and not (speaks_for == "peers" and words["own"] and not _peers_first(words))
         ):
             factor = 1.0
+        elif chain.root.kind == "memory.error" and all(
+            e.kind == "job.bus_error" or "bus error" in e.message.lower() for e in words["own"]
+        ):
+            factor = 1.0  # a bus error is what lost memory looks like to a program
         elif words["own"]:
             factor = OWN_WORDS_AGAINST
         elif any(words[w] for w in ("gpu", "storage")):
@@ -171,6 +182,9 @@ OWN_WORDS_AGAINST = 0.03
 OTHER_WORDS_AGAINST = 0.2
 #: That a node fell silent says nothing of why: beside a node of the run whose loss has a cause, that cause goes before.
 UNEXPLAINED = 0.5
+#: That a node fell silent is certain, and why, nobody said; where its own log is missing as well, it is as often a link
+#: or a daemon as the machine.
+SILENT_SURE, UNHEARD_SURE = 0.75, 0.5
 #: A link of which only the far end was heard, on a host whose log is missing, may as well be a dead machine's.
 FAR_END_SURE = 0.7
 #: That many nodes were hit by one thing is certain; which of the things that they share it was, nobody said.
@@ -178,7 +192,7 @@ NAMELESS_SURE = 0.85
 NAMELESS = {
     "switch.outage": "What these links end at is not named: an inventory of the links (links.csv), a topology.conf or the switches' own syslog would",
     "power.outage": "What these nodes share is not named: the event logs of their BMCs or of the power distribution would",
-    "storage.told": "Which storage it was is not named: the clients' kernel logs, or a path in the output, would",
+    "storage.told": "No log of a server or client tells why: the clients' kernel logs, or those of the file system's servers, would",
 }
 #: What is left of an explanation of a run of which nothing but the state was collected.
 UNSEEN_SURE = 0.6
@@ -206,7 +220,7 @@ ROOTS = frozenset({
     "link.outage", "switch.outage", "node.reboot", "node.panic", "slurmd.crash", "munge.failure", "node.deaf", "node.down",
     "admin.down", "prolog.failure", "gpu.xid", "pcie.aer", "gpu.thermal", "disk.error", "disk.full", "storage.outage",
     "node.dead", "link.errors", "plane.outage", "gpu.told", "disk.told", "storage.told", "switch.silent",
-    "power.outage", "slurmd.stop", "batch.lost",
+    "power.outage", "slurmd.stop", "batch.lost", "memory.error", "node.overheated",
 })  # fmt: skip
 
 
@@ -236,6 +250,9 @@ def _deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple
             ratio, onset = slow[0].attrs["ratio"], (slow[0].start - (run.start or slow[0].start)) / 60.0
             why = f"it became {ratio:.1f} times slower {onset:.0f} min into the run and reached its time limit; what slowed it, nothing that was collected tells"
             return "app.timeout", SLOWED_SURE, why, lines
+        if hung := [e for e in end.attrs["words"]["peers"] if RETRIED.search(e.message)]:
+            why = "its ranks had lost each other and it stood still until its time limit; what parted them, nothing that was collected tells"
+            return "app.timeout", SLOWED_SURE, why, [*hung[:3], *lines]
         return "app.timeout", 0.93, "it reached its time limit", lines
     return None
 
@@ -294,14 +311,14 @@ def _own_explanation(run: Run, end: Fact) -> Own:
         return Own("unknown", NETWORK_WORDS, told, words["peers"][:5], 0.9)
     code, signal = run.row.get("exit_code"), run.row.get("exit_signal")
     if killed_at_once(end):
-        told = "all its tasks were killed by a signal at once; who sent it, nothing that was collected tells"
-        return Own("app.error", OWN_EXIT, told, words["aftermath"][:5], KILLED_SURE)
+        told = "all its tasks were killed by a signal at once; who sent it (its user, its own script, an administrator), nothing that was collected tells"
+        return Own("unknown", OWN_EXIT, told, words["aftermath"][:5], KILLED_SURE)
     how = f"signal {signal}" if signal else f"exit code {code}"
     return Own("app.error", OWN_EXIT, f"it ended by itself with {how}", words["aftermath"][:5], 0.9)
 
 
-#: Who sends SIGKILL to all tasks is the run's own script or user, mostly; memory and Slurm would have said so.
-KILLED_SURE = 0.7
+#: slurmctld does not write who sends a signal that is no cancellation (``scancel -s KILL``); memory would have said so.
+KILLED_SURE = 0.9
 
 
 #: What slurmctld says when it was asked for a requeue; of one of its own it says why (slurm src/slurmctld/job_mgr.c).

@@ -52,8 +52,24 @@ _STORAGE = re.compile(
 )
 
 
+#: A path that could not be reached or is no longer what it was: the file system's servers, as often as the network or the user.
+_FILE_LOST = re.compile(
+    r"\[Errno (?:5|107|108|110|112|116)\][^'\"]*: ?['\"](?P<path>/[^'\"]+)['\"]"
+    r"|['\"\u2018](?P<file>/[^'\"\u2019]+)['\"\u2019]: (?:Connection timed out|Stale (?:NFS )?file handle|Input/output error|Transport endpoint|Cannot send after)",
+    re.IGNORECASE,
+)
+
+
+def file_lost(text: str) -> str | None:
+    """The path of which a line says that its file system timed out, forgot it or gave an error."""
+    match = _FILE_LOST.search(text)
+    return (match["path"] or match["file"]) if match else None
+
+
 def words_of(event: Event) -> str:
     """Whose fault a line of output tells of: ``own``, ``peers``, ``gpu``, ``storage``, or ``aftermath`` (nobody's)."""
+    if file_lost(event.message):
+        return "storage"
     if event.kind in COMMUNICATION or _PEERS.search(event.message):
         return "peers"
     if _AFTERMATH.search(event.message):

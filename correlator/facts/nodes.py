@@ -176,6 +176,26 @@ def panics(world: World) -> list[Fact]:
     ), SAME_PANIC_S)  # fmt: skip
 
 
+#: Words of a memory that lost what was written to it (EDAC, x86 machine checks, mm/memory-failure.c); corrected errors are not.
+_MEMORY_LOST = re.compile(
+    r"hardware memory (?:corruption|error in user)|uncorrected .*memory|\bUE\b.*(?:memory|on)\b", re.IGNORECASE
+)
+_TOO_HOT = re.compile(r"critical (?:temperature|thermal).*(?:shut|power)", re.IGNORECASE)
+
+
+def hardware_words(world: World) -> list[Fact]:
+    """``memory.error``: a machine's memory lost data; ``node.overheated``: its kernel shut it down because of heat."""
+    lost = [
+        Fact("memory.error", e.time, e.last, e.sigma, e.host, events=(e,))
+        for e in world.kinds("kernel.mce") if e.host and _MEMORY_LOST.search(e.message)
+    ]  # fmt: skip
+    hot = [
+        Fact("node.overheated", e.time, None, e.sigma, e.host, events=(e,))
+        for e in world.kinds("kernel.thermal") if e.host and _TOO_HOT.search(e.message)
+    ]  # fmt: skip
+    return merge_near([*lost, *hot], SAME_PANIC_S)
+
+
 def slurmd_deaths(world: World) -> list[Fact]:
     """slurmd started without having been stopped, on a machine that did not boot: it had died (or was killed).
 
@@ -432,7 +452,10 @@ def silent_deaths(world: World) -> list[Fact]:
         off = booted and boots[0] <= until + FRESH_BOOT_S
         if not before or (fact.start - spoke[before - 1] > SPEAKS_WITHIN_S and not off):
             continue
-        if any(f.host == host and abs(f.start - fact.start) <= SAME_PANIC_S for f in world.facts_of("node.panic")):
+        if any(
+            f.host == host and abs(f.start - fact.start) <= SAME_PANIC_S
+            for f in world.facts_of("node.panic", "node.overheated")
+        ):
             continue  # it said what it died of
         if (back is None or booted) and (back or until) - fact.start >= SILENCE_S:
             end = back if back is not None else fact.end
@@ -458,5 +481,7 @@ KINDS = (
     "node.deaf",
     "slurmd.stop",
     "node.dead",
+    "memory.error",
+    "node.overheated",
 )
-DETECTORS = [node_downs, reboots, panics, slurmd_deaths, munge_failures, slurmd_stops, silent_deaths]
+DETECTORS = [node_downs, reboots, panics, hardware_words, slurmd_deaths, munge_failures, slurmd_stops, silent_deaths]

@@ -10,15 +10,19 @@ from bisect import bisect_right
 from collections import defaultdict
 
 from correlator.facts import World
-from correlator.facts.links import CLOCK_OFF_S, UNCABLED_MIN, in_time_with, strays, together
+from correlator.facts.links import CLOCK_OFF_S, TOGETHER_S, UNCABLED_MIN, in_time_with, strays, together
 from correlator.facts.nodes import BOOT_STAMPS_S, FRESH_BOOT_S, SAME_PANIC_S, word_between
 from correlator.model import Event, Fact
+from parsers.hostlist import fold
 
 #: So many machines that go in one moment had one cause; fewer may be two of a kind.
 POWER_MIN = 4
 
 #: Machines that lost power together are back one after the other: memory tests and boot orders differ by minutes.
 BACK_WITHIN_S = 900.0
+
+#: Groups of interfaces of which so many nodes are the same were lost by one thing.
+MOST = 0.6
 
 #: The kernel of a machine that lives writes of a lost link at once, and on: a word so long after it is one of the living.
 STILL_SPEAKS_S = 90.0
@@ -81,12 +85,16 @@ def _gone_between(world: World, fact: Fact) -> tuple[float, float] | None:
     if last is None and told is None:
         return None
     last = max(x for x in (last, told) if x is not None)
+    hot = [f.start for f in world.facts_of("node.overheated") if f.host == host]
+    if any(-SAME_PANIC_S <= at - last <= float(boot) - last for at in hot):
+        return None
     if any(_says_why(e) for e in world.by_host.get(host, ()) if -SAME_PANIC_S <= e.time - last <= float(boot) - last):
         return None
     # A machine that was given up had gone before; a word of its that is a little later was written by a clock that is off.
     downs = [
         f.start for f in world.facts_of("node.down") if f.host == host and last - CLOCK_OFF_S <= f.start <= float(boot)
-    ]
+        and (f.end is None or f.end >= float(boot) - BOOT_STAMPS_S)  # one that was back before the boot was another loss
+    ]  # fmt: skip
     last = min([last, *downs])
     lost = [f.start for f in world.facts_of("link.outage") if f.host == host and last - 2.0 <= f.start <= float(boot)]
     return (last, min([float(boot), *downs, *(at + 2.0 for at in lost)]))
@@ -125,17 +133,33 @@ def nameless_links(world: World) -> list[Fact]:
     for fact in world.facts_of("link.outage"):
         if fact.host and fact.device and not fact.attrs.get("promoted") and not fact.attrs.get("switch"):
             alone[fact.device].append(fact)
-    facts: list[Fact] = []
+    lost: list[list[Fact]] = []
+    taken: set[int] = set()
     for _, found in sorted(alone.items()):
         for group in sorted(together(found), key=lambda g: (-len(g), g[0].key)):
             late = strays(group, found)
-            if len({f.host for f in [*group, *late]}) < UNCABLED_MIN or any(f.attrs.get("promoted") for f in group):
+            if len({f.host for f in [*group, *late]}) < UNCABLED_MIN or any(id(f) in taken for f in group):
                 continue
-            lived = [f for f in [*group, *late] if not f.attrs.get("promoted") and not _went_down(world, f)]
+            lived = [f for f in [*group, *late] if id(f) not in taken and not _went_down(world, f)]
             if len({f.host for f in lived}) >= UNCABLED_MIN:
                 in_time_with(group, [f for f in lived if f in late])
-                facts.append(_nameless(world, lived))
-    return facts
+                lost.append(lived)
+                taken.update(id(f) for f in lived)
+    return [_nameless(world, group) for group in _of_one_cause(lost)]
+
+
+def _of_one_cause(lost: list[list[Fact]]) -> list[list[Fact]]:
+    """Interfaces that mostly the same nodes lost in one moment end at one thing, under whatever names."""
+    joined: list[list[Fact]] = []
+    for group in sorted(lost, key=lambda g: (min(f.start for f in g), -len(g), g[0].key)):
+        hosts, start = {f.host for f in group}, min(f.start for f in group)
+        home = next((g for g in joined if start - min(f.start for f in g) <= TOGETHER_S
+                     and len(hosts & {f.host for f in g}) >= MOST * min(len(hosts), len({f.host for f in g}))), None)  # fmt: skip
+        if home is None:
+            joined.append(list(group))
+        else:
+            home.extend(group)
+    return joined
 
 
 def _went_down(world: World, link: Fact) -> bool:
@@ -152,10 +176,11 @@ def _nameless(world: World, group: list[Fact]) -> Fact:
     end = None if None in ends else max(e for e in ends if e is not None)
     events = sorted({e for f in group for e in f.events if e.kind.endswith("_down")}, key=lambda e: (e.time, e.id))
     # A name that no switch has, for the links to say what they belong to.
-    token = f"behind {group[0].device} at {group[0].start:.3f}"
+    devices = sorted({f.device or "" for f in group})
+    token = f"behind {','.join(devices)} at {min(f.start for f in group):.3f}"
     attrs = {
         "hosts": hosts, "under": hosts, "share": 1.0, "links": [(f.host, f.device) for f in group], "plane": None,
-        "switch": None, "nameless": True, "token": token, "behind": group[0].device,
+        "switch": None, "nameless": True, "token": token, "behind": fold(devices),
     }  # fmt: skip
     for fact in group:
         fact.attrs["promoted"] = token

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from correlator.facts import World, bursts
 from correlator.facts.gpus import bus, code_of, family_of
-from correlator.facts.jobs import of_run
+from correlator.facts.jobs import file_lost, of_run
 from correlator.model import Event, Fact, Run
 
 #: Words of CUDA, NVML and NVRM about a GPU that broke, and what the contract's taxonomy calls it. An "unspecified launch
@@ -54,6 +54,10 @@ LOCAL_PATH = re.compile(
 
 #: Runs that lost one file system so close together lost it by one outage.
 SAME_OUTAGE_S = 900.0
+
+#: A time-out or a stale handle may be one run's own doing (who deleted the file, whose node lost the way); of so many runs on
+#: so many nodes at once it is the file system's.
+MANY_RUNS, MANY_NODES = 3, 2
 
 
 def gpus(world: World) -> list[Fact]:
@@ -110,7 +114,9 @@ def storage(world: World) -> list[Fact]:
     shared: defaultdict[str, list[tuple[Event, Run]]] = defaultdict(list)
     facts = []
     said = _by_job(
-        e for e in world.kinds("job.exit_error", "job.bus_error") if e.source in _OUTPUT and _broken(e.message)
+        e
+        for e in world.kinds("job.exit_error", "job.bus_error", "job.mpi_error", "job.nccl_error")
+        if e.source in _OUTPUT and _broken(e.message)
     )
     for job, events in sorted(said.items()):
         for run in (r for r in world.runs_of_job.get(job, ()) if r.ended_badly):
@@ -132,13 +138,37 @@ def storage(world: World) -> list[Fact]:
             continue
         runs_of = {event.id: run for event, run in told}
         for burst in bursts(sorted((e for e, _ in told), key=lambda e: (e.time, e.id)), SAME_OUTAGE_S):
-            keys = sorted({runs_of[e.id].key for e in burst})
-            facts.append(Fact("storage.told", burst[0].time, burst[-1].time, burst[0].sigma, name.rsplit("/", 1)[-1], name, attrs={"runs": keys}, events=tuple(burst)))  # fmt: skip
+            fact = _lost_together(name, burst, runs_of)
+            if fact is not None and not (fact.attrs["nameless"] and _told_by_clients(world, fact)):
+                facts.append(fact)
     return facts
 
 
+def _lost_together(name: str, burst: list[Event], runs_of: dict[str, Run]) -> Fact | None:
+    """One outage of a file system as its runs tell it; None where time-outs of a few are all that is told."""
+    runs = {run.key: run for run in (runs_of[e.id] for e in burst)}
+    plain = [e for e in burst if _IO_ERROR.search(e.message)]
+    many = len(runs) >= MANY_RUNS and len({n for r in runs.values() for n in r.nodes}) >= MANY_NODES
+    if not plain and not many:
+        return None
+    if not many:
+        burst = plain
+    attrs = {"runs": sorted({runs_of[e.id].key for e in burst}), "nameless": not plain}
+    return Fact("storage.told", burst[0].time, burst[-1].time, burst[0].sigma, None if not plain else name.rsplit("/", 1)[-1], name, attrs=attrs, events=tuple(burst))  # fmt: skip
+
+
+def _told_by_clients(world: World, told: Fact) -> bool:
+    """Clients of these runs logged the loss of a target meanwhile: that is the outage, under a name of its own."""
+    nodes = {n for key in told.attrs["runs"] for n in world.run[key].nodes}
+    until = told.end if told.end is not None else told.start
+    return any(
+        nodes & set(f.attrs["hosts"]) and f.start <= until and (f.end or f.start) + SAME_OUTAGE_S >= told.start
+        for f in world.facts_of("storage.outage")
+    )
+
+
 def _broken(text: str) -> bool:
-    return bool(_IO_ERROR.search(text) or _READ_ONLY.search(text))
+    return bool(_IO_ERROR.search(text) or _READ_ONLY.search(text) or file_lost(text))
 
 
 def path_in(text: str) -> str:

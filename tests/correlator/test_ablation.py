@@ -53,6 +53,19 @@ def gone(at: float) -> Any:
     return event("slurm.job_node_fail", at, "ctl", text, source="slurmctld", job_id=1, nodes=["n1"])
 
 
+def broken_memory(at: float) -> Any:
+    return event(
+        "kernel.mce",
+        at,
+        "n1",
+        "Memory failure: 0x1d3f80: Sending SIGBUS to python3:44 due to hardware memory corruption",
+    )
+
+
+def too_hot(at: float) -> Any:
+    return event("kernel.thermal", at, "n1", "thermal_zone0: critical temperature reached, shutting down")
+
+
 CASES = [
     Case("E03", lambda: world([*down(0, "n1", "eth0", 900), *set_down(350, "n1"), *node_fail(350)], [one(350, "NODE_FAIL")]),
          ("infra.network", "link.outage", "n1")),
@@ -151,6 +164,17 @@ CASES = [
          ("infra.gpu", "gpu.told", "n2")),
     Case("E57", lambda: world(out(5, "job.exit_error", "OSError: [Errno 5] Input/output error: '/lustre/fs2/u/x.pt'"), [one(7)]),
          ("infra.storage", "storage.told", "fs2")),
+    Case("E59", lambda: world([broken_memory(0), *out(1, "job.bus_error", "srun: error: n1: task 0: Bus error (core dumped)")], [one(2)]),
+         ("infra.node", "memory.error", "n1")),
+    Case("E60", lambda: world([broken_memory(0), event("kernel.panic", 1, "n1", "Kernel panic - not syncing: Fatal machine check"),
+                               *set_down(350, "n1"), *node_fail(350)], [one(350, "NODE_FAIL")]), ("infra.node", "memory.error", "n1")),
+    Case("E61", lambda: world([too_hot(0), *set_down(350, "n1"), *node_fail(350)], [one(350, "NODE_FAIL")]), ("infra.node", "node.overheated", "n1")),
+    Case("E61B", lambda: world([too_hot(0), event("kernel.boot", 100, "n1", "Linux version 6.1"),
+                                event("slurm.node_reboot", 110, "ctl", "Node n1 unexpectedly rebooted", source="slurmctld", nodes=["n1"]),
+                                *node_fail(110)], [one(110, "NODE_FAIL")]), ("infra.node", "node.overheated", "n1")),
+    Case("E61L", lambda: world([too_hot(-3), *down(0, "n1", "ib0", 400), *lost_peers(60)], [one(62)]), ("infra.node", "node.overheated", "n1")),
+    Case("E26R", lambda: world([*xid(0, 79), event("slurm.node_reboot", 100, "ctl", "Node n1 unexpectedly rebooted", source="slurmctld", nodes=["n1"]),
+                                *node_fail(100)], [one(100, "NODE_FAIL")]), ("infra.gpu", "gpu.xid", "n1")),
     Case("E58", lambda: world(out(5, "job.exit_error", "OSError: [Errno 30] Read-only file system: '/local/1/x.pt'"), [one(7, nodes=("n1",))]),
          ("infra.node", "disk.told", "n1")),
 ]  # fmt: skip

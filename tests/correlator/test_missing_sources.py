@@ -9,7 +9,8 @@ import pytest
 
 from correlator.clocks import correct, offsets
 from correlator.evidence import Weigher
-from correlator.explain import title
+from correlator.explain import headline, title
+from correlator.facts import World
 from correlator.incidents import gather
 from correlator.runs import assemble
 from tests.correlator.making import T0, event, facts, run, world
@@ -102,6 +103,42 @@ def test_retries_that_ran_out_blame_nobody() -> None:
     assert said(judged(world(lost_peers(5), [one(7)]))["1"]) == ("unknown", None, None)
 
 
+TIMED_OUT = "TimeoutError: [Errno 110] Connection timed out: '/scratch/u{0}/shard-{0}.tar'"
+
+
+def timed_out(runs: int) -> World:
+    lines = [e for i in range(1, runs + 1) for e in out(60.0 * i, "job.exit_error", TIMED_OUT.format(i), job=i)]
+    return world(lines, [run(i, [f"n{i}"], -900, 60.0 * i + 1) for i in range(1, runs + 1)])
+
+
+def test_runs_on_many_nodes_that_time_out_on_one_file_system_are_one_outage_without_a_name() -> None:
+    where = timed_out(5)
+    found = judged(where)
+    assert {said(v) for v in found.values()} == {("infra.storage", "storage.told", None)}
+    assert all(v.confidence <= 0.95 and any("No log of a server" in d for d in v.doubts) for v in found.values())
+    (incident,) = gather(where, Weigher(where, EDGES), list(found.values()))
+    assert incident.root.device == "/scratch" and "None" not in title(where, incident)
+    assert headline(incident).endswith("/scratch failed: 5 jobs FAILED") and len(headline(incident)) <= 80
+
+
+def test_one_or_two_time_outs_on_a_path_blame_nobody() -> None:
+    assert {said(v) for v in judged(timed_out(2)).values()} == {("unknown", None, None)}
+
+
+def test_time_outs_that_the_clients_logged_are_that_outage() -> None:
+    lines = [*lustre(0), *out(150, "job.exit_error", TIMED_OUT.format(1).replace("/scratch", "/lustre/fs1"))]
+    assert said(judged(world(lines, [one(151)]))["1"]) == ("infra.storage", "storage.outage", "fs1")
+
+
+def test_a_silent_node_without_its_log_is_told_with_more_doubt() -> None:
+    lines = [*set_down(350, "n1"), *node_fail(350)]
+    heard, mute = (
+        judged(world(lines, [one(350, "NODE_FAIL")], voices=frozenset(v)))["1"] for v in (("n1", "n2"), ("n2",))
+    )
+    assert said(heard) == said(mute) == ("infra.node", "node.down", "n1")
+    assert mute.confidence <= 0.5 < heard.confidence and "n1" in mute.doubts[-1]
+
+
 # -- nodes of which only slurmctld speaks -----------------------------------------------------------------------------
 TREE = [
     {"kind": "node", "switch": s, "child": n} for s, nodes in (("leaf1", "abcde"), ("leaf2", "pqrst")) for n in nodes
@@ -109,7 +146,7 @@ TREE = [
 
 
 def test_nodes_of_one_switch_that_fall_silent_in_two_rounds() -> None:
-    from correlator.facts import World, conclude
+    from correlator.facts import conclude
     from correlator.site import build_site
 
     lines = [*set_down(300, "a", "b", "c"), *set_down(400, "d", "e"), *set_down(900, "p"), *set_down(1000, "q")]

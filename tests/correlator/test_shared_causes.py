@@ -92,6 +92,18 @@ def test_short_flaps_last_as_long_as_each_other_anyway() -> None:
     assert switch.attrs["hosts"] == ["n1", "n2", "n3"]
 
 
+def test_all_rails_of_a_leaf_are_one_cause() -> None:
+    """One switch carries four rails of each node; other nodes' links of the same moment are another thing."""
+    rails = [
+        e
+        for k in range(4)
+        for e in lost_together(0.2 * k, device=f"rdma{k}", hosts=[h for i, h in enumerate(MANY[:8]) if i != k])
+    ]
+    where = world([*rails, *lost_together(1.0, device="eth0", hosts=MANY[8:13])])
+    found = {tuple(f.attrs["hosts"]): f.attrs["behind"] for f in facts(where, "switch.outage")}
+    assert found == {tuple(MANY[:8]): "rdma[0-3]", tuple(MANY[8:13]): "eth0"}
+
+
 # -- machines that go together ------------------------------------------------------------------------------------------
 def test_machines_that_went_in_one_moment_lost_power() -> None:
     jobs = [run(1, ["g01"], -900, 350, "NODE_FAIL"), run(2, ["g07"], -900, 350, "NODE_FAIL")]
@@ -111,6 +123,19 @@ def test_machines_that_went_one_after_the_other_did_not_share_it() -> None:
         spoke=lambda host: words.get(host, []),
     )
     assert not facts(where, "power.outage")
+
+
+def test_a_node_that_was_back_before_the_others_lost_power_had_gone_for_another_reason() -> None:
+    """Its slurmd had been stopped; it returned to service, and lost power with the rest a quarter of an hour later."""
+    stop = event("slurm.daemon_stop", -700, "g01", "Slurmd shutdown completing", source="slurmd")
+    back = event("slurm.node_up", -150, "ctl", "node g01 returned to service", source="slurmctld", nodes=["g01"])
+    start = event("slurm.daemon_start", -155, "g01", "slurmd version 24.05.4 started", source="slurmd")
+    lines = [stop, *set_down(-300, "g01"), *node_fail(-300, 1, "g01"), start, back]
+    lines += [rebooted(600 + 7 * i, host, last_response=-30 + i) for i, host in enumerate(MANY[:6])]
+    where = world(lines, [run(1, ["g01"], -1500, -300, "NODE_FAIL")], spoke=lambda host: [T0 - 160, T0 - 15, T0 + 590])
+    (power,) = facts(where, "power.outage")
+    assert power.start > T0 - 60 and "g01" in power.attrs["hosts"]
+    assert said(judged(where)["1"]) == ("infra.scheduler", "slurmd.stop", "g01")
 
 
 def test_a_switch_whose_nodes_lost_power_is_not_blamed() -> None:
@@ -149,7 +174,8 @@ def test_all_tasks_killed_beside_a_flap() -> None:
         e for i in (1, 2) for e in out(3, "job.exit_error", f"srun: error: n{i}: task {i}: Killed", nodes=[f"n{i}"])
     ]
     where = world([*down(0, "n1", "ib0", 60), *killed], [one(40)])
-    assert said(judged(where)["1"])[0] == "app.error"
+    verdict = judged(where)["1"]
+    assert said(verdict) == ("unknown", None, None) and "who sent it" in verdict.reason
     gave_up = out(3, "job.exit_error", "srun: error: n2: task 2: Aborted (core dumped)", nodes=["n2"])
     assert said(judged(world([*down(0, "n1", "ib0", 60), *gave_up], [one(40)]))["1"]) == (
         "infra.network",

@@ -33,6 +33,18 @@ def test_a_flap_shorter_than_the_retry_budget() -> None:
     assert any("was back after 4.0 s" in r.reason for r in found.rejections)
 
 
+def test_a_bounce_beside_a_broken_gpu_is_absorbed_by_the_retries() -> None:
+    """Output has no stamps: when the peers were lost is known to a minute, how long the retries last is known to the second."""
+    closed = out(
+        5, "job.nccl_error", "NCCL WARN socketProgress: Connection closed by remote peer n1<50000>", sigma=45.0
+    )
+    where = world([*xid(0, 95), *down(-2, "n2", "ib0", -0.5), *down(4, "n2", "ib0", 5.5), *closed], [one(8)])
+    where.site.job_settings["1"] = {"NCCL_IB_TIMEOUT": "20"}
+    found = judged(where)["1"]
+    assert said(found) == ("infra.gpu", "gpu.xid", "n1") and found.confidence > 0.8
+    assert any("the run's retries last 30 s" in r.reason for r in found.rejections)
+
+
 def test_a_flap_on_a_port_the_job_did_not_use() -> None:
     lines = [event("nic.link_down", 0, "n1", "mlx5_0: Port: 1 Link DOWN", ibdev="mlx5_0"),
              event("nic.link_up", 90, "n1", "mlx5_0: Port: 1 Link ACTIVE", ibdev="mlx5_0"), *lost_peers(60, ibdev="mlx5_3")]  # fmt: skip
