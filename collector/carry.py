@@ -8,16 +8,18 @@ lines that were parsed, and names the file in which the rest lies. After a kill 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 from pathlib import Path
 
 import polars as pl
-import pyarrow as pa
 import structlog
 
-from store.duckdb_store import plain
-
 log = structlog.get_logger()
+
+
+#: Where the next file is written: over the last one that is of no use any more. New memory of the page cache costs several times as much.
+_DRAFT = "carried.draft"
 
 
 class Carry:
@@ -36,7 +38,7 @@ class Carry:
         if name is not None:
             path = self._folder / name
             try:
-                self.rows = pl.read_ipc(path)
+                self.rows = pl.read_ipc(io.BytesIO(path.read_bytes()))  # not mapped: files are written over
             except (OSError, pl.exceptions.PolarsError) as error:
                 aside = path.with_suffix(".unreadable")
                 with contextlib.suppress(FileNotFoundError):
@@ -44,33 +46,23 @@ class Carry:
                 log.error("lines that waited for their segment cannot be read", file=str(aside), error=str(error))
         self.keep_only(name)
 
-    def write(self, name: str, rows: pl.DataFrame) -> pl.DataFrame:
-        """Onto the disk, before the transaction that names the file. Gives the same rows, in memory of their own: they
-        are kept longer than what they were part of. Raises ``OSError``."""
-        path = self._folder / name
-        # With bytes and no views: those would bring along everything that they lie in.
-        table = plain(rows).to_arrow(compat_level=pl.CompatLevel.oldest())
-        written = pa.BufferOutputStream()
-        with pa.ipc.new_file(written, table.schema) as stream:
-            stream.write_table(table)
-        data = written.getvalue()
-        with path.open("wb", buffering=0) as file:
-            view = memoryview(data)
-            while view:
-                view = view[file.write(view) :]
+    def write(self, name: str, rows: pl.DataFrame) -> None:
+        """Onto the disk, before the transaction that names the file. Raises ``OSError``."""
+        draft = self._folder / _DRAFT
+        with os.fdopen(os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb", buffering=0) as file:
+            rows.write_ipc(file)
+            os.ftruncate(file.fileno(), os.lseek(file.fileno(), 0, os.SEEK_CUR))
             os.fsync(file.fileno())
+        draft.rename(self._folder / name)
         folder = os.open(self._folder, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
-        own = pl.from_arrow(pa.ipc.open_file(data).read_all())
-        assert isinstance(own, pl.DataFrame)
-        return own
 
     def keep_only(self, name: str | None) -> None:
         """After the transaction: the file before is of no use."""
         for path in self._folder.glob("*.rows"):
             if path.name != name:
                 with contextlib.suppress(OSError):
-                    path.unlink()
+                    path.rename(self._folder / _DRAFT)

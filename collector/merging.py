@@ -39,14 +39,24 @@ def cut(lines: pl.DataFrame) -> tuple[list[pl.DataFrame], pl.DataFrame | None]:
     return [lines.slice(at, SEGMENT_ROWS) for at in range(0, full, SEGMENT_ROWS)], rest
 
 
-def numbered_on(lines: pl.DataFrame, before: Mapping[str, int]) -> pl.DataFrame:
-    """Lines (``store.duckdb_store.coded``) with the numbers that follow on those which their streams have. ``before``: by
-    file, all of them."""
-    if len(before) == 1:
-        return lines.with_columns(pl.col("line") + next(iter(before.values())))
-    files = lines["file"].unique().drop_nulls()
-    codes = files.to_physical().to_numpy()
-    base = np.zeros(int(codes.max(initial=0)) + 2, np.int64)
-    base[codes + 1] = [before.get(file, 0) for file in files.cast(pl.String).to_list()]
-    at = lines["file"].to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
-    return lines.with_columns(pl.Series("line", lines["line"].to_numpy() + base[at + 1]))
+def numbered_on(parts: Sequence[pl.DataFrame], before: Mapping[str, int]) -> list[pl.DataFrame]:
+    """Lines (``store.duckdb_store.coded``), of which each part counts those of a file from 1, with the numbers that follow on
+    those before them: of the parts before, and ``before`` all, by file."""
+    codes = [part["file"].to_physical().cast(pl.Int64).fill_null(-1).to_numpy() + 1 for part in parts]
+    most = max((int(found.max(initial=0)) for found in codes), default=0) + 1
+    base, known = np.zeros(most, np.int64), np.zeros(most, bool)
+    known[0] = True  # lines of no file
+    numbered = []
+    for part, found in zip(parts, codes, strict=True):
+        counts = np.bincount(found, minlength=most)
+        new = np.flatnonzero((counts > 0) & ~known)
+        if len(new):
+            places = np.zeros(most, np.int64)
+            places[found] = np.arange(len(found))
+            files = part["file"].gather(places[new]).cast(pl.String).to_list()
+            base[new] = [before.get(file, 0) for file in files]
+            known[new] = True
+        numbered.append(part.with_columns(pl.Series("line", part["line"].to_numpy() + base[found])))
+        counts[0] = 0
+        base += counts
+    return numbered

@@ -402,7 +402,7 @@ class Pipeline:
             try:
                 if rest is not None:
                     step.carried = f"{step.name}.rows"
-                    rest = self._carry.write(step.carried, rest)
+                    self._carry.write(step.carried, rest)
                 self._insert(tables, sealed, step)
                 break
             except (duckdb.Error, OSError, StoreError) as error:
@@ -442,20 +442,12 @@ class Pipeline:
     def _counted(self, outcomes: list[Outcome], step: Step) -> dict[str, pl.DataFrame]:
         """The rows as they are stored; lines are numbered on from what their stream has, and counted."""
         tables: dict[str, list[pl.DataFrame]] = {}
-        stats: list[pl.DataFrame] = []
-        upto: dict[str, int] = {}
         for outcome in outcomes:
-            found = {name: data.frame() for name, data in outcome.tables.items()}
-            if outcome.stats is not None:
-                stats.append(outcome.stats.frame())
-                added = dict(stats[-1].group_by("file").agg(pl.col("lines").sum()).iter_rows())
-                before = {file: upto.get(file, self.ledger.lines.get(file, 0)) for file in added}
-                upto.update((file, before[file] + lines) for file, lines in added.items())
-                if any(before.values()):
-                    found["logs"] = numbered_on(found["logs"], before)
-            for name, data in found.items():
-                tables.setdefault(name, []).append(data)
+            for name, data in outcome.tables.items():
+                tables.setdefault(name, []).append(data.frame())
+        stats = [outcome.stats.frame() for outcome in outcomes if outcome.stats is not None]
         if stats:
+            tables["logs"] = numbered_on(tables["logs"], self.ledger.lines)
             self.ledger.count(step, decoding.summed(stats))
         return {name: pl.concat(parts) for name, parts in tables.items()}
 

@@ -45,7 +45,17 @@ def test_segments_and_rest_are_the_lines_in_their_order(rows: int) -> None:
 
 
 def test_lines_are_numbered_on_by_their_streams() -> None:
-    lines = coded(pl.DataFrame({"file": ["a", None, "b", "a", "c"], "line": [1, 1, 1, 2, 1]}))
-    assert numbered_on(lines, {"a": 10, "b": 0, "c": 3})["line"].to_list() == [11, 1, 1, 12, 4]
-    one = coded(pl.DataFrame({"file": ["a", "a"], "line": [1, 2]}))
-    assert numbered_on(one, {"a": 10})["line"].to_list() == [11, 12]
+    def lines(files: str) -> pl.DataFrame:
+        """Numbered from 1 in each file; a blank is no file."""
+        numbers = [files[: at + 1].count(file) for at, file in enumerate(files)]
+        return coded(pl.DataFrame({"file": [None if f == " " else f for f in files], "line": numbers}))
+
+    def numbers(*parts: str, before: dict[str, int]) -> list[list[int]]:
+        return [part["line"].to_list() for part in numbered_on([lines(files) for files in parts], before)]
+
+    assert numbers("a bac", before={"a": 10, "b": 0, "c": 3}) == [[11, 1, 1, 12, 4]]
+    assert numbers("aa", before={"a": 10}) == [[11, 12]]
+    assert numbers("ab", "", "cba a", " b", before={"a": 10, "c": 7, "other": 5}) == [
+        [11, 1], [], [8, 2, 12, 1, 13], [1, 3]
+    ]  # fmt: skip
+    assert numbers(before={}) == []
