@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import json
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +38,11 @@ def query_text(kql: str | None, file: Path | None, saved_name: str | None) -> st
         try:
             return saved.load(saved_name).text
         except KeyError as error:
-            raise CommandError(f"--saved {saved_name}: no such query; 'faultline query --list' names them") from error
+            near = difflib.get_close_matches(saved_name, saved.names(), n=1, cutoff=0.5)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            raise CommandError(
+                f"--saved {saved_name}: no such query; 'faultline query --list' names them{meant}"
+            ) from error
     if file is not None and str(file) != "-":
         try:
             return file.read_text(encoding="utf-8")
@@ -121,10 +127,17 @@ def show_history() -> None:
         print(f"{entry.get('time', '')}\t{entry.get('rows', '')}\t{' '.join(str(entry['query']).split())}")
 
 
+def named_run(text: str) -> str:
+    """A run as lines, squeue and people name it: JobId=15, 15.batch and 15.0 (steps of it) are 15."""
+    bare = re.sub(r"^job(?:id)?[ =:]*", "", text.strip(), flags=re.IGNORECASE)
+    return re.sub(r"\.(?:\d+|batch|extern|interactive)$", "", bare)
+
+
 def explain_job(access: Access, key: str, form: str) -> int:
     """Exit 0 with a verdict, 1 if the job ended well or its verdict is unknown to us, 2 if no such job is known."""
     from faultline import terminal
 
+    key = named_run(key)
     found = access.result()
     verdict = found["verdicts"].get(key)
     if verdict is None:
@@ -133,7 +146,10 @@ def explain_job(access: Access, key: str, form: str) -> int:
         if others and not any(r["run_key"] == key for r in runs):
             raise CommandError(f"job {key}: no such run; there are verdicts on {', '.join(others)}")
         if not runs:
-            raise CommandError(f"job {key}: not known to this store; was its accounting or slurmctld.log ingested?")
+            known = {str(r["run_key"]) for r in access.run_keys()} | set(found["verdicts"])
+            near = difflib.get_close_matches(key, sorted(known), n=3, cutoff=0.7)
+            meant = f"did you mean {', '.join(near)}?" if near else "was its accounting or slurmctld.log ingested?"
+            raise CommandError(f"job {key}: not known to this store; {meant}")
         states = ", ".join(f"{r['run_key']} {r['state'] or 'not ended'}" for r in runs)
         if form == "json":
             print(json.dumps({"job_id": key, "verdict": None, "runs": runs}))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,6 +30,9 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", help="The service's
 
 def run(arguments: list[str]) -> int:
     """Runs one command; errors become one line on stderr and exit code 2."""
+    if not arguments:
+        app(args=["--help"], prog_name="faultline", standalone_mode=False)
+        return 2
     try:
         answer = app(args=arguments, prog_name="faultline", standalone_mode=False)
     except CommandError as error:
@@ -43,8 +48,17 @@ def run(arguments: list[str]) -> int:
         shown = getattr(error, "format_message", None)  # a usage error of the command line
         if shown is None:
             raise
-        return _refuse(f"{shown()} Try 'faultline {arguments[0] if arguments else ''} --help'.")
+        named = [arguments[0]] if arguments[0] in COMMANDS else []
+        return _refuse(f"{shown()} Try '{' '.join(['faultline', *named])} --help'.")
     return answer if isinstance(answer, int) else 0
+
+
+def span(since: str | None, until: str | None) -> tuple[datetime | None, datetime | None]:
+    """Both time options; an end that is not after its start is refused and not an empty answer."""
+    low, high = moment(since), moment(until)
+    if low is not None and high is not None and low >= high:
+        raise CommandError(f"--since {since} is not before --until {until}; give the earlier time first")
+    return low, high
 
 
 def _refuse(text: str) -> int:
@@ -68,8 +82,13 @@ def moment(text: str | None) -> datetime | None:
 
 def choice(value: str, allowed: tuple[str, ...], option: str = "--format") -> str:
     if value not in allowed:
-        raise CommandError(f"{option} {value}: unknown; one of {', '.join(allowed)}")
+        raise CommandError(f"{option} {value}: unknown; one of {', '.join(allowed)}{_meant(value, allowed)}")
     return value
+
+
+def _meant(word: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 @app.command(epilog="Example: faultline demo")
@@ -180,19 +199,30 @@ def incidents(
     from faultline.access import choose
 
     choice(format, ("table", "json"))
-    low, high = moment(since), moment(until)
+    low, high = span(since, until)
     access = choose(data, server)
     try:
         found = access.result()
     finally:
         access.close()
-    found["incidents"] = [i for i in found["incidents"] if _touches(i, low, high, host, job)]
+    stored = found["incidents"]
+    found["incidents"] = [i for i in stored if _touches(i, low, high, host, job)]
     if job:
         found["verdicts"] = {k: v for k, v in found["verdicts"].items() if k.split("#")[0] == job.split("#")[0]}
     if format == "json":
         print(json.dumps(found, indent=1, sort_keys=True))
     else:
         terminal.incidents(found)
+        if stored and not found["incidents"]:
+            sys.stderr.write(f"faultline: {_none_of(stored, host)}\n")
+
+
+def _none_of(stored: list[dict[str, Any]], host: str | None) -> str:
+    """Why the list is empty though there are incidents: how many, when, and the host that may be meant."""
+    hosts = {str(name) for i in stored for name in i["hosts"]}
+    known = _meant(host, hosts) if host and host not in hosts else ""
+    first, last = min(i["start"] for i in stored), max(i["start"] for i in stored)
+    return f"none of the {len(stored)} stored matches; they began {first[:19]}Z to {last[:19]}Z{known}"
 
 
 def _touches(
@@ -243,9 +273,10 @@ def report(
             print(f"{known.name}\t{known.title}")
         return
     if name is None or name not in reports.REPORTS:
-        raise CommandError(f"report {name or '?'}: unknown; known are {', '.join(sorted(reports.REPORTS))}")
+        near = _meant(name or "", reports.REPORTS)
+        raise CommandError(f"report {name or '?'}: unknown; known are {', '.join(sorted(reports.REPORTS))}{near}")
     choice(format, ("html", "md", "json"))
-    low, high = moment(since), moment(until)
+    low, high = span(since, until)
     access = choose(data, server)
     try:
         text = access.report(name, low, high, format)
@@ -335,7 +366,10 @@ def check(
     from faultline.checking import back_test, check_all
 
     if replay:
-        return back_test(config, data, edges or [], moment(since), moment(until))
+        return back_test(config, data, edges or [], *span(since, until))
     if edges or since or until:
         raise CommandError("--edges, --since and --until belong to --replay; add it")
     return check_all(config, data)
+
+
+COMMANDS = {str(command.callback.__name__) for command in app.registered_commands if command.callback}

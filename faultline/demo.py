@@ -16,6 +16,7 @@ CAPTURE = Path(__file__).parent / "capture"
 def show(listen: str, *, once: bool) -> None:
     from correlator.engine import correlate, result
 
+    validate({"listen": listen}, "command line")  # before the load, which takes seconds
     with tempfile.TemporaryDirectory(prefix="faultline-demo-") as folder:
         data = Path(folder)
         with open_store(data) as store:

@@ -179,10 +179,11 @@ class Service:
 
 def build_app(service: Service) -> Any:
     """The web room over this service's store, with the routes that need more than the store."""
-    from fastapi import HTTPException, Response
+    from fastapi import Response
 
     from queries import reports
     from web.app import create_app
+    from web.problems import ProblemError
 
     listing = [
         {"name": r.name, "title": r.title, "description": r.description, "href": f"/api/v1/reports/{r.name}"}
@@ -206,9 +207,11 @@ def build_app(service: Service) -> Any:
         name: str, format: str = "html", since: datetime | None = None, until: datetime | None = None
     ) -> Response:
         """A report, written now."""
-        if name not in reports.REPORTS or format not in ("html", "md", "json"):
-            raise HTTPException(404, f"no report {name!r} in format {format!r}")
-        text = reports.render(reports.run(service.store, name, since=_naive(since), until=_naive(until)), format)
+        try:
+            text = reports.render(reports.run(service.store, name, since=_naive(since), until=_naive(until)), format)
+        except reports.ReportError as error:
+            status = 404 if name not in reports.REPORTS else 400
+            raise ProblemError(status, str(error), do="See /reports for what there is.") from error
         kind = {"html": "text/html", "md": "text/markdown", "json": "application/json"}[format]
         return Response(text, media_type=kind)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from typing import Any
 
 from rich.console import Console
@@ -95,35 +96,21 @@ def _length(seconds: float) -> str:
 
 
 def why(key: str, verdict: dict[str, Any], incident: dict[str, Any] | None) -> None:
-    """The verdict, its chain with raw lines, and the rivals."""
+    """The verdict and what to do, the chain with raw lines, and the rivals: what a reader needs most stands on top."""
     out = console()
-    out.print(Text(f"Job {key}: {verdict['headline']}", style="bold"))
-    out.print(Text(f"{verdict['summary']}"))
+    say(out, f"Job {key}: {verdict['headline']}", style="bold")
+    say(out, verdict["summary"])
     certainty = f"{verdict['category']}, confidence {verdict['confidence']:.2f}"
     place = f", incident {incident['id']}" if incident else ""
-    out.print(Text(f"{certainty}{place}, {'final' if verdict['final'] else 'provisional'}", style="dim"))
+    say(
+        out,
+        f"{certainty}{place}, {'final' if verdict['final'] else 'provisional: it may change while lines arrive'}",
+        style="dim",
+    )
+    advised(out, verdict["advice"])
     events = {e["id"]: e for e in [*(incident["events"] if incident else ()), *verdict["evidence"]]}
     if verdict["chain"]:
-        out.print(Text("\nChain of evidence", style="bold"))
-        told: set[str] = set()
-        for step, hop in enumerate(verdict["chain"]):
-            for end in ("cause", "effect"):
-                if end == "effect":
-                    low, high = hop["window_s"]
-                    reason = f" from {hop['because']}" if hop["because"] else ""
-                    out.print(
-                        Text(
-                            f"     {hop['edge']}: {hop['lag_s']:+.3f} s, allowed {_length(low)} to {_length(high)}{reason}",
-                            style="cyan",
-                        )
-                    )
-                    out.print(Text(f"     {hop['text']}", style="dim"))
-                event = events.get(hop[end] or "")
-                if event is not None and event["id"] not in told:
-                    told.add(event["id"])
-                    line(out, event)
-                elif event is None and (end == "effect" or step == 0):
-                    out.print(Text(f"  {_measured(hop, end)}"))
+        chain(out, verdict["chain"], events)
     elif verdict["evidence"]:
         out.print(Text("\nWhat it rests on", style="bold"))
         for event in verdict["evidence"]:
@@ -131,18 +118,63 @@ def why(key: str, verdict: dict[str, Any], incident: dict[str, Any] | None) -> N
     listing(out, "Grounds", verdict["grounds"])
     listing(out, "Rivals rejected", [f"{r['cause']}: {r['rejected']}" for r in verdict["rivals"]])
     listing(out, "Not known", verdict["doubts"])
-    listing(
-        out, "What to do", [a["text"] + (f"\n      {a['command']}" if a["command"] else "") for a in verdict["advice"]]
-    )
-    out.print(Text(f"\nWhat would change this verdict: {verdict['change_my_mind']}", style="dim"))
+    print()
+    say(out, f"What would change this verdict: {verdict['change_my_mind']}", style="dim")
+
+
+def chain(out: Console, hops: list[dict[str, Any]], events: dict[str, dict[str, Any]]) -> None:
+    """Cause and effect in turn, each with its raw line; between them the lag, what was allowed, and why."""
+    out.print(Text("\nChain of evidence", style="bold"))
+    told: set[str] = set()
+    for step, hop in enumerate(hops):
+        for end in ("cause", "effect"):
+            if end == "effect":
+                low, high = hop["window_s"]
+                reason = f" from {hop['because']}" if hop["because"] else ""
+                window = f"allowed {_length(low)} to {_length(high)}{reason}"
+                say(out, f"{hop['edge']}: {hop['lag_s']:+.3f} s, {window}", 5, style="cyan")
+                say(out, hop["text"], 5, style="dim")
+            event = events.get(hop[end] or "")
+            if event is not None and event["id"] not in told:
+                told.add(event["id"])
+                line(out, event)
+            elif event is None and (end == "effect" or step == 0):
+                say(out, _measured(hop, end), 2)
+
+
+def say(out: Console, text: str, indent: int = 0, hang: int | None = None, style: str = "") -> None:
+    """A paragraph. On a terminal its further lines are indented by ``hang`` (else as the first); in a pipe it is one line."""
+    if sys.stdout.isatty():
+        further = " " * (indent if hang is None else hang)
+        text = textwrap.fill(
+            text, out.width, initial_indent=" " * indent, subsequent_indent=further, break_long_words=False,
+            break_on_hyphens=False,
+        )  # fmt: skip
+        out.print(Text(text, style=style), soft_wrap=True)
+    else:
+        out.print(Text(" " * indent + text, style=style))
 
 
 def line(out: Console, event: dict[str, Any]) -> None:
+    """When and where, the words, and the place of the raw line: beside the first where a terminal has room for it."""
     place = f"{event['source']}:{event['line']}" if event["line"] else str(event["source"])
-    out.print(Text(f"  {short_time(event['time'])[11:]}  {event['host'] or '-':<8} {event['event']}"))
+    head = f"  {short_time(event['time'])[11:]}  {event['host'] or '-':<8} {event['event']}"
+    beside = sys.stdout.isatty() and len(head) + 3 + len(place) <= out.width
+    out.print(Text.assemble(head, (f"   {place}" if beside else "", "dim")))
     for text in _said(event):
-        out.print(Text(f"     {text}"))
-    out.print(Text(f"     {place}", style="dim"))
+        out.print(Text(f"     {text}"), soft_wrap=True)  # the terminal breaks it, so that copying it does not
+    if not beside:
+        out.print(Text(f"     {place}", style="dim"), soft_wrap=True)
+
+
+def advised(out: Console, advice: list[dict[str, Any]]) -> None:
+    """What to do; a command stands alone on its line, unbroken, so that it can be copied."""
+    if advice:
+        out.print(Text("\nWhat to do", style="bold"))
+    for item in advice:
+        say(out, f"- {item['text']}", 2, 4)
+        if item["command"]:
+            out.print(Text(f"      {item['command']}"), soft_wrap=True)
 
 
 def _said(event: dict[str, Any]) -> list[str]:
@@ -164,4 +196,4 @@ def listing(out: Console, heading: str, rows: list[str]) -> None:
     if rows:
         out.print(Text(f"\n{heading}", style="bold"))
         for row in rows:
-            out.print(Text(f"  - {row}"))
+            say(out, f"- {row}", 2, 4)

@@ -96,7 +96,35 @@ class KqlRuntimeError(KqlError):
     """The engine stopped while running the query."""
 
 
+#: What other tools call the columns of the cluster's tables, lower case.
+SYNONYMS = {
+    "timestamp": ("Time", "TimeGenerated"), "ts": ("Time", "TimeGenerated"), "datetime": ("Time", "TimeGenerated"),
+    "hostname": ("Host", "Computer"), "node": ("Host", "Computer"), "nodename": ("Host", "Computer"), "computer": ("Host",),
+    "level": ("Severity", "SeverityLevel"), "job": ("JobId",), "text": ("Message", "SyslogMessage", "RawData"),
+    "line": ("Message", "RawData"), "raw": ("RawData", "Message"), "program": ("Unit", "ProcessName"), "type": ("Event",),
+    "restart": ("Attempt",), "restarts": ("Attempt",), "reason": ("Category",), "cause": ("RootCause",), "gpu": ("Gpus", "Device"),
+    "username": ("User",), "jobname": ("Name",),
+}  # fmt: skip
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like `name`, if one is close enough to be worth saying."""
-    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
-    return found[0] if found else None
+    """The known name that is most likely meant: the same in other case, another tool's word for it, one like it, the one
+    that begins so, or the one that it abbreviates (Msg: Message). None if no name is close enough to be worth saying."""
+    names = list(known)
+    low = name.lower()
+    plain = low.replace("_", "")
+    same = [n for n in names if n.lower() in (low, plain)]
+    synonyms = [n for n in SYNONYMS.get(plain, ()) if n in names]
+    # The name as it stands counts before the name in lower case: WHERE is like where, Host more like Host than like hosts.
+    like = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
+    lowered = {n.lower(): n for n in reversed(names)}
+    like_low = [lowered[n] for n in difflib.get_close_matches(low, list(lowered), n=1, cutoff=0.7)]
+    begins = sorted((n for n in names if len(plain) > 1 and n.lower().startswith(plain)), key=len)
+    short = sorted((n for n in names if len(plain) > 2 and _abbreviates(plain, n.lower())), key=len)
+    return next(iter([*same, *synonyms, *like, *like_low, *begins, *short]), None)
+
+
+def _abbreviates(short: str, name: str) -> bool:
+    """Whether the letters of ``short`` stand in ``name`` in this order, from its first on."""
+    rest = iter(name)
+    return short[0] == name[0] and len(name) <= 4 * len(short) and all(letter in rest for letter in short)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from queries.kql import CannotExpress, KqlError, NotImplementedYet, QueryTimeout, run, validate
 from queries.kql.catalog import CATALOG
+from queries.kql.errors import nearest
 
 
 def test_a_wrong_operator_is_named_with_its_nearest_kin() -> None:
@@ -209,3 +210,21 @@ def test_what_happens_while_running_points_at_no_place() -> None:
 def test_every_no_names_what_it_refuses(text: str, kind: type[KqlError], named: str) -> None:
     with pytest.raises(kind, match=named):
         validate(text, CATALOG)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("Msg", "Message"), ("Messag", "Message"), ("message", "Message"), ("host_name", "Host"), ("hostname", "Host"), ("node", "Host"),
+     ("timestamp", "Time"), ("sev", "Severity"), ("job_id", "JobId"), ("JobID", "JobId"), ("job", "JobId"), ("Recv", "ReceivedTime"),
+     ("RcvdTime", "ReceivedTime"), ("level", "Severity"), ("fac", "Facility"), ("qqq", None), ("x", None)],
+)  # fmt: skip
+def test_a_wrong_name_is_told_the_one_that_is_meant(written: str, meant: str | None) -> None:
+    known = [column.name for column in CATALOG.tables["Logs"].columns]
+    assert nearest(written, known) == meant
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [("Job", "Jobs"), ("logs", "Logs"), ("Node", "NodeStates"), ("syslog", "Syslog")]
+)
+def test_a_wrong_table_is_told_the_one_that_is_meant(written: str, meant: str) -> None:
+    assert nearest(written, CATALOG.tables) == meant

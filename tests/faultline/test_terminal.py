@@ -1,0 +1,129 @@
+"""What a person sees at a terminal: widths, colours, order; and that a pipe gets the same words without them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FLAP = Path(__file__).parent.parent / "captures" / "mgmt_flap_long"
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "FORCE_COLOR", "COLUMNS"}}
+    return {
+        **kept,
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "FAULTLINE_SERVER": "",
+        "TERM": "xterm-256color",
+        **more,
+    }
+
+
+def at_terminal(*arguments: object, columns: int = 80, **more: str) -> str:
+    """Standard output of the command at a terminal so many columns wide."""
+    reader, writer = os.openpty()
+    command = [sys.executable, "-m", "faultline.entry", *map(str, arguments)]
+    child = subprocess.Popen(
+        command, stdout=writer, stdin=writer, stderr=subprocess.PIPE, env=environment(COLUMNS=str(columns), **more)
+    )
+    os.close(writer)
+    said = b""
+    try:
+        while part := os.read(reader, 65536):
+            said += part
+    except OSError:  # how Linux says that the other end is closed
+        pass
+    os.close(reader)
+    child.communicate(timeout=120)
+    return said.decode().replace("\r\n", "\n")
+
+
+def piped(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "faultline.entry", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=120)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("store")
+    assert piped("ingest", FLAP, "--data", folder).returncode == 0
+    return folder
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_incidents_at_a_terminal_are_two_readable_parts_each(data: Path, columns: int) -> None:
+    text = ESCAPE.sub("", at_terminal("incidents", "--data", data, columns=columns))
+    head, *sentence = text.splitlines()
+    assert re.match(r"I-\w{10}  impact    2026-11-21 00:30:17", head) and "nic.link_down on gpu02" in " ".join(
+        text.split()
+    )
+    assert all(len(line) <= columns for line in text.splitlines()) and sentence[-1].startswith("    ")
+    assert "which ended job 15 as NODE_FAIL" in " ".join(text.split())
+
+
+def test_why_fits_a_terminal_says_first_what_to_do_and_leaves_lines_and_commands_whole(data: Path) -> None:
+    text = ESCAPE.sub("", at_terminal("why", "15", "--data", data))
+    lines = text.splitlines()
+    assert lines[0].startswith("Job 15: Your job died because a node lost its network")
+    order = [lines.index(words) for words in ("What to do", "Chain of evidence", "Grounds", "Rivals rejected")]
+    assert order == sorted(order) and order[0] < 8 and len(lines) <= 60
+    assert "      scontrol update nodename=gpu02 state=drain reason='link eth0 down'" in lines
+    whole = ("scontrol", "mgmt_flap_long/", "igb 0000", "error: Nodes", "Killing JobId")
+    assert [line for line in lines if len(line) > 80 and not any(words in line for words in whole)] == []
+    # What runs on is indented below its own beginning.
+    after = lines.index(next(line for line in lines if line.startswith("  - Drain gpu02")))
+    assert lines[after + 1].startswith("    ") and not lines[after + 1].startswith("  - ")
+
+
+def test_a_pipe_has_the_same_words_one_paragraph_a_line_and_no_colours(data: Path) -> None:
+    told = piped("why", "15", "--data", data).stdout
+    assert (
+        "\x1b" not in told
+        and "\n  - Drain gpu02 when it is idle and check cable, transceiver and switch port of eth0.\n" in told
+    )
+    assert " ".join(ESCAPE.sub("", at_terminal("why", "15", "--data", data)).split()) == " ".join(told.split())
+
+
+def test_colours_are_for_terminals_that_want_them(data: Path) -> None:
+    assert "\x1b[" in at_terminal("why", "15", "--data", data)
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]", at_terminal("why", "15", "--data", data, NO_COLOR="1"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["incident"], 2, "Did you mean 'incidents'? Try 'faultline --help'."),
+        (["incidents", "--format", "jsn"], 2, "did you mean json?"),
+        (["incidents", "--host", "gpu2"], 0, "did you mean gpu02?"),
+        (["incidents", "--since", "2026-11-30"], 0, "none of the 1 stored matches"),
+        (["incidents", "--since", "2026-11-30", "--until", "2026-11-01"], 2, "is not before --until"),
+        (["report", "usage", "--since", "2026-11-30", "--until", "2026-11-01"], 2, "is not before --until"),
+        (["report", "usge"], 2, "did you mean usage?"),
+        (["why", "151"], 2, "did you mean 15"),
+        (["why", "nonsense"], 2, "was its accounting"),
+        (["query", "--saved", "flaps_by_swich"], 2, "did you mean flaps_by_switch?"),
+        (["query", "Events | where Msg has 'x'"], 2, "did you mean Message?"),
+    ],
+)
+def test_what_is_wrong_is_one_line_that_says_what_may_be_meant(
+    data: Path, arguments: list[str], code: int, said: str
+) -> None:
+    done = piped(*arguments, "--data", data) if arguments != ["incident"] else piped(*arguments)
+    assert done.returncode == code and said in done.stderr and "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == (3 if arguments[0] == "query" and "Msg" in arguments[1] else 1)
+
+
+@pytest.mark.parametrize("named", ["15", "JobId=15", "job 15", "15.batch", "15.0"])
+def test_a_job_may_be_named_as_slurm_names_it(data: Path, named: str) -> None:
+    assert piped("why", named, "--data", data).stdout.startswith("Job 15: ")
+
+
+def test_no_command_at_all_shows_the_commands() -> None:
+    done = piped()
+    assert done.returncode == 2 and "incidents" in done.stdout and done.stderr == ""
