@@ -24,7 +24,7 @@ from collector.receivers.base import (
     Run,
     unsnap,
 )
-from collector.receivers.wrapped import Streams, Wrapped, loads, source_named
+from collector.receivers.wrapped import Streams, Wrapped, loads, nanoseconds, source_named
 
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*,?')
 _HOST = ("host", "hostname", "node", "node_name", "nodename", "instance")
@@ -140,7 +140,11 @@ def _streams(body: bytes, as_json: bool) -> Iterator[tuple[dict[str, str], list[
         if not isinstance(labels, dict):
             labels = dict(_LABEL.findall(str(stream.get("labels", ""))))
         entries = [
-            (int(value[0]), str(value[1]), {str(k): str(v) for k, v in value[2].items()} if len(value) > 2 else {})
+            (
+                nanoseconds(value[0]),
+                str(value[1]),
+                {str(k): str(v) for k, v in value[2].items()} if len(value) > 2 else {},
+            )
             for value in stream.get("values") or []
         ]
         yield {str(k): str(v) for k, v in labels.items()}, entries
@@ -159,7 +163,7 @@ def _protobuf(body: bytes) -> Iterator[tuple[dict[str, str], list[Entry]]]:
             elif inner == 2:
                 parts = dict(_fields(value))
                 moment = dict(_fields(parts.get(1, b"")))
-                stamp = int(moment.get(1, 0)) * 1_000_000_000 + int(moment.get(2, 0))
+                stamp = nanoseconds(int(moment.get(1, 0)) * 1_000_000_000 + int(moment.get(2, 0)))
                 more = [dict(_fields(v)) for n, v in _fields(value) if n == 3]
                 entries.append(
                     (stamp, parts.get(2, b"").decode("utf-8", "replace"), {p[1].decode(): p[2].decode() for p in more})

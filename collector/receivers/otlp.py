@@ -28,7 +28,7 @@ from collector.receivers.base import (
     Run,
     moment_of,
 )
-from collector.receivers.wrapped import Streams, Wrapped, is_wrapped, loads
+from collector.receivers.wrapped import Streams, Wrapped, is_wrapped, loads, nanoseconds
 from parsers.documents.prometheus import device_and_host
 from parsers.record import Parsed, frame
 
@@ -209,7 +209,7 @@ def _json_logs(document: dict[str, Any]) -> Iterator[tuple[dict[str, Any], _Log]
             for r in scope.get("logRecords") or []:
                 body = _json_value(r.get("body"))
                 yield resource, _Log(
-                    int(r.get("timeUnixNano") or 0), int(r.get("observedTimeUnixNano") or 0), _number(r.get("severityNumber")),
+                    nanoseconds(r.get("timeUnixNano")), nanoseconds(r.get("observedTimeUnixNano")), _number(r.get("severityNumber")),
                     str(r.get("severityText") or ""), "" if body is None else body, _json_pairs(r.get("attributes")),
                 )  # fmt: skip
 
@@ -258,7 +258,7 @@ def _json_metrics(document: dict[str, Any]) -> Iterator[_Point]:
             for metric in scope.get("metrics") or []:
                 for kind in ("gauge", "sum", "histogram", "exponentialHistogram", "summary"):
                     for point in (metric.get(kind) or {}).get("dataPoints") or []:
-                        attributes, time = _json_pairs(point.get("attributes")), int(point.get("timeUnixNano") or 0)
+                        attributes, time = _json_pairs(point.get("attributes")), nanoseconds(point.get("timeUnixNano"))
                         names = (("", "asDouble"), ("", "asInt"), ("_count", "count"), ("_sum", "sum"))
                         for suffix, name in names:
                             if point.get(name) is not None:

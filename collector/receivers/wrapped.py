@@ -220,6 +220,17 @@ def _first(flat: dict[str, Any], names: tuple[str, ...]) -> str | None:
     return next((str(flat[name]) for name in names if isinstance(flat.get(name), str | int) and str(flat[name])), None)
 
 
+def nanoseconds(value: Any) -> int:
+    """A time stamp in nanoseconds since 1970, as a number or in digits; 0 for none. Raises ``ValueError``."""
+    try:
+        found = 0 if value is None or value == "" else int(value)
+    except (TypeError, OverflowError) as error:
+        raise ValueError(f"no time stamp: {value!r}") from error
+    if not 0 <= found < 1 << 63:
+        raise ValueError(f"a time stamp beyond 63 bits: {found}")
+    return found
+
+
 def loads(line: bytes) -> Any:
     """JSON, read quickly; the thorough reader takes what the quick one refuses: lone surrogates, NaN, numbers of more than
     64 bits. Raises ``ValueError``."""

@@ -472,6 +472,9 @@ def test_loki_push_of_both_forms(form: str, spool: Spool, intake: Intake) -> Non
     assert (row["raw"], row["host"], row["file"], row["severity"]) == ("hello", "n4", "n4:/var/log/syslog", "warning")
     assert row["time"] == datetime(2026, 11, 21, 10, 0, 0, 123456) and json.loads(row["entities"]) == {"env": "prod"}
     assert ask(intake, "POST", "/loki/api/v1/push", b"\xff", content_type="application/x-protobuf").status == 400
+    for stamp in ("1e999", '"x"', '"-1"', "99999999999999999999", "{}"):
+        body = f'{{"streams":[{{"stream":{{}},"values":[[{stamp},"a"]]}}]}}'.encode()
+        assert ask(intake, "POST", "/loki/api/v1/push", body, content_type="application/json").status == 400, stamp
 
 
 def test_snappy_copies_and_what_is_no_snappy() -> None:
