@@ -38,7 +38,7 @@ def ingest_paths(paths: list[Path], data: Path | None, config: Path | None, *, c
         for warning in file.warnings:
             if file.status != "skipped" and warning != "empty":
                 sys.stderr.write(f"faultline: {file.path}: {warning}\n")
-    sys.stderr.write(f"{size:,} lines in the store\n")
+    sys.stderr.write(f"{size:,} log lines in the store; records of jobs, nodes and links lie in tables of their own\n")
     if report.troubled and not report.by_source():
         raise CommandError("nothing could be read")
     return 1 if report.troubled else 0

@@ -39,6 +39,8 @@ HERE = Path(__file__).parent
 THEMES = {"dark", "light"}
 #: The last lines of a file that a job printed, and so many files of it, that its page shows.
 OUTPUT_LINES, OUTPUT_FILES = 40, 4
+#: Seconds after which a page of something that is under way is asked for again.
+POLL_S = 5
 #: The first of each kind that a search finds.
 FOUND = 10
 SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL|PRIVATE)", re.IGNORECASE)
@@ -76,6 +78,7 @@ def environment() -> jinja2.Environment:
     made.globals |= {
         "GLYPHS": GLYPHS, "LEGEND": LEGEND, "LAYERS": LAYERS, "BAD_STATES": BAD_STATES, "CATEGORIES": CATEGORY_WORDS,
         "ANSWERABLE": CATEGORIES, "ROOT_CAUSES": ROOT_CAUSES, "between": between, "glyph_of": glyph_of, "marked": marked, "moment": moment,
+        "POLL_S": POLL_S,
     }  # fmt: skip
     return made
 

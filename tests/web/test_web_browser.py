@@ -161,6 +161,33 @@ def test_explore_opens_with_the_rows_of_its_example_shown_as_text(look: Any) -> 
     eyes.shoot("explore-result")
 
 
+def test_a_column_sorts_the_rows_and_the_query_is_kept_for_next_time(look: Any) -> None:
+    eyes = look()
+    rows = [["b", 10, "1.00:00:00"], ["a", 9, "02:00:00"], ["c", None, "00:00:01.5"]]
+    kinds = [("Host", "string"), ("Count", "long"), ("Lag", "timespan")]
+    columns = [{"name": name, "type": kind} for name, kind in kinds]
+    eyes.answer_queries({"columns": columns, "rows": rows, "truncated": False, "elapsed_ms": 4})
+    page = eyes.open("/explore")
+    assert page.locator("#asked li").count() == 0  # nobody asked for the example
+
+    def firsts() -> list[str]:
+        return page.locator("#result tbody tr td:first-child").all_inner_texts()
+
+    page.wait_for_selector("#result tbody tr")
+    for column, orders in (("Host", ("abc", "cba", "bac")), ("Count", ("abc", "bac")), ("Lag", ("cab", "bac"))):
+        for order in orders:
+            page.locator("#result th button", has_text=column).press("Enter")
+            assert "".join(firsts()) == order
+    assert page.locator("#result th[aria-sort=descending]").inner_text().startswith("Lag")
+    page.fill("#q", "Jobs\n| take 3")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("#asked li")
+    page.goto(eyes.site + "/explore", wait_until="networkidle")
+    page.locator("#asked a").first.click()
+    page.wait_for_load_state("networkidle")
+    assert page.input_value("#q") == "Jobs\n| take 3" and "Jobs" in page.url
+
+
 def test_long_lists_scroll_in_themselves_and_their_short_cells_do_not_wrap(look: Any) -> None:
     eyes = look()
     rows = [[f"2026-11-21T00:{n % 60:02d}:52Z", "a very long line of a log " * 8] for n in range(200)]

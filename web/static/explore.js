@@ -1,6 +1,7 @@
 /* The query page: colours the text, runs it, and puts an error under the words that caused it. */
 
 import { element } from './lines.js';
+import { keepAsked, showAsked } from './asked.js';
 import { Result } from './result.js';
 
 const find = id => document.getElementById(id);
@@ -29,6 +30,8 @@ const TOKEN = new RegExp(parts.join('|'), 'g');
 
 /** The characters that the last error is about, until the text changes. */
 let wrong = null;
+/** Whether somebody ran a query here: the example that the page opens with is nobody's. */
+let remembered = new URLSearchParams(location.search).has('q');
 /** Ends the query that runs; null while none does. */
 let running = null;
 
@@ -119,6 +122,7 @@ function complain(problem) {
 
 /** The query in the address: the page can be opened again, and sent to somebody. */
 function remember() {
+  remembered = true;
   const url = new URL(location.href);
   url.searchParams.set('q', area.value);
   history.replaceState(null, '', url);
@@ -168,6 +172,7 @@ function tell(body, ok, only) {
   } else {
     took.textContent = `${Math.round(body.elapsed_ms)} ms`;
     result.show(body);
+    if (remembered) keepAsked(area.value, body.rows.length);
   }
 }
 
@@ -200,5 +205,6 @@ find('link').addEventListener('click', async event => {
 });
 new ResizeObserver(number).observe(area);
 refresh();
+showAsked();
 // Also without a query in the address: the page opens with an example, and an example shows what it finds.
 if (area.value.trim()) ask(false);

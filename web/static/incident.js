@@ -5,7 +5,6 @@ import { Lines } from './lines.js';
 import { say, typing } from './app.js';
 
 const host = document.getElementById('axis');
-const chain = document.getElementById('chain');
 /** The cursor must rest this long before lines are fetched: a sweep over the axis is not a hundred questions. */
 const REST_MS = 140;
 /** More hosts than this are not named when their lines are asked for. */
@@ -57,28 +56,30 @@ function follow(axis) {
 
 /** The steps of the chain are chosen by click, by key (what is returned walks them) and by the axis. */
 function steps(axis) {
-  if (!chain) return;
-  const items = [...chain.children];
+  // The list is exchanged while the incident is under way: it is looked up each time.
+  const all = () => [...document.querySelectorAll('#chain > li')];
   const light = id => {
-    for (const item of items) item.classList.toggle('on', item.dataset.event === id);
+    for (const item of all()) item.classList.toggle('on', item.dataset.event === id);
   };
   const go = item => {
     axis.pick(item.dataset.event);
     light(item.dataset.event);
     item.scrollIntoView({ block: 'nearest' });
   };
-  for (const item of items) {
-    item.querySelector('.n').addEventListener('click', () => {
-      go(item);
-      host.scrollIntoView({ block: 'nearest' });
-    });
-  }
+  document.addEventListener('click', event => {
+    const item = event.target.closest('#chain > li > .n')?.parentElement;
+    if (!item) return;
+    go(item);
+    host.scrollIntoView({ block: 'nearest' });
+  });
   axis.addEventListener('pick', event => {
     light(event.detail.id);
     say(`${event.detail.event} on ${event.detail.host}, ${axis.time(event.detail.t)}`);
   });
   axis.addEventListener('release', () => light(null));
   return by => {
+    const items = all();
+    if (!items.length) return;
     const at = items.findIndex(item => item.classList.contains('on'));
     go(items[Math.min(items.length - 1, Math.max(0, at + by))]);
   };
@@ -168,13 +169,30 @@ function buttons(axis) {
   }
 }
 
+let tag = '';
+/** The data of the axis; null where they are still those of last time. */
+async function read() {
+  const answer = await fetch(host.dataset.src, tag ? { headers: { 'if-none-match': tag } } : {});
+  if (answer.status === 304) return null;
+  const data = await answer.json();
+  if (!answer.ok) throw new Error(data.detail ?? answer.statusText);
+  tag = answer.headers.get('etag') ?? '';
+  return data;
+}
+
+/** While the incident is under way the axis takes over what is new; the reader's zoom, cursor and choice stay. */
+function keep(axis) {
+  document.addEventListener('refresh', async () => {
+    const data = await read().catch(() => null);
+    if (data) axis.update(data);
+  });
+}
+
 async function start() {
   if (!host) return;
   const wait = host.querySelector('.wait');
   try {
-    const answer = await fetch(host.dataset.src);
-    const data = await answer.json();
-    if (!answer.ok) throw new Error(data.detail ?? answer.statusText);
+    const data = await read();
     const axis = new Axis(host, data, { job: host.dataset.job ?? null });
     host.axis = axis;
     if (!host.dataset.job) fromAddress(axis);
@@ -182,6 +200,7 @@ async function start() {
     if (!host.dataset.job) range(axis);
     keys(axis, steps(axis));
     buttons(axis);
+    keep(axis);
     host.dataset.ready = 'yes';
   } catch (error) {
     if (wait) wait.textContent = `The time axis could not be drawn: ${error.message}. The table has the same content.`;

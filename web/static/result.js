@@ -46,14 +46,20 @@ function warnings({ rows, truncated }) {
   return all.join(' ');
 }
 
-function head(columns) {
+/** Each column's name sorts the rows by it: ascending, descending, as they came. */
+function head(columns, sorted, onSort) {
   const row = element('tr');
-  for (const column of columns) {
-    const cell = element('th', '', column.name);
+  columns.forEach((column, n) => {
+    const cell = element('th');
+    const button = element('button', 'sort', column.name);
+    button.type = 'button';
+    button.append(element('small', '', column.type));
+    button.addEventListener('click', () => onSort(n));
     cell.scope = 'col';
-    cell.append(element('small', '', column.type));
+    cell.setAttribute('aria-sort', sorted.column === n ? (sorted.up ? 'ascending' : 'descending') : 'none');
+    cell.append(button);
     row.append(cell);
-  }
+  });
   const box = element('thead');
   box.append(row);
   return box;
@@ -110,10 +116,34 @@ function bars(canvas, sums, lo, hi) {
   g.fillText(`most in a bar: ${most}`, width - side, 11);
 }
 
+/** A timespan's text (d.hh:mm:ss.fffffff) as something that compares: its days decide first. */
+function seconds(text) {
+  const found = /^(-?)(?:(\d+)\.)?(\d+):(\d+):([\d.]+)$/.exec(text);
+  if (!found) return text;
+  const [, sign, days, ...clock] = found;
+  const [h, m, s] = clock.map(Number);
+  return (sign ? -1 : 1) * (Number(days ?? 0) * 86400 + h * 3600 + m * 60 + s);
+}
+
+/** All rows of the answer, not only those that are shown, by one column; what has no value comes last. */
+function arranged({ columns, rows }, { column, up }) {
+  if (column === null) return rows;
+  const kind = columns[column].type;
+  const of = NUMBERS.includes(kind) ? Number : kind === 'timespan' ? seconds : words;
+  const keyed = rows.map(row => [row[column] === null || row[column] === '' ? null : of(row[column]), row]);
+  const turn = up ? 1 : -1;
+  keyed.sort(([a], [b]) => {
+    if (a === null || b === null) return (a === null) - (b === null);
+    return turn * (typeof a === 'number' && typeof b === 'number' ? a - b : a < b ? -1 : a > b ? 1 : 0);
+  });
+  return keyed.map(([, row]) => row);
+}
+
 export class Result {
   constructor() {
     for (const id of ['result', 'notes', 'hist', 'count', 'csv']) this[id] = document.getElementById(id);
     this.body = null;
+    this.sorted = { column: null, up: true };
   }
 
   busy(on) {
@@ -122,6 +152,7 @@ export class Result {
 
   show(answer) {
     this.body = answer;
+    this.sorted = { column: null, up: true };
     const rows = answer.rows.length;
     this.count.textContent = `${thousands(rows)}${answer.truncated ? '+' : ''} row${rows === 1 ? '' : 's'}`;
     this.csv.hidden = !rows;
@@ -129,8 +160,23 @@ export class Result {
     const box = element('div', 'doubt');
     box.append(element('div', '', warning));
     this.notes.replaceChildren(...(warning ? [box] : []));
-    this.result.replaceChildren(head(answer.columns), body(answer));
+    this.table();
     this.chart(answer);
+  }
+
+  /** The rows in the order that the reader chose. */
+  table() {
+    const { columns } = this.body;
+    const rows = arranged(this.body, this.sorted);
+    this.result.replaceChildren(head(columns, this.sorted, n => this.sort(n)), body({ columns, rows }));
+  }
+
+  sort(column) {
+    const { column: last, up } = this.sorted;
+    if (column !== last) this.sorted = { column, up: true };
+    else this.sorted = up ? { column, up: false } : { column: null, up: true };
+    this.table();
+    this.result.querySelectorAll('th button')[column].focus();
   }
 
   /** Rows over time, counted from the answer; the note above says when that is not all of them. */
@@ -147,7 +193,8 @@ export class Result {
 
   /** All rows as a file. */
   save() {
-    const { columns, rows } = this.body;
+    const { columns } = this.body;
+    const rows = arranged(this.body, this.sorted);
     const table = [columns.map(column => column.name), ...rows];
     const text = table.map(row => row.map(csvField).join(',')).join('\r\n');
     const link = element('a');

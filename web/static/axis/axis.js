@@ -16,14 +16,8 @@ export class Axis extends EventTarget {
   constructor(host, data, { job = null } = {}) {
     super();
     this.host = host;
-    this.data = data;
     this.job = job;
-    this.t0 = Date.parse(data.t0);
-    // Date keeps milliseconds; the microseconds of T0 are kept beside it so that clocks on the axis stay exact.
-    const micros = /\.(\d{3})(\d{3})Z$/.exec(data.t0);
-    if (micros) this.t0 += Number(micros[2]) / 1000;
-    this.lanes = index(data);
-    this.byId = new Map(data.marks.map(mark => [mark.id, mark]));
+    this.take(data);
     this.scale = new Scale(data.start, data.end);
     this.scale.show(data.focus[0], data.focus[1]);
     const effect = data.arrows.find(arrow => !arrow.recovery);
@@ -45,16 +39,41 @@ export class Axis extends EventTarget {
     this.resize();
   }
 
+  take(data) {
+    this.data = data;
+    this.t0 = Date.parse(data.t0);
+    // Date keeps milliseconds; the microseconds of T0 are kept beside it so that clocks on the axis stay exact.
+    const micros = /\.(\d{3})(\d{3})Z$/.exec(data.t0);
+    if (micros) this.t0 += Number(micros[2]) / 1000;
+    this.lanes = index(data);
+    this.byId = new Map(data.marks.map(mark => [mark.id, mark]));
+  }
+
+  /** Newer data of the same incident. A reader who chose a range keeps it, by the clock: T0 may have moved to an
+      earlier cause. One who did not look around yet sees what is the focus now. */
+  update(data) {
+    const { lo, hi } = this.scale;
+    const [from, to] = this.data.focus;
+    const untouched = Math.abs(lo - from) + Math.abs(hi - to) < 1e-6;
+    const before = this.t0;
+    this.take(data);
+    const shift = (before - this.t0) / 1000;
+    this.scale.start = data.start;
+    this.scale.end = data.end;
+    if (untouched) this.scale.show(data.focus[0], data.focus[1]);
+    else this.scale.show(lo + shift, hi + shift);
+    Object.assign(this.state, { cursor: this.state.cursor + shift, ghost: null });
+    if (!this.byId.has(this.state.selected)) this.state.selected = this.state.step = null;
+    this.describe();
+    this.resize();
+  }
+
   build() {
     this.host.replaceChildren();
     this.canvas = document.createElement('canvas');
     this.canvas.tabIndex = 0;
     this.canvas.setAttribute('role', 'img');
-    this.canvas.setAttribute(
-      'aria-label',
-      `Time axis with ${this.data.marks.length} events in ${this.data.lanes.length} lanes. ` +
-        'The same stands in the table below.',
-    );
+    this.describe();
     this.tip = document.createElement('div');
     this.tip.className = 'tip';
     this.tip.hidden = true;
@@ -63,6 +82,12 @@ export class Axis extends EventTarget {
     this.host.append(this.canvas, this.folds, this.tip);
     this.g = this.canvas.getContext('2d');
     this.palette = new Palette(this.host);
+  }
+
+  describe() {
+    const { marks: events, lanes } = this.data;
+    const what = `Time axis with ${events.length} events in ${lanes.length} lanes.`;
+    this.canvas.setAttribute('aria-label', `${what} The same stands in the table below.`);
   }
 
   recolour() {

@@ -1,0 +1,104 @@
+/* What is under way is kept current. A page whose main says data-poll (seconds) is asked for again while it is looked
+   at; parts marked data-live that changed take the place of their older selves. The axis gets new data under the
+   reader's zoom and cursor (incident.js listens to "refresh"). A page that is final says no data-poll, and rests. */
+
+import { say } from './app.js';
+
+const main = document.querySelector('main[data-poll]');
+/** After failures in a row the pauses grow up to this, seconds. */
+const LONGEST_S = 60;
+let failures = 0;
+let since = '';
+let timer = null;
+let asking = false;
+
+/** What has the focus, in words by which its successor can be found. */
+function name(element) {
+  for (const [key, value] of [
+    ['id', element.id],
+    ['href', element.getAttribute('href')],
+    ['data-fold', element.dataset.fold],
+  ]) {
+    if (value) return `[${key}="${CSS.escape(value)}"]`;
+  }
+  const row = element.closest('[data-event]');
+  return row ? `[data-event="${CSS.escape(row.dataset.event)}"] ${element.tagName.toLowerCase()}` : null;
+}
+
+/** Puts the newer part in place; what was opened stays open, and what had the focus keeps it. */
+function exchange(old, fresh) {
+  const focused = old.contains(document.activeElement) ? document.activeElement : null;
+  const place = focused && name(focused);
+  const opened = [...old.querySelectorAll('details')].map(details => details.open);
+  [...fresh.querySelectorAll('details')].forEach((details, n) => {
+    if (opened[n]) details.open = true;
+  });
+  old.replaceChildren(...fresh.childNodes);
+  if (place) old.querySelector(place)?.focus({ preventScroll: true });
+}
+
+/** Somebody writes or has lines open there: that is not taken away. */
+const busy = part => part.querySelector('.ctx:not(details)') || part.contains(document.activeElement?.closest('form'));
+
+const source = part => part.innerHTML.replace(/\s+/g, ' ');
+/** The parts as the server wrote them: scripts change what is shown, such as the step that is lit. */
+const written = new Map();
+
+function take(page) {
+  let changed = 0;
+  for (const part of document.querySelectorAll('[data-live]')) {
+    const fresh = page.querySelector(`[data-live="${part.dataset.live}"]`);
+    if (!fresh || busy(part)) continue;
+    const text = source(fresh);
+    if (text === written.get(part.dataset.live)) continue;
+    written.set(part.dataset.live, text);
+    exchange(part, fresh);
+    changed++;
+  }
+  return changed;
+}
+
+/** How current the page is, where it is not. */
+function stale(words) {
+  const chip = document.getElementById('stale');
+  chip.hidden = !words;
+  chip.textContent = words;
+}
+
+async function refresh() {
+  if (asking || document.hidden) return;
+  asking = true;
+  clearTimeout(timer);
+  try {
+    const answer = await fetch(location.href, { headers: { accept: 'text/html' } });
+    if (!answer.ok) throw new Error(String(answer.status));
+    const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
+    failures = 0;
+    stale('');
+    if (take(page)) {
+      say('The page was updated');
+      document.dispatchEvent(new Event('refresh'));
+    }
+    const poll = page.querySelector('main')?.dataset.poll;
+    if (poll) main.dataset.poll = poll;
+    else delete main.dataset.poll;
+  } catch {
+    if (!failures) since = new Date().toISOString().slice(11, 19);
+    failures++;
+    stale(`not current since ${since}: the service does not answer`);
+  }
+  asking = false;
+  next();
+}
+
+function next() {
+  clearTimeout(timer);
+  if (!main.dataset.poll) return;
+  timer = setTimeout(refresh, Math.min(LONGEST_S, Number(main.dataset.poll) * 2 ** failures) * 1000);
+}
+
+if (main) {
+  for (const part of document.querySelectorAll('[data-live]')) written.set(part.dataset.live, source(part));
+  document.addEventListener('visibilitychange', refresh);
+  next();
+}
