@@ -149,9 +149,8 @@ class Ledger:
 
     def count(self, step: Step, stats: pl.DataFrame) -> None:
         """Adds statistics (``collector.decoding``) to what the step changes of sources and nodes; once for a step."""
-        stats = stats.with_columns(pl.col(*KEY).fill_null(""))
-        if stats.select(KEY).is_duplicated().any():  # what says no host, and what says an empty one
-            stats = by_source(stats)
+        if any(stats[name].null_count() for name in KEY):
+            stats = by_source(stats.with_columns(pl.col(*KEY).fill_null("")))  # no host and an empty one are the same
         stats = stats.with_columns(pl.col("transport").fill_null(""))
         step.sources = self._sources_after(stats)
         for file, lines in _lines_of(stats).items():
@@ -236,9 +235,8 @@ class Ledger:
         if step.sources is not None:
             _replace(connection, "sources", KEY, step.sources.select(*SOURCES))
         if step.nodes:
-            _replace(
-                connection, "nodes", ("host",), pl.DataFrame([vars(n) for n in step.nodes.values()], schema=_NODES)
-            )
+            nodes = {name: [getattr(node, name) for node in step.nodes.values()] for name in _NODES}
+            _replace(connection, "nodes", ("host",), pl.DataFrame(nodes, schema=_NODES))
         for told in step.blind:
             connection.execute("INSERT INTO intake.blind VALUES (?,?,?,?,?,?,?,?,?,?)", [told[n] for n in _BLIND])
         for entry in step.quarantine:

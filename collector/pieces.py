@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from collector.decoding import Job, Outcome
 from collector.sequence import StreamKey
 from collector.spool import Position, Record
-from collector.workers import Worker
+from collector.workers import Worker, WorkerDied, WorkerFault
 
 
 @dataclass
@@ -35,3 +36,23 @@ class Counts:
     commits: int = 0
     commit_s: float = 0.0
     poison: int = 0
+
+
+def apart(worker: Worker, jobs: Sequence[Job], at: int = 0) -> list[Outcome]:
+    """What becomes of jobs of which one fails: they are halved until it stands alone, which is poison then. ``at``: the place
+    of the first one in its piece."""
+    if not jobs:
+        return []
+    reason = ""
+    for _attempt in range(2 if len(jobs) == 1 else 1):
+        try:
+            worker.give(jobs)
+            outcome: Outcome = worker.take()
+            outcome.poison = [(at + place, why) for place, why in outcome.poison]
+            return [outcome]
+        except (WorkerDied, WorkerFault) as error:
+            reason = str(error)
+    if len(jobs) == 1:
+        return [Outcome(poison=[(at, reason[-500:])])]
+    middle = len(jobs) // 2
+    return apart(worker, jobs[:middle], at) + apart(worker, jobs[middle:], at + middle)

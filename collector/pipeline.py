@@ -31,7 +31,7 @@ from collector.hostnames import HostNames
 from collector.ingest import settle
 from collector.ledger import Ledger, Step
 from collector.merging import cut, fitting, numbered_on
-from collector.pieces import Counts, Piece
+from collector.pieces import Counts, Piece, apart
 from collector.quarantine import Quarantine
 from collector.receivers.base import moment_of
 from collector.sequence import Ranges, StreamKey
@@ -305,25 +305,8 @@ class Pipeline:
         while self._pieces and not self._stopping.is_set():
             piece = self._pieces[0]
             if not piece.done:
-                piece.outcomes, piece.done = self._apart(piece, 0, len(piece.jobs)), True
+                piece.outcomes, piece.done = apart(self._workers[0], piece.jobs), True
             self._commit([piece], whole=False)
-
-    def _apart(self, piece: Piece, start: int, end: int) -> list[Outcome]:
-        if start == end:
-            return []
-        worker, reason = self._workers[0], ""
-        for _attempt in range(2 if end - start == 1 else 1):
-            try:
-                worker.give(piece.jobs[start:end])
-                outcome: Outcome = worker.take()
-                outcome.poison = [(start + place, why) for place, why in outcome.poison]
-                return [outcome]
-            except (WorkerDied, WorkerFault) as error:
-                reason = str(error)
-        if end - start == 1:
-            return [Outcome(poison=[(start, reason[-500:])])]
-        middle = (start + end) // 2
-        return self._apart(piece, start, middle) + self._apart(piece, middle, end)
 
     # -- storing -------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from parsers.record import frame
 from store import open_store, segments
-from store.duckdb_store import DuckStore, logs_for_storage
+from store.duckdb_store import DuckStore, coded, logs_for_storage
 from store.text_filter import (
     BLOCK_ROWS,
     FOLDS_TO_ASCII,
@@ -57,6 +57,24 @@ def test_sealing_keeps_every_line_once_and_in_order() -> None:
         keys = [(r["plain"], r["hour"], r["host"], r["time"]) for r in stored]
         assert keys == sorted(keys) and sum(not r["plain"] for r in stored) == 43
         assert [r["block"] for r in stored] == [1 + n // BLOCK_ROWS for n in range(3000)]
+
+
+def test_coded_lines_are_stored_as_they_are_and_columns_of_nulls_as_nulls() -> None:
+    first = lines(700).with_columns(source=pl.lit("kernel"), unit=pl.lit(None, pl.String), host=pl.lit(None, pl.String))
+    second = lines(500, 2).with_columns(
+        pl.col("line") + 700, source=pl.Series([None, "sshd", "näme"] * 166 + ["", "x"])
+    )
+    silent = lines(300, 3).with_columns(
+        pl.col("line") + 1200, host=pl.lit(None, pl.String), event=pl.lit(None, pl.String)
+    )
+    with open_store(None) as store:
+        for parts in ((first, second), (silent,)):
+            stored = pl.concat([coded(logs_for_storage(part)) for part in parts])
+            with store.transaction() as connection:
+                segments.insert_sealed(connection, stored, filters=False)
+        told = store.frame("SELECT * EXCLUDE (block, message) FROM raw.logs ORDER BY line")
+        wanted = pl.concat([logs_for_storage(part) for part in (first, second, silent)]).sort("line").drop("message")
+        assert told.rows() == wanted.select(told.columns).rows()
 
 
 def test_later_segments_get_later_blocks_and_fresh_lines_none() -> None:
