@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from correlator.events import UNSTAMPED_S
 from correlator.expressions import Value
 from correlator.facts import World
 from correlator.facts.jobs import file_lost, printed_timeout
@@ -57,6 +58,27 @@ def _still_down_at_onset(world: World, cause: Fact, effect: Fact) -> str | None:
     if cause.end is not None and cause.end - cause.start < min(timeout, 10.0) * 0.5:
         return f"{name_of(cause)} was away {cause.end - cause.start:.1f} s, the program waited {timeout:g} s"
     return None
+
+
+#: A hang that began later than this before the time limit did not make the run miss it.
+HUNG_S = 120.0
+
+
+def _hung_long_before(world: World, cause: Fact, effect: Fact) -> str | None:
+    """Ranks that a time limit ends lose their peers as well: only who had lost them long before was held up by it."""
+    if cause.sigma >= UNSTAMPED_S:
+        # Output without stamps lies where the run ended: its words must tell that somebody waited in vain.
+        return (
+            None
+            if any(RETRIED.search(e.message) for e in cause.events)
+            else "its ranks were lost when it was ended, as far as its output tells"
+        )
+    lead = effect.start - cause.start + float(cause.attrs.get("timeout") or 0.0)
+    return (
+        None
+        if lead >= HUNG_S
+        else f"its ranks lost each other {lead:.0f} s before the limit, which it would have reached anyway"
+    )
 
 
 def _several_nodes(world: World, cause: Fact, effect: Fact) -> str | None:
@@ -373,7 +395,7 @@ CONDITIONS: dict[str, Condition] = {
     "launch trouble or no space in the run": _no_space, "run hardly began": _hardly_began, "no words of its own": _no_own_words,
     "file system given up": _gave_up, "no lost peers told": _no_lost_peers, "down at effect": _down_at_effect,
     "outlasts usual retries": _outlasts_retries, "a task ended by itself": _ended_by_itself,
-    "needs a reboot": _needs_reboot, "killed by a bus error": _bus_error,
+    "hung long before": _hung_long_before, "needs a reboot": _needs_reboot, "killed by a bus error": _bus_error,
     "same adapter": _same_adapter, "single path": _single_path, "slow to the end": _slow_to_the_end, "far end only": _far_end_only,
     "away at the boot": _away_at_boot, "silent until the boot": _silent_until_boot,
     "its job was on it": _job_was_on_it, "planned work": _planned_work, "row remapped": _row_remapped, "uncorrectable memory in the run": _met_memory_error, "while slow": _while_slow,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from correlator.facts import World
 from correlator.facts.nodes import hosts_of
@@ -81,6 +82,7 @@ def words_of(event: Event) -> str:
     return "own"
 
 
+_OUTPUT = ("job_stdout", "job_stderr")
 _MEMORY = frozenset({"job.oom", "slurm.job_oom"})
 
 _TIMEOUT_MS = re.compile(r"Timeout\(ms\)\s*=\s*(\d+)")
@@ -210,7 +212,7 @@ def ends(world: World) -> list[Fact]:
             failed = failed or sorted({fact.host for fact in unseen if fact.host})
         attrs = {
             "failed_nodes": failed, "words": words, "launch": launches.get(run.key, []),
-            "memory": [e for e in lines if e.kind in _MEMORY] + _step_oom(run),
+            "memory": [e for e in lines if e.kind in _MEMORY] + _step_oom(run) + _killed_for_memory(world, run, moment, lines),
             "blamed_code": _code_faults(world, run, moment), "output": [e for e in lines if e.source in ("job_stdout", "job_stderr")], "signal": run.row.get("exit_signal"),
             "exit_code": run.row.get("exit_code"), "cancelled_by": run.row.get("cancelled_by"),
         }  # fmt: skip
@@ -254,6 +256,49 @@ def lost_batches(world: World) -> list[Fact]:
 
 def _step_oom(run: Run) -> list[object]:
     return [s for s in run.steps if s["state"] == "OUT_OF_MEMORY" or (s["exit_signal"] == 125 and s["exit_code"] == 0)]
+
+
+#: A kernel that is out of memory kills, srun notices, and the run ends within this.
+KILLED_S = 60.0
+
+#: How a process that was killed for its node's memory ends: SIGKILL is 9, shells and srun add 128.
+_KILLED = re.compile(r"\bkilled\b|out of memory|exit code 137|signal:? 9\b", re.IGNORECASE)
+
+
+def _killed_for_memory(world: World, run: Run, moment: float, lines: list[Event]) -> list[object]:
+    """The kernel killed a process of this run because its node had no memory left, beyond any limit of Slurm's."""
+    number, signal = str(run.row.get("exit_code")), str(run.row.get("exit_signal"))
+    if (
+        "9" not in (number, signal)
+        and number != "137"
+        and not any(_KILLED.search(e.message) for e in lines if e.source in _OUTPUT)
+    ):
+        return []
+    found: list[object] = []
+    for event in (
+        e for host in run.nodes for e in _between(world.by_host.get(host, ()), moment - KILLED_S, moment + 5.0)
+    ):
+        if event.kind != "kernel.oom_kill":
+            continue
+        whose = event.job_id if event.job_id is not None else event.entities.get("job_id")
+        uid, own = event.entities.get("uid"), run.row.get("uid")
+        if whose is not None:
+            mine = int(whose) == run.job_id
+        else:
+            others = [r for r in world.runs_at(event.host or "", event.time) if r is not run]
+            mine = not others and uid not in (None, "0", 0) and (own is None or str(own) == str(uid))
+        if mine:
+            found.append(event)
+    return found
+
+
+def _between(events: Sequence[Event], low: float, high: float) -> Sequence[Event]:
+    """Of events in time order those from ``low`` to ``high``."""
+    return events[bisect_left(events, low, key=_time) : bisect_right(events, high, key=_time)]
+
+
+def _time(event: Event) -> float:
+    return event.time
 
 
 def _failed_nodes(world: World, run: Run, lines: list[Event], moment: float) -> list[str]:

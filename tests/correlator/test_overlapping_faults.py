@@ -129,3 +129,15 @@ def test_words_of_a_broken_gpu_are_told_before_the_peers_that_follow_them() -> N
 def test_a_run_cancelled_before_its_node_was_given_up() -> None:
     job = run(1, ["n1", "n2"], -900, 30, "CANCELLED", cancelled_by="1000", uid="1000", user="alice")
     assert said(judged(world([*down(0, "n1", "eth0", 900), *set_down(350, "n1")], [job]))["1"]) == ("user.cancel", None, None)  # fmt: skip
+
+
+@pytest.mark.parametrize(("job_id", "uid", "expected"), [(1, 1000, "app.oom"), (None, 1000, "app.oom"), (7, 1000, "infra.network"), (None, 0, "infra.network")])  # fmt: skip
+def test_a_rank_that_the_kernel_killed_for_memory_beside_a_lost_rail(
+    job_id: int | None, uid: int, expected: str
+) -> None:
+    """The node's memory was used up, beyond any limit of Slurm's; a daemon's death or another job's is none of this run's."""
+    text = "Out of memory: Killed process 4242 (python3) total-vm:812345678kB"
+    kill = event("kernel.oom_kill", 60, "n2", text, job_id=job_id, uid=uid)
+    killed = out(61, "job.exit_error", "srun: error: n2: task 8: Killed", nodes=["n2"])
+    where = world([*down(0, "n1", "ib0", 900), kill, *killed], [one(62, exit_code=137, uid=1000)])
+    assert judged(where)["1"].category == expected

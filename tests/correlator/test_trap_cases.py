@@ -100,6 +100,19 @@ def test_a_scancel_right_after_a_flap() -> None:
     assert verdict(lines, one(41, "CANCELLED", cancelled_by="1000", uid="1000")).category == "user.cancel"
 
 
+@pytest.mark.parametrize(("told", "root"), [
+    (out(39, "job.nccl_error", "NCCL WARN socketProgress: Connection closed by remote peer n1<50000>"), None),
+    (out(30, "job.nccl_error", "NCCL WARN socketProgress: Connection closed by remote peer n1<50000>", sigma=45.0), None),
+    (lost_peers(35), None), (lost_peers(60), "link.outage"),
+])  # fmt: skip
+def test_ranks_that_a_time_limit_ends_lose_their_peers_as_well(told: list[Any], root: str | None) -> None:
+    """A rail that goes half a minute before the limit costs half a minute; one that goes ten minutes before may be why."""
+    end = 41.0 if root is None else 700.0
+    found = verdict([*down(0, "n1", "ib0", 800), *told], one(end, "TIMEOUT"))
+    assert found.category == ("app.timeout" if root is None else "infra.network")
+    assert (found.root.kind if found.root else None) == root
+
+
 def test_a_preemption_beside_an_xid() -> None:
     assert verdict(xid(0, 79), one(5, "PREEMPTED")).category == "sched.preempt"
 
