@@ -8,6 +8,7 @@ Python: few lines are searched in Python, many in Polars. So that no line's mean
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 import polars as pl
@@ -55,12 +56,25 @@ def compiled(pattern: str) -> re.Pattern[str]:
     )
 
 
+def fits(texts: Iterable[str], pattern: str) -> list[bool]:
+    """Which of a few ``texts`` have a match of ``pattern``."""
+    search = compiled(pattern).search
+    return [search(text) is not None for text in texts]
+
+
 def contains(texts: pl.Series, pattern: str) -> pl.Series:
     """Which of ``texts`` (without nulls) have a match of ``pattern``."""
     if len(texts) >= MANY:
         return texts.str.contains(portable(pattern))
+    return pl.Series(fits(texts.to_list(), pattern), dtype=pl.Boolean)
+
+
+def extract(texts: pl.Series, pattern: str) -> pl.Series:
+    """The first group of ``pattern`` in each of ``texts`` (without nulls); null where it does not match."""
+    if len(texts) >= MANY:
+        return texts.str.extract(portable(pattern))
     search = compiled(pattern).search
-    return pl.Series([search(text) is not None for text in texts.to_list()], dtype=pl.Boolean)
+    return pl.Series(texts.name, [(found := search(text)) and found[1] for text in texts.to_list()], dtype=pl.String)
 
 
 def groups(texts: pl.Series, pattern: str) -> pl.DataFrame:
@@ -70,8 +84,9 @@ def groups(texts: pl.Series, pattern: str) -> pl.DataFrame:
         return (
             texts.to_frame("text").select(pl.col("text").str.extract_groups(portable(pattern)).alias("g")).unnest("g")
         )
-    search = compiled(pattern).search
-    matches = [search(text) for text in texts.to_list()]
-    return pl.DataFrame(
-        {name: [match and match[name] for match in matches] for name in names}, schema=dict.fromkeys(names, pl.String)
-    )
+    search, numbers = compiled(pattern).search, compiled(pattern).groupindex.values()
+    # All groups of a match at once; and the whole of it, for one alone would be no tuple.
+    none = (None,) * (len(names) + 1)
+    rows = [none if (match := search(text)) is None else match.group(*numbers, 0) for text in texts.to_list()]
+    columns = list(zip(*rows, strict=True)) or [()] * (len(names) + 1)
+    return pl.DataFrame([pl.Series(name, columns[at], dtype=pl.String) for at, name in enumerate(names)])

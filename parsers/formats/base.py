@@ -35,6 +35,8 @@ SEVERITY_WORDS = {
     "debug1": "debug", "debug2": "debug", "debug3": "debug", "debug4": "debug", "debug5": "debug", "failure": "error",
     "severe": "crit",
 }  # fmt: skip
+#: A stamp of BSD's syslog in parts, as parsers/clock.py reads it.
+_BSD_PARTS = ("month", "day", "clock", "fraction", "year")
 SLURM = ("slurmctld", "slurmd", "slurmdbd", "slurmrestd", "slurmstepd", "sackd")
 JOB_SOURCES = ("job_stdout", "job_stderr", "job_output")
 
@@ -94,33 +96,29 @@ def by_line(read: Callable[[str, Origin], dict[str, Any] | None]) -> Callable[[p
     ``read`` returns HEADER values, plus ``iso`` or the parts of a BSD stamp in place of ``time``; None leaves the line.
     """
     schema: dict[str, Any] = {
-        **HEADER, "iso": pl.String, "month": pl.String, "day": pl.String, "clock": pl.String, "fraction": pl.String,
-        "year": pl.String,
+        **HEADER, "iso": pl.String, **dict.fromkeys(_BSD_PARTS, pl.String),
     }  # fmt: skip
 
     def read_all(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-        rows = []
-        for i, text in frame.select("i", "text").iter_rows():
+        stamped: dict[str | None, list[dict[str, Any]]] = {"iso": [], "month": [], None: []}
+        for i, text in zip(frame["i"].to_list(), frame["text"].to_list(), strict=True):
             row = read(text, origin)
             if row is not None:
-                rows.append({**row, "i": i})
-        said = set().union(*rows)
-        found = pl.DataFrame([
-            pl.Series(name, [row.get(name) for row in rows], dtype=kind, strict=False) if name in said
-            else nothing(name, kind, len(rows)) for name, kind in schema.items()
-        ])  # fmt: skip
-        parts = []
-        for _, part in found.with_columns(
-            pl.when(pl.col("iso").is_not_null()).then(0).when(pl.col("month").is_not_null()).then(1).otherwise(2)
-            .alias("_kind")
-        ).group_by("_kind"):  # fmt: skip
-            kind = part["_kind"][0]
-            if kind == 0:
-                part = timed(part, origin)
-            elif kind == 1:
-                part = timed(part.drop("iso"), origin)
-            parts.append(conform(part))
-        return pl.concat(parts) if parts else conform(found)
+                stamp = next((name for name in ("iso", "month") if row.get(name) is not None), None)
+                stamped[stamp].append({**row, "i": i})
+        parts: list[pl.DataFrame] = []
+        for stamp, rows in stamped.items():
+            said = set().union(*rows)
+            part = pl.DataFrame([
+                pl.Series(name, [row.get(name) for row in rows], dtype=kind, strict=False) if name in said
+                else nothing(name, kind, len(rows)) for name, kind in schema.items()
+                if name in said or (name in _BSD_PARTS and stamp == "month")
+            ])  # fmt: skip
+            if rows and stamp is not None:
+                part = timed(part if stamp == "iso" else part.drop("iso", strict=False), origin)
+            if rows or not parts:
+                parts.append(conform(part))
+        return pl.concat(parts)
 
     return read_all
 
@@ -134,7 +132,12 @@ def conform(frame: pl.DataFrame) -> pl.DataFrame:
 
 def nothing(name: str, kind: pl.DataType | type[pl.DataType], length: int) -> pl.Series:
     """A column of nulls."""
-    return pl.Series(name, [None], dtype=kind).new_from_index(0, length)
+    return _null(name, kind).new_from_index(0, length)
+
+
+@lru_cache(maxsize=256)
+def _null(name: str, kind: pl.DataType | type[pl.DataType]) -> pl.Series:
+    return pl.Series(name, [None], dtype=kind)
 
 
 def choice(names: tuple[str, ...], number: pl.Expr) -> pl.Expr:

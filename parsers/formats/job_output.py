@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from parsers import regexes
 from parsers.formats.base import JOB_SOURCES, SEVERITY_WORDS, Format, groups, timed
 from parsers.record import Origin
 
@@ -54,20 +55,24 @@ _MONTHS = dict(
 )
 
 
-def clean(column: str) -> pl.Expr:
-    """The text as a terminal would show it at the end: no colours, of a progress bar only what came after it."""
-    text = pl.col(column)
-    shown = text.str.replace_all(_COLOUR, "").str.strip_chars_end("\r").str.replace_all(_PROGRESS, "")
+def _cleaned(frame: pl.DataFrame) -> pl.DataFrame:
+    """With texts as a terminal would show them at the end: no colours, of a progress bar only what came after it."""
+    text = pl.col("text")
     odd = text.str.contains("\x1b", literal=True) | text.str.contains("\r", literal=True)
-    return pl.when(odd).then(shown.str.strip_chars("\r").str.replace_all("\r+", "\n")).otherwise(text)
+    if not frame.select(odd.any()).item():  # nearly always, and each of the expressions below is made anew every time
+        return frame
+    shown = text.str.replace_all(_COLOUR, "").str.strip_chars_end("\r").str.replace_all(_PROGRESS, "")
+    return frame.with_columns(
+        pl.when(odd).then(shown.str.strip_chars("\r").str.replace_all("\r+", "\n")).otherwise(text)
+    )
 
 
 def _who(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     """Adds what a line says about its writer. ``frame`` has message, and _WHO's groups where there are any."""
-    message = pl.col("message")
-    found = frame.with_columns(message.str.extract_groups(_WRITER).alias("_writer")).unnest("_writer")
+    messages = frame["message"]
+    found = frame.with_columns(regexes.groups(messages, _WRITER))
     # "gpu01 rank0 step 50": the node that a rank writes of itself.
-    own = message.str.extract(r"^([A-Za-z][\w.-]*) rank ?\d+ ")
+    own = regexes.extract(messages, r"^([A-Za-z][\w.-]*) rank ?\d+ ")
     found = found.with_columns(
         pl.coalesce("host", "mpi_host", own).alias("host"), pl.coalesce("pid", "mpi_pid").alias("pid")
     )
@@ -96,32 +101,26 @@ def _who(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _cleaned(frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.with_columns(clean("text").alias("text"))
-
-
-def _rest() -> pl.Expr:
-    return pl.col("rest").fill_null("").str.replace(r"^[ ,:|\]-]+", "")
-
-
 def _read_stamped(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     found = groups(_cleaned(frame), _STAMPED).filter(pl.col("iso").is_not_null())
     if found.is_empty():
         return found
     found = found.with_columns(pl.col("iso").alias("stamp"), pl.col("iso").str.replace_all("/", "-", literal=True))
-    return _who(_levelled(timed(found, origin)).with_columns(_rest().alias("message")), origin)
+    return _who(_levelled(timed(found, origin)), origin)
 
 
 def _levelled(frame: pl.DataFrame) -> pl.DataFrame:
-    """Adds severity and the logger's name: "- LEVEL - text", "- name - LEVEL - text", "[LEVEL] text", a glog letter."""
-    rest = pl.col("rest")
-    logger = rest.str.extract(rf"^[ ,:|\]-]+([\w.]+) - \[?{_LEVEL}\b")
+    """Adds message, severity and the logger's name: "- LEVEL - text", "- name - LEVEL - text", "[LEVEL] text", a glog letter."""
+    rest = frame["rest"].fill_null("")
+    named = regexes.groups(rest, rf"^[ ,:|\]-]+(?P<logger>[\w.]+) - \[?(?P<level>{_LEVEL})\b")
     word = pl.coalesce(
-        rest.str.extract(rf"^[ ,:|\]-]*\[?({_LEVEL})\b"), rest.str.extract(rf"^[ ,:|\]-]+[\w.]+ - \[?({_LEVEL})\b"),
+        regexes.extract(rest, rf"^[ ,:|\]-]*\[?({_LEVEL})\b"), named["level"],
         *(name for name in ("letter", "word") if name in frame.columns),
     )  # fmt: skip
     severity = word.replace_strict(_WORDS, default=None, return_dtype=pl.String)
-    return frame.with_columns(severity.alias("severity"), logger.alias("logger"))
+    return frame.with_columns(
+        severity.alias("severity"), named["logger"], rest.str.strip_chars_start(" ,:|]-").alias("message")
+    )
 
 
 def _read_short(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
@@ -137,7 +136,7 @@ def _read_short(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     ).filter(pl.col("month").is_not_null())  # fmt: skip
     if found.is_empty():
         return found
-    return _who(_levelled(timed(found, origin)).with_columns(_rest().alias("message")), origin)
+    return _who(_levelled(timed(found, origin)), origin)
 
 
 def _read_epoch(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
@@ -153,11 +152,14 @@ def _read_epoch(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
 def _read_marked(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     if origin.source not in (*JOB_SOURCES, None):
         return frame.clear()
-    found = _cleaned(frame).with_columns(pl.col("text").str.extract_groups(_WHO).alias("_who")).unnest("_who")
-    # Only srun's label is cut off: patterns know the others as part of the text.
-    message = (
-        pl.when(pl.col("task").is_not_null()).then(pl.col("text").str.replace(r"^\s*\d{1,6}: ?", "")).otherwise("text")
-    )
+    cleaned = _cleaned(frame)
+    found = cleaned.with_columns(regexes.groups(cleaned["text"], _WHO))
+    message = pl.col("text")
+    if found["task"].null_count() < len(found):
+        # Only srun's label is cut off: patterns know the others as part of the text.
+        message = (
+            pl.when(pl.col("task").is_not_null()).then(message.str.replace(r"^\s*\d{1,6}: ?", "")).otherwise(message)
+        )
     return _who(found.with_columns(message.alias("message")), origin)
 
 

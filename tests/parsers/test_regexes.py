@@ -82,3 +82,10 @@ def test_groups_are_the_same_and_null_where_nothing_matches() -> None:
     many = regexes.groups(pl.concat([texts] * regexes.MANY), pattern)
     assert few.rows() == [("1", None), ("1", "x"), (None, None), (None, None), (None, None)]
     assert many.head(5).equals(few) and regexes.groups(texts, r"(?P<a>\d)").columns == ["a"]
+
+
+def test_the_first_group_is_the_same_and_null_where_nothing_matches() -> None:
+    texts = pl.Series("text", ["a12", "b", "\u0661", "a1\n"])
+    few = regexes.extract(texts, r"^a(\d+)")
+    assert few.to_list() == ["12", None, None, "1"]
+    assert regexes.extract(pl.concat([texts] * regexes.MANY), r"^a(\d+)").head(4).equals(few)
