@@ -32,6 +32,8 @@ _KEYS = {
 _EVENT = re.compile(r"[a-z]+\.[a-z0-9_.]+|other")
 #: audit, sudo, cron and ansible repeat commands in the system's log: the words in them are nobody's report.
 _COMMANDS = r"^(?:type=)?(?:EXECVE argc=|PROCTITLE )| ; PWD=.* ; COMMAND=|^\(\S+\) CMD \(|^Invoked with \w+="
+#: What a script or a traceback shows of its own text: a raised exception is printed below, a traced command is no report.
+_SOURCE_TEXT = r"^\s*raise [A-Za-z_.]+\(|^\+{1,3} [a-z]|^\s*echo [\"']|^\s*#(?: |!/)"
 #: Names for groups of sources in ``sources``.
 GROUPS = {
     "slurm": ("slurmctld", "slurmd", "slurmdbd", "slurmrestd", "slurmstepd", "sackd"),
@@ -192,6 +194,8 @@ def _entry(table: dict[str, Any], file: str) -> Pattern:
     unless = table.get("unless")
     if Path(file).parent == BUILT_IN and (not sources or "syslog" in sources):  # a site may want its commands
         unless = f"{unless}|{_COMMANDS}" if unless else _COMMANDS
+    if Path(file).parent == BUILT_IN and (not sources or "job_stdout" in sources):
+        unless = f"{unless}|{_SOURCE_TEXT}" if unless else _SOURCE_TEXT
     examples = _examples(table.get("example"))
     if not examples:
         raise ValueError("no example")
