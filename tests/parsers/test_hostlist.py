@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from ClusterShell.NodeSet import NodeSet
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,6 +46,22 @@ def test_fold() -> None:
 @given(st.sets(st.builds(lambda a, b: f"{a}{b:03d}", st.sampled_from(["n", "gpu-", "r1c"]), st.integers(0, 999))))
 def test_fold_and_expand_undo_each_other(hosts: set[str]) -> None:
     assert set(expand(fold(hosts))) == hosts
+
+
+@given(
+    st.lists(
+        st.builds(
+            lambda a, b, c: f"{a}{b:0{c}d}",
+            st.sampled_from(["n", "gpu-", "r1c", "a.b_"]),
+            st.integers(0, 120),
+            st.sampled_from([3, 3, 3, 1, 2]),
+        ),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_plain_names_are_folded_as_clustershell_folds_them(hosts: list[str]) -> None:
+    assert fold(hosts) == str(NodeSet.fromlist(hosts))
 
 
 @given(st.text(max_size=40))
