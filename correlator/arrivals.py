@@ -7,7 +7,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
+from correlator.events import seconds
 from correlator.model import Run
+from correlator.runs import no_rows, rows_since
 
 if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
@@ -20,7 +24,7 @@ ENDING = ("nic.", "switch.", "fabric.", "slurm.node_", "slurm.daemon_", "kernel.
 class Change:
     """What was stored since the last look: the earliest moment told by it, the jobs it speaks of, those of them whose
     output it brings without stamps, the hosts of which it tells something that may have ended there, those whose own log
-    begins in it, whether it holds states of nodes, and behind which row id of ``raw.jobs`` its rows lie."""
+    begins in it, whether it holds states of nodes, behind which row id of ``raw.jobs`` its rows lie, and those rows."""
 
     earliest: float
     jobs: frozenset[int]
@@ -29,6 +33,7 @@ class Change:
     unstamped: frozenset[int] = frozenset()
     states: bool = True
     jobs_since: int = -1
+    job_rows: pl.DataFrame = field(default_factory=no_rows, compare=False)
 
 
 @dataclass
@@ -90,18 +95,16 @@ class Arrivals:
         lines = self._lines(cluster, voices)
         moments = [lines.earliest]
         jobs = set(lines.jobs)
-        told = self._rows(
-            "jobs",
-            f'''SELECT job_id, epoch(min(coalesce("end", observed_at, start, submit))) AS t, epoch(min(coalesce(start, submit, "end"))) AS begun
-            FROM raw.jobs WHERE {_NEW} AND job_id IS NOT NULL GROUP BY job_id''', [cluster])  # fmt: skip
-        jobs.update(row["job_id"] for row in told)
+        rows = rows_since(self.store, cluster, self.since["jobs"]) if "jobs" in self.grown else no_rows()
+        told = _moments(rows)
+        jobs.update(job for job, _, _ in told)
         jobs |= {r["job_id"] for r in self._rows("steps", f"SELECT DISTINCT job_id FROM raw.steps WHERE {_NEW}", [cluster])}  # fmt: skip
         known = last_runs(jobs) if jobs else {}
-        for row in told:
+        for job, latest_told, begun in told:
             # A run that nothing told of before may have been there since its start.
-            run = known.get(row["job_id"])
+            run = known.get(job)
             going_on = run is not None and run.start is not None and run.nodes and run.end is None
-            moments.append(row["t"] if going_on else row["begun"])
+            moments.append(latest_told if going_on else begun)
         moments += [run.end for run in known.values()]
         states = False
         for table in ("metrics", "node_states"):
@@ -113,7 +116,7 @@ class Arrivals:
             return None
         return Change(
             min(times, default=latest), frozenset(jobs), frozenset(lines.ending), lines.voices,
-            frozenset(lines.unstamped), states, self.since["jobs"],
+            frozenset(lines.unstamped), states, self.since["jobs"], rows,
         )  # fmt: skip
 
     def _voices(self, cluster: str | None, known: frozenset[str]) -> frozenset[str]:
@@ -125,6 +128,15 @@ class Arrivals:
         rows = self._rows("logs", f"""SELECT DISTINCT host FROM raw.logs WHERE {_NEW} AND list_contains(?::VARCHAR[], host)
             AND source IN ('kernel', 'syslog', 'journal', 'dmesg')""", [cluster, strange])  # fmt: skip
         return frozenset(r["host"] for r in rows)
+
+
+def _moments(rows: pl.DataFrame) -> list[tuple[int, float | None, float | None]]:
+    """For each job the first moment that its rows tell, of its latest news and of its beginning."""
+    found = rows.group_by("job_id").agg(
+        pl.coalesce("end", "observed_at", "start", "submit").dt.epoch("us").min().alias("told"),
+        pl.coalesce("start", "submit", "end").dt.epoch("us").min().alias("begun"),
+    )
+    return [(job, seconds(t), seconds(b)) for job, t, b in found.iter_rows()]
 
 
 def _names(text: str) -> list[str]:

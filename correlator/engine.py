@@ -78,10 +78,12 @@ class Conclusions:
     open_verdicts: set[str] = field(default_factory=set)
     open_incidents: set[str] = field(default_factory=set)
     #: Ticks only: before this moment nothing differs from the conclusions that these were made from; the runs that were put
-    #: together again, as they were and as they are; whether node states may differ; what is looked up by the next tick.
+    #: together again, as they were and as they are; whether node states may differ; events that were read, with their columns; what is
+    #: looked up by the next tick.
     border: float = float("-inf")
     again: tuple[list[Run], list[Run]] = field(default_factory=lambda: ([], []))
     states_differ: bool = True
+    lines: event_rows.Lines | None = None
     index: Index | None = None
     touched: Touched | None = None
 
@@ -252,9 +254,8 @@ def homes(incidents: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 def event_table(
     conclusions: Conclusions, events: list[Event], incident_of: Mapping[str, str] | None = None
 ) -> pl.DataFrame:
-    return event_rows.table(
-        events, homes(conclusions.incidents) if incident_of is None else incident_of, conclusions.cluster
-    )
+    places = homes(conclusions.incidents) if incident_of is None else incident_of
+    return event_rows.table(events, places, conclusions.cluster, conclusions.lines)
 
 
 def incident_table(found: list[Conclusions]) -> pl.DataFrame:

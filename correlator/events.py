@@ -103,6 +103,11 @@ def seconds_of(moment: datetime | None) -> float | None:
     return None if moment is None else (moment - _EPOCH).total_seconds()
 
 
+def seconds(microseconds: int | None) -> float | None:
+    """As Python divides: Polars multiplies with the reciprocal, which is not the same number for all moments."""
+    return None if microseconds is None else microseconds / 1e6
+
+
 def moment_of(seconds: float | None) -> datetime | None:
     return None if seconds is None else _EPOCH + timedelta(seconds=seconds)
 
@@ -156,10 +161,24 @@ def order(event: Event) -> tuple[float, str, str, str, str]:
 _BETWEEN = "\x1f"
 
 
+@dataclass(frozen=True)
+class Lines:
+    """Events of one line each, in the total order, and beside them the columns that they were made of: what stores events
+    can take those as they are."""
+
+    events: list[Event]
+    columns: pl.DataFrame
+
+
 def coalesce(rows: pl.DataFrame) -> list[Event]:
     """Rows of ``raw.log_view`` -> events. Pure: any order of rows and any number of copies give the same list."""
+    return read(rows)[0]
+
+
+def read(rows: pl.DataFrame) -> tuple[list[Event], Lines]:
+    """What ``coalesce`` gives, and those of the events that only one line tells."""
     # Few different texts stand on very many lines: each is read once, and every line knows its place among them.
-    texts, places = _different(rows["entities"].fill_null(""))
+    texts, places = different(rows["entities"].fill_null(""))
     told = [_told(text) for text in texts]
     known = dict(zip(texts, told, strict=True))
     same_device = pl.any_horizontal(*(pl.col("event").str.starts_with(family) for family in _BY_DEVICE))
@@ -183,7 +202,7 @@ def coalesce(rows: pl.DataFrame) -> list[Event]:
     apart = (pl.col("key") != pl.col("key").shift(1)) | (pl.col("time").diff() > COALESCE_S * 1e6)
     again = again.with_columns(apart.fill_null(True).alias("first"))
     again = again.with_columns((pl.col("first") & pl.col("first").shift(-1, fill_value=True)).alias("alone"))
-    events = _without_copies(pl.concat([lines.filter(alone), again.filter("alone").drop("first", "alone")]), known)
+    single = _without_copies(pl.concat([lines.filter(alone), again.filter("alone").drop("first", "alone")]), known)
     more = []
     copies: list[dict[str, Any]] = []
     for row in again.filter(~pl.col("alone")).iter_rows(named=True):
@@ -193,7 +212,7 @@ def coalesce(rows: pl.DataFrame) -> list[Event]:
         copies.append(row)
     if copies:
         more.append(_of_copies(copies, known))
-    return in_order(events, more)
+    return in_order(list(single.events), more), single
 
 
 def in_order(events: list[Event], more: list[Event]) -> list[Event]:
@@ -225,7 +244,7 @@ def _id_of(said: bytes) -> str:
     return "e" + hashlib.blake2s(said, digest_size=5).hexdigest()
 
 
-def _different(column: pl.Series) -> tuple[list[Any], Any]:
+def different(column: pl.Series) -> tuple[list[Any], Any]:
     """The different texts of a column, null included, and for each row the place of its text among them."""
     parts = column.to_arrow().dictionary_encode(null_encoding="encode")
     return parts.dictionary.to_pylist(), parts.indices.to_numpy()
@@ -233,37 +252,37 @@ def _different(column: pl.Series) -> tuple[list[Any], Any]:
 
 def shared(column: pl.Series) -> list[Any]:
     """The texts of a column, each one object only: few hosts, files and kinds stand in very many events."""
-    texts, places = _different(column)
+    texts, places = different(column)
     return list(map(texts.__getitem__, places.tolist()))
 
 
-def _without_copies(lines: pl.DataFrame, known: Mapping[str, _Told]) -> list[Event]:
+def _without_copies(lines: pl.DataFrame, known: Mapping[str, _Told]) -> Lines:
     """Lines that nobody repeated, nearly all of them: column by column, because there are many."""
     said = pl.concat_str("key", pl.col("time").cast(pl.String), separator=_BETWEEN).cast(pl.Binary)
     ids = list(map(_id_of, lines.select(said).to_series().to_list()))
     places = (pl.col("host").fill_null(""), pl.col("device").fill_null(""))
-    lines = lines.with_columns(pl.Series("id", ids, pl.String)).sort(
-        "time", "event", *places, "id"
-    )  # as ``order`` does
-    # Polars divides by multiplying with the reciprocal, which is not the same number for all moments.
-    seconds = [t / 1e6 for t in lines["time"].to_list()]
-    received = [None if t is None else t / 1e6 for t in lines["received_time"].to_list()]
+    lines = lines.with_columns(
+        pl.Series("id", ids, pl.String), pl.col("message").fill_null(""), pl.col("file").replace("", None), pl.col("line").replace(0, None),
+        pl.col("time_quality").fill_null("line").replace("", "line"),
+    ).sort("time", "event", *places, "id")  # as ``order`` does  # fmt: skip
+    times = [t / 1e6 for t in lines["time"].to_list()]
+    received = list(map(seconds, lines["received_time"].to_list()))
     resolutions = lines["resolution_us"].to_list()
     sigmas = {r: r / 1e6 / 2 for r in set(resolutions)}
     layers: dict[tuple[str, str | None], str] = {}
     kinds, sources = shared(lines["event"]), shared(lines["source"])
     for pair in set(zip(kinds, sources, strict=True)):
         layers[pair] = layer_of(*pair)
-    texts, whose = _different(lines["entities"])
+    texts, whose = different(lines["entities"])
     told = list(map([known[text].entities for text in texts].__getitem__, whose.tolist()))
     empty, ones = itertools.repeat(()), itertools.repeat(1)
-    return list(map(
-        Event, lines["id"].to_list(), seconds, list(map(sigmas.__getitem__, resolutions)),
-        kinds, shared(lines["host"]), shared(lines["device"]), lines["job_id"].to_list(), shared(lines["message"].fill_null("")),
+    events = list(map(
+        Event, lines["id"].to_list(), times, list(map(sigmas.__getitem__, resolutions)),
+        kinds, shared(lines["host"]), shared(lines["device"]), lines["job_id"].to_list(), shared(lines["message"]),
         sources, map(layers.__getitem__, zip(kinds, sources, strict=True)), shared(lines["severity"]),
-        shared(lines["file"].replace("", None)), lines["line"].replace(0, None).to_list(), received,
-        shared(lines["time_quality"].fill_null("line").replace("", "line")), ones, seconds, told, empty,
+        shared(lines["file"]), lines["line"].to_list(), received, shared(lines["time_quality"]), ones, times, told, empty,
     ))  # fmt: skip
+    return Lines(events, lines)
 
 
 def _of_copies(copies: list[dict[str, Any]], known: Mapping[str, _Told]) -> Event:
@@ -291,8 +310,48 @@ def _rank(copy: Mapping[str, Any]) -> tuple[int, int, str, int]:
     return (copy["resolution_us"], copy["time"], copy["file"], copy["line"])
 
 
-def table(events: list[Event], incident_of: Mapping[str, str], cluster: str | None) -> pl.DataFrame:
-    """Events as rows of ``model.events``."""
+def table(
+    events: list[Event], incident_of: Mapping[str, str], cluster: str | None, lines: Lines | None = None
+) -> pl.DataFrame:
+    """Events as rows of ``model.events``. ``lines``: some of them (the same objects) with their columns."""
+    if lines is None:
+        return _table(events, incident_of, cluster)
+    places = {id(event): place for place, event in enumerate(lines.events)}
+    taken = [places.get(id(event)) for event in events]
+    rest = [event for event, place in zip(events, taken, strict=True) if place is None]
+    ready = _ready(lines, [place for place in taken if place is not None], incident_of, cluster)
+    return pl.concat([ready, _table(rest, incident_of, cluster)]) if rest else ready
+
+
+def _ready(lines: Lines, places: list[int], incident_of: Mapping[str, str], cluster: str | None) -> pl.DataFrame:
+    """The rows of some of the lines."""
+    events = lines.events if len(places) == len(lines.events) else [lines.events[place] for place in places]
+    columns = lines.columns if events is lines.events else lines.columns[places]
+    resolutions = {r: int(r / 1e6 / 2 * 2e6) for r in columns["resolution_us"].unique().to_list()}
+    return columns.select(
+        pl.col("id").alias("event_id"), pl.col("time").cast(pl.Datetime("us")), "time_quality",
+        pl.col("resolution_us").replace_strict(resolutions, return_dtype=pl.Int64),
+        pl.col("received_time").cast(pl.Datetime("us")), pl.lit(cluster, pl.String).alias("cluster"), "host", "source",
+        pl.lit(None, pl.String).alias("unit"), pl.Series("layer", [e.layer for e in events], pl.String), "event", "severity", "device", "job_id",
+        "message", pl.Series("entities", _texts(events), pl.String), pl.lit(1, pl.Int64).alias("count"),
+        pl.Series("incident_id", [incident_of.get(e.id) for e in events], pl.String), "file", "line",
+        pl.lit("[]").alias("refs"),
+    )  # fmt: skip
+
+
+def _texts(events: Iterable[Event]) -> list[str | None]:
+    """What the entities of each event are as a text; events with the same entities share one object."""
+    texts: dict[int, str | None] = {}
+    found = []
+    for event in events:
+        told = event.entities
+        if id(told) not in texts:
+            texts[id(told)] = sorted_json(told) if told else None
+        found.append(texts[id(told)])
+    return found
+
+
+def _table(events: list[Event], incident_of: Mapping[str, str], cluster: str | None) -> pl.DataFrame:
 
     def column(name: str, kind: Any = pl.String, attribute: str | None = None) -> pl.Series:
         return pl.Series(name, list(map(attrgetter(attribute or name), events)), kind)
@@ -301,24 +360,13 @@ def table(events: list[Event], incident_of: Mapping[str, str], cluster: str | No
         seconds = pl.Series(name, list(map(attrgetter(attribute), events)), pl.Float64)
         return (seconds * 1e6).round(0).cast(pl.Int64).cast(pl.Datetime("us"))
 
-    texts: dict[int, str] = {}  # events with the same entities share one object
-
-    def text_of(event: Event) -> str | None:
-        told = event.entities
-        if not told:
-            return None
-        text = texts.get(id(told))
-        if text is None:
-            text = texts[id(told)] = sorted_json(told)
-        return text
-
     return pl.DataFrame([
         column("event_id", attribute="id"), moments("time", "time"), column("time_quality"),
         pl.Series("resolution_us", [int(e.sigma * 2e6) for e in events], pl.Int64),
         moments("received_time", "received"), pl.Series("cluster", [cluster], pl.String).new_from_index(0, len(events)),
         column("host"), column("source"), pl.Series("unit", [None], pl.String).new_from_index(0, len(events)),
         column("layer"), column("event", attribute="kind"), column("severity"), column("device"), column("job_id", pl.Int64),
-        column("message"), pl.Series("entities", [text_of(e) for e in events], pl.String), column("count", pl.Int64),
+        column("message"), pl.Series("entities", _texts(events), pl.String), column("count", pl.Int64),
         pl.Series("incident_id", [incident_of.get(e.id) for e in events], pl.String), column("file"), column("line", pl.Int64),
         pl.Series("refs", [sorted_json([{"file": f, "line": n} for f, n in e.also]) if e.also else "[]" for e in events], pl.String),
     ])  # fmt: skip

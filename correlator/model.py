@@ -80,7 +80,6 @@ class Run:
     end: float | None
     row: dict[str, Any]
     steps: tuple[dict[str, Any], ...] = ()
-    sources: tuple[str, ...] = ()
 
     @property
     def ended_badly(self) -> bool:

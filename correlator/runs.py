@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from sys import intern
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from correlator.events import moment_of, seconds_of, shared
+from correlator.events import moment_of, seconds_of
 from correlator.model import OPEN_STATES, Event, Run
+from correlator.plain_runs import KEPT, LAUNCH_GIVEN_UP, NOTHING, plain_runs, told
 from parsers.hostlist import expand, fold
+from parsers.record import TABLES
 
 if TYPE_CHECKING:
     from correlator.reads import Reads
@@ -50,44 +52,40 @@ _SELECT = 'SELECT "' + '", "'.join(_COLUMNS) + '" FROM raw.jobs WHERE cluster IS
 def gather(store: Reads, cluster: str | None, events: list[Event]) -> list[Run]:
     """All runs of a cluster, ordered by job id and attempt."""
     steps = store.rows("SELECT * FROM raw.steps WHERE cluster IS NOT DISTINCT FROM ?", [cluster])
-    return assemble(_told(store.frame(_SELECT, [cluster])), steps, events)
+    return of_table(store.frame(_SELECT, [cluster]), steps, events)
+
+
+def rows_since(store: Reads, cluster: str | None, since: int) -> pl.DataFrame:
+    """What was stored about jobs behind the row id ``since``."""
+    return store.frame(f"{_SELECT} AND job_id IS NOT NULL AND rowid > ?", [cluster, since])
+
+
+def no_rows() -> pl.DataFrame:
+    return pl.DataFrame(schema={name: TABLES["jobs"][name] for name in _COLUMNS})
 
 
 def gather_some(
-    store: Reads, cluster: str | None, events: list[Event], jobs: frozenset[int], known: frozenset[int], since: int
-) -> list[Run]:
-    """The runs of some jobs. Of all but ``known`` the rows up to row id ``since`` are known to say nothing."""
-    rows = [r for r in _told(store.frame(f"{_SELECT} AND rowid > ?", [cluster, since])) if r["job_id"] in jobs]
+    store: Reads, cluster: str | None, events: list[Event], jobs: frozenset[int], known: frozenset[int], since: int, rows: pl.DataFrame
+) -> list[Run]:  # fmt: skip
+    """The runs of some jobs. Of all but ``known`` the rows up to row id ``since`` are known to say nothing; ``rows`` are those
+    behind it."""
+    rows = rows.filter(pl.col("job_id").is_in(list(jobs)))
     among = "job_id IN (SELECT unnest(?::BIGINT[]))"
     if known:
-        rows += _told(store.frame(f"{_SELECT} AND rowid <= ? AND {among}", [cluster, since, sorted(known)]))
+        rows = pl.concat([rows, store.frame(f"{_SELECT} AND rowid <= ? AND {among}", [cluster, since, sorted(known)])])
     steps: list[dict[str, Any]] = []
     if store.rows("SELECT 1 FROM raw.steps LIMIT 1"):
         steps = store.rows(f"SELECT * FROM raw.steps WHERE cluster IS NOT DISTINCT FROM ? AND {among}", [cluster, sorted(jobs)])  # fmt: skip
-    return assemble(rows, steps, [e for e in events if e.job_id in jobs])
+    return of_table(rows, steps, [e for e in events if e.job_id in jobs])
 
 
-def _told(table: pl.DataFrame) -> list[dict[str, Any]]:
-    """Rows as what they tell: a field without a value is not there. Column by column, because there are many."""
-    table = table.filter(pl.col("job_id").is_not_null())
-    whole: dict[str, list[Any]] = {}
-    gaps: dict[str, list[Any]] = {}
-    for column in table:
-        nothing = column.null_count()
-        if nothing < len(column):
-            values = shared(column) if column.dtype == pl.String else column.to_list()
-            empty: Any = "" if column.dtype == pl.String else [] if column.dtype == pl.List else None
-            (gaps if nothing or (empty is not None and empty in values) else whole)[column.name] = values
-    rows = [dict(zip(whole, values, strict=True)) for values in zip(*whole.values(), strict=True)]
-    for name, values in gaps.items():
-        for row, value in zip(rows, values, strict=True):
-            if value not in _NOTHING:
-                row[name] = value
-    return rows
-
-
-#: A field that holds one of these tells nothing.
-_NOTHING: tuple[Any, ...] = (None, "", [])
+def of_table(table: pl.DataFrame, steps: list[dict[str, Any]], events: list[Event]) -> list[Run]:
+    """Runs from rows of ``raw.jobs`` and ``raw.steps``, by job id. Pure, as ``assemble``, which does the same for all jobs
+    that the shorter way cannot tell."""
+    runs, rest = plain_runs(table, events, {s["job_id"] for s in steps})
+    done = {run.job_id for run in runs}
+    more = assemble(told(rest), steps, [e for e in events if e.job_id not in done] if done else events)
+    return sorted([*runs, *more], key=attrgetter("job_id")) if runs else more
 
 
 def assemble(rows: list[dict[str, Any]], steps: list[dict[str, Any]], events: list[Event]) -> list[Run]:
@@ -127,12 +125,6 @@ def _order(row: dict[str, Any]) -> tuple[Any, ...]:
 def _in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=_order) if len(rows) > 1 else rows
 
-
-#: What of its rows stays with a run besides what it has itself: there are very many runs.
-KEPT = frozenset({
-    "array_job_id", "array_task_id", "name", "user", "uid", "account", "partition", "cancelled_by", "exit_code", "exit_signal",
-    "submit", "start", "end", "time_limit_s", "node_list", "gpus", "gpu_index", "work_dir", "submit_line", "failed_node",
-})  # fmt: skip
 
 #: These see a run from one side, in passing; they do not found a run of their own where another source tells of it.
 _OBSERVERS = ("hook", "log")
@@ -234,17 +226,15 @@ def _believed(group: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _merge(job_id: int, group: list[dict[str, Any]]) -> Run:
     if len(group) == 1:
         (merged,) = group
-        sources: tuple[str, ...] = (str(merged.get("source")),)
     else:
         merged = {}
         for row in reversed(_believed(group)):  # who is believed first has the last word
             merged |= row
-        sources = tuple(sorted({str(r.get("source")) for r in group}))
     told = merged.get
     return Run(
         key=str(job_id), job_id=job_id, attempt=told("restarts") or 0, state=told("state") or "",
         nodes=tuple(map(intern, told("nodes") or ())), submit=seconds_of(told("submit")), start=seconds_of(told("start")),
-        end=seconds_of(told("end")), row=merged, sources=sources,
+        end=seconds_of(told("end")), row=merged,
     )  # fmt: skip
 
 
@@ -329,7 +319,7 @@ def _rows_from_events(events: list[Event]) -> list[dict[str, Any]]:
                 row is not None
                 and event.source == "slurmd"
                 and row["state"] == "RUNNING"
-                and _LAUNCH_GIVEN_UP in event.message
+                and LAUNCH_GIVEN_UP in event.message
             ):
                 row["state"], row["end"], row["cancelled_by"] = "CANCELLED", moment_of(event.time), "0"
             continue
@@ -345,7 +335,7 @@ def _rows_from_events(events: list[Event]) -> list[dict[str, Any]]:
         state = _END_STATES.get(event.kind)
         if state is not None and row["state"] == "RUNNING":
             row["state"], row["end"] = state, moment_of(event.time)
-            if event.kind == "slurm.job_failed" and event.entities.get("exit_code") not in _NOTHING:
+            if event.kind == "slurm.job_failed" and event.entities.get("exit_code") not in NOTHING:
                 row["exit_code"] = event.entities["exit_code"]
         if event.kind == "slurm.job_requeue":
             if row["state"] == "RUNNING":
@@ -355,9 +345,6 @@ def _rows_from_events(events: list[Event]) -> list[dict[str, Any]]:
             rows.append(open_runs.pop(job))
     return rows + list(open_runs.values())
 
-
-#: slurmd's last word on a job whose prolog failed and that may not be requeued (slurm src/slurmd/slurmd/req.c).
-_LAUNCH_GIVEN_UP = "not able to requeue it, cancelling job"
 
 #: How a run ended as its nodes and its own output say, the most telling first.
 _LAST_WORDS = (
@@ -411,7 +398,7 @@ def _ended(job: int, state: str, end: float, lines: list[Event]) -> dict[str, An
         "job_id": job, "source": "log", "state": state, "end": moment_of(end), "nodes": sorted(nodes), "node_list": fold(sorted(nodes)),
         "start": moment_of(min(begun, default=None)), "array_job_id": array.get("array_job_id"), "array_task_id": array.get("array_task"),
     }  # fmt: skip
-    return {name: value for name, value in row.items() if value not in _NOTHING}
+    return {name: value for name, value in row.items() if value not in NOTHING}
 
 
 def _tells_end(event: Event, state: str) -> bool:
@@ -431,7 +418,7 @@ def _started(event: Event) -> dict[str, Any]:
         "node_list": str(told.get("nodelist") or "") or fold(nodes), "partition": told.get("partition"),
         "array_job_id": _number_of(told.get("array_job_id")), "array_task_id": _number_of(told.get("array_task")),
     }  # fmt: skip
-    return {name: value for name, value in row.items() if value not in _NOTHING}
+    return {name: value for name, value in row.items() if value not in NOTHING}
 
 
 def _number_of(text: object) -> int | None:

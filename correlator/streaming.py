@@ -104,7 +104,8 @@ class Ticker:
         said = self._say(found, before, moment, partly)
         self._seen, self._known = state, {c.cluster: c for c in found}
         for conclusions in found:
-            conclusions.touched = None
+            index_of(conclusions)  # where everything was concluded anew: no tick that somebody waits for has to
+            conclusions.touched = conclusions.lines = None
         lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in said.report.items()}
         return TickReport(worked=True, full=not partly, seconds=time.perf_counter() - begun, lines=lines, **lists)
 

@@ -102,6 +102,7 @@ class Window:
         change: Change,
     ) -> None:
         self.store, self.before, self.edges, self.settings, self.change = store, before, edges, settings, change
+        self.lines: event_rows.Lines | None = None
         self.index = index = index_of(before)
         skew = max((abs(o.seconds) for o in before.clocks), default=0.0)
         #: From here on results are replaced.
@@ -235,11 +236,13 @@ class Window:
             lines = event_rows.stamped(recent, cluster)
             if unstamped:
                 lines = pl.concat([lines, event_rows.unstamped(self.store, cluster, unstamped)])
-            return event_rows.coalesce(lines)
+            events, self.lines = event_rows.read(lines)
+            return events
         cut = max(self.since, self._untouched_until())
         first, behind = (bisect_left(before.events, t, key=attrgetter("time")) for t in (self.since, cut))
         lines = event_rows.stamped(Recent(self.store, moment_of(cut) or datetime.min), cluster)
-        return [*before.events[first:behind], *event_rows.coalesce(lines)]
+        events, self.lines = event_rows.read(lines)
+        return [*before.events[first:behind], *events]
 
     def _untouched_until(self) -> float:
         """A moment before everything new that no event's lines lie around. Each further place of an event (``also``) lies
@@ -284,7 +287,9 @@ class Window:
         """The runs of the stretch: those of which nothing new was said as they are. ``former``: as they were known."""
         told = self.change.jobs | (frozenset(r.job_id for r in former) if self.before.clocks else frozenset())
         known = frozenset(r.job_id for r in former if r.job_id in told)
-        again = run_rows.gather_some(self.store, self.before.cluster, events, told, known, self.change.jobs_since)
+        again = run_rows.gather_some(
+            self.store, self.before.cluster, events, told, known, self.change.jobs_since, self.change.job_rows
+        )
         return sorted([*(r for r in former if r.job_id not in told), *again], key=attrgetter("job_id"))
 
     def _spoken_of(self, former: list[Run], runs: list[Run]) -> set[str]:
@@ -342,7 +347,7 @@ class Window:
         return replace(
             found, events=events, runs=runs, incidents=documents, stories=stories, facts=facts, verdicts=verdicts, border=border,
             roots=roots, lemons=roots.suspects(len(found.site.hosts) if found.site else 0),
-            unstamped=before.unstamped | self.change.unstamped, again=(former, found.runs), states_differ=self.change.states,
+            unstamped=before.unstamped | self.change.unstamped, again=(former, found.runs), states_differ=self.change.states, lines=self.lines,
             index=Index(event_jobs, repeated, *numbers, spans, times), touched=Touched(places, gone, judged),
             settled_until=before.settled_until, open_verdicts=before.open_verdicts | judged,
             open_incidents=before.open_incidents.union(d["id"] for d in fresh),

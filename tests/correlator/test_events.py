@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import random
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
-from correlator.events import COALESCE_S
+from correlator.events import COALESCE_S, read, table
 from correlator.events import coalesce as of_frame
 from correlator.model import Event
 from parsers.record import LOGS
@@ -98,3 +101,14 @@ def test_two_flaps_further_apart_than_copies_are_two_events() -> None:
 
 def test_two_devices_are_two_events() -> None:
     assert len(coalesce([row(0), row(0, line=2, entities=json.dumps({"port": "eth1"}))])) == 2
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(rows, max_size=25).map(distinct), st.randoms(use_true_random=False))
+def test_events_are_stored_as_they_are_whether_or_not_their_lines_are_at_hand(
+    found: list[dict[str, Any]], chance: random.Random
+) -> None:
+    events, lines = read(pl.DataFrame(found, schema=LOGS))
+    some = [replace(e, time=e.time + 1.0) if chance.random() < 0.2 else e for e in events if chance.random() < 0.8]
+    homes = {e.id: "I-1" for e in events if chance.random() < 0.5}
+    assert_frame_equal(table(some, homes, "c", lines).sort("event_id"), table(some, homes, "c").sort("event_id"))
