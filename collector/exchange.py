@@ -14,6 +14,8 @@ import pickle
 import tempfile
 import weakref
 from collections import deque
+from collections.abc import Mapping
+from functools import cache
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle, send_handle
 from typing import Any, NamedTuple
@@ -22,48 +24,57 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from parsers.lines import Codes
+from store import duckdb_store
+
 #: Fewer bytes than this go through the pipe.
 LEAST_ROOM = 256 * 1024
 #: A room is made so much larger than what it is made for: the next message is about as large, not exactly.
 SPARE = 1.25
 #: More than this are not made: what finds none free goes through the pipe.
 MOST_ROOMS = 12
-#: What a stream of Arrow needs besides its schema and its rows, with room to spare, bytes.
-_FRAMING = 4096
 _ALIGNED = 64
 
 
 class Packed:
-    """A frame on its way between processes: Arrow IPC, beside the pickle instead of in it, so that it is copied less."""
+    """A frame on its way between processes, as Arrow: its buffers go beside the pickle, from where they lie into a room."""
 
-    def __init__(self, data: Any) -> None:
-        self._data = data
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
 
     @classmethod
-    def of(cls, frame: pl.DataFrame) -> Packed:
-        table = _once(frame.rechunk()).combine_chunks()
-        size = sum(map(pa.ipc.get_record_batch_size, table.to_batches()))
-        size += sum(column.chunk(0).dictionary.nbytes + _FRAMING for column in table.columns if _is_coded(column))
-        space = np.empty(size + table.schema.serialize().size + _FRAMING, np.uint8)
-        # By Arrow, not by Polars: that starts threads for it, whose memory is new to the kernel every time.
-        with pa.FixedSizeBufferWriter(pa.py_buffer(space)) as out:
-            with pa.ipc.new_stream(out, table.schema) as stream:
-                stream.write_table(table)
-            return cls(space[: out.tell()])
+    def of(cls, frame: pl.DataFrame, coded: Mapping[str, Codes] | None = None) -> Packed:
+        """``coded``: columns of which the texts are known to repeat; they arrive as ``store.duckdb_store.coded`` has them."""
+        coded = coded or {}
+        table = _once(frame.drop(coded).rechunk())
+        for name in (name for name in frame.columns if name in coded):
+            table = table.add_column(frame.columns.index(name), _field(name), _dictionary(coded[name]))
+        return cls(table.combine_chunks())
 
     def frame(self) -> pl.DataFrame:
         """Its columns lie where the bytes lie: nothing is copied."""
-        with pa.ipc.open_stream(pa.py_buffer(self._data)) as stream:
-            frame = pl.from_arrow(stream.read_all())
+        frame = pl.from_arrow(self._table)
         assert isinstance(frame, pl.DataFrame)
         return frame
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Packed, (pickle.PickleBuffer(self._data),)
+        return Packed, (self._table,)
 
 
-def _is_coded(column: pa.ChunkedArray) -> bool:
-    return bool(pa.types.is_dictionary(column.type) and column.num_chunks)
+@cache  # as many as lines have columns
+def _field(name: str) -> pa.Field:
+    """What Arrow is told of a column that is coded."""
+    sample = duckdb_store.coded(pl.DataFrame({name: ["x"]}))
+    return sample.to_arrow(compat_level=pl.CompatLevel.newest()).schema.field(name)
+
+
+def _dictionary(codes: Codes) -> pa.Array:
+    which, names = codes
+    known = None
+    if names.null_count():
+        known = pa.py_buffer(np.packbits(which != names.is_null().arg_true()[0], bitorder="little"))
+    indices = pa.Array.from_buffers(pa.uint32(), len(which), [known, pa.py_buffer(which)])
+    return pa.DictionaryArray.from_arrays(indices, names.fill_null("").to_arrow(compat_level=pl.CompatLevel.newest()))
 
 
 def _once(frame: pl.DataFrame) -> pa.Table:

@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from parsers import events, usual
+from parsers import events, regexes, usual
 from parsers.compiled import once
 from parsers.formats import BUILT_IN, all_formats
 from parsers.formats.base import HEADER, JOB_SOURCES, SLURM, Format, accepted, conform, nothing
 from parsers.index import Found, PatternIndex, one_by_one
-from parsers.lines import Array, LineBuffer, each_once, joined
+from parsers.lines import Array, LineBuffer, codes, counted, each_once, joined
 from parsers.patterns import Catalogue, load
 from parsers.record import LOGS, Origin, empty
 from parsers.usual import Usual
@@ -51,6 +51,8 @@ def _use_all() -> None:
     """Calls every compiled function."""
     lines = [line.encode() for line in SAMPLES] * (FEW // len(SAMPLES) + 1)
     LineParser()._parsed(LineBuffer.of_lines(lines), Origin(), 1)
+    told = codes(pl.Series(["", "a", None]))  # what workers do with rows
+    counted(told.which, len(told.names))
 
 
 class LineParser:
@@ -144,16 +146,12 @@ class LineParser:
         """The lines ``left``, each read by the first format that can."""
         parts = []
         done = np.zeros(len(buffer), np.bool_)
-        first = np.where(buffer.ends > buffer.starts, buffer.data[buffer.starts], 0)
+        rest = _Rest(buffer, texts, left)
         for form in self._formats_for(origin):
-            likely = left[self._beginnings[id(form)][first[left]]]
-            if not len(likely):
-                continue
-            its = texts.gather(likely)
-            fits = np.flatnonzero(accepted(form, its).to_numpy())
+            fits = rest.accepted(form, self._beginnings[id(form)])
             if not len(fits):
                 continue
-            rows = [pl.Series("i", likely[fits].astype(np.uint32)), its.gather(fits).alias("text")]
+            rows = [pl.Series("i", fits.astype(np.uint32)), texts.gather(fits).alias("text")]
             found = form.read(pl.DataFrame(rows), origin)
             if found.is_empty():
                 continue
@@ -162,6 +160,7 @@ class LineParser:
             left = left[~done[left]]
             if not len(left):
                 break
+            rest = _Rest(buffer, texts, left)
         return parts
 
     def _with_events(self, frame: pl.DataFrame, usual_ones: Usual, origin: Origin) -> pl.DataFrame:
@@ -175,6 +174,33 @@ class LineParser:
         if len(messages) > FEW or self._index.made:
             return self._index.find(messages, sources)
         return one_by_one(self.catalogue, messages, sources)
+
+
+class _Rest:
+    """Lines that no format has read yet. Most formats are asked about few of them, for which Polars' passes cost more than the
+    search itself."""
+
+    def __init__(self, buffer: LineBuffer, texts: pl.Series, lines: Array) -> None:
+        self._lines = lines
+        self._texts = texts.gather(lines)
+        self._first = np.where(buffer.ends[lines] > buffer.starts[lines], buffer.data[buffer.starts[lines]], 0)
+        self._known: list[str] | None = None
+
+    def accepted(self, form: Format, beginnings: Array) -> Array:
+        """The lines that pass the format's test."""
+        likely = np.flatnonzero(beginnings[self._first])
+        if not len(likely):
+            return likely
+        if len(likely) >= regexes.MANY or not isinstance(form.accepts, str):
+            its = self._texts if len(likely) == len(self._lines) else self._texts.gather(likely)
+            found = accepted(form, its).to_numpy()
+        else:
+            if self._known is None:
+                self._known = self._texts.to_list()
+            known = self._known
+            found = np.array(regexes.fits([known[at] for at in likely.tolist()], form.accepts), np.bool_)
+        its_lines: Array = self._lines[likely[found]]
+        return its_lines
 
 
 def _beginnings(form: Format) -> Array:

@@ -1,0 +1,42 @@
+"""Texts that repeat, by numbers: what is told apart, and what is the same wherever it lies."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parsers import lines
+from parsers.lines import codes, counted
+
+#: Shorter and longer than what a view holds itself, and the same ones again at other places.
+TEXTS = st.lists(
+    st.one_of(st.none(), st.sampled_from(["", "a", "é", "twelve bytes", "thirteen byte", "x" * 40])), max_size=40
+)
+
+
+def holds(texts: pl.Series) -> None:
+    found = codes(texts)
+    assert found.names.gather(found.which).to_list() == texts.to_list()
+    assert found.names.n_unique() == len(found.names) and found.which.dtype == np.uint32
+
+
+@given(TEXTS, st.integers(0, 5), st.booleans())
+@settings(deadline=None)
+def test_every_text_is_its_name_and_every_name_is_another(texts: list[str | None], cut: int, pieces: bool) -> None:
+    column = pl.Series("x", texts, dtype=pl.String)
+    both = pl.concat([column, column.reverse()], rechunk=not pieces)  # two buffers: the same text at two places
+    holds(both.slice(cut))
+    holds(column.new_from_index(0, 9) if len(column) else column)
+
+
+def test_more_different_texts_than_the_table_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "_SLOTS", 8)
+    holds(pl.Series([None, *(str(number % 7) for number in range(50))]))
+    holds(pl.Series([f"number {number:08}" for number in range(50)]))
+
+
+def test_the_same_are_counted() -> None:
+    assert counted(np.array([0, 1, 0, 0, 2, 1], np.uint32), 3).tolist() == [1, 1, 2, 3, 1, 2]
