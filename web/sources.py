@@ -108,13 +108,13 @@ def document(
         "sources": page, "next": encode_cursor(*(page[-1][n] or "" for n in _KEY)) if more else None, **counts,
         "alerts": [], "blind": [], "quarantine": [], "intake": None, "nodes": nodes,
     }  # fmt: skip
+    with contextlib.suppress(duckdb.CatalogException):  # a store that nothing was sent to has no such tables
+        body |= {"blind": blind(read.rows), "quarantine": quarantine(read.rows)}
     if receiving is not None and receiving.inventory is not None:
         inventory: Inventory = receiving.inventory
         body |= {
             "alerts": [vars(alert) for alert in inventory.alerts(utc_now())], "intake": receiving.state(),
         }  # fmt: skip
-    with contextlib.suppress(duckdb.CatalogException):  # a store that nothing was sent to has no such tables
-        body |= {"blind": blind(read.rows), "quarantine": quarantine(read.rows)}
     return body
 
 
