@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import around
 import fixture
 import pytest
 import uvicorn
@@ -58,7 +59,7 @@ def dense_site() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def wide_site() -> Iterator[str]:
     store = fixture.build()
-    fixture.wide(store, 16)
+    around.wide(store, 16)
     yield from serve(store)
 
 

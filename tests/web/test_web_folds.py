@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import around
 import fixture
 import pytest
 
@@ -52,7 +53,7 @@ def test_few_lanes_and_lanes_that_differ_stay_apart() -> None:
 
 def test_the_axis_of_a_wide_incident_folds_and_keeps_root_and_first_effect() -> None:
     store = fixture.build()
-    fixture.wide(store, 16)
+    around.wide(store, 16)
     read = Reader(store)
     axis = read_axis(read, read.incident("I9"))
     found = {fold["says"]: len(fold["lanes"]) for fold in axis["folds"]}
