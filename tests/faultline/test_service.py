@@ -6,12 +6,13 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
 from collector.ingest import Ingest
 from correlator.engine import correlate
 from faultline.config import validate
 from faultline.failure import CommandError
-from faultline.service import Service
+from faultline.service import Service, build_app
 from store import open_store
 
 FLAP = Path(__file__).parent.parent / "captures" / "mgmt_flap_long"
@@ -44,3 +45,15 @@ def test_a_wrong_schedule_is_refused_by_name(cron: str, tmp_path: Path) -> None:
     entry = {"name": "failure-patterns", "cron": cron, "folder": str(tmp_path)}
     with pytest.raises(CommandError, match="cron"):
         validate({"reports": [entry]}, "test")
+
+
+def test_a_report_is_served_with_its_style_and_without_scripts_and_refuses_in_words(tmp_path: Path) -> None:
+    with open_store(None) as store:
+        client = TestClient(build_app(Service(validate({"data": str(tmp_path)}, "test"), store)))
+        answer = client.get("/api/v1/reports/usage")
+        policy = answer.headers["content-security-policy"]
+        assert "<style" in answer.text and "style-src 'unsafe-inline'" in policy and "script-src" not in policy
+        assert policy.startswith("default-src 'none'")
+        reversed_ = client.get("/api/v1/reports/usage?since=2026-11-30T00:00:00&until=2026-11-01T00:00:00")
+        assert reversed_.status_code == 400 and "is not before" in reversed_.json()["detail"]
+        assert client.get("/api/v1/reports/usge").status_code == 404
