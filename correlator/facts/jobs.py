@@ -345,7 +345,7 @@ def _unseen_downs(world: World, run: Run, moment: float, named: list[str], found
         if f.kind.startswith(("node.", "admin.")) and _went_down_by(f, run, moment)
     }  # fmt: skip
     if named:
-        return [_unseen(run, host, moment) for host in named if host not in told]
+        return [_unseen(world, run, host, moment) for host in named if host not in told]
     near = {
         fact.host for fact in world.facts_of(*_SETS_DOWN)
         if fact.host in run.nodes and -UNSEEN_S <= fact.start - moment <= END_SLACK_S and fact.attrs.get("role") != "fabric"
@@ -357,7 +357,7 @@ def _unseen_downs(world: World, run: Run, moment: float, named: list[str], found
     }  # fmt: skip
     few = near if 2 * len(near) <= len(run.nodes) else set()
     hosts = set(run.nodes) if len(run.nodes) == 1 else cut_off or few
-    return [_unseen(run, host, moment) for host in sorted(h for h in hosts if h)]
+    return [_unseen(world, run, host, moment) for host in sorted(h for h in hosts if h)]
 
 
 def _went_down_by(fact: Fact, run: Run, moment: float) -> bool:
@@ -368,10 +368,23 @@ def _went_down_by(fact: Fact, run: Run, moment: float) -> bool:
     return noticed - 3 * END_SLACK_S <= moment <= max(noticed, fact.end or 0.0) + 3 * END_SLACK_S
 
 
-def _unseen(run: Run, host: str, moment: float) -> Fact:
+#: ``scontrol update`` writes a reason and a state in one transaction, whose runs end with it.
+SAME_UPDATE_S = 1.0
+
+_CHECKED = re.compile(r"\bnhc\b|health|check|not responding|gpu|xid", re.IGNORECASE)
+
+
+def _unseen(world: World, run: Run, host: str, moment: float) -> Fact:
+    """The line that set the node DOWN is not there. A reason that somebody gave in that moment tells who did it."""
+    near = _between(world.by_kind.get("slurm.node_reason", ()), moment - SAME_UPDATE_S, moment + SAME_UPDATE_S)
+    given = [e for e in near if e.source == "slurmctld" and host in hosts_of(e) and not _CHECKED.search(e.message)]
+    if given:
+        return Fact(
+            "admin.down", given[0].time, None, given[0].sigma, host, attrs={"said_by": "slurmctld"}, events=tuple(given)
+        )
     attrs = {"said_by": "accounting", "reason": f"job {run.key} ended NODE_FAIL"}
     return Fact("node.down", moment, None, 0.5, host, attrs=attrs)
 
 
-KINDS = ("job.comm_error", "launch.failure", "batch.lost", "node.down", *sorted(set(_TERMINAL.values())))
+KINDS = ("job.comm_error", "launch.failure", "batch.lost", "node.down", "admin.down", *sorted(set(_TERMINAL.values())))
 DETECTORS = [communication_errors, launch_failures, lost_batches, ends]

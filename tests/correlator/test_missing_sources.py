@@ -179,6 +179,17 @@ def test_srun_names_the_failed_node_where_slurmctld_is_not_heard() -> None:
     assert said(judged(world(lines, [one(350, "NODE_FAIL")]))["1"]) == ("infra.network", "link.outage", "n2")
 
 
+@pytest.mark.parametrize(("at", "reason", "root"), [(349.98, "replace psu2", "admin.down"), (349.98, "NHC: check_fs failed", "node.down"), (300.0, "replace psu2", "node.down")])  # fmt: skip
+def test_a_reason_given_in_the_moment_of_the_kill_tells_who_set_the_node_down(
+    at: float, reason: str, root: str
+) -> None:
+    """The line with the state was lost; the reason that was given with it was not."""
+    text = f"update_node: node n1 reason set to: {reason}"
+    given = event("slurm.node_reason", at, "ctl", text, source="slurmctld", nodes=["n1"], reason=reason)
+    verdict = judged(world([given, *node_fail(350)], [one(350, "NODE_FAIL")]))["1"]
+    assert verdict.root is not None and (verdict.root.kind, verdict.root.host) == (root, "n1")
+
+
 def test_all_nodes_of_a_run_under_a_dead_switch() -> None:
     links = [{"host": f"n{i}", "device": "eth0", "switch": "tor", "switch_port": f"Ethernet{i}"} for i in range(1, 6)]
     lines = [e for i in range(1, 6) for e in down(0.1 * i, f"n{i}", "eth0", 900)]
