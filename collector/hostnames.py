@@ -118,13 +118,6 @@ class HostNames:
         )
         return data.with_columns(pl.coalesce(joined["node"], data["host"]).cast(kind).alias("host"))
 
-    def placed(self, data: pl.DataFrame, cluster: str | None) -> pl.DataFrame:
-        """``normal``, and with ``cluster`` where a row names none, once it is known."""
-        data = self.normal(data)
-        if cluster is None or "cluster" not in data.columns or not data["cluster"].null_count():
-            return data
-        return data.with_columns(pl.col("cluster").fill_null(cluster))
-
     def _news(self, settings: pl.DataFrame) -> pl.DataFrame:
         """Node states are polled: what they repeat is no new setting, and a new one makes the correlator conclude anew."""
         about = settings["scope"].str.starts_with("node:").fill_null(False)

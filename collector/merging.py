@@ -6,8 +6,7 @@ into a file first (``collector.carry``) and stored with the lines that follow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -38,21 +37,6 @@ def cut(lines: pl.DataFrame) -> tuple[list[pl.DataFrame], pl.DataFrame | None]:
     full = len(lines) - len(lines) % SEGMENT_ROWS
     rest = lines.tail(len(lines) - full) if full < len(lines) else None
     return [lines.slice(at, SEGMENT_ROWS) for at in range(0, full, SEGMENT_ROWS)], rest
-
-
-def ahead(
-    beside: Executor, make: Callable[[pl.DataFrame], pl.DataFrame], given: Sequence[pl.DataFrame]
-) -> Iterator[pl.DataFrame]:
-    """What is made of each, in their order. The first one is begun at once, and while one is in use the next is made."""
-    waiting = [beside.submit(make, item) for item in given[:1]]
-
-    def results() -> Iterator[pl.DataFrame]:
-        for at in range(len(given)):
-            made = waiting.pop().result()
-            waiting.extend(beside.submit(make, item) for item in given[at + 1 : at + 2])
-            yield made
-
-    return results()
 
 
 def numbered_on(parts: Sequence[pl.DataFrame], before: Mapping[str, int]) -> list[pl.DataFrame]:

@@ -30,7 +30,7 @@ from collector.decoding import Job, Outcome
 from collector.hostnames import HostNames
 from collector.ingest import settle
 from collector.ledger import Ledger, Step
-from collector.merging import ahead, cut, fitting, numbered_on
+from collector.merging import cut, fitting, numbered_on
 from collector.pieces import Counts, Piece, apart
 from collector.quarantine import Quarantine
 from collector.receivers.base import moment_of
@@ -38,7 +38,7 @@ from collector.sequence import Ranges, StreamKey
 from collector.spool import Position, Record, Spool
 from collector.workers import Worker, WorkerDied, WorkerFault
 from store.duckdb_store import DuckStore, StoreError, coded, insert
-from store.segments import SEGMENT_ROWS, in_order, insert_sealed
+from store.segments import SEGMENT_ROWS, insert_sealed
 
 log = structlog.get_logger()
 
@@ -86,7 +86,6 @@ class Pipeline:
         #: Why a worker failed over a piece, until all that is under way was taken apart.
         self._failed: str | None = None
         self._storing = ThreadPoolExecutor(1, thread_name_prefix="storing")
-        self._arranging = ThreadPoolExecutor(1, thread_name_prefix="arranging")
         self._pieces: deque[Piece] = deque()
         self._carry = Carry(spool.folder)
         #: When the oldest line came that is parsed and not inserted (0: there is none), when something came last; and
@@ -115,7 +114,6 @@ class Pipeline:
         for worker in self._workers:
             worker.stop()
         self._storing.shutdown()
-        self._arranging.shutdown()
 
     def drain(self, timeout_s: float) -> bool:
         """Waits until everything on disk is in the store."""
@@ -321,7 +319,7 @@ class Pipeline:
         tables = self._counted([outcome for piece in pieces for outcome in piece.outcomes], step)
         learned = self._learn_cluster(tables)
         for name, data in tables.items():
-            tables[name] = self.names.placed(data, self.cluster)
+            tables[name] = self._placed(data)
         sealed, rest = self._cut(tables, whole)
         store = self._store_beside if whole else self._store
         rest = store(tables, sealed, rest, step)
@@ -359,7 +357,7 @@ class Pipeline:
         parts = [data for data in (self._carry.rows, tables.pop("logs", None)) if data is not None]
         if not parts:
             return [], None
-        logs = self.names.placed(pl.concat(map(coded, parts)), self.cluster)
+        logs = self._placed(pl.concat(map(coded, parts)))
         sealed, rest = cut(logs)
         if rest is not None and not whole:
             tables["logs"], rest = rest, None
@@ -387,7 +385,8 @@ class Pipeline:
             try:
                 if rest is not None:
                     step.carried = f"{step.name}.rows"
-                self._insert(tables, sealed, rest, step)
+                    self._carry.write(step.carried, rest)
+                self._insert(tables, sealed, step)
                 break
             except (duckdb.Error, OSError, StoreError) as error:
                 self._report(error)
@@ -451,23 +450,21 @@ class Pipeline:
         (self.cluster,) = names
         return True
 
-    def _insert(self, tables: dict[str, pl.DataFrame], sealed: list[pl.DataFrame], rest: pl.DataFrame | None, step: Step) -> None:  # fmt: skip
-        """One transaction. The rest is written beside it, and is on the disk before the commit."""
-        segments, carried = ahead(self._arranging, in_order, sealed), None
-        if rest is not None and step.carried is not None:
-            carried = self._arranging.submit(self._carry.write, step.carried, rest)
-        try:
-            with self.store.transaction() as connection:
-                # One by one: two at once are compressed on two threads, which costs a third more CPU, and the memory of two.
-                for segment in segments:
-                    insert_sealed(connection, segment, filters=False, ordered=True)
-                for name, data in tables.items():
-                    insert(connection, f"raw.{name}", data)
-                self.ledger.write(connection, step)
-                if carried is not None:
-                    carried.result()
-        finally:  # what failed does not write beside the next try
-            wait_for([carried] if carried is not None else [])
+    def _placed(self, data: pl.DataFrame) -> pl.DataFrame:
+        """With the cluster's name where a row has none, once it is known, and hosts by their nodes' names."""
+        data = self.names.normal(data)
+        if self.cluster is None or "cluster" not in data.columns or not data["cluster"].null_count():
+            return data
+        return data.with_columns(pl.col("cluster").fill_null(self.cluster))
+
+    def _insert(self, tables: dict[str, pl.DataFrame], sealed: list[pl.DataFrame], step: Step) -> None:
+        with self.store.transaction() as connection:
+            # One by one: two at once are compressed on two threads, which costs a third more CPU, and the memory of two.
+            for segment in sealed:
+                insert_sealed(connection, segment, filters=False)
+            for name, data in tables.items():
+                insert(connection, f"raw.{name}", data)
+            self.ledger.write(connection, step)
 
     def _report(self, error: Exception) -> None:
         text = str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.merging import MOST_SEGMENTS, ahead, cut, fitting, numbered_on
+from collector.merging import MOST_SEGMENTS, cut, fitting, numbered_on
 from store.duckdb_store import coded
 from store.segments import SEGMENT_ROWS as FULL
 
@@ -61,24 +59,3 @@ def test_lines_are_numbered_on_by_their_streams() -> None:
         [11, 1], [], [8, 2, 12, 1, 13], [1, 3]
     ]  # fmt: skip
     assert numbers(before={}) == []
-
-
-def test_what_is_made_ahead_comes_in_its_order_and_one_at_a_time() -> None:
-    made: list[int] = []
-
-    def make(data: pl.DataFrame) -> pl.DataFrame:
-        made.append(data.item())
-        if data.item() == 9:
-            raise ValueError("nine")
-        return data * 10
-
-    with ThreadPoolExecutor(1) as beside:
-        given = [pl.DataFrame({"n": [n]}) for n in (1, 2, 3, 9)]
-        results = ahead(beside, make, given)
-        assert next(results).item() == 10
-        beside.submit(int).result()  # what was begun by now is done
-        assert made == [1, 2]
-        assert [next(results).item(), next(results).item()] == [20, 30]
-        with pytest.raises(ValueError, match="nine"):
-            next(results)
-        assert list(ahead(beside, make, [])) == []
