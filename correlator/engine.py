@@ -62,6 +62,7 @@ class Conclusions:
     clocks: list[clocks.Offset] = field(default_factory=list)
     progress: dict[tuple[int, int], list[tuple[float, float]]] = field(default_factory=dict)
     voices: frozenset[str] = frozenset()
+    controllers: frozenset[str] = frozenset()
     #: Jobs with output lines that have no stamp: where those stand in time depends on the rest of what is known of the job.
     unstamped: frozenset[int] = frozenset()
     first: float = 0.0
@@ -153,7 +154,7 @@ def gather_world(
     known = {e.host for e in events if e.host} | {n for r in runs for n in r.nodes} | set(hosts)
     inventory = (before.inventory if before else None) or read_inventory(store, cluster)
     measured = bool(store.rows("SELECT 1 FROM raw.metrics WHERE cluster IS NOT DISTINCT FROM ? LIMIT 1", [cluster]))
-    return World(
+    world = World(
         build_site(cluster, inventory.settings, inventory.links, inventory.topology, known, settings),
         events,
         runs,
@@ -168,6 +169,9 @@ def gather_world(
         voices=before.voices if before else samples.voices(store, cluster),
         inventory=inventory,
     )
+    if before:  # a stretch may hold no line of slurmctld
+        world.controllers |= before.controllers
+    return world
 
 
 def conclude_world(world: World, edges: list[Edge], rates: BaseRates) -> Conclusions:
@@ -181,7 +185,7 @@ def conclude_world(world: World, edges: list[Edge], rates: BaseRates) -> Conclus
         world.site.cluster, world.events, world.runs, documents,
         {v.run.key: verdict_document(world, weigher, v, incident_of.get(id(v))) for v in verdicts},
         node_states=world.node_states, stories=stories, facts=world.facts, weighed=verdicts, site=world.site,
-        rates=rates, clocks=world.clocks, progress=world.progress, voices=world.voices, first=world.first, last=world.last, inventory=world.inventory,
+        rates=rates, clocks=world.clocks, progress=world.progress, voices=world.voices, controllers=world.controllers, first=world.first, last=world.last, inventory=world.inventory,
     )  # fmt: skip
 
 

@@ -158,6 +158,8 @@ class Window:
         world = gather_world(recent, before.cluster, self.settings, events, runs, node_states(recent, before.cluster), off, hosts, before)  # fmt: skip
         if world.events and world.first < before.first:
             return None  # older than anything known: base rates and what lies at the beginning change
+        if world.controllers != before.controllers:
+            return None  # whom a lost link of it cut off before may be judged otherwise
         world.voices |= self.change.voices
         world.first, world.last = min(before.first, world.first), max(before.last, world.last)
         world.progress = _joined(before.progress, world.progress, self.since)

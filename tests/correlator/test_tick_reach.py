@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from correlator.engine import correlate, result
+from correlator.engine import conclude_cluster, correlate, result
 from correlator.streaming import Ticker
 from store import open_store
 from tests.correlator.test_streaming import HOURS, benchmark, stored, with_settings
@@ -67,3 +67,21 @@ def test_every_tick_after_a_fault_says_what_a_full_pass_says_then(break_it: Call
             "the fault explains the run's end"
         )
     assert partly >= 20, "hardly a tick was partial: this test says little"
+
+
+def test_a_stretch_without_a_line_of_slurmctld_knows_the_controllers() -> None:
+    with open_store(None) as store:
+        with_settings(store)
+        day = benchmark().Day(4)
+        day.fill(0, HOURS * 3600, 60, 300)
+        day.store(store)
+        ticker = Ticker(store)
+        ticker.tick()
+        for at, host, source, full in ((20_000, "gpu-0050", "kernel", False), (20_300, "ctl-b", "slurmctld", True), (40_000, "gpu-0051", "kernel", False)):  # fmt: skip
+            day.say(HOURS * 3600 + at, host, source, "sys.service_started", "Started Session 1 of User root.")
+            day.store(store)
+            assert ticker.tick().full == full, (
+                f"{host}: a controller that nobody knew is looked at with all that it may explain"
+            )
+            now, whole = ticker._known["made"].controllers, conclude_cluster(store, "made", ticker._edges).controllers
+            assert now == whole == frozenset({"ctl", "ctl-b"} if at > 20_000 else {"ctl"})
