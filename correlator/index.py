@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
 from math import inf
@@ -139,12 +139,34 @@ class Times:
 
 
 @dataclass(frozen=True)
+class Repeated:
+    """How those events lie in time that more than one line tells, in their order: ``time`` and ``last`` of each, and how many
+    places it has besides its own (``further``)."""
+
+    time: Moments
+    last: Moments
+    further: Moments
+
+    @staticmethod
+    def of(events: Iterable[Event]) -> Repeated:
+        rows = [(e.time, e.last, float(len(e.also))) for e in events if e.also or e.last > e.time]
+        return Repeated(*np.array(rows, np.float64).reshape(len(rows), 3).T.copy())
+
+    def but(self, border: float, more: Repeated) -> Repeated:
+        """Those before ``border``, then others, which lie behind it."""
+        cut = int(np.searchsorted(self.time, border))
+        return Repeated(*(
+            np.concatenate([getattr(self, name)[:cut], getattr(more, name)]) for name in ("time", "last", "further")
+        ))  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Index:
     """Beside the events of a cluster: the job of each (-1: none), and those that more than one line tells. Beside its
     runs: the job of each, and its end (infinite: none told). And how its incidents and facts lie in time, in the same order."""
 
     event_jobs: Numbers
-    repeated: list[Event]
+    repeated: Repeated
     run_jobs: Numbers
     run_ends: Moments
     spans: Spans
@@ -152,8 +174,7 @@ class Index:
 
     @staticmethod
     def of(events: list[Event], runs: list[Run], stories: Sequence[Incident], facts: Sequence[Fact]) -> Index:
-        repeated = [e for e in events if e.also or e.last > e.time]
-        return Index(jobs_of(events), repeated, *of_runs(runs), Spans.of(stories), Times.of(facts))
+        return Index(jobs_of(events), Repeated.of(events), *of_runs(runs), Spans.of(stories), Times.of(facts))
 
     def last_runs(self, runs: Sequence[Run], jobs: Collection[int]) -> dict[int, Run]:
         """The last run of each of these jobs that is known. ``runs`` are those that this was made beside."""

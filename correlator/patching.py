@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from datetime import datetime
 from operator import attrgetter
@@ -37,9 +38,16 @@ def patch(
     ``engine.run_table``.
     """
     for before, after in changes:
-        _incidents(connection, after, detected)
-        _runs(connection, before, after, texts)
-        _events(connection, before, after)
+        events = _events(connection, before, after)
+        # The database takes the events, most of the rows, while the others are put together here.
+        with ThreadPoolExecutor(1, thread_name_prefix="patching") as beside:
+            storing = beside.submit(_insert, connection, "events", events)
+            (gone, incidents), (stale, runs) = _incidents(after, detected), _runs(before, after, texts)
+        storing.result()
+        _delete(connection, "incidents", "incident_id", after.cluster, gone)
+        _insert(connection, "incidents", incidents)
+        _delete(connection, "runs", "run_key", after.cluster, stale)
+        _insert(connection, "runs", runs)
         if after.states_differ:
             _states(connection, after)
     if any(before.lemons != after.lemons for before, after in changes):
@@ -61,35 +69,34 @@ def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFram
         insert(connection, f"model.{table}", rows)
 
 
-def _incidents(connection: duckdb.DuckDBPyConnection, after: Conclusions, detected: Mapping[str, datetime]) -> None:
+def _incidents(after: Conclusions, detected: Mapping[str, datetime]) -> tuple[list[str], pl.DataFrame]:
+    """The ids of incidents that are no more or are told anew, and the rows of those that are told."""
     touched = after.touched or everything(after)
     fresh = [after.incidents[n] for n in touched.incidents]
     engine.date(fresh, detected)
-    _delete(connection, "incidents", "incident_id", after.cluster, list(touched.gone))
-    _insert(connection, "incidents", engine.incident_table([replace(after, incidents=fresh)]))
+    return list(touched.gone), engine.incident_table([replace(after, incidents=fresh)])
 
 
-def _runs(
-    connection: duckdb.DuckDBPyConnection, before: Conclusions, after: Conclusions, texts: Mapping[int, str]
-) -> None:
-    """Only runs that were put together again can differ, and those whose verdict is another now."""
+def _runs(before: Conclusions, after: Conclusions, texts: Mapping[int, str]) -> tuple[list[str], pl.DataFrame]:
+    """The keys of runs that are no more or differ, and the rows of those that are. Only runs that were put together again
+    can differ, and those whose verdict is another now."""
     old, new = ({r.key: r for r in runs} for runs in after.again)
     judged = (after.touched or everything(after)).verdicts
     if far := judged - new.keys():
         new |= {r.key: r for r in after.runs if r.key in far}
         old |= {r.key: r for r in before.runs if r.key in far}
     same = {key for key, run in new.items() if key in old and key not in judged and _same_run(old[key], run)}
-    _delete(connection, "runs", "run_key", after.cluster, [key for key in old if key not in same])
     fresh = [run for key, run in new.items() if key not in same]
-    _insert(connection, "runs", engine.run_table([replace(after, runs=fresh)], texts))
+    return [key for key in old if key not in same], engine.run_table([replace(after, runs=fresh)], texts)
 
 
 def _same_run(one: Run, other: Run) -> bool:
     return one is other or (one.state, one.nodes, one.attempt, one.row) == (other.state, other.nodes, other.attempt, other.row)  # fmt: skip
 
 
-def _events(connection: duckdb.DuckDBPyConnection, before: Conclusions, after: Conclusions) -> None:
-    """Only events behind the border can differ, and those whose incident is another now."""
+def _events(connection: duckdb.DuckDBPyConnection, before: Conclusions, after: Conclusions) -> pl.DataFrame:
+    """Deletes the rows of events that are no more or differ, and gives the rows of those that are. Only events behind the
+    border can differ, and those whose incident is another now."""
     lines = _lines(after)
     was, now = _homes(before, after, lines.values())
     moved = {e for e in was.keys() | now.keys() if was.get(e) != now.get(e)}
@@ -107,7 +114,7 @@ def _events(connection: duckdb.DuckDBPyConnection, before: Conclusions, after: C
         _delete(
             connection, "events", "event_id", after.cluster, [e.id for e in stale], "AND time BETWEEN ? AND ?", bounds
         )
-    _insert(connection, "events", engine.event_table(after, [e for i, e in new.items() if i not in same], now))
+    return engine.event_table(after, [e for i, e in new.items() if i not in same], now)
 
 
 def _lines(after: Conclusions) -> dict[str, float]:

@@ -34,7 +34,7 @@ from correlator.evidence import BaseRates
 from correlator.facts import World, conclude
 from correlator.facts.links import may_end_at
 from correlator.incidents import Incident, events_of
-from correlator.index import Index, Spans, Times, index_of, jobs_of, of_runs
+from correlator.index import Index, Repeated, Spans, Times, index_of, jobs_of, of_runs
 from correlator.model import Edge, Event, Fact, Run
 from correlator.sightings import HOUR_S, first_seen, hour_of
 
@@ -107,9 +107,10 @@ class Window:
         skew = max((abs(o.seconds) for o in before.clocks), default=0.0)
         #: From here on results are replaced.
         self.border = change.earliest - skew - MARGIN_S
-        lasting = [e.time for e in index.repeated if e.time < self.border and e.last >= self.border - COALESCE_S]
+        repeated = index.repeated
+        lasting = repeated.time[(repeated.time < self.border) & (repeated.last >= self.border - COALESCE_S)]
         just = before.events[bisect_left(before.events, self.border - COALESCE_S, key=attrgetter("time")) :][:1]
-        self.border = min([self.border, *lasting, *(e.time for e in just)])
+        self.border = min([float(lasting.min(initial=self.border)), *(e.time for e in just)])
         self.reach = longest_window(before, edges) + MARGIN_S
         #: Incidents that are concluded anew: they reach into the stretch, or something may have ended in them.
         spans = index.spans
@@ -249,9 +250,11 @@ class Window:
     def _untouched_until(self) -> float:
         """A moment before everything new that no event's lines lie around. Each further place of an event (``also``) lies
         at most ``COALESCE_S`` from the next."""
-        spread = [(e.time - COALESCE_S * len(e.also), e.time + COALESCE_S * len(e.also)) for e in self.index.repeated]
+        repeated = self.index.repeated
+        spread = COALESCE_S * repeated.further
+        low, high = repeated.time - spread, repeated.time + spread
         cut = self.change.earliest - COALESCE_S - 0.001
-        while (lower := min([cut, *(low for low, high in spread if low < cut <= high + COALESCE_S)])) < cut:
+        while (lower := float(low[(low < cut) & (cut <= high + COALESCE_S)].min(initial=cut))) < cut:
             cut = lower - 0.001
         return cut
 
@@ -369,13 +372,13 @@ class Window:
         verdicts.update(more)
         return verdicts, anew.union(more)
 
-    def _all_events(self, found: list[Event]) -> tuple[list[Event], Any, list[Event]]:
+    def _all_events(self, found: list[Event]) -> tuple[list[Event], Any, Repeated]:
         """All events, and what an index holds beside them."""
         index, border = self.index, self.border
         cut, start = (bisect_left(some, border, key=attrgetter("time")) for some in (self.before.events, found))
         fresh, events = found[start:], self.before.events[:cut]
         events += fresh
-        repeated = [*(e for e in index.repeated if e.time < border), *(e for e in fresh if e.also or e.last > e.time)]
+        repeated = index.repeated.but(border, Repeated.of(fresh))
         return events, np.concatenate([index.event_jobs[:cut], jobs_of(fresh)]), repeated
 
 
