@@ -44,7 +44,7 @@ _ENVIRONMENT = {
     "POLARS_MAX_THREADS": "1",
     "_RJEM_MALLOC_CONF": "dirty_decay_ms:10000,muzzy_decay_ms:-1",
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
-    "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # the most that glibc takes: more is refused, and the rest then undone
     "MALLOC_TOP_PAD_": str(64 << 20),
 }
 #: A piece is parsed in a second or two; what takes longer than this hangs, and its worker is replaced.
