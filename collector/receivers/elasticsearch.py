@@ -52,8 +52,9 @@ def _action(line: bytes, index: str) -> _Action:
     """Raises ``Refused`` for what is no action."""
     try:
         ((verb, target),) = loads(line).items()
-        assert verb in _ACTIONS and isinstance(target, dict)
-    except (ValueError, AttributeError, AssertionError) as error:
+        if verb not in _ACTIONS or not isinstance(target, dict):
+            raise ValueError(f"{verb!r} is no action, or names no target")
+    except (ValueError, AttributeError) as error:
         raise Refused(400, f"not an action of the bulk API: {line[:80]!r}") from error
     name, identity = str(target.get("_index") or index), target.get("_id")
     item: dict[str, Any] = {"_index": name or "faultline", "_id": identity or "", "status": _ACTIONS[verb]}
