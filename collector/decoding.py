@@ -14,7 +14,7 @@ import polars as pl
 from collector.exchange import Packed
 from collector.receivers import all_receivers
 from collector.receivers.base import Decoded, Lines, Payload, Poison, Run, moment_of
-from collector.spool import payload_of
+from collector.segment_file import payload_of
 from parsers.engine import LineParser, prepare
 from parsers.lines import Codes, codes, counted
 from parsers.record import conform

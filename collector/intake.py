@@ -36,8 +36,9 @@ from collector.receivers.base import (
     packing_of,
 )
 from collector.repeats import Repeats
+from collector.segment_file import Position
 from collector.sequence import StreamKey, read_key
-from collector.spool import Position, Spool, SpoolBroken, SpoolFull
+from collector.spool import Spool, SpoolBroken, SpoolFull
 
 if TYPE_CHECKING:
     from collector.ledger import Ledger

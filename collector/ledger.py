@@ -17,8 +17,8 @@ import duckdb
 import polars as pl
 
 from collector.decoding import by_source
+from collector.segment_file import Position
 from collector.sequence import Ranges, StreamKey
-from collector.spool import Position
 from store.duckdb_store import DuckStore, insert
 from store.intake import STATEMENTS
 

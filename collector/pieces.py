@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from collector.decoding import Job, Outcome
+from collector.segment_file import Position, Record
 from collector.sequence import StreamKey
-from collector.spool import Position, Record
 from collector.workers import Worker, WorkerDied, WorkerFault
 
 

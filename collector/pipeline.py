@@ -34,8 +34,9 @@ from collector.merging import cut, fitting, numbered_on
 from collector.pieces import Counts, Piece, apart
 from collector.quarantine import Quarantine
 from collector.receivers.base import moment_of
+from collector.segment_file import Position, Record
 from collector.sequence import Ranges, StreamKey
-from collector.spool import Position, Record, Spool
+from collector.spool import Spool
 from collector.workers import Worker, WorkerDied, WorkerFault
 from store.duckdb_store import DuckStore, StoreError, coded, insert
 from store.segments import SEGMENT_ROWS, insert_sealed

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from collector.receivers.base import moment_of
-from collector.spool import Record, payload_of
+from collector.segment_file import Record, payload_of
 
 
 class Quarantine:

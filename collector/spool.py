@@ -40,8 +40,6 @@ from collector.segment_file import (
     write_all,
 )
 
-__all__ = ["Position", "Record", "Spool", "SpoolBroken", "SpoolFull", "SpoolHeld", "payload_of"]
-
 #: A new file every so many bytes: small enough that deleting whole files gives space back soon.
 SEGMENT_BYTES = 32 * 1024 * 1024
 #: So many files wait to be written over, while there is ample room on the disk.

@@ -9,6 +9,8 @@ from datetime import date, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
+from markupsafe import Markup
+
 from web.timerange import parse_time, rfc3339
 
 #: The layers in the order a fault travels up, with the group they stand under on the axis.
@@ -165,6 +167,11 @@ def short_file(path: object) -> str:
     return "/".join(str(path or "").split("/")[-2:])
 
 
+def breakable(path: object) -> Markup:
+    """A whole path for a narrow column: it breaks behind its slashes first."""
+    return Markup("/<wbr>").join(str(path or "").split("/"))
+
+
 def layer_of(source: object) -> str:
     """The layer whose colour a line carries."""
     name = str(source or "")
@@ -214,6 +221,6 @@ def document(text: object) -> dict[str, Any]:
 
 FILTERS = {
     "clock": clock, "day": day, "stamp": stamp, "span": span, "number": number, "window": window,
-    "sureness": sureness, "sentences": sentences, "short_file": short_file, "layer_of": layer_of, "key": key, "iso": wire,
+    "sureness": sureness, "sentences": sentences, "short_file": short_file, "breakable": breakable, "layer_of": layer_of, "key": key, "iso": wire,
     "bytes": size, "brief": brief, "state_kind": state_kind,
 }  # fmt: skip

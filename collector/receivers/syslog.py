@@ -22,7 +22,8 @@ import numpy as np
 import structlog
 
 from collector.receivers.base import Decoded, ListenFailed, Payload, Receiver, Run
-from collector.spool import Position, SpoolBroken, SpoolFull
+from collector.segment_file import Position
+from collector.spool import SpoolBroken, SpoolFull
 
 if TYPE_CHECKING:
     from collector.intake import Intake

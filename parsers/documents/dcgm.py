@@ -10,8 +10,7 @@ import json
 import re
 from datetime import datetime
 
-from parsers.documents.document import Document, Gathered, Line, Said, split_lines
-from parsers.record import Origin, Parsed
+from parsers.documents.document import Gathered, Line, Said, of_lines
 
 _ROW = re.compile(r"\|\s*(?P<left>[^|]*?)\s*\|\s*(?P<right>[^|]*?)\s*\|?\s*$")
 _GPU = re.compile(r"GPU(?: ID)?:? ?(?P<gpu>\d+)")
@@ -31,7 +30,8 @@ def _add(gathered: Gathered, time: datetime | None, metric: str, value: float, g
 _ENTITY = re.compile(r"GPU ?(?P<gpu>\d+): (?P<word>Pass|Fail|Warn|Skip)\b", re.IGNORECASE)
 
 
-def _read_diag(gathered: Gathered, lines: list[Line], time: datetime | None) -> None:
+def _read_diag(gathered: Gathered, lines: list[Line]) -> None:
+    time = gathered.time
     test = ""
     for line in lines:
         row = _ROW.match(line.text)
@@ -57,7 +57,8 @@ def _failed(test: str, gpu: str | None) -> Said:
     )
 
 
-def _read_health(gathered: Gathered, lines: list[Line], time: datetime | None) -> None:
+def _read_health(gathered: Gathered, lines: list[Line]) -> None:
+    time = gathered.time
     gpu: str | None = None
     for line in lines:
         gathered.keep(line, time)
@@ -82,7 +83,8 @@ def _read_health(gathered: Gathered, lines: list[Line], time: datetime | None) -
             )
 
 
-def _read_dmon(gathered: Gathered, lines: list[Line], time: datetime | None) -> None:
+def _read_dmon(gathered: Gathered, lines: list[Line]) -> None:
+    time = gathered.time
     names: list[str] = []
     for line in lines:
         gathered.keep(line, time)
@@ -95,13 +97,4 @@ def _read_dmon(gathered: Gathered, lines: list[Line], time: datetime | None) -> 
                     _add(gathered, time, f"dcgm_dmon_{name.lower()}", float(text), words[1])
 
 
-_READERS = {"dcgm_diag": _read_diag, "dcgm_health": _read_health, "dcgm_dmon": _read_dmon}
-
-
-def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
-    gathered = Gathered(kind, origin)
-    _READERS[kind](gathered, split_lines(data), origin.received or origin.reference)
-    return gathered.parsed()
-
-
-DOCUMENT = Document(kinds=tuple(_READERS), read=_read)
+DOCUMENT = of_lines({"dcgm_diag": _read_diag, "dcgm_health": _read_health, "dcgm_dmon": _read_dmon})

@@ -7,7 +7,7 @@ A family is one file that defines ``DOCUMENT = Document(kinds=(...), read=fn)`` 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -143,6 +143,17 @@ class Gathered:
         hidden = self._warned - len(self.warnings)
         more = [f"{self.origin.path or self.kind}: {hidden} more warnings"] if hidden > 0 else []
         return Parsed({name: _framed(name, rows) for name, rows in self.rows.items()}, self.warnings + more)
+
+
+def of_lines(readers: Mapping[str, Callable[[Gathered, list[Line]], None]]) -> Document:
+    """A family each kind of which is read from its lines by a function of its own."""
+
+    def read(kind: str, data: bytes, origin: Origin) -> Parsed:
+        gathered = Gathered(kind, origin)
+        readers[kind](gathered, split_lines(data))
+        return gathered.parsed()
+
+    return Document(kinds=tuple(readers), read=read)
 
 
 def _framed(table: str, rows: list[Row]) -> pl.DataFrame:

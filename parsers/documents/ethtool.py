@@ -8,11 +8,10 @@ every unplugged fibre shows, are metrics only.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import PurePosixPath
 
-from parsers.documents.document import Document, Gathered, Line, Said, split_lines
-from parsers.record import Origin, Parsed
+from parsers.documents.document import Gathered, Line, Said, of_lines
+from parsers.record import Origin
 
 #: The interface in a file's name: "ethtool.eth0.txt", "ethtool_-m_ens1f0".
 INTERFACE = re.compile(r"ethtool(?:[-_. ]*[Sim])?[-_. ]+(?P<device>[a-z][\w]*?\d\w*)(?:\.(?:txt|log|out))?$")
@@ -28,7 +27,8 @@ def _device(origin: Origin) -> str:
     return found["device"] if found else "unknown"
 
 
-def _read_settings(gathered: Gathered, lines: list[Line], device: str) -> None:
+def _read_settings(gathered: Gathered, lines: list[Line]) -> None:
+    device = _device(gathered.origin)
     for line in lines:
         gathered.keep(line, gathered.time)
         found = _PAIR.match(line.text)
@@ -40,7 +40,8 @@ def _read_settings(gathered: Gathered, lines: list[Line], device: str) -> None:
             gathered.sample("net_speed", float(speed[1]), device, device=device)
 
 
-def _read_driver(gathered: Gathered, lines: list[Line], device: str) -> None:
+def _read_driver(gathered: Gathered, lines: list[Line]) -> None:
+    device = _device(gathered.origin)
     said: dict[str, str] = {}
     for line in lines:
         gathered.keep(line, gathered.time)
@@ -53,7 +54,8 @@ def _read_driver(gathered: Gathered, lines: list[Line], device: str) -> None:
     )  # fmt: skip
 
 
-def _read_module(gathered: Gathered, lines: list[Line], device: str) -> None:
+def _read_module(gathered: Gathered, lines: list[Line]) -> None:
+    device = _device(gathered.origin)
     for line in lines:
         found = _PAIR.match(line.text)
         if found is None:
@@ -79,15 +81,6 @@ def _read_module(gathered: Gathered, lines: list[Line], device: str) -> None:
         gathered.keep(line, gathered.time, said=said)
 
 
-_READERS: dict[str, Callable[[Gathered, list[Line], str], None]] = {
+DOCUMENT = of_lines({
     "ethtool_settings": _read_settings, "ethtool_driver": _read_driver, "ethtool_module": _read_module,
-}  # fmt: skip
-
-
-def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
-    gathered = Gathered(kind, origin)
-    _READERS[kind](gathered, split_lines(data), _device(origin))
-    return gathered.parsed()
-
-
-DOCUMENT = Document(kinds=tuple(_READERS), read=_read)
+})  # fmt: skip

@@ -7,10 +7,8 @@ port that is down it says the switch and the number only, and most such ports ar
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-from parsers.documents.document import Document, Gathered, Line, Said, split_lines
-from parsers.record import Origin, Parsed
+from parsers.documents.document import Gathered, Line, Said, of_lines
 
 #: ``MF0;leaf01:MQM9700/U1``: a managed switch describes itself with its host name in the middle.
 _MANAGED = re.compile(r"[A-Z0-9]+;(?P<name>[^:;]+)(?::.*)?")
@@ -90,15 +88,6 @@ def _read_ibnetdiscover(gathered: Gathered, lines: list[Line]) -> None:
             _link(gathered, line, row["far"], switch, row["port"])
 
 
-_READERS: dict[str, Callable[[Gathered, list[Line]], None]] = {
+DOCUMENT = of_lines({
     "iblinkinfo": _read_iblinkinfo, "ibnetdiscover": _read_ibnetdiscover,
-}  # fmt: skip
-
-
-def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
-    gathered = Gathered(kind, origin)
-    _READERS[kind](gathered, split_lines(data))
-    return gathered.parsed()
-
-
-DOCUMENT = Document(kinds=tuple(_READERS), read=_read)
+})  # fmt: skip

@@ -7,12 +7,11 @@ answer from the GPU: ``gpu.lost``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import datetime
 
 from parsers.documents import fields
-from parsers.documents.document import Document, Gathered, Line, Said, split_lines
-from parsers.record import Origin, Parsed
+from parsers.documents.document import Gathered, Line, Said, of_lines
+from parsers.record import Origin
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
@@ -135,16 +134,7 @@ def _read_table(gathered: Gathered, lines: list[Line]) -> None:
                 gathered.sample(metric, float(number[0]) * factor, gpu, time=time, gpu=gpu, pci_bus_id=pci)
 
 
-_READERS: dict[str, Callable[[Gathered, list[Line]], None]] = {
+DOCUMENT = of_lines({
     "nvidia_smi_dmon": _read_monitor, "nvidia_smi_pmon": _read_monitor, "nvidia_smi_list": _read_list, "nvidia_smi_topo": _read_topology,
     "nvidia_smi_table": _read_table,
-}  # fmt: skip
-
-
-def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
-    gathered = Gathered(kind, origin)
-    _READERS[kind](gathered, split_lines(data))
-    return gathered.parsed()
-
-
-DOCUMENT = Document(kinds=tuple(_READERS), read=_read)
+})  # fmt: skip

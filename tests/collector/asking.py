@@ -12,7 +12,8 @@ import polars as pl
 from collector import decoding
 from collector.decoding import Job
 from collector.intake import Intake
-from collector.spool import Position, Spool
+from collector.segment_file import Position
+from collector.spool import Spool
 from parsers.engine import LineParser
 
 PARSER = LineParser()

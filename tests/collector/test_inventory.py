@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from collector.inventory import HABIT_LINES, SILENT_AT_LEAST, Inventory, patience
 from collector.ledger import KEY, RATE_S, RATES, SOURCES, Ledger, Source, Step
-from collector.spool import Position
+from collector.segment_file import Position
 from store import open_store
 
 NOW = datetime(2026, 11, 21, 12)

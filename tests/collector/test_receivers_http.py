@@ -27,7 +27,8 @@ from collector.intake import Intake
 from collector.receivers import _BUILT_IN, all_receivers, journal_upload, ndjson
 from collector.receivers.base import MAX_BODY, Decoded, Payload, Refused, micros, unpack, unsnap
 from collector.receivers.wrapped import Streams, Wrapped
-from collector.spool import Position, Spool
+from collector.segment_file import Position
+from collector.spool import Spool
 
 INGEST = "/api/v1/ingest"
 LINK = "2026-02-28T16:29:24.000000+00:00 gpu02 kernel: igb 0000:01:00.0 eth0: igb: eth0 NIC Link is Down"

@@ -20,7 +20,8 @@ from collector.intake import Intake
 from collector.receivers import syslog
 from collector.receivers.base import Decoded, ListenFailed, Payload
 from collector.receivers.syslog import Gatherer, Part, Stream
-from collector.spool import Position, Spool
+from collector.segment_file import Position
+from collector.spool import Spool
 from parsers.engine import LineParser
 from parsers.lines import split
 

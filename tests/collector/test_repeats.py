@@ -14,7 +14,8 @@ from asking import ask, lines
 
 from collector import repeats
 from collector.intake import Intake
-from collector.spool import Position, Spool
+from collector.segment_file import Position
+from collector.spool import Spool
 
 BULK = b'{"index":{"_index":"logs"}}\n{"message":"heartbeat"}\n'
 OTHER = b'{"index":{"_index":"logs"}}\n{"message":"other"}\n'

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 
 from collector.inventory import Inventory, utc_now
 from collector.ledger import RATES, SOURCES, Ledger, Source, Step
-from collector.spool import Position
+from collector.segment_file import Position
 from store import open_store
 from web.app import create_app
 from web.sources import TOGETHER
