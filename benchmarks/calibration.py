@@ -1,14 +1,16 @@
 """Fits and checks the confidence of verdicts on situations with known causes.
 
-    python benchmarks/calibration.py [--cases 4000] [--write]
+    python benchmarks/calibration.py [--cases 4000] [--feedback answers.ndjson] [--write]
 
 Half of the seeds are for fitting, the other half for the printed reliability. ``--write`` replaces
-``correlator/calibration.toml`` and the diagram of docs/correlation.md.
+``correlator/calibration.toml`` and the diagram of docs/correlation.md. ``--feedback`` counts operators' answers as cases to
+fit as well (``GET /api/v1/feedback?format=ndjson``), and says what they are and what they change.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -17,8 +19,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.situations import make
 from correlator import edges as edge_files
-from correlator.calibration import FILE, Bin, along, expected_error, family_of, fit, reliability
+from correlator.calibration import FILE, Bin, Line, along, answered, expected_error, family_of, fit, reliability
 from correlator.evidence import Weigher
+from correlator.feedback import standing
 from correlator.verdicts import judge
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -56,9 +59,29 @@ def draw(rows: list[Bin]) -> str:
     )
 
 
+def with_answers(
+    made: dict[str, list[tuple[float, bool]]], path: Path, before: dict[str, Line]
+) -> dict[str, list[tuple[float, bool]]]:
+    """Made cases and those that operators answered, and in print what the answers change."""
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    told = answered(standing(rows))
+    both = {family: [*made.get(family, ()), *told.get(family, ())] for family in sorted({*made, *told})}
+    for family, pairs in sorted(told.items()):
+        confirmed = sum(right for _, right in pairs)
+        print(
+            f"{family}: {len(pairs)} answers of operators, {confirmed} confirmed, beside {len(made.get(family, ()))} made cases"
+        )
+        if family in before:
+            now = fit(both[family])
+            moved = [f"{x:.2f}: {along(before[family], x):.3f} -> {along(now, x):.3f}" for x in (0.5, 0.7, 0.85, 0.95)]
+            print(f"  raw confidence and what is said for it, without and with them: {', '.join(moved)}")
+    return both
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--cases", type=int, default=4000)
+    parser.add_argument("--feedback", type=Path, help="operators' answers, one JSON object a line")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     half = options.cases // 2
@@ -66,7 +89,10 @@ def main() -> None:
     by_family: dict[str, list[tuple[float, bool]]] = defaultdict(list)
     for category, raw, right in learn:
         by_family[family_of(category)].append((raw, right))
-    lines = {family: fit(pairs) for family, pairs in sorted(by_family.items()) if len(pairs) >= 100}
+    lines: dict[str, Line] = {family: fit(pairs) for family, pairs in sorted(by_family.items()) if len(pairs) >= 100}
+    if options.feedback:
+        both = with_answers(by_family, options.feedback, lines)
+        lines = {family: fit(pairs) for family, pairs in both.items() if len(pairs) >= 100}
     check, wrong = cases(range(1_000_000, 1_000_000 + half))
     before = [(raw, right) for _, raw, right in check]
     after = [(along(lines[f], raw) if (f := family_of(c)) in lines else raw, right) for c, raw, right in check]
@@ -77,8 +103,9 @@ def main() -> None:
     print("most frequent errors:", ", ".join(f"{name} {n}" for name, n in wrong.most_common(8)))
     if options.write:
         body = "\n".join(f"{name} = [{', '.join(f'[{x}, {y}]' for x, y in line)}]" for name, line in lines.items())
+        answers = " and operators' answers" if options.feedback else ""
         FILE.write_text(
-            f"# Made by benchmarks/calibration.py --cases {options.cases} --write. Do not edit.\n[line]\n{body}\n",
+            f"# Made by benchmarks/calibration.py --cases {options.cases} --write{answers}. Do not edit.\n[line]\n{body}\n",
             encoding="utf-8",
         )
         DIAGRAM.write_text(draw(reliability(after)), encoding="utf-8")

@@ -12,7 +12,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from correlator.facts import World
-from correlator.model import Event
+from correlator.model import Event, Run
 from correlator.samples import Throttled
 from tests.correlator.making import T0, event, run, world
 
@@ -33,6 +33,7 @@ class Situation:
     progress: list[tuple[float, float]] = field(default_factory=list)
     hot: list[Throttled] = field(default_factory=list)
     job_nodes: tuple[str, ...] = ()
+    others: list[Run] = field(default_factory=list)
 
 
 OWN = ("ValueError: shapes (3,4) and (5,) not aligned", "KeyError: 'train_loss'", "AssertionError: loss is nan",
@@ -195,19 +196,67 @@ def reset_together(r: random.Random, host: str) -> Situation:
     return Situation("reset_together", ("infra.node", None), "NODE_FAIL", late, [*told, *_set_down(late, host)])
 
 
+def _beside_it(r: random.Random, late: float, hit: float) -> tuple[list[Run], list[Event]]:
+    """Other runs on several nodes, of which each is hit with a probability of ``hit``."""
+    runs, told = [], []
+    for job in range(2, 2 + r.choice((1, 2, 3, 5, 8))):
+        nodes = r.sample(NODES, 2)
+        if r.random() < hit:
+            at = late + r.uniform(-10, 20)
+            runs.append(run(job, nodes, -3000, at + 2, "FAILED"))
+            told.append(event("job.nccl_error", at, None, "NCCL WARN NET/IB: Got completion with status=IBV_WC_RETRY_EXC_ERR(12)",
+                              source="job_stderr", job_id=job))  # fmt: skip
+        else:
+            runs.append(run(job, nodes, -3000, 3000, "COMPLETED"))
+    return runs, told
+
+
 def shared_link_loss(r: random.Random, host: str) -> Situation:
-    """A leaf switch takes the rail of most nodes."""
+    """A leaf switch takes the rail of all nodes, or of most: it ends all that lose their peers by it, or each with some luck."""
     late = r.uniform(30, 125)
-    links = [
-        e for n in NODES if n == host or r.random() < 0.9 for e in _link(r, n, "ib0", r.uniform(0, 1.0), late + 200, 1)
-    ]
-    return Situation("shared_link_loss", ("infra.network", None), "FAILED", late + 2, [*links, _peers(late)])
+    lost = [n for n in NODES if n == host or r.random() < 0.9]
+    links = [e for n in lost for e in _link(r, n, "ib0", r.uniform(0, 1.0), late + 200, 1)]
+    others, told = _beside_it(r, late, 1.0 if r.random() < 0.85 else r.uniform(0.1, 0.9))
+    return Situation(
+        "shared_link_loss", ("infra.network", None), "FAILED", late + 2, [*links, *told, _peers(late)], others=others
+    )
+
+
+def absorbed_link_loss(r: random.Random, host: str) -> Situation:
+    """A leaf switch is gone for a while and traffic takes another way: nobody is hurt, and one run ends by itself meanwhile."""
+    late = r.uniform(30, 125)
+    links = [e for n in NODES for e in _link(r, n, "ib0", r.uniform(0, 1.0), late + r.uniform(5, 200), 1)]
+    others, _ = _beside_it(r, late, 0.0)
+    told = [_out(late, "job.exit_error", r.choice(DEAD if r.random() < 0.7 else OWN))]
+    return Situation("absorbed_link_loss", ("app.error", None), "FAILED", late + 2, [*links, *told], others=others)
+
+
+def absorbed_switch_loss(r: random.Random, host: str) -> Situation:
+    """The same of the switch that carries Slurm's messages, while one node falls silent for a reason of its own."""
+    late = r.uniform(205, 505)
+    links = [e for n in NODES for e in _link(r, n, "eth0", r.uniform(0, 1.0), late + r.uniform(5, 200), 1)]
+    others, _ = _beside_it(r, late, 0.0)
+    told = (
+        [event("kernel.panic", r.uniform(0, late - 205), host, "Kernel panic - not syncing")]
+        if r.random() < 0.5
+        else []
+    )
+    others = [o for o in others if host not in o.nodes]
+    return Situation(
+        "absorbed_switch_loss",
+        ("infra.node", host),
+        "NODE_FAIL",
+        late,
+        [*links, *told, *_set_down(late, host)],
+        others=others,
+    )
 
 
 #: How often each happens among runs that did not end well: users' own errors dominate (correlation.md, section 1).
 SHARES: dict[Callable[[random.Random, str], Situation], float] = {
     own_error: 0.38, long_run: 0.12, lost_peers: 0.08, fabric_loss: 0.1, management_loss: 0.07, gpu_fault: 0.11, nvlink: 0.02, panic: 0.04,
     heat: 0.03, storage: 0.05, unseen_slowness: 0.02, own_slowness: 0.02, reset_together: 0.02, shared_link_loss: 0.03,
+    absorbed_link_loss: 0.02, absorbed_switch_loss: 0.01,
 }  # fmt: skip
 
 
@@ -255,7 +304,9 @@ def make(seed: int) -> tuple[Situation, World]:
         "throttling": situation.hot,
         "voices": frozenset(n for n in NODES if n not in mute),
     }
-    others = [run(2, r.sample(NODES, 2), -3000, 3000, "COMPLETED")]
+    # One that shared the very node or its rail would have been ended with it.
+    apart = [n for n in NODES if n != nodes[0]]
+    others = situation.others or [run(2, r.sample(apart, 2), -3000, 3000, "COMPLETED")]
     # A day of quiet around it: base rates need exposure.
     quiet = [event("sys.service_started", at, "ctl", "chrony", source="syslog") for at in (-43200.0, 43200.0)]
     settings = {"SlurmdTimeout": 300} if r.random() < 0.9 else {"KillWait": 30}

@@ -16,7 +16,7 @@ from collector.receivers import all_receivers
 from collector.receivers.base import Decoded, Lines, Payload, Poison, Run, moment_of
 from collector.segment_file import payload_of
 from parsers.engine import LineParser, prepare
-from parsers.lines import Codes, codes, counted
+from parsers.lines import Array, Codes, codes, counted, numbered, tally
 from parsers.record import conform
 from store.duckdb_store import CODED, logs_for_storage
 
@@ -62,6 +62,8 @@ def worker(patterns: tuple[Path, ...]) -> Callable[[Any], Outcome]:
     prepare()  # before the first piece: of the workers of a new installation one compiles, and the others wait for it
     watched = WatchedCatalogue(patterns)
     parser = LineParser(watched.catalogue)
+    parser.prepare()
+    all_receivers()
 
     def answer(jobs: Sequence[Job]) -> Outcome:
         nonlocal parser
@@ -210,42 +212,65 @@ def _stats(stored: pl.DataFrame, rows: pl.DataFrame, repeated: Mapping[str, Code
     """Per host, source and stream: what the inventory wants to know. ``lag_s`` is received minus written; ``rows``: the
     stored ones as they were before, with the transport of those that had one; ``repeated``: columns of the stored ones."""
     keys = ("host", "source", "file")
-    key = np.zeros(len(stored), np.uint64)
-    for name in keys:  # one number is told apart in a fraction of the time of three texts
-        key = key * np.uint64(len(repeated[name].names)) + repeated[name].which
-    known = (
-        rows["_transport"]
-        if "_transport" in rows.columns
-        else stored["cluster"].clear().extend_constant(None, len(stored))
-    )
+    key = np.zeros(len(stored), np.int64)
+    for name in keys:
+        key = key * len(repeated[name].names) + repeated[name].which
+    group, firsts = numbered(key)
+    received, written = (stored[name].to_physical() for name in ("received_time", "time"))
     # A time taken from the receiver says nothing about lateness.
-    told = pl.col("time_quality") != "received"
-    lag = (pl.col("received_time") - pl.col("time")).dt.total_microseconds() / 1e6
-    # What needs no group is worked out for all rows at once: by group it takes several times as long.
-    given = stored.with_columns(known.alias("transport")).select(
-        pl.Series("key", key), pl.Series("at", np.arange(len(stored), dtype=np.uint32)), "transport", "cluster", "received_time",
-        pl.when(told).then("time").alias("time"), pl.when(told).then(lag).alias("lag"),
-        (pl.col("event") != "other").alias("event"), (pl.col("event") == "kernel.boot").alias("boot"),
-        ((pl.col("format") == "plain") & pl.col("source").is_null()).alias("unparsed"),
-        pl.col("raw").str.len_bytes().cast(pl.Int64).alias("bytes"),
+    timed = _said(repeated["time_quality"], lambda quality: quality not in (None, "received")) & _not_null(written)
+    unparsed = _said(repeated["format"], lambda form: form == "plain") & _said(
+        repeated["source"], lambda name: name is None
+    )
+    means = _said(repeated["event"], lambda event: event not in (None, "other"))
+    boots = _said(repeated["event"], lambda event: event == "kernel.boot")
+    found = tally(
+        group, len(firsts), received.to_numpy(), written.fill_null(0).to_numpy(), timed,
+        unparsed, means, boots, stored["raw"].str.len_bytes().to_numpy(), int(LATE_S * 1e6),
     )  # fmt: skip
-    found = given.group_by("key", maintain_order=True).agg(
-        pl.col("at").first(), _known(given["transport"]).first(), _known(given["cluster"]).last(),
-        pl.len().cast(pl.Int64).alias("lines"), pl.col("event").sum().cast(pl.Int64).alias("events"),
-        pl.col("unparsed").sum().cast(pl.Int64), pl.col("bytes").sum(), pl.col("received_time").min().alias("first_seen"),
-        pl.col("received_time").max().alias("last_seen"), pl.col("time").max().alias("last_time"),
-        pl.col("lag").last().alias("lag_s"), pl.col("lag").max().alias("max_lag_s"),
-        (pl.col("lag") > LATE_S).sum().cast(pl.Int64).alias("late"), pl.col("boot").sum().cast(pl.Int64).alias("boots"),
-    )  # fmt: skip
-    at = found["at"].to_numpy()
-    sources = [repeated[name].names.gather(repeated[name].which[at]).alias(name) for name in keys]
-    return pl.DataFrame([*sources, *found.drop("key", "at").get_columns()])
+    last, known = found["last_timed"], found["timed"]
+    nothing = pl.Series([None], dtype=pl.String).new_from_index(0, len(stored))
+    transports = rows["_transport"] if "_transport" in rows.columns else nothing
+    us = pl.Datetime("us")
+    return pl.DataFrame({
+        **{name: repeated[name].names.gather(repeated[name].which[firsts]) for name in keys},
+        "transport": _of_each(transports, group, firsts, slice(None, None, -1)),
+        "cluster": _of_each(stored["cluster"], group, firsts, slice(None)),
+        **{name: pl.Series(found[name]) for name in ("lines", "events", "unparsed", "bytes")},
+        **{name: pl.Series(found[name]).cast(us) for name in ("first_seen", "last_seen")},
+        "last_time": _where(known, pl.Series(found["last_time"]).cast(us)),
+        "lag_s": _where(last, pl.Series(found["lag"]) / 1e6), "max_lag_s": _where(known, pl.Series(found["max_lag"]) / 1e6),
+        **{name: pl.Series(found[name]) for name in ("late", "boots")},
+    })  # fmt: skip
 
 
-def _known(column: pl.Series) -> pl.Expr:
-    """What is known of a column, in each group; looking for nulls in every group costs much, and mostly there are none."""
-    some = 0 < column.null_count() < len(column)
-    return pl.col(column.name).drop_nulls() if some else pl.col(column.name)
+def _of_each(values: pl.Series, group: Array, firsts: Array, direction: slice) -> pl.Series:
+    """The last known value (``direction`` backwards: the first) of each group."""
+    if values.null_count() == len(values):
+        return values[: len(firsts)]
+    # Of values written to one place one after another the last one stays.
+    places = np.flatnonzero(_not_null(values))[direction]
+    at = np.full(len(firsts), -1, np.int64)
+    at[group[places]] = places
+    return _where(at >= 0, values.gather(np.maximum(at, 0)))
+
+
+def _said(column: Codes, fits: Callable[[str | None], bool]) -> Array:
+    """In which rows the text of a column ``fits``."""
+    some: Array = np.array([fits(name) for name in column.names.to_list()], np.bool_)[column.which]
+    return some
+
+
+def _not_null(values: pl.Series) -> Array:
+    count = values.null_count()
+    if count in (0, len(values)):
+        return np.full(len(values), count == 0)
+    return values.is_not_null().to_numpy()
+
+
+def _where(known: Array, values: pl.Series) -> pl.Series:
+    """``values``, null where not ``known``."""
+    return values if known.all() else values.scatter(np.flatnonzero(~known), None)
 
 
 def summed(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:

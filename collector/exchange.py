@@ -14,8 +14,8 @@ import pickle
 import tempfile
 import weakref
 from collections import deque
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle, send_handle
 from typing import Any, NamedTuple
@@ -37,28 +37,47 @@ _ALIGNED = 64
 
 
 class Packed:
-    """A frame on its way between processes, as Arrow: its buffers go beside the pickle, from where they lie into a room."""
+    """A frame on its way between processes, as Arrow: its buffers go beside the pickle, from where they lie into a room. Of
+    columns in which every value is null only the place is told."""
 
-    def __init__(self, table: pa.Table) -> None:
-        self._table = table
+    def __init__(self, table: pa.Table, nulls: Sequence[tuple[int, str, pl.DataType]] = ()) -> None:
+        self._table, self._nulls = table, nulls
 
     @classmethod
     def of(cls, frame: pl.DataFrame, coded: Mapping[str, Codes] | None = None) -> Packed:
         """``coded``: columns of which the texts are known to repeat; they arrive as ``store.duckdb_store.coded`` has them."""
-        coded = coded or {}
-        table = _once(frame.drop(coded).rechunk())
-        for name in (name for name in frame.columns if name in coded):
-            table = table.add_column(frame.columns.index(name), _field(name), _dictionary(coded[name]))
-        return cls(table.combine_chunks())
+        coded, count = coded or {}, len(frame)
+        own = [column for column in frame.get_columns() if column.name not in coded]
+        some = [column for column in own if not count or column.null_count() < count] or own[:1]
+        told = {column.name for column in some} | coded.keys()
+        nulls = [(at, name, kind) for at, (name, kind) in enumerate(frame.schema.items()) if name not in told]
+        table = _once(pl.DataFrame(some).rechunk())
+        for at, name in enumerate(name for name in frame.columns if name in told):
+            if name in coded:
+                table = table.add_column(at, _field(name), _dictionary(coded[name]))
+        return cls(table.combine_chunks(), nulls)
 
     def frame(self) -> pl.DataFrame:
         """Its columns lie where the bytes lie: nothing is copied."""
         frame = pl.from_arrow(self._table)
         assert isinstance(frame, pl.DataFrame)
+        for at, name, kind in self._nulls:
+            frame.insert_column(at, _null(kind, len(frame)).alias(name))
         return frame
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Packed, (self._table,)
+        return Packed, (self._table, self._nulls)
+
+
+def _null(kind: pl.DataType, length: int) -> pl.Series:
+    """So many nulls: a part of those that all columns of this type share, since making them takes as long as copying them."""
+    known = _nulls_of(kind, 1 << 17) if length <= 1 << 17 else _nulls_of.__wrapped__(kind, length)
+    return known[:length]
+
+
+@lru_cache(maxsize=32)
+def _nulls_of(kind: pl.DataType, length: int) -> pl.Series:
+    return pl.Series([None], dtype=kind).new_from_index(0, length)
 
 
 @cache  # as many as lines have columns
@@ -72,9 +91,13 @@ def _dictionary(codes: Codes) -> pa.Array:
     which, names = codes
     known = None
     if names.null_count():
-        known = pa.py_buffer(np.packbits(which != names.is_null().arg_true()[0], bitorder="little"))
+        texts = names.to_list()
+        null = texts.index(None)
+        known = pa.py_buffer(np.packbits(which != null, bitorder="little"))
+        texts[null] = ""
+        names = pl.Series(texts, dtype=pl.String)
     indices = pa.Array.from_buffers(pa.uint32(), len(which), [known, pa.py_buffer(which)])
-    return pa.DictionaryArray.from_arrays(indices, names.fill_null("").to_arrow(compat_level=pl.CompatLevel.newest()))
+    return pa.DictionaryArray.from_arrays(indices, names.to_arrow(compat_level=pl.CompatLevel.newest()))
 
 
 def _once(frame: pl.DataFrame) -> pa.Table:

@@ -1,7 +1,8 @@
 """What the store knows about the way in: positions, keys, sources, nodes, blind periods, quarantine.
 
-Changes are gathered in a :class:`Step`, written inside the transaction of the rows they belong to, and applied to memory
-when that transaction has been committed. So memory never knows more than the disk.
+Changes are gathered in a :class:`Step`, applied to memory when it is complete, and written inside the transaction of the rows
+they belong to. So memory knows what is given to the store, a moment before the disk does; a transaction that cannot be
+stored leaves it behind, and everything is read anew (``load``).
 """
 
 from __future__ import annotations
@@ -101,6 +102,8 @@ class Step:
     quarantine: list[dict[str, Any]] = field(default_factory=list)
     replayed: list[str] = field(default_factory=list)
     lines: dict[str, int] = field(default_factory=dict)
+    #: What is stored of each stream that changed, from then on.
+    streams: dict[tuple[str, str, str], Ranges] = field(default_factory=dict)
 
 
 class Ledger:
@@ -217,7 +220,7 @@ class Ledger:
     # -- writing and applying ------------------------------------------------------------------------------------
 
     def write(self, connection: duckdb.DuckDBPyConnection, step: Step) -> None:
-        """Inside a transaction."""
+        """Inside a transaction, of a step that was applied; by any thread."""
         connection.execute("DELETE FROM intake.watermark WHERE spool = ?", [self.spool_id])
         connection.execute(
             "INSERT INTO intake.watermark VALUES (?, ?, ?, now()::TIMESTAMP)", [self.spool_id, *step.position]
@@ -225,9 +228,8 @@ class Ledger:
         connection.execute("DELETE FROM intake.carried WHERE spool = ?", [self.spool_id])
         connection.execute("INSERT INTO intake.carried VALUES (?, ?, ?)", [self.spool_id, step.name, step.carried])
         now = datetime.now(UTC).replace(tzinfo=None)
-        streams = self._streams_after(step)
-        if streams:
-            rows = [(*name, str(ranges), now) for name, ranges in streams.items()]
+        if step.streams:
+            rows = [(*name, str(ranges), now) for name, ranges in step.streams.items()]
             _replace(connection, "streams", _STREAM, pl.DataFrame(rows, schema=_STREAMS, orient="row"))
         if step.opaque:
             made = pl.DataFrame(step.opaque, schema={"key": pl.String, "received": pl.Datetime("us")}, orient="row")
@@ -256,10 +258,11 @@ class Ledger:
         return after
 
     def apply(self, step: Step) -> None:
-        """After the commit."""
+        """When everything is in it: the next one comes behind it."""
         if step.sources is not None:
             self._take_over(step.sources)
-        self.streams.update(self._streams_after(step))
+        step.streams = self._streams_after(step)
+        self.streams.update(step.streams)
         self.keys.update(step.opaque)
         self.nodes.update(step.nodes)
         self.lines.update(step.lines)

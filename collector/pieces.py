@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+import polars as pl
+
 from collector.decoding import Job, Outcome
 from collector.segment_file import Position, Record
 from collector.sequence import StreamKey
@@ -23,7 +25,24 @@ class Piece:
     opaque: list[tuple[str, datetime]] = field(default_factory=list)
     worker: Worker | None = None
     outcomes: list[Outcome] = field(default_factory=list)
+    #: Rows by the name of their table, and what the inventory is told of them.
+    tables: list[tuple[str, pl.DataFrame]] = field(default_factory=list)
+    stats: list[pl.DataFrame] = field(default_factory=list)
     done: bool = False
+
+    def take(self, outcomes: list[Outcome]) -> None:
+        """What it came to. Unpacked at once: then the store is busy with others, later it would wait."""
+        self.outcomes, self.done = outcomes, True
+        for outcome in outcomes:
+            self.tables += [(name, packed.frame()) for name, packed in outcome.tables.items()]
+            if outcome.stats is not None:
+                self.stats.append(outcome.stats.frame())
+            outcome.tables, outcome.stats = {}, None
+
+    @property
+    def lines(self) -> int:
+        """Lines that were found in it, 0 before it is parsed."""
+        return sum(outcome.lines for outcome in self.outcomes)
 
 
 @dataclass

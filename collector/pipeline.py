@@ -2,7 +2,8 @@
 
 A piece is some megabytes of consecutive batches. Workers decode and parse pieces side by side; their rows are inserted
 in order, in one transaction with the position behind the piece, the keys of its batches and the inventory. While much
-arrives, whole segments of lines are inserted and the rest is carried over to the next transaction (``collector.carry``).
+arrives, whole segments of lines are inserted and the rest is carried over to the next transaction (``collector.carry``),
+which is made while the store takes this one (``collector.storing``).
 What fails is tried again until it works (the store) or taken apart until the batch that fails is alone, and set aside
 (the content).
 """
@@ -14,10 +15,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import wait as wait_for
 from datetime import UTC, datetime
+from itertools import takewhile
 from multiprocessing.connection import wait
+from operator import attrgetter
 from pathlib import Path
 
 import duckdb
@@ -26,7 +27,7 @@ import structlog
 
 from collector import decoding
 from collector.carry import Carry
-from collector.decoding import Job, Outcome
+from collector.decoding import Job
 from collector.hostnames import HostNames
 from collector.ingest import settle
 from collector.ledger import Ledger, Step
@@ -37,19 +38,20 @@ from collector.receivers.base import moment_of
 from collector.segment_file import Position, Record
 from collector.sequence import Ranges, StreamKey
 from collector.spool import Spool
+from collector.storing import Storing, Transaction
 from collector.workers import Worker, WorkerDied, WorkerFault
-from store.duckdb_store import DuckStore, StoreError, coded, insert
-from store.segments import SEGMENT_ROWS, insert_sealed
+from store.duckdb_store import DuckStore, StoreError, coded
+from store.segments import SEGMENT_ROWS, in_order
 
 log = structlog.get_logger()
 
-#: Bytes of a piece, unpacked; about 38 k lines of syslog. Larger ones cost a little less a line and more memory: a worker
-#: needs 30 times as much besides its 300 MB, and two workers and the service are to stay below 2 GB.
+#: Bytes of a piece, unpacked; about 38 k lines of syslog. Larger ones cost a worker less that has the machine for itself, and
+#: nothing less beside the store (measured); it needs 13 times as much besides its 250 MB.
 PIECE_BYTES = 4 * 1024 * 1024
 #: Pieces given to one worker: one in work, the others waiting, so that it has enough to do while the store takes segments.
 DEPTH = 3
-#: While segments are stored, workers go on, until so many pieces lie here, parsed or not: about 15 MB each.
-MOST_PIECES = 10
+#: Workers go on until so many pieces lie here, parsed or not, besides those that are in a transaction: about 12 MB each.
+MOST_PIECES = 6
 #: Whether they are stored is looked at so often.
 STORING_S = 0.02
 #: A lone batch waits this long for company: commits cost milliseconds each.
@@ -65,7 +67,8 @@ FEW_LINES = SEGMENT_ROWS // 8
 BUSY_S = 3.0
 #: Old keys are forgotten this often.
 TIDY_S = 600.0
-RETRY_S = (0.5, 1.0, 2.0, 5.0)
+#: After an error that nobody foresaw.
+RETRY_S = 5.0
 
 
 class Pipeline:
@@ -78,17 +81,21 @@ class Pipeline:
         self.ledger = Ledger(store, spool.id)
         self.quarantine = Quarantine(quarantine or spool.folder.parent / "quarantine")
         self.counts = Counts()
-        #: Why nothing is stored at the moment, in words; None if all is well.
-        self.trouble: str | None = None
+        #: An error that nobody foresaw, until something was stored again.
+        self._fault: str | None = None
         #: Rows were stored that wait for a boot time or for their cluster's name (``collector.ingest.settle``).
         self.unsettled = True  # the store may know the name already
         self._on_stored = on_stored
         self._workers = [Worker(decoding.worker, patterns) for _ in range(max(1, workers))]
         #: Why a worker failed over a piece, until all that is under way was taken apart.
         self._failed: str | None = None
-        self._storing = ThreadPoolExecutor(1, thread_name_prefix="storing")
         self._pieces: deque[Piece] = deque()
+        #: What waits for its segment behind everything that was given to the store.
         self._carry = Carry(spool.folder)
+        self._stopping = threading.Event()
+        self._storing = Storing(store, self.ledger, self._carry, self.counts, self._stopping)
+        #: Transactions that are made and not stored.
+        self._unstored = 0
         #: When the oldest line came that is parsed and not inserted (0: there is none), when something came last; and
         #: when a segment was filled last.
         self._waits_since = self._came = 0.0
@@ -96,10 +103,10 @@ class Pipeline:
         self._tidied = time.monotonic()
         self._given: dict[tuple[str, str, str], Ranges] = {}
         self._given_opaque: set[str] = set()
-        self._at = self.ledger.watermark() or Position(0, 0)
+        #: Behind what was given out, and behind what was given to the store.
+        self._at = self._taken = self.ledger.watermark() or Position(0, 0)
         self._carry.load(self.ledger.last_step()[1])
         spool.commit(self._at)
-        self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pipeline", daemon=True)
 
     def start(self) -> None:
@@ -114,7 +121,12 @@ class Pipeline:
             self._thread.join()
         for worker in self._workers:
             worker.stop()
-        self._storing.shutdown()
+        self._storing.close()
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing is stored at the moment, in words; None if all is well."""
+        return self._storing.trouble or self._fault
 
     def drain(self, timeout_s: float) -> bool:
         """Waits until everything on disk is in the store."""
@@ -131,7 +143,9 @@ class Pipeline:
         return time.monotonic() - self._filled < BUSY_S
 
     def _is_empty(self) -> bool:
-        return self._carry.rows is None and (self.spool.committed >= self.spool.synced or not self.spool.waiting_bytes)
+        if self._unstored or self._carry.rows is not None:
+            return False
+        return self.spool.committed >= self.spool.synced or not self.spool.waiting_bytes
 
     # -- the loop ------------------------------------------------------------------------------------------------
 
@@ -143,46 +157,50 @@ class Pipeline:
             try:
                 self._round()
             except Exception as error:  # the thread must live: what is spooled waits for it
-                self.trouble = f"{type(error).__name__}: {error}"
-                log.exception("pipeline", error=self.trouble)
+                self._fault = f"{type(error).__name__}: {error}"
+                log.exception("pipeline", error=self._fault)
                 self._reset()
-                self._stopping.wait(RETRY_S[-1])
-        if self._carry.rows is not None and self.trouble is None:  # whoever opens the store next is to see them
-            with contextlib.suppress(duckdb.Error, OSError, StoreError):  # the next start goes on from their file
+                self._stopping.wait(RETRY_S)
+        with contextlib.suppress(duckdb.Error, OSError, StoreError):  # the next start goes on from what is there
+            self._stored()
+            if self._carry.rows is not None and self.trouble is None:  # whoever opens the store next is to see them
                 self._commit([], whole=False)
 
     def _round(self) -> None:
-        self._fill()
+        if len(self._pieces) < MOST_PIECES:
+            self._fill()
         if self._failed is not None:
             self._carefully(self._failed)
+        if self._storing.wait(0.0):
+            self._stored()
         if not self._pieces and self._carry.rows is None:
-            self.spool.wait(0.2)
+            if self._storing.wait(STORING_S):
+                self.spool.wait(0.2)
             return
         if self._pieces:
-            self._collect(0.05)
+            self._collect(0.0 if self._parsed()[1] >= MERGE_LINES else 0.05)
             if self._failed is not None:
                 self._carefully(self._failed)
-        done: list[Piece] = []
-        for piece in self._pieces:
-            if not piece.done:
-                break
-            done.append(piece)
-        lines = sum(outcome.lines for piece in done for outcome in piece.outcomes)
+        done, lines = self._parsed()
         now = time.monotonic()
         if done and not self._waits_since:
             self._waits_since = now
-        if self._carry.rows is not None:
-            lines += self._carry.rows.height
         waited = now - self._waits_since if self._waits_since else 0.0
         all_done = len(done) == len(self._pieces)
         if lines >= MERGE_LINES or (lines >= SEGMENT_ROWS and waited > SEGMENT_S):
-            sizes = [sum(outcome.lines for outcome in piece.outcomes) for piece in done]
+            sizes = [piece.lines for piece in done]
             self._commit(done[: fitting(sizes, lines - sum(sizes))], whole=True)
             self._filled = now
         elif waited > MERGE_S or (all_done and self._must_not_wait(lines, now)):
             self._commit(done, whole=False)
         elif all_done:
             self.spool.wait(0.02)
+
+    def _parsed(self) -> tuple[list[Piece], int]:
+        """The pieces that can be stored, and the lines in them and in what was carried over."""
+        done = list(takewhile(attrgetter("done"), self._pieces))
+        carried = self._carry.rows.height if self._carry.rows is not None else 0
+        return done, carried + sum(piece.lines for piece in done)
 
     def _must_not_wait(self, lines: int, now: float) -> bool:
         """Everything that came is parsed: whether that is all for the moment."""
@@ -202,7 +220,7 @@ class Pipeline:
             piece = pipes[pipe]  # type: ignore[index]
             assert piece.worker is not None
             try:
-                piece.outcomes, piece.done = [piece.worker.take()], True
+                piece.take([piece.worker.take()])
             except (WorkerDied, WorkerFault) as error:
                 self._failed = str(error)
                 break
@@ -210,6 +228,8 @@ class Pipeline:
 
     def _reset(self) -> None:
         """Back to what is committed: nothing under way is trusted."""
+        self._storing.forget()
+        self._unstored = 0
         for worker in self._workers:
             worker.stop()
         self._failed = None
@@ -217,7 +237,7 @@ class Pipeline:
         self._given.clear()
         self._given_opaque.clear()
         self.ledger.load()
-        self._at = self.ledger.watermark() or Position(0, 0)
+        self._at = self._taken = self.ledger.watermark() or Position(0, 0)
         self._carry.load(self.ledger.last_step()[1])
         self._waits_since = time.monotonic()
 
@@ -306,51 +326,80 @@ class Pipeline:
         while self._pieces and not self._stopping.is_set():
             piece = self._pieces[0]
             if not piece.done:
-                piece.outcomes, piece.done = apart(self._workers[0], piece.jobs), True
+                piece.take(apart(self._workers[0], piece.jobs))
             self._commit([piece], whole=False)
 
     # -- storing -------------------------------------------------------------------------------------------------
 
     def _commit(self, pieces: list[Piece], *, whole: bool) -> None:
-        """Stores pieces in one transaction, however long the store takes to be able to. ``whole``: only whole segments of
-        lines, and the rest is carried over; else all there are."""
-        step = Step(pieces[-1].end if pieces else self.spool.committed)
+        """Stores pieces in one transaction, behind the one that is under way. ``whole``: only whole segments of lines, and the
+        rest is carried over; else all there are, and they are stored on return."""
+        made = self._made(pieces, whole=whole)
+        self._go_on_until_stored()
+        self._storing.begin(made)
+        if not whole or made.learned:
+            self._stored()
+
+    def _made(self, pieces: list[Piece], *, whole: bool) -> Transaction:
+        """Takes pieces out of those under way, and counts them: what is made next comes behind them."""
+        step = Step(pieces[-1].end if pieces else self._taken)
         for piece in pieces:
             self._describe(piece, step)
-        tables = self._counted([outcome for piece in pieces for outcome in piece.outcomes], step)
+        tables = self._counted(pieces, step)
         learned = self._learn_cluster(tables)
         for name, data in tables.items():
             tables[name] = self._placed(data)
         sealed, rest = self._cut(tables, whole)
-        store = self._store_beside if whole else self._store
-        rest = store(tables, sealed, rest, step)
-        self.trouble = None
-        stored = [*sealed, *([tables["logs"]] if "logs" in tables else ())]
+        made = Transaction(step, pieces, tables, list(map(in_order, sealed)), rest, learned)
+        for piece in pieces:
+            self._pieces.popleft()
+            piece.tables, piece.stats = [], []
+        self._unstored += 1
+        self._taken = step.position
+        self.ledger.apply(step)
+        self._carry.rows = rest
+        self._waits_since = time.monotonic() if rest is not None else 0.0
+        return made
+
+    def _go_on_until_stored(self) -> None:
+        """Gives out pieces and takes answers while the store is busy, or else workers would wait for as long as segments take.
+        Whatever goes wrong here, what became of the transaction is known before that."""
+        while not self._storing.wait(0.0) and self._failed is None and not self._stopping.is_set():
+            if len(self._pieces) < MOST_PIECES:
+                self._fill()
+            if self._failed is not None or not self._collect(STORING_S):
+                self._storing.wait(STORING_S)
+        self._stored()
+
+    def _stored(self) -> None:
+        """What follows when the transaction under way has gone through, which is waited for."""
+        made = self._storing.end()
+        if made is None:
+            return
+        self._fault = None
+        stored = [*made.sealed, *([made.tables["logs"]] if "logs" in made.tables else ())]
         for logs in stored:
             # Until the cluster's name is known its lines wait for no round: when it is learned, all are named.
             late = self.cluster is not None and logs["cluster"].null_count()
             self.unsettled = self.unsettled or bool(late or logs["time"].null_count())
             self.counts.lines += logs.height
-        self.unsettled = self.unsettled or learned or not tables.keys() <= {"logs"}
-        if learned:
+        self.unsettled = self.unsettled or made.learned or not made.tables.keys() <= {"logs"}
+        if made.learned:
             self.names = settle(self.store)  # at once: what was stored before the name was known is of the same cluster
-        self.ledger.apply(step)
-        self._carry.rows = rest
-        self._carry.keep_only(step.carried)
-        self.spool.commit(step.position)
-        self._waits_since = time.monotonic() if rest is not None else 0.0
-        self._done_with(pieces, step)
-        if self._on_stored is not None and (tables or sealed or step.blind):
+        self._carry.keep_only(made.step.carried)
+        self.spool.commit(made.step.position)
+        self._unstored -= 1
+        self._done_with(made)
+        if self._on_stored is not None and (made.tables or made.sealed or made.step.blind):
             self._on_stored(sum(map(len, stored)))
 
-    def _done_with(self, pieces: list[Piece], step: Step) -> None:
-        for identity in step.replayed:
+    def _done_with(self, made: Transaction) -> None:
+        for identity in made.step.replayed:
             self.quarantine.drop(identity)
-        for piece in pieces:
+        for piece in made.pieces:
             self._given_opaque.difference_update(key for key, _ in piece.opaque)
-            self._pieces.popleft()
-        self.counts.batches += sum(len(piece.records) for piece in pieces)
-        self.counts.poison += len(step.quarantine)
+        self.counts.batches += sum(len(piece.records) for piece in made.pieces)
+        self.counts.poison += len(made.step.quarantine)
         self._tidy()
 
     def _cut(self, tables: dict[str, pl.DataFrame], whole: bool) -> tuple[list[pl.DataFrame], pl.DataFrame | None]:
@@ -363,42 +412,6 @@ class Pipeline:
         if rest is not None and not whole:
             tables["logs"], rest = rest, None
         return sealed, rest
-
-    def _store_beside(self, tables: dict[str, pl.DataFrame], sealed: list[pl.DataFrame], rest: pl.DataFrame | None, step: Step) -> pl.DataFrame | None:  # fmt: skip
-        """As ``_store``, in a thread of its own: meanwhile this one gives out pieces and takes answers, or else workers would
-        wait for as long as segments take. Whatever goes wrong here, what became of the transaction is known before that."""
-        storing = self._storing.submit(self._store, tables, sealed, rest, step)
-        try:
-            while not storing.done() and self._failed is None and not self._stopping.is_set():
-                if len(self._pieces) < MOST_PIECES:
-                    self._fill()
-                if self._failed is not None or not self._collect(STORING_S):
-                    wait_for([storing], STORING_S)
-        finally:
-            wait_for([storing])
-        return storing.result()
-
-    def _store(self, tables: dict[str, pl.DataFrame], sealed: list[pl.DataFrame], rest: pl.DataFrame | None, step: Step) -> pl.DataFrame | None:  # fmt: skip
-        """Gives the rest back as it is to be kept."""
-        attempt = 0
-        while True:
-            begun = time.perf_counter()
-            try:
-                if rest is not None:
-                    step.carried = f"{step.name}.rows"
-                    self._carry.write(step.carried, rest)
-                self._insert(tables, sealed, step)
-                break
-            except (duckdb.Error, OSError, StoreError) as error:
-                self._report(error)
-                if self._recovered(step, attempt):
-                    break
-                attempt += 1
-                if self._stopping.is_set():
-                    raise
-        self.counts.commit_s += time.perf_counter() - begun
-        self.counts.commits += 1
-        return rest
 
     def _describe(self, piece: Piece, step: Step) -> None:
         """Adds what a piece says besides its rows."""
@@ -423,13 +436,13 @@ class Pipeline:
             str(r.meta["replay"]) for place, r in enumerate(piece.records) if r.meta.get("replay") and place not in bad
         ]
 
-    def _counted(self, outcomes: list[Outcome], step: Step) -> dict[str, pl.DataFrame]:
+    def _counted(self, pieces: list[Piece], step: Step) -> dict[str, pl.DataFrame]:
         """The rows as they are stored; lines are numbered on from what their stream has, and counted."""
         tables: dict[str, list[pl.DataFrame]] = {}
-        for outcome in outcomes:
-            for name, data in outcome.tables.items():
-                tables.setdefault(name, []).append(data.frame())
-        stats = [outcome.stats.frame() for outcome in outcomes if outcome.stats is not None]
+        for piece in pieces:
+            for name, data in piece.tables:
+                tables.setdefault(name, []).append(data)
+        stats = [told for piece in pieces for told in piece.stats]
         if stats:
             tables["logs"] = numbered_on(tables["logs"], self.ledger.lines)
             self.ledger.count(step, decoding.summed(stats))
@@ -457,31 +470,6 @@ class Pipeline:
         if self.cluster is None or "cluster" not in data.columns or not data["cluster"].null_count():
             return data
         return data.with_columns(pl.col("cluster").fill_null(self.cluster))
-
-    def _insert(self, tables: dict[str, pl.DataFrame], sealed: list[pl.DataFrame], step: Step) -> None:
-        with self.store.transaction() as connection:
-            # One by one: two at once are compressed on two threads, which costs a third more CPU, and the memory of two.
-            for segment in sealed:
-                insert_sealed(connection, segment, filters=False)
-            for name, data in tables.items():
-                insert(connection, f"raw.{name}", data)
-            self.ledger.write(connection, step)
-
-    def _report(self, error: Exception) -> None:
-        text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        if self.trouble is None:
-            log.error("the store cannot be written; what arrives waits in the spool", error=text)
-        self.trouble = f"the store cannot be written ({text}); what arrives waits in the spool"
-
-    def _recovered(self, step: Step, attempt: int) -> bool:
-        """Waits, opens the store anew where it must be, and looks whether the transaction went through after all."""
-        self._stopping.wait(RETRY_S[min(attempt, len(RETRY_S) - 1)])
-        try:
-            self.store.reopen_if_broken()
-            return self.ledger.last_step()[0] == step.name
-        except (duckdb.Error, OSError, StoreError) as error:
-            self._report(error)
-            return False
 
     def _tidy(self) -> None:
         """With nothing under way, what was given out is what the ledger knows; now and then, old keys go."""

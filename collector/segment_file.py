@@ -13,7 +13,7 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,11 +64,16 @@ class Record:
 
     @property
     def unpacked_bytes(self) -> int:
-        """About how much there is to read in it: what was said when it was taken in, else a guess where it is packed."""
-        known = self.meta.get("unpacked")
-        if isinstance(known, int):
-            return known
-        return self.payload_bytes * (PACKED if self.meta.get("encoding") not in (None, "", "identity") else 1)
+        """About how much there is to read in it."""
+        return unpacked_size(self.meta, self.payload_bytes)
+
+
+def unpacked_size(meta: Mapping[str, Any], payload_bytes: int) -> int:
+    """Bytes of a payload unpacked: what was said when it was taken in, else a guess where it is packed."""
+    known = meta.get("unpacked")
+    if isinstance(known, int):
+        return known
+    return payload_bytes * (PACKED if meta.get("encoding") not in (None, "", "identity") else 1)
 
 
 def payload_of(path: str, offset: int, size: int, crc: int) -> bytes:

@@ -37,6 +37,7 @@ from collector.segment_file import (
     Record,
     payload_of,
     scan,
+    unpacked_size,
     write_all,
 )
 
@@ -75,6 +76,7 @@ class _Waiting:
     payload: bytes
     payload_crc: int
     size: int
+    unpacked: int
     done: Future[Position]
 
 
@@ -107,6 +109,7 @@ class Spool:
         self.committed = Position(numbers[0], FIRST_RECORD) if numbers else self.synced
         self._sizes = {n: self._path(n).stat().st_size for n in numbers}
         self.appended_batches, self.appended_bytes, self.fsyncs = 0, 0, 0
+        self._unpacked_bytes = 0
         self._free = (0.0, 1 << 62)
         with contextlib.suppress(OSError):  # a full or read-only disk is a state, told when somebody appends
             self._open_segment(self._segment)
@@ -200,7 +203,9 @@ class Spool:
         described = json.dumps(meta, separators=(",", ":"), ensure_ascii=False).encode()
         lengths = MAGIC + struct.pack("<II", len(described), len(payload))
         size = HEAD.size + len(described) + len(payload)
-        waiting = _Waiting(lengths, described, payload, zlib.crc32(payload), size, Future())
+        waiting = _Waiting(
+            lengths, described, payload, zlib.crc32(payload), size, unpacked_size(meta, len(payload)), Future()
+        )
         with self._lock:
             if self._closing:
                 raise SpoolFull("the service is stopping", 5.0)
@@ -248,6 +253,11 @@ class Spool:
             sizes = dict(self._sizes)
         return max(0, sum(size for number, size in sizes.items() if number >= at.segment) - at.offset)
 
+    @property
+    def waiting_unpacked(self) -> float:
+        """About how many bytes that is, unpacked: as much more as of all that was appended since the start."""
+        return self.waiting_bytes * max(1.0, self._unpacked_bytes / max(1, self.appended_bytes))
+
     def _run(self) -> None:
         while True:
             with self._lock:
@@ -273,6 +283,7 @@ class Spool:
         self.trouble = None
         self.appended_batches += len(batch)
         self.appended_bytes += sum(item.size for item in batch)
+        self._unpacked_bytes += sum(item.unpacked for item in batch)
         for item, position in zip(batch, positions, strict=True):
             item.done.set_result(position)
         self._arrived.set()

@@ -54,6 +54,9 @@ GOODBYE_S = 2.0
 _PR_SET_PDEATHSIG = 1
 #: A worker that nobody asked for so long gives the memory of its answers back to the system.
 IDLE_S = 5.0
+#: Objects made before garbage is looked for. A piece makes some ten thousand that live until it is done: with Python's 700
+#: they are looked through dozens of times.
+GARBAGE = 100_000
 _environment_lock = threading.Lock()
 
 #: Made once in each worker from the site's pattern files: the function that answers requests.
@@ -156,6 +159,7 @@ def _serve(pipe: Connection, make: Maker, patterns: tuple[Path, ...], parent: in
     answer_to = make(patterns)
     gc.collect()
     gc.freeze()  # what was loaded stays: looking through it again and again finds nothing
+    gc.set_threshold(GARBAGE)
     asked: queue.SimpleQueue[tuple[Any] | None] = queue.SimpleQueue()
     exchange = Exchange(pipe)
     threading.Thread(target=_listen, args=(exchange, asked), daemon=True).start()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from correlator.events import seconds
+from correlator.events import COALESCE_S, seconds, stamped
 from correlator.model import Run
+from correlator.recent import Recent
 from correlator.runs import no_rows, rows_since
 
 if TYPE_CHECKING:
@@ -18,6 +20,18 @@ if TYPE_CHECKING:
 
 #: Events that may end something: links, nodes, daemons and targets that come back.
 ENDING = ("nic.", "switch.", "fabric.", "slurm.node_", "slurm.daemon_", "kernel.boot", "storage.")
+
+
+#: Event lines are read ahead where no more lines than these are new: after a standstill everything is looked at.
+AHEAD_LINES = 4_000_000
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """The event lines of a cluster from ``since`` (epoch seconds) on, which are being read while the rest is asked."""
+
+    since: float
+    lines: Future[pl.DataFrame]
 
 
 @dataclass(frozen=True)
@@ -34,6 +48,7 @@ class Change:
     states: bool = True
     jobs_since: int = -1
     job_rows: pl.DataFrame = field(default_factory=no_rows, compare=False)
+    ahead: Ahead | None = field(default=None, compare=False)
 
 
 @dataclass
@@ -46,17 +61,22 @@ class _Lines:
     unstamped: set[int] = field(default_factory=set)
     ending: set[str] = field(default_factory=set)
     voices: frozenset[str] = frozenset()
+    ahead: Ahead | None = None
 
+
+#: So far before a moment (seconds) the next one that is told from it lies.
+NEXT_S = 0.001
 
 #: Rows behind the last look that tell of one cluster.
 _NEW = "rowid > ? AND cluster IS NOT DISTINCT FROM ?"
 
 
 class Arrivals:
-    """Rows behind ``since`` (table of ``raw`` -> highest row id seen); ``grown``: tables that have such rows."""
+    """Rows behind ``since`` (table of ``raw`` -> highest row id seen); ``grown``: tables that have such rows. What does not
+    hang on each other is asked at once, here and ``beside``: most questions keep one core busy only."""
 
-    def __init__(self, store: DuckStore, since: Mapping[str, int], grown: Collection[str]) -> None:
-        self.store, self.since, self.grown = store, since, grown
+    def __init__(self, store: DuckStore, since: Mapping[str, int], grown: Collection[str], beside: Executor) -> None:
+        self.store, self.since, self.grown, self.beside = store, since, grown, beside
 
     def _rows(self, table: str, sql: str, parameters: Sequence[object]) -> list[dict[str, Any]]:
         """The answer to a question about the new rows of a table; nothing where it has none."""
@@ -78,25 +98,35 @@ class Arrivals:
             found.count, found.earliest = row["n"], row["t"]
         if not found.count:
             return found
+        ending = self.beside.submit(self._ending, cluster)
+        if found.earliest is not None and found.count <= AHEAD_LINES:
+            since = found.earliest - COALESCE_S - NEXT_S
+            found.ahead = Ahead(since, self.beside.submit(stamped, Recent(self.store, since), cluster))
         for row in self._rows("logs", f"SELECT DISTINCT job_id, time IS NULL AS unstamped FROM raw.logs WHERE {_NEW} AND job_id IS NOT NULL", [cluster]):  # fmt: skip
             found.jobs.add(row["job_id"])
             if row["unstamped"]:
                 found.unstamped.add(row["job_id"])
+        found.voices = self._voices(cluster, voices)
+        found.ending = ending.result()
+        return found
+
+    def _ending(self, cluster: str | None) -> set[str]:
+        """Hosts of which the new lines tell something that may have ended there."""
+        found: set[str] = set()
         for row in self._rows("logs", f"""SELECT DISTINCT host, json_extract(entities, '$.nodes') AS nodes FROM raw.logs WHERE {_NEW}
                 AND event IS NOT NULL AND ({" OR ".join(f"starts_with(event, '{k}')" for k in ENDING)})""", [cluster]):  # fmt: skip
-            found.ending.update([row["host"]] if row["host"] else [])
-            found.ending.update(_names(row["nodes"]) if row["nodes"] else [])
-        found.voices = self._voices(cluster, voices)
+            found.update([row["host"]] if row["host"] else [])
+            found.update(_names(row["nodes"]) if row["nodes"] else [])
         return found
 
     def change(self, cluster: str | None, last_runs: Callable[[Collection[int]], Mapping[int, Run]], latest: float, voices: frozenset[str]) -> Change | None:  # fmt: skip
         """What the new rows say of a cluster, None if nothing. ``last_runs`` gives the last run that is known of each of
         some jobs; what tells no time counts as said at ``latest``; ``voices``: hosts whose own log is known already."""
+        job_rows = self.beside.submit(self._job_rows, cluster)
         lines = self._lines(cluster, voices)
         moments = [lines.earliest]
         jobs = set(lines.jobs)
-        rows = rows_since(self.store, cluster, self.since["jobs"]) if "jobs" in self.grown else no_rows()
-        told = _moments(rows)
+        rows, told = job_rows.result()
         jobs.update(job for job, _, _ in told)
         jobs |= {r["job_id"] for r in self._rows("steps", f"SELECT DISTINCT job_id FROM raw.steps WHERE {_NEW}", [cluster])}  # fmt: skip
         known = last_runs(jobs) if jobs else {}
@@ -116,8 +146,13 @@ class Arrivals:
             return None
         return Change(
             min(times, default=latest), frozenset(jobs), frozenset(lines.ending), lines.voices,
-            frozenset(lines.unstamped), states, self.since["jobs"], rows,
+            frozenset(lines.unstamped), states, self.since["jobs"], rows, lines.ahead,
         )  # fmt: skip
+
+    def _job_rows(self, cluster: str | None) -> tuple[pl.DataFrame, list[tuple[int, float | None, float | None]]]:
+        """The new rows about jobs, and ``_moments`` of them."""
+        rows = rows_since(self.store, cluster, self.since["jobs"]) if "jobs" in self.grown else no_rows()
+        return rows, _moments(rows)
 
     def _voices(self, cluster: str | None, known: frozenset[str]) -> frozenset[str]:
         """Hosts whose own log is not ``known`` and begins in the new lines."""

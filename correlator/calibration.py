@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 FILE = Path(__file__).with_name("calibration.toml")
 
@@ -49,6 +50,27 @@ def along(line: Line, x: float) -> float:
         return line[-1][1]
     (x0, y0), (x1, y1) = line[place - 1], line[place]
     return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+
+
+def raw_of(category: str, said: float) -> float:
+    """The raw confidence that ``calibrated`` says so: the middle of those where the line is level."""
+    line = lines().get(family_of(category))
+    if not line:
+        return said
+    steps = [n / 1000.0 for n in range(1001)]
+    apart = [abs(min(SUREST, along(line, x)) - said) for x in steps]
+    near = [x for x, d in zip(steps, apart, strict=True) if d <= min(apart) + 1e-9]
+    return (near[0] + near[-1]) / 2.0
+
+
+def answered(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[float, bool]]]:
+    """Operators' answers (rows of feedback, each person's last one on each run) as pairs to fit: family -> (raw, right)."""
+    found: dict[str, list[tuple[float, bool]]] = {}
+    for row in rows:
+        category = str(row["said_category"])
+        pair = (raw_of(category, float(row["said_confidence"])), row["answer"] == "confirmed")
+        found.setdefault(family_of(category), []).append(pair)
+    return found
 
 
 #: A point of the line rests on so many cases at least; fewer would follow the noise.

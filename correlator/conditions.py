@@ -108,6 +108,11 @@ def _switch_fabric(world: World, cause: Fact, effect: Fact) -> str | None:
     return f"{cause.host} carries Slurm's messages, not the jobs' data" if roles == {"management"} else None
 
 
+def _switch_management(world: World, cause: Fact, effect: Fact) -> str | None:
+    roles = {world.site.role(host, device) for host, device in cause.attrs.get("links", ())}
+    return f"{cause.host} carries the jobs' data, not Slurm's messages" if roles == {"fabric"} else None
+
+
 def _hardware_xid(world: World, cause: Fact, effect: Fact) -> str | None:
     family = cause.attrs.get("family")
     return None if family == "hardware" else f"Xid {cause.attrs.get('code')} is of the {family} class"
@@ -390,7 +395,8 @@ CONDITIONS: dict[str, Condition] = {
     "management link": _management, "fabric link": _fabric, "still down at effect": _still_down,
     "still down at onset": _still_down_at_onset, "several nodes": _several_nodes, "printed timeout": _printed_timeout,
     "no printed timeout": _no_printed_timeout, "not back before effect": _not_back_before,
-    "switch carries fabric": _switch_fabric, "hardware xid": _hardware_xid, "xid 74": _xid_74, "did not hang": _did_not_hang, "not xid 74": _not_xid_74,
+    "switch carries fabric": _switch_fabric, "switch carries management": _switch_management,
+    "hardware xid": _hardware_xid, "xid 74": _xid_74, "did not hang": _did_not_hang, "not xid 74": _not_xid_74,
     "input/output trouble in the run": _io_trouble, "client evicted or input/output trouble": _evicted_or_io,
     "launch trouble or no space in the run": _no_space, "run hardly began": _hardly_began, "no words of its own": _no_own_words,
     "file system given up": _gave_up, "no lost peers told": _no_lost_peers, "down at effect": _down_at_effect,

@@ -34,6 +34,7 @@ from correlator.reads import Reads
 from correlator.result import FORMAT, incident_document, verdict_document
 from correlator.sightings import first_seen
 from correlator.site import Inventory, Site, build_site
+from correlator.survivors import Look
 from correlator.verdicts import Verdict, judge
 
 if TYPE_CHECKING:
@@ -74,6 +75,9 @@ class Conclusions:
     printed: float = 0.0
     #: How many incidents that end runs are rooted on each node.
     roots: Roots = field(default_factory=Roots)
+    #: Where it was looked what became of others that a cause reached, and from which effect on that is not known yet.
+    looks: list[Look] = field(default_factory=list)
+    uncovered: float | None = None
     #: Up to which moment (RFC 3339) it was looked what is final, and what is not or is new: keys of runs, ids of incidents.
     settled_until: str | None = None
     open_verdicts: set[str] = field(default_factory=set)
@@ -186,6 +190,7 @@ def conclude_world(world: World, edges: list[Edge], rates: BaseRates) -> Conclus
         {v.run.key: verdict_document(world, weigher, v, incident_of.get(id(v))) for v in verdicts},
         node_states=world.node_states, stories=stories, facts=world.facts, weighed=verdicts, site=world.site,
         rates=rates, clocks=world.clocks, progress=world.progress, voices=world.voices, controllers=world.controllers, first=world.first, last=world.last, inventory=world.inventory,
+        looks=weigher.exposed.looks, uncovered=weigher.exposed.uncovered,
     )  # fmt: skip
 
 

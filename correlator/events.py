@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
 from correlator.documents import from_json, sorted_json
@@ -244,22 +245,30 @@ def _id_of(said: bytes) -> str:
     return "e" + hashlib.blake2s(said, digest_size=5).hexdigest()
 
 
-def different(column: pl.Series) -> tuple[list[Any], Any]:
+def different(column: pl.Series) -> tuple[list[Any], pl.Series]:
     """The different texts of a column, null included, and for each row the place of its text among them."""
     parts = column.to_arrow().dictionary_encode(null_encoding="encode")
-    return parts.dictionary.to_pylist(), parts.indices.to_numpy()
+    # By way of Polars: pyarrow makes an object of each text first, and imports pandas to hand over numbers.
+    return pl.Series(parts.dictionary).to_list(), pl.Series(parts.indices)
+
+
+def spread(values: list[Any], places: pl.Series) -> list[Any]:
+    """For each place the value there."""
+    objects = np.empty(len(values), object)
+    objects[:] = values
+    found: list[Any] = objects.take(places.to_numpy()).tolist()
+    return found
 
 
 def shared(column: pl.Series) -> list[Any]:
     """The texts of a column, each one object only: few hosts, files and kinds stand in very many events."""
-    texts, places = different(column)
-    return list(map(texts.__getitem__, places.tolist()))
+    return spread(*different(column))
 
 
 def _without_copies(lines: pl.DataFrame, known: Mapping[str, _Told]) -> Lines:
     """Lines that nobody repeated, nearly all of them: column by column, because there are many."""
     said = pl.concat_str("key", pl.col("time").cast(pl.String), separator=_BETWEEN).cast(pl.Binary)
-    ids = list(map(_id_of, lines.select(said).to_series().to_list()))
+    ids = [_id_of(text) for text in lines.select(said).to_series().to_list()]
     places = (pl.col("host").fill_null(""), pl.col("device").fill_null(""))
     lines = lines.with_columns(
         pl.Series("id", ids, pl.String), pl.col("message").fill_null(""), pl.col("file").replace("", None), pl.col("line").replace(0, None),
@@ -274,7 +283,7 @@ def _without_copies(lines: pl.DataFrame, known: Mapping[str, _Told]) -> Lines:
     for pair in set(zip(kinds, sources, strict=True)):
         layers[pair] = layer_of(*pair)
     texts, whose = different(lines["entities"])
-    told = list(map([known[text].entities for text in texts].__getitem__, whose.tolist()))
+    told = spread([known[text].entities for text in texts], whose)
     empty, ones = itertools.repeat(()), itertools.repeat(1)
     events = list(map(
         Event, lines["id"].to_list(), times, list(map(sigmas.__getitem__, resolutions)),

@@ -19,6 +19,7 @@ from correlator.facts_in_time import FactsInTime
 from correlator.model import Edge, Fact, Hop
 from correlator.scopes import HOSTS_OF, SCOPES, run_of
 from correlator.sightings import first_seen, hour_of
+from correlator.survivors import Exposed
 
 #: A chain longer than this explains nothing any more.
 MAX_DEPTH = 5
@@ -52,11 +53,13 @@ class Rejection:
 
 @dataclass
 class Chain:
-    """A path from a root fact to the effect; ``hops`` lead from the root to the effect."""
+    """A path from a root fact to the effect; ``hops`` lead from the root to the effect. ``doubted``: what may have caused
+    the root is spoken against by others that ran on, so that it may have had an unknown cause."""
 
     root: Fact
     hops: tuple[Hop, ...]
     weight: float
+    doubted: bool = False
 
 
 @dataclass
@@ -117,6 +120,7 @@ class Weigher:
         self._when, self._on_place = FactsInTime(self.by_kind, anchors), FactsInTime(on_place, anchors)
         self._hops: dict[int, tuple[list[Hop], list[Rejection]]] = {}
         self._windows: dict[tuple[str, str | None, float | None], tuple[float, float, bool]] = {}
+        self.exposed = Exposed(world, edges, self.holds, self._window)
 
     def evidence(self, effect: Fact) -> Evidence:
         found = Evidence(effect)
@@ -144,6 +148,9 @@ class Weigher:
             if not deeper:
                 found.chains.append(Chain(hop.cause, path, weight_of(path)))
             explained = True
+        if hops and below and (doubt := _doubt(hops)):
+            # What ran on beside it speaks against all that may have caused it: then its cause may be another, unknown one.
+            found.chains.append(Chain(effect, below, doubt * weight_of(below), doubted=True))
         return explained
 
     def follows(self, cause: Fact) -> list[Hop]:
@@ -201,16 +208,21 @@ class Weigher:
         found = [f for host in hosts for f in self._on_place.between((kind, host), early, late)]
         return sorted(found, key=lambda f: f.key) if len(hosts) > 1 else found
 
+    def holds(self, edge: Edge, cause: Fact, effect: Fact) -> bool:
+        """Would the edge explain the effect, by scope, window and requirements?"""
+        low, high, _ = self._window(edge, effect)
+        return (
+            SCOPES[edge.scope](self.world, cause, effect)
+            and _outside(edge, cause, effect, low, high)[0] <= 3 * _sigma(cause, effect)
+            and all(CONDITIONS[name](self.world, cause, effect) is None for name in edge.requires)
+        )
+
     def _try(
         self, edge: Edge, cause: Fact, effect: Fact, window: tuple[float, float], settled: bool
     ) -> Hop | Rejection | None:
         low, high = window
-        apart = 0.0 if cause.host is not None and cause.host == effect.host else CLOCK_S
-        sigma = math.hypot(cause.sigma, effect.sigma, apart) + 0.001
-        earliest, latest = _onset(edge, cause)
-        # A fact with an unknown onset may have begun anywhere in its interval.
-        lag_low, lag_high = effect.start - latest, effect.start - earliest
-        outside = max(low - lag_high, lag_low - high, 0.0)
+        sigma = _sigma(cause, effect)
+        outside, lag_low, lag_high = _outside(edge, cause, effect, low, high)
         lag = min(max((low + high) / 2, lag_low), lag_high)
         if outside > 3 * sigma:
             if outside > NEAR_MISS_S + high or lag_high < -AFTER_S:
@@ -237,8 +249,10 @@ class Weigher:
             because = ", ".join(
                 x for x in (f"the program's own timeout of {effect.attrs['timeout']:g} s", because) if x
             )
-        strength = edge.prior * fit * (1.0 if settled else 0.9)
-        return Hop(edge, cause, effect, lag, window, because, strength, max(coincidence, 1e-6))
+        others = self.exposed.of(edge, cause, effect)
+        prior = min(1.0, edge.prior * others.factor) if others else edge.prior
+        strength = prior * fit * (1.0 if settled else 0.9)
+        return Hop(edge, cause, effect, lag, window, because, strength, max(coincidence, 1e-6), others)
 
 
 #: Under "early", the delays fall off with a quarter of the window; no delay counts more than four times an even spread
@@ -262,6 +276,20 @@ def _setting_names(edge: Edge) -> list[str]:
     return sorted(names)
 
 
+def _sigma(cause: Fact, effect: Fact) -> float:
+    """How far apart two stamps of one moment may lie, seconds."""
+    apart = 0.0 if cause.host is not None and cause.host == effect.host else CLOCK_S
+    return math.hypot(cause.sigma, effect.sigma, apart) + 0.001
+
+
+def _outside(edge: Edge, cause: Fact, effect: Fact, low: float, high: float) -> tuple[float, float, float]:
+    """How far the delay lies outside the window, and its least and greatest value: a fact with an unknown onset may have
+    begun anywhere in its interval."""
+    earliest, latest = _onset(edge, cause)
+    lag_low, lag_high = effect.start - latest, effect.start - earliest
+    return max(low - lag_high, lag_low - high, 0.0), lag_low, lag_high
+
+
 def _onset(edge: Edge, cause: Fact) -> tuple[float, float]:
     if edge.anchor != "start" and cause.attrs.get(edge.anchor) is not None:
         moment = float(cause.attrs[edge.anchor])
@@ -269,6 +297,13 @@ def _onset(edge: Edge, cause: Fact) -> tuple[float, float]:
     if cause.attrs.get("inferred") and cause.end is not None:
         return cause.start, cause.end
     return cause.start, cause.start
+
+
+def _doubt(hops: Sequence[Hop]) -> float:
+    """How likely it is that none of these caused it, for what became of others; 0 where one of them is not spoken against."""
+    if any(hop.others is None or not hop.others.spared for hop in hops):
+        return 0.0
+    return math.prod(1.0 - hop.strength for hop in hops)
 
 
 def _best_per_cause(hops: list[Hop]) -> list[Hop]:

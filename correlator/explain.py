@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -10,8 +11,9 @@ from correlator.causes import cause_of, fill, lost, root_event
 from correlator.conditions import name_of
 from correlator.evidence import Rejection, Weigher, describe_cause
 from correlator.facts import World
-from correlator.incidents import Incident, events_of, spared
+from correlator.incidents import LISTED, Incident, events_of, spared
 from correlator.model import Event, Fact, Hop, Run
+from correlator.survivors import Others
 from correlator.verdicts import Verdict
 from parsers.hostlist import fold
 from parsers.xid import xids
@@ -193,9 +195,55 @@ def chain_rows(hops: list[Hop]) -> list[dict[str, Any]]:
             "lag_s": round(hop.lag, 3), "window_s": [round(hop.window[0], 3), round(hop.window[1], 3)], "because": hop.because,
             "text": hop.edge.text, "cause_fact": hop.cause.kind, "effect_fact": hop.effect.kind,
             "coincidence": round(hop.coincidence, 6), "strength": round(hop.strength, 3),
-            "cause_says": says(hop.cause), "effect_says": says(hop.effect), "effect_time": stamp(hop.effect.start), "effect_host": hop.effect.host,
+            "others": _others_row(hop), "cause_says": says(hop.cause), "effect_says": says(hop.effect), "effect_time": stamp(hop.effect.start), "effect_host": hop.effect.host,
         })  # fmt: skip
     return rows
+
+
+def _others_row(hop: Hop) -> dict[str, Any] | None:
+    """What became of the others that the cause reached, and what that does to the step's weight."""
+    others = hop.others
+    if others is None:
+        return None
+    return {
+        "where": others.where, "weight": round(others.factor, 4), "hit_count": len(others.hit), "spared_count": len(others.spared),
+        "hit": list(others.hit[:LISTED]), "spared": list(others.spared[:LISTED]),
+    }  # fmt: skip
+
+
+def others_say(hops: Iterable[Hop]) -> list[str]:
+    """The same in words: "7 other jobs behind leaf12 (2, 3, 4 and 4 more) ran on: weight x 0.03", each place once."""
+    told: dict[str, Others] = {}
+    for others in (h.others for h in hops if h.others):
+        known = told.get(others.where)
+        if known is None or others.factor < known.factor:
+            told[others.where] = others
+    return [_in_words(others) for _, others in sorted(told.items())]
+
+
+def _in_words(others: Others) -> str:
+    parts = [(others.spared, "ran on"), (others.hit, "were hit as well" if len(others.hit) > 1 else "was hit as well")]
+    said = [
+        f"{len(keys)} other job{'s' if len(keys) > 1 else ''} {others.where} ({_few(keys)}) {what}" for keys, what in parts if keys
+    ]  # fmt: skip
+    return f"{' and '.join(said)}: weight x {others.factor:.2g}"
+
+
+def _few(keys: Sequence[str]) -> str:
+    return ", ".join(keys[:3]) + (f" and {len(keys) - 3} more" if len(keys) > 3 else "")
+
+
+def mind_changed_by(hops: Iterable[Hop]) -> list[str]:
+    """What of the others would change the verdict."""
+    found = []
+    for others in {h.others.where: h.others for h in hops if h.others}.values():
+        if others.spared:
+            count = len(others.spared)
+            name = f"one of the {count} jobs" if count > 1 else f"job {others.spared[0]}"
+            found.append(f"A sign that {name} {others.where} that ran on was hurt as well would speak for it.")
+        else:
+            found.append(f"Another job {others.where} that ran on through it would speak against it.")
+    return found
 
 
 #: A rival that carries this share of the best explanation's weight is its equal.
@@ -218,7 +266,12 @@ def rival_rows(world: World, weigher: Weigher, verdicts: list[Verdict], root: Fa
             if root is None or chain.root is not root:
                 key = (describe_cause(world, chain.root), chain.root.host, chain.root.device)
                 even = verdict.chain is not None and chain.weight >= AS_WELL * verdict.chain.weight
-                why = "not rejected: it may have ended the run as well" if even else "another explanation carries more"
+                against = others_say(h for h in chain.hops if h.others and h.others.spared)
+                why = (
+                    "not rejected: it may have ended the run as well"
+                    if even
+                    else "; ".join(against) or "another explanation carries more"
+                )
                 rows.setdefault(key, {"cause": key[0], "host": key[1], "device": key[2], "rejected": why})
         for row in _absent(world, verdict, root):
             rows.setdefault((row["cause"], row["host"], row["device"]), row)
@@ -286,6 +339,7 @@ def grounds(world: World, incident: Incident) -> list[str]:
             if max(chances) >= 0.001
             else "Chance of a coincidence below 0.001"
         )
+    found += others_say(incident.hops)
     if root.attrs.get("inferred") and root.kind == "slurmd.crash":
         found.append("slurmd started again without having been stopped, and the machine had not booted")
     if incident.verdicts and (untouched := spared(world, incident)).count:

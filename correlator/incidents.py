@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -78,8 +79,10 @@ def gather(world: World, weigher: Weigher, verdicts: list[Verdict]) -> list[Inci
         _consequences(world, weigher, incident)
     _join_flaps(world, incidents)
     taken = {id(f) for i in incidents for f in [i.root, *i.members, *i.flaps]}
-    _join_repeats(world, incidents, taken)
-    incidents += _unsuffered(world, weigher, taken)
+    complaints = _complaints(world)
+    for incident in incidents:
+        _join_repeats(complaints, incident, taken)
+    incidents += _unsuffered(world, weigher, complaints, taken)
     _slowed(world, weigher, incidents)
     for incident in incidents:
         incident.members.sort(key=lambda f: f.key)
@@ -156,21 +159,27 @@ def _join_flaps(world: World, incidents: list[Incident]) -> None:
 SAME_DEVICE_S = {"gpu.xid": 3600.0, "pcie.aer": 3600.0, "disk.error": 3600.0}
 
 
-def _join_repeats(world: World, incidents: list[Incident], taken: set[int]) -> None:
+#: Facts of these kinds by kind, host and device.
+_Complaints = Mapping[tuple[str, str | None, str | None], Sequence[Fact]]
+
+
+def _complaints(world: World) -> _Complaints:
+    found: defaultdict[tuple[str, str | None, str | None], list[Fact]] = defaultdict(list)
+    for fact in world.facts_of(*SAME_DEVICE_S):
+        found[(fact.kind, fact.host, fact.device)].append(fact)
+    return found
+
+
+def _join_repeats(complaints: _Complaints, incident: Incident, taken: set[int]) -> None:
     """Later complaints of the root's own device belong to its incident."""
-    for incident in incidents:
-        root = incident.root
-        for fact in world.facts_of(root.kind) if root.kind in SAME_DEVICE_S else ():
-            if (
-                id(fact) not in taken
-                and (fact.host, fact.device) == (root.host, root.device)
-                and 0 <= fact.start - root.start <= SAME_DEVICE_S[root.kind]
-            ):
-                incident.members.append(fact)
-                taken.add(id(fact))
+    root = incident.root
+    for fact in complaints.get((root.kind, root.host, root.device), ()):
+        if fact is not root and id(fact) not in taken and 0 <= fact.start - root.start <= SAME_DEVICE_S[root.kind]:
+            incident.members.append(fact)
+            taken.add(id(fact))
 
 
-def _unsuffered(world: World, weigher: Weigher, taken: set[int]) -> list[Incident]:
+def _unsuffered(world: World, weigher: Weigher, complaints: _Complaints, taken: set[int]) -> list[Incident]:
     found: list[Incident] = []
     open_flaps: dict[tuple[str | None, str | None], Incident] = {}
     for fact in world.facts:
@@ -198,7 +207,7 @@ def _unsuffered(world: World, weigher: Weigher, taken: set[int]) -> list[Inciden
         _consequences(world, weigher, incident)
         if incident.severity == "benign" and any(m.kind == "node.down" for m in incident.members):
             incident.severity = "degraded"  # a node was out of service
-        _join_repeats(world, [incident], taken | {id(fact)})
+        _join_repeats(complaints, incident, taken)
         found.append(incident)
         taken.update(id(m) for m in incident.members)
         if fact.kind == "link.outage":

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from correlator.survivors import Others
 
 
 @dataclass(slots=True, eq=False)
@@ -98,11 +101,16 @@ GOOD_STATES = frozenset({"COMPLETED"})
 OPEN_STATES = frozenset({"RUNNING", "PENDING", "SUSPENDED", "CONFIGURING", "COMPLETING", "RESIZING", ""})
 
 
+#: How many other runs that a cause reached an edge's prior is worth, unless its file says otherwise.
+PRIOR_RUNS = 2.0
+
+
 @dataclass(frozen=True)
 class Edge:
     """A causal edge, as read from ``edges/*.toml``.
 
     One that ``blocks`` says what an effect is *not*: a link that goes down because its machine boots is nobody's cause.
+    Of one that is ``shared`` other runs tell as well, to which the prior is worth ``prior_runs`` of them (survivors.py).
     """
 
     id: str
@@ -119,11 +127,14 @@ class Edge:
     file: str
     density: str = "even"
     blocks: bool = False
+    shared: bool = False
+    prior_runs: float = PRIOR_RUNS
 
 
 @dataclass(frozen=True, eq=False)
 class Hop:
-    """An edge that holds between two facts: ``lag`` in seconds inside ``window``, ``strength`` 0..1."""
+    """An edge that holds between two facts: ``lag`` in seconds inside ``window``, ``strength`` 0..1, what became of the
+    ``others`` that the cause reached included."""
 
     edge: Edge
     cause: Fact
@@ -133,3 +144,4 @@ class Hop:
     because: str
     strength: float
     coincidence: float
+    others: Others | None = None

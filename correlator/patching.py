@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -28,58 +27,73 @@ if TYPE_CHECKING:
 _WHOLE = attrgetter(*(f.name for f in fields(Event)))
 
 
-def patch(
-    connection: duckdb.DuckDBPyConnection, changes: list[tuple[Conclusions, Conclusions]], everything: Iterable[Conclusions],
-    detected: Mapping[str, datetime], texts: Mapping[int, str],
-) -> None:  # fmt: skip
-    """Writes what differs between the first and the second of each pair, inside the caller's transaction.
+@dataclass(frozen=True)
+class Rows:
+    """What changes in a table of ``model``: by key the rows that are no more or differ, and those that are new or differ.
+    ``between``: the moments between which the former lie, where that is known."""
 
-    ``everything``: the state of all clusters; ``detected``: when each incident was first said; ``texts``: see
-    ``engine.run_table``.
-    """
-    for before, after in changes:
-        events = _events(connection, before, after)
-        # The database takes the events, most of the rows, while the others are put together here.
-        with ThreadPoolExecutor(1, thread_name_prefix="patching") as beside:
-            storing = beside.submit(_insert, connection, "events", events)
-            (gone, incidents), (stale, runs) = _incidents(after, detected), _runs(before, after, texts)
-        storing.result()
-        _delete(connection, "incidents", "incident_id", after.cluster, gone)
-        _insert(connection, "incidents", incidents)
-        _delete(connection, "runs", "run_key", after.cluster, stale)
-        _insert(connection, "runs", runs)
+    stale: list[str]
+    fresh: pl.DataFrame
+    between: tuple[datetime | None, datetime | None] | None = None
+
+
+class Patch:
+    """What differs between one state of conclusions about a cluster and the next. The rows of events, most of all, are put
+    together right away, those of incidents and runs by ``tell``."""
+
+    def __init__(self, before: Conclusions, after: Conclusions) -> None:
+        self.before, self.after = before, after
+        self.events = _events(before, after)
+        self.incidents: Rows | None = None
+        self.runs: Rows | None = None
+
+    def tell(self, detected: Mapping[str, datetime], texts: Mapping[int, str]) -> None:
+        """``detected``: when each incident was first said; ``texts``: see ``engine.run_table``."""
+        self.incidents, self.runs = _incidents(self.after, detected), _runs(self.before, self.after, texts)
+
+
+def store_events(connection: duckdb.DuckDBPyConnection, patches: Iterable[Patch]) -> None:
+    """Inside the caller's transaction."""
+    for patch in patches:
+        _store(connection, "events", "event_id", patch.after.cluster, patch.events)
+
+
+def store_told(connection: duckdb.DuckDBPyConnection, patches: Sequence[Patch], everything: Iterable[Conclusions]) -> None:  # fmt: skip
+    """All but events, inside the caller's transaction. ``everything``: the state of all clusters."""
+    for patch in patches:
+        after = patch.after
+        assert patch.incidents is not None and patch.runs is not None
+        _store(connection, "incidents", "incident_id", after.cluster, patch.incidents)
+        _store(connection, "runs", "run_key", after.cluster, patch.runs)
         if after.states_differ:
             _states(connection, after)
-    if any(before.lemons != after.lemons for before, after in changes):
+    if any(p.before.lemons != p.after.lemons for p in patches):
         connection.execute("DELETE FROM model.facts WHERE name = 'lemons'")
         connection.execute("INSERT INTO model.facts VALUES ('lemons', ?)", [json.dumps(sorted({h for c in everything for h in c.lemons}))])  # fmt: skip
 
 
-def _delete(connection: duckdb.DuckDBPyConnection, table: str, key: str, cluster: str | None, stale: list[str], where: str = "", bounds: Sequence[object] = ()) -> None:  # fmt: skip
-    """``where`` narrows where the rows lie, so that zone maps skip the rest of a large table."""
-    if stale:
+def _store(connection: duckdb.DuckDBPyConnection, table: str, key: str, cluster: str | None, rows: Rows) -> None:
+    if rows.stale:
+        # Zone maps skip what of a large table lies outside ``between``.
+        where = "" if rows.between is None else "AND time BETWEEN ? AND ?"
         connection.execute(
-            f"DELETE FROM model.{table} WHERE cluster IS NOT DISTINCT FROM ? AND {key} IN (SELECT unnest(?::VARCHAR[])) {where}", [cluster, stale, *bounds])  # fmt: skip
-
-
-def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
-    if rows.height:
+            f"DELETE FROM model.{table} WHERE cluster IS NOT DISTINCT FROM ? AND {key} IN (SELECT unnest(?::VARCHAR[])) {where}",
+            [cluster, rows.stale, *(rows.between or ())])  # fmt: skip
+    if rows.fresh.height:
         from store.duckdb_store import insert
 
-        insert(connection, f"model.{table}", rows)
+        insert(connection, f"model.{table}", rows.fresh)
 
 
-def _incidents(after: Conclusions, detected: Mapping[str, datetime]) -> tuple[list[str], pl.DataFrame]:
-    """The ids of incidents that are no more or are told anew, and the rows of those that are told."""
+def _incidents(after: Conclusions, detected: Mapping[str, datetime]) -> Rows:
     touched = after.touched or everything(after)
     fresh = [after.incidents[n] for n in touched.incidents]
     engine.date(fresh, detected)
-    return list(touched.gone), engine.incident_table([replace(after, incidents=fresh)])
+    return Rows(list(touched.gone), engine.incident_table([replace(after, incidents=fresh)]))
 
 
-def _runs(before: Conclusions, after: Conclusions, texts: Mapping[int, str]) -> tuple[list[str], pl.DataFrame]:
-    """The keys of runs that are no more or differ, and the rows of those that are. Only runs that were put together again
-    can differ, and those whose verdict is another now."""
+def _runs(before: Conclusions, after: Conclusions, texts: Mapping[int, str]) -> Rows:
+    """Only runs that were put together again can differ, and those whose verdict is another now."""
     old, new = ({r.key: r for r in runs} for runs in after.again)
     judged = (after.touched or everything(after)).verdicts
     if far := judged - new.keys():
@@ -87,16 +101,15 @@ def _runs(before: Conclusions, after: Conclusions, texts: Mapping[int, str]) -> 
         old |= {r.key: r for r in before.runs if r.key in far}
     same = {key for key, run in new.items() if key in old and key not in judged and _same_run(old[key], run)}
     fresh = [run for key, run in new.items() if key not in same]
-    return [key for key in old if key not in same], engine.run_table([replace(after, runs=fresh)], texts)
+    return Rows([key for key in old if key not in same], engine.run_table([replace(after, runs=fresh)], texts))
 
 
 def _same_run(one: Run, other: Run) -> bool:
     return one is other or (one.state, one.nodes, one.attempt, one.row) == (other.state, other.nodes, other.attempt, other.row)  # fmt: skip
 
 
-def _events(connection: duckdb.DuckDBPyConnection, before: Conclusions, after: Conclusions) -> pl.DataFrame:
-    """Deletes the rows of events that are no more or differ, and gives the rows of those that are. Only events behind the
-    border can differ, and those whose incident is another now."""
+def _events(before: Conclusions, after: Conclusions) -> Rows:
+    """Only events behind the border can differ, and those whose incident is another now."""
     lines = _lines(after)
     was, now = _homes(before, after, lines.values())
     moved = {e for e in was.keys() | now.keys() if was.get(e) != now.get(e)}
@@ -108,13 +121,11 @@ def _events(connection: duckdb.DuckDBPyConnection, before: Conclusions, after: C
             )
     same = {i for i, e in new.items() if i in old and i not in moved and (old[i] is e or _WHOLE(old[i]) == _WHOLE(e))}
     stale = [e for i, e in old.items() if i not in same]
-    if stale:
-        times = [e.time for e in stale]
-        bounds = [moment_of(min(times) - 1.0), moment_of(max(times) + 1.0)]
-        _delete(
-            connection, "events", "event_id", after.cluster, [e.id for e in stale], "AND time BETWEEN ? AND ?", bounds
-        )
-    return engine.event_table(after, [e for i, e in new.items() if i not in same], now)
+    times = [e.time for e in stale]
+    between = (moment_of(min(times) - 1.0), moment_of(max(times) + 1.0)) if times else None
+    return Rows(
+        [e.id for e in stale], engine.event_table(after, [e for i, e in new.items() if i not in same], now), between
+    )
 
 
 def _lines(after: Conclusions) -> dict[str, float]:

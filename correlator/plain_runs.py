@@ -87,7 +87,7 @@ def _runs(rows: pl.DataFrame) -> list[Run]:
     names = rows.select(array.fill_null(pl.col("job_id").cast(pl.String)) + again).to_series()
     hosts, places = different(rows["nodes"].explode())
     hosts = [intern(h) for h in hosts]
-    listed = list(map(hosts.__getitem__, places.tolist()))
+    listed = list(map(hosts.__getitem__, places.to_list()))
     cuts = pairwise(accumulate(rows["nodes"].list.len().to_list(), initial=0))
     return list(map(
         Run, names.to_list(), rows["job_id"].to_list(), rows["restarts"].fill_null(0).to_list(), shared(rows["state"]),

@@ -132,8 +132,16 @@ def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident:
         "advice": _advice(verdict, incident),
         "headline": f"Your job died because {cause_of(root).plain}, not because of your code." if infra and root else _HEADLINE.get(verdict.category, ""),
         "your_code": False if infra else True if verdict.category.startswith("app.") else None,
-        "change_my_mind": disproof(root) if infra and root else _CHANGE.get(side, _CHANGE["unknown"]), **explain.run_summary(verdict.run),
+        "change_my_mind": " ".join(
+            [disproof(root) if infra and root else _CHANGE.get(side, _CHANGE["unknown"]), *_minds_changed(verdict)]
+        ), **explain.run_summary(verdict.run),
     }  # fmt: skip
+
+
+def _minds_changed(verdict: Verdict) -> list[str]:
+    """By what became of others beside the best explanation that a log tells of, be it the verdict or a rival."""
+    best = verdict.chain or next(iter(verdict.others), None)
+    return explain.mind_changed_by(best.hops) if best else []
 
 
 def _advice(verdict: Verdict, incident: Incident | None) -> list[dict[str, str | None]]:

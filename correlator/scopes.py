@@ -135,6 +135,40 @@ HOSTS_OF: dict[str, Callable[[World, Fact], Iterable[str]]] = {
     "failed node of run": lambda world, effect: effect.attrs.get("failed_nodes", ()),
 }
 
+
+def _one_host(world: World, cause: Fact) -> Iterable[str]:
+    return [cause.host] if cause.host else []
+
+
+def _cut_off(world: World, cause: Fact) -> Iterable[str]:
+    """Nodes of a lost switch: those whose links went, and those that no log of their own could tell of."""
+    lost = set(cause.attrs.get("hosts", ()))
+    return lost | (set(cause.attrs.get("under", ())) - world.voices) if world.voices else lost
+
+
+def _clients(world: World, cause: Fact) -> Iterable[str]:
+    """Where clients were evicted, the others only waited, and nothing else was to be expected of them."""
+    return set(cause.attrs.get("evicted") or cause.attrs.get("hosts", ()))
+
+
+def _every_host(world: World, cause: Fact) -> Iterable[str]:
+    return world.runs_on
+
+
+#: What is told of one node reaches others only where it is part of a larger failure: a link that went with its switch. An
+#: edge of this scope that means it must say so.
+ONE_NODE = "same node"
+
+#: Scopes in which one cause reaches several runs, and the hosts that it reaches: what became of the others there is evidence
+#: (``survivors.py``), unless the edge says otherwise. Where slurmctld itself names the node that a run was ended for, others are none.
+REACH: dict[str, Callable[[World, Fact], Iterable[str]]] = {
+    ONE_NODE: _one_host,
+    "node in allocation": _one_host,
+    "node under switch": _cut_off,
+    "run used the storage": _clients,
+    "controller's own link": _every_host,
+}
+
 SCOPES: dict[str, Scope] = {
     "same node": _same_node, "node under switch": _under_switch, "link of switch": _link_of_switch,
     "node in allocation": _in_allocation, "failed node of run": _failed_node, "same run": _same_run,

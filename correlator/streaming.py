@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,7 +25,7 @@ from correlator.engine import Conclusions, clusters_of, conclude_cluster, load_e
 from correlator.garbage import clear_away, paused, set_aside
 from correlator.history import History, Said
 from correlator.index import index_of
-from correlator.patching import patch
+from correlator.patching import Patch, store_events, store_told
 from correlator.window import Window, longest_window
 
 if TYPE_CHECKING:
@@ -115,7 +116,11 @@ class Ticker:
             names = clusters_of(self.store)
             return [conclude_cluster(self.store, c, self._edges, self.settings) for c in names], False
         grown = frozenset(table for table, told in state.items() if told != self._seen[table])
-        arrivals = Arrivals(self.store, {table: top for table, (_, top) in self._seen.items()}, grown)
+        with ThreadPoolExecutor(1, thread_name_prefix="asking") as beside:
+            since = {table: top for table, (_, top) in self._seen.items()}
+            return self._conclude_grown(Arrivals(self.store, since, grown, beside))
+
+    def _conclude_grown(self, arrivals: Arrivals) -> tuple[list[Conclusions], bool]:
         found, partly = [], True
         for cluster in sorted({*self._known, *arrivals.further(self._known)}, key=lambda c: (c is not None, c or "")):
             conclusions = self._in_part(cluster, arrivals)
@@ -134,17 +139,34 @@ class Ticker:
             offline = {r["incident_id"] for r in self.store.rows("SELECT incident_id FROM model.incidents")}
         history, first = self._history, not self._known
         changed = [c for c in found if c is not before.get(c.cluster)]
-        said = history.note(changed, moment, before, offline)
-        detected = ChainMap(said.detected, history.detected)
         whole = first or not partly or len(found) != len(before)
         with checkpoint_by_others(self.store):
-            with self.store.transaction() as connection:
-                history.write(connection, said, moment)
-                if not whole:
-                    patch(connection, [(before[c.cluster], c) for c in changed], found, detected, said.texts)
             if whole:
-                write(self.store, found, detected)
+                said = history.note(changed, moment, before, offline)
+                with self.store.transaction() as connection:
+                    history.write(connection, said, moment)
+                write(self.store, found, ChainMap(said.detected, history.detected))
+            else:
+                said = self._patch([Patch(before[c.cluster], c) for c in changed], found, before, moment, offline)
         history.remember(said)
+        return said
+
+    def _patch(
+        self, patches: list[Patch], found: list[Conclusions], before: Mapping[str | None, Conclusions], moment: datetime, offline: set[str]
+    ) -> Said:  # fmt: skip
+        """Brings ``model`` from ``before`` to ``found``. While the database takes the events, most of the rows, the others
+        are put together."""
+        history = self._history
+        assert history is not None
+        with self.store.transaction() as connection, ThreadPoolExecutor(1, thread_name_prefix="storing") as beside:
+            storing = beside.submit(store_events, connection, patches)
+            said = history.note([p.after for p in patches], moment, before, offline)
+            detected = ChainMap(said.detected, history.detected)
+            for one in patches:
+                one.tell(detected, said.texts)
+            storing.result()
+            history.write(connection, said, moment)
+            store_told(connection, patches, found)
         return said
 
     def _state(self) -> dict[str, tuple[int, int]]:

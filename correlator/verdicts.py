@@ -90,7 +90,10 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
     same_root = sum(c.weight for c in chains if _same_cause(c.root, best.root))
     same_category = sum(c.weight for c in chains if cause_of(c.root).category == cause_of(best.root).category)
     if same_category / total < 0.5:
-        verdict.reason = f"the best explanation carries only {same_root / total:.2f}"
+        against = max((len(h.others.spared) for h in best.hops if h.others), default=0)
+        verdict.reason = f"the best explanation carries only {same_root / total:.2f}" + (
+            f", for {against} other job{'s' if against > 1 else ''} that it reached ran on" if against else ""
+        )
         verdict.confidence, verdict.others = 0.5, chains
         return verdict
     verdict.chain, verdict.others = best, [c for c in chains if not _same_cause(c.root, best.root)]
@@ -104,7 +107,7 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
                 f"No kernel or system log of {best.root.host} was collected: its link, its machine or its daemons may have failed"
             )
     if best.root.attrs.get("nameless"):
-        verdict.confidence = min(verdict.confidence, NAMELESS_SURE)
+        verdict.at_most = min(verdict.at_most, NAMELESS_SURE)
         verdict.doubts.append(NAMELESS[best.root.kind])
     if best.root.attrs.get("far_end_only") and world.voices and best.root.host not in world.voices:
         verdict.confidence = min(verdict.confidence, FAR_END_SURE)
@@ -137,7 +140,7 @@ def _unblocked(weigher: Weigher, end: Fact, chains: list[Chain], rejections: lis
             kept[id(chain.root)] = chain
     # What another chain explains is no root: a blocked cause left it bare, the other one did not.
     explained = {id(hop.effect) for chain in kept.values() for hop in chain.hops}
-    left = [chain for chain in kept.values() if id(chain.root) not in explained]
+    left = [chain for chain in kept.values() if chain.doubted or id(chain.root) not in explained]
     return sorted(left, key=lambda c: (-c.weight, c.root.key))
 
 
@@ -188,7 +191,7 @@ SILENT_SURE, UNHEARD_SURE = 0.75, 0.5
 #: A link of which only the far end was heard, on a host whose log is missing, may as well be a dead machine's.
 FAR_END_SURE = 0.7
 #: That many nodes were hit by one thing is certain; which of the things that they share it was, nobody said.
-NAMELESS_SURE = 0.85
+NAMELESS_SURE = 0.9
 NAMELESS = {
     "switch.outage": "What these links end at is not named: an inventory of the links (links.csv), a topology.conf or the switches' own syslog would",
     "power.outage": "What these nodes share is not named: the event logs of their BMCs or of the power distribution would",

@@ -9,11 +9,9 @@ another clock, another base rate), ``Window.again`` says so by returning None, a
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime
 from itertools import compress, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -24,7 +22,7 @@ import polars as pl
 from correlator import clocks, expressions
 from correlator import events as event_rows
 from correlator import runs as run_rows
-from correlator.arrivals import Change
+from correlator.arrivals import NEXT_S, Change
 from correlator.changes import Touched
 from correlator.conditions import derived_values
 from correlator.engine import Conclusions, conclude_world, gather_world, node_states
@@ -33,10 +31,12 @@ from correlator.events import COALESCE_S, moment_of
 from correlator.evidence import BaseRates
 from correlator.facts import World, conclude
 from correlator.facts.links import may_end_at
-from correlator.incidents import Incident, events_of
+from correlator.incidents import SAME_DEVICE_S, Incident, events_of
 from correlator.index import Index, Repeated, Spans, Times, index_of, jobs_of, of_runs
 from correlator.model import Edge, Event, Fact, Run
+from correlator.recent import Recent
 from correlator.sightings import HOUR_S, first_seen, hour_of
+from correlator.survivors import other_now
 
 if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
@@ -44,31 +44,11 @@ if TYPE_CHECKING:
 #: Detectors join what lies at most 300 s apart (bursts, flaps, boots), and telemetry counts for 900 s around a fault.
 MARGIN_S = 900.0
 
+#: A run's end in accounting and the fact that ended it may lie so far apart.
+ENDS_WITH_S = 5.0
+
 #: A window longer than this belongs to things that are still lasting (a drain, a hanging run): they are carried, not searched.
 LONGEST_S = 6 * 3600.0
-
-
-class Recent:
-    """A store seen from ``since`` on: log lines and samples before it are not there, nor are those without a time."""
-
-    def __init__(self, store: DuckStore, since: datetime) -> None:
-        self._store = store
-        stamp = f"TIMESTAMP '{since.isoformat(sep=' ')}'"
-        self._parts = {
-            "raw.log_view": f"(SELECT * FROM raw.log_view WHERE time >= {stamp})",
-            "raw.metrics": f"(SELECT * FROM raw.metrics WHERE time >= {stamp})",
-            "raw.node_states": f"(SELECT * FROM raw.node_states WHERE time >= {stamp})",
-        }
-        self._names = re.compile("|".join(re.escape(name) + r"\b" for name in self._parts))
-
-    def _only(self, sql: str) -> str:
-        return self._names.sub(lambda match: self._parts[match[0]], sql)
-
-    def rows(self, sql: str, parameters: object = None) -> list[dict[str, Any]]:
-        return self._store.rows(self._only(sql), parameters)
-
-    def frame(self, sql: str, parameters: object = None) -> pl.DataFrame:
-        return self._store.frame(self._only(sql), parameters)
 
 
 def printed_timeout(facts: Iterable[Fact]) -> float:
@@ -103,17 +83,22 @@ class Window:
     ) -> None:
         self.store, self.before, self.edges, self.settings, self.change = store, before, edges, settings, change
         self.lines: event_rows.Lines | None = None
-        self.index = index = index_of(before)
+        self.index = index_of(before)
         skew = max((abs(o.seconds) for o in before.clocks), default=0.0)
-        #: From here on results are replaced.
-        self.border = change.earliest - skew - MARGIN_S
-        repeated = index.repeated
-        lasting = repeated.time[(repeated.time < self.border) & (repeated.last >= self.border - COALESCE_S)]
-        just = before.events[bisect_left(before.events, self.border - COALESCE_S, key=attrgetter("time")) :][:1]
-        self.border = min([float(lasting.min(initial=self.border)), *(e.time for e in just)])
+        border = change.earliest - skew - MARGIN_S
+        if before.uncovered is not None:  # what became of others that a cause reached may be known now
+            border = min(border, before.uncovered - ENDS_WITH_S)
         self.reach = longest_window(before, edges) + MARGIN_S
+        self._begin(border)
+
+    def _begin(self, border: float) -> None:
+        before, change, spans, repeated = self.before, self.change, self.index.spans, self.index.repeated
+        lasting = repeated.time[(repeated.time < border) & (repeated.last >= border - COALESCE_S)]
+        border = float(lasting.min(initial=border))
+        just = before.events[bisect_left(before.events, border - COALESCE_S, key=attrgetter("time")) :][:1]
+        #: From here on results are replaced.
+        self.border = min([border, *(e.time for e in just)])
         #: Incidents that are concluded anew: they reach into the stretch, or something may have ended in them.
-        spans = index.spans
         self.live = set(spans.names[spans.last(self.reach) >= self.border])
         self.live |= {name for name, hosts in spans.hosts.items() if not hosts.isdisjoint(change.ending)}
         self.live |= {name for name, jobs in spans.jobs.items() if not jobs.isdisjoint(change.jobs)}
@@ -138,7 +123,7 @@ class Window:
         if self._unmuted():
             return None
         jobs = self.change.jobs | set(self.index.run_jobs[self.index.run_ends >= self.since].tolist())
-        recent = Recent(self.store, moment_of(self.since) or datetime.min)
+        recent = Recent(self.store, self.since)
         new = self._events(recent)
         carried = self._carried(jobs)
         off = before.clocks
@@ -151,6 +136,9 @@ class Window:
         events = event_rows.in_order(fresh, [e for e in carried if e.id not in names])
         others, former = self.index.without(before.runs, jobs)
         runs = self._runs(former, events)
+        if (earlier := other_now(before.looks, former, runs, self.border) - ENDS_WITH_S) < self.border:
+            self._begin(earlier)
+            return None if self.whole else self.again()
         if further := self._spoken_of(former, runs) - self.live:
             self.live |= further
             self._look_back()
@@ -193,7 +181,22 @@ class Window:
         moments += [f.start for f in found.facts if f.run in ended or (f.end is not None and f.end >= border)]
         judged = ended.union(v.run.key for s in compress(found.stories, told) for v in s.verdicts)
         weighed = (c for v in found.weighed if v.run.key in judged for c in v.others)
+        moments += [m for s in compress(found.stories, told) for m in self._complained(s.root)]
         return min([*moments, *(h.cause.start for c in weighed for h in c.hops)])
+
+    def _complained(self, root: Fact) -> list[float]:
+        """When the devices failed whose later words the root of an incident may be: without the earlier ones it would be
+        told as another incident."""
+        if root.kind not in SAME_DEVICE_S:
+            return []
+        spans = self.index.spans
+        around = np.flatnonzero((spans.first <= root.start) & (spans.over >= root.start))
+        roots = (self.before.stories[n].root for n in around.tolist())
+        return [
+            r.start
+            for r in roots
+            if (r.kind, r.host, r.device) == (root.kind, root.host, root.device) and r.start <= root.start
+        ]
 
     def _unmuted(self) -> bool:
         """Is a verdict that stands in doubt for want of a node's log, which now is collected?"""
@@ -201,6 +204,8 @@ class Window:
         heard = self.change.voices - before.voices
         if not heard or not before.voices:
             return bool(heard)
+        if any(not heard.isdisjoint(look.unheard) for look in before.looks):
+            return True
         return any(r.key in before.verdicts and not heard.isdisjoint(r.nodes) for r in before.runs)
 
     def _seen(self, world: World, former: list[Run]) -> dict[str, float] | None:
@@ -243,9 +248,16 @@ class Window:
             return events
         cut = max(self.since, self._untouched_until())
         first, behind = (bisect_left(before.events, t, key=attrgetter("time")) for t in (self.since, cut))
-        lines = event_rows.stamped(Recent(self.store, moment_of(cut) or datetime.min), cluster)
-        events, self.lines = event_rows.read(lines)
+        events, self.lines = event_rows.read(self._lines_from(cut))
         return [*before.events[first:behind], *events]
+
+    def _lines_from(self, cut: float) -> pl.DataFrame:
+        """The event lines behind a moment; they may have been read ahead."""
+        ahead = self.change.ahead
+        if ahead is None or cut < ahead.since:
+            return event_rows.stamped(Recent(self.store, cut), self.before.cluster)
+        lines = ahead.lines.result()
+        return lines if cut == ahead.since else lines.filter(pl.col("time") >= moment_of(cut))
 
     def _untouched_until(self) -> float:
         """A moment before everything new that no event's lines lie around. Each further place of an event (``also``) lies
@@ -253,9 +265,9 @@ class Window:
         repeated = self.index.repeated
         spread = COALESCE_S * repeated.further
         low, high = repeated.time - spread, repeated.time + spread
-        cut = self.change.earliest - COALESCE_S - 0.001
+        cut = self.change.earliest - COALESCE_S - NEXT_S
         while (lower := float(low[(low < cut) & (cut <= high + COALESCE_S)].min(initial=cut))) < cut:
-            cut = lower - 0.001
+            cut = lower - NEXT_S
         return cut
 
     def _carried(self, jobs: Iterable[int]) -> list[Event]:
@@ -351,6 +363,7 @@ class Window:
         printed = printed_timeout(facts)
         return replace(
             found, events=events, runs=runs, incidents=documents, stories=stories, facts=facts, verdicts=verdicts, border=border,
+            looks=[*(k for k in before.looks if k.at < border), *(k for k in found.looks if k.at >= border)],
             roots=roots, lemons=roots.suspects(len(found.site.hosts) if found.site else 0),
             unstamped=before.unstamped | self.change.unstamped, again=(former, found.runs), states_differ=self.change.states, lines=self.lines,
             index=Index(event_jobs, repeated, *numbers, spans, times), touched=Touched(places, gone, judged),

@@ -80,3 +80,24 @@ def back_test(
     for line in lines(found):
         print(line)
     return 1 if found else 0
+
+
+def count_answers(config: Path | None, data: Path | None, write: Path | None) -> int:
+    """``check --answers``: what operators' answers say of the edges' priors. Changes no verdict; ``write``: a file of edges with
+    the priors that follow, for ``--replay --edges`` and then the site's configuration."""
+    from correlator import edges, learning
+
+    settings = load(config)
+    found, faults = edges.load(settings.edges)
+    if faults:
+        raise CommandError(f"the edges cannot be used: {'; '.join(map(str, faults))}")
+    if write is not None and write.exists():
+        raise CommandError(f"{write}: exists already; name another file")
+    with open_for_reading(data or settings.data) as store:
+        lessons = learning.learned(store, found)
+    for line in learning.lines(lessons):
+        print(line)
+    if write is not None and lessons.edges:
+        write.write_text(learning.as_file(lessons.edges), encoding="utf-8")
+        print(f"wrote {write}; see what it changes: faultline check --replay --edges {write}")
+    return 0

@@ -361,10 +361,20 @@ def check(
     edges: Annotated[list[Path] | None, typer.Option("--edges", help="Edge file to try, on top of today's.")] = None,
     since: Since = None,
     until: Until = None,
+    answers: Annotated[
+        bool, typer.Option("--answers", help="What operators' answers say of the edges' priors; changes nothing.")
+    ] = False,
+    write: Annotated[
+        Path | None, typer.Option("--write", help="With --answers: write edges with those priors.")
+    ] = None,
 ) -> int:
     """Validate configuration, event catalogue, causal edges and store; say what is wrong and where."""
-    from faultline.checking import back_test, check_all
+    from faultline.checking import back_test, check_all, count_answers
 
+    if write is not None and not answers:
+        raise CommandError("--write belongs to --answers; add it")
+    if answers:
+        return count_answers(config, data, write)
     if replay:
         return back_test(config, data, edges or [], *span(since, until))
     if edges or since or until:

@@ -31,6 +31,7 @@ from faultline import upkeep
 from faultline.config import Config, ScheduledReport
 from faultline.failure import CommandError
 from faultline.receiving import Front, Receiving
+from parsers.compiled import release
 from parsers.watched import WatchedCatalogue
 from store import segments
 from store.duckdb_store import SERVICE_FILE, DuckStore, StoreError, StoreHeld
@@ -41,11 +42,11 @@ log = structlog.get_logger()
 TICK_SECONDS = 1.0
 #: Between two rounds lies ``PAUSE`` times as long as the last one took: a quarter of one core at most goes into concluding
 #: and into ordering what is stored, while much arrives a tenth, and a twentieth while the lines themselves wait in the spool. But
-#: a job's end is answered within 5 s, so the pause is never longer than ``PROMPT_S``, unless lines wait in the spool: then up
-#: to ``LONGEST_PAUSE``, seconds.
+#: a job's end is answered within 5 s, so the pause is never longer than ``PROMPT_S``, unless lines wait in the spool, or while
+#: much arrives a round had to conclude about everything (hours of lines come in seconds): then up to ``LONGEST_PAUSE``, seconds.
 PAUSE, BUSY_PAUSE, BEHIND_PAUSE = 3.0, 9.0, 19.0
 PROMPT_S, LONGEST_PAUSE = 3.5, 30.0
-#: While more bytes than this wait in the spool, what can be done later is not done.
+#: While more bytes than this wait in the spool, unpacked, what can be done later is not done.
 BEHIND_BYTES = 32 * 1024 * 1024
 #: A store with more lines answers before its first conclusion: who sends lines must not wait for it.
 LARGE_LINES = 1_000_000
@@ -110,11 +111,12 @@ class Service:
             log.warning("hook spool", file=warning)
         self.spool.warnings.clear()
         self._settle(bool(taken))
-        self.ticker.tick()
+        report = self.ticker.tick()
         self._seal()
-        times = BEHIND_PAUSE if self._is_behind() else BUSY_PAUSE if self._is_busy() else PAUSE
-        pause = (time.monotonic() - begun) * times
-        self._not_before = time.monotonic() + min(pause, LONGEST_PAUSE if self._is_behind() else PROMPT_S)
+        behind, busy = self._is_behind(), self._is_busy()
+        pause = (time.monotonic() - begun) * (BEHIND_PAUSE if behind else BUSY_PAUSE if busy else PAUSE)
+        patient = behind or (busy and report.full)
+        self._not_before = time.monotonic() + min(pause, LONGEST_PAUSE if patient else PROMPT_S)
 
     def _watch_patterns(self) -> None:
         """Says what became of changed pattern files; the processes that parse follow them by themselves."""
@@ -130,7 +132,7 @@ class Service:
         return self._is_behind() or (pipeline is not None and pipeline.is_busy)
 
     def _is_behind(self) -> bool:
-        return self.receiving is not None and self.receiving.spool.waiting_bytes > BEHIND_BYTES
+        return self.receiving is not None and self.receiving.spool.waiting_unpacked > BEHIND_BYTES
 
     def _settle(self, taken: bool) -> None:
         """Applies what was learned to rows that waited for it, and tells the pipeline the cluster's name once it is known."""
@@ -301,6 +303,7 @@ class _Parts:
         self.front.pages = build_app(self.service)
         gc.collect()
         gc.freeze()  # what is here now stays: looking through it again and again finds nothing
+        release()
 
     def begin_when_free(self) -> None:
         while not self._ending.wait(HELD_RETRY_S):

@@ -8,6 +8,7 @@ seconds, only once per machine (:func:`once`); where nothing can be written, onc
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import hashlib
 import os
@@ -27,6 +28,8 @@ _R = TypeVar("_R")
 #: Every compiled function.
 FUNCTIONS: list[Any] = []
 _NOTICE = "faultline: compiling the parsers, once on this machine (about 15 seconds)\n"
+#: What madvise calls pages that are not needed at the moment (mmap.MADV_DONTNEED is not there on every system).
+_DONTNEED = 4
 _done = threading.Event()
 
 
@@ -99,6 +102,21 @@ def _alone(folder: Path) -> Iterator[None]:
             sys.stderr.write(_NOTICE)
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def release() -> None:
+    """Gives the memory of the compiler's own code, some 50 MB, back to the system: for a process whose functions are loaded
+    and that stays. What is needed again comes back from the compiler's file by itself."""
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        advise = ctypes.CDLL(None).madvise
+        for line in Path("/proc/self/maps").read_text().splitlines():
+            place, rights, *_ = line.split(maxsplit=2)
+            # Only what nobody can have written to: everything else would be lost.
+            if rights == "r-xp" and Path(line).name.startswith("libllvmlite"):
+                begin, end = (int(edge, 16) for edge in place.split("-"))
+                advise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _DONTNEED)
 
 
 _PART: dict[str, Any] = {"nogil": True, "forceinline": True, "_nrt": False}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +28,11 @@ _DEVICE = re.compile(
     r"(?:(?P<driver>[a-z][\w-]+) )?(?P<pci>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])"
     r"(?: (?P<port>[A-Za-z][\w.-]*))?(?: \(.*?\))?: "
 )
+#: So many texts are remembered, and as many that came before them; longer ones than this are not.
+_REMEMBERED, _LONGEST = 4_096, 512
 _Tags = dict[int, tuple[str, ...]]
+#: A text, the source of its line, and the job that it names.
+_Said = tuple[str, str | None, str | None]
 
 
 class Events(NamedTuple):
@@ -44,18 +50,16 @@ class _Saying:
     """What a text means on every line that consists of it: its entities are made and written once.
 
     ``jobs``: the job that the text names. What the pattern ``found`` takes its place, and both that of a line's header.
-    ``once``: only one line consists of it.
     """
 
-    def __init__(
-        self, entry: Pattern, device: dict[str, Any], jobs: dict[str, str], found: dict[str, Any], once: bool
-    ) -> None:
-        self.entry, self._device, self._jobs, self._found, self._once = entry, device, jobs, found, once
+    def __init__(self, entry: Pattern, device: dict[str, Any], jobs: dict[str, str], found: dict[str, Any]) -> None:
+        self.entry, self._device, self._jobs, self._found = entry, device, jobs, found
         self._whole = device | jobs | found if device or jobs else found
         self.job = self._whole.get("job_id")
         self.tags = entry.tags + tags_of(self._whole)
         self._alone: str | None = None
         self._around: tuple[str, str] | None = None
+        self._again = False
 
     def text(self, uptime: float | None) -> str | None:
         """Its entities as JSON on a line whose header says nothing, or only how long its host had been up."""
@@ -63,7 +67,8 @@ class _Saying:
             if self._alone is None:
                 self._alone = dumps(self._whole)
             return self._alone
-        if self._once:
+        if not self._again:
+            self._again = True
             return dumps({**self._whole, "uptime_s": uptime})
         if self._around is None:
             self._around = around("uptime_s", self._whole)
@@ -75,9 +80,30 @@ class _Saying:
         return self._device | said | extra | self._jobs | _of_step(step_tag) | self._found
 
 
-def alone(frame: pl.DataFrame, usual_ones: Usual, found: Found, origin: Origin) -> Events:
+class Memory:
+    """What the texts of the last batches meant: the same ones come again and again. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._young: dict[_Said, _Saying | None] = {}
+        self._old: dict[_Said, _Saying | None] = {}
+
+    def known(self, said: _Said, make: Callable[[], _Saying | None]) -> _Saying | None:
+        """What was ``made`` of a text, now or before; None for a text that means nothing."""
+        # Another thread may put others in their place; what is in them stays in them.
+        young, old = self._young, self._old
+        if said in young:
+            return young[said]
+        saying = old[said] if said in old else make()
+        if len(said[0]) <= _LONGEST:
+            if len(young) >= _REMEMBERED:
+                self._young, self._old = {}, young
+            self._young[said] = saying
+        return saying
+
+
+def alone(frame: pl.DataFrame, usual_ones: Usual, found: Found, origin: Origin, memory: Memory) -> Events:
     """The lines that mean something, with what the rest of each says."""
-    numbers, sayings = _sayings(frame, found)
+    numbers, sayings = _sayings(frame, found, memory)
     which = numbers[found.which]
     lines, which = found.rows[which >= 0], which[which >= 0]
     said = [sayings[number] for number in which.tolist()]
@@ -98,19 +124,26 @@ def alone(frame: pl.DataFrame, usual_ones: Usual, found: Found, origin: Origin) 
     return Events(lines.tolist(), texts, jobs, lines.tolist(), [saying.entry for saying in said], tags)
 
 
-def _sayings(frame: pl.DataFrame, found: Found) -> tuple[Array, list[_Saying]]:
+def _sayings(frame: pl.DataFrame, found: Found, memory: Memory) -> tuple[Array, list[_Saying]]:
     """By different text the number of its meaning (below zero: none), and what each means."""
-    kernel = _of_kernel(frame, found.firsts).to_list()
-    jobs = frame["_job"].gather(found.firsts).to_list()
-    once = (np.bincount(found.which) == 1).tolist()
+    sources, jobs = (frame[name].gather(found.firsts).to_list() for name in ("source", "_job"))
     numbers = np.full(len(found.firsts), -1, np.int64)
     sayings: list[_Saying] = []
-    for at, message, entry, entities in found.meanings:
-        numbers[at] = len(sayings)
-        job = jobs[at]
-        device = _device(message) if kernel[at] else {}
-        sayings.append(_Saying(entry, device, job_ids(job) if job else {}, entities, once[at]))
+    for at, said in enumerate(zip(found.texts, sources, jobs, strict=True)):
+        saying = memory.known(said, partial(_meant, found, at, said))
+        if saying is not None:
+            numbers[at] = len(sayings)
+            sayings.append(saying)
     return numbers, sayings
+
+
+def _meant(found: Found, at: int, said: _Said) -> _Saying | None:
+    means = found.meaning(at)
+    if means is None:
+        return None
+    text, source, job = said
+    device = _device(text) if source is None or source == "kernel" else {}
+    return _Saying(means[0], device, job_ids(job) if job else {}, means[1])
 
 
 def with_headers(frame: pl.DataFrame, usual_ones: Usual, found: Found, origin: Origin) -> Events:

@@ -12,7 +12,8 @@ changes how long an answer takes and never the answer.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ import polars as pl
 from parsers.compiled import compiled, part
 from parsers.entities import Reading
 from parsers.lines import Array, each_once, joined
-from parsers.needles import SHORT, Needles, Sought, insert, search_row
+from parsers.needles import SHORT, Needles, Often, Sought, insert, search_row
 from parsers.patterns import Catalogue, Pattern
 from parsers.required import Clause, needs, telling
 
@@ -38,22 +39,30 @@ _FOLDED = "[\u0130\u0131\u017f\u212a]"
 Meaning = tuple[int, str, Pattern, dict[str, Any]]
 
 
-class Found(NamedTuple):
-    """The ``rows`` (in order) that may mean something: each is, source and all, like row ``firsts[which[i]]``. ``meanings``
-    says of each of those once what it means, if it does."""
+@dataclass(frozen=True)
+class Found:
+    """The ``rows`` (in order) that may mean something: each is, source and all, like row ``firsts[which[i]]``, whose message is
+    ``texts[which[i]]``. ``meaning`` says what the text of that number means, if it does."""
 
     rows: Array
     which: Array
     firsts: Array
-    meanings: Iterator[Meaning]
+    texts: list[str]
+    meaning: Callable[[int], tuple[Pattern, dict[str, Any]] | None]
+
+    @property
+    def meanings(self) -> Iterator[Meaning]:
+        """Every text that means something, with what it means."""
+        for at, text in enumerate(self.texts):
+            if (means := self.meaning(at)) is not None:
+                yield at, text, *means
 
 
 def one_by_one(catalogue: Catalogue, messages: pl.Series, sources: pl.Series) -> Found:
     """What ``messages`` mean, without an index."""
-    all_rows = np.arange(len(messages))
-    both = enumerate(zip(messages.fill_null("").to_list(), sources.to_list(), strict=True))
-    said = ((at, text, catalogue.match(text, source)) for at, (text, source) in both)
-    return Found(all_rows, all_rows, all_rows, ((at, text, *means) for at, text, means in said if means is not None))
+    rows = np.arange(len(messages))
+    texts, known = messages.fill_null("").to_list(), sources.to_list()
+    return Found(rows, rows, rows, texts, lambda at: catalogue.match(texts[at], known[at]))
 
 
 class PatternIndex:
@@ -88,36 +97,44 @@ class PatternIndex:
         which = np.empty(len(rows), np.int64)
         places = _different(edges, data, rows, _distinct(sources.gather(rows))[1], which)
         texts = messages.gather(rows[places]).fill_null("").to_list()
-        tried = self._tried(texts, starts[places].tolist(), ends[places].tolist(), numbers.tolist())
-        return Found(rows, which, rows[places], tried)
+        begins, stops, likely = starts[places].tolist(), ends[places].tolist(), numbers.tolist()
+        return Found(
+            rows, which, rows[places], texts, lambda at: self._meaning(texts[at], likely[begins[at] : stops[at]])
+        )
 
-    def _tried(self, texts: list[str], starts: list[int], ends: list[int], likely: list[int]) -> Iterator[Meaning]:
-        """What the first of the regexes that fits its text says, of each of the texts: ``likely[start:end]`` are those that
-        are tried on it, their numbers raised by that of all regexes where more than the regex has to be asked."""
+    def _meaning(self, text: str, likely: list[int]) -> tuple[Pattern, dict[str, Any]] | None:
+        """What the first that fits ``text`` of the regexes of these numbers says. A number is raised by that of all regexes
+        where more than the regex has to be asked."""
         regexes, count = self._regexes, len(self._regexes)
-        for at, (text, start, end) in enumerate(zip(texts, starts, ends, strict=True)):
-            refused = None
-            for number in likely[start:end]:
-                doubtful = number >= count
-                entry, regex, reading = regexes[number - count if doubtful else number]
-                found = regex.search(text)
-                if found is None or entry is refused:
-                    continue
-                if not doubtful or _accepts(entry, text):
-                    yield at, text, entry, reading(found)
-                    break
-                refused = entry
+        refused = None
+        for number in likely:
+            doubtful = number >= count
+            entry, regex, reading = regexes[number - count if doubtful else number]
+            found = regex.search(text)
+            if found is None or entry is refused:
+                continue
+            if not doubtful or _accepts(entry, text):
+                return entry, reading(found)
+            refused = entry
+        return None
+
+    def prepare(self) -> None:
+        """What can be known of the regexes before the first line is seen."""
+        if self._clauses is not None:
+            return
+        known = [[*needs(regex), entry.literals] for entry, regex, _ in self._regexes]
+        # The same refusal stands in many entries, and each has several regexes.
+        vetoes = {unless: _veto(unless) for unless in {entry.unless for entry, *_ in self._regexes}}
+        self._refusing = [
+            vetoes[entry.unless] if _implied(entry.literals, clauses[:-1]) else None
+            for (entry, *_), clauses in zip(self._regexes, known, strict=True)
+        ]
+        self._clauses = [[found for clause in clauses if (found := _ascii(clause))] for clauses in known]
 
     def _choose(self, messages: pl.Series) -> _Keys:
         """The keys whose texts are the rarest in ``messages``, and of those the most telling."""
-        if self._clauses is None:
-            known = [[*needs(regex), entry.literals] for entry, regex, _ in self._regexes]
-            self._clauses = [[found for clause in clauses if (found := _ascii(clause))] for clauses in known]
-            vetoes = {entry.id: _veto(entry) for entry, *_ in self._regexes}
-            self._refusing = [
-                vetoes[entry.id] if _implied(entry.literals, clauses[:-1]) else None
-                for (entry, *_), clauses in zip(self._regexes, known, strict=True)
-            ]
+        self.prepare()
+        assert self._clauses is not None
         sample = _Sample(messages.gather_every(max(len(messages) // _SAMPLE, 1)), self._clauses)
         chosen = list(map(sample.chosen, self._clauses))
         return _Keys([entry for entry, *_ in self._regexes], chosen, self._refusing, sample)
@@ -128,9 +145,10 @@ class _Sample:
 
     def __init__(self, messages: pl.Series, clauses: list[list[Clause]]) -> None:
         self.size = len(messages)
-        edges, self.data = joined(messages)
+        edges, data = joined(messages)
+        self.often = Often(data)
         texts = sorted({text for some in clauses for clause in some for text in clause})
-        rows, numbers = Needles(texts, self.data).find(edges, self.data)
+        rows, numbers = Needles(texts, self.often).find(edges, data)
         self._rows: dict[str, int] = {}
         order = np.argsort(numbers, kind="stable")
         for hits in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
@@ -190,7 +208,7 @@ class _Keys:
         for number, clauses in enumerate(chosen):
             for text in clauses[0] if clauses else ():
                 owners.setdefault(text, []).append(number)
-        self._needles = Needles(list(owners), sample.data)
+        self._needles = Needles(list(owners), sample.often)
         self._without = [number for number, clauses in enumerate(chosen) if not clauses]
         # Behind all keys: the one that every message holds.
         self._owners = _groups([*owners.values(), self._without])
@@ -198,7 +216,7 @@ class _Keys:
         flat = [clause for some in others for clause in some]
         vetoes = [clause or () for clause in refusing]
         numbers = {text: at for at, text in enumerate(sorted({text for clause in (*flat, *vetoes) for text in clause}))}
-        self._others = Needles(list(numbers), sample.data)
+        self._others = Needles(list(numbers), sample.often)
         texts, asked = (_groups([[numbers[text] for text in clause] for clause in some]) for some in (flat, vetoes))
         always = np.array([clause is None for clause in refusing], np.bool_)
         self._needed = _Needed(_edges(map(len, others)), texts, asked, always)
@@ -387,9 +405,9 @@ def _accepts(entry: Pattern, message: str) -> bool:
     return False
 
 
-def _veto(entry: Pattern) -> Clause | None:
-    """Texts of which ``entry.unless`` needs one; none without ``unless``, None where nothing is sure."""
-    return () if entry.unless is None else next(iter(needs(entry.unless)), None)
+def _veto(unless: re.Pattern[str] | None) -> Clause | None:
+    """Texts of which a refusal needs one; none without a refusal, None where nothing is sure."""
+    return () if unless is None else next(iter(needs(unless)), None)
 
 
 def _implied(literals: Clause, clauses: list[Clause]) -> bool:

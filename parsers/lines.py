@@ -81,18 +81,20 @@ class LineBuffer:
         return len(self.starts)
 
     @classmethod
-    def of_data(cls, data: bytes) -> LineBuffer:
-        """The lines that :func:`split` makes of ``data``."""
-        if not _is_text(data):
-            return cls.of_lines(split(data).lines)
-        padded = _padded(data)
+    def of_data(cls, data: bytes | Sequence[bytes]) -> LineBuffer:
+        """The lines that :func:`split` makes of ``data``. Of several pieces each but the last ends with a line's end."""
+        parts = [data] if isinstance(data, bytes) else data
+        if not all(map(_is_text, parts)):
+            return cls.of_lines(split(b"".join(parts)).lines)
+        padded = _padded(*parts)
         ends = np.flatnonzero(padded == 10)
-        terminated = data.endswith(b"\n") or not data
+        length = sum(map(len, parts))
+        terminated = not length or padded[LEAD + length - 1] == 10
         if not terminated:
-            ends = np.append(ends, LEAD + len(data))
+            ends = np.append(ends, LEAD + length)
         starts = np.full(len(ends), LEAD, np.int64)
         starts[1:] = ends[:-1] + 1
-        if b"\r" in data:
+        if any(b"\r" in part for part in parts):
             cut = (ends > starts) & (padded[ends - 1] == 13)
             if not terminated:
                 cut[-1] = False
@@ -293,6 +295,62 @@ def _numbered(views: Array, known: Array, slots: int, which: Array) -> Array:
     return firsts[:count]
 
 
+def numbered(values: Array) -> tuple[Array, Array]:
+    """For each of some integers, which of the different ones it is, in the order in which they come first, and where each of
+    those does."""
+    slots = 1 << max(2 * len(values), 1).bit_length()
+    pairs = np.zeros((len(values), 2), np.int64)
+    pairs[:, 0] = values
+    pairs.flags.writeable = False  # as views are: compiled code is made for one kind of array only
+    which = np.empty(len(values), np.uint32)
+    firsts = _numbered(pairs, _NO_BYTES, slots, which)
+    return which, firsts
+
+
+#: What :func:`tally` says of a group; moments and spans in microseconds.
+TALLY = np.dtype([
+    (name, np.int64)
+    for name in ("lines", "events", "unparsed", "bytes", "first_seen", "last_seen", "last_time", "lag", "max_lag", "late", "boots")
+] + [("timed", np.bool_), ("last_timed", np.bool_)])  # fmt: skip
+
+
+def tally(
+    group: Array, count: int, received: Array, written: Array, timed: Array, unparsed: Array, means: Array, boots: Array,
+    sizes: Array, late: int,
+) -> Array:  # fmt: skip
+    """What the rows of each of ``count`` groups come to, of which each has one. ``last_time``, ``lag`` (received minus written, of
+    the last row) and ``max_lag`` are of rows that are ``timed``, and mean nothing where the group is not."""
+    found = np.zeros(count, TALLY)
+    numbers = (_integers(received), _integers(written), _integers(sizes))
+    _tally(group, *numbers, timed, unparsed, means, boots, late, found)
+    return found
+
+
+@compiled
+def _tally(
+    group: Array, received: Array, written: Array, sizes: Array, timed: Array, unparsed: Array, means: Array, boots: Array,
+    late: int, found: Array,
+) -> None:  # fmt: skip
+    for row in range(len(group)):
+        told = found[group[row]]
+        moment, time = received[row], written[row]
+        if told.lines == 0:
+            told.first_seen = told.last_seen = moment
+        told.lines += 1
+        told.events += means[row]
+        told.unparsed += unparsed[row]
+        told.boots += boots[row]
+        told.bytes += sizes[row]
+        told.first_seen, told.last_seen = min(told.first_seen, moment), max(told.last_seen, moment)
+        told.last_timed = timed[row]
+        if timed[row]:
+            lag = moment - time
+            told.last_time = max(told.last_time, time) if told.timed else time
+            told.max_lag = max(told.max_lag, lag) if told.timed else lag
+            told.timed, told.lag = True, lag
+            told.late += lag > late
+
+
 @compiled
 def counted(which: Array, count: int) -> Array:
     """How many of the same number, of ``count`` different ones, there are up to each place and with it."""
@@ -330,8 +388,8 @@ def column(values: Array, known: Array | None, kind: pa.DataType) -> pl.Series:
     return _series(pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(np.ascontiguousarray(values))]))
 
 
-def _padded(data: bytes) -> Array:
-    return np.frombuffer(b"".join((bytes(LEAD), data, bytes(MARGIN))), dtype=np.uint8)
+def _padded(*parts: bytes) -> Array:
+    return np.frombuffer(b"".join((bytes(LEAD), *parts, bytes(MARGIN))), dtype=np.uint8)
 
 
 def _is_text(data: bytes) -> bool:

@@ -59,17 +59,25 @@ class Sought(NamedTuple):
     short: _Table
 
 
+class Often:
+    """How often each slot is met in the bytes of lines as they will be searched."""
+
+    def __init__(self, data: Array) -> None:
+        small = data | _SMALL
+        self.of = {width: np.bincount(_slots(small, width), minlength=_SLOTS) for width in (LONG, SHORT)}
+
+
 class Needles:
     """``texts`` (not empty, in small letters) to be found in any case of ASCII letters. Safe to use from several threads.
 
-    ``like``: the bytes of lines as they will be searched. They change how long a search takes and never what it finds.
+    ``like``: of lines as they will be searched. It changes how long a search takes and never what it finds.
     """
 
-    def __init__(self, texts: Sequence[str], like: Array | None = None) -> None:
+    def __init__(self, texts: Sequence[str], like: Often | None = None) -> None:
         self.texts = tuple(texts)
         encoded = [text.encode() for text in self.texts]
-        sample = np.zeros(0, np.uint8) if like is None else like | _SMALL
-        self.sought = Sought(packed(encoded), _table(encoded, LONG, sample), _table(encoded, SHORT, sample))
+        often = (like or Often(np.zeros(0, np.uint8))).of
+        self.sought = Sought(packed(encoded), *(_table(encoded, width, often[width]) for width in (LONG, SHORT)))
 
     def find(self, edges: Array, data: Array) -> tuple[Array, Array]:
         """Which of the rows ``data[edges[i]:edges[i + 1]]`` hold which text: row and number of the text, in order and
@@ -91,15 +99,19 @@ def packed(texts: Iterable[bytes]) -> Texts:
     return Texts(edges, np.frombuffer(b"".join(known), np.uint8))
 
 
-def _table(texts: list[bytes], width: int, sample: Array) -> _Table:
+def _table(texts: list[bytes], width: int, often: Array) -> _Table:
     """Where to look for those of ``texts`` that ``width`` bytes stand for."""
-    often = np.bincount(_slots(sample, width), minlength=_SLOTS)
     found: dict[int, list[tuple[int, int]]] = {}
-    for number, text in enumerate(texts):
-        if (len(text) > LONG) == (width == LONG):
-            for slots, behind in _windows(np.frombuffer(text, np.uint8) | _SMALL, width, often):
-                for slot in slots.tolist():
-                    found.setdefault(slot, []).append((number, behind))
+    numbers = [number for number, text in enumerate(texts) if (len(text) > LONG) == (width == LONG)]
+    known = packed(texts[number] for number in numbers)
+    small = known.data | _SMALL
+    inside = _slots(small, width)  # of all texts at once; those of a text end before the next one begins
+    edges = known.edges.tolist()
+    for at, number in enumerate(numbers):
+        begin, end = edges[at], edges[at + 1]
+        for slots, behind in _windows(small[begin:end], inside[begin : max(end - width + 1, begin)], width, often):
+            for slot in slots.tolist():
+                found.setdefault(slot, []).append((number, behind))
     taken = np.zeros(_SLOTS, np.bool_)
     taken[list(found)] = True
     lists: dict[int, list[tuple[int, int]]] = {}
@@ -112,11 +124,10 @@ def _table(texts: list[bytes], width: int, sample: Array) -> _Table:
     return _Table(np.packbits(taken, bitorder="little"), np.cumsum(sizes, dtype=np.int32), which, back)
 
 
-def _windows(small: Array, width: int, often: Array) -> Iterator[tuple[Array, int]]:
+def _windows(small: Array, inside: Array, width: int, often: Array) -> Iterator[tuple[Array, int]]:
     """By which slots a text is met, and how far behind its first byte the last one read is then: once for texts whose
-    first byte is the first of two that are read together, once for others. Windows inside the text are preferred, of
+    first byte is the first of two that are read together, once for others. Windows ``inside`` the text are preferred, of
     those the rarest."""
-    inside = _slots(small, width)
     for parity in range(2):
         first = (parity + 1 - width) % 2
         if len(inside) > first:  # of every longer text, and there are thousands

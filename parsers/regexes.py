@@ -14,7 +14,7 @@ from functools import lru_cache
 import polars as pl
 
 #: From here on compiling an expression costs less than searching so many lines in Python.
-MANY = 1_000
+MANY = 500
 _ASCII = {"d": "0-9", "w": "0-9A-Za-z_", "s": r" \t\n\r\f\v"}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
@@ -41,6 +42,7 @@ def telling(clause: Clause) -> float:
     return min(_weight(text) for text in clause) - len(clause) / 32
 
 
+@lru_cache(maxsize=8192)  # the same texts are weighed again and again
 def _weight(text: str) -> float:
     common = sum(map(len, _EVERYDAY.findall(text)))
     return sum(1.0 if letter.isalnum() else 0.5 for letter in text) - 0.5 * common

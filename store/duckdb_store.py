@@ -273,7 +273,7 @@ def _insert_logs(connection: duckdb.DuckDBPyConnection, lines: pl.DataFrame) -> 
     from store import segments
 
     if lines.height >= segments.SEGMENT_ROWS:
-        segments.insert_sealed(connection, lines)
+        segments.insert_sealed(connection, segments.in_order(lines))
     else:
         insert(connection, "raw.logs", lines)
 

@@ -72,7 +72,7 @@ def seal(store: DuckStore, *, least: int = SEGMENT_ROWS) -> Sealed:
         with store.transaction() as connection:
             lines = _take(connection, min(waiting, ROUND_ROWS))
             connection.execute("DELETE FROM raw.logs WHERE block = 0 AND rowid <= ?", [lines["rowid"].max()])
-            segments = insert_sealed(connection, lines.drop("rowid", "block"))
+            segments = insert_sealed(connection, in_order(lines.drop("rowid", "block")))
         done = Sealed(done.lines + lines.height, done.segments + segments)
         if lines.height >= waiting:
             break
@@ -93,17 +93,20 @@ def _take(connection: duckdb.DuckDBPyConnection, rows: int) -> pl.DataFrame:
     return data
 
 
+def in_order(lines: pl.DataFrame) -> pl.DataFrame:
+    """Lines as they lie in segments."""
+    lines = lines.rechunk()  # rows of one chunk are put in order in a tenth of the time that those of several take
+    return lines[_order(lines)]
+
+
 def insert_sealed(connection: duckdb.DuckDBPyConnection, lines: pl.DataFrame, *, filters: bool = True) -> int:
-    """Orders lines in the shape of ``raw.logs`` (without block) and stores them as segments, inside the caller's
-    transaction; gives their number. Without ``filters`` these are for ``add_filters`` to make."""
+    """Stores lines ``in_order``, in the shape of ``raw.logs`` (without block), as segments, inside the caller's transaction;
+    gives their number. Without ``filters`` these are for ``add_filters`` to make."""
     from store.duckdb_store import insert
 
     ((last,),) = connection.execute("SELECT greatest(max(last_block), 0) FROM raw.log_segments").fetchall()
     first = int(last) + 1
-    lines = lines.rechunk()  # rows of one chunk are put in order in a tenth of the time that those of several take
-    ordered = lines[_order(lines)].with_columns(
-        (pl.int_range(pl.len(), dtype=pl.Int32) // BLOCK_ROWS + first).alias("block")
-    )
+    ordered = lines.with_columns((pl.int_range(pl.len(), dtype=pl.Int32) // BLOCK_ROWS + first).alias("block"))
     insert(connection, "raw.logs", ordered)
     starts = range(0, ordered.height, SEGMENT_ROWS)
     for start in starts:

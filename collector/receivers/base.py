@@ -208,7 +208,7 @@ class Lines:
         """One row per line."""
         origin = self.origin.but(received=received, reference=received)
         if self.data:
-            return parser.parse_data(b"".join(self.data), origin)
+            return parser.parse_data(self.data, origin)
         return parser.parse(self.lines, origin)
 
 

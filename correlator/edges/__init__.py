@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from correlator import expressions
-from correlator.model import Edge
+from correlator.model import PRIOR_RUNS, Edge
 
 HERE = Path(__file__).parent
 
@@ -28,6 +28,8 @@ _KEYS = {
     "disabled",
     "density",
     "blocks",
+    "shared",
+    "prior_runs",
 }
 
 
@@ -78,7 +80,15 @@ def _edge(path: Path, entry: dict[str, Any]) -> Edge:
         window=entry["window"], prior=float(entry["prior"]), requires=tuple(entry.get("requires", ())),
         because=tuple(sorted(expressions.names(entry["window"]))), text=entry["text"], reference=entry.get("reference", ""),
         anchor=entry.get("anchor", "start"), file=path.name, density=entry.get("density", "even"), blocks=bool(entry.get("blocks")),
+        shared=is_shared(entry), prior_runs=float(entry.get("prior_runs", PRIOR_RUNS)),
     )  # fmt: skip
+
+
+def is_shared(entry: Mapping[str, Any]) -> bool:
+    """Does what became of other runs tell of this edge? Unless it says so itself, by its scope."""
+    from correlator.scopes import ONE_NODE, REACH
+
+    return bool(entry.get("shared", entry["scope"] in REACH.keys() - {ONE_NODE} and not entry.get("blocks")))
 
 
 def _problems(path: Path, name: str, entry: dict[str, Any]) -> list[Problem]:
@@ -100,6 +110,10 @@ def _problems(path: Path, name: str, entry: dict[str, Any]) -> list[Problem]:
         found.append(f"unknown density {entry['density']!r}; known: {', '.join(DENSITIES)}")
     if not 0 < float(entry["prior"]) <= 1:
         found.append(f"prior {entry['prior']} is not in (0, 1]")
+    if entry.get("shared") and entry["scope"] not in scopes.REACH:
+        found.append(f"scope {entry['scope']!r} reaches one run only; shared: {', '.join(sorted(scopes.REACH))}")
+    if not float(entry.get("prior_runs", PRIOR_RUNS)) > 0:
+        found.append(f"prior_runs {entry['prior_runs']} is not above 0")
     try:
         low, high, _ = expressions.window(entry["window"], conditions.example_values())
         if low > high:

@@ -48,21 +48,18 @@ CHECK_S = 600.0
 
 def unlogged_xids(world: World) -> list[Fact]:
     """Faults that no kernel line tells (its log is missing or was lost): seen by telemetry, or by a health check."""
-    known = world.facts_of("gpu.xid")
+    known: defaultdict[str | None, list[Fact]] = defaultdict(list)
+    for fact in world.facts_of("gpu.xid"):
+        known[fact.host].append(fact)
     facts: list[Fact] = []
     for seen in world.xids_seen:
         pci = bus(seen.gpu) or seen.gpu
-        if any(
-            f.host == seen.host and f.device in (pci, None) and seen.before - 60 <= f.start <= seen.seen + 60
-            for f in known
-        ):
+        if any(f.device in (pci, None) and seen.before - 60 <= f.start <= seen.seen + 60 for f in known[seen.host]):
             continue
         facts.append(_concluded(seen.host, pci, seen.code, seen.before, seen.seen, ()))
     for event, host, pci, code in _found_broken(world):
-        if any(
-            f.host == host and f.device in (pci, "", None) and -CHECK_S <= f.start - event.time <= 5.0
-            for f in [*known, *facts]
-        ):
+        told = [*known[host], *(f for f in facts if f.host == host)]
+        if any(f.device in (pci, "", None) and -CHECK_S <= f.start - event.time <= 5.0 for f in told):
             continue
         facts.append(_concluded(host, pci, code, event.time - CHECK_S, event.time, (event,)))
     return facts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from typing import Any
 
@@ -220,10 +221,14 @@ def _uncabled(world: World) -> dict[str, list[Fact]]:
             alone[fact.device].append(fact)
         elif fact.host == fact.attrs.get("switch"):
             ports[fact.host or ""].append(fact.start)
+    for times in ports.values():
+        times.sort()
     found: dict[str, list[Fact]] = defaultdict(list)
     for _, outages_of in sorted(alone.items()):
         for group in together(outages_of):
             hosts = {f.host or "" for f in group}
+            if len(hosts) < UNCABLED_MIN:
+                continue
             for name, share in _shared_switches(world, hosts, group[0].start, ports):
                 below = [f for f in group if f.host in share]
                 if len(share) >= UNCABLED_MIN:
@@ -239,9 +244,10 @@ UNCABLED_MIN = 4
 def _shared_switches(
     world: World, hosts: set[str], start: float, ports: dict[str, list[float]]
 ) -> list[tuple[str, set[str]]]:
+    """``ports``: when each switch lost ports, in order."""
     named = []
     for switch, times in sorted(ports.items()):
-        near = sum(abs(t - start) <= 2 * TOGETHER_S for t in times)
+        near = bisect_right(times, start + 2 * TOGETHER_S) - bisect_left(times, start - 2 * TOGETHER_S)
         if near >= PROMOTE_SHARE * len(hosts) and near >= PROMOTE_MIN:
             named.append((switch, hosts))
     for switch in sorted({world.site.leaf_of[h] for h in hosts if h in world.site.leaf_of}):

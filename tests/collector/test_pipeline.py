@@ -12,10 +12,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from collector import decoding, merging, pipeline
+from collector import decoding, merging, pipeline, storing
 from collector.decoding import Job, Outcome
 from collector.pipeline import Pipeline
 from collector.spool import Spool
+from collector.storing import Storing, Transaction
 from collector.workers import WorkerDied, WorkerFault
 from parsers.engine import LineParser
 from store import open_store
@@ -154,7 +155,7 @@ def test_a_poison_batch_is_set_aside_whole_and_all_others_are_stored(fault: str,
 
 def test_a_store_that_refuses_is_waited_for_and_nothing_is_lost_or_doubled(store: DuckStore, spool: Spool, begin: Callable[[], Pipeline], monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     refusals = 3
-    insert = pipeline.insert
+    insert = storing.insert
 
     def sometimes(connection: Any, table: str, data: Any) -> None:
         nonlocal refusals
@@ -163,7 +164,7 @@ def test_a_store_that_refuses_is_waited_for_and_nothing_is_lost_or_doubled(store
             refusals -= 1
             raise duckdb.IOException("Could not write file: No space left on device")
 
-    monkeypatch.setattr(pipeline, "insert", sometimes)
+    monkeypatch.setattr(storing, "insert", sometimes)
     put(spool, "a", key=["n", "s", "1", 1, 1])
     running = begin()
     told: set[str | None] = set()
@@ -178,15 +179,15 @@ def test_a_store_that_refuses_is_waited_for_and_nothing_is_lost_or_doubled(store
 
 
 def test_a_commit_that_went_through_before_the_error_is_not_repeated(store: DuckStore, spool: Spool, begin: Callable[[], Pipeline], monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
-    stored = Pipeline._insert
+    stored = Storing._insert
     once = [True]
 
-    def late(self: Pipeline, *given: Any) -> None:
-        stored(self, *given)
+    def late(self: Storing, made: Transaction) -> None:
+        stored(self, made)
         if once and once.pop():
             raise duckdb.IOException("the disk went away after the commit")
 
-    monkeypatch.setattr(Pipeline, "_insert", late)
+    monkeypatch.setattr(Storing, "_insert", late)
     put(spool, "a", key=["n", "s", "1", 1, 1])
     assert begin().drain(60)
     assert raws(store) == ["a"]
@@ -253,7 +254,7 @@ def test_an_orderly_end_stores_what_waited(store: DuckStore, spool: Spool, begin
 
 
 def test_a_transaction_that_failed_leaves_the_rest_as_it_was(store: DuckStore, spool: Spool, begin: Callable[[], Pipeline], small_segments: None, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
-    insert, refusals = pipeline.insert_sealed, [1, 2]
+    insert, refusals = storing.insert_sealed, [1, 2]
 
     def sometimes(*given: Any, **more: Any) -> int:
         count = insert(*given, **more)
@@ -262,7 +263,7 @@ def test_a_transaction_that_failed_leaves_the_rest_as_it_was(store: DuckStore, s
             raise duckdb.IOException("Could not write file: No space left on device")
         return count
 
-    monkeypatch.setattr(pipeline, "insert_sealed", sometimes)
+    monkeypatch.setattr(storing, "insert_sealed", sometimes)
     running = begin()
     put(spool, *"abcdef")
     assert until(lambda: len(raws(store)) == 4)
@@ -280,25 +281,25 @@ def test_workers_go_on_while_segments_are_stored(
     small_segments: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    insert, give = pipeline.insert_sealed, InThread.give
-    storing, gave = threading.Event(), threading.Event()
+    insert, give = storing.insert_sealed, InThread.give
+    taking, gave = threading.Event(), threading.Event()
     went_on: list[bool] = []
 
     def noted(self: InThread, jobs: tuple[Job, ...]) -> None:
         give(self, jobs)
-        if storing.is_set():
+        if taking.is_set():
             gave.set()
 
     def slow(*given: Any, **more: Any) -> int:
-        storing.set()
+        taking.set()
         went_on.append(gave.wait(10))
         return insert(*given, **more)
 
     monkeypatch.setattr(InThread, "give", noted)
-    monkeypatch.setattr(pipeline, "insert_sealed", slow)
+    monkeypatch.setattr(storing, "insert_sealed", slow)
     running = begin()
     put(spool, *"abcd", key=["n", "s", "1", 1, 1])
-    assert storing.wait(60)
+    assert taking.wait(60)
     put(spool, "x", key=["n", "s", "1", 2, 2], **({fault: True} if fault else {}))
     assert gave.wait(10)
     put(spool, *"efgh", key=["n", "s", "1", 3, 3])
@@ -307,3 +308,94 @@ def test_workers_go_on_while_segments_are_stored(
     running.stop()
     assert raws(store) == wanted and went_on[0]
     assert running.ledger.quarantined == (1 if fault else 0)
+
+
+class Held:
+    """The store takes nothing until it is let go on; ``refuses``: then it fails, for as long as it is asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, refuses: bool = False) -> None:
+        self.taking, self.go_on = threading.Event(), threading.Event()
+        insert = storing.insert_sealed
+
+        def held(*given: Any, **more: Any) -> int:
+            self.taking.set()
+            assert self.go_on.wait(60)
+            if refuses:
+                raise duckdb.IOException("Could not write file: No space left on device")
+            return insert(*given, **more)
+
+        monkeypatch.setattr(storing, "insert_sealed", held)
+
+
+def streams(store: DuckStore) -> list[str]:
+    return [r["ranges"] for r in store.rows("SELECT ranges FROM intake.streams ORDER BY ranges")]
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_the_next_transaction_is_made_meanwhile_and_its_keys_are_not_told_with_the_first(
+    store: DuckStore, spool: Spool, begin: Callable[[], Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held(monkeypatch)
+    told: list[list[str]] = []
+    written = Storing._insert
+
+    def looked_at(self: Storing, made: Transaction) -> None:
+        written(self, made)
+        told.append(streams(store))
+
+    monkeypatch.setattr(Storing, "_insert", looked_at)
+    running = begin()
+    put(spool, *"abcd", key=["n", "s", "1", 1, 1])
+    assert held.taking.wait(60)
+    put(spool, *"efgh", key=["n", "s", "1", 2, 2])
+    assert until(lambda: running.ledger.streams[("n", "s", "1")].covers(2, 2))  # made: it comes behind the first
+    assert not raws(store) and not streams(store)
+    held.go_on.set()
+    assert running.drain(60)
+    assert raws(store) == list("abcdefgh") and told == [["1-1"], ["1-2"]]
+    assert [r["line"] for r in store.rows("SELECT line FROM raw.logs ORDER BY line")] == list(range(1, 9))
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_what_was_made_behind_a_transaction_that_never_went_through_is_read_anew(
+    store: DuckStore, spool: Spool, begin: Callable[[], Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        held = Held(patched, refuses=True)
+        killed = begin()
+        put(spool, *"abcde", key=["n", "s", "1", 1, 1])
+        assert held.taking.wait(60)
+        put(spool, *"fghi", key=["n", "s", "1", 2, 2])
+        assert until(lambda: killed.ledger.streams[("n", "s", "1")].covers(2, 2))
+        threading.Timer(0.2, held.go_on.set).start()
+        killed.stop()
+    assert not raws(store) and not streams(store) and spool.waiting_bytes
+    monkeypatch.setattr(pipeline, "QUIET_S", 0.0)
+    put(spool, *"fghi", key=["n", "s", "1", 2, 2])
+    assert begin().drain(60)
+    assert raws(store) == list("abcdefghi") and streams(store) == ["1-2"]
+    assert not list(spool.folder.glob("*.rows"))
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_an_error_that_nobody_foresaw_ends_what_is_under_way_and_all_is_read_anew(
+    store: DuckStore, spool: Spool, begin: Callable[[], Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held(monkeypatch)
+    monkeypatch.setattr(pipeline, "RETRY_S", 0.0)
+    count, faults = pipeline.Ledger.count, [True]
+
+    def counted(self: Any, *given: Any) -> None:
+        if held.taking.is_set() and faults and faults.pop():
+            threading.Timer(0.2, held.go_on.set).start()
+            raise KeyError("a fault of ours")
+        count(self, *given)
+
+    monkeypatch.setattr(pipeline.Ledger, "count", counted)
+    running = begin()
+    put(spool, *"abcd", key=["n", "s", "1", 1, 1])
+    assert held.taking.wait(60)
+    put(spool, *"efgh", key=["n", "s", "1", 2, 2])
+    assert running.drain(60) and not faults
+    assert raws(store) == list("abcdefgh") and running.trouble is None
+    assert [r["line"] for r in store.rows("SELECT line FROM raw.logs ORDER BY line")] == list(range(1, 9))

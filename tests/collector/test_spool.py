@@ -47,6 +47,18 @@ def test_batches_come_back_in_order_across_segments_and_restarts(batches: list[b
     spool.close()
 
 
+def test_what_waits_is_told_as_it_is_unpacked(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    assert spool.waiting_unpacked == 0
+    spool.append({"kind": "x"}, b"a" * 10_000).result(10)
+    assert spool.waiting_bytes == pytest.approx(spool.waiting_unpacked) and spool.waiting_bytes > 10_000
+    spool.append({"kind": "x", "encoding": "zstd", "unpacked": 500_000}, b"b" * 10_000).result(10)
+    assert spool.waiting_unpacked == pytest.approx(510_000, rel=0.01)
+    spool.commit(spool.synced)
+    assert spool.waiting_unpacked == 0
+    spool.close()
+
+
 @pytest.mark.parametrize("cut", [1, 399, 401, 415, 430])
 def test_a_torn_end_is_cut_off_and_what_was_acknowledged_stays(cut: int, tmp_path: Path) -> None:
     spool = Spool(tmp_path)

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from benchmarks.situations import make
 from correlator import edges as edge_files
-from correlator.calibration import along, calibrated, expected_error, fit, lines
+from correlator.calibration import along, answered, calibrated, expected_error, fit, lines
 from correlator.evidence import Weigher
+from correlator.feedback import standing
 from correlator.verdicts import judge
 
 
@@ -40,6 +41,26 @@ def test_the_shipped_lines_rise():
     assert {"app", "infra", "unknown"} <= set(lines())
     for line in lines().values():
         assert list(line) == sorted(line) and [y for _, y in line] == sorted(y for _, y in line)
+
+
+def test_answers_of_operators_are_cases_to_fit():
+    """A verdict said with 0.9 that people keep calling wrong makes the line say less there, and only there."""
+    made = [(0.95, True)] * 300 + [(0.75, i % 5 > 0) for i in range(300)]
+    row = {
+        "said_category": "infra.network",
+        "said_confidence": calibrated("infra.network", 0.75),
+        "run_key": "1",
+        "author": "ann",
+    }
+    rows = [{**row, "run_key": str(n), "answer": "wrong"} for n in range(200)]
+    told = answered(standing([*rows, {**rows[0], "answer": "confirmed"}]))["infra"]
+    assert len(told) == 200 and sum(right for _, right in told) == 1  # each person's last answer on a run
+    assert all(abs(calibrated("infra.network", raw) - row["said_confidence"]) < 0.002 for raw, _ in told)
+    without, with_them = fit(made), fit([*made, *told])
+    assert (
+        along(with_them, 0.75) < along(without, 0.75) - 0.2
+        and abs(along(with_them, 0.95) - along(without, 0.95)) < 0.01
+    )
 
 
 def test_new_situations_are_judged_as_surely_as_said():

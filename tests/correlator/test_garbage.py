@@ -1,11 +1,13 @@
 """The collector of cyclic garbage around a tick: what stays is looked through once, and no garbage stays for ever."""
 
 import gc
+import math
 import weakref
 from collections.abc import Iterator
 
 import pytest
 
+from correlator import garbage
 from correlator.garbage import clear_away, paused, set_aside
 
 
@@ -15,7 +17,8 @@ class Ring:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_set_aside() -> Iterator[None]:
+def _nothing_set_aside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(garbage, "_looked_through", -math.inf)
     yield
     gc.unfreeze()
 
@@ -44,6 +47,16 @@ def test_a_cycle_set_aside_that_turned_garbage_is_found_when_everything_is_looke
     assert seen() is not None  # the collector does not look at what was set aside
     set_aside(everything=True)
     assert seen() is None
+
+
+def test_everything_is_looked_through_once_in_a_while_only_because_all_threads_wait_for_it() -> None:
+    set_aside(everything=True)
+    ring = Ring()
+    seen = weakref.ref(ring)
+    set_aside(everything=False)
+    del ring
+    set_aside(everything=True)
+    assert seen() is not None
 
 
 @pytest.mark.parametrize("enabled", [True, False])

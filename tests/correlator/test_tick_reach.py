@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 from correlator.engine import conclude_cluster, correlate, result
 from correlator.streaming import Ticker
 from store import open_store
+from store.duckdb_store import DuckStore
 from tests.correlator.test_streaming import HOURS, benchmark, stored, with_settings
 
 #: When the faults of these tests happen, seconds after the made day's midnight.
@@ -37,32 +38,41 @@ def hanging_run(day: Any) -> None:
     day._lifecycle(901, nodes, AT - 600, AT + 9_000, "TIMEOUT")
 
 
+def as_told(store: DuckStore, break_it: Callable[[Any], None], since: float, steps: Iterable[float]) -> Iterator[bool]:
+    """A day of which the service knows everything but the fault, and then what is told of it (a job record ``late`` seconds
+    after its end) by each of ``steps``, seconds after ``AT``. Each tick says what a full pass says; was it partial?"""
+    with_settings(store)
+    day = benchmark().Day(4)
+    day.fill(0, HOURS * 3600, 60, 300)
+    before, day.logs, day.jobs = (day.logs, day.jobs), [], []
+    break_it(day)
+    logs, jobs = sorted(day.logs, key=lambda row: row["time"]), day.jobs
+    day.logs, day.jobs = before
+    day.store(store)
+    ticker = Ticker(store)
+    ticker.tick()
+    for step in steps:
+        low, high = (benchmark().START + timedelta(seconds=AT + s) for s in (since, step))
+        day.logs = [row for row in logs if low < row["time"] <= high]
+        day.jobs = [{k: v for k, v in row.items() if k != "late"} for row in jobs
+                    if low < row["end"] + timedelta(seconds=row.get("late", 0.0)) <= high]  # fmt: skip
+        since = step
+        day.say(AT + step, benchmark().NODES[50], "syslog", "fabric.link_errors", "mlx5_0: symbol errors 3", ibdev="mlx5_0")  # fmt: skip
+        day.store(store)
+        partial = not ticker.tick().full
+        ticked = stored(store)
+        correlate(store)
+        assert ticked == stored(store), f"{step} s after the fault"
+        yield partial
+
+
 @pytest.mark.parametrize("break_it", [unanswered_munge, hanging_run])
 def test_every_tick_after_a_fault_says_what_a_full_pass_says_then(break_it: Callable[[Any], None]) -> None:
     partly = 0
     with open_store(None) as store:
-        with_settings(store)
-        day = benchmark().Day(4)
-        day.fill(0, HOURS * 3600, 60, 300)
-        before, day.logs, day.jobs = (day.logs, day.jobs), [], []
-        break_it(day)
-        logs, jobs = sorted(day.logs, key=lambda row: row["time"]), day.jobs
-        day.logs, day.jobs = before
-        day.store(store)
-        ticker = Ticker(store)
-        ticker.tick()
-        since = -AT
-        for step in range(1_800, 9_400, 200):  # what was said in the first half hour comes at once
-            low, high = (benchmark().START + timedelta(seconds=AT + s) for s in (since, step))
-            day.logs = [row for row in logs if low < row["time"] <= high]
-            day.jobs = [row for row in jobs if low < row["end"] <= high]
-            since = step
-            day.say(AT + step, benchmark().NODES[50], "syslog", "fabric.link_errors", "mlx5_0: symbol errors 3", ibdev="mlx5_0")  # fmt: skip
-            day.store(store)
-            partly += not ticker.tick().full
-            ticked = stored(store)
-            correlate(store)
-            assert ticked == stored(store), f"{step} s after the fault"
+        # What was said in the first half hour comes at once.
+        for partial in as_told(store, break_it, -AT, range(1_800, 9_400, 200)):
+            partly += partial
         assert any(v["incident_id"] for k, v in result(store)["verdicts"].items() if k in ("900", "901")), (
             "the fault explains the run's end"
         )
@@ -85,3 +95,35 @@ def test_a_stretch_without_a_line_of_slurmctld_knows_the_controllers() -> None:
             )
             now, whole = ticker._known["made"].controllers, conclude_cluster(store, "made", ticker._edges).controllers
             assert now == whole == frozenset({"ctl", "ctl-b"} if at > 20_000 else {"ctl"})
+
+
+def shared_rail(day: Any) -> None:
+    """A node's rail is lost for a minute. Of five runs on it one loses its peers, three go on for hours, one is not known
+    until accounting tells of its end, and one that seemed to go on is told late to have ended before."""
+    nodes = benchmark().NODES
+    day.link(nodes[20], "ib0", AT, 70.0)
+    day.say(AT + 40, nodes[21], "job_stdout", "job.nccl_error", "NCCL WARN NET/IB : Got completion from peer with status=12 opcode=0 len=0 vendor err 129", job=901)  # fmt: skip
+    day._lifecycle(901, [nodes[20], nodes[21]], AT - 600, AT + 42, "FAILED")
+    day.logs = [row for row in day.logs if row["event"] != "job.exit_error"]  # it prints no error of its own
+    for job, end in ((902, 2_500.0), (903, 3_100.0), (904, 3_700.0), (905, 4_300.0), (906, 20.0)):
+        lines = len(day.logs)
+        day._lifecycle(job, [nodes[20], nodes[job - 880]], AT - 900.4, AT + end, "COMPLETED")
+        if job == 905:
+            del day.logs[lines:]
+        if job == 906:
+            del day.logs[-1]
+            day.jobs[-1]["late"] = 5_000.0
+
+
+def test_what_becomes_known_of_others_later_changes_what_was_said() -> None:
+    told: list[tuple[float, int | None]] = []
+    with open_store(None) as store:
+        steps = (43.0, 50.0, 80.0, 103.0, 160.0, 900.0, 2_000.0, 2_600.0, 3_200.0, 3_800.0, 4_400.0, 5_100.0)
+        partly = 0
+        for step, partial in zip(steps, as_told(store, shared_rail, -2_000.0, steps), strict=True):
+            partly += partial
+            chain = result(store)["verdicts"]["901"]["chain"]
+            told.append((step, next((s["others"]["spared_count"] for s in chain if s["others"]), None)))
+    assert partly >= 8
+    spared = dict(told)
+    assert (spared[50.0], spared[160.0], spared[4_400.0], spared[5_100.0]) == (None, 4, 5, 4), told

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from fastapi.testclient import TestClient
 
 from collector.ingest import Ingest
 from correlator.engine import correlate
+from correlator.streaming import TickReport
+from faultline import service
 from faultline.config import validate
 from faultline.failure import CommandError
 from faultline.service import Service, build_app
@@ -30,14 +34,41 @@ def test_a_scheduled_report_is_written_with_its_date(tmp_path: Path) -> None:
     with open_store(None) as store:
         Ingest(store).run([FLAP])
         correlate(store)
-        service = Service(config, store)
-        service.start()
-        jobs = [str(job.trigger) for job in service.scheduler.get_jobs()]
-        path = service.write_report(config.reports[0], now=datetime(2026, 11, 23, 6, 0))
-        service.stop()
+        running = Service(config, store)
+        running.start()
+        jobs = [str(job.trigger) for job in running.scheduler.get_jobs()]
+        path = running.write_report(config.reports[0], now=datetime(2026, 11, 23, 6, 0))
+        running.stop()
     assert any("day_of_week='mon'" in job and "hour='6'" in job for job in jobs)
     assert path == tmp_path / "out" / "failure-patterns-2026-11-23T0600.md"
     assert "gpu02" in path.read_text() and [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize(
+    ("waiting", "busy", "full", "longest"),
+    [
+        (0, False, True, service.PROMPT_S),  # a job's end is answered in time
+        (0, True, False, service.PROMPT_S),
+        (0, True, True, service.LONGEST_PAUSE),  # hours of lines come in seconds
+        (service.BEHIND_BYTES + 1, False, False, service.LONGEST_PAUSE),
+    ],
+)
+def test_a_round_that_took_long_is_soon_followed_by_the_next_unless_lines_come_first(
+    waiting: int, busy: bool, full: bool, longest: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(
+        range(0, 10_000, 1_000)
+    )  # every look at it is a thousand seconds later: no pause is shorter than the longest
+    monkeypatch.setattr(service.time, "monotonic", lambda: float(next(clock)))
+    pipeline = SimpleNamespace(is_busy=busy, unsettled=False)
+    receiving = SimpleNamespace(spool=SimpleNamespace(waiting_unpacked=waiting), pipeline=pipeline)
+    with open_store(None) as store:
+        made = Service(validate({"data": str(tmp_path)}, "test"), store, cast(Any, receiving))
+        monkeypatch.setattr(made.ticker, "tick", lambda: TickReport(worked=True, full=full))
+        monkeypatch.setattr(made, "_seal", lambda: None)
+        monkeypatch.setattr(made.patterns, "refresh", lambda: False)
+        made.tick()
+    assert made._not_before % 1_000 == longest
 
 
 @pytest.mark.parametrize("cron", ["every monday", "0 6 * *", "61 6 * * mon"])

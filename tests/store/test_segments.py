@@ -71,7 +71,7 @@ def test_coded_lines_are_stored_as_they_are_and_columns_of_nulls_as_nulls() -> N
         for parts in ((first, second), (silent,)):
             stored = pl.concat([coded(logs_for_storage(part)) for part in parts])
             with store.transaction() as connection:
-                segments.insert_sealed(connection, stored, filters=False)
+                segments.insert_sealed(connection, segments.in_order(stored), filters=False)
         told = store.frame("SELECT * EXCLUDE (block, message) FROM raw.logs ORDER BY line")
         wanted = pl.concat([logs_for_storage(part) for part in (first, second, silent)]).sort("line").drop("message")
         assert told.rows() == wanted.select(told.columns).rows()
@@ -212,7 +212,7 @@ def test_filters_made_later_are_those_made_at_once() -> None:
         )
 
     with open_store(None) as store, open_store(None) as other:
-        data = logs_for_storage(lines(3000))
+        data = segments.in_order(logs_for_storage(lines(3000)))
         for one, at_once in ((store, True), (other, False)):
             with one.transaction() as connection:
                 segments.insert_sealed(connection, data, filters=at_once)
@@ -229,7 +229,7 @@ def test_filters_made_later_are_those_made_at_once() -> None:
 def test_filters_made_later_know_which_lines_are_gone() -> None:
     with open_store(None) as store:
         with store.transaction() as connection:
-            segments.insert_sealed(connection, logs_for_storage(lines(1000)), filters=False)
+            segments.insert_sealed(connection, segments.in_order(logs_for_storage(lines(1000))), filters=False)
             connection.execute("DELETE FROM raw.logs WHERE block IN (1, 4) OR line % 3 = 0")
         assert segments.add_filters(store) == 1
         (row,) = store.rows("SELECT filter_rows, filter, always FROM raw.log_segments")

@@ -1,0 +1,133 @@
+"""Transactions of the pipeline, one after the other, in a thread of their own: while the store takes one, the next is made.
+
+A transaction is tried until it goes through, however long the store takes to be able to. Whoever made it has counted it
+already (``Ledger.apply``) and makes the next one behind it; if it cannot be stored after all, both are forgotten and made
+again from the spool.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from dataclasses import dataclass
+
+import duckdb
+import polars as pl
+import structlog
+
+from collector.carry import Carry
+from collector.ledger import Ledger, Step
+from collector.pieces import Counts, Piece
+from store.duckdb_store import DuckStore, StoreError, insert
+from store.segments import insert_sealed
+
+log = structlog.get_logger()
+
+RETRY_S = (0.5, 1.0, 2.0, 5.0)
+
+
+@dataclass
+class Transaction:
+    """``pieces`` as rows: ``sealed`` segments of lines in their order, ``tables`` of all else, and in ``rest`` the lines that
+    wait for more. ``learned``: it tells the cluster's name."""
+
+    step: Step
+    pieces: list[Piece]
+    tables: dict[str, pl.DataFrame]
+    sealed: list[pl.DataFrame]
+    rest: pl.DataFrame | None = None
+    learned: bool = False
+
+
+class Storing:
+    """At most one transaction is under way. ``begin`` and ``end`` belong to one thread."""
+
+    def __init__(
+        self, store: DuckStore, ledger: Ledger, carry: Carry, counts: Counts, stopping: threading.Event
+    ) -> None:
+        self.store, self.ledger, self.carry, self.counts = store, ledger, carry, counts
+        #: Why nothing is stored at the moment, in words; None if all is well.
+        self.trouble: str | None = None
+        self._stopping = stopping
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="storing")
+        self._under_way: tuple[Transaction, Future[None]] | None = None
+
+    def begin(self, made: Transaction) -> None:
+        assert self._under_way is None
+        self._under_way = made, self._threads.submit(self._store, made)
+
+    @property
+    def made(self) -> Transaction | None:
+        """The transaction that is under way or went through; None behind ``end``."""
+        return self._under_way[0] if self._under_way is not None else None
+
+    def wait(self, patience_s: float | None = None) -> bool:
+        """Whether nothing is under way any more, after so many seconds at most (None: until then)."""
+        if self._under_way is None:
+            return True
+        wait_for([self._under_way[1]], patience_s)
+        return self._under_way[1].done()
+
+    def end(self) -> Transaction | None:
+        """Waits; gives the transaction that went through, None if there was none. Raises what it failed with."""
+        if self._under_way is None:
+            return None
+        (made, future), self._under_way = self._under_way, None
+        future.result()
+        self.trouble = None
+        return made
+
+    def forget(self) -> None:
+        """Waits; whether it went through is for the store to tell."""
+        self.wait()
+        self._under_way = None
+
+    def close(self) -> None:
+        self._threads.shutdown()
+
+    def _store(self, made: Transaction) -> None:
+        attempt = 0
+        while True:
+            begun = time.perf_counter()
+            try:
+                if made.rest is not None:
+                    made.step.carried = f"{made.step.name}.rows"
+                    self.carry.write(made.step.carried, made.rest)
+                self._insert(made)
+                break
+            except (duckdb.Error, OSError, StoreError) as error:
+                self._report(error)
+                if self._recovered(made.step, attempt):
+                    break
+                attempt += 1
+                if self._stopping.is_set():
+                    raise
+        self.counts.commit_s += time.perf_counter() - begun
+        self.counts.commits += 1
+
+    def _insert(self, made: Transaction) -> None:
+        with self.store.transaction() as connection:
+            # One by one: two at once are compressed on two threads, which costs a third more CPU, and the memory of two.
+            for segment in made.sealed:
+                insert_sealed(connection, segment, filters=False)
+            for name, data in made.tables.items():
+                insert(connection, f"raw.{name}", data)
+            self.ledger.write(connection, made.step)
+
+    def _report(self, error: Exception) -> None:
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if self.trouble is None:
+            log.error("the store cannot be written; what arrives waits in the spool", error=text)
+        self.trouble = f"the store cannot be written ({text}); what arrives waits in the spool"
+
+    def _recovered(self, step: Step, attempt: int) -> bool:
+        """Waits, opens the store anew where it must be, and looks whether the transaction went through after all."""
+        self._stopping.wait(RETRY_S[min(attempt, len(RETRY_S) - 1)])
+        try:
+            self.store.reopen_if_broken()
+            return self.ledger.last_step()[0] == step.name
+        except (duckdb.Error, OSError, StoreError) as error:
+            self._report(error)
+            return False
