@@ -85,6 +85,10 @@ def _turned(
     known: Conclusions, verdicts: dict[str, Document], keys: Iterable[str], again: dict[int, Document]
 ) -> Conclusions:
     incidents = list(known.incidents)
+    if known.touched is None and known.settled_until is None:  # concluded from nothing: all of it is compared later
+        for place, document in again.items():
+            incidents[place] = document
+        return replace(known, verdicts=verdicts, incidents=incidents)
     before = known.touched or Touched([], {}, set())
     touched = Touched(list(before.incidents), dict(before.gone), {*before.verdicts, *keys})
     fresh = set(before.incidents)

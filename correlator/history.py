@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -59,7 +59,7 @@ class History:
         self.detected = detections(store)
         self._aliases = {r["alias"] for r in store.rows("SELECT DISTINCT alias FROM kept.aliases")}
 
-    def note(self, found: Iterable[Conclusions], now: datetime, before: Mapping[str | None, Conclusions], offline: Collection[str] = ()) -> Said:  # fmt: skip
+    def note(self, found: Sequence[Conclusions], now: datetime, before: Mapping[str | None, Conclusions], offline: Collection[str] = ()) -> Said:  # fmt: skip
         """What is new against what was said before. ``before``: the last conclusions; documents that are the same objects
         still need no second look. ``offline``: incidents that an offline ``ingest`` concluded, which is no detection by a
         running service."""
@@ -78,12 +78,15 @@ class History:
             for place in sorted(touched.incidents):
                 self._note_incident(said, conclusions.cluster, conclusions.incidents[place], now)
             self._note_gone(said, conclusions, last, now)
-        former: dict[str, datetime] = {}
+        said.detected = {i: now for i in said.report["opened"] if i not in offline}
         for alias, heir in said.report["aliases"].items():
-            # A story that goes on under another id was detected when it was first told.
-            if alias in self.detected:
-                former[heir] = min(self.detected[alias], former.get(heir, now))
-        said.detected = {i: former.get(i, now) for i in said.report["opened"] if i not in offline}
+            # A story that goes on under another id was detected when it was first told, also where the heir was opened by
+            # an earlier look and stood beside it.
+            first = self.detected.get(alias)
+            if first is not None and first < said.detected.get(heir, self.detected.get(heir, now)):
+                said.detected[heir] = first
+                for conclusions in found:
+                    _tell_again(conclusions, heir)
         return said
 
     def _note_incident(self, said: Said, cluster: str | None, incident: Mapping[str, Any], now: datetime) -> None:
@@ -162,6 +165,17 @@ def _row(cluster: str | None, kind: str, name: str, document: Mapping[str, Any],
                                                           "event": root.get("event"), "host": root.get("host"), "device": root.get("device")}),
         "digest": digest,
     }  # fmt: skip
+
+
+def _tell_again(conclusions: Conclusions, name: str) -> None:
+    """Counts an incident among those to be stored, where only some are: its date is another now."""
+    touched = conclusions.touched
+    if touched is None or any(conclusions.incidents[n]["id"] == name for n in touched.incidents):
+        return
+    for place, incident in enumerate(conclusions.incidents):
+        if incident["id"] == name:
+            touched.incidents.append(place)
+            touched.gone[name] = (incident, conclusions.stories[place])
 
 
 class _Heirs:

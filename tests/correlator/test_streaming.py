@@ -6,6 +6,7 @@ import importlib.util
 import json
 import random
 import sys
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -18,8 +19,9 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from correlator import arrivals as new_rows
-from correlator.engine import conclude_cluster, correlate, result
-from correlator.history import resolve
+from correlator.changes import Touched
+from correlator.engine import clusters_of, conclude_cluster, correlate, load_edges, result
+from correlator.history import History, resolve
 from correlator.streaming import Ticker
 from parsers.record import frame
 from store import open_store
@@ -249,21 +251,23 @@ def test_a_detection_has_the_time_of_the_tick_and_offline_work_has_none() -> Non
         assert {i["detected_at"] for i in result(store)["incidents"]} == {None}
 
 
-def test_a_former_id_leads_to_the_incident_that_took_over() -> None:
+@pytest.mark.parametrize("long_ago", (True, False), ids=("read_long_after", "while_verdicts_are_provisional"))
+def test_a_former_id_leads_to_the_incident_that_took_over(long_ago: bool) -> None:
     """The node's own lines come first with whole seconds, the kernel's record with microseconds later: another root id."""
     folder = next(c for c in CAPTURES if c.name == "mgmt_flap_long")
     rows = rows_of(folder)
     fine = rows["logs"]["file"].str.contains("kmsg")
+    said = datetime(2026, 11, 21, 12, 0, 0) if long_ago else rows["logs"]["time"].max() + timedelta(seconds=2)
     with open_store(None) as store:
         ticker = Ticker(store)
         store.add({**rows, "logs": rows["logs"].filter(~fine)})
-        ticker.tick(datetime(2026, 11, 21, 12, 0, 0))
+        ticker.tick(said)
         before = [i["id"] for i in result(store)["incidents"]]
         store.add({"logs": rows["logs"].filter(fine)})
-        report = ticker.tick()
+        report = ticker.tick(said + timedelta(seconds=20))
         after = [i["id"] for i in result(store)["incidents"]]
         dates = {i["detected_at"] for i in result(store)["incidents"] if i["id"] in set(after) - set(before)}
-        assert dates == {"2026-11-21T12:00:00.000000Z"}, "its story was told at noon already"
+        assert dates == {said.isoformat(timespec="microseconds") + "Z"}, "its story was told before"
         assert before != after and set(report.closed) == set(before) - set(after)
         assert {resolve(store, old) for old in report.closed} <= set(after)
         client = TestClient(create_app(store))
@@ -272,6 +276,29 @@ def test_a_former_id_leads_to_the_incident_that_took_over() -> None:
         assert client.get("/api/v1/incidents/I-000000").status_code == 404
         versions = store.rows("SELECT version, digest FROM kept.versions WHERE kind = 'incident' AND name = ? ORDER BY version", [before[0]])  # fmt: skip
         assert [v["version"] for v in versions] == [1, 2] and versions[-1]["digest"] is None
+
+
+def test_an_incident_that_stood_beside_another_and_takes_over_its_story_has_the_earlier_date() -> None:
+    folder = next(c for c in CAPTURES if c.name == "mgmt_flap_long")
+    with open_store(None) as store:
+        store.add(rows_of(folder))
+        (found,) = (conclude_cluster(store, c, load_edges(), None) for c in clusters_of(store))
+        first = datetime(2026, 11, 21, 12, 0, 0)
+        history = History(store)
+        heir, gone = found.incidents[0], {**found.incidents[0], "id": "I-0000000000"}
+        both = replace(found, incidents=[*found.incidents, gone], stories=[*found.stories, found.stories[0]])
+        older = replace(found, incidents=[gone], stories=found.stories[:1], verdicts={})
+        for moment, now, last in ((first, older, None), (first + timedelta(seconds=5), both, older)):
+            told = history.note([now], moment, {now.cluster: last} if last else {})
+            history.remember(told)
+        assert history.detected[heir["id"]] == first + timedelta(seconds=5)
+        touched = Touched([], {gone["id"]: (gone, found.stories[0])}, set())
+        later = replace(found, touched=touched)
+        told = history.note([later], first + timedelta(seconds=9), {found.cluster: both})
+        history.remember(told)
+        assert told.report["aliases"] == {gone["id"]: heir["id"]}
+        assert history.detected[heir["id"]] == first, "the story was told at noon"
+        assert touched.incidents == [0] and heir["id"] in touched.gone, "and what is stored is dated anew"
 
 
 def test_a_verdict_is_provisional_until_the_longest_window_is_over() -> None:
