@@ -16,14 +16,17 @@ from correlator.conditions import RETRIED, killed_at_once
 from correlator.evidence import Chain, Rejection, Weigher, weight_of
 from correlator.facts import World
 from correlator.model import Event, Fact, Run
+from correlator.noisy_or import shares
 from parsers.hostlist import fold
 
-#: Weights of the explanations that are not infrastructure. They compete with chains, whose weight is at most
-#: evidence.MAX_RATIO. First estimates of docs/correlation.md.
+#: Leaks of the noisy-OR, by how a run ended and what it printed: the weight of what is not among its chains, whose own
+#: weight is at most evidence.MAX_RATIO. LEAK is in all of them. First estimates of docs/correlation.md.
 OWN_WORDS = 0.9  # the program printed its own error
 OWN_EXIT = 0.6  # it only returned a code
 NETWORK_WORDS = 0.15  # it printed only that peers or network failed: seldom its own fault, rarely proof of ours
-LEAK = 0.08  # none of these
+TIME_LIMIT = 0.8  # it ran as long as it was allowed to
+CANCELLED = 0.5  # somebody or something ended it, and no line tells who
+LEAK = 0.08  # none of these: a node failed, or it was requeued
 
 
 @dataclass
@@ -69,11 +72,11 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
     own = _own_explanation(run, end)
     told = [c for c in found.chains if not before_all_logs(weigher, c.root)]
     chains = _with_words(end, _unblocked(weigher, end, told, verdict.rejections))
-    total = sum(c.weight for c in chains) + own.weight + LEAK
+    causes = candidates(chains, own.leak)
     best = chains[0] if chains else None
     if best is None or best.weight < max(own.weight, LEAK):
         verdict.category, verdict.reason, verdict.own, verdict.others = own.category, own.reason, own.events, chains
-        verdict.confidence = own.sure * (own.weight + LEAK) / total
+        verdict.confidence = own.sure * (1.0 - sum(share for _, share in causes))
         if end.start < weigher.rates.first - EDGE_OF_LOGS_S:
             verdict.confidence *= UNSEEN_SURE
             verdict.doubts.append(
@@ -87,18 +90,18 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
                 f"No kernel or system log of {fold(mute)} was collected: a cause there would not show"
             )
         return verdict
-    same_root = sum(c.weight for c in chains if _same_cause(c.root, best.root))
-    same_category = sum(c.weight for c in chains if cause_of(c.root).category == cause_of(best.root).category)
-    if same_category / total < 0.5:
+    same_root = sum(share for root, share in causes if _same_cause(root, best.root))
+    same_category = sum(share for root, share in causes if cause_of(root).category == cause_of(best.root).category)
+    if same_category < 0.5:
         against = max((len(h.others.spared) for h in best.hops if h.others), default=0)
-        verdict.reason = f"the best explanation carries only {same_root / total:.2f}" + (
+        verdict.reason = f"the best explanation carries only {same_root:.2f}" + (
             f", for {against} other job{'s' if against > 1 else ''} that it reached ran on" if against else ""
         )
         verdict.confidence, verdict.others = 0.5, chains
         return verdict
     verdict.chain, verdict.others = best, [c for c in chains if not _same_cause(c.root, best.root)]
     verdict.category = cause_of(best.root).category
-    verdict.confidence = min(SUREST, same_root / total)
+    verdict.confidence = min(SUREST, same_root)
     if best.root.kind in ("node.down", "switch.silent"):
         verdict.confidence = min(verdict.confidence, SILENT_SURE)  # that it fell silent is certain; why, nobody said
         if best.root.host and world.voices and best.root.host not in world.voices:
@@ -115,6 +118,20 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
             f"No log of {best.root.host} was collected: the machine may have died, and its link with it"
         )
     return verdict
+
+
+def candidates(chains: list[Chain], leak: float) -> list[tuple[Fact, float]]:
+    """Each cause once, with the probability that it ended the run. Paths from one cause, and one trouble told twice, are no
+    independent witnesses: their weights add up to one candidate's."""
+    weights: list[float] = []
+    roots: list[Fact] = []
+    for chain in chains:
+        place = next((n for n, root in enumerate(roots) if _same_cause(root, chain.root)), len(roots))
+        if place == len(roots):
+            roots.append(chain.root)
+            weights.append(0.0)
+        weights[place] += chain.weight
+    return list(zip(roots, shares(weights, leak), strict=True))
 
 
 #: Stamps of accounting and of the first lines of a log may lie so far apart.
@@ -270,13 +287,18 @@ def _memory_events(end: Fact) -> list[Event]:
 
 @dataclass(frozen=True)
 class Own:
-    """What the run itself says. ``weight`` competes with chains; ``sure`` is how often such words are right alone."""
+    """What the run itself says. ``weight``, and with what nothing tells of the ``leak``, competes with chains; ``sure`` is how
+    often such words are right alone."""
 
     category: str
     weight: float
     reason: str
     events: list[Event]
     sure: float
+
+    @property
+    def leak(self) -> float:
+        return self.weight + LEAK
 
 
 def _own_explanation(run: Run, end: Fact) -> Own:
@@ -290,9 +312,9 @@ def _own_explanation(run: Run, end: Fact) -> Own:
     if end.kind == "run.requeued":
         return Own("unknown", LEAK, "it was requeued, and nothing tells why", [], 0.7)
     if end.kind == "run.cancelled":
-        return Own("user.cancel", 0.5, "it was cancelled", [], 0.9)
+        return Own("user.cancel", CANCELLED, "it was cancelled", [], 0.9)
     if end.kind == "run.timeout":
-        return Own("app.timeout", 0.8, "it reached its time limit", [], 0.95)
+        return Own("app.timeout", TIME_LIMIT, "it reached its time limit", [], 0.95)
     words: dict[str, list[Event]] = end.attrs["words"]
     if words["own"] and not _peers_first(words):
         return Own("app.error", OWN_WORDS, f"its own output says: {_short(words['own'])}", words["own"][:5], 0.97)
