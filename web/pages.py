@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 import jinja2
 from fastapi import APIRouter, Depends, Query, Request
@@ -34,9 +34,12 @@ from web.shaping import (
     state_kind,
 )
 from web.timerange import BadTimeError, Range, parse_range, rfc3339
+from web.zones import chosen, shown_in
 
 HERE = Path(__file__).parent
 THEMES = {"dark", "light"}
+#: What an address may pin for all pages that are reached from it, beside the range.
+PINNED = {"theme", "zone"}
 #: The last lines of a file that a job printed, and so many files of it, that its page shows.
 OUTPUT_LINES, OUTPUT_FILES = 40, 4
 #: Seconds after which a page of something that is under way is asked for again.
@@ -77,7 +80,7 @@ def environment() -> jinja2.Environment:
     made.tests["open_rival"] = open_rival
     made.globals |= {
         "GLYPHS": GLYPHS, "LEGEND": LEGEND, "LAYERS": LAYERS, "BAD_STATES": BAD_STATES, "CATEGORIES": CATEGORY_WORDS,
-        "ANSWERABLE": CATEGORIES, "ROOT_CAUSES": ROOT_CAUSES, "between": between, "glyph_of": glyph_of, "marked": marked, "moment": moment,
+        "ANSWERABLE": CATEGORIES, "ROOT_CAUSES": ROOT_CAUSES, "between": between, "zone_at": FILTERS["zone"], "glyph_of": glyph_of, "marked": marked, "moment": moment,
         "POLL_S": POLL_S,
     }  # fmt: skip
     return made
@@ -98,7 +101,7 @@ def theme_of(request: Request) -> str:
 
 
 def kept_of(request: Request) -> dict[str, str]:
-    """What every link and form of a page carries on: the range, if it can be read, and a pinned theme."""
+    """What every link and form of a page carries on: the range, if it can be read, a pinned theme and zone."""
     given = request.query_params
     try:
         parse_range(given.get("from"), given.get("to"))
@@ -107,6 +110,8 @@ def kept_of(request: Request) -> dict[str, str]:
         kept = {}
     if given.get("theme") in THEMES:
         kept["theme"] = given["theme"]
+    if given.get("zone") and chosen(given["zone"]) == given["zone"]:
+        kept["zone"] = given["zone"]
     return kept
 
 
@@ -131,18 +136,20 @@ def render(request: Request, name: str, *, status: int = 200, **values: Any) -> 
         return linked(path, kept, **more)
 
     def every(path: str, **more: object) -> str:
-        return linked(path, {name: value for name, value in kept.items() if name == "theme"}, **more)
+        return linked(path, {name: value for name, value in kept.items() if name in PINNED}, **more)
 
     def moved(direction: int) -> str | None:
         shifted = within.shifted(direction)
         return f"?{urlencode({**dict(request.query_params), **shifted})}" if shifted else None
 
     environ: jinja2.Environment = request.app.state.templates
-    body = environ.get_template(name).render(
-        theme=theme_of(request), within=within, kept=kept, link=link, every=every, moved=moved, params=request.query_params,
-        path=request.url.path, settings=request.app.state.settings, asker=asker(request), author=remembered(request),
-        writable=not getattr(request.app.state.store, "read_only", False), **values,
-    )  # fmt: skip
+    zone = chosen(request.query_params.get("zone"), unquote(request.cookies.get("zone", "")))
+    with shown_in(zone):
+        body = environ.get_template(name).render(
+            theme=theme_of(request), zone=zone, within=within, kept=kept, link=link, every=every, moved=moved,
+            params=request.query_params, path=request.url.path, settings=request.app.state.settings, asker=asker(request),
+            author=remembered(request), writable=not getattr(request.app.state.store, "read_only", False), **values,
+        )  # fmt: skip
     return HTMLResponse(body, status)
 
 

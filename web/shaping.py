@@ -12,6 +12,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from web.timerange import parse_time, rfc3339
+from web.zones import local, name_at
 
 #: The layers in the order a fault travels up, with the group they stand under on the axis.
 LAYERS = {
@@ -64,23 +65,29 @@ def wire(value: Any) -> Any:
 
 
 def clock(value: object, digits: int = 3) -> str:
-    """Time of day in UTC; digits after the second as asked, for columns that line up."""
+    """Time of day in the reader's zone; digits after the second as asked, for columns that line up."""
     when = moment(value)
     if when is None:
         return "time unknown"
+    when = local(when)
     text = when.strftime("%H:%M:%S")
     return f"{text}.{when.microsecond:06d}"[: 9 + digits] if digits else text
 
 
 def day(value: object) -> str:
     when = moment(value)
-    return f"{when:%-d %b %Y}" if when else "date unknown"
+    return f"{local(when):%-d %b %Y}" if when else "date unknown"
+
+
+def zone(value: object = None) -> str:
+    """What the reader's zone is called at a moment, now where none is told."""
+    return name_at(moment(value))
 
 
 def stamp(value: object) -> str:
     """Date and time to the second."""
     when = moment(value)
-    return f"{when:%Y-%m-%d %H:%M:%S}" if when else "unknown"
+    return f"{local(when):%Y-%m-%d %H:%M:%S}" if when else "unknown"
 
 
 def span(seconds: object) -> str:
@@ -222,5 +229,5 @@ def document(text: object) -> dict[str, Any]:
 FILTERS = {
     "clock": clock, "day": day, "stamp": stamp, "span": span, "number": number, "window": window,
     "sureness": sureness, "sentences": sentences, "short_file": short_file, "breakable": breakable, "layer_of": layer_of, "key": key, "iso": wire,
-    "bytes": size, "brief": brief, "state_kind": state_kind,
+    "bytes": size, "brief": brief, "state_kind": state_kind, "zone": zone,
 }  # fmt: skip

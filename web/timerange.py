@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from web.zones import local, name_at
+
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 RELATIVE = re.compile(r"^(?:now)?\s*-\s*(\d{1,6})\s*([smhdw])$")
 
@@ -42,14 +44,15 @@ class Range:
     def label(self) -> str:
         """The range in words for the top bar."""
         if self.start is None and self.end is None:
-            return "All time, UTC"
+            return f"All time, {name_at()}"
         if self.text_from and RELATIVE.match(self.text_from) and self.end is None:
-            return f"Last {self.text_from.removeprefix('now').strip().lstrip('-').strip()}, UTC"
-        if self.start and self.end and self.start.date() == self.end.date():
-            return f"{self.start:%-d %b %Y, %H:%M:%S} – {self.end:%H:%M:%S} UTC"
-        left = f"{self.start:%-d %b %Y %H:%M}" if self.start else "start"
-        right = f"{self.end:%-d %b %Y %H:%M}" if self.end else "now"
-        return f"{left} – {right} UTC"
+            return f"Last {self.text_from.removeprefix('now').strip().lstrip('-').strip()}, {name_at()}"
+        start, end = (local(moment) if moment else None for moment in (self.start, self.end))
+        if start and end and start.date() == end.date():
+            return f"{start:%-d %b %Y, %H:%M:%S} – {end:%H:%M:%S} {name_at(self.end)}"
+        left = f"{start:%-d %b %Y %H:%M}" if start else "start"
+        right = f"{end:%-d %b %Y %H:%M}" if end else "now"
+        return f"{left} – {right} {name_at(self.end or self.start)}"
 
 
 def rfc3339(moment: datetime) -> str:
@@ -59,7 +62,8 @@ def rfc3339(moment: datetime) -> str:
 
 
 def parse_time(name: str, text: str | None, now: datetime | None = None) -> datetime | None:
-    """``now``, ``now-6h``, ``-6h``, RFC 3339 or a date; a time without a zone is UTC."""
+    """``now``, ``now-6h``, ``-6h``, RFC 3339 or a date; a time without a zone is UTC, whatever zone the reader chose: an
+    address means the same to everybody."""
     if text is None or not text.strip():
         return None
     text = text.strip()

@@ -1,6 +1,7 @@
 /* What every page has: theme, search, keys, range presets, copying, file buttons, and the count of late streams. */
 
 import { around } from './lines.js';
+import { other } from './zone.js';
 
 const root = document.documentElement;
 const dark = () =>
@@ -36,6 +37,19 @@ function theme() {
   say(`${root.dataset.theme} theme`);
 }
 
+/** Times in the browser's zone or in UTC: the server writes them, so the page is asked for again. */
+function zone() {
+  const next = other();
+  if (next === root.dataset.zone) {
+    say('This browser is in UTC itself');
+    return;
+  }
+  document.cookie = `zone=${encodeURIComponent(next)}; path=/; max-age=31536000; samesite=lax`;
+  const url = new URL(location.href);
+  if (url.searchParams.has('zone')) url.searchParams.set('zone', next);
+  location.replace(url);
+}
+
 function open(id) {
   const dialog = document.getElementById(id);
   if (!dialog.open) dialog.showModal();
@@ -61,7 +75,7 @@ async function copy(button, words) {
   }, 1600);
 }
 
-const DO = { theme, search: () => open('search'), keys: () => open('keys'), menu };
+const DO = { theme, zone, search: () => open('search'), keys: () => open('keys'), menu };
 
 document.addEventListener('click', event => {
   const target = event.target.closest('[data-do], [data-copy], [data-copy-link], [data-file], [data-from]');

@@ -1,5 +1,7 @@
 /* Raw lines: the list under the cursor, and the lines around one line of a file. Texts only, never markup. */
 
+import { wallOf } from './zone.js';
+
 const LAYER = {
   slurmctld: 'slurmctld',
   slurmdbd: 'slurmctld',
@@ -112,7 +114,7 @@ export function rowOf(row, centre) {
   if (!sure) from.title = `time ${row.time_quality}`;
   box.append(
     from,
-    element('span', 't', (row.time ?? '').slice(11, 23).replace(/Z?$/, '').padEnd(12, '')),
+    element('span', 't', wallOf(row.time).slice(11, 23)),
     source,
     wordsOf(row),
     fileButton(row.file, row.line),
@@ -165,7 +167,7 @@ export class Lines {
     const range = half >= 1 ? `${half.toFixed(1)} s` : `${(half * 1e3).toFixed(0)} ms`;
     const count = `${lines.length}${truncated ? '+' : ''} lines in ${rows.length} rows`;
     this.what.textContent =
-      `${at.slice(11, 23)} ± ${range}, ${count}` + (truncated ? '; truncated, zoom in to see all' : '');
+      `${wallOf(at).slice(11, 23)} ± ${range}, ${count}` + (truncated ? '; truncated, zoom in to see all' : '');
     if (!rows.length) {
       const who = hosts.length ? ` by ${hosts.join(', ')}` : '';
       const why = `Nothing was logged within ± ${range}${who}. In a hatched stretch that proves nothing.`;

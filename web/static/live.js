@@ -3,6 +3,7 @@
    reader's zoom and cursor (incident.js listens to "refresh"). A page that is final says no data-poll, and rests. */
 
 import { say } from './app.js';
+import { wall } from './zone.js';
 
 const main = document.querySelector('main[data-poll]');
 /** After failures in a row the pauses grow up to this, seconds. */
@@ -83,7 +84,7 @@ async function refresh() {
     if (poll) main.dataset.poll = poll;
     else delete main.dataset.poll;
   } catch {
-    if (!failures) since = new Date().toISOString().slice(11, 19);
+    if (!failures) since = wall(Date.now()).slice(11, 19);
     failures++;
     stale(`not current since ${since}: the service does not answer`);
   }

@@ -1,6 +1,7 @@
 /* Lanes, marks, header and minimap; bands.js draws the bands. Each function draws one thing and returns what can be
    hit. */
 
+import { ahead, called } from '../zone.js';
 import { clock, relative, lag } from './scale.js';
 import { lower, HEADER, GROUP, MAP } from './layout.js';
 
@@ -57,7 +58,7 @@ export function grid(g, p, view, scale) {
 
 export function header(g, p, view, scale, t0, cursorX) {
   const y = view.header;
-  const seconds = (t0 / 1000) % 86400;
+  const seconds = ((t0 + ahead(t0)) / 1000) % 86400;
   const free = (x, half) =>
     x - half > view.gutter + 2 && x + half < view.width - 2 && (cursorX === null || Math.abs(x - cursorX) > half + 54);
   g.fillStyle = p.c.panel;
@@ -81,7 +82,7 @@ export function header(g, p, view, scale, t0, cursorX) {
     if (free(x, 22)) text(g, p, relative(t, below.step), x, y + 30, { align: 'center', colour: 'ink3', size: 10.5 });
   }
   if (view.gutter) {
-    text(g, p, `UTC, ${new Date(t0).toUTCString().slice(5, 16)}`, 12, y + 13);
+    text(g, p, `${called(t0)}, ${new Date(t0 + ahead(t0)).toUTCString().slice(5, 16)}`, 12, y + 13);
     text(g, p, 'T0 = first evidence', 12, y + 30, { colour: 'ink3', size: 10.5 });
   }
 }

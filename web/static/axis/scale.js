@@ -1,5 +1,7 @@
 /* Time to pixels and back, the limits of zooming, and ticks at humane steps. Times are seconds after T0. */
 
+import { wall } from '../zone.js';
+
 const STEPS = [
   1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5,
   10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800,
@@ -58,9 +60,9 @@ export class Scale {
   }
 }
 
-/** Time of day in UTC, as fine as the step needs. */
+/** Time of day in the reader's zone, as fine as the step needs. */
 export function clock(ms, step) {
-  const text = new Date(Math.round(ms * 1000) / 1000).toISOString();
+  const text = wall(Math.round(ms * 1000) / 1000);
   if (step >= 86400) return text.slice(5, 10);
   if (step >= 60) return text.slice(11, 16);
   if (step >= 1) return text.slice(11, 19);

@@ -1,0 +1,68 @@
+"""The time zone that a page tells times in: UTC, or the one that its reader chose.
+
+The store, the API, addresses and downloads keep UTC. ``?zone=Europe/Berlin`` pins a page, then the cookie of the top bar's
+switch, else it is UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+UTC_NAME = "UTC"
+#: No name of IANA's database is longer than 32 letters.
+_LONGEST = 64
+_shown: ContextVar[str] = ContextVar("zone", default=UTC_NAME)
+
+
+@lru_cache(maxsize=64)
+def _zone(name: str) -> ZoneInfo | None:
+    try:
+        return ZoneInfo(name)
+    except (KeyError, OSError, ValueError):  # unknown, no name at all, or a path out of the database
+        return None
+
+
+def chosen(*told: str | None) -> str:
+    """The first of these names that the time zone database knows; UTC where none is."""
+    for name in told:
+        if name and len(name) <= _LONGEST and _zone(name):
+            return name
+    return UTC_NAME
+
+
+@contextmanager
+def shown_in(name: str) -> Iterator[None]:
+    """Within, ``local`` and ``name_at`` speak of this zone."""
+    token = _shown.set(name)
+    try:
+        yield
+    finally:
+        _shown.reset(token)
+
+
+def local(moment: datetime) -> datetime:
+    """Naive UTC as the naive wall clock of the zone."""
+    name = _shown.get()
+    return moment if name == UTC_NAME else _aware(moment, name).replace(tzinfo=None)
+
+
+def name_at(moment: datetime | None = None) -> str:
+    """How far the zone is from UTC at a moment (naive UTC; none: now): UTC, UTC+02, UTC−03:30. Abbreviations are not used:
+    CST is three zones."""
+    name = _shown.get()
+    if name == UTC_NAME:
+        return UTC_NAME
+    offset = _aware(moment or datetime.now(UTC).replace(tzinfo=None), name).utcoffset() or timedelta()
+    minutes = round(offset.total_seconds() / 60)
+    hours, rest = divmod(abs(minutes), 60)
+    return f"UTC{'−' if minutes < 0 else '+'}{hours:02d}" + (f":{rest:02d}" if rest else "")
+
+
+def _aware(moment: datetime, name: str) -> datetime:
+    zone = _zone(name)
+    return moment.replace(tzinfo=UTC).astimezone(zone or UTC)
