@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
+COMPILED := $(VENV)/.compiled
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo run test lint bench conformance clean
@@ -15,6 +16,11 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -c 'from parsers.engine import prepare; prepare()'
 	touch $@
 
+$(COMPILED): $(STAMP)  # the demo receives nothing
+	@echo "compiling the receivers, once (half a minute)"
+	$(BIN)/python -m collector.receivers.prepare
+	touch $@
+
 $(DEV): $(STAMP)  # a second engine and a browser's driver weigh more than all the rest: only for the tests
 	$(INSTALL) -e '.[dev]'
 	touch $@
@@ -22,10 +28,10 @@ $(DEV): $(STAMP)  # a second engine and a browser's driver weigh more than all t
 demo: $(STAMP)  ## load the bundled real capture, serve the pages, print the address
 	$(BIN)/faultline demo
 
-run: $(STAMP)  ## the service on 127.0.0.1:8514 with data in ./faultline-data
+run: $(COMPILED)  ## the service on 127.0.0.1:8514 with data in ./faultline-data
 	$(BIN)/faultline serve
 
-test: $(DEV)  ## everything; installs Chromium and Slurm where it may, says what it skipped where not
+test: $(DEV) $(COMPILED)  ## everything; installs Chromium and Slurm where it may, says what it skipped where not
 	sh tests/prepare.sh
 	$(BIN)/python -m pytest
 

@@ -1,6 +1,6 @@
-"""How fast lines come in: over syslog TCP and as NDJSON batches, until acknowledged and queryable with events extracted.
+"""How fast lines come in: over syslog TCP, as NDJSON batches and as OTLP, until acknowledged and queryable with events extracted.
 
-    python benchmarks/ingest.py [--lines 5000000] [--ways tcp,ndjson] [--clients 4] [--workers 1] [--rate 0] [--pages] [--close]
+    python benchmarks/ingest.py [--lines 5000000] [--ways tcp,ndjson,otlp,otlp-json] [--clients 4] [--workers 1] [--rate 0] [--pages] [--close]
 
 Lines come from benchmarks/cluster_lines.py and lie in memory before the clock starts. A run starts a fresh ``faultline serve``
 with its store in --folder; when it has started, the clock runs from the first byte sent until every line is committed and counted
@@ -15,6 +15,7 @@ the day (segments, checkpoint) and prints bytes on disk per raw byte.
 from __future__ import annotations
 
 import argparse
+import gzip
 import http.client
 import json
 import os
@@ -247,8 +248,48 @@ def send_http(port: int, parts: list[tuple[str, bytes]], rate: float, answers: A
     answers.put((waits, time.process_time() - used))
 
 
+def send_otlp(port: int, parts: list[tuple[str, bytes]], rate: float, answers: Any) -> None:
+    """As an exporter does; each part with its content type."""
+    used, waits = time.process_time(), []
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    for kind, body in paced(parts, rate):
+        while True:
+            begun = time.perf_counter()
+            connection.request("POST", "/v1/logs", body, {"Content-Encoding": "gzip", "Content-Type": kind})
+            answer = connection.getresponse()
+            answer.read()
+            if answer.status == 200:
+                waits.append(time.perf_counter() - begun)
+                break
+            time.sleep(float(answer.headers.get("retry-after", 1)))
+    answers.put((waits, time.process_time() - used))
+
+
+def otlp_bodies(data: list[bytes], as_json: bool) -> Iterator[tuple[str, bytes]]:
+    """The lines as a collector's filelog receiver sends them, a thousand a request."""
+    from google.protobuf.json_format import MessageToJson
+    from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+
+    number = 0
+    for part in data:
+        lines = part[:-1].decode("utf-8", "replace").split("\n")
+        for at in range(0, len(lines), 1_000):
+            request = ExportLogsServiceRequest()
+            group = request.resource_logs.add()
+            group.resource.attributes.add(key="host.name").value.string_value = "loghost"
+            scope = group.scope_logs.add()
+            for line in lines[at : at + 1_000]:
+                number += 1
+                record = scope.log_records.add(observed_time_unix_nano=time.time_ns())
+                record.body.string_value = line
+                record.attributes.add(key="log.file.name").value.string_value = "messages"
+                record.attributes.add(key="log.record.number").value.int_value = number
+            text = MessageToJson(request, indent=None).encode() if as_json else request.SerializeToString()
+            yield "application/json" if as_json else "application/x-protobuf", gzip.compress(text, 1)
+
+
 def paced(parts: list[Any], rate: float) -> Iterator[Any]:
-    """Parts of ``BATCH`` lines, no faster than ``rate`` lines a second (0: as fast as they go)."""
+    """Parts of ``BATCH`` lines (OTLP: of fewer), no faster than ``rate`` lines a second (0: as fast as they go)."""
     begun = time.perf_counter()
     for at, part in enumerate(parts):
         if rate and (early := begun + at * BATCH / rate - time.perf_counter()) > 0:
@@ -261,6 +302,10 @@ def senders(way: str, data: list[bytes], service: Service, options: argparse.Nam
     if way == "tcp":
         shares: list[Any] = [data]
         send, port = send_tcp, service.tcp
+    elif way.startswith("otlp"):
+        requests = list(otlp_bodies(data, way == "otlp-json"))
+        shares = [requests[at :: options.clients] for at in range(options.clients)]
+        send, port = send_otlp, service.http
     else:
         pack = zstandard.ZstdCompressor(level=1)
         texts = (json.dumps({"host": "loghost", "lines": part[:-1].decode("utf-8", "replace")}) for part in data)
@@ -327,8 +372,9 @@ def run(way: str, data: list[bytes], lines: int, options: argparse.Namespace) ->
 def report(lines: int, spent: dict[int, float], service: Service, watched: Watched, collected: list[Any]) -> None:
     """What it cost. ``collected``: of each sender the seconds until each batch was acknowledged, and its CPU seconds."""
     cpu, own = sum(spent.values()), spent.get(service.process.pid, 0.0)
+    each = f"{lines / cpu:10,.0f} lines per CPU-second, {cpu / lines * 1e6:.1f} us each"
     print(
-        f"  CPU                 {lines / cpu:10,.0f} lines per CPU-second   ({cpu:.1f} s: service {own:.1f}, parsers {cpu - own:.1f}; senders {sum(c for _, c in collected):.1f} s)"
+        f"  CPU                 {each}   ({cpu:.1f} s: service {own:.1f}, parsers {cpu - own:.1f}; senders {sum(c for _, c in collected):.1f} s)"
     )
     waits = sorted(w for w, _ in collected for w in w)
     if waits:

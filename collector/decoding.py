@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from collector.columnar.members import merged
 from collector.exchange import Packed
 from collector.receivers import all_receivers
 from collector.receivers.base import Decoded, Lines, Payload, Poison, Run, moment_of
@@ -130,10 +131,9 @@ def _merge(own: Decoded, into: Decoded) -> None:
 
 def _rows(group: Lines, parser: LineParser) -> pl.DataFrame:
     """The parser's rows with what the transport knew where the lines were silent."""
-    newest = moment_of(max(run.received for run in group.runs))
+    runs = _runs(group.runs)
+    newest = moment_of(int(runs["received"].to_numpy().max()))
     rows = group.parse(parser, newest)
-    columns = {name: [run[at] for run in group.runs] for at, name in enumerate(Run._fields)}
-    runs = pl.DataFrame(columns, schema=_RUN_TYPES)
     # What all runs say alike is said once; only the rest is spread over the lines.
     differs = [name for name in Run._fields if name != "lines" and runs[name].n_unique() > 1]
     said = {
@@ -141,12 +141,35 @@ def _rows(group: Lines, parser: LineParser) -> pl.DataFrame:
     }  # fmt: skip
     spread = rows
     if differs:
-        at = pl.Series(np.repeat(np.arange(len(runs), dtype=np.uint32), runs["lines"].to_numpy()))
-        spread = rows.hstack([runs[name].gather(at).alias(f"_{name}") for name in differs])
+        some = runs.select(pl.col(name).alias(f"_{name}") for name in differs)
+        if len(runs) < len(rows):
+            some = some[np.repeat(np.arange(len(runs), dtype=np.uint32), runs["lines"].to_numpy())]
+        spread = rows.hstack(some)
     spread = spread.with_columns(**_overlay(said, _own_host(rows["host"]), newest, runs))
     if runs["tags"].null_count() < len(runs) or runs["fields"].null_count() < len(runs):
         spread = _with_fields(spread.with_columns(said["fields"].alias("_fields"), said["tags"].alias("_tags")))
     return spread.select([*rows.columns, "_transport"])
+
+
+def _runs(runs: Sequence[Run | pl.DataFrame]) -> pl.DataFrame:
+    """All runs as one table."""
+    tables = []
+    for is_table, some in groupby(runs, key=lambda run: isinstance(run, pl.DataFrame)):
+        if is_table:
+            tables += [_complete(table) for table in some if isinstance(table, pl.DataFrame)]
+        else:
+            columns = dict(zip(Run._fields, zip(*some, strict=True), strict=True))
+            tables.append(pl.DataFrame(columns, schema=_RUN_TYPES))
+    return pl.concat(tables) if len(tables) > 1 else tables[0]
+
+
+def _complete(table: pl.DataFrame) -> pl.DataFrame:
+    """A table of runs of one line each with all columns."""
+    one = {"lines": pl.lit(1, pl.UInt32)}
+    missing = {
+        name: one.get(name, pl.lit(None, kind)) for name, kind in _RUN_TYPES.items() if name not in table.columns
+    }
+    return table.with_columns(**missing).select(*_RUN_TYPES)
 
 
 def _own_host(hosts: pl.Series) -> pl.Expr:
@@ -191,15 +214,13 @@ def _overlay(said: dict[str, pl.Expr], own_host: pl.Expr, newest: Any, runs: pl.
 
 def _with_fields(rows: pl.DataFrame) -> pl.DataFrame:
     """Merges the transport's fields below what the parser found, and adds its tags."""
-    merged, tags = [], []
-    for entities, more, own, added in rows.select("entities", "_fields", "tags", "_tags").iter_rows():
-        if entities and more:
-            merged.append(json.dumps({**json.loads(more), **json.loads(entities)}, sort_keys=True, ensure_ascii=False))
-        else:
-            merged.append(entities or more)
-        tags.append([*(own or []), *json.loads(added)] if added else own)
+    tags, added = pl.col("tags"), pl.col("_tags").str.json_decode(pl.List(pl.String))
+    none = pl.lit([], dtype=pl.List(pl.String))
     return rows.with_columns(
-        pl.Series("entities", merged, dtype=pl.String), pl.Series("tags", tags, dtype=pl.List(pl.String))
+        merged(rows["entities"], rows["_fields"]),
+        pl.when(pl.col("_tags").is_null())
+        .then(tags)
+        .otherwise(pl.concat_list(tags.fill_null(none), added.fill_null(none))),
     )
 
 

@@ -53,6 +53,13 @@ MAX_WAITING_BYTES = 4 * 1024 * 1024 * 1024
 MAX_PENDING_BYTES = 64 * 1024 * 1024
 
 
+def _begun() -> Future[Position]:
+    """Nobody can call it off: what waits is written, whether or not somebody still waits for it."""
+    done: Future[Position] = Future()
+    done.set_running_or_notify_cancel()
+    return done
+
+
 class SpoolFull(Exception):  # noqa: N818  (a state, told to the sender)
     """Nothing was kept: try again in ``retry_s`` seconds."""
 
@@ -204,7 +211,7 @@ class Spool:
         lengths = MAGIC + struct.pack("<II", len(described), len(payload))
         size = HEAD.size + len(described) + len(payload)
         waiting = _Waiting(
-            lengths, described, payload, zlib.crc32(payload), size, unpacked_size(meta, len(payload)), Future()
+            lengths, described, payload, zlib.crc32(payload), size, unpacked_size(meta, len(payload)), _begun()
         )
         with self._lock:
             if self._closing:

@@ -123,6 +123,11 @@ CAUSES: dict[str, Cause] = {
     "power.outage": Cause("node.power", "infra.node", "{count} nodes ({nodes}) went down together without a word", "many nodes lost power or were reset at once",
                           (("Check what {nodes} share: power feed, PDU, chassis, coolant trip; see their BMC event logs.", None),
                            ("When it is mended, put them back into service.", "scontrol update nodename={nodes} state=resume"))),
+    "cooling.outage": Cause("gpu.thermal", "infra.gpu", "GPUs of {count} nodes ({nodes}) were throttled by heat that began together", "many nodes were slowed by heat",
+                            (("Check the cooling that {nodes} share: coolant unit, pump, rack doors, air of the row.", None),)),
+    "cooling.shutdown": Cause("node.overheated", "infra.node", "{count} nodes ({nodes}) shut themselves down because of heat, one after the other", "many nodes were too hot",
+                              (("Check the cooling that {nodes} share before they are started again.", None),
+                               ("When it is mended, put them back into service.", "scontrol update nodename={nodes} state=resume"))),
     "controller.restart": Cause("slurm.controller_restart", "infra.scheduler", "slurmctld restarted", "the controller restarted"),
     "node.drain": Cause("slurm.admin_action", "infra.scheduler", "{host} was drained", "a node was drained"),
 }  # fmt: skip
@@ -149,6 +154,7 @@ DISPROOF = {
     "plane.outage": "The spine being healthy in its own log, or leaf links of other planes going too.",
     "link.errors": "Error counters of the port standing still while the steps stay slow, or steps slow before the first error.",
     "gpu.xid": "An error of the program printed before the Xid, or the same Xid following the run to other GPUs.",
+    "cooling.outage": "One of these nodes hot long before the others, or others behind the same cooling that stayed cool.",
     "gpu.thermal": "Steps that stay slow after the GPU has cooled, or other runs on the node that kept their pace.",
     "pcie.aer": "The same errors going on for days without harm on this bus.",
     "disk.error": "The run's files lying on another file system.",
@@ -182,6 +188,10 @@ def lost(fact: Fact) -> str:
         )
     if fact.kind == "gpu.thermal" and fact.attrs.get("cooling"):
         return fill(cause_of(fact).lost, fact) + ", after its controller warned of the cooling"
+    if fact.kind in ("cooling.outage", "cooling.shutdown"):
+        near = f", behind {fact.attrs['near']}" if fact.attrs.get("near") else ""
+        warned = f" ({fact.attrs['cooling']})" if fact.attrs.get("cooling") else ""
+        return fill(cause_of(fact).lost, fact) + near + warned
     if fact.kind == "node.deaf" and fact.attrs.get("mutual"):
         return f"slurmctld and {fact.host} timed out on each other (packets lost between them, or a starved node)"
     if fact.kind == "munge.failure" and fact.attrs.get("clock"):

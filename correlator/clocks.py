@@ -2,32 +2,23 @@
 
 Everyday differences (NTP keeps hosts within milliseconds, RFC 3164 writes whole seconds) are part of every event's
 sigma. Here it is about clocks that were seconds to hours off: a cause would seem to follow its effect. An offset is
-believed when the host's own time daemon told it, or when two independent pairs of lines agree on it; it is applied to
-events, never to the stored lines.
+believed when the host's own time daemon told it, or when two independent pairs of lines agree on it
+(``clock_pairs.py``); it is applied to events, never to the stored lines.
 """
 
 from __future__ import annotations
 
 import bisect
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import median
+from typing import Any
 
+from correlator.clock_pairs import AGREE_S, HOLDS_S, NOTHING, NOTICEABLE_S, Begun, Known, Sign, signs
 from correlator.events import UNSTAMPED_S
 from correlator.model import Event
-
-#: Smaller differences are within what launch delays and whole seconds explain.
-NOTICEABLE_S = 5.0
-
-#: Two pairs tell the same offset if they agree to this.
-AGREE_S = 3.0
-
-#: A prolog runs between allocation and launch; longer delays are told by nothing.
-LAUNCH_S = 20.0
-
-#: How many nodes must have started one step for the odd one out to be known.
-STEP_NODES = 3
 
 
 @dataclass(frozen=True)
@@ -42,26 +33,22 @@ class Offset:
     why: str
 
 
-@dataclass(frozen=True)
-class _Sign:
-    """At local time ``time`` the clock was ``seconds`` off (about 0: it was right). ``told``: the time daemon says so."""
-
-    time: float
-    seconds: float
-    told: bool = False
-    mended: bool = False
+def known_of(links: Iterable[Mapping[str, Any]], begun: Begun) -> Known:
+    """``links``: rows of the inventory; ``begun``: when accounting says that jobs began."""
+    cables = {(r["switch"], r["switch_port"]): (r["host"], r["device"]) for r in links if r["switch"] and r["switch_port"]}  # fmt: skip
+    return Known(cables, begun)
 
 
-def offsets(events: Sequence[Event]) -> list[Offset]:
+def offsets(events: Sequence[Event], known: Known = NOTHING) -> list[Offset]:
     """All stretches in which a host's clock was noticeably off; independent of the order of ``events``.
 
     Clocks are compared with one another: once some are known to be wrong, the right ones may be the majority of a step."""
-    found = _once(events, frozenset())
+    found = _once(events, known, frozenset())
     latest = found
     for _ in range(ROUNDS - 1):
         if not latest:
             break
-        latest = _once(correct(events, found), frozenset(o.host for o in found))
+        latest = _once(correct(events, found), known, frozenset(o.host for o in found))
         found = sorted([*found, *latest], key=lambda o: (o.host, o.start))
     return found
 
@@ -70,14 +57,14 @@ def offsets(events: Sequence[Event]) -> list[Offset]:
 ROUNDS = 3
 
 
-def _once(events: Sequence[Event], known: frozenset[str]) -> list[Offset]:
-    signs: dict[str, list[_Sign]] = defaultdict(list)
-    for host, sign in [*_told(events), *_launches(events), *_steps(events), *_received(events)]:
-        signs[host].append(sign)
+def _once(events: Sequence[Event], known: Known, found: frozenset[str]) -> list[Offset]:
+    told: dict[str, list[Sign]] = defaultdict(list)
+    for host, sign in signs(events, known):
+        told[host].append(sign)
     return [
         o
-        for host in sorted(signs.keys() - known)
-        for o in _stretches(host, sorted(signs[host], key=lambda s: (s.time, s.seconds)))
+        for host in sorted(told.keys() - found)
+        for o in _stretches(host, sorted(told[host], key=lambda s: (s.time, s.seconds, s.pair)))
     ]
 
 
@@ -105,143 +92,57 @@ def _moved(event: Event, found: Sequence[Offset]) -> Event:
     return event
 
 
-def _told(events: Sequence[Event]) -> Iterable[tuple[str, _Sign]]:
-    """chrony: "System clock wrong by S seconds" (true = local + S), "was stepped by S": the end of it."""
-    for event in events:
-        if event.kind != "sys.clock" or not event.host:
-            continue
-        seconds = _number(event.entities.get("offset_s"))
-        if seconds is None or abs(seconds) < NOTICEABLE_S:
-            continue
-        stepped = "step" in event.message or "reset" in event.message
-        yield event.host, _Sign(event.time, -seconds, told=True, mended=stepped)
-
-
-def _launches(events: Sequence[Event]) -> Iterable[tuple[str, _Sign]]:
-    """slurmctld allocates, then the batch host launches: a launch before its allocation is a clock behind."""
-    allocated = _allocations(events)
-    late: dict[str, list[_Sign]] = defaultdict(list)
-    prompt: set[str] = set()
-    for event in events:
-        start = allocated.get(event.job_id or -1)
-        if event.kind != "slurm.step_start" or event.source != "slurmd" or start is None or not event.host:
-            continue
-        delay = event.time - start
-        batch = event.message.startswith("Launching batch")
-        if delay < -NOTICEABLE_S:
-            yield event.host, _Sign(event.time, delay)
-        elif batch and delay <= LAUNCH_S:
-            prompt.add(event.host)
-            yield event.host, _Sign(event.time, 0.0)
-        elif batch and delay <= LATE_S:
-            late[event.host].append(_Sign(event.time, delay))
-    yield from _always_late(late, prompt)
-
-
-#: A clock further ahead is not told from launches: a job that was requeued is launched again after its first allocation.
-LATE_S = 900.0
-
-#: So many launches must be late by the same, on a node that was never prompt, where most nodes are.
-LATE_LAUNCHES = 3
-
-
-def _always_late(late: dict[str, list[_Sign]], prompt: set[str]) -> Iterable[tuple[str, _Sign]]:
-    """A slow prolog is late by more or less; a clock that is ahead is late by the same each time."""
-    if 2 * len(late.keys() - prompt) > len(prompt):
-        return
-    for host, signs in sorted(late.items()):
-        middle = median(s.seconds for s in signs)
-        if (
-            host not in prompt
-            and len(signs) >= LATE_LAUNCHES
-            and all(abs(s.seconds - middle) <= AGREE_S / 2 for s in signs)
-        ):
-            yield from ((host, sign) for sign in signs)
-
-
-def _allocations(events: Sequence[Event]) -> dict[int, float]:
-    """When slurmctld first gave each job its nodes."""
-    allocated: dict[int, float] = {}
-    for event in events:
-        if event.kind == "slurm.job_start" and event.source == "slurmctld" and event.job_id is not None:
-            allocated.setdefault(event.job_id, event.time)
-    return allocated
-
-
-def _steps(events: Sequence[Event]) -> Iterable[tuple[str, _Sign]]:
-    """One launch request reaches all nodes of a step at once: who writes another time has another clock. Of two nodes the
-    one whose launch follows the allocation is right."""
-    allocated = _allocations(events)
-    steps: dict[tuple[int, str], dict[str, float]] = defaultdict(dict)
-    for event in events:
-        if event.kind == "slurm.step_start" and event.source == "slurmd" and event.host and event.job_id is not None:
-            step = event.entities.get("step_id")
-            if step is not None and event.message.startswith("launch task"):
-                steps[event.job_id, str(step)].setdefault(event.host, event.time)
-    for key in sorted(steps):
-        times = steps[key]
-        middle = median(times.values())
-        if len(times) < STEP_NODES or sum(abs(t - middle) <= AGREE_S for t in times.values()) * 2 <= len(times):
-            # No majority agrees: a requeued job's two launches, or nobody's clock is right, or one of two.
-            start = allocated.get(key[0])
-            right = [t for t in times.values() if start is not None and -AGREE_S <= t - start <= LAUNCH_S]
-            if len(times) != STEP_NODES - 1 or len(right) != 1:
-                continue
-            middle = right[0]
-        for host, time in sorted(times.items()):
-            off = time - middle
-            if abs(off) >= NOTICEABLE_S:
-                yield host, _Sign(time, off)
-            elif abs(off) <= AGREE_S:
-                yield host, _Sign(time, 0.0)
-
-
-def _received(events: Sequence[Event]) -> Iterable[tuple[str, _Sign]]:
-    """A line cannot arrive before it was written: then its writer's clock is ahead, by that much at least."""
-    for event in events:
-        if event.host and event.received is not None and event.time_quality == "line":
-            ahead = event.time - event.received
-            if ahead >= NOTICEABLE_S + event.sigma:
-                yield event.host, _Sign(event.time, ahead)
-
-
-def _stretches(host: str, signs: list[_Sign]) -> list[Offset]:
-    """Groups agreeing signs; a sign of a right clock between two of them ends a stretch."""
-    right = [s.time for s in signs if abs(s.seconds) < NOTICEABLE_S]
-    off = [s for s in signs if abs(s.seconds) >= NOTICEABLE_S]
-    found: list[Offset] = []
+def _stretches(host: str, told: list[Sign]) -> list[Offset]:
+    """Groups agreeing signs; a sign of a right clock between two of them ends a stretch, and so does long silence."""
+    right = [s.time for s in told if abs(s.seconds) < NOTICEABLE_S]
+    off = [s for s in told if abs(s.seconds) >= NOTICEABLE_S]
+    found: list[tuple[list[Sign], Offset]] = []
     while off:
-        first = off[0]
-        group = [
-            s for s in off if abs(s.seconds - first.seconds) <= AGREE_S and not _between(right, first.time, s.time)
-        ]
+        group = _alike(off, right)
         off = [s for s in off if s not in group]
-        told = any(s.told for s in group)
-        if not told and len({s.time for s in group}) < 2:
-            continue
-        # A step is told in true time already: the clock that was stepped no longer shows what it had shown.
-        wrong = [s.time for s in group if not s.mended] or [s.time - s.seconds for s in group]
-        mended = min((s.time for s in group if s.mended), default=None)
-        place = bisect.bisect_left(right, min(wrong))
-        start = right[place - 1] + 0.001 if place else float("-inf")
-        later = [t for t in right if t > max(wrong)]
-        end = min(
-            [t for t in (later[0] - 0.001 if later else None, mended - 0.001 if mended else None) if t is not None],
-            default=float("inf"),
-        )
-        best = next((s.seconds for s in group if s.told), median(s.seconds for s in group))
-        why = "its time daemon said so" if told else f"{len(group)} launches agree on it"
-        found.append(Offset(host, start, end, best, 0.5 if told else AGREE_S, why))
-    return found
+        if any(s.told for s in group) or len({s.time for s in group}) > 1:
+            found.append((group, _offset(host, group, right)))
+    found.sort(key=lambda f: (f[0][0].time, f[1].seconds))
+    apart = [o for _, o in found]
+    for place, ((group, one), (later, other)) in enumerate(pairwise(found)):
+        # A clock that drifts, or that was set wrong once more: each stretch ends where the next one is told.
+        last, first = max(s.time for s in group), min(s.time for s in later)
+        if last < first and one.end >= other.start:
+            apart[place] = replace(apart[place], end=min(one.end, first - 0.001))
+            apart[place + 1] = replace(other, start=first)
+    return apart
+
+
+def _alike(off: list[Sign], right: list[float]) -> list[Sign]:
+    """The first sign and those that tell the same without a right clock in between: as their middle has it, for the first one
+    may be the oddest."""
+    level = off[0].seconds
+    for _ in range(2):
+        group = [off[0]]
+        for sign in off[1:]:
+            if sign.time - group[-1].time > HOLDS_S or _between(right, group[-1].time, sign.time):
+                break
+            if abs(sign.seconds - level) <= AGREE_S:
+                group.append(sign)
+        level = median(s.seconds for s in group)
+    return group
+
+
+def _offset(host: str, group: Sequence[Sign], right: Sequence[float]) -> Offset:
+    told = any(s.told for s in group)
+    # A step is told in true time already: the clock that was stepped no longer shows what it had shown.
+    wrong = [s.time for s in group if not s.mended] or [s.time - s.seconds for s in group]
+    mended = min((s.time for s in group if s.mended), default=None)
+    place = bisect.bisect_left(right, min(wrong))
+    start = max(right[place - 1] + 0.001 if place else float("-inf"), min(wrong) - HOLDS_S)
+    ends = [t - 0.001 for t in right if t > max(wrong)][:1] + ([mended - 0.001] if mended is not None else [])
+    best = next((s.seconds for s in group if s.told), median(s.seconds for s in group))
+    pairs = Counter(s.pair for s in group)
+    why = "its time daemon said so" if told else " and ".join(f"{n} {pair}" for pair, n in sorted(pairs.items()))
+    agree = "" if told else " agree on it"
+    return Offset(host, start, min([*ends, max(wrong) + HOLDS_S]), best, 0.5 if told else AGREE_S, why + agree)
 
 
 def _between(times: list[float], low: float, high: float) -> bool:
     place = bisect.bisect_right(times, min(low, high))
     return place < len(times) and times[place] < max(low, high)
-
-
-def _number(value: object) -> float | None:
-    try:
-        return float(str(value))
-    except (TypeError, ValueError):
-        return None

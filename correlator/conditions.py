@@ -11,7 +11,7 @@ from collections.abc import Callable
 from correlator.events import UNSTAMPED_S
 from correlator.expressions import Value
 from correlator.facts import World
-from correlator.facts.jobs import file_lost, printed_timeout
+from correlator.facts.jobs import file_lost, of_run, printed_timeout
 from correlator.facts.nodes import word_between
 from correlator.facts.told import LOCAL_PATH, SHARED_PATH, path_in
 from correlator.model import Event, Fact
@@ -179,9 +179,29 @@ def _io_trouble(world: World, cause: Fact, effect: Fact) -> str | None:
     # A path says whose error it was: the node's own disk's, or that of a file system that many nodes share.
     elsewhere = LOCAL_PATH if cause.kind == "storage.outage" else SHARED_PATH
     paths = [path_in(text) for text in said]
-    if all(path and elsewhere.match(path) for path in paths):
+    if all(path and (elsewhere.match(path) or _on_another(cause, path)) for path in paths):
         return f"the error was on {paths[0]}"
     return None
+
+
+#: Where several Lustre file systems are mounted side by side, their names tell them apart.
+_MOUNTED = re.compile(r"^/(?:mnt/)?lustre/(?P<name>\w+)/")
+_TARGET = re.compile(r"(?P<name>\w+)-(?:OST|MDT|MGS|MGT)", re.IGNORECASE)
+
+
+def _on_another(cause: Fact, path: str) -> bool:
+    place, target = _MOUNTED.match(path), _TARGET.match(cause.device or "")
+    return place is not None and target is not None and place["name"] != target["name"]
+
+
+def _told_node_failure(world: World, cause: Fact, effect: Fact) -> str | None:
+    """A job that is to outlive its nodes (``--no-kill``) loses a step with one, and ends as its script does."""
+    run = run_of(world, effect)
+    lines = of_run(run, world.by_job.get(run.job_id, ())) if run else []
+    told = ("node failure on", "due to node failure")
+    if any(e.source != "slurmctld" and any(words in e.message.lower() for words in told) for e in lines):
+        return None
+    return "no step of the run was told to have lost a node"
 
 
 def _evicted_or_io(world: World, cause: Fact, effect: Fact) -> str | None:
@@ -200,9 +220,11 @@ def _no_space(world: World, cause: Fact, effect: Fact) -> str | None:
         and run is not None
         and (run.start is None or run.end is None or run.end - run.start < 30)
     )
-    if hardly or any(_NO_SPACE.search(e.message) for e in _output(effect)):
-        return None
-    return "the run had been working and its output speaks of no full disk"
+    said = [e.message for e in _output(effect) if _NO_SPACE.search(e.message)]
+    paths = [path_in(text) for text in said]
+    if said and all(path and SHARED_PATH.match(path) for path in paths):
+        return f"what was full was the file system of {paths[0]}"
+    return None if hardly or said else "the run had been working and its output speaks of no full disk"
 
 
 def _hardly_began(world: World, cause: Fact, effect: Fact) -> str | None:
@@ -403,7 +425,7 @@ CONDITIONS: dict[str, Condition] = {
     "outlasts usual retries": _outlasts_retries, "a task ended by itself": _ended_by_itself,
     "hung long before": _hung_long_before, "needs a reboot": _needs_reboot, "killed by a bus error": _bus_error,
     "same adapter": _same_adapter, "single path": _single_path, "slow to the end": _slow_to_the_end, "far end only": _far_end_only,
-    "away at the boot": _away_at_boot, "silent until the boot": _silent_until_boot,
+    "a step lost its node": _told_node_failure, "away at the boot": _away_at_boot, "silent until the boot": _silent_until_boot,
     "its job was on it": _job_was_on_it, "planned work": _planned_work, "row remapped": _row_remapped, "uncorrectable memory in the run": _met_memory_error, "while slow": _while_slow,
 }  # fmt: skip
 

@@ -23,6 +23,7 @@ from correlator import incidents as incident_rows
 from correlator import runs as run_rows
 from correlator.causes import root_event
 from correlator.documents import sorted_json
+from correlator.edges import Rules
 from correlator.estimate import narrow_slurmd_timeout
 from correlator.evidence import BaseRates, Weigher
 from correlator.facts import World, bus_of, conclude
@@ -97,19 +98,19 @@ def correlate(
     store: DuckStore, *, settings: Mapping[str, object] | None = None, edge_paths: Sequence[Path] = ()
 ) -> list[Conclusions]:
     """Concludes anew about every cluster in the store and writes ``model``. ``settings`` override Slurm's values."""
-    edges = load_edges(edge_paths)
+    rules = load_edges(edge_paths)
     with paused():
-        found = [conclude_cluster(store, cluster, edges, settings) for cluster in clusters_of(store)]
+        found = [conclude_cluster(store, cluster, rules, settings) for cluster in clusters_of(store)]
         write(store, found)
     return found
 
 
-def load_edges(edge_paths: Sequence[Path] = ()) -> list[Edge]:
-    """Built-in and site edges. Raises ``ValueError`` that names every entry that is wrong."""
-    edges, problems = edge_files.load(edge_paths)
+def load_edges(edge_paths: Sequence[Path] = ()) -> Rules:
+    """What built-in and site edge files say. Raises ``ValueError`` that names every entry that is wrong."""
+    rules, problems = edge_files.rules(edge_paths)
     if problems:
         raise ValueError("; ".join(str(p) for p in problems))
-    return edges
+    return rules
 
 
 def clusters_of(store: DuckStore) -> list[str | None]:
@@ -121,18 +122,19 @@ def clusters_of(store: DuckStore) -> list[str | None]:
 
 
 def conclude_cluster(
-    store: DuckStore, cluster: str | None, edges: list[Edge], settings: Mapping[str, object] | None = None
+    store: DuckStore, cluster: str | None, rules: Rules, settings: Mapping[str, object] | None = None
 ) -> Conclusions:
     """Everything stored about one cluster, concluded from nothing: what every tick must come to as well."""
     events = event_rows.gather(store, cluster)
-    off = clocks.offsets(events)
+    off = clocks.offsets(events, clocks.known_of(read_inventory(store, cluster).links, samples.begun(store, cluster)))
     events = clocks.correct(events, off)
     runs = run_rows.gather(store, cluster, events)
     world = gather_world(store, cluster, settings, events, runs, node_states(store, cluster), off)
     conclude(world)
     narrow_slurmd_timeout(world.site, world.facts)
     seen = first_seen((events[0] for events in world.by_host.values()), world.runs)
-    found = conclude_world(world, edges, BaseRates(world.facts, seen.values(), world.first))
+    rates = BaseRates(world.facts, seen.values(), world.first, rules.innocent)
+    found = conclude_world(world, rules.edges, rates)
     found.seen, found.weighed = seen, []
     found.roots = Roots().but([], found.incidents)
     found.lemons = found.roots.suspects(len(world.site.hosts))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from correlator import expressions
@@ -76,12 +76,15 @@ class Evidence:
 
 
 class BaseRates:
-    """How often facts of each kind had happened per entity and second by the time of an effect."""
+    """How often facts of each kind had happened per entity and second, without having caused anything, by the time of an effect."""
 
-    def __init__(self, facts: Iterable[Fact], seen: Iterable[float], first: float) -> None:
+    def __init__(
+        self, facts: Iterable[Fact], seen: Iterable[float], first: float, innocent: Mapping[str, float] | None = None
+    ) -> None:
         """``seen``: since when (epoch seconds) each of the entities that could have had them is known; ``first``: since when
-        anything was seen. An entity that is new changes nothing that was concluded about the time before it."""
-        self.seen, self.first = sorted(seen), first
+        anything was seen. An entity that is new changes nothing that was concluded about the time before it. ``innocent``:
+        kind -> the share of such facts that caused nothing, from edge files; all of a kind of which none is told."""
+        self.seen, self.first, self.innocent = sorted(seen), first, innocent or {}
         self._starts: dict[str, list[float]] = defaultdict(list)
         for fact in facts:
             self._starts[fact.kind].append(fact.start)
@@ -90,10 +93,19 @@ class BaseRates:
 
     def of(self, kind: str, time: float) -> float:
         """Gamma-Poisson mean of what was seen before the hour of ``time`` and the prior."""
+        told, exposure = self.counted(kind, time)
+        return rate_of(self.innocent.get(kind, 1.0) * told, exposure)
+
+    def counted(self, kind: str, time: float) -> tuple[int, float]:
+        """Facts of a kind before the hour of ``time``, and how many entity-seconds they were seen in."""
         until = hour_of(time)
-        told = bisect_left(self._starts.get(kind, ()), until)
         hosts = max(1, bisect_left(self.seen, until))
-        return (told + PRIOR_EVENTS) / (hosts * max(0.0, until - self.first) + PRIOR_EXPOSURE_S)
+        return bisect_left(self._starts.get(kind, ()), until), hosts * max(0.0, until - self.first)
+
+
+def rate_of(events: float, exposure: float) -> float:
+    """Per entity and second, where so many were seen in ``exposure`` entity-seconds."""
+    return (events + PRIOR_EVENTS) / (exposure + PRIOR_EXPOSURE_S)
 
 
 class Weigher:
@@ -333,7 +345,8 @@ def describe_cause(world: World, fact: Fact) -> str:
         "disk.full": "disk full", "storage.outage": "storage target lost", "prolog.failure": "prolog failed",
         "epilog.failure": "epilog failed", "admin.down": "set DOWN by an administrator",
         "job.comm_error": "ranks lost their peers", "controller.restart": "slurmctld restarted",
-        "node.drain": "node drained", "power.outage": "nodes went down together", "switch.silent": "nodes fell silent together", "gpu.told": "GPU failed, as its run says",
+        "node.drain": "node drained", "power.outage": "nodes went down together",
+        "cooling.outage": "nodes grew hot together", "cooling.shutdown": "nodes shut down by heat together", "switch.silent": "nodes fell silent together", "gpu.told": "GPU failed, as its run says",
         "disk.told": "local disk failed, as its run says",
         "storage.told": "storage failed, as its runs say", "gpu.thermal": "GPU throttled by heat",
     }.get(fact.kind, fact.kind)  # fmt: skip

@@ -57,7 +57,8 @@ HEADLINE = 80
 _SHORT = {
     "switch.outage": "{what} lost {count} nodes", "plane.outage": "switch {host} failed ({count} nodes)",
     "node.down": "{host} fell silent", "node.deaf": "{host} did not answer", "batch.lost": "batch script lost on {host}",
-    "switch.silent": "{count} nodes fell silent together", "power.outage": "{count} nodes went down together", "gpu.xid": "Xid {code} on {host}",
+    "switch.silent": "{count} nodes fell silent together", "power.outage": "{count} nodes went down together",
+    "cooling.outage": "{count} nodes too hot together", "cooling.shutdown": "{count} nodes shut down by heat", "gpu.xid": "Xid {code} on {host}",
     "gpu.told": "a GPU of {host} failed", "disk.told": "a disk of {host} failed", "storage.told": "{device} failed",
     "link.errors": "{device} of {host} corrupts data", "pcie.aer": "bus errors on {host}", "slurmd.stop": "slurmd of {host} was stopped",
     "gpu.thermal": "GPUs of {host} too hot",
@@ -207,7 +208,7 @@ def _others_row(hop: Hop) -> dict[str, Any] | None:
         return None
     return {
         "where": others.where, "weight": round(others.factor, 4), "hit_count": len(others.hit), "spared_count": len(others.spared),
-        "hit": list(others.hit[:LISTED]), "spared": list(others.spared[:LISTED]),
+        "looked_at": others.asked, "reached": others.reached, "before": others.before, "hit": list(others.hit[:LISTED]), "spared": list(others.spared[:LISTED]),
     }  # fmt: skip
 
 
@@ -226,7 +227,12 @@ def _in_words(others: Others) -> str:
     said = [
         f"{len(keys)} other job{'s' if len(keys) > 1 else ''} {others.where} ({_few(keys)}) {what}" for keys, what in parts if keys
     ]  # fmt: skip
-    return f"{' and '.join(said)}: weight x {others.factor:.2g}"
+    if others.before:
+        said.append(
+            f"it had itself run on through the same {others.before} time{'s' if others.before > 1 else ''} before"
+        )
+    part = f" ({others.asked} looked at of {others.reached} that it reached)" if others.asked < others.reached else ""
+    return f"{' and '.join(said)}{part}: weight x {others.factor:.2g}"
 
 
 def _few(keys: Sequence[str]) -> str:
@@ -241,7 +247,7 @@ def mind_changed_by(hops: Iterable[Hop]) -> list[str]:
             count = len(others.spared)
             name = f"one of the {count} jobs" if count > 1 else f"job {others.spared[0]}"
             found.append(f"A sign that {name} {others.where} that ran on was hurt as well would speak for it.")
-        else:
+        elif not others.before:
             found.append(f"Another job {others.where} that ran on through it would speak against it.")
     return found
 
@@ -364,11 +370,16 @@ def doubts(incident: Incident) -> list[str]:
         )
     if any(e.time_quality == "inferred" for e in events_of(incident)):
         found.append("The year or zone of some stamps was inferred")
-    off = {e.host: e.clock_offset for e in events_of(incident) if e.clock_offset}
-    for host, seconds in sorted(off.items(), key=str):
+    moved = [e for e in events_of(incident) if e.clock_offset]
+    for host, seconds in sorted({e.host: e.clock_offset for e in moved}.items(), key=str):
         side = "ahead" if seconds > 0 else "behind"
-        found.append(f"The clock of {host} was {abs(seconds):.1f} s {side}; its lines are shown where they belong")
-    if incident.root.kind == "node.down":
+        known = f"{abs(seconds):.1f} s {side}, give or take {min(e.sigma for e in moved if e.host == host):.1f} s"
+        found.append(f"The clock of {host} was {known}; its lines are shown where they belong")
+    if incident.root.attrs.get("unresumed"):
+        found.append(
+            "Why it did not come up, the cloud's own log tells (ResumeProgram, its provider's quota and capacity)"
+        )
+    elif incident.root.kind == "node.down":
         found.append("Nothing that was collected tells why the node fell silent")
     if incident.root.attrs.get("inferred"):
         what = {"slurmd.crash": "slurmd died", "gpu.xid": "the GPU failed"}.get(

@@ -7,7 +7,7 @@ Arithmetic is interval arithmetic, so an unknown setting widens the window inste
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -35,6 +35,18 @@ class ExpressionError(ValueError):
 
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
+_TIME = re.compile(r"(?P<number>[-+]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)(?P<unit>us|ms|min|s|h|d)")
+
+
+def duration(told: object) -> float:
+    """Seconds of "250s", "-2s" or "30min", or of a bare number, which is seconds. Raises ``ExpressionError``."""
+    if isinstance(told, int | float) and not isinstance(told, bool):
+        return float(told)
+    match = _TIME.fullmatch(told) if isinstance(told, str) else None
+    if match is None:
+        raise ExpressionError(f"{told!r} is no time; write a number and one of {', '.join(_UNITS)}")
+    return float(match["number"]) * _UNITS[match["unit"]]
+
 
 def _combine(left: Value, operator: str, right: Value) -> Value:
     if operator == "+":
@@ -57,7 +69,7 @@ def _combine(left: Value, operator: str, right: Value) -> Value:
 @cache
 def _grammar() -> pp.ParserElement:
     number = pp.Regex(r"(?P<number>-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)(?P<unit>us|ms|min|s|h|d)?(?![A-Za-z0-9_])")
-    number.set_parse_action(lambda t: ("number", float(t["number"]) * _UNITS[t["unit"] or "s"]))
+    number.set_parse_action(lambda t: ("number", float(t["number"]) * _UNITS[t["unit"] or "s"], bool(t["unit"])))
     name = pp.Regex(r"[A-Za-z_][A-Za-z0-9_]*")
     name.set_parse_action(lambda t: ("name", t[0]))
     expression = pp.Forward()
@@ -109,6 +121,45 @@ def _evaluate(tree: Any, values: Mapping[str, Value]) -> Value:
         pick = max if tree[1] == "max" else min
         return Value(pick(left.low, right.low), pick(left.high, right.high), left.known and right.known)
     return _combine(_evaluate(tree[2], values), tree[1], _evaluate(tree[3], values))
+
+
+def check_units(text: str, plain: Collection[str]) -> None:
+    """Raises ``ExpressionError`` where a bound of a window is no time. Names are times but for those that are ``plain`` numbers."""
+    for tree in parse_window(text):
+        if _power(tree, plain) not in (1, None):
+            raise ExpressionError(f"{text!r}: {_told(tree)} is no time")
+
+
+def _power(tree: Any, plain: Collection[str]) -> int | None:
+    """To which power an expression has seconds: 1 is a time, 0 a plain number; None is a bare number, which may be either."""
+    kind = tree[0]
+    if kind == "number":
+        return 1 if tree[2] else None
+    if kind == "name":
+        return 0 if tree[1] in plain else 1
+    left, right = _power(tree[2], plain), _power(tree[3], plain)
+    if kind == "call" or tree[1] in "+-":
+        if left is not None and right is not None and left != right:
+            raise ExpressionError(f"{_told(tree)}: one of the two is a time, the other is none")
+        return right if left is None else left
+    if tree[1] == "^":
+        if left not in (0, None) or right not in (0, None):
+            raise ExpressionError(f"{_told(tree)}: times have no powers and are none")
+        return left if right is None else 0
+    if left is None and right is None:
+        return None
+    return (left or 0) + (right or 0) if tree[1] == "*" else (left or 0) - (right or 0)
+
+
+def _told(tree: Any) -> str:
+    """An expression as somebody would write it."""
+    kind = tree[0]
+    if kind == "number":
+        return f"{tree[1]:g}s" if tree[2] else f"{tree[1]:g}"
+    if kind == "name":
+        return str(tree[1])
+    left, right = _told(tree[2]), _told(tree[3])
+    return f"{tree[1]}({left}, {right})" if kind == "call" else f"({left} {tree[1]} {right})"
 
 
 def window(text: str, values: Mapping[str, Value]) -> tuple[float, float, bool]:

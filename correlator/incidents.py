@@ -15,6 +15,7 @@ from itertools import chain
 from correlator.causes import cause_of, root_event
 from correlator.evidence import Chain, Weigher
 from correlator.facts import World
+from correlator.facts.links import TOGETHER_S
 from correlator.model import Event, Fact, Hop, Run
 from correlator.verdicts import LEAK, ROOTS, Verdict, before_all_logs
 
@@ -31,7 +32,7 @@ _UNSUFFERED = {
     "node.panic": "degraded", "slurmd.crash": "degraded", "slurmd.stop": "degraded", "gpu.xid": "benign", "pcie.aer": "benign", "disk.error": "degraded",
     "disk.full": "degraded", "storage.outage": "degraded", "prolog.failure": "degraded", "epilog.failure": "degraded",
     "controller.restart": "benign", "gpu.thermal": "degraded", "munge.failure": "degraded", "admin.down": "benign", "node.dead": "degraded", "link.errors": "benign",
-    "memory.error": "degraded", "node.overheated": "degraded",
+    "memory.error": "degraded", "node.overheated": "degraded", "cooling.outage": "degraded", "cooling.shutdown": "degraded",
 }  # fmt: skip
 
 
@@ -82,7 +83,7 @@ def gather(world: World, weigher: Weigher, verdicts: list[Verdict]) -> list[Inci
     complaints = _complaints(world)
     for incident in incidents:
         _join_repeats(complaints, incident, taken)
-    incidents += _unsuffered(world, weigher, complaints, taken)
+    incidents += _unsuffered(world, weigher, complaints, taken, _Machines(world, incidents))
     _slowed(world, weigher, incidents)
     for incident in incidents:
         incident.members.sort(key=lambda f: f.key)
@@ -179,9 +180,12 @@ def _join_repeats(complaints: _Complaints, incident: Incident, taken: set[int]) 
             taken.add(id(fact))
 
 
-def _unsuffered(world: World, weigher: Weigher, complaints: _Complaints, taken: set[int]) -> list[Incident]:
+def _unsuffered(
+    world: World, weigher: Weigher, complaints: _Complaints, taken: set[int], machines: _Machines
+) -> list[Incident]:  # fmt: skip
     found: list[Incident] = []
     open_flaps: dict[tuple[str | None, str | None], Incident] = {}
+    planes = _Planes(world)
     for fact in world.facts:
         severity = _UNSUFFERED.get(fact.kind)
         if severity is None or id(fact) in taken or fact.attrs.get("promoted") or _is_consequence(world, weigher, fact):
@@ -192,10 +196,15 @@ def _unsuffered(world: World, weigher: Weigher, complaints: _Complaints, taken: 
             continue
         if fact.kind == "link.outage" and not world.site.cabled(fact.host, fact.device, fact.attrs.get("switch")):
             continue
-        if before_all_logs(weigher, fact):
+        if before_all_logs(weigher, fact) or planes.is_routine(fact):
             continue
         if fact.attrs.get("passing") or (fact.kind == "slurmd.stop" and not weigher.follows(fact)):
             continue  # a daemon that is started anew is everyday's work, unless its node was given up meanwhile
+        whole = machines.join(fact)
+        if whole is not None:
+            _consequences(world, weigher, whole)
+            taken.update(id(m) for m in whole.members)
+            continue
         if fact.attrs.get("planned"):
             severity = "benign"
         previous = open_flaps.get((fact.host, fact.device)) if fact.kind == "link.outage" else None
@@ -212,7 +221,90 @@ def _unsuffered(world: World, weigher: Weigher, complaints: _Complaints, taken: 
         taken.update(id(m) for m in incident.members)
         if fact.kind == "link.outage":
             open_flaps[(fact.host, fact.device)] = incident
+            machines.add(incident)
     return found
+
+
+class _Machines:
+    """Ports of one machine's fabric that go within seconds of each other are one incident: its NIC, a module, its slot."""
+
+    def __init__(self, world: World, incidents: list[Incident]) -> None:
+        self.ports: defaultdict[str, set[str]] = defaultdict(set)
+        for host, device in world.site.cables:
+            if world.site.role(host, device) == "fabric":
+                self.ports[host].add(device)
+        self.known: defaultdict[str | None, list[Incident]] = defaultdict(list)
+        for incident in incidents:
+            self.add(incident)
+
+    def add(self, incident: Incident) -> None:
+        root = incident.root
+        if root.kind == "link.outage" and root.attrs.get("role") == "fabric":
+            self.known[root.host].append(incident)
+
+    def join(self, fact: Fact) -> Incident | None:
+        """Puts an outage to that of another port at the same moment, if there is one. A machine that lost all its ports was
+        without its fabric, even where nobody needed it."""
+        if fact.kind != "link.outage" or fact.attrs.get("role") != "fabric":
+            return None
+        for incident in self.known[fact.host]:
+            moments = [f.start for f in (incident.root, *incident.flaps)]
+            if incident.root.device != fact.device and any(abs(m - fact.start) <= TOGETHER_S for m in moments):
+                incident.members.append(fact)
+                lost = {
+                    f.device
+                    for f in (incident.root, *incident.members)
+                    if f.kind == "link.outage" and f.host == fact.host
+                }
+                if incident.severity == "benign" and len(lost) > 1 and lost >= self.ports[fact.host or ""] > set():
+                    incident.severity = "degraded"
+                return incident
+        return None
+
+
+#: A port of a fabric of several planes that is back within this is 1/N of the bandwidth for a moment; one that stays away is told.
+ROUTINE_S = FLAP_GAP_S
+
+
+#: A run feels the loss of a plane within this after it (correlation.md, E09).
+FELT_S = 60.0
+
+
+class _Planes:
+    """Which outages are everyday's work of a fabric of several planes: nobody feels them, and the repair list counts them
+    (repairs.py). One that ended a run has an incident by that run; ports of a machine that go together are none of these,
+    nor is one while a run on the node lost its pace."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.spread = any(world.site.planes_of(key) > 1 for key in world.site.job_settings)
+        self.lost: defaultdict[str | None, list[Fact]] = defaultdict(list)
+        for fact in world.facts_of("link.outage") if self.spread else ():
+            if fact.attrs.get("role") == "fabric":
+                self.lost[fact.host].append(fact)
+        self.slow: defaultdict[str | None, list[float]] = defaultdict(list)
+        for fact in world.facts_of("job.slow") if self.spread else ():
+            self.slow[fact.run].append(fact.start)
+
+    def is_routine(self, fact: Fact) -> bool:
+        """One port among several planes, soon back, where every run on its node spreads over planes.
+
+        A run that says nothing of planes may have waited for the port: then it is told that this did no harm."""
+        if not self.spread or fact.kind != "link.outage" or fact.duration is None or fact.duration > ROUTINE_S:
+            return False
+        cables = self.world.site.cables
+        if not cables.get((fact.host or "", fact.device or ""), {}).get("plane"):
+            return False
+        if any(f.device != fact.device and abs(f.start - fact.start) <= TOGETHER_S for f in self.lost[fact.host]):
+            return False
+        end = fact.start + fact.duration
+        running = [r for r in self.world.runs_on.get(fact.host or "", ())
+                   if r.start is not None and r.start <= end and (r.end is None or r.end >= fact.start)]  # fmt: skip
+        return all(
+            self.world.site.planes_of(run.key) > 1
+            and not any(fact.start - fact.sigma <= slow <= end + FELT_S for slow in self.slow.get(run.key, ()))
+            for run in running
+        )
 
 
 def _is_consequence(world: World, weigher: Weigher, fact: Fact) -> bool:

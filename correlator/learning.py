@@ -1,4 +1,5 @@
 """What operators' answers say of the priors of edges: a proposal, which a person back-tests and puts among the site's edges.
+What they say of base rates is in ``innocence.py``.
 
 Nothing here changes a verdict. The answers to one incident count once for each edge of its chain, however many runs it
 ended: they are one observation of one fault.
@@ -7,16 +8,18 @@ ended: they are one observation of one fault.
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from correlator.feedback import answers, standing
 from correlator.model import Edge
 from correlator.replay import said
 
 if TYPE_CHECKING:
+    from correlator.innocence import Innocence
     from store.duckdb_store import DuckStore
 
 #: So many answers weigh as much as a prior, which is a judgement of somebody who knows such clusters: a handful of answers
@@ -28,17 +31,24 @@ LEAST, MOST = 0.02, 0.98
 
 @dataclass(frozen=True)
 class Learned:
-    """An edge, in how many incidents its blame was confirmed and found wrong, and the prior that follows."""
+    """An edge, in how many incidents its blame was confirmed and found wrong, and the prior that follows. ``judged``: the prior
+    that somebody judged, where the edge's own is made of answers already: each answer counts once."""
 
     edge: Edge
     confirmed: int
     wrong: int
+    judged: float | None = None
+
+    @property
+    def begun(self) -> float:
+        """The prior before all answers."""
+        return self.edge.prior if self.judged is None else self.judged
 
     @property
     def prior(self) -> float:
-        """Mean of the Beta distribution of which the edge's prior is worth ``PRIOR_ANSWERS``."""
-        mean = (PRIOR_ANSWERS * self.edge.prior + self.confirmed) / (PRIOR_ANSWERS + self.confirmed + self.wrong)
-        return round(min(max(mean, min(LEAST, self.edge.prior)), max(MOST, self.edge.prior)), 3)
+        """Mean of the Beta distribution of which the prior before all answers is worth ``PRIOR_ANSWERS``."""
+        mean = (PRIOR_ANSWERS * self.begun + self.confirmed) / (PRIOR_ANSWERS + self.confirmed + self.wrong)
+        return round(min(max(mean, min(LEAST, self.begun)), max(MOST, self.begun)), 3)
 
 
 @dataclass(frozen=True)
@@ -49,29 +59,50 @@ class Lessons:
     uncounted: int
 
 
-def learned(store: DuckStore, edges: Sequence[Edge]) -> Lessons:
-    """Counts the standing answers whose verdict still says what was answered."""
-    verdicts = {
-        (row["cluster"], row["run_key"]): said(json.loads(row["document"]))
-        for row in store.rows("SELECT cluster, run_key, document FROM model.runs WHERE document IS NOT NULL")
-    }
-    #: By edge: incident -> whether it was confirmed. Who answers "wrong" has seen more than who agrees.
-    judged: defaultdict[str, dict[str, bool]] = defaultdict(dict)
+@dataclass(frozen=True)
+class Judged:
+    """An answer to what is still said of a run, by which edges, and whether that was right."""
+
+    cluster: str | None
+    run_key: str
+    incident_id: str
+    right: bool
+    edges: tuple[str, ...]
+
+
+def judged(
+    rows: Iterable[Mapping[str, Any]], verdicts: Mapping[tuple[str | None, str], Mapping[str, Any]]
+) -> tuple[list[Judged], int]:
+    """The standing answers whose verdict still says what was answered, and how many do not count. ``verdicts``: documents by
+    cluster and run."""
+    found: list[Judged] = []
     uncounted = 0
-    for row in standing(answers(store)):
-        now = verdicts.get((row["cluster"], row["run_key"]))
-        same = now is not None and (now.category, now.event, now.host) == (
-            row["said_category"], row["said_event"], row["said_host"],
-        )  # fmt: skip
-        if now is None or not same or not now.edges:
+    for row in standing(rows):
+        document = verdicts.get((row["cluster"], row["run_key"]))
+        now = None if document is None else said(document)
+        told = (row["said_category"], row["said_event"], row["said_host"])
+        if now is None or (now.category, now.event, now.host) != told or not now.edges:
             uncounted += 1
             continue
-        for name in now.edges:
-            right = row["answer"] == "confirmed"
-            judged[name][row["incident_id"]] = right and judged[name].get(row["incident_id"], True)
+        right = row["answer"] == "confirmed"
+        found.append(Judged(row["cluster"], row["run_key"], row["incident_id"], right, now.edges))
+    return found, uncounted
+
+
+def learned(store: DuckStore, edges: Sequence[Edge], begun: Mapping[str, float] | None = None) -> Lessons:
+    """Counts the standing answers whose verdict still says what was answered. ``begun``: edge -> its prior before all answers,
+    where its own is not that."""
+    rows = store.rows("SELECT cluster, run_key, document FROM model.runs WHERE document IS NOT NULL")
+    verdicts = {(row["cluster"], row["run_key"]): json.loads(row["document"]) for row in rows}
+    counted, uncounted = judged(answers(store), verdicts)
+    #: By edge: incident -> whether it was confirmed. Who answers "wrong" has seen more than who agrees.
+    told: defaultdict[str, dict[str, bool]] = defaultdict(dict)
+    for one in counted:
+        for name in one.edges:
+            told[name][one.incident_id] = one.right and told[name].get(one.incident_id, True)
     found = [
-        Learned(edge, sum(told.values()), sum(not right for right in told.values()))
-        for edge in edges if (told := judged.get(edge.id))
+        Learned(edge, sum(right.values()), sum(not r for r in right.values()), (begun or {}).get(edge.id))
+        for edge in edges if (right := told.get(edge.id))
     ]  # fmt: skip
     return Lessons(found, uncounted)
 
@@ -87,20 +118,48 @@ def lines(lessons: Lessons) -> list[str]:
     return told or ["no answers yet: give them on the page of a job or an incident"]
 
 
-def as_file(found: Iterable[Learned]) -> str:
-    """Edges with their new priors as a site's edge file."""
-    tables = [
-        "# Priors as operators' answers have them. Made by 'faultline check --answers'; back-test it before you use it."
+def as_file(
+    found: Iterable[Learned], tests: Mapping[str, Sequence[object]] | None = None, rates: Iterable[Innocence] = ()
+) -> str:
+    """Edges with their new priors, and base rates, as a site's edge file. ``tests``: those that the edges carry, by id."""
+    parts = [
+        "# Priors and base rates as operators' answers have them. Made by 'faultline check --answers'; back-test it before you use it."
     ]
     for one in found:
         edge = one.edge
         told: dict[str, object] = {
             "id": edge.id, "cause": list(edge.cause), "effect": list(edge.effect), "scope": edge.scope, "window": edge.window,
-            "prior": one.prior, "requires": list(edge.requires), "text": edge.text,
-            "reference": f"{edge.reference}; {one.confirmed} incidents confirmed, {one.wrong} wrong".removeprefix("; "),
+            "prior": one.prior, "judged": one.begun, "requires": list(edge.requires), "text": edge.text,
+            "reference": f"{_COUNTED.sub('', edge.reference)}; {_counts(one)}".removeprefix("; "),
             "anchor": edge.anchor, "density": edge.density, "blocks": edge.blocks, "shared": edge.shared, "prior_runs": edge.prior_runs,
         }  # fmt: skip
-        # Text, lists of text, numbers and booleans are written alike in JSON and TOML.
-        body = "\n".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in told.items())
-        tables.append(f"[[edge]]\n{body}")
-    return "\n\n".join(tables) + "\n"
+        table = _table("edge", told)
+        carried = (tests or {}).get(edge.id)
+        if carried:
+            table += "\ntests = [\n" + "".join(f"  {_toml(test)},\n" for test in carried) + "]"
+        parts.append(table)
+    for rate in rates:
+        reference = f"{rate.blamed} of {rate.seen} facts blamed; {_counts(rate)}"
+        parts.append(_table("base_rate", {"kind": rate.kind, "innocent": rate.innocent, "reference": reference}))
+    return "\n\n".join(parts) + "\n"
+
+
+#: What an earlier file of answers says of itself behind an edge's reference.
+_COUNTED = re.compile(r"(?:; |^)\d+ incidents confirmed, \d+ wrong$")
+
+
+def _counts(one: Learned | Innocence) -> str:
+    return f"{one.confirmed} incidents confirmed, {one.wrong} wrong"
+
+
+def _table(name: str, told: Mapping[str, object]) -> str:
+    return f"[[{name}]]\n" + "\n".join(f"{key} = {_toml(value)}" for key, value in told.items())
+
+
+def _toml(value: object) -> str:
+    """Text, numbers and booleans are written alike in JSON and TOML; tables are not."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(one)}" for key, one in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)

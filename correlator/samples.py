@@ -5,7 +5,7 @@ All of it is worked out in the store, so that only the few rows that matter reac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -180,3 +180,17 @@ def voices(store: Reads, cluster: str | None) -> frozenset[str]:
         [cluster],
     )
     return frozenset(r["host"] for r in rows)
+
+
+def begun(store: Reads, cluster: str | None) -> Callable[[Collection[int]], dict[int, float]]:
+    """``begun(jobs)``: when accounting says that jobs began (epoch seconds), of those that began once."""
+
+    def of(jobs: Collection[int]) -> dict[int, float]:
+        rows = store.rows(
+            """SELECT job_id, epoch(min(start)) AS t FROM raw.jobs WHERE cluster IS NOT DISTINCT FROM ? AND start IS NOT NULL
+            AND job_id IN (SELECT unnest(?::BIGINT[])) GROUP BY job_id HAVING count(DISTINCT start) = 1""",
+            [cluster, sorted(jobs)],
+        )
+        return {r["job_id"]: r["t"] for r in rows}
+
+    return of

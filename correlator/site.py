@@ -41,6 +41,10 @@ FABRIC_NAME = re.compile(r"^(ib|hsn|mlx\d_|rdma|roce|efa|irdma|opa|hfi|bnxt_re|i
 MANAGEMENT_NAME = re.compile(r"^(eth|eno|ens|enp|em|mgmt|bond|br|lan|oob|bmc)", re.IGNORECASE)
 
 
+#: Sources of cables that tell what answered, or one kind of fabric, not what there is (parsers/documents).
+HEARD = re.compile(r"lldp|iblinkinfo|ibnetdiscover")
+
+
 @dataclass(frozen=True)
 class Inventory:
     """What holds for all times: rows of settings, cables and Slurm's tree."""
@@ -60,6 +64,7 @@ class Site:
     job_settings: dict[str, dict[str, str]] = field(default_factory=dict)
     links: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
     cables: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+    inventoried: frozenset[str] = frozenset()
     hosts: frozenset[str] = frozenset()
     leaf_of: dict[str, str] = field(default_factory=dict)
     members: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -103,9 +108,9 @@ class Site:
         return values
 
     def cabled(self, host: str | None, device: str | None, switch: object = None) -> bool:
-        """Is the port in use? Where the inventory knows the host's cables, a port without one is a spare."""
-        known = {name for name, _ in self.cables}
-        return bool(switch) or host not in known or (host, device) in self.cables
+        """Is the port in use? Where an inventory lists the host's cables, a port without one is a spare. What was heard of
+        neighbours lists none: a port may be down, or carry InfiniBand, or its switch keep silent."""
+        return bool(switch) or host not in self.inventoried or (host, device) in self.cables
 
     def planes_of(self, run_key: str | None) -> int:
         """Over how many independent fabric planes a run's transport spreads, as its environment says; 1 if it does not."""
@@ -177,6 +182,8 @@ def build_site(
             site.job_settings.setdefault(scope[4:], {})[str(row["name"])] = str(row["value"])
     members: defaultdict[str, set[str]] = defaultdict(set)
     parents: defaultdict[str, set[str]] = defaultdict(set)
+    links = list(links)
+    site.inventoried = frozenset(str(r["host"]) for r in links if r["host"] and r["device"] and not HEARD.search(str(r.get("source") or "")))  # fmt: skip
     for row in links:
         if row["switch"] and row["switch_port"]:
             site.links[(row["switch"], row["switch_port"])] = (row["host"], row["device"])

@@ -73,7 +73,7 @@ class Ticker:
     ) -> None:
         self.store = store
         self.settings = settings
-        self._edges = load_edges(edge_paths)
+        self._rules = load_edges(edge_paths)
         self._seen: dict[str, tuple[int, int]] | None = None
         self._known: dict[str | None, Conclusions] = {}
         self._history: History | None = None
@@ -98,7 +98,9 @@ class Ticker:
             found, partly = self._conclude(state, full or begun - self._full_at > FULL_EVERY_S)
         if not partly:
             self._full_at = begun
-        found = [same_objects(settled(c, longest_window(c, self._edges), moment), before.get(c.cluster)) for c in found]
+        found = [
+            same_objects(settled(c, longest_window(c, self._rules.edges), moment), before.get(c.cluster)) for c in found
+        ]
         if state == self._seen and all(c is before.get(c.cluster) for c in found):
             return TickReport(seconds=time.perf_counter() - begun)
         lines = state["logs"][0] - (self._seen["logs"][0] if self._seen else 0)
@@ -114,7 +116,7 @@ class Ticker:
         """Conclusions about all clusters, and whether those that new rows speak of needed a part of their rows only."""
         if full or self._seen is None or not self._grew_only(state):
             names = clusters_of(self.store)
-            return [conclude_cluster(self.store, c, self._edges, self.settings) for c in names], False
+            return [conclude_cluster(self.store, c, self._rules, self.settings) for c in names], False
         grown = frozenset(table for table, told in state.items() if told != self._seen[table])
         with ThreadPoolExecutor(1, thread_name_prefix="asking") as beside:
             since = {table: top for table, (_, top) in self._seen.items()}
@@ -126,7 +128,7 @@ class Ticker:
             conclusions = self._in_part(cluster, arrivals)
             if conclusions is None:
                 partly = False
-                conclusions = conclude_cluster(self.store, cluster, self._edges, self.settings)
+                conclusions = conclude_cluster(self.store, cluster, self._rules, self.settings)
             found.append(conclusions)
         return found, partly
 
@@ -206,7 +208,7 @@ class Ticker:
         )
         if change is None:
             return before
-        window = Window(self.store, before, self._edges, self.settings, change)
+        window = Window(self.store, before, self._rules, self.settings, change)
         return None if window.whole else window.again()
 
 

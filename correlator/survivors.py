@@ -10,6 +10,8 @@ this one cause is a Beta distribution with the mean
 and the weight of the explanation changes by its odds against those of the prior: that is the Bayes factor of what
 became of the others, between "it ended this run" and "it was there and did not".
 
+The run itself is one of them: what it had been through before, and had run on, does not end it.
+
 Who could not have shown it says nothing: runs on one node beside a lost rail, with retries of their own that last longer, over
 further planes, that began after the cause, ended before it could be seen, or ended then by something else.
 """
@@ -32,6 +34,9 @@ RAN_ON_S = 60.0
 #: Others that die of the same cause do so within this after the effect; a tick looks 900 s back (``window.MARGIN_S``).
 HIT_WITHIN_S = 600.0
 
+#: What a run went through so long before the cause is held against it; a tick looks further back than this before any cause.
+EARLIER_S = 1800.0
+
 #: A switch takes its links within this (correlation.md, E15): of one switch that fails twice, these belong to one failure.
 ONE_FAILURE_S = 15.0
 
@@ -48,12 +53,16 @@ PACES = 3
 @dataclass(frozen=True)
 class Others:
     """Keys of the other exposed runs: ``hit`` ended by the same cause, ``spared`` ran on. ``where``: what they share with the
-    cause, in words; ``factor``: what that does to the weight."""
+    cause, in words; ``factor``: what that does to the weight. ``asked`` of ``reached`` runs were looked at. ``before``: how
+    often the run itself had been through the same before, and had run on."""
 
     hit: tuple[str, ...]
     spared: tuple[str, ...]
     where: str
     factor: float
+    asked: int = 0
+    reached: int = 0
+    before: int = 0
 
 
 @dataclass(frozen=True)
@@ -124,8 +133,11 @@ class Exposed:
         #: The earliest effect of which the data do not cover yet what became of the others; None where there is none.
         self.uncovered: float | None = None
         self._edges: dict[str, list[Edge]] = defaultdict(list)
+        self._causes: set[str] = set()
+        self._same: dict[tuple[str, str | None, str | None], list[Fact]] | None = None
         for edge in edges:
             if edge.shared:
+                self._causes.update(edge.cause)
                 for kind in edge.effect:
                     self._edges[kind].append(edge)
         self._groups: dict[int, list[Fact]] | None = None
@@ -144,16 +156,37 @@ class Exposed:
         own = self.world.run[effect.run].job_id if effect.run in self.world.run else None
         near = [r for r in runs.overlapping(cause.start, effect.start) if r.job_id != own]
         hit, spared = [], []
-        for run in near[:: 1 + len(near) // LOOKED_AT]:
+        some = near[:: 1 + len(near) // LOOKED_AT]
+        for run in some:
             if effect.run is None and effect.host in run.nodes:
                 continue  # it shares the very node
             if self._was_hit(group, run, effect):
                 hit.append(run.key)
             elif run.start is not None and run.start <= cause.start and self._would_show(group, run, effect, hosts):
                 spared += [run.key] if self._ran_on(run, effect.start) else []
-        if not hit and not spared:
+        before = self._went_through(edge, cause, effect)
+        if not hit and not spared and not before:
             return None
-        return Others(tuple(hit), tuple(spared), _where(edge, group), factor_of(edge, len(hit), len(spared)))
+        factor = factor_of(edge, len(hit), len(spared) + before)
+        return Others(tuple(hit), tuple(spared), _where(edge, group), factor, len(some), len(near), before)
+
+    def _went_through(self, edge: Edge, cause: Fact, effect: Fact) -> int:
+        """How often the same had happened to the run shortly before, so that the edge would have explained its end then: a
+        rail that it does not use, retries that last longer than is known."""
+        run = self.world.run.get(effect.run or "")
+        if run is None or run.start is None or effect.kind == "job.slow":
+            return 0
+        if self._same is None:
+            self._same = defaultdict(list)
+            for fact in self.world.facts:
+                if fact.kind in self._causes:
+                    self._same[fact.kind, fact.host, fact.device].append(fact)
+        late, first = effect.start - cause.start, max(run.start, cause.start - EARLIER_S)
+        return sum(
+            first <= f.start and f.start + late + RAN_ON_S <= effect.start
+            and self.holds(edge, f, replace(effect, start=f.start + late))
+            for f in self._same[cause.kind, cause.host, cause.device]
+        )  # fmt: skip
 
     def _ran_on(self, run: Run, at: float) -> bool:
         over = at + RAN_ON_S

@@ -240,7 +240,7 @@ ROOTS = frozenset({
     "link.outage", "switch.outage", "node.reboot", "node.panic", "slurmd.crash", "munge.failure", "node.deaf", "node.down",
     "admin.down", "prolog.failure", "gpu.xid", "pcie.aer", "gpu.thermal", "disk.error", "disk.full", "storage.outage",
     "node.dead", "link.errors", "plane.outage", "gpu.told", "disk.told", "storage.told", "switch.silent",
-    "power.outage", "slurmd.stop", "batch.lost", "memory.error", "node.overheated",
+    "power.outage", "cooling.outage", "cooling.shutdown", "slurmd.stop", "batch.lost", "memory.error", "node.overheated",
 })  # fmt: skip
 
 

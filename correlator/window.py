@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from correlator import clocks, expressions
+from correlator import clocks, expressions, samples
 from correlator import events as event_rows
 from correlator import runs as run_rows
 from correlator.arrivals import NEXT_S, Change
 from correlator.changes import Touched
 from correlator.conditions import derived_values
+from correlator.edges import Rules
 from correlator.engine import Conclusions, conclude_world, gather_world, node_states
 from correlator.estimate import narrow_slurmd_timeout
 from correlator.events import COALESCE_S, moment_of
@@ -77,18 +78,18 @@ class Window:
         self,
         store: DuckStore,
         before: Conclusions,
-        edges: list[Edge],
+        rules: Rules,
         settings: Mapping[str, object] | None,
         change: Change,
     ) -> None:
-        self.store, self.before, self.edges, self.settings, self.change = store, before, edges, settings, change
+        self.store, self.before, self.rules, self.settings, self.change = store, before, rules, settings, change
         self.lines: event_rows.Lines | None = None
         self.index = index_of(before)
         skew = max((abs(o.seconds) for o in before.clocks), default=0.0)
         border = change.earliest - skew - MARGIN_S
         if before.uncovered is not None:  # what became of others that a cause reached may be known now
             border = min(border, before.uncovered - ENDS_WITH_S)
-        self.reach = longest_window(before, edges) + MARGIN_S
+        self.reach = longest_window(before, rules.edges) + MARGIN_S
         self._begin(border)
 
     def _begin(self, border: float) -> None:
@@ -127,7 +128,9 @@ class Window:
         new = self._events(recent)
         carried = self._carried(jobs)
         off = before.clocks
-        if any(o.end >= self.since for o in off) or clocks.offsets(event_rows.in_order(list(new), carried)):
+        links = before.inventory.links if before.inventory else ()
+        known = clocks.known_of(links, samples.begun(self.store, before.cluster))
+        if any(o.end >= self.since for o in off) or clocks.offsets(event_rows.in_order(list(new), carried), known):
             return None  # a clock that is off now: every new pair of lines may tell it better
         new = clocks.correct(new, off)
         told = {(e.host, e.kind, e.device): e for e in carried if e.time < self.since <= e.last}
@@ -160,7 +163,8 @@ class Window:
         narrow_slurmd_timeout(world.site, facts)
         if before.site is None or not _same_site(world, before):
             return None
-        found = conclude_world(world, self.edges, BaseRates(facts, seen.values(), world.first))
+        rates = BaseRates(facts, seen.values(), world.first, self.rules.innocent)
+        found = conclude_world(world, self.rules.edges, rates)
         if (first := self._first_told(found)) - self.reach < self.since:
             self.since = first - self.reach
             return None if self.whole else self.again()

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from faultline.access import open_for_reading
 from faultline.config import load
 from faultline.failure import CommandError
 from store import archive
 
+if TYPE_CHECKING:
+    from parsers.patterns import Catalogue
 
-def check_all(config: Path | None, data: Path | None) -> int:
-    """Prints a line per part; exit 1 if something is wrong, 2 if a part could not be looked at."""
-    from correlator import edges
+
+def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()) -> int:
+    """Prints a line per part; exit 1 if something is wrong, 2 if a part could not be looked at. ``tried``: further edge files, on
+    top of those of the configuration."""
     from parsers import patterns
 
     wrong: list[str] = []
@@ -23,9 +28,7 @@ def check_all(config: Path | None, data: Path | None) -> int:
     problems = catalogue.check()
     wrong += [f"catalogue: {p}" for p in problems]
     print(f"catalogue      {len(catalogue.entries)} event patterns, {len(problems)} wrong")
-    found, faults = edges.load(settings.edges)
-    wrong += [str(p) for p in faults]
-    print(f"edges          {len(found)} causal edges, {len(faults)} wrong")
+    wrong += _edges([*settings.edges, *_present(tried)], catalogue)
     wrong += _reports(settings.reports)
     if data is not None or (settings.data / "faultline.duckdb").exists():
         try:
@@ -44,6 +47,27 @@ def check_all(config: Path | None, data: Path | None) -> int:
         print(f"WRONG  {text}")
     print("something is wrong" if wrong else "all is well")
     return 1 if wrong else 0
+
+
+def _edges(paths: Sequence[Path], catalogue: Catalogue) -> list[str]:
+    """Reads the edges and runs the tests that they carry."""
+    from correlator import edges
+    from correlator.edges import cases
+
+    found, faults = edges.rules(paths)
+    count, failed = cases.check(paths, catalogue)
+    rates = f", {len(found.innocent)} base rates" if found.innocent else ""
+    print(
+        f"edges          {len(found.edges)} causal edges{rates}, {len(faults)} wrong; {count} tests, {len(failed)} failed"
+    )
+    return [str(p) for p in [*faults, *failed]]
+
+
+def _present(paths: Sequence[Path]) -> Sequence[Path]:
+    missing = [str(p) for p in paths if not p.is_file()]
+    if missing:
+        raise CommandError(f"{', '.join(missing)}: no such edge file")
+    return paths
 
 
 def _reports(scheduled: object) -> list[str]:
@@ -67,9 +91,7 @@ def back_test(
     from correlator.replay import lines, replay
 
     settings = load(config)
-    missing = [str(p) for p in edges if not p.is_file()]
-    if missing:
-        raise CommandError(f"{', '.join(missing)}: no such edge file")
+    _present(edges)
     if not edges:
         raise CommandError("--replay compares today's edges with others; name them with --edges FILE")
     with open_for_reading(data or settings.data) as store:
@@ -83,21 +105,30 @@ def back_test(
 
 
 def count_answers(config: Path | None, data: Path | None, write: Path | None) -> int:
-    """``check --answers``: what operators' answers say of the edges' priors. Changes no verdict; ``write``: a file of edges with
-    the priors that follow, for ``--replay --edges`` and then the site's configuration."""
-    from correlator import edges, learning
+    """``check --answers``: what operators' answers say of the edges' priors and of base rates. Changes no verdict; ``write``: a
+    file of edges with the priors and rates that follow, for ``--replay --edges`` and then the site's configuration."""
+    from correlator import edges, innocence, learning
+    from correlator.engine import clusters_of, conclude_cluster
+    from correlator.feedback import answers
 
     settings = load(config)
-    found, faults = edges.load(settings.edges)
+    rules, faults = edges.rules(settings.edges)
     if faults:
         raise CommandError(f"the edges cannot be used: {'; '.join(map(str, faults))}")
     if write is not None and write.exists():
         raise CommandError(f"{write}: exists already; name another file")
+    tables = {name: entry.table for name, entry in edges.entries(settings.edges).items()}
+    begun = {name: float(table["judged"]) for name, table in tables.items() if "judged" in table}
     with open_for_reading(data or settings.data) as store:
-        lessons = learning.learned(store, found)
-    for line in learning.lines(lessons):
+        lessons = learning.learned(store, rules.edges, begun)
+        rates = []
+        if lessons.edges:  # facts are not stored: they are concluded again, as for --replay
+            found = [conclude_cluster(store, c, rules, settings.slurm) for c in clusters_of(store)]
+            rates = innocence.innocence(found, answers(store), rules.innocent)
+    for line in [*learning.lines(lessons), *innocence.lines(rates)]:
         print(line)
     if write is not None and lessons.edges:
-        write.write_text(learning.as_file(lessons.edges), encoding="utf-8")
+        tests = {name: table["tests"] for name, table in tables.items() if table.get("tests")}
+        write.write_text(learning.as_file(lessons.edges, tests, rates), encoding="utf-8")
         print(f"wrote {write}; see what it changes: faultline check --replay --edges {write}")
     return 0

@@ -358,14 +358,16 @@ def check(
         bool,
         typer.Option("--replay", help="Back-test: what would the edges of --edges have said? Exit 1 if it differs."),
     ] = False,
-    edges: Annotated[list[Path] | None, typer.Option("--edges", help="Edge file to try, on top of today's.")] = None,
+    edges: Annotated[
+        list[Path] | None, typer.Option("--edges", help="Edge file to check or to try, on top of today's.")
+    ] = None,
     since: Since = None,
     until: Until = None,
     answers: Annotated[
-        bool, typer.Option("--answers", help="What operators' answers say of the edges' priors; changes nothing.")
+        bool, typer.Option("--answers", help="What operators' answers say of priors and base rates; changes nothing.")
     ] = False,
     write: Annotated[
-        Path | None, typer.Option("--write", help="With --answers: write edges with those priors.")
+        Path | None, typer.Option("--write", help="With --answers: write edges with those priors, and base rates.")
     ] = None,
 ) -> int:
     """Validate configuration, event catalogue, causal edges and store; say what is wrong and where."""
@@ -377,9 +379,9 @@ def check(
         return count_answers(config, data, write)
     if replay:
         return back_test(config, data, edges or [], *span(since, until))
-    if edges or since or until:
-        raise CommandError("--edges, --since and --until belong to --replay; add it")
-    return check_all(config, data)
+    if since or until:
+        raise CommandError("--since and --until belong to --replay; add it")
+    return check_all(config, data, edges or [])
 
 
 COMMANDS = {str(command.callback.__name__) for command in app.registered_commands if command.callback}

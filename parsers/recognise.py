@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
-from parsers.documents import counters, sacct, tables
+from parsers.documents import counters, lldp_tables, sacct, tables
 from parsers.documents.hook import MAGIC as HOOK_MAGIC
 from parsers.documents.links_csv import columns as link_columns
 
@@ -262,6 +262,15 @@ def _is_links_csv(text: str) -> bool:
     return len(re.split(r"[,;\t]", line)) >= 3 and {"host", "device", "switch"} <= set(found)
 
 
+def _lldp_table(text: str) -> str | None:
+    """The kind of a table of LLDP neighbours; a prompt, a legend or totals may stand above its header."""
+    return next((kind for line in _first_lines(text, 12) if (kind := lldp_tables.header_of(line))), None)
+
+
+def _is_lldp(kind: str) -> Callable[[str], bool]:
+    return lambda text: _lldp_table(text) == kind
+
+
 _CONF_KEY = re.compile(
     r"(?i)(?:ClusterName|SlurmctldHost|ControlMachine|SlurmdTimeout|SlurmctldPort|NodeName|PartitionName|AuthType|"
     r"ProctrackType|ReturnToService|SelectType|StateSaveLocation|SlurmUser|MpiDefault|Include)[\s=]"
@@ -333,6 +342,14 @@ _DOCUMENTS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
     ("iblinkinfo", "output of iblinkinfo", lambda text: bool(re.search(r"\d+\[\s*\] ==\([^)]*\)==>", text))),
     ("ibnetdiscover", "output of ibnetdiscover", lambda text: "# Topology file: generated on" in text[:200] or bool(
         re.match(r'vendid=0x|(?:Switch|Ca)\s+\d+\s+"[SH]-[0-9a-f]+"', text))),
+    ("lldpctl", "output of lldpctl", lambda text: bool(
+        re.search(r"^Interface:\s+[^\s,]+, via: ", text, re.MULTILINE) or re.search(r"^LLDP neighbors:\s*$", text[:400], re.MULTILINE))),
+    ("lldpctl_keyvalue", "output of lldpctl -f keyvalue", _matches(r"lldp\.\S+?\.(?:via|rid|age|chassis\.\S+|port\.\S+)=")),
+    ("lldpctl_json", "output of lldpctl -f json", lambda text: bool(re.match(
+        r'[^{]{0,200}\{\s*"lldp"\s*:\s*(?:\[\s*)?\{\s*(?:\}|"interface"\s*:)', text))),
+    ("lldpctl_xml", "output of lldpctl -f xml", lambda text: bool(re.search(r"<lldp label=.LLDP neighbors", text[:400]))),
+    ("eos_lldp_json", "JSON of show lldp neighbors", lambda text: '"lldpNeighbors"' in text and text.find("{") in range(200)),
+    *((kind, "header of a table of LLDP neighbours", _is_lldp(kind)) for kind in lldp_tables.TABLES),
     ("perfquery", "output of perfquery", _matches(r"# (?:Port|Extended Port|Port extended) counters: L", 2)),
     ("ibqueryerrors", "output of ibqueryerrors", _matches(r'Errors for (?:0x[0-9a-f]+ )?"', 3)),
     ("mlxlink", "output of mlxlink", lambda text: "Operational Info" in text[:400] and "Physical state" in text[:1000]),

@@ -23,6 +23,7 @@ want rsyslogd rsyslog
 [ -e /usr/lib/x86_64-linux-gnu/slurm-wlm/jobcomp_elasticsearch.so ] || wanted="$wanted slurm-wlm-elasticsearch-plugin"
 want slurmrestd slurmrestd slurm-wlm-jwt-plugin
 want faketime faketime
+want prometheus-node-exporter prometheus-node-exporter
 [ -e /usr/lib/x86_64-linux-gnu/rsyslog/lmnsd_ossl.so ] || wanted="$wanted rsyslog-openssl"
 want mariadbd mariadb-server mariadb-client
 want ip iproute2

@@ -16,7 +16,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from web import answering, api, feedback, pages, sources, suggesting, tail
+from web import answering, api, feedback, pages, repairs, sources, suggesting, tail
 from web.metrics import Counters
 from web.origin import foreign
 from web.problems import ProblemError
@@ -155,6 +155,7 @@ def create_app(store: Store, *, settings: Mapping[str, object] | None = None) ->
     )  # fmt: skip
     app.state.store, app.state.reader = store, Reader(store)
     app.state.settings, app.state.counters = dict(settings or {}), Counters()
+    app.state.repairs = repairs.Memory()
     app.state.templates, app.state.turns = pages.environment(), Turns()
     handlers(app)
     operations(app)
@@ -163,6 +164,7 @@ def create_app(store: Store, *, settings: Mapping[str, object] | None = None) ->
     app.include_router(sources.router)
     app.include_router(tail.router)
     app.include_router(pages.router)
+    app.include_router(repairs.router)
     app.include_router(answering.router)
     app.mount("/static", StaticFiles(directory=pages.HERE / "static"), name="static")
     app.add_middleware(Envelope, counters=app.state.counters)

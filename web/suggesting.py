@@ -12,7 +12,7 @@ Ask = Callable[[str, Sequence[Any]], list[dict[str, Any]]]
 
 #: So many are offered at most, and a name may differ by so many letters.
 MOST, LETTERS = 5, 2
-PAGES = ("/incidents", "/jobs", "/nodes", "/explore", "/reports", "/sources", "/search")
+PAGES = ("/incidents", "/jobs", "/nodes", "/repairs", "/explore", "/reports", "/sources", "/search")
 
 
 def _listed(kind: str, path: str, rows: Sequence[dict[str, Any]]) -> list[Suggestion]:

@@ -202,7 +202,8 @@ class Lines:
     origin: Origin
     lines: list[bytes] = field(default_factory=list)
     data: list[bytes] = field(default_factory=list)
-    runs: list[Run] = field(default_factory=list)
+    #: In the order of the lines. A table has a row for each of its lines, and of a run's columns those that say something.
+    runs: list[Run | pl.DataFrame] = field(default_factory=list)
 
     def parse(self, parser: LineParser, received: datetime) -> pl.DataFrame:
         """One row per line."""
@@ -236,6 +237,14 @@ class Decoded:
         group = self._group(_GroupKey(False, source, cluster, timezone, job_id, restarts))
         group.lines += lines
         group.runs += runs
+
+    def add_table(
+        self, lines: list[bytes], table: pl.DataFrame, *, source: str | None = None, job_id: int | None = None
+    ) -> None:
+        """As :meth:`add`, for lines of which each has a run of its own: row ``i`` of ``table`` is about line ``i``."""
+        group = self._group(_GroupKey(False, source, None, None, job_id, None))
+        group.lines += lines
+        group.runs.append(table)
 
     def add_data(self, data: bytes, run: Run, *, source: str | None = None, cluster: str | None = None,
                  timezone: str | None = None, job_id: int | None = None, restarts: int | None = None) -> None:  # fmt: skip

@@ -151,6 +151,27 @@ def _health(_request: Request) -> Batch:
     return Batch(None, answer_json({"cluster_name": "faultline", "status": "green", "timed_out": False}))
 
 
+def _license(_request: Request) -> Batch:
+    """Filebeat and Logstash write to what has an active one only."""
+    said = {"license": {"uid": "faultline", "type": "basic", "mode": "basic", "status": "active"}}
+    return Batch(None, Answer(200, json.dumps(said).encode(), headers=_HEADER))
+
+
+def _arrangement(request: Request) -> Batch:
+    """Templates, policies, pipelines, data streams and aliases, which shippers arrange before they write: there is none, and
+    nothing comes of one. It is said to be accepted, since they refuse to start otherwise; ``note`` says what it is worth."""
+    if request.method in ("PUT", "POST"):
+        index = request.path.rpartition("/")[2]
+        said = {
+            "acknowledged": True,
+            "shards_acknowledged": True,
+            "index": index,
+            "note": "accepted and not used: documents are kept as they come",
+        }
+        return Batch(None, Answer(200, json.dumps(said).encode(), headers=_HEADER))
+    return Batch(None, _problem(404, "none is kept here: documents are stored as they come"))
+
+
 def _problem(status: int, text: str) -> Answer:
     kind = {429: "es_rejected_execution_exception", 413: "content_too_long_exception"}.get(status, "exception")
     body = {"error": {"type": kind, "reason": text, "root_cause": [{"type": kind, "reason": text}]}, "status": status}
@@ -204,12 +225,17 @@ def _document(line: bytes, index: str, payload: Payload, into: Decoded, lines: W
 #: The whole API also stands under this: clients that ask ``/`` for the version meet the pages there otherwise.
 _AT = r"(?:/elasticsearch)?"
 _INDEX = r"/[^/_][^/]*"
+_ARRANGED = "(?:_index_template|_component_template|_template|_ilm/policy|_data_stream|_alias|_ingest/pipeline)"
 RECEIVER = Receiver(
     "elasticsearch", "Elasticsearch's bulk API and single documents; Slurm's jobcomp/elasticsearch", _decode,
     (
         Route(("POST", "PUT"), rf"{_AT}(?:{_INDEX}(?:/[^/]+)?)?/_bulk", _bulk, _problem),
         Route(("POST", "PUT"), rf"{_AT}{_INDEX}/(?:_doc|_create|jobcomp)(?:/[^/]+)?", _single, _problem),
         Route(("GET", "HEAD"), rf"{_AT}/(?:_cluster/health|_cat/health|_nodes/http)", _health, _problem),
-        Route(("GET", "HEAD"), r"/elasticsearch/?", _hello, _problem),
+        Route(("GET", "HEAD"), rf"{_AT}/(?:_license|_xpack)", _license, _problem),
+        Route(("GET", "HEAD", "PUT", "POST"), rf"{_AT}/{_ARRANGED}/[^/]+", _arrangement, _problem),
+        # An index or an alias, also with a date in its name: only here, since any other path at the root is a page's.
+        Route(("GET", "HEAD", "PUT"), rf"/elasticsearch(?:{_INDEX}|/<[^>]+>)", _arrangement, _problem),
+        Route(("GET", "HEAD"), r"/elasticsearch/?|(?:/elasticsearch)?/_cluster/state/version", _hello, _problem),
     ),
 )  # fmt: skip

@@ -11,10 +11,19 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
+import polars as pl
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
+from collector.columnar import otlp_json, otlp_protobuf, otlp_rows
+from collector.columnar.otlp_fields import fields
+from collector.columnar.otlp_rows import SEVERITIES, SEVERITY_WORDS, Sorts
+from collector.columnar.otlp_tables import BEGIN, END, KIND, RESOURCE, TEXT, Array, Tables
+from collector.columnar.readiness import Readiness
 from collector.receivers.base import (
     Answer,
     Batch,
@@ -32,14 +41,16 @@ from collector.receivers.wrapped import Streams, Wrapped, is_wrapped, loads, nan
 from parsers.documents.prometheus import device_and_host
 from parsers.record import Parsed, frame
 
-#: The model's severity numbers, four to a word -> ours.
-_SEVERITIES = ("debug", "debug", "info", "warning", "error", "crit")
 _REQUESTS: dict[str, Any] = {"logs": ExportLogsServiceRequest, "metrics": ExportMetricsServiceRequest}
 _GROUPS = {"logs": "resourceLogs", "metrics": "resourceMetrics"}
 _FILE = ("log.file.path", "log.file.name")
 _HOST = ("host.name", "k8s.node.name", "net.host.name", "host.id")
+_SERVICE, _PID = "service.name", "process.pid"
+_SLOTS = (*_FILE, *_HOST, _SERVICE, _PID)
+#: Whether JSON is a request of logs can be said at a third of what reading it costs.
+QUICK = Readiness(otlp_json.prepare_check)
 #: Attributes that have become columns.
-_COLUMNS = frozenset((*_FILE, *_HOST, "service.name", "process.pid", "log.file.name_resolved"))
+_COLUMNS = frozenset((*_SLOTS, "log.file.name_resolved"))
 
 
 class _Log(NamedTuple):
@@ -58,12 +69,8 @@ def _accept(signal: str, request: Request) -> Batch:
     as_json = _is_json(request, body)
     try:
         if as_json:
-            found = loads(body)
-            if not isinstance(found, dict):
-                raise ValueError("not an object")
-            groups = found.get(_GROUPS[signal], None if found else [])
-            if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
-                raise ValueError(f"no list {_GROUPS[signal]!r} of objects")
+            if signal != "logs" or not (QUICK and otlp_json.is_request(body)):
+                _check_json(signal, body)
             dated = b'imeUnixNano"' in body
         else:
             message = _REQUESTS[signal].FromString(body)
@@ -75,6 +82,16 @@ def _accept(signal: str, request: Request) -> Batch:
     digest = hashlib.blake2b(body, digest_size=16).hexdigest()
     key = request.headers.get("idempotency-key") or (f"otlp {signal} {digest}" if dated else None)
     return Batch(request.body if dated or as_json else None, answer, meta, key)
+
+
+def _check_json(signal: str, body: bytes) -> None:
+    """Raises ``ValueError`` for what is no request."""
+    found = loads(body)
+    if not isinstance(found, dict):
+        raise ValueError("not an object")
+    groups = found.get(_GROUPS[signal], None if found else [])
+    if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
+        raise ValueError(f"no list {_GROUPS[signal]!r} of objects")
 
 
 def _is_json(request: Request, body: bytes) -> bool:
@@ -98,53 +115,179 @@ def _problem(status: int, text: str) -> Answer:
 
 def _decode(payload: Payload, into: Decoded) -> None:
     body = payload.unpacked()
+    as_json = payload.meta.get("form") == "json"
     try:
-        if payload.meta.get("form") == "json":
-            document = loads(body)
-            logs, metrics = _json_logs(document), _json_metrics(document)
-        elif payload.meta.get("signal") == "metrics":
-            logs, metrics = iter(()), _proto_metrics(body)
-        else:
-            logs, metrics = _proto_logs(body), iter(())
         if payload.meta.get("signal") == "metrics":
+            metrics = _json_metrics(loads(body)) if as_json else _proto_metrics(body)
             rows = [row for found in metrics for row in _metric_rows(found, payload)]
             if rows:
                 into.parsed.append(Parsed({"metrics": frame("metrics", rows)}))
             return
-        streams, others = Streams(), Wrapped(payload, into, "otlp")
-        for resource, log in logs:
-            known = {**resource, **log.attributes}
-            if isinstance(log.body, dict) and is_wrapped(log.body):  # Fluent Bit without logs_body_key
-                others.add({"@timestamp": log.time or log.observed or None, **known, **log.body}, "otlp")
-            else:
-                _one(known, log, payload, into, streams)
-        others.done()
+        if not as_json:
+            ExportLogsServiceRequest.FromString(body)  # raises for what is none
+        tables = otlp_json.tables(body) if as_json else otlp_protobuf.tables(body)
+        to = _To(payload, into, Streams(), Wrapped(payload, into, "otlp"))
+        if tables is None:
+            for resource, log in _json_logs(loads(body)) if as_json else _proto_logs(body):
+                if (one := _one(resource, log, to)) is not None:
+                    into.add([one.line], one.run, source=one.source, job_id=one.job)
+        elif len(tables.records):
+            _walked(tables, as_json, to)
+        to.wrapped.done()
     except (DecodeError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise Poison(f"not OTLP: {error}") from error
 
 
-def _one(known: dict[str, Any], log: _Log, payload: Payload, into: Decoded, streams: Streams) -> None:
-    """``known``: the record's attributes on top of its resource's."""
-    host = _first(known, _HOST)
-    path = _first(known, _FILE)
+class _To(NamedTuple):
+    """Where what is read of one payload goes."""
+
+    payload: Payload
+    into: Decoded
+    streams: Streams
+    wrapped: Wrapped
+
+
+class _Read(NamedTuple):
+    """A record as it is stored: its line, what is said about it, and with which others it is parsed."""
+
+    line: bytes
+    run: Run
+    source: str | None
+    job: int | None
+
+
+class _About(NamedTuple):
+    """What resource and attributes say of where a line comes from, and with which others it is parsed."""
+
+    host: str | None
+    file: str
+    unit: str | None
+    pid: int | None
+    source: str | None
+    job: int | None
+
+
+def _one(resource: dict[str, Any], log: _Log, to: _To) -> _Read | None:
+    """One record, thoroughly; None if it is a shipper's wrapper around a line, which is given on."""
+    known = {**resource, **log.attributes}
+    if isinstance(log.body, dict) and is_wrapped(log.body):  # Fluent Bit without logs_body_key
+        to.wrapped.add({"@timestamp": log.time or log.observed or None, **known, **log.body}, "otlp")
+        return None
     text = log.body if isinstance(log.body, str) else json.dumps(log.body, ensure_ascii=False)
+    line = text.encode("utf-8", "surrogatepass")
     fields = {k: v for k, v in known.items() if k not in _COLUMNS}
-    service = known.get("service.name")
-    pid = known.get("process.pid")
     stamp = log.time or log.observed
+    about = _about(known, line, to)
+    run = Run(
+        1, to.payload.received, about.host, about.file, stamp // 1000 if stamp else None, None, _severity(log), about.unit, about.pid,
+        None, json.dumps(fields, ensure_ascii=False, sort_keys=True) if fields else None, None, "otlp",
+    )  # fmt: skip
+    return _Read(line, run, about.source, about.job)
+
+
+def _about(known: dict[str, Any], line: bytes, to: _To) -> _About:
+    """``known``: the record's attributes on top of its resource's."""
+    host, path = _first(known, _HOST) or to.payload.peer, _first(known, _FILE)
+    service, pid = known.get(_SERVICE), known.get(_PID)
     source, job = None, None
     if path:
-        found = streams.of(path, [text.encode("utf-8", "surrogatepass")])
+        found = to.streams.of(path, [line])
         source, job = found.source, found.job_id
-    file = f"{host or payload.peer or '?'}:{path}" if path else f"otlp:{host or payload.peer or '?'}"
-    run = Run(
-        1, payload.received, host or payload.peer, file, stamp // 1000 if stamp else None, None, _severity(log),
-        str(service) if service else None, int(pid) if isinstance(pid, int | str) and str(pid).isdigit() else None, None,
-        json.dumps(fields, ensure_ascii=False, sort_keys=True) if fields else None, None, "otlp",
+    return _About(
+        host, f"{host or '?'}:{path}" if path else f"otlp:{host or '?'}", str(service) if service else None,
+        int(pid) if isinstance(pid, int | str) and str(pid).isdecimal() and len(str(pid)) < 19 else None,
+        source, job if source == "job_stdout" else None,
     )  # fmt: skip
-    into.add(
-        [text.encode("utf-8", "surrogatepass")], run, source=source, job_id=job if source == "job_stdout" else None
+
+
+def _walked(tables: Tables, as_json: bool, to: _To) -> None:
+    """All records of a request: what most of them are at once, the strange ones one by one."""
+    resources = _resources(tables, as_json)
+    keys = otlp_rows.keys_of(tables)
+    slots = otlp_rows.slots_of(tables, keys, _SLOTS)
+    strange = otlp_rows.strange(tables, slots, np.array([name == _PID for name in _SLOTS]))
+    rows, others = np.flatnonzero(~strange), np.flatnonzero(strange)
+    sorts = otlp_rows.sorts(tables, rows, slots)
+    lines = otlp_rows.lines_of(tables, rows)
+    # In the order in which they come: the first line of a file says what the file is.
+    abouts: list[_About] = []
+    read: dict[int, _Read] = {}
+    firsts = [(row, sort) for sort, row in enumerate(rows[sorts.firsts].tolist())]
+    for row, sort in sorted(firsts + [(row, -1) for row in others.tolist()]):
+        resource = resources[tables.records[row, RESOURCE]]
+        if sort < 0:
+            found = _one(resource, _log_at(tables, row, as_json), to)
+            if found is not None:
+                read[row] = found
+        else:
+            known = resource | _held(tables, slots[row])
+            abouts.append(_about(known, lines[int(sorts.firsts[sort])], to))
+    names = [None if name in _COLUMNS else name for name in keys.names]
+    general = [{name: value for name, value in resource.items() if name not in _COLUMNS} for resource in resources]
+    table = _table(sorts, abouts).with_columns(
+        otlp_rows.times_of(tables, rows).alias("time"),
+        otlp_rows.severities_of(tables, rows).alias("severity"),
+        fields(tables, rows, names, keys.which, general).alias("fields"),
+        lines.alias("line"),
     )
+    _give_on(rows, table, read, to)
+
+
+def _table(sorts: Sorts, abouts: list[_About]) -> pl.DataFrame:
+    """What each record's sort comes to."""
+    schema = {
+        "host": pl.String,
+        "file": pl.String,
+        "unit": pl.String,
+        "pid": pl.Int64,
+        "source": pl.String,
+        "job": pl.Int64,
+    }
+    return pl.DataFrame(abouts, schema=schema, orient="row")[sorts.which]
+
+
+def _give_on(rows: Array, table: pl.DataFrame, read: dict[int, _Read], to: _To) -> None:
+    """Rows by what they are parsed with, each in the order of the records."""
+    if read:
+        own = pl.DataFrame(
+            [(one.run.host, one.run.file, one.run.unit, one.run.pid, one.source, one.job, one.run.time, one.run.severity,
+              one.run.fields, one.line) for one in read.values()], schema=table.schema, orient="row",
+        )  # fmt: skip
+        table = pl.concat([table, own])[np.argsort(np.concatenate((rows, list(read))), kind="stable")]
+    said = {"received": pl.lit(to.payload.received, pl.Int64), "transport": pl.lit("otlp")}
+    for (source, job), part in table.partition_by(
+        "source", "job", maintain_order=True, as_dict=True, include_key=False
+    ).items():
+        to.into.add_table(part["line"].to_list(), part.drop("line").with_columns(**said), source=source, job_id=job)
+
+
+def _resources(tables: Tables, as_json: bool) -> list[dict[str, Any]]:
+    """What is said of each resource; most requests have few, and where each record has its own they are alike."""
+    known: dict[bytes, dict[str, Any]] = {}
+    found = []
+    for begin, end in tables.resources.tolist():
+        text = tables.body[begin:end]
+        if text not in known:
+            known[text] = (
+                _json_resource(loads(text or b"{}")) if as_json else _pairs(Resource.FromString(text).attributes)
+            )
+        found.append(known[text])
+    return found
+
+
+def _log_at(tables: Tables, row: int, as_json: bool) -> _Log:
+    text = tables.body[tables.records[row, BEGIN] : tables.records[row, END]]
+    return _json_log(loads(text)) if as_json else _proto_log(LogRecord.FromString(text))
+
+
+def _held(tables: Tables, slots: Array) -> dict[str, Any]:
+    """What is in a record's slots, by name."""
+    held: dict[str, Any] = {}
+    for name, slot in zip(_SLOTS, slots.tolist(), strict=True):
+        if slot >= 0:
+            kind, value, size = tables.attributes[slot, KIND:].tolist()
+            held[name] = tables.text(value, size) if kind == TEXT else value
+    return held
 
 
 def _first(known: dict[str, Any], names: tuple[str, ...]) -> str | None:
@@ -153,8 +296,8 @@ def _first(known: dict[str, Any], names: tuple[str, ...]) -> str | None:
 
 def _severity(log: _Log) -> str | None:
     if 1 <= log.number <= 24:
-        return _SEVERITIES[(log.number - 1) // 4]
-    return {"warn": "warning", "err": "error", "fatal": "crit", "critical": "crit"}.get(log.text.lower())
+        return SEVERITIES[(log.number - 1) // 4]
+    return SEVERITY_WORDS.get(log.text.lower())
 
 
 def _value(value: Any) -> Any:
@@ -180,11 +323,15 @@ def _proto_logs(body: bytes) -> Iterator[tuple[dict[str, Any], _Log]]:
     for group in ExportLogsServiceRequest.FromString(body).resource_logs:
         resource = _pairs(group.resource.attributes)
         for scope in group.scope_logs:
-            for r in scope.log_records:
-                yield resource, _Log(
-                    r.time_unix_nano, r.observed_time_unix_nano, r.severity_number, r.severity_text,
-                    _value(r.body) if r.HasField("body") else "", _pairs(r.attributes),
-                )  # fmt: skip
+            for record in scope.log_records:
+                yield resource, _proto_log(record)
+
+
+def _proto_log(r: Any) -> _Log:
+    return _Log(
+        r.time_unix_nano, r.observed_time_unix_nano, r.severity_number, r.severity_text,
+        _value(r.body) if r.HasField("body") else "", _pairs(r.attributes),
+    )  # fmt: skip
 
 
 def _json_value(value: Any) -> Any:
@@ -204,14 +351,22 @@ def _json_pairs(attributes: Any) -> dict[str, Any]:
 
 def _json_logs(document: dict[str, Any]) -> Iterator[tuple[dict[str, Any], _Log]]:
     for group in document.get("resourceLogs") or []:
-        resource = _json_pairs((group.get("resource") or {}).get("attributes"))
+        resource = _json_resource(group.get("resource") or {})
         for scope in group.get("scopeLogs") or group.get("instrumentationLibraryLogs") or []:
-            for r in scope.get("logRecords") or []:
-                body = _json_value(r.get("body"))
-                yield resource, _Log(
-                    nanoseconds(r.get("timeUnixNano")), nanoseconds(r.get("observedTimeUnixNano")), _number(r.get("severityNumber")),
-                    str(r.get("severityText") or ""), "" if body is None else body, _json_pairs(r.get("attributes")),
-                )  # fmt: skip
+            for record in scope.get("logRecords") or []:
+                yield resource, _json_log(record)
+
+
+def _json_resource(resource: dict[str, Any]) -> dict[str, Any]:
+    return _json_pairs(resource.get("attributes"))
+
+
+def _json_log(r: dict[str, Any]) -> _Log:
+    body = _json_value(r.get("body"))
+    return _Log(
+        nanoseconds(r.get("timeUnixNano")), nanoseconds(r.get("observedTimeUnixNano")), _number(r.get("severityNumber")),
+        str(r.get("severityText") or ""), "" if body is None else body, _json_pairs(r.get("attributes")),
+    )  # fmt: skip
 
 
 def _number(value: Any) -> int:

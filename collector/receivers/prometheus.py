@@ -7,7 +7,7 @@ answers again or after ``TELL_AFTER`` failures.
 from __future__ import annotations
 
 import asyncio
-import gzip
+import http.client
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from collector.receivers.base import MAX_UNPACKED, Decoded, Payload, Receiver, moment_of
+from collector.receivers.base import MAX_UNPACKED, Decoded, Payload, Receiver, Refused, moment_of, unpack
 from collector.spool import SpoolBroken, SpoolFull
 from parsers import documents
 from parsers.record import Origin
@@ -27,18 +27,19 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 TELL_AFTER = 10
+#: What a target can do instead of answering; and this side, when it has no room.
+NO_ANSWER = (OSError, ValueError, urllib.error.URLError, http.client.HTTPException, Refused)
+NO_ROOM = (SpoolFull, SpoolBroken)
 
 
 def fetch(url: str, timeout_s: float) -> bytes:
-    """The body of a scrape. Raises ``OSError`` or ``ValueError``."""
+    """The body of a scrape. Raises one of ``NO_ANSWER``."""
     request = urllib.request.Request(url, headers={"Accept": "text/plain;version=0.0.4", "Accept-Encoding": "gzip"})
     with urllib.request.urlopen(request, timeout=timeout_s) as answer:
-        body: bytes = answer.read(MAX_UNPACKED + 1)
-        if answer.headers.get("Content-Encoding") == "gzip":
-            body = gzip.decompress(body)
-    if len(body) > MAX_UNPACKED:
-        raise ValueError(f"more than {MAX_UNPACKED:,} bytes")
-    return body
+        body = answer.read(MAX_UNPACKED + 1)
+        if len(body) <= MAX_UNPACKED and answer.length:  # half a line would be another number
+            raise ValueError(f"the answer ends {answer.length:,} bytes too early")
+        return unpack(body, answer.headers.get("Content-Encoding"))
 
 
 class Scraper:
@@ -62,9 +63,10 @@ class Scraper:
         while True:
             try:
                 body = await asyncio.to_thread(fetch, self.target.url, self.target.timeout_s)
-                await self.intake.put("prometheus", body, {"host": self.host, "url": self.target.url})
+                batch = self.intake.put("prometheus", body, {"host": self.host, "url": self.target.url})
+                await asyncio.shield(batch)  # what was given to the spool is written, also if we are told to stop
                 self._tell(time.time())
-            except (SpoolFull, SpoolBroken, OSError, ValueError, urllib.error.URLError, EOFError) as error:
+            except (*NO_ROOM, *NO_ANSWER) as error:
                 self._since = self._since or time.time()
                 self._failures += 1
                 if self._failures == 1:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import structlog
 
+from collector.columnar import octets
 from collector.receivers.base import Decoded, ListenFailed, Payload, Receiver, Run
 from collector.segment_file import Position
 from collector.spool import SpoolBroken, SpoolFull
@@ -48,9 +49,7 @@ RETRY_S = 0.5
 DEFAULT_PORT = 5514
 _OCTETS = re.compile(rb"[1-9]\d{0,6} <")
 _MAYBE_OCTETS = re.compile(rb"(?:[1-9]\d{0,6} ?)?\Z")
-#: A count of octets has at most so many digits, and a blank behind them.
-_DIGITS = 7
-_LINE_END, _SPACE, _ZERO = 10, 32, 48
+_LINE_END, _SPACE = 10, 32
 
 
 class Part(NamedTuple):
@@ -206,15 +205,10 @@ class Stream(asyncio.BufferedProtocol):
 
     def _octet_end(self, data: bytes) -> int:
         """Where the last whole frame ends; frames that lose their count make the rest a stream of lines."""
-        at, size = 0, len(data)
-        while begin := _behind_count(data, at):
-            end = begin + int(data[at:begin])
-            if end > size:
-                return at
-            at = end
-            if data[at : at + 1] == b"\n":  # some senders add one that they do not count
-                at += 1
-        if size - at > 8 or (data[at:] and not data[at:].strip().isdigit()):
+        at, is_begun = octets.whole(data)
+        if is_begun:
+            return at
+        if len(data) - at > octets.DIGITS + 1 or (data[at:] and not data[at:].strip().isdigit()):
             log.warning("syslog: octet count lost; reading lines", peer=self._peer)
             self._octets = False
         return at
@@ -284,11 +278,11 @@ class DatagramListener:
                 into = frames if b"\n" in data else lines
                 into.setdefault(address[0], []).append(data)
         room = self.gatherer.has_room
-        for peers, octets in ((lines, False), (frames, True)):
+        for peers, counted in ((lines, False), (frames, True)):
             for address, items in peers.items():
-                joined = b"".join(b"%d %b" % (len(i), i) for i in items) if octets else b"\n".join(items) + b"\n"
+                joined = b"".join(b"%d %b" % (len(i), i) for i in items) if counted else b"\n".join(items) + b"\n"
                 if room:
-                    part = Part(plain_address((address,)), octets, "udp", len(joined), False, self._timezone)
+                    part = Part(plain_address((address,)), counted, "udp", len(joined), False, self._timezone)
                     self.gatherer.add(joined, part)
                 else:
                     self._since = self._since or time.time()
@@ -354,7 +348,7 @@ def _decode(payload: Payload, into: Decoded) -> None:
             0, payload.received, part.peer, transport=f"syslog/{part.transport}", tags='["cut"]' if part.cut else None
         )
         if part.octets:
-            frames = frames_of(data)
+            frames = octets.frames(data)
             if frames:
                 into.add(frames, run._replace(lines=len(frames)), timezone=part.timezone)
         else:
@@ -375,24 +369,6 @@ def without_blanks(data: bytes) -> tuple[int, bytes]:
             return len(ends), data
     kept = [line for line in data.split(b"\n") if line.strip()]
     return len(kept), b"".join(line + b"\n" for line in kept)
-
-
-def _behind_count(data: bytes, at: int) -> int:
-    """Where the frame begins whose count stands at ``at``; 0 if none does."""
-    blank = data.find(b" ", at, at + _DIGITS + 1)
-    return blank + 1 if blank > at and data[at:blank].isdigit() and data[at] != _ZERO else 0
-
-
-def frames_of(data: bytes) -> list[bytes]:
-    """Octet-counted frames without their counts. A line end that ends a frame is the sender's habit, not the text."""
-    out, at = [], 0
-    while begin := _behind_count(data, at):
-        end = begin + int(data[at:begin])
-        frame = data[begin:end].rstrip(b"\r\n\0")
-        if frame:
-            out.append(frame)
-        at = end + 1 if data[end : end + 1] == b"\n" else end
-    return out
 
 
 async def _open(config: Any, intake: Intake) -> list[Any]:

@@ -1,10 +1,15 @@
-"""Causal edges as data: ``*.toml`` here, and a site's own files. See docs/correlation.md for the keys."""
+"""Causal edges as data: ``*.toml`` here, and a site's own files. See docs/correlation.md for the keys.
+
+A file has ``[[edge]]`` tables, and ``[[base_rate]]`` tables that say which share of a kind of fact stands there without having
+caused anything. An edge's ``tests`` are read by ``cases.py`` for ``faultline check``; nobody else looks at them.
+"""
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -21,6 +26,7 @@ _KEYS = {
     "scope",
     "window",
     "prior",
+    "judged",
     "requires",
     "text",
     "reference",
@@ -30,8 +36,13 @@ _KEYS = {
     "blocks",
     "shared",
     "prior_runs",
+    "tests",
 }
 
+_RATE_KEYS = {"kind", "innocent", "reference"}
+
+#: Settings of windows that count something; all others are times.
+COUNTS = frozenset({"NCCL_IB_TIMEOUT", "NCCL_IB_RETRY_CNT"})
 
 #: How delays spread over the window: evenly, or most of them soon after the cause.
 DENSITIES = ("even", "early")
@@ -44,34 +55,106 @@ class Problem:
     file: str
     entry: str
     reason: str
+    table: str = "edge"
 
     def __str__(self) -> str:
-        return f"{self.file}: edge {self.entry}: {self.reason}"
+        return f"{self.file}: {self.table} {self.entry}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An edge as its file has it."""
+
+    path: Path
+    table: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What all files say together. ``innocent``: kind of fact -> the share of them that caused nothing, where one is told."""
+
+    edges: list[Edge]
+    innocent: Mapping[str, float] = field(default_factory=dict)
 
 
 def load(extra: Sequence[Path] = ()) -> tuple[list[Edge], list[Problem]]:
+    """The edges alone."""
+    found, problems = rules(extra)
+    return found.edges, problems
+
+
+def rules(extra: Sequence[Path] = ()) -> tuple[Rules, list[Problem]]:
     """Built-in edges and a site's files. A later file replaces an edge of the same id, or disables it."""
-    edges: dict[str, Edge] = {}
+    found, innocent, problems = _read(extra, tests=False)
+    edges = [_edge(entry.path, entry.table) for _, entry in sorted(found.items())]
+    return Rules(edges, innocent), problems + _cycles(edges)
+
+
+def entries(extra: Sequence[Path] = ()) -> dict[str, Entry]:
+    """The edges as their files have them, by id; without those that are wrong."""
+    return _read(extra, tests=True)[0]
+
+
+def _read(extra: Sequence[Path], *, tests: bool) -> tuple[dict[str, Entry], dict[str, float], list[Problem]]:
+    found: dict[str, Entry] = {}
+    innocent: dict[str, float] = {}
     problems: list[Problem] = []
     for path in [*sorted(HERE.glob("*.toml")), *extra]:
-        try:
-            entries = tomllib.loads(path.read_text(encoding="utf-8")).get("edge", [])
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            problems.append(Problem(str(path), "-", str(error)))
-            continue
-        for entry in entries:
-            name = str(entry.get("id", "?"))
-            if entry.get("disabled"):
-                edges.pop(name, None)
+        tables, wrong = _tables(path, tests or path.parent != HERE)
+        problems += wrong
+        for table in tables["edge"]:
+            name = str(table.get("id", "?"))
+            if table.get("disabled"):
+                found.pop(name, None)
                 continue
-            if name in edges and path.parent == HERE:
+            if name in found and path.parent == HERE:
                 problems.append(Problem(path.name, name, "the id is used twice"))
-            found = _problems(path, name, entry)
-            problems += found
-            if not found:
-                edges[name] = _edge(path, entry)
-    problems += _cycles(list(edges.values()))
-    return [edges[name] for name in sorted(edges)], problems
+            wrong = _problems(path, name, table)
+            problems += wrong
+            if not wrong:
+                found[name] = Entry(path, table)
+        for table in tables["base_rate"]:
+            wrong = _rate_problems(path, table)
+            problems += wrong
+            if not wrong:
+                innocent[table["kind"]] = float(table["innocent"])
+    return found, innocent, problems
+
+
+#: The tests of an edge, as they are written in the files here: most of their text, of which who starts the service wants none.
+_TESTS = re.compile(r"^tests = \[\n(?:  .*\n)*\]\n", re.MULTILINE)
+
+
+def _tables(path: Path, tests: bool) -> tuple[dict[str, list[dict[str, Any]]], list[Problem]]:
+    """A file's tables by name. A misspelt name would take what stands below it out of use, and nobody would notice."""
+    found: dict[str, list[dict[str, Any]]] = {"edge": [], "base_rate": []}
+    try:
+        text = path.read_text(encoding="utf-8")
+        told = tomllib.loads(text if tests else _TESTS.sub("", text))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return found, [Problem(str(path), "-", str(error))]
+    problems = []
+    for name, tables in told.items():
+        if name not in found:
+            problems.append(
+                Problem(path.name, "-", f"unknown table {name!r}; known: {', '.join(f'[[{n}]]' for n in found)}")
+            )
+        elif not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+            problems.append(Problem(path.name, "-", f"write [[{name}]] in two brackets"))
+        else:
+            found[name] = tables
+    return found, problems
+
+
+def _rate_problems(path: Path, table: dict[str, Any]) -> list[Problem]:
+    found = [f"unknown key {key!r}" for key in table if key not in _RATE_KEYS]
+    found += [f"missing key {key!r}" for key in ("kind", "innocent") if key not in table]
+    if not found:
+        found += _unknown_kinds("kind", [table["kind"]])
+        share = table["innocent"]
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+            found.append(f"innocent {share!r} is no share in (0, 1]")
+    return [Problem(path.name, str(table.get("kind", "?")), reason, "base rate of") for reason in found]
 
 
 def _edge(path: Path, entry: dict[str, Any]) -> Edge:
@@ -108,8 +191,9 @@ def _problems(path: Path, name: str, entry: dict[str, Any]) -> list[Problem]:
     found += [f"unknown requirement {r!r}" for r in entry.get("requires", ()) if r not in conditions.CONDITIONS]
     if entry.get("density", "even") not in DENSITIES:
         found.append(f"unknown density {entry['density']!r}; known: {', '.join(DENSITIES)}")
-    if not 0 < float(entry["prior"]) <= 1:
-        found.append(f"prior {entry['prior']} is not in (0, 1]")
+    for key in ("prior", "judged"):
+        if not 0 < float(entry.get(key, 1)) <= 1:
+            found.append(f"{key} {entry[key]} is not in (0, 1]")
     if entry.get("shared") and entry["scope"] not in scopes.REACH:
         found.append(f"scope {entry['scope']!r} reaches one run only; shared: {', '.join(sorted(scopes.REACH))}")
     if not float(entry.get("prior_runs", PRIOR_RUNS)) > 0:
@@ -118,6 +202,7 @@ def _problems(path: Path, name: str, entry: dict[str, Any]) -> list[Problem]:
         low, high, _ = expressions.window(entry["window"], conditions.example_values())
         if low > high:
             found.append(f"window {entry['window']} ends before it begins")
+        expressions.check_units(entry["window"], COUNTS)
     except expressions.ExpressionError as error:
         found.append(f"window: {error}")
     return [Problem(path.name, name, reason) for reason in found]

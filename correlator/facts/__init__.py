@@ -187,9 +187,9 @@ def detectors() -> tuple[Detector, ...]:
 
 
 def _modules() -> tuple[ModuleType, ...]:
-    from correlator.facts import control, gpus, jobs, links, nodes, shared, silence, slow, storage, told
+    from correlator.facts import control, cooling, gpus, jobs, links, munge, nodes, shared, silence, slow, storage, told
 
-    return (links, nodes, control, shared, gpus, storage, told, jobs, silence, slow)
+    return (links, munge, nodes, control, shared, gpus, cooling, storage, told, jobs, silence, slow)
 
 
 @cache

@@ -209,12 +209,12 @@ def heat(world: World) -> list[Fact]:
 #: A fan, a pump or the air gives in some minutes before the GPUs do (correlation.md, E30).
 COOLING_S = 900.0
 
-_COOLING = re.compile(r"\bfan|coolant|cooling|inlet|pump|temp", re.IGNORECASE)
+COOLING = re.compile(r"\bfan|coolant|cooling|inlet|pump|temp", re.IGNORECASE)
 
 
 def _add_cooling(world: World, fact: Fact) -> None:
     """What the node's controller said of fans, coolant and air belongs to the story of its heat."""
-    told = [e for e in world.by_host.get(fact.host or "", ()) if e.kind == "platform.alarm" and _COOLING.search(e.message)
+    told = [e for e in world.by_host.get(fact.host or "", ()) if e.kind == "platform.alarm" and COOLING.search(e.message)
             and -COOLING_S - fact.sigma <= e.time - fact.start <= 60.0 + fact.sigma]  # fmt: skip
     if told:
         fact.attrs["cooling"] = told[0].message

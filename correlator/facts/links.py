@@ -63,7 +63,7 @@ def _end(
         return (described["host"], described["device"], event.host, device)
     cable = world.site.links.get((event.host, device))
     if cable:
-        return (cable[0], cable[1], event.host, device)
+        return (cable[0], cable[1] or "", event.host, device)
     named = host_in_name(device, world.site.hosts)
     return (named or event.host, "" if named else device, event.host, device)
 

@@ -1,10 +1,9 @@
-"""Nodes: set DOWN, rebooted, panicked, their slurmd dead, their munge or disk broken."""
+"""Nodes: set DOWN, rebooted, panicked, dead, their slurmd dead or stopped."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime
 
@@ -30,16 +29,19 @@ def hosts_of(event: Event) -> list[str]:
     return list(nodes) if nodes else [event.host] if event.host else []
 
 
+#: A node of a cloud that did not come up (slurm src/slurmctld/power_save.c): it never answered, so nothing fell silent.
+_UNRESUMED = re.compile(r"not resumed by ResumeTimeout\((?P<seconds>\d+)\)")
+
+
 def node_downs(world: World) -> list[Fact]:
     """``node.down``: slurmctld gave the node up. ``admin.down``: somebody set it so."""
     facts: list[Fact] = []
     for event in world.by_kind.get("slurm.node_down", ()):
-        admin = _by_admin(event)
+        kind = "admin.down" if _by_admin(event) else "node.down"
+        waited = _UNRESUMED.search(event.message)
         for host in hosts_of(event):
-            kind = "admin.down" if admin else "node.down"
-            facts.append(
-                Fact(kind, event.time, None, event.sigma, host, attrs={"said_by": event.source}, events=(event,))
-            )
+            attrs = {"said_by": event.source, "unresumed": waited["seconds"] if waited else None}
+            facts.append(Fact(kind, event.time, None, event.sigma, host, attrs=attrs, events=(event,)))
     facts += _downs_from_states(world, facts)
     ups = [(e.time, host) for e in world.kinds("slurm.node_up") for host in hosts_of(e)]
     for fact in facts:
@@ -256,6 +258,9 @@ def slurmd_deaths(world: World) -> list[Fact]:
 #: A machine that stops slurmd because it shuts down boots within this.
 SHUTDOWN_S = 1200.0
 
+#: A clock that munge complained of may have been as wrong so long before and after; later somebody has set it.
+ASTRAY_S = 1800.0
+
 #: A slurmd that is started so soon after it was stopped was being started anew, whether or not the start succeeds.
 RESTART_S = 60.0
 
@@ -274,7 +279,8 @@ def slurmd_stops(world: World) -> list[Fact]:
         boots = [f for f in world.facts_of("node.reboot") if f.host == host and stop.time <= (f.end or f.start)
                  and f.start - stop.time <= SHUTDOWN_S and (back is None or f.start <= back.time)]  # fmt: skip
         # Who stamps with a wrong clock may have started again at once.
-        astray = [f for f in world.facts_of("munge.failure") if f.host == host and f.attrs.get("clock")]
+        astray = [f for f in world.facts_of("munge.failure") if f.host == host and f.attrs.get("clock")
+                  and f.start - ASTRAY_S <= stop.time <= (f.end or f.start) + ASTRAY_S]  # fmt: skip
         if failed or boots or astray:
             continue
         events = (*group, back) if back is not None else tuple(group)
@@ -343,88 +349,6 @@ def _slurmd_unit_failed(event: Event) -> bool:
     return event.kind == "sys.service_failed" and "slurmd" in event.message.lower()
 
 
-#: slurmd's own complaints about munge are written when its retries are over, up to a minute after its peers gave up.
-MUNGE_GAP_S = 120.0
-
-#: A node whose credentials are refused complains whenever it is asked: each ping round, a third of SlurmdTimeout.
-REFUSED_GAP_S = 600.0
-
-#: Both ends of a message that is lost on the way give up after MessageTimeout, which sites keep at 10 to 100 s.
-BOTH_WAIT_S = 30.0
-
-#: A refusal and the line that names whom it concerns are written in the same moment.
-SAME_REFUSAL_S = 0.1
-
-#: Who refuses so many nodes has the wrong key or clock himself.
-REFUSES_ALL = 0.6
-
-_PEER = re.compile(r"\[?(?P<host>[A-Za-z][\w.-]*)\]?:\d+")
-_REFUSED = re.compile(r"(?P<how>invalid|rewound|expired|replayed) credential", re.IGNORECASE)
-
-
-def munge_failures(world: World) -> list[Fact]:
-    """``munge.failure``: authentication broke on a node, in munge's own words; attrs refused (invalid, rewound, expired)
-    and clock ("ahead", "behind") where a credential was refused. ``node.deaf``: peers connect and get no answer, which is
-    what dead munge looks like from outside, and a hanging slurmd too; attrs mutual: its slurmd waited in vain as well."""
-    words: list[Event] = []
-    deaf: list[Fact] = []
-    waited: dict[str, list[float]] = defaultdict(list)
-    for event in world.kinds("slurm.comm_error", "slurm.node_error", "sys.service_failed"):
-        text = event.message.lower()
-        if "munge" in text and event.host:
-            words.append(event)
-        elif event.source == "slurmctld" and "socket timed out" in text:
-            for host in event.entities.get("nodes") or []:
-                deaf.append(Fact("node.deaf", event.time, None, event.sigma, str(host), events=(event,)))
-        elif event.source == "slurmd" and "socket timed out" in text and event.host:
-            waited[event.host].append(event.time)
-    for fact in deaf:
-        fact.attrs["mutual"] = any(abs(t - fact.start) <= BOTH_WAIT_S for t in waited[fact.host or ""])
-    said, deaf = merge_near(_broken_munge(world, words), REFUSED_GAP_S), merge_near(deaf, MUNGE_GAP_S)
-    for fact in said:
-        for other in [
-            d for d in deaf if d.host == fact.host and -MUNGE_GAP_S <= fact.start - (d.end or d.start) <= MUNGE_GAP_S
-        ]:
-            fact.start = min(fact.start, other.start)
-            fact.events = tuple(sorted({*fact.events, *other.events}, key=lambda e: (e.time, e.id)))
-            deaf.remove(other)
-    return said + deaf
-
-
-def _broken_munge(world: World, words: list[Event]) -> list[Fact]:
-    """Whose munge it is: a credential is refused between two, and the one whom the controller refuses is the odd one out."""
-    told = [(event, _peer_of(world, event), _REFUSED.search(event.message)) for event in words]
-    refused = {peer for event, peer, how in told if how and peer and event.source == "slurmctld"}
-    nodes = {node for node in world.runs_on if node} | {e.host for e in words if e.source == "slurmd"}
-    odd = refused if len(refused) < max(2, REFUSES_ALL * len(nodes)) else set()
-    facts = []
-    for event, peer, how in told:
-        theirs = how is not None and peer in odd and event.host not in odd
-        attrs: dict[str, object] = {"said": True}
-        if how:
-            attrs["refused"] = how["how"].lower()
-            if attrs["refused"] in ("rewound", "expired"):
-                # "Rewound" is a stamp from the reader's future.
-                maker_ahead = attrs["refused"] == "rewound"
-                attrs["clock"] = "ahead" if maker_ahead == theirs else "behind"
-        host = peer if theirs else event.host
-        facts.append(Fact("munge.failure", event.time, None, event.sigma, host, attrs=attrs, events=(event,)))
-    return facts
-
-
-def _peer_of(world: World, event: Event) -> str | None:
-    """Whom the lines that a daemon wrote in the same moment name as the sender."""
-    events = world.by_host.get(event.host or "", ())
-    place = bisect_left(events, event.time - SAME_REFUSAL_S, key=lambda e: e.time)
-    for other in events[place:]:
-        if other.time > event.time + SAME_REFUSAL_S:
-            return None
-        match = _PEER.search(str(other.entities.get("peer") or "")) if other.source == event.source else None
-        if match and match["host"] != event.host:
-            return match["host"]
-    return None
-
-
 #: How long before the loss the host must have spoken last, for its silence to mean something.
 SPEAKS_WITHIN_S = 1800.0
 
@@ -477,11 +401,9 @@ KINDS = (
     "node.reboot",
     "node.panic",
     "slurmd.crash",
-    "munge.failure",
-    "node.deaf",
     "slurmd.stop",
     "node.dead",
     "memory.error",
     "node.overheated",
 )
-DETECTORS = [node_downs, reboots, panics, hardware_words, slurmd_deaths, munge_failures, slurmd_stops, silent_deaths]
+DETECTORS = [node_downs, reboots, panics, hardware_words, slurmd_deaths, slurmd_stops, silent_deaths]

@@ -20,6 +20,7 @@ from queries.reports.as_markdown import markdown
 from queries.reports.failure_patterns import REPORT as FAILURE_PATTERNS
 from queries.reports.model import Column, Document, Figure, Report, Section, Span, Table, Timeline, as_utc
 from queries.reports.reader import Reader
+from queries.reports.repairs import REPORT as REPAIRS
 from queries.reports.usage import REPORT as USAGE
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 GROUP = "faultline.reports"
 
 #: The reports that come with Faultline. A new one is a module and a line here.
-BUILT_IN = (FAILURE_PATTERNS, USAGE)
+BUILT_IN = (FAILURE_PATTERNS, REPAIRS, USAGE)
 
 _FORMATS = {"html": html, "md": markdown, "json": json_text}
 

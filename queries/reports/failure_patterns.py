@@ -10,9 +10,10 @@ from queries.reports.model import Report, Section
 from queries.reports.network import network
 from queries.reports.nodes import nodes, unavailable
 from queries.reports.reader import Reader
+from queries.reports.repairs import repairs
 
 #: Sections in reading order. A new one is a function of a ``Reader`` and a place in this list.
-SECTIONS = (summary, changes, causes, repeated, network, nodes, unavailable, limits, coverage)
+SECTIONS = (summary, changes, causes, repeated, network, repairs, nodes, unavailable, limits, coverage)
 
 
 def build(reader: Reader) -> list[Section]:
@@ -23,6 +24,6 @@ def build(reader: Reader) -> list[Section]:
 REPORT = Report(
     "failure-patterns",
     "Failure patterns",
-    "What broke, where, how often, at what cost, and what changed: causes, repeated failures, unstable links, bad nodes, drains, limits.",
+    "What broke, where, how often, at what cost, and what changed: causes, repeated failures, unstable links, what to repair, bad nodes, drains, limits.",
     build,
 )

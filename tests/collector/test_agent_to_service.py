@@ -15,6 +15,8 @@ import pytest
 from running import ROOT, Running
 
 KILLS = int(os.environ.get("FAULTLINE_KILLS", "3"))
+#: Seconds for which the service is away; the full length is run by hand: FAULTLINE_AWAY_S=600.
+AWAY_S = float(os.environ.get("FAULTLINE_AWAY_S", "2"))
 OFF = ("journald", "kmsg", "links", "ethtool", "infiniband", "nvml", "scrape", "units", "platform")
 
 
@@ -63,16 +65,7 @@ def test_lines_arrive_once_whoever_is_killed(
             victim = agent if turn % 2 else service
             victim.kill()
             victim.start()
-        until = time.monotonic() + 60
-        stored: Counter[int] = Counter()
-        while len(stored) < written and time.monotonic() < until:
-            time.sleep(0.3)
-            stored = Counter(
-                row[0]
-                for row in service.query(
-                    'Logs | where Message startswith "numbered" | project toint(substring(Message, 9))'
-                )
-            )
+        stored = numbers_stored(service, written)
         twice = sum(1 for times in stored.values() if times > 1)
         missing = [number for number in range(written) if number not in stored]
         with capsys.disabled():
@@ -81,5 +74,54 @@ def test_lines_arrive_once_whoever_is_killed(
         assert not missing and not twice
         sources = service.get("/api/v1/sources?q=app.log")[1]["sources"]
         assert {s["host"] for s in sources} == {"gpu01"} and sum(s["lines"] for s in sources) == written
+    finally:
+        agent.kill()
+
+
+def numbers_stored(service: Running, written: int) -> Counter[int]:
+    """How often each numbered line is stored, once all are there or they should have been long ago."""
+    question = 'Logs | where Message startswith "numbered" | project toint(substring(Message, 9))'
+    until = time.monotonic() + 60 + AWAY_S / 4
+    stored: Counter[int] = Counter()
+    while len(stored) < written and time.monotonic() < until:
+        time.sleep(0.3)
+        stored = Counter(row[0] for row in service.query(question))
+    return stored
+
+
+def test_what_is_written_while_the_service_is_away_arrives_once(
+    service: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lines go on being written and the log is rotated, also over a second agent's start in the middle."""
+    agent, written, rotations = Agent(tmp_path, service), 0, 0
+
+    def write_for(seconds: float) -> None:
+        nonlocal written, rotations
+        for turn in range(max(1, int(seconds / 0.1))):
+            with agent.log.open("a") as file:
+                file.writelines(f"numbered {written + n:07d}\n" for n in range(50))
+            written += 50
+            if turn % 300 == 299:
+                rotations += 1
+                agent.log.rename(agent.log.with_suffix(f".log.{rotations}"))
+            time.sleep(0.1)
+
+    try:
+        agent.start()
+        write_for(1.0)
+        service.kill()
+        write_for(AWAY_S / 2)
+        agent.kill()
+        agent.start()
+        write_for(AWAY_S / 2)
+        service.start()
+        begun = time.monotonic()
+        write_for(1.0)
+        stored = numbers_stored(service, written)
+        lost, twice = written - len(stored), sum(1 for times in stored.values() if times > 1)
+        with capsys.disabled():
+            print(f"\nservice away for {AWAY_S:.0f} s, agent killed once, {rotations} rotations: {written:,} lines written, "
+                  f"{lost} lost, {twice} twice; all stored {time.monotonic() - begun:.1f} s after it was back")  # fmt: skip
+        assert not lost and not twice
     finally:
         agent.kill()

@@ -1,4 +1,4 @@
-"""The real senders against the real service: rsyslog, syslog-ng, systemd-journal-upload, OpenTelemetry's SDK, Slurm's format.
+"""The real senders against the real service: rsyslog, syslog-ng, systemd-journal-upload, OpenTelemetry's SDK, node_exporter.
 
 Each is skipped with the reason where it is not installed (tests/prepare.sh installs them where it may).
 """
@@ -228,6 +228,28 @@ def test_the_opentelemetry_sdk(form: str, service: Running) -> None:
     ]  # fmt: skip
     samples = service.until(f'Metrics | where Metric == "otel.{form}.loss" | distinct Host, Device, Value', 1)
     assert samples == [["n44", "3", 0.25]]
+
+
+def test_node_exporter_of_prometheus_is_scraped(tmp_path: Path) -> None:
+    exporter = shutil.which("prometheus-node-exporter", path="/usr/sbin:/usr/bin")
+    if exporter is None:
+        pytest.skip("prometheus-node-exporter is not installed")
+    port = free_port()
+    target = f'[[scrape]]\nurl = "http://127.0.0.1:{port}/metrics"\nhost = "n45"\ninterval_s = 1\n'
+    command = [
+        exporter,
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--collector.disable-defaults",
+        "--collector.loadavg",
+        "--collector.uname",
+    ]
+    with daemon(*command, log=tmp_path / "log"):
+        scraping = Running(tmp_path / "data", syslog=(), extra=target).start()
+        try:
+            rows = scraping.until('Metrics | where Metric == "node_load1" | project Host, Value', 2)
+        finally:
+            scraping.stop()
+    assert len(rows) >= 2 and {row[0] for row in rows} == {"n45"}, (tmp_path / "log").read_text()
 
 
 def test_logger_of_util_linux(service: Running) -> None:

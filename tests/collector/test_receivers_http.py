@@ -408,6 +408,65 @@ def test_what_clients_ask_before_they_write(intake: Intake) -> None:
     assert ask(intake, "GET", "/_cluster/health").document["status"] == "green"
 
 
+#: What clients ask before they write, in their order, with what they go on with. Vector 0.4x: src/sinks/elasticsearch/common.rs;
+#: rsyslog's omelasticsearch since 8.2510; Logstash's output: http_client/pool.rb, template_manager.rb, ilm.rb;
+#: Filebeat 8: libbeat/esleg/eslegclient, licenser, idxmgmt/lifecycle/es_client_handler.go, template/load.go.
+_STARTS: dict[str, list[tuple[str, str, int]]] = {
+    "vector": [("GET", "/elasticsearch/", 200), ("GET", "/elasticsearch/_cluster/health", 200)],
+    "vector before 0.30": [("GET", "/_cluster/state/version", 200), ("GET", "/_cluster/health", 200)],
+    "rsyslog": [("GET", "/elasticsearch/", 200), ("HEAD", "/_cat/health", 200)],
+    "logstash": [
+        ("HEAD", "/elasticsearch/", 200), ("GET", "/elasticsearch/", 200), ("GET", "/elasticsearch/_license", 200),
+        ("HEAD", "/elasticsearch/_index_template/ecs-logstash", 404), ("PUT", "/elasticsearch/_index_template/ecs-logstash", 200),
+        ("HEAD", "/elasticsearch/_template/logstash", 404), ("PUT", "/elasticsearch/_template/logstash", 200),
+        ("HEAD", "/elasticsearch/logstash", 404), ("PUT", "/elasticsearch/<logstash-{now/d}-000001>", 200),
+        ("GET", "/elasticsearch/_ilm/policy/logstash-policy", 404), ("PUT", "/elasticsearch/_ilm/policy/logstash-policy", 200),
+    ],
+    "filebeat": [
+        ("GET", "/elasticsearch", 200), ("GET", "/elasticsearch/_license", 200),
+        ("GET", "/elasticsearch/_ilm/policy/filebeat", 404), ("PUT", "/elasticsearch/_ilm/policy/filebeat", 200),
+        ("HEAD", "/elasticsearch/_index_template/filebeat-8.17.0", 404), ("PUT", "/elasticsearch/_index_template/filebeat-8.17.0", 200),
+        ("GET", "/elasticsearch/_data_stream/filebeat-8.17.0", 404), ("PUT", "/elasticsearch/_data_stream/filebeat-8.17.0", 200),
+        ("PUT", "/elasticsearch/_ingest/pipeline/filebeat-8.17.0-system-syslog-pipeline", 200), ("GET", "/elasticsearch/_alias/filebeat", 404),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("client", _STARTS)
+def test_clients_find_what_they_ask_for_before_they_write(client: str, spool: Spool, intake: Intake) -> None:
+    for method, path, status in _STARTS[client]:
+        reply = ask(intake, method, path, b"{}" if method == "PUT" else b"", content_type="application/json")
+        assert reply.status == status, (method, path)
+        if method == "PUT":
+            assert reply.document["acknowledged"] is True and "not used" in reply.document["note"]
+        elif path.endswith("_license"):
+            assert reply.document["license"]["status"] == "active"
+        elif status == 200 and path.rstrip("/").endswith(("elasticsearch", "version")):
+            assert (
+                reply.document["version"]["number"].startswith("8.")
+                and reply.headers["x-elastic-product"] == "Elasticsearch"
+            )
+    assert list(spool.read(Position(0, 0), 1 << 40)) == []
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/logs", "/incidents", "/_other/x", "/elasticsearch/_search", "/elasticsearch/logs/_search"]
+)
+def test_pages_and_searches_are_not_answered_in_the_place_of_others(path: str, intake: Intake) -> None:
+    assert not any(pattern.fullmatch(path) for _, _, pattern in intake.routes)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "zstd", "snappy", None])
+def test_a_bulk_in_every_packing_that_shippers_have(encoding: str | None, spool: Spool, intake: Intake) -> None:
+    """gzip: Fluent Bit, Filebeat, Logstash, Vector; Vector also zlib (which it calls deflate), zstd and snappy. None has lz4."""
+    body = b'{"create":{"_index":"x"}}\n{"message":"packed"}\n'
+    packs = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstandard.compress, "snappy": snap, None: bytes}
+    headers = {"content_encoding": encoding} if encoding else {}
+    assert ask(intake, "POST", "/elasticsearch/_bulk", packs[encoding](body), **headers).document["errors"] is False
+    assert ask(intake, "POST", "/elasticsearch/_bulk", body, content_encoding="lz4").status == 415
+    assert [row["raw"] for row in lines(spool)] == ["packed"]
+
+
 def test_an_ended_job_of_slurms_own_plugin_is_a_run(spool: Spool, intake: Intake) -> None:
     record = {
         "jobid": 42802, "username": "alice", "user_id": 1001, "@start": "2026-11-21T10:00:00", "@end": "2026-11-21T10:30:00",

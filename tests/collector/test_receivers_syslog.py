@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from collections.abc import Sequence
 from itertools import pairwise
@@ -11,10 +12,11 @@ from typing import Any
 
 import pytest
 from asking import frames
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector import decoding
+from collector.columnar import octets
 from collector.decoding import Job
 from collector.intake import Intake
 from collector.receivers import syslog
@@ -76,12 +78,44 @@ MESSAGES = [
 ]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def machine_code() -> None:
+    octets.READY.wait()
+    octets.frames(b"1 a")
+
+
+@pytest.mark.parametrize("added", [b"", b"\n"])  # some senders add a line end that they do not count
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 300), max_size=8))
-def test_octet_counted_frames_survive_any_cut(at: list[int]) -> None:
-    data = b"".join(b"%d %b" % (len(m), m) for m in MESSAGES)
+def test_octet_counted_frames_survive_any_cut(added: bytes, at: list[int]) -> None:
+    data = b"".join(b"%d %b" % (len(m), m) + added for m in MESSAGES)
     assert feed(cut(data, at)) == MESSAGES
 
 
+def _frames_one_by_one(data: bytes) -> tuple[list[bytes], int]:
+    """What the frames in ``data`` are, read as RFC 6587 is written, and where the last whole one ends."""
+    found, at = [], 0
+    while counted := re.compile(rb"\n*([1-9]\d{0,6}) ").match(data, at):
+        end = counted.end() + int(counted[1])
+        if end > len(data):
+            return found, re.compile(rb"\n*").match(data, at).end()  # type: ignore[union-attr]
+        found.append(data[counted.end() : end])
+        at = end
+    return found, re.compile(rb"\n*").match(data, at).end()  # type: ignore[union-attr]
+
+
+_PIECES = st.sampled_from([b"5 <6>ab", b"6 <6>ab\n", b"\n", b"\r\n", b"0 x", b"01 x", b"1 \0", b"9999999 ", b"99999999 x", b"3 a", b" ", b"<6>", b"7", b"\xff", b"4 \n\nab"])  # fmt: skip
+
+
+@settings(deadline=None)
+@given(st.lists(_PIECES | st.binary(max_size=9), max_size=9).map(b"".join))
+def test_frames_of_whatever_comes_are_what_the_rfc_says(data: bytes) -> None:
+    found, end = _frames_one_by_one(data)
+    assert octets.whole(data) == octets._whole(data) and octets.whole(data)[0] == end
+    assert octets.frames(data[:end]) == [frame.rstrip(b"\r\n\0") for frame in found if frame.rstrip(b"\r\n\0")]
+
+
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 300), max_size=8))
 def test_lines_survive_any_cut(at: list[int]) -> None:
     lines = [
@@ -98,6 +132,7 @@ def test_lines_survive_any_cut(at: list[int]) -> None:
     [
         (b"5 <6>ab\n6 <6>abc\n", [b"<6>ab", b"<6>abc"]),  # a line end that is not counted
         (b"6 <6>ab\n7 <6>abc\n", [b"<6>ab", b"<6>abc"]),  # one that is
+        (b"5 <6>ab\n\n6 <6>abc\r\n", [b"<6>ab", b"<6>abc"]),
         (b"5 <6>abnonsense without a count\n<6>and on\n", [b"<6>ab", b"nonsense without a count", b"<6>and on"]),
         (b"<6>whole\n<6>half", [b"<6>whole", b"<6>half"]),
         (b"5 <6>ab90 <6>never finished", [b"<6>ab", b"90 <6>never finished"]),

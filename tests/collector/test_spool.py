@@ -202,6 +202,16 @@ def test_nothing_is_taken_beyond_the_limits(tmp_path: Path) -> None:
     tight.close()
 
 
+def test_a_sender_that_waits_no_longer_takes_nobody_elses_batch_along(tmp_path: Path) -> None:
+    """asyncio calls a future off with the task that waits for it; the thread that writes must outlive that."""
+    spool = Spool(tmp_path)
+    with spool._lock:  # the writer has not seen it yet
+        assert not spool.append({"kind": "x"}, b"first").cancel()
+    spool.append({"kind": "x"}, b"second").result(10)
+    assert payloads(everything(spool)) == [b"first", b"second"], "what was taken is kept"
+    spool.close()
+
+
 def test_two_services_do_not_share_a_spool_and_a_new_one_has_its_own_name(tmp_path: Path) -> None:
     first = Spool(tmp_path / "a")
     with pytest.raises(SpoolHeld, match="another service"):

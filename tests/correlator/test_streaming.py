@@ -127,7 +127,7 @@ def test_every_partial_tick_says_what_a_full_pass_would_say_then(ahead: int, mon
             if report.full:
                 continue
             partly += 1
-            whole = conclude_cluster(store, "made", ticker._edges)
+            whole = conclude_cluster(store, "made", ticker._rules)
             now = ticker._known["made"]
             assert now.verdicts == whole.verdicts
             for incident in whole.incidents:

@@ -13,11 +13,12 @@ import pytest
 
 from correlator.engine import conclude_world
 from correlator.evidence import BaseRates, Weigher
+from correlator.explain import others_say
 from correlator.facts import World
 from correlator.model import Run
 from correlator.samples import Throttled
 from correlator.sightings import first_seen
-from correlator.survivors import factor_of
+from correlator.survivors import LOOKED_AT, factor_of
 from correlator.verdicts import Verdict, judge
 from tests.correlator.making import T0, event, run, world
 from tests.correlator.situations import EDGES, disk, down, lost_peers, lustre, node_fail, out, said, set_down, xid
@@ -281,3 +282,38 @@ def test_a_thousand_runs_behind_one_cause_are_not_all_looked_at() -> None:
     found = verdicts(_world([*lost(), *lost_peers(50)], runs))["1"]
     counted = [h.others for c in [*([found.chain] if found.chain else []), *found.others] for h in c.hops if h.others]
     assert counted and all(len(o.spared) <= 101 for o in counted)
+
+
+def test_of_many_that_were_reached_some_are_looked_at_and_the_page_says_so() -> None:
+    crowd = [run(job, of(1 + job % 9), -3000, 3000, "COMPLETED") for job in range(2, 342)]
+    where = _world([*lost(), *lost_peers(60)], [me(), *crowd])
+    weigher = Weigher(where, EDGES)
+    judge(where, weigher)
+    (lag,) = [h for f in where.facts_of("job.comm_error") for h in weigher.into(f)[0] if h.others and "leaf12" in h.others.where and h.cause.kind == "switch.outage"]  # fmt: skip
+    assert (
+        lag.others is not None and lag.others.reached == 340 and len(lag.others.spared) == lag.others.asked <= LOOKED_AT
+    )
+    (said_of_it,) = others_say([lag])
+    assert f"({lag.others.asked} looked at of 340 that it reached)" in said_of_it
+
+
+def _flaps(count: int, length: float = 60.0) -> World:
+    """A rail that goes again and again, and in the end the run as well."""
+    earlier = [e for n in range(count) for e in down(-1700.0 + 320 * n, "n1", "ib0", -1700.0 + length + 320 * n)]
+    return _world([*earlier, *down(0, "n1", "ib0", 60), *lost_peers(60)], [me()])
+
+
+@pytest.mark.parametrize(("world_of", "before"), [
+    (lambda: _flaps(0), None), (lambda: _flaps(1), 1), (lambda: _flaps(5), 5), (lambda: _flaps(5, 3.0), None),
+], ids=["never before", "once before", "five times before", "only short ones before"])  # fmt: skip
+def test_what_the_run_itself_had_been_through_speaks_as_others_do(world_of: Callable[[], World], before: int | None) -> None:  # fmt: skip
+    where = world_of()
+    weigher = Weigher(where, EDGES)
+    verdicts = judge(where, weigher)
+    (effect,) = where.facts_of("job.comm_error")
+    (hop,) = weigher.into(effect)[0]
+    assert (hop.others.before if hop.others else None) == before
+    assert said(verdicts[0])[:2] == ("infra.network", "link.outage"), "the run's own words speak of the network"
+    if before and hop.others:
+        assert hop.others.factor == pytest.approx(factor_of(hop.edge, 0, before))
+        assert "it had itself run on through the same" in others_say([hop])[0]

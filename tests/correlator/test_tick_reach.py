@@ -93,7 +93,7 @@ def test_a_stretch_without_a_line_of_slurmctld_knows_the_controllers() -> None:
             assert ticker.tick().full == full, (
                 f"{host}: a controller that nobody knew is looked at with all that it may explain"
             )
-            now, whole = ticker._known["made"].controllers, conclude_cluster(store, "made", ticker._edges).controllers
+            now, whole = ticker._known["made"].controllers, conclude_cluster(store, "made", ticker._rules).controllers
             assert now == whole == frozenset({"ctl", "ctl-b"} if at > 20_000 else {"ctl"})
 
 

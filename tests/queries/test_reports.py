@@ -274,7 +274,7 @@ def test_usage_by_user(small: DuckStore) -> None:
 
 
 def test_wrong_names_are_refused_with_the_right_ones(empty: DuckStore) -> None:
-    with pytest.raises(reports.ReportError, match="failure-patterns, usage"):
+    with pytest.raises(reports.ReportError, match="failure-patterns, repairs, usage"):
         reports.run(empty, "nonsense")
     with pytest.raises(reports.ReportError, match="html, md, json"):
         reports.render(reports.run(empty, "usage"), "pdf")

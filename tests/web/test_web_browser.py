@@ -9,7 +9,7 @@ import pytest
 
 pytestmark = pytest.mark.browser
 PAGES = {"incidents": "/", "incident": "/incidents/I1", "job": "/jobs/15", "jobs": "/jobs", "node": "/nodes/gpu02",
-         "nodes": "/nodes", "reports": "/reports", "explore": "/explore", "hostile": "/incidents/I0"}  # fmt: skip
+         "nodes": "/nodes", "repairs": "/repairs", "reports": "/reports", "explore": "/explore", "hostile": "/incidents/I0"}  # fmt: skip
 
 
 TEXTS = ("<img src=x onerror=alert(1)>", "b", "c")

@@ -20,6 +20,7 @@ BUILT_IN: dict[str, str] = {
     "links": "collector.agent.sources.links",
     "ethtool": "collector.agent.sources.ethtool",
     "infiniband": "collector.agent.sources.infiniband",
+    "lldp": "collector.agent.sources.lldp",
     "nvml": "collector.agent.sources.nvml",
     "scrape": "collector.agent.sources.scrape",
     "units": "collector.agent.sources.units",

@@ -1,0 +1,95 @@
+"""Which switch port each interface is plugged into, as lldpd has heard it: ``lldpctl -f json``.
+
+A cable is moved by hand, so this is asked seldom, and told when a port hears somebody new: one that is down for a while
+hears nobody, and the same one afterwards. Only a host that has heard nobody yet (switches speak every 30 s, IEEE 802.1AB)
+is asked again soon after it came up.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from collector.agent import wire
+from collector.agent.failure import Denied, Missing
+from collector.agent.source import Context, Reading, SourceKind
+
+#: What passes, or says nothing of the cable.
+_PASSING = frozenset({
+    "age", "ttl", "rid", "mgmt-ip", "mgmt-iface", "vlan", "pi", "ppvid", "lldp-med", "unknown-tlvs", "auto-negotiation", "aggregation",
+    "mfs", "power",
+})  # fmt: skip
+#: A host that hears nobody is asked again after this, then after twice as long, up to the usual interval.
+_FIRST_S = 60.0
+
+
+@dataclass
+class Lldp:
+    context: Context
+    program: str
+    every_s: float
+    interval: float = _FIRST_S
+    _told: dict[str, int] = field(default_factory=dict)
+    _wait_s: float = _FIRST_S
+    _due: float = float("-inf")
+
+    def open(self, positions: Mapping[str, Any]) -> None:
+        self._told = dict((positions.get("lldp") or {}).get("told", {}))
+        self._wait_s, self._due = _FIRST_S, float("-inf")
+
+    def poll(self) -> Iterator[Reading]:
+        monotonic = self.context.monotonic()
+        if monotonic < self._due:
+            return
+        answer = self._answer()
+        heard = {name: zlib.crc32(json.dumps(facts).encode()) for name, facts in _ports(answer)}
+        self._wait_s = self.every_s if heard else min(2 * self._wait_s, self.every_s)
+        self._due = monotonic + self._wait_s
+        if any(self._told.get(name) != checksum for name, checksum in heard.items()):
+            self._told |= heard
+            text = json.dumps(answer, separators=(",", ":")) + "\n"
+            body = wire.document("lldpctl_json", text, "lldp", self.context.now())
+            yield Reading(body, 1, {"lldp": {"told": dict(self._told)}})
+
+    def _answer(self) -> Any:
+        """What is heard, without what passes. lldpd that is not running, or that asks for rights, is a status."""
+        done = self.context.run([self.program, "-f", "json"], 20.0)
+        if done.code:
+            complaint = (done.err.strip() or done.out.strip() or f"exit code {done.code}").splitlines()[0]
+            if "ermission" in complaint:
+                raise Denied(f"{self.program}: {complaint}")
+            if "onnect" in complaint or "socket" in complaint or "lldpd" in complaint:
+                raise Missing(f"lldpd does not run: {complaint}")
+            raise OSError(f"{self.program}: {complaint}")
+        return _lasting(json.loads(done.out or "{}"))
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _lasting(told: Any) -> Any:
+    if isinstance(told, dict):
+        return {key: _lasting(value) for key, value in told.items() if key not in _PASSING}
+    return [_lasting(one) for one in told] if isinstance(told, list) else told
+
+
+def _ports(answer: Any) -> Iterator[tuple[str, Any]]:
+    """(interface, what it hears): ``json`` makes a list of them only where there are several."""
+    told = answer.get("lldp", {}).get("interface", [])
+    for entry in told if isinstance(told, list) else [told]:
+        yield from entry.items()
+
+
+def _make(context: Context, options: Mapping[str, Any]) -> Lldp:
+    return Lldp(context, options["program"], options["every_s"])
+
+
+SOURCE = SourceKind(
+    "lldp", _make, {"program": "lldpctl", "every_s": 3600.0},
+    reads="the switch and port at the other end of each interface, as lldpd has heard them, when that changes",
+    costs="one lldpctl at the start and one an hour (5 ms); 1 KB a port where a cable was moved",
+    blind_to="InfiniBand; ports that are down; switches that do not speak LLDP, or only to the NIC's firmware",
+)  # fmt: skip

@@ -1,0 +1,277 @@
+"""A request of OTLP logs in JSON, walked from node to node (:mod:`collector.columnar.otlp_nodes`).
+
+Names given twice or with escapes, values of other types than they have in the model, numbers of more than 18 digits: those
+are for the thorough reader.
+"""
+
+from __future__ import annotations
+
+from collector.columnar import otlp_nodes as n
+from collector.columnar import otlp_tables as t
+from collector.columnar.otlp_nodes import DIGITS, read
+from collector.columnar.otlp_tables import Array, Tables, walked
+from parsers.compiled import compiled, part
+
+_MINUS, _ZERO, _NINE = b"-09"
+NULL, TEXT, INTEGER, FRACTION, FALSE, TRUE, OTHER = (
+    t.NULL, t.TEXT, t.INTEGER, t.FRACTION, t.FALSE, t.TRUE, t.OTHER,
+)  # fmt: skip
+
+
+def tables(body: bytes) -> Tables | None:
+    """None if ``body`` is no request, or one for the thorough reader."""
+    found = read(body)
+    if found is None:
+        return None
+    nodes, texts = found
+    return walked(body, texts, lambda *tables: _walk(texts, nodes, *tables))
+
+
+def is_request(body: bytes) -> bool:
+    """Whether ``body`` is JSON and what an exporter of logs sends. If not it may still be, in another form."""
+    found = read(body)
+    return found is not None and _has_groups(found[0])
+
+
+@part
+def _is_whole(data: Array, at: int, size: int) -> bool:
+    """Whether a text is a number as JSON writes it, without a fraction and with few digits."""
+    first = at + (data[at] == _MINUS)
+    digits = at + size - first
+    for place in range(first, at + size):
+        if not _ZERO <= data[place] <= _NINE:
+            return False
+    return 0 < digits <= DIGITS and (data[first] != _ZERO or (digits == 1 and size == 1))
+
+
+@part
+def _whole(data: Array, at: int, end: int) -> int:
+    """The digits between two places, which are few, as a number."""
+    value = 0
+    for place in range(at + (data[at] == _MINUS), end):
+        value = 10 * value + int(data[place]) - _ZERO
+    return -value if data[at] == _MINUS else value
+
+
+@part
+def _digits(data: Array, begin: int, size: int, most: int) -> int:
+    """The digits of a text as a number; -1 if they are anything else, or more than ``most``."""
+    value = 0
+    for place in range(begin, begin + size):
+        if not _ZERO <= data[place] <= _NINE:
+            return -1
+        value = 10 * value + int(data[place]) - _ZERO
+    return value if 0 < size <= most and value >= 0 else -1
+
+
+@part
+def _any_value(data: Array, nodes: Array, node: int) -> tuple[int, int, int]:
+    """What the AnyValue at a node holds: its kind, its number or place, its size."""
+    if nodes[node, n.IS] != n.OBJECT:
+        return (NULL if nodes[node, n.IS] == NULL else OTHER), 0, 0
+    held, name = node + 2, nodes[node + 1, n.NAMED]
+    if nodes[node, n.NEXT] == node + 1:
+        return NULL, 0, 0
+    kind, begin, size = nodes[held, n.IS], nodes[held, n.BEGIN], nodes[held, n.SIZE]
+    # Of several things held it is not decided here which counts.
+    if nodes[held, n.NEXT] != nodes[node, n.NEXT] or name in (n.ARRAY_VALUE, n.LIST_VALUE, n.ESCAPED):
+        return OTHER, 0, 0
+    if name == n.INT_VALUE and kind == TEXT:  # a number of 64 bits is written as a text
+        if not _is_whole(data, begin, size):
+            return OTHER, 0, 0
+        kind = INTEGER
+    elif name == n.INT_VALUE and kind != INTEGER:
+        return OTHER, 0, 0
+    if kind == INTEGER:
+        return (INTEGER, _whole(data, begin, begin + size), 0)
+    return (kind, begin, size) if kind < OTHER else (OTHER, 0, 0)
+
+
+@part
+def _attribute(data: Array, nodes: Array, node: int, found: Array) -> bool:
+    """Writes a key with its value down; false if it is out of the ordinary."""
+    found[0], found[1], found[2], found[3], found[4] = 0, 0, NULL, 0, 0
+    keys, values = 0, 0
+    if nodes[node, n.IS] != n.OBJECT:
+        return False
+    end, node = nodes[node, n.NEXT], node + 1
+    while node < end:
+        name, held = nodes[node, n.NAMED], node + 1
+        if name == n.KEY and nodes[held, n.IS] == TEXT:
+            keys += 1
+            found[0], found[1] = nodes[held, n.BEGIN], nodes[held, n.SIZE]
+        elif name == n.VALUE:
+            values += 1
+            found[2], found[3], found[4] = _any_value(data, nodes, held)
+        elif name in (n.KEY, n.ESCAPED):
+            return False
+        node = nodes[held, n.NEXT]
+    return keys == 1 and values < 2 and found[2] != OTHER
+
+
+@part
+def _attributes(data: Array, nodes: Array, node: int, attributes: Array, count: int) -> tuple[int, bool]:
+    """A record's attributes from row ``count`` on: the row behind them, and whether all are as usual."""
+    usual, end, node = True, nodes[node, n.NEXT], node + 1
+    while node < end:
+        # Where no row is left the last one is written over: there will be another walk with enough of them.
+        row = attributes[min(count, len(attributes) - 1)]
+        usual = _attribute(data, nodes, node, row) and usual
+        count, node = count + 1, nodes[node, n.NEXT]
+    return count, usual
+
+
+@part
+def _moment(data: Array, node: Array) -> int:
+    """Nanoseconds, as digits in a text, a number, or nothing at all; -1 if it is something else."""
+    if node[n.IS] == NULL or (node[n.IS] == TEXT and node[n.SIZE] == 0):
+        return 0
+    usual = node[n.IS] == TEXT or node[n.IS] == INTEGER or node[n.IS] == OTHER
+    return _digits(data, node[n.BEGIN], node[n.SIZE], DIGITS + 1) if usual else -1
+
+
+@part
+def _severity(data: Array, node: Array) -> int:
+    """The number of a severity, zero for what is none; -1 for the thorough reader."""
+    kind, begin, size = node[n.IS], node[n.BEGIN], node[n.SIZE]
+    if kind == INTEGER:
+        return max(_whole(data, begin, begin + size), 0)
+    if kind == TEXT:
+        for place in range(begin, begin + size):
+            if data[place] >= 128:  # other scripts have digits, too
+                return -1
+        return max(_digits(data, begin, size, DIGITS), 0) if size <= DIGITS else -1
+    return 0 if kind in (NULL, FRACTION, n.LIST, n.OBJECT) else -1
+
+
+@part
+def _record(data: Array, nodes: Array, node: int, found: Array, attributes: Array, count: int) -> int:
+    """Writes a log record down, its attributes from row ``count`` on; gives the row behind them. ``found`` is zeros but for
+    what is known before."""
+    found[t.FIRST] = count
+    seen, usual, end = 0, nodes[node, n.IS] == n.OBJECT, nodes[node, n.NEXT]
+    node = node + 1 if usual else end
+    while node < end:
+        name, held = nodes[node, n.NAMED], node + 1
+        kind, begin, size = nodes[held, n.IS], nodes[held, n.BEGIN], nodes[held, n.SIZE]
+        usual = usual and name != n.ESCAPED and not (name >= 0 and seen >> name & 1)
+        seen |= 1 << name if name >= 0 else 0
+        if name in (n.TIME, n.OBSERVED):
+            moment = _moment(data, nodes[held])
+            found[t.TIME if name == n.TIME else t.OBSERVED] = moment
+            usual = usual and moment >= 0
+        elif name == n.SEVERITY:
+            found[t.NUMBER] = _severity(data, nodes[held])
+            usual = usual and found[t.NUMBER] >= 0
+        elif name == n.WORD:
+            found[t.WORD], found[t.WORD_SIZE] = begin, size if kind == TEXT else 0
+            usual = usual and (kind in (TEXT, NULL))
+        elif name == n.BODY:
+            kind, found[t.BODY], found[t.BODY_SIZE] = _any_value(data, nodes, held)
+            usual = usual and (kind in (TEXT, NULL))
+        elif name == n.ATTRIBUTES and kind == n.LIST:
+            count, well = _attributes(data, nodes, held, attributes, count)
+            usual = usual and well
+        elif name == n.ATTRIBUTES:
+            usual = usual and kind == NULL
+        node = nodes[held, n.NEXT]
+    found[t.COUNT], found[t.STRANGE] = count - found[t.FIRST], not usual
+    return count
+
+
+@part
+def _only(nodes: Array, node: int, wanted: int) -> int:
+    """The list of the name ``wanted`` in the object at a node: its own node; 0 if there is none, or null; -1 if something is
+    out of the ordinary."""
+    found, end = 0, nodes[node, n.NEXT]
+    if nodes[node, n.IS] != n.OBJECT:
+        return -1
+    node += 1
+    while node < end:
+        name, held = nodes[node, n.NAMED], node + 1
+        if name in (n.ESCAPED, n.LIBRARIES):
+            return -1
+        if name == wanted:
+            kind = nodes[held, n.IS]
+            if found or (kind != n.LIST and kind != NULL):
+                return -1
+            found = held
+        node = nodes[held, n.NEXT]
+    return found if found and nodes[found, n.IS] == n.LIST else 0
+
+
+@part
+def _resource(nodes: Array, node: int, found: Array) -> bool:
+    """Where the resource of a group lies; false if it has several, or what is none."""
+    found[0], found[1], many = 0, 0, 0
+    end, node = nodes[node, n.NEXT], node + 1
+    while node < end:
+        if nodes[node, n.NAMED] == n.RESOURCE:
+            kind = nodes[node + 1, n.IS]
+            many += 1 if kind in (n.OBJECT, NULL) else 2
+            if kind == n.OBJECT:
+                found[0], found[1] = nodes[node + 1, n.BEGIN], nodes[node + 1, n.BEGIN] + nodes[node + 1, n.SIZE]
+        node = nodes[node + 1, n.NEXT]
+    return many < 2
+
+
+@part
+def _scope(
+    data: Array, nodes: Array, node: int, resource: int, records: Array, attributes: Array, counts: Array
+) -> bool:  # fmt: skip
+    node = _only(nodes, node, n.RECORDS)
+    if node < 0:
+        return False
+    end, node = (nodes[node, n.NEXT], node + 1) if node else (0, 0)
+    while node < end:
+        row = records[min(counts[1], len(records) - 1)]
+        row[:] = 0
+        row[t.RESOURCE], row[t.BEGIN], row[t.END] = (
+            resource,
+            nodes[node, n.BEGIN],
+            nodes[node, n.BEGIN] + nodes[node, n.SIZE],
+        )
+        counts[1] += 1
+        counts[2] = _record(data, nodes, node, row, attributes, counts[2])
+        node = nodes[node, n.NEXT]
+    return True
+
+
+@compiled
+def _has_groups(nodes: Array) -> bool:
+    group = _only(nodes, 0, n.GROUPS)
+    if group <= 0:
+        return False
+    end, group = nodes[group, n.NEXT], group + 1
+    while group < end:
+        if nodes[group, n.IS] != n.OBJECT:
+            return False
+        group = nodes[group, n.NEXT]
+    return True
+
+
+@compiled
+def _walk(data: Array, nodes: Array, resources: Array, records: Array, attributes: Array, counts: Array) -> None:
+    group = _only(nodes, 0, n.GROUPS)
+    if group <= 0:
+        counts[0] = -1
+        return
+    groups_end, group = nodes[group, n.NEXT], group + 1
+    while group < groups_end:
+        scope = _only(nodes, group, n.SCOPES)
+        row = resources[min(counts[0], len(resources) - 1)]
+        well = scope >= 0 and _resource(nodes, group, row)
+        scopes_end, scope = (nodes[scope, n.NEXT], scope + 1) if scope > 0 else (0, 0)
+        while well and scope < scopes_end:
+            well = _scope(data, nodes, scope, counts[0], records, attributes, counts)
+            scope = nodes[scope, n.NEXT]
+        if not well:
+            counts[0] = -1
+            return
+        counts[0] += 1
+        group = nodes[group, n.NEXT]
+
+
+def prepare_check() -> None:
+    """Calls what :func:`is_request` is compiled of."""
+    is_request(b'{"resourceLogs":[]}')

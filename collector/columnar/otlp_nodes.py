@@ -1,0 +1,260 @@
+"""JSON as nodes: one row for each value and each name, in the order in which they stand. A node says where the next one is
+that does not lie in it.
+
+What this takes is JSON, every byte of it; what it does not take may still be (sixty levels, half characters). Texts are
+undone of their escapes where they stand. The names that are numbered are those of OTLP's logs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from collector.columnar import otlp_tables as t
+from collector.columnar.otlp_tables import Array, padded
+from parsers.compiled import compiled, part
+
+#: Names that are looked for; the number of a name is its place.
+_NAMES = (
+    b"resourceLogs", b"resource", b"scopeLogs", b"instrumentationLibraryLogs", b"logRecords", b"timeUnixNano",
+    b"observedTimeUnixNano", b"severityNumber", b"severityText", b"body", b"attributes", b"key", b"value", b"intValue",
+    b"arrayValue", b"kvlistValue",
+)  # fmt: skip
+(GROUPS, RESOURCE, SCOPES, LIBRARIES, RECORDS, TIME, OBSERVED, SEVERITY, WORD, BODY, ATTRIBUTES, KEY, VALUE,
+ INT_VALUE, ARRAY_VALUE, LIST_VALUE) = range(16)  # fmt: skip
+_LETTERS = np.zeros((len(_NAMES), 32), np.uint8)
+#: By a name's size: at most three names that have it.
+_OF_SIZE = np.full((32, 3), -1, np.int64)
+for _at, _letters in enumerate(_NAMES):
+    _LETTERS[_at, : len(_letters)] = np.frombuffer(_letters, np.uint8)
+    _OF_SIZE[len(_letters), np.argmin(_OF_SIZE[len(_letters)])] = _at
+#: In place of a name's number: another name, and one with escapes.
+ANOTHER, ESCAPED = -1, -2
+#: Columns of the nodes: what it is; where it begins and its size (texts: without quotes and escapes); the node behind it
+#: and all that is in it; the number of a name.
+IS, BEGIN, SIZE, NEXT, NAMED = range(5)
+#: Kinds of nodes besides those of values.
+LIST, OBJECT = t.OTHER + 1, t.OTHER + 2
+#: So many bytes make a node, at least usually; of more there is a second reading.
+_NODE_BYTES = 6
+#: What may come next: a value, one or the list's end, a name, one or the object's end, and what is behind a value.
+_A_VALUE, _FIRST_VALUE, _A_NAME, _FIRST_NAME, _BEHIND = range(5)
+#: So many digits fit a number of 64 bits whatever they are. The nanoseconds of today have one more.
+DIGITS, _LEVELS = 18, 60
+_QUOTE, _BACKSLASH, _COMMA, _COLON, _MINUS, _PLUS, _POINT = b'"\\,:-+.'
+_OPEN, _CLOSE, _OPEN_LIST, _CLOSE_LIST = b"{}[]"
+_ZERO, _NINE, _SMALL_U, _SMALL_E, _BIG_E = b"09ueE"
+_N, _T = b"nt"
+_WORDS = np.frombuffer(b"null true false", np.uint8)
+NULL, TEXT, INTEGER, FRACTION, FALSE, TRUE, OTHER = (
+    t.NULL, t.TEXT, t.INTEGER, t.FRACTION, t.FALSE, t.TRUE, t.OTHER,
+)  # fmt: skip
+
+
+def read(body: bytes) -> tuple[Array, Array] | None:
+    """The nodes of ``body``, and its letters with texts free of escapes; None if it is no JSON, or not taken."""
+    if not _is_text(body):
+        return None
+    data = padded(body)
+    nodes = np.empty((len(body) // _NODE_BYTES + 16, 5), np.int32)
+    count = _read(data, len(body), nodes)
+    if count > len(nodes):
+        data, nodes = padded(body), np.empty((count, 5), np.int32)
+        count = _read(data, len(body), nodes)
+    return (nodes[:count], data) if count >= 0 else None
+
+
+def _is_text(body: bytes) -> bool:
+    if body.isascii():
+        return True
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@part
+def _hex(data: Array, at: int) -> int:
+    """Four hexadecimal digits; -1 if they are none."""
+    value = 0
+    for place in range(at, at + 4):
+        letter = int(data[place])
+        if 48 <= letter <= 57:
+            digit = letter - 48
+        elif 97 <= letter | 32 <= 102:
+            digit = (letter | 32) - 87
+        else:
+            return -1
+        value = value << 4 | digit
+    return value
+
+
+@part
+def _escape(data: Array, at: int) -> tuple[int, int]:
+    """The character that the escape at ``at`` stands for, and where it ends; -1 if it is none, or half a character."""
+    letter = data[at + 1]
+    if letter != _SMALL_U:
+        for sign, meant in ((34, 34), (92, 92), (47, 47), (98, 8), (102, 12), (110, 10), (114, 13), (116, 9)):
+            if letter == sign:
+                return meant, at + 2
+        return 0, -1
+    code = _hex(data, at + 2)
+    if code < 0 or 0xDC00 <= code < 0xE000:
+        return 0, -1
+    if code < 0xD800 or code >= 0xE000:
+        return code, at + 6
+    if data[at + 6] != _BACKSLASH or data[at + 7] != _SMALL_U:
+        return 0, -1
+    other = _hex(data, at + 8)
+    if not 0xDC00 <= other < 0xE000:
+        return 0, -1
+    return 0x10000 + ((code - 0xD800) << 10 | (other - 0xDC00)), at + 12
+
+
+@part
+def _plain(data: Array, begin: int, end: int) -> int:
+    """Undoes the escapes between two places, in place; gives the new end."""
+    to = begin
+    while begin < end:
+        if data[begin] != _BACKSLASH:
+            data[to] = data[begin]
+            begin, to = begin + 1, to + 1
+            continue
+        code, begin = _escape(data, begin)
+        if code < 0x80:
+            data[to] = code
+            to += 1
+            continue
+        more = 1 if code < 0x800 else 2 if code < 0x10000 else 3
+        data[to] = (0xFF00 >> more + 1 & 0xFF) | code >> 6 * more
+        for place in range(1, more + 1):
+            data[to + place] = 0x80 | code >> 6 * (more - place) & 0x3F
+        to += more + 1
+    return to
+
+
+@part
+def _number(data: Array, at: int) -> tuple[int, int]:
+    """Where the number at ``at`` ends (-1: there is none), and its kind: ``OTHER`` if it has too many digits."""
+    begin = at
+    at += data[at] == _MINUS
+    first = at
+    while _ZERO <= data[at] <= _NINE:
+        at += 1
+    if at == first or (data[first] == _ZERO and at > first + 1):
+        return -1, OTHER
+    kind = INTEGER if at - first <= DIGITS and not (data[begin] == _MINUS and data[first] == _ZERO) else OTHER
+    if data[at] == _POINT:
+        kind, at = FRACTION, at + 1
+        first = at
+        while _ZERO <= data[at] <= _NINE:
+            at += 1
+        if at == first:
+            return -1, OTHER
+    if data[at] == _SMALL_E or data[at] == _BIG_E:
+        kind, at = FRACTION, at + 1
+        at += data[at] == _PLUS or data[at] == _MINUS
+        first = at
+        while _ZERO <= data[at] <= _NINE:
+            at += 1
+        if at == first:
+            return -1, OTHER
+    return at, kind
+
+
+@part
+def _name(data: Array, begin: int, size: int) -> int:
+    """The number of the name between two places."""
+    for place in range(3 if size < 32 else 0):
+        number = int(_OF_SIZE[size, place])
+        at = 0
+        while number >= 0 and at < size and data[begin + at] == _LETTERS[number, at]:
+            at += 1
+        if number >= 0 and at == size:
+            return number
+    return ANOTHER
+
+
+@part
+def _word(data: Array, at: int) -> tuple[int, int]:
+    """Where one of JSON's three words ends (-1: there is none), and its kind."""
+    letter = data[at]
+    kind, first, size = (NULL, 0, 4) if letter == _N else (TRUE, 5, 4) if letter == _T else (FALSE, 10, 5)
+    for place in range(size):
+        if data[at + place] != _WORDS[first + place]:
+            return -1, OTHER
+    return at + size, kind
+
+
+@part
+def _string_end(data: Array, at: int) -> tuple[int, bool]:
+    """Where the quote is that ends the string whose first letter is at ``at`` (-1: nowhere), and whether it has escapes."""
+    escaped = False
+    while data[at] != _QUOTE:
+        if data[at] == _BACKSLASH:
+            escaped = True
+            _, at = _escape(data, at)
+            if at < 0:
+                return -1, True
+        elif data[at] < 32:
+            return -1, escaped
+        else:
+            at += 1
+    return at, escaped
+
+
+@compiled
+def _read(data: Array, size: int, nodes: Array) -> int:
+    """Fills ``nodes`` as far as they go and says how many there are; -1 if this is no JSON, or too deep."""
+    open_nodes, open_kinds = np.empty(_LEVELS, np.int64), np.zeros(_LEVELS, np.int64)
+    depth, count, at, next_is = 0, 0, 0, _A_VALUE
+    while True:
+        letter = data[at]
+        if letter == 32 or letter == 10 or letter == 13 or letter == 9:
+            at += 1
+            continue
+        if next_is in (_BEHIND, _FIRST_NAME, _FIRST_VALUE):
+            if depth == 0:
+                return count if at == size else -1
+            of_object = open_kinds[depth - 1] == OBJECT
+            if letter == (_CLOSE if of_object else _CLOSE_LIST):
+                depth, at, next_is = depth - 1, at + 1, _BEHIND
+                if open_nodes[depth] < len(nodes):
+                    opened = nodes[open_nodes[depth]]
+                    opened[SIZE], opened[NEXT] = at - opened[BEGIN], count
+                continue
+            if next_is == _BEHIND:
+                if letter != _COMMA:
+                    return -1
+                next_is, at = _A_NAME if of_object else _A_VALUE, at + 1
+                continue
+        node = nodes[
+            min(count, len(nodes) - 1)
+        ]  # where no row is left there will be another reading with enough of them
+        begin, is_name, kind = at, next_is in (_A_NAME, _FIRST_NAME), TEXT
+        next_is = _BEHIND
+        if letter == _QUOTE:
+            begin = at + 1
+            at, escaped = _string_end(data, begin)
+            node[SIZE] = (_plain(data, begin, at) if escaped and at >= 0 else at) - begin
+            at += at >= 0
+            if is_name and at >= 0:
+                node[NAMED] = ESCAPED if escaped else _name(data, begin, node[SIZE])
+                while data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9:
+                    at += 1
+                at, next_is = at + 1 if data[at] == _COLON else -1, _A_VALUE
+        elif is_name:
+            return -1
+        elif letter in (_OPEN, _OPEN_LIST):
+            if depth == _LEVELS:
+                return -1
+            kind, next_is = (OBJECT, _FIRST_NAME) if letter == _OPEN else (LIST, _FIRST_VALUE)
+            open_nodes[depth], open_kinds[depth] = count, kind
+            depth, at = depth + 1, at + 1
+        else:
+            at, kind = _number(data, at) if letter == _MINUS or _ZERO <= letter <= _NINE else _word(data, at)
+            node[SIZE] = at - begin
+        if at < 0:
+            return -1
+        count += 1
+        node[IS], node[BEGIN], node[NEXT] = kind, begin, count

@@ -1,0 +1,29 @@
+"""Makes the machine code of the receivers, once on a machine: ``python -m collector.receivers.prepare``, half a minute.
+
+Without it the first sender of OTLP waits for that, in each worker that its batches come to.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from collector.columnar import octets
+from collector.columnar.members import merged
+from collector.receivers import otlp
+from collector.receivers.base import Decoded, Payload
+
+#: The least request that goes all the way.
+_RECORD = b'{"resourceLogs":[{"scopeLogs":[{"logRecords":[{}]}]}]}'
+
+
+def prepare() -> None:
+    octets.prepare()
+    octets.frames(b"1 a")
+    merged(pl.Series(['{"a": 1}']), pl.Series(['{"b": 1}']))
+    otlp.QUICK.wait()
+    for form, body in (("json", _RECORD), ("protobuf", b"")):
+        otlp.RECEIVER.decode(Payload(body, {"received": 1, "form": form}), Decoded())
+
+
+if __name__ == "__main__":
+    prepare()

@@ -1,0 +1,100 @@
+"""Heat that many nodes share: one cooling behind them, not as many fans.
+
+Nodes of one rack grow hot within minutes of each other when their coolant, air or fans' supply fails. So do the nodes of
+one program when it begins to work: heat that follows the load is no cause in common.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from correlator.facts import World
+from correlator.facts.gpus import COOLING, COOLING_S
+from correlator.model import Fact
+
+#: Nodes behind one failing pump are hot within this of each other, as each is loaded (correlation.md, E30: 0 to 900 s).
+TOGETHER_S = 900.0
+
+#: So much of the working nodes behind one switch, and at least so many, are hot by what they share (as facts/links.py promotes).
+MOST, MANY = 0.6, 3
+
+#: Where nothing tells what stands beside what, only the whole room can be seen: so many nodes at least (as facts/shared.py).
+ROOM_MIN = 4
+
+#: A node gets hot so long after its load began at most: that is the load's heat.
+LOAD_S = 900.0
+
+
+def shared_heat(world: World) -> list[Fact]:
+    """``cooling.outage``: most of the working nodes of the whole cluster, or of those behind one switch, were throttled by heat
+    that began together. ``cooling.shutdown``: they shut themselves down without a word before."""
+    hot = [f for f in world.facts_of("gpu.thermal", "node.overheated") if f.host and not _of_its_load(world, f)]
+    if len({f.host for f in hot}) < MANY:
+        return []
+    hot.sort(key=lambda f: (f.start, f.key))
+    facts: list[Fact] = []
+    taken: set[int] = set()
+    for members in [None, *sorted(set(world.site.members.values()), key=lambda m: (-len(m), sorted(m)))]:
+        mine = [f for f in hot if id(f) not in taken and (members is None or f.host in members)]
+        for group in _crowds(mine):
+            if _share_it(world, group, members):
+                facts.append(_fact(world, list(group.values())))
+                taken.update(id(f) for f in mine if f.host in group and abs(f.start - facts[-1].start) <= TOGETHER_S)
+    return facts
+
+
+def _crowds(found: list[Fact]) -> Iterator[dict[str, Fact]]:
+    """Hosts that grew hot within ``TOGETHER_S``, as many as fit into one such span: the first heat of each."""
+    starts = [f.start for f in found]
+    spans = [found[n : bisect_right(starts, start + TOGETHER_S)] for n, start in enumerate(starts)]
+    many = [len({f.host for f in span}) for span in spans]
+    place = 0
+    while place < len(found):
+        if many[place] < MANY:
+            place += 1
+            continue
+        # One that is hot anyway must not cut off the last of those that follow it.
+        best = max(range(place, place + len(spans[place])), key=lambda n: (many[n], -n))
+        yield {f.host or "": f for f in reversed(spans[best])}
+        place = best + len(spans[best])
+
+
+def _of_its_load(world: World, fact: Fact) -> bool:
+    """Had the host's load just begun?"""
+    began = [r.start for r in world.runs_at(fact.host or "", fact.start, slack=fact.sigma) if r.start is not None]
+    return bool(began) and min(began) >= fact.start - LOAD_S
+
+
+def _share_it(world: World, hot: dict[str, Fact], members: frozenset[str] | None) -> bool:
+    if len(hot) < (ROOM_MIN if members is None else MANY):
+        return False
+    start = min(f.start for f in hot.values())
+    runs = list(world.in_time.overlapping(start - LOAD_S, start))
+    working = {n for r in runs for n in r.nodes if members is None or n in members}
+    if len(hot) < MOST * len(working | hot.keys()):
+        return False
+    # One program heats all its nodes; where those that stand elsewhere stayed cool, it is the place.
+    loads = [set(r.nodes) for r in runs if not hot.keys().isdisjoint(r.nodes)]
+    return not any(hot.keys() <= nodes and 2 * len(nodes - hot.keys()) < len(hot) for nodes in loads)
+
+
+def _fact(world: World, members: list[Fact]) -> Fact:
+    first = min(members, key=lambda f: (f.start, f.key))
+    hosts = sorted(f.host or "" for f in members)
+    behind = [(len(nodes), switch) for switch, nodes in world.site.members.items() if nodes.issuperset(hosts)]
+    near = min(behind)[1] if behind else None
+    asked = [*hosts, near] if near else hosts
+    told = [e for host in asked for e in world.by_host.get(host, ()) if e.kind in ("platform.alarm", "switch.alarm")
+            and COOLING.search(e.message) and -COOLING_S - first.sigma <= e.time - first.start <= COOLING_S]  # fmt: skip
+    told.sort(key=lambda e: (e.time, e.id))
+    ends = [f.end for f in members]
+    kind = "cooling.outage" if any(f.kind == "gpu.thermal" for f in members) else "cooling.shutdown"
+    events = sorted({*told, *(e for f in members for e in f.events[:1])}, key=lambda e: (e.time, e.id))
+    attrs = {"hosts": hosts, "near": near, "cooling": told[0].message if told else None}
+    end = None if None in ends else max(e for e in ends if e is not None)
+    return Fact(kind, first.start, end, first.sigma, None, attrs=attrs, events=tuple(events))
+
+
+KINDS = ("cooling.outage", "cooling.shutdown")
+DETECTORS = [shared_heat]

@@ -1,0 +1,210 @@
+"""What LLDP neighbours become: links between a host's port and a switch's port. Shared by the readers of every output.
+
+LLDP says who is at the other end and seldom what it is. The ends are told apart by the names of their ports
+(``swp3``, ``Ethernet1/4`` and ``xe-0/0/2`` are a switch's, ``ens1f0np0`` and ``mlx5_0`` a host's), then by the system's
+description, then by its capabilities (IEEE 802.1AB, 8.5.8). Nothing is made up: a neighbour that tells only MAC
+addresses has no name, and a name that the table cut off is none. Two switches, or two hosts, are no link of a host's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from parsers.documents.document import Gathered
+
+_MAC = re.compile(r"(?:[0-9a-f]{2}[:-]){5}[0-9a-f]{2}|[0-9a-f]{4}\.[0-9a-f]{4}\.[0-9a-f]{4}", re.IGNORECASE)
+_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f:]*:[0-9a-f:]+", re.IGNORECASE)
+
+#: Ports as network systems name them: Cumulus, SONiC (and its aliases), Arista, NX-OS, IOS, Junos, OS10, NVOS.
+_SWITCH_PORT = re.compile(
+    r"swp\d|Eth(?:ernet)?\d|Et\d|ethernet\d+/|(?:xe|et|ge|mge|fe)-\d+/|\w*[Gg]ig(?:abit[Ee]thernet|E)\d|(?:Gi|Te|Twe|Fi|Fo|Hu)\d|"
+    r"etp\d|sw\d+p\d|\d+/\d|mgmt\d|Management\d|(?:fxp|me)\d"
+)
+#: Interfaces as Linux, its udev rules and RDMA drivers name them.
+_HOST_PORT = re.compile(
+    r"(?:eth|em|ib|rdma|roce|hsn|lan|oob|bond|rail|irdma|efa)\d|en[ospxP]\w|ib[ps]\d|roce[ps]\d|p\d+(?:p\d+)?(?:_\d+)?$|mlx\d+_\d|"
+    r"bnxt_re\d|hfi\d|pf\d"
+)
+#: What may follow in a port's name; a description goes on otherwise (``Ethernet4-to-gpu7``).
+_REST = re.compile(r"[\w/.:]*")
+#: ``Interface   8 as enp5s0f0``: how lldpad and some drivers describe a port.
+_DESCRIBED = re.compile(r"Interface\s+\d+ as (?P<name>\S+)")
+#: Words of a network system about itself.
+_SWITCH_WORDS = re.compile(
+    r"SONiC|Cumulus|Arista|NX-OS|\bIOS\b|Cisco Nexus|Junos|Juniper|Onyx|MLNX-OS|\bNVOS\b|\bOS10\b|Comware|FortiSwitch|ArubaOS|\bEOS\b"
+)
+
+#: Short forms in the tables of NX-OS, IOS and EOS -> what the same switch writes into its log.
+_SHORT = {
+    "Et": "Ethernet", "Eth": "Ethernet", "Ma": "Management", "Fa": "FastEthernet", "Gi": "GigabitEthernet",
+    "Te": "TenGigabitEthernet", "Twe": "TwentyFiveGigE", "Fo": "FortyGigabitEthernet", "Hu": "HundredGigE",
+}  # fmt: skip
+_SHORTENED = re.compile(rf"(?P<short>{'|'.join(sorted(_SHORT, key=len, reverse=True))})(?P<number>\d.*)")
+
+#: Capabilities by the letters of tables and the words of lldpctl.
+_FORWARDS, _STATION = frozenset("BR"), "S"
+
+
+@dataclass
+class Neighbour:
+    """One neighbour as an output tells it. ``port_kind``: what the port id is (``ifname``, ``mac``, ``local``; empty where
+    the output does not say). ``capabilities``: first letters of those that are on; None where none are told."""
+
+    local: str
+    system: str = ""
+    port: str = ""
+    port_kind: str = ""
+    port_text: str = ""
+    system_text: str = ""
+    capabilities: frozenset[str] | None = None
+    line: int | None = None
+
+    @property
+    def name(self) -> str | None:
+        """The system's name; None for an address, a placeholder, or a name that the table cut off."""
+        name = self.system.strip()
+        if not name or "…" in name or " " in name or name.lower() in ("-", "n/a", "localhost", "not advertised"):
+            return None
+        return None if _MAC.fullmatch(name) or _ADDRESS.fullmatch(name) else name
+
+    @property
+    def far_port(self) -> str:
+        """The port at the other end; empty where only an address of it is told."""
+        described = _DESCRIBED.match(self.port_text.strip())
+        text = described["name"] if described else self.port_text.strip()
+        named = _is_port(text)
+        told = self.port.strip()
+        if self.port_kind == "ifname" and told:
+            return unabridged(told)
+        if not told or _MAC.fullmatch(told) or self.port_kind == "mac" or told in ("-", "N/A"):
+            return unabridged(text) if named else ""
+        # An alias or a number: SONiC and Junos put the interface's own name into the description.
+        if named and (self.port_kind in ("local", "ifalias") or told.isdigit()):
+            return unabridged(text)
+        return unabridged(told)
+
+
+def _is_port(text: str) -> bool:
+    found = _SWITCH_PORT.match(text) or _HOST_PORT.match(text)
+    return found is not None and _REST.fullmatch(text, found.end()) is not None
+
+
+def is_switch_port(name: str) -> bool:
+    """Is this how a network system names a port?"""
+    return bool(_SWITCH_PORT.match(name))
+
+
+def unabridged(port: str) -> str:
+    """``Eth1/3`` -> ``Ethernet1/3``."""
+    found = _SHORTENED.fullmatch(port)
+    return _SHORT[found["short"]] + found["number"] if found else port
+
+
+def without_domain(name: str) -> str:
+    """The short name of a switch: its syslog carries that, as nodes' does (docs/sources/README.md)."""
+    return name if _ADDRESS.fullmatch(name) else name.split(".")[0]
+
+
+# ------------------------------------------------------------------------------------------------------ who is speaking
+
+_PROMPT = re.compile(
+    r"\[?(?:[\w.-]+@)?(?P<name>[A-Za-z0-9][\w.-]*?)(?:[ :(][^#>$]*?)?\]?[#>$]\s*(?:sudo\s+)?(?:lldp\w*|show|sh|net|nv|networkctl)\b.*"
+)
+_WORDS = re.compile(
+    r"(?:^|[-_. ])(?:show|lldp\w*|neigh\w*|table|net|nv|networkctl|detail\w*|interface|view|output|json0?|xml|keyvalue|txt|log|out)(?=[-_. ]|$)",
+    re.IGNORECASE,
+)
+
+
+def speaker(gathered: Gathered, first_lines: Iterable[str] = ()) -> str | None:
+    """Whose neighbours these are: the name in the prompt that was copied along, where the file lay, or its own name."""
+    for line in first_lines:
+        prompt = _PROMPT.fullmatch(line.strip())
+        if prompt:
+            return prompt["name"]
+    return gathered.origin.host or _of_file_name(gathered.origin.path)
+
+
+def _of_file_name(path: str | None) -> str | None:
+    """``leaf01`` of ``show_lldp_neighbors.leaf01.txt``; None of ``lldp.json``."""
+    place = PurePosixPath(path or "")
+    left = place.name
+    if "lldp" not in f"{place.parent.name}/{left}".lower():
+        return None
+    for _ in range(left.count(".") + left.count("_") + left.count("-") + 1):
+        left = _WORDS.sub("", left, count=1)
+    left = left.strip("-_. ")
+    return left if re.fullmatch(r"[A-Za-z][\w.-]*", left) else None
+
+
+# ---------------------------------------------------------------------------------------------------------------- links
+
+
+def _far_is_switch(neighbour: Neighbour, from_host: bool) -> bool | None:
+    """Is the other end a switch? None where nothing that was told decides it."""
+    port = neighbour.far_port
+    if _SWITCH_WORDS.search(neighbour.system_text) or _SWITCH_PORT.match(port):
+        return True
+    if _HOST_PORT.match(port):
+        return False
+    told = neighbour.capabilities
+    if told is None:
+        return from_host  # what a host hears is a switch, and at a switch's port with no switch's name hangs a host
+    if told & _FORWARDS:
+        return True if from_host else None
+    return False if _STATION in told or not from_host else None
+
+
+def gather(
+    gathered: Gathered, told_by: str | None, neighbours: list[Neighbour], at_switch: bool | None = None
+) -> None:  # fmt: skip
+    """Adds the links among ``neighbours`` of ``told_by``, and says what became of the others.
+
+    ``at_switch``: the output is one that only switches give; else the names of its own ports tell."""
+    if not neighbours:
+        gathered.warn("no LLDP neighbour in it")
+        return
+    if told_by is None:
+        gathered.warn(f"{len(neighbours)} neighbours, but not whose: put the file into nodes/HOST/ or switches/HOST/, or name the host")  # fmt: skip
+        return
+    switch = any(is_switch_port(n.local) for n in neighbours) if at_switch is None else at_switch
+    left: Counter[str] = Counter()
+    for neighbour in neighbours:
+        why = _put(gathered, told_by, neighbour, switch)
+        if why:
+            left[why] += 1
+    for why, count in sorted(left.items()):
+        if sum(left.values()) == len(neighbours) or why != BETWEEN:
+            gathered.warn(f"{count} of {len(neighbours)} neighbours {why}")
+
+
+#: Why a neighbour is no link. Links between switches are no news: every leaf has them.
+BETWEEN = "are switches too: no link of a host's"
+NAMELESS = "tell no system name, only addresses or a name that was cut off"
+HOSTS = "are hosts too, not the switch"
+OPEN = "may be a host or a switch: neither port, description nor capabilities say"
+
+
+def _put(gathered: Gathered, told_by: str, neighbour: Neighbour, switch: bool) -> str | None:
+    name, far = neighbour.name, _far_is_switch(neighbour, from_host=not switch)
+    if switch and far:
+        return BETWEEN
+    if name is None:
+        return NAMELESS
+    if far is None:
+        return OPEN
+    if not switch and not far:
+        return HOSTS
+    # No name is a device nobody told: the empty one.
+    ends: dict[str, object] = {
+        "host": name, "device": neighbour.far_port, "switch": told_by, "switch_port": unabridged(neighbour.local),
+    } if switch else {
+        "host": told_by, "device": neighbour.local, "switch": without_domain(name),
+        "switch_port": neighbour.far_port or None,
+    }  # fmt: skip
+    gathered.add("links", ends, neighbour.line)
+    return None

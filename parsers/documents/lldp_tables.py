@@ -1,0 +1,196 @@
+"""LLDP neighbours as tables: ``networkctl lldp`` of hosts; SONiC, Cumulus (NCLU and NVUE), Arista EOS, Junos, NX-OS and IOS.
+
+A table is known by the words of its header. Its cells lie below them, or below the rule of dashes where it has one; a
+cell that ran over its column moves the rest of its row, which is then read by its words. Arista's JSON is here too: it is
+the same table.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+from parsers.documents.document import Document, Gathered, Line, split_lines
+from parsers.documents.lldp import Neighbour, gather, speaker
+from parsers.record import Origin, Parsed
+
+
+@dataclass(frozen=True)
+class Table:
+    """``header``: what its first line looks like. ``columns``: our field -> the column's heading. ``switch``: only switches
+    print it."""
+
+    header: re.Pattern[str]
+    columns: dict[str, str]
+    switch: bool = True
+
+
+TABLES: dict[str, Table] = {
+    "networkctl_lldp": Table(
+        re.compile(r"(?:INDEX\s+)?LINK\s+CHASSIS[ -]ID\s+SYSTEM[ -]NAME\s.*PORT[ -]ID"),
+        {"local": "LINK", "system": "SYSTEM NAME|SYSTEM-NAME", "capabilities": "CAPS", "port": "PORT ID|PORT-ID",
+         "port_text": "PORT DESCRIPTION|PORT-DESCRIPTION"},
+        switch=False,
+    ),
+    "sonic_lldp": Table(
+        re.compile(r"LocalPort\s+RemoteDevice\s+RemotePortID"),
+        {"local": "LocalPort", "system": "RemoteDevice", "port": "RemotePortID", "capabilities": "Capability", "port_text": "RemotePortDescr"},
+    ),
+    "cumulus_lldp": Table(
+        re.compile(r"LocalPort\s+Speed\s+Mode\s+RemoteHost\s+RemotePort|Interface\s.*\bRemote Host\s+Remote Port"),
+        {"local": "LocalPort|Interface", "system": "RemoteHost|Remote Host", "port": "RemotePort|Remote Port"},
+    ),
+    "eos_lldp": Table(
+        re.compile(r"Port\s+Neighbor Device ID\s+Neighbor Port ID\s+TTL"),
+        {"local": "Port", "system": "Neighbor Device ID", "port": "Neighbor Port ID"},
+    ),
+    "junos_lldp": Table(
+        re.compile(r"Local Interface\s+(?:Parent Interface\s+)?Chassis Id\s+Port info\s+System Name"),
+        {"local": "Local Interface", "port": "Port info", "system": "System Name"},
+    ),
+    "nxos_lldp": Table(
+        re.compile(r"Device ID\s+Local Intf\s+Hold-time\s+Capability\s+Port ID"),
+        {"system": "Device ID", "local": "Local Intf", "capabilities": "Capability", "port": "Port ID"},
+    ),
+}  # fmt: skip
+
+#: Two blanks part columns, and one may stand inside a heading; newer systemd parts them by one, and joins words by hyphens.
+_HEADING, _JOINED = re.compile(r"\S+(?: \S+)*"), re.compile(r"\S+")
+#: ``Interface   8 as enp5s0f0`` is one cell.
+_ONE_CELL = re.compile(r"Interface +(?=\d+ as )")
+_RULE = re.compile(r"[- ]*-[- ]*")
+_CAPABILITIES = re.compile(r"[A-Za-z .,]+")
+
+
+def header_of(line: str) -> str | None:
+    """The kind of the table that a line is the header of."""
+    return next((kind for kind, table in TABLES.items() if table.header.match(line.strip())), None)
+
+
+def _places(heading: str, rule: str) -> tuple[list[int], list[str]]:
+    """Where the columns begin, and their headings. ``rule``: the dashes below the header; empty where there are none."""
+    named = list((_JOINED if "CHASSIS-ID" in heading else _HEADING).finditer(heading))
+    dashes = [part.start() for part in re.finditer(r"-+", rule)]
+    starts = dashes if len(dashes) == len(named) else [cell.start() for cell in named]
+    return starts, [cell[0] for cell in named]
+
+
+def _cells(text: str, starts: list[int]) -> list[str] | None:
+    """The cells of a row. None where a cell ran over its column and the words do not come out even."""
+    parted = re.split(r" {2,}", _ONE_CELL.sub("Interface ", text.strip()))
+    if len(parted) == len(starts) and text[:1] != " ":
+        return parted
+    if all(start == 0 or start >= len(text) or text[start - 1] == " " for start in starts):
+        return [text[start:end].strip() for start, end in zip(starts, [*starts[1:], len(text) + 1], strict=True)]
+    words = text.split()
+    return words if len(words) == len(starts) else None
+
+
+def _letters(text: str, kind: str) -> frozenset[str] | None:
+    """Capabilities as tables write them: ``BR``, ``B, R``, and networkctl's ``..b.r......`` (a is Station there)."""
+    if not _CAPABILITIES.fullmatch(text):
+        return None
+    letters = frozenset(text.upper()) - set(" .,")
+    return frozenset("S" if one == "A" else one for one in letters - {"S"}) if kind == "networkctl_lldp" else letters
+
+
+def _read_table(gathered: Gathered, kind: str, lines: list[Line]) -> list[Neighbour]:
+    table = TABLES[kind]
+    found: list[Neighbour] = []
+    starts: list[int] = []
+    columns: dict[str, int] = {}
+    for line, below in zip(lines, [*lines[1:], None], strict=True):
+        gathered.keep(line, gathered.time)
+        if table.header.match(line.text.strip()):
+            ruled = below is not None and _RULE.fullmatch(below.text) is not None
+            starts, named = _places(line.text, below.text if below is not None and ruled else "")
+            columns = {ours: place for ours, told in table.columns.items()
+                       for place, heading in enumerate(named) if heading in told.split("|")}  # fmt: skip
+        elif columns and not _AROUND.match(line.text):
+            cells = _cells(line.text.rstrip(), starts)
+            if cells is None:
+                gathered.warn(f"a row whose cells cannot be told apart: {line.text.strip()[:80]!r}", line.number)
+            else:
+                found += _neighbour({ours: cells[place] for ours, place in columns.items()}, kind, line)
+    return found
+
+
+def _neighbour(told: dict[str, str], kind: str, line: Line) -> list[Neighbour]:
+    """The neighbour in a row; none in that of a port where nobody was heard (NVUE lists all its ports)."""
+    local = told.get("local", "").removeprefix("+ ")
+    able = _letters(told.get("capabilities", ""), kind)
+    if not local or not (told.get("system") or told.get("port")):
+        return []
+    return [Neighbour(
+        local, system=told.get("system", ""), port=told.get("port", ""), port_text=told.get("port_text", ""),
+        capabilities=able, line=line.number,
+    )]  # fmt: skip
+
+
+#: What stands around the rows: totals, legends, further prompts.
+_AROUND = re.compile(
+    r"\s*$|[- ]+$|Total |Capability |Last table|Number of|\d+ (?:neighbor|LLDP)|[a-z] - |\s*\(\w\) |.*[#>$]\s*$"
+)
+
+
+#: A row of NX-OS and IOS. A long name stands alone on the line above, or pushes the row to the right.
+_NXOS_ROW = re.compile(
+    r"(?P<system>\S.*?)?\s+(?P<local>[A-Za-z]+[\d/.:]+)\s+(?P<hold>\d+)\s+(?:(?P<able>[RBTCWPSO](?:[ ,]*[RBTCWPSO])*)\s+)?(?P<port>\S.*)"
+)
+#: IOS cuts a name at this length and lets the next column follow at once: who knows what is missing.
+_IOS_CUT = 20
+_IOS_ROW = re.compile(rf"(?P<system>\S{{{_IOS_CUT}}})(?P<local>[A-Z][A-Za-z]+[\d/.]+)\s+(?P<hold>\d+)\s")
+
+
+def _read_nxos(gathered: Gathered, lines: list[Line]) -> list[Neighbour]:
+    found: list[Neighbour] = []
+    above, started = "", False
+    for line in lines:
+        gathered.keep(line, gathered.time)
+        if TABLES["nxos_lldp"].header.match(line.text.strip()):
+            started = True
+            continue
+        if not started or _AROUND.match(line.text):
+            continue
+        cut = _IOS_ROW.match(line.text)
+        row = None if cut else _NXOS_ROW.fullmatch(line.text.rstrip())
+        if cut:
+            found.append(Neighbour(cut["local"], system=cut["system"] + "…", line=line.number))
+        elif row is None:
+            above = line.text.strip()
+        else:
+            able = _letters(row["able"], "nxos_lldp") if row["able"] else None
+            found.append(Neighbour(
+                row["local"], system=row["system"] or above, port=row["port"].strip(), capabilities=able, line=line.number,
+            ))  # fmt: skip
+            above = ""
+    return found
+
+
+def _read_eos_json(data: bytes) -> list[Neighbour]:
+    told = json.loads(data[max(0, data.find(b"{")) :].rsplit(b"}", 1)[0] + b"}")
+    answers = told.get("result", [told])  # eAPI wraps the answers of its commands
+    return [
+        Neighbour(
+            str(row["port"]), system=str(row.get("neighborDevice") or ""), port=str(row.get("neighborPort") or ""),
+        )
+        for answer in answers for row in answer.get("lldpNeighbors", [])
+    ]  # fmt: skip
+
+
+def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
+    gathered = Gathered(kind, origin)
+    lines = split_lines(data)
+    if kind == "eos_lldp_json":
+        neighbours = _read_eos_json(data)
+    elif kind == "nxos_lldp":
+        neighbours = _read_nxos(gathered, lines)
+    else:
+        neighbours = _read_table(gathered, kind, lines)
+    only_switches = kind == "eos_lldp_json" or TABLES[kind].switch
+    gather(gathered, speaker(gathered, [line.text for line in lines[:5]]), neighbours, at_switch=only_switches)
+    return gathered.parsed()
+
+
+DOCUMENT = Document(kinds=(*TABLES, "eos_lldp_json"), read=_read)

@@ -1,0 +1,132 @@
+"""Pairs of lines that tell one moment by two clocks, each kind by itself, and what looks like one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from correlator.clock_pairs import HOLDS_S, Known
+from correlator.clocks import known_of, offsets
+from correlator.explain import doubts
+from correlator.incidents import Incident, incident_id
+from tests.correlator.making import T0, event, facts, world
+from tests.correlator.situations import down
+
+HOSTS = ["n1", "n2", "n3", "n4"]
+CABLES = [{"host": h, "device": "eth0", "switch": "tor", "switch_port": f"Ethernet{i}"} for i, h in enumerate(HOSTS)]
+DAY = 86400.0
+
+
+def ends(host: str, at: float, length: float, off: float = 0.0, far: float | None = None) -> list[Any]:
+    """An outage as the host (whose clock is ``off``) and the switch tell it."""
+    port, far = f"Ethernet{HOSTS.index(host)}", length if far is None else far
+    return [
+        *down(at + off, host, "eth0", at + length + off),
+        event("switch.port_down", at + 0.2, "tor", f"{port} down", source="switch", port=port),
+        event("switch.port_up", at + far + 0.3, "tor", f"{port} up", source="switch", port=port),
+    ]
+
+
+def launch(job: int, at: float, host: str, off: float, *, told: bool = False) -> list[Any]:
+    allocated = [event("slurm.job_start", at, "ctl", "Allocate", source="slurmctld", job_id=job)] if told else []
+    return [*allocated, event("slurm.step_start", at + 0.6 + off, host, f"Launching batch job {job} for UID 1", source="slurmd", job_id=job)]  # fmt: skip
+
+
+def accounting(begun: Mapping[int, float]) -> Known:
+    def of(jobs: Collection[int]) -> dict[int, float]:
+        return {job: T0 + begun[job] for job in jobs if job in begun}
+
+    return known_of(CABLES, of)
+
+
+def live(host: str, lags: list[float], each: float = 200.0) -> list[Any]:
+    """Lines that arrived ``lags`` seconds after their stamps, written ``each`` seconds apart."""
+    return [event("sys.service_started", n * each, host, f"unit {n}", source="syslog", received=n * each + lag) for n, lag in enumerate(lags)]  # fmt: skip
+
+
+PROMPT = [e for h in HOSTS[1:] for e in live(h, [0.1, 0.2, 0.1, 0.3, 0.1])]
+RIGHT = [e for h in HOSTS[1:] for e in ends(h, 0, 90)]
+#: Jobs 10 to 19: accounting says when they began, and slurmctld's log is not there.
+BEGUN = accounting({job: 1000.0 * job for job in range(10, 20)})
+OTHERS = [e for job in (10, 11, 12, 13) for e in launch(job, 1000.0 * job, HOSTS[1 + job % 3], 0.0)]
+
+
+@dataclass(frozen=True)
+class Case:
+    """``off``: by how much n1's clock was off, as it must be concluded; None: nothing may be."""
+
+    name: str
+    events: list[Any]
+    off: float | None
+    known: Known = field(default_factory=lambda: accounting({}))
+
+
+CASES = [
+    Case("both ends of its cable, others' are right", [*RIGHT, *ends("n1", 0, 90, 44.0)], 44),
+    Case("behind", [*RIGHT, *ends("n1", 0, 90, -200.0)], -200),
+    Case("seconds only", [*RIGHT, *ends("n1", 0, 90, 11.4)], 11),
+    Case("no inventory", [*RIGHT, *ends("n1", 0, 90, 44.0)], None, Known()),
+    Case("the ends' outages are not equally long", [*RIGHT, *ends("n1", 0, 90, 44.0, far=70)], None),
+    Case("nobody tells whether the switch is right", ends("n1", 0, 90, 44.0), None),
+    Case("the switch is wrong for all", [e for h in HOSTS for e in ends(h, 0, 90, 44.0)], None),
+    Case("two outages near each other", [*RIGHT, *ends("n1", 0, 90, 44.0), *ends("n1", 250, 90, 44.0)], None),
+    Case("the others were right a month ago", [e for h in HOSTS[1:] for e in ends(h, -30 * DAY, 90)] + ends("n1", 0, 90, 44.0), None),
+    Case("accounting tells when its jobs began", [*OTHERS, *launch(14, 14000, "n1", -120), *launch(15, 15000, "n1", -120)], -120, BEGUN),
+    Case("ahead of accounting, each time by the same", [*OTHERS, *(e for j in (14, 15, 16) for e in launch(j, 1000.0 * j, "n1", 240))], 240, BEGUN),
+    Case("accounting's zone is wrong", [e for j in range(10, 16) for e in launch(j, 1000.0 * j, HOSTS[j % 4], -3600)], None, BEGUN),
+    Case("whole seconds of accounting", [*OTHERS, *launch(14, 14000, "n1", -5.8), *launch(15, 15000, "n1", -5.9)], None, BEGUN),
+    Case("all its lines come late by the same", [*PROMPT, *live("n1", [240.1, 240.4, 240.2, 241.0, 240.3])], -240),
+    Case("a queue that empties", [*PROMPT, *live("n1", [800.1, 600.4, 400.2, 200.0, 0.3])], None),
+    Case("held back for a while", [*PROMPT, *live("n1", [0.1, 60.4, 59.2, 58.0, 0.3], 1.0)], None),
+    Case("a slow pipeline", [e for h in HOSTS for e in live(h, [60.1, 60.4, 60.2, 60.0, 60.3])], None),
+    Case("collected later", [e for n in range(6) for e in live("n1", [90000.0 - 200 * n] * 1, 1.0)], None),
+    Case("launches late by the same, and lines that come at once",
+         [*OTHERS, *live("n1", [0.1] * 5), *(e for j in (14, 15, 16) for e in launch(j, 1000.0 * j, "n1", 90))], None, BEGUN),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_a_pair_of_lines_tells_a_clock(case: Case) -> None:
+    found = offsets(sorted(case.events, key=lambda e: e.time), case.known)
+    assert [o.host for o in found] == (["n1"] if case.off is not None else [])
+    assert all(o.seconds == pytest.approx(case.off, abs=1.0) for o in found)
+
+
+def _behind(days: float, job: int = 1) -> list[Any]:
+    return [e for n in range(2) for e in launch(job + n, days * DAY + 1000.0 * n, "n1", -90.0, told=True)]
+
+
+def test_a_trouble_of_long_ago_says_nothing_of_today() -> None:
+    (one,) = offsets(_behind(0))
+    assert one.end - T0 < HOLDS_S + DAY and T0 - one.start < HOLDS_S + DAY
+    assert [round((o.start - T0) / DAY) for o in offsets(_behind(0) + _behind(100, 7))] == [-14, 86]
+    alone = [e for n, day in enumerate((0, 40)) for e in launch(1 + n, day * DAY, "n1", -90.0, told=True)]
+    assert offsets(alone) == [], "two signs a month apart are no two signs"
+
+
+def test_launches_that_are_late_now_on_a_node_that_was_prompt_before() -> None:
+    others = [e for n in range(6) for e in launch(50 + n, 100.0 * n, HOSTS[1 + n % 3], 0.0, told=True)]
+    before = [e for n in range(3) for e in launch(10 + n, -5 * DAY + 100.0 * n, "n1", 0.0, told=True)]
+    now = [e for n in range(3) for e in launch(20 + n, 1000.0 * n, "n1", 120.0, told=True)]
+    found = offsets(sorted([*others, *before, *now], key=lambda e: e.time))
+    assert [(o.host, round(o.seconds)) for o in found] == [("n1", 121)]
+    assert found[0].start > T0 - 5 * DAY + 200, "before, it was right"
+
+
+def test_a_clock_that_was_set_wrong_twice_is_told_as_it_was_each_time() -> None:
+    events = _behind(0) + [e for n in range(2) for e in launch(5 + n, 2 * DAY + 1000.0 * n, "n1", -30.0, told=True)]
+    first, second = offsets(sorted(events, key=lambda e: e.time))
+    assert (round(first.seconds), round(second.seconds)) == (-89, -29) and first.end < second.start
+
+
+def test_the_page_says_how_exactly_a_clock_is_known() -> None:
+    lost = down(0, "n1", "eth0", 60)
+    for one in lost:
+        one.clock_offset, one.sigma = -240.0, 3.0
+    where = world(lost)
+    (root,) = facts(where, "link.outage")
+    told = doubts(Incident(incident_id("c", root), root, "benign", "infra.network"))
+    assert "The clock of n1 was 240.0 s behind, give or take 3.0 s; its lines are shown where they belong" in told
