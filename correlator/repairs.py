@@ -105,7 +105,7 @@ class Repair:
 
 @dataclass(frozen=True)
 class RepairList:
-    """The devices of a period, the most urgent first. ``devices``: how many the fleet has, by role, as far as is known."""
+    """The devices with trouble from ``since`` to ``until`` (naive UTC; None: nothing is stored), the most urgent first."""
 
     since: datetime | None
     until: datetime | None

@@ -1,4 +1,4 @@
-"""Makes the machine code of the receivers, once on a machine: ``python -m collector.receivers.prepare``, half a minute.
+"""Makes the machine code of the receivers, once on a machine: ``python -m collector.columnar.prepare``, half a minute.
 
 Without it the first sender of OTLP waits for that, in each worker that its batches come to.
 """
