@@ -39,7 +39,9 @@ def test_the_samples_need_every_function_and_no_other_line_needs_more() -> None:
     )
     assert done.returncode == 0, done.stderr[-2_000:]
     told = [line.split() for line in done.stdout.splitlines()]
-    assert len(told) == len(FUNCTIONS) > 5
+    # Of this process: other tests may have brought receivers along, which have machine code of their own.
+    ours = [made for made in FUNCTIONS if made.py_func.__module__.startswith("parsers.")]
+    assert len(told) == len(ours) > 5
     assert [name for name, before, after in told if not 0 < int(before) == int(after)] == []
 
 
