@@ -232,13 +232,14 @@ def send_tcp(port: int, parts: list[bytes], rate: float, answers: Any) -> None:
     answers.put(([], time.process_time() - used))
 
 
-def send_http(port: int, parts: list[tuple[str, bytes]], rate: float, answers: Any) -> None:
+def send_http(port: int, parts: list[tuple[str, dict[str, str], bytes]], rate: float, answers: Any) -> None:
+    """Requests, each a path, headers and a body, until each is acknowledged."""
     used, waits = time.process_time(), []
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-    for key, body in paced(parts, rate):
+    for path, headers, body in paced(parts, rate):
         while True:
             begun = time.perf_counter()
-            connection.request("POST", "/api/v1/ingest", body, {"Content-Encoding": "zstd", "Idempotency-Key": key})
+            connection.request("POST", path, body, headers)
             answer = connection.getresponse()
             answer.read()
             if answer.status == 200:
@@ -248,29 +249,22 @@ def send_http(port: int, parts: list[tuple[str, bytes]], rate: float, answers: A
     answers.put((waits, time.process_time() - used))
 
 
-def send_otlp(port: int, parts: list[tuple[str, bytes]], rate: float, answers: Any) -> None:
-    """As an exporter does; each part with its content type."""
-    used, waits = time.process_time(), []
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-    for kind, body in paced(parts, rate):
-        while True:
-            begun = time.perf_counter()
-            connection.request("POST", "/v1/logs", body, {"Content-Encoding": "gzip", "Content-Type": kind})
-            answer = connection.getresponse()
-            answer.read()
-            if answer.status == 200:
-                waits.append(time.perf_counter() - begun)
-                break
-            time.sleep(float(answer.headers.get("retry-after", 1)))
-    answers.put((waits, time.process_time() - used))
+def ndjson_requests(data: list[bytes]) -> Iterator[tuple[str, dict[str, str], bytes]]:
+    """Each batch under a key of its own."""
+    pack = zstandard.ZstdCompressor(level=1)
+    for number, part in enumerate(data, 1):
+        text = json.dumps({"host": "loghost", "lines": part[:-1].decode("utf-8", "replace")})
+        headers = {"Content-Encoding": "zstd", "Idempotency-Key": f"bench/lines/1/{number}"}
+        yield "/api/v1/ingest", headers, pack.compress(text.encode())
 
 
-def otlp_bodies(data: list[bytes], as_json: bool) -> Iterator[tuple[str, bytes]]:
+def otlp_requests(data: list[bytes], as_json: bool) -> Iterator[tuple[str, dict[str, str], bytes]]:
     """The lines as a collector's filelog receiver sends them, a thousand a request."""
     from google.protobuf.json_format import MessageToJson
     from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
     number = 0
+    headers = {"Content-Encoding": "gzip", "Content-Type": "application/json" if as_json else "application/x-protobuf"}
     for part in data:
         lines = part[:-1].decode("utf-8", "replace").split("\n")
         for at in range(0, len(lines), 1_000):
@@ -285,7 +279,7 @@ def otlp_bodies(data: list[bytes], as_json: bool) -> Iterator[tuple[str, bytes]]
                 record.attributes.add(key="log.file.name").value.string_value = "messages"
                 record.attributes.add(key="log.record.number").value.int_value = number
             text = MessageToJson(request, indent=None).encode() if as_json else request.SerializeToString()
-            yield "application/json" if as_json else "application/x-protobuf", gzip.compress(text, 1)
+            yield "/v1/logs", headers, gzip.compress(text, 1)
 
 
 def paced(parts: list[Any], rate: float) -> Iterator[Any]:
@@ -302,15 +296,9 @@ def senders(way: str, data: list[bytes], service: Service, options: argparse.Nam
     if way == "tcp":
         shares: list[Any] = [data]
         send, port = send_tcp, service.tcp
-    elif way.startswith("otlp"):
-        requests = list(otlp_bodies(data, way == "otlp-json"))
-        shares = [requests[at :: options.clients] for at in range(options.clients)]
-        send, port = send_otlp, service.http
     else:
-        pack = zstandard.ZstdCompressor(level=1)
-        texts = (json.dumps({"host": "loghost", "lines": part[:-1].decode("utf-8", "replace")}) for part in data)
-        bodies = [(f"bench/lines/1/{number}", pack.compress(text.encode())) for number, text in enumerate(texts, 1)]
-        shares = [bodies[at :: options.clients] for at in range(options.clients)]
+        requests = list(ndjson_requests(data) if way == "ndjson" else otlp_requests(data, way == "otlp-json"))
+        shares = [requests[at :: options.clients] for at in range(options.clients)]
         send, port = send_http, service.http
     rate = options.rate / len(shares)
     context = get_context("fork")

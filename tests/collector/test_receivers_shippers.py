@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -24,7 +22,6 @@ from test_receivers_syslog import Collected, receive
 from collector.intake import Intake
 from collector.receivers import syslog
 from collector.receivers.base import Decoded, Payload
-from collector.spool import Spool
 from parsers.engine import LineParser
 from parsers.lines import split
 
@@ -134,13 +131,6 @@ def requests(line: str) -> dict[str, Sent]:
         "vector http text": Sent("/api/v1/ingest", (line + "\n").encode(), {"content_type": "text/plain"}),
         "vector loki": Sent("/loki/api/v1/push", vector_loki(line), {"content_type": "application/x-protobuf"}, 204),
     }  # fmt: skip
-
-
-@pytest.fixture
-def intake(tmp_path: Path) -> Iterator[Intake]:
-    spool = Spool(tmp_path, min_free_bytes=0)
-    yield Intake(spool)
-    spool.close()
 
 
 @pytest.mark.parametrize("line", [ISO, BSD], ids=["iso", "bsd"])

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -57,13 +56,6 @@ def answer(body: bytes, more: bytes = b"", size: int | None = None) -> bytes:
 
 PACKED = b"Content-Encoding: gzip\r\n"
 GOOD = answer(TEXT)
-
-
-@pytest.fixture
-def spool(tmp_path: Path) -> Iterator[Spool]:
-    opened = Spool(tmp_path, min_free_bytes=0)
-    yield opened
-    opened.close()
 
 
 def scrape(url: str, spool: Spool, enough: Callable[[list[Any]], bool]) -> list[Any]:

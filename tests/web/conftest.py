@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +11,8 @@ from typing import Any
 import around
 import fixture
 import pytest
-import uvicorn
 from fastapi.testclient import TestClient
+from serving import serve
 
 from web.app import create_app
 
@@ -26,24 +23,6 @@ MANY = 12_000
 @pytest.fixture(scope="session")
 def client() -> TestClient:
     return TestClient(create_app(fixture.build()), raise_server_exceptions=False)
-
-
-def serve(store: fixture.FakeStore) -> Iterator[str]:
-    """A server in a thread on a free port, until the generator is closed."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = uvicorn.Server(
-        uvicorn.Config(create_app(store, settings={"cluster": "mini"}), port=port, log_level="error")
-    )
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    deadline = time.monotonic() + 20
-    while not server.started and time.monotonic() < deadline:
-        time.sleep(0.02)
-    yield f"http://127.0.0.1:{port}"
-    server.should_exit = True
-    thread.join(10)
 
 
 @pytest.fixture(scope="session")

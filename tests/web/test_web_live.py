@@ -8,8 +8,8 @@ from typing import Any
 
 import fixture
 import pytest
-from conftest import serve
 from fastapi.testclient import TestClient
+from serving import serve
 
 from web.app import create_app
 

@@ -1,0 +1,31 @@
+"""The pages of a hand-made store at an address, for a real browser."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import fixture
+import uvicorn
+
+from web.app import create_app
+
+
+def serve(store: fixture.FakeStore) -> Iterator[str]:
+    """A server in a thread on a free port, until the generator is closed."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = uvicorn.Server(
+        uvicorn.Config(create_app(store, settings={"cluster": "mini"}), port=port, log_level="error")
+    )
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 20
+    while not server.started and time.monotonic() < deadline:
+        time.sleep(0.02)
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join(10)
