@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import polars as pl
 
-from benchmarks import made_hard, made_scenario
+from benchmarks import made_hard, made_scenario, peers
 from collector.ingest import Ingest
 from correlator.engine import correlate, result
 from correlator.streaming import Ticker
@@ -40,9 +40,9 @@ from store import open_store
 from store.duckdb_store import DuckStore
 from store.segments import SEGMENT_ROWS
 
-#: What SEC 2.9.1 does with three rules (link down, slurmd error, node not responding), one thread, lines per second,
-#: measured on the same kind of machine. It keeps nothing and knows no event time.
-SEC_LINES_PER_S = 224_000
+#: Lines over which other programs are measured in the same run: their figures say how fast the machine is, now.
+PEER_LINES = 300_000
+SEC = "SEC, three rules"
 
 #: Goals that the table holds the measurements against.
 GOALS = {
@@ -323,7 +323,7 @@ def speed(lines: int, jobs: int, ticks: int, apart: float) -> int:
             ticker = Ticker(store)
             wall, cpu, first = timed(ticker.tick)
             print(f"full pass      {wall:.2f} s wall, {cpu:.2f} s CPU (goal 10 s): {lines / cpu:,.0f} lines of history per CPU second"
-                  f" (SEC with three rules reads {SEC_LINES_PER_S:,}); {len(first.final) + len(first.provisional):,} verdicts")  # fmt: skip
+                  f" (SEC with three rules reads {peers.KNOWN[SEC]:,} where the goals were set; below, what it does here); {len(first.final) + len(first.provisional):,} verdicts")  # fmt: skip
             print(
                 f"memory         peak {peak_mb():,.0f} MB resident after it, the database's cache included (goal 1,024 MB); FAULTLINE_MEMORY={limit}"
             )
@@ -341,6 +341,10 @@ def speed(lines: int, jobs: int, ticks: int, apart: float) -> int:
             print(
                 f"memory         peak {peak_mb():,.0f} MB resident at the end, the storing of {ticks} million lines included; of which the database holds {cached:,.0f} MB"
             )
+    rates = peers.measured(PEER_LINES, (SEC, "DuckDB, read_json"))
+    print("\n".join(f"{'' if at else 'peers':14s} {line}" for at, line in enumerate(peers.told(rates))))
+    if (there := peers.ratio(rates)) is not None:
+        print(f"estimated      tick p95 at the speed of that machine: {walls[worst] * there * 1e3:.0f} ms")
     return 0
 
 
