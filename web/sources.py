@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -82,6 +83,17 @@ def together(rows: list[Row]) -> list[Row]:
     return out
 
 
+#: A folder that all files of a page lie in is said once, above them, where its name has so many characters.
+LONG_FOLDER = 24
+
+
+def shared_folder(files: Iterable[str | None]) -> str:
+    """The folder, with its slash, that all these paths lie in, where it is long enough to be said once; else ''."""
+    paths = {file for file in files if file and file.startswith("/")}
+    folder = os.path.commonpath(paths) if len(paths) > 1 else ""
+    return f"{folder}/" if len(folder) >= LONG_FOLDER and folder not in paths else ""
+
+
 def document(
     receiving: Any, read: Reader, *, search: str | None, limit: int, cursor: str | None, only: str | None = None,
     folded: bool = False,
@@ -147,7 +159,16 @@ def page(
     now = utc_now()
     nothing = {} if body["total"] else pages.first_steps(request, read)
     return pages.render(
-        request, "sources.html", body=body, q=q, only=only, now=now, patience=patience, nav="sources", **nothing
+        request,
+        "sources.html",
+        body=body,
+        q=q,
+        only=only,
+        now=now,
+        patience=patience,
+        nav="sources",
+        folder=shared_folder(row["file"] for row in body["sources"]),
+        **nothing,
     )
 
 

@@ -17,7 +17,7 @@ from collector.ledger import RATES, SOURCES, Ledger, Source, Step
 from collector.segment_file import Position
 from store import open_store
 from web.app import create_app
-from web.sources import TOGETHER
+from web.sources import TOGETHER, shared_folder
 
 NOW = utc_now()
 
@@ -126,3 +126,30 @@ def test_the_output_of_many_jobs_is_one_row_until_it_is_asked_for() -> None:
     assert page.index(f">{TOGETHER} files</a>") > page.index(">gpu04<"), "what belongs to no host comes last"
     assert "jobs/3.out" in plain.get("/sources", params={"q": "job_stderr"}).text
     assert len([r for r in plain.get("/api/v1/sources").json()["sources"] if r["source"] == "job_stderr"]) == TOGETHER
+
+
+@pytest.mark.parametrize(
+    ("files", "folder"),
+    [
+        (
+            ["/srv/captures/2026/november/a/x.log", "/srv/captures/2026/november/b/x.log"],
+            "/srv/captures/2026/november/",
+        ),
+        (["/srv/captures/2026/november/a", "/srv/captures/2026/november/a/x.log"], ""),  # one of them is the folder
+        (["/srv/captures/2026/november-1.log", "/srv/captures/2026/november-2.log"], ""),  # /srv/captures/2026: short
+        (["/srv/captures/2026/november/a/x.log", "journal", None], ""),  # one path says its own folder
+        (["/var/log/messages", "/var/log/syslog"], ""),
+        ([], ""),
+    ],
+)
+def test_a_long_folder_of_all_files_is_said_once(files: list[str | None], folder: str) -> None:
+    assert shared_folder(files) == folder
+
+
+def test_the_page_says_the_folder_of_loaded_files_once_and_their_whole_paths_in_titles() -> None:
+    store = fixture.build()
+    store.con.execute("UPDATE raw.logs SET file = '/srv/captures/2026/november/' || file")
+    text = TestClient(create_app(store)).get("/sources").text
+    listed = text.split('aria-label="Sources"')[1].replace("<wbr>", "")
+    assert "paths below" in listed and ">hosts/" in listed
+    assert 'title="/srv/captures/2026/november/hosts/' in listed and ">/srv/captures/2026/november/hosts" not in listed
