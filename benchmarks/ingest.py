@@ -6,8 +6,9 @@ Lines come from benchmarks/cluster_lines.py and lie in memory before the clock s
 with its store in --folder; when it has started, the clock runs from the first byte sent until every line is committed and counted
 by KQL. CPU is that of the service and its workers together meanwhile (the senders' is shown, too, since they share the machine). RSS and PSS are the highest
 sums seen: RSS counts pages of libraries, which all processes share, once for each of them, PSS (a proportional share) once.
-``--pages``: what the incident page asks (the list, one incident, its time axis, the lines around its start) is timed while
-lines come in, if there are incidents by then, and again when the service is idle. ``--rate`` holds the senders to so many
+``--pages``: the first ``FIRST`` lines are stored and concluded about before the clock starts, and what the incident page asks
+about them (the list, one incident, its time axis, the lines around its start) is timed when the service is idle, while all
+other lines come in, and when it is idle again (benchmarks/incident_page.py). ``--rate`` holds the senders to so many
 lines a second: for the latency of acknowledgements under a load that is not the highest possible. ``--close`` also closes
 the day (segments, checkpoint) and prints bytes on disk per raw byte.
 """
@@ -29,23 +30,27 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from datetime import datetime, timedelta
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
-from statistics import median
 from typing import Any
-from urllib.parse import quote, urlencode
 
 import zstandard
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # before this folder, which has files named as the rooms
 
+from incident_page import IncidentPage
+
+ROOT = Path(__file__).resolve().parents[1]
 #: Lines of a batch over HTTP, and of a write to the socket.
 BATCH = 5_000
-#: After the last line is stored the service is idle: conclusions are made, filters built.
-IDLE_S = 10.0
+#: After the last line is stored conclusions are made and filters built. A service is idle when it has used less than so much
+#: of a core for ``RESTED_S``; after ``MOST_REST_S`` it never will be, and its pages are timed as it is.
+IDLE_CORE = 0.1
+RESTED_S, MOST_REST_S = 3.0, 90.0
+#: With --pages: lines that are there before the clock starts; a good part of them means something.
+FIRST = 300_000
 #: How often memory is looked at: the kernel walks through all pages for it, which four times a second is a tenth of a core.
 MEMORY_S = 1.0
 #: How often the number of stored lines is asked for; 20 times a second it was a tenth of the service's work.
@@ -166,70 +171,13 @@ class Service:
         self.log.close()
 
 
-class PageQueries:
-    """What the incident page asks of the service, timed again and again. Seconds by question."""
-
-    ASKED = ("list", "incident", "axis", "lines")
-
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        self.loaded: dict[str, list[float]] = {name: [] for name in self.ASKED}
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._ending.wait(0.2):
-            self.round(self.loaded)
-
-    def round(self, into: dict[str, list[float]]) -> None:
-        found = self._timed("list", "/api/v1/incidents?limit=50", {})["incidents"]
-        if not found:
-            return
-        chosen = found[len(found) // 2]
-        start = datetime.fromisoformat(chosen["start"])
-        window = {
-            "from": (start - timedelta(seconds=30)).isoformat(), "to": (start + timedelta(seconds=30)).isoformat(),
-            "limit": 120, "host": ",".join(chosen.get("hosts") or []),
-        }  # fmt: skip
-        self._timed("list", "/api/v1/incidents?limit=50", into)
-        self._timed("incident", f"/api/v1/incidents/{quote(chosen['id'])}", into)
-        self._timed("axis", f"/api/v1/axis/{quote(chosen['id'])}", into)
-        self._timed("lines", f"/api/v1/lines?{urlencode(window)}", into)
-
-    def _timed(self, name: str, path: str, into: dict[str, list[float]]) -> Any:
-        begun = time.perf_counter()
-        answer = self.service.ask("GET", path)
-        into.setdefault(name, []).append(time.perf_counter() - begun)
-        return answer
-
-    def stop(self) -> None:
-        self._ending.set()
-        self._thread.join()
-
-    def report(self) -> None:
-        """Asks the idle service as often, and prints both medians."""
-        idle: dict[str, list[float]] = {}
-        for _ in range(10):
-            self.round(idle)
-        if not all(self.loaded.values()) or not idle.get("lines"):
-            print("  incident page       no incident was there while lines came in")
-            return
-        medians = {name: (median(self.loaded[name]) * 1e3, median(idle[name]) * 1e3) for name in self.ASKED}
-        told = ", ".join(f"{name} {busy:.0f} ms (idle {quiet:.0f})" for name, (busy, quiet) in medians.items())
-        both = [sum(pair[at] for pair in medians.values()) for at in (0, 1)]
-        print(
-            f"  incident page       {told}: {both[0] / both[1]:.1f} times the idle time, {len(self.loaded['lines'])} rounds"
-        )
-
-
-def send_tcp(port: int, parts: list[bytes], rate: float, answers: Any) -> None:
+def send_tcp(port: int, parts: list[bytes], rate: float, answers: Any = None) -> None:
     used = time.process_time()
     with socket.create_connection(("127.0.0.1", port)) as sock:
-        for at, part in enumerate(paced(parts, rate)):
-            del at
+        for part in paced(parts, rate):
             sock.sendall(part)
-    answers.put(([], time.process_time() - used))
+    if answers is not None:
+        answers.put(([], time.process_time() - used))
 
 
 def send_http(port: int, parts: list[tuple[str, dict[str, str], bytes]], rate: float, answers: Any) -> None:
@@ -313,29 +261,56 @@ def warm_up(service: Service) -> None:
     time.sleep(1.0)
 
 
+def rest(watched: Watched) -> None:
+    """Until the service is idle."""
+    until, used = time.monotonic() + MOST_REST_S, -1.0
+    while time.monotonic() < until:
+        before, used = used, sum(watched.cpu().values())
+        if before >= 0.0 and used - before < IDLE_CORE * RESTED_S:
+            return
+        time.sleep(RESTED_S)
+    print("  incident page       the service was not idle when it was asked for comparison")
+
+
+def page_over(first: list[bytes], service: Service, watched: Watched) -> IncidentPage:
+    """The incident page of a service that has stored some lines and concluded about them; asked while it is idle."""
+    send_tcp(service.tcp, first, 0.0)
+    lines = sum(part.count(b"\n") for part in first)
+    while service.stored() < lines + 1:
+        time.sleep(POLL_S)
+    rest(watched)
+    page = IncidentPage(service.ask)
+    page.idle()
+    return page
+
+
 def run(way: str, data: list[bytes], lines: int, options: argparse.Namespace) -> None:
     folder = Path(tempfile.mkdtemp(prefix=f"ingest-{way}-", dir=options.folder))
     service = Service(folder / "data", options.workers)
     watched = Watched(service.process.pid)
     answers = get_context("fork").Queue()
+    first = data[: FIRST // BATCH] if options.pages else []
+    all_lines, data, lines = lines, data[len(first) :], lines - len(first) * BATCH
     sending = senders(way, data, service, options, answers)
-    pages = PageQueries(service) if options.pages else None
     warm_up(service)
+    page = page_over(first, service, watched) if options.pages else None
     before, begun = watched.cpu(), time.perf_counter()
+    if page is not None:
+        page.start()
     for sender in sending:
         sender.start()
     collected = [answers.get() for _ in sending]
     sent_s = time.perf_counter() - begun
-    while service.stored() < lines + 1:
+    while service.stored() < all_lines + 1:
         time.sleep(POLL_S)
         if service.process.poll() is not None:
             raise SystemExit("the service ended: see its log")
     stored_s = time.perf_counter() - begun
-    if pages is not None:
-        pages.stop()
+    if page is not None:
+        page.stop()
     spent = {pid: used - before.get(pid, 0.0) for pid, used in watched.cpu().items()}
     counted, events = service.query("Logs | count"), service.query('Logs | where Event != "other" | count')
-    assert counted == lines + 1, (counted, lines)
+    assert counted == all_lines + 1, (counted, all_lines)
     raw = sum(map(len, data))
     held = f", held to {options.rate:,.0f} lines/s" if options.rate else ""
     print(
@@ -347,13 +322,14 @@ def run(way: str, data: list[bytes], lines: int, options: argparse.Namespace) ->
     print(f"  started with        {sum(before.values()):10.1f} s of CPU, which are not counted")
     report(lines, spent, service, watched, collected)
     print(f"  events found        {events:10,}")
-    if pages is not None:
-        time.sleep(IDLE_S)
-        pages.report()
+    if page is not None:
+        rest(watched)
+        page.idle()
+        page.report()
     watched.ending.set()
     service.stop()
     if options.close:
-        close_day(folder / "data", raw)
+        close_day(folder / "data", raw + sum(map(len, first)))
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -409,6 +385,8 @@ def main() -> None:
     parser.add_argument("--close", action="store_true")
     parser.add_argument("--folder", default=tempfile.gettempdir())
     options = parser.parse_args()
+    if options.pages and options.lines <= FIRST:
+        parser.error(f"--pages needs more than {FIRST:,} --lines: those are there before the clock starts")
     data = list(batches(options.lines))
     for way in options.ways.split(","):
         run(way, data, options.lines, options)

@@ -1,9 +1,10 @@
 """Which node a host's other names mean: its address, its NodeHostname, a name with a domain, capitals.
 
 A log server writes what it knows of a sender, often an address; Slurm speaks of NodeNames. The site's own inventory says
-which is which: ``NodeName= NodeAddr= NodeHostname=`` of slurm.conf, ``scontrol show node``, ``sinfo``, slurmrestd. Rows get the
-NodeName as their host when they are stored, and rows that were stored before the inventory was known when it is
-(``settle``): the order of both does not matter. The line itself stays as it was written. A name that could mean two nodes,
+which is which: ``NodeName= NodeAddr= NodeHostname=`` of slurm.conf, ``scontrol show node``, ``sinfo``, slurmrestd. So it is
+with controllers (``SlurmctldHost=``) and switches (topology.conf, the list of cables). Rows get the NodeName as their host
+when they are stored, and rows that were stored before the inventory was known when it is (``settle``): the order of both
+does not matter. The line itself stays as it was written. A name that could mean two nodes,
 or that is itself a node's name, means nothing.
 """
 
@@ -31,13 +32,17 @@ _ANOTHER = "\0"
 _FACT = "host_names"
 
 _TOLD = re.compile(r"\b(?:NodeAddr|NodeHostname)\s*=\s*(\S+)", re.IGNORECASE)
+#: ``SlurmctldHost=ctl(10.0.0.1)``; a list of several is parted by commas or blanks.
+_CONTROLLER = re.compile(r"(?P<host>[\w.-]+)(?:\((?P<address>[^()\s]+)\))?")
 _NO_NAMES = frozenset({"", "localhost", "localhost.localdomain", "(null)", "n/a", "none"})
 _LIST = re.compile(r"(?P<before>[^\[\]]*)\[(?P<ranges>[\d,-]+)\](?P<behind>[^\[\]]*)")
 
 _SETTINGS = """SELECT DISTINCT cluster, scope, name, value FROM raw.settings
-  WHERE (scope = 'cluster' AND name LIKE 'NodeName:%') OR scope LIKE 'node:%'"""
+  WHERE (scope = 'cluster' AND (name LIKE 'NodeName:%' OR regexp_full_match(name, '(SlurmctldHost|ControlMachine|BackupController).*')))
+    OR scope LIKE 'node:%'"""
 _NODES = """SELECT DISTINCT cluster, unnest(nodes) AS host FROM (SELECT DISTINCT cluster, nodes FROM raw.jobs WHERE nodes IS NOT NULL)
-  UNION SELECT cluster, host FROM raw.node_states WHERE host IS NOT NULL UNION SELECT cluster, child FROM raw.topology WHERE kind = 'node'"""
+  UNION SELECT cluster, host FROM raw.node_states WHERE host IS NOT NULL UNION SELECT cluster, child FROM raw.topology WHERE kind = 'node'
+  UNION SELECT cluster, switch FROM raw.topology WHERE switch IS NOT NULL UNION SELECT cluster, switch FROM raw.links WHERE switch IS NOT NULL"""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,12 @@ class HostNames:
             cluster, value = row["cluster"], str(row["value"] or "")
             if str(row["scope"]).startswith("node:"):
                 named.append((cluster, str(row["scope"])[5:], value))
+            elif not str(row["name"]).startswith("NodeName:"):
+                named += [
+                    (cluster, m["host"], m["address"])
+                    for m in _CONTROLLER.finditer(value)
+                    if not _is_everybody(m["host"])
+                ]
             else:
                 named += [(cluster, *pair) for pair in _of_definition(str(row["name"])[len("NodeName:") :], value)]
         spelled, others = {}, {}

@@ -33,6 +33,7 @@ from collector.ingest import settle
 from collector.ledger import Ledger, Step
 from collector.merging import cut, fitting, numbered_on
 from collector.pieces import Counts, Piece, apart
+from collector.priority import stand_back
 from collector.quarantine import Quarantine
 from collector.receivers.base import moment_of
 from collector.segment_file import Position, Record
@@ -150,7 +151,8 @@ class Pipeline:
     # -- the loop ------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        # Started here, not by whoever starts us: the kernel ends a worker with the thread that made it.
+        stand_back()
+        # Started here, not by whoever starts us: they stand back, too, and the kernel ends a worker with the thread that made it.
         for worker in self._workers:
             worker.start()
         while not self._stopping.is_set():

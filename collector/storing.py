@@ -20,6 +20,7 @@ import structlog
 from collector.carry import Carry
 from collector.ledger import Ledger, Step
 from collector.pieces import Counts, Piece
+from collector.priority import stand_back
 from store.duckdb_store import DuckStore, StoreError, insert
 from store.segments import insert_sealed
 
@@ -51,7 +52,7 @@ class Storing:
         #: Why nothing is stored at the moment, in words; None if all is well.
         self.trouble: str | None = None
         self._stopping = stopping
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="storing")
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="storing", initializer=stand_back)
         self._under_way: tuple[Transaction, Future[None]] | None = None
 
     def begin(self, made: Transaction) -> None:

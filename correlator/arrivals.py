@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from correlator.documents import from_json
 from correlator.events import COALESCE_S, seconds, stamped
 from correlator.model import Run
+from correlator.plain_runs import likely_runs
 from correlator.recent import Recent
 from correlator.runs import no_rows, rows_since
 
@@ -38,7 +40,8 @@ class Ahead:
 class Change:
     """What was stored since the last look: the earliest moment told by it, the jobs it speaks of, those of them whose
     output it brings without stamps, the hosts of which it tells something that may have ended there, those whose own log
-    begins in it, whether it holds states of nodes, behind which row id of ``raw.jobs`` its rows lie, and those rows."""
+    begins in it, whether it holds states of nodes, behind which row id of ``raw.jobs`` its rows lie, those rows, and
+    the runs that they most likely tell (``likely_runs``)."""
 
     earliest: float
     jobs: frozenset[int]
@@ -48,6 +51,7 @@ class Change:
     states: bool = True
     jobs_since: int = -1
     job_rows: pl.DataFrame = field(default_factory=no_rows, compare=False)
+    likely: Mapping[int, Run] = field(default_factory=dict, compare=False)
     ahead: Ahead | None = field(default=None, compare=False)
 
 
@@ -56,13 +60,23 @@ class _Lines:
     """What the new log lines of one cluster tell."""
 
     count: int = 0
+    timed: int = 0
     earliest: float | None = None
     jobs: set[int] = field(default_factory=set)
     unstamped: set[int] = field(default_factory=set)
-    ending: set[str] = field(default_factory=set)
+    ending: Future[set[str]] | None = None
     voices: frozenset[str] = frozenset()
     ahead: Ahead | None = None
 
+    def ended(self) -> frozenset[str]:
+        """Hosts of which they tell something that may have ended there: as was asked, else by the lines read ahead."""
+        if self.ending is not None:
+            return frozenset(self.ending.result())
+        return frozenset() if self.ahead is None else frozenset(_ending_in(self.ahead.lines.result()))
+
+
+#: Lines that are read ahead and no older than this before the latest that was known are nearly all new, seconds.
+AGAIN_S = 60.0
 
 #: So far before a moment (seconds) the next one that is told from it lies.
 NEXT_S = 0.001
@@ -91,24 +105,30 @@ class Arrivals:
             for row in self._rows(table, f"SELECT DISTINCT cluster FROM raw.{table} WHERE {other}", list(known))
         }  # fmt: skip
 
-    def _lines(self, cluster: str | None, voices: frozenset[str]) -> _Lines:
+    def _lines(self, cluster: str | None, latest: float, voices: frozenset[str]) -> _Lines:
         """Questions for one column each: DuckDB groups by one ten times as fast as by several."""
         found = _Lines()
-        for row in self._rows("logs", f"SELECT epoch(min(time)) AS t, count(*) AS n FROM raw.logs WHERE {_NEW}", [cluster]):  # fmt: skip
-            found.count, found.earliest = row["n"], row["t"]
+        for row in self._rows("logs", f"SELECT epoch(min(time)) AS t, count(*) AS n, count(time) AS timed FROM raw.logs WHERE {_NEW}", [cluster]):  # fmt: skip
+            found.count, found.timed, found.earliest = row["n"], row["timed"], row["t"]
         if not found.count:
             return found
-        ending = self.beside.submit(self._ending, cluster)
         if found.earliest is not None and found.count <= AHEAD_LINES:
-            since = found.earliest - COALESCE_S - NEXT_S
-            found.ahead = Ahead(since, self.beside.submit(stamped, Recent(self.store, since), cluster))
-        for row in self._rows("logs", f"SELECT DISTINCT job_id, time IS NULL AS unstamped FROM raw.logs WHERE {_NEW} AND job_id IS NOT NULL", [cluster]):  # fmt: skip
-            found.jobs.add(row["job_id"])
-            if row["unstamped"]:
-                found.unstamped.add(row["job_id"])
+            found.ahead = self._ahead(cluster, found.earliest - COALESCE_S - NEXT_S)
+        if found.ahead is None or found.timed < found.count or found.ahead.since < latest - AGAIN_S:
+            found.ending = self.beside.submit(self._ending, cluster)
+        found.jobs = self._jobs(cluster, "job_id IS NOT NULL")
+        if found.timed < found.count:
+            found.unstamped = self._jobs(cluster, "job_id IS NOT NULL AND time IS NULL")
         found.voices = self._voices(cluster, voices)
-        found.ending = ending.result()
         return found
+
+    def _ahead(self, cluster: str | None, since: float) -> Ahead:
+        lines = self.beside.submit(stamped, Recent(self.store, since), cluster)
+        return Ahead(since, lines)
+
+    def _jobs(self, cluster: str | None, which: str) -> set[int]:
+        rows = self._rows("logs", f"SELECT DISTINCT job_id FROM raw.logs WHERE {_NEW} AND {which}", [cluster])
+        return {row["job_id"] for row in rows}
 
     def _ending(self, cluster: str | None) -> set[str]:
         """Hosts of which the new lines tell something that may have ended there."""
@@ -123,7 +143,7 @@ class Arrivals:
         """What the new rows say of a cluster, None if nothing. ``last_runs`` gives the last run that is known of each of
         some jobs; what tells no time counts as said at ``latest``; ``voices``: hosts whose own log is known already."""
         job_rows = self.beside.submit(self._job_rows, cluster)
-        lines = self._lines(cluster, voices)
+        lines = self._lines(cluster, latest, voices)
         moments = [lines.earliest]
         jobs = set(lines.jobs)
         rows, told = job_rows.result()
@@ -144,9 +164,10 @@ class Arrivals:
         times = [m for m in moments if m is not None]
         if not lines.count and not jobs and not times:
             return None
+        likely = likely_runs(rows) if lines.ahead else {}  # while the lines are read
         return Change(
-            min(times, default=latest), frozenset(jobs), frozenset(lines.ending), lines.voices,
-            frozenset(lines.unstamped), states, self.since["jobs"], rows, lines.ahead,
+            min(times, default=latest), frozenset(jobs), lines.ended(), lines.voices,
+            frozenset(lines.unstamped), states, self.since["jobs"], rows, likely, lines.ahead,
         )  # fmt: skip
 
     def _job_rows(self, cluster: str | None) -> tuple[pl.DataFrame, list[tuple[int, float | None, float | None]]]:
@@ -165,6 +186,17 @@ class Arrivals:
         return frozenset(r["host"] for r in rows)
 
 
+def _ending_in(lines: pl.DataFrame) -> set[str]:
+    """Hosts of which event lines tell something that may have ended there."""
+    kinds = [kind for kind in lines["event"].unique().to_list() if kind.startswith(ENDING)]
+    found: set[str] = set()
+    for host, entities in lines.filter(pl.col("event").is_in(kinds)).select("host", "entities").unique().iter_rows():
+        nodes = from_json(entities).get("nodes") if entities else None
+        found.update([host] if host else [])
+        found.update(_listed(nodes) if nodes else [])
+    return found
+
+
 def _moments(rows: pl.DataFrame) -> list[tuple[int, float | None, float | None]]:
     """For each job the first moment that its rows tell, of its latest news and of its beginning."""
     found = rows.group_by("job_id").agg(
@@ -175,5 +207,8 @@ def _moments(rows: pl.DataFrame) -> list[tuple[int, float | None, float | None]]
 
 
 def _names(text: str) -> list[str]:
-    told = json.loads(text)
+    return _listed(json.loads(text))
+
+
+def _listed(told: object) -> list[str]:
     return [str(n) for n in told] if isinstance(told, list) else [str(told)]

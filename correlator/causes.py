@@ -133,7 +133,17 @@ CAUSES: dict[str, Cause] = {
 }  # fmt: skip
 
 
+#: A node of a cloud, or one that sleeps while nobody needs it, that was never there: nothing fell silent.
+UNRESUMED = Cause(
+    "node.unresponsive", "infra.node", "{host} did not resume: it was not up within ResumeTimeout", "a node that was to be powered up for it did not come up",
+    (("See why {host} did not come up: ResumeProgram's log, the provider's quota and capacity, its boot (cloud-init), its way to slurmctld.", None),
+     ("When it can start, clear its state.", "scontrol update nodename={host} state=power_down_force")),
+)  # fmt: skip
+
+
 def cause_of(fact: Fact) -> Cause:
+    if fact.kind == "node.down" and fact.attrs.get("unresumed"):
+        return UNRESUMED
     return CAUSES.get(fact.kind, Cause(fact.kind, "unknown", f"{fact.kind} on {{host}}", fact.kind))
 
 
@@ -198,10 +208,24 @@ def lost(fact: Fact) -> str:
         return f"the clock of {fact.host} was {fact.attrs['clock']} by more than munge allows"
     if fact.kind == "munge.failure" and fact.attrs.get("refused") == "invalid":
         return f"munge of {fact.host} had another key than the cluster's"
+    if fact.kind == "node.down" and str(fact.attrs.get("unresumed") or "").isdigit():
+        return fill(cause_of(fact).lost, fact) + f" ({fact.attrs['unresumed']} s)"
+    if unsaid(fact):
+        return f"{fact.host} was lost to Slurm, for a reason no log tells"
+    if fact.kind == "admin.down" and fact.attrs.get("reason"):
+        checked = fact.attrs.get("owner") not in (None, "admin")
+        who = "a health check" if checked else fact.attrs.get("who") or "somebody"
+        return f"{who} set {fact.host} DOWN ({fact.attrs['reason']})"
     if fact.attrs.get("planned"):
-        reason = fact.attrs.get("reason")
+        reason = fact.attrs.get("reason") or fact.attrs.get("asked")
         return f"{fact.host} was rebooted in planned work" + (f" ({reason})" if reason else "")
     return fill(cause_of(fact).lost, fact)
+
+
+def unsaid(fact: Fact) -> bool:
+    """A node that was lost to Slurm, and of which nobody says that it fell silent: somebody may as well have set it DOWN."""
+    told = fact.events or fact.attrs.get("said_by") != "accounting" or fact.attrs.get("silent")
+    return fact.kind == "node.down" and not told and not fact.attrs.get("unresumed")
 
 
 def fill(template: str, fact: Fact) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
+from correlator.cabling import Cabling, Place
 from correlator.model import Event
 
 #: Smaller differences are within what launch delays and whole seconds explain.
@@ -69,10 +70,10 @@ def _nobody(jobs: Collection[int]) -> Mapping[int, float]:
 
 @dataclass(frozen=True)
 class Known:
-    """What tells of moments and places besides events. ``cables``: (switch, port) -> (host, device); ``begun(jobs)``: when
-    accounting says that jobs began of whose allocation no line tells."""
+    """What tells of moments and places besides events. ``cables``: what hung on a switch's port at a moment; ``begun(jobs)``:
+    when accounting says that jobs began of whose allocation no line tells."""
 
-    cables: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+    cables: Cabling = field(default_factory=Cabling)
     begun: Begun = _nobody
 
 
@@ -220,20 +221,18 @@ ENDS_S = 360.0
 _Span = tuple[float, float, float]
 
 
-def _cables(
-    by_kind: Mapping[str, Sequence[Event]], cables: Mapping[tuple[str, str], tuple[str, str]]
-) -> Iterable[Told]:
+def _cables(by_kind: Mapping[str, Sequence[Event]], cables: Cabling) -> Iterable[Told]:
     """An outage that both ends of a cable tell, equally long, the same time apart at its beginning and its end. A switch by
     which other hosts' clocks are right is right itself."""
-    if not cables or not by_kind.get("switch.port_down") or not by_kind.get("nic.link_down"):
+    if not by_kind.get("switch.port_down") or not by_kind.get("nic.link_down"):
         return
     near, far = _spans(by_kind, "nic."), _spans(by_kind, "switch.")
     apart: dict[str, list[tuple[float, str, float, float]]] = defaultdict(list)  # by switch: (time, host, off, length)
     for (switch, port), told in sorted(far.items()):
-        host, device = cables.get((switch, port), ("", ""))
-        for mine, its in _matched(near.get((host, device), ()), told):
-            off = (mine[0] - its[0] + mine[1] - its[1]) / 2
-            apart[switch].append((mine[0], host, off, mine[1] - mine[0]))
+        for (host, device), its_spans in _by_far_end(cables, switch, port, told):
+            for mine, its in _matched(near.get((host, device), ()), its_spans):
+                off = (mine[0] - its[0] + mine[1] - its[1]) / 2
+                apart[switch].append((mine[0], host, off, mine[1] - mine[0]))
     for switch in sorted(apart):
         pairs = sorted(apart[switch])
         times = [p[0] for p in pairs]
@@ -246,6 +245,16 @@ def _cables(
             elif abs(off) >= NOTICEABLE_S and len(right) > len(wrong):
                 yield host, Sign(time, off, PAIR_CABLE)
                 yield host, Sign(time + length, off, PAIR_CABLE)
+
+
+def _by_far_end(cables: Cabling, switch: str, port: str, told: Sequence[_Span]) -> Iterable[tuple[Place, list[_Span]]]:
+    """Outages of a switch's port by the NIC that hung on it then."""
+    found: dict[Place, list[_Span]] = defaultdict(list)
+    for span in told:
+        place = cables.far_end(switch, port, span[0])
+        if place is not None:
+            found[place].append(span)
+    return sorted(found.items())
 
 
 def _spans(by_kind: Mapping[str, Sequence[Event]], family: str) -> dict[tuple[str, str], list[_Span]]:

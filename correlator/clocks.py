@@ -16,6 +16,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from correlator.cabling import cabling
 from correlator.clock_pairs import AGREE_S, HOLDS_S, NOTHING, NOTICEABLE_S, Begun, Known, Sign, signs
 from correlator.events import UNSTAMPED_S
 from correlator.model import Event
@@ -33,10 +34,9 @@ class Offset:
     why: str
 
 
-def known_of(links: Iterable[Mapping[str, Any]], begun: Begun) -> Known:
+def known_of(links: Sequence[Mapping[str, Any]], begun: Begun) -> Known:
     """``links``: rows of the inventory; ``begun``: when accounting says that jobs began."""
-    cables = {(r["switch"], r["switch_port"]): (r["host"], r["device"]) for r in links if r["switch"] and r["switch_port"]}  # fmt: skip
-    return Known(cables, begun)
+    return Known(cabling(links), begun)
 
 
 def offsets(events: Sequence[Event], known: Known = NOTHING) -> list[Offset]:

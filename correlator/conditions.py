@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from correlator import link_conditions
 from correlator.events import UNSTAMPED_S
 from correlator.expressions import Value
 from correlator.facts import World
 from correlator.facts.jobs import file_lost, of_run, printed_timeout
 from correlator.facts.nodes import word_between
 from correlator.facts.told import LOCAL_PATH, SHARED_PATH, path_in
+from correlator.link_conditions import name_of as name_of
 from correlator.model import Event, Fact
 from correlator.scopes import run_of
 from correlator.site import JOB_SETTINGS, SETTINGS
@@ -28,22 +30,6 @@ _IO_TROUBLE = re.compile(
 _NO_SPACE = re.compile(
     r"no space left|errno 28|launch failed|unable to create|could not launch|spooldir", re.IGNORECASE
 )
-
-
-def name_of(fact: Fact) -> str:
-    return f"{fact.device} of {fact.host}" if fact.device else str(fact.host)
-
-
-def _management(world: World, cause: Fact, effect: Fact) -> str | None:
-    if cause.attrs.get("role") == "fabric":
-        return f"{name_of(cause)} carries the jobs' data, not Slurm's messages"
-    return None
-
-
-def _fabric(world: World, cause: Fact, effect: Fact) -> str | None:
-    if cause.attrs.get("role") == "management":
-        return f"{name_of(cause)} carries Slurm's messages, not the jobs' data"
-    return None
 
 
 def _still_down(world: World, cause: Fact, effect: Fact) -> str | None:
@@ -101,16 +87,6 @@ def _not_back_before(world: World, cause: Fact, effect: Fact) -> str | None:
         if back is not None and back < effect.start - 1.0
         else None
     )
-
-
-def _switch_fabric(world: World, cause: Fact, effect: Fact) -> str | None:
-    roles = {world.site.role(host, device) for host, device in cause.attrs.get("links", ())}
-    return f"{cause.host} carries Slurm's messages, not the jobs' data" if roles == {"management"} else None
-
-
-def _switch_management(world: World, cause: Fact, effect: Fact) -> str | None:
-    roles = {world.site.role(host, device) for host, device in cause.attrs.get("links", ())}
-    return f"{cause.host} carries the jobs' data, not Slurm's messages" if roles == {"fabric"} else None
 
 
 def _hardware_xid(world: World, cause: Fact, effect: Fact) -> str | None:
@@ -259,19 +235,6 @@ def _down_at_effect(world: World, cause: Fact, effect: Fact) -> str | None:
     return None
 
 
-#: Names that the RDMA core gives to devices: the same family can be compared, a netdev's name cannot.
-_IBDEV = re.compile(r"(?:mlx|bnxt_re|irdma|hfi|qedr|rocep|ibp|rxe|siw|efa)[\w]*\d+", re.IGNORECASE)
-
-
-def _same_adapter(world: World, cause: Fact, effect: Fact) -> str | None:
-    """A completion error names the adapter it happened on: another adapter's flap is innocent."""
-    named = {str(e.entities.get("ibdev") or "").split(":")[0] for e in effect.events} - {""}
-    device = str(cause.device or "")
-    if named and device not in named and _IBDEV.fullmatch(device):
-        return f"the error is on {', '.join(sorted(named))}, not on {device}"
-    return None
-
-
 #: 4.096 us x 2^18 x 7: what NCCL 2.14 to 2.22 retry for; later ones four times as long (nccl env.rst).
 USUAL_RETRIES_S = 7.5
 
@@ -314,17 +277,6 @@ def _ended_by_itself(world: World, cause: Fact, effect: Fact) -> str | None:
     return "all tasks of the run were killed, none had ended before" if killed_at_once(effect) else None
 
 
-def _single_path(world: World, cause: Fact, effect: Fact) -> str | None:
-    """A transport that spreads over several planes loses a share of its bandwidth with one of them, not the run."""
-    run = run_of(world, effect)
-    planes = world.site.planes_of(run.key) if run else 1
-    lost = {f.device for f in world.facts_of("link.outage") if f.host == cause.host and f.start <= effect.start
-            and (f.end is None or f.end >= cause.start) and f.attrs.get("role") == "fabric"} if planes > 1 else set()  # fmt: skip
-    if planes > 1 and len(lost) < planes:
-        return f"the run spreads over {planes} planes and lost {max(1, len(lost))} of them"
-    return None
-
-
 def _away_at_boot(world: World, cause: Fact, effect: Fact) -> str | None:
     """The link was still away when the machine went down, or went within two minutes of its boot.
 
@@ -353,6 +305,29 @@ def _silent_until_boot(world: World, cause: Fact, effect: Fact) -> str | None:
         return f"{cause.host} had booted before" if cause.start <= effect.start else "its last answer is not known"
     word = word_between(world, cause.host or "", effect.start + effect.sigma + 2.0, cause.start)
     return f"{cause.host} still wrote {word - effect.start:.0f} s after it was set DOWN" if word else None
+
+
+def _unasked(world: World, cause: Fact, effect: Fact) -> str | None:
+    """A node that was switched on, or told to boot, did not go down by itself."""
+    asked = cause.attrs.get("asked")
+    if asked:
+        return f"{cause.host} did not boot by itself: {asked}"
+    return f"{cause.host} was not up before: Slurm had powered it up" if effect.attrs.get("unresumed") else None
+
+
+#: What part of a node a fault is of, as reasons name it (parsers/reasons.py).
+_COMPONENT = {
+    "gpu.xid": "gpu", "pcie.aer": "gpu", "gpu.thermal": "gpu", "link.outage": "network", "link.errors": "network",
+    "disk.error": "storage", "disk.full": "storage", "storage.outage": "storage", "memory.error": "memory",
+}  # fmt: skip
+
+
+def _named_by_reason(world: World, cause: Fact, effect: Fact) -> str | None:
+    """A health check says what it found; a person may, too."""
+    named = effect.attrs.get("component")
+    if named and named == _COMPONENT.get(cause.kind):
+        return None
+    return f"the reason given for {effect.host} does not speak of it"
 
 
 def _planned_work(world: World, cause: Fact, effect: Fact) -> str | None:
@@ -404,8 +379,8 @@ def _slow_to_the_end(world: World, cause: Fact, effect: Fact) -> str | None:
 
 def _while_slow(world: World, cause: Fact, effect: Fact) -> str | None:
     """Cause and slowness must go on together for most of the time (correlation.md, E28: 70 %)."""
-    end = cause.end if cause.end is not None else world.last
     until = effect.end if effect.end is not None else world.last
+    end = cause.end if cause.end is not None else until  # nobody says that it was over
     shared = min(end + cause.sigma + effect.sigma, until) - max(cause.start - cause.sigma, effect.start - effect.sigma)
     length = max(1.0, until - effect.start)
     return (
@@ -414,19 +389,20 @@ def _while_slow(world: World, cause: Fact, effect: Fact) -> str | None:
 
 
 CONDITIONS: dict[str, Condition] = {
-    "management link": _management, "fabric link": _fabric, "still down at effect": _still_down,
+    "management link": link_conditions.management, "fabric link": link_conditions.fabric, "still down at effect": _still_down,
     "still down at onset": _still_down_at_onset, "several nodes": _several_nodes, "printed timeout": _printed_timeout,
     "no printed timeout": _no_printed_timeout, "not back before effect": _not_back_before,
-    "switch carries fabric": _switch_fabric, "switch carries management": _switch_management,
+    "switch carries fabric": link_conditions.switch_fabric, "switch carries management": link_conditions.switch_management,
     "hardware xid": _hardware_xid, "xid 74": _xid_74, "did not hang": _did_not_hang, "not xid 74": _not_xid_74,
     "input/output trouble in the run": _io_trouble, "client evicted or input/output trouble": _evicted_or_io,
     "launch trouble or no space in the run": _no_space, "run hardly began": _hardly_began, "no words of its own": _no_own_words,
     "file system given up": _gave_up, "no lost peers told": _no_lost_peers, "down at effect": _down_at_effect,
     "outlasts usual retries": _outlasts_retries, "a task ended by itself": _ended_by_itself,
     "hung long before": _hung_long_before, "needs a reboot": _needs_reboot, "killed by a bus error": _bus_error,
-    "same adapter": _same_adapter, "single path": _single_path, "slow to the end": _slow_to_the_end, "far end only": _far_end_only,
-    "a step lost its node": _told_node_failure, "away at the boot": _away_at_boot, "silent until the boot": _silent_until_boot,
+    "same adapter": link_conditions.same_adapter, "single path": link_conditions.single_path, "slow to the end": _slow_to_the_end, "far end only": _far_end_only,
+    "a step lost its node": _told_node_failure, "away at the boot": _away_at_boot, "silent until the boot": _silent_until_boot, "booted by itself": _unasked, "named by the reason": _named_by_reason,
     "its job was on it": _job_was_on_it, "planned work": _planned_work, "row remapped": _row_remapped, "uncorrectable memory in the run": _met_memory_error, "while slow": _while_slow,
+    "its share of the planes": link_conditions.its_share,
 }  # fmt: skip
 
 

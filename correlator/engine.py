@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import accumulate, chain
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -151,24 +153,43 @@ def read_inventory(store: Reads, cluster: str | None) -> Inventory:
     return Inventory(settings, links, topology)
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What telemetry and output tell (``World``)."""
+
+    gpu_jobs: dict[tuple[str, str], list[tuple[float, int]]]
+    throttling: list[samples.Throttled]
+    xids_seen: list[samples.XidSeen]
+    progress: dict[tuple[int, int], list[tuple[float, float]]]
+
+
+def measure(store: Reads, cluster: str | None) -> Measured:
+    measured = bool(store.rows("SELECT 1 FROM raw.metrics WHERE cluster IS NOT DISTINCT FROM ? LIMIT 1", [cluster]))
+    return Measured(
+        _gpu_jobs(store, cluster) if measured else {}, samples.throttled(store, cluster) if measured else [],
+        samples.xids_seen(store, cluster) if measured else [], samples.progress(store, cluster),
+    )  # fmt: skip
+
+
 def gather_world(
     store: Reads, cluster: str | None, settings: Mapping[str, object] | None, events: list[Event], runs: list[Run],
     states: list[dict[str, Any]], off: list[clocks.Offset], hosts: Iterable[str] = (), before: Conclusions | None = None,
+    measured: Measured | None = None,
 ) -> World:  # fmt: skip
     """All that is known besides events and runs. ``hosts``: further hosts that are known to exist; ``before``: earlier
-    conclusions, where inventory and voices are the same still."""
-    known = {e.host for e in events if e.host} | {n for r in runs for n in r.nodes} | set(hosts)
+    conclusions, where inventory and voices are the same still; ``measured``: where that was asked already."""
+    measured = measured or measure(store, cluster)
+    known = set(filter(None, map(attrgetter("host"), events))).union(hosts, *map(attrgetter("nodes"), runs))
     inventory = (before.inventory if before else None) or read_inventory(store, cluster)
-    measured = bool(store.rows("SELECT 1 FROM raw.metrics WHERE cluster IS NOT DISTINCT FROM ? LIMIT 1", [cluster]))
     world = World(
         build_site(cluster, inventory.settings, inventory.links, inventory.topology, known, settings),
         events,
         runs,
         node_states=states,
-        gpu_jobs=_gpu_jobs(store, cluster) if measured else {},
-        throttling=samples.throttled(store, cluster) if measured else [],
-        xids_seen=samples.xids_seen(store, cluster) if measured else [],
-        progress=samples.progress(store, cluster),
+        gpu_jobs=measured.gpu_jobs,
+        throttling=measured.throttling,
+        xids_seen=measured.xids_seen,
+        progress=measured.progress,
         spoke=samples.speaking(store, cluster),
         slurmd_starts=samples.starting(store, cluster),
         clocks=off,
@@ -309,8 +330,11 @@ def run_table(found: list[Conclusions], texts: Mapping[int, str] | None = None) 
 
 
 def _lists(name: str, values: list[tuple[str, ...]]) -> pl.Series:
-    """A column of lists of texts. Polars makes a series of each list; Arrow makes one of all, which is many times faster."""
-    return pl.Series(name, pa.array(values, pa.large_list(pa.large_string())))
+    """A column of lists of texts. Polars makes a series of each list, which takes many times as long; ``pyarrow.array`` would
+    import pandas."""
+    ends = pl.Series([0, *accumulate(map(len, values))], dtype=pl.Int64).to_arrow()
+    texts = pl.Series(list(chain.from_iterable(values)), dtype=pl.String).to_arrow()
+    return pl.Series(name, pa.LargeListArray.from_arrays(ends, texts))
 
 
 __all__ = ["Conclusions", "clusters_of", "conclude_cluster", "correlate", "load_edges", "result", "root_event", "write"]

@@ -165,10 +165,11 @@ _BETWEEN = "\x1f"
 @dataclass(frozen=True)
 class Lines:
     """Events of one line each, in the total order, and beside them the columns that they were made of: what stores events
-    can take those as they are."""
+    can take those as they are. ``told``: the different entities, and for each event the place of its own among them."""
 
     events: list[Event]
     columns: pl.DataFrame
+    told: tuple[list[Mapping[str, Any]], pl.Series]
 
 
 def coalesce(rows: pl.DataFrame) -> list[Event]:
@@ -275,7 +276,7 @@ def _without_copies(lines: pl.DataFrame, known: Mapping[str, _Told]) -> Lines:
         pl.col("time_quality").fill_null("line").replace("", "line"),
     ).sort("time", "event", *places, "id")  # as ``order`` does  # fmt: skip
     times = [t / 1e6 for t in lines["time"].to_list()]
-    received = list(map(seconds, lines["received_time"].to_list()))
+    received = [None if t is None else t / 1e6 for t in lines["received_time"].to_list()]
     resolutions = lines["resolution_us"].to_list()
     sigmas = {r: r / 1e6 / 2 for r in set(resolutions)}
     layers: dict[tuple[str, str | None], str] = {}
@@ -283,15 +284,16 @@ def _without_copies(lines: pl.DataFrame, known: Mapping[str, _Told]) -> Lines:
     for pair in set(zip(kinds, sources, strict=True)):
         layers[pair] = layer_of(*pair)
     texts, whose = different(lines["entities"])
-    told = spread([known[text].entities for text in texts], whose)
+    different_told: list[Mapping[str, Any]] = [known[text].entities for text in texts]
+    lines = lines.with_columns(pl.Series("layer", map(layers.__getitem__, zip(kinds, sources, strict=True)), pl.String))
     empty, ones = itertools.repeat(()), itertools.repeat(1)
     events = list(map(
         Event, lines["id"].to_list(), times, list(map(sigmas.__getitem__, resolutions)),
         kinds, shared(lines["host"]), shared(lines["device"]), lines["job_id"].to_list(), shared(lines["message"]),
-        sources, map(layers.__getitem__, zip(kinds, sources, strict=True)), shared(lines["severity"]),
-        shared(lines["file"]), lines["line"].to_list(), received, shared(lines["time_quality"]), ones, times, told, empty,
+        sources, shared(lines["layer"]), shared(lines["severity"]), shared(lines["file"]), lines["line"].to_list(), received,
+        shared(lines["time_quality"]), ones, times, spread(different_told, whose), empty,
     ))  # fmt: skip
-    return Lines(events, lines)
+    return Lines(events, lines, (different_told, whose))
 
 
 def _of_copies(copies: list[dict[str, Any]], known: Mapping[str, _Told]) -> Event:
@@ -325,25 +327,31 @@ def table(
     """Events as rows of ``model.events``. ``lines``: some of them (the same objects) with their columns."""
     if lines is None:
         return _table(events, incident_of, cluster)
-    places = {id(event): place for place, event in enumerate(lines.events)}
-    taken = [places.get(id(event)) for event in events]
-    rest = [event for event, place in zip(events, taken, strict=True) if place is None]
-    ready = _ready(lines, [place for place in taken if place is not None], incident_of, cluster)
+    ours = set(map(id, lines.events))
+    rest = [event for event in events if id(event) not in ours]
+    if len(events) - len(rest) < len(ours):
+        wanted = set(map(id, events))
+        lines = _some(lines, [place for place, event in enumerate(lines.events) if id(event) in wanted])
+    ready = _ready(lines, incident_of, cluster)
     return pl.concat([ready, _table(rest, incident_of, cluster)]) if rest else ready
 
 
-def _ready(lines: Lines, places: list[int], incident_of: Mapping[str, str], cluster: str | None) -> pl.DataFrame:
-    """The rows of some of the lines."""
-    events = lines.events if len(places) == len(lines.events) else [lines.events[place] for place in places]
-    columns = lines.columns if events is lines.events else lines.columns[places]
+def _some(lines: Lines, places: list[int]) -> Lines:
+    told, whose = lines.told
+    return Lines([lines.events[place] for place in places], lines.columns[places], (told, whose[places]))
+
+
+def _ready(lines: Lines, incident_of: Mapping[str, str], cluster: str | None) -> pl.DataFrame:
+    columns, (told, whose) = lines.columns, lines.told
+    texts = pl.Series("entities", [sorted_json(t) if t else None for t in told], pl.String)
     resolutions = {r: int(r / 1e6 / 2 * 2e6) for r in columns["resolution_us"].unique().to_list()}
     return columns.select(
         pl.col("id").alias("event_id"), pl.col("time").cast(pl.Datetime("us")), "time_quality",
         pl.col("resolution_us").replace_strict(resolutions, return_dtype=pl.Int64),
         pl.col("received_time").cast(pl.Datetime("us")), pl.lit(cluster, pl.String).alias("cluster"), "host", "source",
-        pl.lit(None, pl.String).alias("unit"), pl.Series("layer", [e.layer for e in events], pl.String), "event", "severity", "device", "job_id",
-        "message", pl.Series("entities", _texts(events), pl.String), pl.lit(1, pl.Int64).alias("count"),
-        pl.Series("incident_id", [incident_of.get(e.id) for e in events], pl.String), "file", "line",
+        pl.lit(None, pl.String).alias("unit"), "layer", "event", "severity", "device", "job_id",
+        "message", texts.gather(whose), pl.lit(1, pl.Int64).alias("count"),
+        pl.Series("incident_id", list(map(incident_of.get, columns["id"].to_list())), pl.String), "file", "line",
         pl.lit("[]").alias("refs"),
     )  # fmt: skip
 

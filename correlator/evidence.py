@@ -187,10 +187,16 @@ class Weigher:
     def _tried(self, effect: Fact, edges: Sequence[Edge]) -> tuple[list[Hop], list[Rejection]]:
         hops: list[Hop] = []
         rejections: list[Rejection] = []
+        hosts: dict[str, list[str]] = {}
         for edge in edges:
+            kinds = [kind for kind in edge.cause if kind in self.by_kind]
+            if not kinds:  # nothing of the kind happened, as a rule
+                continue
             low, high, settled = self._window(edge, effect)
-            for kind in edge.cause:
-                for cause in self._candidates(edge, kind, effect, low, high):
+            if edge.scope in HOSTS_OF and edge.scope not in hosts:
+                hosts[edge.scope] = sorted(set(HOSTS_OF[edge.scope](self.world, effect)))
+            for kind in kinds:
+                for cause in self._candidates(edge, kind, effect, (low, high), hosts.get(edge.scope)):
                     if cause is effect or not SCOPES[edge.scope](self.world, cause, effect):
                         continue
                     result = self._try(edge, cause, effect, (low, high), settled)
@@ -209,14 +215,15 @@ class Weigher:
             self._windows[key] = expressions.window(edge.window, values)
         return self._windows[key]
 
-    def _candidates(self, edge: Edge, kind: str, effect: Fact, low: float, high: float) -> list[Fact]:
-        """Facts of a kind of which an edge may have something to say: near enough in time, on the hosts of its scope."""
+    def _candidates(self, edge: Edge, kind: str, effect: Fact, window: tuple[float, float], hosts: list[str] | None) -> list[Fact]:  # fmt: skip
+        """Facts of a kind of which an edge may have something to say: near enough in time, on the ``hosts`` of its scope
+        (None: on any)."""
+        low, high = window
         early, late = effect.start - 2 * high - 2 * NEAR_MISS_S, effect.start - low + high + 2 * NEAR_MISS_S
         if edge.scope == "same run":
             return self._on_place.between((kind, effect.run), early, late)
-        if edge.scope not in HOSTS_OF:
+        if hosts is None:
             return self._when.between(kind, early, late)
-        hosts = sorted(set(HOSTS_OF[edge.scope](self.world, effect)))
         found = [f for host in hosts for f in self._on_place.between((kind, host), early, late)]
         return sorted(found, key=lambda f: f.key) if len(hosts) > 1 else found
 

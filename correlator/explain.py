@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from correlator.causes import cause_of, fill, lost, root_event
+from correlator.causes import cause_of, fill, lost, root_event, unsaid
 from correlator.conditions import name_of
 from correlator.evidence import Rejection, Weigher, describe_cause
 from correlator.facts import World
@@ -34,7 +34,7 @@ def stamp(seconds: float | None) -> str | None:
 
 
 def clock(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%S.%f")[:-3]
+    return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%S.%f")[:-3] + " UTC"
 
 
 def event_row(event: Event, role: str = "context") -> dict[str, Any]:
@@ -70,6 +70,10 @@ def headline(incident: Incident) -> str:
     root = incident.root
     flaps = int(root.attrs.get("flaps", 1))
     name = fill(_SHORT[root.kind], root) if root.kind in _SHORT else lost(root).split(",")[0]
+    if root.attrs.get("unresumed"):
+        name = f"{root.host} did not resume"
+    elif unsaid(root):
+        name = f"{root.host} was lost to Slurm"
     if root.kind == "switch.outage" and root.attrs.get("nameless"):
         name = f"{len(root.attrs['hosts'])} nodes lost {root.attrs.get('behind')} together"
     if flaps > 1:
@@ -166,11 +170,13 @@ def _jobs(verdicts: list[Verdict]) -> str:
 
 def lead_event(fact: Fact) -> Event | None:
     """The event that stands for a fact in a chain."""
-    if not fact.events:
-        return None
-    preferred = [e for e in fact.events if not e.kind.endswith("_up")]
-    own = [e for e in preferred if e.host == fact.host]
-    return (own or preferred or list(fact.events))[0]
+    preferred = None
+    for event in fact.events:  # nearly always the first one is it, and some facts have thousands
+        if not event.kind.endswith("_up"):
+            if event.host == fact.host:
+                return event
+            preferred = preferred or event
+    return preferred or next(iter(fact.events), None)
 
 
 def says(fact: Fact) -> str:

@@ -211,6 +211,7 @@ def _unsuffered(
         if previous is not None and fact.start - previous.end <= FLAP_GAP_S:
             previous.flaps.append(fact)
             previous.root.attrs["flaps"] = 1 + len(previous.flaps)
+            machines.add(previous, fact)
             continue
         incident = _incident(world, fact, severity)
         _consequences(world, weigher, incident)
@@ -233,21 +234,32 @@ class _Machines:
         for host, device in world.site.cables:
             if world.site.role(host, device) == "fabric":
                 self.ports[host].add(device)
-        self.known: defaultdict[str | None, list[Incident]] = defaultdict(list)
+        #: Incidents by host and moment of an outage, with the order in which they became known.
+        self.known: defaultdict[tuple[str | None, int], dict[int, Incident]] = defaultdict(dict)
+        self._order: dict[int, int] = {}
         for incident in incidents:
             self.add(incident)
 
-    def add(self, incident: Incident) -> None:
+    def add(self, incident: Incident, flap: Fact | None = None) -> None:
+        """Takes in an incident, or a flap that was added to it."""
         root = incident.root
         if root.kind == "link.outage" and root.attrs.get("role") == "fabric":
-            self.known[root.host].append(incident)
+            number = self._order.setdefault(id(incident), len(self._order))
+            for outage in (flap,) if flap else (root, *incident.flaps):
+                self.known[root.host, int(outage.start // TOGETHER_S)][number] = incident
+
+    def _around(self, fact: Fact) -> list[Incident]:
+        """Those of a host with an outage at about the moment of another, in the order in which they became known."""
+        place = int(fact.start // TOGETHER_S)
+        near = {n: i for at in (place - 1, place, place + 1) for n, i in self.known.get((fact.host, at), {}).items()}
+        return [near[n] for n in sorted(near)]
 
     def join(self, fact: Fact) -> Incident | None:
         """Puts an outage to that of another port at the same moment, if there is one. A machine that lost all its ports was
         without its fabric, even where nobody needed it."""
         if fact.kind != "link.outage" or fact.attrs.get("role") != "fabric":
             return None
-        for incident in self.known[fact.host]:
+        for incident in self._around(fact):
             moments = [f.start for f in (incident.root, *incident.flaps)]
             if incident.root.device != fact.device and any(abs(m - fact.start) <= TOGETHER_S for m in moments):
                 incident.members.append(fact)

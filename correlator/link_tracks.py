@@ -32,10 +32,10 @@ def by_link(events: Iterable[Event], site: Site) -> dict[Place, list[Event]]:
     for host, device in sorted(
         {(str(e.host), str(e.device)) for e in listed if e.kind.startswith("switch.") and e.device}
     ):
-        if (host, device) not in site.links:
+        if (host, device) not in site.links and (host, device) not in site.cabling.moved_ports:
             named = link_facts.host_in_name(device, site.hosts)
             site.links[(host, device)] = (named, "") if named else (host, device)
-    alias = link_facts.aliases(World(site, listed, []))
+    alias = link_facts.Aliases(World(site, listed, []))
     places = [place_of(event, site, alias) for event in listed]
     loose = {host for host, device in places if not device}
     found: defaultdict[Place, list[Event]] = defaultdict(list)
@@ -44,16 +44,17 @@ def by_link(events: Iterable[Event], site: Site) -> dict[Place, list[Event]]:
     return dict(found)
 
 
-def place_of(event: Event, site: Site, alias: dict[Place, str]) -> Place:
+def place_of(event: Event, site: Site, alias: link_facts.Aliases | None = None) -> Place:
     """The node and NIC whose link an event speaks of; the switch and its port where nobody tells what hangs there."""
+    alias = alias or link_facts.Aliases()
     host, device = str(event.host), str(event.device or "")
     peer = str(event.entities.get("peer_node") or "")
     if event.kind.startswith("fabric.") and peer in site.hosts:
-        return peer, alias.get((peer, device), device)
+        return peer, alias.of(peer, device, event.time)
     if not event.kind.startswith("switch."):
-        return host, alias.get((host, device), device)
+        return host, alias.of(host, device, event.time)
     described = _DESCRIBED.search(event.message)
     if described and described["host"] in site.hosts:
         return described["host"], described["device"]
-    far, name = site.links.get((host, device), (host, device))
+    far, name = site.far_end(host, device, event.time) or (host, device)
     return far, name or ""

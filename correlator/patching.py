@@ -119,13 +119,13 @@ def _events(before: Conclusions, after: Conclusions) -> Rows:
             near.update(
                 (i, e) for i in far & lines.keys() if (e := _event(conclusions.events, i, lines[i])) is not None
             )
-    same = {i for i, e in new.items() if i in old and i not in moved and (old[i] is e or _WHOLE(old[i]) == _WHOLE(e))}
+    same = {i for i in old.keys() & new.keys() - moved if old[i] is new[i] or _WHOLE(old[i]) == _WHOLE(new[i])}
     stale = [e for i, e in old.items() if i not in same]
     times = [e.time for e in stale]
     between = (moment_of(min(times) - 1.0), moment_of(max(times) + 1.0)) if times else None
     return Rows(
-        [e.id for e in stale], engine.event_table(after, [e for i, e in new.items() if i not in same], now), between
-    )
+        [e.id for e in stale], engine.event_table(after, [e for i, e in new.items() if i not in same] if same else list(new.values()), now), between
+    )  # fmt: skip
 
 
 def _lines(after: Conclusions) -> dict[str, float]:

@@ -7,9 +7,10 @@ row. Here it is column by column, in a fifth of the time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from itertools import accumulate, pairwise
 from sys import intern
+from types import MappingProxyType
 from typing import Any
 
 import polars as pl
@@ -29,15 +30,30 @@ ACCOUNTING = ("sacct", "sacct_json", "slurmrestd", "jobcomp", "scontrol", "squeu
 #: slurmd's last word on a job whose prolog failed and that may not be requeued (slurm src/slurmd/slurmd/req.c).
 LAUNCH_GIVEN_UP = "not able to requeue it, cancelling job"
 
+#: No run is known.
+EMPTY: Mapping[int, Run] = MappingProxyType({})
+
 #: An allocation so near the start that accounting tells is beyond doubt the same: within ``runs.LOGGED_START_S``, rounded
 #: as it may be.
 SAME_MOMENT_S = 29.0
 
 
-def plain_runs(table: pl.DataFrame, events: Iterable[Event], others: Collection[int]) -> tuple[list[Run], pl.DataFrame]:
-    """The runs of the usual jobs, in no order, and the rows of the other jobs. ``others``: jobs that are not usual."""
+def likely_runs(table: pl.DataFrame) -> dict[int, Run]:
+    """By job the runs that ``plain_runs`` would make of rows, as long as nothing else is known of these jobs."""
+    return {run.job_id: run for run in _runs(_usual(table))} if table.height else {}
+
+
+def _usual(table: pl.DataFrame) -> pl.DataFrame:
+    return table.filter(_complete(), pl.col("job_id").is_unique())
+
+
+def plain_runs(
+    table: pl.DataFrame, events: Iterable[Event], others: Collection[int], likely: Mapping[int, Run] = EMPTY
+) -> tuple[list[Run], pl.DataFrame]:
+    """The runs of the usual jobs, in no order, and the rows of the other jobs. ``others``: jobs that are not usual;
+    ``likely``: ``likely_runs`` of some of the rows."""
     table = table.filter(pl.col("job_id").is_not_null())
-    usual = table.filter(_complete(), pl.col("job_id").is_unique())
+    usual = _usual(table)
     if usual.height == 0:
         return [], table
     started, tasks, doubtful = _allocations(events)
@@ -47,7 +63,11 @@ def plain_runs(table: pl.DataFrame, events: Iterable[Event], others: Collection[
         ~pl.col("job_id").is_in([*doubtful, *others]),
         ~pl.col("job_id").is_in(list(tasks)) | pl.all_horizontal(pl.col("array_job_id", "array_task_id").is_not_null()),
     )
-    return _runs(usual), table.join(usual.select("job_id"), on="job_id", how="anti")
+    jobs = usual["job_id"].to_list()
+    made = [likely[job] for job in jobs if job in likely]
+    if len(made) < len(jobs):
+        made += _runs(usual.filter(~pl.col("job_id").is_in(list(likely))))
+    return made, table.join(usual.select("job_id"), on="job_id", how="anti")
 
 
 def _complete() -> pl.Expr:

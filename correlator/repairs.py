@@ -345,7 +345,7 @@ def _signs(
             sort = _SIGNS.get(event.kind)
             if sort is None or event.time < begin or not event.device or (event.severity or "warning") not in _SERIOUS:
                 continue
-            counts = found[(host, known or place_of(event, site, {})[1] or event.device)]
+            counts = found[(host, known or place_of(event, site)[1] or event.device)]
             setattr(counts, sort, getattr(counts, sort) + event.count)
             counts.first, counts.last = min(counts.first, event.time), max(counts.last, event.time)
             counts.incidents |= {home[event.id]} if event.id in home else set()

@@ -7,7 +7,7 @@ A cluster set up anew counts its job ids from 1 again, so two rows of one id nee
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter, itemgetter
 from sys import intern
@@ -17,7 +17,7 @@ import polars as pl
 
 from correlator.events import moment_of, seconds_of
 from correlator.model import OPEN_STATES, Event, Run
-from correlator.plain_runs import KEPT, LAUNCH_GIVEN_UP, NOTHING, plain_runs, told
+from correlator.plain_runs import EMPTY, KEPT, LAUNCH_GIVEN_UP, NOTHING, plain_runs, told
 from parsers.hostlist import expand, fold
 from parsers.record import TABLES
 
@@ -65,10 +65,11 @@ def no_rows() -> pl.DataFrame:
 
 
 def gather_some(
-    store: Reads, cluster: str | None, events: list[Event], jobs: frozenset[int], known: frozenset[int], since: int, rows: pl.DataFrame
+    store: Reads, cluster: str | None, events: list[Event], jobs: frozenset[int], known: frozenset[int], since: int, rows: pl.DataFrame,
+    likely: Mapping[int, Run],
 ) -> list[Run]:  # fmt: skip
     """The runs of some jobs. Of all but ``known`` the rows up to row id ``since`` are known to say nothing; ``rows`` are those
-    behind it."""
+    behind it, ``likely`` what they most likely tell (``likely_runs``)."""
     rows = rows.filter(pl.col("job_id").is_in(list(jobs)))
     among = "job_id IN (SELECT unnest(?::BIGINT[]))"
     if known:
@@ -76,13 +77,13 @@ def gather_some(
     steps: list[dict[str, Any]] = []
     if store.rows("SELECT 1 FROM raw.steps LIMIT 1"):
         steps = store.rows(f"SELECT * FROM raw.steps WHERE cluster IS NOT DISTINCT FROM ? AND {among}", [cluster, sorted(jobs)])  # fmt: skip
-    return of_table(rows, steps, [e for e in events if e.job_id in jobs])
+    return of_table(rows, steps, [e for e in events if e.job_id in jobs], likely)
 
 
-def of_table(table: pl.DataFrame, steps: list[dict[str, Any]], events: list[Event]) -> list[Run]:
+def of_table(table: pl.DataFrame, steps: list[dict[str, Any]], events: list[Event], likely: Mapping[int, Run] = EMPTY) -> list[Run]:  # fmt: skip
     """Runs from rows of ``raw.jobs`` and ``raw.steps``, by job id. Pure, as ``assemble``, which does the same for all jobs
     that the shorter way cannot tell."""
-    runs, rest = plain_runs(table, events, {s["job_id"] for s in steps})
+    runs, rest = plain_runs(table, events, {s["job_id"] for s in steps}, likely)
     done = {run.job_id for run in runs}
     more = assemble(told(rest), steps, [e for e in events if e.job_id not in done] if done else events)
     return sorted([*runs, *more], key=attrgetter("job_id")) if runs else more
@@ -305,14 +306,19 @@ def _steps_for(run: Run, steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]
     return [found[name] for name in sorted(found)]
 
 
+def _as_written(event: Event) -> tuple[float, str, int]:
+    """Stamps may have whole seconds: within one, a log tells by the order of its lines what came first."""
+    return event.time, event.file or "", event.line or 0
+
+
 def _rows_from_events(events: list[Event]) -> list[dict[str, Any]]:
     """What slurmctld's own lines say of runs: all there is while accounting is late or absent."""
     open_runs: dict[int, dict[str, Any]] = {}
     rows: list[dict[str, Any]] = []
-    for event in events:
+    told = (e for e in events if e.job_id is not None and e.source in ("slurmctld", "slurmd"))
+    for event in sorted(told, key=_as_written):
         job = event.job_id
-        if job is None:
-            continue
+        assert job is not None
         if event.source != "slurmctld":
             row = open_runs.get(job)
             if (
@@ -371,7 +377,7 @@ def _rows_from_last_words(events: list[Event]) -> list[dict[str, Any]]:
             if e.source == "slurmctld" and e.kind in _END_STATES and "registered" not in e.message.lower()
         ]
         if ended:  # the line of its beginning was lost, or is older than what was collected
-            first = min(ended, key=lambda e: (e.time, e.id))
+            first = min(ended, key=_as_written)
             rows.append(_ended(job, _END_STATES[first.kind], first.time, lines))
             continue
         if any(e.source not in _OF_RUN for e in lines):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from correlator.cabling import Cabling, Place, cabling
 from correlator.expressions import Value
 from parsers.documents.slurm_conf import seconds
 
@@ -41,10 +42,6 @@ FABRIC_NAME = re.compile(r"^(ib|hsn|mlx\d_|rdma|roce|efa|irdma|opa|hfi|bnxt_re|i
 MANAGEMENT_NAME = re.compile(r"^(eth|eno|ens|enp|em|mgmt|bond|br|lan|oob|bmc)", re.IGNORECASE)
 
 
-#: Sources of cables that tell what answered, or one kind of fabric, not what there is (parsers/documents).
-HEARD = re.compile(r"lldp|iblinkinfo|ibnetdiscover")
-
-
 @dataclass(frozen=True)
 class Inventory:
     """What holds for all times: rows of settings, cables and Slurm's tree."""
@@ -56,7 +53,8 @@ class Inventory:
 
 @dataclass
 class Site:
-    """One cluster's knowledge. ``links`` maps (switch, port) to (host, device) where an inventory says so."""
+    """One cluster's knowledge. ``links`` maps (switch, port) to (host, device) where an inventory says so, ``cables`` the other
+    way; both are today's. What was believed at a moment: ``far_end``, ``cable_at``, ``members_at``."""
 
     cluster: str | None
     settings: dict[str, Value]
@@ -68,6 +66,9 @@ class Site:
     hosts: frozenset[str] = frozenset()
     leaf_of: dict[str, str] = field(default_factory=dict)
     members: dict[str, frozenset[str]] = field(default_factory=dict)
+    #: Of ``members`` those that Slurm's tree lists.
+    listed: dict[str, frozenset[str]] = field(default_factory=dict)
+    cabling: Cabling = field(default_factory=Cabling)
     parents: dict[str, frozenset[str]] = field(default_factory=dict)
     fabric_names: re.Pattern[str] = FABRIC_NAME
     _values: dict[str | None, tuple[dict[str, Value], dict[str, Value]]] = field(
@@ -84,6 +85,24 @@ class Site:
         if self.fabric_names.match(device):
             return "fabric"
         return "management" if MANAGEMENT_NAME.match(device) else "unknown"
+
+    def far_end(self, switch: str, port: str, time: float) -> Place | None:
+        """The (host, device) that hung on a switch's port at ``time``; None where nobody tells, or nothing did."""
+        moved = (switch, port) in self.cabling.moved_ports
+        return self.cabling.far_end(switch, port, time) if moved else self.links.get((switch, port))
+
+    def cable_at(self, host: str | None, device: str | None, time: float) -> dict[str, str]:
+        """Switch, port, plane and rail of a NIC at ``time``; empty where nobody tells."""
+        place = (host or "", device or "")
+        held = [c for c in self.cabling.moved.get(place, ()) if c.at(time)]
+        return held[-1].facts() if held else self.cables.get(place, {})
+
+    def members_at(self, switch: str, time: float) -> frozenset[str]:
+        """The nodes that hung on a switch at ``time``."""
+        known = self.cabling.changed.get(switch)
+        if known is None:
+            return self.members.get(switch, frozenset())
+        return self.listed.get(switch, frozenset()).union(c.host for c in known if c.host and c.at(time))
 
     def values_for(self, run_key: str | None) -> dict[str, Value]:
         """Settings for a window, with those of a job's environment where the run left one. Not to be changed by who asks."""
@@ -168,7 +187,7 @@ def read_settings(rows: Iterable[Mapping[str, Any]], overrides: Mapping[str, obj
 def build_site(
     cluster: str | None,
     settings: Iterable[Mapping[str, Any]],
-    links: Iterable[Mapping[str, Any]],
+    links: Sequence[Mapping[str, Any]],
     topology: Iterable[Mapping[str, Any]],
     hosts: Iterable[str],
     overrides: Mapping[str, object] | None = None,
@@ -180,25 +199,18 @@ def build_site(
         scope = str(row["scope"] or "")
         if scope.startswith("job:"):
             site.job_settings.setdefault(scope[4:], {})[str(row["name"])] = str(row["value"])
-    members: defaultdict[str, set[str]] = defaultdict(set)
+    site.cabling = cabling(links)
+    site.links, site.cables, site.inventoried = dict(site.cabling.links), site.cabling.cables, site.cabling.inventoried
+    listed: defaultdict[str, set[str]] = defaultdict(set)
     parents: defaultdict[str, set[str]] = defaultdict(set)
-    links = list(links)
-    site.inventoried = frozenset(str(r["host"]) for r in links if r["host"] and r["device"] and not HEARD.search(str(r.get("source") or "")))  # fmt: skip
-    for row in links:
-        if row["switch"] and row["switch_port"]:
-            site.links[(row["switch"], row["switch_port"])] = (row["host"], row["device"])
-        if row["host"] and row["device"]:
-            site.cables[(row["host"], row["device"])] = {
-                k: str(row[k] or "") for k in ("switch", "switch_port", "plane", "rail")
-            }
-        if row["switch"] and row["host"]:
-            members[row["switch"]].add(row["host"])
     for row in topology:
         if row["kind"] == "node":
-            members[row["switch"]].add(row["child"])
+            listed[row["switch"]].add(row["child"])
             site.leaf_of[row["child"]] = row["switch"]
         else:
             parents[row["child"]].add(row["switch"])
-    site.members = {switch: frozenset(nodes) for switch, nodes in members.items()}
+    known = {**site.cabling.members, **listed}
+    site.members = {s: frozenset(site.cabling.members.get(s, ())) | frozenset(listed.get(s, ())) for s in known}
+    site.listed = {switch: frozenset(nodes) for switch, nodes in listed.items()}
     site.parents = {switch: frozenset(uppers) for switch, uppers in parents.items()}
     return site

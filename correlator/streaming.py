@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -118,7 +118,7 @@ class Ticker:
             names = clusters_of(self.store)
             return [conclude_cluster(self.store, c, self._rules, self.settings) for c in names], False
         grown = frozenset(table for table, told in state.items() if told != self._seen[table])
-        with ThreadPoolExecutor(1, thread_name_prefix="asking") as beside:
+        with ThreadPoolExecutor(2, thread_name_prefix="asking") as beside:
             since = {table: top for table, (_, top) in self._seen.items()}
             return self._conclude_grown(Arrivals(self.store, since, grown, beside))
 
@@ -175,19 +175,29 @@ class Ticker:
         """Row count and highest row id per input table: both change with every insert and delete. Only ids behind the last
         look are looked at: the highest of all would be sought among all lines."""
         seen = self._seen or dict.fromkeys(INPUTS, (0, -1))
-        parts = " UNION ALL ".join(
-            f"SELECT '{t}' AS t, (SELECT count(*) FROM raw.{t}) AS n, (SELECT max(rowid) FROM raw.{t} WHERE rowid > ?) AS top"
-            for t in INPUTS
-        )
+        told = self._counts({t for t in INPUTS if seen[t][0]}, seen)
+        if any(count and not seen[t][0] for t, count, _ in told):  # asked anew, in one question: rows come in meanwhile
+            told = self._counts(set(INPUTS), seen)
         state = {}
-        for row in self.store.rows(parts, [seen[t][1] for t in INPUTS]):
-            table, count, top = row["t"], row["n"], row["top"]
+        for table, count, top in told:
             then, last = seen[table]
             top = last if top is None else top
             if count - then != top - last:  # rows are gone: the highest that is left may lie before
                 top = self.store.rows(f"SELECT coalesce(max(rowid), -1) AS top FROM raw.{table}")[0]["top"]
             state[table] = (count, top)
         return state
+
+    def _counts(self, held: Collection[str], seen: Mapping[str, tuple[int, int]]) -> list[tuple[str, int, int | None]]:
+        """Row count of each input table, and of those that ``held`` rows the highest id behind the last look: seeking it costs
+        more than all counts."""
+        parts, lasts = [], []
+        for table in INPUTS:
+            top = "NULL"
+            if table in held:
+                top = f"(SELECT max(rowid) FROM raw.{table} WHERE rowid > ?)"
+                lasts.append(seen[table][1])
+            parts.append(f"SELECT '{table}' AS t, count(*) AS n, {top} AS top FROM raw.{table}")
+        return [(r["t"], r["n"], r["top"]) for r in self.store.rows(" UNION ALL ".join(parts), lasts)]
 
     def _grew_only(self, state: Mapping[str, tuple[int, int]]) -> bool:
         """Rows were only added, and none to what applies to all times (settings, cables, files of jobs)."""

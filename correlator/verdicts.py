@@ -11,12 +11,13 @@ import re
 from dataclasses import dataclass, field
 
 from correlator.calibration import SUREST, calibrated
-from correlator.causes import cause_of
+from correlator.causes import cause_of, unsaid
 from correlator.conditions import RETRIED, killed_at_once
 from correlator.evidence import Chain, Rejection, Weigher, weight_of
 from correlator.facts import World
 from correlator.model import Event, Fact, Run
 from correlator.noisy_or import shares
+from correlator.plain_runs import LAUNCH_GIVEN_UP
 from parsers.hostlist import fold
 
 #: Leaks of the noisy-OR, by how a run ended and what it printed: the weight of what is not among its chains, whose own
@@ -69,7 +70,7 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
     if deliberate is not None:
         verdict.category, verdict.confidence, verdict.reason, verdict.own = deliberate
         return verdict
-    own = _own_explanation(run, end)
+    own = _own_explanation(world, run, end)
     told = [c for c in found.chains if not before_all_logs(weigher, c.root)]
     chains = _with_words(end, _unblocked(weigher, end, told, verdict.rejections))
     causes = candidates(chains, own.leak)
@@ -102,8 +103,13 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
     verdict.chain, verdict.others = best, [c for c in chains if not _same_cause(c.root, best.root)]
     verdict.category = cause_of(best.root).category
     verdict.confidence = min(SUREST, same_root)
-    if best.root.kind in ("node.down", "switch.silent"):
+    if best.root.kind in ("node.down", "switch.silent") and not best.root.attrs.get("unresumed"):
         verdict.confidence = min(verdict.confidence, SILENT_SURE)  # that it fell silent is certain; why, nobody said
+        if unsaid(best.root):
+            verdict.at_most = UNHEARD_SURE
+            verdict.doubts.append(
+                f"No line of slurmctld tells how {best.root.host} was lost: it may have fallen silent, or somebody set it DOWN"
+            )
         if best.root.host and world.voices and best.root.host not in world.voices:
             verdict.at_most = UNHEARD_SURE
             verdict.doubts.append(
@@ -189,7 +195,7 @@ def _with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
             factor = OWN_WORDS_AGAINST
         elif any(words[w] for w in ("gpu", "storage")):
             factor = OTHER_WORDS_AGAINST
-        if chain.root.kind == "node.down":
+        if chain.root.kind == "node.down" and not chain.root.attrs.get("unresumed"):
             factor *= UNEXPLAINED
         changed.append(Chain(chain.root, chain.hops, chain.weight * factor))
     changed.sort(key=lambda c: (-c.weight, c.root.start, c.root.key))
@@ -253,7 +259,7 @@ def _deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple
     if end.kind == "run.cancelled":
         failed_launch = [c for c in chains if c.root.kind in ("prolog.failure", "disk.full")]
         who = run.row.get("cancelled_by")
-        if failed_launch and str(who or "0") in ("0", "root", "slurm"):
+        if (failed_launch or _given_up(world, run)) and str(who or "0") in ("0", "root", "slurm"):
             return None
         name = {"0": "root"}.get(str(who), f"uid {who}") if who not in (None, "") else "somebody"
         if any("dependency" in e.message.lower() for e in lines):
@@ -264,6 +270,9 @@ def _deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple
         return "app.oom", 0.97, "it needed more memory than it had asked for", _memory_events(end)
     if end.kind == "run.failed" and end.attrs["memory"]:
         return "app.oom", 0.95, "one of its steps needed more memory than it had asked for", _memory_events(end)
+    if end.kind == "run.timeout" and (unheard := [e for e in lines if "inactivity" in e.message.lower()]):
+        why = "Slurm ended it because the srun or salloc that it was started with no longer answered (InactiveLimit); why, nothing that was collected tells"
+        return "unknown", UNHEARD_LAUNCHER_SURE, why, unheard
     if end.kind == "run.timeout" and not [c for c in chains if _acceptable(c)]:
         slow = [c.root for c in chains if c.root.kind == "job.slow"]
         if slow:
@@ -276,6 +285,17 @@ def _deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple
         return "app.timeout", 0.93, "it reached its time limit", lines
     return None
 
+
+def _given_up(world: World, run: Run) -> list[Event]:
+    """slurmd's lines about a launch that failed and after which it cancelled the run itself, as root; the last says so."""
+    lines = [e for e in world.by_job.get(run.job_id, ()) if e.source in ("slurmd", "slurmstepd") and e.kind == "slurm.node_error"
+             and run.start is not None and run.start - 5 <= e.time <= (run.end or e.time) + 5]  # fmt: skip
+    given_up = [e for e in lines if LAUNCH_GIVEN_UP in e.message]
+    return [*(e for e in lines if e.time <= given_up[0].time and e not in given_up), *given_up] if given_up else []
+
+
+#: Her session ended, her host died or its network: who launches from a laptop leaves no trace of it.
+UNHEARD_LAUNCHER_SURE = 0.6
 
 #: A run that slows down and stays slow is as often held back by a node, a link or the storage as by itself.
 SLOWED_SURE = 0.5
@@ -301,8 +321,11 @@ class Own:
         return self.weight + LEAK
 
 
-def _own_explanation(run: Run, end: Fact) -> Own:
+def _own_explanation(world: World, run: Run, end: Fact) -> Own:
     """What the run itself says against any infrastructure cause."""
+    if end.kind == "run.cancelled" and (lines := _given_up(world, run)):
+        told = f"slurmd of {lines[-1].host} could not launch it and cancelled it: {_short(lines)}"
+        return Own("infra.node", LEAK, told, lines[:5], 0.6)
     if end.kind == "run.node_fail":
         return Own("infra.node", LEAK, "its node failed, and nothing tells which", [], 0.6)
     asked = [e for e in end.events if e.kind == "slurm.job_requeue" and _ASKED.match(e.message)]

@@ -26,7 +26,7 @@ from correlator.arrivals import NEXT_S, Change
 from correlator.changes import Touched
 from correlator.conditions import derived_values
 from correlator.edges import Rules
-from correlator.engine import Conclusions, conclude_world, gather_world, node_states
+from correlator.engine import Conclusions, conclude_world, gather_world, measure, node_states
 from correlator.estimate import narrow_slurmd_timeout
 from correlator.events import COALESCE_S, moment_of
 from correlator.evidence import BaseRates
@@ -125,6 +125,8 @@ class Window:
             return None
         jobs = self.change.jobs | set(self.index.run_jobs[self.index.run_ends >= self.since].tolist())
         recent = Recent(self.store, self.since)
+        # Before the events, which are being read meanwhile.
+        states, measured = node_states(recent, before.cluster), measure(recent, before.cluster)
         new = self._events(recent)
         carried = self._carried(jobs)
         off = before.clocks
@@ -134,7 +136,7 @@ class Window:
             return None  # a clock that is off now: every new pair of lines may tell it better
         new = clocks.correct(new, off)
         told = {(e.host, e.kind, e.device): e for e in carried if e.time < self.since <= e.last}
-        fresh = [e for e in new if not _piece_of(e, told.get((e.host, e.kind, e.device)))]
+        fresh = [e for e in new if not _piece_of(e, told.get((e.host, e.kind, e.device)))] if told else list(new)
         names = {e.id for e in fresh}
         events = event_rows.in_order(fresh, [e for e in carried if e.id not in names])
         others, former = self.index.without(before.runs, jobs)
@@ -147,7 +149,7 @@ class Window:
             self._look_back()
             return None if self.whole else self.again()
         hosts = before.site.hosts if before.site else frozenset()
-        world = gather_world(recent, before.cluster, self.settings, events, runs, node_states(recent, before.cluster), off, hosts, before)  # fmt: skip
+        world = gather_world(recent, before.cluster, self.settings, events, runs, states, off, hosts, before, measured)  # fmt: skip
         if world.events and world.first < before.first:
             return None  # older than anything known: base rates and what lies at the beginning change
         if world.controllers != before.controllers:
@@ -252,16 +254,16 @@ class Window:
             return events
         cut = max(self.since, self._untouched_until())
         first, behind = (bisect_left(before.events, t, key=attrgetter("time")) for t in (self.since, cut))
-        events, self.lines = event_rows.read(self._lines_from(cut))
+        events, self.lines = self._read_from(cut)
         return [*before.events[first:behind], *events]
 
-    def _lines_from(self, cut: float) -> pl.DataFrame:
-        """The event lines behind a moment; they may have been read ahead."""
+    def _read_from(self, cut: float) -> tuple[list[Event], event_rows.Lines]:
+        """The events whose lines lie behind a moment; they may have been read ahead."""
         ahead = self.change.ahead
         if ahead is None or cut < ahead.since:
-            return event_rows.stamped(Recent(self.store, cut), self.before.cluster)
+            return event_rows.read(event_rows.stamped(Recent(self.store, cut), self.before.cluster))
         lines = ahead.lines.result()
-        return lines if cut == ahead.since else lines.filter(pl.col("time") >= moment_of(cut))
+        return event_rows.read(lines if cut == ahead.since else lines.filter(pl.col("time") >= moment_of(cut)))
 
     def _untouched_until(self) -> float:
         """A moment before everything new that no event's lines lie around. Each further place of an event (``also``) lies
@@ -309,8 +311,8 @@ class Window:
         told = self.change.jobs | (frozenset(r.job_id for r in former) if self.before.clocks else frozenset())
         known = frozenset(r.job_id for r in former if r.job_id in told)
         again = run_rows.gather_some(
-            self.store, self.before.cluster, events, told, known, self.change.jobs_since, self.change.job_rows
-        )
+            self.store, self.before.cluster, events, told, known, self.change.jobs_since, self.change.job_rows, self.change.likely
+        )  # fmt: skip
         return sorted([*(r for r in former if r.job_id not in told), *again], key=attrgetter("job_id"))
 
     def _spoken_of(self, former: list[Run], runs: list[Run]) -> set[str]:
@@ -432,5 +434,5 @@ def _joined(old: Mapping[Any, list[Any]], new: Mapping[Any, list[Any]], since: f
 
 def _same_site(world: World, before: Conclusions) -> bool:
     now, then = world.site, before.site
-    return then is not None and (now.settings, now.job_settings, now.links, now.cables, now.members, now.leaf_of) == (
-        then.settings, then.job_settings, then.links, then.cables, then.members, then.leaf_of)  # fmt: skip
+    return then is not None and (now.settings, now.job_settings, now.cabling, now.members, now.leaf_of) == (
+        then.settings, then.job_settings, then.cabling, then.members, then.leaf_of)  # fmt: skip

@@ -11,20 +11,24 @@ import socket
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import polars as pl
 import structlog
 import uvicorn
+from apscheduler.executors.pool import ThreadPoolExecutor as SchedulerThreads
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.cron import CronTrigger
 
 from collector.artifacts import Places
 from collector.hook_spool import HookSpool
 from collector.ingest import settle
+from collector.priority import go_first, stand_back
 from correlator.engine import result
 from correlator.streaming import Ticker
 from faultline import upkeep
@@ -52,6 +56,9 @@ BEHIND_BYTES = 32 * 1024 * 1024
 LARGE_LINES = 1_000_000
 #: A conclusion under way when the service is told to stop has this long, seconds.
 PATIENCE_S = 10.0
+#: A thread that computes lets go of the interpreter's lock so often, seconds. A page takes the lock again after
+#: every question to the store, and could wait Python's 5 ms each time for a conclusion.
+SWITCH_S = 0.001
 #: A store that another process holds for a moment (an ingest) is tried again so often.
 HELD_RETRY_S = 1.0
 
@@ -65,7 +72,8 @@ class Service:
         self.receiving = receiving
         places = Places(state_save=config.hooks.state_save, slurmd_spool=config.hooks.slurmd_spool)
         self.spool = HookSpool(config.hooks.spool or config.data / "hooks", places, config.cluster)
-        self.scheduler = BackgroundScheduler(timezone="UTC")
+        threads = SchedulerThreads(10, pool_kwargs={"initializer": stand_back})
+        self.scheduler = BackgroundScheduler(timezone="UTC", executors={"default": threads})
         logging.getLogger("apscheduler").setLevel(logging.ERROR)  # a tick that takes longer than a second is no news
         self.ticker = Ticker(store, settings=config.slurm, edge_paths=config.edges)
         self._not_before = 0.0
@@ -248,6 +256,8 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
     While a process that is no service holds the store (an ingest), batches are taken in and kept in the spool.
     """
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))  # stdout is for what was asked
+    sys.setswitchinterval(SWITCH_S)
+    go_first()
     listener = _bind(config)
     host, port = listener.getsockname()[:2]
     shown = f"http://{'localhost' if host in ('127.0.0.1', '::1', '0.0.0.0', '::') else host}:{port}"
@@ -331,16 +341,23 @@ class _Parts:
 
 def _open_unless_held(config: Config) -> DuckStore | None:
     """The store; None while a process that is no service holds it."""
-    from store import open_store
-
     try:
-        return open_store(config.data)
+        with ThreadPoolExecutor(1, initializer=stand_back) as beside:
+            return beside.submit(_open, config.data).result()
     except StoreHeld as held:
         if held.address is not None:
             raise CommandError(str(held)) from held
         return None
     except (StoreError, OSError) as error:
         raise CommandError(f"{config.data}: cannot open the store: {error}") from error
+
+
+def _open(data: Path) -> DuckStore:
+    """Opens the store, in a thread that stands back: the engines start their own threads here, which do as this one does."""
+    from store import open_store
+
+    pl.thread_pool_size()
+    return open_store(data)
 
 
 def _announce(server: uvicorn.Server, address: str, receiving: Receiving) -> None:

@@ -70,9 +70,10 @@ SETTINGS: dict[str, pl.DataType | type[pl.DataType]] = {
     "file": pl.String, "line": pl.Int64,
 }  # fmt: skip
 
+#: A cable. ``time``: when it was told; a later row that names another port for the same NIC takes its place from then on.
 LINKS: dict[str, pl.DataType | type[pl.DataType]] = {
     "cluster": pl.String, "host": pl.String, "device": pl.String, "switch": pl.String, "switch_port": pl.String,
-    "plane": pl.String, "rail": pl.String, "source": pl.String, "file": pl.String,
+    "plane": pl.String, "rail": pl.String, "source": pl.String, "file": pl.String, "time": TIME,
 }  # fmt: skip
 
 #: Slurm's tree: one row per (switch, child); ``kind`` is "node" or "switch".

@@ -54,6 +54,9 @@ FILES = """CREATE TABLE IF NOT EXISTS raw.files (
   consumed BIGINT, digest VARCHAR, lines BIGINT, events BIGINT, unparsed BIGINT, warnings VARCHAR[], ingested_at TIMESTAMP, tail VARCHAR
 )"""
 
+#: Stores that were made before cables had a time: what they hold was always so.
+LINKS_TIME = "ALTER TABLE raw.links ADD COLUMN IF NOT EXISTS time TIMESTAMP"
+
 MODEL = [
     """CREATE TABLE IF NOT EXISTS model.events (
   event_id VARCHAR, time TIMESTAMP, time_quality VARCHAR, resolution_us BIGINT, received_time TIMESTAMP,
@@ -188,6 +191,7 @@ def statements() -> list[str]:
     return [
         *(f"CREATE SCHEMA IF NOT EXISTS {schema}" for schema in ("raw", "model", "kept", "kql")),
         *(raw_table(name) for name in TABLES),
+        LINKS_TIME,
         FILES,
         *segments.SCHEMA,
         *archive.SCHEMA,

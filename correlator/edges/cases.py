@@ -149,14 +149,14 @@ def gather(tables: Mapping[str, Entry], edges: Mapping[str, Edge]) -> tuple[list
             wrong.append((name, 0, Problem(entry.path.name, name, reason)))
         for number, table in enumerate(told, 1):
             try:
-                cases.append(_case(entry.path.name, edges[name], number, table))
+                cases.append(read(entry.path.name, edges[name], number, table))
             except ValueError as error:  # an ExpressionError is one
                 wrong.append((name, number, Problem(entry.path.name, name, f"test {number}: {error}")))
     return cases, wrong
 
 
-def _case(file: str, edge: Edge, number: int, table: object) -> Case:
-    """Raises ``ValueError`` that says what is wrong."""
+def read(file: str, edge: Edge, number: int, table: object) -> Case:
+    """One test as an edge's file has it. Raises ``ValueError`` that says what is wrong."""
     told = _keys("a test", table, _KEYS, ("holds",))
     if ("lag" in told) == ("lines" in told):
         raise ValueError("give it either a lag or lines")

@@ -44,18 +44,23 @@ def outcomes_of_lines(cases: Sequence[Case], catalogue: Catalogue | None = None)
     told = list(distinct.values())
     worlds: dict[str, World] = {}
     with open_store(None) as store:
-        tables = {"logs": _logs(told, LineParser(catalogue))}
-        for name, rows_of in (("jobs", _jobs), ("settings", _settings), ("links", _links)):
-            rows = [{"cluster": _cluster(n), **row} for n, case in enumerate(told) for row in rows_of(case)]
-            tables[name] = frame(name, rows)
-        store.add(tables)
+        store.add(tables_of(told, catalogue))
         for number, case in enumerate(told):
-            worlds[case.situation] = _world(store, _cluster(number), case)
+            worlds[case.situation] = _world(store, cluster_of(number), case)
         for case in cases:
             yield case, _judged(case, worlds[case.situation])
 
 
-def _cluster(number: int) -> str:
+def tables_of(told: Sequence[Case], catalogue: Catalogue | None = None) -> dict[str, pl.DataFrame]:
+    """What a store would hold of these situations, each as a cluster of its own."""
+    tables = {"logs": _logs(told, LineParser(catalogue))}
+    for name, rows_of in (("jobs", _jobs), ("settings", _settings), ("links", _links)):
+        rows = [{"cluster": cluster_of(n), **row} for n, case in enumerate(told) for row in rows_of(case)]
+        tables[name] = frame(name, rows)
+    return tables
+
+
+def cluster_of(number: int) -> str:
     return f"test{number}"
 
 
@@ -111,7 +116,7 @@ def _parsed(parser: LineParser, source: str, place: str, told: Sequence[tuple[in
         moments = pl.Series("time", [_moment(line.at) for _, _, line in told], pl.Datetime("us"))
         rows = rows.with_columns(moments, time_quality=pl.lit("line"), resolution_us=pl.lit(1000, pl.Int64))
     return rows.with_columns(
-        pl.Series("cluster", [_cluster(n) for n, _, _ in told], pl.String), pl.Series("line", [n for _, n, _ in told])
+        pl.Series("cluster", [cluster_of(n) for n, _, _ in told], pl.String), pl.Series("line", [n for _, n, _ in told])
     )
 
 

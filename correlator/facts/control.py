@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 
 from correlator.facts import World, merge_near
-from correlator.facts.nodes import hosts_of
+from correlator.facts.nodes import hosts_of, is_order, ups_of
 from correlator.model import Event, Fact
+from correlator.power import RESUMES_S, Power
 
 _MAINTENANCE = re.compile(
     r"\b(maint|maintenance|reservation|planned|scheduled|firmware|upgrade|reboot asap)\b", re.IGNORECASE
@@ -106,16 +108,43 @@ DRAIN_S = 7 * 86400.0
 
 
 def planned_reboots(world: World) -> list[Fact]:
-    """Marks reboots of drained, empty nodes as planned: nothing was taken by surprise. Adds no fact."""
-    drained = world.facts_of("node.drain")
+    """Marks reboots that took nobody by surprise: of drained, empty nodes, those that Slurm was asked for, and nodes that it
+    had powered up. Adds no fact."""
+    drained: dict[str | None, list[Fact]] = defaultdict(list)
+    for drain in world.facts_of("node.drain"):
+        drained[drain.host].append(drain)
+    ups, ordered, power = ups_of(world), reboot_orders(world), Power(world)
     for fact in world.facts_of("node.reboot"):
-        before = [d for d in drained if d.host == fact.host and 0 <= fact.start - d.start <= DRAIN_S]
-        ups = [e.time for e in world.kinds("slurm.node_up") if fact.host in hosts_of(e) and e.time < fact.start]
-        before = [d for d in before if not any(d.start < up for up in ups)]
-        if before and not world.runs_at(fact.host or "", fact.start):
+        host, moment = fact.host or "", _boot_of(fact)
+        back = max((up for up in ups.get(host, ()) if up < moment), default=float("-inf"))
+        before = [d for d in drained.get(fact.host, ()) if 0 <= moment - d.start <= DRAIN_S and back <= d.start]
+        killed = any(run.state == "NODE_FAIL" for run in world.runs_at(host, fact.start))
+        if before and not killed and not world.runs_at(host, moment):
             fact.attrs["planned"] = True
             fact.attrs["reason"] = before[-1].attrs.get("reason")
+        elif not killed and any(0 <= moment - t <= RESUMES_S and back <= t for t in ordered.get(host, ())):
+            fact.attrs |= {"planned": True, "asked": "Slurm was asked to reboot it"}
+        elif power.powered_up(host, moment):
+            # Every day's work of a cluster that grows and shrinks: no incident.
+            fact.attrs |= {"passing": True, "asked": "Slurm had powered it up"}
+        if fact.attrs.get("planned") or fact.attrs.get("passing"):
+            fact.start = moment
     return []
+
+
+def _boot_of(fact: Fact) -> float:
+    """A reboot's start may only be inferred, from the machine's last line, which may lie before the order: its boot counts."""
+    boot = fact.attrs.get("boot") if fact.attrs.get("inferred") else None
+    return float(boot) if boot else fact.start
+
+
+def reboot_orders(world: World) -> dict[str, list[float]]:
+    """When Slurm was asked to reboot each node."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for event in world.by_kind.get("slurm.node_reboot", ()):
+        for host in hosts_of(event) if is_order(event) else ():
+            found[host].append(event.time)
+    return found
 
 
 def controller_restarts(world: World) -> list[Fact]:

@@ -24,11 +24,12 @@ _TERMINAL = {
 COMMUNICATION = frozenset({"job.nccl_error", "job.nccl_timeout", "job.mpi_error"})
 _APPLICATION = frozenset({"job.cuda_error", "job.segfault", "job.exit_error", "job.bus_error"})
 
+# These are searched for in lower case: regardless of case, each place of a text would be tried with every word.
+
 #: What is left to say when a process is ended from outside: it tells that a rank died, not why.
 _AFTERMATH = re.compile(
     r"terminate called|exited with exit code|childfailederror|aborted \(core dumped\)|\bkilled\b|sigabrt|sigterm|root cause \(first"
     r"|torchelastic|elastic\.multiprocessing|task\s*\d+: (?:aborted|killed|exited)|mpi_abort|process received signal|signal code:",
-    re.IGNORECASE,
 )
 
 #: The peers or the network, in a program's or a library's words.
@@ -36,20 +37,17 @@ _PEERS = re.compile(
     r"distbackenderror|distnetworkerror|distst?oreerror|processgroupnccl|\bnccl\b|\bucx\b|\brccl\b|gloo|tcpstore|rendezvous|broken pipe"
     r"|connection (?:reset|refused|closed|timed out|aborted)|remote (?:process|peer|end)|peer (?:closed|has closed|is unreachable)|no route to host"
     r"|network (?:is unreachable|error)|transport retry|retry exceeded|socket timeout|heartbeat",
-    re.IGNORECASE,
 )
 
 #: CUDA's words for a GPU that broke under the program, not for what the program did.
 _BROKEN_GPU = re.compile(
     r"uncorrectable (?:ecc|nvlink)|ecc error|device (?:is )?(?:lost|unavailable)|busy or unavailable|unspecified launch failure"
     r"|no cuda-capable device|device handle|hardware (?:stack )?error|driver shutting down|unknown error|gpu is lost|fallen off",
-    re.IGNORECASE,
 )
 
 #: The file system's words: the program asked, the storage failed.
 _STORAGE = re.compile(
     r"input/output error|\beio\b|errno 5\b|read-only file ?system|errno 30\b|stale file handle|transport endpoint|cannot send after",
-    re.IGNORECASE,
 )
 
 
@@ -71,13 +69,14 @@ def words_of(event: Event) -> str:
     """Whose fault a line of output tells of: ``own``, ``peers``, ``gpu``, ``storage``, or ``aftermath`` (nobody's)."""
     if file_lost(event.message):
         return "storage"
-    if event.kind in COMMUNICATION or _PEERS.search(event.message):
+    text = event.message.lower()
+    if event.kind in COMMUNICATION or _PEERS.search(text):
         return "peers"
-    if _AFTERMATH.search(event.message):
+    if _AFTERMATH.search(text):
         return "aftermath"
-    if _STORAGE.search(event.message):
+    if _STORAGE.search(text):
         return "storage"
-    if event.kind == "job.cuda_error" and _BROKEN_GPU.search(event.message):
+    if event.kind == "job.cuda_error" and _BROKEN_GPU.search(text):
         return "gpu"
     return "own"
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
+from collections.abc import Mapping
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from correlator.facts import World, bursts
 from correlator.model import Event, Fact
+from correlator.power import without_switched_off
 
 #: Both ends of a cable lose carrier within milliseconds; RFC 3164 stamps and unsynchronised clocks make it seconds.
 SAME_LINK_S = 2.0
@@ -28,40 +31,65 @@ PROMOTE_SHARE, PROMOTE_MIN = 0.6, 3
 _DESCRIBED = re.compile(r"\((?P<host>[\w.-]+)\s+(?P<device>[\w./-]+)\)")
 
 
-def aliases(world: World) -> dict[tuple[str, str], str]:
-    """(host, any name of a NIC) -> its interface name, learned from lines that say two of its names."""
-    names: dict[tuple[str, str], str] = {}
-    rank = {"port": 0, "ibdev": 1, "pci": 2}
-    for event in world.kinds("nic.link_down", "nic.link_up", "nic.error", "nic.module_event"):
-        told = [(rank[k], str(event.entities[k])) for k in rank if event.entities.get(k) not in (None, "")]
-        if event.host and len(told) > 1:
-            best = min(told)[1]
-            for _, name in told:
-                names.setdefault((event.host, name), best)
-    for event in world.kinds("nic.failover"):
-        # A virtual function that carries an interface's data (Azure, AWS): its carrier is the interface's.
-        lower, upper = event.entities.get("vf"), event.entities.get("port")
-        if event.host and lower and upper and lower != upper:
-            names[(event.host, str(lower))] = str(upper)
-    return names
+class Aliases:
+    """Names of NICs, learned from lines that say two of them: an interface's name stands for its others.
+
+    A name means what the last line before a moment said it means, for interfaces are renamed and cards change their slots; before
+    the first such line, what that one said."""
+
+    def __init__(self, world: World | None = None) -> None:
+        self._told: dict[tuple[str, str], list[tuple[float, int, str]]] = defaultdict(list)
+        if world is not None:
+            self._learn_all(world)
+
+    def _learn_all(self, world: World) -> None:
+        for event in world.kinds("nic.link_down", "nic.link_up", "nic.error", "nic.module_event"):
+            told = [
+                (rank, str(event.entities[k])) for k, rank in _NAMES.items() if event.entities.get(k) not in (None, "")
+            ]
+            if event.host and len(told) > 1:
+                rank, best = min(told)
+                for _, name in told:
+                    self._learn(event.host, name, event.time, rank, best)
+        for event in world.kinds("nic.failover"):
+            # A virtual function that carries an interface's data (Azure, AWS): its carrier is the interface's.
+            lower, upper = event.entities.get("vf"), event.entities.get("port")
+            if event.host and lower and upper and lower != upper:
+                self._learn(event.host, str(lower), event.time, -1, str(upper))
+
+    def _learn(self, host: str, name: str, time: float, rank: int, best: str) -> None:
+        told = self._told[host, name]
+        if told and rank < told[0][1]:
+            told.clear()  # what it is called by nearer names no longer matters
+        if not told or (rank == told[0][1] and best != told[-1][2]):
+            told.append((time, rank, best))
+
+    def of(self, host: str, device: str, time: float) -> str:
+        """The interface's name of a NIC that a line called ``device`` at ``time``."""
+        told = self._told.get((host, device))
+        if not told:
+            return device
+        return told[max(0, bisect_right(told, time, key=itemgetter(0)) - 1)][2]
 
 
-def _end(
-    world: World, event: Event, alias: dict[tuple[str, str], str]
-) -> tuple[str, str, str | None, str | None] | None:
+#: Names of one NIC, the one that people know it by first.
+_NAMES = {"port": 0, "ibdev": 1, "pci": 2}
+
+
+def _end(world: World, event: Event, alias: Aliases) -> tuple[str, str, str | None, str | None] | None:
     """(host, device, switch, switch port) that an up/down event speaks of; None if it names no device."""
     device = event.device
     if not event.host or not device:
         return None
     if event.kind.startswith("nic."):
-        return (event.host, alias.get((event.host, device), device), None, None)
+        return (event.host, alias.of(event.host, device, event.time), None, None)
     if event.kind == "fabric.sm_event":
         peer = str(event.entities.get("peer_node") or "")
-        return (peer, alias.get((peer, device), device), SUBNET_MANAGER, device) if peer in world.site.hosts else None
+        return (peer, alias.of(peer, device, event.time), SUBNET_MANAGER, device) if peer in world.site.hosts else None
     described = _DESCRIBED.search(event.message)
     if described and described["host"] in world.site.hosts:
         return (described["host"], described["device"], event.host, device)
-    cable = world.site.links.get((event.host, device))
+    cable = world.site.far_end(event.host, device, event.time)
     if cable:
         return (cable[0], cable[1] or "", event.host, device)
     named = host_in_name(device, world.site.hosts)
@@ -89,7 +117,7 @@ def host_in_name(port: str, hosts: frozenset[str]) -> str | None:
 
 def outages(world: World) -> list[Fact]:
     """Down .. up per device and per switch port, then the two ends of a cable merged."""
-    alias = aliases(world)
+    alias = Aliases(world)
     tracks: dict[tuple[str, str, str, str], list[Event]] = defaultdict(list)
     for event in world.kinds("nic.link_down", "nic.link_up", "switch.port_down", "switch.port_up", "fabric.sm_event"):
         if event.entities.get("admin_down") or not (_is_down(event) or _is_up(event)):
@@ -102,7 +130,22 @@ def outages(world: World) -> list[Fact]:
     for (host, device, switch, port), events in sorted(tracks.items()):
         found = _intervals(host, device or None, switch or None, port or None, events)
         (ports if switch else nic).extend(found)
-    return _merge_ends(world, nic, ports)
+    _note_stand_ins(world, nic)
+    return without_switched_off(world, _merge_ends(world, nic, ports))
+
+
+#: A bond fails over within its miimon and updelay, some seconds at most (Documentation/networking/bonding.rst).
+FAILS_OVER_S = 5.0
+
+
+def _note_stand_ins(world: World, nic: list[Fact]) -> None:
+    """``stand_in``: the other leg of the bond, which carries on."""
+    near = _Near(nic)
+    for event in world.by_kind.get("nic.failover", ()):
+        active = event.entities.get("port")
+        for fact in near.of(event.host, event.time, FAILS_OVER_S) if active and event.entities.get("bond") else ():
+            if fact.device != active:
+                fact.attrs["stand_in"] = str(active)
 
 
 #: The subnet manager removes a port it can no longer reach, and discovers it anew: the far end of every InfiniBand link.
@@ -156,15 +199,15 @@ def _intervals(host: str, device: str | None, switch: str | None, port: str | No
 def _merge_ends(world: World, nic: list[Fact], ports: list[Fact]) -> list[Fact]:
     for fact in nic:
         fact.attrs["role"] = world.site.role(fact.host, fact.device)
+    near = _Near(nic)
     rest: list[Fact] = []
     for port in sorted(ports, key=lambda f: f.key):
         swept = port.attrs["switch"] == SUBNET_MANAGER
         apart = (SWEEP_S if swept else SAME_LINK_S) + port.sigma
         far = "subnet manager" if swept else "switch"
         same = [
-            f for f in nic
-            if f.host == port.host and abs(f.start - port.start) <= apart + f.sigma
-            and (not port.device or f.device == port.device) and far not in f.attrs["ends"]
+            f for f in near.of(port.host, port.start, apart)
+            if (not port.device or f.device == port.device) and far not in f.attrs["ends"]
         ]  # fmt: skip
         if same:
             _add_end(min(same, key=lambda f: (abs(f.start - port.start), f.key)), port, far)
@@ -176,6 +219,24 @@ def _merge_ends(world: World, nic: list[Fact], ports: list[Fact]) -> list[Fact]:
             port.attrs.update(switch=None, port=None, ends=[far])
         rest.append(port)
     return [f for f in nic + rest if f.host]
+
+
+class _Near:
+    """Outages by host and begin: a cluster has thousands of links, and of each only its own moments are asked for."""
+
+    def __init__(self, found: list[Fact]) -> None:
+        self._of: dict[str | None, list[Fact]] = defaultdict(list)
+        self._doubt: dict[str | None, float] = defaultdict(float)
+        for fact in sorted(found, key=lambda f: f.start):
+            self._of[fact.host].append(fact)
+            self._doubt[fact.host] = max(self._doubt[fact.host], fact.sigma)
+
+    def of(self, host: str | None, start: float, apart: float) -> list[Fact]:
+        """Those of a host that began within ``apart`` of ``start``, give or take what is not known of their own begin."""
+        mine, reach = self._of.get(host, []), apart + self._doubt.get(host, 0.0)
+        low = bisect_left(mine, start - reach, key=attrgetter("start"))
+        high = bisect_right(mine, start + reach, key=attrgetter("start"))
+        return [f for f in mine[low:high] if abs(f.start - start) <= apart + f.sigma]
 
 
 def _add_end(fact: Fact, port: Fact, far: str) -> None:
@@ -191,7 +252,7 @@ def switch_outages(world: World) -> list[Fact]:
     """Many links of one switch lost together, or the switch itself said that it failed or rebooted."""
     lost: dict[str, list[Fact]] = defaultdict(list)
     for fact in world.facts_of("link.outage"):
-        cable = world.site.cables.get((fact.host or "", fact.device or ""), {})
+        cable = world.site.cable_at(fact.host, fact.device, fact.start)
         switch = fact.attrs.get("switch") or cable.get("switch") or ""
         if switch:
             fact.attrs["switch"] = switch
@@ -201,11 +262,14 @@ def switch_outages(world: World) -> list[Fact]:
             fact.attrs["switch"] = switch
         lost[switch] += found
     facts: list[Fact] = []
+    by_host: dict[str, list[Fact]] = defaultdict(list)
+    for fact in world.facts_of("link.outage"):
+        by_host[fact.host or ""].append(fact)
     for switch, found in sorted(lost.items()):
         # The most of one moment have the right clocks; those that join them are not looked at again.
         for group in sorted(together(found), key=lambda g: (-len(g), g[0].key)):
             left = [f for f in group if not f.attrs.get("promoted")]
-            outage = _promote(world, switch, left, found) if left else None
+            outage = _promote(world, switch, left, found, by_host) if left else None
             facts += [outage] if outage is not None else []
     return _upstream(world, facts)
 
@@ -251,7 +315,7 @@ def _shared_switches(
         if near >= PROMOTE_SHARE * len(hosts) and near >= PROMOTE_MIN:
             named.append((switch, hosts))
     for switch in sorted({world.site.leaf_of[h] for h in hosts if h in world.site.leaf_of}):
-        members = world.site.members.get(switch, frozenset())
+        members = world.site.members_at(switch, start)
         if len(hosts & members) >= PROMOTE_SHARE * len(members):
             named.append((switch, hosts & members))
     return named
@@ -298,11 +362,13 @@ def in_time_with(group: list[Fact], late: list[Fact]) -> None:
         fact.attrs["clock_off"] = off
 
 
-def _promote(world: World, switch: str, group: list[Fact], all_lost: list[Fact]) -> Fact | None:
-    members = world.site.members.get(switch, frozenset())
+def _promote(
+    world: World, switch: str, group: list[Fact], all_lost: list[Fact], by_host: Mapping[str, list[Fact]]
+) -> Fact | None:
+    members = world.site.members_at(switch, group[0].start)
     late = strays(group, [
-        f for f in world.facts_of("link.outage")
-        if f.host in members and not f.attrs.get("promoted") and f.attrs.get("switch") in (None, switch)
+        f for host in sorted(members) for f in by_host.get(host, ())
+        if not f.attrs.get("promoted") and f.attrs.get("switch") in (None, switch)
     ])  # fmt: skip
     hosts = {f.host for f in [*group, *late] if f.host and f.host != switch}
     known = members | {f.host for f in all_lost if f.host and f.host != switch}
@@ -345,7 +411,7 @@ _PLANE = re.compile(r"(?:^|[-_.])p(?:lane)?(?P<plane>\d+)(?:[-_.]|$)", re.IGNORE
 
 def _plane(world: World, switch: str, group: list[Fact]) -> str | None:
     """The plane that a switch belongs to: from the inventory, else from its name (``leaf-r01-p3``)."""
-    told = {world.site.cables.get((f.host or "", f.device or ""), {}).get("plane") or "" for f in group} - {""}
+    told = {world.site.cable_at(f.host, f.device, f.start).get("plane") or "" for f in group} - {""}
     if len(told) == 1:
         name = told.pop()
         return name if name.lower().startswith("plane") else f"plane{name}"
@@ -403,15 +469,15 @@ SAME_ERRORS_S, ERROR_LINES = 1800.0, 2
 def link_errors(world: World) -> list[Fact]:
     """``link.errors``: a port that keeps its link and keeps corrupting data, told by the subnet manager, the switch or the NIC."""
     groups: dict[tuple[str, str], list[Event]] = defaultdict(list)
-    alias = aliases(world)
+    alias = Aliases(world)
     for event in world.kinds("fabric.link_errors", "nic.link_errors", "switch.port_errors", "switch.link_errors"):
         host = str(event.entities.get("peer_node") or event.host or "")
         device = event.device or ""
         if event.kind.startswith("switch."):
-            cable = world.site.links.get((host, device))
+            cable = world.site.far_end(host, device, event.time)
             host, device = cable if cable else (host, device)
         if host and device:
-            groups[(host, alias.get((host, device), device))].append(event)
+            groups[(host, alias.of(host, device, event.time))].append(event)
     facts = []
     for (host, device), events in sorted(groups.items()):
         for burst in bursts(events, SAME_ERRORS_S):

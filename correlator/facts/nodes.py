@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime
 
 from correlator.events import seconds_of
 from correlator.facts import World, merge_near
 from correlator.model import Event, Fact
+from parsers.reasons import split_reason
 
 #: Two statements about one node going down (log line, accounting's whole second) are one within this.
 SAME_DOWN_S = 3.0
@@ -31,23 +33,54 @@ def hosts_of(event: Event) -> list[str]:
 
 #: A node of a cloud that did not come up (slurm src/slurmctld/power_save.c): it never answered, so nothing fell silent.
 _UNRESUMED = re.compile(r"not resumed by ResumeTimeout\((?P<seconds>\d+)\)")
+UNTOLD = "not told"
 
 
 def node_downs(world: World) -> list[Fact]:
     """``node.down``: slurmctld gave the node up. ``admin.down``: somebody set it so."""
     facts: list[Fact] = []
+    reasons: dict[str, list[Event]] = defaultdict(list)
+    for event in world.by_kind.get("slurm.node_reason", ()):
+        for host in hosts_of(event):
+            reasons[host].append(event)
     for event in world.by_kind.get("slurm.node_down", ()):
         kind = "admin.down" if _by_admin(event) else "node.down"
         waited = _UNRESUMED.search(event.message)
         for host in hosts_of(event):
             attrs = {"said_by": event.source, "unresumed": waited["seconds"] if waited else None}
+            if kind == "admin.down":
+                attrs |= _given(reasons.get(host, ()), event.time)
             facts.append(Fact(kind, event.time, None, event.sigma, host, attrs=attrs, events=(event,)))
     facts += _downs_from_states(world, facts)
-    ups = [(e.time, host) for e in world.kinds("slurm.node_up") for host in hosts_of(e)]
+    ups = ups_of(world)
     for fact in facts:
-        later = [t for t, host in ups if host == fact.host and t > fact.start]
-        fact.end = min(later) if later else None
+        back = ups.get(fact.host or "", [])
+        place = bisect_right(back, fact.start)
+        fact.end = back[place] if place < len(back) else None
     return _dedupe(facts)
+
+
+#: ``scontrol update`` writes a reason and a state in one transaction.
+SAME_UPDATE_S = 1.0
+
+
+def _given(reasons: Iterable[Event], time: float) -> dict[str, str]:
+    """The reason that was given with a node's new state, what part of the node it speaks of, and whose it is."""
+    near = [e for e in reasons if abs(e.time - time) <= SAME_UPDATE_S]
+    if not near:
+        return {}
+    reason = str(near[-1].entities.get("reason") or "")
+    told = split_reason(reason)
+    return {"reason": reason, "component": told.get("component", ""), "owner": told["owner"]}
+
+
+def ups_of(world: World) -> dict[str, list[float]]:
+    """When slurmctld said of each node that it was back, ascending."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for event in world.kinds("slurm.node_up"):
+        for host in hosts_of(event):
+            found[host].append(event.time)
+    return found
 
 
 def _by_admin(event: Event) -> bool:
@@ -56,21 +89,37 @@ def _by_admin(event: Event) -> bool:
     return "update_node" in event.message and "not responding" not in event.message.lower()
 
 
+#: Answers of Slurm that date a node's state by when it was set: accounting's events, and the stamp of a reason.
+_DATED = frozenset({"sacctmgr_events", "scontrol", "slurmrestd"})
+
+
+def states_told(world: World, word: str) -> Iterable[tuple[float, str, str, str, str]]:
+    """(time, host, state, reason, who) of the nodes' states with ``word`` in them, as Slurm answered when it was asked."""
+    for row in world.node_states:
+        state, start = str(row["state"] or "").lower(), row["time"]
+        if word in state and row["source"] in _DATED and isinstance(start, datetime):
+            who = str(row.get("actor") or "").split("(")[0]
+            yield seconds_of(start) or 0.0, str(row["host"]), state, str(row["reason"] or ""), who
+
+
 def _downs_from_states(world: World, known: list[Fact]) -> list[Fact]:
     """Accounting's node events stand in where slurmctld's log is missing."""
     facts = []
-    for row in world.node_states:
-        state, start = str(row["state"] or "").lower(), row["time"]
-        if "down" not in state or row["source"] != "sacctmgr_events" or not isinstance(start, datetime):
+    told = defaultdict(list)
+    for fact in known:
+        told[fact.host or ""].append(fact.start)
+    for time, host, state, reason, who in states_told(world, "down"):
+        if "drain" in state and "*" not in state:
+            continue  # the reason is of the drain, which came before
+        if any(abs(start - time) <= SAME_DOWN_S for start in told[host]):
             continue
-        time = seconds_of(start) or 0.0
-        if any(f.host == row["host"] and abs(f.start - time) <= SAME_DOWN_S for f in known):
-            continue
-        reason = str(row["reason"] or "")
-        if "not responding" in reason.lower():
-            facts.append(
-                Fact("node.down", time, None, 0.5, str(row["host"]), attrs={"said_by": "accounting", "reason": reason})
-            )
+        attrs = {"said_by": "accounting", "reason": reason}
+        if "*" in state or "not responding" in reason.lower():
+            facts.append(Fact("node.down", time, None, 0.5, host, attrs=attrs | {"silent": True}))
+        elif "resumetimeout" in reason.lower():
+            facts.append(Fact("node.down", time, None, 0.5, host, attrs=attrs | {"unresumed": UNTOLD}))
+        elif who and who != "slurm" and reason and split_reason(reason)["owner"] == "admin":
+            facts.append(Fact("admin.down", time, None, 0.5, host, attrs=attrs | {"who": who}))
     return facts
 
 
@@ -87,38 +136,46 @@ def _dedupe(facts: Iterable[Fact]) -> list[Fact]:
 
 def reboots(world: World) -> list[Fact]:
     """A machine that started anew under Slurm: slurmctld noticed, the kernel said so, or slurmd's uptime is young."""
-    facts: list[Fact] = []
+    of_host: dict[str, list[Fact]] = defaultdict(list)
     for event in world.by_kind.get("slurm.node_reboot", ()):
-        for host in hosts_of(event):
-            boot = _number(event.entities.get("boot_time"))
-            last = _number(event.entities.get("last_response"))
-            start = boot if boot and boot <= event.time + 1 else event.time
-            attrs = {"boot": boot, "last_response": last, "noticed": event.time}
-            facts.append(
-                Fact("node.reboot", min(start, event.time), event.time, event.sigma, host, attrs=attrs, events=(event,))
-            )
+        for host in hosts_of(event) if not is_order(event) else ():
+            _add_noticed_boot(of_host[host], event, host)
+    for host, facts in of_host.items():
+        for fact in facts:
+            if fact.attrs["boot"] and fact.attrs["last_response"] is None:
+                fact.start, fact.attrs["inferred"] = _gone_since(world, host, fact.start), True
     for event in world.by_kind.get("kernel.boot", ()):
-        if event.host and not any(f.host == event.host and abs(f.start - event.time) <= FRESH_BOOT_S for f in facts):
-            facts.append(
-                Fact(
-                    "node.reboot",
-                    event.time,
-                    event.time,
-                    event.sigma,
-                    event.host,
-                    attrs={"boot": event.time},
-                    events=(event,),
-                )
+        near = [f for f in of_host[event.host or ""] if abs(f.start - event.time) <= FRESH_BOOT_S]
+        for fact in near:
+            fact.events = (*fact.events, event)
+        if event.host and not near:
+            attrs = {"boot": event.time}
+            of_host[event.host].append(
+                Fact("node.reboot", event.time, event.time, event.sigma, event.host, attrs=attrs, events=(event,))
             )
-        else:
-            for fact in facts:
-                if (
-                    fact.host == event.host
-                    and abs(fact.start - event.time) <= FRESH_BOOT_S
-                    and event not in fact.events
-                ):
-                    fact.events = (*fact.events, event)
-    return facts + _boots_told_by_slurmd(world, facts)
+    _add_boots_told_by_slurmd(world, of_host)  # first: it knows when the machine had gone
+    _add_boots_told_by_states(world, of_host)
+    return [f for facts in of_host.values() for f in facts]
+
+
+#: slurmctld tells one boot in up to three lines, when the node registers.
+SAME_NOTICE_S = 2.0
+
+
+def _add_noticed_boot(known: list[Fact], event: Event, host: str) -> None:
+    """``known``: this host's reboots so far, all of them noticed by slurmctld."""
+    boot, last = _number(event.entities.get("boot_time")), _number(event.entities.get("last_response"))
+    ago = _number(event.entities.get("secs"))
+    if boot is None and ago is not None:
+        boot = event.time - ago
+    start = min(boot if boot and boot <= event.time + 1 else event.time, event.time)
+    told = {"boot": boot, "last_response": last, "noticed": event.time}
+    for fact in known:
+        if abs(fact.attrs["noticed"] - event.time) <= SAME_NOTICE_S:
+            fact.start, fact.events = min(fact.start, start), (*fact.events, event)
+            fact.attrs |= {k: v for k, v in told.items() if fact.attrs[k] is None}
+            return
+    known.append(Fact("node.reboot", start, event.time, event.sigma, host, attrs=told, events=(event,)))
 
 
 def uptime_told(world: World, start: Event) -> float | None:
@@ -129,27 +186,49 @@ def uptime_told(world: World, start: Event) -> float | None:
     return told[0] if told else None
 
 
-def _boots_told_by_slurmd(world: World, known: list[Fact]) -> list[Fact]:
+#: ``scontrol reboot`` and what slurmctld makes of it: nobody is taken by surprise (slurm src/slurmctld/node_mgr.c, power_save.c).
+_ORDER = re.compile(r"reboot request|issuing reboot|rebooting nodes?\b|reboot nodes?\b|reboot timed out", re.IGNORECASE)
+
+
+def is_order(event: Event) -> bool:
+    """Does a line about a reboot only ask for one?"""
+    return _ORDER.search(event.message) is not None
+
+
+def _add_boots_told_by_states(world: World, known: dict[str, list[Fact]]) -> None:
+    """slurmctld's reason for a node that booted unasked, where its log is missing: it noticed in that second."""
+    for time, host, _, reason, _ in states_told(world, "down"):
+        if "unexpectedly rebooted" not in reason.lower():
+            continue
+        near = [f for f in known[host] if -SAME_DOWN_S <= time - (f.end or f.start) <= FRESH_BOOT_S]
+        for fact in near:
+            fact.attrs.setdefault("noticed", time)
+        if not near:
+            known[host].append(Fact("node.reboot", time, time, 0.5, host, attrs={"noticed": time}))
+
+
+def _add_boots_told_by_slurmd(world: World, known: dict[str, list[Fact]]) -> None:
     """Boots that neither the kernel nor slurmctld tells of: slurmd starts on a machine that is young.
 
     It went down somewhere between the last line that the host wrote and the boot."""
-    facts: list[Fact] = []
     for event in world.kinds("slurm.daemon_start"):
         if event.source != "slurmd" or not event.host:
             continue
-        near = [
-            f for f in [*known, *facts] if f.host == event.host and abs((f.end or f.start) - event.time) <= FRESH_BOOT_S
-        ]
+        near = [f for f in known[event.host] if abs((f.end or f.start) - event.time) <= FRESH_BOOT_S]
         uptime = None if near else uptime_told(world, event)
         if uptime is None or uptime >= FRESH_BOOT_S:
             continue
         boot = event.time - uptime
-        spoke = world.spoke_at(event.host)
-        place = bisect_left(spoke, boot - BOOT_STAMPS_S)
         attrs = {"boot": boot, "noticed": event.time, "inferred": True}
-        last = spoke[place - 1] if place and boot - spoke[place - 1] <= SPEAKS_WITHIN_S else boot
-        facts.append(Fact("node.reboot", last, boot, event.sigma, event.host, attrs=attrs, events=(event,)))
-    return facts
+        last = _gone_since(world, event.host, boot)
+        known[event.host].append(Fact("node.reboot", last, boot, event.sigma, event.host, attrs=attrs, events=(event,)))
+
+
+def _gone_since(world: World, host: str, boot: float) -> float:
+    """The earliest moment at which a machine that booted then may have gone: that of its last line; else the boot itself."""
+    spoke = world.spoke_at(host)
+    place = bisect_left(spoke, boot - BOOT_STAMPS_S)
+    return spoke[place - 1] if place and boot - spoke[place - 1] <= SPEAKS_WITHIN_S else boot
 
 
 #: A boot's first lines may carry stamps that are so much older than the boot time that others reckon.
@@ -214,19 +293,23 @@ def slurmd_deaths(world: World) -> list[Fact]:
             e for e in events if e.source in ("slurmd", "slurmstepd", "kernel", "syslog") or e.kind.startswith("sys.")
         ]
         stopped_at: float | None = None
+        stop: Event | None = None
         started_at = -SAME_START_S
         for event in mine:
             if event.kind == "slurm.daemon_stop" and event.source == "slurmd":
-                stopped_at = event.time
+                stopped_at, stop = event.time, event
             elif (
                 (event.kind == "slurm.daemon_fatal" and event.source == "slurmd")
                 or _slurmd_segfault(event)
                 or _slurmd_unit_failed(event)
             ):
+                # It is away from its stop on where the start after it fails.
+                again = event.kind == "slurm.daemon_fatal" and stop is not None and event.time - stop.time <= RESTART_S
+                told = (stop, event) if again and stop is not None else (event,)
                 facts.append(
-                    Fact("slurmd.crash", event.time, None, event.sigma, host, attrs={"said": True}, events=(event,))
+                    Fact("slurmd.crash", told[0].time, None, event.sigma, host, attrs={"said": True}, events=told)
                 )
-                stopped_at = event.time
+                stopped_at, stop = event.time, None
             elif event.kind == "slurm.daemon_start" and event.source == "slurmd":
                 if event.time - started_at < SAME_START_S:
                     continue

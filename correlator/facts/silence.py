@@ -24,7 +24,7 @@ def common_silence(world: World) -> list[Fact]:
     explained |= {f.host or "" for f in world.facts_of("link.outage", "node.reboot") if f.attrs.get("role") != "fabric"}
     cut = [f for f in world.facts_of("link.outage") if f.host in world.controllers and f.attrs.get("role") != "fabric"]
     downs = [
-        f for f in world.facts_of("node.down") if f.host and f.host not in explained
+        f for f in world.facts_of("node.down") if f.host and f.host not in explained and not f.attrs.get("unresumed")
         and not any(c.start <= f.start <= (c.end if c.end is not None else world.last) + 1.0 for c in cut)
     ]  # fmt: skip
     facts: list[Fact] = []

@@ -79,7 +79,7 @@ _FULL_SOURCES = frozenset({"slurmd", "slurmctld", "slurmstepd", "kernel"})
 
 
 def _says_full(message: str) -> bool:
-    text = message.lower()  # of most events that there are
+    text = message.lower()
     return "no space left" in text or "spooldir is full" in text or "disk full" in text
 
 
@@ -95,9 +95,12 @@ def disk_faults(world: World) -> list[Fact]:
         Fact("disk.error", e.time, e.last, e.sigma, e.host, disk_of(e.device), events=(e,))
         for e in world.kinds("storage.nvme_error", "storage.io_error") if e.host
     ]  # fmt: skip
+    said = [e for e in world.events if e.source in _FULL_SOURCES]
+    if not _says_full("\n".join(e.message for e in said)):  # all at once: hardly ever one of very many says it
+        said = []
     full = [
         Fact("disk.full", e.time, None, e.sigma, host, events=(e,))
-        for e in world.events if e.source in _FULL_SOURCES and _says_full(e.message) for host in hosts_of(e)
+        for e in said if _says_full(e.message) for host in hosts_of(e)
     ]  # fmt: skip
     faults = merge_near(failed, FULL_GAP_S)
     for fact in faults:

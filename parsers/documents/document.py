@@ -81,6 +81,8 @@ class Gathered:
         row.setdefault("file", self.origin.path)
         row.setdefault("line", line)
         row.setdefault("source", self.kind)
+        if table == "links":
+            row.setdefault("time", self.time)
         if row.get("cluster") is None:
             row["cluster"] = self.origin.cluster
         self.rows.setdefault(table, []).append(row)

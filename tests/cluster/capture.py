@@ -9,7 +9,7 @@ import threading
 import time
 
 import cluster as c
-from spaces import AS_MUNGE, hdir
+from spaces import AS_MUNGE, hdir, switch_port
 
 SCENARIOS = {}
 
@@ -145,15 +145,13 @@ class Capture:
 
     def flap(self, host, net="mgmt", **kw):
         for f in c.flap(host, net, **kw):
-            self.inject("link_down", f["down"], host=host, net=net, port=("m-" if net == "mgmt" else "f-") + host)
-            self.inject("link_up", f["up"], host=host, net=net, port=("m-" if net == "mgmt" else "f-") + host)
+            self.inject("link_down", f["down"], host=host, net=net, port=switch_port(host, net))
+            self.inject("link_up", f["up"], host=host, net=net, port=switch_port(host, net))
             self.truth["synthetic_lines"] += [{**x, "t": iso(x["t"])} for x in f["lines"]]
 
     def port(self, host, net, up):
         t = c.port(host, net, up)
-        self.inject(
-            "link_up" if up else "link_down", t, host=host, net=net, port=("m-" if net == "mgmt" else "f-") + host
-        )
+        self.inject("link_up" if up else "link_down", t, host=host, net=net, port=switch_port(host, net))
         x = c.nic_line(host, net, up)
         self.truth["synthetic_lines"].append({**x, "t": iso(x["t"])})
 
@@ -175,6 +173,8 @@ class Capture:
         print(f"   job {job} is {c.job_state(job)}, wanted {states}", flush=True)
 
     def wait_node(self, host, want, limit=200):
+        if want == "idle" and str(c.load()["vars"]["RETURN_TO_SERVICE"]) == "0":
+            return "down"  # until somebody resumes it
         end = time.time() + max(limit, scaled(limit))
         while time.time() < end:
             s = ctl("sinfo", "-h", "-N", "-p", "gpu", "-n", host, "-o", "%T").strip()

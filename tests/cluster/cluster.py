@@ -43,12 +43,14 @@ from spaces import (
     HERE,
     HSN,
     MGMT,
+    NAME,
     PREFIX,
     RT,
     SHARED,
     START_UPTIME,
     USERS,
     daemon,
+    hostname,
     inside,
     kill,
     load,
@@ -59,10 +61,20 @@ from spaces import (
     save,
     sh,
     start_ticks,
+    switch_port,
     uid,
     wait,
     write,
 )
+
+
+def with_settings(text, settings):
+    """slurm.conf's text with SETTINGS (name: value) in place of what it says, or at its end."""
+    for name, value in settings.items():
+        line = f"{name}={value}"
+        text, changed = re.subn(rf"(?m)^{re.escape(name)}=.*$", lambda _, new=line: new, text)
+        text += "" if changed else line + "\n"
+    return text
 
 
 def lay_out(st, hooks):
@@ -70,7 +82,7 @@ def lay_out(st, hooks):
     etc = os.path.join(SHARED, "etc")
     os.makedirs(etc + "/munge")
     for name in ("slurm.conf", "cgroup.conf", "gres.conf", "topology.conf"):
-        write(f"{etc}/slurm/{name}", render(name, st))
+        write(f"{etc}/slurm/{name}", with_settings(render(name, st), st["settings"] if name == "slurm.conf" else {}))
     write(f"{etc}/slurm/plugstack.conf", "")
     write(f"{etc}/slurm/slurmdbd.conf", "# only on ctl\n", 0o600)
     write(f"{etc}/slurmdbd.conf", render("slurmdbd.conf", st), 0o600)
@@ -89,7 +101,7 @@ def lay_out(st, hooks):
         os.chown(p, mu.pw_uid, mu.pw_gid)
     lines = ["127.0.0.1 localhost"]
     for h, d in st["hosts"].items():
-        lines += [f"{MGMT}{d['n']} {h}", f"{HSN}{d['n']} {h}-hsn"]
+        lines += [f"{MGMT}{d['n']} {h} {hostname(st, h)}", f"{HSN}{d['n']} {h}-hsn"]
     write(f"{etc}/hosts", "\n".join(lines) + "\n")
     write(f"{etc}/resolv.conf", "")
     write(
@@ -112,7 +124,7 @@ def start_kmsgd(st):
         stdout=log,
         stderr=log,
         start_new_session=True,
-        env={**ENV, "FAULTLINE_MINI_DIR": RT},
+        env={**ENV, "FAULTLINE_MINI_DIR": RT, "FAULTLINE_MINI_NAME": NAME},
     )
     st["kmsgd"] = {"pid": p.pid, "start": start_ticks(p.pid)}
     save(st)
@@ -131,7 +143,8 @@ def wire(hosts):
     for h, d in hosts.items():
         if h == "leaf01":
             continue
-        for port, dev, br, net in ((f"m-{h}", "eth0", "sw-mgmt", MGMT), (f"f-{h}", "hsn0", "sw-hsn", HSN)):
+        for kind, dev, br, net in (("mgmt", "eth0", "sw-mgmt", MGMT), ("hsn", "hsn0", "sw-hsn", HSN)):
+            port = switch_port(h, kind)
             sh(["ip", "-n", sw, "link", "add", port, "type", "veth", "peer", "name", dev, "netns", ns(h)])
             sh(["ip", "-n", ns(h), "addr", "add", f"{net}{d['n']}/24", "dev", dev])
             sh(["ip", "-n", ns(h), "link", "set", dev, "up"])
@@ -156,10 +169,14 @@ def cmd_up(a):
     t0 = time.time()
     nodes = [f"gpu{i:02d}" for i in range(1, a.nodes + 1)]
     hosts = {"leaf01": {"role": "switch", "n": 254}, "ctl": {"role": "ctl", "n": 1}}
+    if a.backup:
+        hosts["ctl2"] = {"role": "backup", "n": 2}
     hosts.update({n: {"role": "node", "n": 10 + i} for i, n in enumerate(nodes, 1)})
     st = {
         "nodes": nodes,
         "hosts": hosts,
+        "hostnames": a.hostnames,
+        "settings": dict(x.split("=", 1) for x in a.set),
         "vars": {
             "CTL_IP": MGMT + "1",
             "NODE_LIST": f"gpu[01-{a.nodes:02d}]" if a.nodes > 1 else "gpu01",
@@ -169,6 +186,9 @@ def cmd_up(a):
             "RETURN_TO_SERVICE": a.return_to_service,
             "TREE_WIDTH": a.tree_width,
             "PROLOG_FLAGS": a.prolog_flags,
+            "BACKUP_HOST": f"SlurmctldHost=ctl2({MGMT}2)" if a.backup else "# no backup controller",
+            "PRESERVE_FQDN": "on" if a.hostnames == "fqdn" else "off",
+            "NODE_HOSTNAME": f"NodeHostname=GPU[01-{a.nodes:02d}]" if a.hostnames == "upper" else "",
         },
     }
     os.makedirs(RT)
@@ -178,7 +198,7 @@ def cmd_up(a):
     lay_out(st, a.hooks)
     start_kmsgd(st)
     wire(hosts)
-    for h in ["ctl", "leaf01", *nodes]:
+    for h in ["ctl", "leaf01", *(["ctl2"] if a.backup else []), *nodes]:
         start_host(st, h, START_UPTIME + 60 * hosts[h]["n"])
         start_daemons(st, h)
     wait(lambda: set(node_states().values()) == {"idle"}, 60, "nodes idle")
@@ -244,7 +264,7 @@ def cmd_run(a):
 def port(host, net, up):
     """Bring the switch port of HOST on NET (mgmt or hsn) up or down; returns when it was done."""
     t = time.time()
-    sh(["ip", "-n", ns("leaf01"), "link", "set", ("m-" if net == "mgmt" else "f-") + host, "up" if up else "down"])
+    sh(["ip", "-n", ns("leaf01"), "link", "set", switch_port(host, net), "up" if up else "down"])
     return t
 
 
@@ -290,7 +310,7 @@ def kmsg(host, text, level=4):
     """Put a line into the real kernel ring buffer, tagged as HOST's."""
     with open("/dev/kmsg", "w") as f:
         f.write(
-            f"<{level}>[faultline-mini:{host}] {text}\n"
+            f"<{level}>[{CG_ROOT}:{host}] {text}\n"
         )  # without the newline the kernel keeps the record back until the next one
     return time.time()
 
@@ -402,6 +422,11 @@ def main():
     c.add_argument("--prolog-flags", default="Alloc,Contain")
     c.add_argument("--debug", default="info", help="log level of the daemons: info, verbose, debug...")
     c.add_argument("--log-time-format", default="iso8601_ms")
+    c.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a line of slurm.conf")
+    c.add_argument(
+        "--hostnames", choices=["short", "fqdn", "upper"], default="short", help="what the machines call themselves"
+    )
+    c.add_argument("--backup", action="store_true", help="a second controller, ctl2, which takes over")
     c.add_argument("--hooks", help="a folder like deploy/slurm, whose scripts prolog and epilog call first")
     s.add_parser("down").set_defaults(f=cmd_down)
     s.add_parser("status").set_defaults(f=cmd_status)

@@ -333,3 +333,65 @@ def requeue_on_return(k):
     k.port("gpu04", "mgmt", True)
     k.wait(a, ["RUNNING", "FAILED", "COMPLETED"], 240)
     k.wait(a, k.DONE, 120)
+
+
+@scenario
+def flap_then_slurmd_killed(k):
+    """The management link of a node flaps 5 s (which Slurm does not notice); 10 s later its slurmd is killed for good."""
+    a = k.job(hit("gpu[02-03]"), "NODE_FAIL", True, "slurmd killed gpu03")
+    running(k, a)
+    k.flap("gpu03", "mgmt", down_for=5)
+    time.sleep(10)
+    stop(k, "gpu03", "slurmd")
+    k.wait(a, k.DONE)
+    time.sleep(8)
+    start("gpu03", "slurmd")
+    k.inject("slurmd_start", host="gpu03")
+    time.sleep(8)
+
+
+@scenario
+def slurmd_killed_then_flap(k):
+    """slurmd of a node is killed; before the node is given up, its management link flaps 4 s: the link is not the cause."""
+    a = k.job(hit("gpu[01-02]"), "NODE_FAIL", True, "slurmd killed gpu02")
+    running(k, a)
+    stop(k, "gpu02", "slurmd")
+    time.sleep(scaled(10))
+    k.flap("gpu02", "mgmt", down_for=4)
+    k.wait(a, k.DONE)
+    time.sleep(8)
+    start("gpu02", "slurmd")
+    k.inject("slurmd_start", host="gpu02")
+    time.sleep(8)
+
+
+@scenario
+def two_nodes_one_lost(k):
+    """Both nodes of a job lose their management link: gpu01 for 10 s, and 3 s later gpu02 for 70 s, which is given up."""
+    a = k.job(hit("gpu[01-02]"), "NODE_FAIL", True, "link_down gpu02 mgmt")
+    running(k, a)
+    k.port("gpu01", "mgmt", False)
+    time.sleep(3)
+    k.port("gpu02", "mgmt", False)
+    time.sleep(scaled(7))
+    k.port("gpu01", "mgmt", True)
+    time.sleep(scaled(63))
+    k.port("gpu02", "mgmt", True)
+    k.wait(a, k.DONE)
+    time.sleep(5)
+
+
+@scenario
+def switch_blinks(k):
+    """Every management link is lost for 5 s, in which a job fails by its own exit code; the others go on."""
+    a = k.job(c.submit("srun sleep 12; exit 9", "-w", "gpu01", name="exit9"), "FAILED", False, "own exit code")
+    b = k.job(c.ring(2, 35, 10, "-w", "gpu[02-03]", name="rides", user="bob"), "COMPLETED", False)
+    running(k, a, b)
+    time.sleep(5)
+    for host in c.load()["nodes"]:
+        k.port(host, "mgmt", False)
+    time.sleep(5)
+    for host in c.load()["nodes"]:
+        k.port(host, "mgmt", True)
+    k.wait(a, k.DONE)
+    k.wait(b, k.DONE)

@@ -16,13 +16,16 @@ from spaces import (
     CONTROLLERS,
     ENV,
     HERE,
+    NAME,
     RT,
     SHARED,
     USERS,
     daemon,
     enter_cgroup,
     hdir,
+    hostname,
     inside,
+    load,
     ns,
     render,
     save,
@@ -52,11 +55,13 @@ def mount_files(root, role):
         bind(f"{SHARED}/etc/{name}", f"/etc/{name}")
     bind(f"{SHARED}/home", "/home")
     bind(f"{root}/var/lib/munge", "/var/lib/munge")
+    if role in ("ctl", "backup"):
+        bind(f"{SHARED}/slurmctld", "/var/spool/slurmctld")  # a backup controller goes on with the same state
     if role == "ctl":
         bind(f"{root}/var/lib/mysql", "/var/lib/mysql")
         bind(f"{SHARED}/etc/my.cnf", "/etc/mysql/my.cnf")
         bind(f"{SHARED}/etc/slurmdbd.conf", "/etc/slurm/slurmdbd.conf")
-    else:
+    elif role != "backup":
         mount("-t", "tmpfs", "-o", "size=24m,mode=0755", "tmpfs", "/var/spool/slurmd")  # small: it can be filled
 
 
@@ -99,7 +104,7 @@ def run_init(host, role):
     """Pid 1 of a host: builds its view of the file system, then reaps children for ever."""
     root = hdir(host)
     mount("--make-rprivate", "/")
-    socket.sethostname(host)
+    socket.sethostname(hostname(load(), host))
     mount_files(root, role)
     mount_devices(root, role)
     mount_kernel()
@@ -143,9 +148,10 @@ def make_folders(st, host):
     os.chown(hdir(host, "run/mysqld"), my.pw_uid, my.pw_gid)
     # slurmctld's hooks run as its own user, slurmd's as root
     slurms = ("var/spool/faultline-hooks",) if h["role"] == "ctl" else ()
-    for d in ("var/log/slurm", "var/spool/slurmctld", "run/slurm", *slurms):
-        os.chown(hdir(host, d), sl.pw_uid, sl.pw_gid)
-    write(hdir(host, "etc/hostname"), host + "\n")
+    os.makedirs(f"{SHARED}/slurmctld", exist_ok=True)
+    for d in (*(hdir(host, d) for d in ("var/log/slurm", "run/slurm", *slurms)), f"{SHARED}/slurmctld"):
+        os.chown(d, sl.pw_uid, sl.pw_gid)
+    write(hdir(host, "etc/hostname"), hostname(st, host) + "\n")
     t = "rsyslog-loghost.conf" if h["role"] == "ctl" else "rsyslog-node.conf"
     write(hdir(host, "etc/rsyslog.conf"), render(t, st))
     if h["role"] == "ctl":
@@ -200,7 +206,7 @@ def start_host(st, host, boot_uptime):
         stdout=log,
         stderr=log,
         start_new_session=True,
-        env={**ENV, "FAULTLINE_MINI_DIR": RT},
+        env={**ENV, "FAULTLINE_MINI_DIR": RT, "FAULTLINE_MINI_NAME": NAME},
         preexec_fn=lambda: enter_cgroup(host),
     )
     for _ in range(100):
@@ -260,5 +266,7 @@ def start_daemons(st, host):
                 inside(host, ["sacctmgr", "-i", *a], check=True, capture_output=True)
         daemon(host, [*AS_SLURM, "slurmctld"])
         wait(lambda: inside(host, ["scontrol", "ping"], capture_output=True).returncode == 0, 30, "slurmctld")
+    elif role == "backup":
+        daemon(host, [*AS_SLURM, "slurmctld"])
     else:
         daemon(host, ["slurmd"])

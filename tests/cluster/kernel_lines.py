@@ -7,10 +7,10 @@ import re
 import socket
 import time
 
-from spaces import CG_ROOT, RT, hdir, load
+from spaces import CG_ROOT, NAME, RT, hdir, load
 
-INJECTED = re.compile(r"\[faultline-mini:(\w+)\] (.*)")  # the tag that `kmsg HOST TEXT` puts before a line
-OF_SWITCH = re.compile(r"(?:sw-mgmt|sw-hsn): |.*\b[mf]-(?:ctl|gpu\d+)\b: ")
+INJECTED = re.compile(rf"\[{CG_ROOT}:(\w+)\] (.*)")  # the tag that `kmsg HOST TEXT` puts before a line
+OF_SWITCH = re.compile(rf".*\b[mf]{NAME}-(?:ctl\d?|gpu\d+)\b[):]")
 OF_HOST = re.compile(rf"/{CG_ROOT}/(\w+)")
 LONGEST_REPORT = 200  # lines of an OOM report, after which its end is not waited for
 

@@ -9,12 +9,14 @@ import subprocess
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-RT = os.environ.get("FAULTLINE_MINI_DIR", "/tmp/faultline-mini")
+#: Tells clusters apart that are up at the same time; at most two letters (it is part of the switch ports' names).
+NAME = os.environ.get("FAULTLINE_MINI_NAME", "")
+RT = os.environ.get("FAULTLINE_MINI_DIR", f"/tmp/faultline-mini{NAME}")
 STATE = os.path.join(RT, "state.json")
 SHARED = os.path.join(RT, "shared")  # what all hosts see alike: /etc/slurm, /home...
-PREFIX = "ms-"  # of the network namespaces' names
+PREFIX = f"ms{NAME}-"  # of the network namespaces' names
 CG = "/sys/fs/cgroup"
-CG_ROOT = "faultline-mini"
+CG_ROOT = f"faultline-mini{NAME}"
 CONTROLLERS = ["memory", "freezer", "cpuacct", "cpuset", "devices", "pids", "cpu"]
 MGMT, HSN = "10.77.0.", "10.78.0."
 ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": "/root"}
@@ -92,8 +94,20 @@ def hdir(host, *more):
     return os.path.join(RT, "hosts", host, *more)
 
 
+def hostname(st, host):
+    """What HOST itself calls itself: as Slurm does, or with a domain, or (nodes only) in upper case."""
+    if st.get("hostnames") == "fqdn":
+        return f"{host}.mini.example"
+    return host.upper() if st.get("hostnames") == "upper" and st["hosts"][host]["role"] == "node" else host
+
+
 def ns(host):
     return PREFIX + host
+
+
+def switch_port(host, net):
+    """The switch's port to HOST on NET (mgmt or hsn)."""
+    return f"{'m' if net == 'mgmt' else 'f'}{NAME}-{host}"
 
 
 def uptime():

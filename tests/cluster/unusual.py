@@ -7,7 +7,7 @@ import time
 import cluster as c
 from capture import ctl, scaled, scenario
 from entangled import hit, running, start, stop
-from spaces import AS_SLURM, hdir
+from spaces import AS_MUNGE, AS_SLURM, hdir
 
 
 @scenario
@@ -223,3 +223,37 @@ def rank_killed(k):
     k.flap("gpu02", "mgmt", down_for=4)
     k.wait(a, k.DONE)
     os.sync()
+
+
+@scenario
+def controller_munge_dies(k):
+    """munged of the controller is killed for 70 s: it can send nothing and believe nobody; all nodes may be given up."""
+    a = c.ring(2, int(scaled(120)), 10, "-w", "gpu[01-02]", "--no-requeue", name="hit")
+    running(k, a)
+    stop(k, "ctl", "munged")
+    time.sleep(scaled(70))
+    start("ctl", *AS_MUNGE, "munged", "--force")
+    k.inject("munged_start", host="ctl")
+    k.wait(a, k.DONE, 150)
+    lost = c.job_state(a) == "NODE_FAIL"
+    k.job(a, "NODE_FAIL" if lost else "COMPLETED", lost, "munged killed ctl" if lost else None)
+
+
+@scenario
+def database_dies(k):
+    """mariadb is killed for 30 s under slurmdbd; meanwhile a job fails by its own exit code, one is cancelled by its user,
+    and the fabric link of the first one's node flaps 3 s."""
+    a = k.job(c.submit("srun sleep 20; exit 8", "-w", "gpu02", name="exit8"), "FAILED", False, "own exit code")
+    b = k.job(hit("gpu[03-04]", user="bob"), "CANCELLED", False, "scancel by user")
+    running(k, a, b)
+    stop(k, "ctl", "mariadbd")
+    k.flap("gpu02", "hsn", down_for=3)
+    time.sleep(5)
+    c.inside("ctl", ["scancel", str(b)], user="bob")
+    k.inject("scancel", job=b, user="bob")
+    time.sleep(20)
+    c.daemon("ctl", ["mariadbd"], out=hdir("ctl", "mariadb.out"))
+    k.inject("mariadbd_start", host="ctl")
+    k.wait(a, k.DONE)
+    k.wait(b, k.DONE)
+    time.sleep(20)

@@ -75,6 +75,30 @@ def test_scontrol_and_sinfo_tell_names_too(tmp_path: Path) -> None:
     assert [names.meaning(None, h) for h in ("10.9.0.1", "blade1", "10.9.0.2", "n2")] == ["n1", "n1", "n2", None]
 
 
+def test_controllers_and_switches_have_other_names_too(tmp_path: Path) -> None:
+    """A log server writes ``leaf1.site.example`` where topology.conf says ``leaf1``: one switch, one controller."""
+    files = [
+        put(tmp_path, "slurm.conf", "ClusterName=c\nSlurmctldHost=head1(10.9.0.1)\nSlurmctldHost=head2\nNodeName=n[1-2] CPUs=4\n"),
+        put(tmp_path, "topology.conf", "SwitchName=leaf1 Nodes=n[1-2]\n"),
+        put(tmp_path, "links.csv", "node,interface,switch,switch_port\nn1,eth0,Tor7,Ethernet1\n"),
+    ]  # fmt: skip
+    with open_store(None) as store:
+        Ingest(store).run(files)
+        names = HostNames.read(store)
+    others = (
+        "leaf1.site.example",
+        "LEAF1",
+        "tor7.site",
+        "head1.site.example",
+        "10.9.0.1",
+        "head2.x",
+        "leaf2.x",
+        "localhost.x",
+    )
+    meant = [names.meaning("c", name) for name in others]
+    assert meant == ["leaf1", "leaf1", "Tor7", "head1", "head1", "head2", None, None]
+
+
 def told(*settings: tuple[str, str], nodes: tuple[str, ...] = ()) -> HostNames:
     return HostNames.told(
         [{"cluster": "c", "scope": "cluster", "name": f"NodeName:{n}", "value": v} for n, v in settings],

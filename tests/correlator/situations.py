@@ -108,6 +108,20 @@ def slowed(job: Any, onset: float) -> dict[str, Any]:
     return {"progress": {(job.job_id, 0): points}}
 
 
+def over_planes(
+    lines: list[Any], *, planes: int = 4, pace: float = 2.9, others: list[Any] | None = None, **more: Any
+) -> World:
+    """Job 1 spreads over planes; from T0 on its steps take ``pace`` seconds instead of 2, until its time limit."""
+    job = run(1, ("n1", "n2"), -2000, 1600, "TIMEOUT", time_limit_s=3600)
+    told = {
+        (r.job_id, 0): [(T0 - 1980 + i * 60, 2.0 if i < 33 or r is not job else pace) for i in range(59)]
+        for r in (job, *(others or []))
+    }
+    where = world(lines, [job, *(others or [])], progress=told, **more)
+    where.site.job_settings.update({r.key: {"NCCL_FABRIC_PLANES": str(planes)} for r in where.runs if planes > 1})
+    return where
+
+
 def lustre(
     at: float, hosts: tuple[str, ...] = ("n1", "n2", "n3"), text: str = "Connection to fs1-OST0001 was lost"
 ) -> list[Any]:

@@ -23,6 +23,7 @@ from tests.correlator.situations import (
     node_fail,
     one,
     out,
+    over_planes,
     rebooted,
     returned,
     said,
@@ -66,6 +67,11 @@ def too_hot(at: float) -> Any:
     return event("kernel.thermal", at, "n1", "thermal_zone0: critical temperature reached, shutting down")
 
 
+def set_down_by_check(at: float, reason: str) -> list[Any]:
+    return [event("slurm.node_reason", at, "ctl", f"update_node: node n1 reason set to: {reason}", source="slurmctld", nodes=["n1"], reason=reason),
+            event("slurm.node_down", at + 0.001, "ctl", "update_node: node n1 state set to DOWN", source="slurmctld", nodes=["n1"], actor="admin")]  # fmt: skip
+
+
 CASES = [
     Case("E03", lambda: world([*down(0, "n1", "eth0", 900), *set_down(350, "n1"), *node_fail(350)], [one(350, "NODE_FAIL")]),
          ("infra.network", "link.outage", "n1")),
@@ -95,6 +101,8 @@ CASES = [
     Case("E12", lambda: world([*down(0, "n1", "ib0", 700), *watchdog(605)], [one(1600, "TIMEOUT")]), ("infra.network", "link.outage", "n1")),
     Case("E16", lambda: _slow_by([event("fabric.link_errors", i * 120.0, "ctl", "Local Link integrity threshold reached", source="opensm",
                                         ibdev="mlx5_1", peer_node="n1") for i in range(12)]), ("infra.network", "link.errors", "n1")),
+    Case("E45H", lambda: world([*xid(0, 79), *set_down_by_check(60, "NHC: check_nv_gpu: GPU 0 lost"), *node_fail(60)], [one(60, "NODE_FAIL")]), ("infra.gpu", "gpu.xid", "n1")),
+    Case("E09", lambda: over_planes(down(0, "n1", "rdma0")), ("infra.network", "link.outage", "n1")),
     Case("E28", lambda: _slow_by([], throttling=[Throttled("n2", "00000000:9A:00.0", T0 + 60, T0 + 1590, T0 - 240, None, 9)]),
          ("infra.gpu", "gpu.thermal", "n2")),
     Case("E29", lambda: _slow_by([], throttling=[Throttled("n2", "00000000:9A:00.0", T0 + 60, T0 + 1590, T0 - 240, None, 9)]),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
+from correlator.causes import lost
 from correlator.facts.jobs import words_of
 from correlator.facts.storage import disk_of
 from correlator.samples import XidSeen
@@ -188,3 +191,51 @@ def test_one_client_that_blinked_is_no_outage_of_the_storage():
 def test_panic_lines_are_one_panic():
     lines = [event("kernel.panic", i * 1.0, "n1", f"Kernel panic - not syncing {i}") for i in range(4)]
     assert len(facts(world(lines), "node.panic")) == 1
+
+
+def test_a_card_that_changed_its_slot_is_called_as_the_last_line_before_says():
+    lines = [
+        event("nic.link_down", 0, "n1", "0000:53:00.0 ens1: Link down", port="ens1", pci="0000:53:00.0"),
+        event("nic.link_up", 10, "n1", "0000:53:00.0 ens1: Link up", port="ens1", pci="0000:53:00.0"),
+        event("nic.link_down", 5000, "n1", "0000:53:00.0 ens7: Link down", port="ens7", pci="0000:53:00.0"),
+        event("nic.link_up", 5010, "n1", "0000:53:00.0 ens7: Link up", port="ens7", pci="0000:53:00.0"),
+        *(event("nic.error", at, "n1", "device is gone", pci="0000:53:00.0") for at in (60, 6000)),
+        *(event("nic.link_down", at, "n1", "Link down", pci="0000:53:00.0") for at in (70, 7000)),
+    ]
+    found = facts(world(lines), "link.outage")
+    assert [(f.start - T0, f.device) for f in found] == [(0, "ens1"), (70, "ens1"), (5000, "ens7"), (7000, "ens7")]
+
+
+@pytest.mark.parametrize(
+    ("reason", "title"),
+    [
+        ("replace psu2", "somebody set n1 DOWN (replace psu2)"),
+        ("NHC: check_fs_mount: /scratch not mounted", "a health check set n1 DOWN (NHC: check_fs_mount: /scratch not mounted)"),
+        (None, "somebody set n1 DOWN"),
+    ],
+)  # fmt: skip
+def test_who_set_a_node_down(reason, title):
+    given = [event("slurm.node_reason", 0, "ctl", "reason set to", source="slurmctld", nodes=["n1"], reason=reason)]
+    downed = event("slurm.node_down", 0.001, "ctl", "update_node: node n1 state set to DOWN", source="slurmctld", nodes=["n1"], actor="admin")  # fmt: skip
+    (fact,) = facts(world([*(given if reason else []), downed]), "admin.down")
+    assert lost(fact) == title
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "actor", "title"),
+    [
+        ("down", "ResumeTimeout reached", "slurm(64030)", "n1 did not resume: it was not up within ResumeTimeout"),
+        ("down", "replace psu2", "root(0)", "root set n1 DOWN (replace psu2)"),
+        ("down*", "Not responding", "slurm(64030)", "n1 stopped answering, for a reason no log tells"),
+        ("down*+drain", "bad dimm", "root(0)", "n1 stopped answering, for a reason no log tells"),
+        ("down+drain", "bad dimm", "root(0)", None),
+        ("drain", "replace psu2", "root(0)", None),
+        ("down", "NHC: check_ps: load too high", "root(0)", None),
+    ],
+)
+def test_what_a_state_tells_that_slurm_was_asked_for(state, reason, actor, title):
+    moment = datetime.fromtimestamp(T0, UTC).replace(tzinfo=None)
+    row = {"time": moment, "host": "n1", "state": state, "reason": reason, "actor": actor, "source": "sacctmgr_events"}
+    where = world([event("kernel.mce", -60, "n2", "x")], node_states=[row])
+    told = [f for f in where.facts if f.kind in ("node.down", "admin.down")]
+    assert [lost(f) for f in told] == ([title] if title else [])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from correlator.events import order
 from correlator.model import Event, Run
-from correlator.plain_runs import plain_runs, told
+from correlator.plain_runs import likely_runs, plain_runs, told
 from correlator.runs import assemble, of_table
 from parsers.record import TABLES
 from tests.correlator.making import T0, event
@@ -73,7 +73,10 @@ def steps_of(job: int) -> list[dict[str, Any]]:
 def test_the_shorter_way_says_what_the_longer_one_says(found: list[dict[str, Any]], said: list[Event], stepped: bool) -> None:  # fmt: skip
     events, steps = sorted(said, key=order), steps_of(1) if stepped else []
     table = frame(found)
-    assert described(of_table(table, steps, events)) == described(assemble(told(table), steps, events))
+    long = described(assemble(told(table), steps, events))
+    assert described(of_table(table, steps, events)) == long
+    # Also where the runs were made beforehand, of some of the rows.
+    assert described(of_table(table, steps, events, likely_runs(table[::2]))) == long
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,37 @@
+"""A node of which only the end of a run tells, and one that never came up: how surely, and in which words."""
+
+from __future__ import annotations
+
+from correlator.evidence import Weigher
+from correlator.explain import clock, headline
+from correlator.incidents import gather
+from tests.correlator.making import T0, event, run, world
+from tests.correlator.situations import EDGES, judged, node_fail, said, set_down
+
+VOICES = frozenset({"n1", "n2"})
+
+
+def test_a_node_that_nobody_says_fell_silent_is_told_with_more_doubt() -> None:
+    """Without slurmctld's log somebody may as well have set it DOWN."""
+    lost = run(1, ["n1"], -900, 350, "NODE_FAIL")
+    where = world([event("kernel.mce", -600, "n1", "x")], [lost], voices=VOICES)
+    unsaid, silent = (
+        judged(where)["1"],
+        judged(world([*set_down(350, "n1"), *node_fail(350)], [lost], voices=VOICES))["1"],
+    )
+    assert said(unsaid) == said(silent) == ("infra.node", "node.down", "n1")
+    assert unsaid.confidence <= 0.5 < silent.confidence and any("somebody set it DOWN" in d for d in unsaid.doubts)
+
+
+def test_a_node_that_did_not_resume_is_told_for_certain() -> None:
+    late = event("slurm.node_down", 0, "ctl", "error: node n1 not resumed by ResumeTimeout(300), setting DOWN and POWERED_DOWN",
+                 source="slurmctld", nodes=["n1"])  # fmt: skip
+    where = world([late, *node_fail(0)], [run(1, ["n1", "n2"], -310, 0, "NODE_FAIL")], voices=frozenset({"n2"}))
+    found = judged(where)
+    assert found["1"].confidence > 0.85
+    (incident,) = gather(where, Weigher(where, EDGES), list(found.values()))
+    assert "n1 did not resume" in headline(incident)
+
+
+def test_a_time_of_day_says_its_zone() -> None:
+    assert clock(T0) == "16:00:00.000 UTC"
