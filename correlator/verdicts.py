@@ -103,27 +103,50 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
     verdict.chain, verdict.others = best, [c for c in chains if not _same_cause(c.root, best.root)]
     verdict.category = cause_of(best.root).category
     verdict.confidence = min(SUREST, same_root)
-    if best.root.kind in ("node.down", "switch.silent") and not best.root.attrs.get("unresumed"):
+    _doubt_root(world, verdict, best.root)
+    return verdict
+
+
+def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
+    """Says what nobody told about a cause, and how sure one can be without it at most."""
+    if root.kind in ("node.down", "switch.silent") and not root.attrs.get("unresumed"):
         verdict.confidence = min(verdict.confidence, SILENT_SURE)  # that it fell silent is certain; why, nobody said
-        if unsaid(best.root):
+        if unsaid(root):
             verdict.at_most = UNHEARD_SURE
             verdict.doubts.append(
-                f"No line of slurmctld tells how {best.root.host} was lost: it may have fallen silent, or somebody set it DOWN"
+                f"No line of slurmctld tells how {root.host} was lost: it may have fallen silent, or somebody set it DOWN"
             )
-        if best.root.host and world.voices and best.root.host not in world.voices:
+        if root.host and world.voices and root.host not in world.voices:
             verdict.at_most = UNHEARD_SURE
             verdict.doubts.append(
-                f"No kernel or system log of {best.root.host} was collected: its link, its machine or its daemons may have failed"
+                f"No kernel or system log of {root.host} was collected: its link, its machine or its daemons may have failed"
             )
-    if best.root.attrs.get("nameless"):
+    if root.attrs.get("nameless"):
         verdict.at_most = min(verdict.at_most, NAMELESS_SURE)
-        verdict.doubts.append(NAMELESS[best.root.kind])
-    if best.root.attrs.get("far_end_only") and world.voices and best.root.host not in world.voices:
+        verdict.doubts.append(NAMELESS[root.kind])
+    if not root.attrs.get("far_end_only"):
+        return
+    if world.voices and root.host not in world.voices:
+        verdict.confidence = min(verdict.confidence, FAR_END_SURE)
+        verdict.doubts.append(f"No log of {root.host} was collected: the machine may have died, and its link with it")
+    elif others := _lost_with(world, root):
         verdict.confidence = min(verdict.confidence, FAR_END_SURE)
         verdict.doubts.append(
-            f"No log of {best.root.host} was collected: the machine may have died, and its link with it"
+            f"{root.host} lost {fold(others)} in the same moment, and logged neither: it may have lost power, and its links with it"
         )
-    return verdict
+
+
+#: Links of a machine that go within this went together (seconds): a switch sees a port go within two polls of its PHY.
+ALL_AT_ONCE_S = 3.0
+
+
+def _lost_with(world: World, root: Fact) -> list[str]:
+    """Other links of the same machine that only their far ends saw go, in the moment in which this one went."""
+    return sorted(
+        f.device or "another link" for f in world.facts_of("link.outage")
+        if f.host == root.host and f.device != root.device and f.attrs.get("far_end_only")
+        and abs(f.start - root.start) <= ALL_AT_ONCE_S + f.sigma + root.sigma
+    )  # fmt: skip
 
 
 def candidates(chains: list[Chain], leak: float) -> list[tuple[Fact, float]]:
@@ -270,6 +293,12 @@ def _deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple
         return "app.oom", 0.97, "it needed more memory than it had asked for", _memory_events(end)
     if end.kind == "run.failed" and end.attrs["memory"]:
         return "app.oom", 0.95, "one of its steps needed more memory than it had asked for", _memory_events(end)
+    if end.kind == "run.failed" and (asked := _sent_signal(run, end, told)):
+        uid, own = asked[-1].attrs["uid"], str(asked[-1].attrs["uid"]) == str(run.row.get("uid"))
+        sender = run.row.get("user") if own else "root" if str(uid) == "0" else f"uid {uid}"
+        ago = end.start - asked[-1].start
+        why = f"{sender} had a signal sent to it {'at that moment' if ago < 1 else f'{ago:.0f} s before'}, and it ended by one"
+        return "user.cancel", SIGNALLED_SURE, why, [e for f in asked for e in f.events]
     if end.kind == "run.timeout" and (unheard := [e for e in lines if "inactivity" in e.message.lower()]):
         why = "Slurm ended it because the srun or salloc that it was started with no longer answered (InactiveLimit); why, nothing that was collected tells"
         return "unknown", UNHEARD_LAUNCHER_SURE, why, unheard
@@ -284,6 +313,30 @@ def _deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple
             return "app.timeout", SLOWED_SURE, why, [*hung[:3], *lines]
         return "app.timeout", 0.93, "it reached its time limit", lines
     return None
+
+
+#: Signals that somebody sends: hang-up, interrupt, quit, kill, the two users' own, terminate. The others a program meets by itself.
+SENT_SIGNALS = frozenset({1, 2, 3, 9, 10, 12, 15})
+#: Who heeds a signal ends within this, seconds: KillWait as slurm.conf has it where nothing is said.
+HEEDED_S = 30.0
+SIGNALLED_SURE = 0.9
+
+
+def _sent_signal(run: Run, end: Fact, told: list[Fact]) -> list[Fact]:
+    """What asked for a signal to a run that ended by one soon after: ``scancel --signal`` leaves it FAILED, not CANCELLED."""
+    code, signal = _as_number(run.row.get("exit_code")), _as_number(run.row.get("exit_signal"))
+    # A shell's exit code is 128 and the signal; sacct shows its lower seven bits only. 1 to 3 are what programs end with.
+    if signal not in SENT_SIGNALS and code - 128 not in SENT_SIGNALS and code not in SENT_SIGNALS - {1, 2, 3}:
+        return []
+    return [
+        f
+        for f in told
+        if f.kind == "user.cancel" and f.attrs["uid"] is not None and -1 <= end.start - f.start <= HEEDED_S
+    ]
+
+
+def _as_number(text: object) -> int:
+    return int(text) if isinstance(text, int) or (isinstance(text, str) and text.isdigit()) else 0
 
 
 def _given_up(world: World, run: Run) -> list[Event]:

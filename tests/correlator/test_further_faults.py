@@ -184,3 +184,33 @@ def test_a_slurmd_that_cannot_start_again_is_away_from_its_stop_on(tmp_path: Pat
     conf = CONF.replace("SlurmdTimeout=24", "SlurmdTimeout=16")
     (incident,) = told(tmp_path, slurmctld=log, slurmd=slurmd, conf=conf)["incidents"]
     assert (incident["root_cause"]["event"], incident["root_cause"]["host"]) == ("slurm.slurmd_crash", "gpu03")
+
+
+@pytest.mark.parametrize(
+    ("asked", "ended", "code", "category"),
+    [
+        ("12:00:43.751", "143", "143:0", "user.cancel"),  # her script's own exit code
+        ("12:00:43.751", "143", "15:0", "user.cancel"),  # as sacct of 22.05 cuts it
+        ("12:00:20.000", "143", "143:0", "user.cancel"),  # it heeded the signal for a while
+        ("12:00:43.751", "1", "1:0", "app.error"),  # an error of its own
+        ("12:00:43.751", "134", "134:0", "app.error"),  # nobody sends SIGABRT
+        ("12:00:01.000", "143", "143:0", "app.error"),  # long before: a signal for a checkpoint
+    ],
+)
+def test_a_run_that_a_signal_of_its_user_ended_is_her_own(
+    tmp_path: Path, asked: str, ended: str, code: str, category: str
+) -> None:
+    slurmctld = "".join(
+        f"[2026-11-22T{line}\n"
+        for line in (
+            "11:59:59.994] _slurm_rpc_submit_batch_job: JobId=23 InitPrio=4294901739 usec=362",
+            "12:00:00.752] sched: Allocate JobId=23 NodeList=gpu02 #CPUs=1 Partition=gpu",
+            f"{asked}] _slurm_rpc_kill_job: REQUEST_KILL_JOB JobId=23 uid 20001",
+            f"12:00:43.857] _job_complete: JobId=23 WEXITSTATUS {ended}",
+            "12:00:43.859] _job_complete: JobId=23 done",
+        )
+    )
+    sacct = f"{SACCT}23|alice|20001|FAILED|{code}|2026-11-22T11:59:59|2026-11-22T12:00:00|2026-11-22T12:00:43|gpu02|gpu|10\n"
+    (found,) = told(tmp_path, slurmctld=slurmctld, sacct=sacct, conf=CONF)["verdicts"].values()
+    assert found["category"] == category
+    assert ("alice had a signal sent" in str(found)) == (category == "user.cancel")

@@ -363,6 +363,25 @@ def test_the_far_end_alone_does_not_tell_a_dead_machine_from_a_dead_link() -> No
     assert any("No log of n1" in d for d in unsure.doubts)
 
 
+def test_all_links_at_once_without_a_word_of_the_machine_may_be_the_machine() -> None:
+    """It went on to write a minute later, without a line about a boot: neither is certain."""
+    mine = event("switch.port_down", 0, "tor", "Ethernet1 down", source="switch", port="Ethernet1")
+    other = event("switch.port_down", 0.4, "leaf", "Ethernet7 down", source="switch", port="Ethernet7")
+    later = event("switch.port_down", 30, "leaf", "Ethernet7 down", source="switch", port="Ethernet7")
+    links = [
+        {"host": "n1", "device": "eth0", "switch": "tor", "switch_port": "Ethernet1"},
+        {"host": "n1", "device": "ib0", "switch": "leaf", "switch_port": "Ethernet7"},
+    ]
+    alone, apart, together = (
+        judged(world([*ports, *set_down(350, "n1"), *node_fail(350)], [one(350, "NODE_FAIL")], links=links, voices=frozenset({"n1", "n2"}),
+                     spoke=lambda host: [T0 - 30, T0 + 60]))["1"]
+        for ports in ((mine,), (mine, later), (mine, other))
+    )  # fmt: skip
+    assert said(alone) == said(apart) == said(together) == ("infra.network", "link.outage", "n1")
+    assert together.confidence < 0.85 < min(alone.confidence, apart.confidence)
+    assert any("may have lost power" in d for d in together.doubts) and not apart.doubts
+
+
 def test_an_interface_that_most_nodes_lose_together_is_what_lies_behind_it() -> None:
     """No inventory says which cable ends where; the switch that lost as many ports does."""
     lines = [e for i in range(1, 6) for e in down(0.1 * i, f"n{i}", "eth0", 900)]
