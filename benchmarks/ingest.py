@@ -41,6 +41,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # before this folder, which has files named as the rooms
 
 from incident_page import IncidentPage
+from peers import measured, told
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Lines of a batch over HTTP, and of a write to the socket.
@@ -49,6 +50,8 @@ BATCH = 5_000
 #: of a core for ``RESTED_S``; after ``MOST_REST_S`` it never will be, and its pages are timed as it is.
 IDLE_CORE = 0.1
 RESTED_S, MOST_REST_S = 3.0, 90.0
+#: Other programs are measured over so many lines in the same run (benchmarks/peers.py): the machine is as fast as they are.
+PEER_LINES, PEERS = 300_000, ("SEC, three rules", "DuckDB, read_json")
 #: With --pages: lines that are there before the clock starts; a good part of them means something.
 FIRST = 300_000
 #: How often memory is looked at: the kernel walks through all pages for it, which four times a second is a tenth of a core.
@@ -390,6 +393,8 @@ def main() -> None:
     data = list(batches(options.lines))
     for way in options.ways.split(","):
         run(way, data, options.lines, options)
+    del data
+    print("peers", *told(measured(PEER_LINES, PEERS)), sep="\n  ")
 
 
 if __name__ == "__main__":
