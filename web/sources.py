@@ -100,6 +100,9 @@ def document(
 ) -> dict[str, Any]:  # fmt: skip
     """Everything that the page shows. ``sources`` is one page of the list; the counts are of all of it. ``receiving``: the
     running way in (:func:`receiving_of`)."""
+    running = receiving is not None and receiving.inventory is not None
+    # Asked before the rows are: what it counts as set aside is then among them.
+    intake = receiving.state() if running else None
     rows = received(read, receiving)
     files = {row["file"] for row in rows}
     rows += [row for row in loaded(read, bool(rows) or receiving is not None) if row["file"] not in files]
@@ -118,15 +121,13 @@ def document(
     more = after + limit < len(rows)
     body = {
         "sources": page, "next": encode_cursor(*(page[-1][n] or "" for n in _KEY)) if more else None, **counts,
-        "alerts": [], "blind": [], "quarantine": [], "intake": None, "nodes": nodes,
+        "alerts": [], "blind": [], "quarantine": [], "intake": intake, "nodes": nodes,
     }  # fmt: skip
     with contextlib.suppress(duckdb.CatalogException):  # a store that nothing was sent to has no such tables
         body |= {"blind": blind(read.rows), "quarantine": quarantine(read.rows)}
-    if receiving is not None and receiving.inventory is not None:
+    if running:
         inventory: Inventory = receiving.inventory
-        body |= {
-            "alerts": [vars(alert) for alert in inventory.alerts(utc_now())], "intake": receiving.state(),
-        }  # fmt: skip
+        body["alerts"] = [vars(alert) for alert in inventory.alerts(utc_now())]
     return body
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from running import ROOT, Running
 from small_disks import BreakableDisk, breakable_disk, needs_root
-from turned_clock import Clock, needs_faketime
+from turned_clock import SEEN_S, Clock, needs_faketime
 
 
 def send(service: Running, number: int) -> tuple[int, str]:
@@ -80,7 +80,7 @@ def test_a_clock_that_jumps_loses_and_repeats_nothing(tmp_path: Path, monkeypatc
         number = 0
         for jump in ("+2h", "-3d", "+400d", "+0"):
             clock.turn(jump)
-            time.sleep(0.3)
+            time.sleep(SEEN_S)
             for _ in range(5):
                 assert send(service, number)[0] == 200
                 assert send(service, number)[0] == 200, "the same again is the same, whatever the clock says"

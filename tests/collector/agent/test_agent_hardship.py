@@ -17,7 +17,7 @@ from running_agent import Started, counted, until, write
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from small_disks import breakable_disk, fill, needs_root, small_disk
-from turned_clock import LIBRARY, Clock, needs_faketime
+from turned_clock import LIBRARY, SEEN_S, Clock, needs_faketime
 
 
 @needs_root
@@ -73,6 +73,7 @@ def test_a_clock_that_jumps_changes_nothing(tmp_path: Path, server: IngestServer
     assert until(lambda: len(counted(server)) == 10)
     for at, jump in enumerate(("+2h", "-3d", "+400d", "-1y", "+0"), 1):
         clock.turn(jump)
+        time.sleep(SEEN_S)
         write(agent.log, at * 10 + 1, at * 10 + 10)
         assert until(lambda at=at: len(counted(server)) == at * 10 + 10), jump  # type: ignore[misc]
     years = {row["read"][:4] for row in server.records() if "lines" in row and "read" in row}
