@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
@@ -81,22 +81,8 @@ class Cabling:
         return (cable.host, cable.device) if cable else None
 
 
-#: Inventories that were worked out last, by the list of their rows: those of a service stay the same tick after tick.
-_LATEST: dict[int, tuple[Sequence[Mapping[str, Any]], Cabling]] = {}
-MOST_KEPT = 4
-
-
-def cabling(rows: Sequence[Mapping[str, Any]]) -> Cabling:
-    """What rows of ``raw.links`` say; independent of their order. Not to be changed by who asks, nor are the rows."""
-    kept = _LATEST.get(id(rows))
-    if kept is None or kept[0] is not rows:
-        if len(_LATEST) >= MOST_KEPT:
-            _LATEST.clear()
-        kept = _LATEST[id(rows)] = (rows, _cabling(rows))
-    return kept[1]
-
-
-def _cabling(rows: Iterable[Mapping[str, Any]]) -> Cabling:
+def cabling(rows: Iterable[Mapping[str, Any]]) -> Cabling:
+    """What rows of ``raw.links`` say; independent of their order. Not to be changed by who asks."""
     told = sorted({_told(row) for row in rows}, key=lambda t: (t[0], *_texts(t[1])))
     found = Cabling(
         inventoried=frozenset(c.host for _, c in told if c.host and c.device and not HEARD.search(c.family))

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
-from typing import Any
 
-from correlator.cabling import cabling
-from correlator.clock_pairs import AGREE_S, HOLDS_S, NOTHING, NOTICEABLE_S, Begun, Known, Sign, signs
+from correlator.clock_pairs import AGREE_S, HOLDS_S, NOTHING, NOTICEABLE_S, Known, Sign, signs
 from correlator.events import UNSTAMPED_S
 from correlator.model import Event
 
@@ -32,11 +30,6 @@ class Offset:
     seconds: float
     sigma: float
     why: str
-
-
-def known_of(links: Sequence[Mapping[str, Any]], begun: Begun) -> Known:
-    """``links``: rows of the inventory; ``begun``: when accounting says that jobs began."""
-    return Known(cabling(links), begun)
 
 
 def offsets(events: Sequence[Event], known: Known = NOTHING) -> list[Offset]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
-from correlator import clocks, history, recurrence, samples
+from correlator import clock_pairs, clocks, history, recurrence, samples
 from correlator import edges as edge_files
 from correlator import events as event_rows
 from correlator import incidents as incident_rows
@@ -128,7 +128,9 @@ def conclude_cluster(
 ) -> Conclusions:
     """Everything stored about one cluster, concluded from nothing: what every tick must come to as well."""
     events = event_rows.gather(store, cluster)
-    off = clocks.offsets(events, clocks.known_of(read_inventory(store, cluster).links, samples.begun(store, cluster)))
+    off = clocks.offsets(
+        events, clock_pairs.Known(read_inventory(store, cluster).cabling, samples.begun(store, cluster))
+    )
     events = clocks.correct(events, off)
     runs = run_rows.gather(store, cluster, events)
     world = gather_world(store, cluster, settings, events, runs, node_states(store, cluster), off)
@@ -182,7 +184,7 @@ def gather_world(
     known = set(filter(None, map(attrgetter("host"), events))).union(hosts, *map(attrgetter("nodes"), runs))
     inventory = (before.inventory if before else None) or read_inventory(store, cluster)
     world = World(
-        build_site(cluster, inventory.settings, inventory.links, inventory.topology, known, settings),
+        build_site(cluster, inventory.settings, inventory.cabling, inventory.topology, known, settings),
         events,
         runs,
         node_states=states,

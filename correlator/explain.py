@@ -69,13 +69,7 @@ def headline(incident: Incident) -> str:
     """When, what, where and with what effect, within ``HEADLINE`` characters: for lists and terminals."""
     root = incident.root
     flaps = int(root.attrs.get("flaps", 1))
-    name = fill(_SHORT[root.kind], root) if root.kind in _SHORT else lost(root).split(",")[0]
-    if root.attrs.get("unresumed"):
-        name = f"{root.host} did not resume"
-    elif unsaid(root):
-        name = f"{root.host} was lost to Slurm"
-    if root.kind == "switch.outage" and root.attrs.get("nameless"):
-        name = f"{len(root.attrs['hosts'])} nodes lost {root.attrs.get('behind')} together"
+    name = _in_short(root)
     if flaps > 1:
         name += f", {flaps} times"
     effect = _effect(incident)
@@ -84,6 +78,16 @@ def headline(incident: Incident) -> str:
     if len(name) > room:
         name = name[: room - 3].rstrip() + "..."
     return f"{when}  {name}: {effect}"
+
+
+def _in_short(root: Fact) -> str:
+    if root.attrs.get("unresumed"):
+        return f"{root.host} did not resume"
+    if unsaid(root):
+        return f"{root.host} was lost to Slurm"
+    if root.kind == "switch.outage" and root.attrs.get("nameless"):
+        return f"{len(root.attrs['hosts'])} nodes lost {root.attrs.get('behind')} together"
+    return fill(_SHORT[root.kind], root) if root.kind in _SHORT else lost(root).split(",")[0]
 
 
 def _effect(incident: Incident) -> str:

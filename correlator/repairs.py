@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from correlator.cabling import cabling
 from correlator.documents import from_json
 from correlator.events import moment_of, seconds_of
 from correlator.facts import World, bus_of
@@ -194,7 +195,7 @@ class _Fleet:
         switches = {row["host"] for row in store.rows(_SPEAKING_SWITCHES, [cluster])}
         self.cluster = cluster
         self._spare: dict[tuple[str | None, str | None, bool], bool] = {}
-        self.site: Site = build_site(cluster, [], links, [], hosts)
+        self.site: Site = build_site(cluster, [], cabling(links), [], hosts)
         self.nodes = max(1, len({*hosts} - switches - {str(row["switch"]) for row in links}))
         self.planes: defaultdict[str, set[str]] = defaultdict(set)
         self.cables: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)

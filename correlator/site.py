@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from correlator.cabling import Cabling, Place, cabling
@@ -49,6 +50,11 @@ class Inventory:
     settings: list[dict[str, Any]]
     links: list[dict[str, Any]]
     topology: list[dict[str, Any]]
+
+    @cached_property
+    def cabling(self) -> Cabling:
+        """What ``links`` say: worked out once, for a service keeps an inventory tick after tick."""
+        return cabling(self.links)
 
 
 @dataclass
@@ -187,7 +193,7 @@ def read_settings(rows: Iterable[Mapping[str, Any]], overrides: Mapping[str, obj
 def build_site(
     cluster: str | None,
     settings: Iterable[Mapping[str, Any]],
-    links: Sequence[Mapping[str, Any]],
+    cables: Cabling,
     topology: Iterable[Mapping[str, Any]],
     hosts: Iterable[str],
     overrides: Mapping[str, object] | None = None,
@@ -199,7 +205,7 @@ def build_site(
         scope = str(row["scope"] or "")
         if scope.startswith("job:"):
             site.job_settings.setdefault(scope[4:], {})[str(row["name"])] = str(row["value"])
-    site.cabling = cabling(links)
+    site.cabling = cables
     site.links, site.cables, site.inventoried = dict(site.cabling.links), site.cabling.cables, site.cabling.inventoried
     listed: defaultdict[str, set[str]] = defaultdict(set)
     parents: defaultdict[str, set[str]] = defaultdict(set)

@@ -132,7 +132,7 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
     elif others := _lost_with(world, root):
         verdict.confidence = min(verdict.confidence, FAR_END_SURE)
         verdict.doubts.append(
-            f"{root.host} lost {fold(others)} in the same moment, and logged neither: it may have lost power, and its links with it"
+            f"{root.host} lost {fold(others)} in the same moment, and logged none of it: it may have lost power, and its links with it"
         )
 
 
@@ -284,35 +284,47 @@ def _deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple
         who = run.row.get("cancelled_by")
         if (failed_launch or _given_up(world, run)) and str(who or "0") in ("0", "root", "slurm"):
             return None
-        name = {"0": "root"}.get(str(who), f"uid {who}") if who not in (None, "") else "somebody"
         if any("dependency" in e.message.lower() for e in lines):
             return "user.cancel", 0.97, "Slurm cancelled it: the job that it depends on did not end as it asked", lines
-        own = who is not None and str(who) == str(run.row.get("uid"))
-        return "user.cancel", 0.97, f"cancelled by {run.row.get('user') if own else name}", lines
+        return "user.cancel", 0.97, f"cancelled by {_name_of(run, who)}", lines
     if end.kind == "run.oom":
         return "app.oom", 0.97, "it needed more memory than it had asked for", _memory_events(end)
     if end.kind == "run.failed" and end.attrs["memory"]:
         return "app.oom", 0.95, "one of its steps needed more memory than it had asked for", _memory_events(end)
     if end.kind == "run.failed" and (asked := _sent_signal(run, end, told)):
-        uid, own = asked[-1].attrs["uid"], str(asked[-1].attrs["uid"]) == str(run.row.get("uid"))
-        sender = run.row.get("user") if own else "root" if str(uid) == "0" else f"uid {uid}"
         ago = end.start - asked[-1].start
-        why = f"{sender} had a signal sent to it {'at that moment' if ago < 1 else f'{ago:.0f} s before'}, and it ended by one"
+        why = f"{_name_of(run, asked[-1].attrs['uid'])} had a signal sent to it {'at that moment' if ago < 1 else f'{ago:.0f} s before'}, and it ended by one"
         return "user.cancel", SIGNALLED_SURE, why, [e for f in asked for e in f.events]
-    if end.kind == "run.timeout" and (unheard := [e for e in lines if "inactivity" in e.message.lower()]):
+    return _timed_out(run, end, chains, lines) if end.kind == "run.timeout" else None
+
+
+def _timed_out(
+    run: Run, end: Fact, chains: list[Chain], lines: list[Event]
+) -> tuple[str, float, str, list[Event]] | None:
+    """What a TIMEOUT rests on, where no chain to the infrastructure carries it."""
+    if unheard := [e for e in lines if "inactivity" in e.message.lower()]:
         why = "Slurm ended it because the srun or salloc that it was started with no longer answered (InactiveLimit); why, nothing that was collected tells"
         return "unknown", UNHEARD_LAUNCHER_SURE, why, unheard
-    if end.kind == "run.timeout" and not [c for c in chains if _acceptable(c)]:
-        slow = [c.root for c in chains if c.root.kind == "job.slow"]
-        if slow:
-            ratio, onset = slow[0].attrs["ratio"], (slow[0].start - (run.start or slow[0].start)) / 60.0
-            why = f"it became {ratio:.1f} times slower {onset:.0f} min into the run and reached its time limit; what slowed it, nothing that was collected tells"
-            return "app.timeout", SLOWED_SURE, why, lines
-        if hung := [e for e in end.attrs["words"]["peers"] if RETRIED.search(e.message)]:
-            why = "its ranks had lost each other and it stood still until its time limit; what parted them, nothing that was collected tells"
-            return "app.timeout", SLOWED_SURE, why, [*hung[:3], *lines]
-        return "app.timeout", 0.93, "it reached its time limit", lines
-    return None
+    if any(_acceptable(c) for c in chains):
+        return None
+    slow = [c.root for c in chains if c.root.kind == "job.slow"]
+    if slow:
+        ratio, onset = slow[0].attrs["ratio"], (slow[0].start - (run.start or slow[0].start)) / 60.0
+        why = f"it became {ratio:.1f} times slower {onset:.0f} min into the run and reached its time limit; what slowed it, nothing that was collected tells"
+        return "app.timeout", SLOWED_SURE, why, lines
+    if hung := [e for e in end.attrs["words"]["peers"] if RETRIED.search(e.message)]:
+        why = "its ranks had lost each other and it stood still until its time limit; what parted them, nothing that was collected tells"
+        return "app.timeout", SLOWED_SURE, why, [*hung[:3], *lines]
+    return "app.timeout", 0.93, "it reached its time limit", lines
+
+
+def _name_of(run: Run, uid: object) -> str:
+    """Whoever asked Slurm for something about a run: its user by name."""
+    if uid in (None, ""):
+        return "somebody"
+    if str(uid) == str(run.row.get("uid")):
+        return str(run.row.get("user"))
+    return "root" if str(uid) == "0" else f"uid {uid}"
 
 
 #: Signals that somebody sends: hang-up, interrupt, quit, kill, the two users' own, terminate. The others a program meets by itself.

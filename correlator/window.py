@@ -23,7 +23,9 @@ from correlator import clocks, expressions, samples
 from correlator import events as event_rows
 from correlator import runs as run_rows
 from correlator.arrivals import NEXT_S, Change
+from correlator.cabling import Cabling
 from correlator.changes import Touched
+from correlator.clock_pairs import Known
 from correlator.conditions import derived_values
 from correlator.edges import Rules
 from correlator.engine import Conclusions, conclude_world, gather_world, measure, node_states
@@ -130,8 +132,8 @@ class Window:
         new = self._events(recent)
         carried = self._carried(jobs)
         off = before.clocks
-        links = before.inventory.links if before.inventory else ()
-        known = clocks.known_of(links, samples.begun(self.store, before.cluster))
+        cables = before.inventory.cabling if before.inventory else Cabling()
+        known = Known(cables, samples.begun(self.store, before.cluster))
         if any(o.end >= self.since for o in off) or clocks.offsets(event_rows.in_order(list(new), carried), known):
             return None  # a clock that is off now: every new pair of lines may tell it better
         new = clocks.correct(new, off)

@@ -103,7 +103,7 @@ def states_told(world: World, word: str) -> Iterable[tuple[float, str, str, str,
 
 
 def _downs_from_states(world: World, known: list[Fact]) -> list[Fact]:
-    """Accounting's node events stand in where slurmctld's log is missing."""
+    """What Slurm answers about its nodes stands in where slurmctld's log is missing."""
     facts = []
     told = defaultdict(list)
     for fact in known:

@@ -24,6 +24,11 @@ def stop(k, host, name, sig=signal.SIGKILL):
     k.inject(f"{name}_{sig.name.lower()}", t, host=host, pids=pids)
 
 
+def slurmd_again(k, host):
+    start(host, "slurmd")
+    k.inject("slurmd_start", host=host)
+
+
 def running(k, *jobs):
     for job in jobs:
         k.wait(job, ["RUNNING"])
@@ -41,8 +46,7 @@ def slurmd_killed_and_back(k):
     running(k, a)
     stop(k, "gpu03", "slurmd")
     time.sleep(8)
-    start("gpu03", "slurmd")
-    k.inject("slurmd_start", host="gpu03")
+    slurmd_again(k, "gpu03")
     k.wait(a, k.DONE)
 
 
@@ -181,8 +185,7 @@ def two_faults(k):
     k.wait(b, k.DONE)
     time.sleep(8)
     k.port("gpu02", "mgmt", True)
-    start("gpu04", "slurmd")
-    k.inject("slurmd_start", host="gpu04")
+    slurmd_again(k, "gpu04")
     k.wait_node("gpu02", "idle")
 
 
@@ -196,8 +199,7 @@ def flap_beside_crash(k):
     k.flap("gpu02", "hsn", down_for=3)
     k.wait(a, k.DONE)
     time.sleep(8)
-    start("gpu01", "slurmd")
-    k.inject("slurmd_start", host="gpu01")
+    slurmd_again(k, "gpu01")
     time.sleep(6)
 
 
@@ -345,8 +347,7 @@ def flap_then_slurmd_killed(k):
     stop(k, "gpu03", "slurmd")
     k.wait(a, k.DONE)
     time.sleep(8)
-    start("gpu03", "slurmd")
-    k.inject("slurmd_start", host="gpu03")
+    slurmd_again(k, "gpu03")
     time.sleep(8)
 
 
@@ -360,8 +361,7 @@ def slurmd_killed_then_flap(k):
     k.flap("gpu02", "mgmt", down_for=4)
     k.wait(a, k.DONE)
     time.sleep(8)
-    start("gpu02", "slurmd")
-    k.inject("slurmd_start", host="gpu02")
+    slurmd_again(k, "gpu02")
     time.sleep(8)
 
 

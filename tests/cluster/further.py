@@ -9,7 +9,7 @@ import time
 
 import cluster as c
 from capture import ctl, scaled, scenario
-from entangled import firewall, hit, running, start, stop
+from entangled import firewall, hit, running, slurmd_again, start, stop
 from spaces import AS_SLURM, SHARED, hdir
 
 
@@ -31,8 +31,7 @@ def as_before(host, path):
 def restart_slurmd(k, host):
     stop(k, host, "slurmd", signal.SIGTERM)
     time.sleep(2)
-    start(host, "slurmd")
-    k.inject("slurmd_start", host=host)
+    slurmd_again(k, host)
 
 
 def resume(*hosts):

@@ -6,7 +6,7 @@ import time
 
 import cluster as c
 from capture import ctl, scaled, scenario
-from entangled import hit, running, start, stop
+from entangled import hit, running, slurmd_again, start, stop
 from spaces import AS_MUNGE, AS_SLURM, hdir
 
 
@@ -31,8 +31,7 @@ def slurmd_stopped(k):
     stop(k, "gpu03", "slurmd", signal.SIGTERM)
     k.wait(a, k.DONE)
     time.sleep(5)
-    start("gpu03", "slurmd")
-    k.inject("slurmd_start", host="gpu03")
+    slurmd_again(k, "gpu03")
     k.wait_node("gpu03", "idle")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from correlator.cabling import cabling
 from correlator.events import device_of, layer_of
 from correlator.facts import World, conclude
 from correlator.model import Event, Fact, Run
@@ -39,7 +40,9 @@ def world(events: Iterable[Event], runs: Iterable[Run] = (), *, settings: Mappin
     runs = list(runs)
     known = {e.host for e in events if e.host} | {n for r in runs for n in r.nodes} | set(hosts)
     cables = [{"plane": "", "rail": "", **row} for row in links]
-    found = World(build_site("c", [], cables, [], known, settings or {"SlurmdTimeout": 300}), events, runs, **more)
+    found = World(
+        build_site("c", [], cabling(cables), [], known, settings or {"SlurmdTimeout": 300}), events, runs, **more
+    )
     conclude(found)
     return found
 

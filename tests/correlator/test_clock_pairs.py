@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from correlator.cabling import cabling
 from correlator.clock_pairs import HOLDS_S, Known
-from correlator.clocks import known_of, offsets
+from correlator.clocks import offsets
 from correlator.explain import doubts
 from correlator.incidents import Incident, incident_id
 from tests.correlator.making import T0, event, facts, world
@@ -39,7 +40,7 @@ def accounting(begun: Mapping[int, float]) -> Known:
     def of(jobs: Collection[int]) -> dict[int, float]:
         return {job: T0 + begun[job] for job in jobs if job in begun}
 
-    return known_of(CABLES, of)
+    return Known(cabling(CABLES), of)
 
 
 def live(host: str, lags: list[float], each: float = 200.0) -> list[Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from correlator.cabling import Cabling
 from correlator.clocks import correct, offsets
 from correlator.evidence import Weigher
 from correlator.explain import headline, title
@@ -156,7 +157,7 @@ def test_nodes_of_one_switch_that_fall_silent_in_two_rounds() -> None:
         run(3, ["p"], -900, 900, "NODE_FAIL"),
     ]
     where = World(
-        build_site("c", [], [], TREE, set("abcdepqrst"), {"SlurmdTimeout": 300}),
+        build_site("c", [], Cabling(), TREE, set("abcdepqrst"), {"SlurmdTimeout": 300}),
         sorted(lines, key=lambda e: e.time),
         jobs,
     )

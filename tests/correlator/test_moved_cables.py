@@ -34,7 +34,7 @@ AFTER = told(NEW, "n1", "eth0", "leaf2", "Ethernet7")
 )
 def test_where_a_nic_was_plugged_in(rows: Any) -> None:
     """Whatever order rows are read in."""
-    site = build_site("c", [], rows, [], ["n1"])
+    site = build_site("c", [], cabling(rows), [], ["n1"])
     assert site.far_end("leaf1", "Ethernet5", T0) == ("n1", "eth0"), "as was believed then"
     assert site.far_end("leaf1", "Ethernet5", NEW + 1) is None, "the port is empty now"
     assert site.far_end("leaf2", "Ethernet7", NEW + 1) == ("n1", "eth0")
