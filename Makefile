@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 COMPILED := $(VENV)/.compiled
+# Tests beside each other: many wait for a process or a page.
+WORKERS ?= 2
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo run test lint bench conformance clean
@@ -33,7 +35,7 @@ run: $(COMPILED)  ## the service on 127.0.0.1:8514 with data in ./faultline-data
 
 test: $(DEV) $(COMPILED)  ## everything; installs Chromium and Slurm where it may, says what it skipped where not
 	sh tests/prepare.sh
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 lint: $(DEV)
 	$(BIN)/ruff check .

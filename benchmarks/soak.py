@@ -62,8 +62,7 @@ class Outcome:
 
 
 def cluster_rows(seed: int) -> Rows:
-    """All rows of a made cluster, through the real parser. One seed in four has clocks that are minutes off: a cluster
-    with such clocks is concluded anew as a whole by every tick."""
+    """All rows of a made cluster, through the real parser. One seed in four has clocks that are minutes off."""
     with tempfile.TemporaryDirectory(prefix="faultline-soak-") as scratch, open_store(None) as store:
         made_scenario.make(seed, Path(scratch), clocks_off=seed % 4 == 3)
         Ingest(store).run([Path(scratch) / "logs"])

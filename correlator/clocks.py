@@ -9,10 +9,10 @@ believed when the host's own time daemon told it, or when two independent pairs 
 from __future__ import annotations
 
 import bisect
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, pairwise
 from statistics import median
 
 from correlator.clock_pairs import AGREE_S, HOLDS_S, NOTHING, NOTICEABLE_S, Known, Sign, signs
@@ -32,33 +32,100 @@ class Offset:
     why: str
 
 
-def offsets(events: Sequence[Event], known: Known = NOTHING) -> list[Offset]:
-    """All stretches in which a host's clock was noticeably off; independent of the order of ``events``.
+@dataclass(frozen=True)
+class Clocks:
+    """Which clocks were off. ``signs``: by round of comparing and by host, all signs of the clocks that it found to be off: what
+    later lines tell is judged together with them."""
 
-    Clocks are compared with one another: once some are known to be wrong, the right ones may be the majority of a step."""
-    found = _once(events, known, frozenset())
-    latest = found
-    for _ in range(ROUNDS - 1):
-        if not latest:
-            break
-        latest = _once(correct(events, found), known, frozenset(o.host for o in found))
-        found = sorted([*found, *latest], key=lambda o: (o.host, o.start))
-    return found
+    offsets: list[Offset] = field(default_factory=list)
+    signs: list[Mapping[str, list[Sign]]] = field(default_factory=list)
+
+    @property
+    def furthest(self) -> float:
+        """So many seconds a stamp lies from its true time at most, by what is known."""
+        return max((abs(o.seconds) for o in self.offsets), default=0.0)
+
+
+def offsets(events: Sequence[Event], known: Known = NOTHING) -> list[Offset]:
+    """All stretches in which a host's clock was noticeably off; independent of the order of ``events``."""
+    return compared(events, known).offsets
 
 
 #: After so many rounds nothing more is learned from those that are known.
 ROUNDS = 3
 
 
-def _once(events: Sequence[Event], known: Known, found: frozenset[str]) -> list[Offset]:
+def compared(events: Sequence[Event], known: Known = NOTHING) -> Clocks:
+    """Clocks are compared with one another: once some are known to be wrong, the right ones may be the majority of a step."""
+    found = Clocks()
+    while len(found.signs) < ROUNDS:
+        told = _told(events, known, found)
+        off = _off({host: told[host] for host in told.keys() - _hosts(found.signs)})
+        if not off:
+            break
+        found = _with(found, {host: told[host] for host in off}, off)
+    return found
+
+
+def compared_further(before: Clocks, events: Sequence[Event], known: Known, since: float) -> Clocks | None:
+    """What ``compared`` tells of all events by the latest of them: everything that tells of clocks from ``since`` on (as those
+    showed it) is among ``events``. None where another clock is off, or what was stamped before ``since`` is to be moved
+    otherwise than it was."""
+    found = Clocks()
+    for former in [*before.signs, {}][:ROUNDS]:
+        told = _told(events, known, found)
+        if _off({host: told[host] for host in told.keys() - former.keys() - _hosts(found.signs)}):
+            return None
+        again = {
+            host: [*(s for s in signs if s.time < since), *(s for s in told.get(host, ()) if s.time >= since)]
+            for host, signs in former.items()
+        }
+        off = _off(again)
+        if off.keys() != former.keys():
+            return None
+        found = _with(found, again, off) if off else found
+    return found if _until(since, found.offsets) == _until(since, before.offsets) else None
+
+
+def _told(events: Sequence[Event], known: Known, found: Clocks) -> dict[str, list[Sign]]:
+    """All signs by host, where the clocks that are known to be off are corrected."""
     told: dict[str, list[Sign]] = defaultdict(list)
-    for host, sign in signs(events, known):
+    for host, sign in signs(correct(events, found.offsets) if found.offsets else events, known):
         told[host].append(sign)
-    return [
-        o
-        for host in sorted(told.keys() - found)
-        for o in _stretches(host, sorted(told[host], key=lambda s: (s.time, s.seconds, s.pair)))
-    ]
+    return told
+
+
+def _off(told: Mapping[str, list[Sign]]) -> dict[str, list[Offset]]:
+    """The clocks that were off by their signs."""
+    stretches = {
+        host: _stretches(host, sorted(told[host], key=lambda s: (s.time, s.seconds, s.pair))) for host in sorted(told)
+    }
+    return {host: found for host, found in stretches.items() if found}
+
+
+def _with(found: Clocks, signs: Mapping[str, list[Sign]], off: Mapping[str, list[Offset]]) -> Clocks:
+    """What is found, and what one more round found."""
+    some = sorted([*found.offsets, *chain.from_iterable(off.values())], key=lambda o: (o.host, o.start))
+    return Clocks(some, [*found.signs, signs])
+
+
+def _hosts(signs: Iterable[Mapping[str, object]]) -> set[str]:
+    return set(chain.from_iterable(signs))
+
+
+def _until(moment: float, found: Iterable[Offset]) -> list[Offset]:
+    return [replace(o, end=min(o.end, moment)) for o in found if o.start < moment]
+
+
+def as_shown(event: Event) -> Event:
+    """An event at the time that its host's clock showed."""
+    off = event.clock_offset
+    return replace(event, time=event.time + off, last=event.last + off, clock_offset=0.0) if off else event
+
+
+def without_stamp(event: Event) -> bool:
+    """Is it output without a stamp of its host's clock? It was put near the end of its run."""
+    return event.sigma >= UNSTAMPED_S and event.source in ("job_stdout", "job_stderr")
 
 
 def correct(events: Iterable[Event], found: Sequence[Offset]) -> list[Event]:
@@ -74,8 +141,8 @@ def correct(events: Iterable[Event], found: Sequence[Offset]) -> list[Event]:
 
 
 def _moved(event: Event, found: Sequence[Offset]) -> Event:
-    if event.sigma >= UNSTAMPED_S and event.source in ("job_stdout", "job_stderr"):
-        return event  # it has no stamp of its host's clock: it was put near the end of its run
+    if without_stamp(event):
+        return event
     for offset in found:
         if offset.start <= event.time <= offset.end:
             return replace(
@@ -129,9 +196,9 @@ def _offset(host: str, group: Sequence[Sign], right: Sequence[float]) -> Offset:
     place = bisect.bisect_left(right, min(wrong))
     start = max(right[place - 1] + 0.001 if place else float("-inf"), min(wrong) - HOLDS_S)
     ends = [t - 0.001 for t in right if t > max(wrong)][:1] + ([mended - 0.001] if mended is not None else [])
-    best = next((s.seconds for s in group if s.told), median(s.seconds for s in group))
-    pairs = Counter(s.pair for s in group)
-    why = "its time daemon said so" if told else " and ".join(f"{n} {pair}" for pair, n in sorted(pairs.items()))
+    # Whole seconds: it is known no better, and each further sign would move all events by a little.
+    best = next((s.seconds for s in group if s.told), float(round(median(s.seconds for s in group))))
+    why = "its time daemon said so" if told else " and ".join(sorted({s.pair for s in group}))
     agree = "" if told else " agree on it"
     return Offset(host, start, min([*ends, max(wrong) + HOLDS_S]), best, 0.5 if told else AGREE_S, why + agree)
 

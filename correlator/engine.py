@@ -63,7 +63,7 @@ class Conclusions:
     weighed: list[Verdict] = field(default_factory=list)
     site: Site | None = None
     rates: BaseRates | None = None
-    clocks: list[clocks.Offset] = field(default_factory=list)
+    clocks: clocks.Clocks = field(default_factory=clocks.Clocks)
     progress: dict[tuple[int, int], list[tuple[float, float]]] = field(default_factory=dict)
     voices: frozenset[str] = frozenset()
     controllers: frozenset[str] = frozenset()
@@ -128,18 +128,17 @@ def conclude_cluster(
 ) -> Conclusions:
     """Everything stored about one cluster, concluded from nothing: what every tick must come to as well."""
     events = event_rows.gather(store, cluster)
-    off = clocks.offsets(
-        events, clock_pairs.Known(read_inventory(store, cluster).cabling, samples.begun(store, cluster))
-    )
-    events = clocks.correct(events, off)
+    inventory = read_inventory(store, cluster)
+    told = clocks.compared(events, clock_pairs.Known(inventory.cabling, samples.begun(store, cluster)))
+    events = clocks.correct(events, told.offsets)
     runs = run_rows.gather(store, cluster, events)
-    world = gather_world(store, cluster, settings, events, runs, node_states(store, cluster), off)
+    world = gather_world(store, cluster, settings, events, runs, node_states(store, cluster), told.offsets)
     conclude(world)
     narrow_slurmd_timeout(world.site, world.facts)
     seen = first_seen((events[0] for events in world.by_host.values()), world.runs)
     rates = BaseRates(world.facts, seen.values(), world.first, rules.innocent)
     found = conclude_world(world, rules.edges, rates)
-    found.seen, found.weighed = seen, []
+    found.seen, found.weighed, found.clocks = seen, [], told
     found.roots = Roots().but([], found.incidents)
     found.lemons = found.roots.suspects(len(world.site.hosts))
     rows = store.rows("SELECT DISTINCT job_id FROM raw.all_logs WHERE time IS NULL AND job_id IS NOT NULL AND cluster IS NOT DISTINCT FROM ?", [cluster])  # fmt: skip
@@ -214,7 +213,7 @@ def conclude_world(world: World, edges: list[Edge], rates: BaseRates) -> Conclus
         world.site.cluster, world.events, world.runs, documents,
         {v.run.key: verdict_document(world, weigher, v, incident_of.get(id(v))) for v in verdicts},
         node_states=world.node_states, stories=stories, facts=world.facts, weighed=verdicts, site=world.site,
-        rates=rates, clocks=world.clocks, progress=world.progress, voices=world.voices, controllers=world.controllers, first=world.first, last=world.last, inventory=world.inventory,
+        rates=rates, progress=world.progress, voices=world.voices, controllers=world.controllers, first=world.first, last=world.last, inventory=world.inventory,
         looks=weigher.exposed.looks, uncovered=weigher.exposed.uncovered,
     )  # fmt: skip
 

@@ -25,7 +25,7 @@ from correlator import runs as run_rows
 from correlator.arrivals import NEXT_S, Change
 from correlator.cabling import Cabling
 from correlator.changes import Touched
-from correlator.clock_pairs import Known
+from correlator.clock_pairs import ENDS_S, Known
 from correlator.conditions import derived_values
 from correlator.edges import Rules
 from correlator.engine import Conclusions, conclude_world, gather_world, measure, node_states
@@ -87,8 +87,10 @@ class Window:
         self.store, self.before, self.rules, self.settings, self.change = store, before, rules, settings, change
         self.lines: event_rows.Lines | None = None
         self.index = index_of(before)
-        skew = max((abs(o.seconds) for o in before.clocks), default=0.0)
-        border = change.earliest - skew - MARGIN_S
+        #: How far stamps lie from true time, and from which stamp on new lines can tell of clocks.
+        self.skew = before.clocks.furthest
+        self.shown_since = change.earliest - (self.skew + ENDS_S if self.skew else 0.0)
+        border = change.earliest - self.skew - MARGIN_S
         if before.uncovered is not None:  # what became of others that a cause reached may be known now
             border = min(border, before.uncovered - ENDS_WITH_S)
         self.reach = longest_window(before, rules.edges) + MARGIN_S
@@ -129,14 +131,12 @@ class Window:
         recent = Recent(self.store, self.since)
         # Before the events, which are being read meanwhile.
         states, measured = node_states(recent, before.cluster), measure(recent, before.cluster)
-        new = self._events(recent)
+        as_they_were, read = self._events()
         carried = self._carried(jobs)
-        off = before.clocks
-        cables = before.inventory.cabling if before.inventory else Cabling()
-        known = Known(cables, samples.begun(self.store, before.cluster))
-        if any(o.end >= self.since for o in off) or clocks.offsets(event_rows.in_order(list(new), carried), known):
-            return None  # a clock that is off now: every new pair of lines may tell it better
-        new = clocks.correct(new, off)
+        off = self._clocks([*as_they_were, *read], carried)
+        if off is None:
+            return None
+        new = [*as_they_were, *self._corrected(read, off)]
         told = {(e.host, e.kind, e.device): e for e in carried if e.time < self.since <= e.last}
         fresh = [e for e in new if not _piece_of(e, told.get((e.host, e.kind, e.device)))] if told else list(new)
         names = {e.id for e in fresh}
@@ -151,7 +151,7 @@ class Window:
             self._look_back()
             return None if self.whole else self.again()
         hosts = before.site.hosts if before.site else frozenset()
-        world = gather_world(recent, before.cluster, self.settings, events, runs, states, off, hosts, before, measured)  # fmt: skip
+        world = gather_world(recent, before.cluster, self.settings, events, runs, states, off.offsets, hosts, before, measured)  # fmt: skip
         if world.events and world.first < before.first:
             return None  # older than anything known: base rates and what lies at the beginning change
         if world.controllers != before.controllers:
@@ -172,7 +172,7 @@ class Window:
         if (first := self._first_told(found)) - self.reach < self.since:
             self.since = first - self.reach
             return None if self.whole else self.again()
-        found.seen = seen
+        found.seen, found.clocks = seen, off
         return self._merged(found, facts, times, others, former)
 
     def _told(self, lately: Spans) -> Any:
@@ -244,20 +244,39 @@ class Window:
         past = before.events[: bisect_left(before.events, self.border, key=attrgetter("time"))] if never else []
         return None if any(may_end_at(e, never) for e in past) else seen
 
-    def _events(self, recent: Recent) -> list[Event]:
-        """The events of the stretch: those that nothing new can be a copy of as they are, the rest from their lines."""
+    def _events(self) -> tuple[list[Event], list[Event]]:
+        """The events of the stretch: those that nothing new can be a copy of, or tell another time of, as they are; the rest from
+        their lines, as their hosts' clocks showed them. All of those lie behind ``self.cut`` once they are in true time."""
         before, cluster = self.before, self.before.cluster
         unstamped = self.change.jobs & (before.unstamped | self.change.unstamped)
-        if unstamped or before.clocks:
-            lines = event_rows.stamped(recent, cluster)
-            if unstamped:
-                lines = pl.concat([lines, event_rows.unstamped(self.store, cluster, unstamped)])
+        if unstamped:
+            self.cut = self.since
+            lines = event_rows.stamped(Recent(self.store, self.cut - self.skew), cluster)
+            lines = pl.concat([lines, event_rows.unstamped(self.store, cluster, unstamped)])
             events, self.lines = event_rows.read(lines)
-            return events
-        cut = max(self.since, self._untouched_until())
-        first, behind = (bisect_left(before.events, t, key=attrgetter("time")) for t in (self.since, cut))
-        events, self.lines = self._read_from(cut)
-        return [*before.events[first:behind], *events]
+            return [], events
+        self.cut = max(self.since, self._untouched_until())
+        first, behind = (bisect_left(before.events, t, key=attrgetter("time")) for t in (self.since, self.cut))
+        events, self.lines = self._read_from(self.cut - self.skew)
+        return before.events[first:behind], events
+
+    def _clocks(self, read: list[Event], known: list[Event]) -> clocks.Clocks | None:
+        """Which clocks are off, with what the events of the stretch tell; None where that asks for a look at everything."""
+        before = self.before
+        cables = before.inventory.cabling if before.inventory else Cabling()
+        if before.clocks.offsets:
+            shown = sorted(map(clocks.as_shown, [*read, *known]), key=event_rows.order)
+        else:
+            shown = event_rows.in_order(list(read), known)
+        begun = Known(cables, samples.begun(self.store, before.cluster))
+        return clocks.compared_further(before.clocks, shown, begun, self.shown_since)
+
+    def _corrected(self, read: list[Event], off: clocks.Clocks) -> list[Event]:
+        """Events that were read in true time. Lines were read from the earliest on that may belong to the stretch."""
+        if not off.offsets:
+            return read
+        moved = clocks.correct(read, off.offsets)
+        return [e for e in moved if e.time >= self.cut or clocks.without_stamp(e)]
 
     def _read_from(self, cut: float) -> tuple[list[Event], event_rows.Lines]:
         """The events whose lines lie behind a moment; they may have been read ahead."""
@@ -273,7 +292,7 @@ class Window:
         repeated = self.index.repeated
         spread = COALESCE_S * repeated.further
         low, high = repeated.time - spread, repeated.time + spread
-        cut = self.change.earliest - COALESCE_S - NEXT_S
+        cut = self.shown_since - self.skew - COALESCE_S - NEXT_S
         while (lower := float(low[(low < cut) & (cut <= high + COALESCE_S)].min(initial=cut))) < cut:
             cut = lower - NEXT_S
         return cut
@@ -310,7 +329,7 @@ class Window:
 
     def _runs(self, former: list[Run], events: list[Event]) -> list[Run]:
         """The runs of the stretch: those of which nothing new was said as they are. ``former``: as they were known."""
-        told = self.change.jobs | (frozenset(r.job_id for r in former) if self.before.clocks else frozenset())
+        told = self.change.jobs | (frozenset(r.job_id for r in former) if self.skew else frozenset())
         known = frozenset(r.job_id for r in former if r.job_id in told)
         again = run_rows.gather_some(
             self.store, self.before.cluster, events, told, known, self.change.jobs_since, self.change.job_rows, self.change.likely

@@ -7,8 +7,8 @@ from collections import defaultdict
 
 from correlator.facts import World, merge_near
 from correlator.facts.nodes import hosts_of, is_order, ups_of
-from correlator.facts.power import RESUMES_S, Power
 from correlator.model import Event, Fact
+from correlator.power_saving import RESUMES_S, Power
 
 _MAINTENANCE = re.compile(
     r"\b(maint|maintenance|reservation|planned|scheduled|firmware|upgrade|reboot asap)\b", re.IGNORECASE

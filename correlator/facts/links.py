@@ -10,8 +10,8 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from correlator.facts import World, bursts
-from correlator.facts.power import without_switched_off
 from correlator.model import Event, Fact
+from correlator.power_saving import without_switched_off
 
 #: Both ends of a cable lose carrier within milliseconds; RFC 3164 stamps and unsynchronised clocks make it seconds.
 SAME_LINK_S = 2.0

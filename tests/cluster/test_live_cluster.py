@@ -34,7 +34,12 @@ def _why_not() -> str | None:
 
 
 REASON = _why_not()
-pytestmark = [pytest.mark.cluster, pytest.mark.skipif(REASON is not None, reason=REASON or "")]
+# One at a time: there is one mini cluster on a machine.
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.xdist_group("mini cluster"),
+    pytest.mark.skipif(REASON is not None, reason=REASON or ""),
+]
 
 
 def cluster(*argv: str, check: bool = True) -> str:

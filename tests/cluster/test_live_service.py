@@ -18,7 +18,12 @@ import pytest
 
 from test_live_cluster import REASON, cluster, host
 
-pytestmark = [pytest.mark.cluster, pytest.mark.skipif(REASON is not None, reason=REASON or "")]
+# One at a time: there is one mini cluster on a machine.
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.xdist_group("mini cluster"),
+    pytest.mark.skipif(REASON is not None, reason=REASON or ""),
+]
 
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]
