@@ -75,7 +75,9 @@ def test_what_later_lines_tell_of_a_clock_that_is_known_to_be_off(case: Case) ->
 @given(st.lists(st.tuples(st.sampled_from(["n1", "n2", "n3"]), st.sampled_from([0.0, -30.0, -89.5, -90.0, -90.6, 45.0]),
                           st.integers(0, 40)), max_size=12))  # fmt: skip
 def test_the_latest_lines_tell_as_much_as_all_lines_or_ask_for_them(later: list[tuple[str, float, int]]) -> None:
-    more = [e for n, (host, off, at) in enumerate(later) for e in launch(100 + n, NEW + 100.0 * at, host, off, told=True)]
+    more = [
+        e for n, (host, off, at) in enumerate(later) for e in launch(100 + n, NEW + 100.0 * at, host, off, told=True)
+    ]
     known, found, whole = told(BEFORE, [*more, event("gpu.xid", NEW, "n9", "NVRM: Xid", xid=79)])
     if found is not None:
         assert found.offsets == whole.offsets
@@ -102,7 +104,9 @@ def wrong_clock(day: Any) -> None:
         job = 900 + number
         day._lifecycle(job, [host, other], AT + at, AT + at + 500, "COMPLETED" if at != 3_000 else "FAILED")
         for node in (host, other):
-            day.say(AT + at + 0.6, node, "slurmd", "slurm.step_start", f"Launching batch job {job} for UID 1000", job=job)
+            day.say(
+                AT + at + 0.6, node, "slurmd", "slurm.step_start", f"Launching batch job {job} for UID 1000", job=job
+            )
     day.link(host, "ib0", AT + 1_200, 8.0)
     day.say(AT + 3_490, host, "kernel", "gpu.xid", "NVRM: Xid (PCI:0000:3a:00): 79, GPU has fallen off the bus.", xid=79, pci="0000:3a:00")  # fmt: skip
     day.logs[low:] = [row for row in day.logs[low:] if row["event"] != "job.exit_error"]
