@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from correlator.clock_pairs import NOTHING, signs
+from correlator.clock_pairs import NOTHING
 from correlator.clocks import Clocks, as_shown, compared, compared_further, correct
 from correlator.engine import result
 from correlator.events import order
 from correlator.model import Event
 from store import open_store
-from tests.correlator.making import T0, event
+from tests.correlator.making import event
 from tests.correlator.test_clock_pairs import launch
 from tests.correlator.test_streaming import benchmark
 from tests.correlator.test_tick_reach import AT, as_told
@@ -78,10 +78,8 @@ def test_the_latest_lines_tell_as_much_as_all_lines_or_ask_for_them(later: list[
     more = [
         e for n, (host, off, at) in enumerate(later) for e in launch(100 + n, NEW + 100.0 * at, host, off, told=True)
     ]
-    known, found, whole = told(BEFORE, [*more, event("gpu.xid", NEW, "n9", "NVRM: Xid", xid=79)])
-    if found is not None:
-        assert found.offsets == whole.offsets
-        assert not any(e.time < T0 + NEW for e in correct(more, known.offsets)) or found.offsets
+    _, found, whole = told(BEFORE, [*more, event("gpu.xid", NEW, "n9", "NVRM: Xid", xid=79)])
+    assert found is None or found.offsets == whole.offsets
 
 
 def test_an_event_is_shown_as_its_clock_had_it() -> None:
@@ -89,7 +87,6 @@ def test_an_event_is_shown_as_its_clock_had_it() -> None:
     xid = event("gpu.xid", 500.0, "n1", "NVRM: Xid", xid=79)
     (moved,) = correct([xid], known.offsets)
     assert moved.time == xid.time + 89.0 and as_shown(moved).time == xid.time and as_shown(xid) is xid
-    assert list(signs([xid])) == []
 
 
 #: One node of the made day has a clock that is four minutes behind.
