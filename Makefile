@@ -35,7 +35,7 @@ run: $(COMPILED)  ## the service on 127.0.0.1:8514 with data in ./faultline-data
 
 test: $(DEV) $(COMPILED)  ## everything; installs Chromium and Slurm where it may, says what it skipped where not
 	sh tests/prepare.sh
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 lint: $(DEV)
 	$(BIN)/ruff check .

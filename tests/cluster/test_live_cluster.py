@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -34,12 +36,15 @@ def _why_not() -> str | None:
 
 
 REASON = _why_not()
-# One at a time: there is one mini cluster on a machine.
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.xdist_group("mini cluster"),
-    pytest.mark.skipif(REASON is not None, reason=REASON or ""),
-]
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(REASON is not None, reason=REASON or "")]
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """One at a time, whichever process runs the tests: there is one mini cluster on a machine."""
+    with Path("/tmp/faultline-mini.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def cluster(*argv: str, check: bool = True) -> str:
@@ -64,11 +69,12 @@ def host(name: str) -> Path:
 def mini() -> Iterator[list[str]]:
     """Two nodes whose prolog and epilog call the hooks before the site's own scripts."""
     nodes = ["gpu01", "gpu02"]
-    try:
-        cluster("up", "--nodes", "2", "--hooks", str(HOOKS))
-        yield nodes
-    finally:
-        cluster("down", check=False)
+    with alone():
+        try:
+            cluster("up", "--nodes", "2", "--hooks", str(HOOKS))
+            yield nodes
+        finally:
+            cluster("down", check=False)
 
 
 def run_job(nodes: list[str]) -> int:

@@ -16,14 +16,9 @@ from typing import Any
 
 import pytest
 
-from test_live_cluster import REASON, cluster, host
+from test_live_cluster import REASON, alone, cluster, host
 
-# One at a time: there is one mini cluster on a machine.
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.xdist_group("mini cluster"),
-    pytest.mark.skipif(REASON is not None, reason=REASON or ""),
-]
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(REASON is not None, reason=REASON or "")]
 
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]
@@ -93,6 +88,11 @@ def until(what: Callable[[], Any], limit: float) -> Any:
 @pytest.fixture(scope="module")
 def live() -> Iterator[None]:
     """The cluster, the service on its controller, and agents that have spoken once."""
+    with alone():
+        yield from _live()
+
+
+def _live() -> Iterator[None]:
     started: list[subprocess.Popen[bytes]] = []
     try:
         cluster("up", "--nodes", str(len(NODES)), "--slurmd-timeout", "15")

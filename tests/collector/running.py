@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -18,10 +19,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def free_port(kind: int = socket.SOCK_STREAM) -> int:
-    with socket.socket(socket.AF_INET, kind) as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+    """A port that nobody listens on, below those that the kernel gives to clients (32768 on): one of these may be a client's of
+    another test by the time that a service is started on it, or started again."""
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)  # not what a test seeds
+        with contextlib.suppress(OSError), socket.socket(socket.AF_INET, kind) as sock:
+            sock.bind(("127.0.0.1", port))
+            return port
 
 
 class Running:

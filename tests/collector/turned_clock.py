@@ -1,8 +1,9 @@
 """A wall clock that a test turns while a process runs (libfaketime; Debian: faketime).
 
 The kernel's monotonic clock is left alone, as it is when somebody sets a real clock. libfaketime 0.9.10 then breaks
-clock_nanosleep, which Python's sleep uses: the process gets another sleep. It reads the file once a second: read at every
-question for the time, as every wait for a lock asks, it cost an idle service a whole core.
+clock_nanosleep, which Python's sleep uses: the process gets another sleep. It reads the file when more
+whole seconds have passed than its cache may last, so with 0 once a second: read at every question for the time, as every wait for
+a lock asks, it cost an idle service a whole core.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Clock:
         (site / "sitecustomize.py").write_text(_SLEEP)
         self.turn("+0")
         self.environment = {
-            "LD_PRELOAD": str(LIBRARY), "FAKETIME_TIMESTAMP_FILE": str(self._file), "FAKETIME_CACHE_DURATION": "1",
+            "LD_PRELOAD": str(LIBRARY), "FAKETIME_TIMESTAMP_FILE": str(self._file), "FAKETIME_CACHE_DURATION": "0",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1",
             "PYTHONPATH": f"{site}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
         }  # fmt: skip
