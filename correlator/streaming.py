@@ -118,7 +118,7 @@ class Ticker:
             names = clusters_of(self.store)
             return [conclude_cluster(self.store, c, self._rules, self.settings) for c in names], False
         grown = frozenset(table for table, told in state.items() if told != self._seen[table])
-        with ThreadPoolExecutor(2, thread_name_prefix="asking") as beside:
+        with ThreadPoolExecutor(3, thread_name_prefix="asking") as beside:
             since = {table: top for table, (_, top) in self._seen.items()}
             return self._conclude_grown(Arrivals(self.store, since, grown, beside))
 
@@ -213,8 +213,9 @@ class Ticker:
         before = self._known.get(cluster)
         if before is None:
             return None
+        index = index_of(before)
         change = arrivals.change(
-            cluster, lambda jobs: index_of(before).last_runs(before.runs, jobs), before.last, before.voices
+            cluster, lambda jobs: index.last_runs(before.runs, jobs), before.last, before.voices, index.repeated
         )
         if change is None:
             return before

@@ -22,7 +22,7 @@ import polars as pl
 from correlator import clocks, expressions, samples
 from correlator import events as event_rows
 from correlator import runs as run_rows
-from correlator.arrivals import NEXT_S, Change
+from correlator.arrivals import Change
 from correlator.cabling import Cabling
 from correlator.changes import Touched
 from correlator.clock_pairs import Known
@@ -254,7 +254,7 @@ class Window:
                 lines = pl.concat([lines, event_rows.unstamped(self.store, cluster, unstamped)])
             events, self.lines = event_rows.read(lines)
             return events
-        cut = max(self.since, self._untouched_until())
+        cut = max(self.since, self.index.repeated.untouched_until(self.change.earliest))
         first, behind = (bisect_left(before.events, t, key=attrgetter("time")) for t in (self.since, cut))
         events, self.lines = self._read_from(cut)
         return [*before.events[first:behind], *events]
@@ -264,19 +264,9 @@ class Window:
         ahead = self.change.ahead
         if ahead is None or cut < ahead.since:
             return event_rows.read(event_rows.stamped(Recent(self.store, cut), self.before.cluster))
-        lines = ahead.lines.result()
-        return event_rows.read(lines if cut == ahead.since else lines.filter(pl.col("time") >= moment_of(cut)))
-
-    def _untouched_until(self) -> float:
-        """A moment before everything new that no event's lines lie around. Each further place of an event (``also``) lies
-        at most ``COALESCE_S`` from the next."""
-        repeated = self.index.repeated
-        spread = COALESCE_S * repeated.further
-        low, high = repeated.time - spread, repeated.time + spread
-        cut = self.change.earliest - COALESCE_S - NEXT_S
-        while (lower := float(low[(low < cut) & (cut <= high + COALESCE_S)].min(initial=cut))) < cut:
-            cut = lower - NEXT_S
-        return cut
+        if cut == ahead.since:
+            return ahead.events.result()
+        return event_rows.read(ahead.lines.result().filter(pl.col("time") >= moment_of(cut)))
 
     def _carried(self, jobs: Iterable[int]) -> list[Event]:
         """Events before the stretch that what lies in it needs: of things still lasting, and of the runs' own lines."""
