@@ -199,8 +199,10 @@ def says(fact: Fact) -> str:
 def chain_rows(hops: list[Hop]) -> list[dict[str, Any]]:
     """Causal steps with lag, allowed window and the configuration behind it."""
     rows = []
+    facts = {id(fact): fact for hop in hops for fact in (hop.cause, hop.effect)}
+    leads = {key: lead_event(fact) for key, fact in facts.items()}  # one root stands in very many steps
     for step, hop in enumerate(hops, 1):
-        cause, effect = lead_event(hop.cause), lead_event(hop.effect)
+        cause, effect = leads[id(hop.cause)], leads[id(hop.effect)]
         rows.append({
             "step": step, "cause": cause.id if cause else None, "effect": effect.id if effect else None, "edge": hop.edge.id,
             "lag_s": round(hop.lag, 3), "window_s": [round(hop.window[0], 3), round(hop.window[1], 3)], "because": hop.because,
