@@ -94,6 +94,8 @@ class Conclusions:
     lines: event_rows.Lines | None = None
     index: Index | None = None
     touched: Touched | None = None
+    #: What it was made from and nobody needs any more: letting go of it takes a while, and can wait for a better moment.
+    spent: list[object] = field(default_factory=list)
 
 
 def correlate(
@@ -139,7 +141,7 @@ def conclude_cluster(
     seen = first_seen((events[0] for events in world.by_host.values()), world.runs)
     rates = BaseRates(world.facts, seen.values(), world.first, rules.innocent)
     found = conclude_world(world, rules.edges, rates)
-    found.seen, found.weighed = seen, []
+    found.seen, found.weighed, found.spent = seen, [], []
     found.roots = Roots().but([], found.incidents)
     found.lemons = found.roots.suspects(len(world.site.hosts))
     rows = store.rows("SELECT DISTINCT job_id FROM raw.all_logs WHERE time IS NULL AND job_id IS NOT NULL AND cluster IS NOT DISTINCT FROM ?", [cluster])  # fmt: skip
@@ -215,7 +217,7 @@ def conclude_world(world: World, edges: list[Edge], rates: BaseRates) -> Conclus
         {v.run.key: verdict_document(world, weigher, v, incident_of.get(id(v))) for v in verdicts},
         node_states=world.node_states, stories=stories, facts=world.facts, weighed=verdicts, site=world.site,
         rates=rates, clocks=world.clocks, progress=world.progress, voices=world.voices, controllers=world.controllers, first=world.first, last=world.last, inventory=world.inventory,
-        looks=weigher.exposed.looks, uncovered=weigher.exposed.uncovered,
+        looks=weigher.exposed.looks, uncovered=weigher.exposed.uncovered, spent=[world, weigher, verdicts],
     )  # fmt: skip
 
 
@@ -311,21 +313,28 @@ _RUN_NUMBERS = ("array_job_id", "array_task_id", "exit_code", "exit_signal", "gp
 def run_table(found: list[Conclusions], texts: Mapping[int, str] | None = None) -> pl.DataFrame:
     """``texts``: id() of a verdict's document -> its text, where it was made already."""
     known = texts or {}
-    told = [(c.cluster, r, c.verdicts.get(r.key)) for c in found for r in c.runs]
-    verdicts = [v for _, _, v in told]
+    runs = [r for c in found for r in c.runs]
+    rows = [r.row for r in runs]
+    clusters = [c.cluster for c in found for _ in c.runs]
+    verdicts = [c.verdicts.get(r.key) for c in found for r in c.runs]
+
+    def of_run(name: str, kind: Any, attribute: str | None = None) -> pl.Series:
+        return pl.Series(name, list(map(attrgetter(attribute or name), runs)), kind)
 
     def of_row(name: str, kind: Any) -> pl.Series:
-        return pl.Series(name, [r.row.get(name) for _, r, _ in told], kind)
+        return pl.Series(name, [row.get(name) for row in rows], kind)
 
     def of_verdict(name: str, kind: Any) -> pl.Series:
         return pl.Series(name, [v[name] if v else None for v in verdicts], kind)
 
+    def moments(name: str) -> pl.Series:  # a run's seconds are those of its row: objects of Python take ten times as long
+        return (of_run(name, pl.Float64) * 1e6).round(0).cast(pl.Int64).cast(pl.Datetime("us"))
+
     return pl.DataFrame([
-        pl.Series("run_key", [r.key for _, r, _ in told], pl.String), pl.Series("cluster", [c for c, _, _ in told], pl.String),
-        pl.Series("job_id", [r.job_id for _, r, _ in told], pl.Int64), pl.Series("attempt", [r.attempt for _, r, _ in told], pl.Int64),
-        pl.Series("state", [r.state for _, r, _ in told], pl.String), *(of_row(name, pl.String) for name in _RUN_TEXTS),
-        *(of_row(name, pl.Int64) for name in _RUN_NUMBERS), *(of_row(name, pl.Datetime("us")) for name in ("submit", "start", "end")),
-        _lists("nodes", [r.nodes for _, r, _ in told]), pl.Series("node_count", [len(r.nodes) for _, r, _ in told], pl.Int64),
+        of_run("run_key", pl.String, "key"), pl.Series("cluster", clusters, pl.String), of_run("job_id", pl.Int64), of_run("attempt", pl.Int64),
+        of_run("state", pl.String), *(of_row(name, pl.String) for name in _RUN_TEXTS),
+        *(of_row(name, pl.Int64) for name in _RUN_NUMBERS), *(moments(name) for name in ("submit", "start", "end")),
+        _lists("nodes", [r.nodes for r in runs]), pl.Series("node_count", [len(r.nodes) for r in runs], pl.Int64),
         of_verdict("category", pl.String), of_verdict("incident_id", pl.String), of_verdict("confidence", pl.Float64),
         pl.Series("document", [(known.get(id(v)) or sorted_json(v)) if v else None for v in verdicts], pl.String),
     ])  # fmt: skip

@@ -39,7 +39,7 @@ class Rows:
 
 class Patch:
     """What differs between one state of conclusions about a cluster and the next. The rows of events, most of all, are put
-    together right away, those of incidents and runs by ``tell``."""
+    together right away, those of incidents and runs by ``tell_incidents`` and ``tell_runs``."""
 
     def __init__(self, before: Conclusions, after: Conclusions) -> None:
         self.before, self.after = before, after
@@ -47,9 +47,13 @@ class Patch:
         self.incidents: Rows | None = None
         self.runs: Rows | None = None
 
-    def tell(self, detected: Mapping[str, datetime], texts: Mapping[int, str]) -> None:
-        """``detected``: when each incident was first said; ``texts``: see ``engine.run_table``."""
-        self.incidents, self.runs = _incidents(self.after, detected), _runs(self.before, self.after, texts)
+    def tell_incidents(self, detected: Mapping[str, datetime]) -> None:
+        """``detected``: when each incident was first said."""
+        self.incidents = _incidents(self.after, detected)
+
+    def tell_runs(self, texts: Mapping[int, str]) -> None:
+        """``texts``: see ``engine.run_table``."""
+        self.runs = _runs(self.before, self.after, texts)
 
 
 def store_events(connection: duckdb.DuckDBPyConnection, patches: Iterable[Patch]) -> None:
@@ -58,15 +62,21 @@ def store_events(connection: duckdb.DuckDBPyConnection, patches: Iterable[Patch]
         _store(connection, "events", "event_id", patch.after.cluster, patch.events)
 
 
-def store_told(connection: duckdb.DuckDBPyConnection, patches: Sequence[Patch], everything: Iterable[Conclusions]) -> None:  # fmt: skip
-    """All but events, inside the caller's transaction. ``everything``: the state of all clusters."""
+def store_incidents(connection: duckdb.DuckDBPyConnection, patches: Iterable[Patch]) -> None:
+    """Inside the caller's transaction."""
     for patch in patches:
-        after = patch.after
-        assert patch.incidents is not None and patch.runs is not None
-        _store(connection, "incidents", "incident_id", after.cluster, patch.incidents)
-        _store(connection, "runs", "run_key", after.cluster, patch.runs)
-        if after.states_differ:
-            _states(connection, after)
+        assert patch.incidents is not None
+        _store(connection, "incidents", "incident_id", patch.after.cluster, patch.incidents)
+
+
+def store_runs(connection: duckdb.DuckDBPyConnection, patches: Sequence[Patch], everything: Iterable[Conclusions]) -> None:  # fmt: skip
+    """Runs, states of nodes and what is known of lemons, inside the caller's transaction. ``everything``: the state of all
+    clusters."""
+    for patch in patches:
+        assert patch.runs is not None
+        _store(connection, "runs", "run_key", patch.after.cluster, patch.runs)
+        if patch.after.states_differ:
+            _states(connection, patch.after)
     if any(p.before.lemons != p.after.lemons for p in patches):
         connection.execute("DELETE FROM model.facts WHERE name = 'lemons'")
         connection.execute("INSERT INTO model.facts VALUES ('lemons', ?)", [json.dumps(sorted({h for c in everything for h in c.lemons}))])  # fmt: skip

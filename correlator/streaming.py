@@ -25,7 +25,7 @@ from correlator.engine import Conclusions, clusters_of, conclude_cluster, load_e
 from correlator.garbage import clear_away, paused, set_aside
 from correlator.history import History, Said
 from correlator.index import index_of
-from correlator.patching import Patch, store_events, store_told
+from correlator.patching import Patch, store_events, store_incidents, store_runs
 from correlator.window import Window, longest_window
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ class Ticker:
         self._known: dict[str | None, Conclusions] = {}
         self._history: History | None = None
         self._full_at = 0.0
+        #: Former conclusions and what new ones were made from: let go while the database commits.
+        self._spent: list[object] = []
 
     def tick(self, now: datetime | None = None, *, full: bool = False) -> TickReport:
         """Takes in what was stored since the last tick. ``now`` (UTC) is what is noted as the time of saying so."""
@@ -109,6 +111,7 @@ class Ticker:
         for conclusions in found:
             index_of(conclusions)  # where everything was concluded anew: no tick that somebody waits for has to
             conclusions.touched = conclusions.lines = None
+        self._spent = [before] if partly else []
         lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in said.report.items()}
         return TickReport(worked=True, full=not partly, seconds=time.perf_counter() - begun, lines=lines, **lists)
 
@@ -156,20 +159,31 @@ class Ticker:
     def _patch(
         self, patches: list[Patch], found: list[Conclusions], before: Mapping[str | None, Conclusions], moment: datetime, offline: set[str]
     ) -> Said:  # fmt: skip
-        """Brings ``model`` from ``before`` to ``found``. While the database takes the events, most of the rows, the others
-        are put together."""
+        """Brings ``model`` from ``before`` to ``found``. While the database takes some rows, events first, the others are put
+        together."""
         history = self._history
         assert history is not None
-        with self.store.transaction() as connection, ThreadPoolExecutor(1, thread_name_prefix="storing") as beside:
-            storing = beside.submit(store_events, connection, patches)
-            said = history.note([p.after for p in patches], moment, before, offline)
-            detected = ChainMap(said.detected, history.detected)
-            for one in patches:
-                one.tell(detected, said.texts)
-            storing.result()
-            history.write(connection, said, moment)
-            store_told(connection, patches, found)
+        with ThreadPoolExecutor(1, thread_name_prefix="storing") as beside:
+            with self.store.transaction() as connection:
+                storing = [beside.submit(store_events, connection, patches)]
+                said = history.note([p.after for p in patches], moment, before, offline)
+                storing.append(beside.submit(history.write, connection, said, moment))
+                detected = ChainMap(said.detected, history.detected)
+                for one in patches:
+                    one.tell_incidents(detected)
+                storing.append(beside.submit(store_incidents, connection, patches))
+                for one in patches:
+                    one.tell_runs(said.texts)
+                storing.append(beside.submit(store_runs, connection, patches, found))
+                for part in storing:
+                    part.result()
+                beside.submit(self._let_go, found)  # while the database commits, which needs no turn of the interpreter
         return said
+
+    def _let_go(self, found: list[Conclusions]) -> None:
+        for conclusions in found:
+            conclusions.spent.clear()
+        self._spent.clear()
 
     def _state(self) -> dict[str, tuple[int, int]]:
         """Row count and highest row id per input table: both change with every insert and delete. Only ids behind the last
