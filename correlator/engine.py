@@ -205,20 +205,40 @@ def gather_world(
     return world
 
 
+class Weighed:
+    """What the facts of a world come to, before it is put into words, which takes as long again."""
+
+    def __init__(self, world: World, edges: list[Edge], rates: BaseRates) -> None:
+        self.world, self.rates, self.weigher = world, rates, Weigher(world, edges, rates)
+        self.verdicts = judge(world, self.weigher)
+        self.stories = incident_rows.gather(world, self.weigher, self.verdicts)
+
+    def concluded(self) -> Conclusions:
+        """All but the documents."""
+        world = self.world
+        return Conclusions(
+            world.site.cluster, world.events, world.runs, node_states=world.node_states, stories=self.stories, facts=world.facts,
+            weighed=self.verdicts, site=world.site, rates=self.rates, clocks=world.clocks, progress=world.progress, voices=world.voices,
+            controllers=world.controllers, first=world.first, last=world.last, inventory=world.inventory,
+            looks=self.weigher.exposed.looks, uncovered=self.weigher.exposed.uncovered, spent=[self],
+        )  # fmt: skip
+
+    def incident_documents(self, stories: Iterable[incident_rows.Incident]) -> list[dict[str, Any]]:
+        return [incident_document(self.world, self.weigher, story) for story in stories]
+
+    def verdict_documents(self, verdicts: Iterable[Verdict]) -> dict[str, dict[str, Any]]:
+        """By the keys of runs."""
+        story_of = {id(v): story for story in self.stories for v in story.verdicts}
+        return {v.run.key: verdict_document(self.world, self.weigher, v, story_of.get(id(v))) for v in verdicts}
+
+
 def conclude_world(world: World, edges: list[Edge], rates: BaseRates) -> Conclusions:
     """From facts to documents: verdicts and incidents."""
-    weigher = Weigher(world, edges, rates)
-    verdicts = judge(world, weigher)
-    stories = incident_rows.gather(world, weigher, verdicts)
-    incident_of = {id(v): i for i in stories for v in i.verdicts}
-    documents = [incident_document(world, weigher, i) for i in stories]
-    return Conclusions(
-        world.site.cluster, world.events, world.runs, documents,
-        {v.run.key: verdict_document(world, weigher, v, incident_of.get(id(v))) for v in verdicts},
-        node_states=world.node_states, stories=stories, facts=world.facts, weighed=verdicts, site=world.site,
-        rates=rates, clocks=world.clocks, progress=world.progress, voices=world.voices, controllers=world.controllers, first=world.first, last=world.last, inventory=world.inventory,
-        looks=weigher.exposed.looks, uncovered=weigher.exposed.uncovered, spent=[world, weigher, verdicts],
-    )  # fmt: skip
+    weighed = Weighed(world, edges, rates)
+    found = weighed.concluded()
+    found.incidents = weighed.incident_documents(weighed.stories)
+    found.verdicts = weighed.verdict_documents(weighed.verdicts)
+    return found
 
 
 def node_states(store: Reads, cluster: str | None) -> list[dict[str, Any]]:
@@ -327,7 +347,9 @@ def run_table(found: list[Conclusions], texts: Mapping[int, str] | None = None) 
     def of_verdict(name: str, kind: Any) -> pl.Series:
         return pl.Series(name, [v[name] if v else None for v in verdicts], kind)
 
-    def moments(name: str) -> pl.Series:  # a run's seconds are those of its row: objects of Python take ten times as long
+    def moments(
+        name: str,
+    ) -> pl.Series:  # a run's seconds are those of its row: objects of Python take ten times as long
         return (of_run(name, pl.Float64) * 1e6).round(0).cast(pl.Int64).cast(pl.Datetime("us"))
 
     return pl.DataFrame([
