@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -114,6 +114,8 @@ def moment_of(seconds: float | None) -> datetime | None:
 
 
 def device_of(entities: dict[str, Any]) -> str | None:
+    if _SPECIFIC.keys().isdisjoint(entities):
+        return None
     told = [(_SPECIFIC[k], v) for k, v in entities.items() if k in _SPECIFIC and v not in (None, "", [])]
     return str(min(told, key=itemgetter(0))[1]) if told else None
 
@@ -157,6 +159,8 @@ def order(event: Event) -> tuple[float, str, str, str, str]:
     """The total order of events."""
     return (event.time, event.kind, event.host or "", event.device or "", event.id)
 
+
+_time = attrgetter("time")
 
 #: Between the parts of what makes two lines say the same; in no line of a log.
 _BETWEEN = "\x1f"
@@ -221,13 +225,14 @@ def in_order(events: list[Event], more: list[Event]) -> list[Event]:
     """One list in the total order from two, of which ``events`` is in order and usually much longer."""
     if len(more) * 16 < len(events):
         for event in more:
-            bisect.insort(events, event, key=order)
+            first = bisect.bisect_left(events, event.time, key=_time)
+            last = bisect.bisect_right(events, event.time, first, key=_time)  # few stand at one moment
+            events.insert(bisect.bisect_right(events, order(event), first, last, key=order), event)
         return events
     return sorted([*events, *more], key=order)
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
+class _Told(NamedTuple):
     """What the entities of a line say: those that are not empty, the device, the code of an Xid."""
 
     entities: dict[str, Any]

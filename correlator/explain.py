@@ -374,15 +374,16 @@ def doubts(incident: Incident) -> list[str]:
             "No Slurm configuration was found; windows are as wide as what is plausible: "
             + "; ".join(part.rstrip(")") + ")" for part in unknown)
         )
-    late = [e for e in events_of(incident) if e.received is not None and e.received - e.time > LATE_S]
+    events = events_of(incident)
+    late = [e for e in events if e.received is not None and e.received - e.time > LATE_S]
     if late:
         worst = max(late, key=lambda e: (e.received or 0.0) - e.time)
         found.append(
             f"{len(late)} line{'s' if len(late) > 1 else ''} of {worst.host} arrived up to {(worst.received or 0) - worst.time:.1f} s late"
         )
-    if any(e.time_quality == "inferred" for e in events_of(incident)):
+    if any(e.time_quality == "inferred" for e in events):
         found.append("The year or zone of some stamps was inferred")
-    moved = [e for e in events_of(incident) if e.clock_offset]
+    moved = [e for e in events if e.clock_offset]
     for host, seconds in sorted({e.host: e.clock_offset for e in moved}.items(), key=str):
         side = "ahead" if seconds > 0 else "behind"
         known = f"{abs(seconds):.1f} s {side}, give or take {min(e.sigma for e in moved if e.host == host):.1f} s"
