@@ -332,9 +332,17 @@ def table(
     """Events as rows of ``model.events``. ``lines``: some of them (the same objects) with their columns."""
     if lines is None:
         return _table(events, incident_of, cluster)
-    ours = set(map(id, lines.events))
-    rest = [event for event in events if id(event) not in ours]
-    if len(events) - len(rest) < len(ours):
+    ours = iter(lines.events)
+    following = next(ours, None)
+    rest = []
+    for event in events:  # both are in the total order
+        if event is following:
+            following = next(ours, None)
+        else:
+            rest.append(event)
+    if following is not None:  # some are not among them
+        known = set(map(id, lines.events))
+        rest = [event for event in events if id(event) not in known]
         wanted = set(map(id, events))
         lines = _some(lines, [place for place, event in enumerate(lines.events) if id(event) in wanted])
     ready = _ready(lines, incident_of, cluster)

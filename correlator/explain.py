@@ -30,7 +30,13 @@ def stamp(seconds: float | None) -> str | None:
     """RFC 3339 UTC with microseconds, or null."""
     if seconds is None:
         return None
-    return (_EPOCH + timedelta(microseconds=round(seconds * 1e6))).isoformat(timespec="microseconds") + "Z"
+    whole, fraction = divmod(round(seconds * 1e6), 1_000_000)
+    return f"{_whole_second(whole)}.{fraction:06d}Z"
+
+
+@lru_cache(maxsize=1024)  # events come in bursts
+def _whole_second(seconds: int) -> str:
+    return (_EPOCH + timedelta(seconds=seconds)).isoformat()
 
 
 def clock(seconds: float) -> str:

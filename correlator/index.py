@@ -227,7 +227,7 @@ def index_of(known: Conclusions) -> Index:
 
 
 def jobs_of(events: list[Event]) -> Numbers:
-    return np.fromiter((-1 if e.job_id is None else e.job_id for e in events), np.int64, len(events))
+    return np.array([-1 if e.job_id is None else e.job_id for e in events], np.int64)
 
 
 def of_runs(runs: list[Run]) -> tuple[Numbers, Moments]:
