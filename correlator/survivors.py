@@ -165,6 +165,8 @@ class Exposed:
                 continue  # it shares the very node
             if self._was_hit(group, run, effect):
                 hit.append(run.key)
+            elif run.end is not None and run.end <= effect.start + RAN_ON_S:
+                continue  # it did not run on: whether it would have shown it does not matter
             elif run.start is not None and run.start <= cause.start and self._would_show(group, run, effect, hosts):
                 spared += [run.key] if self._ran_on(run, effect.start) else []
         before = self._went_through(edge, cause, effect)
