@@ -33,6 +33,7 @@ from correlator.garbage import paused
 from correlator.index import Index
 from correlator.lemons import Roots
 from correlator.model import Edge, Event, Fact, Run
+from correlator.plain_runs import Fields
 from correlator.reads import Reads
 from correlator.result import FORMAT, incident_document, verdict_document
 from correlator.sightings import first_seen
@@ -334,7 +335,7 @@ def run_table(found: list[Conclusions], texts: Mapping[int, str] | None = None) 
     """``texts``: id() of a verdict's document -> its text, where it was made already."""
     known = texts or {}
     runs = [r for c in found for r in c.runs]
-    rows = [r.row for r in runs]
+    fields = Fields(r.row for r in runs)
     clusters = [c.cluster for c in found for _ in c.runs]
     verdicts = [c.verdicts.get(r.key) for c in found for r in c.runs]
 
@@ -342,7 +343,7 @@ def run_table(found: list[Conclusions], texts: Mapping[int, str] | None = None) 
         return pl.Series(name, list(map(attrgetter(attribute or name), runs)), kind)
 
     def of_row(name: str, kind: Any) -> pl.Series:
-        return pl.Series(name, [row.get(name) for row in rows], kind)
+        return pl.Series(name, fields.of(name), kind)
 
     def of_verdict(name: str, kind: Any) -> pl.Series:
         return pl.Series(name, [v[name] if v else None for v in verdicts], kind)
