@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from correlator.documents import from_json
-from correlator.events import COALESCE_S, seconds, stamped
-from correlator.model import Run
+from correlator.events import Lines, read, seconds, stamped
+from correlator.model import Event, Run
 from correlator.plain_runs import likely_runs
 from correlator.recent import Recent
 from correlator.runs import no_rows, rows_since
@@ -30,10 +30,12 @@ AHEAD_LINES = 4_000_000
 
 @dataclass(frozen=True)
 class Ahead:
-    """The event lines of a cluster from ``since`` (epoch seconds) on, which are being read while the rest is asked."""
+    """The event lines of a cluster from ``since`` (epoch seconds) on, and the events that they tell: they are being read while
+    the rest is asked."""
 
     since: float
     lines: Future[pl.DataFrame]
+    events: Future[tuple[list[Event], Lines]]
 
 
 @dataclass(frozen=True)
@@ -78,9 +80,6 @@ class _Lines:
 #: Lines that are read ahead and no older than this before the latest that was known are nearly all new, seconds.
 AGAIN_S = 60.0
 
-#: So far before a moment (seconds) the next one that is told from it lies.
-NEXT_S = 0.001
-
 #: Rows behind the last look that tell of one cluster.
 _NEW = "rowid > ? AND cluster IS NOT DISTINCT FROM ?"
 
@@ -105,7 +104,9 @@ class Arrivals:
             for row in self._rows(table, f"SELECT DISTINCT cluster FROM raw.{table} WHERE {other}", list(known))
         }  # fmt: skip
 
-    def _lines(self, cluster: str | None, latest: float, voices: frozenset[str]) -> _Lines:
+    def _lines(
+        self, cluster: str | None, latest: float, voices: frozenset[str], since: Callable[[float], float]
+    ) -> _Lines:
         """Questions for one column each: DuckDB groups by one ten times as fast as by several."""
         found = _Lines()
         for row in self._rows("logs", f"SELECT epoch(min(time)) AS t, count(*) AS n, count(time) AS timed FROM raw.logs WHERE {_NEW}", [cluster]):  # fmt: skip
@@ -113,7 +114,7 @@ class Arrivals:
         if not found.count:
             return found
         if found.earliest is not None and found.count <= AHEAD_LINES:
-            found.ahead = self._ahead(cluster, found.earliest - COALESCE_S - NEXT_S)
+            found.ahead = self._ahead(cluster, since(found.earliest))
         if found.ahead is None or found.timed < found.count or found.ahead.since < latest - AGAIN_S:
             found.ending = self.beside.submit(self._ending, cluster)
         found.jobs = self._jobs(cluster, "job_id IS NOT NULL")
@@ -124,7 +125,7 @@ class Arrivals:
 
     def _ahead(self, cluster: str | None, since: float) -> Ahead:
         lines = self.beside.submit(stamped, Recent(self.store, since), cluster)
-        return Ahead(since, lines)
+        return Ahead(since, lines, self.beside.submit(lambda: read(lines.result())))
 
     def _jobs(self, cluster: str | None, which: str) -> set[int]:
         rows = self._rows("logs", f"SELECT DISTINCT job_id FROM raw.logs WHERE {_NEW} AND {which}", [cluster])
@@ -139,14 +140,18 @@ class Arrivals:
             found.update(_names(row["nodes"]) if row["nodes"] else [])
         return found
 
-    def change(self, cluster: str | None, last_runs: Callable[[Collection[int]], Mapping[int, Run]], latest: float, voices: frozenset[str]) -> Change | None:  # fmt: skip
+    def change(
+        self, cluster: str | None, last_runs: Callable[[Collection[int]], Mapping[int, Run]], latest: float, voices: frozenset[str],
+        since: Callable[[float], float],
+    ) -> Change | None:  # fmt: skip
         """What the new rows say of a cluster, None if nothing. ``last_runs`` gives the last run that is known of each of
-        some jobs; what tells no time counts as said at ``latest``; ``voices``: hosts whose own log is known already."""
+        some jobs; what tells no time counts as said at ``latest``; ``voices``: hosts whose own log is known already;
+        ``since``: from which stamp on lines are wanted where the first new one has a given stamp."""
         job_rows = self.beside.submit(self._job_rows, cluster)
-        lines = self._lines(cluster, latest, voices)
+        lines = self._lines(cluster, latest, voices, since)
         moments = [lines.earliest]
         jobs = set(lines.jobs)
-        rows, told = job_rows.result()
+        rows, told, likely = job_rows.result()
         jobs.update(job for job, _, _ in told)
         jobs |= {r["job_id"] for r in self._rows("steps", f"SELECT DISTINCT job_id FROM raw.steps WHERE {_NEW}", [cluster])}  # fmt: skip
         known = last_runs(jobs) if jobs else {}
@@ -164,16 +169,15 @@ class Arrivals:
         times = [m for m in moments if m is not None]
         if not lines.count and not jobs and not times:
             return None
-        likely = likely_runs(rows) if lines.ahead else {}  # while the lines are read
         return Change(
             min(times, default=latest), frozenset(jobs), lines.ended(), lines.voices,
             frozenset(lines.unstamped), states, self.since["jobs"], rows, likely, lines.ahead,
         )  # fmt: skip
 
-    def _job_rows(self, cluster: str | None) -> tuple[pl.DataFrame, list[tuple[int, float | None, float | None]]]:
-        """The new rows about jobs, and ``_moments`` of them."""
+    def _job_rows(self, cluster: str | None) -> tuple[pl.DataFrame, list[_Moments], dict[int, Run]]:
+        """The new rows about jobs, ``_moments`` of them, and the runs that they most likely tell."""
         rows = rows_since(self.store, cluster, self.since["jobs"]) if "jobs" in self.grown else no_rows()
-        return rows, _moments(rows)
+        return rows, _moments(rows), likely_runs(rows)
 
     def _voices(self, cluster: str | None, known: frozenset[str]) -> frozenset[str]:
         """Hosts whose own log is not ``known`` and begins in the new lines."""
@@ -189,15 +193,20 @@ class Arrivals:
 def _ending_in(lines: pl.DataFrame) -> set[str]:
     """Hosts of which event lines tell something that may have ended there."""
     kinds = [kind for kind in lines["event"].unique().to_list() if kind.startswith(ENDING)]
-    found: set[str] = set()
-    for host, entities in lines.filter(pl.col("event").is_in(kinds)).select("host", "entities").unique().iter_rows():
-        nodes = from_json(entities).get("nodes") if entities else None
-        found.update([host] if host else [])
+    told = lines.filter(pl.col("event").is_in(kinds)).select("host", "entities")
+    found = {host for host in told["host"].unique().to_list() if host}
+    entities = told["entities"].unique()
+    for text in entities.filter(entities.str.contains('"nodes"', literal=True)).to_list():  # of very many texts a few
+        nodes = from_json(text).get("nodes")
         found.update(_listed(nodes) if nodes else [])
     return found
 
 
-def _moments(rows: pl.DataFrame) -> list[tuple[int, float | None, float | None]]:
+#: A job, and the first moments of its latest news and of its beginning.
+_Moments = tuple[int, float | None, float | None]
+
+
+def _moments(rows: pl.DataFrame) -> list[_Moments]:
     """For each job the first moment that its rows tell, of its latest news and of its beginning."""
     found = rows.group_by("job_id").agg(
         pl.coalesce("end", "observed_at", "start", "submit").dt.epoch("us").min().alias("told"),

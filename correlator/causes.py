@@ -229,11 +229,13 @@ def unsaid(fact: Fact) -> bool:
 
 
 def fill(template: str, fact: Fact) -> str:
-    seconds = fact.duration
+    if "{" not in template:
+        return template
+    seconds, hosts = fact.duration, fact.attrs.get("hosts", ())
     return template.format(
         host=fact.host or "an unnamed node", device=fact.device or "the port", code=fact.attrs.get("code"),
-        behind=fact.attrs.get("behind"), what=f"switch {fact.host}" if fact.host else "what these nodes share", runs=_runs(fact), nodes=fold(sorted(fact.attrs.get("hosts", ()))),
-        count=len(fact.attrs.get("hosts", ())),
+        behind=fact.attrs.get("behind"), what=f"switch {fact.host}" if fact.host else "what these nodes share", runs=_runs(fact), nodes=fold(sorted(hosts)) if "{nodes}" in template else "",
+        count=len(hosts),
         for_time=f" for {seconds:.1f} s" if seconds is not None else "",
     )  # fmt: skip
 

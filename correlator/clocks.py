@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from statistics import median
 
-from correlator.clock_pairs import AGREE_S, HOLDS_S, NOTHING, NOTICEABLE_S, Known, Sign, signs
+from correlator.clock_pairs import AGREE_S, ENDS_S, HOLDS_S, NOTHING, NOTICEABLE_S, Known, Sign, signs
 from correlator.events import UNSTAMPED_S
 from correlator.model import Event
 
@@ -44,6 +44,11 @@ class Clocks:
     def furthest(self) -> float:
         """So many seconds a stamp lies from its true time at most, by what is known."""
         return max((abs(o.seconds) for o in self.offsets), default=0.0)
+
+    def tells_from(self, earliest: float) -> float:
+        """From which stamp on something is told of clocks that are known by lines stamped with ``earliest`` or later: the two
+        lines of a pair lie so far apart."""
+        return earliest - self.furthest - ENDS_S if self.offsets else earliest
 
 
 def offsets(events: Sequence[Event], known: Known = NOTHING) -> list[Offset]:

@@ -33,6 +33,7 @@ from correlator.garbage import paused
 from correlator.index import Index
 from correlator.lemons import Roots
 from correlator.model import Edge, Event, Fact, Run
+from correlator.plain_runs import Fields
 from correlator.reads import Reads
 from correlator.result import FORMAT, incident_document, verdict_document
 from correlator.sightings import first_seen
@@ -94,6 +95,8 @@ class Conclusions:
     lines: event_rows.Lines | None = None
     index: Index | None = None
     touched: Touched | None = None
+    #: What it was made from and nobody needs any more: letting go of it takes a while, and can wait for a better moment.
+    spent: list[object] = field(default_factory=list)
 
 
 def correlate(
@@ -138,7 +141,7 @@ def conclude_cluster(
     seen = first_seen((events[0] for events in world.by_host.values()), world.runs)
     rates = BaseRates(world.facts, seen.values(), world.first, rules.innocent)
     found = conclude_world(world, rules.edges, rates)
-    found.seen, found.weighed, found.clocks = seen, [], told
+    found.seen, found.weighed, found.clocks, found.spent = seen, [], told, []
     found.roots = Roots().but([], found.incidents)
     found.lemons = found.roots.suspects(len(world.site.hosts))
     rows = store.rows("SELECT DISTINCT job_id FROM raw.all_logs WHERE time IS NULL AND job_id IS NOT NULL AND cluster IS NOT DISTINCT FROM ?", [cluster])  # fmt: skip
@@ -202,20 +205,40 @@ def gather_world(
     return world
 
 
+class Weighed:
+    """What the facts of a world come to, before it is put into words, which takes as long again."""
+
+    def __init__(self, world: World, edges: list[Edge], rates: BaseRates) -> None:
+        self.world, self.rates, self.weigher = world, rates, Weigher(world, edges, rates)
+        self.verdicts = judge(world, self.weigher)
+        self.stories = incident_rows.gather(world, self.weigher, self.verdicts)
+
+    def concluded(self) -> Conclusions:
+        """All but the documents."""
+        world = self.world
+        return Conclusions(
+            world.site.cluster, world.events, world.runs, node_states=world.node_states, stories=self.stories, facts=world.facts,
+            weighed=self.verdicts, site=world.site, rates=self.rates, progress=world.progress, voices=world.voices,
+            controllers=world.controllers, first=world.first, last=world.last, inventory=world.inventory,
+            looks=self.weigher.exposed.looks, uncovered=self.weigher.exposed.uncovered, spent=[self],
+        )  # fmt: skip
+
+    def incident_documents(self, stories: Iterable[incident_rows.Incident]) -> list[dict[str, Any]]:
+        return [incident_document(self.world, self.weigher, story) for story in stories]
+
+    def verdict_documents(self, verdicts: Iterable[Verdict]) -> dict[str, dict[str, Any]]:
+        """By the keys of runs."""
+        story_of = {id(v): story for story in self.stories for v in story.verdicts}
+        return {v.run.key: verdict_document(self.world, self.weigher, v, story_of.get(id(v))) for v in verdicts}
+
+
 def conclude_world(world: World, edges: list[Edge], rates: BaseRates) -> Conclusions:
     """From facts to documents: verdicts and incidents."""
-    weigher = Weigher(world, edges, rates)
-    verdicts = judge(world, weigher)
-    stories = incident_rows.gather(world, weigher, verdicts)
-    incident_of = {id(v): i for i in stories for v in i.verdicts}
-    documents = [incident_document(world, weigher, i) for i in stories]
-    return Conclusions(
-        world.site.cluster, world.events, world.runs, documents,
-        {v.run.key: verdict_document(world, weigher, v, incident_of.get(id(v))) for v in verdicts},
-        node_states=world.node_states, stories=stories, facts=world.facts, weighed=verdicts, site=world.site,
-        rates=rates, progress=world.progress, voices=world.voices, controllers=world.controllers, first=world.first, last=world.last, inventory=world.inventory,
-        looks=weigher.exposed.looks, uncovered=weigher.exposed.uncovered,
-    )  # fmt: skip
+    weighed = Weighed(world, edges, rates)
+    found = weighed.concluded()
+    found.incidents = weighed.incident_documents(weighed.stories)
+    found.verdicts = weighed.verdict_documents(weighed.verdicts)
+    return found
 
 
 def node_states(store: Reads, cluster: str | None) -> list[dict[str, Any]]:
@@ -310,21 +333,30 @@ _RUN_NUMBERS = ("array_job_id", "array_task_id", "exit_code", "exit_signal", "gp
 def run_table(found: list[Conclusions], texts: Mapping[int, str] | None = None) -> pl.DataFrame:
     """``texts``: id() of a verdict's document -> its text, where it was made already."""
     known = texts or {}
-    told = [(c.cluster, r, c.verdicts.get(r.key)) for c in found for r in c.runs]
-    verdicts = [v for _, _, v in told]
+    runs = [r for c in found for r in c.runs]
+    fields = Fields(r.row for r in runs)
+    clusters = [c.cluster for c in found for _ in c.runs]
+    verdicts = [c.verdicts.get(r.key) for c in found for r in c.runs]
+
+    def of_run(name: str, kind: Any, attribute: str | None = None) -> pl.Series:
+        return pl.Series(name, list(map(attrgetter(attribute or name), runs)), kind)
 
     def of_row(name: str, kind: Any) -> pl.Series:
-        return pl.Series(name, [r.row.get(name) for _, r, _ in told], kind)
+        return pl.Series(name, fields.of(name), kind)
 
     def of_verdict(name: str, kind: Any) -> pl.Series:
         return pl.Series(name, [v[name] if v else None for v in verdicts], kind)
 
+    def moments(
+        name: str,
+    ) -> pl.Series:  # a run's seconds are those of its row: objects of Python take ten times as long
+        return (of_run(name, pl.Float64) * 1e6).round(0).cast(pl.Int64).cast(pl.Datetime("us"))
+
     return pl.DataFrame([
-        pl.Series("run_key", [r.key for _, r, _ in told], pl.String), pl.Series("cluster", [c for c, _, _ in told], pl.String),
-        pl.Series("job_id", [r.job_id for _, r, _ in told], pl.Int64), pl.Series("attempt", [r.attempt for _, r, _ in told], pl.Int64),
-        pl.Series("state", [r.state for _, r, _ in told], pl.String), *(of_row(name, pl.String) for name in _RUN_TEXTS),
-        *(of_row(name, pl.Int64) for name in _RUN_NUMBERS), *(of_row(name, pl.Datetime("us")) for name in ("submit", "start", "end")),
-        _lists("nodes", [r.nodes for _, r, _ in told]), pl.Series("node_count", [len(r.nodes) for _, r, _ in told], pl.Int64),
+        of_run("run_key", pl.String, "key"), pl.Series("cluster", clusters, pl.String), of_run("job_id", pl.Int64), of_run("attempt", pl.Int64),
+        of_run("state", pl.String), *(of_row(name, pl.String) for name in _RUN_TEXTS),
+        *(of_row(name, pl.Int64) for name in _RUN_NUMBERS), *(moments(name) for name in ("submit", "start", "end")),
+        _lists("nodes", [r.nodes for r in runs]), pl.Series("node_count", [len(r.nodes) for r in runs], pl.Int64),
         of_verdict("category", pl.String), of_verdict("incident_id", pl.String), of_verdict("confidence", pl.Float64),
         pl.Series("document", [(known.get(id(v)) or sorted_json(v)) if v else None for v in verdicts], pl.String),
     ])  # fmt: skip

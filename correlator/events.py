@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -114,6 +114,8 @@ def moment_of(seconds: float | None) -> datetime | None:
 
 
 def device_of(entities: dict[str, Any]) -> str | None:
+    if _SPECIFIC.keys().isdisjoint(entities):
+        return None
     told = [(_SPECIFIC[k], v) for k, v in entities.items() if k in _SPECIFIC and v not in (None, "", [])]
     return str(min(told, key=itemgetter(0))[1]) if told else None
 
@@ -157,6 +159,8 @@ def order(event: Event) -> tuple[float, str, str, str, str]:
     """The total order of events."""
     return (event.time, event.kind, event.host or "", event.device or "", event.id)
 
+
+_time = attrgetter("time")
 
 #: Between the parts of what makes two lines say the same; in no line of a log.
 _BETWEEN = "\x1f"
@@ -221,13 +225,14 @@ def in_order(events: list[Event], more: list[Event]) -> list[Event]:
     """One list in the total order from two, of which ``events`` is in order and usually much longer."""
     if len(more) * 16 < len(events):
         for event in more:
-            bisect.insort(events, event, key=order)
+            first = bisect.bisect_left(events, event.time, key=_time)
+            last = bisect.bisect_right(events, event.time, first, key=_time)  # few stand at one moment
+            events.insert(bisect.bisect_right(events, order(event), first, last, key=order), event)
         return events
     return sorted([*events, *more], key=order)
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
+class _Told(NamedTuple):
     """What the entities of a line say: those that are not empty, the device, the code of an Xid."""
 
     entities: dict[str, Any]
@@ -327,9 +332,17 @@ def table(
     """Events as rows of ``model.events``. ``lines``: some of them (the same objects) with their columns."""
     if lines is None:
         return _table(events, incident_of, cluster)
-    ours = set(map(id, lines.events))
-    rest = [event for event in events if id(event) not in ours]
-    if len(events) - len(rest) < len(ours):
+    ours = iter(lines.events)
+    following = next(ours, None)
+    rest = []
+    for event in events:  # both are in the total order
+        if event is following:
+            following = next(ours, None)
+        else:
+            rest.append(event)
+    if following is not None:  # some are not among them
+        known = set(map(id, lines.events))
+        rest = [event for event in events if id(event) not in known]
         wanted = set(map(id, events))
         lines = _some(lines, [place for place, event in enumerate(lines.events) if id(event) in wanted])
     ready = _ready(lines, incident_of, cluster)

@@ -108,21 +108,27 @@ def rate_of(events: float, exposure: float) -> float:
     return (events + PRIOR_EVENTS) / (exposure + PRIOR_EXPOSURE_S)
 
 
+#: An edge that is tried, and those of its cause kinds of which there are facts.
+_Tried = tuple[Edge, list[str]]
+
+
 class Weigher:
     """Tries edges; keeps the hops into each fact, so that shared effects are worked out once."""
 
     def __init__(self, world: World, edges: list[Edge], rates: BaseRates | None = None) -> None:
         self.world = world
         self.rates = rates or BaseRates(world.facts, first_seen(world.events, world.runs).values(), world.first)
-        self.by_effect: dict[str, list[Edge]] = defaultdict(list)
-        self.blocking: dict[str, list[Edge]] = defaultdict(list)
-        for edge in edges:
-            for kind in edge.effect:
-                (self.blocking if edge.blocks else self.by_effect)[kind].append(edge)
-        self._blocked: dict[int, Hop | None] = {}
         self.by_kind: dict[str, list[Fact]] = defaultdict(list)
         for fact in world.facts:
             self.by_kind[fact.kind].append(fact)
+        #: By the kind of the effect the edges of which anything happened that may be a cause: few of all, as a rule.
+        self.by_effect: dict[str, list[_Tried]] = defaultdict(list)
+        self.blocking: dict[str, list[_Tried]] = defaultdict(list)
+        for edge in edges:
+            causes = [kind for kind in edge.cause if kind in self.by_kind]
+            for effect in edge.effect if causes else ():
+                (self.blocking if edge.blocks else self.by_effect)[effect].append((edge, causes))
+        self._blocked: dict[int, Hop | None] = {}
         self._best: dict[int, list[Hop]] | None = None
         on_place: dict[tuple[str, str | None], list[Fact]] = defaultdict(list)
         for fact in world.facts:
@@ -184,14 +190,11 @@ class Weigher:
         self._hops[id(effect)] = found = self._tried(effect, self.by_effect.get(effect.kind, ()))
         return found
 
-    def _tried(self, effect: Fact, edges: Sequence[Edge]) -> tuple[list[Hop], list[Rejection]]:
+    def _tried(self, effect: Fact, edges: Sequence[_Tried]) -> tuple[list[Hop], list[Rejection]]:
         hops: list[Hop] = []
         rejections: list[Rejection] = []
         hosts: dict[str, list[str]] = {}
-        for edge in edges:
-            kinds = [kind for kind in edge.cause if kind in self.by_kind]
-            if not kinds:  # nothing of the kind happened, as a rule
-                continue
+        for edge, kinds in edges:
             low, high, settled = self._window(edge, effect)
             if edge.scope in HOSTS_OF and edge.scope not in hosts:
                 hosts[edge.scope] = sorted(set(HOSTS_OF[edge.scope](self.world, effect)))

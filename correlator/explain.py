@@ -30,7 +30,13 @@ def stamp(seconds: float | None) -> str | None:
     """RFC 3339 UTC with microseconds, or null."""
     if seconds is None:
         return None
-    return (_EPOCH + timedelta(microseconds=round(seconds * 1e6))).isoformat(timespec="microseconds") + "Z"
+    whole, fraction = divmod(round(seconds * 1e6), 1_000_000)
+    return f"{_whole_second(whole)}.{fraction:06d}Z"
+
+
+@lru_cache(maxsize=1024)  # events come in bursts
+def _whole_second(seconds: int) -> str:
+    return (_EPOCH + timedelta(seconds=seconds)).isoformat()
 
 
 def clock(seconds: float) -> str:
@@ -199,8 +205,10 @@ def says(fact: Fact) -> str:
 def chain_rows(hops: list[Hop]) -> list[dict[str, Any]]:
     """Causal steps with lag, allowed window and the configuration behind it."""
     rows = []
+    facts = {id(fact): fact for hop in hops for fact in (hop.cause, hop.effect)}
+    leads = {key: lead_event(fact) for key, fact in facts.items()}  # one root stands in very many steps
     for step, hop in enumerate(hops, 1):
-        cause, effect = lead_event(hop.cause), lead_event(hop.effect)
+        cause, effect = leads[id(hop.cause)], leads[id(hop.effect)]
         rows.append({
             "step": step, "cause": cause.id if cause else None, "effect": effect.id if effect else None, "edge": hop.edge.id,
             "lag_s": round(hop.lag, 3), "window_s": [round(hop.window[0], 3), round(hop.window[1], 3)], "because": hop.because,
@@ -372,15 +380,16 @@ def doubts(incident: Incident) -> list[str]:
             "No Slurm configuration was found; windows are as wide as what is plausible: "
             + "; ".join(part.rstrip(")") + ")" for part in unknown)
         )
-    late = [e for e in events_of(incident) if e.received is not None and e.received - e.time > LATE_S]
+    events = events_of(incident)
+    late = [e for e in events if e.received is not None and e.received - e.time > LATE_S]
     if late:
         worst = max(late, key=lambda e: (e.received or 0.0) - e.time)
         found.append(
             f"{len(late)} line{'s' if len(late) > 1 else ''} of {worst.host} arrived up to {(worst.received or 0) - worst.time:.1f} s late"
         )
-    if any(e.time_quality == "inferred" for e in events_of(incident)):
+    if any(e.time_quality == "inferred" for e in events):
         found.append("The year or zone of some stamps was inferred")
-    moved = [e for e in events_of(incident) if e.clock_offset]
+    moved = [e for e in events if e.clock_offset]
     for host, seconds in sorted({e.host: e.clock_offset for e in moved}.items(), key=str):
         side = "ahead" if seconds > 0 else "behind"
         known = f"{abs(seconds):.1f} s {side}, give or take {min(e.sigma for e in moved if e.host == host):.1f} s"

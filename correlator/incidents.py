@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import attrgetter
 
 from correlator.causes import cause_of, root_event
 from correlator.evidence import Chain, Weigher
@@ -392,4 +393,7 @@ def events_of(incident: Incident) -> list[Event]:
     for fact in facts_of(incident):
         for event in fact.events:
             found[event.id] = event
-    return sorted(found.values(), key=lambda e: (e.time, e.id))
+    return sorted(found.values(), key=_in_time)
+
+
+_in_time = attrgetter("time", "id")

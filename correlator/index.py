@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from correlator.events import COALESCE_S
 from correlator.incidents import AFTERMATH_S, SAME_DEVICE_S, Incident, facts_of
 from correlator.model import Event, Fact, Run
 
@@ -20,6 +21,9 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Moments = np.ndarray[Any, np.dtype[np.float64]]
 Names = np.ndarray[Any, np.dtype[np.object_]]
 Choice = np.ndarray[Any, np.dtype[np.bool_]]
+
+#: So far before a moment (seconds) the next one that is told from it lies.
+NEXT_S = 0.001
 
 
 @dataclass(frozen=True)
@@ -152,6 +156,16 @@ class Repeated:
         rows = [(e.time, e.last, float(len(e.also))) for e in events if e.also or e.last > e.time]
         return Repeated(*np.array(rows, np.float64).reshape(len(rows), 3).T.copy())
 
+    def untouched_until(self, earliest: float) -> float:
+        """A moment before ``earliest``, the first of what is new, that no event's lines lie around. Each further place of an
+        event (``also``) lies at most ``COALESCE_S`` from the next."""
+        spread = COALESCE_S * self.further
+        low, high = self.time - spread, self.time + spread
+        cut = earliest - COALESCE_S - NEXT_S
+        while (lower := float(low[(low < cut) & (cut <= high + COALESCE_S)].min(initial=cut))) < cut:
+            cut = lower - NEXT_S
+        return cut
+
     def but(self, border: float, more: Repeated) -> Repeated:
         """Those before ``border``, then others, which lie behind it."""
         cut = int(np.searchsorted(self.time, border))
@@ -213,7 +227,7 @@ def index_of(known: Conclusions) -> Index:
 
 
 def jobs_of(events: list[Event]) -> Numbers:
-    return np.fromiter((-1 if e.job_id is None else e.job_id for e in events), np.int64, len(events))
+    return np.array([-1 if e.job_id is None else e.job_id for e in events], np.int64)
 
 
 def of_runs(runs: list[Run]) -> tuple[Numbers, Moments]:

@@ -81,7 +81,7 @@ class Run:
     submit: float | None
     start: float | None
     end: float | None
-    row: dict[str, Any]
+    row: Mapping[str, Any]
     steps: tuple[dict[str, Any], ...] = ()
 
     @property

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 import numpy as np
 import polars as pl
@@ -17,12 +19,16 @@ from correlator import engine
 from correlator.changes import everything
 from correlator.engine import Conclusions
 from correlator.events import moment_of
-from correlator.incidents import facts_of
+from correlator.incidents import Incident, facts_of
 from correlator.index import index_of
 from correlator.model import Event, Run
 
 if TYPE_CHECKING:
     import duckdb
+
+    from store.duckdb_store import DuckStore
+
+P = ParamSpec("P")
 
 _WHOLE = attrgetter(*(f.name for f in fields(Event)))
 
@@ -39,7 +45,8 @@ class Rows:
 
 class Patch:
     """What differs between one state of conclusions about a cluster and the next. The rows of events, most of all, are put
-    together right away, those of incidents and runs by ``tell``."""
+    together right away, for which the next may lack words still; those of incidents and runs by ``tell_incidents`` and
+    ``tell_runs`` of what ``after`` is by then."""
 
     def __init__(self, before: Conclusions, after: Conclusions) -> None:
         self.before, self.after = before, after
@@ -47,26 +54,35 @@ class Patch:
         self.incidents: Rows | None = None
         self.runs: Rows | None = None
 
-    def tell(self, detected: Mapping[str, datetime], texts: Mapping[int, str]) -> None:
-        """``detected``: when each incident was first said; ``texts``: see ``engine.run_table``."""
-        self.incidents, self.runs = _incidents(self.after, detected), _runs(self.before, self.after, texts)
+    def tell_incidents(self, detected: Mapping[str, datetime]) -> None:
+        """``detected``: when each incident was first said."""
+        self.incidents = _incidents(self.after, detected)
+
+    def tell_runs(self, texts: Mapping[int, str]) -> None:
+        """``texts``: see ``engine.run_table``."""
+        self.runs = _runs(self.before, self.after, texts)
 
 
-def store_events(connection: duckdb.DuckDBPyConnection, patches: Iterable[Patch]) -> None:
+def store_events(connection: duckdb.DuckDBPyConnection, patch: Patch) -> None:
+    """Inside the caller's transaction."""
+    _store(connection, "events", "event_id", patch.after.cluster, patch.events)
+
+
+def store_incidents(connection: duckdb.DuckDBPyConnection, patches: Iterable[Patch]) -> None:
     """Inside the caller's transaction."""
     for patch in patches:
-        _store(connection, "events", "event_id", patch.after.cluster, patch.events)
+        assert patch.incidents is not None
+        _store(connection, "incidents", "incident_id", patch.after.cluster, patch.incidents)
 
 
-def store_told(connection: duckdb.DuckDBPyConnection, patches: Sequence[Patch], everything: Iterable[Conclusions]) -> None:  # fmt: skip
-    """All but events, inside the caller's transaction. ``everything``: the state of all clusters."""
+def store_runs(connection: duckdb.DuckDBPyConnection, patches: Sequence[Patch], everything: Iterable[Conclusions]) -> None:  # fmt: skip
+    """Runs, states of nodes and what is known of lemons, inside the caller's transaction. ``everything``: the state of all
+    clusters."""
     for patch in patches:
-        after = patch.after
-        assert patch.incidents is not None and patch.runs is not None
-        _store(connection, "incidents", "incident_id", after.cluster, patch.incidents)
-        _store(connection, "runs", "run_key", after.cluster, patch.runs)
-        if after.states_differ:
-            _states(connection, after)
+        assert patch.runs is not None
+        _store(connection, "runs", "run_key", patch.after.cluster, patch.runs)
+        if patch.after.states_differ:
+            _states(connection, patch.after)
     if any(p.before.lemons != p.after.lemons for p in patches):
         connection.execute("DELETE FROM model.facts WHERE name = 'lemons'")
         connection.execute("INSERT INTO model.facts VALUES ('lemons', ?)", [json.dumps(sorted({h for c in everything for h in c.lemons}))])  # fmt: skip
@@ -131,12 +147,15 @@ def _events(before: Conclusions, after: Conclusions) -> Rows:
 def _lines(after: Conclusions) -> dict[str, float]:
     """Event id -> its time: those of incidents that tell other events now."""
     touched = after.touched or everything(after)
-    fresh = {after.incidents[n]["id"]: n for n in touched.incidents}
-    same = {
-        i for i, (document, _) in touched.gone.items() if i in fresh and after.incidents[fresh[i]]["events"] is document["events"]
-    }  # fmt: skip
-    stories = [*(s for i, (_, s) in touched.gone.items() if i not in same), *(after.stories[n] for i, n in fresh.items() if i not in same)]  # fmt: skip
-    return {e.id: e.time for story in stories for fact in facts_of(story) for e in fact.events}
+    fresh = {after.stories[n].id: after.stories[n] for n in touched.incidents}
+    gone = {i: story for i, (_, story) in touched.gone.items()}
+    same = {i for i in fresh.keys() & gone.keys() if _told(fresh[i]).keys() == _told(gone[i]).keys()}
+    return {i: e.time for told in (gone, fresh) for n in told.keys() - same for i, e in _told(told[n]).items()}
+
+
+def _told(story: Incident) -> dict[str, Event]:
+    """The events that belong to an incident, by id."""
+    return {e.id: e for fact in facts_of(story) for e in fact.events}
 
 
 def _homes(before: Conclusions, after: Conclusions, lines: Iterable[float]) -> tuple[dict[str, str], dict[str, str]]:
@@ -150,9 +169,9 @@ def _homes(before: Conclusions, after: Conclusions, lines: Iterable[float]) -> t
             stretches.append((time, time))
         stretches[-1] = (time, stretches[-1][1])
     was, now = (
-        engine.homes(c.incidents[n] for n in np.flatnonzero(index_of(c).spans.within(stretches)).tolist()) for c in (before, after)
-    )  # fmt: skip
-    return was, now
+        [c.stories[n] for n in np.flatnonzero(index_of(c).spans.within(stretches)).tolist()] for c in (before, after)
+    )
+    return {e: s.id for s in was for e in _told(s)}, {e: s.id for s in now for e in _told(s)}
 
 
 #: Lines so close together are looked at as one stretch of time.
@@ -180,3 +199,55 @@ def _states(connection: duckdb.DuckDBPyConnection, after: Conclusions) -> None:
         connection.execute(
             f"INSERT INTO model.node_states ({columns}) SELECT DISTINCT {columns} FROM raw.node_states {where} AND time IS NOT NULL ORDER BY ALL",
             [after.cluster])  # fmt: skip
+
+
+class Storing:
+    """The transaction of a tick. It begins with the events of whoever comes first and ends with ``commit``; left before that,
+    nothing was stored. What the database takes, it takes beside, one after the other, while more is put together."""
+
+    def __init__(self, store: DuckStore) -> None:
+        self._store = store
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="storing")
+        self._tasks: list[Future[None]] = []
+        self._transaction: AbstractContextManager[duckdb.DuckDBPyConnection] | None = None
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        #: By cluster.
+        self.patches: dict[str | None, Patch] = {}
+
+    def begin(self, before: Conclusions, after: Conclusions) -> None:
+        """``after`` may lack its documents still."""
+        patch = self.patches[after.cluster] = Patch(before, after)
+        self.submit(store_events, patch)
+
+    def submit(self, work: Callable[Concatenate[duckdb.DuckDBPyConnection, P], None], *given: P.args, **named: P.kwargs) -> None:  # fmt: skip
+        if self._transaction is None:
+            self._transaction = self._store.transaction()
+            self._connection = self._transaction.__enter__()
+        assert self._connection is not None
+        self._tasks.append(self._beside.submit(work, self._connection, *given, **named))
+
+    def commit(self, meanwhile: Callable[[], None]) -> None:
+        """``meanwhile`` is done beside: committing needs no turn of the interpreter."""
+        for task in self._tasks:
+            task.result()
+        self._beside.submit(meanwhile)
+        if self._transaction is not None:
+            transaction, self._transaction = self._transaction, None
+            transaction.__exit__(None, None, None)
+
+    def give_up(self) -> None:
+        wait(self._tasks)
+        if self._transaction is not None:
+            transaction, self._transaction = self._transaction, None
+            transaction.__exit__(_GivenUp, _GivenUp(), None)
+
+    def __enter__(self) -> Storing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.give_up()
+        self._beside.shutdown()
+
+
+class _GivenUp(Exception):  # noqa: N818  (no error: what was begun is not wanted any more)
+    """Rolls a transaction back."""

@@ -7,8 +7,8 @@ row. Here it is column by column, in a fifth of the time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from itertools import accumulate, pairwise
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import accumulate, groupby, pairwise
 from sys import intern
 from types import MappingProxyType
 from typing import Any
@@ -112,8 +112,64 @@ def _runs(rows: pl.DataFrame) -> list[Run]:
     return list(map(
         Run, names.to_list(), rows["job_id"].to_list(), rows["restarts"].fill_null(0).to_list(), shared(rows["state"]),
         [tuple(listed[first:end]) for first, end in cuts], *(map(seconds, rows[name].dt.epoch("us").to_list()) for name in ("submit", "start", "end")),
-        told(rows.select(KEPT)),
+        rows_of(rows.select(KEPT)),
     ))  # fmt: skip
+
+
+class Row(Mapping[str, Any]):
+    """What a row tells, as ``told`` says it. The rows of a table share its columns: there are very many, and few are read."""
+
+    __slots__ = ("columns", "place")
+
+    def __init__(self, columns: Mapping[str, list[Any]], place: int) -> None:
+        self.columns, self.place = columns, place
+
+    def get(self, name: str, default: Any = None) -> Any:
+        column = self.columns.get(name)
+        value = None if column is None else column[self.place]
+        return default if value is None else value
+
+    def __getitem__(self, name: str) -> Any:
+        value = self.columns[name][self.place]
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, column in self.columns.items() if column[self.place] is not None)
+
+    def __len__(self) -> int:
+        return sum(column[self.place] is not None for column in self.columns.values())
+
+
+def rows_of(table: pl.DataFrame) -> list[Row]:
+    """What ``told`` gives, of a table without lists."""
+    table = table.with_columns(pl.col(pl.String).replace("", None))
+    columns = {
+        column.name: shared(column) if column.dtype == pl.String else column.to_list()
+        for column in table if column.null_count() < len(column)
+    }  # fmt: skip
+    return [Row(columns, place) for place in range(table.height)]
+
+
+class Fields:
+    """Some rows, for reading one field of all of them after the other."""
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        self._parts: list[tuple[Mapping[str, list[Any]] | None, list[Any]]] = []
+        for _, some in groupby(rows, lambda row: id(row.columns) if isinstance(row, Row) else None):
+            part = list(some)
+            shared_by = [row for row in part if isinstance(row, Row)]
+            self._parts.append((shared_by[0].columns, [row.place for row in shared_by]) if shared_by else (None, part))
+
+    def of(self, name: str) -> list[Any]:
+        found: list[Any] = []
+        for columns, part in self._parts:
+            if columns is None:
+                found += [row.get(name) for row in part]
+            else:
+                found += map(columns[name].__getitem__, part) if name in columns else [None] * len(part)
+        return found
 
 
 def told(table: pl.DataFrame) -> list[dict[str, Any]]:

@@ -46,13 +46,14 @@ def incident_document(world: World, weigher: Weigher, incident: Incident) -> dic
         {h for f in [root, *incident.members] for h in ([f.host] if f.host else []) + list(f.attrs.get("hosts", ()))}
     )
     code = root.attrs.get("code") if root.kind == "gpu.xid" else None
+    over = incident.end
     untouched = (
         spared(world, incident)
         if incident.verdicts
         else _on_hosts(r for h in hosts for r in world.runs_at(h, root.start))
     )
     return {
-        "id": incident.id, "start": explain.stamp(incident.start), "end": explain.stamp(incident.end), "detected_at": None,
+        "id": incident.id, "start": explain.stamp(incident.start), "end": explain.stamp(over), "detected_at": None,
         "severity": incident.severity, "category": incident.category,
         "root_cause": {"event": root_event(root), "code": code, "host": root.host, "device": root.device},
         "candidates": _candidates(incident),
@@ -64,15 +65,15 @@ def incident_document(world: World, weigher: Weigher, incident: Incident) -> dic
         "status": "final", "spans": explain.spans(incident), "rivals": explain.rival_rows(world, weigher, incident.verdicts, root),
         "advice": explain.advice(incident), "gpu_hours_lost": explain.gpu_hours(world, incident), "doubts": explain.doubts(incident),
         "unaffected_jobs": [
-            {"job_id": r.key, "state": _state_after(r, incident), "why": _why_spared(r.nodes, hosts)} for r in untouched.named
+            {"job_id": r.key, "state": _state_after(r, over), "why": _why_spared(r.nodes, hosts)} for r in untouched.named
         ],
         "unaffected_count": untouched.count,
     }  # fmt: skip
 
 
-def _state_after(run: Run, incident: Incident) -> str:
-    """How a spared run stood when the incident was over; what became of it later is another story."""
-    return run.state if run.end is not None and run.end <= incident.end + AFTERMATH_S else "went on"
+def _state_after(run: Run, over: float) -> str:
+    """How a spared run stood when the incident was ``over``; what became of it later is another story."""
+    return run.state if run.end is not None and run.end <= over + AFTERMATH_S else "went on"
 
 
 def _on_hosts(runs: Iterable[Run]) -> Spared:

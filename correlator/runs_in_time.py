@@ -5,17 +5,18 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
 from correlator.model import Run
+
+_order = attrgetter("start", "job_id", "attempt", "key")
 
 
 class RunsInTime:
     """An index over runs. A run without an end goes on for ever; one without a start was never going on."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
-        self._runs = sorted(
-            (r for r in runs if r.start is not None), key=lambda r: (r.start, r.job_id, r.attempt, r.key)
-        )
+        self._runs = sorted((r for r in runs if r.start is not None), key=_order)
         self._starts = [r.start or 0.0 for r in self._runs]
         ends = [float("inf") if r.end is None else max(r.end, r.start or 0.0) for r in self._runs]
         # The running maximum grows along the list: all before the place where it reaches a moment were over by then.

@@ -133,6 +133,7 @@ HOSTS_OF: dict[str, Callable[[World, Fact], Iterable[str]]] = {
     "node in allocation": _nodes,
     "device in allocation": _nodes,
     "failed node of run": lambda world, effect: effect.attrs.get("failed_nodes", ()),
+    "controller's own link": lambda world, effect: world.controllers,
 }
 
 

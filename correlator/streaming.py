@@ -25,8 +25,8 @@ from correlator.engine import Conclusions, clusters_of, conclude_cluster, load_e
 from correlator.garbage import clear_away, paused, set_aside
 from correlator.history import History, Said
 from correlator.index import index_of
-from correlator.patching import Patch, store_events, store_told
-from correlator.window import Window, longest_window
+from correlator.patching import Storing, store_incidents, store_runs
+from correlator.window import Window, longest_window, untouched_until
 
 if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
@@ -78,6 +78,8 @@ class Ticker:
         self._known: dict[str | None, Conclusions] = {}
         self._history: History | None = None
         self._full_at = 0.0
+        #: Former conclusions and what new ones were made from: let go while the database commits.
+        self._spent: list[object] = []
 
     def tick(self, now: datetime | None = None, *, full: bool = False) -> TickReport:
         """Takes in what was stored since the last tick. ``now`` (UTC) is what is noted as the time of saying so."""
@@ -92,47 +94,56 @@ class Ticker:
         begun = time.perf_counter()
         state, moment = self._state(), _naive(now)
         before, partly = self._known, True
-        if state == self._seen and not full:
-            found = list(before.values())
-        else:
-            found, partly = self._conclude(state, full or begun - self._full_at > FULL_EVERY_S)
-        if not partly:
-            self._full_at = begun
-        found = [
-            same_objects(settled(c, longest_window(c, self._rules.edges), moment), before.get(c.cluster)) for c in found
-        ]
-        if state == self._seen and all(c is before.get(c.cluster) for c in found):
-            return TickReport(seconds=time.perf_counter() - begun)
-        lines = state["logs"][0] - (self._seen["logs"][0] if self._seen else 0)
-        said = self._say(found, before, moment, partly)
+        with Storing(self.store) as storing:
+            if state == self._seen and not full:
+                found = list(before.values())
+            else:
+                found, partly = self._conclude(state, full or begun - self._full_at > FULL_EVERY_S, storing)
+            if not partly:
+                self._full_at = begun
+            found = [
+                same_objects(settled(c, longest_window(c, self._rules.edges), moment), before.get(c.cluster))
+                for c in found
+            ]
+            if state == self._seen and all(c is before.get(c.cluster) for c in found):
+                return TickReport(seconds=time.perf_counter() - begun)
+            lines = state["logs"][0] - (self._seen["logs"][0] if self._seen else 0)
+            said = self._say(found, before, moment, partly, storing)
         self._seen, self._known = state, {c.cluster: c for c in found}
         for conclusions in found:
             index_of(conclusions)  # where everything was concluded anew: no tick that somebody waits for has to
             conclusions.touched = conclusions.lines = None
+            conclusions.spent.clear()
+        self._spent = [before] if partly else []
         lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in said.report.items()}
         return TickReport(worked=True, full=not partly, seconds=time.perf_counter() - begun, lines=lines, **lists)
 
-    def _conclude(self, state: Mapping[str, tuple[int, int]], full: bool) -> tuple[list[Conclusions], bool]:
+    def _conclude(self, state: Mapping[str, tuple[int, int]], full: bool, storing: Storing) -> tuple[list[Conclusions], bool]:  # fmt: skip
         """Conclusions about all clusters, and whether those that new rows speak of needed a part of their rows only."""
         if full or self._seen is None or not self._grew_only(state):
             names = clusters_of(self.store)
             return [conclude_cluster(self.store, c, self._rules, self.settings) for c in names], False
         grown = frozenset(table for table, told in state.items() if told != self._seen[table])
-        with ThreadPoolExecutor(2, thread_name_prefix="asking") as beside:
+        with ThreadPoolExecutor(3, thread_name_prefix="asking") as beside:
             since = {table: top for table, (_, top) in self._seen.items()}
-            return self._conclude_grown(Arrivals(self.store, since, grown, beside))
+            return self._conclude_grown(Arrivals(self.store, since, grown, beside), storing)
 
-    def _conclude_grown(self, arrivals: Arrivals) -> tuple[list[Conclusions], bool]:
+    def _conclude_grown(self, arrivals: Arrivals, storing: Storing) -> tuple[list[Conclusions], bool]:
         found, partly = [], True
-        for cluster in sorted({*self._known, *arrivals.further(self._known)}, key=lambda c: (c is not None, c or "")):
-            conclusions = self._in_part(cluster, arrivals)
+        clusters = sorted({*self._known, *arrivals.further(self._known)}, key=lambda c: (c is not None, c or ""))
+        for cluster in clusters:
+            # Nobody else may write while something is being stored: only the last one begins with that.
+            last = partly and cluster == clusters[-1] and len(clusters) == len(self._known)
+            conclusions = self._in_part(cluster, arrivals, storing if last else None)
             if conclusions is None:
                 partly = False
                 conclusions = conclude_cluster(self.store, cluster, self._rules, self.settings)
             found.append(conclusions)
         return found, partly
 
-    def _say(self, found: list[Conclusions], before: Mapping[str | None, Conclusions], moment: datetime, partly: bool) -> Said:  # fmt: skip
+    def _say(
+        self, found: list[Conclusions], before: Mapping[str | None, Conclusions], moment: datetime, partly: bool, storing: Storing
+    ) -> Said:  # fmt: skip
         """Stores what is concluded, and what of it was not said before."""
         offline: set[str] = set()
         if self._history is None:
@@ -144,32 +155,45 @@ class Ticker:
         whole = first or not partly or len(found) != len(before)
         with checkpoint_by_others(self.store):
             if whole:
+                storing.give_up()
                 said = history.note(changed, moment, before, offline)
                 with self.store.transaction() as connection:
                     history.write(connection, said, moment)
                 write(self.store, found, ChainMap(said.detected, history.detected))
             else:
-                said = self._patch([Patch(before[c.cluster], c) for c in changed], found, before, moment, offline)
+                said = self._patch(changed, found, before, moment, offline, storing)
         history.remember(said)
         return said
 
     def _patch(
-        self, patches: list[Patch], found: list[Conclusions], before: Mapping[str | None, Conclusions], moment: datetime, offline: set[str]
+        self, changed: list[Conclusions], found: list[Conclusions], before: Mapping[str | None, Conclusions], moment: datetime,
+        offline: set[str], storing: Storing,
     ) -> Said:  # fmt: skip
-        """Brings ``model`` from ``before`` to ``found``. While the database takes the events, most of the rows, the others
-        are put together."""
+        """Brings ``model`` from ``before`` to ``found``. While the database takes some rows, events first, the others are put
+        together."""
         history = self._history
         assert history is not None
-        with self.store.transaction() as connection, ThreadPoolExecutor(1, thread_name_prefix="storing") as beside:
-            storing = beside.submit(store_events, connection, patches)
-            said = history.note([p.after for p in patches], moment, before, offline)
-            detected = ChainMap(said.detected, history.detected)
-            for one in patches:
-                one.tell(detected, said.texts)
-            storing.result()
-            history.write(connection, said, moment)
-            store_told(connection, patches, found)
+        for conclusions in changed:
+            if conclusions.cluster not in storing.patches:
+                storing.begin(before[conclusions.cluster], conclusions)
+            storing.patches[conclusions.cluster].after = conclusions
+        patches = list(storing.patches.values())
+        said = history.note(changed, moment, before, offline)
+        storing.submit(history.write, said, moment)
+        detected = ChainMap(said.detected, history.detected)
+        for one in patches:
+            one.tell_incidents(detected)
+        storing.submit(store_incidents, patches)
+        for one in patches:
+            one.tell_runs(said.texts)
+        storing.submit(store_runs, patches, found)
+        storing.commit(lambda: self._let_go(found))
         return said
+
+    def _let_go(self, found: list[Conclusions]) -> None:
+        for conclusions in found:
+            conclusions.spent.clear()
+        self._spent.clear()
 
     def _state(self) -> dict[str, tuple[int, int]]:
         """Row count and highest row id per input table: both change with every insert and delete. Only ids behind the last
@@ -208,17 +232,24 @@ class Ticker:
                 return False
         return True
 
-    def _in_part(self, cluster: str | None, arrivals: Arrivals) -> Conclusions | None:
-        """Conclusions about a cluster with what was added; None where everything has to be looked at."""
+    def _in_part(self, cluster: str | None, arrivals: Arrivals, storing: Storing | None) -> Conclusions | None:
+        """Conclusions about a cluster with what was added; None where everything has to be looked at. ``storing`` begins as soon
+        as the events are known."""
         before = self._known.get(cluster)
         if before is None:
             return None
+        index = index_of(before)
         change = arrivals.change(
-            cluster, lambda jobs: index_of(before).last_runs(before.runs, jobs), before.last, before.voices
+            cluster,
+            lambda jobs: index.last_runs(before.runs, jobs),
+            before.last,
+            before.voices,
+            lambda earliest: untouched_until(before, earliest) - before.clocks.furthest,
         )
         if change is None:
             return before
-        window = Window(self.store, before, self._rules, self.settings, change)
+        begin = (lambda merged: storing.begin(before, merged)) if storing else (lambda merged: None)
+        window = Window(self.store, before, self._rules, self.settings, change, begin)
         return None if window.whole else window.again()
 
 

@@ -21,6 +21,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
+from operator import attrgetter
 
 from correlator.facts import World
 from correlator.model import Edge, Fact, Run
@@ -143,6 +145,7 @@ class Exposed:
         self._groups: dict[int, list[Fact]] | None = None
         self._runs: dict[tuple[int, str], tuple[frozenset[str], RunsInTime]] = {}
         self._troubles: dict[str, list[Fact]] | None = None
+        self._hits: dict[tuple[int, str], float] = {}
 
     def of(self, edge: Edge, cause: Fact, effect: Fact) -> Others | None:
         """What became of the others that ``cause`` reached; None where nobody else could have been ended by it."""
@@ -162,6 +165,8 @@ class Exposed:
                 continue  # it shares the very node
             if self._was_hit(group, run, effect):
                 hit.append(run.key)
+            elif run.end is not None and run.end <= effect.start + RAN_ON_S:
+                continue  # it did not run on: whether it would have shown it does not matter
             elif run.start is not None and run.start <= cause.start and self._would_show(group, run, effect, hosts):
                 spared += [run.key] if self._ran_on(run, effect.start) else []
         before = self._went_through(edge, cause, effect)
@@ -200,9 +205,9 @@ class Exposed:
         if effect.run is not None:
             if effect.kind == "job.slow" and not self._kept_pace(run, effect):
                 return False
-            shown = [replace(effect, run=run.key, host=None, events=())]
+            shown = [_shown(effect, run.key, None)]
         else:
-            shown = [replace(effect, host=host, events=()) for host in run.nodes if host in hosts]
+            shown = [_shown(effect, None, host) for host in run.nodes if host in hosts]
         return any(
             self.holds(edge, cause, self._by_then(edge, cause, fact))
             for fact in shown for cause in _on(group, run) for edge in self._edges[effect.kind] if cause.kind in edge.cause
@@ -221,18 +226,28 @@ class Exposed:
 
     def _was_hit(self, group: Sequence[Fact], run: Run, effect: Fact) -> bool:
         """Is there something of the run, or the loss of one of its nodes, that the same cause explains?"""
+        key = (id(group[0]), run.key)
+        if key not in self._hits:
+            self._hits[key] = self._first_hit(group, run)
+        return self._hits[key] <= effect.start + HIT_WITHIN_S
+
+    def _first_hit(self, group: Sequence[Fact], run: Run) -> float:
+        """When the first of that began; infinite where there is none."""
         if self._troubles is None:
             self._troubles = defaultdict(list)
             for fact in self.world.facts:
                 place = fact.run or fact.host
                 if place is not None and fact.kind in self._edges:
                     self._troubles[place].append(fact)
-        told = [f for place in (run.key, *run.nodes) for f in self._troubles.get(place, ())]
-        return any(
-            self.holds(edge, cause, fact)
-            for fact in told if fact.start <= effect.start + HIT_WITHIN_S and (fact.run is not None or _ended_with(run, fact))
-            for cause in _on(group, run) for edge in self._edges[fact.kind] if cause.kind in edge.cause
-        )  # fmt: skip
+        told = [f for place in (run.key, *run.nodes) if place in self._troubles for f in self._troubles[place]]
+        if not told:
+            return inf
+        causes = _on(group, run)
+        return next((
+            fact.start for fact in sorted(told, key=_start) if (fact.run is not None or _ended_with(run, fact)) and any(
+                self.holds(edge, cause, fact) for cause in causes for edge in self._edges[fact.kind] if cause.kind in edge.cause
+            )
+        ), inf)  # fmt: skip
 
     def _reached(self, edge: Edge, group: Sequence[Fact]) -> tuple[frozenset[str], RunsInTime]:
         key = (id(group[0]), edge.scope)
@@ -268,6 +283,14 @@ class Exposed:
                 top = near[0] if near else top
             found.setdefault(id(top), []).append(fact)
         return list(found.values())
+
+
+_start = attrgetter("start")
+
+
+def _shown(effect: Fact, run: str | None, host: str | None) -> Fact:
+    """An effect as another run or host would have shown it."""
+    return Fact(effect.kind, effect.start, effect.end, effect.sigma, host, effect.device, run, effect.attrs)
 
 
 def _on(group: Sequence[Fact], run: Run) -> list[Fact]:

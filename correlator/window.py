@@ -10,7 +10,7 @@ another clock, another base rate), ``Window.again`` says so by returning None, a
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import compress, groupby
 from operator import attrgetter
@@ -22,13 +22,13 @@ import polars as pl
 from correlator import clocks, expressions, samples
 from correlator import events as event_rows
 from correlator import runs as run_rows
-from correlator.arrivals import NEXT_S, Change
+from correlator.arrivals import Change
 from correlator.cabling import Cabling
 from correlator.changes import Touched
-from correlator.clock_pairs import ENDS_S, Known
+from correlator.clock_pairs import Known
 from correlator.conditions import derived_values
 from correlator.edges import Rules
-from correlator.engine import Conclusions, conclude_world, gather_world, measure, node_states
+from correlator.engine import Conclusions, Weighed, gather_world, measure, node_states
 from correlator.estimate import narrow_slurmd_timeout
 from correlator.events import COALESCE_S, moment_of
 from correlator.evidence import BaseRates
@@ -40,6 +40,7 @@ from correlator.model import Edge, Event, Fact, Run
 from correlator.recent import Recent
 from correlator.sightings import HOUR_S, first_seen, hour_of
 from correlator.survivors import other_now
+from correlator.verdicts import Verdict
 
 if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
@@ -73,6 +74,12 @@ def longest_window(known: Conclusions, edges: Iterable[Edge]) -> float:
     return known.longest
 
 
+def untouched_until(before: Conclusions, earliest: float) -> float:
+    """Up to this moment no event is another one by lines that are stamped with ``earliest`` or later, or by what they tell of
+    clocks."""
+    return index_of(before).repeated.untouched_until(before.clocks.tells_from(earliest) - before.clocks.furthest)
+
+
 class Window:
     """One change to one cluster's conclusions."""
 
@@ -83,13 +90,16 @@ class Window:
         rules: Rules,
         settings: Mapping[str, object] | None,
         change: Change,
+        begin: Callable[[Conclusions], None] = lambda merged: None,
     ) -> None:
+        """``begin`` is told the new conclusions while they are not yet in words."""
         self.store, self.before, self.rules, self.settings, self.change = store, before, rules, settings, change
+        self.begin = begin
         self.lines: event_rows.Lines | None = None
         self.index = index_of(before)
         #: How far stamps lie from true time, and from which stamp on new lines can tell of clocks.
         self.skew = before.clocks.furthest
-        self.shown_since = change.earliest - (self.skew + ENDS_S if self.skew else 0.0)
+        self.tells_from = before.clocks.tells_from(change.earliest)
         border = change.earliest - self.skew - MARGIN_S
         if before.uncovered is not None:  # what became of others that a cause reached may be known now
             border = min(border, before.uncovered - ENDS_WITH_S)
@@ -168,12 +178,15 @@ class Window:
         if before.site is None or not _same_site(world, before):
             return None
         rates = BaseRates(facts, seen.values(), world.first, self.rules.innocent)
-        found = conclude_world(world, self.rules.edges, rates)
+        weighed = Weighed(world, self.rules.edges, rates)
+        found = weighed.concluded()
         if (first := self._first_told(found)) - self.reach < self.since:
             self.since = first - self.reach
             return None if self.whole else self.again()
         found.seen, found.clocks = seen, off
-        return self._merged(found, facts, times, others, former)
+        merged, verdicts = self._merged(found, facts, times, others, former)
+        self.begin(merged)
+        return self._in_words(merged, weighed, verdicts)
 
     def _told(self, lately: Spans) -> Any:
         """Which of the incidents of the stretch are told as it says; the others stay as they were."""
@@ -255,7 +268,7 @@ class Window:
             lines = pl.concat([lines, event_rows.unstamped(self.store, cluster, unstamped)])
             events, self.lines = event_rows.read(lines)
             return [], events
-        self.cut = max(self.since, self._untouched_until())
+        self.cut = max(self.since, untouched_until(before, self.change.earliest))
         first, behind = (bisect_left(before.events, t, key=attrgetter("time")) for t in (self.since, self.cut))
         events, self.lines = self._read_from(self.cut - self.skew)
         return before.events[first:behind], events
@@ -269,7 +282,7 @@ class Window:
         else:
             shown = event_rows.in_order(list(read), known)
         begun = Known(cables, samples.begun(self.store, before.cluster))
-        return clocks.compared_further(before.clocks, shown, begun, self.shown_since)
+        return clocks.compared_further(before.clocks, shown, begun, self.tells_from)
 
     def _corrected(self, read: list[Event], off: clocks.Clocks) -> list[Event]:
         """Events that were read in true time. Lines were read from the earliest on that may belong to the stretch."""
@@ -283,19 +296,9 @@ class Window:
         ahead = self.change.ahead
         if ahead is None or cut < ahead.since:
             return event_rows.read(event_rows.stamped(Recent(self.store, cut), self.before.cluster))
-        lines = ahead.lines.result()
-        return event_rows.read(lines if cut == ahead.since else lines.filter(pl.col("time") >= moment_of(cut)))
-
-    def _untouched_until(self) -> float:
-        """A moment before everything new that no event's lines lie around. Each further place of an event (``also``) lies
-        at most ``COALESCE_S`` from the next."""
-        repeated = self.index.repeated
-        spread = COALESCE_S * repeated.further
-        low, high = repeated.time - spread, repeated.time + spread
-        cut = self.shown_since - self.skew - COALESCE_S - NEXT_S
-        while (lower := float(low[(low < cut) & (cut <= high + COALESCE_S)].min(initial=cut))) < cut:
-            cut = lower - NEXT_S
-        return cut
+        if cut == ahead.since:
+            return ahead.events.result()
+        return event_rows.read(ahead.lines.result().filter(pl.col("time") >= moment_of(cut)))
 
     def _carried(self, jobs: Iterable[int]) -> list[Event]:
         """Events before the stretch that what lies in it needs: of things still lasting, and of the runs' own lines."""
@@ -361,9 +364,10 @@ class Window:
         old, new = then.last < self.border, now.last >= self.border
         return [*compress(self.before.facts, old), *compress(world.facts, new)], then.but(old, now, new)
 
-    def _merged(self, found: Conclusions, facts: list[Fact], times: Times, others: list[Run], former: list[Run]) -> Conclusions:  # fmt: skip
-        """Before the border what was said, behind it what is said now. ``others``: runs that were not looked at; ``former``:
-        those that were, as they were known."""
+    def _merged(self, found: Conclusions, facts: list[Fact], times: Times, others: list[Run], former: list[Run]) -> tuple[Conclusions, list[Verdict]]:  # fmt: skip
+        """Before the border what was said, behind it what is said now, and the verdicts that are to be put into words; the
+        places of incidents that are told anew are left empty. ``others``: runs that were not looked at; ``former``: those
+        that were, as they were known."""
         before, border, index = self.before, self.border, self.index
         runs, numbers = _with_runs(index, others, former, found.runs)
         lately = Spans.of(found.stories)
@@ -371,8 +375,8 @@ class Window:
         stays = ~index.spans.among(self.live.union(lately.names[again]))
         spans = index.spans.only(stays) + lately.only(again)
         stories = [*compress(before.stories, stays), *compress(found.stories, again)]
-        documents = [*compress(before.incidents, stays), *compress(found.incidents, again)]
         kept = int(stays.sum())
+        documents = [*compress(before.incidents, stays), *({} for _ in range(kept, len(stories)))]
         order = _by_start(spans, kept)
         if order is not None:
             spans, stories, documents = (
@@ -383,34 +387,44 @@ class Window:
         places = [*range(kept, len(stories))] if order is None else np.flatnonzero(order >= kept).tolist()
         gone = {before.incidents[n]["id"]: (before.incidents[n], before.stories[n]) for n in np.flatnonzero(~stays)}
         told = [*compress(found.stories, again), *(s for _, s in gone.values() if s.id in self.live)]
-        verdicts, judged = self._verdicts(found, former, told)
-        fresh = [documents[n] for n in places]
-        roots = before.roots.but((d for d, _ in gone.values()), fresh)
+        verdicts, wanted, judged = self._verdicts(found, former, told)
         events, event_jobs, repeated = self._all_events(found.events)
         printed = printed_timeout(facts)
-        return replace(
+        merged = replace(
             found, events=events, runs=runs, incidents=documents, stories=stories, facts=facts, verdicts=verdicts, border=border,
             looks=[*(k for k in before.looks if k.at < border), *(k for k in found.looks if k.at >= border)],
-            roots=roots, lemons=roots.suspects(len(found.site.hosts) if found.site else 0),
             unstamped=before.unstamped | self.change.unstamped, again=(former, found.runs), states_differ=self.change.states, lines=self.lines,
             index=Index(event_jobs, repeated, *numbers, spans, times), touched=Touched(places, gone, judged),
             settled_until=before.settled_until, open_verdicts=before.open_verdicts | judged,
-            open_incidents=before.open_incidents.union(d["id"] for d in fresh),
             weighed=[], printed=printed, longest=before.longest if printed == before.printed else None,
         )  # fmt: skip
+        return merged, wanted
 
-    def _verdicts(self, found: Conclusions, former: list[Run], told: list[Incident]) -> tuple[dict[str, Any], set[str]]:
-        """All verdicts, and the runs of which they may be others now. ``told``: incidents that are concluded anew."""
+    def _in_words(self, merged: Conclusions, weighed: Weighed, verdicts: Iterable[Verdict]) -> Conclusions:
+        """The conclusions with the documents of what is told anew."""
+        touched = merged.touched
+        assert touched is not None
+        fresh = weighed.incident_documents(merged.stories[n] for n in touched.incidents)
+        for place, document in zip(touched.incidents, fresh, strict=True):
+            merged.incidents[place] = document
+        merged.verdicts.update(weighed.verdict_documents(verdicts))
+        merged.roots = self.before.roots.but((d for d, _ in touched.gone.values()), fresh)
+        merged.lemons = merged.roots.suspects(len(merged.site.hosts) if merged.site else 0)
+        merged.open_incidents = self.before.open_incidents.union(d["id"] for d in fresh)
+        return merged
+
+    def _verdicts(self, found: Conclusions, former: list[Run], told: list[Incident]) -> tuple[dict[str, Any], list[Verdict], set[str]]:  # fmt: skip
+        """The verdicts that stay as they were said, those that are said anew, and the runs of which they may be others now.
+        ``told``: incidents that are concluded anew."""
         before, jobs = self.before.verdicts, self.change.jobs
         anew = {r.key for r in found.runs if r.end is None or r.end >= self.border or r.job_id in jobs}
         anew |= {v.run.key for s in told for v in s.verdicts}
-        more = {k: v for k, v in found.verdicts.items() if k in anew or k not in before}
+        wanted = [v for v in found.weighed if v.run.key in anew or v.run.key not in before]
         anew |= {r.key for r in former} - {r.key for r in found.runs}
         verdicts = dict(before)
         for key in anew:
             verdicts.pop(key, None)
-        verdicts.update(more)
-        return verdicts, anew.union(more)
+        return verdicts, wanted, anew.union(v.run.key for v in wanted)
 
     def _all_events(self, found: list[Event]) -> tuple[list[Event], Any, Repeated]:
         """All events, and what an index holds beside them."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
+from operator import attrgetter
 from types import ModuleType
 
 from correlator.clocks import Offset
@@ -26,6 +27,9 @@ def bus_of(device: str) -> str:
     """The PCI bus part of a device name, lower case, without the function: telemetry and kernel write it differently."""
     parts = device.lower().split(".")[0].split(":")
     return f"{parts[0][-4:]:0>4}:{parts[1]}:{parts[2]}" if len(parts) == 3 else device
+
+
+_in_time = attrgetter("time", "id")
 
 
 @dataclass
@@ -96,7 +100,7 @@ class World:
     def kinds(self, *kinds: str) -> Iterable[Event]:
         """Events of these kinds in time order."""
         found = [e for kind in kinds for e in self.by_kind.get(kind, ())]
-        return sorted(found, key=lambda e: (e.time, e.id)) if len(kinds) > 1 else found
+        return sorted(found, key=_in_time) if len(kinds) > 1 else found
 
     def mute(self, run: Run) -> list[str]:
         """Nodes of the run whose kernel and system logs were not collected, where those of other nodes were."""

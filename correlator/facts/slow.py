@@ -17,7 +17,7 @@ SUSTAINED, PLAIN = 3, 1.5
 def slowdowns(world: World) -> list[Fact]:
     """``job.slow`` with attrs ratio, before, after (seconds per step), lost (seconds) and lasting (to the run's end)."""
     facts = []
-    for run in world.runs:
+    for run in world.runs if world.progress else ():
         points = [p for p in world.progress.get((run.job_id, run.attempt), ()) if run.covers(p[0], 60.0)]
         found = change(points)
         if found is not None:

@@ -1,0 +1,57 @@
+"""The transaction of a tick: what was begun is stored as a whole or not at all."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from correlator.patching import Storing
+from store import open_store
+
+
+def say(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    connection.execute("INSERT INTO model.facts VALUES (?, 'told')", [name])
+
+
+def fail(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute("SELECT 1 FROM model.nothing")
+
+
+def test_what_is_committed_is_there_and_what_waited_is_done() -> None:
+    waited: list[str] = []
+    with open_store(None) as store:
+        with Storing(store) as storing:
+            storing.submit(say, "one")
+            storing.submit(say, name="two")
+            storing.commit(lambda: waited.append("done"))
+        assert (store.fact("one"), store.fact("two"), waited) == ("told", "told", ["done"])
+
+
+def test_what_is_left_or_given_up_is_not_there() -> None:
+    with open_store(None) as store:
+        with Storing(store) as storing:
+            storing.submit(say, "left")
+        with pytest.raises(KeyError), Storing(store) as storing:
+            storing.submit(say, "broken off")
+            raise KeyError
+        with Storing(store) as storing:
+            storing.submit(say, "given up")
+            storing.give_up()
+            store.set_fact("instead", "told")  # nothing holds others back
+        assert [store.fact(n) for n in ("left", "broken off", "given up", "instead")] == [None, None, None, "told"]
+
+
+def test_what_the_database_refuses_is_raised_and_nothing_is_stored() -> None:
+    with open_store(None) as store:
+        with pytest.raises(duckdb.CatalogException), Storing(store) as storing:
+            storing.submit(say, "before")
+            storing.submit(fail)
+            storing.commit(lambda: None)
+        store.set_fact("behind", "told")
+        assert (store.fact("before"), store.fact("behind")) == (None, "told")
+
+
+def test_nothing_begun_is_nothing_stored() -> None:
+    with open_store(None) as store, Storing(store) as storing:
+        storing.commit(lambda: None)
+        store.set_fact("free", "told")
