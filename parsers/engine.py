@@ -51,7 +51,7 @@ def prepare() -> None:
 def _use_all(catalogue: Catalogue | None = None) -> None:
     """Calls every compiled function."""
     lines = [line.encode() for line in SAMPLES] * (FEW // len(SAMPLES) + 1)
-    LineParser(catalogue)._parsed(LineBuffer.of_lines(lines), Origin(), 1)
+    LineParser(catalogue)._parsed(LineBuffer.of_data(b"\n".join(lines)), Origin(), 1)
     told = codes(pl.Series(["", "a", None]))  # what workers do with rows
     counted(told.which, len(told.names))
     group, firsts = numbered(told.which)
