@@ -237,7 +237,7 @@ def _stats(stored: pl.DataFrame, rows: pl.DataFrame, repeated: Mapping[str, Code
     for name in keys:
         key = key * len(repeated[name].names) + repeated[name].which
     group, firsts = numbered(key)
-    received, written = (stored[name].to_physical() for name in ("received_time", "time"))
+    received, written = (stored[name].cast(pl.Int64) for name in ("received_time", "time"))
     # A time taken from the receiver says nothing about lateness.
     timed = _said(repeated["time_quality"], lambda quality: quality not in (None, "received")) & _not_null(written)
     unparsed = _said(repeated["format"], lambda form: form == "plain") & _said(
@@ -254,7 +254,7 @@ def _stats(stored: pl.DataFrame, rows: pl.DataFrame, repeated: Mapping[str, Code
     transports = rows["_transport"] if "_transport" in rows.columns else nothing
     us = pl.Datetime("us")
     return pl.DataFrame({
-        **{name: repeated[name].names.gather(repeated[name].which[firsts]) for name in keys},
+        **{name: repeated[name].names[repeated[name].which[firsts]] for name in keys},
         "transport": _of_each(transports, group, firsts, slice(None, None, -1)),
         "cluster": _of_each(stored["cluster"], group, firsts, slice(None)),
         **{name: pl.Series(found[name]) for name in ("lines", "events", "unparsed", "bytes")},
@@ -273,7 +273,7 @@ def _of_each(values: pl.Series, group: Array, firsts: Array, direction: slice) -
     places = np.flatnonzero(_not_null(values))[direction]
     at = np.full(len(firsts), -1, np.int64)
     at[group[places]] = places
-    return _where(at >= 0, values.gather(np.maximum(at, 0)))
+    return _where(at >= 0, values[np.maximum(at, 0)])
 
 
 def _said(column: Codes, fits: Callable[[str | None], bool]) -> Array:

@@ -269,9 +269,9 @@ def marks(times: pl.Series, texts: pl.Series, origin: Origin) -> dict[int, list[
     newest = max(reference_of(origin), reference_of(origin.but(reference=origin.received or origin.reference)))
     mark("future", (times > newest + AHEAD).fill_null(False).arg_true())
     # Only the first second of a minute can have been a leap second.
-    starts = (times.to_physical() % 60_000_000 < 1_000_000).fill_null(False).arg_true()
+    starts = (times.cast(pl.Int64) % 60_000_000 < 1_000_000).fill_null(False).arg_true()
     if len(starts):
-        mark("leap_second", starts.filter(texts.gather(starts).str.contains(r":\d\d:60(?:\D|$)")))
+        mark("leap_second", starts.filter(texts[starts].str.contains(r":\d\d:60(?:\D|$)")))
     if not is_utc(origin.timezone):
         at = times.is_not_null().arg_true()
         wall, later = (

@@ -51,7 +51,7 @@ def prepare() -> None:
 def _use_all(catalogue: Catalogue | None = None) -> None:
     """Calls every compiled function."""
     lines = [line.encode() for line in SAMPLES] * (FEW // len(SAMPLES) + 1)
-    LineParser(catalogue)._parsed(LineBuffer.of_lines(lines), Origin(), 1)
+    LineParser(catalogue)._parsed(LineBuffer.of_data(b"\n".join(lines)), Origin(), 1)
     told = codes(pl.Series(["", "a", None]))  # what workers do with rows
     counted(told.which, len(told.names))
     group, firsts = numbered(told.which)
@@ -165,7 +165,7 @@ class LineParser:
             fits = rest.accepted(form, self._beginnings[id(form)])
             if not len(fits):
                 continue
-            rows = [pl.Series("i", fits.astype(np.uint32)), texts.gather(fits).alias("text")]
+            rows = [pl.Series("i", fits.astype(np.uint32)), texts[fits].alias("text")]
             found = form.read(pl.DataFrame(rows), origin)
             if found.is_empty():
                 continue
@@ -200,7 +200,7 @@ class _Rest:
 
     def __init__(self, buffer: LineBuffer, texts: pl.Series, lines: Array) -> None:
         self._lines = lines
-        self._texts = texts.gather(lines)
+        self._texts = texts[lines]
         self._first = np.where(buffer.ends[lines] > buffer.starts[lines], buffer.data[buffer.starts[lines]], 0)
         self._known: list[str] | None = None
 
@@ -210,7 +210,7 @@ class _Rest:
         if not len(likely):
             return likely
         if len(likely) >= regexes.MANY or not isinstance(form.accepts, str):
-            its = self._texts if len(likely) == len(self._lines) else self._texts.gather(likely)
+            its = self._texts if len(likely) == len(self._lines) else self._texts[likely]
             found = accepted(form, its).to_numpy()
         else:
             if self._known is None:
@@ -247,7 +247,7 @@ def _jobs_named(frame: pl.DataFrame) -> pl.Series:
     messages = frame["message"][at]
     # Most lines name none, and looking for the words costs a tenth of the regex.
     worded = pl.Series(_worded(messages).astype(np.uint32))
-    return jobs.scatter(at.gather(worded), messages.gather(worded).str.extract(_JOB))
+    return jobs.scatter(at[worded], messages[worded].str.extract(_JOB))
 
 
 def _worded(messages: pl.Series) -> Array:

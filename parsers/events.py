@@ -107,14 +107,14 @@ def alone(frame: pl.DataFrame, usual_ones: Usual, found: Found, origin: Origin, 
     which = numbers[found.which]
     lines, which = found.rows[which >= 0], which[which >= 0]
     said = [sayings[number] for number in which.tolist()]
-    uptimes, extras, steps = (frame[name].gather(lines) for name in ("uptime_s", "extra", "step_tag"))
+    uptimes, extras, steps = (frame[name][lines] for name in ("uptime_s", "extra", "step_tag"))
     texts = [saying.text(uptime) for saying, uptime in zip(said, uptimes.to_list(), strict=True)]
     jobs = [_job_number(saying.job, origin) for saying in said]
     tags = {line: saying.tags for line, saying in zip(lines.tolist(), said, strict=True) if saying.tags}
     more = usual_ones.says_more(lines)
     odd = steps.is_not_null() | (extras.is_not_null() & ~extras.str.starts_with(_NUMBERS))
     own = np.flatnonzero(more | odd.fill_null(False).to_numpy())
-    headers = (column.gather(own).to_list() for column in (uptimes, extras, steps))
+    headers = (column[own].to_list() for column in (uptimes, extras, steps))
     for at, uptime, extra, step in zip(own.tolist(), *headers, strict=True):
         line = int(lines[at])
         header = usual_ones.extra(line) if more[at] else {} if extra is None else json.loads(extra)
@@ -126,7 +126,7 @@ def alone(frame: pl.DataFrame, usual_ones: Usual, found: Found, origin: Origin, 
 
 def _sayings(frame: pl.DataFrame, found: Found, memory: Memory) -> tuple[Array, list[_Saying]]:
     """By different text the number of its meaning (below zero: none), and what each means."""
-    sources, jobs = (frame[name].gather(found.firsts).to_list() for name in ("source", "_job"))
+    sources, jobs = (frame[name][found.firsts].to_list() for name in ("source", "_job"))
     numbers = np.full(len(found.firsts), -1, np.int64)
     sayings: list[_Saying] = []
     for at, said in enumerate(zip(found.texts, sources, jobs, strict=True)):
@@ -155,7 +155,7 @@ def with_headers(frame: pl.DataFrame, usual_ones: Usual, found: Found, origin: O
     odd_ones = frame.select((said | odd).arg_true()).to_series().to_numpy()
     rows = np.union1d(np.union1d(odd_ones, np.flatnonzero(usual_ones.taken)), list(known)).astype(np.int64)
     names = ("message", "uptime_s", "_job", "step_tag", "extra", *_HEADERS)
-    columns = [frame[name].gather(rows).to_list() for name in names]
+    columns = [frame[name][rows].to_list() for name in names]
     out = Events(rows.tolist(), [], [], [], [], {})
     for line, from_kernel, *values in zip(out.lines, _of_kernel(frame, rows).to_list(), *columns, strict=True):
         message, uptime, job, step, extra, stamp, host, unit, number = values
@@ -187,7 +187,7 @@ def with_headers(frame: pl.DataFrame, usual_ones: Usual, found: Found, origin: O
 
 def _of_kernel(frame: pl.DataFrame, rows: Array) -> pl.Series:
     """Whether lines may be the kernel's."""
-    return (frame["source"].gather(rows) == "kernel").fill_null(True)
+    return (frame["source"][rows] == "kernel").fill_null(True)
 
 
 def _device(message: str | None) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def added(frame: pl.DataFrame, events: Events, origin: Origin) -> pl.DataFrame:
         at = pl.Series(events.with_event, dtype=pl.UInt32)
         named = named.scatter(at, pl.Series([entry.event for entry in events.entries], dtype=pl.String))
         levels = pl.Series([entry.severity for entry in events.entries], dtype=pl.String)
-        own = severities.gather(at)
+        own = severities[at]
         severities = severities.scatter(at, own.zip_with(own.is_not_null(), levels))
     said, numbers = frame["entities"], frame["job_id"]
     if events.lines:
@@ -233,7 +233,7 @@ def _tags(frame: pl.DataFrame, tags: _Tags, origin: Origin) -> pl.Series:
     written = frame["tag"]
     if written.null_count() < len(written):
         said = written.is_not_null().arg_true()
-        for at, text in zip(said.to_list(), written.gather(said).to_list(), strict=True):
+        for at, text in zip(said.to_list(), written[said].to_list(), strict=True):
             tags[at] = (*tags.get(at, ()), *text.split(","))
     for at, names in clock.marks(frame["time"], frame["raw"], origin).items():
         tags[at] = (*tags.get(at, ()), *names)

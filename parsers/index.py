@@ -95,8 +95,8 @@ class PatternIndex:
         ends = np.append(starts[1:], len(rows))
         rows = rows[starts]
         which = np.empty(len(rows), np.int64)
-        places = _different(edges, data, rows, _distinct(sources.gather(rows))[1], which)
-        texts = messages.gather(rows[places]).fill_null("").to_list()
+        places = _different(edges, data, rows, _distinct(sources[rows])[1], which)
+        texts = messages[rows[places]].fill_null("").to_list()
         begins, stops, likely = starts[places].tolist(), ends[places].tolist(), numbers.tolist()
         return Found(
             rows, which, rows[places], texts, lambda at: self._meaning(texts[at], likely[begins[at] : stops[at]])
@@ -234,7 +234,7 @@ class _Keys:
             keys = np.concatenate([np.full(len(everywhere), len(self._needles.texts)), keys])[order]
             rows = rows[order]
         starts = np.flatnonzero(np.diff(rows, prepend=-1))
-        names, codes = _distinct(sources.gather(rows[starts]))
+        names, codes = _distinct(sources[rows[starts]])
         fits = np.array([self._fitting(name) for name in names], np.bool_).reshape(-1, len(self._entries))
         room = int(np.diff(self._owners.edges)[keys].sum())
         found = np.empty(room, np.int64), np.empty(room, np.int64)
@@ -246,7 +246,7 @@ class _Keys:
         """What :meth:`find` has found, but for the rows ``others`` every regex for their source, all in doubt."""
         kept = ~np.isin(rows, others)
         doubtful = len(self._entries)
-        fits = [np.flatnonzero(self._fitting(source)) + doubtful for source in sources.gather(others).to_list()]
+        fits = [np.flatnonzero(self._fitting(source)) + doubtful for source in sources[others].to_list()]
         rows = np.concatenate([rows[kept], np.repeat(others, list(map(len, fits)))])
         order = np.argsort(rows, kind="stable")
         return rows[order], np.concatenate([numbers[kept], *fits])[order]
@@ -385,7 +385,7 @@ def _folded(edges: Array, data: Array, messages: pl.Series) -> Array:
     """Rows of messages with a letter that regexes take for an ASCII one."""
     high = np.flatnonzero(data > 127)
     rows = each_once(np.searchsorted(edges, high, side="right") - 1)
-    found: Array = rows[messages.gather(rows).str.contains(_FOLDED).to_numpy()]
+    found: Array = rows[messages[rows].str.contains(_FOLDED).to_numpy()]
     return found
 
 

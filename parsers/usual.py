@@ -276,7 +276,7 @@ def _begins_uptime(byte: int) -> bool:
 
 def _frame(buffer: LineBuffer, rows: Array, programs: list[str | None], origin: Origin, header: bool) -> pl.DataFrame:
     """All lines as HEADER's columns."""
-    priority = rows["priority"]
+    priority = np.ascontiguousarray(rows["priority"])  # a row is longer than what a core reads at once
     own = np.flatnonzero((rows["format"] == SLURM_FILE) & (rows["tag_length"] < 0))
     if len(own):
         rows["program"][own] = _daemons(buffer, rows["message"][own], rows["message_end"][own], origin)
@@ -292,8 +292,8 @@ def _frame(buffer: LineBuffer, rows: Array, programs: list[str | None], origin: 
         "format": chosen(FORMATS, rows["format"]),
         "unit": chosen(programs, rows["program"]),
         "pid": column(rows["pid"], rows["pid"] >= 0, pa.int64()),
-        "facility": chosen(FACILITIES, np.where((priority >= 0) & (priority < 192), priority // 8 + 1, 0)),
-        "severity": chosen(SEVERITIES, np.where(priority >= 0, priority % 8 + 1, rows["severity"])),
+        "facility": chosen(FACILITIES, np.where((priority >= 0) & (priority < 192), (priority >> 3) + 1, 0)),
+        "severity": chosen(SEVERITIES, np.where(priority >= 0, (priority & 7) + 1, rows["severity"])),
         "message": buffer.texts(rows["message"], rows["message_end"] - rows["message"]),
         # One division of two exact numbers gives the nearest double, as reading the text would.
         "uptime_s": column(rows["uptime"] / 1_000_000, rows["uptime"] >= 0, pa.float64()),

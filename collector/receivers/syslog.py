@@ -25,6 +25,7 @@ from collector.columnar import octets
 from collector.receivers.base import Decoded, ListenFailed, Payload, Receiver, Run
 from collector.segment_file import Position
 from collector.spool import SpoolBroken, SpoolFull
+from parsers.lines import line_ends
 
 if TYPE_CHECKING:
     from collector.intake import Intake
@@ -361,7 +362,7 @@ def without_blanks(data: bytes) -> tuple[int, bytes]:
     """Lines with their ends and without those of white space alone, and how many there are. A chunk has thousands of them:
     nothing is done to each in vain."""
     letters = np.frombuffer(data, np.uint8)
-    ends = np.flatnonzero(letters == _LINE_END)
+    ends = line_ends(letters)
     if len(data) and letters[-1] == _LINE_END:
         begins = np.concatenate(([0], ends[:-1] + 1))
         doubtful = np.flatnonzero(letters[begins] <= _SPACE)

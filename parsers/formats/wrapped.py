@@ -34,8 +34,10 @@ def read_inner(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
             break
         if origin.source in JOB_SOURCES and not form.for_jobs:
             continue
-        fits = left.filter(accepted(form, left["text"]))
-        found = conform(form.read(fits, origin)) if len(fits) else fits.clear()
+        fitting = accepted(form, left["text"])
+        if not fitting.any():
+            continue
+        found = conform(form.read(left.filter(fitting), origin))
         if len(found):
             parts.append(found)
             left = left.join(found.select("i"), on="i", how="anti", maintain_order="left")

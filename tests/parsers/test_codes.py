@@ -33,6 +33,21 @@ def test_every_text_is_its_name_and_every_name_is_another(texts: list[str | None
         assert spelled(some) == some.to_list()
 
 
+@pytest.mark.parametrize("length", [13, 14, 15, 16, 17, 20, 21, 40])
+def test_long_texts_that_differ_in_one_letter_are_two(length: int) -> None:
+    text = "x" * length
+    texts = [text[:at] + letter + text[at + 1 :] for at in range(length) for letter in "xyz"] * 2
+    assert spelled(pl.Series(texts)) == texts
+    assert len(codes(pl.Series(texts)).names) == 2 * length + 1
+
+
+@given(st.binary(max_size=200).map(lambda data: data.translate(bytes([10, 11, 138, 9] * 64))), st.integers(0, 9))
+@settings(deadline=None)
+def test_line_ends_are_found_wherever_they_stand(data: bytes, cut: int) -> None:
+    letters = np.frombuffer(data, np.uint8)[cut:]
+    assert lines.line_ends(letters).tolist() == np.flatnonzero(letters == 10).tolist()
+
+
 def test_more_different_texts_than_the_table_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "_SLOTS", 8)
     few, many = [None, *(str(number % 7) for number in range(50))], [f"number {number:08}" for number in range(50)]
