@@ -46,13 +46,13 @@ from store.segments import SEGMENT_ROWS, in_order
 
 log = structlog.get_logger()
 
-#: Bytes of a piece, unpacked; about 80 k lines of syslog. What a worker does once for each piece, however few lines there are
-#: in it, takes 47 ms: of 4 MB that is a third of the time, of 8 a fifth, of 14 (for twice the memory) little less.
-PIECE_BYTES = 8 * 1024 * 1024
-#: Pieces given to one worker: one in work, the other waiting, so that it has enough to do while the store takes segments.
-DEPTH = 2
-#: Workers go on until so many pieces lie here, parsed or not, besides those that are in a transaction: about 24 MB each.
-MOST_PIECES = 4
+#: Bytes of a piece, unpacked; about 38 k lines of syslog. Larger ones cost a worker less that has the machine for itself, and
+#: nothing less beside the store (measured); it needs 13 times as much besides its 250 MB.
+PIECE_BYTES = 4 * 1024 * 1024
+#: Pieces given to one worker: one in work, the others waiting, so that it has enough to do while the store takes segments.
+DEPTH = 3
+#: Workers go on until so many pieces lie here, parsed or not, besides those that are in a transaction: about 12 MB each.
+MOST_PIECES = 6
 #: Whether they are stored is looked at so often.
 STORING_S = 0.02
 #: A lone batch waits this long for company: commits cost milliseconds each.
