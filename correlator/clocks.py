@@ -81,15 +81,27 @@ def compared_further(before: Clocks, events: Sequence[Event], known: Known, sinc
         told = _told(events, known, found)
         if _off({host: told[host] for host in told.keys() - former.keys() - _hosts(found.signs)}):
             return None
-        again = {
-            host: [*(s for s in signs if s.time < since), *(s for s in told.get(host, ()) if s.time >= since)]
-            for host, signs in former.items()
-        }
+        again: dict[str, list[Sign]] = {}
+        for host, known_signs in former.items():
+            further = _further(known_signs, told.get(host, []), since)
+            if further is None:
+                return None
+            again[host] = further
         off = _off(again)
         if off.keys() != former.keys():
             return None
         found = _with(found, again, off) if off else found
     return found if _until(since, found.offsets) == _until(since, before.offsets) else None
+
+
+def _further(before: Iterable[Sign], told: Sequence[Sign], since: float) -> list[Sign] | None:
+    """All signs of a clock: those before ``since`` as they were known. None where later lines make signs of earlier ones."""
+    then, now = ([s for s in some if s.time < since] for some in (before, told))
+    # To the millisecond: what was moved and is moved back is not quite what it was.
+    known = {(round(s.time, 3), s.pair) for s in then}
+    if any((round(s.time, 3), s.pair) not in known for s in now):
+        return None
+    return [*then, *(s for s in told if s.time >= since)]
 
 
 def _told(events: Sequence[Event], known: Known, found: Clocks) -> dict[str, list[Sign]]:
