@@ -120,14 +120,14 @@ def _off(told: Mapping[str, list[Sign]]) -> dict[str, list[Offset]]:
     return {host: found for host, found in stretches.items() if found}
 
 
-def _with(found: Clocks, signs: Mapping[str, list[Sign]], off: Mapping[str, list[Offset]]) -> Clocks:
+def _with(found: Clocks, told: Mapping[str, list[Sign]], off: Mapping[str, list[Offset]]) -> Clocks:
     """What is found, and what one more round found."""
     some = sorted([*found.offsets, *chain.from_iterable(off.values())], key=lambda o: (o.host, o.start))
-    return Clocks(some, [*found.signs, signs])
+    return Clocks(some, [*found.signs, told])
 
 
-def _hosts(signs: Iterable[Mapping[str, object]]) -> set[str]:
-    return set(chain.from_iterable(signs))
+def _hosts(rounds: Iterable[Mapping[str, object]]) -> set[str]:
+    return set(chain.from_iterable(rounds))
 
 
 def _until(moment: float, found: Iterable[Offset]) -> list[Offset]:

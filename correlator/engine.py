@@ -135,7 +135,9 @@ def conclude_cluster(
     told = clocks.compared(events, clock_pairs.Known(inventory.cabling, samples.begun(store, cluster)))
     events = clocks.correct(events, told.offsets)
     runs = run_rows.gather(store, cluster, events)
-    world = gather_world(store, cluster, settings, events, runs, node_states(store, cluster), told.offsets)
+    world = gather_world(
+        store, cluster, settings, events, runs, node_states(store, cluster), told.offsets, inventory=inventory
+    )
     conclude(world)
     narrow_slurmd_timeout(world.site, world.facts)
     seen = first_seen((events[0] for events in world.by_host.values()), world.runs)
@@ -178,13 +180,13 @@ def measure(store: Reads, cluster: str | None) -> Measured:
 def gather_world(
     store: Reads, cluster: str | None, settings: Mapping[str, object] | None, events: list[Event], runs: list[Run],
     states: list[dict[str, Any]], off: list[clocks.Offset], hosts: Iterable[str] = (), before: Conclusions | None = None,
-    measured: Measured | None = None,
+    measured: Measured | None = None, inventory: Inventory | None = None,
 ) -> World:  # fmt: skip
     """All that is known besides events and runs. ``hosts``: further hosts that are known to exist; ``before``: earlier
-    conclusions, where inventory and voices are the same still; ``measured``: where that was asked already."""
+    conclusions, where inventory and voices are the same still; ``measured``, ``inventory``: where those were asked already."""
     measured = measured or measure(store, cluster)
     known = set(filter(None, map(attrgetter("host"), events))).union(hosts, *map(attrgetter("nodes"), runs))
-    inventory = (before.inventory if before else None) or read_inventory(store, cluster)
+    inventory = inventory or (before.inventory if before else None) or read_inventory(store, cluster)
     world = World(
         build_site(cluster, inventory.settings, inventory.cabling, inventory.topology, known, settings),
         events,
@@ -347,9 +349,8 @@ def run_table(found: list[Conclusions], texts: Mapping[int, str] | None = None) 
     def of_verdict(name: str, kind: Any) -> pl.Series:
         return pl.Series(name, [v[name] if v else None for v in verdicts], kind)
 
-    def moments(
-        name: str,
-    ) -> pl.Series:  # a run's seconds are those of its row: objects of Python take ten times as long
+    def moments(name: str) -> pl.Series:
+        # A run's seconds are those of its row: Python's objects for moments take ten times as long.
         return (of_run(name, pl.Float64) * 1e6).round(0).cast(pl.Int64).cast(pl.Datetime("us"))
 
     return pl.DataFrame([

@@ -387,13 +387,14 @@ def facts_of(incident: Incident) -> list[Fact]:
     return [incident.root, *incident.members, *incident.flaps]
 
 
-def events_of(incident: Incident) -> list[Event]:
-    """Events of all facts of the incident, in time order, each once."""
-    found: dict[str, Event] = {}
-    for fact in facts_of(incident):
-        for event in fact.events:
-            found[event.id] = event
-    return sorted(found.values(), key=_in_time)
+def events_by_id(incident: Incident) -> dict[str, Event]:
+    """Events of all facts of the incident."""
+    return {event.id: event for fact in facts_of(incident) for event in fact.events}
 
 
 _in_time = attrgetter("time", "id")
+
+
+def events_of(incident: Incident) -> list[Event]:
+    """Events of all facts of the incident, in time order, each once."""
+    return sorted(events_by_id(incident).values(), key=_in_time)

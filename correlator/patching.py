@@ -19,7 +19,7 @@ from correlator import engine
 from correlator.changes import everything
 from correlator.engine import Conclusions
 from correlator.events import moment_of
-from correlator.incidents import Incident, facts_of
+from correlator.incidents import events_by_id
 from correlator.index import index_of
 from correlator.model import Event, Run
 
@@ -149,13 +149,8 @@ def _lines(after: Conclusions) -> dict[str, float]:
     touched = after.touched or everything(after)
     fresh = {after.stories[n].id: after.stories[n] for n in touched.incidents}
     gone = {i: story for i, (_, story) in touched.gone.items()}
-    same = {i for i in fresh.keys() & gone.keys() if _told(fresh[i]).keys() == _told(gone[i]).keys()}
-    return {i: e.time for told in (gone, fresh) for n in told.keys() - same for i, e in _told(told[n]).items()}
-
-
-def _told(story: Incident) -> dict[str, Event]:
-    """The events that belong to an incident, by id."""
-    return {e.id: e for fact in facts_of(story) for e in fact.events}
+    same = {i for i in fresh.keys() & gone.keys() if events_by_id(fresh[i]).keys() == events_by_id(gone[i]).keys()}
+    return {i: e.time for told in (gone, fresh) for n in told.keys() - same for i, e in events_by_id(told[n]).items()}
 
 
 def _homes(before: Conclusions, after: Conclusions, lines: Iterable[float]) -> tuple[dict[str, str], dict[str, str]]:
@@ -171,7 +166,7 @@ def _homes(before: Conclusions, after: Conclusions, lines: Iterable[float]) -> t
     was, now = (
         [c.stories[n] for n in np.flatnonzero(index_of(c).spans.within(stretches)).tolist()] for c in (before, after)
     )
-    return {e: s.id for s in was for e in _told(s)}, {e: s.id for s in now for e in _told(s)}
+    return {e: s.id for s in was for e in events_by_id(s)}, {e: s.id for s in now for e in events_by_id(s)}
 
 
 #: Lines so close together are looked at as one stretch of time.
@@ -230,10 +225,11 @@ class Storing:
         """``meanwhile`` is done beside: committing needs no turn of the interpreter."""
         for task in self._tasks:
             task.result()
-        self._beside.submit(meanwhile)
+        done = self._beside.submit(meanwhile)
         if self._transaction is not None:
             transaction, self._transaction = self._transaction, None
             transaction.__exit__(None, None, None)
+        done.result()
 
     def give_up(self) -> None:
         wait(self._tasks)

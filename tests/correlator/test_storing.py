@@ -55,3 +55,4 @@ def test_nothing_begun_is_nothing_stored() -> None:
     with open_store(None) as store, Storing(store) as storing:
         storing.commit(lambda: None)
         store.set_fact("free", "told")
+        assert store.fact("free") == "told"
