@@ -270,8 +270,9 @@ def ask(cursor: Any, question: Question, timeout_s: float) -> bytes:
 
 
 def answered(result: kql.Result) -> dict[str, Any]:
-    """The table of one statement."""
-    return {**result.document(), "truncated": result.truncated}
+    """The table of one statement, and what ``render`` wants drawn of it."""
+    drawn = {"render": result.chart.document()} if result.chart else {}
+    return {**result.document(), "truncated": result.truncated, **drawn}
 
 
 @router.get("/reports", tags=["reports"])

@@ -52,6 +52,7 @@ EXAMPLES = (
      "| sort by Time desc\n| take 200\n"
      "| project Time, Host, Source, Event, Message, File, Line"),
     ("Events by host", "Events\n| summarize Count = count() by Host, Event\n| sort by Count desc"),
+    ("Events over time", "Events\n| summarize Count = count() by bin(Time, 1m), Event\n| render timechart"),
     ("Jobs that did not end well", 'Jobs\n| where State != "COMPLETED"\n'
      "| project End, JobId, Name, User, State, Category, IncidentId\n"
      "| sort by End desc"),

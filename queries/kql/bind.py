@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, select, table
 from sqlalchemy.sql import Select
@@ -16,6 +16,9 @@ from queries.kql.dialect import Col, Sql, quoted
 from queries.kql.errors import KqlBindError, Span, nearest
 from queries.kql.unread import Narrowable
 from queries.kql.values import Value
+
+if TYPE_CHECKING:
+    from queries.kql.operators.rendering import Chart
 
 MAX_STAGES = 500
 ORDER = "$ord"  # hidden column: the position of a row in a serialized stage
@@ -44,6 +47,7 @@ class Stage:
     columns: tuple[StageColumn, ...]
     sorted: bool = False
     label: str = ""
+    chart: Chart | None = None
 
     @property
     def visible(self) -> tuple[StageColumn, ...]:

@@ -32,6 +32,7 @@ from queries.kql.grammar import parse
 from queries.kql.operators import OPERATORS, SOURCES
 from queries.kql.operators.combining import is_innerunique
 from queries.kql.operators.nouns import NOUNS, table_function
+from queries.kql.operators.rendering import Chart
 from queries.kql.textindex import Pruner, narrowed
 from queries.kql.unread import AS_JSON, NULLS_AWAY, Narrowable, without_unread
 from queries.kql.values import Value, constant
@@ -54,6 +55,7 @@ class Compiled:
     columns: tuple[StageColumn, ...]
     stages: tuple[str, ...]
     ordered: bool  # whether the query gives its rows an order
+    chart: Chart | None = None
 
 
 @lru_cache(maxsize=64)
@@ -299,7 +301,13 @@ class Compiler(Builder):
         order = tuple(getattr(compiled, "positiontup", None) or params)
         values = [params[name] for name in order]
         return Compiled(
-            str(compiled), values, order, stage.visible, tuple(n for n, _, _ in needed), stage.order is not None
+            str(compiled),
+            values,
+            order,
+            stage.visible,
+            tuple(n for n, _, _ in needed),
+            stage.order is not None,
+            stage.chart,
         )
 
     def _refused(self, gap: Unspelled) -> KqlError:

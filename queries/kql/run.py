@@ -22,6 +22,7 @@ from queries.kql.compile import Compiled, compile_script
 from queries.kql.deadline import Deadline
 from queries.kql.errors import CannotExpress, KqlError, KqlRuntimeError, QueryTimeout
 from queries.kql.functions.python import give
+from queries.kql.operators.rendering import Chart
 from queries.kql.textindex import Pruned, Pruner
 
 Made = TypeVar("Made")
@@ -41,6 +42,7 @@ class Result:
     elapsed_ms: float = 0.0
     others: list[Result] = field(default_factory=list)
     pruned: tuple[Pruned, ...] = ()
+    chart: Chart | None = None
 
     def arrow(self) -> Any:
         """The answer as a pyarrow Table: timespans as ticks, dynamics as JSON text."""
@@ -182,7 +184,7 @@ def _execute(
         raise CannotExpress("a date lies outside the years 1 to 9999").locate(text)
     columns = [(c.name, c.type) for c in one.columns]
     table = table.rename_columns([n for n, _ in columns])
-    return Result(columns, table, one.sql, truncated, (time.monotonic() - started) * 1000)
+    return Result(columns, table, one.sql, truncated, (time.monotonic() - started) * 1000, chart=one.chart)
 
 
 # What the engine says about a value, said in words of the query's author.

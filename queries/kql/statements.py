@@ -213,8 +213,9 @@ OPERATORS: dict[str, P] = {
     "getschema": pp.Empty(),
     "consume": settings,
     "as": settings + _one("name", g.name_text),
-    "render": _one("kind", pp.Regex(r"\w+")) + pp.Optional(
-        _kw("with") - (_lit("(") + pp.Optional(_listed(g.named_arg)) + _lit(")")).suppress()),
+    "render": _one("kind", g.identifier) + pp.Optional(
+        _role("properties", _kw("with") - _lit("(") + pp.Optional(_listed(g.named_arg | g.expr)) + _lit(")")
+              | pp.OneOrMore(g.named_arg + pp.Optional(_comma)))),
     "search": settings + pp.Optional(_kw("in") + _lit("(") - _role("tables", _listed(union_item)) + _lit(")"))
     + _one("value", g.expr),
     "reduce": settings + _kw("by") - _one("value", g.expr) + pp.Optional(

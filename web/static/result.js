@@ -1,5 +1,7 @@
 /* The answer to a query: how many rows, what is missing from them, rows over time, the table, and a file of it. */
 
+import { chart } from './chart/chart.js';
+import { seconds } from './chart/series.js';
 import { element, fileButton } from './lines.js';
 
 /** More rows than this make the table slow and tell a reader nothing more. */
@@ -50,7 +52,7 @@ function warnings({ rows, truncated }) {
 function head(columns, sorted, onSort) {
   const row = element('tr');
   columns.forEach((column, n) => {
-    const cell = element('th');
+    const cell = element('th', NUMBERS.includes(column.type) ? 'num' : '');
     const button = element('button', 'sort', column.name);
     button.type = 'button';
     button.append(element('small', '', column.type));
@@ -116,20 +118,11 @@ function bars(canvas, sums, lo, hi) {
   g.fillText(`most in a bar: ${most}`, width - side, 11);
 }
 
-/** A timespan's text (d.hh:mm:ss.fffffff) as something that compares: its days decide first. */
-function seconds(text) {
-  const found = /^(-?)(?:(\d+)\.)?(\d+):(\d+):([\d.]+)$/.exec(text);
-  if (!found) return text;
-  const [, sign, days, ...clock] = found;
-  const [h, m, s] = clock.map(Number);
-  return (sign ? -1 : 1) * (Number(days ?? 0) * 86400 + h * 3600 + m * 60 + s);
-}
-
 /** All rows of the answer, not only those that are shown, by one column; what has no value comes last. */
 function arranged({ columns, rows }, { column, up }) {
   if (column === null) return rows;
   const kind = columns[column].type;
-  const of = NUMBERS.includes(kind) ? Number : kind === 'timespan' ? seconds : words;
+  const of = NUMBERS.includes(kind) ? Number : kind === 'timespan' ? text => seconds(text) ?? text : words;
   const keyed = rows.map(row => [row[column] === null || row[column] === '' ? null : of(row[column]), row]);
   const turn = up ? 1 : -1;
   keyed.sort(([a], [b]) => {
@@ -141,7 +134,7 @@ function arranged({ columns, rows }, { column, up }) {
 
 export class Result {
   constructor() {
-    for (const id of ['result', 'notes', 'hist', 'count', 'csv']) this[id] = document.getElementById(id);
+    for (const id of ['result', 'notes', 'chart', 'hist', 'count', 'csv']) this[id] = document.getElementById(id);
     this.body = null;
     this.sorted = { column: null, up: true };
   }
@@ -156,12 +149,12 @@ export class Result {
     const rows = answer.rows.length;
     this.count.textContent = `${thousands(rows)}${answer.truncated ? '+' : ''} row${rows === 1 ? '' : 's'}`;
     this.csv.hidden = !rows;
-    const warning = warnings(answer);
+    const warning = [warnings(answer), chart(this.chart, answer)].filter(Boolean).join(' ');
     const box = element('div', 'doubt');
     box.append(element('div', '', warning));
     this.notes.replaceChildren(...(warning ? [box] : []));
     this.table();
-    this.chart(answer);
+    this.overTime(answer);
   }
 
   /** The rows in the order that the reader chose. */
@@ -180,12 +173,12 @@ export class Result {
   }
 
   /** Rows over time, counted from the answer; the note above says when that is not all of them. */
-  chart({ columns, rows }) {
+  overTime({ columns, rows, render }) {
     const column = columns.findIndex(item => item.type === 'datetime');
     const times = column < 0 ? [] : rows.map(row => Date.parse(row[column])).filter(Number.isFinite);
     const lo = times.reduce((a, b) => Math.min(a, b), Infinity);
     const hi = times.reduce((a, b) => Math.max(a, b), -Infinity);
-    this.hist.hidden = times.length < 3 || hi <= lo;
+    this.hist.hidden = Boolean(render) || times.length < 3 || hi <= lo;
     if (this.hist.hidden) return;
     const count = Math.max(10, Math.min(120, Math.floor(this.hist.clientWidth / 12)));
     bars(this.hist, bins(times, lo, hi, count), lo, hi);

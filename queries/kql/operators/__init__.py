@@ -16,6 +16,7 @@ from queries.kql.operators import (
     nouns,
     parsing,
     plugins,
+    rendering,
     rows,
     scanning,
     shaping,
@@ -40,6 +41,7 @@ _GROUPS = (
     finding,
     nouns,
     plugins,
+    rendering,
 )
 OPERATORS: dict[str, Any] = {name: build for group in _GROUPS for name, build in group.BUILDERS.items()}
 SOURCES: dict[str, Any] = sources.BUILDERS | finding.SOURCE_BUILDERS | {"union": combining.union_source}

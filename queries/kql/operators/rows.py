@@ -125,11 +125,11 @@ def sample_distinct(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> 
 
 
 def same(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """render, as and consume leave the rows as they are."""
+    """as and consume leave the rows as they are."""
     return stage
 
 
 BUILDERS = {
     "where": where, "take": take, "sort": sort, "top": top, "count": count, "distinct": distinct, "sample": sample,
-    "sample-distinct": sample_distinct, "render": same, "as": same,
+    "sample-distinct": sample_distinct, "as": same,
 }  # fmt: skip

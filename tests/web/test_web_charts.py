@@ -1,0 +1,116 @@
+"""`render` on the query page: charts draw what the rows say, leave out nothing silently, and take no text as markup."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from store import open_store
+from web.app import create_app
+
+pytestmark = pytest.mark.browser
+TIMES = [f"2026-11-21T00:3{n}:00Z" for n in range(4)]
+KINDS = {"Time": "datetime", "Host": "string", "N": "long", "Axis": "dynamic", "Values": "dynamic"}
+
+
+def answer(names: str, rows: list[list[Any]], **render: Any) -> dict[str, Any]:
+    columns = [{"name": name, "type": KINDS[name]} for name in names.split()]
+    return {"columns": columns, "rows": rows, "truncated": False, "elapsed_ms": 1, "render": {"series": [], **render}}
+
+
+def drawn(look: Any, document: dict[str, Any], width: int = 1440) -> Any:
+    eyes = look(width)
+    eyes.answer_queries(document)
+    page = eyes.open("/explore")
+    page.wait_for_selector("#result tbody tr")
+    return page
+
+
+def hues(page: Any) -> int:
+    """How many different colours the canvas shows, the ground not counted."""
+    found: int = page.evaluate(
+        """() => {
+          const canvas = document.querySelector('#chart canvas');
+          const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+          const seen = new Map();
+          for (let at = 0; at < data.length; at += 4) {
+            if (data[at + 3] < 255) continue;
+            const colour = `${data[at]},${data[at + 1]},${data[at + 2]}`;
+            seen.set(colour, (seen.get(colour) ?? 0) + 1);
+          }
+          return [...seen.values()].filter(count => count > 40).length;
+        }"""
+    )
+    return found
+
+
+@pytest.mark.parametrize("kind", ["timechart", "columnchart", "areachart", "scatterchart"])
+def test_series_are_drawn_and_named(look: Any, kind: str) -> None:
+    rows = [
+        [time, host, (n + 1) * (7 if host == "gpu01" else 3)]
+        for n, time in enumerate(TIMES)
+        for host in ("gpu01", "<b>x")
+    ]
+    page = drawn(
+        look, answer("Time Host N", rows, visualization=kind, x="Time", y=["N"], series=["Host"], title="<i>Lines")
+    )
+    assert page.locator("#chart .legend li").all_inner_texts() == ["gpu01", "<b>x"]
+    assert page.inner_text("#chart h3") == "<i>Lines"
+    assert hues(page) >= 3  # both series, and the lines of the axes
+    box = page.locator("#chart canvas").bounding_box()
+    page.mouse.move(box["x"] + 60, box["y"] + 100)
+    assert page.locator("#chart .tip").inner_text().split("\n")[0].startswith("2026-11-21 00:30:00")
+    assert not page.is_visible("#hist")
+
+
+def test_series_of_make_series_are_unfolded_over_their_axis(look: Any) -> None:
+    rows = [["gpu01", [1, 5, 2, 3], TIMES], ["gpu02", [4, None, 1, 1], TIMES]]
+    page = drawn(
+        look, answer("Host Values Axis", rows, visualization="timechart", x="Axis", y=["Values"], series=["Host"])
+    )
+    assert page.locator("#chart .legend li").count() == 2
+    box = page.locator("#chart canvas").bounding_box()
+    page.mouse.move(box["x"] + box["width"] - 20, box["y"] + 100)
+    assert page.locator("#chart .tip div").all_inner_texts() == ["gpu01  3", "gpu02  1"]
+
+
+def test_bars_are_texts_with_lengths_and_shares(look: Any) -> None:
+    rows = [["a", 1], ["b", 3], ["", 0]]
+    page = drawn(look, answer("Host N", rows, visualization="piechart", x="Host", y=["N"]), 390)
+    told = [text.replace("\n", " ") for text in page.locator("#chart .bars li").all_inner_texts()]
+    assert told == ["b 3 (75.0 %)", "a 1 (25.0 %)", "(empty) 0 (0.0 %)"]
+    lengths = [page.locator("#chart .bar").nth(n).bounding_box()["width"] for n in range(2)]
+    assert lengths[0] == pytest.approx(3 * lengths[1], rel=0.02)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_what_is_left_out_is_said(look: Any) -> None:
+    many = [[TIMES[n % 4], f"gpu{n:02}", 1 + n] for n in range(20)] + [[None, "gpu19", 3]]
+    page = drawn(look, answer("Time Host N", many, visualization="timechart", x="Time", y=["N"], series=["Host"]))
+    assert "The 12 largest of 20 series are drawn" in page.inner_text("#notes")
+    assert "1 row has no Time" in page.inner_text("#notes")
+    assert page.locator("#chart .legend li").count() == 12
+    bars = drawn(look, answer("Host N", [[f"n{n}", n] for n in range(90)], visualization="barchart", x="Host", y=["N"]))
+    assert "60 of 90 bars" in bars.inner_text("#notes") and bars.locator("#chart .bars li").count() == 60
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [("treemap", "is not drawn here"), ("timechart", "needs a column of numbers")]
+)
+def test_where_nothing_can_be_drawn_the_table_stays(look: Any, kind: str, said: str) -> None:
+    page = drawn(look, answer("Host", [["gpu01"]], visualization=kind, x="Host", y=[]))
+    assert said in page.inner_text("#notes") and not page.is_visible("#chart")
+    assert page.inner_text("#result tbody") == "gpu01"
+
+
+def test_the_answer_says_what_is_drawn_only_where_that_was_asked() -> None:
+    with open_store(None) as store:
+        client = TestClient(create_app(store))
+        plain, charted = (
+            client.post("/api/v1/query", json={"query": f"range N from 1 to 3 step 1{more}"}).json()
+            for more in ("", " | render columnchart with (title='n')")
+        )
+    assert "render" not in plain and plain["rows"] == charted["rows"]
+    assert charted["render"] == {"visualization": "columnchart", "title": "n", "x": "N", "y": [], "series": []}

@@ -1,0 +1,23 @@
+/* `render`: draws an answer the way its query asks for. */
+
+import { element } from '../lines.js';
+import { bars, card } from './bars.js';
+import { Plot } from './plot.js';
+import { drawn } from './series.js';
+
+/** Draws into the box what can be drawn, and gives what has to be said about it. */
+export function chart(box, answer) {
+  box.replaceChildren();
+  box.hidden = true;
+  if (!answer.render || !answer.rows.length) return '';
+  const what = drawn(answer);
+  if (!what.series) return what.note;
+  box.hidden = false;
+  if (what.said.title) box.append(element('h3', '', what.said.title));
+  box.setAttribute('role', 'group');
+  box.setAttribute('aria-label', `${what.kind} of ${what.said.y.join(', ')} over ${what.said.x}, ${what.series.length} series`);
+  if (what.kind === 'card') card(box, what);
+  else if (what.kind === 'barchart' || what.kind === 'piechart') return [what.note, bars(box, what)].filter(Boolean).join(' ');
+  else new Plot(box, what);
+  return what.note;
+}
