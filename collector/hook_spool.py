@@ -14,7 +14,7 @@ from pathlib import Path
 
 import polars as pl
 
-from collector.artifacts import Places, collect
+from collector.agent.artifacts import Places, collect
 from parsers import documents
 from parsers.documents.hook import read_spool
 from parsers.record import Origin, frame

@@ -3,7 +3,7 @@
 A hook stands between a job and its node: a slow one delays the job, one that fails drains the node. So this
 module imports nothing that the interpreter has not loaded already, asks Slurm and the network nothing, opens no
 path that a user named, prints nothing (Slurm interprets what a task prolog prints) and returns 0 whatever happens.
-What is read from those files later is the work of :mod:`collector.artifacts`.
+What is read from those files later is the work of :mod:`collector.agent.artifacts`.
 
 The file is ``faultline-hook/1``, a newline, and then ``NAME=VALUE`` pairs with a NUL between them.
 """
@@ -27,7 +27,7 @@ MAX_VALUE = 32 << 10
 MAX_FILE = 256 << 10
 MAX_FILES = 4096
 MAX_BYTES = 64 << 20
-DROPPED = "dropped"  # one byte for each hook that found the spool full: an append needs no lock
+DROPPED = "dropped"  # one byte for each hook that found the spool full or slow: an append needs no lock
 TIME_LIMIT_S = 1
 
 
@@ -35,8 +35,10 @@ def main(argv: list[str]) -> int:
     """Hand the environment over to the spool. ``argv`` holds the event's name; the answer is always 0."""
     before: list[tuple[int, object]] = []
     try:
-        _guard(before)
-        _hand_over(argv[0] if argv and argv[0] in EVENTS else "unknown")
+        event = argv[0] if argv and argv[0] in EVENTS else "unknown"
+        spool = os.environ.get("FAULTLINE_HOOK_SPOOL") or (TASK_SPOOL if event == "taskprolog" else SPOOL)
+        _guard(before, spool)
+        _hand_over(event, spool)
     except BaseException:  # a drained node costs more than a lost line, and there is nobody to tell
         pass
     finally:
@@ -44,11 +46,21 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _guard(before: list[tuple[int, object]]) -> None:
-    """End with 0, too, when the hook is told to stop or its disk does not answer."""
+def _guard(before: list[tuple[int, object]], spool: str) -> None:
+    """End with 0, too, when the hook is told to stop or its disk does not answer: then it is counted, if that can be done."""
+
+    def give_up(_number: int, _frame: object) -> None:
+        _signal.signal(_signal.SIGALRM, _leave)
+        _signal.alarm(TIME_LIMIT_S)
+        try:
+            _write(f"{spool}/{DROPPED}", b".", os.O_APPEND | os.O_NONBLOCK)
+        finally:
+            os._exit(0)
+
     try:
-        for number in (_signal.SIGHUP, _signal.SIGINT, _signal.SIGTERM, _signal.SIGALRM):
+        for number in (_signal.SIGHUP, _signal.SIGINT, _signal.SIGTERM):
             before.append((number, _signal.signal(number, _leave)))
+        before.append((_signal.SIGALRM, _signal.signal(_signal.SIGALRM, give_up)))
         _signal.alarm(TIME_LIMIT_S)
     except ValueError:  # not the main thread, so not a hook's process
         pass
@@ -65,9 +77,8 @@ def _leave(_number: int, _frame: object) -> None:
     os._exit(0)
 
 
-def _hand_over(event: str) -> None:
+def _hand_over(event: str, spool: str) -> None:
     env = os.environb
-    spool = os.environ.get("FAULTLINE_HOOK_SPOOL") or (TASK_SPOOL if event == "taskprolog" else SPOOL)
     now_ns = time.time_ns()
     host = os.uname().nodename
     job = os.environ.get("SLURM_JOB_ID", "")

@@ -25,7 +25,7 @@ from apscheduler.executors.pool import ThreadPoolExecutor as SchedulerThreads
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.cron import CronTrigger
 
-from collector.artifacts import Places
+from collector.agent.artifacts import Places
 from collector.hook_spool import HookSpool
 from collector.ingest import settle
 from collector.priority import go_first, stand_back

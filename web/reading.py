@@ -307,8 +307,10 @@ class Reader:
         return self.rows(sql, [list(keys)])
 
     def artifacts(self, job_id: int) -> list[Row]:
+        """A job's own files; of one that several hooks brought what is longest."""
+        once = "QUALIFY row_number() OVER (PARTITION BY restarts, kind, path ORDER BY length(content) DESC, host) = 1"
         sql = "SELECT job_id, restarts, kind, path, host, content, truncated FROM raw.artifacts WHERE job_id = ?"
-        return self.rows(sql + " ORDER BY kind, path", [job_id])
+        return self.rows(f"{sql} {once} ORDER BY kind, path", [job_id])
 
     def job_settings(self, key: str) -> list[Row]:
         sql = "SELECT DISTINCT name, value FROM raw.settings WHERE scope = ? ORDER BY name"

@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,7 @@ class _Pending:
     size: int = 0
     lines: dict[str, int] = field(default_factory=dict)
     positions: dict[str, Any] = field(default_factory=dict)
+    kept: list[Callable[[], None]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.parts or self.positions)
@@ -183,6 +185,8 @@ class Agent:
             pending.size += len(reading.body)
             pending.lines[name] = pending.lines.get(name, 0) + reading.lines
         pending.positions.update(reading.positions)
+        if reading.kept is not None:
+            pending.kept.append(reading.kept)
         if name == "links" and b"LOWER_UP" in reading.body and self.sender is not None:
             self.sender.hurry()
         if pending.size >= BATCH_BYTES:
@@ -206,6 +210,8 @@ class Agent:
             return False
         self._disk_trouble = None
         self._pending = _Pending()
+        for kept in pending.kept:
+            kept()
         if self.sender is not None:
             self.sender.wake()
         return True

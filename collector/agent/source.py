@@ -28,12 +28,14 @@ Option = str | int | float | bool | list[str]
 @dataclass(slots=True)
 class Reading:
     """What a poll gave: ``body`` (records, one JSON object a line), how many lines or samples they hold, and the
-    position (key -> value) that is reached with them. A value of None forgets a key.
+    position (key -> value) that is reached with them. A value of None forgets a key. ``kept`` is called, by another thread,
+    when they are on the agent's disk: what was read may go then.
     """
 
     body: bytes
     lines: int
     positions: dict[str, Any] = field(default_factory=dict)
+    kept: Callable[[], None] | None = None
 
 
 class Source(Protocol):

@@ -11,7 +11,7 @@
 # --ca FILE      certificate that signs the service's
 # --root DIR     put all files below DIR (for packages)
 #
-# It writes /opt/faultline-agent, /etc/faultline/agent.toml and .token, and the unit; uninstall.sh removes them.
+# It writes /opt/faultline-agent, /etc/faultline/agent.toml and .token, the hooks' spool, and the unit; uninstall.sh removes them.
 # Safe to repeat: an existing configuration stays. PYTHON names the interpreter (3.11 or newer).
 set -eu
 
@@ -53,6 +53,9 @@ else
     # Below --root the configuration still names the token where the node will find it.
     if [ -n "$root" ]; then sed -i "s|$root/|/|" "$config"; fi
 fi
+
+# Slurm's hooks write here (docs/hooks.md), and the agent reads it.
+install -d -m 0700 "$root/var/spool/faultline/hooks"
 
 unit=$here/faultline-agent.service
 [ -e "$unit" ] || unit=$here/../systemd/faultline-agent.service

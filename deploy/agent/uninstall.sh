@@ -21,7 +21,7 @@ rm -f "$root/etc/systemd/system/multi-user.target.wants/faultline-agent.service"
     "$root/etc/systemd/system/faultline-agent.service" "$root/etc/faultline/agent.toml" "$root/etc/faultline/agent.token"
 rmdir "$root/etc/faultline" 2>/dev/null || true
 if [ -n "$purge" ]; then
-    rm -rf "$root/var/lib/faultline-agent"
+    rm -rf "$root/var/lib/faultline-agent" "$root/var/spool/faultline"
 elif [ -d "$root/var/lib/faultline-agent" ]; then
     echo "uninstall.sh: $root/var/lib/faultline-agent stays (undelivered lines); --purge removes it" >&2
 fi

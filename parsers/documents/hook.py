@@ -6,9 +6,7 @@ the plain output of ``env`` that a site's script left (``15.epilog.gpu02.713.env
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
-from pathlib import PurePosixPath
 
 from parsers.documents import fields, job_env
 from parsers.documents.document import Document, Gathered
@@ -16,61 +14,10 @@ from parsers.hostlist import expand
 from parsers.record import Origin, Parsed
 
 MAGIC = b"faultline-hook/1\n"
-_PATTERN = re.compile(r"%(?P<width>\d*)(?P<letter>[%AaJjNnstuxb])")
 _CONTEXTS = {
     "prolog_slurmd": "prolog", "epilog_slurmd": "epilog", "prolog_slurmctld": "prologslurmctld",
     "epilog_slurmctld": "epilogslurmctld", "prolog_task": "taskprolog",
 }  # fmt: skip
-#: Slurm pads to at most ten digits.
-_WIDEST = 10
-
-
-def resolve_pattern(pattern: str, env: dict[str, str]) -> str:
-    """Slurm's file name pattern -> the batch script's file: "%x-%5j.out" -> "hit-00002.out".
-
-    Knows %A %a %b %J %j %N %n %s %t %u %x %% and zero padding. A backslash switches replacement off, as in sbatch.
-    A letter whose value is not in ``env`` stays as it is, so that the result never names a wrong file.
-    """
-    if "\\" in pattern:
-        return pattern.replace("\\", "")
-    job = env.get("SLURM_JOB_ID") or env.get("SLURM_JOBID")
-    array = env.get("SLURM_ARRAY_JOB_ID") or job
-    task = env.get("SLURM_ARRAY_TASK_ID")
-    hosts = expand(env.get("SLURM_JOB_NODELIST") or "") or expand(env.get("SLURMD_NODENAME", ""))
-    values = {
-        "%": "%", "A": array, "a": task or "4294967294", "J": job, "j": job, "N": hosts[0] if hosts else None, "n": "0",
-        "s": "batch", "t": "0", "u": env.get("SLURM_JOB_USER"), "x": env.get("SLURM_JOB_NAME"),
-        "b": str(int(task) % 10) if task and task.isdigit() else "0",
-    }  # fmt: skip
-
-    def replaced(found: re.Match[str]) -> str:
-        value = values[found["letter"]]
-        if value is None:
-            return found[0]
-        width = min(int(found["width"] or 0), _WIDEST)
-        return value.rjust(width, "0") if value.isdigit() else value
-
-    return _PATTERN.sub(replaced, pattern)
-
-
-def hook_artifacts(environment: dict[str, str]) -> dict[str, str]:
-    """The files a job writes, by kind: {"stdout": PATH, "stderr": PATH}; both the same where Slurm joins them.
-
-    Relative paths are relative to the job's working directory. A path with a letter left unresolved is left out.
-    """
-    folder = environment.get("SLURM_JOB_WORK_DIR", "")
-    default = "slurm-%A_%a.out" if environment.get("SLURM_ARRAY_TASK_ID") else "slurm-%j.out"
-    stdout = environment.get("SLURM_JOB_STDOUT") or default
-    files = {"stdout": stdout, "stderr": environment.get("SLURM_JOB_STDERR") or stdout}
-    paths = {}
-    for kind, pattern in files.items():
-        path = resolve_pattern(pattern, environment)
-        if "\\" not in pattern and _PATTERN.search(pattern.replace("%%", "")) and _PATTERN.search(path):
-            continue
-        full = str(PurePosixPath(folder) / path)
-        if full.startswith("/") and full != "/dev/null":
-            paths[kind] = full
-    return paths
 
 
 def read_spool(data: bytes) -> dict[str, str]:

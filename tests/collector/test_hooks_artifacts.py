@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from collector import artifacts
-from collector.artifacts import HEAD, TAIL, Artifact, Owner, Places, collect, fetch
-from collector.redaction import redact
+from collector.agent import artifacts
+from collector.agent.artifacts import HEAD, TAIL, Artifact, Owner, Places, collect, fetch
+from collector.agent.redaction import redact
 
 ROOT = os.geteuid() == 0
 USER = 20001 if ROOT else os.getuid()

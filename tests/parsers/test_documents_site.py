@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from test_documents import rows
 
 from parsers.documents import read
-from parsers.documents.hook import hook_artifacts, resolve_pattern
 from parsers.documents.prometheus import labels_of
 from parsers.documents.slurm_conf import seconds
 from parsers.record import Origin
@@ -146,22 +145,6 @@ def test_environment_of_a_sites_own_hook() -> None:
     text = "".join(f"{name}={value}\n" for name, value in env.items())
     (job,) = rows("hook_env", text, "jobs", Origin(host="ctl"))
     assert job["nodes"] == ["n1", "n2"] and job["cluster"] == "c9" and job["host"] == "ctl"
-
-
-@pytest.mark.parametrize(
-    ("pattern", "expected"),
-    [("%x-%5j.out", "ring-00007.out"), ("%A_%a", "5_3"), ("%u/%%j", "ann/%j"), ("%J.%s.%t", "7.batch.0"),
-     ("%N.out", "n1.out"), ("\\%j", "%j"), ("plain", "plain")],
-)  # fmt: skip
-def test_patterns(pattern: str, expected: str) -> None:
-    env = HOOK | {"SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "3", "SLURM_JOB_NODELIST": "n[1-2]"}
-    assert resolve_pattern(pattern, env) == expected
-
-
-def test_where_a_job_writes() -> None:
-    assert hook_artifacts(HOOK) == {"stdout": "/home/ann/ring-00007.out", "stderr": "/home/ann/ring-00007.out"}
-    nameless = {name: value for name, value in HOOK.items() if name != "SLURM_JOB_NAME"}
-    assert hook_artifacts(nameless) == {}
 
 
 def test_screens() -> None:

@@ -26,6 +26,7 @@ BUILT_IN: dict[str, str] = {
     "units": "collector.agent.sources.units",
     "platform": "collector.agent.sources.platform",
     "boot": "collector.agent.sources.boot",
+    "hooks": "collector.agent.sources.hooks",
     "accounting": "collector.agent.sources.accounting",
     "nodes": "collector.agent.sources.nodes",
     "slurm_conf": "collector.agent.sources.slurm_conf",

@@ -23,8 +23,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.redaction import redact
-from parsers.documents.hook import hook_artifacts
+from collector.agent.output_names import output_files
+from collector.agent.redaction import redact
 
 HEAD = 64 << 10
 TAIL = 256 << 10
@@ -107,7 +107,7 @@ def job_owner(env: Mapping[str, str]) -> Owner | None:
 
 
 def _outputs(env: Mapping[str, str], owner: Owner) -> Iterator[Artifact]:
-    paths = hook_artifacts(dict(env))
+    paths = output_files(env)
     for kind, name in (("stdout", "SLURM_JOB_STDOUT"), ("stderr", "SLURM_JOB_STDERR")):
         pattern = env.get(name)
         if kind in paths:

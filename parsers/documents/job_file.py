@@ -1,0 +1,29 @@
+"""A file of a job as the agent fetched it for a hook: JSON with ``job_id``, ``restarts``, ``kind`` (script, stdout, stderr),
+``path``, ``content`` and ``truncated``."""
+
+from __future__ import annotations
+
+import json
+
+from parsers.documents import fields
+from parsers.documents.document import Document, Gathered
+from parsers.record import Origin, Parsed
+
+_KINDS = ("script", "stdout", "stderr")
+
+
+def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
+    gathered = Gathered(kind, origin)
+    told = json.loads(data)
+    job = fields.integer(told.get("job_id"))
+    if job is None or told.get("kind") not in _KINDS or not isinstance(told.get("content"), str):
+        gathered.warn(f"no file of a job: job_id {told.get('job_id')!r}, kind {told.get('kind')!r}")
+        return gathered.parsed()
+    gathered.add("artifacts", {
+        "job_id": job, "restarts": fields.integer(told.get("restarts")), "kind": told["kind"], "path": told.get("path"),
+        "host": origin.host, "content": told["content"], "truncated": bool(told.get("truncated")), "taken_at": origin.received,
+    })  # fmt: skip
+    return gathered.parsed()
+
+
+DOCUMENT = Document(kinds=("job_file",), read=_read)

@@ -1,0 +1,164 @@
+"""Spools of Slurm's hooks on a node: delivered with the job's files, removed when they are kept, believed as far as their owner."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_host import Host, asked, parsed, rows, tables
+
+from collector.agent.sources import hooks as source
+from parsers.engine import LineParser
+
+EPILOG = {
+    "SLURM_JOB_ID": "15", "SLURM_JOB_RESTART_COUNT": "0", "SLURM_JOB_UID": str(os.geteuid() or 20001),
+    "SLURM_JOB_GID": str(os.getegid() or 20001), "SLURM_JOB_USER": "alice", "SLURM_JOB_NUM_NODES": "2",
+    "SLURMD_NODENAME": "gpu01", "SLURM_CLUSTER_NAME": "mini", "SLURM_JOB_EXIT_CODE2": "1:0",
+}  # fmt: skip
+OUTPUT = "step 100\nRuntimeError: NCCL error in: ProcessGroupNCCL.cpp:1970, unhandled system error\n"
+SPOOL = "/var/spool/faultline/hooks"
+
+
+def hook(host: Host, event: str, name: str = "", folder: str = SPOOL, **told: str) -> Path:
+    env = {"FAULTLINE_EVENT": event, "FAULTLINE_HOST": "gpu01", "FAULTLINE_TIME": "1795278590.5", **EPILOG, **told}
+    text = "faultline-hook/1\n" + "\0".join(f"{key}={value}" for key, value in env.items())
+    return host.put(f"{folder}/{name or f'15.{event}.gpu01.7.1'}.hook", text)
+
+
+def output(host: Host, text: str = OUTPUT) -> dict[str, str]:
+    """A job's output where its hook says it is, readable for the user that a child of root becomes."""
+    path = host.put("/home/alice/ring-15.out", text)
+    os.chown(path, int(EPILOG["SLURM_JOB_UID"]), int(EPILOG["SLURM_JOB_GID"]))
+    for folder in (path, *path.parents):
+        if folder.is_relative_to(host.root) or folder.name.startswith(("pytest-", "popen-")):
+            folder.chmod(folder.stat().st_mode | 0o755)
+    return {"SLURM_JOB_STDOUT": "ring-%j.out", "SLURM_JOB_WORK_DIR": str(path.parent)}
+
+
+def kept(readings: list[Any]) -> None:
+    for reading in readings:
+        if reading.kept:
+            reading.kept()
+
+
+def test_an_epilog_brings_its_environment_and_the_end_of_the_output(host: Host, parser: LineParser) -> None:
+    hook(host, "epilog", SLURM_JOB_NUM_NODES="1", **output(host))
+    found = asked(host.runner("hooks"))
+    told, file, lines = found
+    (job,) = tables(told)["jobs"].to_dicts()
+    assert (job["job_id"], job["exit_code"], job["user"], job["source"]) == (15, 1, "alice", "hook")
+    (artifact,) = tables(file)["artifacts"].to_dicts()
+    assert (artifact["kind"], artifact["content"], artifact["job_id"], artifact["restarts"]) == (
+        "stdout",
+        OUTPUT,
+        15,
+        0,
+    )
+    assert artifact["path"] == lines["path"] and (lines["source"], lines["job_id"]) == ("job_stdout", 15)
+    assert [row["event"] for row in parsed(parser, [lines])] == ["other", "job.nccl_error"]
+
+
+def test_a_file_goes_when_it_is_kept_and_is_read_once(host: Host) -> None:
+    path = hook(host, "epilog")
+    runner = host.runner("hooks")
+    (reading,) = runner.poll()
+    assert path.exists()
+    host.wait(3)
+    assert list(runner.poll()) == []  # read, and not yet on the agent's disk
+    kept([reading])
+    assert not path.exists()
+
+
+def test_after_a_crash_what_was_kept_is_removed_and_what_was_not_is_read_again(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = hook(host, "epilog")
+    runner = host.runner("hooks")
+    list(runner.poll())
+    held = json.loads(json.dumps(runner.positions))
+    # The positions were lost with the reading: nothing was on disk.
+    assert len(list(host.runner("hooks").poll())) == 1 and path.exists()
+    # The same process opens its source anew: what it read may still lie in memory.
+    assert list(host.runner("hooks", dict(held)).poll()) == [] and path.exists()
+    # Another process has them from the disk, where the reading is, too.
+    monkeypatch.setattr(source, "_PROCESS", "another")
+    assert list(host.runner("hooks", dict(held)).poll()) == [] and not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "node", "fetched"), [("gpu[01-02]", "gpu01", True), ("gpu[01-02]", "gpu02", False), ("", "gpu01", False)]
+)
+def test_of_many_nodes_the_first_one_fetches(host: Host, nodes: str, node: str, fetched: bool) -> None:
+    """slurmd's epilog of Slurm 22.05 is told no list: the prolog was."""
+    where = output(host)
+    if nodes:
+        hook(host, "prolog", SLURM_NODELIST=nodes, SLURMD_NODENAME=node)
+    runner = host.runner("hooks")
+    kept(list(runner.poll()))
+    hook(host, "epilog", SLURM_NODELIST=node, SLURMD_NODENAME=node, **where)
+    again = host.runner("hooks", json.loads(json.dumps(runner.positions)))  # also over a restart of the agent
+    assert [row.get("document") for row in asked(again) if row.get("document") == "job_file"] == ["job_file"] * fetched
+
+
+def test_the_controller_fetches_whoever_ran_it(host: Host) -> None:
+    hook(host, "epilogslurmctld", SLURM_JOB_NODELIST="gpu[01-02]", SLURMD_NODENAME="", **output(host))
+    assert "job_file" in [row.get("document") for row in asked(host.runner("hooks"))]
+
+
+def test_a_file_that_may_not_be_read_is_told_with_its_reason(host: Host) -> None:
+    told = output(host)
+    path = Path(told["SLURM_JOB_WORK_DIR"]) / "ring-15.out"
+    path.unlink()
+    path.symlink_to("/etc/passwd")
+    hook(host, "epilog", SLURM_JOB_NUM_NODES="1", **told)
+    _, line = asked(host.runner("hooks"))
+    assert "stdout" in line["lines"] and "a symbolic link" in line["lines"] and "root:" not in json.dumps(line)
+
+
+@pytest.mark.parametrize("content", ["SLURM_JOB_ID=1", "x" * 600_000])
+def test_what_is_no_hooks_file_is_set_aside_and_said(host: Host, content: str) -> None:
+    host.put(f"{SPOOL}/1.epilog.hook", content)
+    (line,) = asked(host.runner("hooks"))
+    assert "was not read" in line["lines"] and (host.root / SPOOL.lstrip("/") / "bad" / "1.epilog.hook").exists()
+
+
+def test_a_link_in_the_spool_is_not_followed(host: Host) -> None:
+    secret = host.put("/etc/secret", "faultline-hook/1\nSLURM_JOB_ID=1")
+    (host.root / SPOOL.lstrip("/")).mkdir(parents=True)
+    (host.root / SPOOL.lstrip("/") / "1.epilog.hook").symlink_to(secret)
+    (line,) = asked(host.runner("hooks"))
+    assert "was not read" in line["lines"] and secret.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: files of several users")
+@pytest.mark.parametrize(
+    ("event", "speaks_of", "taken"),
+    [("taskprolog", 20001, True), ("taskprolog", 20002, False), ("epilog", 20001, False)],
+)
+def test_a_users_file_is_that_users_word(host: Host, event: str, speaks_of: int, taken: bool) -> None:
+    path = hook(host, event, SLURM_JOB_UID=str(speaks_of), SLURM_JOB_NUM_NODES="1", **output(host))
+    os.chown(path, 20001, 20001)
+    found = asked(host.runner("hooks"))
+    assert [row.get("document") for row in found] == (["hook_spool"] if taken else [None])
+    assert taken or "may not say" in found[0]["lines"]
+
+
+def test_hooks_that_gave_up_are_a_blind_period(host: Host) -> None:
+    hook(host, "epilog")
+    dropped = host.put(f"{SPOOL}/dropped", "...")
+    runner = host.runner("hooks")
+    told, _ = rows(runner.poll())
+    assert told["blind"]["lines"] == 3 and "3 hooks gave up" in told["blind"]["reason"]
+    with dropped.open("a") as stream:
+        stream.write(".")
+    host.wait(3)
+    again = host.runner("hooks", json.loads(json.dumps(runner.positions)))
+    assert [row["blind"]["lines"] for row in rows(again.poll())] == [1]
+
+
+def test_no_spool_is_a_status(host: Host) -> None:
+    runner = host.runner("hooks")
+    assert list(runner.poll()) == [] and runner.status.state == "absent"
