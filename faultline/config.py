@@ -35,13 +35,18 @@ cron = "0 6 * * mon"
 folder = "/var/lib/faultline/reports"
 format = "html"
 days = 7
+
+[[notify]]
+kind = "webhook"              # or alertmanager, command, email
+severity = ["impact"]
+options = { url = "https://chat.example.org/hooks/abc" }
 """
 
 from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -86,6 +91,28 @@ class ScheduledReport(_Section):
 
         CronTrigger.from_crontab(value)
         return value
+
+
+class Notify(_Section):
+    """Who is told of incidents and of silent sources. ``name`` is under what the store remembers what was told (the kind, if
+    none is given); ``options`` are the kind's own."""
+
+    kind: str
+    name: str = ""
+    severity: tuple[Literal["impact", "degraded", "benign"], ...] = ("impact",)
+    least_confidence: float = Field(default=0.0, ge=0, le=1)
+    sources: bool = True
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _options_fit(self) -> Notify:
+        from faultline.notify import notifiers
+
+        known = notifiers()
+        if self.kind not in known:
+            raise ValueError(f"kind {self.kind!r} is unknown; known are {', '.join(sorted(known))}")
+        known[self.kind].sender(self.options)
+        return self
 
 
 class Ingest(_Section):
@@ -162,16 +189,32 @@ class Config(_Section):
     syslog: tuple[SyslogListener, ...] | None = None
     scrape: tuple[Scrape, ...] = ()
     reports: tuple[ScheduledReport, ...] = ()
+    notify: tuple[Notify, ...] = ()
+    #: Under which address people reach the pages; none: ``listen``.
+    public_url: str | None = None
 
     @property
     def address(self) -> tuple[str, int]:
         host, _, port = self.listen.rpartition(":")
         return host.strip("[]") or "127.0.0.1", int(port)
 
+    @property
+    def pages(self) -> str:
+        """The address of the pages in what others are told."""
+        return (self.public_url or f"http://{self.listen}").rstrip("/")
+
     @field_validator("listen")
     @classmethod
     def _host_and_port(cls, value: str) -> str:
         return host_and_port(value)
+
+    @field_validator("notify")
+    @classmethod
+    def _names_differ(cls, value: tuple[Notify, ...]) -> tuple[Notify, ...]:
+        names = [one.name or one.kind for one in value]
+        if again := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"two targets are called {min(again)}; give each a name")
+        return value
 
 
 def load(path: Path | None) -> Config:

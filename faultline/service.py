@@ -28,12 +28,14 @@ from apscheduler.triggers.cron import CronTrigger
 from collector.agent.artifacts import Places
 from collector.hook_spool import HookSpool
 from collector.ingest import settle
+from collector.inventory import utc_now
 from collector.priority import go_first, stand_back
 from correlator.engine import result
 from correlator.streaming import Ticker
 from faultline import upkeep
 from faultline.config import Config, ScheduledReport
 from faultline.failure import CommandError
+from faultline.notify import telling_of
 from faultline.receiving import Front, Receiving
 from parsers.compiled import release
 from parsers.watched import WatchedCatalogue
@@ -44,6 +46,8 @@ log = structlog.get_logger()
 
 #: Hooks and new rows are looked at this often; a job's epilog is on its page a moment later.
 TICK_SECONDS = 1.0
+#: What was concluded is told this often.
+TELL_SECONDS = 5.0
 #: Between two rounds lies ``PAUSE`` times as long as the last one took: a quarter of one core at most goes into concluding
 #: and into ordering what is stored, while much arrives a tenth, and a twentieth while the lines themselves wait in the spool. But
 #: a job's end is answered within 5 s, so the pause is never longer than ``PROMPT_S``, unless lines wait in the spool, or while
@@ -78,6 +82,7 @@ class Service:
         self.ticker = Ticker(store, settings=config.slurm, edge_paths=config.edges)
         self._not_before = 0.0
         self.patterns = WatchedCatalogue(config.patterns)
+        self.telling = telling_of(config, store, self._silent_sources)
 
     def start(self) -> None:
         if self.receiving is not None:
@@ -87,6 +92,15 @@ class Service:
         self.scheduler.add_job(
             self.tick, "interval", seconds=TICK_SECONDS, max_instances=1, coalesce=True, next_run_time=datetime.now(UTC)
         )
+        if self.telling.targets:
+            self.scheduler.add_job(
+                self.telling.round,
+                "interval",
+                seconds=TELL_SECONDS,
+                max_instances=1,
+                coalesce=True,
+                misfire_grace_time=None,
+            )
         for report in self.config.reports:
             self.scheduler.add_job(self.write_report, CronTrigger.from_crontab(report.cron, timezone="UTC"), [report])
         self.scheduler.add_job(
@@ -170,6 +184,11 @@ class Service:
         if sealed.lines:
             log.info("segments closed", lines=sealed.lines, segments=sealed.segments)
 
+    def _silent_sources(self) -> list[tuple[str, str]]:
+        inventory = self.receiving.inventory if self.receiving is not None else None
+        alerts = inventory.alerts(utc_now()) if inventory is not None else []
+        return [(f"{alert.host} {alert.source or 'lines'} {alert.file}", alert.text) for alert in alerts]
+
     def write_report(self, report: ScheduledReport, now: datetime | None = None) -> Path:
         """Writes one scheduled report under a name with its date; never leaves half a file."""
         from queries import reports
@@ -206,6 +225,8 @@ def build_app(service: Service) -> Any:
     app.state.receiving = service.receiving
     if service.receiving is not None:
         app.state.counters.more.append(service.receiving.metrics)
+    if service.telling.targets:
+        app.state.counters.more.append(service.telling.metrics)
 
     @app.get("/api/v1/result", tags=["incidents"])
     def whole_result() -> dict[str, Any]:

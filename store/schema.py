@@ -89,6 +89,7 @@ KEPT = [
   incident_id VARCHAR, confidence DOUBLE, summary VARCHAR, digest VARCHAR
 )""",
     "CREATE TABLE IF NOT EXISTS kept.aliases (cluster VARCHAR, alias VARCHAR, incident_id VARCHAR, since TIMESTAMP)",
+    "CREATE TABLE IF NOT EXISTS kept.notices (target VARCHAR, cluster VARCHAR, name VARCHAR, digest VARCHAR, told_at TIMESTAMP)",
     """CREATE TABLE IF NOT EXISTS kept.feedback (
   feedback_id VARCHAR, cluster VARCHAR, run_key VARCHAR, incident_id VARCHAR, answer VARCHAR, category VARCHAR,
   event VARCHAR, host VARCHAR, device VARCHAR, note VARCHAR, author VARCHAR, given_at TIMESTAMP, said_category VARCHAR,

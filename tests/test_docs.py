@@ -120,6 +120,14 @@ def test_the_indented_edges_of_the_correlation_page_are_right(tmp_path: Path) ->
     assert "SITE-CDU1" in {e.id for e in found} and "E24" not in {e.id for e in found}
 
 
+def test_the_notifier_of_the_docs_writes_its_line(tmp_path: Path) -> None:
+    from faultline.notify.message import Message
+
+    notifier = _run(next(b for b in blocks("python") if "WALL = Notifier" in b))["WALL"]
+    notifier.sender({"path": str(tmp_path / "wall")})(Message("I-1", "opened", "impact", "a link", "http://x"))
+    assert (tmp_path / "wall").read_text() == "[impact] New: a link http://x\n"
+
+
 def test_the_format_of_the_docs_reads_its_line() -> None:
     import polars as pl
 

@@ -1,0 +1,43 @@
+"""What a notifier is. A new one is a file that defines ``NOTIFIER`` and a line in ``faultline.notify``; a third party's comes
+by the entry point group ``faultline.notifiers``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from faultline.notify.message import Message
+
+#: A receiver that does not answer in this time has not been told, seconds.
+TIMEOUT_S = 10.0
+
+Send = Callable[[Message], None]
+
+
+class OptionError(ValueError):
+    """An option is missing, unknown or of no use; the text names it."""
+
+
+@dataclass(frozen=True)
+class Notifier:
+    """``make(options)`` checks the options (``OptionError``) and gives what sends one message: it returns when the message was
+    taken, and raises whatever it raises otherwise. ``options``: name -> default; None must be given."""
+
+    name: str
+    what: str
+    options: Mapping[str, Any]
+    make: Callable[[Mapping[str, Any]], Send]
+
+    def sender(self, given: Mapping[str, Any]) -> Send:
+        """Raises ``OptionError``."""
+        for name, value in given.items():
+            if name not in self.options:
+                raise OptionError(f"options.{name}: unknown; {self.name} knows {', '.join(self.options)}")
+            usual = self.options[name]
+            if usual is not None and type(value) is not type(usual):
+                raise OptionError(f"options.{name}: must be a {type(usual).__name__}, such as {usual!r}")
+        for name, usual in self.options.items():
+            if usual is None and not given.get(name):
+                raise OptionError(f"options.{name}: missing")
+        return self.make({**self.options, **given})

@@ -1,0 +1,53 @@
+"""What somebody is told: one text for people, the same as JSON for programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+State = Literal["opened", "changed", "withdrawn", "silent", "heard", "more"]
+
+_HEADS: dict[State, str] = {
+    "opened": "New", "changed": "Changed", "withdrawn": "Withdrawn", "silent": "Silent", "heard": "Heard again", "more": "More",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Message:
+    """``key`` is what it is about (an incident's id, a source); ``state`` what happened to it. ``document`` is the incident
+    as ``GET /api/v1/incidents/{id}`` gives it, without its lines."""
+
+    key: str
+    state: State
+    severity: str
+    title: str
+    link: str
+    cluster: str | None = None
+    document: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def subject(self) -> str:
+        """One line."""
+        where = f"{self.cluster}: " if self.cluster else ""
+        return f"[{self.severity}] {where}{_HEADS[self.state]}: {self.title}"
+
+    @property
+    def text(self) -> str:
+        """The whole, for a person: what, how sure, who was hit, what to do, where to look."""
+        told = [self.subject]
+        if self.document:
+            told.append(f"confidence {self.document.get('confidence') or 0:.2f}, {self.document.get('category')}")
+        if jobs := self.document.get("jobs"):
+            shown = ", ".join(f"{job['job_id']} of {job.get('user') or '?'}" for job in jobs[:5])
+            told.append(f"{len(jobs)} job{'s' * (len(jobs) > 1)} hit: {shown}{', ...' * (len(jobs) > 5)}")
+        for advice in (self.document.get("advice") or [])[:3]:
+            told.append(f"- {advice['text']}" + (f"  {advice['command']}" if advice.get("command") else ""))
+        told.append(self.link)
+        return "\n".join(told)
+
+    def as_json(self) -> dict[str, Any]:
+        """``text`` is what chat programs show of an incoming webhook."""
+        return {
+            "text": self.text, "key": self.key, "state": self.state, "severity": self.severity, "title": self.title,
+            "link": self.link, "cluster": self.cluster, "incident": self.document or None,
+        }  # fmt: skip

@@ -1,0 +1,223 @@
+"""Who has been told what: each target once of each thing, again when it is another, and of what was wrong that it was.
+
+The store remembers what a target was told (``kept.notices``), so a restart repeats nothing and forgets nothing. What happened
+longer ago than ``RECENT`` when a target is first asked is no news.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from faultline.notify.kind import Send
+from faultline.notify.message import Message, State
+
+if TYPE_CHECKING:
+    from store.duckdb_store import DuckStore
+
+log = structlog.get_logger()
+
+#: Older things are not told for the first time.
+RECENT = timedelta(hours=1)
+#: How long what was told is compared with what is concluded now: later lines change no verdict of then.
+REMEMBERED = timedelta(days=2)
+#: A change is told when it has stayed the same for so long, seconds; what is new, at once.
+SETTLE_S = 30.0
+#: So many messages a round; a storm is told in one more.
+MOST = 10
+#: Between two tries of a target that does not answer, seconds; doubled up to the longest.
+RETRY_S, LONGEST_RETRY_S = 5.0, 300.0
+_WORST_FIRST = {"impact": 0, "degraded": 1, "benign": 2}
+#: Members of an incident that a receiver can ask for by its link.
+_LEFT_OUT = ("events", "spans", "chain", "rivals", "unaffected_jobs", "grounds")
+
+
+@dataclass
+class Target:
+    """One entry of the configuration. ``name`` is under what the store remembers it."""
+
+    name: str
+    send: Send
+    severity: Sequence[str] = ("impact",)
+    least_confidence: float = 0.0
+    sources: bool = True
+    failed: int = 0
+    not_before: float = 0.0
+    trouble: str | None = None
+
+
+@dataclass(frozen=True)
+class _News:
+    message: Message
+    digest: str
+
+
+@dataclass
+class Telling:
+    """``alerts()``: what ``collector.inventory`` says of silent sources, as (key, text)."""
+
+    store: DuckStore
+    targets: Sequence[Target]
+    link: str
+    alerts: Callable[[], Sequence[tuple[str, str]]] = tuple
+    now: Callable[[], datetime] = lambda: datetime.now(UTC).replace(tzinfo=None)
+    monotonic: Callable[[], float] = time.monotonic
+    counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    _changing: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)
+
+    def round(self) -> None:
+        """Tells every target that can be reached what it does not know."""
+        due = [target for target in self.targets if self.monotonic() >= target.not_before]
+        if not due:
+            return
+        incidents, alerts = self._incidents(), dict(self.alerts())
+        for target in due:
+            self._tell(target, [*self._of_incidents(target, incidents), *self._of_sources(target, alerts)])
+
+    def _tell(self, target: Target, news: list[_News]) -> None:
+        news.sort(key=lambda one: (_WORST_FIRST.get(one.message.severity, 3), one.message.key))
+        for one in news[:MOST]:
+            if not self._sent(target, one.message):
+                return
+            self._remember(target, [one])
+        if rest := news[MOST:]:
+            worst = rest[0].message.severity
+            more = Message("more", "more", worst, f"{len(rest)} more incidents and silent sources", f"{self.link}/")
+            if self._sent(target, more):
+                self._remember(target, rest)
+
+    def _sent(self, target: Target, message: Message) -> bool:
+        try:
+            target.send(message)
+        except Exception as error:  # whatever a receiver does, the others are told
+            target.failed += 1
+            wait = min(RETRY_S * 2 ** (target.failed - 1), LONGEST_RETRY_S)
+            target.not_before = self.monotonic() + wait
+            trouble = f"{type(error).__name__}: {error}"
+            if trouble != target.trouble:
+                log.warning("a notification was not taken; it is tried again", target=target.name, error=trouble)
+            target.trouble = trouble
+            self._count(target, "failed")
+            return False
+        target.failed, target.not_before, target.trouble = 0, 0.0, None
+        self._count(target, "sent")
+        return True
+
+    def _count(self, target: Target, outcome: str) -> None:
+        self.counts[target.name, outcome] = self.counts.get((target.name, outcome), 0) + 1
+
+    def metrics(self) -> str:
+        """Prometheus text."""
+        rows = [
+            "# HELP faultline_notices_total Notifications, by target and outcome.",
+            "# TYPE faultline_notices_total counter",
+        ]
+        rows += [
+            f'faultline_notices_total{{outcome="{outcome}",target={json.dumps(name)}}} {count}'
+            for (name, outcome), count in sorted(self.counts.items())
+        ]
+        return "\n".join(rows) + "\n"
+
+    # ------------------------------------------------------------------------------------------------ what is news
+
+    def _incidents(self) -> list[dict[str, Any]]:
+        return self.store.rows(
+            'SELECT incident_id, cluster, severity, start, coalesce("end", start) AS last, document FROM model.incidents '
+            'WHERE "end" IS NULL OR "end" >= ?', [self.now() - REMEMBERED],
+        )  # fmt: skip
+
+    def _told(self, target: Target) -> dict[str, tuple[str, str | None]]:
+        """Key -> what was last said of it, and its cluster."""
+        rows = self.store.rows(
+            "SELECT name, cluster, digest FROM kept.notices WHERE target = ? AND told_at >= ? "
+            "QUALIFY row_number() OVER (PARTITION BY name ORDER BY told_at DESC) = 1",
+            [target.name, self.now() - REMEMBERED],
+        )  # fmt: skip
+        return {row["name"]: (row["digest"], row["cluster"]) for row in rows}
+
+    def _remember(self, target: Target, news: Sequence[_News]) -> None:
+        rows = [(target.name, one.message.cluster, one.message.key, one.digest, self.now()) for one in news]
+        with self.store.transaction() as connection:
+            connection.executemany("INSERT INTO kept.notices VALUES (?, ?, ?, ?, ?)", rows)
+
+    def _of_incidents(self, target: Target, incidents: Sequence[dict[str, Any]]) -> Iterator[_News]:
+        told = {key: value for key, value in self._told(target).items() if not key.startswith("source ")}
+        for row in incidents:
+            document = json.loads(row["document"]) if isinstance(row["document"], str) else row["document"]
+            before, digest = told.pop(row["incident_id"], ("", None))[0], _digest(document)
+            wanted = row["severity"] in target.severity and (document.get("confidence") or 0) >= target.least_confidence
+            if before == digest or not (wanted or before):
+                continue
+            if not before and row["last"] < self.now() - RECENT:
+                continue
+            if before and not self._has_settled(target, row["incident_id"], digest):
+                continue
+            yield _News(self._message(row, document, "changed" if before else "opened"), digest)
+        gone = {key: cluster for key, (digest, cluster) in told.items() if digest != _WITHDRAWN}
+        for key in sorted(gone.keys() - self._concluded(list(gone))):
+            yield _News(self._withdrawn(key, gone[key]), _WITHDRAWN)
+
+    def _concluded(self, keys: list[str]) -> set[str]:
+        """Those that are concluded, however long ago they ended."""
+        sql = "SELECT incident_id FROM model.incidents WHERE list_contains(?, incident_id)"
+        return {row["incident_id"] for row in self.store.rows(sql, [keys])} if keys else set()
+
+    def _has_settled(self, target: Target, key: str, digest: str) -> bool:
+        """Whether what is said now has been said for a while: while lines still come in, it may be another thing every second."""
+        now = self.monotonic()
+        last, since = self._changing.get((target.name, key), ("", now))
+        if last != digest:
+            since = now
+        self._changing[target.name, key] = digest, since
+        return now - since >= SETTLE_S
+
+    def _message(self, row: dict[str, Any], document: dict[str, Any], state: State) -> Message:
+        shown = {name: value for name, value in document.items() if name not in _LEFT_OUT}
+        link = f"{self.link}/incidents/{row['incident_id']}"
+        return Message(row["incident_id"], state, row["severity"], document["title"], link, row["cluster"], shown)
+
+    def _withdrawn(self, key: str, cluster: str | None) -> Message:
+        """An incident that was told and is concluded no more: whoever acted on it has to know."""
+        now = self.store.rows("SELECT incident_id FROM kept.aliases WHERE alias = ? ORDER BY since DESC LIMIT 1", [key])
+        goes_on = f"it is part of {now[0]['incident_id']}" if now else "later lines tell otherwise"
+        link = f"{self.link}/incidents/{now[0]['incident_id'] if now else key}"
+        return Message(key, "withdrawn", "impact", f"{key} is concluded no more: {goes_on}", link, cluster)
+
+    def _of_sources(self, target: Target, alerts: dict[str, str]) -> Iterator[_News]:
+        if not target.sources:
+            return
+        told = {key: digest for key, (digest, _) in self._told(target).items() if key.startswith("source ")}
+        link = f"{self.link}/sources"
+        for key, text in alerts.items():
+            name = f"source {key}"
+            if told.pop(name, _HEARD) == _HEARD:
+                yield _News(Message(name, "silent", "degraded", text, link), "silent")
+        for name, digest in told.items():
+            if digest != _HEARD:
+                title = f"{name.removeprefix('source ')} speaks again"
+                yield _News(Message(name, "heard", "benign", title, link), _HEARD)
+
+
+_WITHDRAWN, _HEARD = "withdrawn", "heard"
+
+
+def _digest(document: dict[str, Any]) -> str:
+    """What makes an incident another one for whoever was told of it: how bad, whose fault, how many (doubled) were hit."""
+    root = document.get("root_cause") or {}
+    hit = len(document.get("jobs") or ()).bit_length()
+    told = [
+        document.get("severity"),
+        document.get("category"),
+        root.get("event"),
+        root.get("host"),
+        root.get("device"),
+        hit,
+    ]
+    return hashlib.blake2b(json.dumps(told).encode(), digest_size=8).hexdigest()

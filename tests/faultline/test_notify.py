@@ -1,0 +1,281 @@
+"""Who is told what, and when again; and what each notifier sends to a real receiver."""
+
+from __future__ import annotations
+
+import json
+import socketserver
+import threading
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from collector.ingest import Ingest
+from correlator.engine import correlate
+from faultline.config import validate
+from faultline.failure import CommandError
+from faultline.notify import notifiers, telling_of
+from faultline.notify.message import Message
+from faultline.notify.telling import MOST, REMEMBERED, RETRY_S, SETTLE_S, Target, Telling
+from faultline.service import Service
+from store import open_store
+from store.duckdb_store import DuckStore
+
+FLAP = Path(__file__).parent.parent / "captures" / "mgmt_flap_long"
+SOON = datetime(2026, 11, 21, 0, 35)
+
+
+@pytest.fixture
+def store() -> Iterator[DuckStore]:
+    with open_store(None) as made:
+        Ingest(made).run([FLAP])
+        correlate(made)
+        yield made
+
+
+class Ears:
+    """A target that remembers what it was told, and a clock."""
+
+    def __init__(self, store: DuckStore, now: datetime = SOON, **about: Any) -> None:
+        self.heard: list[Message] = []
+        self.away: Exception | None = None
+        self.alerts: list[tuple[str, str]] = []
+        self.time = 0.0
+        self.start = now
+        self.target = Target("ears", self.take, **about)
+        self.telling = Telling(store, [self.target], "http://x", lambda: self.alerts, self.now, lambda: self.time)
+
+    def now(self) -> datetime:
+        return self.start + timedelta(seconds=self.time)
+
+    def take(self, message: Message) -> None:
+        if self.away:
+            raise self.away
+        self.heard.append(message)
+
+    def round(self, later: float = 0.0) -> list[tuple[str, str]]:
+        """What one more round tells."""
+        self.time += later
+        before = len(self.heard)
+        self.telling.round()
+        return [(message.state, message.key) for message in self.heard[before:]]
+
+
+def the_incident(store: DuckStore) -> str:
+    ((found,),) = store.cursor().execute("SELECT incident_id FROM model.incidents WHERE severity = 'impact'").fetchall()
+    return str(found)
+
+
+def change(store: DuckStore, **members: Any) -> None:
+    (row,) = store.rows("SELECT document FROM model.incidents WHERE severity = 'impact'")
+    document = json.dumps({**json.loads(row["document"]), **members})
+    with store.transaction() as connection:
+        connection.execute("UPDATE model.incidents SET document = ? WHERE severity = 'impact'", [document])
+
+
+def test_an_incident_is_told_once_with_what_to_do_also_over_a_restart(store: DuckStore) -> None:
+    ears, name = Ears(store), the_incident(store)
+    assert ears.round() == [("opened", name)] and ears.round(60) == []
+    text = ears.heard[0].text
+    assert "gpu02" in text and "15 of alice" in text and "scontrol update nodename=gpu02" in text
+    assert text.endswith(f"http://x/incidents/{name}")
+    assert Ears(store).round() == []
+
+
+@pytest.mark.parametrize(
+    ("about", "now", "told"),
+    [({}, SOON, 1), ({"severity": ("degraded",)}, SOON, 0), ({"least_confidence": 0.999}, SOON, 0),
+     ({}, SOON + timedelta(hours=3), 0)],
+)  # fmt: skip
+def test_what_is_no_news_for_a_target_is_not_told(
+    store: DuckStore, about: dict[str, Any], now: datetime, told: int
+) -> None:
+    assert len(Ears(store, now, **about).round()) == told
+
+
+def test_another_cause_is_told_when_it_stays(store: DuckStore) -> None:
+    ears, name = Ears(store), the_incident(store)
+    ears.round()
+    change(store, category="infra.gpu")
+    assert ears.round(1) == []
+    change(store, category="infra.storage")
+    assert ears.round(SETTLE_S) == []
+    assert ears.round(SETTLE_S) == [("changed", name)] and ears.round(SETTLE_S) == []
+
+
+def test_what_is_concluded_no_more_is_withdrawn_and_what_is_only_old_is_not(store: DuckStore) -> None:
+    ears, name = Ears(store), the_incident(store)
+    ears.round()
+    assert ears.round(REMEMBERED.total_seconds() - 30) == []
+    with store.transaction() as connection:
+        connection.execute("INSERT INTO kept.aliases VALUES ('mini', ?, 'I-new', now())", [name])
+        connection.execute("DELETE FROM model.incidents WHERE incident_id = ?", [name])
+    assert ears.round() == [("withdrawn", name)] and ears.round() == []
+    assert "it is part of I-new" in ears.heard[-1].title and ears.heard[-1].link.endswith("/I-new")
+
+
+def test_a_target_that_is_away_is_tried_later_and_later_and_the_others_are_told(store: DuckStore) -> None:
+    ears, other = Ears(store), Ears(store)
+    other.target.name = "other"
+    ears.telling.targets = [ears.target, other.target]
+    ears.away = OSError("refused")
+    ears.telling.round()
+    assert len(other.heard) == 1 and ears.telling.counts == {("ears", "failed"): 1, ("other", "sent"): 1}
+    ears.away = None
+    assert ears.round(RETRY_S - 1) == []
+    assert len(ears.round(2)) == 1
+    assert 'faultline_notices_total{outcome="sent",target="ears"} 1' in ears.telling.metrics()
+
+
+def test_a_storm_is_told_in_a_few_messages(store: DuckStore) -> None:
+    with store.transaction() as connection:
+        connection.execute(
+            "INSERT INTO model.incidents SELECT 'I-' || n, cluster, start, \"end\", severity, category, root_event, root_host, "
+            "root_device, document FROM model.incidents, range(30) AS many(n) WHERE severity = 'impact'"
+        )
+    ears = Ears(store)
+    told = ears.round()
+    assert len(told) == MOST + 1 and told[-1][0] == "more" and "21 more" in ears.heard[-1].title
+    assert ears.round() == []
+
+
+def test_a_source_that_falls_silent_is_told_until_it_speaks(store: DuckStore) -> None:
+    ears = Ears(store, severity=())
+    ears.alerts = [("gpu02 kernel /var/log/kern.log", "kernel of gpu02 silent for 20 min")]
+    key = "source gpu02 kernel /var/log/kern.log"
+    assert ears.round() == [("silent", key)] and ears.round(9) == []
+    ears.alerts = []
+    assert ears.round() == [("heard", key)] and ears.round() == []
+    ears.alerts = [("gpu02 kernel /var/log/kern.log", "again")]
+    assert ears.round(1) == [("silent", key)]
+    ears.target.sources = False
+    ears.alerts = []
+    assert ears.round(1) == []
+
+
+# --------------------------------------------------------------------------------------------------------- the kinds
+
+MESSAGE = Message(
+    "I-1", "opened", "impact", "eth0 of gpu02 lost its link", "http://x/incidents/I-1", "mini",
+    {"start": "2026-11-21T00:30:17Z", "end": "2026-11-21T00:32:45Z", "confidence": 0.99, "category": "infra.network"},
+)  # fmt: skip
+
+
+class Receiver(BaseHTTPRequestHandler):
+    got: ClassVar[list[tuple[str, dict[str, str], Any]]] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.got.append((self.path, dict(self.headers), json.loads(body)))
+        self.send_response(302 if self.path == "/moved" else 200)
+        if self.path == "/moved":
+            self.send_header("Location", "/elsewhere")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Tests print nothing."""
+
+
+@pytest.fixture
+def receiver() -> Iterator[str]:
+    Receiver.got.clear()
+    server = HTTPServer(("127.0.0.1", 0), Receiver)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_webhook(receiver: str, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret\n")
+    send = notifiers()["webhook"].sender({"url": f"{receiver}/hook", "token_file": str(tmp_path / "token")})
+    send(MESSAGE)
+    ((path, headers, body),) = Receiver.got
+    assert (path, headers["Authorization"], body["key"], body["state"]) == ("/hook", "Bearer secret", "I-1", "opened")
+    assert body["text"].startswith("[impact] mini: New: eth0 of gpu02") and body["incident"]["confidence"] == 0.99
+    with pytest.raises(OSError, match="302"):
+        notifiers()["webhook"].sender({"url": f"{receiver}/moved"})(MESSAGE)
+
+
+def test_alertmanager_ends_an_alert_under_the_labels_that_began_it(receiver: str) -> None:
+    send = notifiers()["alertmanager"].sender({"url": receiver})
+    send(MESSAGE)
+    send(Message("I-1", "withdrawn", "impact", "no more", "http://x", "mini"))
+    (path, _, (begun,)), (_, _, (ended,)) = Receiver.got
+    assert path == "/api/v2/alerts" and begun["labels"] == ended["labels"]
+    assert begun["startsAt"] == "2026-11-21T00:30:17Z" and "endsAt" not in begun and "endsAt" in ended
+
+
+def test_a_command_reads_the_message_and_its_failure_is_one(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    notifiers()["command"].sender({"command": ["/bin/sh", "-c", f"cat > {out}"]})(MESSAGE)
+    assert json.loads(out.read_text())["title"] == MESSAGE.title
+    with pytest.raises(OSError, match="exit code 3: no pager"):
+        notifiers()["command"].sender({"command": ["/bin/sh", "-c", "echo no pager >&2; exit 3"]})(MESSAGE)
+
+
+class Smtp(socketserver.StreamRequestHandler):
+    mails: ClassVar[list[str]] = []
+
+    def handle(self) -> None:
+        self.wfile.write(b"220 test\r\n")
+        while line := self.rfile.readline():
+            if line.upper().startswith(b"DATA"):
+                self.wfile.write(b"354 go on\r\n")
+                self.mails.append("".join(iter(lambda: self.rfile.readline().decode(), ".\r\n")))
+            self.wfile.write(b"221 bye\r\n" if line.upper().startswith(b"QUIT") else b"250 ok\r\n")
+
+
+def test_email() -> None:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Smtp) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        options = {
+            "to": ["ops@example.org"],
+            "sender": "faultline@example.org",
+            "server": "127.0.0.1",
+            "port": server.server_address[1],
+        }
+        notifiers()["email"].sender(options)(MESSAGE)
+        server.shutdown()
+    (mail,) = Smtp.mails
+    assert "Subject: [impact] mini: New: eth0 of gpu02 lost its link" in mail and "<I-1@faultline>" in mail
+
+
+WRONG = {
+    "unknown kind": {"kind": "pigeon"},
+    "options.url: missing": {"kind": "webhook"},
+    "options.url: 'ftp://x' is no": {"kind": "webhook", "options": {"url": "ftp://x"}},
+    "options.colour: unknown": {"kind": "webhook", "options": {"url": "http://x", "colour": "red"}},
+    "options.to: must be a list": {"kind": "email", "options": {"to": "ops", "sender": "a@b"}},
+    "options.port: must be a int": {"kind": "email", "options": {"to": ["a@b"], "sender": "a@b", "port": "25"}},
+    "options.command: must be a list": {"kind": "command", "options": {"command": "page me"}},
+}
+
+
+@pytest.mark.parametrize("said", WRONG)
+def test_a_wrong_entry_is_named(said: str) -> None:
+    with pytest.raises(CommandError, match=r"notify\.0") as problem:
+        validate({"notify": [WRONG[said]]}, "test")
+    assert said.replace("unknown kind", "is unknown") in str(problem.value)
+
+
+def test_the_service_looks_for_news_by_itself(store: DuckStore, tmp_path: Path) -> None:
+    hook = {"kind": "command", "options": {"command": ["/bin/true"]}}
+    quiet, told = (Service(validate({"data": str(tmp_path), "notify": some}, "test"), store) for some in ([], [hook]))
+    for running, jobs in ((quiet, 0), (told, 1)):
+        running.start()
+        found = [job for job in running.scheduler.get_jobs() if job.func == running.telling.round]
+        running.stop()
+        assert len(found) == jobs
+
+
+def test_two_targets_need_two_names(store: DuckStore) -> None:
+    hook = {"kind": "webhook", "options": {"url": "http://x"}}
+    with pytest.raises(CommandError, match="two targets are called webhook"):
+        validate({"notify": [hook, hook]}, "test")
+    config = validate({"notify": [hook, {**hook, "name": "second"}], "public_url": "https://f.example/"}, "test")
+    telling = telling_of(config, store, list)
+    assert [target.name for target in telling.targets] == ["webhook", "second"] and telling.link == "https://f.example"
