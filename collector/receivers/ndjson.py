@@ -33,7 +33,7 @@ from collector.receivers.base import (
     moment_of,
 )  # fmt: skip
 from collector.receivers.wrapped import HEAD_LINES, Streams, is_wrapped, loads, whole
-from collector.receivers.wrapped_columns import WrappedColumns, usual
+from collector.receivers.wrapped_columns import WrappedColumns, parted, usual
 from parsers import documents
 from parsers.lines import codes, numbered
 from parsers.record import Origin
@@ -243,24 +243,23 @@ class AlikeColumns:
         """Gives on ``rows``, between which there are only objects of somebody else's making."""
         lines = self._found.texts(self._own["raw"][rows]).cast(pl.Binary).to_list()
         together = np.zeros(len(rows), np.int64)
-        for held in self._rest.values():
-            part = codes(self._found.texts(held[rows])).which
-            together = numbered(together)[0].astype(np.int64) * (int(part.max()) + 1) + part
+        told = {name: codes(self._found.texts(held[rows])) for name, held in self._rest.items()}
+        for part in told.values():
+            together = numbered(together)[0].astype(np.int64) * (int(part.which.max()) + 1) + part.which
+        words = {name: (part.which, part.names.to_list()) for name, part in told.items()}
         which, firsts = numbered(together)
         ends = np.append(np.flatnonzero((np.diff(which) != 0) | (np.diff(rows) != 1)) + 1, len(rows))
         runs = []
         groups: dict[tuple[tuple[str, Any], ...], int] = {}
         for first in firsts.tolist():
             end = int(ends[np.searchsorted(ends, first, "right")])
-            values = {name: self._found.texts(held[rows[first : first + 1]])[0] for name, held in self._rest.items()}
-            rest = {name: value for name, value in values.items() if value is not None}
+            rest = {name: word for name, (held, known) in words.items() if (word := known[held[first]]) is not None}
             run, group = _described(end - first, lines[first:end], {**defaults, **rest}, to)
             runs.append((*run, groups.setdefault(tuple(group.items()), len(groups))))
         table = pl.DataFrame(runs, schema=_SCHEMA, orient="row")[which]
         table = table.with_columns(self._moments(rows, name, defaults) for name in ("time", "read")).drop("lines")
-        for told, number in groups.items():
-            at = np.flatnonzero(table["group"].to_numpy() == number)
-            to.into.add_table([lines[row] for row in at.tolist()], table[at].drop("group"), **dict(told))
+        for group_of, at in zip(groups, parted(table["group"].to_numpy(), len(groups)), strict=True):
+            to.into.add_table([lines[row] for row in at.tolist()], table[at].drop("group"), **dict(group_of))
 
     def _moments(self, rows: Array, name: str, defaults: dict[str, Any]) -> pl.Series:
         """Each record's own, where it has one; else the one that holds for all."""

@@ -156,8 +156,8 @@ class WrappedColumns(Wrapped):
         said = {"received": pl.lit(self._payload.received, pl.Int64), "transport": pl.lit(self._transport)}
         numbers = {key: at for at, key in enumerate(dict.fromkeys(keys))}
         of_line = np.array([numbers[key] for key in keys])[group]
-        for (source, job), number in numbers.items():
-            part = table if len(numbers) == 1 else table[np.flatnonzero(of_line == number)]
+        for (source, job), rows in zip(numbers, parted(of_line, len(numbers)), strict=True):
+            part = table if len(numbers) == 1 else table[rows]
             self._into.add_table(part["line"].to_list(), part.drop("line", "group").with_columns(**said), source=source,
                                  cluster=self._cluster, timezone=self._timezone, job_id=job)  # fmt: skip
 
@@ -173,6 +173,12 @@ class _Head(Sequence[bytes]):
 
     def __getitem__(self, wanted: Any) -> Any:
         return self._lines[self._begin : self._begin + len(self)].to_list()[wanted]
+
+
+def parted(numbers: Array, count: int) -> list[Array]:
+    """By each of the numbers below ``count``: where it stands, in order."""
+    order = np.argsort(numbers, kind="stable")
+    return np.split(order, np.searchsorted(numbers[order], np.arange(1, count)))
 
 
 def _first(objects: Objects, slots: dict[str, Array], names: Sequence[str], kinds: Sequence[int]) -> Array:
