@@ -24,8 +24,8 @@ from collector.columnar.otlp_tables import Array, Tables, padded
 from parsers.compiled import compiled, part
 from parsers.lines import LineBuffer, codes, line_ends
 
-#: Fewer objects are read one by one: what is done once for all of them takes as long as fifty of them.
-FEWEST = 64
+#: Fewer objects are read one by one: what is done once for all of them takes as long as so many.
+FEWEST = 300
 #: Larger ones hold many lines each, which are what takes the time.
 _MOST_BYTES = 4096
 #: So many names are told apart (a power of two); senders who make names of numbers have more.
