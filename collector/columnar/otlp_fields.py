@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -33,9 +33,18 @@ _TEN = np.uint64(10)
 NULL, TEXT, INTEGER, FRACTION, FALSE = t.NULL, t.TEXT, t.INTEGER, t.FRACTION, t.FALSE
 
 
+class Written(NamedTuple):
+    """Attributes, those that are fractions with the places in ``texts`` at which they stand as JSON. Other kinds of values may
+    be there as fractions, too."""
+
+    attributes: Array
+    texts: Array
+
+
 def fields(
-    tables: Tables, rows: Array, names: Sequence[str | None], named: Array, about: Sequence[Mapping[str, Any]]
-) -> pl.Series:
+    tables: Tables, rows: Array, names: Sequence[str | None], named: Array, about: Sequence[Mapping[str, Any]],
+    written: Written | None = None,
+) -> pl.Series:  # fmt: skip
     """The fields of the records ``rows``, null for those without.
 
     ``names[named[i]]`` is the key of attribute ``i``, None for one that is no field; ``about``: by the number of a resource,
@@ -48,10 +57,11 @@ def fields(
     spans = np.column_stack(([ranks[name] for resource in about for name in sorted(resource)], spans)).astype(np.int64)
     edges = np.cumsum([0, *map(len, about)])
     rank = np.array([-1 if name is None else ranks[name] for name in names] or [-1], np.int64)[named]
-    attributes, fractions = _with_fractions(tables)
+    attributes, fractions = written or _with_fractions(tables)
     is_field = rank >= 0
     texts = np.where(is_field & (attributes[:, t.KIND] == TEXT), attributes[:, t.VALUE_SIZE], 0).sum()
-    most = 6 * int(texts) + int(keys[rank[is_field], 1].sum()) + len(attributes) * (_LONGEST + 4)
+    texts = 6 * texts + np.where(is_field & (attributes[:, t.KIND] == FRACTION), attributes[:, t.VALUE_SIZE], 0).sum()
+    most = int(texts) + int(keys[rank[is_field], 1].sum()) + len(attributes) * (_LONGEST + 4)
     sizes = np.array([sum(size + 2 for _, _, size in spans[a:b]) for a, b in itertools.pairwise(edges)] or [0])
     most += int(sizes[tables.records[rows, t.RESOURCE]].sum()) + 2 * len(rows)
     if most > _MOST_BYTES:
@@ -74,11 +84,10 @@ def _said(texts: Sequence[str]) -> tuple[Array, Array]:
     return joined, np.column_stack((np.cumsum(sizes) - sizes, sizes)).astype(np.int64)
 
 
-def _with_fractions(tables: Tables) -> tuple[Array, Array]:
-    """The attributes, and texts of their fractions in which their places are now."""
+def _with_fractions(tables: Tables) -> Written:
     at = np.flatnonzero(tables.attributes[:, t.KIND] == FRACTION)
     if not len(at):
-        return tables.attributes, np.frombuffer(b" ", np.uint8)
+        return Written(tables.attributes, np.frombuffer(b" ", np.uint8))
     attributes = tables.attributes.copy()
     values = attributes[at, t.VALUE]
     if attributes[at, t.VALUE_SIZE].any():  # JSON's are texts
@@ -90,7 +99,7 @@ def _with_fractions(tables: Tables) -> tuple[Array, Array]:
     ends = np.append(np.flatnonzero(written == _COMMA), len(written) - 1)
     begins = np.concatenate(([0], ends[:-1] + 2))
     attributes[at, t.VALUE], attributes[at, t.VALUE_SIZE] = begins, ends - begins
-    return attributes, written
+    return Written(attributes, written)
 
 
 @part

@@ -1,5 +1,5 @@
 """JSON as nodes: one row for each value and each name, in the order in which they stand. A node says where the next one is
-that does not lie in it.
+that does not lie in it. A body is one document, or one on each of its lines.
 
 What this takes is JSON, every byte of it; what it does not take may still be (sixty levels, half characters). Texts are
 undone of their escapes where they stand. The names that are numbered are those of OTLP's logs.
@@ -54,13 +54,26 @@ def read(body: bytes) -> tuple[Array, Array] | None:
     """The nodes of ``body``, and its letters with texts free of escapes; None if it is no JSON, or not taken."""
     if not _is_text(body):
         return None
-    data = padded(body)
+    nodes, data, roots = _documents(body, np.array([[0, len(body)]], np.int64))
+    return (nodes, data) if roots[0] >= 0 else None
+
+
+def read_lines(body: bytes, lines: Array) -> tuple[Array, Array, Array] | None:
+    """The nodes of all the documents that stand between the places in ``lines``, each up to a line's end or the body's; the
+    body's letters; and by line the node of its document, -1 where there is none that is taken. None if it is no text."""
+    return _documents(body, lines) if _is_text(body) else None
+
+
+def _documents(body: bytes, lines: Array) -> tuple[Array, Array, Array]:
+    roots = np.empty(len(lines), np.int64)
     nodes = np.empty((len(body) // _NODE_BYTES + 16, 5), np.int32)
-    count = _read(data, len(body), nodes)
+    data = padded(body)
+    count = _read(data, lines, nodes, roots)
     if count > len(nodes):
         data, nodes = padded(body), np.empty((count, 5), np.int32)
-        count = _read(data, len(body), nodes)
-    return (nodes[:count], data) if count >= 0 else None
+        count = _read(data, lines, nodes, roots)
+    data.flags.writeable = False
+    return nodes[:count], data, roots
 
 
 def _is_text(body: bytes) -> bool:
@@ -203,14 +216,15 @@ def _string_end(data: Array, at: int) -> tuple[int, bool]:
     return at, escaped
 
 
-@compiled
-def _read(data: Array, size: int, nodes: Array) -> int:
-    """Fills ``nodes`` as far as they go and says how many there are; -1 if this is no JSON, or too deep."""
-    open_nodes, open_kinds = np.empty(_LEVELS, np.int64), np.zeros(_LEVELS, np.int64)
-    depth, count, at, next_is = 0, 0, 0, _A_VALUE
+@part
+def _document(
+    data: Array, at: int, size: int, nodes: Array, count: int, open_nodes: Array, open_kinds: Array
+) -> int:  # fmt: skip
+    """Writes down the document between ``at`` and ``size``, its nodes from row ``count`` on; gives the row behind them."""
+    depth, next_is = 0, _A_VALUE
     while True:
         letter = data[at]
-        if letter == 32 or letter == 10 or letter == 13 or letter == 9:
+        if (letter == 32 or letter == 10 or letter == 13 or letter == 9) and at < size:
             at += 1
             continue
         if next_is in (_BEHIND, _FIRST_NAME, _FIRST_VALUE):
@@ -240,7 +254,7 @@ def _read(data: Array, size: int, nodes: Array) -> int:
             at += at >= 0
             if is_name and at >= 0:
                 node[NAMED] = ESCAPED if escaped else _name(data, begin, node[SIZE])
-                while data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9:
+                while at < size and (data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9):
                     at += 1
                 at, next_is = at + 1 if data[at] == _COLON else -1, _A_VALUE
         elif is_name:
@@ -258,3 +272,16 @@ def _read(data: Array, size: int, nodes: Array) -> int:
             return -1
         count += 1
         node[IS], node[BEGIN], node[NEXT] = kind, begin, count
+
+
+@compiled
+def _read(data: Array, lines: Array, nodes: Array, roots: Array) -> int:
+    """Fills ``nodes`` as far as they go and says how many there are, and in ``roots`` where each line's begin; -1 for what
+    is no JSON, or too deep."""
+    open_nodes, open_kinds = np.empty(_LEVELS, np.int64), np.zeros(_LEVELS, np.int64)
+    count = 0
+    for line in range(len(lines)):
+        behind = _document(data, lines[line, 0], lines[line, 1], nodes, count, open_nodes, open_kinds)
+        roots[line] = count if behind >= 0 else -1
+        count = max(count, behind)
+    return count

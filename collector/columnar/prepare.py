@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import polars as pl
 
-from collector.columnar import octets
+from collector.columnar import loki_entries, objects, octets
 from collector.columnar.members import merged
-from collector.receivers import otlp
+from collector.receivers import ndjson, otlp
 from collector.receivers.base import Decoded, Payload
 
 #: The least request that goes all the way.
 _RECORD = b'{"resourceLogs":[{"scopeLogs":[{"logRecords":[{}]}]}]}'
+#: So many of a shipper's objects that they are read together.
+_OBJECTS = b'{"message":"a","time":"2026-11-21T10:00:00Z","a":1}\n' * objects.FEWEST
+_PUSHED = b'{"streams":[{"stream":{},"values":[["1","a"]]}]}'
 
 
 def prepare() -> None:
@@ -23,6 +26,12 @@ def prepare() -> None:
     otlp.QUICK.wait()
     for form, body in (("json", _RECORD), ("protobuf", b"")):
         otlp.RECEIVER.decode(Payload(body, {"received": 1, "form": form}), Decoded())
+    ndjson.RECEIVER.decode(Payload(_OBJECTS, {"received": 1, "form": "records"}), Decoded())
+    ndjson.RECEIVER.decode(
+        Payload(b"[" + _OBJECTS.replace(b"\n", b",") + b"{}]", {"received": 1, "form": "json"}), Decoded()
+    )
+    loki_entries.of_protobuf(b"\x0a\x00" + b"\x12\x00" * loki_entries.LEAST)
+    loki_entries.of_json(_PUSHED.ljust(loki_entries.LEAST))
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ MAX_BODY = 16 * 1024 * 1024
 MAX_UNPACKED = 64 * 1024 * 1024
 #: What is said of a payload that is packed: ``Content-Encoding``, and how many bytes it is unpacked.
 PACKING = ("encoding", "unpacked")
+#: What is done once for a table takes as long as so many runs.
+FEW = 32
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_UTC = _EPOCH.replace(tzinfo=UTC)
 
@@ -159,7 +161,7 @@ def micros(moment: object) -> int | None:
         try:
             found = datetime.fromisoformat(moment)
         except ValueError:
-            return micros(float(moment)) if moment.replace(".", "", 1).isdigit() and len(moment) < 25 else None
+            return micros(float(moment)) if moment.replace(".", "", 1).isdecimal() and len(moment) < 25 else None
         aware = found if found.tzinfo else found.replace(tzinfo=UTC)
         return int((aware - _EPOCH_UTC) / timedelta(microseconds=1))
     if isinstance(moment, int | float):
@@ -238,13 +240,15 @@ class Decoded:
         group.lines += lines
         group.runs += runs
 
-    def add_table(
-        self, lines: list[bytes], table: pl.DataFrame, *, source: str | None = None, job_id: int | None = None
-    ) -> None:
+    def add_table(self, lines: list[bytes], table: pl.DataFrame, *, source: str | None = None, cluster: str | None = None,
+                  timezone: str | None = None, job_id: int | None = None, restarts: int | None = None) -> None:  # fmt: skip
         """As :meth:`add`, for lines of which each has a run of its own: row ``i`` of ``table`` is about line ``i``."""
-        group = self._group(_GroupKey(False, source, None, None, job_id, None))
+        group = self._group(_GroupKey(False, source, cluster, timezone, job_id, restarts))
         group.lines += lines
-        group.runs.append(table)
+        if len(table) < FEW:
+            group.runs += [Run(1, **row) for row in table.iter_rows(named=True)]
+        else:
+            group.runs.append(table)
 
     def add_data(self, data: bytes, run: Run, *, source: str | None = None, cluster: str | None = None,
                  timezone: str | None = None, job_id: int | None = None, restarts: int | None = None) -> None:  # fmt: skip

@@ -12,6 +12,12 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from collector.columnar import objects as columns
+from collector.columnar import otlp_tables as t
+from collector.columnar.objects import Objects
+from collector.columnar.otlp_tables import Array
 from collector.receivers import wrapped
 from collector.receivers.base import (
     Answer,
@@ -28,8 +34,10 @@ from collector.receivers.base import (
     moment_of,
 )  # fmt: skip
 from collector.receivers.wrapped import Wrapped, loads
+from collector.receivers.wrapped_columns import WrappedColumns, usual
 from parsers import documents
 from parsers.documents.jobcomp_json import is_record
+from parsers.lines import codes
 from parsers.record import Origin
 
 #: What clients look at before they write: a version they know how to speak to.
@@ -37,6 +45,7 @@ _VERSION = "8.17.0"
 _HEADER = (("x-elastic-product", "Elasticsearch"),)
 #: Actions of the bulk API and the status of each: nothing is changed or removed here.
 _ACTIONS = {"index": 201, "create": 201, "update": 400, "delete": 404}
+_KEPT = ("index", "create")
 
 
 class _Action(NamedTuple):
@@ -184,17 +193,71 @@ def _problem(status: int, text: str) -> Answer:
 def _decode(payload: Payload, into: Decoded) -> None:
     body = payload.unpacked()
     index = str(payload.meta.get("index") or "")
-    lines = Wrapped(payload, into, "elasticsearch")
+    lines = WrappedColumns(payload, into, "elasticsearch")
     if payload.meta.get("form") == "single":
         _document(body, index, payload, into, lines)
     else:
         try:
-            for action, document in _pairs(body, index):
-                if action.verb in ("index", "create"):
-                    _document(document, action.stream, payload, into, lines)
+            found = columns.on_lines(body, loads)
+            told = _actions(found, index) if found is not None else None
+            if found is not None and told is not None:
+                _documents(found, told, payload, into, lines)
+            else:
+                for action, document in _pairs(body, index):
+                    if action.verb in _KEPT:
+                        _document(document, action.stream, payload, into, lines)
         except Refused as refusal:
             raise Poison(refusal.text) from refusal
     lines.done()
+
+
+class _Told(NamedTuple):
+    """What the actions of a bulk request say, each a line in front of its document: ``streams[which[i]]`` is where document
+    ``i`` goes, None for one that is not kept."""
+
+    streams: list[str | None]
+    which: Array
+
+
+def _actions(found: Objects, index: str) -> _Told | None:
+    """None for a request whose lines are not all pairs, which are read one by one. Raises ``Refused``."""
+    rows = np.arange(0, len(found), 2)
+    told: dict[str | None, int] = {}
+    which = np.full(len(rows), -1, np.int64)
+    if len(found) % 2:
+        return None
+    for verb in ("index", "create"):
+        of_verb = found.with_any(
+            [top == verb and name != top for name, top in zip(found.names, found.tops, strict=True)]
+        )
+        named = found.slots((f"{verb}._index",)).get(f"{verb}._index", np.full(len(found), -1))[rows]
+        others = found.with_any([top != verb or name == top for name, top in zip(found.names, found.tops, strict=True)])
+        plain = (of_verb & ~others & ~found.marked())[rows] & np.isin(found.kinds(named), (t.NULL, t.TEXT))
+        if not plain.any():
+            continue
+        names = codes(found.texts(np.where(found.kinds(named) == t.TEXT, named, -1)[plain]))
+        numbers = [told.setdefault(name or index, len(told)) for name in names.names.to_list()]
+        which[plain] = np.array(numbers)[names.which]
+    known: dict[bytes, _Action] = {}
+    for at in np.flatnonzero(which < 0).tolist():
+        line = found.text(2 * at)
+        action = known[line] if line in known else known.setdefault(line, _action(line, index))
+        if action.verb == "delete":
+            return None
+        which[at] = told.setdefault(action.stream if action.verb in _KEPT else None, len(told))
+    return _Told(list(told), which)
+
+
+def _documents(found: Objects, told: _Told, payload: Payload, into: Decoded, lines: WrappedColumns) -> None:
+    """The documents of a bulk request: most of them at once, what is out of the ordinary one by one."""
+    rows = np.arange(1, len(found), 2)
+    kept = np.array([stream is not None for stream in told.streams])[told.which]
+    fits = (usual(found) & ~found.with_any([top == "jobid" for top in found.tops]))[rows]
+    for at in np.flatnonzero(kept & ~fits).tolist():
+        lines.row = 2 * at + 1
+        _document(found.text(lines.row), str(told.streams[told.which[at]]), payload, into, lines)
+    streams = [f"elasticsearch:{stream}" for stream in told.streams]
+    lines.add_all(found, rows[kept & fits], streams, told.which[kept & fits])
 
 
 def _document(line: bytes, index: str, payload: Payload, into: Decoded, lines: Wrapped) -> None:

@@ -11,6 +11,11 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import polars as pl
+
+from collector.columnar import loki_entries
+from collector.columnar.loki_entries import Entries
+from collector.columnar.readiness import Readiness
 from collector.receivers.base import (
     Answer,
     Batch,
@@ -35,6 +40,8 @@ _WORDS = {"warn": "warning", "err": "error", "critical": "crit", "fatal": "crit"
 _KNOWN = frozenset((*_HOST, *_PATH, *_LEVEL))
 
 
+#: Whether the entries of protobuf can be looked at in the event loop without a loop over them.
+QUICK = Readiness(loki_entries.prepare)
 #: Nanoseconds since 1970, the line, its own metadata.
 Entry = tuple[int, str, dict[str, str]]
 
@@ -44,8 +51,7 @@ def _accept(request: Request) -> Batch:
     # A push request that begins with a brace is JSON, whatever it is called: snappy cannot begin so.
     as_json = "json" in request.headers.get("content-type", "").lower() or body[:1] == b"{"
     try:
-        for _labels, _entries in _streams(body, as_json):
-            break
+        _check(body, as_json)
     except KeyError as error:
         raise Refused(400, f"the body is no push request of Loki: it has no {error}") from error
     except (ValueError, TypeError, AttributeError, IndexError) as error:
@@ -55,15 +61,38 @@ def _accept(request: Request) -> Batch:
     return Batch(request.body, Answer(204, b""), meta, request.headers.get("idempotency-key") or key)
 
 
+def _check(body: bytes, as_json: bool) -> None:
+    """Reads the first stream; raises what :func:`_decode` takes for no push request."""
+    if as_json:
+        for _ in _streams(body):
+            return
+    for number, stream in _fields(unsnap(body)):
+        if number == 1:
+            known = loki_entries.labels_of(stream) if len(stream) > loki_entries.LEAST and QUICK else None
+            _one_stream(stream) if known is None else _labels(known)
+            return
+
+
 def _problem(status: int, text: str) -> Answer:
     return Answer(status, text.encode(), "text/plain; charset=utf-8")
 
 
 def _decode(payload: Payload, into: Decoded) -> None:
     to = _To(payload, into, Streams(), Wrapped(payload, into, "loki"))
+    body, as_json = payload.unpacked(), payload.meta.get("form") == "json"
     try:
-        for labels, entries in _streams(payload.unpacked(), payload.meta.get("form") == "json"):
-            _stream(labels, entries, to)
+        if as_json and (made := loki_entries.of_json(body)) is not None:
+            for entries in made:
+                _add({str(k): str(v) for k, v in loads(entries.labels).items()}, entries, to)
+        elif as_json:
+            for labels, some in _streams(body):
+                _stream(labels, some, to)
+        else:
+            for number, stream in _fields(unsnap(body)):
+                if number == 1 and (found := loki_entries.of_protobuf(stream)) is not None:
+                    _add(_labels(found.labels), found, to)
+                elif number == 1:
+                    _stream(*_one_stream(stream), to)
         to.wrapped.done()
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise Poison(f"no push request of Loki: {error}") from error
@@ -76,6 +105,18 @@ class _To(NamedTuple):
     into: Decoded
     streams: Streams
     wrapped: Wrapped
+
+
+def _add(labels: dict[str, str], entries: Entries, to: _To) -> None:
+    """As :func:`_stream`, for entries of which none is out of the ordinary."""
+    if entries.lines:
+        run, group = _described(labels, entries.lines[0], to)
+        said = {
+            name: pl.lit(value)
+            for name, value in run._asdict().items()
+            if name not in ("lines", "time") and value is not None
+        }
+        to.into.add_table(entries.lines, pl.DataFrame({"time": entries.times}).with_columns(**said), **group)
 
 
 def _stream(labels: dict[str, str], entries: list[Entry], to: _To) -> None:
@@ -130,10 +171,7 @@ def _first(labels: dict[str, str], names: tuple[str, ...]) -> str | None:
     return next((labels[name] for name in names if labels.get(name)), None)
 
 
-def _streams(body: bytes, as_json: bool) -> Iterator[tuple[dict[str, str], list[Entry]]]:
-    if not as_json:
-        yield from _protobuf(unsnap(body))
-        return
+def _streams(body: bytes) -> Iterator[tuple[dict[str, str], list[Entry]]]:
     document = loads(body)
     for stream in document["streams"]:
         labels = stream.get("stream")
@@ -150,25 +188,26 @@ def _streams(body: bytes, as_json: bool) -> Iterator[tuple[dict[str, str], list[
         yield {str(k): str(v) for k, v in labels.items()}, entries
 
 
-def _protobuf(body: bytes) -> Iterator[tuple[dict[str, str], list[Entry]]]:
-    """logproto.PushRequest: streams = 1; a stream: labels = 1, entries = 2; an entry: timestamp = 1, line = 2, metadata = 3."""
-    for number, stream in _fields(body):
-        if number != 1:
-            continue
-        labels: dict[str, str] = {}
-        entries: list[Entry] = []
-        for inner, value in _fields(stream):
-            if inner == 1:
-                labels = dict(_LABEL.findall(value.decode().strip("{}")))
-            elif inner == 2:
-                parts = dict(_fields(value))
-                moment = dict(_fields(parts.get(1, b"")))
-                stamp = nanoseconds(int(moment.get(1, 0)) * 1_000_000_000 + int(moment.get(2, 0)))
-                more = [dict(_fields(v)) for n, v in _fields(value) if n == 3]
-                entries.append(
-                    (stamp, parts.get(2, b"").decode("utf-8", "replace"), {p[1].decode(): p[2].decode() for p in more})
-                )
-        yield labels, entries
+def _one_stream(stream: bytes) -> tuple[dict[str, str], list[Entry]]:
+    """A stream of logproto.PushRequest, whose field 1 it is: labels = 1, entries = 2; an entry: timestamp = 1, line = 2, metadata = 3."""
+    labels: dict[str, str] = {}
+    entries: list[Entry] = []
+    for inner, value in _fields(stream):
+        if inner == 1:
+            labels = _labels(value)
+        elif inner == 2:
+            parts = dict(_fields(value))
+            moment = dict(_fields(parts.get(1, b"")))
+            stamp = nanoseconds(int(moment.get(1, 0)) * 1_000_000_000 + int(moment.get(2, 0)))
+            more = [dict(_fields(v)) for n, v in _fields(value) if n == 3]
+            entries.append(
+                (stamp, parts.get(2, b"").decode("utf-8", "replace"), {p[1].decode(): p[2].decode() for p in more})
+            )
+    return labels, entries
+
+
+def _labels(text: bytes) -> dict[str, str]:
+    return dict(_LABEL.findall(text.decode().strip("{}")))
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:

@@ -8,9 +8,16 @@ import codecs
 import json
 from collections.abc import Iterator
 from email.message import Message
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
+import polars as pl
+
+from collector.columnar import objects as columns
+from collector.columnar.moments import moments
+from collector.columnar.objects import Objects
+from collector.columnar.otlp_tables import KEY, KIND, TEXT, Array
 from collector.receivers.base import (
     Batch,
     Decoded,
@@ -25,8 +32,10 @@ from collector.receivers.base import (
     micros,
     moment_of,
 )  # fmt: skip
-from collector.receivers.wrapped import HEAD_LINES, Streams, Wrapped, is_wrapped, loads
+from collector.receivers.wrapped import HEAD_LINES, Streams, is_wrapped, loads, whole
+from collector.receivers.wrapped_columns import WrappedColumns, parted, usual
 from parsers import documents
+from parsers.lines import codes, numbered
 from parsers.record import Origin
 
 _HEADERS = ("host", "source", "path", "stream", "cluster", "timezone")
@@ -40,6 +49,14 @@ _CONTENT: dict[str, type | tuple[type, ...]] = {
 }  # fmt: skip
 #: What records that are alike may differ in.
 _OWN = frozenset(("raw", "time", "read", "offset"))
+#: What only a record of the wire has, or what a format reads whole.
+_OURS = frozenset((*_CONTENT, "document", *_WHOLE))
+#: Records that are told apart by more names than these are seldom alike.
+_MOST_NAMES = 64
+_SCHEMA = {
+    name: pl.Int64 if name in ("lines", "received", "time", "read", "pid", "group") else pl.String
+    for name in (*Run._fields, "group")
+}
 _LEVELS = frozenset(("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug"))
 
 
@@ -94,27 +111,66 @@ def _decode(payload: Payload, into: Decoded) -> None:
     body = payload.unpacked()
     defaults: dict[str, Any] = dict(payload.meta.get("attributes") or {})
     own = dict(defaults)
-    others = Wrapped(payload, into, "http", cluster=_text(own, "cluster"), timezone=_text(own, "timezone"))
+    others = WrappedColumns(payload, into, "http", cluster=_text(own, "cluster"), timezone=_text(own, "timezone"))
     to = _To(payload, into, Streams(), others, own)
     if charset := payload.meta.get("charset"):
         body = body.decode(str(charset), "replace").removeprefix("\ufeff").encode()
     if payload.meta.get("form") == "text":
         _add_text(body if body.endswith(b"\n") else body + b"\n", defaults, to)
         return
-    alike = _Alike(to)
-    for record in _records(body, payload.meta.get("form") == "json"):
-        if isinstance(record, dict) and alike.takes(record, defaults):
-            continue
-        alike.add()
-        if isinstance(record, bytes):
-            _add_lines([record], defaults, to)
-            continue
-        if isinstance(record.get("defaults"), dict):
-            defaults = {**defaults, **record["defaults"]}
-        if len(record) > 1 or "defaults" not in record:
-            _one(record, {**defaults, **record}, to)
-    alike.add()
+    reading = _Reading(to, defaults)
+    json_form = payload.meta.get("form") == "json"
+    found = columns.in_a_list(body, json.loads) if json_form else columns.on_lines(body, loads)
+    if found is not None:
+        _columns(found, json_form, reading, to)
+    else:
+        for record in _records(body, json_form):
+            reading.one(record)
+    reading.alike.add()
     others.done()
+
+
+class _Reading:
+    """Records one by one, with the defaults that hold so far."""
+
+    def __init__(self, to: _To, defaults: dict[str, Any]) -> None:
+        self._to, self.defaults, self.alike = to, defaults, _Alike(to)
+
+    def one(self, record: dict[str, Any] | bytes) -> None:
+        if isinstance(record, dict) and self.alike.takes(record, self.defaults):
+            return
+        self.alike.add()
+        if isinstance(record, bytes):
+            _add_lines([record], self.defaults, self._to)
+            return
+        if isinstance(record.get("defaults"), dict):
+            self.defaults = {**self.defaults, **record["defaults"]}
+        if len(record) > 1 or "defaults" not in record:
+            _one(record, {**self.defaults, **record}, self._to)
+
+
+def _columns(found: Objects, json_form: bool, reading: _Reading, to: _To) -> None:
+    """All records of a body: those that are alike and those of somebody else's making many at once, the others one by one."""
+    foreign = usual(found) & ~found.with_any([top in _OURS for top in found.tops]) & (not to.own)
+    alike = AlikeColumns(found)
+    rows = np.flatnonzero(~foreign)
+    are_alike = alike.fits[rows]
+    changes = np.flatnonzero(np.diff(are_alike)) + 1
+    edges = [0, *changes.tolist(), len(rows)] if len(rows) else []
+    for first, behind in pairwise(edges):
+        if are_alike[first] and behind - first >= columns.FEWEST:
+            reading.alike.add()
+            alike.add(rows[first:behind], reading.defaults, to)
+            continue
+        for row in rows[first:behind].tolist():
+            if row != to.others.row + 1:  # what stands between two lines tells them apart
+                reading.alike.add()
+            to.others.row = row
+            text = found.text(row)
+            for record in [found.loads(text)] if json_form else _records(text, False):
+                reading.one(record)
+    kept = np.flatnonzero(foreign)
+    to.others.add_all(found, kept, ["http"], np.zeros(len(kept), np.int64))
 
 
 class _To(NamedTuple):
@@ -124,7 +180,7 @@ class _To(NamedTuple):
     payload: Payload
     into: Decoded
     streams: Streams
-    others: Wrapped
+    others: WrappedColumns
     own: dict[str, Any]
 
 
@@ -163,6 +219,56 @@ class _Alike:
             runs = [run._replace(lines=count, time=time, read=read) for time, read, count in times]
             self._to.into.add(lines, *runs, **group)
         self._rest, self._lines, self._times = None, [], []
+
+
+class AlikeColumns:
+    """As :class:`_Alike`, for many of them; ``fits``: which records of a body are such."""
+
+    def __init__(self, found: Objects) -> None:
+        self._found = found
+        attributes = found.tables.attributes
+        other = [name != top or name in _OURS - {"raw"} for name, top in zip(found.names, found.tops, strict=True)]
+        told = np.array([not odd and name not in _OWN for odd, name in zip(other, found.names, strict=True)] or [False])
+        is_odd = np.array(other or [True])[attributes[:, KEY]]
+        is_odd |= told[attributes[:, KEY]] & (attributes[:, KIND] != TEXT)
+        none = np.full(len(found), -1)
+        self._own = found.slots(sorted(_OWN))
+        self.fits = ~found.marked() & ~found.owners(is_odd) & (found.kinds(self._own.get("raw", none)) == TEXT)
+        names = [name for name, is_told in zip(found.names, told.tolist(), strict=False) if is_told]
+        if len(names) > _MOST_NAMES:
+            self.fits[:] = False
+        self._rest = found.slots(names) if self.fits.any() else {}
+
+    def add(self, rows: Array, defaults: dict[str, Any], to: _To) -> None:
+        """Gives on ``rows``, between which there are only objects of somebody else's making."""
+        lines = self._found.texts(self._own["raw"][rows]).cast(pl.Binary).to_list()
+        together = np.zeros(len(rows), np.int64)
+        told = {name: codes(self._found.texts(held[rows])) for name, held in self._rest.items()}
+        for part in told.values():
+            together = numbered(together)[0].astype(np.int64) * (int(part.which.max()) + 1) + part.which
+        words = {name: (part.which, part.names.to_list()) for name, part in told.items()}
+        which, firsts = numbered(together)
+        ends = np.append(np.flatnonzero((np.diff(which) != 0) | (np.diff(rows) != 1)) + 1, len(rows))
+        runs = []
+        groups: dict[tuple[tuple[str, Any], ...], int] = {}
+        for first in firsts.tolist():
+            end = int(ends[np.searchsorted(ends, first, "right")])
+            rest = {name: word for name, (held, known) in words.items() if (word := known[held[first]]) is not None}
+            run, group = _described(end - first, lines[first:end], {**defaults, **rest}, to)
+            runs.append((*run, groups.setdefault(tuple(group.items()), len(groups))))
+        table = pl.DataFrame(runs, schema=_SCHEMA, orient="row")[which]
+        table = table.with_columns(self._moments(rows, name, defaults) for name in ("time", "read")).drop("lines")
+        for group_of, at in zip(groups, parted(table["group"].to_numpy(), len(groups)), strict=True):
+            to.into.add_table([lines[row] for row in at.tolist()], table[at].drop("group"), **dict(group_of))
+
+    def _moments(self, rows: Array, name: str, defaults: dict[str, Any]) -> pl.Series:
+        """Each record's own, where it has one; else the one that holds for all."""
+        general = pl.Series(name, [micros(defaults.get(name))], dtype=pl.Int64).new_from_index(0, len(rows))
+        if name not in self._own:
+            return general
+        slots = self._own[name][rows]
+        own = moments(self._found, slots, micros).alias(name)
+        return own if (slots >= 0).all() else own.zip_with(pl.Series(slots >= 0), general)
 
 
 def _is_plain(rest: dict[str, Any]) -> bool:
@@ -258,7 +364,9 @@ def _split(data: bytes) -> list[bytes]:
 
 def _text(full: dict[str, Any], name: str) -> str | None:
     value = full.get(name)
-    return str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) and value != "" else None
+    if not isinstance(value, str | int | float) or isinstance(value, bool) or value == "":
+        return None
+    return whole(str(value))
 
 
 def _number(full: dict[str, Any], name: str) -> int | None:
@@ -299,7 +407,7 @@ def _described(count: int, lines: bytes | list[bytes], full: dict[str, Any], to:
     run = Run(
         count, payload.received, host or payload.peer, file, micros(full.get("time")), micros(full.get("read")),
         severity if severity in _LEVELS else None, None, None, None, None,
-        json.dumps([str(tag) for tag in tags]) if isinstance(tags, list) and tags else None, "agent" if where else "http",
+        json.dumps([whole(str(tag)) for tag in tags]) if isinstance(tags, list) and tags else None, "agent" if where else "http",
     )  # fmt: skip
     return run, {
         "source": source, "cluster": _text(full, "cluster"), "timezone": _text(full, "timezone"),

@@ -17,15 +17,15 @@ from collector.receivers.base import Decoded, Payload, Run, micros
 from parsers.formats.base import source_of_program
 from parsers.recognise import Recognition, recognise
 
-_TEXT = ("message", "msg", "log", "MESSAGE", "body", "rawmsg")
-_TIME = ("@timestamp", "timestamp", "time", "ts", "timereported", "date")
-_HOST = ("host", "hostname", "host.name", "_HOSTNAME", "fromhost")
-_PATH = ("log.file.path", "path", "file", "filename")
-_UNIT = ("syslogtag", "programname", "app-name", "ident", "SYSLOG_IDENTIFIER", "program", "app", "service.name")
-_SEVERITY = ("syslogseverity-text", "severity", "level", "log.level", "PRIORITY")
-_FACILITY = ("syslogfacility-text", "facility")
-_ABOUT = frozenset((*_HOST, *_PATH, *_SEVERITY, *_FACILITY))
-_USED = frozenset((*_TEXT, *_TIME, *_UNIT, *_ABOUT))
+TEXT = ("message", "msg", "log", "MESSAGE", "body", "rawmsg")
+TIME = ("@timestamp", "timestamp", "time", "ts", "timereported", "date")
+HOST = ("host", "hostname", "host.name", "_HOSTNAME", "fromhost")
+PATH = ("log.file.path", "path", "file", "filename")
+UNIT = ("syslogtag", "programname", "app-name", "ident", "SYSLOG_IDENTIFIER", "program", "app", "service.name")
+SEVERITY = ("syslogseverity-text", "severity", "level", "log.level", "PRIORITY")
+FACILITY = ("syslogfacility-text", "facility")
+_ABOUT = frozenset((*HOST, *PATH, *SEVERITY, *FACILITY))
+USED = frozenset((*TEXT, *TIME, *UNIT, *_ABOUT))
 _WORDS = {
     "err": "error", "warn": "warning", "panic": "emerg", "fatal": "crit", "critical": "crit", "information": "info",
     **{name: name for name in ("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug")},
@@ -37,13 +37,13 @@ HEAD_LINES = 20
 
 def is_wrapped(found: dict[str, Any]) -> bool:
     """Whether an object is a shipper's wrapper around a line, as it goes over any protocol."""
-    return any(isinstance(found.get(name), str) for name in _TEXT)
+    return any(isinstance(found.get(name), str) for name in TEXT)
 
 
 def is_dated(found: dict[str, Any]) -> bool:
     """Whether an object says when: two that say the same of the same moment are one."""
     flat = _flat(found)
-    return any(micros(flat.get(name)) is not None for name in _TIME)
+    return any(micros(flat.get(name)) is not None for name in TIME)
 
 
 def source_named(unit: str) -> str | None:
@@ -76,7 +76,17 @@ class _Shape(NamedTuple):
     rest: tuple[str, ...]
 
 
-class _About(NamedTuple):
+class Named(NamedTuple):
+    """What an object says of where its line comes from, in its own words."""
+
+    host: str | None
+    path: str | None
+    severity: str | None
+    facility: str | None
+    program: str
+
+
+class About(NamedTuple):
     """What host, path, program and severity came to."""
 
     file: str
@@ -86,6 +96,15 @@ class _About(NamedTuple):
     severity: str | None
     unit: str | None
     facility: str | None
+
+
+class Read(NamedTuple):
+    """An object as it is stored."""
+
+    line: bytes
+    run: Run
+    path: str | None
+    source: str | None
 
 
 @dataclass
@@ -111,7 +130,7 @@ class Wrapped:
         self._payload, self._into, self._transport = payload, into, transport
         self._cluster, self._timezone = cluster, timezone
         self._shapes: dict[tuple[str, ...], _Shape] = {}
-        self._abouts: dict[tuple[Any, ...], _About] = {}
+        self._abouts: dict[tuple[Any, ...], About] = {}
         self._fields: dict[tuple[Any, ...], str] = {}
         #: Lines by file, or by source where no file is named: each file's in their order.
         self._lines: dict[tuple[str | None, str | None], _Lines] = {}
@@ -124,21 +143,25 @@ class Wrapped:
         if shape is None:
             shape = self._shapes[names] = _shape(names)
         text = next((value for name in shape.texts if type(value := flat[name]) is str), None)
-        program, _, rest = (_first(flat, shape.units) or "").partition("[") if shape.units else ("", "", "")
-        number = rest.partition("]")[0]
+        program, number = program_of(_first(flat, shape.units) or "") if shape.units else ("", None)
         about = self._about(flat, shape, stream, program)
         time = next((at for name in shape.times if (at := micros(flat[name])) is not None), None)
         fields = self._fields_of(flat, shape.rest) if shape.rest and text is not None else None
         if text is None:
             text = json.dumps(found, ensure_ascii=False)
-        own = self._lines.get((about.path and about.file, about.source))
+        run = Run(
+            1, self._payload.received, about.host, about.file, time, None, about.severity, about.unit, number, about.facility,
+            fields, None, self._transport,
+        )  # fmt: skip
+        self.take(Read(text.encode("utf-8", "surrogatepass"), run, about.path, about.source))
+
+    def take(self, read: Read) -> None:
+        key = (read.path and read.run.file, read.source)
+        own = self._lines.get(key)
         if own is None:
-            own = self._lines[about.path and about.file, about.source] = _Lines(about.path, about.source)
-        own.lines.append(text.encode("utf-8", "surrogatepass"))
-        own.runs.append(Run(
-            1, self._payload.received, about.host, about.file, time, None, about.severity, about.unit,
-            int(number) if number.isdigit() else None, about.facility, fields, None, self._transport,
-        ))  # fmt: skip
+            own = self._lines[key] = _Lines(read.path, read.source)
+        own.lines.append(read.line)
+        own.runs.append(read.run)
 
     def done(self) -> None:
         """Gives on what was taken in."""
@@ -152,25 +175,26 @@ class Wrapped:
                            job_id=job if source == "job_stdout" else None)  # fmt: skip
         self._lines.clear()
 
-    def _about(self, flat: dict[str, Any], shape: _Shape, stream: str, program: str) -> _About:
-        key = (stream, program, shape.about, *[flat[name] for name in shape.about])
+    def _about(self, flat: dict[str, Any], shape: _Shape, stream: str, program: str) -> About:
+        values = [flat[name] for name in shape.about]
+        # 1, 1.0 and true are equal and do not say the same.
+        key = (stream, program, shape.about, *values, *map(type, values))
         try:
             about = self._abouts.get(key)
         except TypeError:  # a list in the place of a name
-            return self._worked_out(flat, stream, program)
+            return self.worked_out(_named(flat, program), stream)
         if about is None:
-            about = self._abouts[key] = self._worked_out(flat, stream, program)
+            about = self._abouts[key] = self.worked_out(_named(flat, program), stream)
         return about
 
-    def _worked_out(self, flat: dict[str, Any], stream: str, program: str) -> _About:
-        host, path = _first(flat, _HOST), _first(flat, _PATH)
+    def worked_out(self, named: Named, stream: str) -> About:
+        host, path, program = named.host, named.path, named.program.rstrip(":")
         host = host.split(".")[0] if host and not host.replace(".", "").isdigit() else host
         host = host or self._payload.peer
-        program = program.rstrip(":")
-        return _About(
+        return About(
             f"{host or '?'}:{path}" if path else f"{stream}/{host or '?'}", path,
             source_of_program(program) if program and not path else None, host,
-            _WORDS.get((_first(flat, _SEVERITY) or "").lower()), program or None, _first(flat, _FACILITY),
+            _WORDS.get((named.severity or "").lower()), program or None, named.facility,
         )  # fmt: skip
 
     def _fields_of(self, flat: dict[str, Any], rest: tuple[str, ...]) -> str:
@@ -187,15 +211,26 @@ class Wrapped:
         return told
 
 
+def _named(flat: dict[str, Any], program: str) -> Named:
+    return Named(_first(flat, HOST), _first(flat, PATH), _first(flat, SEVERITY), _first(flat, FACILITY), program)
+
+
+def program_of(unit: str) -> tuple[str, int | None]:
+    """A syslog tag's program, and the process behind it: "slurmd[3]:" -> slurmd, 3."""
+    program, _, rest = unit.partition("[")
+    number = rest.partition("]")[0]
+    return program, int(number) if number.isdecimal() and len(number) < 19 else None
+
+
 def _json(fields: dict[str, Any]) -> str:
-    return json.dumps(fields, ensure_ascii=False, sort_keys=True, default=str)
+    return whole(json.dumps(fields, ensure_ascii=False, sort_keys=True, default=str))
 
 
 def _shape(names: tuple[str, ...]) -> _Shape:
     return _Shape(
-        tuple(name for name in _TEXT if name in names), tuple(name for name in _TIME if name in names),
-        tuple(name for name in _UNIT if name in names),
-        tuple(name for name in names if name in _ABOUT), tuple(name for name in names if name not in _USED),
+        tuple(name for name in TEXT if name in names), tuple(name for name in TIME if name in names),
+        tuple(name for name in UNIT if name in names),
+        tuple(name for name in names if name in _ABOUT), tuple(name for name in names if name not in USED),
     )  # fmt: skip
 
 
@@ -217,7 +252,13 @@ def _flat(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _first(flat: dict[str, Any], names: tuple[str, ...]) -> str | None:
-    return next((str(flat[name]) for name in names if isinstance(flat.get(name), str | int) and str(flat[name])), None)
+    said = (str(flat[name]) for name in names if isinstance(flat.get(name), str | int))
+    return next((whole(text) for text in said if text), None)
+
+
+def whole(text: str) -> str:
+    """A text as a column can hold it, in which there are no halves of characters."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def nanoseconds(value: Any) -> int:

@@ -1,0 +1,211 @@
+"""The objects of a payload around lines, many at once: what :class:`Wrapped` makes of each of them alone.
+
+What a line says of host, path, program and severity is worked out once for those who say the same. Objects that are out of
+the ordinary are read alone, and take their places among the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from collector.columnar import otlp_tables as t
+from collector.columnar.moments import moments
+from collector.columnar.objects import Objects
+from collector.columnar.otlp_fields import fields
+from collector.columnar.otlp_tables import Array
+from collector.receivers.base import micros
+from collector.receivers.wrapped import (
+    FACILITY,
+    HOST,
+    PATH,
+    SEVERITY,
+    TEXT,
+    TIME,
+    UNIT,
+    USED,
+    Named,
+    Read,
+    Streams,
+    Wrapped,
+    program_of,
+)
+from parsers.lines import codes, numbered
+
+_NAMED = frozenset((*HOST, *PATH, *SEVERITY, *FACILITY, *UNIT))
+#: What is known of each line; ``group``: lines of one file, or of one program, have the same number.
+_COLUMNS: dict[str, Any] = {
+    "line": pl.Binary, "host": pl.String, "file": pl.String, "time": pl.Int64, "severity": pl.String, "unit": pl.String,
+    "pid": pl.Int64, "facility": pl.String, "fields": pl.String, "group": pl.Int64,
+}  # fmt: skip
+
+
+def usual(objects: Objects) -> Array:
+    """Which objects are wrappers around a line that can be read with others."""
+    attributes = objects.tables.attributes
+    is_named = np.array([name in _NAMED for name in objects.names] or [False])[attributes[:, t.KEY]]
+    # Whether "true" or a number of twenty digits is a host is decided elsewhere.
+    odd = is_named & np.isin(attributes[:, t.KIND], (t.FALSE, t.TRUE, t.OTHER))
+    none = {"": np.full(len(objects), -1)}
+    texts = _first(objects, objects.slots(TEXT) or none, TEXT, (t.TEXT,))
+    return ~objects.marked() & ~objects.owners(odd) & (texts >= 0)
+
+
+class WrappedColumns(Wrapped):
+    """As :class:`Wrapped`. ``row``: the place of the next object that is added alone among those added together."""
+
+    row = 0
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._alone: list[tuple[int, Read]] = []
+        self._table: pl.DataFrame | None = None
+        self._rows: Array = np.zeros(0, np.int64)
+        #: By what lines are told apart: the number of their group, and which path and source it has.
+        self._groups: dict[tuple[str | None, str | None], int] = {}
+        self._of_group: list[tuple[str | None, str | None]] = []
+
+    def take(self, read: Read) -> None:
+        self._alone.append((self.row, read))
+
+    def add_all(self, objects: Objects, rows: Array, streams: Sequence[str], which: Array) -> None:
+        """The objects ``rows``, all of them usual; ``streams[which[i]]`` names the lines of ``rows[i]`` if it names no file."""
+        if not len(rows):
+            return
+        slots = {name: held[rows] for name, held in objects.slots((*TEXT, *TIME, *_NAMED)).items()}
+        time = pl.Series([None], dtype=pl.Int64).new_from_index(0, len(rows))
+        for name in TIME:
+            if name in slots and time.null_count():
+                time = pl.select(pl.coalesce(time, moments(objects, slots[name], micros))).to_series()
+        about, own = self._abouts_of(objects, slots, streams, which)
+        self._rows = rows
+        self._table = about.with_columns(
+            objects.texts(_first(objects, slots, TEXT, (t.TEXT,))).cast(pl.Binary).alias("line"),
+            time.alias("time"),
+            own.alias("pid"),
+            _fields(objects, rows).alias("fields"),
+        ).select(list(_COLUMNS))
+
+    def _abouts_of(
+        self, objects: Objects, slots: dict[str, Array], streams: Sequence[str], which: Array
+    ) -> tuple[pl.DataFrame, pl.Series]:
+        """What is said of where each line comes from, and by which process it was written."""
+        said = [codes(objects.texts(_first_said(objects, slots, names))) for names in (HOST, PATH, SEVERITY, FACILITY)]
+        units = codes(objects.texts(_first_said(objects, slots, UNIT)))
+        programs = [program_of(unit or "") for unit in units.names.to_list()]
+        numbers = {name: at for at, name in enumerate(dict.fromkeys(name for name, _ in programs))}
+        of_unit = np.array([numbers[name] for name, _ in programs], np.int64)
+        together = of_unit[units.which]
+        for part in (which, *[column.which for column in said]):
+            together = numbered(together)[0].astype(np.int64) * (int(part.max()) + 1) + part
+        combined, firsts = numbered(together)
+        words = [column.names[column.which[firsts]].to_list() for column in said]
+        named = [
+            Named(host, path, severity, facility, programs[unit][0])
+            for host, path, severity, facility, unit in zip(*words, units.which[firsts].tolist(), strict=True)
+        ]
+        abouts = [self.worked_out(one, streams[at]) for one, at in zip(named, which[firsts].tolist(), strict=True)]
+        rows = [(a.host, a.file, a.severity, a.unit, a.facility, self._group(a.path, a.file, a.source)) for a in abouts]
+        schema = {name: _COLUMNS[name] for name in ("host", "file", "severity", "unit", "facility", "group")}
+        pids = pl.Series([pid for _, pid in programs], dtype=pl.Int64)
+        return pl.DataFrame(rows, schema=schema, orient="row")[combined], pids[units.which]
+
+    def _group(self, path: str | None, file: str | None, source: str | None) -> int:
+        number = self._groups.setdefault((path and file, source), len(self._groups))
+        if number == len(self._of_group):
+            self._of_group.append((path, source))
+        return number
+
+    def done(self) -> None:
+        if self._table is None:
+            for _, read in self._alone:
+                super().take(read)
+            super().done()
+            return
+        table, rows = self._table, self._rows
+        if self._alone:
+            alone = [
+                (read.line, run.host, run.file, run.time, run.severity, run.unit, run.pid, run.facility, run.fields,
+                 self._group(read.path, run.file, read.source))
+                for _, read in self._alone for run in [read.run]
+            ]  # fmt: skip
+            rows = np.concatenate((rows, [row for row, _ in self._alone]))
+            table = pl.concat([table, pl.DataFrame(alone, schema=_COLUMNS, orient="row")])
+            table = table[np.argsort(rows, kind="stable")]
+        self._give_on(table)
+        self._table = None
+        self._alone.clear()
+
+    def _give_on(self, table: pl.DataFrame) -> None:
+        """Lines file by file, each file's in their order, parsed with those of files that are the same."""
+        group, firsts = numbered(table["group"].to_numpy())
+        order = np.argsort(group, kind="stable")
+        table, group = table[order], group[order]
+        begins = np.searchsorted(group, np.arange(len(firsts)))
+        streams, keys = Streams(), []
+        for begin, number in zip(begins.tolist(), table["group"][begins].to_list(), strict=True):
+            path, source = self._of_group[number]
+            job = None
+            if path:
+                known = streams.of(path, _Head(table["line"], begin, group))
+                source, job = known.source, known.job_id
+            keys.append((source, job if source == "job_stdout" else None))
+        said = {"received": pl.lit(self._payload.received, pl.Int64), "transport": pl.lit(self._transport)}
+        numbers = {key: at for at, key in enumerate(dict.fromkeys(keys))}
+        of_line = np.array([numbers[key] for key in keys])[group]
+        for (source, job), rows in zip(numbers, parted(of_line, len(numbers)), strict=True):
+            part = table if len(numbers) == 1 else table[rows]
+            self._into.add_table(part["line"].to_list(), part.drop("line", "group").with_columns(**said), source=source,
+                                 cluster=self._cluster, timezone=self._timezone, job_id=job)  # fmt: skip
+
+
+class _Head(Sequence[bytes]):
+    """The lines of one group, cut only if they are asked for."""
+
+    def __init__(self, lines: pl.Series, begin: int, group: Array) -> None:
+        self._lines, self._begin, self._group = lines, begin, group
+
+    def __len__(self) -> int:
+        return int(np.searchsorted(self._group, self._group[self._begin], "right")) - self._begin
+
+    def __getitem__(self, wanted: Any) -> Any:
+        return self._lines[self._begin : self._begin + len(self)].to_list()[wanted]
+
+
+def parted(numbers: Array, count: int) -> list[Array]:
+    """By each of the numbers below ``count``: where it stands, in order."""
+    order = np.argsort(numbers, kind="stable")
+    return np.split(order, np.searchsorted(numbers[order], np.arange(1, count)))
+
+
+def _first(objects: Objects, slots: dict[str, Array], names: Sequence[str], kinds: Sequence[int]) -> Array:
+    """By object: the member that has the first of ``names`` and is of one of some ``kinds``, -1: none."""
+    found = np.full(len(next(iter(slots.values()))), -1, np.int64)
+    for name in names:
+        if name in slots:
+            fits = (found < 0) & np.isin(objects.kinds(slots[name]), kinds) & (slots[name] >= 0)
+            found = np.where(fits, slots[name], found)
+    return found
+
+
+def _first_said(objects: Objects, slots: dict[str, Array], names: Sequence[str]) -> Array:
+    """As :func:`_first`: the first that is a number, or a text with something in it."""
+    attributes = objects.tables.attributes
+    said = {}
+    for name in names:
+        if name in slots:
+            empty = (attributes[slots[name], t.KIND] == t.TEXT) & (attributes[slots[name], t.VALUE_SIZE] == 0)
+            said[name] = np.where(empty, -1, slots[name])
+    none = {"": np.full(len(next(iter(slots.values()))), -1, np.int64)}
+    return _first(objects, said or none, names, (t.TEXT, t.INTEGER))
+
+
+def _fields(objects: Objects, rows: Array) -> pl.Series:
+    """What has no place of its own."""
+    names = [None if name in USED else name for name in objects.names]
+    named = objects.tables.attributes[:, t.KEY]
+    members = np.array([name is not None for name in names])[named]
+    return fields(objects.tables, rows, names, named, [{}], objects.written(members))
