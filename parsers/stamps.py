@@ -254,10 +254,21 @@ def uptime(data: Array, at: int, row: Row) -> int:
     point = start + width
     if not 1 <= width <= 9 or data[point] != POINT or digits(data, point + 1) != 6:
         return NOWHERE
-    if data[point + 7] != CLOSE or data[point + 8] != BLANK:
+    if data[point + 7] != CLOSE or data[point + 8] != BLANK or _names_caller(data, point + 9):
         return NOWHERE
     row.uptime = number(data, start, width) * _SECOND + number(data, point + 1, 6)
     return point + 9
+
+
+@part
+def _names_caller(data: Array, at: int) -> bool:
+    """Whether the task or processor that wrote the line stands there, as ``[   T4411]`` of kernels with PRINTK_CALLER."""
+    if data[at] != OPEN:
+        return False
+    at += 1
+    while data[at] == BLANK:
+        at += 1
+    return bool((data[at] == 84 or data[at] == 67) and is_digit(data[at + 1]))  # T, C
 
 
 @part

@@ -178,7 +178,7 @@ def _source_of(name: str) -> str:
 _PROGRAMS = (
     ("slurm-prolog", "prolog"), ("slurm_prolog", "prolog"), ("slurm-epilog", "epilog"), ("slurm_epilog", "epilog"),
     ("nhc", "nhc"), ("opensm", "opensm"), ("nv-fabricmanager", "fabricmanager"), ("nvidia-fabricmanager", "fabricmanager"),
-    ("nvidia-imex", "fabricmanager"), ("nv-imex", "fabricmanager"), ("nvlsm", "opensm"), ("psud", "switch"), ("thermalctld", "switch"),
+    ("mmfs", "storage"), ("nvidia-imex", "fabricmanager"), ("nv-imex", "fabricmanager"), ("nvlsm", "opensm"), ("psud", "switch"), ("thermalctld", "switch"),
     ("swss", "switch"), ("orchagent", "switch"), ("portsyncd", "switch"), ("bgp#", "switch"), ("teamd#", "switch"),
     ("lldp#", "switch"), ("syncd", "switch"), ("pmon#", "switch"), ("xcvrd", "switch"), ("switchd", "switch"),
     ("rpd", "switch"), ("mib2d", "switch"), ("lacpd", "switch"), ("craftd", "switch"), ("alarmd", "switch"),

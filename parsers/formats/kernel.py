@@ -13,7 +13,7 @@ from parsers.formats.base import DIGITS, FACILITIES, SEVERITIES, SEVERITY_WORDS,
 from parsers.record import Origin
 
 _KMSG = r"(?s)^(?P<prio>\d{1,4}),(?P<seq>\d+),(?P<micros>\d+),(?P<flag>[^;]*);(?P<message>.*)$"
-_DMESG = r"(?s)^ ?(?:<(?P<prio>\d{1,3})>)? ?\[ *(?P<uptime>\d+\.\d+)\](?:\[ *[TC]\d+\])? ?(?P<message>.*)$"
+_DMESG = r"(?s)^ ?(?:<(?P<prio>\d{1,3})>)? ?\[ *(?P<uptime>\d+\.\d+)\](?: ?\[ *[TC]\d+\])? ?(?P<message>.*)$"
 _WEEKDAY = re.compile(
     r"(?:<\d+>)?\[\S{1,6} (?P<month>\S{2,6}) +(?P<day>\d{1,2}) (?P<clock>\d\d:\d\d:\d\d)"
     r" (?P<year>\d{4})\] ?(?:(?P<host>[\w.-]+) kernel: )?(?P<message>.*)$",
@@ -92,6 +92,14 @@ def _time_row(text: str, origin: Origin) -> dict[str, Any] | None:
     return row
 
 
+def _weekday_parts(stamp: str | None) -> dict[str, str]:
+    """``Sat Mar  7 16:37:25 2026`` as the parts of a stamp: nothing where it is none."""
+    found = _WEEKDAY.match(f"[{stamp}]") if stamp else None
+    if stamp is None or found is None or found["month"].lower().rstrip(".") not in clock.MONTHS:
+        return {}
+    return {"stamp": stamp, **{name: found[name] for name in ("month", "day", "clock", "year")}}
+
+
 def _level_row(text: str, origin: Origin) -> dict[str, Any] | None:
     found = _LEVELS.match(text) or _TALOS.match(text)
     if found is None or found["severity"].lower() not in SEVERITY_WORDS:
@@ -101,7 +109,7 @@ def _level_row(text: str, origin: Origin) -> dict[str, Any] | None:
         "format": "dmesg", "source": "kernel", "unit": "kernel", "message": parts["message"], "host": parts.get("host"),
         "facility": parts["facility"], "severity": SEVERITY_WORDS[parts["severity"].lower()], "iso": parts["iso"],
         "stamp": parts["iso"], "uptime_s": float(parts["uptime"]) if parts.get("uptime") else None,
-        "extra": json.dumps({"level": parts["severity"]}),
+        "extra": json.dumps({"level": parts["severity"]}), **_weekday_parts(parts.get("day")),
     }  # fmt: skip
 
 

@@ -200,7 +200,7 @@ def is_junos(program: str) -> bool:
 
 
 VENDOR = r"^%[A-Z][A-Z0-9_]*(?:-[A-Z0-9_]+)*-\d-[A-Z0-9_]+ ?:"
-_UPTIME = r"^\[ *(\d+\.\d+)\](?:\[ *[TC]\d+\])? ?"
+_UPTIME = r"^\[ *(\d+\.\d+)\](?: ?\[ *[TC]\d+\])? ?"
 
 
 def _look_up(column: str, table: dict[str, str]) -> pl.Expr:

@@ -31,6 +31,8 @@ _ODD = (
     re.compile(r"(?P<host>[\w.-]+) (?P<unit>\S+) (?P<procid>\d+|-) (?P<msgid>\S+) (?P<sd>\[\S+@\d+[^\]]*\]) ?(?P<message>.*)$", re.DOTALL),
     # An IPv6 address as host.
     re.compile(r"(?P<host>[0-9a-fA-F]*:[0-9a-fA-F:]*:[0-9a-fA-F.]*) (?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: ?(?P<message>.*)$", re.DOTALL),
+    # A blank before the process id, or in the program's name.
+    re.compile(r"(?P<host>[^\s:\[]+) +(?P<unit>[A-Za-z][\w./-]*(?: [A-Za-z][\w./-]*)?) ?\[(?P<procid>\d+)\]: (?P<message>.*)$", re.DOTALL),
     # No colon behind the process id.
     re.compile(r"(?P<host>[^\s:\[]+) (?P<unit>[A-Za-z][\w./-]*)\[(?P<procid>\d+)\] ?(?P<message>.*)$", re.DOTALL),
     # No host: the first word is the program.
