@@ -56,6 +56,8 @@ def judge(world: World, weigher: Weigher, *, raw: bool = False) -> list[Verdict]
     """The verdict on every run that did not end well; ``raw`` leaves the confidence as the evidence weighs it."""
     ends = sorted((f for f in world.facts if f.kind.startswith("run.")), key=lambda f: (f.run or "", f.start))
     verdicts = [_judge_one(world, weigher, end) for end in ends]
+    if world.parts:
+        _taken_along(world, verdicts)
     if not raw:
         for verdict in verdicts:
             verdict.confidence = min(verdict.at_most, calibrated(verdict.category, verdict.confidence))
@@ -78,6 +80,8 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
     if best is None or best.weight < max(own.weight, LEAK):
         verdict.category, verdict.reason, verdict.own, verdict.others = own.category, own.reason, own.events, chains
         verdict.confidence = own.sure * (1.0 - sum(share for _, share in causes))
+        if end.kind == "run.node_fail" and not end.events:
+            verdict.at_most = UNHEARD_SURE  # somebody may have set it DOWN
         if end.start < weigher.rates.first - EDGE_OF_LOGS_S:
             verdict.confidence *= UNSEEN_SURE
             verdict.doubts.append(
@@ -107,26 +111,70 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
     return verdict
 
 
+#: Slurm ends the other parts of a heterogeneous job with the first that fails; KillWait is 30 s.
+TAKEN_ALONG_S = 60.0
+
+
+def _taken_along(world: World, verdicts: list[Verdict]) -> None:
+    """Parts of a heterogeneous job that have no cause of their own end by that of the part that failed."""
+    of_job: dict[int, list[Verdict]] = {}
+    for verdict in verdicts:
+        of_job.setdefault(verdict.run.job_id, []).append(verdict)
+    blamed = {id(v): v for v in verdicts if v.chain is not None}
+    for verdict in verdicts:
+        parts = world.parts.get(verdict.run.job_id, frozenset()) - {verdict.run.job_id}
+        if not parts or id(verdict) in blamed or not _of_itself(verdict):
+            continue
+        near = [
+            v for part in sorted(parts) for v in of_job.get(part, ())
+            if id(v) in blamed and -END_SLACK_S <= verdict.end.start - v.end.start <= TAKEN_ALONG_S
+        ]  # fmt: skip
+        if near:
+            first = min(near, key=lambda v: (v.end.start, v.run.job_id))
+            verdict.chain, verdict.category, verdict.own = first.chain, first.category, []
+            verdict.confidence, verdict.at_most = first.confidence, first.at_most
+            verdict.doubts.append(
+                f"It is a part of a heterogeneous job: part {first.run.key} on {fold(first.run.nodes)} failed, and Slurm ended all parts"
+            )
+
+
+def _of_itself(verdict: Verdict) -> bool:
+    """Did it end without a word of its own and without anybody who asked for it?"""
+    if verdict.end.kind == "run.cancelled":
+        return not verdict.own and str(verdict.run.row.get("cancelled_by") or "0") in ("0", "root", "slurm")
+    return verdict.end.kind in ("run.failed", "run.node_fail") and not verdict.end.attrs["words"]["own"]
+
+
 def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
     """Says what nobody told about a cause, and how sure one can be without it at most."""
     if root.kind in ("node.down", "switch.silent") and not root.attrs.get("unresumed"):
         verdict.confidence = min(verdict.confidence, SILENT_SURE)  # that it fell silent is certain; why, nobody said
+        if root.attrs.get("unsaid"):
+            verdict.at_most = UNHEARD_SURE
+            verdict.doubts.append(
+                "No line of slurmctld tells how these nodes were lost: they may have fallen silent, or somebody set them DOWN"
+            )
         if unsaid(root):
             verdict.at_most = UNHEARD_SURE
             verdict.doubts.append(
                 f"No line of slurmctld tells how {root.host} was lost: it may have fallen silent, or somebody set it DOWN"
             )
-        if root.host and world.voices and root.host not in world.voices:
+        if root.host and world.unheard(root.host):
             verdict.at_most = UNHEARD_SURE
             verdict.doubts.append(
                 f"No kernel or system log of {root.host} was collected: its link, its machine or its daemons may have failed"
             )
+    if root.kind == "admin.down" and root.attrs.get("polled") is not None:
+        verdict.at_most = min(verdict.at_most, POLLED_SURE)
+        verdict.doubts.append(
+            f"The reason was seen {root.attrs['polled']:.0f} s after the end: somebody may have given it to a node that was lost already"
+        )
     if root.attrs.get("nameless"):
         verdict.at_most = min(verdict.at_most, NAMELESS_SURE)
         verdict.doubts.append(NAMELESS[root.kind])
     if not root.attrs.get("far_end_only"):
         return
-    if world.voices and root.host not in world.voices:
+    if world.unheard(root.host):
         verdict.confidence = min(verdict.confidence, FAR_END_SURE)
         verdict.doubts.append(f"No log of {root.host} was collected: the machine may have died, and its link with it")
     elif others := _lost_with(world, root):
@@ -162,6 +210,9 @@ def candidates(chains: list[Chain], leak: float) -> list[tuple[Fact, float]]:
         weights[place] += chain.weight
     return list(zip(roots, shares(weights, leak), strict=True))
 
+
+#: Whole seconds of accounting, beside slurmctld's own stamp.
+END_SLACK_S = 5.0
 
 #: Stamps of accounting and of the first lines of a log may lie so far apart.
 EDGE_OF_LOGS_S = 60.0
@@ -234,6 +285,8 @@ UNEXPLAINED = 0.5
 #: That a node fell silent is certain, and why, nobody said; where its own log is missing as well, it is as often a link
 #: or a daemon as the machine.
 SILENT_SURE, UNHEARD_SURE = 0.75, 0.5
+#: A reason that a poll shows soon after a run's end was nearly always given with the DOWN that ended it.
+POLLED_SURE = 0.85
 #: A link of which only the far end was heard, on a host whose log is missing, may as well be a dead machine's.
 FAR_END_SURE = 0.7
 #: That many nodes were hit by one thing is certain; which of the things that they share it was, nobody said.
