@@ -401,7 +401,8 @@ def _slow_to_the_end(world: World, cause: Fact, effect: Fact) -> str | None:
 def _while_slow(world: World, cause: Fact, effect: Fact) -> str | None:
     """Cause and slowness must go on together for most of the time (correlation.md, E28: 70 %)."""
     until = effect.end if effect.end is not None else world.last
-    end = cause.end if cause.end is not None else until  # nobody says that it was over
+    over = cause.end is not None and not cause.attrs.get("unended")
+    end = cause.end if over and cause.end is not None else until  # nobody says that it was over
     shared = min(end + cause.sigma + effect.sigma, until) - max(cause.start - cause.sigma, effect.start - effect.sigma)
     length = max(1.0, until - effect.start)
     return (
