@@ -123,7 +123,12 @@ def planned_reboots(world: World) -> list[Fact]:
         host, moment = fact.host or "", _boot_of(fact)
         back = max((up for up in ups.get(host, ()) if up < moment), default=float("-inf"))
         before = [d for d in drained.get(fact.host, ()) if 0 <= moment - d.start <= DRAIN_S and back <= d.start]
-        killed = any(run.state == "NODE_FAIL" for run in world.runs_at(host, fact.start))
+        # A run that was lost with the node since it was drained or last back: nobody planned that.
+        since = min([fact.start, *(d.start for d in before)])
+        killed = any(
+            run.state == "NODE_FAIL" and run.end is not None and since <= run.end <= moment
+            for run in world.runs_on.get(host, ())
+        ) or any(run.state == "NODE_FAIL" for run in world.runs_at(host, fact.start))
         if before and not killed and not world.runs_at(host, moment):
             fact.attrs["planned"] = True
             fact.attrs["reason"] = before[-1].attrs.get("reason")

@@ -51,6 +51,20 @@ def leaf(at: int, device: str) -> tuple[str, ...]:
 
 SITUATIONS = [
     heard(
+        "a drained node that dies with its run, and boots",
+        (
+            "-900s ctl slurmctld: update_node: node gpu01 reason set to: NHC: gpu row remap pending",
+            "-900s ctl slurmctld: update_node: node gpu01 state set to DRAINING",
+            "-20s ctl slurmctld: Node gpu02 now responding",
+            KILLED,
+            SET_DOWN,
+            "350s ctl slurmctld: validate_node_specs: Node gpu01 unexpectedly rebooted boot_time=1772532300 last response=1772531750",
+        ),
+        (ended("NODE_FAIL"),),
+        (("infra.node", "node.reboot", "gpu01"),),
+        ("node.maintenance",),
+    ),
+    heard(
         "a rail away since before the run began",
         (*down("-9000s", "gpu01", "ib0"), EXIT1),
         (ended(),),
