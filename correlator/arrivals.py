@@ -16,6 +16,7 @@ from correlator.model import Event, Run
 from correlator.plain_runs import likely_runs
 from correlator.recent import Recent
 from correlator.runs import no_rows, rows_since
+from correlator.samples import SAME_BOOT_S
 
 if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
@@ -166,6 +167,7 @@ class Arrivals:
             for row in self._rows(table, f"SELECT epoch(min(time)) AS t FROM raw.{table} WHERE {_NEW}", [cluster]):
                 moments.append(row["t"])
                 states = table == "node_states" and row["t"] is not None
+        moments += self._boots(cluster)
         times = [m for m in moments if m is not None]
         if not lines.count and not jobs and not times:
             return None
@@ -173,6 +175,13 @@ class Arrivals:
             min(times, default=latest), frozenset(jobs), lines.ended(), lines.voices,
             frozenset(lines.unstamped), states, self.since["jobs"], rows, likely, lines.ahead,
         )  # fmt: skip
+
+    def _boots(self, cluster: str | None) -> list[float | None]:
+        """When the first boot was that new answers of Slurm tell of: each poll repeats those that are known."""
+        rows = self._rows("boots", f"""SELECT epoch(min(boot_time)) AS t FROM raw.boots b WHERE {_NEW} AND NOT EXISTS (SELECT 1 FROM raw.boots o
+            WHERE o.rowid <= ? AND o.host = b.host AND o.cluster IS NOT DISTINCT FROM b.cluster
+            AND abs(epoch(o.boot_time) - epoch(b.boot_time)) <= {SAME_BOOT_S})""", [cluster, self.since["boots"]])  # fmt: skip
+        return [row["t"] for row in rows]
 
     def _job_rows(self, cluster: str | None) -> tuple[pl.DataFrame, list[_Moments], dict[int, Run]]:
         """The new rows about jobs, ``_moments`` of them, and the runs that they most likely tell."""

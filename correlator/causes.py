@@ -210,6 +210,8 @@ def lost(fact: Fact) -> str:
         return f"munge of {fact.host} had another key than the cluster's"
     if fact.kind == "node.down" and str(fact.attrs.get("unresumed") or "").isdigit():
         return fill(cause_of(fact).lost, fact) + f" ({fact.attrs['unresumed']} s)"
+    if fact.kind == "switch.silent" and fact.attrs.get("unsaid"):
+        return fill("{count} nodes ({nodes}) were lost to Slurm together, for a reason no log tells", fact)
     if unsaid(fact):
         return f"{fact.host} was lost to Slurm, for a reason no log tells"
     if fact.kind == "admin.down" and fact.attrs.get("reason"):

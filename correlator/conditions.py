@@ -288,7 +288,9 @@ def _away_at_boot(world: World, cause: Fact, effect: Fact) -> str | None:
     until = cause.start if effect.end is None else effect.end + (POST_S if heard else 0.0)
     if not effect.start <= cause.start <= until:
         return f"{name_of(effect)} was back before {cause.host} went down"
-    word = word_between(world, cause.host or "", effect.start + SHUTTING_DOWN_S, cause.start)
+    # Of a boot that only its own moment tells of, the machine may have gone any time after its last word.
+    boot = float(cause.attrs.get("boot") or cause.start)
+    word = word_between(world, cause.host or "", effect.start + SHUTTING_DOWN_S, max(boot, cause.start))
     return f"{cause.host} wrote on for {word - effect.start:.0f} s after {name_of(effect)} was lost" if word else None
 
 
@@ -313,6 +315,25 @@ def _unasked(world: World, cause: Fact, effect: Fact) -> str | None:
     if asked:
         return f"{cause.host} did not boot by itself: {asked}"
     return f"{cause.host} was not up before: Slurm had powered it up" if effect.attrs.get("unresumed") else None
+
+
+#: A machine that died answers nothing any more; what was lost after that did not silence it.
+DIED_S = 1000.0
+
+
+def _lived_until_then(world: World, cause: Fact, effect: Fact) -> str | None:
+    host = effect.host
+    for died in world.facts_of("node.panic", "node.overheated", "node.dead"):
+        if died.host != host or not 2.0 + died.sigma + cause.sigma < cause.start - died.start <= DIED_S:
+            continue
+        back = [
+            f
+            for f in world.facts_of("node.reboot")
+            if f.host == host and died.start < (f.end or f.start) <= cause.start
+        ]
+        if not back:
+            return f"{host} had died {cause.start - died.start:.0f} s before"
+    return None
 
 
 #: What part of a node a fault is of, as reasons name it (parsers/reasons.py).
@@ -380,7 +401,8 @@ def _slow_to_the_end(world: World, cause: Fact, effect: Fact) -> str | None:
 def _while_slow(world: World, cause: Fact, effect: Fact) -> str | None:
     """Cause and slowness must go on together for most of the time (correlation.md, E28: 70 %)."""
     until = effect.end if effect.end is not None else world.last
-    end = cause.end if cause.end is not None else until  # nobody says that it was over
+    over = cause.end is not None and not cause.attrs.get("unended")
+    end = cause.end if over and cause.end is not None else until  # nobody says that it was over
     shared = min(end + cause.sigma + effect.sigma, until) - max(cause.start - cause.sigma, effect.start - effect.sigma)
     length = max(1.0, until - effect.start)
     return (
@@ -402,7 +424,7 @@ CONDITIONS: dict[str, Condition] = {
     "same adapter": link_conditions.same_adapter, "single path": link_conditions.single_path, "slow to the end": _slow_to_the_end, "far end only": _far_end_only,
     "a step lost its node": _told_node_failure, "away at the boot": _away_at_boot, "silent until the boot": _silent_until_boot, "booted by itself": _unasked, "named by the reason": _named_by_reason,
     "its job was on it": _job_was_on_it, "planned work": _planned_work, "row remapped": _row_remapped, "uncorrectable memory in the run": _met_memory_error, "while slow": _while_slow,
-    "its share of the planes": link_conditions.its_share,
+    "node lived until then": _lived_until_then, "its share of the planes": link_conditions.its_share,
 }  # fmt: skip
 
 

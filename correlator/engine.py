@@ -167,13 +167,14 @@ class Measured:
     throttling: list[samples.Throttled]
     xids_seen: list[samples.XidSeen]
     progress: dict[tuple[int, int], list[tuple[float, float]]]
+    booted: list[tuple[float, str]] = field(default_factory=list)
 
 
 def measure(store: Reads, cluster: str | None) -> Measured:
     measured = bool(store.rows("SELECT 1 FROM raw.metrics WHERE cluster IS NOT DISTINCT FROM ? LIMIT 1", [cluster]))
     return Measured(
         _gpu_jobs(store, cluster) if measured else {}, samples.throttled(store, cluster) if measured else [],
-        samples.xids_seen(store, cluster) if measured else [], samples.progress(store, cluster),
+        samples.xids_seen(store, cluster) if measured else [], samples.progress(store, cluster), samples.booted(store, cluster),
     )  # fmt: skip
 
 
@@ -197,9 +198,12 @@ def gather_world(
         xids_seen=measured.xids_seen,
         progress=measured.progress,
         spoke=samples.speaking(store, cluster),
+        booted=measured.booted,
         slurmd_starts=samples.starting(store, cluster),
+        legs=samples.bonds(store, cluster),
         clocks=off,
         voices=before.voices if before else samples.voices(store, cluster),
+        asked=True,
         inventory=inventory,
     )
     if before:  # a stretch may hold no line of slurmctld

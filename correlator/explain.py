@@ -89,6 +89,8 @@ def headline(incident: Incident) -> str:
 def _in_short(root: Fact) -> str:
     if root.attrs.get("unresumed"):
         return f"{root.host} did not resume"
+    if root.kind == "switch.silent" and root.attrs.get("unsaid"):
+        return fill("{count} nodes were lost to Slurm together", root)
     if unsaid(root):
         return f"{root.host} was lost to Slurm"
     if root.kind == "switch.outage" and root.attrs.get("nameless"):

@@ -23,13 +23,28 @@ def management(world: World, cause: Fact, effect: Fact) -> str | None:
 
 def _carried_on(world: World, cause: Fact, effect: Fact) -> str | None:
     """A bond goes on over its other leg, as long as that one has its link."""
-    other = cause.attrs.get("stand_in")
-    if not other or other in {
+    took_over, legs = cause.attrs.get("stand_in"), cause.attrs.get("legs") or ()
+    if not took_over and not legs:
+        return None
+    away = {
         f.device for f in world.facts_of("link.outage")
         if f.host == cause.host and f.start <= effect.start and (f.end is None or f.end >= cause.start)
-    }:  # fmt: skip
+    }  # fmt: skip
+    if took_over and took_over not in away:
+        return f"{took_over} of {cause.host} took over from {cause.device}"
+    left = [leg for leg in legs if leg not in away]
+    return f"{left[0]} of {cause.host}, the other leg of the bond, carried on without {cause.device}" if left else None
+
+
+def _all_carried_on(world: World, cause: Fact, effect: Fact) -> str | None:
+    """Of a switch whose nodes are cabled to another one as well."""
+    if not cause.attrs.get("bonded"):
         return None
-    return f"{other} of {cause.host} took over from {cause.device}"
+    run = run_of(world, effect)
+    hosts = {effect.host} if effect.host else set(run.nodes if run else ())
+    lost = [f for f in world.facts_of("link.outage") if f.host in hosts and f.attrs.get("promoted") == (cause.host or cause.attrs.get("token"))]  # fmt: skip
+    reasons = [_carried_on(world, link, effect) for link in lost]
+    return reasons[0] if reasons and all(reasons) else None
 
 
 def fabric(world: World, cause: Fact, effect: Fact) -> str | None:
@@ -40,12 +55,16 @@ def fabric(world: World, cause: Fact, effect: Fact) -> str | None:
 
 def switch_fabric(world: World, cause: Fact, effect: Fact) -> str | None:
     roles = {world.site.role(host, device) for host, device in cause.attrs.get("links", ())}
-    return f"{cause.host} carries Slurm's messages, not the jobs' data" if roles == {"management"} else None
+    if roles == {"management"}:
+        return f"{cause.host} carries Slurm's messages, not the jobs' data"
+    return _all_carried_on(world, cause, effect)
 
 
 def switch_management(world: World, cause: Fact, effect: Fact) -> str | None:
     roles = {world.site.role(host, device) for host, device in cause.attrs.get("links", ())}
-    return f"{cause.host} carries the jobs' data, not Slurm's messages" if roles == {"fabric"} else None
+    if roles == {"fabric"}:
+        return f"{cause.host} carries the jobs' data, not Slurm's messages"
+    return _all_carried_on(world, cause, effect)
 
 
 #: Names that the RDMA core gives to devices: the same family can be compared, a netdev's name cannot.

@@ -22,6 +22,7 @@ class Recent:
         self._parts = {
             "raw.log_view": f"(SELECT * FROM raw.log_view WHERE time >= {stamp})",
             "raw.metrics": f"(SELECT * FROM raw.metrics WHERE time >= {stamp})",
+            "raw.boots": f"(SELECT * FROM raw.boots WHERE boot_time >= {stamp})",
             "raw.node_states": f"(SELECT * FROM raw.node_states WHERE time >= {stamp})",
         }
         self._names = re.compile("|".join(re.escape(name) + r"\b" for name in self._parts))

@@ -172,6 +172,48 @@ def starting(store: Reads, cluster: str | None) -> Callable[[str], Sequence[tupl
     return starts
 
 
+def bonds(store: Reads, cluster: str | None) -> Callable[[str], Sequence[tuple[float, str, str]]]:
+    """``legs(host)``: (time, bond, interface) of the lines in which the bonding driver names a leg; a boot days ago tells most."""
+    known: dict[str, list[tuple[float, str, str]]] = {}
+
+    def legs(host: str) -> Sequence[tuple[float, str, str]]:
+        if host not in known:
+            rows = store.rows(
+                """SELECT epoch(min(time)) AS t, json_extract_string(entities, '$.bond') AS bond, json_extract_string(entities, '$.port') AS port
+                FROM raw.all_logs WHERE host = ? AND cluster IS NOT DISTINCT FROM ? AND time IS NOT NULL AND event LIKE 'nic.%' AND entities LIKE '%"bond"%'
+                GROUP BY ALL HAVING bond IS NOT NULL AND port IS NOT NULL ORDER BY ALL""",
+                [host, cluster],
+            )
+            known[host] = [(r["t"], r["bond"], r["port"]) for r in rows]
+        return known[host]
+
+    return legs
+
+
+#: Answers of Slurm with a node's BootTime, which slurmd reckons from its uptime in whole seconds.
+_BOOTS_TOLD = ("scontrol_node", "slurmrestd")
+
+#: BootTimes of one boot agree within this, whatever NTP did to the clock meanwhile; more apart is another boot.
+SAME_BOOT_S = 60.0
+
+
+def booted(store: Reads, cluster: str | None) -> list[tuple[float, str]]:
+    """(BootTime, host) of each boot but the first that Slurm told of a host: the machine was up before, as another one."""
+    # Of a stretch of time its own boots only, beside all earlier ones: the quoted name is that of the whole table (recent.py).
+    rows = store.rows(
+        f"""SELECT DISTINCT epoch(boot_time) AS t, host FROM raw.boots b WHERE cluster IS NOT DISTINCT FROM ?
+        AND list_contains(?::VARCHAR[], source) AND host IS NOT NULL AND EXISTS (SELECT 1 FROM raw."boots" o WHERE o.host = b.host
+        AND o.cluster IS NOT DISTINCT FROM b.cluster AND o.boot_time < b.boot_time - INTERVAL {SAME_BOOT_S:.0f} SECOND
+        AND list_contains(?::VARCHAR[], o.source)) ORDER BY host, t""",
+        [cluster, list(_BOOTS_TOLD), list(_BOOTS_TOLD)],
+    )
+    found: list[tuple[float, str]] = []
+    for row in rows:
+        if not found or found[-1][1] != row["host"] or row["t"] - found[-1][0] > SAME_BOOT_S:
+            found.append((row["t"], row["host"]))
+    return found
+
+
 def voices(store: Reads, cluster: str | None) -> frozenset[str]:
     """Hosts of which at least one line of the kernel or the system was collected."""
     rows = store.rows(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
 
 #: Tables of ``raw`` whose rows the correlator reads.
-INPUTS = ("logs", "jobs", "steps", "settings", "links", "topology", "node_states", "metrics", "artifacts")
+INPUTS = ("logs", "jobs", "steps", "settings", "links", "topology", "node_states", "metrics", "artifacts", "boots")
 
 #: Those whose rows hold for all times: a new row there asks for a full pass.
 TIMELESS = frozenset({"settings", "links", "topology"})

@@ -304,7 +304,8 @@ WITH_NODE_S = 5.0
 
 
 def _ended_with(run: Run, down: Fact) -> bool:
-    return run.end is not None and abs(run.end - down.start) <= WITH_NODE_S
+    """A run of which no end is told did not outlive its node: the line, or accounting, is missing."""
+    return run.end is None or abs(run.end - down.start) <= WITH_NODE_S
 
 
 def _where(edge: Edge, group: Sequence[Fact]) -> str:

@@ -17,6 +17,7 @@ from correlator.evidence import Chain, Rejection, Weigher, weight_of
 from correlator.facts import World
 from correlator.model import Event, Fact, Run
 from correlator.noisy_or import shares
+from correlator.parts import taken_along
 from correlator.plain_runs import LAUNCH_GIVEN_UP
 from parsers.hostlist import fold
 
@@ -56,6 +57,8 @@ def judge(world: World, weigher: Weigher, *, raw: bool = False) -> list[Verdict]
     """The verdict on every run that did not end well; ``raw`` leaves the confidence as the evidence weighs it."""
     ends = sorted((f for f in world.facts if f.kind.startswith("run.")), key=lambda f: (f.run or "", f.start))
     verdicts = [_judge_one(world, weigher, end) for end in ends]
+    if world.parts:
+        taken_along(world, verdicts)
     if not raw:
         for verdict in verdicts:
             verdict.confidence = min(verdict.at_most, calibrated(verdict.category, verdict.confidence))
@@ -78,6 +81,8 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
     if best is None or best.weight < max(own.weight, LEAK):
         verdict.category, verdict.reason, verdict.own, verdict.others = own.category, own.reason, own.events, chains
         verdict.confidence = own.sure * (1.0 - sum(share for _, share in causes))
+        if end.kind == "run.node_fail" and not end.events:
+            verdict.at_most = UNHEARD_SURE  # somebody may have set it DOWN
         if end.start < weigher.rates.first - EDGE_OF_LOGS_S:
             verdict.confidence *= UNSEEN_SURE
             verdict.doubts.append(
@@ -111,22 +116,32 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
     """Says what nobody told about a cause, and how sure one can be without it at most."""
     if root.kind in ("node.down", "switch.silent") and not root.attrs.get("unresumed"):
         verdict.confidence = min(verdict.confidence, SILENT_SURE)  # that it fell silent is certain; why, nobody said
+        if root.attrs.get("unsaid"):
+            verdict.at_most = UNHEARD_SURE
+            verdict.doubts.append(
+                "No line of slurmctld tells how these nodes were lost: they may have fallen silent, or somebody set them DOWN"
+            )
         if unsaid(root):
             verdict.at_most = UNHEARD_SURE
             verdict.doubts.append(
                 f"No line of slurmctld tells how {root.host} was lost: it may have fallen silent, or somebody set it DOWN"
             )
-        if root.host and world.voices and root.host not in world.voices:
+        if root.host and world.unheard(root.host):
             verdict.at_most = UNHEARD_SURE
             verdict.doubts.append(
                 f"No kernel or system log of {root.host} was collected: its link, its machine or its daemons may have failed"
             )
+    if root.kind == "admin.down" and root.attrs.get("polled") is not None:
+        verdict.at_most = min(verdict.at_most, POLLED_SURE)
+        verdict.doubts.append(
+            f"The reason was seen {root.attrs['polled']:.0f} s after the end: somebody may have given it to a node that was lost already"
+        )
     if root.attrs.get("nameless"):
         verdict.at_most = min(verdict.at_most, NAMELESS_SURE)
         verdict.doubts.append(NAMELESS[root.kind])
     if not root.attrs.get("far_end_only"):
         return
-    if world.voices and root.host not in world.voices:
+    if world.unheard(root.host):
         verdict.confidence = min(verdict.confidence, FAR_END_SURE)
         verdict.doubts.append(f"No log of {root.host} was collected: the machine may have died, and its link with it")
     elif others := _lost_with(world, root):
@@ -234,6 +249,8 @@ UNEXPLAINED = 0.5
 #: That a node fell silent is certain, and why, nobody said; where its own log is missing as well, it is as often a link
 #: or a daemon as the machine.
 SILENT_SURE, UNHEARD_SURE = 0.75, 0.5
+#: A reason that a poll shows soon after a run's end was nearly always given with the DOWN that ended it.
+POLLED_SURE = 0.85
 #: A link of which only the far end was heard, on a host whose log is missing, may as well be a dead machine's.
 FAR_END_SURE = 0.7
 #: That many nodes were hit by one thing is certain; which of the things that they share it was, nobody said.

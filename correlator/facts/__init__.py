@@ -39,7 +39,8 @@ class World:
     ``progress`` maps (job, restart count) to (time, seconds per step) as its output tells; ``spoke(host)`` are the times of the lines that
     the host itself wrote, ascending (read only for the few hosts in question).
     ``slurmd_starts(host)``: (time, uptime of the machine) of each start of its slurmd that tells it, read likewise.
-    ``voices`` are the hosts whose kernel or system log was collected.
+    ``booted``: (BootTime, host) of nodes that Slurm told another one of before. ``legs(host)``: (time, bond, interface) as the bonding
+    driver names them. ``voices`` are the hosts whose kernel or system log was collected; ``asked``: that there are none is known, too.
     """
 
     site: Site
@@ -50,11 +51,14 @@ class World:
     gpu_jobs: dict[tuple[str, str], list[tuple[float, int]]] = field(default_factory=dict)
     throttling: list[Throttled] = field(default_factory=list)
     voices: frozenset[str] = frozenset()
+    asked: bool = False
     clocks: list[Offset] = field(default_factory=list)
     xids_seen: list[XidSeen] = field(default_factory=list)
     progress: dict[tuple[int, int], list[tuple[float, float]]] = field(default_factory=dict)
     spoke: Callable[[str], Sequence[float]] = lambda host: ()
     slurmd_starts: Callable[[str], Sequence[tuple[float, float]]] = lambda host: ()
+    booted: list[tuple[float, str]] = field(default_factory=list)
+    legs: Callable[[str], Sequence[tuple[float, str, str]]] = lambda host: ()
     inventory: Inventory | None = None
 
     def __post_init__(self) -> None:
@@ -74,10 +78,12 @@ class World:
             for node in run.nodes:
                 self.runs_on[node].append(run)
         self._spoke: dict[str, Sequence[float]] = {}
+        self._states: dict[str, list[dict[str, object]]] | None = None
         #: The hosts that run slurmctld, as its own lines and slurm.conf tell.
         self.controllers = frozenset(e.host for e in self.events if e.host and e.source == "slurmctld") | _controllers(
             self.inventory
         )
+        self.parts = _parts(self.events)
         self.in_time = RunsInTime(self.runs)
         self.bad_in_time = RunsInTime([r for r in self.runs if r.ended_badly])
         self.runs_of_job: dict[int, list[Run]] = defaultdict(list)
@@ -97,14 +103,26 @@ class World:
             )  # fmt: skip
         return self._spoke[host]
 
+    def states_of(self, host: str) -> Sequence[dict[str, object]]:
+        """What Slurm answered about a node when it was asked, in time order."""
+        if self._states is None:
+            self._states = defaultdict(list)
+            for row in sorted(self.node_states, key=lambda r: str(r["time"])):
+                self._states[str(row["host"])].append(row)
+        return self._states.get(host, ())
+
     def kinds(self, *kinds: str) -> Iterable[Event]:
         """Events of these kinds in time order."""
         found = [e for kind in kinds for e in self.by_kind.get(kind, ())]
         return sorted(found, key=_in_time) if len(kinds) > 1 else found
 
     def mute(self, run: Run) -> list[str]:
-        """Nodes of the run whose kernel and system logs were not collected, where those of other nodes were."""
-        return [n for n in run.nodes if n not in self.voices] if self.voices else []
+        """Nodes of the run whose kernel and system logs were not collected."""
+        return [n for n in run.nodes if self.unheard(n)]
+
+    def unheard(self, host: str | None) -> bool:
+        """Is it known that no kernel or system log of a host was collected?"""
+        return (self.asked or bool(self.voices)) and host not in self.voices
 
     def facts_of(self, *kinds: str) -> list[Fact]:
         count, known = self._facts_by_kind
@@ -138,6 +156,18 @@ class World:
     def runs_at(self, host: str, time: float, slack: float = 1.0) -> list[Run]:
         """Runs that had ``host`` at ``time``."""
         return [r for r in self.runs_on.get(host, ()) if r.covers(time, slack)]
+
+
+def _parts(events: Iterable[Event]) -> dict[int, frozenset[int]]:
+    """Job -> all parts of the heterogeneous job that it is one of (``JobId=100+1(101)``), as slurmctld names them."""
+    of_whole: dict[str, set[int]] = defaultdict(set)
+    for event in events:
+        # Of very many events a few: the sign is looked for before what a line names is asked for.
+        if event.job_id is None or event.source != "slurmctld" or "+" not in event.message:
+            continue
+        if whole := event.entities.get("het_job_id"):
+            of_whole[str(whole)].add(event.job_id)
+    return {job: frozenset(parts) for parts in of_whole.values() if len(parts) > 1 for job in parts}
 
 
 #: ``SlurmctldHost=ctl1(10.0.0.1)``; older configurations name the machines otherwise.
@@ -191,9 +221,23 @@ def detectors() -> tuple[Detector, ...]:
 
 
 def _modules() -> tuple[ModuleType, ...]:
-    from correlator.facts import control, cooling, gpus, jobs, links, munge, nodes, shared, silence, slow, storage, told
+    from correlator.facts import (
+        control,
+        cooling,
+        gpus,
+        jobs,
+        links,
+        munge,
+        nodes,
+        shared,
+        silence,
+        slow,
+        slurmd,
+        storage,
+        told,
+    )
 
-    return (links, munge, nodes, control, shared, gpus, cooling, storage, told, jobs, silence, slow)
+    return (links, munge, nodes, slurmd, control, shared, gpus, cooling, storage, told, jobs, silence, slow)
 
 
 @cache

@@ -85,19 +85,24 @@ def _from_controller(fact: Fact) -> bool:
     return event.source == "slurmctld" and not event.entities.get("nodes")
 
 
+#: ``scontrol update`` writes the reason, then the state; a health check's script may take two calls.
+SAME_ORDER_S = 5.0
+
+
 def drains(world: World) -> list[Fact]:
     """``node.drain``: a node taken out of service, with owner, check and reason; by whom it was done."""
     facts = []
-    reasons: dict[str, Event] = {}
-    for event in world.kinds("slurm.node_reason", "slurm.node_drain", "slurm.node_invalid"):
+    reasons: defaultdict[str, list[Event]] = defaultdict(list)
+    for event in world.by_kind.get("slurm.node_reason", ()):
         for host in hosts_of(event):
-            if event.kind == "slurm.node_reason":
-                reasons[host] = event
-                continue
-            said = reasons.get(host)
-            near = said is not None and abs(said.time - event.time) <= 5.0
-            reason = str((said.entities.get("reason") if near and said else None) or event.entities.get("reason") or "")
-            events = (said, event) if near and said else (event,)
+            reasons[host].append(event)
+    for event in world.kinds("slurm.node_drain", "slurm.node_invalid"):
+        for host in hosts_of(event):
+            # Of two lines of one second no order is told: the reason goes with the state, whichever is read first.
+            near = [e for e in reasons.get(host, ()) if 0.0 <= event.time - e.time <= SAME_ORDER_S]
+            said = near[-1] if near else None
+            reason = str((said.entities.get("reason") if said else None) or event.entities.get("reason") or "")
+            events = (said, event) if said else (event,)
             attrs = {"reason": reason, "maintenance": bool(_MAINTENANCE.search(reason + " " + event.message))}
             facts.append(Fact("node.drain", event.time, None, event.sigma, host, attrs=attrs, events=events))
     return facts
@@ -118,7 +123,12 @@ def planned_reboots(world: World) -> list[Fact]:
         host, moment = fact.host or "", _boot_of(fact)
         back = max((up for up in ups.get(host, ()) if up < moment), default=float("-inf"))
         before = [d for d in drained.get(fact.host, ()) if 0 <= moment - d.start <= DRAIN_S and back <= d.start]
-        killed = any(run.state == "NODE_FAIL" for run in world.runs_at(host, fact.start))
+        # A run that was lost with the node since it was drained or last back: nobody planned that.
+        since = min([fact.start, *(d.start for d in before)])
+        killed = any(
+            run.state == "NODE_FAIL" and run.end is not None and since <= run.end <= moment
+            for run in world.runs_on.get(host, ())
+        ) or any(run.state == "NODE_FAIL" for run in world.runs_at(host, fact.start))
         if before and not killed and not world.runs_at(host, moment):
             fact.attrs["planned"] = True
             fact.attrs["reason"] = before[-1].attrs.get("reason")

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from correlator.facts import World
 from correlator.facts.nodes import hosts_of
 from correlator.model import Event, Fact, Run
+from correlator.node_answers import lost_by
 
 #: How far from the run's end a line about that end may lie: sacct has whole seconds, output is flushed late.
 END_SLACK_S = 5.0
@@ -42,7 +43,7 @@ _PEERS = re.compile(
 #: CUDA's words for a GPU that broke under the program, not for what the program did.
 _BROKEN_GPU = re.compile(
     r"uncorrectable (?:ecc|nvlink)|ecc error|device (?:is )?(?:lost|unavailable)|busy or unavailable|unspecified launch failure"
-    r"|no cuda-capable device|device handle|hardware (?:stack )?error|driver shutting down|unknown error|gpu is lost|fallen off",
+    r"|no cuda-capable device|device handle|hardware (?:stack )?error|driver shutting down|system not yet initialized|unknown error|gpu is lost|fallen off",
 )
 
 #: The file system's words: the program asked, the storage failed.
@@ -197,7 +198,7 @@ def ends(world: World) -> list[Fact]:
             continue
         kind = _TERMINAL.get(run.state, "run.failed")
         moment = run.end if run.end is not None else run.start or run.submit or world.last
-        lines = of_run(run, world.by_job.get(run.job_id, ()))
+        lines = [*of_run(run, world.by_job.get(run.job_id, ())), *_of_other_parts(world, run)]
         words: dict[str, list[Event]] = {name: [] for name in ("own", "peers", "gpu", "storage", "aftermath")}
         for event in lines:
             if event.kind == "job.launch_error" and _NOT_RUNNABLE.search(event.message):
@@ -223,6 +224,12 @@ def ends(world: World) -> list[Fact]:
         sigma = closing[0].sigma if closing else 0.5
         facts.append(Fact(kind, exact, exact, sigma, None, run=run.key, attrs=attrs, events=tuple(closing)))
     return facts
+
+
+def _of_other_parts(world: World, run: Run) -> list[Event]:
+    """What the one script of a heterogeneous job prints stands under its first part, whichever part it is about."""
+    parts = world.parts.get(run.job_id, frozenset()) - {run.job_id}
+    return [e for part in sorted(parts) for e in of_run(run, world.by_job.get(part, ())) if e.source in _OUTPUT]
 
 
 #: An Xid of the application class and the end of the process that caused it (correlation.md, E27).
@@ -345,6 +352,8 @@ def _unseen_downs(world: World, run: Run, moment: float, named: list[str], found
     }  # fmt: skip
     if named:
         return [_unseen(world, run, host, moment) for host in named if host not in told]
+    if answered := [f for host in run.nodes if (f := lost_by(world, host, moment)) is not None and f.host not in told]:
+        return answered
     near = {
         fact.host for fact in world.facts_of(*_SETS_DOWN)
         if fact.host in run.nodes and -UNSEEN_S <= fact.start - moment <= END_SLACK_S and fact.attrs.get("role") != "fabric"
@@ -381,6 +390,8 @@ def _unseen(world: World, run: Run, host: str, moment: float) -> Fact:
         return Fact(
             "admin.down", given[0].time, None, given[0].sigma, host, attrs={"said_by": "slurmctld"}, events=tuple(given)
         )
+    if (answered := lost_by(world, host, moment)) is not None:
+        return answered
     attrs = {"said_by": "accounting", "reason": f"job {run.key} ended NODE_FAIL"}
     return Fact("node.down", moment, None, 0.5, host, attrs=attrs)
 

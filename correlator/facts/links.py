@@ -139,7 +139,15 @@ FAILS_OVER_S = 5.0
 
 
 def _note_stand_ins(world: World, nic: list[Fact]) -> None:
-    """``stand_in``: the other leg of the bond, which carries on."""
+    """``stand_in``: the leg of the bond that took over, as the bond says; ``legs``: its other legs, of which all that have their
+    link carry on where the bond uses all at once (802.3ad) and so says nothing."""
+    for fact in nic:
+        told = next((str(e.entities["bond"]) for e in fact.events if e.entities.get("bond")), None)
+        if told is not None and fact.host:
+            legs = {
+                port for at, bond, port in world.legs(fact.host) if bond == told and at <= fact.start + FAILS_OVER_S
+            }
+            fact.attrs["legs"] = sorted(legs - {fact.device})
     near = _Near(nic)
     for event in world.by_kind.get("nic.failover", ()):
         active = event.entities.get("port")
@@ -389,6 +397,7 @@ def _promote(
     devices = {f.device for f in down}
     attrs = {"hosts": sorted(hosts), "under": sorted(known | members), "share": len(hosts) / max(1, len(known)), "switch": switch,
              "links": [(f.host, f.device) for f in group], "plane": _plane(world, switch, down) if len(devices) == 1 else None}  # fmt: skip
+    attrs["bonded"] = any(f.attrs.get("legs") or f.attrs.get("stand_in") for f in group)
     end = None if None in ends else max(e for e in ends if e is not None)
     fact = Fact(
         "switch.outage", min(f.start for f in group), end, group[0].sigma, switch, attrs=attrs, events=tuple(events)

@@ -1,4 +1,4 @@
-"""Nodes: set DOWN, rebooted, panicked, dead, their slurmd dead or stopped."""
+"""Nodes: set DOWN, rebooted, panicked, dead."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
-from datetime import datetime
 
-from correlator.events import seconds_of
 from correlator.facts import World, merge_near
 from correlator.model import Event, Fact
+from correlator.node_answers import down_by_state, states_told
 from parsers.reasons import split_reason
 
 #: Two statements about one node going down (log line, accounting's whole second) are one within this.
@@ -33,7 +32,6 @@ def hosts_of(event: Event) -> list[str]:
 
 #: A node of a cloud that did not come up (slurm src/slurmctld/power_save.c): it never answered, so nothing fell silent.
 _UNRESUMED = re.compile(r"not resumed by ResumeTimeout\((?P<seconds>\d+)\)")
-UNTOLD = "not told"
 
 
 def node_downs(world: World) -> list[Fact]:
@@ -89,19 +87,6 @@ def _by_admin(event: Event) -> bool:
     return "update_node" in event.message and "not responding" not in event.message.lower()
 
 
-#: Answers of Slurm that date a node's state by when it was set: accounting's events, and the stamp of a reason.
-_DATED = frozenset({"sacctmgr_events", "scontrol", "slurmrestd"})
-
-
-def states_told(world: World, word: str) -> Iterable[tuple[float, str, str, str, str]]:
-    """(time, host, state, reason, who) of the nodes' states with ``word`` in them, as Slurm answered when it was asked."""
-    for row in world.node_states:
-        state, start = str(row["state"] or "").lower(), row["time"]
-        if word in state and row["source"] in _DATED and isinstance(start, datetime):
-            who = str(row.get("actor") or "").split("(")[0]
-            yield seconds_of(start) or 0.0, str(row["host"]), state, str(row["reason"] or ""), who
-
-
 def _downs_from_states(world: World, known: list[Fact]) -> list[Fact]:
     """What Slurm answers about its nodes stands in where slurmctld's log is missing."""
     facts = []
@@ -113,13 +98,9 @@ def _downs_from_states(world: World, known: list[Fact]) -> list[Fact]:
             continue  # the reason is of the drain, which came before
         if any(abs(start - time) <= SAME_DOWN_S for start in told[host]):
             continue
-        attrs = {"said_by": "accounting", "reason": reason}
-        if "*" in state or "not responding" in reason.lower():
-            facts.append(Fact("node.down", time, None, 0.5, host, attrs=attrs | {"silent": True}))
-        elif "resumetimeout" in reason.lower():
-            facts.append(Fact("node.down", time, None, 0.5, host, attrs=attrs | {"unresumed": UNTOLD}))
-        elif who and who != "slurm" and reason and split_reason(reason)["owner"] == "admin":
-            facts.append(Fact("admin.down", time, None, 0.5, host, attrs=attrs | {"who": who}))
+        said = down_by_state(time, host, state, reason, who)
+        if said is not None and (reason or said.attrs.get("silent")):
+            facts.append(said)
     return facts
 
 
@@ -155,6 +136,7 @@ def reboots(world: World) -> list[Fact]:
             )
     _add_boots_told_by_slurmd(world, of_host)  # first: it knows when the machine had gone
     _add_boots_told_by_states(world, of_host)
+    _add_boots_told_by_polls(world, of_host)
     return [f for facts in of_host.values() for f in facts]
 
 
@@ -207,6 +189,18 @@ def _add_boots_told_by_states(world: World, known: dict[str, list[Fact]]) -> Non
             known[host].append(Fact("node.reboot", time, time, 0.5, host, attrs={"noticed": time}))
 
 
+def _add_boots_told_by_polls(world: World, known: dict[str, list[Fact]]) -> None:
+    """A BootTime that is another one than before: the machine went down somewhere between its last word and that boot.
+
+    A clock that is set moves BootTime as well: by as much as was told, and to no moment of ours."""
+    for boot, host in world.booted:
+        near = [f for f in known[host] if abs((f.end or f.start) - boot) <= FRESH_BOOT_S]
+        if near or boot < world.first - FRESH_BOOT_S:
+            continue
+        attrs = {"boot": boot, "inferred": True}
+        known[host].append(Fact("node.reboot", _gone_since(world, host, boot), boot, 1.0, host, attrs=attrs))
+
+
 def _add_boots_told_by_slurmd(world: World, known: dict[str, list[Fact]]) -> None:
     """Boots that neither the kernel nor slurmctld tells of: slurmd starts on a machine that is young.
 
@@ -245,9 +239,6 @@ def word_between(world: World, host: str, low: float, high: float) -> float | No
 #: A dying kernel writes its panic in many lines (lockup, oops, panic, end trace) within minutes.
 SAME_PANIC_S = 120.0
 
-#: The kernel's segfault line, systemd's and slurmd's own last word tell one death.
-SAME_CRASH_S = 30.0
-
 
 def panics(world: World) -> list[Fact]:
     """``node.panic``: the kernel gave up, or a CPU hung hard."""
@@ -275,161 +266,6 @@ def hardware_words(world: World) -> list[Fact]:
         for e in world.kinds("kernel.thermal") if e.host and _TOO_HOT.search(e.message)
     ]  # fmt: skip
     return merge_near([*lost, *hot], SAME_PANIC_S)
-
-
-def slurmd_deaths(world: World) -> list[Fact]:
-    """slurmd started without having been stopped, on a machine that did not boot: it had died (or was killed).
-
-    Nothing tells when it died. The fact lies between the last sign of life that only slurmd gives and the start.
-    """
-    booted = {(f.host, f.end or f.start) for f in world.facts_of("node.reboot")}
-    facts: list[Fact] = []
-    telling = {e.host for e in world.kinds("slurm.daemon_start", "slurm.daemon_fatal") if e.source == "slurmd"}
-    telling |= {e.host for e in world.kinds("kernel.segfault", "kernel.oom_kill") if _slurmd_segfault(e)}
-    telling |= {e.host for e in world.kinds("sys.service_failed") if _slurmd_unit_failed(e)}
-    for host in sorted(h for h in telling if h):
-        events = world.by_host[host]
-        mine = [
-            e for e in events if e.source in ("slurmd", "slurmstepd", "kernel", "syslog") or e.kind.startswith("sys.")
-        ]
-        stopped_at: float | None = None
-        stop: Event | None = None
-        started_at = -SAME_START_S
-        for event in mine:
-            if event.kind == "slurm.daemon_stop" and event.source == "slurmd":
-                stopped_at, stop = event.time, event
-            elif (
-                (event.kind == "slurm.daemon_fatal" and event.source == "slurmd")
-                or _slurmd_segfault(event)
-                or _slurmd_unit_failed(event)
-            ):
-                # It is away from its stop on where the start after it fails.
-                again = event.kind == "slurm.daemon_fatal" and stop is not None and event.time - stop.time <= RESTART_S
-                told = (stop, event) if again and stop is not None else (event,)
-                facts.append(
-                    Fact("slurmd.crash", told[0].time, None, event.sigma, host, attrs={"said": True}, events=told)
-                )
-                stopped_at, stop = event.time, None
-            elif event.kind == "slurm.daemon_start" and event.source == "slurmd":
-                if event.time - started_at < SAME_START_S:
-                    continue
-                started_at = event.time
-                uptime = uptime_told(world, event)
-                fresh = any(h == host and abs(t - event.time) <= FRESH_BOOT_S for h, t in booted) or (
-                    uptime is not None and uptime < FRESH_BOOT_S
-                )
-                if (
-                    stopped_at is None
-                    and not fresh
-                    and _was_alive_before(mine, event)
-                    and _machine_lived(world, host, event)
-                ):
-                    died_after = max(
-                        (e.time for e in mine if e.time < event.time and _sign_of_slurmd(e)), default=event.time
-                    )
-                    facts.append(Fact("slurmd.crash", died_after, event.time, 0.0, host,
-                                      attrs={"inferred": True, "noticed": event.time}, events=(event,)))  # fmt: skip
-                elif stopped_at is not None:
-                    for fact in facts:
-                        if fact.host == host and fact.kind == "slurmd.crash" and fact.end is None:
-                            fact.end = event.time
-                            fact.events = (*fact.events, event)
-                stopped_at = None
-    return _same_deaths(facts)
-
-
-#: A machine that stops slurmd because it shuts down boots within this.
-SHUTDOWN_S = 1200.0
-
-#: A clock that munge complained of may have been as wrong so long before and after; later somebody has set it.
-ASTRAY_S = 1800.0
-
-#: A slurmd that is started so soon after it was stopped was being started anew, whether or not the start succeeds.
-RESTART_S = 60.0
-
-
-def slurmd_stops(world: World) -> list[Fact]:
-    """``slurmd.stop``: slurmd was asked to end and did; ``end`` is its next start. A machine that is shut down stops it too,
-    and a start that fails is a crash: neither is told here."""
-    facts: list[Fact] = []
-    stops = [e for e in world.kinds("slurm.daemon_stop") if e.source == "slurmd" and e.host]
-    for group in _per_host(stops):
-        host, stop = group[0].host or "", group[0]
-        after = [e for e in world.by_host[host] if e.source == "slurmd" and e.time > stop.time
-                 and e.kind in ("slurm.daemon_start", "slurm.daemon_fatal")]  # fmt: skip
-        back = after[0] if after else None
-        failed = back is not None and back.kind == "slurm.daemon_fatal" and back.time - stop.time <= RESTART_S
-        boots = [f for f in world.facts_of("node.reboot") if f.host == host and stop.time <= (f.end or f.start)
-                 and f.start - stop.time <= SHUTDOWN_S and (back is None or f.start <= back.time)]  # fmt: skip
-        # Who stamps with a wrong clock may have started again at once.
-        astray = [f for f in world.facts_of("munge.failure") if f.host == host and f.attrs.get("clock")
-                  and f.start - ASTRAY_S <= stop.time <= (f.end or f.start) + ASTRAY_S]  # fmt: skip
-        if failed or boots or astray:
-            continue
-        events = (*group, back) if back is not None else tuple(group)
-        facts.append(
-            Fact("slurmd.stop", stop.time, back.time if back else None, stop.sigma, host, attrs={}, events=events)
-        )
-    return facts
-
-
-def _per_host(events: list[Event]) -> list[list[Event]]:
-    """Statements of one host that follow each other within moments tell one thing."""
-    groups: list[list[Event]] = []
-    for event in sorted(events, key=lambda e: (e.host or "", e.time, e.id)):
-        if groups and groups[-1][0].host == event.host and event.time - groups[-1][-1].time <= SAME_START_S:
-            groups[-1].append(event)
-        else:
-            groups.append([event])
-    return groups
-
-
-def _same_deaths(facts: list[Fact]) -> list[Fact]:
-    """Deaths that were said so close together are one; those concluded from a start stay as they are."""
-    said = [f for f in facts if f.attrs.get("said")]
-    ends = {(f.host, f.start): f.end for f in said}
-    for fact in said:
-        fact.end = None  # merged by when it was said, not by when slurmd was back
-    merged = merge_near(said, SAME_CRASH_S)
-    for fact in merged:
-        backs = [
-            ends[f.host, f.start] for f in said if f.host == fact.host and 0 <= f.start - fact.start <= SAME_CRASH_S
-        ]
-        fact.end = max((b for b in backs if b is not None), default=None)
-    return merged + [f for f in facts if not f.attrs.get("said")]
-
-
-def _sign_of_slurmd(event: Event) -> bool:
-    """Lines that slurmd itself (not a surviving slurmstepd) writes."""
-    return (
-        event.source == "slurmd"
-        and event.kind in ("slurm.step_start", "slurm.daemon_start")
-        and not event.message.startswith("[")
-    )
-
-
-def _machine_lived(world: World, host: str, start: Event) -> bool:
-    """That the machine did not boot is known if slurmd told its uptime, or if its kernel and system log is here, which
-    would tell of a boot."""
-    if uptime_told(world, start) is not None or host in world.voices:
-        return True
-    return any(e.time < start.time and e.source in ("kernel", "syslog") for e in world.by_host.get(host, ()))
-
-
-def _was_alive_before(events: list[Event], start: Event) -> bool:
-    return any(_sign_of_slurmd(e) and e.time < start.time - 1 for e in events)
-
-
-def _slurmd_segfault(event: Event) -> bool:
-    process = str(event.entities.get("process") or event.entities.get("program") or "")
-    text = event.message.lower()
-    return event.kind in ("kernel.segfault", "kernel.oom_kill") and (
-        process == "slurmd" or "slurmd[" in text or "(slurmd)" in text
-    )
-
-
-def _slurmd_unit_failed(event: Event) -> bool:
-    return event.kind == "sys.service_failed" and "slurmd" in event.message.lower()
 
 
 #: How long before the loss the host must have spoken last, for its silence to mean something.
@@ -483,10 +319,8 @@ KINDS = (
     "admin.down",
     "node.reboot",
     "node.panic",
-    "slurmd.crash",
-    "slurmd.stop",
     "node.dead",
     "memory.error",
     "node.overheated",
 )
-DETECTORS = [node_downs, reboots, panics, hardware_words, slurmd_deaths, slurmd_stops, silent_deaths]
+DETECTORS = [node_downs, reboots, panics, hardware_words, silent_deaths]

@@ -76,7 +76,9 @@ def _gone_between(world: World, fact: Fact) -> tuple[float, float] | None:
     spoke = world.spoke_at(host)
     if fact.kind == "node.dead":
         place = bisect_right(spoke, fact.start + 2.0 + fact.sigma)
-        return (min(spoke[place - 1], fact.start), fact.start + 2.0 + fact.sigma) if place else None
+        # A machine that loses power takes its links with it at once, however long before that it wrote its last line.
+        word = max(spoke[place - 1], fact.start - TOGETHER_S - fact.sigma) if place else 0.0
+        return (min(word, fact.start), fact.start + 2.0 + fact.sigma) if place else None
     if boot is None:
         return None
     place = bisect_right(spoke, float(boot) - BOOT_STAMPS_S)

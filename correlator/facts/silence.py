@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from correlator.facts import World
 from correlator.facts.nodes import SAME_DOWN_S
 from correlator.model import Fact
@@ -9,6 +11,10 @@ from correlator.model import Fact
 #: So many nodes of one switch, and such a share of them, that fall silent together lost what they share
 #: (correlation.md, explaining away upwards).
 SHARED_MIN, SHARED_SHARE = 4, 0.6
+
+#: What a node itself lost so long before it was given up explains its silence (five thirds of a SlurmdTimeout of ten minutes), and
+#: so does a boot that is seen so long after: one of an earlier day does not.
+OWN_CAUSE_S, BOOTED_S = 1000.0, 1800.0
 
 
 def common_silence(world: World) -> list[Fact]:
@@ -18,13 +24,11 @@ def common_silence(world: World) -> list[Fact]:
     Without a topology, nodes of one statement of slurmctld are taken together."""
     timeout = world.site.settings["SlurmdTimeout"]
     together = (timeout.high if timeout.known else 300.0) / 3 + 15.0
-    explained = {
-        h for f in world.facts_of("switch.outage", "power.outage") for h in f.attrs.get("under") or f.attrs["hosts"]
-    }
-    explained |= {f.host or "" for f in world.facts_of("link.outage", "node.reboot") if f.attrs.get("role") != "fabric"}
+    own = _own_causes(world)
     cut = [f for f in world.facts_of("link.outage") if f.host in world.controllers and f.attrs.get("role") != "fabric"]
     downs = [
-        f for f in world.facts_of("node.down") if f.host and f.host not in explained and not f.attrs.get("unresumed")
+        f for f in world.facts_of("node.down") if f.host and not f.attrs.get("unresumed")
+        and not any(begin - BOOTED_S <= f.start <= max(end, begin + OWN_CAUSE_S) for begin, end in own.get(f.host, ()))
         and not any(c.start <= f.start <= (c.end if c.end is not None else world.last) + 1.0 for c in cut)
     ]  # fmt: skip
     facts: list[Fact] = []
@@ -42,6 +46,23 @@ def common_silence(world: World) -> list[Fact]:
     return facts
 
 
+def _own_causes(world: World) -> dict[str, list[tuple[float, float]]]:
+    """Host -> from when until when something was lost of it, or of what it hangs on, that may have silenced it."""
+    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for fact in world.facts_of("switch.outage", "power.outage", "link.outage", "node.reboot"):
+        if fact.attrs.get("role") == "fabric":
+            continue
+        hosts = fact.attrs.get("hosts") or [fact.host]
+        if (
+            fact.kind == "switch.outage"
+        ):  # those that it is known to have cut off have outages of their own, each with its end
+            hosts = sorted(set(fact.attrs["under"]) - set(hosts))
+        span = (fact.start, fact.end if fact.end is not None else world.last)
+        for host in hosts:
+            found[host or ""].append(span)
+    return found
+
+
 def _within(downs: list[Fact], span: float) -> list[list[Fact]]:
     groups: list[list[Fact]] = []
     for fact in sorted(downs, key=lambda f: f.key[1:]):
@@ -56,7 +77,11 @@ def _silence(switch: str | None, group: list[Fact]) -> Fact:
     hosts = sorted({f.host or "" for f in group})
     ends = [f.end for f in group]
     end = None if None in ends else max(e for e in ends if e is not None)
-    attrs = {"hosts": hosts, "until": group[-1].start}
+    attrs = {
+        "hosts": hosts,
+        "until": group[-1].start,
+        "unsaid": not any(f.events or f.attrs.get("silent") for f in group),
+    }
     return Fact("switch.silent", group[0].start, end, group[0].sigma, switch, attrs=attrs, events=group[0].events)
 
 

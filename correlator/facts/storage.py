@@ -22,7 +22,8 @@ def target_of(event: Event) -> str | None:
 
 
 def outages(world: World) -> list[Fact]:
-    """``storage.outage`` per target; attrs hosts (clients that said so), evicted (hosts), server."""
+    """``storage.outage`` per target; attrs hosts (clients that said so), evicted (hosts), server, unended (no client said that it was
+    back: ``end`` is the last complaint)."""
     groups: dict[str, list[Event]] = defaultdict(list)
     for event in world.kinds("storage.lustre_error", "storage.nfs_error"):
         target = target_of(event)
@@ -44,6 +45,7 @@ def _outage(world: World, target: str, events: list[Event]) -> Fact:
     attrs = {
         "hosts": hosts, "evicted": evicted, "server": servers[0] if servers else None,
         # One client that lost and regained its target within a minute met a slow server or a lost packet.
+        "unended": not back,
         "passing": len(hosts) == 1 and not evicted and not servers and end - events[0].time <= PASSING_S,
     }  # fmt: skip
     return Fact("storage.outage", events[0].time, end, events[0].sigma,

@@ -230,7 +230,12 @@ def test_who_set_a_node_down(reason, title):
         ("down*+drain", "bad dimm", "root(0)", "n1 stopped answering, for a reason no log tells"),
         ("down+drain", "bad dimm", "root(0)", None),
         ("drain", "replace psu2", "root(0)", None),
-        ("down", "NHC: check_ps: load too high", "root(0)", None),
+        (
+            "down",
+            "NHC: check_ps: load too high",
+            "root(0)",
+            "a health check set n1 DOWN (NHC: check_ps: load too high)",
+        ),
     ],
 )
 def test_what_a_state_tells_that_slurm_was_asked_for(state, reason, actor, title):

@@ -1,0 +1,181 @@
+"""slurmd: it died, or was stopped, while its machine lived on."""
+
+from __future__ import annotations
+
+from correlator.facts import World, merge_near
+from correlator.facts.nodes import FRESH_BOOT_S, SAME_START_S, uptime_told
+from correlator.model import Event, Fact
+
+#: The kernel's segfault line, systemd's and slurmd's own last word tell one death.
+SAME_CRASH_S = 30.0
+
+
+def slurmd_deaths(world: World) -> list[Fact]:
+    """slurmd started without having been stopped, on a machine that did not boot: it had died (or was killed).
+
+    Nothing tells when it died. The fact lies between the last sign of life that only slurmd gives and the start.
+    """
+    booted = {(f.host, f.end or f.start) for f in world.facts_of("node.reboot")}
+    facts: list[Fact] = []
+    telling = {e.host for e in world.kinds("slurm.daemon_start", "slurm.daemon_fatal") if e.source == "slurmd"}
+    telling |= {e.host for e in world.kinds("kernel.segfault", "kernel.oom_kill") if _slurmd_segfault(e)}
+    telling |= {e.host for e in world.kinds("sys.service_failed") if _slurmd_unit_failed(e)}
+    for host in sorted(h for h in telling if h):
+        events = world.by_host[host]
+        mine = [
+            e for e in events if e.source in ("slurmd", "slurmstepd", "kernel", "syslog") or e.kind.startswith("sys.")
+        ]
+        stopped_at: float | None = None
+        stop: Event | None = None
+        started_at = -SAME_START_S
+        for event in mine:
+            if event.kind == "slurm.daemon_stop" and _of_slurmd(event):
+                stopped_at, stop = event.time, event
+            elif (
+                (event.kind == "slurm.daemon_fatal" and event.source == "slurmd")
+                or _slurmd_segfault(event)
+                or _slurmd_unit_failed(event)
+            ):
+                # It is away from its stop on where the start after it fails.
+                again = event.kind == "slurm.daemon_fatal" and stop is not None and event.time - stop.time <= RESTART_S
+                told = (stop, event) if again and stop is not None else (event,)
+                facts.append(
+                    Fact("slurmd.crash", told[0].time, None, event.sigma, host, attrs={"said": True}, events=told)
+                )
+                stopped_at, stop = event.time, None
+            elif event.kind == "slurm.daemon_start" and event.source != "slurmd" and _of_slurmd(event):
+                _back(facts, host, event)  # it was started; whether its machine had booted, systemd does not say
+            elif event.kind == "slurm.daemon_start" and event.source == "slurmd":
+                if event.time - started_at < SAME_START_S:
+                    continue
+                started_at = event.time
+                uptime = uptime_told(world, event)
+                fresh = any(h == host and abs(t - event.time) <= FRESH_BOOT_S for h, t in booted) or (
+                    uptime is not None and uptime < FRESH_BOOT_S
+                )
+                if (
+                    stopped_at is None
+                    and not fresh
+                    and _was_alive_before(mine, event)
+                    and _machine_lived(world, host, event)
+                ):
+                    died_after = max(
+                        (e.time for e in mine if e.time < event.time and _sign_of_slurmd(e)), default=event.time
+                    )
+                    facts.append(Fact("slurmd.crash", died_after, event.time, 0.0, host,
+                                      attrs={"inferred": True, "noticed": event.time}, events=(event,)))  # fmt: skip
+                elif stopped_at is not None:
+                    _back(facts, host, event)
+                stopped_at = None
+    return _same_deaths(facts)
+
+
+def _back(deaths: list[Fact], host: str, start: Event) -> None:
+    """Deaths of a host's slurmd that were said are over with its next start."""
+    for fact in deaths:
+        if fact.host == host and fact.end is None:
+            fact.end = start.time
+            fact.events = (*fact.events, start)
+
+
+#: A machine that stops slurmd because it shuts down boots within this.
+SHUTDOWN_S = 1200.0
+
+#: A clock that munge complained of may have been as wrong so long before and after; later somebody has set it.
+ASTRAY_S = 1800.0
+
+#: A slurmd that is started so soon after it was stopped was being started anew, whether or not the start succeeds.
+RESTART_S = 60.0
+
+
+def slurmd_stops(world: World) -> list[Fact]:
+    """``slurmd.stop``: slurmd was asked to end and did; ``end`` is its next start. A machine that is shut down stops it too,
+    and a start that fails is a crash: neither is told here."""
+    facts: list[Fact] = []
+    stops = [e for e in world.kinds("slurm.daemon_stop") if _of_slurmd(e) and e.host]
+    for group in _per_host(stops):
+        host, stop = group[0].host or "", group[0]
+        after = [e for e in world.by_host[host] if _of_slurmd(e) and e.time > stop.time
+                 and e.kind in ("slurm.daemon_start", "slurm.daemon_fatal")]  # fmt: skip
+        back = after[0] if after else None
+        failed = back is not None and back.kind == "slurm.daemon_fatal" and back.time - stop.time <= RESTART_S
+        boots = [f for f in world.facts_of("node.reboot") if f.host == host and stop.time <= (f.end or f.start)
+                 and f.start - stop.time <= SHUTDOWN_S and (back is None or f.start <= back.time)]  # fmt: skip
+        # Who stamps with a wrong clock may have started again at once.
+        astray = [f for f in world.facts_of("munge.failure") if f.host == host and f.attrs.get("clock")
+                  and f.start - ASTRAY_S <= stop.time <= (f.end or f.start) + ASTRAY_S]  # fmt: skip
+        if failed or boots or astray:
+            continue
+        events = (*group, back) if back is not None else tuple(group)
+        facts.append(
+            Fact("slurmd.stop", stop.time, back.time if back else None, stop.sigma, host, attrs={}, events=events)
+        )
+    return facts
+
+
+def _per_host(events: list[Event]) -> list[list[Event]]:
+    """Statements of one host that follow each other within moments tell one thing."""
+    groups: list[list[Event]] = []
+    for event in sorted(events, key=lambda e: (e.host or "", e.time, e.id)):
+        if groups and groups[-1][0].host == event.host and event.time - groups[-1][-1].time <= SAME_START_S:
+            groups[-1].append(event)
+        else:
+            groups.append([event])
+    return groups
+
+
+def _same_deaths(facts: list[Fact]) -> list[Fact]:
+    """Deaths that were said so close together are one; those concluded from a start stay as they are."""
+    said = [f for f in facts if f.attrs.get("said")]
+    ends = {(f.host, f.start): f.end for f in said}
+    for fact in said:
+        fact.end = None  # merged by when it was said, not by when slurmd was back
+    merged = merge_near(said, SAME_CRASH_S)
+    for fact in merged:
+        backs = [
+            ends[f.host, f.start] for f in said if f.host == fact.host and 0 <= f.start - fact.start <= SAME_CRASH_S
+        ]
+        fact.end = max((b for b in backs if b is not None), default=None)
+    return merged + [f for f in facts if not f.attrs.get("said")]
+
+
+def _of_slurmd(event: Event) -> bool:
+    """What slurmd writes itself, and what systemd writes of its unit: at log level ``error`` it says nothing of a stop."""
+    return event.source == "slurmd" or "slurm node daemon" in event.message.lower()
+
+
+def _sign_of_slurmd(event: Event) -> bool:
+    """Lines that slurmd itself (not a surviving slurmstepd) writes."""
+    return (
+        event.source == "slurmd"
+        and event.kind in ("slurm.step_start", "slurm.daemon_start")
+        and not event.message.startswith("[")
+    )
+
+
+def _machine_lived(world: World, host: str, start: Event) -> bool:
+    """That the machine did not boot is known if slurmd told its uptime, or if its kernel and system log is here, which
+    would tell of a boot."""
+    if uptime_told(world, start) is not None or host in world.voices:
+        return True
+    return any(e.time < start.time and e.source in ("kernel", "syslog") for e in world.by_host.get(host, ()))
+
+
+def _was_alive_before(events: list[Event], start: Event) -> bool:
+    return any(_sign_of_slurmd(e) and e.time < start.time - 1 for e in events)
+
+
+def _slurmd_segfault(event: Event) -> bool:
+    process = str(event.entities.get("process") or event.entities.get("program") or "")
+    text = event.message.lower()
+    return event.kind in ("kernel.segfault", "kernel.oom_kill") and (
+        process == "slurmd" or "slurmd[" in text or "(slurmd)" in text
+    )
+
+
+def _slurmd_unit_failed(event: Event) -> bool:
+    return event.kind == "sys.service_failed" and "slurmd" in event.message.lower()
+
+
+KINDS = ("slurmd.crash", "slurmd.stop")
+DETECTORS = [slurmd_deaths, slurmd_stops]

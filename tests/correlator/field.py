@@ -1,0 +1,152 @@
+"""Situations as their logs tell them, through parser, store and correlator. The truth of each was written before anything was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from correlator.edges import cases, situations
+from correlator.engine import Conclusions, correlate
+from parsers.record import frame
+from store import open_store
+from tests.correlator.situations import EDGES
+
+Job = dict[str, Any]
+ANY = "any"
+
+
+@dataclass(frozen=True)
+class Situation:
+    """``lines``: "OFFSET HOST SOURCE: TEXT"; ``{0}`` is the number of the first job. ``true``: of each job category, event and host
+    (alternatives with "|"; None: no verdict); ``at_most``: how surely the last one's may be told; ``not_told``: root causes that no incident may have."""
+
+    name: str
+    lines: tuple[str, ...]
+    jobs: tuple[Job, ...]
+    true: tuple[tuple[str, str | None, str | None] | None, ...]
+    not_told: tuple[str, ...] = ()
+    at_most: float = 1.0
+    states: tuple[Mapping[str, Any], ...] = ()
+    boots: tuple[Mapping[str, Any], ...] = ()
+    links: tuple[Mapping[str, str], ...] = ()
+    settings: Mapping[str, float] = field(default_factory=dict)
+
+
+def ended(state: str = "FAILED", end: str = "0s", nodes: str = "gpu[01-02]", start: str = "-1h", **more: Any) -> Job:
+    code = {"exit_code": 1} if state == "FAILED" else {}
+    return {"nodes": nodes, "start": start, "end": end, "state": state, **code, **more}
+
+
+APP = ("app.error", None, None)
+UNKNOWN = ("unknown", None, None)
+KEY_ERROR = "-1s {0} stderr: KeyError: 'train_loss'"
+KILLED = "-0.001s ctl slurmctld: Killing JobId={0} on failed node gpu01"
+SET_DOWN = "0s ctl slurmctld: error: Nodes gpu01 not responding, setting DOWN"
+NIC = "mlx5_core 0000:17:00.0 {}: Link {}"
+BOOT = "Linux version 6.1.0-18-amd64 (builder@host) (gcc-12) #1 SMP"
+RETRY = (
+    "gpu01:11:12 [3] NCCL WARN NET/IB : Got completion from peer 10.0.0.2<9> with status=IBV_WC_RETRY_EXC_ERR(12) "
+    "opcode=IBV_WC_RDMA_WRITE(1) reqSize=0 vendor_err=129 req_type=Send localGid fe80 hca mlx5_3"
+)
+WATCHDOG = "[rank3]:[E1 00:00:00.1 x.cpp:1] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE, Timeout(ms)=600000)"
+FELL_OFF = "NVRM: Xid (PCI:0000:17:00): 79, pid=4242, name=python, GPU has fallen off the bus."
+ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+LEAF = tuple({"host": f"gpu0{i}", "device": "eth0", "switch": "tor1", "port": f"swp{i}"} for i in range(1, 7))
+RAILS = tuple(
+    {"host": f"gpu0{i}", "device": f"ib{p}", "switch": f"leaf-p{p}", "port": f"swp{i}", "plane": str(p)}
+    for i in range(1, 7)
+    for p in (0, 1, 2, 3)
+)
+
+
+def down(at: str, host: str, device: str, up: str | None = None) -> tuple[str, ...]:
+    lost = f"{at} {host} kernel: {NIC.format(device, 'down')}"
+    return (lost, f"{up} {host} kernel: {NIC.format(device, 'up')}") if up else (lost,)
+
+
+def pace(
+    job: int, host: str, first: int, onset: int, last: int, quick: float = 2.0, slow: float = 3.0
+) -> tuple[str, ...]:
+    """A line a minute from minute ``first`` to ``last``; slower from ``onset`` on."""
+    return tuple(
+        f"{m}min {{{job}}} stdout: iter {m + 999} | loss 2.1 | iter_time {quick if m < onset else slow:.2f}s"
+        for m in range(first, last)
+    )
+
+
+def at(seconds: float) -> Any:
+    return situations.BEGINNING + timedelta(seconds=seconds)
+
+
+def state(
+    state: str,
+    reason: str | None,
+    actor: str | None,
+    host: str = "gpu01",
+    when: float = 0.0,
+    source: str = "sacctmgr_events",
+) -> Mapping[str, Any]:
+    return {"time": at(when), "host": host, "state": state, "reason": reason, "actor": actor, "source": source}
+
+
+def booted(when: float, host: str = "gpu01", source: str = "scontrol_node") -> Mapping[str, Any]:
+    return {"boot_time": at(when), "host": host, "error_us": 1_000_000, "source": source}
+
+
+def _case(told: Situation, number: int) -> cases.Case:
+    first = 7000 + 10 * number
+    names = {f"{{{n}}}": str(first + n) for n in range(len(told.jobs))}
+
+    def filled(line: str) -> str:
+        for name, job in names.items():
+            line = line.replace(name, job)
+        return line
+
+    table: dict[str, Any] = {
+        "holds": True, "settings": {"SlurmdTimeout": 300, **told.settings}, "links": [dict(link) for link in told.links],
+        "lines": [filled(line) for line in told.lines] or ["-2h quiet kernel: x"],
+        "jobs": [{"id": first + n, **job} for n, job in enumerate(told.jobs)],
+    }  # fmt: skip
+    return cases.read("test", EDGES[0], number, table)
+
+
+def concluded(told: Iterable[Situation]) -> dict[str, tuple[Conclusions, list[Any]]]:
+    """All situations in one store, each as a cluster of its own: with the verdicts of its jobs in their order."""
+    told = list(told)
+    made = [_case(s, n) for n, s in enumerate(told)]
+    rest = {}
+    for table in ("states", "boots"):
+        rows = [{"cluster": situations.cluster_of(n), **row} for n, s in enumerate(told) for row in getattr(s, table)]
+        name = {"states": "node_states"}.get(table, table)
+        rest[name] = frame(name, rows)
+    with open_store(None) as store:
+        store.add({**situations.tables_of(made), **rest})
+        found = {c.cluster: c for c in correlate(store, settings={"SlurmdTimeout": "300"})}
+    out = {}
+    for n, s in enumerate(told):
+        one = found[situations.cluster_of(n)]
+        out[s.name] = (one, [one.verdicts.get(str(7000 + 10 * n + i)) for i in range(len(s.jobs))])
+    return out
+
+
+def wrong(told: Situation, found: Conclusions, verdicts: list[Any]) -> list[str]:
+    """What is said otherwise than it was; empty where all is right."""
+    said = []
+    for number, (true, verdict) in enumerate(zip(told.true, verdicts, strict=True)):
+        if true is None or verdict is None:
+            said += [f"job {number}: {verdict and verdict['summary']}"] if true is not verdict else []
+            continue
+        root: dict[str, Any] = next((i["root_cause"] for i in found.incidents if i["id"] == verdict["incident_id"]), {})
+        parts = (verdict["category"], root.get("event"), root.get("host"))
+        if not all(_fits(t, s) for t, s in zip(true, parts, strict=True)):
+            said.append(f"job {number}: {parts}, {verdict['summary']}")
+    last = next((v for v in reversed(verdicts) if v is not None), None)
+    if last is not None and last["confidence"] > told.at_most:
+        said.append(f"told too surely: {last['confidence']}")
+    return said + [i["title"] for i in found.incidents if i["root_cause"]["event"] in told.not_told]
+
+
+def _fits(true: str | None, said: str | None) -> bool:
+    return true == ANY or said == true or (true is not None and str(said) in true.split("|"))
