@@ -294,7 +294,8 @@ def _views_of(texts: pl.Series) -> tuple[Array, Array, Array, Array]:
 
 def _by_dictionary(texts: pl.Series) -> Codes:
     array = texts.to_arrow(compat_level=pl.CompatLevel.oldest()).dictionary_encode(null_encoding="encode")
-    which = np.frombuffer(array.indices.buffers()[1], np.int32, len(array)).view(np.uint32)
+    # Copied to be writable, as other numbers are: compiled code is made for one kind of array only.
+    which = np.frombuffer(array.indices.buffers()[1], np.int32, len(array)).view(np.uint32).copy()
     names = pl.Series(texts.name, array.dictionary.to_pylist(), dtype=pl.String)
     return Codes(which, names)
 
