@@ -105,7 +105,7 @@ def work(jobs: Sequence[Job], parser: LineParser) -> Outcome:
         rows = pl.concat(parts, how="diagonal_relaxed") if len(parts) > 1 else parts[0]
         if name == "logs":
             stored = logs_for_storage(rows)
-            repeated = {column: codes(stored[column]) for column in CODED}
+            repeated = _repeated(stored)
             stored = _numbered(stored, repeated["file"])
             outcome.lines = rows.height
             outcome.stats = Packed.of(_stats(stored, rows, repeated))
@@ -113,6 +113,12 @@ def work(jobs: Sequence[Job], parser: LineParser) -> Outcome:
         else:
             outcome.tables[name] = Packed.of(conform(name, rows))
     return outcome
+
+
+def _repeated(stored: pl.DataFrame) -> dict[str, Codes]:
+    """The columns of which texts repeat. A file mostly follows from its host."""
+    found = {column: codes(stored[column]) for column in CODED if column != "file"}
+    return found | {"file": codes(stored["file"], found["host"])}
 
 
 def _merge(own: Decoded, into: Decoded) -> None:
@@ -145,10 +151,23 @@ def _rows(group: Lines, parser: LineParser) -> pl.DataFrame:
         if len(runs) < len(rows):
             some = some[np.repeat(np.arange(len(runs), dtype=np.uint32), runs["lines"].to_numpy())]
         spread = rows.hstack(some)
-    spread = spread.with_columns(**_overlay(said, _own_host(rows["host"]), newest, runs))
+    values = _overlay(said, _own_host(rows["host"]), newest, runs)
+    if runs["file"][0] is None and not {"file", "transport"} & set(differs):
+        del values["file"]
+        spread = spread.with_columns(**values)
+        spread = spread.with_columns(_files(spread["host"], runs["transport"][0]))
+    else:
+        spread = spread.with_columns(**values)
     if runs["tags"].null_count() < len(runs) or runs["fields"].null_count() < len(runs):
         spread = _with_fields(spread.with_columns(said["fields"].alias("_fields"), said["tags"].alias("_tags")))
     return spread.select([*rows.columns, "_transport"])
+
+
+def _files(hosts: pl.Series, transport: str | None) -> pl.Series:
+    """The streams of lines that came over one ``transport``, as :func:`_overlay` names them; each name is made once."""
+    kind, hosts_once = (transport or "?").partition("/")[0], codes(hosts)
+    names = [f"{kind}:{'?' if name is None else name}" for name in hosts_once.names.to_list()]
+    return pl.Series("file", names, dtype=pl.String)[hosts_once.which]
 
 
 def _runs(runs: Sequence[Run | pl.DataFrame]) -> pl.DataFrame:

@@ -41,6 +41,15 @@ def test_long_texts_that_differ_in_one_letter_are_two(length: int) -> None:
     assert len(codes(pl.Series(texts)).names) == 2 * length + 1
 
 
+@given(TEXTS, st.data())
+@settings(deadline=None)
+def test_what_another_column_tells_changes_no_number(texts: list[str | None], data: st.DataObject) -> None:
+    kinds = st.lists(st.none() | st.sampled_from("abc"), min_size=len(texts), max_size=len(texts))
+    column, like = pl.Series("x", texts, dtype=pl.String), codes(pl.Series(data.draw(kinds), dtype=pl.String))
+    found, told = codes(column), codes(column, like)
+    assert told.which.tolist() == found.which.tolist() and told.names.to_list() == found.names.to_list()
+
+
 @given(st.binary(max_size=200).map(lambda data: data.translate(bytes([10, 11, 138, 9] * 64))), st.integers(0, 9))
 @settings(deadline=None)
 def test_line_ends_are_found_wherever_they_stand(data: bytes, cut: int) -> None:
