@@ -129,8 +129,11 @@ class Arrivals:
         return Ahead(since, lines, self.beside.submit(lambda: read(lines.result())))
 
     def _jobs(self, cluster: str | None, which: str) -> set[int]:
-        rows = self._rows("logs", f"SELECT DISTINCT job_id FROM raw.logs WHERE {_NEW} AND {which}", [cluster])
-        return {row["job_id"] for row in rows}
+        # Very many, as a rule: a column is read in half the time that rows take.
+        jobs = self.store.frame(
+            f"SELECT DISTINCT job_id FROM raw.logs WHERE {_NEW} AND {which}", [self.since["logs"], cluster]
+        )
+        return set(jobs["job_id"].to_list())
 
     def _ending(self, cluster: str | None) -> set[str]:
         """Hosts of which the new lines tell something that may have ended there."""

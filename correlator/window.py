@@ -180,11 +180,12 @@ class Window:
         rates = BaseRates(facts, seen.values(), world.first, self.rules.innocent)
         weighed = Weighed(world, self.rules.edges, rates)
         found = weighed.concluded()
-        if (first := self._first_told(found)) - self.reach < self.since:
+        lately = Spans.of(found.stories)
+        if (first := self._first_told(found, lately)) - self.reach < self.since:
             self.since = first - self.reach
             return None if self.whole else self.again()
         found.seen, found.clocks = seen, off
-        merged, verdicts = self._merged(found, facts, times, others, former)
+        merged, verdicts = self._merged(found, lately, facts, times, others, former)
         self.begin(merged)
         return self._in_words(merged, weighed, verdicts)
 
@@ -192,11 +193,11 @@ class Window:
         """Which of the incidents of the stretch are told as it says; the others stay as they were."""
         return (lately.last(self.reach) >= self.border) | lately.among(self.live)
 
-    def _first_told(self, found: Conclusions) -> float:
+    def _first_told(self, found: Conclusions, lately: Spans) -> float:
         """The beginning of everything that is told anew or weighed for it. What had caused that may lie ``reach`` before: a
-        stretch that begins later lacks causes, and would blame what is left in it."""
-        border, lately = self.border, Spans.of(found.stories)
-        told = self._told(lately)
+        stretch that begins later lacks causes, and would blame what is left in it. ``lately``: how the incidents that were
+        found lie in time."""
+        border, told = self.border, self._told(lately)
         ended = {r.key for r in found.runs if r.end is not None and r.end >= border}
         moments = [float(lately.first[told].min(initial=np.inf))]
         moments += [f.start for f in found.facts if f.run in ended or (f.end is not None and f.end >= border)]
@@ -342,12 +343,10 @@ class Window:
     def _spoken_of(self, former: list[Run], runs: list[Run]) -> set[str]:
         """Incidents that speak of a run of which something else is known now."""
         found: set[str] = set()
-        then, now = (
-            groupby((r for r in some if r.job_id in self.change.jobs), attrgetter("job_id")) for some in (former, runs)
-        )
-        known = {job: list(some) for job, some in then}
-        for job, some in now:
-            before, after = known.get(job, []), list(some)
+        told = (r for r in former if r.job_id in self.change.jobs)
+        known = {job: list(some) for job, some in groupby(told, attrgetter("job_id"))}
+        for job, some in groupby((r for r in runs if r.job_id in known), attrgetter("job_id")):
+            before, after = known[job], list(some)
             pairs = (
                 list(zip(before, after, strict=False))
                 if len(before) == len(after)
@@ -364,13 +363,14 @@ class Window:
         old, new = then.last < self.border, now.last >= self.border
         return [*compress(self.before.facts, old), *compress(world.facts, new)], then.but(old, now, new)
 
-    def _merged(self, found: Conclusions, facts: list[Fact], times: Times, others: list[Run], former: list[Run]) -> tuple[Conclusions, list[Verdict]]:  # fmt: skip
+    def _merged(
+        self, found: Conclusions, lately: Spans, facts: list[Fact], times: Times, others: list[Run], former: list[Run]
+    ) -> tuple[Conclusions, list[Verdict]]:
         """Before the border what was said, behind it what is said now, and the verdicts that are to be put into words; the
         places of incidents that are told anew are left empty. ``others``: runs that were not looked at; ``former``: those
         that were, as they were known."""
         before, border, index = self.before, self.border, self.index
         runs, numbers = _with_runs(index, others, former, found.runs)
-        lately = Spans.of(found.stories)
         again = self._told(lately)
         stays = ~index.spans.among(self.live.union(lately.names[again]))
         spans = index.spans.only(stays) + lately.only(again)
