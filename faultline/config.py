@@ -44,6 +44,7 @@ options = { url = "https://chat.example.org/hooks/abc" }
 
 from __future__ import annotations
 
+import socket
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
@@ -200,8 +201,10 @@ class Config(_Section):
 
     @property
     def pages(self) -> str:
-        """The address of the pages in what others are told."""
-        return (self.public_url or f"http://{self.listen}").rstrip("/")
+        """The address of the pages in what others are told: one that listens everywhere is reached by its host's name."""
+        host, port = self.address
+        everywhere = host in ("0.0.0.0", "::")
+        return (self.public_url or f"http://{socket.gethostname() if everywhere else host}:{port}").rstrip("/")
 
     @field_validator("listen")
     @classmethod

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from socket import gethostname
 from typing import Any, ClassVar
 
 import pytest
@@ -270,6 +271,15 @@ def test_the_service_looks_for_news_by_itself(store: DuckStore, tmp_path: Path) 
         found = [job for job in running.scheduler.get_jobs() if job.func == running.telling.round]
         running.stop()
         assert len(found) == jobs
+
+
+@pytest.mark.parametrize(
+    ("said", "address"),
+    [({}, "http://127.0.0.1:8514"), ({"listen": "0.0.0.0:80"}, f"http://{gethostname()}:80"),
+     ({"listen": "[::]:80", "public_url": "https://f.example/"}, "https://f.example")],
+)  # fmt: skip
+def test_links_lead_to_where_people_reach_the_pages(said: dict[str, Any], address: str) -> None:
+    assert validate(said, "test").pages == address
 
 
 def test_two_targets_need_two_names(store: DuckStore) -> None:
