@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
 
-from collector.agent.artifacts import Places, collect
+from collector.agent import wire
+from collector.agent.artifacts import Artifact, Places, collect
+from collector.agent.output_names import batch_host
 from parsers import documents
 from parsers.documents.hook import read_spool
 from parsers.record import Origin, frame
@@ -24,13 +26,22 @@ from store.duckdb_store import DuckStore, FileEntry
 BATCH = 200
 
 
+class _Later(Exception):  # noqa: N818 - a state of the disk
+    """Why a file cannot be taken now."""
+
+
 @dataclass
 class HookSpool:
-    """One spool folder. ``take()`` stores what lies in it; files that cannot be read go to ``bad/`` and are named."""
+    """One spool folder. ``take()`` stores what lies in it; files that cannot be read go to ``bad/`` and are named.
+
+    ``deliver(records, key)`` takes a job's output as records of the wire, and returns when they are on disk: they become lines
+    as if an agent had sent them, under one key once.
+    """
 
     folder: Path
     places: Places | None = None
     cluster: str | None = None
+    deliver: Callable[[bytes, str], None] | None = None
     warnings: list[str] = field(default_factory=list)
 
     def waiting(self) -> list[Path]:
@@ -50,7 +61,11 @@ class HookSpool:
                 for r in store.rows("SELECT path, digest FROM raw.files WHERE kind = 'hook_spool'")
             }
             for path in batch:
-                entry = self._read(path, tables, known, store)
+                try:
+                    entry = self._read(path, tables, known, store)
+                except _Later as why:
+                    self.warnings.append(f"{path.name}: stays where it is: {why}")
+                    break
                 if entry is not None:
                     entries.append(entry)
                 done.append(path)
@@ -60,6 +75,8 @@ class HookSpool:
                 with contextlib.suppress(FileNotFoundError):
                     path.unlink()
             taken += len(entries)
+            if len(done) < len(batch):
+                break
         return taken
 
     def _read(
@@ -80,11 +97,11 @@ class HookSpool:
         parsed = documents.read(
             "hook_spool", data, Origin(path=str(path), cluster=cluster, host=host, received=now, reference=now)
         )
-        for name, rows in parsed.tables.items():
-            tables.setdefault(name, []).append(rows)
         if environment.get("FAULTLINE_EVENT") in ("epilog", "epilogslurmctld", "prologslurmctld"):
             _add_name(environment, store)
             tables.setdefault("artifacts", []).append(self._artifacts(environment, cluster, host, now, path))
+        for name, rows in parsed.tables.items():
+            tables.setdefault(name, []).append(rows)
         return FileEntry(
             str(path),
             cluster,
@@ -109,12 +126,36 @@ class HookSpool:
             if artifact.reason is not None:
                 self.warnings.append(f"{path.name}: {artifact.kind} {artifact.path}: {artifact.reason}")
                 continue
+            self._deliver(artifact, environment, path)
             rows.append({
                 "cluster": cluster, "job_id": int(job) if job.isdigit() else None, "restarts": int(restarts) if restarts.isdigit() else None,
                 "kind": artifact.kind, "path": artifact.path, "host": host, "content": artifact.content.decode("utf-8", "replace"),
-                "truncated": artifact.truncated, "taken_at": now, "file": str(path),
+                "truncated": artifact.truncated, "taken_at": now,
+                "file": f"{batch_host(environment)}:{artifact.path}",
             })  # fmt: skip
         return frame("artifacts", rows)
+
+    def _deliver(self, artifact: Artifact, environment: dict[str, str], path: Path) -> None:
+        job = environment.get("SLURM_JOB_ID", "")
+        if (
+            self.deliver is None
+            or artifact.kind not in ("stdout", "stderr")
+            or not artifact.content.strip()
+            or not job.isdigit()
+        ):
+            return
+        restarts = environment.get("SLURM_JOB_RESTART_COUNT", "")
+        about = wire.head(
+            stream="hooks", source=f"job_{artifact.kind}", path=artifact.path, job_id=int(job),
+            restarts=int(restarts) if restarts.isdigit() else 0, host=batch_host(environment),
+            cluster=environment.get("SLURM_CLUSTER_NAME") or self.cluster,
+        )  # fmt: skip
+        read = wire.stamp(datetime.now(UTC).timestamp())
+        lines = wire.lines_record(about, artifact.content.removesuffix(b"\n"), read=read)
+        try:
+            self.deliver(lines, f"hook {path.name} {artifact.kind}")
+        except Exception as error:  # a spool that is full or broken: the next round tries again
+            raise _Later(f"its output cannot be kept: {error}") from error
 
     def _set_aside(self, path: Path, reason: str) -> None:
         self.warnings.append(f"{path.name}: {reason}; set aside in bad/")

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import html
 import json
+import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,12 @@ class Receiving:
         self.inventory = Inventory(store, self.pipeline.ledger)
         self.pipeline.start()
         return self.pipeline
+
+    def keep(self, records: bytes, key: str) -> None:
+        """Puts records of the wire into the spool, as if they had been sent under this key; returns when they are on disk.
+        Raises what the spool raises where it cannot take them."""
+        meta = {"kind": "ingest", "received": time.time_ns() // 1000, "form": "records", "key": key}
+        self.spool.append(meta, records).result()
 
     async def open_listeners(self) -> None:
         """Opens what the configuration asks for. Raises ``CommandError`` if a configured address cannot be had."""

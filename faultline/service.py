@@ -75,7 +75,8 @@ class Service:
         self.store = store
         self.receiving = receiving
         places = Places(state_save=config.hooks.state_save, slurmd_spool=config.hooks.slurmd_spool)
-        self.spool = HookSpool(config.hooks.spool or config.data / "hooks", places, config.cluster)
+        deliver = receiving.keep if receiving is not None else None
+        self.spool = HookSpool(config.hooks.spool or config.data / "hooks", places, config.cluster, deliver)
         threads = SchedulerThreads(10, pool_kwargs={"initializer": stand_back})
         self.scheduler = BackgroundScheduler(timezone="UTC", executors={"default": threads})
         logging.getLogger("apscheduler").setLevel(logging.ERROR)  # a tick that takes longer than a second is no news

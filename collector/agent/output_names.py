@@ -22,6 +22,11 @@ def first_host(nodes: str) -> str | None:
     return (_BRACKETS.sub(r"\1", head[0]) if head else "") or None
 
 
+def batch_host(env: Mapping[str, str]) -> str | None:
+    """Whose words a job's output is: the node on which its batch script runs."""
+    return first_host(env.get("SLURM_JOB_NODELIST", "")) or env.get("SLURMD_NODENAME") or env.get("FAULTLINE_HOST")
+
+
 def resolve_pattern(pattern: str, env: Mapping[str, str]) -> str:
     """Slurm's file name pattern -> the batch script's file: "%x-%5j.out" -> "hit-00002.out".
 

@@ -22,7 +22,7 @@ from typing import Any
 from collector.agent import wire
 from collector.agent.artifacts import Artifact, Places, collect
 from collector.agent.failure import Missing
-from collector.agent.output_names import first_host
+from collector.agent.output_names import batch_host, first_host
 from collector.agent.source import Context, Reading, SourceKind
 
 _MAGIC = b"faultline-hook/1\n"
@@ -131,15 +131,20 @@ class Hooks:
             return b""
         if found.reason is not None:
             return self._said(f"job {job}: {found.kind} {found.path} was not read: {found.reason}", now)
-        text = found.content.decode("utf-8", "replace")
+        text, host = found.content.decode("utf-8", "replace"), batch_host(env)
         told = {
             "job_id": job, "restarts": restarts, "kind": found.kind, "path": found.path, "content": text,
             "truncated": found.truncated,
         }  # fmt: skip
-        body = wire.document("job_file", json.dumps(told), "hooks", now, path=found.path, timezone="UTC")
+        body = wire.document("job_file", json.dumps(told), "hooks", now, path=found.path, host=host, timezone="UTC")
         if found.kind in ("stdout", "stderr") and text.strip():
             about = wire.head(
-                stream="hooks", source=f"job_{found.kind}", path=found.path, job_id=job, restarts=restarts or 0
+                stream="hooks",
+                source=f"job_{found.kind}",
+                path=found.path,
+                host=host,
+                job_id=job,
+                restarts=restarts or 0,
             )
             body += wire.lines_record(about, found.content.removesuffix(b"\n"), read=wire.stamp(now))
         return body

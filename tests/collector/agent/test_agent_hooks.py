@@ -105,7 +105,8 @@ def test_of_many_nodes_the_first_one_fetches(host: Host, nodes: str, node: str, 
 
 def test_the_controller_fetches_whoever_ran_it(host: Host) -> None:
     hook(host, "epilogslurmctld", SLURM_JOB_NODELIST="gpu[01-02]", SLURMD_NODENAME="", **output(host))
-    assert "job_file" in [row.get("document") for row in asked(host.runner("hooks"))]
+    _, file, lines = asked(host.runner("hooks"))
+    assert (file["document"], file["host"], lines["host"]) == ("job_file", "gpu01", "gpu01")
 
 
 def test_a_file_that_may_not_be_read_is_told_with_its_reason(host: Host) -> None:
