@@ -324,9 +324,11 @@ class Reader:
         """
         where = Where()
         where.add("job_id = ? AND source IN ('job_stdout', 'job_stderr')", run["job_id"])
+        named = "SELECT unnest([path, file]) AS name FROM raw.artifacts WHERE job_id = ? AND restarts"
+        job, attempt = run["job_id"], run["attempt"] or 0
         where.add(
-            "file NOT IN (SELECT path FROM raw.artifacts WHERE job_id = ? AND restarts <> ? AND path IS NOT NULL)",
-            run["job_id"], run["attempt"] or 0,
+            f"(file NOT IN (SELECT name FROM ({named} <> ?) WHERE name IS NOT NULL) OR file IN (SELECT name FROM ({named} = ?)))",
+            job, attempt, job, attempt,
         )  # fmt: skip
         following = [
             other["start"] for other in self.attempts(run["job_id"]) if (other["attempt"] or 0) > (run["attempt"] or 0)

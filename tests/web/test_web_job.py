@@ -28,8 +28,16 @@ def printed(
         fixture.insert(store.con, "raw.logs", row)
 
 
-def kept(store: fixture.FakeStore, job: int, restarts: int, path: str) -> None:
-    row = {"cluster": "mini", "job_id": job, "restarts": restarts, "kind": "stdout", "path": path, "truncated": False}
+def kept(store: fixture.FakeStore, job: int, restarts: int, path: str, file: str | None = None) -> None:
+    row = {
+        "cluster": "mini",
+        "job_id": job,
+        "restarts": restarts,
+        "kind": "stdout",
+        "path": path,
+        "truncated": False,
+        "file": file,
+    }
     fixture.insert(store.con, "raw.artifacts", row)
 
 
@@ -61,6 +69,17 @@ def test_runs_that_print_to_one_file_are_parted_by_their_starts() -> None:
     printed(store, 14, "jobs/x-14.out", ["after"], first=2)
     assert "before" in page(store, "14") and ">after<" not in page(store, "14")
     assert ">after<" in page(store, "14%231") and ">before<" not in page(store, "14%231")
+
+
+def test_files_are_known_by_the_host_that_the_agent_names_with_them() -> None:
+    store = fixture.build()
+    first_run_of_14(store)
+    printed(store, 14, "gpu03:/home/a/0.out", ["the first run's words"], None)
+    printed(store, 14, "gpu03:/home/a/all.out", ["words of both runs"], None)
+    for restarts, path in ((0, "/home/a/0.out"), (0, "/home/a/all.out"), (1, "/home/a/all.out")):
+        kept(store, 14, restarts, path, file=f"gpu03:{path}")
+    assert "the first run" in page(store, "14") and "words of both" in page(store, "14")
+    assert "the first run" not in page(store, "14%231") and "words of both" in page(store, "14%231")
 
 
 def test_output_without_times_and_without_other_runs_is_shown() -> None:
