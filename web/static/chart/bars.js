@@ -1,5 +1,5 @@
-/* Bars that lie: one row a word, as text a screen reader reads, too. Shares of a whole are bars as well: lengths are compared
-   more easily than angles. */
+/* Bars that lie: one row a word, as text a screen reader reads, too. Shares of a whole are bars as well: lengths are
+   compared more easily than angles. */
 
 import { element } from '../lines.js';
 import { brief, MOST_BARS } from './series.js';
@@ -8,9 +8,12 @@ import { brief, MOST_BARS } from './series.js';
 function rowsOf({ is, words, series, at, shares }) {
   const places = [...new Set(at)];
   const many = series.length > 1;
-  const said = p => (is === 'word' ? words[p] : is === 'time' ? new Date(p).toISOString().slice(0, 19).replace('T', ' ') : brief(p));
+  const said = p =>
+    is === 'word' ? words[p] : is === 'time' ? new Date(p).toISOString().slice(0, 19).replace('T', ' ') : brief(p);
   const rows = places.flatMap(p =>
-    series.filter(({ points }) => points.has(p)).map(({ name, points }) => [many ? `${said(p)}: ${name}` : said(p), points.get(p)]),
+    series
+      .filter(({ points }) => points.has(p))
+      .map(({ name, points }) => [many ? `${said(p)}: ${name}` : said(p), points.get(p)]),
   );
   return shares ? rows.toSorted((a, b) => b[1] - a[1]) : rows;
 }
@@ -28,7 +31,11 @@ export function bars(box, drawn) {
     track.append(bar);
     const share = drawn.shares ? ` (${((100 * value) / sum).toFixed(1)} %)` : '';
     const item = element('li');
-    item.append(element('span', 'name', name || '(empty)'), track, element('span', 'amount', `${brief(value)}${share}`));
+    item.append(
+      element('span', 'name', name || '(empty)'),
+      track,
+      element('span', 'amount', `${brief(value)}${share}`),
+    );
     list.append(item);
   }
   box.append(list);

@@ -15,9 +15,13 @@ export function chart(box, answer) {
   box.hidden = false;
   if (what.said.title) box.append(element('h3', '', what.said.title));
   box.setAttribute('role', 'group');
-  box.setAttribute('aria-label', `${what.kind} of ${what.said.y.join(', ')} over ${what.said.x}, ${what.series.length} series`);
+  box.setAttribute(
+    'aria-label',
+    `${what.kind} of ${what.said.y.join(', ')} over ${what.said.x}, ${what.series.length} series`,
+  );
   if (what.kind === 'card') card(box, what);
-  else if (what.kind === 'barchart' || what.kind === 'piechart') return [what.note, bars(box, what)].filter(Boolean).join(' ');
+  else if (what.kind === 'barchart' || what.kind === 'piechart')
+    return [what.note, bars(box, what)].filter(Boolean).join(' ');
   else new Plot(box, what);
   return what.note;
 }

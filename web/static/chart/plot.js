@@ -45,8 +45,11 @@ function marks({ is, words, lo, hi }, wide) {
     const every = Math.ceil(words.length / most);
     return words.map((word, n) => [n, word]).filter(([n]) => n % every === 0);
   }
-  if (is === 'number') return steps(lo, hi, most).filter(n => n >= lo && n <= hi).map(n => [n, brief(n)]);
-  const step = STEPS_S.find(s => ((hi - lo) / 1000 / s) <= most) ?? STEPS_S.at(-1);
+  if (is === 'number')
+    return steps(lo, hi, most)
+      .filter(n => n >= lo && n <= hi)
+      .map(n => [n, brief(n)]);
+  const step = STEPS_S.find(s => (hi - lo) / 1000 / s <= most) ?? STEPS_S.at(-1);
   const shift = ahead(lo) / 1000;
   const out = [];
   for (let n = Math.ceil((lo / 1000 + shift) / step); n * step - shift <= hi / 1000; n++) {
@@ -83,7 +86,11 @@ export class Plot {
     const gaps = places.slice(1).map((p, n) => p - places[n]);
     const gap = gaps.length ? gaps.reduce((a, b) => Math.min(a, b)) : is === 'time' ? 60_000 : 1;
     const room = bars || lo === hi ? gap / 2 : 0;
-    return { x: [lo - room, hi + room], y: steps(low, high, Math.floor((HEIGHT - EDGE.top - EDGE.bottom) / APART.y)), gap };
+    return {
+      x: [lo - room, hi + room],
+      y: steps(low, high, Math.floor((HEIGHT - EDGE.top - EDGE.bottom) / APART.y)),
+      gap,
+    };
   }
 
   draw() {
@@ -104,7 +111,7 @@ export class Plot {
     this.x = at => EDGE.left + ((at - x[0]) / (x[1] - x[0] || 1)) * inner.wide;
     this.y = value => EDGE.top + (1 - (Math.max(up(value), low) - low) / (high - low || 1)) * inner.tall;
     this.ruled(y, wide, log);
-    const one = this.drawn.bars ? Math.max(1, (inner.wide * gap) / (x[1] - x[0] || 1) * 0.8) : 0;
+    const one = this.drawn.bars ? Math.max(1, ((inner.wide * gap) / (x[1] - x[0] || 1)) * 0.8) : 0;
     this.layers.forEach((points, n) => this.layer(points, n, one));
   }
 
@@ -144,7 +151,12 @@ export class Plot {
       g.globalAlpha = dash.length ? 0.55 : 1;
       for (const [at, low, high] of points.filter(([, low, high]) => low !== high)) {
         const [top, foot] = [this.y(high), this.y(low)].sort((a, b) => a - b);
-        g.fillRect(this.x(at) - one / 2 + (left * one) / share, top, Math.max(1, one / share - 1), Math.max(1, foot - top));
+        g.fillRect(
+          this.x(at) - one / 2 + (left * one) / share,
+          top,
+          Math.max(1, one / share - 1),
+          Math.max(1, foot - top),
+        );
       }
       g.globalAlpha = 1;
       return;
@@ -184,14 +196,23 @@ export class Plot {
   read(event) {
     if (!this.x) return;
     const { at, is, words, series } = this.drawn;
-    const here = at.reduce((best, p) => (Math.abs(this.x(p) - event.offsetX) < Math.abs(this.x(best) - event.offsetX) ? p : best));
+    const here = at.reduce((best, p) =>
+      Math.abs(this.x(p) - event.offsetX) < Math.abs(this.x(best) - event.offsetX) ? p : best,
+    );
     const said = is === 'word' ? words[here] : is === 'number' ? brief(here) : clock(here, 1);
-    const head = element('b', '', is === 'time' ? `${new Date(here + ahead(here)).toISOString().slice(0, 10)} ${said}` : said);
+    const head = element(
+      'b',
+      '',
+      is === 'time' ? `${new Date(here + ahead(here)).toISOString().slice(0, 10)} ${said}` : said,
+    );
     const rows = series
       .filter(({ points }) => points.has(here))
       .map(({ name, points }) => [name, points.get(here)])
       .toSorted((a, b) => b[1] - a[1]);
-    this.tip.replaceChildren(head, ...rows.map(([name, value]) => element('div', '', `${name}  ${value.toLocaleString('en')}`)));
+    this.tip.replaceChildren(
+      head,
+      ...rows.map(([name, value]) => element('div', '', `${name}  ${value.toLocaleString('en')}`)),
+    );
     this.tip.hidden = false;
     const right = this.x(here) > this.canvas.clientWidth / 2;
     this.tip.style.left = right ? '' : `${this.x(here) + 10}px`;

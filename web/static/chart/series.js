@@ -45,10 +45,12 @@ function unfolded(rows, x, y) {
   if (!rows.some(row => Array.isArray(row[x]))) return rows;
   return rows.flatMap(row => {
     if (!Array.isArray(row[x])) return [];
-    return row[x].map((at, n) => row.map((value, column) => {
-      if (column === x) return at;
-      return y.includes(column) && Array.isArray(value) ? value[n] : value;
-    }));
+    return row[x].map((at, n) =>
+      row.map((value, column) => {
+        if (column === x) return at;
+        return y.includes(column) && Array.isArray(value) ? value[n] : value;
+      }),
+    );
   });
 }
 
@@ -108,9 +110,17 @@ export function drawn({ columns, rows, render }) {
   const note = [
     of > series.length && `The ${series.length} largest of ${of} series are drawn; the table has all.`,
     left && `${left} row${left === 1 ? ' has' : 's have'} no ${render.x} and no place in the chart.`,
-  ].filter(Boolean).join(' ');
+  ]
+    .filter(Boolean)
+    .join(' ');
   return {
-    ...axis, at, kind, series, of, note, said: render,
+    ...axis,
+    at,
+    kind,
+    series,
+    of,
+    note,
+    said: render,
     lo: at.reduce((a, b) => Math.min(a, b), Infinity),
     hi: at.reduce((a, b) => Math.max(a, b), -Infinity),
     bars: BARS.includes(kind),
@@ -120,7 +130,12 @@ export function drawn({ columns, rows, render }) {
   };
 }
 
-const UNITS = [[1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k']];
+const UNITS = [
+  [1e12, 'T'],
+  [1e9, 'G'],
+  [1e6, 'M'],
+  [1e3, 'k'],
+];
 
 /** A number as short as its size allows: 12 k, 3.4 M, 0.02. */
 export function brief(value) {
