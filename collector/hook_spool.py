@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
 
-from collector.agent import wire
-from collector.agent.artifacts import Artifact, Places, collect
+from collector.agent.artifacts import Places, collect
 from collector.agent.output_names import batch_host
 from parsers import documents
+from parsers.documents import fields
 from parsers.documents.hook import read_spool
 from parsers.record import Origin, frame
 from store.duckdb_store import DuckStore, FileEntry
@@ -26,22 +26,13 @@ from store.duckdb_store import DuckStore, FileEntry
 BATCH = 200
 
 
-class _Later(Exception):  # noqa: N818 - a state of the disk
-    """Why a file cannot be taken now."""
-
-
 @dataclass
 class HookSpool:
-    """One spool folder. ``take()`` stores what lies in it; files that cannot be read go to ``bad/`` and are named.
-
-    ``deliver(records, key)`` takes a job's output as records of the wire, and returns when they are on disk: they become lines
-    as if an agent had sent them, under one key once.
-    """
+    """One spool folder. ``take()`` stores what lies in it; files that cannot be read go to ``bad/`` and are named."""
 
     folder: Path
     places: Places | None = None
     cluster: str | None = None
-    deliver: Callable[[bytes, str], None] | None = None
     warnings: list[str] = field(default_factory=list)
 
     def waiting(self) -> list[Path]:
@@ -61,11 +52,7 @@ class HookSpool:
                 for r in store.rows("SELECT path, digest FROM raw.files WHERE kind = 'hook_spool'")
             }
             for path in batch:
-                try:
-                    entry = self._read(path, tables, known, store)
-                except _Later as why:
-                    self.warnings.append(f"{path.name}: stays where it is: {why}")
-                    break
+                entry = self._read(path, tables, known, store)
                 if entry is not None:
                     entries.append(entry)
                 done.append(path)
@@ -75,8 +62,6 @@ class HookSpool:
                 with contextlib.suppress(FileNotFoundError):
                     path.unlink()
             taken += len(entries)
-            if len(done) < len(batch):
-                break
         return taken
 
     def _read(
@@ -126,42 +111,26 @@ class HookSpool:
             if artifact.reason is not None:
                 self.warnings.append(f"{path.name}: {artifact.kind} {artifact.path}: {artifact.reason}")
                 continue
-            self._deliver(artifact, environment, path)
             rows.append({
                 "cluster": cluster, "job_id": int(job) if job.isdigit() else None, "restarts": int(restarts) if restarts.isdigit() else None,
                 "kind": artifact.kind, "path": artifact.path, "host": host, "content": artifact.content.decode("utf-8", "replace"),
-                "truncated": artifact.truncated, "taken_at": now,
+                "truncated": artifact.truncated, "taken_at": _ran_at(environment) or now,
                 "file": f"{batch_host(environment)}:{artifact.path}",
             })  # fmt: skip
         return frame("artifacts", rows)
-
-    def _deliver(self, artifact: Artifact, environment: dict[str, str], path: Path) -> None:
-        job = environment.get("SLURM_JOB_ID", "")
-        if (
-            self.deliver is None
-            or artifact.kind not in ("stdout", "stderr")
-            or not artifact.content.strip()
-            or not job.isdigit()
-        ):
-            return
-        restarts = environment.get("SLURM_JOB_RESTART_COUNT", "")
-        about = wire.head(
-            stream="hooks", source=f"job_{artifact.kind}", path=artifact.path, job_id=int(job),
-            restarts=int(restarts) if restarts.isdigit() else 0, host=batch_host(environment),
-            cluster=environment.get("SLURM_CLUSTER_NAME") or self.cluster,
-        )  # fmt: skip
-        read = wire.stamp(datetime.now(UTC).timestamp())
-        lines = wire.lines_record(about, artifact.content.removesuffix(b"\n"), read=read)
-        try:
-            self.deliver(lines, f"hook {path.name} {artifact.kind}")
-        except Exception as error:  # a spool that is full or broken: the next round tries again
-            raise _Later(f"its output cannot be kept: {error}") from error
 
     def _set_aside(self, path: Path, reason: str) -> None:
         self.warnings.append(f"{path.name}: {reason}; set aside in bad/")
         with contextlib.suppress(OSError):
             (self.folder / "bad").mkdir(exist_ok=True)
             path.rename(self.folder / "bad" / path.name)
+
+
+def _ran_at(environment: dict[str, str]) -> datetime | None:
+    try:
+        return fields.epoch_time(float(environment["FAULTLINE_TIME"]))
+    except (KeyError, ValueError):
+        return None
 
 
 def _add_name(environment: dict[str, str], store: DuckStore) -> None:

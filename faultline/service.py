@@ -29,7 +29,9 @@ from collector.agent.artifacts import Places
 from collector.hook_spool import HookSpool
 from collector.ingest import settle
 from collector.inventory import utc_now
+from collector.job_output import JobOutput
 from collector.priority import go_first, stand_back
+from collector.spool import SpoolBroken, SpoolFull
 from correlator.engine import result
 from correlator.streaming import Ticker
 from faultline import upkeep
@@ -75,8 +77,8 @@ class Service:
         self.store = store
         self.receiving = receiving
         places = Places(state_save=config.hooks.state_save, slurmd_spool=config.hooks.slurmd_spool)
-        deliver = receiving.keep if receiving is not None else None
-        self.spool = HookSpool(config.hooks.spool or config.data / "hooks", places, config.cluster, deliver)
+        self.spool = HookSpool(config.hooks.spool or config.data / "hooks", places, config.cluster)
+        self._output: JobOutput | None = None
         threads = SchedulerThreads(10, pool_kwargs={"initializer": stand_back})
         self.scheduler = BackgroundScheduler(timezone="UTC", executors={"default": threads})
         logging.getLogger("apscheduler").setLevel(logging.ERROR)  # a tick that takes longer than a second is no news
@@ -133,6 +135,7 @@ class Service:
         for warning in self.spool.warnings:
             log.warning("hook spool", file=warning)
         self.spool.warnings.clear()
+        self._deliver_output()
         self._settle(bool(taken))
         report = self.ticker.tick()
         self._seal()
@@ -140,6 +143,19 @@ class Service:
         pause = (time.monotonic() - begun) * (BEHIND_PAUSE if behind else BUSY_PAUSE if busy else PAUSE)
         patient = behind or (busy and report.full)
         self._not_before = time.monotonic() + min(pause, LONGEST_PAUSE if patient else PROMPT_S)
+
+    def _deliver_output(self) -> None:
+        """What hooks brought of jobs' output comes in as lines, the way that all lines come in."""
+        receiving = self.receiving
+        if receiving is None or receiving.pipeline is None:
+            return
+        if self._output is None:
+            ledger = receiving.pipeline.ledger
+            self._output = JobOutput(self.store, receiving.keep, lambda: ledger.keys)
+        try:
+            self._output.round()
+        except (SpoolFull, SpoolBroken, OSError) as error:
+            log.warning("jobs' output waits in the store until the spool takes it", error=str(error))
 
     def _watch_patterns(self) -> None:
         """Says what became of changed pattern files; the processes that parse follow them by themselves."""

@@ -1,11 +1,10 @@
-"""The service's own spool of hooks: the environment, the job's files, and its output as lines; nothing is taken by halves."""
+"""The service's own spool of hooks: the environment and the job's files."""
 
 from __future__ import annotations
 
-import json
 import os
+from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from collector.hook_spool import HookSpool
 from store import open_store
@@ -28,26 +27,13 @@ def epilog(folder: Path, output: Path) -> Path:
     return path
 
 
-def test_output_becomes_lines_of_its_run_and_a_full_spool_takes_nothing(tmp_path: Path) -> None:
+def test_an_epilogs_environment_and_output_are_stored_under_the_batch_hosts_name(tmp_path: Path) -> None:
     output = tmp_path / "home" / "15.out"
     output.parent.mkdir()
     output.write_text("step 1\nCUDA out of memory\n")
     path = epilog(tmp_path, output)
-    told: list[tuple[dict[str, Any], str]] = []
-
-    def full(records: bytes, key: str) -> None:
-        raise OSError("the spool is full")
-
     with open_store(None) as store:
-        assert HookSpool(tmp_path, deliver=full).take(store) == 0
-        assert path.exists() and store.rows("SELECT * FROM raw.jobs") == [] == store.rows("SELECT * FROM raw.artifacts")
-        spool = HookSpool(tmp_path, deliver=lambda records, key: told.append((json.loads(records), key)))
-        assert spool.take(store) == 1 and not path.exists()
+        assert HookSpool(tmp_path).take(store) == 1 and not path.exists()
         ((job,), (artifact,)) = (store.rows(f"SELECT * FROM raw.{table}") for table in ("jobs", "artifacts"))
-    ((record, key),) = told
-    assert (record["source"], record["job_id"], record["restarts"]) == ("job_stdout", 15, 1)
-    assert record["lines"] == "step 1\nCUDA out of memory" and key == "hook 15.epilogslurmctld.ctl.7.1.hook stdout"
-    assert record["host"] == "gpu01"  # whose words they are, whoever fetched them
-    # The lines' file and the artifact's are one name: that is how a line finds its run.
-    assert artifact["file"] == f"{record['host']}:{record['path']}" and artifact["kind"] == "stdout"
-    assert job["user"] == "alice"
+    assert (artifact["kind"], artifact["file"]) == ("stdout", f"gpu01:{output}")
+    assert artifact["taken_at"] == datetime(2026, 11, 21, 16, 29, 50, 500_000) and job["user"] == "alice"

@@ -110,18 +110,16 @@ class Hooks:
 
     def _files(self, env: Mapping[str, str], now: float) -> bytes:
         """The job's script and output: from the node where its batch script runs, and from the controller."""
-        event, run = (
-            env.get("FAULTLINE_EVENT", ""),
-            f"{env.get('SLURM_JOB_ID')}.{env.get('SLURM_JOB_RESTART_COUNT', 0)}",
-        )
+        event = env.get("FAULTLINE_EVENT", "")
+        run = f"{env.get('SLURM_JOB_ID')}.{env.get('SLURM_JOB_RESTART_COUNT', 0)}"
         if event == "prolog" and _is_first(env):
             self._begun[run] = None
             while len(self._begun) > _MOST_RUNS:
                 self._begun.pop(next(iter(self._begun)))
-        begun = event == "epilog" and (run in self._begun or _is_first(env))
+        elsewhere = event == "epilog" and run not in self._begun and not _is_first(env)
         if event == "epilog":
             self._begun.pop(run, None)
-        if event not in _FETCHED or not (begun or event != "epilog"):
+        if event not in _FETCHED or elsewhere:
             return b""
         return b"".join(self._file(found, env, now) for found in collect(env, self.places))
 
@@ -134,20 +132,10 @@ class Hooks:
         text, host = found.content.decode("utf-8", "replace"), batch_host(env)
         told = {
             "job_id": job, "restarts": restarts, "kind": found.kind, "path": found.path, "content": text,
-            "truncated": found.truncated,
+            "truncated": found.truncated, "ran_at": env.get("FAULTLINE_TIME"),
         }  # fmt: skip
-        body = wire.document("job_file", json.dumps(told), "hooks", now, path=found.path, host=host, timezone="UTC")
-        if found.kind in ("stdout", "stderr") and text.strip():
-            about = wire.head(
-                stream="hooks",
-                source=f"job_{found.kind}",
-                path=found.path,
-                host=host,
-                job_id=job,
-                restarts=restarts or 0,
-            )
-            body += wire.lines_record(about, found.content.removesuffix(b"\n"), read=wire.stamp(now))
-        return body
+        about = {"path": found.path, "host": host, "cluster": env.get("SLURM_CLUSTER_NAME"), "timezone": "UTC"}
+        return wire.document("job_file", json.dumps(told), "hooks", now, **about)
 
     # ------------------------------------------------------------------------------------------- what was not taken
 
