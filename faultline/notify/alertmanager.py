@@ -1,13 +1,17 @@
-"""Alertmanager's API (v2): it groups, silences and routes; an alert that is not told again ends by itself there."""
+"""Alertmanager's API (v2): it groups, silences and routes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from faultline.notify.kind import Notifier, Send
 from faultline.notify.message import Message
 from faultline.notify.webhook import checked, post, token_of
+
+#: An alert is told once. Without an end of its own Alertmanager would call it resolved after five minutes.
+LASTS = timedelta(days=1)
 
 
 def alert(message: Message) -> dict[str, Any]:
@@ -18,11 +22,10 @@ def alert(message: Message) -> dict[str, Any]:
     }  # fmt: skip
     notes = {"summary": message.title, "description": message.text, "severity": message.severity}
     made: dict[str, Any] = {"labels": labels, "annotations": notes, "generatorURL": message.link}
-    start, end = message.document.get("start"), message.document.get("end")
-    if start:
+    if start := message.document.get("start"):
         made["startsAt"] = start
-    if message.state in ("withdrawn", "heard"):
-        made["endsAt"] = end or start or "1970-01-01T00:00:01Z"
+    over = message.state in ("withdrawn", "heard")
+    made["endsAt"] = (datetime.now(UTC) + (timedelta(0) if over else LASTS)).isoformat(timespec="seconds")
     return made
 
 

@@ -6,7 +6,6 @@ is its owner's word: it is taken as a task prolog of that user's job, and nothin
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
@@ -21,7 +20,7 @@ from typing import Any
 
 from collector.agent import wire
 from collector.agent.artifacts import Artifact, Places, collect
-from collector.agent.failure import Missing
+from collector.agent.failure import Denied, Missing
 from collector.agent.output_names import batch_host, first_host
 from collector.agent.source import Context, Reading, SourceKind
 
@@ -54,6 +53,7 @@ class Hooks:
     _dropped: dict[str, int] = field(default_factory=dict)
     #: What is no hook's file and cannot be moved away: not looked at again, and not removed.
     _refused: set[str] = field(default_factory=set)
+    _trouble: str = ""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def open(self, positions: Mapping[str, Any]) -> None:
@@ -76,6 +76,9 @@ class Hooks:
                 fresh = (path for path in waiting if path not in self._taken and path not in self._refused)
                 for path in islice(fresh, _MOST_FILES):
                     yield self._reading(Path(path))
+        if self._trouble:
+            trouble, self._trouble = self._trouble, ""
+            raise Denied(trouble)
 
     def _reading(self, path: Path) -> Reading:
         now = self.context.now()
@@ -101,8 +104,14 @@ class Hooks:
         return {"hooks": {"process": _PROCESS, "taken": taken, "begun": begun, "dropped": dict(self._dropped)}}
 
     def _remove(self, name: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
+        """Whoever calls must go on whatever happens: what cannot be removed is not read again, and that is the status."""
+        try:
             os.unlink(name)  # noqa: PTH108
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            self._trouble = f"{name} was delivered and cannot be removed: {error.strerror}"
+            return
         with self._lock:
             self._taken.discard(name)
 

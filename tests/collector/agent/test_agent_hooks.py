@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from datetime import datetime
@@ -71,6 +72,23 @@ def test_a_file_goes_when_it_is_kept_and_is_read_once(host: Host) -> None:
     assert list(runner.poll()) == []  # read, and not yet on the agent's disk
     kept([reading])
     assert not path.exists()
+
+
+def test_what_cannot_be_removed_is_a_status_and_is_not_read_again(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = hook(host, "epilog")
+    runner = host.runner("hooks")
+    readings = list(runner.poll())
+
+    def read_only(name: str) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", read_only)
+        kept(readings)
+    host.wait(3)
+    assert list(runner.poll()) == [] and runner.status.state == "denied" and "cannot be removed" in runner.status.detail
+    host.wait(61)
+    assert list(runner.poll()) == [] and path.exists()
 
 
 def test_after_a_crash_what_was_kept_is_removed_and_what_was_not_is_read_again(
