@@ -23,9 +23,14 @@ class JobOutput:
     keep: Callable[[bytes, str], None]
     known: Callable[[], Container[str]]
     _seen: int = -1
+    _count: int = 0
 
     def round(self) -> int:
         """Delivers what is new; returns how many outputs. What ``keep`` raises stops the round, and the next one goes on."""
+        count = self.store.rows("SELECT count(*) AS n FROM raw.artifacts")[0]["n"]
+        if count < self._count:  # retention took rows away: those that are left may have other numbers by now
+            self._seen = -1
+        self._count = count
         since = datetime.now(UTC).replace(tzinfo=None) - LOOKS_BACK if self._seen < 0 else datetime.min
         rows = self.store.rows(
             "SELECT rowid AS id, * FROM raw.artifacts WHERE rowid > ? AND taken_at >= ? AND kind IN ('stdout', 'stderr') ORDER BY rowid",

@@ -92,6 +92,22 @@ def test_a_full_spool_is_tried_again(store: DuckStore) -> None:
     assert watch.round() == 2 and [record["job_id"] for record in kept.records] == [15, 16]
 
 
+def test_rows_that_retention_takes_away_hide_no_new_one(store: DuckStore) -> None:
+    kept = Kept()
+    watch = kept.watch(store)
+    for job in range(5):
+        fetched(store, job_id=job)
+    assert watch.round() == 5
+    with store.transaction() as connection:
+        connection.execute("CREATE TABLE few AS SELECT * FROM raw.artifacts WHERE job_id = 4")
+        connection.execute("DELETE FROM raw.artifacts")
+        connection.execute("DROP TABLE raw.artifacts")
+        connection.execute("CREATE TABLE raw.artifacts AS SELECT * FROM few")
+    assert watch.round() == 0  # what is left was delivered
+    fetched(store, job_id=9)
+    assert watch.round() == 1
+
+
 def test_late_word_of_long_ago_is_news_to_a_service_that_runs(store: DuckStore) -> None:
     kept = Kept()
     watch = kept.watch(store)
