@@ -67,6 +67,7 @@ def test_a_round_that_took_long_is_soon_followed_by_the_next_unless_lines_come_f
         monkeypatch.setattr(made.ticker, "tick", lambda: TickReport(worked=True, full=full))
         monkeypatch.setattr(made, "_seal", lambda: None)
         monkeypatch.setattr(made.patterns, "refresh", lambda: False)
+        monkeypatch.setattr(made, "_deliver_output", lambda: None)
         made.tick()
     assert made._not_before % 1_000 == longest
 
