@@ -114,7 +114,7 @@ class HookSpool:
             rows.append({
                 "cluster": cluster, "job_id": int(job) if job.isdigit() else None, "restarts": int(restarts) if restarts.isdigit() else None,
                 "kind": artifact.kind, "path": artifact.path, "host": host, "content": artifact.content.decode("utf-8", "replace"),
-                "truncated": artifact.truncated, "taken_at": _ran_at(environment) or now,
+                "truncated": artifact.truncated, "taken_at": fields.epoch_text(environment.get("FAULTLINE_TIME")) or now,
                 "file": f"{batch_host(environment)}:{artifact.path}",
             })  # fmt: skip
         return frame("artifacts", rows)
@@ -124,13 +124,6 @@ class HookSpool:
         with contextlib.suppress(OSError):
             (self.folder / "bad").mkdir(exist_ok=True)
             path.rename(self.folder / "bad" / path.name)
-
-
-def _ran_at(environment: dict[str, str]) -> datetime | None:
-    try:
-        return fields.epoch_time(float(environment["FAULTLINE_TIME"]))
-    except (KeyError, ValueError):
-        return None
 
 
 def _add_name(environment: dict[str, str], store: DuckStore) -> None:

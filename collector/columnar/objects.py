@@ -19,7 +19,7 @@ import polars as pl
 from collector.columnar import otlp_nodes as n
 from collector.columnar import otlp_tables as t
 from collector.columnar.otlp_fields import MOST, Written
-from collector.columnar.otlp_nodes import read, read_lines
+from collector.columnar.otlp_nodes import read, read_lines, whole_number
 from collector.columnar.otlp_tables import Array, Tables, padded
 from parsers.compiled import compiled, part
 from parsers.lines import LineBuffer, codes, line_ends
@@ -189,15 +189,6 @@ def _walked(
 
 
 @part
-def _whole(data: Array, at: int, end: int) -> int:
-    """The digits between two places, which are few, as a number."""
-    value = 0
-    for place in range(at + (data[at] == _MINUS), end):
-        value = 10 * value + int(data[place]) - _ZERO
-    return -value if data[at] == _MINUS else value
-
-
-@part
 def _number_of(data: Array, parent: int, begin: int, size: int, names: Array, taken: Array, count: int) -> int:
     """The number of a name in an object, ``count`` if it is a new one; -1 if there are too many."""
     mixed = np.uint64(parent + 2) * np.uint64(0x9E3779B97F4A7C15)
@@ -278,7 +269,7 @@ def _walk(
                 name, begin, kind, begin, size,
             )  # fmt: skip
             if kind == INTEGER:
-                member[t.VALUE] = _whole(data, begin, begin + size)
+                member[t.VALUE] = whole_number(data, begin, begin + size)
             count, node = count + 1, nodes[held, n.NEXT]
         if count - record[t.FIRST] > MOST:
             record[t.STRANGE] = 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collector.columnar import otlp_nodes as n
 from collector.columnar import otlp_tables as t
-from collector.columnar.otlp_nodes import DIGITS, read
+from collector.columnar.otlp_nodes import DIGITS, read, whole_number
 from collector.columnar.otlp_tables import Array, Tables, walked
 from parsers.compiled import compiled, part
 
@@ -45,15 +45,6 @@ def _is_whole(data: Array, at: int, size: int) -> bool:
 
 
 @part
-def _whole(data: Array, at: int, end: int) -> int:
-    """The digits between two places, which are few, as a number."""
-    value = 0
-    for place in range(at + (data[at] == _MINUS), end):
-        value = 10 * value + int(data[place]) - _ZERO
-    return -value if data[at] == _MINUS else value
-
-
-@part
 def _digits(data: Array, begin: int, size: int, most: int) -> int:
     """The digits of a text as a number; -1 if they are anything else, or more than ``most``."""
     value = 0
@@ -83,7 +74,7 @@ def _any_value(data: Array, nodes: Array, node: int) -> tuple[int, int, int]:
     elif name == n.INT_VALUE and kind != INTEGER:
         return OTHER, 0, 0
     if kind == INTEGER:
-        return (INTEGER, _whole(data, begin, begin + size), 0)
+        return (INTEGER, whole_number(data, begin, begin + size), 0)
     return (kind, begin, size) if kind < OTHER else (OTHER, 0, 0)
 
 
@@ -135,7 +126,7 @@ def _severity(data: Array, node: Array) -> int:
     """The number of a severity, zero for what is none; -1 for the thorough reader."""
     kind, begin, size = node[n.IS], node[n.BEGIN], node[n.SIZE]
     if kind == INTEGER:
-        return max(_whole(data, begin, begin + size), 0)
+        return max(whole_number(data, begin, begin + size), 0)
     if kind == TEXT:
         for place in range(begin, begin + size):
             if data[place] >= 128:  # other scripts have digits, too

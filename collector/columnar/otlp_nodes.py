@@ -42,7 +42,7 @@ _A_VALUE, _FIRST_VALUE, _A_NAME, _FIRST_NAME, _BEHIND = range(5)
 DIGITS, _LEVELS = 18, 60
 _QUOTE, _BACKSLASH, _COMMA, _COLON, _MINUS, _PLUS, _POINT = b'"\\,:-+.'
 _OPEN, _CLOSE, _OPEN_LIST, _CLOSE_LIST = b"{}[]"
-_ZERO, _NINE, _SMALL_U, _SMALL_E, _BIG_E = b"09ueE"
+_MINUS, _ZERO, _NINE, _SMALL_U, _SMALL_E, _BIG_E = b"-09ueE"
 _N, _T = b"nt"
 _WORDS = np.frombuffer(b"null true false", np.uint8)
 NULL, TEXT, INTEGER, FRACTION, FALSE, TRUE, OTHER = (
@@ -84,6 +84,15 @@ def _is_text(body: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+@part
+def whole_number(data: Array, at: int, end: int) -> int:
+    """The digits between two places, which are few, as a number."""
+    value = 0
+    for place in range(at + (data[at] == _MINUS), end):
+        value = 10 * value + int(data[place]) - _ZERO
+    return -value if data[at] == _MINUS else value
 
 
 @part

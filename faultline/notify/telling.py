@@ -59,6 +59,10 @@ class _News:
     digest: str
 
 
+#: Key -> what was last said of it, and its cluster.
+_Told = dict[str, tuple[str, str | None]]
+
+
 @dataclass
 class Telling:
     """``alerts()``: what ``collector.inventory`` says of silent sources, as (key, text)."""
@@ -79,7 +83,8 @@ class Telling:
             return
         incidents, alerts = self._incidents(), dict(self.alerts())
         for target in due:
-            self._tell(target, [*self._of_incidents(target, incidents), *self._of_sources(target, alerts)])
+            told = self._told(target)
+            self._tell(target, [*self._of_incidents(target, incidents, told), *self._of_sources(target, alerts, told)])
 
     def _tell(self, target: Target, news: list[_News]) -> None:
         news.sort(key=lambda one: (_WORST_FIRST.get(one.message.severity, 3), one.message.key))
@@ -133,8 +138,7 @@ class Telling:
             'WHERE "end" IS NULL OR "end" >= ?', [self.now() - REMEMBERED],
         )  # fmt: skip
 
-    def _told(self, target: Target) -> dict[str, tuple[str, str | None]]:
-        """Key -> what was last said of it, and its cluster."""
+    def _told(self, target: Target) -> _Told:
         rows = self.store.rows(
             "SELECT name, cluster, digest FROM kept.notices WHERE target = ? AND told_at >= ? "
             "QUALIFY row_number() OVER (PARTITION BY name ORDER BY told_at DESC) = 1",
@@ -147,8 +151,8 @@ class Telling:
         with self.store.transaction() as connection:
             connection.executemany("INSERT INTO kept.notices VALUES (?, ?, ?, ?, ?)", rows)
 
-    def _of_incidents(self, target: Target, incidents: Sequence[dict[str, Any]]) -> Iterator[_News]:
-        told = {key: value for key, value in self._told(target).items() if not key.startswith("source ")}
+    def _of_incidents(self, target: Target, incidents: Sequence[dict[str, Any]], known: _Told) -> Iterator[_News]:
+        told = {key: value for key, value in known.items() if not key.startswith("source ")}
         for row in incidents:
             document = json.loads(row["document"]) if isinstance(row["document"], str) else row["document"]
             before, digest = told.pop(row["incident_id"], ("", None))[0], _digest(document)
@@ -190,10 +194,10 @@ class Telling:
         link = f"{self.link}/incidents/{now[0]['incident_id'] if now else key}"
         return Message(key, "withdrawn", "impact", f"{key} is concluded no more: {goes_on}", link, cluster)
 
-    def _of_sources(self, target: Target, alerts: dict[str, str]) -> Iterator[_News]:
+    def _of_sources(self, target: Target, alerts: dict[str, str], known: _Told) -> Iterator[_News]:
         if not target.sources:
             return
-        told = {key: digest for key, (digest, _) in self._told(target).items() if key.startswith("source ")}
+        told = {key: digest for key, (digest, _) in known.items() if key.startswith("source ")}
         link = f"{self.link}/sources"
         for key, text in alerts.items():
             name = f"source {key}"

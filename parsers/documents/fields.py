@@ -68,6 +68,14 @@ def epoch_time(seconds: float | int | None) -> datetime | None:
     return datetime(1970, 1, 1) + timedelta(microseconds=round(seconds * 1_000_000))
 
 
+def epoch_text(text: object) -> datetime | None:
+    """Epoch seconds written as a text -> naive UTC; None for what is no such."""
+    try:
+        return epoch_time(float(str(text))) if text else None
+    except ValueError:
+        return None
+
+
 def duration_s(text: str | None) -> int | None:
     """ "1-00:00:00", "00:10:00", "10:00" or "10" (minutes, as Slurm means a bare number) -> seconds.
 

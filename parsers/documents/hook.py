@@ -6,8 +6,6 @@ the plain output of ``env`` that a site's script left (``15.epilog.gpu02.713.env
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from parsers.documents import fields, job_env
 from parsers.documents.document import Document, Gathered
 from parsers.hostlist import expand
@@ -44,7 +42,7 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
 
 def _observation(env: dict[str, str], number: int, origin: Origin) -> dict[str, object]:
     event = env.get("FAULTLINE_EVENT") or _CONTEXTS.get(env.get("SLURM_SCRIPT_CONTEXT", ""), "")
-    seen = _epoch(env.get("FAULTLINE_TIME"))
+    seen = fields.epoch_text(env.get("FAULTLINE_TIME"))
     ended = event in ("epilog", "epilogslurmctld")
     begun = event in ("prolog", "prologslurmctld")
     # SLURM_NODELIST of slurmd's epilog lacks the node that failed: only slurmctld's own list is the job's.
@@ -58,21 +56,14 @@ def _observation(env: dict[str, str], number: int, origin: Origin) -> dict[str, 
         "name": env.get("SLURM_JOB_NAME"), "user": env.get("SLURM_JOB_USER"),
         "uid": fields.integer(env.get("SLURM_JOB_UID")), "account": env.get("SLURM_JOB_ACCOUNT"),
         "partition": env.get("SLURM_JOB_PARTITION"), "qos": env.get("SLURM_JOB_QOS"), "exit_code": code,
-        "exit_signal": signal, "start": _epoch(env.get("SLURM_JOB_START_TIME")) or (seen if begun else None),
-        "end": (_epoch(env.get("SLURM_JOB_END_TIME")) or seen) if ended else None,
+        "exit_signal": signal, "start": fields.epoch_text(env.get("SLURM_JOB_START_TIME")) or (seen if begun else None),
+        "end": (fields.epoch_text(env.get("SLURM_JOB_END_TIME")) or seen) if ended else None,
         "node_list": env["SLURM_JOB_NODELIST"] if hosts else None, "nodes": list(hosts) or None,
         "gpu_index": env.get("SLURM_JOB_GPUS"), "work_dir": env.get("SLURM_JOB_WORK_DIR"),
         "std_out": env.get("SLURM_JOB_STDOUT"), "std_err": env.get("SLURM_JOB_STDERR"),
         "reservation": env.get("SLURM_JOB_RESERVATION"), "observed_at": seen or origin.received, "source": "hook",
         "host": env.get("FAULTLINE_HOST") or env.get("SLURMD_NODENAME") or origin.host,
     }  # fmt: skip
-
-
-def _epoch(text: str | None) -> datetime | None:
-    try:
-        return fields.epoch_time(float(text)) if text else None
-    except ValueError:
-        return None
 
 
 DOCUMENT = Document(kinds=("hook_spool", "hook_env"), read=_read)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
 
 from parsers.documents import fields
 from parsers.documents.document import Document, Gathered
@@ -22,17 +21,9 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
         return gathered.parsed()
     gathered.add("artifacts", {
         "job_id": job, "restarts": fields.integer(told.get("restarts")), "kind": told["kind"], "path": told.get("path"),
-        "host": origin.host, "content": told["content"], "truncated": bool(told.get("truncated")), "taken_at": _ran_at(told.get("ran_at")) or origin.received,
+        "host": origin.host, "content": told["content"], "truncated": bool(told.get("truncated")), "taken_at": fields.epoch_text(told.get("ran_at")) or origin.received,
     })  # fmt: skip
     return gathered.parsed()
-
-
-def _ran_at(told: object) -> datetime | None:
-    """When the hook ran, as it says itself: epoch seconds."""
-    try:
-        return fields.epoch_time(float(str(told)))
-    except ValueError:
-        return None
 
 
 DOCUMENT = Document(kinds=("job_file",), read=_read)

@@ -112,6 +112,19 @@ def _case(told: Situation, number: int) -> cases.Case:
     return cases.read("test", EDGES[0], number, table)
 
 
+#: A line of every node's kernel long before: its log was collected.
+ALIVE = tuple(f"-7000s gpu0{i} kernel: EDAC MC: Ver: 3.0.0" for i in range(1, 7))
+NETWORK = "infra.network"
+ETH0 = (NETWORK, "nic.link_down|nic.link_flap", "gpu01")
+TIMELIMIT = "-0.5s ctl slurmctld: Time limit exhausted for JobId={0}"
+XID48 = "NVRM: Xid (PCI:0000:17:00): 48, pid=4242, name=python, DBE (double bit error)"
+
+
+def heard(name: str, lines: Iterable[str], *more: Any, **rest: Any) -> Situation:
+    """One in which the kernel log of every node was collected."""
+    return Situation(name, (*ALIVE, *lines), *more, **rest)
+
+
 def concluded(told: Iterable[Situation]) -> dict[str, tuple[Conclusions, list[Any]]]:
     """All situations in one store, each as a cluster of its own: with the verdicts of its jobs in their order."""
     told = list(told)

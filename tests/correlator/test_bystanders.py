@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -13,31 +12,24 @@ from tests.correlator.field import (
     APP,
     BOOT,
     ECC,
+    ETH0,
     KEY_ERROR,
     KILLED,
     LEAF,
+    NETWORK,
     RAILS,
     RETRY,
     SET_DOWN,
     UNKNOWN,
     WATCHDOG,
+    XID48,
     Situation,
     concluded,
     down,
     ended,
+    heard,
     wrong,
 )
-
-N = "infra.network"
-ETH0 = (N, "nic.link_down|nic.link_flap", "gpu01")
-XID48 = "NVRM: Xid (PCI:0000:17:00): 48, pid=4242, name=python, DBE (double bit error)"
-ALIVE = tuple(f"-7000s gpu0{i} kernel: EDAC MC: Ver: 3.0.0" for i in range(1, 7))
-
-
-def heard(name: str, lines: Iterable[str], *more: Any, **rest: Any) -> Situation:
-    """One in which the kernel log of every node was collected."""
-    return Situation(name, (*ALIVE, *lines), *more, **rest)
-
 
 SITUATIONS = [
     heard(
@@ -155,7 +147,7 @@ SITUATIONS = [
             "0s ctl slurmctld: error: Nodes gpu[02-06] not responding, setting DOWN",
         ),
         (ended("NODE_FAIL", nodes="gpu01", end="-30s"), ended("NODE_FAIL", nodes="gpu[03-04]")),
-        (("infra.node", "node.panic", "gpu01"), (N, "switch.failure", "tor1")),
+        (("infra.node", "node.panic", "gpu01"), (NETWORK, "switch.failure", "tor1")),
         links=LEAF,
     ),
     heard(
@@ -188,7 +180,7 @@ SITUATIONS = [
             "-2s {0} stderr: " + RETRY,
         ),
         (ended(),),
-        ((N, "nic.link_down|nic.link_flap|nic.error", "gpu02"),),
+        ((NETWORK, "nic.link_down|nic.link_flap|nic.error", "gpu02"),),
         links=RAILS,
     ),
     heard(

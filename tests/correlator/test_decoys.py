@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -16,33 +15,28 @@ from tests.correlator.field import (
     FELL_OFF,
     KEY_ERROR,
     KILLED,
+    NETWORK,
     RAILS,
     RETRY,
     SET_DOWN,
+    TIMELIMIT,
     UNKNOWN,
     WATCHDOG,
     Situation,
     concluded,
     down,
     ended,
+    heard,
     pace,
     state,
     wrong,
 )
 
-N = "infra.network"
-TIMELIMIT = "-0.5s ctl slurmctld: Time limit exhausted for JobId={0}"
-ALIVE = tuple(f"-7000s gpu0{i} kernel: EDAC MC: Ver: 3.0.0" for i in range(1, 7))
 EXIT1 = "-1s {0} stderr: srun: error: gpu01: task 0: Exited with exit code 1"
-LINK1 = (N, "nic.link_down|nic.link_flap", "gpu01")
+LINK1 = (NETWORK, "nic.link_down|nic.link_flap", "gpu01")
 OST = "Lustre: work-OST0017-osc-ffff: Connection to work-OST0017 (at 10.0.0.5@o2ib) was lost; in progress operations using this service will wait"
 XID = "NVRM: Xid (PCI:0000:17:00): {}, pid=4242, name=python, {}"
 OOM = "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg={},task={},pid=999,uid={}"
-
-
-def heard(name: str, lines: Iterable[str], *more: Any, **rest: Any) -> Situation:
-    """One in which the kernel log of every node was collected."""
-    return Situation(name, (*ALIVE, *lines), *more, **rest)
 
 
 def leaf(at: int, device: str) -> tuple[str, ...]:
@@ -86,7 +80,7 @@ SITUATIONS = [
             "-2s {0} stderr: " + RETRY.replace("mlx5_3", "mlx5_2"),
         ),
         (ended(),),
-        ((N, "nic.link_down|nic.link_flap", "gpu02"),),
+        ((NETWORK, "nic.link_down|nic.link_flap", "gpu02"),),
     ),
     heard(
         "slow from its first step, hot all along",
@@ -128,7 +122,7 @@ SITUATIONS = [
             "0s ctl slurmctld: error: Nodes gpu[01-02] not responding, setting DOWN",
         ),
         (ended("NODE_FAIL"),),
-        ((N + "|infra.node", "nic.link_down|nic.link_flap|node.panic", ANY),),
+        ((NETWORK + "|infra.node", "nic.link_down|nic.link_flap|node.panic", ANY),),
     ),
     Situation(
         "output names the failed node, nothing else",
@@ -196,7 +190,7 @@ SITUATIONS = [
         "a leaf dies under one plane's job",
         (*leaf(-45, "ib1"), "-44s leaf-p1 switchd: system reboot initiated", "-2s {0} stderr: " + RETRY),
         (ended(),),
-        ((N, "switch.failure|switch.plane_failure", "leaf-p1"),),
+        ((NETWORK, "switch.failure|switch.plane_failure", "leaf-p1"),),
         links=RAILS,
     ),
     heard(
@@ -246,7 +240,7 @@ SITUATIONS = [
             "0s ctl slurmctld: error: Nodes gpu[01-06] not responding, setting DOWN",
         ),
         (ended("NODE_FAIL"),),
-        ((N, "nic.link_down|nic.link_flap", "ctl"),),
+        ((NETWORK, "nic.link_down|nic.link_flap", "ctl"),),
     ),
     heard(
         "the controller's munge dies",
@@ -394,7 +388,7 @@ SITUATIONS = [
         "time limit, and its link had been lost ten minutes",
         (*down("-600s", "gpu01", "ib0"), "-3s {0} stderr: " + WATCHDOG, TIMELIMIT),
         (ended("TIMEOUT"),),
-        ((N + "|app.timeout", ANY, ANY),),
+        ((NETWORK + "|app.timeout", ANY, ANY),),
         links=RAILS,
     ),
     heard(

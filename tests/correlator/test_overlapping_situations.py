@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -13,39 +12,34 @@ from tests.correlator.field import (
     APP,
     BOOT,
     ECC,
+    ETH0,
     FELL_OFF,
     KEY_ERROR,
     KILLED,
     LEAF,
+    NETWORK,
     RAILS,
     RETRY,
     SET_DOWN,
+    TIMELIMIT,
     UNKNOWN,
     WATCHDOG,
+    XID48,
     Situation,
     concluded,
     down,
     ended,
+    heard,
     pace,
     wrong,
 )
 
-N = "infra.network"
-ETH0 = (N, "nic.link_down|nic.link_flap", "gpu01")
-TIMELIMIT = "-0.5s ctl slurmctld: Time limit exhausted for JobId={0}"
-XID48 = "NVRM: Xid (PCI:0000:17:00): 48, pid=4242, name=python, DBE (double bit error)"
 LIMITED = (
     "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=step_0,mems_allowed=0,oom_memc"
     "g=/slurm/uid_1001/job_{1},task_memcg=/slurm/uid_1001/job_{1}/step_0/task_0,task=python,pid=999,uid=1001"
 )
-ALIVE = tuple(f"-7000s gpu0{i} kernel: EDAC MC: Ver: 3.0.0" for i in range(1, 7))
 NFS = "nfs: server nfs1 not responding, still trying"
 ROW = tuple(f"gpu0{i}" for i in range(1, 7))
-
-
-def heard(name: str, lines: Iterable[str], *more: Any, **rest: Any) -> Situation:
-    """One in which the kernel log of every node was collected."""
-    return Situation(name, (*ALIVE, *lines), *more, **rest)
 
 
 SITUATIONS = [
@@ -65,7 +59,7 @@ SITUATIONS = [
         "innocent rank errors, decoy flap on another plane",
         (*down("-45s", "gpu02", "ib0"), *down("-5s", "gpu01", "ib3", "-3s"), "-2s {0} stderr: " + RETRY),
         (ended(),),
-        ((N, "nic.link_down|nic.link_flap", "gpu02"),),
+        ((NETWORK, "nic.link_down|nic.link_flap", "gpu02"),),
         links=RAILS,
     ),
     heard(

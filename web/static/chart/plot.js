@@ -1,6 +1,6 @@
 /* Lines, areas, points and columns over one axis on a canvas, with a reading under the pointer. */
 
-import { clock } from '../axis/scale.js';
+import { clock, Scale } from '../axis/scale.js';
 import { element } from '../lines.js';
 import { ahead } from '../zone.js';
 import { brief, steps } from './series.js';
@@ -12,10 +12,6 @@ const HUES = ['link', 'kernel', 'slurmd', 'switch', 'ctld', 'impact'];
 const DASHES = [[], [5, 3]];
 /** About so many pixels from one label to the next. */
 const APART = { x: 110, y: 44 };
-const STEPS_S = [
-  0.001, 0.01, 0.1, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800,
-  604800, 2592000,
-];
 
 /** The stroke of the nth series. */
 const look = n => ({ hue: HUES[n % HUES.length], dash: DASHES[Math.floor(n / HUES.length) % DASHES.length] });
@@ -49,14 +45,10 @@ function marks({ is, words, lo, hi }, wide) {
     return steps(lo, hi, most)
       .filter(n => n >= lo && n <= hi)
       .map(n => [n, brief(n)]);
-  const step = STEPS_S.find(s => (hi - lo) / 1000 / s <= most) ?? STEPS_S.at(-1);
-  const shift = ahead(lo) / 1000;
-  const out = [];
-  for (let n = Math.ceil((lo / 1000 + shift) / step); n * step - shift <= hi / 1000; n++) {
-    const ms = (n * step - shift) * 1000;
-    out.push([ms, clock(ms, step)]);
-  }
-  return out;
+  const scale = new Scale(lo / 1000, hi / 1000);
+  scale.right = wide;
+  const { step, out } = scale.ticks(APART.x, ahead(lo) / 1000);
+  return out.map(t => [t * 1000, clock(t * 1000, step)]);
 }
 
 export class Plot {
