@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator
+import os
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
 
+from collector.agent import wire
 from collector.agent.artifacts import Places, collect
+from collector.agent.hook_folder import HookFolder, words_given_up, words_unfinished
 from collector.agent.output_names import batch_host
 from parsers import documents
 from parsers.documents import fields
@@ -28,12 +32,20 @@ BATCH = 200
 
 @dataclass
 class HookSpool:
-    """One spool folder. ``take()`` stores what lies in it; files that cannot be read go to ``bad/`` and are named."""
+    """One spool folder. ``take()`` stores what lies in it; files that cannot be read go to ``bad/`` and are named.
+
+    ``keep(records, key)`` puts records of the wire into the service's spool, once for a key: there goes what hooks lost.
+    """
 
     folder: Path
     places: Places | None = None
     cluster: str | None = None
+    keep: Callable[[bytes, str], None] | None = None
     warnings: list[str] = field(default_factory=list)
+    _read_elsewhere: bool = False
+
+    def __post_init__(self) -> None:
+        self._spool = HookFolder(self.folder)
 
     def waiting(self) -> list[Path]:
         try:
@@ -42,7 +54,9 @@ class HookSpool:
             return []
 
     def take(self, store: DuckStore) -> int:
-        """Stores waiting files; returns how many."""
+        """Stores waiting files; returns how many: none while another process (an agent) empties the folder."""
+        if not self.folder.is_dir() or not self._is_ours():
+            return 0
         taken = 0
         for batch in _batches(self.waiting()):
             tables: dict[str, list[pl.DataFrame]] = {}
@@ -63,6 +77,28 @@ class HookSpool:
                     path.unlink()
             taken += len(entries)
         return taken
+
+    def _is_ours(self) -> bool:
+        ours = self._spool.claim()
+        if ours == self._read_elsewhere:
+            self.warnings.append(f"{self.folder} is emptied by {'this service again' if ours else 'another process'}")
+        self._read_elsewhere = not ours
+        return ours
+
+    def tell_lost(self) -> None:
+        """Tells what hooks could not hand over as blind periods. What ``keep`` raises stops it; the next call goes on."""
+        if self.keep is None or self._read_elsewhere:
+            return
+        told = self._spool.begin_anew()
+        count, at = self._spool.given_up(told)
+        if count:
+            self.keep(
+                _blind(at, words_given_up(self.folder, count), count), f"hooks gave up {self.folder} {count} {at}"
+            )
+            (self.folder / told).unlink()
+        for path in self._spool.unfinished():
+            self.keep(_blind(time.time(), words_unfinished(path), 1), f"hook unfinished {path}")
+            path.unlink(missing_ok=True)
 
     def _read(
         self, path: Path, tables: dict[str, list[pl.DataFrame]], known: dict[str, str], store: DuckStore
@@ -124,6 +160,10 @@ class HookSpool:
         with contextlib.suppress(OSError):
             (self.folder / "bad").mkdir(exist_ok=True)
             path.rename(self.folder / "bad" / path.name)
+
+
+def _blind(at: float, why: str, hooks: int) -> bytes:
+    return wire.blind("hooks", "hook_spool", at, at, why, hooks, host=os.uname().nodename.split(".")[0])
 
 
 def _add_name(environment: dict[str, str], store: DuckStore) -> None:

@@ -77,7 +77,9 @@ class Service:
         self.store = store
         self.receiving = receiving
         places = Places(state_save=config.hooks.state_save, slurmd_spool=config.hooks.slurmd_spool)
-        self.spool = HookSpool(config.hooks.spool or config.data / "hooks", places, config.cluster)
+        self.spool = HookSpool(
+            config.hooks.spool or config.data / "hooks", places, config.cluster, receiving.keep if receiving else None
+        )
         self._output: JobOutput | None = None
         threads = SchedulerThreads(10, pool_kwargs={"initializer": stand_back})
         self.scheduler = BackgroundScheduler(timezone="UTC", executors={"default": threads})
@@ -145,7 +147,7 @@ class Service:
         self._not_before = time.monotonic() + min(pause, LONGEST_PAUSE if patient else PROMPT_S)
 
     def _deliver_output(self) -> None:
-        """What hooks brought of jobs' output comes in as lines, the way that all lines come in."""
+        """What hooks brought of jobs' output, and what they lost, comes in the way that all lines come in."""
         receiving = self.receiving
         if receiving is None or receiving.pipeline is None:
             return
@@ -154,8 +156,9 @@ class Service:
             self._output = JobOutput(self.store, receiving.keep, lambda: ledger.keys)
         try:
             self._output.round()
+            self.spool.tell_lost()
         except (SpoolFull, SpoolBroken, OSError) as error:
-            log.warning("jobs' output waits in the store until the spool takes it", error=str(error))
+            log.warning("what hooks brought or lost waits until the spool takes it", error=str(error))
 
     def _watch_patterns(self) -> None:
         """Says what became of changed pattern files; the processes that parse follow them by themselves."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 from datetime import datetime
 from pathlib import Path
 
+import pytest
+
+from collector.agent.hook_folder import HookFolder
 from collector.hook_spool import HookSpool
 from store import open_store
 
@@ -37,3 +42,51 @@ def test_an_epilogs_environment_and_output_are_stored_under_the_batch_hosts_name
         ((job,), (artifact,)) = (store.rows(f"SELECT * FROM raw.{table}") for table in ("jobs", "artifacts"))
     assert (artifact["kind"], artifact["file"]) == ("stdout", f"gpu01:{output}")
     assert artifact["taken_at"] == datetime(2026, 11, 21, 16, 29, 50, 500_000) and job["user"] == "alice"
+
+
+def test_what_hooks_lost_is_told_once(tmp_path: Path) -> None:
+    told: dict[str, str] = {}
+
+    def keep(records: bytes, key: str) -> None:
+        told[key] = json.loads(records)["blind"]["reason"]
+
+    (tmp_path / "dropped").write_text("..")
+    dead = tmp_path / ".15.epilog.gpu01.7.1.hook.tmp"
+    dead.write_text("faultline-hook/1")
+    os.utime(dead, (0, 0))
+    spool = HookSpool(tmp_path, keep=keep)
+    spool.tell_lost()
+    spool.tell_lost()
+    assert [reason.split(":")[0] for reason in told.values()] == [
+        "2 hooks gave up", "the epilog hook of job 15 on gpu01 ended in the middle of writing"
+    ]  # fmt: skip
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_hooks_lost_waits_until_it_can_be_kept(tmp_path: Path) -> None:
+    (tmp_path / "dropped").write_text("..")
+
+    def refuse(_records: bytes, _key: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    told: list[bytes] = []
+    spool = HookSpool(tmp_path, keep=refuse)
+    with pytest.raises(OSError, match="No space"):
+        spool.tell_lost()
+    (tmp_path / "dropped").write_text(".")  # meanwhile
+    spool.keep = lambda records, _key: told.append(records)
+    spool.tell_lost()
+    spool.tell_lost()
+    assert [json.loads(records)["blind"]["lines"] for records in told] == [2, 1]
+
+
+def test_a_spool_that_an_agent_empties_is_left_alone_and_said(tmp_path: Path) -> None:
+    output = tmp_path / "15.out"
+    output.write_text("step 1\n")
+    path, agent, spool = epilog(tmp_path, output), HookFolder(tmp_path), HookSpool(tmp_path)
+    assert agent.claim()
+    with open_store(None) as store:
+        assert spool.take(store) == spool.take(store) == 0 and path.exists()
+        assert len(spool.warnings) == 1 and "emptied by another process" in spool.warnings[0]
+        agent.release()
+        assert spool.take(store) == 1 and not path.exists()

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 from collector.agent import wire
 from collector.agent.artifacts import Artifact, Places, collect
 from collector.agent.failure import Denied, Missing
+from collector.agent.hook_folder import HookFolder, words_given_up, words_unfinished
 from collector.agent.output_names import batch_host, first_host
 from collector.agent.source import Context, Reading, SourceKind
 
@@ -53,6 +55,7 @@ class Hooks:
     _dropped: dict[str, int] = field(default_factory=dict)
     #: What is no hook's file and cannot be moved away: not looked at again, and not removed.
     _refused: set[str] = field(default_factory=set)
+    _open: dict[Path, HookFolder] = field(default_factory=dict)
     _trouble: str = ""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -70,12 +73,17 @@ class Hooks:
     def poll(self) -> Iterator[Reading]:
         for name in self.folders:
             folder = self.context.path(name)
-            if folder.is_dir():
-                yield from self._told_dropped(folder)
-                waiting = (str(path) for path in sorted(folder.glob("*.hook")) if path.name[0] != ".")
-                fresh = (path for path in waiting if path not in self._taken and path not in self._refused)
-                for path in islice(fresh, _MOST_FILES):
-                    yield self._reading(Path(path))
+            if not folder.is_dir():
+                continue
+            spool = self._open.setdefault(folder, HookFolder(folder))
+            if not spool.claim():
+                self._trouble = f"{folder} is emptied by another process"
+                continue
+            yield from self._told_lost(spool)
+            waiting = (str(path) for path in sorted(folder.glob("*.hook")) if path.name[0] != ".")
+            fresh = (path for path in waiting if path not in self._taken and path not in self._refused)
+            for path in islice(fresh, _MOST_FILES):
+                yield self._reading(Path(path))
         if self._trouble:
             trouble, self._trouble = self._trouble, ""
             raise Denied(trouble)
@@ -95,7 +103,7 @@ class Hooks:
             body += self._files(env, now)
         with self._lock:
             self._taken.add(str(path))
-        return Reading(body, 1, self._positions(), kept=lambda: self._remove(str(path)))
+        return Reading(body, 1, self._positions(), kept=partial(self._remove, str(path)))
 
     def _positions(self) -> dict[str, Any]:
         with self._lock:
@@ -148,20 +156,20 @@ class Hooks:
 
     # ------------------------------------------------------------------------------------------- what was not taken
 
-    def _told_dropped(self, folder: Path) -> Iterator[Reading]:
-        """Hooks add a byte to ``dropped`` when they give up: the spool was full, or its disk too slow."""
-        try:
-            seen = (folder / "dropped").lstat()
-        except OSError:
-            return
-        before = self._dropped.get(str(folder), 0)
-        if not stat.S_ISREG(seen.st_mode) or seen.st_size == before:
-            return
-        self._dropped[str(folder)] = seen.st_size
-        count = seen.st_size - before if seen.st_size > before else seen.st_size
-        why = f"{count} hooks gave up: the spool {folder} was full, or slow for a second"
-        at = seen.st_mtime
-        yield Reading(wire.blind("hooks", "hook_spool", at, at, why, count), 0, self._positions())
+    def _told_lost(self, spool: HookFolder) -> Iterator[Reading]:
+        """What hooks could not hand over: those that gave up, and those that were killed in the middle of writing."""
+        (size, at), before = spool.given_up(), self._dropped.get(str(spool.path), 0)
+        if size and size != before:
+            self._dropped[str(spool.path)] = size
+            count = size - before if size > before else size
+            why = words_given_up(spool.path, count)
+            yield Reading(wire.blind("hooks", "hook_spool", at, at, why, count), 0, self._positions())
+        for path in islice((path for path in spool.unfinished() if str(path) not in self._taken), _MOST_FILES):
+            with self._lock:
+                self._taken.add(str(path))
+            now = self.context.now()
+            told = wire.blind("hooks", "hook_spool", now, now, words_unfinished(path), 1)
+            yield Reading(told, 0, self._positions(), kept=partial(self._remove, str(path)))
 
     def _set_aside(self, path: Path, why: str, now: float) -> Reading:
         try:
@@ -179,7 +187,8 @@ class Hooks:
         return wire.lines_record(about, " ".join(line.split()).encode(), read=wire.stamp(now))
 
     def close(self) -> None:
-        """Nothing is held open."""
+        for spool in self._open.values():
+            spool.release()
 
 
 def _content(path: Path) -> tuple[bytes, bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 from datetime import datetime
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from made_host import Host, asked, rows, tables
 
+from collector.agent.hook_folder import HookFolder
 from collector.agent.sources import hooks as source
 
 EPILOG = {
@@ -98,13 +100,21 @@ def test_after_a_crash_what_was_kept_is_removed_and_what_was_not_is_read_again(
     runner = host.runner("hooks")
     list(runner.poll())
     held = json.loads(json.dumps(runner.positions))
+    runner.close()
+
+    def readings(positions: dict[str, Any]) -> int:
+        runner = host.runner("hooks", positions)
+        found = list(runner.poll())
+        runner.close()
+        return len(found)
+
     # The positions were lost with the reading: nothing was on disk.
-    assert len(list(host.runner("hooks").poll())) == 1 and path.exists()
+    assert readings({}) == 1 and path.exists()
     # The same process opens its source anew: what it read may still lie in memory.
-    assert list(host.runner("hooks", dict(held)).poll()) == [] and path.exists()
+    assert readings(dict(held)) == 0 and path.exists()
     # Another process has them from the disk, where the reading is, too.
     monkeypatch.setattr(source, "_PROCESS", "another")
-    assert list(host.runner("hooks", dict(held)).poll()) == [] and not path.exists()
+    assert readings(dict(held)) == 0 and not path.exists()
 
 
 @pytest.mark.parametrize(
@@ -117,6 +127,7 @@ def test_of_many_nodes_the_first_one_fetches(host: Host, nodes: str, node: str, 
         hook(host, "prolog", SLURM_NODELIST=nodes, SLURMD_NODENAME=node)
     runner = host.runner("hooks")
     kept(list(runner.poll()))
+    runner.close()
     hook(host, "epilog", SLURM_NODELIST=node, SLURMD_NODENAME=node, **where)
     again = host.runner("hooks", json.loads(json.dumps(runner.positions)))  # also over a restart of the agent
     assert [row.get("document") for row in asked(again) if row.get("document") == "job_file"] == ["job_file"] * fetched
@@ -175,8 +186,44 @@ def test_hooks_that_gave_up_are_a_blind_period(host: Host) -> None:
     with dropped.open("a") as stream:
         stream.write(".")
     host.wait(3)
+    runner.close()
     again = host.runner("hooks", json.loads(json.dumps(runner.positions)))
     assert [row["blind"]["lines"] for row in rows(again.poll())] == [1]
+
+
+def test_a_hook_killed_in_the_middle_of_writing_is_told_once_and_cleared_away(host: Host) -> None:
+    hook(host, "epilog")
+    dead = host.put(f"{SPOOL}/.15.epilog.gpu01.7.1.hook.tmp", "faultline-hook/1\nFAULTLINE_EV")
+    writing = host.put(f"{SPOOL}/.16.epilog.gpu01.8.1.hook.tmp", "faultline-hook/1\n")
+    os.utime(dead, (dead.stat().st_mtime - 61,) * 2)
+    runner = host.runner("hooks")
+    found = list(runner.poll())
+    told, _ = rows(found)
+    assert told["blind"]["lines"] == 1 and "the epilog hook of job 15 on gpu01" in told["blind"]["reason"]
+    assert dead.exists() and rows(runner.poll()) == []
+    kept(found)
+    assert not dead.exists() and writing.exists()
+
+
+def test_a_spool_is_emptied_by_one_process(host: Host) -> None:
+    path = hook(host, "epilog")
+    other = HookFolder(path.parent)
+    assert other.claim()
+    runner = host.runner("hooks")
+    assert list(runner.poll()) == [] and runner.status.state == "denied"
+    assert "emptied by another process" in runner.status.detail
+    other.release()
+    host.wait(3600)
+    assert len(rows(runner.poll())) == 1 and not other.claim()
+
+
+def test_a_users_lock_keeps_nobody_out(host: Host) -> None:
+    lock = host.put(f"{SPOOL}/.reader", "")
+    hook(host, "epilog")
+    with lock.open() as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        os.chown(lock, 20001, 20001)
+        assert len(asked(host.runner("hooks"))) == 1
 
 
 def test_no_spool_is_a_status(host: Host) -> None:
