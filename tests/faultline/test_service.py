@@ -61,7 +61,7 @@ def test_a_round_that_took_long_is_soon_followed_by_the_next_unless_lines_come_f
     )  # every look at it is a thousand seconds later: no pause is shorter than the longest
     monkeypatch.setattr(service.time, "monotonic", lambda: float(next(clock)))
     pipeline = SimpleNamespace(is_busy=busy, unsettled=False)
-    receiving = SimpleNamespace(spool=SimpleNamespace(waiting_unpacked=waiting), pipeline=pipeline)
+    receiving = SimpleNamespace(spool=SimpleNamespace(waiting_unpacked=waiting), pipeline=pipeline, keep=None)
     with open_store(None) as store:
         made = Service(validate({"data": str(tmp_path)}, "test"), store, cast(Any, receiving))
         monkeypatch.setattr(made.ticker, "tick", lambda: TickReport(worked=True, full=full))
