@@ -134,7 +134,7 @@ def _decode(payload: Payload, into: Decoded) -> None:
         elif len(tables.records):
             _walked(tables, as_json, to)
         to.wrapped.done()
-    except (DecodeError, ValueError, TypeError, AttributeError, KeyError) as error:
+    except (DecodeError, ValueError, OverflowError, TypeError, AttributeError, KeyError) as error:
         raise Poison(f"not OTLP: {error}") from error
 
 

@@ -47,7 +47,7 @@ def decode(payload: Payload, into: Decoded) -> None:
             else:
                 _one(known, log, payload, into, streams)
         others.done()
-    except (DecodeError, ValueError, TypeError, AttributeError, KeyError) as error:
+    except (DecodeError, ValueError, OverflowError, TypeError, AttributeError, KeyError) as error:
         raise Poison(f"not OTLP: {error}") from error
 
 
@@ -67,7 +67,7 @@ def _one(known: dict[str, Any], log: _Log, payload: Payload, into: Decoded, stre
     file = f"{host or payload.peer or '?'}:{path}" if path else f"otlp:{host or payload.peer or '?'}"
     run = Run(
         1, payload.received, host or payload.peer, file, stamp // 1000 if stamp else None, None, _severity(log),
-        str(service) if service else None, int(pid) if isinstance(pid, int | str) and str(pid).isdigit() else None, None,
+        str(service) if service else None, int(pid) if isinstance(pid, int | str) and str(pid).isdigit() and len(str(pid)) < 19 else None, None,
         json.dumps(fields, ensure_ascii=False, sort_keys=True) if fields else None, None, "otlp",
     )  # fmt: skip
     into.add(

@@ -9,7 +9,7 @@ from typing import Any
 import otlp_by_record
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
@@ -215,6 +215,8 @@ _PIECES = st.sampled_from([b"", b'"', b"\\", b"\\u00e9", b"\\ud83d\\ude00", b"\\
 
 
 @settings(deadline=None, max_examples=300)
+@example(633, b"1e5", 1, False)  # a process number beyond all numbers
+@example(633, b"1e5", 2, False)  # and one that no column holds
 @given(st.integers(0, 1200), _PIECES, st.integers(0, 4), st.booleans())
 def test_json_that_was_cut_or_written_over(at: int, other: bytes, gone: int, ends: bool) -> None:
     """What the walk takes is JSON, and what it says of it is what the library says."""
