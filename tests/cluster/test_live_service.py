@@ -99,7 +99,7 @@ def _live() -> Iterator[None]:
         (host("ctl") / BELOW).mkdir(parents=True, exist_ok=True)
         (host("ctl") / BELOW / "service.toml").write_text(SERVICE.format(below=BELOW))
         started.append(inside("ctl", INSIDE, "-m", "faultline.entry", "serve", "--config", f"/{BELOW}/service.toml"))
-        until(lambda: ask("/api/v1/nodes") is not None, 60)
+        until(lambda: ask("/api/v1/nodes") is not None, 180)
         for name in ("ctl", "leaf01", *NODES):
             (host(name) / BELOW).mkdir(parents=True, exist_ok=True)
             logs = (
@@ -111,7 +111,7 @@ def _live() -> Iterator[None]:
             )
             (host(name) / BELOW / "agent.toml").write_text(text)
             started.append(inside(name, INSIDE, "-m", "faultline.entry", "agent", "--config", f"/{BELOW}/agent.toml"))
-        until(lambda: len(kql("Logs | where Host startswith 'gpu' | distinct Host")) == len(NODES), 60)
+        until(lambda: len(kql("Logs | where Host startswith 'gpu' | distinct Host")) == len(NODES), 180)
         yield
     finally:
         for process in started:
