@@ -11,6 +11,7 @@ from typing import Any
 
 from correlator.cabling import Cabling, Place, cabling
 from correlator.expressions import Value
+from correlator.interfaces import FABRIC, UNKNOWN, Interfaces, interfaces
 from parsers.documents.slurm_conf import seconds
 
 #: Settings that windows use: (default, plausible range) in seconds. The range is used where no configuration was
@@ -37,10 +38,6 @@ JOB_SETTINGS: dict[str, tuple[float, tuple[float, float]]] = {
 
 #: Variables by which a multipath transport says how many planes it uses (MRC and plugins like it).
 MULTIPLANE = re.compile(r"(?:NCCL|RCCL)_\w*(?:PLANES|MULTIPLANE|NUM_PATHS)", re.IGNORECASE)
-
-#: Interfaces whose name says that they carry the jobs' data, not Slurm's. A site's own names: config ``fabric_interfaces``.
-FABRIC_NAME = re.compile(r"^(ib|hsn|mlx\d_|rdma|roce|efa|irdma|opa|hfi|bnxt_re|ibp|ibs|rail)", re.IGNORECASE)
-MANAGEMENT_NAME = re.compile(r"^(eth|eno|ens|enp|em|mgmt|bond|br|lan|oob|bmc)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -76,21 +73,17 @@ class Site:
     listed: dict[str, frozenset[str]] = field(default_factory=dict)
     cabling: Cabling = field(default_factory=Cabling)
     parents: dict[str, frozenset[str]] = field(default_factory=dict)
-    fabric_names: re.Pattern[str] = FABRIC_NAME
+    interfaces: Interfaces = field(default_factory=Interfaces)
     _values: dict[str | None, tuple[dict[str, Value], dict[str, Value]]] = field(
         default_factory=dict, repr=False, compare=False
     )
 
-    def role(self, host: str | None, device: str | None) -> str:
-        """ "fabric", "management" or "unknown" for an interface."""
+    def role(self, host: str | None, device: str | None, driver: str | None = None) -> str:
+        """ "fabric", "management" or "unknown" for an interface (``interfaces.py``); an inventory's planes are a fabric's."""
         if not device:
-            return "unknown"
+            return UNKNOWN
         cable = self.cables.get((host or "", device))
-        if cable and cable.get("plane"):
-            return "fabric"
-        if self.fabric_names.match(device):
-            return "fabric"
-        return "management" if MANAGEMENT_NAME.match(device) else "unknown"
+        return FABRIC if cable and cable.get("plane") else self.interfaces.role(device, driver)
 
     def far_end(self, switch: str, port: str, time: float) -> Place | None:
         """The (host, device) that hung on a switch's port at ``time``; None where nobody tells, or nothing did."""
@@ -200,7 +193,12 @@ def build_site(
 ) -> Site:
     """Puts together what inventories, slurm.conf, topology.conf and job environments say."""
     settings = list(settings)
-    site = Site(cluster=cluster, settings=read_settings(settings, overrides), hosts=frozenset(hosts))
+    site = Site(
+        cluster=cluster,
+        settings=read_settings(settings, overrides),
+        interfaces=interfaces(overrides),
+        hosts=frozenset(hosts),
+    )
     for row in settings:
         scope = str(row["scope"] or "")
         if scope.startswith("job:"):

@@ -15,6 +15,7 @@ from correlator.causes import cause_of, unsaid
 from correlator.conditions import RETRIED, killed_at_once
 from correlator.evidence import Chain, Rejection, Weigher, weight_of
 from correlator.facts import World
+from correlator.interfaces import UNKNOWN
 from correlator.model import Event, Fact, Run
 from correlator.noisy_or import shares
 from correlator.parts import taken_along
@@ -136,6 +137,11 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
         verdict.doubts.append(
             f"The reason was seen {root.attrs['polled']:.0f} s after the end: somebody may have given it to a node that was lost already"
         )
+    if root.attrs.get("role") == UNKNOWN and verdict.chain and "fabric link" in verdict.chain.hops[0].edge.requires:
+        verdict.at_most = min(verdict.at_most, ROLELESS_SURE)
+        verdict.doubts.append(
+            f"Nothing tells whether {root.device} carries the jobs' data: [interfaces] in the configuration can"
+        )
     if root.attrs.get("nameless"):
         verdict.at_most = min(verdict.at_most, NAMELESS_SURE)
         verdict.doubts.append(NAMELESS[root.kind])
@@ -253,6 +259,8 @@ SILENT_SURE, UNHEARD_SURE = 0.75, 0.5
 POLLED_SURE = 0.85
 #: A link of which only the far end was heard, on a host whose log is missing, may as well be a dead machine's.
 FAR_END_SURE = 0.7
+#: Peers that are lost while a link is away were mostly behind it, also where nobody knows what it carries.
+ROLELESS_SURE = 0.85
 #: That many nodes were hit by one thing is certain; which of the things that they share it was, nobody said.
 NAMELESS_SURE = 0.9
 NAMELESS = {

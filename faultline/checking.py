@@ -96,7 +96,7 @@ def back_test(
         raise CommandError("--replay compares today's edges with others; name them with --edges FILE")
     with open_for_reading(data or settings.data) as store:
         try:
-            found = replay(store, edges, edge_paths=settings.edges, settings=settings.slurm, since=since, until=until)
+            found = replay(store, edges, edge_paths=settings.edges, settings=settings.site, since=since, until=until)
         except ValueError as error:
             raise CommandError(f"the edges cannot be used: {error}") from error
     for line in lines(found):
@@ -123,7 +123,7 @@ def count_answers(config: Path | None, data: Path | None, write: Path | None) ->
         lessons = learning.learned(store, rules.edges, begun)
         rates = []
         if lessons.edges:  # facts are not stored: they are concluded again, as for --replay
-            found = [conclude_cluster(store, c, rules, settings.slurm) for c in clusters_of(store)]
+            found = [conclude_cluster(store, c, rules, settings.site) for c in clusters_of(store)]
             rates = innocence.innocence(found, answers(store), rules.innocent)
     for line in [*learning.lines(lessons), *innocence.lines(rates)]:
         print(line)

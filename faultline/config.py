@@ -9,6 +9,10 @@ user_header = "X-Remote-User" # in which a proxy in front says who asks; none: p
 [slurm]                       # values that no collected file tells
 SlurmdTimeout = 300
 
+[interfaces]                  # where names do not tell: shell patterns of what carries the jobs' data, and of what Slurm uses
+fabric = ["ens*np*", "eth[1-8]"]
+management = ["ens1f0"]
+
 [hooks]
 spool = "/var/spool/faultline/hooks"
 state_save = "/var/spool/slurmctld"
@@ -51,6 +55,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from correlator.interfaces import FABRIC_SETTING, MANAGEMENT_SETTING
 from faultline.failure import CommandError
 
 DEFAULT_LISTEN = "127.0.0.1:8514"
@@ -174,6 +179,11 @@ class Scrape(_Section):
     timeout_s: float = Field(default=10, gt=0)
 
 
+class Interfaces(_Section):
+    fabric: tuple[str, ...] = ()
+    management: tuple[str, ...] = ()
+
+
 class Config(_Section):
     listen: str = DEFAULT_LISTEN
     data: Path = DEFAULT_DATA
@@ -183,6 +193,7 @@ class Config(_Section):
     edges: tuple[Path, ...] = ()
     user_header: str | None = None
     slurm: dict[str, str | int | float] = Field(default_factory=dict)
+    interfaces: Interfaces = Interfaces()
     hooks: Hooks = Hooks()
     ingest: Ingest = Ingest()
     store: Store = Store()
@@ -193,6 +204,12 @@ class Config(_Section):
     notify: tuple[Notify, ...] = ()
     #: Under which address people reach the pages; none: ``listen``.
     public_url: str | None = None
+
+    @property
+    def site(self) -> dict[str, object]:
+        """What the site tells of itself, as the correlator takes it: values of Slurm, and what interfaces are for."""
+        told = {FABRIC_SETTING: self.interfaces.fabric, MANAGEMENT_SETTING: self.interfaces.management}
+        return {**self.slurm, **told}
 
     @property
     def address(self) -> tuple[str, int]:

@@ -31,7 +31,7 @@ def ingest_paths(paths: list[Path], data: Path | None, config: Path | None, *, c
     os.environ.setdefault("FAULTLINE_MEMORY", LOADING_MEMORY)
     with open_for_writing(data or settings.data or DEFAULT_DATA) as store:
         report = _with_progress(Ingest(store, options, patterns=settings.patterns), paths)
-        correlate(store, settings=settings.slurm, edge_paths=settings.edges)
+        correlate(store, settings=settings.site, edge_paths=settings.edges)
         size = store.info()["lines"]
     _print(report)
     for file in report.files:

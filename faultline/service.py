@@ -84,7 +84,7 @@ class Service:
         threads = SchedulerThreads(10, pool_kwargs={"initializer": stand_back})
         self.scheduler = BackgroundScheduler(timezone="UTC", executors={"default": threads})
         logging.getLogger("apscheduler").setLevel(logging.ERROR)  # a tick that takes longer than a second is no news
-        self.ticker = Ticker(store, settings=config.slurm, edge_paths=config.edges)
+        self.ticker = Ticker(store, settings=config.site, edge_paths=config.edges)
         self._not_before = 0.0
         self.patterns = WatchedCatalogue(config.patterns)
         self.telling = telling_of(config, store, self._silent_sources)

@@ -206,7 +206,8 @@ def _intervals(host: str, device: str | None, switch: str | None, port: str | No
 
 def _merge_ends(world: World, nic: list[Fact], ports: list[Fact]) -> list[Fact]:
     for fact in nic:
-        fact.attrs["role"] = world.site.role(fact.host, fact.device)
+        drivers = (str(e.entities["driver"]) for e in fact.events if e.entities.get("driver"))
+        fact.attrs["role"] = world.site.role(fact.host, fact.device, next(drivers, None))
     near = _Near(nic)
     rest: list[Fact] = []
     for port in sorted(ports, key=lambda f: f.key):

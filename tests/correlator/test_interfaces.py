@@ -1,0 +1,39 @@
+"""What an interface carries, by its name, its driver and the site's own word; what is left open stays open."""
+
+from __future__ import annotations
+
+import pytest
+
+from correlator.interfaces import FABRIC_SETTING, MANAGEMENT_SETTING, interfaces
+from faultline.config import validate
+
+TABLE = [
+    # names that say it
+    ("ib0", None, "fabric"), ("hsn3", None, "fabric"), ("mlx5_2", None, "fabric"), ("rdma7", None, "fabric"), ("ibp65s0", None, "fabric"),
+    ("eth0", None, "management"), ("eth0.100", None, "management"), ("eno8303", None, "management"), ("em1", None, "management"),
+    ("bond0", None, "management"), ("mgmt0", None, "management"),
+    # names by place: a card of one slow port, or one of a fast adapter
+    ("enp1s0", None, "management"), ("ens3", None, "management"), ("enp65s0f1", None, "management"),
+    ("enp157s0np0", None, "unknown"), ("ens2f1np1", None, "unknown"), ("enp65s0f0", "mlx5_core", "unknown"),
+    ("ens2f0np0", "igb", "management"), ("p1p1", None, "unknown"), ("p1p1", "tg3", "management"),
+    # clouds and RoCE count on
+    ("eth1", None, "unknown"), ("eth12", None, "unknown"), ("bond3", None, "unknown"), ("eth1", "virtio_net", "management"),
+    # a driver does not speak against a name
+    ("hsn0", "igb", "fabric"), ("eno1np0", "mlx5_core", "management"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("device", "driver", "role"), TABLE)
+def test_roles(device: str, driver: str | None, role: str) -> None:
+    assert interfaces(None).role(device, driver) == role
+
+
+def test_a_sites_word_settles_it() -> None:
+    text = {"interfaces": {"fabric": ["ens*np*", "eth[1-8]"], "management": ["ib0"]}, "slurm": {"SlurmdTimeout": 300}}
+    told = validate(text, "test").site
+    assert told["SlurmdTimeout"] == 300 and told[FABRIC_SETTING] and told[MANAGEMENT_SETTING]
+    known = interfaces(told)
+    names = ("ens2f1np1", "eth8", "eth9", "eth0", "ib0", "ib1")
+    assert [known.role(name) for name in names] == [
+        "fabric", "fabric", "unknown", "management", "management", "fabric"
+    ]  # fmt: skip
