@@ -129,3 +129,9 @@ def part(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """
     made: Callable[_P, _R] = njit(**_PART)(function)
     return made
+
+
+def seldom(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """As :func:`part`, for what is needed so seldom that a call costs less than being part of what is always needed."""
+    made: Callable[_P, _R] = njit(**{**_PART, "forceinline": False})(function)
+    return made

@@ -15,10 +15,21 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from parsers import events, regexes, usual
+from parsers import events, likely, regexes, usual
 from parsers.compiled import once, release
 from parsers.formats import BUILT_IN, all_formats
-from parsers.formats.base import HEADER, JOB_SOURCES, SLURM, Format, accepted, conform, nothing
+from parsers.formats.base import (
+    HEADER,
+    JOB_SOURCES,
+    SLURM,
+    ByLine,
+    Format,
+    Row,
+    accepted,
+    as_frame,
+    conform,
+    nothing,
+)
 from parsers.index import Found, PatternIndex, one_by_one
 from parsers.lines import Array, LineBuffer, codes, counted, each_once, joined, numbered, tally
 from parsers.patterns import Catalogue, load
@@ -73,7 +84,6 @@ class LineParser:
         self.formats: tuple[Format, ...] = all_formats()
         self.header_entities = header_entities
         self._plug_ins = self.formats[: -len(BUILT_IN)]
-        self._beginnings = {id(form): _beginnings(form) for form in self.formats}
 
     def prepare(self) -> None:
         """Does at once what the first lines would wait for otherwise, for a process that does nothing but parse."""
@@ -146,36 +156,42 @@ class LineParser:
         """Every line's header columns, in the order of the lines: the usual ones at once, the rest by their formats."""
         taken, frame = usual_ones.taken, usual_ones.frame
         for form in self._plug_ins:  # these are asked before the built-in formats
-            taken &= ~accepted(form, texts).to_numpy()
+            asked = accepted(form, texts).to_numpy()
+            usual_ones.formats[asked & taken] = likely.ANY
+            taken &= ~asked
         if taken.all():
             return frame
-        others = pl.concat(self._by_formats(usual_ones.buffer, texts, np.flatnonzero(~taken), origin))
+        others = pl.concat(self._by_formats(usual_ones, texts, np.flatnonzero(~taken), origin))
         if not taken.any():
             return others.sort("i")
         # Putting few lines into columns costs a quarter of sorting all.
         at = others["i"]
         return pl.DataFrame([_placed(frame[name], at, others[name]) for name in HEADER])
 
-    def _by_formats(self, buffer: LineBuffer, texts: pl.Series, left: Array, origin: Origin) -> list[pl.DataFrame]:
+    def _by_formats(self, usual_ones: Usual, texts: pl.Series, left: Array, origin: Origin) -> list[pl.DataFrame]:
         """The lines ``left``, each read by the first format that can."""
-        parts = []
-        done = np.zeros(len(buffer), np.bool_)
-        rest = _Rest(buffer, texts, left)
+        parts: list[pl.DataFrame] = []
+        rows: list[Row] = []
+        done = np.zeros(len(texts), np.bool_)
         for form in self._formats_for(origin):
-            fits = rest.accepted(form, self._beginnings[id(form)])
-            if not len(fits):
-                continue
-            rows = [pl.Series("i", fits.astype(np.uint32)), texts[fits].alias("text")]
-            found = form.read(pl.DataFrame(rows), origin)
-            if found.is_empty():
-                continue
-            parts.append(conform(found))
-            done[found["i"]] = True
-            left = left[~done[left]]
             if not len(left):
                 break
-            rest = _Rest(buffer, texts, left)
-        return parts
+            fits = _accepted(form, left, texts, usual_ones.formats)
+            if len(fits) < regexes.MANY and isinstance(form.read, ByLine):
+                some, later = form.read.rows(fits.tolist(), texts[fits].to_list(), origin)
+                # What single lines say becomes columns for all formats at once: making columns takes longer than reading.
+                rows += some
+                done[[row["i"] for row in some]] = True
+                fits, reader = np.array(later, np.int64), form.read.of_many
+            else:
+                reader = form.read
+            if len(fits) and reader is not None:
+                found = reader(pl.DataFrame([pl.Series("i", fits, dtype=pl.UInt32), texts[fits].alias("text")]), origin)
+                if not found.is_empty():
+                    parts.append(conform(found))
+                    done[found["i"]] = True
+            left = left[~done[left]]
+        return [*parts, as_frame(rows, origin)] if rows else parts
 
     def _with_events(self, frame: pl.DataFrame, usual_ones: Usual, origin: Origin) -> pl.DataFrame:
         """Adds what lines mean: ``event`` and ``tags``, and of those with an event severity, ``entities`` and job."""
@@ -194,39 +210,10 @@ class LineParser:
         return one_by_one(self.catalogue, messages, sources)
 
 
-class _Rest:
-    """Lines that no format has read yet. Most formats are asked about few of them, for which Polars' passes cost more than the
-    search itself."""
-
-    def __init__(self, buffer: LineBuffer, texts: pl.Series, lines: Array) -> None:
-        self._lines = lines
-        self._texts = texts[lines]
-        self._first = np.where(buffer.ends[lines] > buffer.starts[lines], buffer.data[buffer.starts[lines]], 0)
-        self._known: list[str] | None = None
-
-    def accepted(self, form: Format, beginnings: Array) -> Array:
-        """The lines that pass the format's test."""
-        likely = np.flatnonzero(beginnings[self._first])
-        if not len(likely):
-            return likely
-        if len(likely) >= regexes.MANY or not isinstance(form.accepts, str):
-            its = self._texts if len(likely) == len(self._lines) else self._texts[likely]
-            found = accepted(form, its).to_numpy()
-        else:
-            if self._known is None:
-                self._known = self._texts.to_list()
-            known = self._known
-            found = np.array(regexes.fits([known[at] for at in likely.tolist()], form.accepts), np.bool_)
-        its_lines: Array = self._lines[likely[found]]
-        return its_lines
-
-
-def _beginnings(form: Format) -> Array:
-    """By the first byte of a line (0: no byte at all) whether the format may accept it."""
-    may_begin = np.full(256, not form.first)
-    may_begin[128:] = True
-    may_begin[list(form.first.encode())] = True
-    return may_begin
+def _accepted(form: Format, lines: Array, texts: pl.Series, formats: Array) -> Array:
+    """Those of ``lines`` that pass the format's test. ``formats``: of all lines the bits of those that may read it."""
+    asked: Array = lines[formats[lines] & likely.bit(form) != 0]
+    return asked[accepted(form, texts[asked]).to_numpy()] if len(asked) else asked
 
 
 def _placed(column: pl.Series, at: pl.Series, values: pl.Series) -> pl.Series:

@@ -13,8 +13,20 @@ SEVERITIES = (None, *base.SEVERITIES)
 FACILITIES = (None, *base.FACILITIES)
 QUALITIES = (None, "line", "inferred", "received")
 WRITTEN, INFERRED, RECEIVED = 1, 2, 3
-FORMATS = (None, "rfc3164", "rfc5424", "slurm", "dmesg", "kmsg", "opensm", "fabricmanager", "journald")
-RFC3164, RFC5424, SLURM_FILE, DMESG, KMSG, OPENSM, FABRIC, JOURNALD = 1, 2, 3, 4, 5, 6, 7, 8
+FORMATS = (
+    None,
+    "rfc3164",
+    "rfc5424",
+    "slurm",
+    "dmesg",
+    "kmsg",
+    "opensm",
+    "fabricmanager",
+    "journald",
+    "job_output",
+    "plain",
+)
+RFC3164, RFC5424, SLURM_FILE, DMESG, KMSG, OPENSM, FABRIC, JOURNALD, OUTPUT, PLAIN = range(1, 11)
 SYSTEMS = (None, "eos", "sonic", "junos", "nxos")
 EOS, SONIC, JUNOS, NXOS = 1, 2, 3, 4
 #: Programs that lines need not name; those that they do name are numbered behind them.

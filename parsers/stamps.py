@@ -17,7 +17,21 @@ from parsers.compiled import part
 from parsers.head import INFERRED, RECEIVED, WRITTEN, Row
 from parsers.lines import Array
 from parsers.record import Origin
-from parsers.scan import BLANK, CLOSE, COLON, DASH, NOWHERE, OPEN, PLUS, POINT, digits, is_digit, number, two_digits
+from parsers.scan import (
+    BLANK,
+    CLOSE,
+    COLON,
+    COMMA,
+    DASH,
+    NOWHERE,
+    OPEN,
+    PLUS,
+    POINT,
+    digits,
+    is_digit,
+    number,
+    two_digits,
+)
 
 _SECOND, _DAY = 1_000_000, 86_400_000_000
 _HOUR = 3600 * _SECOND
@@ -186,7 +200,19 @@ def bsd_with_year(data: Array, day_at: int, year_at: int, clock_place: int) -> i
 @part
 def iso(data: Array, at: int, row: Row, clock: Clock) -> int:
     """Where ``yyyy-mm-ddThh:mm:ss[.fraction][zone]`` ends; sets the time and all that is said of it."""
-    if data[at + 4] != DASH or data[at + 7] != DASH or data[at + 10] != 84:
+    return _iso(data, at, row, clock, POINT) if data[at + 10] == 84 else NOWHERE
+
+
+@part
+def written(data: Array, at: int, row: Row, clock: Clock) -> int:
+    """As :func:`iso`, also with a blank between date and time, and a comma before the fraction."""
+    return _iso(data, at, row, clock, COMMA) if data[at + 10] == 84 or data[at + 10] == BLANK else NOWHERE
+
+
+@part
+def _iso(data: Array, at: int, row: Row, clock: Clock, mark: int) -> int:
+    """``mark`` may stand before the fraction instead of a point."""
+    if data[at + 4] != DASH or data[at + 7] != DASH:
         return NOWHERE
     century, year = two_digits(data, at), two_digits(data, at + 2)
     days = _days(century * 100 + year, two_digits(data, at + 5), two_digits(data, at + 8))
@@ -194,7 +220,7 @@ def iso(data: Array, at: int, row: Row, clock: Clock) -> int:
     if century < 0 or year < 0 or days == _NO_DAY or of_day < 0:
         return NOWHERE
     wall, end, width = days * _DAY + of_day, at + 19, 0
-    if data[end] == POINT:
+    if data[end] == POINT or data[end] == mark:
         width = digits(data, end + 1)
         if not 1 <= width <= 9:
             return NOWHERE

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from parsers import stamps, usual_fabric, usual_headers, usual_json
+from parsers import likely, stamps, usual_fabric, usual_headers, usual_json
 from parsers.compiled import compiled, part
 from parsers.formats import slurm, syslog
 from parsers.formats.base import HEADER, JOB_SOURCES, SLURM, nothing, source_of_program
@@ -28,6 +28,8 @@ from parsers.head import (
     KERNEL,
     KMSG,
     NXOS,
+    OUTPUT,
+    PLAIN,
     PROGRAMS,
     QUALITIES,
     RECEIVED,
@@ -45,6 +47,7 @@ from parsers.lines import Array, LineBuffer, chosen, column
 from parsers.record import Origin
 from parsers.scan import BLANK, BRACE, COLON, DASH, OPEN, is_capital, is_digit, reads
 from parsers.stamps import Clock, clock_of
+from parsers.usual_output import read_output
 
 _ONE = ord("1")
 #: What the numbers before the text of one of the kernel's records are.
@@ -59,13 +62,14 @@ _KIND = np.dtype([("plain", np.bool_), ("kernel", np.bool_), ("slurm", np.bool_)
 @dataclass(frozen=True)
 class Usual:
     """What :func:`read` found: by line whether it was ``taken``, and HEADER's columns of all lines, ``stamp`` only on
-    request and ``extra`` of single lines only. What is said of lines that were not taken means nothing. ``message`` is where in the buffer the
-    message begins."""
+    request and ``extra`` of single lines only. What is said of lines that were not taken means nothing. ``formats`` are the bits of those that
+    may read such a line (parsers/likely.py). ``message`` is where in the buffer the message begins."""
 
     taken: Array
     frame: pl.DataFrame
     buffer: LineBuffer
     rows: Array
+    formats: Array
 
     @property
     def message(self) -> Array:
@@ -76,6 +80,9 @@ class Usual:
         """Of which of these lines :meth:`extra` says more than a priority."""
         formats, rows = self.rows["format"][lines], self.rows
         data = (formats == RFC5424) & ((rows["msgid_length"][lines] >= 0) | (rows["data_length"][lines] > 0))
+        data |= (formats == OUTPUT) & (
+            (rows["pid"][lines] >= 0) | (rows["data_length"][lines] > 0) | (rows["msgid_length"][lines] > 0)
+        )
         said = data | (formats == KMSG) | (formats == JOURNALD) | (rows["system"][lines] > 0)
         more: Array = self.taken[lines] & said
         return more
@@ -87,6 +94,8 @@ class Usual:
             return dict(zip(_RECORD, map(int, self._text(row, "msgid").split(",")), strict=False))
         if row["format"] == JOURNALD:
             return self._of_journal(row)
+        if row["format"] == OUTPUT:
+            return self._of_output(row)
         said: dict[str, Any] = {}
         priority = row["priority"]
         if priority >= 0:
@@ -106,6 +115,16 @@ class Usual:
         said = {name: self._text(row, place) for name, place in places.items() if row[f"{place}_length"] > 0}
         return said | {"program": "kernel"} if row["program"] == KERNEL else said
 
+    def _of_output(self, row: dict[str, int]) -> dict[str, Any]:
+        said = {"pid": row["pid"]} if row["pid"] >= 0 else {}
+        if row["data_length"] > 0:
+            said["gpu"] = int(self._text(row, "data"))
+        if row["msgid_length"] > 0:  # "rank3", or what the launcher calls it
+            role = self._text(row, "msgid")
+            kind = role.rstrip("0123456789")
+            said["rank" if kind == "rank" else "local_rank"] = int(role[len(kind) :])
+        return said
+
     def _text(self, row: dict[str, int], name: str) -> str:
         return self.buffer.text(row[name], row[f"{name}_length"])
 
@@ -114,7 +133,7 @@ def none_taken(buffer: LineBuffer) -> Usual:
     """No line is usual."""
     rows = np.zeros(len(buffer), ROW)
     frame = pl.DataFrame([nothing(name, kind, len(buffer)) for name, kind in HEADER.items()])
-    return Usual(rows["format"] > 0, frame, buffer, rows)
+    return Usual(rows["format"] > 0, frame, buffer, rows, np.full(len(buffer), likely.ANY))
 
 
 def read(buffer: LineBuffer, origin: Origin, *, header: bool = False) -> Usual:
@@ -122,20 +141,39 @@ def read(buffer: LineBuffer, origin: Origin, *, header: bool = False) -> Usual:
 
     ``header``: also ``stamp``, which only a reader of the whole header needs.
     """
-    if origin.source in JOB_SOURCES or not len(buffer):  # what a job prints may look like anything
+    if not len(buffer):
         return none_taken(buffer)
     rows = np.zeros(len(buffer), ROW)
-    _read_headers(buffer.data, buffer.starts, buffer.ends, rows, clock_of(origin))
+    _read_headers(buffer.data, buffer.starts, buffer.ends, rows, clock_of(origin), origin.source in JOB_SOURCES)
+    formats = _read_others(buffer, rows, origin)
     programs = _programs(buffer, rows)
     _read_texts(buffer.data, rows, _kinds(programs))
-    return Usual(rows["format"] > 0, _frame(buffer, rows, programs, origin, header), buffer, rows)
+    return Usual(rows["format"] > 0, _frame(buffer, rows, programs, origin, header), buffer, rows, formats)
+
+
+def _read_others(buffer: LineBuffer, rows: Array, origin: Origin) -> Array:
+    """Reads what programs print of the lines without a usual header; says of these which formats may read them."""
+    formats = np.full(len(buffer), likely.ANY)
+    others = np.flatnonzero(rows["format"] == 0)
+    if not len(others):
+        return formats
+    formats[others] = found = likely.formats_of(buffer, others)
+    of_job = origin.source in JOB_SOURCES
+    if of_job or origin.source is None:  # lines of what is known to be another log mean something else
+        found &= likely.asked(origin)
+        read_output(
+            buffer.data, buffer.starts, buffer.ends, others, found, likely.READERS, rows, clock_of(origin), of_job
+        )
+    return formats
 
 
 @compiled
-def _read_headers(data: Array, starts: Array, ends: Array, rows: Array, clock: Clock) -> None:
+def _read_headers(data: Array, starts: Array, ends: Array, rows: Array, clock: Clock, of_job: bool) -> None:
     for line in range(len(rows)):
         row = rows[line]
         clear(row)
+        if of_job:  # what a job prints may look like anything
+            continue
         if not _header(data, starts[line], ends[line], row, clock):
             clear(row)
         elif row.message_end == 0:
@@ -280,15 +318,24 @@ def _frame(buffer: LineBuffer, rows: Array, programs: list[str | None], origin: 
     own = np.flatnonzero((rows["format"] == SLURM_FILE) & (rows["tag_length"] < 0))
     if len(own):
         rows["program"][own] = _daemons(buffer, rows["message"][own], rows["message_end"][own], origin)
-    sources: list[str | None] = [source_of_program(name) or "syslog" for name in programs]
-    from_switch = np.isin(rows["system"], (EOS, SONIC, NXOS))
+    sources = [
+        None,
+        *(source_of_program(name) or "syslog" for name in programs),
+        "switch",
+        origin.source or "job_stdout",
+    ]
+    speaks = rows["program"] + 1
+    speaks[np.isin(rows["system"], (EOS, SONIC, NXOS))] = len(sources) - 2
+    speaks[rows["format"] == OUTPUT] = len(sources) - 1
+    plain = rows["format"] == PLAIN
+    speaks[plain] = 0
     values: dict[str, pl.Series] = {
         "i": pl.Series(np.arange(len(buffer), dtype=np.uint32)),
         "time": column(rows["time"], rows["quality"] != RECEIVED, pa.timestamp("us")),
         "quality": chosen(QUALITIES, rows["quality"]),
         "resolution_us": column(rows["resolution"].astype(np.int64), None, pa.int64()),
         "host": buffer.texts(rows["host"], rows["host_length"]),
-        "source": chosen([*sources, "switch"], np.where(from_switch, len(sources), rows["program"])),
+        "source": chosen(sources, speaks),
         "format": chosen(FORMATS, rows["format"]),
         "unit": chosen(programs, rows["program"]),
         "pid": column(rows["pid"], rows["pid"] >= 0, pa.int64()),
@@ -300,6 +347,8 @@ def _frame(buffer: LineBuffer, rows: Array, programs: list[str | None], origin: 
     }
     if (rows["tag_length"] > 0).any():
         values["step_tag"] = buffer.texts(rows["tag"], rows["tag_length"])
+    if plain.any():
+        values["tag"] = chosen((None, "unparsed"), plain)
     if header:
         values["stamp"] = buffer.texts(rows["stamp"], rows["stamp_length"])
     return pl.DataFrame([

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import polars as pl
 
@@ -22,7 +22,6 @@ HEADER: dict[str, pl.DataType | type[pl.DataType]] = {
     "unit": pl.String, "pid": pl.Int64, "facility": pl.String, "severity": pl.String, "message": pl.String,
     "uptime_s": pl.Float64, "stamp": pl.String, "step_tag": pl.String, "extra": pl.String, "tag": pl.String,
 }  # fmt: skip
-CAPITALS, DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789"
 SEVERITIES = ("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug")
 FACILITIES = (
     "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp", "ntp", "audit",
@@ -37,6 +36,12 @@ SEVERITY_WORDS = {
 }  # fmt: skip
 #: A stamp of BSD's syslog in parts, as parsers/clock.py reads it.
 _BSD_PARTS = ("month", "day", "clock", "fraction", "year")
+_STAMPED = {**HEADER, "iso": pl.String, **dict.fromkeys(_BSD_PARTS, pl.String)}
+#: What one line says, by HEADER's names. LATER: only a reader of frames can tell.
+Row: TypeAlias = dict[str, Any]
+LATER: Row = {}
+LineReader: TypeAlias = Callable[[str, Origin], Row | None]
+FrameReader: TypeAlias = Callable[[pl.DataFrame, Origin], pl.DataFrame]
 SLURM = ("slurmctld", "slurmd", "slurmdbd", "slurmrestd", "slurmstepd", "sackd")
 JOB_SOURCES = ("job_stdout", "job_stderr", "job_output")
 
@@ -47,16 +52,14 @@ class Format:
 
     ``accepts`` is a cheap test: a regex (parsers/regexes.py), or any test over the String column ``text``; ``read`` takes the accepted lines (columns i, text) and
     returns those it could really read, with any of ``HEADER``'s columns. Lines it leaves out go to the next format.
-    ``first``: the characters that an accepted line begins with, where that is known: lines with others are not even
-    tested. ``for_jobs``: also tried on what is known to be a job's output, which may look like anything but is nothing else.
+    ``for_jobs``: also tried on what is known to be a job's output, which may look like anything but is nothing else.
     """
 
     name: str
     why: str
     accepts: str | pl.Expr
-    read: Callable[[pl.DataFrame, Origin], pl.DataFrame]
+    read: FrameReader
     for_jobs: bool = False
-    first: str = ""
 
 
 def accepted(form: Format, texts: pl.Series) -> pl.Series:
@@ -90,37 +93,60 @@ def timed(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def by_line(read: Callable[[str, Origin], dict[str, Any] | None]) -> Callable[[pl.DataFrame, Origin], pl.DataFrame]:
+class ByLine:
     """A reader of single lines as a reader of frames: for framings that come in hundreds, not in millions.
 
-    ``read`` returns HEADER values, plus ``iso`` or the parts of a BSD stamp in place of ``time``; None leaves the line.
+    ``line`` returns HEADER values, plus ``iso`` or the parts of a BSD stamp in place of ``time``; None leaves the line.
+    ``of_many`` reads the same of a frame, where there are many lines, and those of which ``line`` says ``LATER``.
     """
-    schema: dict[str, Any] = {
-        **HEADER, "iso": pl.String, **dict.fromkeys(_BSD_PARTS, pl.String),
-    }  # fmt: skip
 
-    def read_all(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
-        stamped: dict[str | None, list[dict[str, Any]]] = {"iso": [], "month": [], None: []}
-        for i, text in zip(frame["i"].to_list(), frame["text"].to_list(), strict=True):
-            row = read(text, origin)
-            if row is not None:
-                stamp = next((name for name in ("iso", "month") if row.get(name) is not None), None)
-                stamped[stamp].append({**row, "i": i})
-        parts: list[pl.DataFrame] = []
-        for stamp, rows in stamped.items():
-            said = set().union(*rows)
-            part = pl.DataFrame([
-                pl.Series(name, [row.get(name) for row in rows], dtype=kind, strict=False) if name in said
-                else nothing(name, kind, len(rows)) for name, kind in schema.items()
-                if name in said or (name in _BSD_PARTS and stamp == "month")
-            ])  # fmt: skip
-            if rows and stamp is not None:
-                part = timed(part if stamp == "iso" else part.drop("iso", strict=False), origin)
-            if rows or not parts:
-                parts.append(conform(part))
-        return pl.concat(parts)
+    def __init__(self, line: LineReader, of_many: FrameReader | None = None) -> None:
+        self.line, self.of_many = line, of_many
 
-    return read_all
+    def __call__(self, frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+        if self.of_many is not None and len(frame) >= regexes.MANY:
+            return self.of_many(frame, origin)
+        rows, later = self.rows(frame["i"].to_list(), frame["text"].to_list(), origin)
+        if self.of_many is None or not later:
+            return as_frame(rows, origin)
+        others = self.of_many(frame.filter(frame["i"].is_in(later)), origin)
+        return pl.concat([as_frame(rows, origin), conform(others)])
+
+    def rows(self, numbers: list[int], texts: list[str], origin: Origin) -> tuple[list[Row], list[int]]:
+        """What is said by the lines of these numbers, and the numbers of those that are for ``of_many``."""
+        rows: list[Row] = []
+        later = []
+        for i, text in zip(numbers, texts, strict=True):
+            row = self.line(text, origin)
+            if row is LATER:
+                later.append(i)
+            elif row is not None:
+                rows.append({**row, "i": i})
+        return rows, later
+
+
+def by_line(line: LineReader) -> ByLine:
+    return ByLine(line)
+
+
+def as_frame(rows: list[Row], origin: Origin) -> pl.DataFrame:
+    """What readers of single lines say as HEADER's columns."""
+    stamped: dict[str | None, list[Row]] = {"iso": [], "month": [], None: []}
+    for row in rows:
+        stamped[next((name for name in ("iso", "month") if row.get(name) is not None), None)].append(row)
+    parts: list[pl.DataFrame] = []
+    for stamp, some in stamped.items():
+        said = set().union(*some)
+        part = pl.DataFrame([
+            pl.Series(name, [row.get(name) for row in some], dtype=kind, strict=False) if name in said
+            else nothing(name, kind, len(some)) for name, kind in _STAMPED.items()
+            if name in said or (name in _BSD_PARTS and stamp == "month")
+        ])  # fmt: skip
+        if some and stamp is not None:
+            part = timed(part if stamp == "iso" else part.drop("iso", strict=False), origin)
+        if some or not parts:
+            parts.append(conform(part))
+    return pl.concat(parts)
 
 
 def conform(frame: pl.DataFrame) -> pl.DataFrame:

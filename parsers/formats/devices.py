@@ -130,5 +130,4 @@ ODD = Format(
     "a priority and little else, or a TAI64N label",
     r"^(?:<\d{1,3}>|@4[0-9a-f]{23} )",
     by_line(_odd_row),
-    first="<@",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from parsers.formats.base import CAPITALS, DIGITS, SEVERITY_WORDS, Format, groups, timed
+from parsers.formats.base import SEVERITY_WORDS, Format, groups, timed
 from parsers.record import Origin
 
 _OPENSM = (
@@ -68,20 +68,17 @@ OPENSM = Format(
     "Mon dd hh:mm:ss microseconds [thread] 0xNN ->",
     r"^[A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d \d{6} \[",
     _read_opensm,
-    first=CAPITALS,
 )
 FABRICMANAGER = Format(
     "fabricmanager",
     "[Mon dd yyyy hh:mm:ss] [LEVEL] [tid N]",
     r"^\[[A-Z][a-z]{2} \d{1,2} \d{4} \d\d:",
     _read_manager,
-    first="[",
 )
 UFM = Format(
     "ufm",
     "time [event] [type] LEVEL [category]",
     r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[\d+\] \[\d+\] [A-Z]+ \[",
     _read_ufm,
-    first=DIGITS,
 )
-IBDIAGNET = Format("ibdiagnet", "-I-, -W- or -E- at the start", r"^-[IWE]- ", _read_ibdiagnet, first="-")
+IBDIAGNET = Format("ibdiagnet", "-I-, -W- or -E- at the start", r"^-[IWE]- ", _read_ibdiagnet)

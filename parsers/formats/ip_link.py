@@ -34,5 +34,4 @@ MONITOR = Format(
     "ip -ts monitor link: [time] index: name: <FLAGS>",
     r"^\[\d{4}-\d\d-\d\dT[^\]]+\] (?:Deleted )?\d+: \S+: <",
     by_line(_row),
-    first="[",
 )

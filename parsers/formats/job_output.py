@@ -6,10 +6,13 @@ NCCL's ``host:pid:tid [gpu]``) says who printed. A job's clock is its node's loc
 
 from __future__ import annotations
 
+import json
+import re
+
 import polars as pl
 
 from parsers import regexes
-from parsers.formats.base import JOB_SOURCES, SEVERITY_WORDS, Format, groups, timed
+from parsers.formats.base import JOB_SOURCES, LATER, SEVERITY_WORDS, ByLine, Format, Row, groups, timed
 from parsers.record import Origin
 
 _COLOUR = r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07"
@@ -33,6 +36,16 @@ _SHORT = (
 _EPOCH = r"^\[(?P<epoch>1\d{9})\.(?P<fraction>\d{6})\] (?P<rest>\[.*)$"
 #: NCCL writes "host:pid:tid [gpu]", UCX and Open MPI "[host:pid...]".
 _WRITER = r"^(?:(?P<host>[\w.-]+):(?P<pid>\d+):\d+ \[(?P<gpu>\d+)\] |\[(?P<mpi_host>[A-Za-z][\w.-]*):(?P<mpi_pid>\d+)(?::\d+)*(?: :\d+)?\])"
+#: "gpu01 rank0 step 50": the node that a rank writes of itself.
+_OWN = r"^([A-Za-z][\w.-]*) rank ?\d+ "
+#: What stands between stamp, level and text: "- LEVEL - text", "- name - LEVEL - text", "[LEVEL] text".
+_BETWEEN = " ,:|]-"
+_WORD = rf"^[ ,:|\]-]*\[?({_LEVEL})\b"
+_NAMED = rf"^[ ,:|\]-]+(?P<logger>[\w.]+) - \[?(?P<level>{_LEVEL})\b"
+_TASK = re.compile(r"^\s*\d{1,6}: ?")
+_HEALTHAGENT = re.compile(r"healthagent\b")
+#: Larger numbers are kept in the text alone.
+_MOST = 2**63 - 1
 #: srun and slurmstepd on a job's stderr, NCCL, PyTorch, UCX, Open MPI, a shell's report of a dead child.
 _MARKS = (
     _BARE_WHO + r"(?:srun: |slurmstepd(?:-[\w.-]+)?: |salloc: |sbatch: |s(?:info|queue|control|acct): |"
@@ -71,8 +84,7 @@ def _who(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     """Adds what a line says about its writer. ``frame`` has message, and _WHO's groups where there are any."""
     messages = frame["message"]
     found = frame.with_columns(regexes.groups(messages, _WRITER))
-    # "gpu01 rank0 step 50": the node that a rank writes of itself.
-    own = regexes.extract(messages, r"^([A-Za-z][\w.-]*) rank ?\d+ ")
+    own = regexes.extract(messages, _OWN)
     found = found.with_columns(
         pl.coalesce("host", "mpi_host", own).alias("host"), pl.coalesce("pid", "mpi_pid").alias("pid")
     )
@@ -112,14 +124,14 @@ def _read_stamped(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
 def _levelled(frame: pl.DataFrame) -> pl.DataFrame:
     """Adds message, severity and the logger's name: "- LEVEL - text", "- name - LEVEL - text", "[LEVEL] text", a glog letter."""
     rest = frame["rest"].fill_null("")
-    named = regexes.groups(rest, rf"^[ ,:|\]-]+(?P<logger>[\w.]+) - \[?(?P<level>{_LEVEL})\b")
+    named = regexes.groups(rest, _NAMED)
     word = pl.coalesce(
-        regexes.extract(rest, rf"^[ ,:|\]-]*\[?({_LEVEL})\b"), named["level"],
+        regexes.extract(rest, _WORD), named["level"],
         *(name for name in ("letter", "word") if name in frame.columns),
     )  # fmt: skip
     severity = word.replace_strict(_WORDS, default=None, return_dtype=pl.String)
     return frame.with_columns(
-        severity.alias("severity"), named["logger"], rest.str.strip_chars_start(" ,:|]-").alias("message")
+        severity.alias("severity"), named["logger"], rest.str.strip_chars_start(_BETWEEN).alias("message")
     )
 
 
@@ -163,14 +175,100 @@ def _read_marked(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     return _who(found.with_columns(message.alias("message")), origin)
 
 
+# ------------------------------------------------------------------------------------------------- few lines, one by one
+
+
+def _odd(text: str) -> bool:
+    """Whether there are colours or a progress bar to be taken out of it."""
+    return "\x1b" in text or "\r" in text
+
+
+def _stamped_line(text: str, origin: Origin) -> Row | None:
+    if _odd(text):
+        return LATER
+    found = regexes.compiled(_STAMPED).search(text)
+    if found is None:
+        return None
+    said = found.groupdict()
+    levelled = _levels_of(said["rest"] or "", said["word"])
+    return {
+        "iso": said["iso"].replace("/", "-"),
+        "stamp": said["iso"],
+        **levelled,
+        **_written_by(levelled, said, origin),
+    }
+
+
+def _short_line(text: str, origin: Origin) -> Row | None:
+    if _odd(text):
+        return LATER
+    found = regexes.compiled(_SHORT).search(text)
+    if found is None:
+        return None
+    said = found.groupdict()
+    both = (said["month_day"] or "").zfill(4)
+    month, day = (both[:2], both[2:]) if said["month_day"] else (said["month"], said["day"])
+    if month not in _MONTHS:
+        return None
+    stamp = f"{said['month_day'] or f'{month}/{day}'} {said['clock']}"
+    levelled = _levels_of(said["rest"] or "", said["letter"], said["word"])
+    parts = {"month": _MONTHS[month], "day": day, **{name: said[name] for name in ("clock", "fraction", "year")}}
+    return {**parts, "stamp": stamp, **levelled, **_written_by(levelled, said, origin)}
+
+
+def _marked_line(text: str, origin: Origin) -> Row | None:
+    if origin.source not in (*JOB_SOURCES, None):
+        return None
+    if _odd(text):
+        return LATER
+    said = _group_dict(_WHO, text)
+    message = text if said.get("task") is None else _TASK.sub("", text, count=1)
+    return {"message": message, **_written_by({"message": message}, said, origin)}
+
+
+def _group_dict(pattern: str, text: str) -> dict[str, str | None]:
+    found = regexes.compiled(pattern).search(text)
+    return found.groupdict() if found is not None else {}
+
+
+def _levels_of(rest: str, *words: str | None) -> Row:
+    """As :func:`_levelled`; ``words`` stood before the stamp."""
+    named = _group_dict(_NAMED, rest)
+    found = regexes.compiled(_WORD).search(rest)
+    known = (found[1] if found is not None else None, named.get("level"), *words)
+    word = next((word for word in known if word is not None), None)
+    return {"severity": _WORDS.get(word or ""), "logger": named.get("logger"), "message": rest.lstrip(_BETWEEN)}
+
+
+def _written_by(row: Row, said: dict[str, str | None], origin: Origin) -> Row:
+    """As :func:`_who` of a ``row`` so far and what groups ``said``."""
+    message, logger = row["message"], row.pop("logger", None)
+    writer = _group_dict(_WRITER, message)
+    own = regexes.compiled(_OWN).search(message) if not writer else None
+    role, number = said["role"], said["number"]
+    numbers = {
+        "pid": writer.get("pid") or writer.get("mpi_pid"), "gpu": writer.get("gpu"),
+        "rank": number if role == "rank" else said["task"], "local_rank": number if role not in (None, "rank") else None,
+    }  # fmt: skip
+    known = {name: int(text) for name, text in numbers.items() if text is not None and int(text) <= _MOST}
+    source = "healthagent" if logger is not None and _HEALTHAGENT.match(logger) else origin.source or "job_stdout"
+    service = origin.source is not None and origin.source not in JOB_SOURCES
+    return {
+        "host": writer.get("host") or writer.get("mpi_host") or (own[1] if own is not None else None),
+        "pid": known.get("pid"), "extra": json.dumps(known) if known else None, "source": source,
+        "unit": logger if logger is not None else origin.source if service else None,
+        "format": "job_output" if source in JOB_SOURCES else "stamped",
+    }  # fmt: skip
+
+
 STAMPED = Format(
     "job_output", "a program's own stamp with a year",
-    rf"(?:^|\r|m){_BARE_WHO[1:]}(?:\[?{_LEVEL}\]?[ :]{{1,3}})?\[?\d{{4}}[-/]\d\d[-/]\d\d[T ]{_CLOCK}", _read_stamped,
+    rf"(?:^|\r|m){_BARE_WHO[1:]}(?:\[?{_LEVEL}\]?[ :]{{1,3}})?\[?\d{{4}}[-/]\d\d[-/]\d\d[T ]{_CLOCK}", ByLine(_stamped_line, _read_stamped),
     for_jobs=True,
 )  # fmt: skip
 SHORT = Format(
     "job_output", "a program's own stamp without a zone: glog's, a month and day",
-    rf"(?:^|\r|m){_BARE_WHO[1:]}(?:\[?[DIWEF]\d{{3,4}} |(?:{_LEVEL} )?\[?\d\d[/-]\d\d(?:/\d{{4}})?,? ){_CLOCK}", _read_short,
+    rf"(?:^|\r|m){_BARE_WHO[1:]}(?:\[?[DIWEF]\d{{3,4}} |(?:{_LEVEL} )?\[?\d\d[/-]\d\d(?:/\d{{4}})?,? ){_CLOCK}", ByLine(_short_line, _read_short),
     for_jobs=True,
 )  # fmt: skip
 EPOCH = Format(
@@ -179,10 +277,9 @@ EPOCH = Format(
     r"^\[1\d{9}\.\d{6}\] \[",
     _read_epoch,
     for_jobs=True,
-    first="[",
 )
 MARKED = Format(
     "job_output", "words that only job output has",
-    _MARKS + r"|\x1b\[|%\|", _read_marked,
+    _MARKS + r"|\x1b\[|%\|", ByLine(_marked_line, _read_marked),
     for_jobs=True,
 )  # fmt: skip

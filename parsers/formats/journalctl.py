@@ -8,7 +8,7 @@ import polars as pl
 
 from parsers import clock
 from parsers.formats import syslog
-from parsers.formats.base import DIGITS, Format, conform, groups
+from parsers.formats.base import Format, conform, groups
 from parsers.record import Origin
 
 _ZONE = r"(?:[A-Z][A-Za-z]{1,4}|[+-]\d\d(?:\d\d)?)"
@@ -73,10 +73,10 @@ FULL = Format(
 )  # fmt: skip
 UNIX = Format(
     "journalctl", "journalctl -o short-unix: epoch seconds, host, program", r"^1\d{9}\.\d{6} [\w.-]+ [^\s\[\]:]+(?:\[\d+\])?: ",
-    _read_unix, first=DIGITS,
+    _read_unix,
 )  # fmt: skip
 MONOTONIC = Format(
     "journalctl", "journalctl -o short-monotonic: [seconds since boot] host program",
-    r"^\[ *\d+\.\d{6}\] [\w.-]+ (?:kernel|[^\s\[\]:]+\[\d+\]): ", _read_monotonic, first="[",
+    r"^\[ *\d+\.\d{6}\] [\w.-]+ (?:kernel|[^\s\[\]:]+\[\d+\]): ", _read_monotonic,
 )  # fmt: skip
-BETWEEN = Format("journalctl", "what journalctl prints between boots", _BETWEEN, _read_between, first="-")
+BETWEEN = Format("journalctl", "what journalctl prints between boots", _BETWEEN, _read_between)

@@ -9,7 +9,17 @@ from typing import Any
 
 import polars as pl
 
-from parsers.formats.base import FACILITIES, SEVERITIES, SEVERITY_WORDS, Format, by_line, conform, source_of_program
+from parsers.formats.base import (
+    FACILITIES,
+    LATER,
+    SEVERITIES,
+    SEVERITY_WORDS,
+    ByLine,
+    Format,
+    by_line,
+    conform,
+    source_of_program,
+)
 from parsers.formats.wrapped import read_inner
 from parsers.record import Origin
 
@@ -158,4 +168,10 @@ def _read(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     )
 
 
-JSON = Format("json", "an object of JSON", r"^\s*\{.*\}\s*$", _read, for_jobs=True)
+def _alone(text: str, origin: Origin) -> dict[str, Any] | None:
+    """As :func:`_row`; what is wrapped is read with others."""
+    row = _row(text, origin)
+    return LATER if row is not None and row.get("tag") == _WRAPPED else row
+
+
+JSON = Format("json", "an object of JSON", r"^\s*\{.*\}\s*$", ByLine(_alone, _read), for_jobs=True)

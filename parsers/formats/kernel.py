@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from parsers import clock
-from parsers.formats.base import DIGITS, FACILITIES, SEVERITIES, SEVERITY_WORDS, Format, by_line, choice, groups
+from parsers.formats.base import FACILITIES, SEVERITIES, SEVERITY_WORDS, Format, by_line, choice, groups
 from parsers.record import Origin
 
 _KMSG = r"(?s)^(?P<prio>\d{1,4}),(?P<seq>\d+),(?P<micros>\d+),(?P<flag>[^;]*);(?P<message>.*)$"
@@ -125,23 +125,21 @@ KMSG = Format(
     "a /dev/kmsg record: priority,sequence,microseconds,flags;",
     r"^\d{1,4},\d+,\d+,[^;]*;",
     _read_kmsg,
-    first=DIGITS,
 )
 DMESG = Format(
     "dmesg",
     "[seconds since boot] at the start",
     r"^ ?(?:<\d+>)? ?\[ *\d+\.\d+\]",
     _read_dmesg,
-    first=" <[",
 )
 DMESG_TIME = Format(
     "dmesg", "[weekday month day time year] or dmesg -e's [MonDD hh:mm]",
     r"^(?:<\d+>)?\[(?:\S{1,6} \S{2,6} +\d{1,2} [\d:]{8} \d{4}\] |[A-Z][a-z]{2} ?\d{1,2} \d\d:\d\d\] |\s*\+\d+\.\d+\] )",
-    by_line(_time_row), first="<[",
+    by_line(_time_row),
 )  # fmt: skip
 DMESG_ISO = Format(
     "dmesg", "dmesg --time-format iso: a comma before six digits of a second, then the message",
-    r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:\d\d ", by_line(_iso_row), first=DIGITS,
+    r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:\d\d ", by_line(_iso_row),
 )  # fmt: skip
 DMESG_RAW_LEVELS = Format(
     "dmesg", "dmesg -x: facility and level in front", r"^(?:\w+ *:\w+ *: |[\w.-]+: \w+: +\w+: \[\d{4}-)",

@@ -10,7 +10,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from parsers.formats.base import CAPITALS, DIGITS, SEVERITY_WORDS, Format, by_line, source_of_program
+from parsers.formats.base import SEVERITY_WORDS, Format, by_line, source_of_program
 from parsers.record import Origin
 
 _BLUE_GENE = re.compile(
@@ -75,12 +75,10 @@ BLUE_GENE = Format(
     "label, epoch, yyyy.mm.dd",
     r"^(?:-|[A-Z][A-Z0-9_]*) \d{9,10} \d{4}\.\d\d\.\d\d ",
     by_line(_blue_gene),
-    first="-" + CAPITALS,
 )
 HPC = Format(
     "loghub",
     "number, node, component, state, epoch",
     r"^\d+ \S+ \S+ \S+ \d{9,10} -?\d+ ",
     by_line(_hpc),
-    first=DIGITS,
 )

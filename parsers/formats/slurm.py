@@ -138,22 +138,19 @@ FILE = Format(
     "[ISO 8601 time] at the start",
     r"^\[\d{4}-\d\d-\d\dT[^ \]]+\](?: |$)",
     _read_file,
-    first="[",
 )
 SHORT = Format(
-    "slurm", "[Mon dd hh:mm:ss] at the start", r"^\[[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d[.\]]", _read_short, first="[",
+    "slurm", "[Mon dd hh:mm:ss] at the start", r"^\[[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d[.\]]", _read_short,
 )  # fmt: skip
 BARE = Format(
     "slurm",
     "a Slurm daemon's name at the start",
     _BARE,
     _read_bare,
-    first="s",
 )
 CLOCK = Format(
     "slurm",
     "[processor seconds] in a Slurm daemon's file",
     r"^\[\d{1,9}\] ",
     _read_clock,
-    first="[",
 )

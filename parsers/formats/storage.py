@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from parsers.formats.base import CAPITALS, DIGITS, Format, by_line
+from parsers.formats.base import Format, by_line
 from parsers.record import Origin
 
 #: Storage Scale marks each message with a letter; exceptions ([X]) and assertions ([A]) end the daemon.
@@ -75,5 +75,4 @@ STORAGE = Format(
     "mmfs.log of Storage Scale, a BeeGFS daemon's log or NFS-Ganesha's",
     r"^(?:\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d\S*: |[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} [\d:.]+ \d{4}: |\([0-5]\) \S.* >> |\d\d/\d\d/\d{4} [\d:]{8} : epoch )",
     by_line(_row),
-    first="(" + DIGITS + CAPITALS,
 )

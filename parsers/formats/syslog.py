@@ -14,8 +14,6 @@ import polars as pl
 
 from parsers import clock
 from parsers.formats.base import (
-    CAPITALS,
-    DIGITS,
     FACILITIES,
     SEVERITIES,
     SEVERITY_WORDS,
@@ -458,22 +456,19 @@ LOGHOST = Format(
     "received and reported RFC 3339 stamps of a log host",
     rf"^{_STAMP} {_STAMP} \S+ [a-z]+\d?\.[a-z]+ ",
     _read_loghost,
-    first=DIGITS,
 )
-RFC5424 = Format("rfc5424", "<priority>version", r"^<\d{1,3}>[1-9]\d{0,2} (?:-|\d{4}-)", _read_5424, first="<")
+RFC5424 = Format("rfc5424", "<priority>version", r"^<\d{1,3}>[1-9]\d{0,2} (?:-|\d{4}-)", _read_5424)
 ISO = Format(
     "rfc3164",
     "an RFC 3339 stamp as syslog daemons write it",
     r"^(?:<\d{1,3}>)?\d{4}-\d\d-\d\dT",
     _read_iso,
-    first="<" + DIGITS,
 )
 BSD = Format(
     "rfc3164",
     "Mon dd hh:mm:ss",
     rf"^(?:<\d{{1,3}}>)? ?{_MONTH} +\d{{1,2}} (?:\d{{4}} )?\d{{1,2}}:\d\d:\d\d",
     _read_bsd,
-    first="< " + CAPITALS + CAPITALS.lower() + DIGITS,
 )
 
 
@@ -482,14 +477,12 @@ SPACED = Format(
     "date, blank, time, host, program[pid]",
     r"^(?:19|20)\d\d-\d\d-\d\d \d\d:\d\d:\d\d\S* [A-Za-z][\w.-]* (?:kernel|[A-Za-z][\w./@-]*\[\d+\]): ",
     _read_spaced,
-    first="12",
 )
 DATED = Format(
     "rfc3164",
     "yyyy Mon dd hh:mm:ss, as SONiC writes it",
     r"^(?:<\d{1,3}>)?(?:19|20)\d\d [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d(?:\.\d+)? +\S+ ",
     _read_dated,
-    first="<12",
 )
 
 
@@ -504,4 +497,4 @@ def _read_octets(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     return pl.concat(parts)
 
 
-OCTETS = Format("octets", "a length, then <priority>", r"^\d{1,6} <\d{1,3}>", _read_octets, first=DIGITS)
+OCTETS = Format("octets", "a length, then <priority>", r"^\d{1,6} <\d{1,3}>", _read_octets)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from parsers.formats.base import DIGITS, HEADER, JOB_SOURCES, Format, accepted, conform, groups, nothing, timed
+from parsers.formats.base import HEADER, JOB_SOURCES, Format, accepted, conform, groups, nothing, timed
 from parsers.record import Origin
 
 _STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)"
@@ -111,14 +111,12 @@ CONTAINER = Format(
     rf"^{_STAMP} (?:(?:stdout|stderr) [FP](?: |$)|\[(?:rank|default|trainer|worker)\d+\]|Traceback |\S+:\d+:\d+ \[\d+\] )",
     _read_container,
     for_jobs=True,
-    first=DIGITS,
 )
 LOGCLI = Format(
     "logcli",
     "a time and Loki's labels in braces, as logcli prints them",
     rf'^{_STAMP} \{{(?:\}}|\w+=")',
     _read_logcli,
-    first=DIGITS,
 )
 PREFIXED = Format(
     "prefixed",
@@ -126,5 +124,4 @@ PREFIXED = Format(
     r"^(?:\ufeff|\x00|\x1e|data: \{|\[pod/|\(\w+ pid=\d+|\[\d+,\d+\]<std)",
     _read_prefixed,
     for_jobs=True,
-    first="[(\0\x1ed",
 )

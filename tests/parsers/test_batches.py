@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import random
 from datetime import datetime
+from itertools import product
 
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parsers.engine import LineParser
+from parsers.formats import BUILT_IN
+from parsers.formats.base import ByLine, conform
 from parsers.lines import split
 from parsers.record import Origin
 
@@ -96,3 +100,50 @@ def test_bytes_and_their_lines_are_the_same(rng: random.Random, end: bytes, ende
     assert [
         exact if exact is not None else raw.encode() for raw, exact in zip(got["raw"], got["raw_bytes"], strict=True)
     ] == lines
+
+
+@pytest.mark.parametrize("source", [None, "job_stderr", "jetpack"])
+def test_readers_of_single_lines_and_of_many_say_the_same(source: str | None) -> None:
+    """Few lines are read one by one."""
+    before = (
+        "",
+        "[",
+        "3: ",
+        "12:",
+        "[rank3]: ",
+        "[default1]:",
+        "[7] ",
+        "INFO ",
+        "[NeMo W ",
+        "\x1b[1m",
+        "gpu01:1:2 [3] ",
+        "99999999999999999999: ",
+        "[rank99999999999999999999]",
+    )
+    stamps = ("2026-05-31 10:00:00,5", "2026/05/31T10:00:00 +02:00", "2026-05-31 25:00:00",
+        "E531 10:00:00.25", "0531 10:00:00", "12-31 10:00:00", "13/31 10:00:00", "05/31/2026, 10:00:00", "srun: ", "torch.")  # fmt: skip
+    behind = (
+        "", "] n1:22:33 [4] x", " - a.b - [WARN] x", "|ERROR|x", " [n1:5:0] x", ": n1 rank 3 x", "]x", " healthagent - INFO - x", " n1:99999999999999999999:1 [99999999999999999999] x",
+        " step\r 50%|##| x", "x",
+    )  # fmt: skip
+    texts = ["".join(parts) for parts in product(before, stamps, behind)]
+    texts += [
+        '{"message": "<30>a: b", "level": "warn"}',
+        '{"MESSAGE": "a", "PRIORITY": "3"}',
+        '{"t": "2026-05-31T10:00:00Z", "node": "n1"}',
+        "{}",
+        "{",
+        "[]",
+    ]
+    frame = pl.DataFrame({"i": pl.Series(range(len(texts)), dtype=pl.UInt32), "text": texts})
+    origin = ORIGIN.but(source=source)
+    asked = [form for form in BUILT_IN if isinstance(form.read, ByLine) and form.read.of_many is not None]
+    assert len(asked) >= 4
+    for form in asked:
+        assert isinstance(form.read, ByLine) and form.read.of_many is not None
+        many = conform(form.read.of_many(frame, origin)).sort("i")
+        few = [form.read(frame.slice(at, 100), origin) for at in range(0, len(frame), 100)]
+        for mine, theirs in zip(
+            pl.concat(few).sort("i").iter_rows(named=True), many.iter_rows(named=True), strict=True
+        ):
+            assert mine == theirs, (form.why, texts[mine["i"]])

@@ -109,6 +109,33 @@ JOURNAL = (
     '{' + _AT + ', "MESSAGE": "a",}', '{' + _AT + ', "MESSAGE": "a"', '{}', '{' + _AT + ' "MESSAGE": "a"}', '<30>{' + _AT + ', "MESSAGE": "a"}',
 )  # fmt: skip
 
+#: What stands before the stamp of a program, stamps, what stands behind them, texts.
+BEFORE = (
+    "", "[", "[INFO] ", "INFO ", "INFO:", "[NeMo I ", "[NeMo X ", "ERROR:    ", "3: ", "[rank0]: ", "[rank12]:", "[default3]:", "[rank1]: [default0]: ",
+    "[80746] ", "gpu01:12:34 [5] ", "[gpu01:123:0] ", " ", "\t", "\x1b[31m", "12: m", "[W601 ", "WARNING: ", "[WARN]: ", "INFO",
+)  # fmt: skip
+WRITTEN = (
+    "", "2026-06-01 12:00:00", "2026-06-01 12:00:00,123", "2026-06-01T12:00:00.123456", "2026/06/01 12:00:00", "2026-06-01 12:00:00.5 UTC", "2026-06-01 12:00:00Z",
+    "2026-06-01 12:00:00+02:00", "2026-06-01 12:00:00 +0200", "2026-06-01 12:00:60", "2026-02-30 12:00:00", "2026-03-29 02:30:00", "2026-10-25 02:30:00,5", "06/01 12:00:00.1",
+    "06-01 12:00:00", "2026-06-01 12:00:00,1234567890", "2026-06-01 12:00:00.", "0026-06-01 12:00:00", "601 12:00:00.123456",
+)  # fmt: skip
+BETWEEN = ("", "] ", " - ", " ", ": ", "-", "][", "]", " Z")
+PRINTED = (
+    "INFO - text", "a.b - [WARNING] text", "healthagent.x - INFO - y", "INFO - WARNING - z", "[INFO] text", "WARNINGS: x", "NeMo E x", "gpu01:1:2 [3] NCCL WARN x", "[gpu01:123] x",
+    "node7 rank 3 step", "node7 rank x", "text", "", "FATAL", "error: x", "debug7: a", "\u2588 50%| x", "a\rb 10%|", "DEBUG_x", "12345678901:1:1 [2] x",
+    "h:123456789012:1 [2] x", "h:1:1 [12345678901] x",
+)  # fmt: skip
+#: Words that only jobs print, and lines without any header.
+SAID = (
+    "gpu01:12:34 [5] NCCL INFO Channel 0", "gpu01:12:34 [5] x.cc:7 NCCL WARN a", "1gpu:12:34 [5] NCCL a", "12:13:14 [5] NCCL a", "gpu01:12:34 [5]NCCL a",
+    "[rank3]: Traceback", "[rank3]:[E601 a", "[rank3]", "[rank3|1]: a",
+    "[rank12345678901]: a", "[trainer0]: a", "[a_b_7]: torch.a", "[a7b]: torch.a", "[_7]: torch.a", "[n1:77] *** a",
+    "srun: error: n1: task 0: Killed", "12: srun: a", "12:srun: a", "  srun: a", "slurmstepd-n1: error: a",
+    "Traceback (most recent call last):", "ValueError: a", "x ValueError: a", "n1 rank0 torch.a", "n1 rank 0 torch.a", "torch.cuda.OutOfMemoryError",
+    "50%|###|", "a\tb", "kernel: [ 1.5] a", "kernel: a", "<a", "<5 a", "<-1>a", "<>a", "fatal: a",
+    "verbose: a", "debug12: a", "\u00e4", "", "  a", "step 5 | loss 0.1", "date=2026", "x %A", ": last message repeated 2 times",
+)  # fmt: skip
+
 
 def both(lines: list[bytes], origin: Origin, parser: LineParser = PARSER) -> tuple[pl.DataFrame, pl.DataFrame]:
     """As the engine reads them, and as it does with the formats alone."""
@@ -138,6 +165,13 @@ def test_every_part_with_every_other(origin: Origin) -> None:
     )
 
 
+@pytest.mark.parametrize("origin", ORIGINS, ids=["nobody", "New York", "slurmd in Berlin", "job", "syslog"])
+def test_what_programs_print(origin: Origin) -> None:
+    lines = ["".join(parts).encode() for parts in product(BEFORE, WRITTEN, BETWEEN, PRINTED)]
+    few = lines[ORIGINS.index(origin) :: 29]  # others with each origin
+    assert_same(few + [line.encode() for line in SAID], origin, PARSER if origin.source else WHOLE)
+
+
 def test_usual_lines_are_taken() -> None:
     """The rest is right but slow: what most lines look like must not fall to it."""
     usual_ones = [
@@ -146,13 +180,16 @@ def test_usual_lines_are_taken() -> None:
         "<30>1 2026-06-01T12:00:00Z n1 prog 42 - - text", "<30>1 2026-06-01T12:00:00.5Z n1 kernel - ID4 - [ 5.000000] text",
         "6,12,34,-;text", "[2026-06-01T12:00:00.123] [15.batch] error: text", "Jun  1 12:00:00 sw1 NOTICE syncd#SDK[5]: text",
         "Jun  1 12:00:00 sw1 Ebra: %ETH-5-UP: text", FABRIC[0], "[Jun 01 2026 12:00:00] [WARNING] [tid 42] text",
-        "<189>: 2026 Jun  1 12:00:00 UTC: %ETH-5-UP: text", *JOURNAL[:5],
+        "<189>: 2026 Jun  1 12:00:00 UTC: %ETH-5-UP: text", *JOURNAL[:5], *SAID[:2], "[rank3]: Traceback (most", "srun: error: a",
+        "2026-06-01 12:00:00,123 - name - INFO - text", "[2026-06-01 12:00:00] [WARNING] text", "[NeMo I 2026-06-01 12:00:00 a:5] text", "no header",
     ]  # fmt: skip
     taken = usual.read(LineBuffer.of_lines([line.encode() for line in usual_ones]), NOBODY).taken
     assert taken.all(), [line for line, fine in zip(usual_ones, taken, strict=True) if not fine]
 
 
-_PIECES = st.sampled_from([*STAMPS, *(h.replace("{}", "") for h in HEADS), *TAILS, *UPTIMES, *FABRIC, *JOURNAL])
+_PIECES = st.sampled_from([
+    *STAMPS, *(h.replace("{}", "") for h in HEADS), *TAILS, *UPTIMES, *FABRIC, *JOURNAL, *BEFORE, *WRITTEN, *BETWEEN, *PRINTED, *SAID,
+])  # fmt: skip
 _NEARLY = st.tuples(
     st.lists(_PIECES, min_size=1, max_size=4).map("".join), st.integers(0, 150), st.sampled_from(string.printable + "\u00e9\0")
 ).map(lambda parts: (parts[0][: parts[1]] + parts[2] + parts[0][parts[1] + 1 :]).replace("\n", "").encode())  # fmt: skip

@@ -1,0 +1,96 @@
+"""Automata say of texts what their regexes say, and which formats may read a line."""
+
+from __future__ import annotations
+
+import string
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parsers import automata, likely, regexes
+from parsers.automata import Automata
+from parsers.formats import BUILT_IN
+from parsers.formats.base import Format, accepted
+from parsers.lines import Array, LineBuffer
+
+PATTERNS = (
+    r"^a", r"a$", r"^a$", r"a", r"^$", r"^(?:a|bc)+d", r"^a{2,3}b", r"a{2}", r"^a{0,2}$", r"^(?:ab?){2,}$", r"[^a]b", r"^[a-c]*$", r"^\d\s\w$",
+    r"^.b", r"(?s)^.b", r"(?:^|b)c", r"a(?:b|)c", r"^(?P<x>a)(?:b(?:c|d)?)?e", r"a.*b$", r"^[^;]*;", r"(?:ab)+(?:cd)*$", r"^\S+ \d{1,3}\b", r"x{0}y",
+    r"\u00e9", r"[a-\u00ff]", r"^[^\u00e9]$", r"(?i)a", r"a(?=b)", r"(a)\1", r"", r"a*", r"^\x00+$", r"^(?:a?b?){3}$", r"^(?:a+b)+$",
+)  # fmt: skip
+#: Of these an automaton can tell nothing.
+HARD = {r"^\S+ \d{1,3}\b", r"(?i)a", r"a(?=b)", r"(a)\1"}
+_TEXTS = st.lists(st.text("abcdxy01 ;\n\t\0\u00e9\u4e2d", max_size=12), min_size=1, max_size=20)
+
+
+def fitting(texts: list[str], patterns: tuple[str | None, ...]) -> Array:
+    """A row for each text, a column for each pattern."""
+    buffer = LineBuffer.of_lines([text.encode() for text in texts])
+    bits = Automata(patterns).fitting(buffer.data, buffer.starts, buffer.ends, np.arange(len(texts)))
+    return bits[:, None] >> np.arange(len(patterns), dtype=np.uint64) & np.uint64(1) > 0
+
+
+def assert_as_regexes(texts: list[str], patterns: tuple[str, ...]) -> None:
+    for pattern, found in zip(patterns, fitting(texts, patterns).T.tolist(), strict=True):
+        for text, mine, right in zip(texts, found, regexes.fits(texts, pattern), strict=True):
+            sure = text.isascii() and pattern not in HARD
+            assert mine == right if sure else mine or not right, (pattern, text)
+
+
+@given(_TEXTS)
+@settings(max_examples=80, deadline=None)
+def test_texts_of_few_letters(texts: list[str]) -> None:
+    assert_as_regexes(texts, PATTERNS)
+
+
+def test_what_cannot_be_told_may_match() -> None:
+    assert fitting(["", "b"], (*HARD, None)).all()
+
+
+def test_what_is_known_is_forgotten_when_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["aabbccdd" * 3, "abcabc", "", "bcd", "cde ;", "aab"]
+    wanted = fitting(texts, PATTERNS).tolist()
+    monkeypatch.setattr(automata, "_STATES", 3)
+    assert fitting(texts, PATTERNS).tolist() == wanted
+
+
+RESTS = (
+    "30>1 2026-06-01T12:00:00Z h a - - - x", "30>Jun  1 12:00:00 h a: x", "Jun  1 12:00:00 h a: x", "un  1 12:00:00 h a: x",
+    "2026-06-01T12:00:00Z h a: x", "026-06-01T12:00:00,123456+00:00 x", "026-06-01T12:00:00Z 2026-06-01T12:00:00Z h daemon.info a: x", "Jun  1 12:00:00] x",
+    "2026-06-01T12:00:00] 5: eth0: <UP>", "2026-06-01T12:00:00] x", " 1.5] x", "[ 1.5] x", "6>[ 1.5] x", ",12,34,-;x", "12] x",
+    "Mon Jun  1 12:00:00 2026] x", "1780000000.123456] [h:1] x", "1 n1 unix.hw state 1143000000 1 x", "lurmd: x",
+    " 1117838570 2005.06.03 R02 x", "un 01 12:00:00 123456 [7F3A] 0x02 -> x", "Jun 01 2026 12:00:00] x", "4000000050d506482dbdf024 x",
+    "026-06-01 12:00:00.1 [5] [110] WARNING [Hardware] x", "7 <30>1 2026-06-01T12:00:00Z h a - - - x",
+    "026 Jun  1 12:00:00.1 h INFO a: x", "026-06-01_12:00:00.1+0000: [E] x", "1) Jun01 12:00:00 Main [App] >> x", "un Jun 14 12:00:00 2026: [N] x",
+    "026-06-01T12:00:00Z stdout F x", "026-06-01T12:00:00Z {} x", "pod/a/b] x", " 12.345678] h kernel: x", "780000000.123456 h a[1]: x", "- Boot 0123456789abcdef0123456789abcdef --",
+    "E- x", "026-06-01 12:00:00 h a[1]: x", "026-06-01 12:00:00,5 - INFO - x", "0601 12:00:00.123 1 a.cc:1] x", "rank3]: x", "run: error: x", "1:2:3 [4] NCCL INFO x", "rror: 5%| x",
+    '"a": 1}', "aemon :info  : x", "un 2026-06-01 12:00:00 UTC h a: x", "ode Health Check x", "n: %X-1-Y: z", "",
+)  # fmt: skip
+
+
+def test_every_format_is_asked_about_what_it_accepts() -> None:
+    texts = [first + rest for first in ["", *string.printable, "\u00e9", "\ufeff", "3\u6708"] for rest in RESTS]
+    buffer = LineBuffer.of_lines([text.encode() for text in texts])
+    found = likely.formats_of(buffer, np.arange(len(texts)))
+    ascii_ = np.array([text.isascii() for text in texts])
+    for form in BUILT_IN:
+        mine = found & likely.bit(form) != 0
+        right = accepted(form, pl.Series("text", texts)).to_numpy()
+        assert right.any() or form.name in ("loghub", "ibdiagnet"), f"{form.why}: none of these, add one to the list"
+        assert (mine[ascii_] == right[ascii_]).all(), form.why
+        assert not (right & ~mine).any(), form.why
+    assert all((found & likely.bit(form) != 0).mean() < 0.2 for form in BUILT_IN[:-2]), "most lines are for few formats"
+
+
+@pytest.mark.parametrize("form", BUILT_IN, ids=lambda form: form.why)
+@given(texts=st.lists(st.builds(lambda rest, at, letter: rest[:at] + letter + rest[at + 1 :], st.sampled_from(RESTS), st.integers(0, 40), st.text(max_size=3)), min_size=1, max_size=10))  # fmt: skip
+@settings(max_examples=20, deadline=None)
+def test_one_letter_changed_anywhere(form: Format, texts: list[str]) -> None:
+    texts = [text.encode(errors="replace").decode() for text in texts]
+    buffer = LineBuffer.of_lines([text.encode() for text in texts])
+    mine = likely.formats_of(buffer, np.arange(len(texts))) & likely.bit(form) != 0
+    for text, asked, right in zip(texts, mine, accepted(form, pl.Series("text", texts)).to_list(), strict=True):
+        assert asked == right if text.isascii() else asked or not right, text
