@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import hashlib
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter, itemgetter
@@ -327,7 +327,7 @@ def _rank(copy: Mapping[str, Any]) -> tuple[int, int, str, int]:
 
 
 def table(
-    events: list[Event], incident_of: Mapping[str, str], cluster: str | None, lines: Lines | None = None
+    events: Sequence[Event], incident_of: Mapping[str, str], cluster: str | None, lines: Lines | None = None
 ) -> pl.DataFrame:
     """Events as rows of ``model.events``. ``lines``: some of them (the same objects) with their columns."""
     if lines is None:
@@ -381,7 +381,7 @@ def _texts(events: Iterable[Event]) -> list[str | None]:
     return found
 
 
-def _table(events: list[Event], incident_of: Mapping[str, str], cluster: str | None) -> pl.DataFrame:
+def _table(events: Sequence[Event], incident_of: Mapping[str, str], cluster: str | None) -> pl.DataFrame:
 
     def column(name: str, kind: Any = pl.String, attribute: str | None = None) -> pl.Series:
         return pl.Series(name, list(map(attrgetter(attribute or name), events)), kind)

@@ -10,7 +10,7 @@ another clock, another base rate), ``Window.again`` says so by returning None, a
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress, groupby
 from operator import attrgetter
@@ -34,6 +34,7 @@ from correlator.events import COALESCE_S, moment_of
 from correlator.evidence import BaseRates
 from correlator.facts import World, conclude
 from correlator.facts.links import may_end_at
+from correlator.grown import Grown
 from correlator.incidents import SAME_DEVICE_S, Incident, events_of
 from correlator.index import Index, Repeated, Spans, Times, index_of, jobs_of, of_runs
 from correlator.model import Edge, Event, Fact, Run
@@ -258,7 +259,7 @@ class Window:
         past = before.events[: bisect_left(before.events, self.border, key=attrgetter("time"))] if never else []
         return None if any(may_end_at(e, never) for e in past) else seen
 
-    def _events(self) -> tuple[list[Event], list[Event]]:
+    def _events(self) -> tuple[Sequence[Event], list[Event]]:
         """The events of the stretch: those that nothing new can be a copy of, or tell another time of, as they are; the rest from
         their lines, as their hosts' clocks showed them. All of those lie behind ``self.cut`` once they are in true time."""
         before, cluster = self.before, self.before.cluster
@@ -310,13 +311,15 @@ class Window:
         for story in self.before.stories:
             if story.id in self.live:
                 found.update((e.id, e) for e in events_of(story))
-        for place in np.flatnonzero(np.isin(self.index.event_jobs, np.fromiter(wanted, np.int64, len(wanted)))):
+        for place in np.flatnonzero(
+            np.isin(self.index.event_jobs, np.fromiter(wanted, np.int64, len(wanted)))
+        ).tolist():
             event = self.before.events[place]
             if event.time < self.since or self._placed(event):
                 found[event.id] = event
         behind = bisect_left(self.before.events, self.since, key=attrgetter("time"))
         printed = np.fromiter(self.before.unstamped - wanted, np.int64)  # also by jobs of which no run is known yet
-        for place in np.flatnonzero(np.isin(self.index.event_jobs[behind:], printed)):
+        for place in np.flatnonzero(np.isin(self.index.event_jobs[behind:], printed)).tolist():
             event = self.before.events[behind + place]
             if self._placed(event):
                 found[event.id] = event
@@ -426,12 +429,12 @@ class Window:
             verdicts.pop(key, None)
         return verdicts, wanted, anew.union(v.run.key for v in wanted)
 
-    def _all_events(self, found: list[Event]) -> tuple[list[Event], Any, Repeated]:
+    def _all_events(self, found: Sequence[Event]) -> tuple[Grown[Event], Any, Repeated]:
         """All events, and what an index holds beside them."""
         index, border = self.index, self.border
         cut, start = (bisect_left(some, border, key=attrgetter("time")) for some in (self.before.events, found))
-        fresh, events = found[start:], self.before.events[:cut]
-        events += fresh
+        fresh, known = found[start:], self.before.events
+        events = (known if isinstance(known, Grown) else Grown(known)).but(cut, fresh)
         repeated = index.repeated.but(border, Repeated.of(fresh))
         return events, np.concatenate([index.event_jobs[:cut], jobs_of(fresh)]), repeated
 
