@@ -140,10 +140,12 @@ class Window:
             return None
         jobs = self.change.jobs | set(self.index.run_jobs[self.index.run_ends >= self.since].tolist())
         recent = Recent(self.store, self.since)
-        # Before the events, which are being read meanwhile.
+        # What hangs on no event comes before the events, which are being read meanwhile.
         states, measured = node_states(recent, before.cluster), measure(recent, before.cluster)
-        as_they_were, read = self._events()
         carried = self._carried(jobs)
+        others, former = self.index.without(before.runs, jobs)
+        rows = self._job_rows(former)
+        as_they_were, read = self._events()
         off = self._clocks([*as_they_were, *read], carried)
         if off is None:
             return None
@@ -152,8 +154,7 @@ class Window:
         fresh = [e for e in new if not _piece_of(e, told.get((e.host, e.kind, e.device)))] if told else list(new)
         names = {e.id for e in fresh}
         events = event_rows.in_order(fresh, [e for e in carried if e.id not in names])
-        others, former = self.index.without(before.runs, jobs)
-        runs = self._runs(former, events)
+        runs = self._runs(former, rows, events)
         if (earlier := other_now(before.looks, former, runs, self.border) - ENDS_WITH_S) < self.border:
             self._begin(earlier)
             return None if self.whole else self.again()
@@ -334,14 +335,18 @@ class Window:
             and event.source in ("job_stdout", "job_stderr")
         )
 
-    def _runs(self, former: list[Run], events: list[Event]) -> list[Run]:
-        """The runs of the stretch: those of which nothing new was said as they are. ``former``: as they were known."""
+    def _job_rows(self, former: list[Run]) -> run_rows.Rows:
+        """What is stored about the jobs whose runs are put together again. ``former``: the runs as they were known."""
         told = self.change.jobs | (frozenset(r.job_id for r in former) if self.skew else frozenset())
         known = frozenset(r.job_id for r in former if r.job_id in told)
-        again = run_rows.gather_some(
-            self.store, self.before.cluster, events, told, known, self.change.jobs_since, self.change.job_rows, self.change.likely
-        )  # fmt: skip
-        return sorted([*(r for r in former if r.job_id not in told), *again], key=attrgetter("job_id"))
+        return run_rows.rows_of(
+            self.store, self.before.cluster, told, known, self.change.jobs_since, self.change.job_rows
+        )
+
+    def _runs(self, former: list[Run], rows: run_rows.Rows, events: list[Event]) -> list[Run]:
+        """The runs of the stretch: those of which nothing new was said as they are. ``former``: as they were known."""
+        again = run_rows.gather_some(rows, events, self.change.likely)
+        return sorted([*(r for r in former if r.job_id not in rows.jobs), *again], key=attrgetter("job_id"))
 
     def _spoken_of(self, former: list[Run], runs: list[Run]) -> set[str]:
         """Incidents that speak of a run of which something else is known now."""
