@@ -51,7 +51,7 @@ class Conclusions:
     """What is concluded about one cluster."""
 
     cluster: str | None
-    events: list[Event] = field(default_factory=list)
+    events: Sequence[Event] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     incidents: list[dict[str, Any]] = field(default_factory=list)
     verdicts: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -314,7 +314,7 @@ def homes(incidents: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def event_table(
-    conclusions: Conclusions, events: list[Event], incident_of: Mapping[str, str] | None = None
+    conclusions: Conclusions, events: Sequence[Event], incident_of: Mapping[str, str] | None = None
 ) -> pl.DataFrame:
     places = homes(conclusions.incidents) if incident_of is None else incident_of
     return event_rows.table(events, places, conclusions.cluster, conclusions.lines)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import hashlib
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter, itemgetter
@@ -107,6 +107,14 @@ def seconds_of(moment: datetime | None) -> float | None:
 def seconds(microseconds: int | None) -> float | None:
     """As Python divides: Polars multiplies with the reciprocal, which is not the same number for all moments."""
     return None if microseconds is None else microseconds / 1e6
+
+
+def all_seconds(microseconds: pl.Series) -> list[Any]:
+    """``seconds`` of each: NumPy divides as Python does."""
+    if microseconds.null_count():
+        return [None if t is None else t / 1e6 for t in microseconds.to_list()]
+    found: list[Any] = (microseconds.to_numpy() / 1e6).tolist()
+    return found
 
 
 def moment_of(seconds: float | None) -> datetime | None:
@@ -280,22 +288,20 @@ def _without_copies(lines: pl.DataFrame, known: Mapping[str, _Told]) -> Lines:
         pl.Series("id", ids, pl.String), pl.col("message").fill_null(""), pl.col("file").replace("", None), pl.col("line").replace(0, None),
         pl.col("time_quality").fill_null("line").replace("", "line"),
     ).sort("time", "event", *places, "id")  # as ``order`` does  # fmt: skip
-    times = [t / 1e6 for t in lines["time"].to_list()]
-    received = [None if t is None else t / 1e6 for t in lines["received_time"].to_list()]
+    times, received = all_seconds(lines["time"]), all_seconds(lines["received_time"])
     resolutions = lines["resolution_us"].to_list()
     sigmas = {r: r / 1e6 / 2 for r in set(resolutions)}
-    layers: dict[tuple[str, str | None], str] = {}
     kinds, sources = shared(lines["event"]), shared(lines["source"])
-    for pair in set(zip(kinds, sources, strict=True)):
-        layers[pair] = layer_of(*pair)
+    layer_by_pair = {pair: layer_of(*pair) for pair in set(zip(kinds, sources, strict=True))}
+    layers = list(map(layer_by_pair.__getitem__, zip(kinds, sources, strict=True)))
     texts, whose = different(lines["entities"])
     different_told: list[Mapping[str, Any]] = [known[text].entities for text in texts]
-    lines = lines.with_columns(pl.Series("layer", map(layers.__getitem__, zip(kinds, sources, strict=True)), pl.String))
+    lines = lines.with_columns(pl.Series("layer", layers, pl.String))
     empty, ones = itertools.repeat(()), itertools.repeat(1)
     events = list(map(
         Event, lines["id"].to_list(), times, list(map(sigmas.__getitem__, resolutions)),
         kinds, shared(lines["host"]), shared(lines["device"]), lines["job_id"].to_list(), shared(lines["message"]),
-        sources, shared(lines["layer"]), shared(lines["severity"]), shared(lines["file"]), lines["line"].to_list(), received,
+        sources, layers, shared(lines["severity"]), shared(lines["file"]), lines["line"].to_list(), received,
         shared(lines["time_quality"]), ones, times, spread(different_told, whose), empty,
     ))  # fmt: skip
     return Lines(events, lines, (different_told, whose))
@@ -327,7 +333,7 @@ def _rank(copy: Mapping[str, Any]) -> tuple[int, int, str, int]:
 
 
 def table(
-    events: list[Event], incident_of: Mapping[str, str], cluster: str | None, lines: Lines | None = None
+    events: Sequence[Event], incident_of: Mapping[str, str], cluster: str | None, lines: Lines | None = None
 ) -> pl.DataFrame:
     """Events as rows of ``model.events``. ``lines``: some of them (the same objects) with their columns."""
     if lines is None:
@@ -381,7 +387,7 @@ def _texts(events: Iterable[Event]) -> list[str | None]:
     return found
 
 
-def _table(events: list[Event], incident_of: Mapping[str, str], cluster: str | None) -> pl.DataFrame:
+def _table(events: Sequence[Event], incident_of: Mapping[str, str], cluster: str | None) -> pl.DataFrame:
 
     def column(name: str, kind: Any = pl.String, attribute: str | None = None) -> pl.Series:
         return pl.Series(name, list(map(attrgetter(attribute or name), events)), kind)

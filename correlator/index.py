@@ -187,7 +187,7 @@ class Index:
     facts: Times
 
     @staticmethod
-    def of(events: list[Event], runs: list[Run], stories: Sequence[Incident], facts: Sequence[Fact]) -> Index:
+    def of(events: Sequence[Event], runs: list[Run], stories: Sequence[Incident], facts: Sequence[Fact]) -> Index:
         return Index(jobs_of(events), Repeated.of(events), *of_runs(runs), Spans.of(stories), Times.of(facts))
 
     def last_runs(self, runs: Sequence[Run], jobs: Collection[int]) -> dict[int, Run]:
@@ -226,7 +226,7 @@ def index_of(known: Conclusions) -> Index:
     return known.index
 
 
-def jobs_of(events: list[Event]) -> Numbers:
+def jobs_of(events: Sequence[Event]) -> Numbers:
     return np.array([-1 if e.job_id is None else e.job_id for e in events], np.int64)
 
 

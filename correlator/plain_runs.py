@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-from correlator.events import different, seconds, shared
+from correlator.events import all_seconds, different, shared
 from correlator.model import OPEN_STATES, Event, Run
 
 #: What of its rows stays with a run besides what it has itself: there are very many runs.
@@ -111,7 +111,7 @@ def _runs(rows: pl.DataFrame) -> list[Run]:
     cuts = pairwise(accumulate(rows["nodes"].list.len().to_list(), initial=0))
     return list(map(
         Run, names.to_list(), rows["job_id"].to_list(), rows["restarts"].fill_null(0).to_list(), shared(rows["state"]),
-        [tuple(listed[first:end]) for first, end in cuts], *(map(seconds, rows[name].dt.epoch("us").to_list()) for name in ("submit", "start", "end")),
+        [tuple(listed[first:end]) for first, end in cuts], *(all_seconds(rows[name].dt.epoch("us")) for name in ("submit", "start", "end")),
         rows_of(rows.select(KEPT)),
     ))  # fmt: skip
 

@@ -7,11 +7,11 @@ A cluster set up anew counts its job ids from 1 again, so two rows of one id nee
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter, itemgetter
 from sys import intern
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
@@ -64,12 +64,16 @@ def no_rows() -> pl.DataFrame:
     return pl.DataFrame(schema={name: TABLES["jobs"][name] for name in _COLUMNS})
 
 
-def gather_some(
-    store: Reads, cluster: str | None, events: list[Event], jobs: frozenset[int], known: frozenset[int], since: int, rows: pl.DataFrame,
-    likely: Mapping[int, Run],
-) -> list[Run]:  # fmt: skip
-    """The runs of some jobs. Of all but ``known`` the rows up to row id ``since`` are known to say nothing; ``rows`` are those
-    behind it, ``likely`` what they most likely tell (``likely_runs``)."""
+class Rows(NamedTuple):
+    """What is stored about some jobs, of ``raw.jobs`` and ``raw.steps``."""
+
+    jobs: frozenset[int]
+    table: pl.DataFrame
+    steps: list[dict[str, Any]]
+
+
+def rows_of(store: Reads, cluster: str | None, jobs: frozenset[int], known: frozenset[int], since: int, rows: pl.DataFrame) -> Rows:  # fmt: skip
+    """Of all jobs but ``known`` the rows up to row id ``since`` are known to say nothing; ``rows`` are those behind it."""
     rows = rows.filter(pl.col("job_id").is_in(list(jobs)))
     among = "job_id IN (SELECT unnest(?::BIGINT[]))"
     if known:
@@ -77,7 +81,12 @@ def gather_some(
     steps: list[dict[str, Any]] = []
     if store.rows("SELECT 1 FROM raw.steps LIMIT 1"):
         steps = store.rows(f"SELECT * FROM raw.steps WHERE cluster IS NOT DISTINCT FROM ? AND {among}", [cluster, sorted(jobs)])  # fmt: skip
-    return of_table(rows, steps, [e for e in events if e.job_id in jobs], likely)
+    return Rows(jobs, rows, steps)
+
+
+def gather_some(rows: Rows, events: Iterable[Event], likely: Mapping[int, Run]) -> list[Run]:
+    """The runs of some jobs. ``likely``: what new rows most likely tell (``likely_runs``)."""
+    return of_table(rows.table, rows.steps, [e for e in events if e.job_id in rows.jobs], likely)
 
 
 def of_table(table: pl.DataFrame, steps: list[dict[str, Any]], events: list[Event], likely: Mapping[int, Run] = EMPTY) -> list[Run]:  # fmt: skip

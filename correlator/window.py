@@ -10,7 +10,7 @@ another clock, another base rate), ``Window.again`` says so by returning None, a
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress, groupby
 from operator import attrgetter
@@ -34,6 +34,7 @@ from correlator.events import COALESCE_S, moment_of
 from correlator.evidence import BaseRates
 from correlator.facts import World, conclude
 from correlator.facts.links import may_end_at
+from correlator.grown import Grown
 from correlator.incidents import SAME_DEVICE_S, Incident, events_of
 from correlator.index import Index, Repeated, Spans, Times, index_of, jobs_of, of_runs
 from correlator.model import Edge, Event, Fact, Run
@@ -139,10 +140,12 @@ class Window:
             return None
         jobs = self.change.jobs | set(self.index.run_jobs[self.index.run_ends >= self.since].tolist())
         recent = Recent(self.store, self.since)
-        # Before the events, which are being read meanwhile.
+        # What hangs on no event comes before the events, which are being read meanwhile.
         states, measured = node_states(recent, before.cluster), measure(recent, before.cluster)
-        as_they_were, read = self._events()
         carried = self._carried(jobs)
+        others, former = self.index.without(before.runs, jobs)
+        rows = self._job_rows(former)
+        as_they_were, read = self._events()
         off = self._clocks([*as_they_were, *read], carried)
         if off is None:
             return None
@@ -151,8 +154,7 @@ class Window:
         fresh = [e for e in new if not _piece_of(e, told.get((e.host, e.kind, e.device)))] if told else list(new)
         names = {e.id for e in fresh}
         events = event_rows.in_order(fresh, [e for e in carried if e.id not in names])
-        others, former = self.index.without(before.runs, jobs)
-        runs = self._runs(former, events)
+        runs = self._runs(former, rows, events)
         if (earlier := other_now(before.looks, former, runs, self.border) - ENDS_WITH_S) < self.border:
             self._begin(earlier)
             return None if self.whole else self.again()
@@ -258,7 +260,7 @@ class Window:
         past = before.events[: bisect_left(before.events, self.border, key=attrgetter("time"))] if never else []
         return None if any(may_end_at(e, never) for e in past) else seen
 
-    def _events(self) -> tuple[list[Event], list[Event]]:
+    def _events(self) -> tuple[Sequence[Event], list[Event]]:
         """The events of the stretch: those that nothing new can be a copy of, or tell another time of, as they are; the rest from
         their lines, as their hosts' clocks showed them. All of those lie behind ``self.cut`` once they are in true time."""
         before, cluster = self.before, self.before.cluster
@@ -310,13 +312,15 @@ class Window:
         for story in self.before.stories:
             if story.id in self.live:
                 found.update((e.id, e) for e in events_of(story))
-        for place in np.flatnonzero(np.isin(self.index.event_jobs, np.fromiter(wanted, np.int64, len(wanted)))):
+        for place in np.flatnonzero(
+            np.isin(self.index.event_jobs, np.fromiter(wanted, np.int64, len(wanted)))
+        ).tolist():
             event = self.before.events[place]
             if event.time < self.since or self._placed(event):
                 found[event.id] = event
         behind = bisect_left(self.before.events, self.since, key=attrgetter("time"))
         printed = np.fromiter(self.before.unstamped - wanted, np.int64)  # also by jobs of which no run is known yet
-        for place in np.flatnonzero(np.isin(self.index.event_jobs[behind:], printed)):
+        for place in np.flatnonzero(np.isin(self.index.event_jobs[behind:], printed)).tolist():
             event = self.before.events[behind + place]
             if self._placed(event):
                 found[event.id] = event
@@ -331,14 +335,18 @@ class Window:
             and event.source in ("job_stdout", "job_stderr")
         )
 
-    def _runs(self, former: list[Run], events: list[Event]) -> list[Run]:
-        """The runs of the stretch: those of which nothing new was said as they are. ``former``: as they were known."""
+    def _job_rows(self, former: list[Run]) -> run_rows.Rows:
+        """What is stored about the jobs whose runs are put together again. ``former``: the runs as they were known."""
         told = self.change.jobs | (frozenset(r.job_id for r in former) if self.skew else frozenset())
         known = frozenset(r.job_id for r in former if r.job_id in told)
-        again = run_rows.gather_some(
-            self.store, self.before.cluster, events, told, known, self.change.jobs_since, self.change.job_rows, self.change.likely
-        )  # fmt: skip
-        return sorted([*(r for r in former if r.job_id not in told), *again], key=attrgetter("job_id"))
+        return run_rows.rows_of(
+            self.store, self.before.cluster, told, known, self.change.jobs_since, self.change.job_rows
+        )
+
+    def _runs(self, former: list[Run], rows: run_rows.Rows, events: list[Event]) -> list[Run]:
+        """The runs of the stretch: those of which nothing new was said as they are. ``former``: as they were known."""
+        again = run_rows.gather_some(rows, events, self.change.likely)
+        return sorted([*(r for r in former if r.job_id not in rows.jobs), *again], key=attrgetter("job_id"))
 
     def _spoken_of(self, former: list[Run], runs: list[Run]) -> set[str]:
         """Incidents that speak of a run of which something else is known now."""
@@ -426,12 +434,12 @@ class Window:
             verdicts.pop(key, None)
         return verdicts, wanted, anew.union(v.run.key for v in wanted)
 
-    def _all_events(self, found: list[Event]) -> tuple[list[Event], Any, Repeated]:
+    def _all_events(self, found: Sequence[Event]) -> tuple[Grown[Event], Any, Repeated]:
         """All events, and what an index holds beside them."""
         index, border = self.index, self.border
         cut, start = (bisect_left(some, border, key=attrgetter("time")) for some in (self.before.events, found))
-        fresh, events = found[start:], self.before.events[:cut]
-        events += fresh
+        fresh, known = found[start:], self.before.events
+        events = (known if isinstance(known, Grown) else Grown(known)).but(cut, fresh)
         repeated = index.repeated.but(border, Repeated.of(fresh))
         return events, np.concatenate([index.event_jobs[:cut], jobs_of(fresh)]), repeated
 

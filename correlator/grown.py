@@ -1,0 +1,58 @@
+"""A long list of which only the end changes: from state to state, what stands before is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import TypeVar, overload
+
+T = TypeVar("T")
+
+#: So many items lie in a block; all blocks but the last are full.
+BLOCK = 4096
+
+
+class Grown(Sequence[T]):
+    """Made from an earlier one by ``but``, it shares that one's full blocks: making and dropping it takes as long as what is
+    new is long. A copied list would count one more reference to each of hundreds of thousands of items, and one less later."""
+
+    __slots__ = ("_blocks", "_length")
+
+    def __init__(self, items: Iterable[T] = ()) -> None:
+        self._blocks = _cut(list(items))
+        self._length = sum(map(len, self._blocks))
+
+    def but(self, cut: int, more: Sequence[T]) -> Grown[T]:
+        """The first ``cut`` items, then ``more``."""
+        full, rest = divmod(cut, BLOCK)
+        last = self._blocks[full][:rest] if rest else []
+        made: Grown[T] = Grown()
+        made._blocks = [*self._blocks[:full], *_cut([*last, *more])]
+        made._length = cut + len(more)
+        return made
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, place: int) -> T: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[T]: ...
+
+    def __getitem__(self, place: int | slice) -> T | list[T]:
+        if isinstance(place, slice):
+            first, end, step = place.indices(self._length)
+            if step != 1:
+                return [self[n] for n in range(first, end, step)]
+            blocks = self._blocks[first // BLOCK : -(-end // BLOCK)] if first < end else []
+            skipped = first // BLOCK * BLOCK
+            return list(chain.from_iterable(blocks))[first - skipped : end - skipped]
+        if not -self._length <= place < self._length:
+            raise IndexError(place)
+        block, inside = divmod(place % self._length, BLOCK)
+        return self._blocks[block][inside]
+
+
+def _cut(items: list[T]) -> list[list[T]]:
+    return [items[first : first + BLOCK] for first in range(0, len(items), BLOCK)]
