@@ -23,6 +23,7 @@ from queries.kql.deadline import Deadline
 from queries.kql.errors import CannotExpress, KqlError, KqlRuntimeError, QueryTimeout
 from queries.kql.functions.python import give
 from queries.kql.operators.rendering import Chart
+from queries.kql.regex import said as complaint_of_re2
 from queries.kql.textindex import Pruned, Pruner
 
 Made = TypeVar("Made")
@@ -231,6 +232,8 @@ def _engine_error(problem: duckdb.Error, interrupted: bool, timeout_s: float | N
         return CannotExpress("the engine cannot express this query")
     if isinstance(problem, duckdb.CatalogException):
         return KqlRuntimeError("a table that the query needs is not in this store")
+    if regex := complaint_of_re2(said):
+        return KqlRuntimeError(f"a regular expression of the query cannot be read: {regex}")
     words = next((w for kind, w in _RUNTIME_WORDS if isinstance(problem, kind)), "a value cannot be computed")
     return KqlRuntimeError(f"the query stopped while running: {words}")
 

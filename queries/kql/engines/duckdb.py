@@ -20,7 +20,8 @@ class DuckDBDialect(PGDialect):
 
 
 _PLACE = "CASE WHEN <1> < 0 THEN '$[#-' || CAST(-<1> AS VARCHAR) || ']' ELSE '$[' || CAST(<1> AS VARCHAR) || ']' END"
-_KEY = """'$."' || replace(replace(<1>, '\\', '\\\\'), '"', '\\"') || '"'"""
+# In a path `*` means all members even between quotes, and no key may be empty; a pointer takes both as they are.
+_KEY = """CASE WHEN <1> IN ('*', '') THEN '/' || <1> ELSE '$."' || replace(replace(<1>, '\\', '\\\\'), '"', '\\"') || '"' END"""
 _ZONE = "'[+-][0-9]{2,2}:?[0-9]{2,2}$'"
 _LAYOUTS = ("%m/%d/%Y %I:%M:%S %p", "%m/%d/%Y %H:%M:%S", "%m/%d/%Y %H:%M", "%m/%d/%Y", "%a, %d %b %Y %H:%M:%S GMT",
             "%d %b %Y", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%m-%d-%Y")  # fmt: skip
