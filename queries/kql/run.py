@@ -44,6 +44,7 @@ class Result:
     others: list[Result] = field(default_factory=list)
     pruned: tuple[Pruned, ...] = ()
     chart: Chart | None = None
+    name: str = ""  # of one table among several, as `fork` and `facet` make them
 
     def arrow(self) -> Any:
         """The answer as a pyarrow Table: timespans as ticks, dynamics as JSON text."""
@@ -185,7 +186,9 @@ def _execute(
         raise CannotExpress("a date lies outside the years 1 to 9999").locate(text)
     columns = [(c.name, c.type) for c in one.columns]
     table = table.rename_columns([n for n, _ in columns])
-    return Result(columns, table, one.sql, truncated, (time.monotonic() - started) * 1000, chart=one.chart)
+    return Result(
+        columns, table, one.sql, truncated, (time.monotonic() - started) * 1000, chart=one.chart, name=one.name
+    )
 
 
 # What the engine says about a value, said in words of the query's author.
