@@ -13,6 +13,7 @@ class RemoteResult:
         self.columns = [(c["name"], c["type"]) for c in answer["columns"]]
         self.rows: list[list[Any]] = answer["rows"]
         self.truncated = bool(answer.get("truncated"))
+        self.name = str(answer.get("name") or "")
         self.elapsed_ms = float(answer.get("elapsed_ms") or 0.0)
         self.others = [RemoteResult(other) for other in answer.get("others") or ()]
 

@@ -272,7 +272,8 @@ def ask(cursor: Any, question: Question, timeout_s: float) -> bytes:
 def answered(result: kql.Result) -> dict[str, Any]:
     """The table of one statement, and what ``render`` wants drawn of it."""
     drawn = {"render": result.chart.document()} if result.chart else {}
-    return {**result.document(), "truncated": result.truncated, **drawn}
+    named = {"name": result.name} if result.name else {}  # among the tables of fork and facet
+    return {**named, **result.document(), "truncated": result.truncated, **drawn}
 
 
 @router.get("/reports", tags=["reports"])

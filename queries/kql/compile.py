@@ -29,7 +29,7 @@ from queries.kql.functions.python import CALLABLE as PYTHON
 from queries.kql.functions.python import USED as PYTHON_WORD
 from queries.kql.functions.special import SPECIAL as FEW
 from queries.kql.grammar import parse
-from queries.kql.operators import OPERATORS, SOURCES
+from queries.kql.operators import BRANCHES, OPERATORS, SOURCES
 from queries.kql.operators.combining import is_innerunique
 from queries.kql.operators.nouns import NOUNS, table_function
 from queries.kql.operators.rendering import Chart
@@ -56,6 +56,7 @@ class Compiled:
     stages: tuple[str, ...]
     ordered: bool  # whether the query gives its rows an order
     chart: Chart | None = None
+    name: str = ""  # of one table among several: what `fork` calls it, or the column of a `facet`
 
 
 @lru_cache(maxsize=64)
@@ -95,6 +96,17 @@ class Compiler(Builder):
                 raise KqlBindError(f"unknown table '{node.name}'", node.span, suggestion=nearest(node.name, known))
             raise KqlBindError("a table is needed here", node.span)
         return stage
+
+    def tables_of(self, node: ast.Node, env: Env) -> list[tuple[str, Stage]]:
+        """The tables of a statement with their names: one, or those of the branching operator that ends it."""
+        last = node.operators[-1] if isinstance(node, ast.Pipeline) and node.operators else None
+        if not isinstance(last, ast.Operator) or last.name not in BRANCHES:
+            return [("", self.table(node, env))]
+        assert isinstance(node, ast.Pipeline)
+        before = self.table(replace(node, operators=node.operators[:-1]), env)
+        self.node = last
+        made: list[tuple[str, Stage]] = BRANCHES[last.name](self, before, last, env)
+        return made
 
     def as_table(self, node: ast.Node, scope: Scope) -> Stage | None:
         """The stage a node stands for, or None when it is a scalar."""
@@ -282,7 +294,7 @@ class Compiler(Builder):
         else:
             env.names[node.name] = self.expr(node.value, Scope(env))
 
-    def finish(self, stage: Stage) -> Compiled:
+    def finish(self, stage: Stage, name: str = "") -> Compiled:
         """The last SELECT and all CTEs before it, as one text with its parameters."""
         out = self.engine.out
         items = [Sql(out.get(v.type, "{0}"), v.value().sql).label(quoted(f"{i}")) for i, v in enumerate(stage.visible)]
@@ -308,6 +320,7 @@ class Compiler(Builder):
             tuple(n for n, _, _ in needed),
             stage.order is not None,
             stage.chart,
+            name,
         )
 
     def _refused(self, gap: Unspelled) -> KqlError:
@@ -363,7 +376,7 @@ def compile_script(
             elif isinstance(statement, ast.Ignored):
                 builder.settings |= statement.settings
             else:
-                out.append(builder.finish(builder.table(statement, env)))
+                out += [builder.finish(stage, name) for name, stage in builder.tables_of(statement, env)]
     except KqlError as problem:
         raise problem.locate(query)  # noqa: B904 - the same error, now with its text
     except RecursionError:

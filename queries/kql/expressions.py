@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from queries.kql.compile import Compiler
 
 
+_ARITHMETIC = ("+", "-", "*", "/", "%")
+
+
 def bind(c: Compiler, node: ast.Node, scope: Scope) -> Value:
     """Bind one expression in a scope."""
     handler = HANDLERS.get(type(node))
@@ -103,14 +106,25 @@ def _binary(c: Compiler, node: ast.Binary, scope: Scope) -> Value:
         raise KqlBindError("Column:term works in search and find only", node.span)
     if isinstance(node.left, ast.Star):
         return _any_column(c, node, scope)
-    left, right = bind(c, node.left, scope), bind(c, node.right, scope)
-    if node.op in ("+", "-", "*", "/", "%"):
+    left = bind(c, node.left, scope)
+    right = _beside(c, node.right, scope, left) if node.op not in _ARITHMETIC else bind(c, node.right, scope)
+    if node.op in _ARITHMETIC:
         return arithmetic(node.op, left, right, node.span)
     if node.op in ("==", "!=", "=~", "!~"):
         return equal(node.op, left, right, node.span)
     if node.op in ("<", "<=", ">", ">="):
         return compare(node.op, left, right, node.span)
     return match(node.op, left, right, node.span)
+
+
+def _beside(c: Compiler, node: ast.Node, scope: Scope, other: Value) -> Value:
+    """What a value is compared with; a word that is no name, beside a text, was meant as a text."""
+    try:
+        return bind(c, node, scope)
+    except KqlBindError as problem:
+        if isinstance(node, ast.Name) and other.type in ("string", "dynamic") and problem.suggestion is None:
+            problem.suggestion = f'"{node.name}"'
+        raise
 
 
 def _any_column(c: Compiler, node: ast.Binary, scope: Scope) -> Value:
@@ -159,7 +173,7 @@ def _in_list(c: Compiler, node: ast.InList, scope: Scope) -> Value:
             return _in_table(c, node, value, stage, op, negated)
     items: list[Value] = []
     for item in node.items:
-        items += _spread(bind(c, item, scope), op, value, node)
+        items += _spread(_beside(c, item, scope, value), op, value, node)
     if op in ("has_any", "has_all"):
         tests = [match("has", value, text_of(item), node.span) for item in items]
         if not tests:
@@ -167,7 +181,7 @@ def _in_list(c: Compiler, node: ast.InList, scope: Scope) -> Value:
         joined = (" OR " if op == "has_any" else " AND ").join(f"{{{i}}}" for i in range(len(tests)))
         made = sql(f"({joined})", "bool", *tests)
         return negate_total(made) if negated else made
-    tests = [equal("=~" if op == "in~" else "==", value, item, node.span) for item in items]
+    tests = [equal("=~" if op == "in~" else "==", value, item, node.span, node.op) for item in items]
     if not tests:
         return constant(negated, "bool")
     simple = _plain_in(value, items, op)

@@ -64,10 +64,11 @@ def _parquet(result: Result) -> bytes:
 
 def _table(result: Result) -> str:
     """For a reader on a terminal; plain columns in a pipe."""
+    head = f"{result.name}:\n" if result.name else ""  # one of the tables of fork or facet
     names = [n for n, _ in result.columns]
     rows = [[_cell(v) for v in row] for row in result.rows]
     if not sys.stdout.isatty():
         widths = [max([len(n), *(len(r[i]) for r in rows)]) for i, n in enumerate(names)]
         lines = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in [names, *rows]]
-        return "\n".join(lines) + "\n"
-    return screen.show(result.columns, rows)
+        return head + "\n".join(lines) + "\n"
+    return head + screen.show(result.columns, rows)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from queries.kql.errors import KqlBindError, Span
+from queries.kql.errors import NOWHERE, KqlBindError, Span
 from queries.kql.hints import FOREIGN_COMPARISONS
+from queries.kql.regex import complaint
 from queries.kql.values import NUMERIC, Value, cast_number, constant, sql, text_of, widest
 
 # R3: a term ends where letters and digits end.
@@ -117,32 +118,32 @@ def _as_guid(value: Value) -> Value:
     return constant(value.constant, "guid") if known else value
 
 
-def _comparable(left: Value, right: Value, op: str, span: Span) -> tuple[Value, Value]:
+def _comparable(left: Value, right: Value, op: str, span: Span, said: str = "") -> tuple[Value, Value]:
     left, right = _dynamic_number(left, right), _dynamic_number(right, left)
     if left.type in NUMERIC and right.type in NUMERIC:
         kind = widest([left.type, right.type])
         return cast_number(left, kind), cast_number(right, kind)
     if {left.type, right.type} <= {"bool", *NUMERIC} and left.type != right.type:
         widened = [sql("CAST({0} AS BIGINT)", "long", v) if v.type == "bool" else v for v in (left, right)]
-        return _comparable(widened[0], widened[1], op, span)
+        return _comparable(widened[0], widened[1], op, span, said)
     if op in ("==", "!=") and {left.type, right.type} == {"guid", "string"}:
         left, right = (_as_guid(v) for v in (left, right))
     if left.type != right.type:
         raise KqlBindError(
-            f"'{op}' cannot compare {left.type} with {right.type}", span, suggestion=_converted(left, right)
+            f"'{said or op}' cannot compare {left.type} with {right.type}", span, suggestion=_converted(left, right)
         )
     if left.type == "dynamic":
         left, right = text_of(left), text_of(right)
     return left, right
 
 
-def equal(op: str, left: Value, right: Value, span: Span) -> Value:
-    """R2: equality is total: one null side is false, two are null."""
-    left, right = _comparable(left, right, op, span)
+def equal(op: str, left: Value, right: Value, span: Span, said: str = "") -> Value:
+    """R2: equality is total: one null side is false, two are null. ``said`` is the operator as the query has it."""
+    left, right = _comparable(left, right, op, span, said)
     first, second = "{0}", "{1}"
     if op in ("=~", "!~"):
         if left.type != "string":
-            raise KqlBindError(f"'{op}' needs strings, not {left.type}", span)
+            raise KqlBindError(f"'{said or op}' needs strings, not {left.type}", span)
         first, second = "lower({0})", "lower({1})"
     nulls = left.nullable + right.nullable
     if nulls == 2:
@@ -179,7 +180,7 @@ def match(op: str, left: Value, right: Value, span: Span) -> Value:
     sensitive = word.endswith("_cs") or word == "matches regex"
     base = word.removesuffix("_cs")
     if base == "matches regex":
-        check_regex(right, span)
+        check_regex(right, right.span if right.span != NOWHERE else span)
         made = sql("regexp_matches({0}, {1})", "bool", left, right)
     elif base in ("has", "hasprefix", "hassuffix"):
         made = _term(base, left, right, sensitive)
@@ -198,8 +199,8 @@ def check_regex(pattern: Value, span: Span) -> None:
     """Refuse what RE2 cannot do by name instead of letting the engine complain."""
     if pattern.type not in ("string", "dynamic"):
         raise KqlBindError(f"a regular expression is a string, not {pattern.type}", span)
-    if pattern.is_constant and isinstance(pattern.constant, str) and re.search(r"\(\?(?:=|!|<=|<!)", pattern.constant):
-        raise KqlBindError("look-around does not exist in RE2, which Kusto uses", span)
+    if pattern.is_constant and isinstance(pattern.constant, str) and (problem := complaint(pattern.constant)):
+        raise KqlBindError(problem, span)
 
 
 def _term(base: str, left: Value, right: Value, sensitive: bool) -> Value:

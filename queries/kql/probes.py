@@ -36,7 +36,8 @@ _ARGUMENTS = (
 )  # fmt: skip
 _OPERATORS = {
     "as": "as y", "assert-schema": "assert-schema (S:string, *)", "count": "count", "distinct": "distinct S",
-    "during_job": "during_job(1)", "evaluate": "evaluate identity()", "extend": "extend y = 1", "find": "find where S == 'x'",
+    "consume": "consume", "during_job": "during_job(1)", "evaluate": "evaluate identity()", "extend": "extend y = 1", "facet": "facet by S", "find": "find where S == 'x'",
+    "fork": "fork (count) (take 1)",
     "followed_by": "followed_by(1m, X)", "getschema": "getschema", "invoke": "invoke f()", "join": "join X on S",
     "lookup": "lookup X on S", "make-series": "make-series count() on T from ago(1d) to now() step 1h by S",
     "mv-apply": "mv-apply D on (take 1)", "mv-expand": "mv-expand D", "parse": "parse S with 'x' y:long",
@@ -59,7 +60,10 @@ _PLUGINS = {
     "activity_counts_metrics": "activity_counts_metrics(S, T, ago(1d), now(), 1h)", "dcount_intersect": "dcount_intersect(D, D)",
     "sliding_window_counts": "sliding_window_counts(S, T, ago(1d), now(), 2h, 1h)",
     "rolling_percentile": "rolling_percentile(L, 50, T, 1h, 2)", "autocluster": "autocluster()",
-    "diffpatterns": "diffpatterns(S, 'a', 'b')",
+    "diffpatterns": "diffpatterns(S, 'a', 'b')", "activity_metrics": "activity_metrics(S, T, ago(1d), now(), 1h)",
+    "new_activity_metrics": "new_activity_metrics(S, T, ago(1d), now(), 1h)",
+    "active_users_count": "active_users_count(S, T, ago(1d), now(), 8h, 1h, 3, 4h)",
+    "sequence_detect": "sequence_detect(T, 1h, 1d, a=(L == 1), b=(L == 2), S)",
 }  # fmt: skip
 _NOT_DYNAMIC = "X | project-away D | "  # what the plugins that look for patterns, and pivot, are asked over
 

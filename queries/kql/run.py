@@ -23,6 +23,7 @@ from queries.kql.deadline import Deadline
 from queries.kql.errors import CannotExpress, KqlError, KqlRuntimeError, QueryTimeout
 from queries.kql.functions.python import give
 from queries.kql.operators.rendering import Chart
+from queries.kql.regex import said as complaint_of_re2
 from queries.kql.textindex import Pruned, Pruner
 
 Made = TypeVar("Made")
@@ -43,6 +44,7 @@ class Result:
     others: list[Result] = field(default_factory=list)
     pruned: tuple[Pruned, ...] = ()
     chart: Chart | None = None
+    name: str = ""  # of one table among several, as `fork` and `facet` make them
 
     def arrow(self) -> Any:
         """The answer as a pyarrow Table: timespans as ticks, dynamics as JSON text."""
@@ -184,7 +186,9 @@ def _execute(
         raise CannotExpress("a date lies outside the years 1 to 9999").locate(text)
     columns = [(c.name, c.type) for c in one.columns]
     table = table.rename_columns([n for n, _ in columns])
-    return Result(columns, table, one.sql, truncated, (time.monotonic() - started) * 1000, chart=one.chart)
+    return Result(
+        columns, table, one.sql, truncated, (time.monotonic() - started) * 1000, chart=one.chart, name=one.name
+    )
 
 
 # What the engine says about a value, said in words of the query's author.
@@ -231,6 +235,8 @@ def _engine_error(problem: duckdb.Error, interrupted: bool, timeout_s: float | N
         return CannotExpress("the engine cannot express this query")
     if isinstance(problem, duckdb.CatalogException):
         return KqlRuntimeError("a table that the query needs is not in this store")
+    if regex := complaint_of_re2(said):
+        return KqlRuntimeError(f"a regular expression of the query cannot be read: {regex}")
     words = next((w for kind, w in _RUNTIME_WORDS if isinstance(problem, kind)), "a value cannot be computed")
     return KqlRuntimeError(f"the query stopped while running: {words}")
 

@@ -45,7 +45,7 @@ setting_value = (
     | _token(r"[\w.]+", lambda text, span: ast.Literal(text, "string", span=span))
 )
 SETTING_NAMES = (
-    r"(?:hint\.[\w.]+|kind|withsource|with_source|isfuzzy|bagexpansion|with_itemindex|with_match_id|flags|"
+    r"(?:hint\.[\w.]+|kind|decodeblocks|withsource|with_source|isfuzzy|bagexpansion|with_itemindex|with_match_id|flags|"
     r"pair_delimiter|kv_delimiter|quote|escape|greedy|regex|threshold|characters|datascope)"
 )
 setting = _action(
@@ -123,6 +123,10 @@ axis = (
 )
 
 subquery = _lit("(") + g.pipeline_tail + _lit(")")
+branch = _action(
+    pp.Optional(pp.Regex(rf"(?:{g.NAME}|{g.BRACKETED})\s*=(?![=~])")) + subquery,
+    lambda loc, toks: (g._plain_name(toks[0].rstrip("= \t\r\n")) if len(toks) > 1 else "", toks[-1]),
+)
 join_right = _one("right", g.operand)
 join_on = _role("on", _kw("on") - _listed(g.expr))
 union_item = g.wildcard | g.operand
@@ -212,6 +216,8 @@ OPERATORS: dict[str, P] = {
     "serialize": pp.Optional(_role("columns", named_list)),
     "getschema": pp.Empty(),
     "consume": settings,
+    "fork": _role("branches", pp.OneOrMore(branch)),
+    "facet": _kw("by") - _role("columns", _listed(g.identifier)) + pp.Optional(_kw("with") - _one("body", subquery)),
     "as": settings + _one("name", g.name_text),
     "render": _one("kind", g.identifier) + pp.Optional(
         _role("properties", _kw("with") - _lit("(") + pp.Optional(_listed(g.named_arg | g.expr)) + _lit(")")
@@ -227,7 +233,7 @@ OPERATORS: dict[str, P] = {
        for name in ("during_job", "within", "followed_by")},
 }  # fmt: skip
 ALIASES = {"filter": "where", "limit": "take", "order": "sort", "mvexpand": "mv-expand", "mvapply": "mv-apply"}
-KNOWN_NOT_YET = ("fork", "facet", "graph-match", "make-graph", "graph-to-table", "graph-shortest-paths",
+KNOWN_NOT_YET = ("graph-match", "make-graph", "graph-to-table", "graph-shortest-paths",
                  "externaldata", "macro-expand", "graph-mark-components")  # fmt: skip
 
 

@@ -129,6 +129,10 @@ Sources: {_names(SOURCES)} and stored tables. Join kinds: {_names(KINDS)}. State
 view), `declare query_parameters`, `set query_bin_auto_size` and `query_bin_auto_at`; any other `set` is read and
 ignored.
 
+`fork` and `facet` end a query and give several tables: the last is the answer, those before it come along (`others` in the
+API, one under the other on a terminal), with the name that `fork` or `as` gives them or the column that `facet` counts. Each
+branch reads the rows anew, so what is random differs between them. `consume` computes all rows and gives none.
+
 Refused: {_names([*waiting, "reduce"])}; `externaldata` and `external_table`, since they fetch from outside.
 
 `evaluate` knows {_names(known_plugins)}. `bag_unpack` and `pivot` read the data once to learn their columns; with
@@ -167,6 +171,10 @@ the rows and at most NumSeeds are shown; for `diffpatterns`, the difference of t
 differ in the same direction, from Threshold on. All patterns are looked at, so the answer depends on neither chance nor
 the order of rows. The column that splits and the one of weights are no dimensions; rows of weight 0 or less do not count;
 with MaxDimensions a pattern is found by so many values and shown with all that its rows agree in.
+
+`sequence_detect` gives every different run of moments that fits, each later than the one before. The plugins that cut time into
+windows do not count the end; of an id, a window and a dimension they count one row. `new_activity_metrics` gives the cohorts
+that have new ids.
 
 `trim` removes all matches at either end, `trim_start` and `trim_end` one, as their pages say.
 

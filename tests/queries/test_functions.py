@@ -46,6 +46,12 @@ def rows(text: str) -> list[list[Any]]:
         ("indexof('abcabc', 'c', 3)", 5),
         ("erf(0)", 0.0),
         ("gamma(5)", 24.0),
+        # Two lines: none better than the first split of a steady series; the break where it is.
+        ("series_fit_2lines_dynamic(dynamic([5, 5, 5, 5, 5, 5])).split_idx", 2),
+        ("series_fit_2lines_dynamic(dynamic([0, 0, 0, 0, 8, 9, 10, 11])).split_idx", 4),
+        ("series_fit_2lines_dynamic(dynamic([0, 0, 0, 0, 8, 9, 10, 11])).right.slope", 1.0),
+        ("series_seasonal(dynamic([1, 5, 1, 5, 1, 5, 1, 5, 1, 5]))", [1, 5] * 5),
+        ("series_seasonal(dynamic([7, 7, 7, 7, 7, 7, 7, 7]))", [0] * 8),
         # The edges of series, bags and sets.
         ("series_fill_linear(dynamic([null, 10, null, null, 17]))", [10, 10, 12, 14, 17]),
         ("series_fill_linear(dynamic([10, null, 17.0]))", [10, 13.5, 17.0]),
@@ -71,6 +77,8 @@ def test_xxh64_is_the_published_one() -> None:
     ("text", "answer"),
     [
         ("T | scan declare (Sum:long = 0) with (step s: true => Sum = Ms + s.Sum;) | project Sum", [[1], [5], [7], [15], [18]]),
+        ("T | serialize | scan declare (H:string = '') with (step s: true => H = iff(Ms > 3, Host, s.H);) | project H",
+         [[""], ["a"], ["a"], ["b"], ["b"]]),
         ("T | partition by Host (top 1 by Ms | project Host, Ms) | sort by Host asc", [["a", 4], ["b", 8]]),
         ("T | top-nested 1 of Host with others = 'rest' by s = sum(Ms) | sort by s desc", [["b", 13], ["rest", 5]]),
         ("T | top-hitters 1 of Host", [["b", 3]]),

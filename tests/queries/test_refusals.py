@@ -26,7 +26,7 @@ def test_a_wrong_operator_is_named_with_its_nearest_kin() -> None:
 
 @pytest.mark.parametrize(
     ("text", "kind"),
-    [("Logs | fork (take 1)", NotImplementedYet), ("externaldata(a:string)['http://x']", CannotExpress)],
+    [("Logs | make-graph Host --> Unit", NotImplementedYet), ("externaldata(a:string)['http://x']", CannotExpress)],
 )
 def test_two_kinds_of_no(text: str, kind: type[KqlError]) -> None:
     with pytest.raises(kind):
@@ -61,6 +61,15 @@ def test_two_kinds_of_no(text: str, kind: type[KqlError]) -> None:
         ("Logs | where Time > ago(1h", 24, "this '(' is not closed", None),
         ("Logs | where Host has", 21, "ends too early", None),
         ("Logs | union kind=innr Events", 19, "unknown union kind 'innr'", "inner"),
+        ("Logs | join kind=left Events on Host", 18, "unknown join kind 'left'", "leftouter"),
+        ("Logs | join kind=outer Events on Host", 18, "unknown join kind 'outer'", "fullouter"),
+        ("Logs | where Severity == error", 26, "unknown name 'error'", '"error"'),
+        ("Logs | where Severity in (error, crit)", 27, "unknown name 'error'", '"error"'),
+        ("Logs | where Pid in ('1')", 14, "'in' cannot compare long with string", "long(1)"),
+        ("Logs | fork (count) (take 1) | count", 8, "fork gives several tables, so it ends a query", None),
+        ("let x = (Logs | facet by Host); x", 17, "facet gives several tables", None),
+        ("Logs | facet by Fields", 17, "cannot count the values of the dynamic 'Fields'", None),
+        ("Events | evaluate sequence_detect(Time, 10m, Event == 'x', Host)", 46, "takes two timespans before", None),
     ],
 )
 def test_what_stopped_the_reading_is_named(text: str, column: int, said: str, suggestion: str | None) -> None:
@@ -152,6 +161,54 @@ def test_errors_speak_no_sql(text: str) -> None:
     with pytest.raises(KqlError) as caught:
         run(duckdb.connect(), text)
     assert not any(w in caught.value.message for w in ("Error:", "SELECT", "CAST", "VARCHAR", "LINE", "Candidate"))
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "said"),
+    [
+        ("Logs | where Message matches regex '('", 36, "missing )"),
+        ("let p = '['; Logs | where Message matches regex p", 49, "missing ]"),
+        (r"Logs | where Message matches regex @'(a)\1'", 36, "invalid escape sequence"),
+        ("Logs | where Message matches regex 'a(?=b)'", 36, "look-around"),
+        ("Logs | where Message matches regex 'a{2000}'", 36, "invalid repetition size"),
+        ("Logs | extend x = extract('(', 1, Message)", 27, "missing )"),
+        ("Logs | extend x = replace_regex(Message, '*a', '')", 42, "no argument for repetition"),
+        ("Logs | extend x = extract_all('(a', Message)", 31, "missing )"),
+        ("Logs | extend x = indexof_regex(Message, 'a**')", 42, "bad repetition operator"),
+    ],
+)
+def test_a_bad_regular_expression_is_told_where_it_stands(text: str, column: int, said: str) -> None:
+    with pytest.raises(KqlError, match=re.escape(said)) as caught:
+        validate(text, CATALOG)
+    assert caught.value.column == column
+
+
+def test_a_bad_regular_expression_of_the_data_is_named_too() -> None:
+    with pytest.raises(KqlError, match="a regular expression of the query cannot be read: missing"):
+        run(duckdb.connect(), "datatable(p:string)['('] | where 'a' matches regex p")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "print indexof_regex(s, '(a+)+$')",
+        "print extract_all('(a+)+$', dynamic([1]), s)",
+        "print k = s | parse-kv k as (x:string) with (regex='((a+)+)(x)')",
+        "print s matches regex '^(a+)+$', extract('(a+)+$', 1, s), replace_regex(s, '(a+)+$', '')",
+    ],
+)
+def test_a_pattern_takes_no_more_time_than_its_text_is_long(text: str) -> None:
+    # With an engine that goes back and forth the time doubles with each letter: this test would never end.
+    run(duckdb.connect(), f"let s = '{'a' * 60}b'; {text}")
+
+
+def test_what_would_take_the_square_of_an_array_is_refused() -> None:
+    for text in (
+        "print set_union(range(1, 30000, 1), dynamic([1]))",
+        "print series_fir(range(1, 9000, 1), range(1, 9000, 1))",
+    ):
+        with pytest.raises(CannotExpress, match=r"too long|would take"):
+            run(duckdb.connect(), text)
 
 
 _PIECES = """

@@ -20,10 +20,12 @@ class DuckDBDialect(PGDialect):
 
 
 _PLACE = "CASE WHEN <1> < 0 THEN '$[#-' || CAST(-<1> AS VARCHAR) || ']' ELSE '$[' || CAST(<1> AS VARCHAR) || ']' END"
-_KEY = """'$."' || replace(replace(<1>, '\\', '\\\\'), '"', '\\"') || '"'"""
+# In a path `*` means all members even between quotes, and no key may be empty; a pointer takes both as they are.
+_KEY = """CASE WHEN <1> IN ('*', '') THEN '/' || <1> ELSE '$."' || replace(replace(<1>, '\\', '\\\\'), '"', '\\"') || '"' END"""
 _ZONE = "'[+-][0-9]{2,2}:?[0-9]{2,2}$'"
 _LAYOUTS = ("%m/%d/%Y %I:%M:%S %p", "%m/%d/%Y %H:%M:%S", "%m/%d/%Y %H:%M", "%m/%d/%Y", "%a, %d %b %Y %H:%M:%S GMT",
             "%d %b %Y", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%m-%d-%Y")  # fmt: skip
+_MOST_ITEMS = 20_000
 WORDS: dict[str, Word] = {
     # Times. An offset at the end of a text shifts it to UTC; the plain cast would drop it.
     "text_time": f"CASE WHEN regexp_matches(<0>, {_ZONE}) AND regexp_matches(<0>, '[T ][0-9]') "
@@ -57,7 +59,9 @@ WORDS: dict[str, Word] = {
     "list_lookup": "map(<0>, <1>)[<2>]",
     "list_rows": lambda args, tail: f"list_transform(list_zip({', '.join(args)}), "  # lists side by side as rows
     f"lambda kx: [{', '.join(f'kx[{place + 1}]' for place in range(len(args)))}])",
-    "list_unique": "list_filter(<0>, lambda kv, ki: list_position(<0>, kv) = ki)",  # in the order first seen
+    # In the order first seen. Each item is looked for from the start on: the time grows with the square of the length.
+    "list_unique": f"list_filter(CASE WHEN len(<0>) > {_MOST_ITEMS} THEN error('kql: an array of more than {_MOST_ITEMS} "
+    "items is too long to be used as a set') ELSE <0> END, lambda kv, ki: list_position(<0>, kv) = ki)",
     "rows_of_range": "range(<*>)",  # a relation with one column, `range`
 }  # fmt: skip
 DUCKDB = Engine("duckdb", DuckDBDialect, WORDS)

@@ -10,7 +10,11 @@ from __future__ import annotations
 
 import math
 import statistics
+from functools import cache
+from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from queries.kql.functions.fits import _fit
 from queries.kql.functions.numbers import Json, numbers
@@ -19,6 +23,8 @@ PARTS = (("baseline", "dynamic"), ("seasonal", "dynamic"), ("trend", "dynamic"),
 ANOMALY_PARTS = (("ad_flag", "dynamic"), ("ad_score", "dynamic"), ("baseline", "dynamic"))
 # A normal sample has P90-P10 = 2.5631 sigma and Q3-Q1 = 1.3490 sigma; with this a fence of either kind means the same.
 _CUSTOM_TO_QUARTILE = 1.3490 / 2.5631
+#: Autocorrelations are at most about 1, and the Fourier transform errs by far less than this.
+_AS_GOOD_AS_EQUAL = 1e-9
 
 
 def _filled(values: Json) -> list[float] | None:
@@ -29,13 +35,12 @@ def _filled(values: Json) -> list[float] | None:
     known = [i for i, v in enumerate(found) if v is not None and math.isfinite(v)]
     if not known:
         return None
-    out = []
-    for place in range(len(found)):
-        left = max((k for k in known if k <= place), default=known[0])
-        right = min((k for k in known if k >= place), default=known[-1])
+    out: list[float] = [float(found[known[0]] or 0)] * known[0]
+    for left, right in pairwise(known):
         low, high = float(found[left] or 0), float(found[right] or 0)
-        out.append(low if left == right else low + (high - low) * (place - left) / (right - left))
-    return out
+        out.append(low)
+        out += [low + (high - low) * (place - left) / (right - left) for place in range(left + 1, right)]
+    return out + [float(found[known[-1]] or 0)] * (len(found) - known[-1])
 
 
 def _quantile(values: list[float], share: float) -> float:
@@ -79,16 +84,31 @@ def _period(y: list[float], threshold: float) -> int:
     whole = math.fsum(v * v for v in centred)
     if not whole or count < 8:
         return 0
-    scores = [1.0]
-    for shift in range(1, count // 2 + 1):
+
+    @cache
+    def exact(shift: int) -> float:
+        if not shift:
+            return 1.0
         overlap = math.fsum(a * b for a, b in zip(centred, centred[shift:], strict=False))
-        scores.append(overlap / whole * count / (count - shift))
-    peaks = [s for s in range(2, len(scores) - 1) if scores[s] >= scores[s - 1] and scores[s] > scores[s + 1]]
-    best = max(peaks, key=lambda s: scores[s], default=0)
-    if not best or scores[best] < threshold:
+        return overlap / whole * count / (count - shift)
+
+    # All shifts at once by Fourier, right to many digits; where two scores are as good as equal, the exact sums decide.
+    spectrum = np.fft.rfft(centred, 2 * count)
+    shifts = np.arange(count // 2 + 1)
+    overlaps = np.fft.irfft(spectrum * spectrum.conj(), 2 * count)[: len(shifts)]
+    rough = (overlaps / whole * count / (count - shifts)).tolist()
+
+    def above(one: int, other: int, share: float = 1.0) -> float:
+        """How far a score lies above a share of another."""
+        far = rough[one] - share * rough[other]
+        return far if abs(far) > _AS_GOOD_AS_EQUAL else exact(one) - share * exact(other)
+
+    peaks = [s for s in range(2, len(rough) - 1) if above(s, s - 1) >= 0 and above(s, s + 1) > 0]
+    top = max((rough[s] for s in peaks), default=0.0) - _AS_GOOD_AS_EQUAL
+    best = max((s for s in peaks if rough[s] >= top), key=exact, default=0)
+    if not best or exact(best) < threshold:
         return 0
-    near = [s for s in peaks if scores[s] >= 0.95 * scores[best]]
-    return min(near)
+    return min(s for s in peaks if above(s, best, 0.95) >= 0)
 
 
 def _season(y: list[float], period: int) -> list[float]:

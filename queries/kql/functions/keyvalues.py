@@ -115,16 +115,6 @@ def parse_kv(
     return [found.get(n) for n in names]
 
 
-def parse_kv_regex(text: str, names: list[str], pattern: str) -> list[Any]:
-    """As parse_kv, with a regular expression whose first two groups are key and value."""
-    found: dict[str, str] = {}
-    for match in re.finditer(pattern, text):
-        if match.re.groups >= 2 and match[1] is not None:
-            found.setdefault(match[1].strip(), (match[2] or "").strip())
-    return [found.get(n) for n in names]
-
-
 BODIES = {
-    "parse_kv_regex": (Body("s d s", "dynamic", parse_kv_regex),),
     "parse_kv": (Body("s d s s d s b", "dynamic", parse_kv),),
 }

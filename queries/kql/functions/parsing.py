@@ -160,5 +160,5 @@ BODIES = {
     "parse_xml": (Body("s", "dynamic", parse_xml),),
     "parse_version": (Body("s", "decimal", parse_version),),
     "parse_path": (Body("s", "dynamic", parse_path),),
-    "parse_command_line": (Body("s s", "dynamic", parse_command_line),),
+    "parse_command_line": (Body("S s", "dynamic", parse_command_line),),
 }

@@ -25,21 +25,6 @@ def indexof(text: str, what: str, start: int = 0, length: int = -1, occurrence: 
         occurrence, place = occurrence - 1, place + 1
 
 
-def indexof_regex(text: str, pattern: str, start: int = 0, length: int = -1, occurrence: int = 1) -> int | None:
-    """The place of the n-th match; matches do not overlap."""
-    if start < 0 or length < -1 or occurrence < 1:
-        return None
-    end = len(text) if length == -1 else min(start + length, len(text))
-    for number, found in enumerate(re.finditer(pattern, text[:end])):
-        if found.start() >= start:
-            occurrence -= 1
-            if not occurrence:
-                return found.start()
-        if number > 1_000_000:
-            return None
-    return -1
-
-
 def replace_strings(text: str, old: Json, new: Json) -> str | None:
     """Each lookup by its replacement, in one pass from the left; what was put in is not looked at again."""
     if not isinstance(old, list) or not isinstance(new, list) or len(old) != len(new):
@@ -70,16 +55,6 @@ def _in_turn(text: str, pairs: dict[str, str]) -> str:
     return "".join(piece for _, piece in pieces)
 
 
-def extract_groups(pattern: str, groups: Json, text: str) -> list[Any] | None:
-    """All matches, each as its chosen groups; one chosen group gives plain texts."""
-    chosen = groups if isinstance(groups, list) else []
-    try:
-        out = [[m[g] or "" for g in chosen] for m in re.finditer(pattern, text)]
-    except (re.error, IndexError):
-        return None
-    return ([row[0] for row in out] if len(chosen) == 1 else out) or None
-
-
 def extract_json(path: str, text: str) -> Json:
     """The value at a JSON path of a text."""
     from queries.kql.functions.arrays import path_of
@@ -105,9 +80,7 @@ def dynamic_to_json(value: Json) -> str:
 
 BODIES = {
     "indexof_from": tuple(Body("s s" + " l" * n, "long", indexof) for n in range(1, 4)),
-    "indexof_regex": tuple(Body("S S" + " l" * n, "long", indexof_regex) for n in range(4)),
     "replace_each": (Body("s d d", "string", replace_strings),),
-    "extract_groups": (Body("s d s", "dynamic", extract_groups),),
     "extract_json_path": (Body("s s", "dynamic", extract_json),),
     "dynamic_to_json": (Body("D", "string", dynamic_to_json),),
 }

@@ -157,6 +157,15 @@ def series_stats_dynamic(values: Json, ignore_nonfinite: bool = False) -> dict[s
     return made | {"sum": math.fsum(found[0]), "len": len(values)}
 
 
+#: Steps of a filter over one series; a few seconds' worth.
+MOST_STEPS = 20_000_000
+
+
+def _bounded(steps: int, name: str) -> None:
+    if steps > MOST_STEPS:
+        raise ValueError(f"kql: {name}() would take {steps} steps over one series; the limit is {MOST_STEPS}")
+
+
 def series_fir(values: Json, taps: Json, normalize: bool | None = None, center: bool = False) -> list[Any] | None:
     """Finite impulse response: a weighted sum over the window; what lies before the series counts as 0. Weights are made to
     add up to 1 unless said otherwise or one is negative."""
@@ -168,6 +177,7 @@ def series_fir(values: Json, taps: Json, normalize: bool | None = None, center: 
         if not total or any(w < 0 for w in weights):
             return None
         weights = [w / total for w in weights]
+    _bounded(len(found) * len(weights), "series_fir")
     shift = len(weights) // 2 if center else 0
     out: list[float] = []
     for place in range(len(found)):
@@ -185,6 +195,7 @@ def series_iir(values: Json, numerators: Json, denominators: Json) -> list[float
     found, top, below = numbers(values), _exact(numerators), _exact(denominators)
     if found is None or not top or not below or not below[0]:
         return None
+    _bounded(len(found) * (len(top) + len(below)), "series_iir")
     out: list[float] = []
     for place in range(len(found)):
         made = sum(b * float(found[place - i] or 0) for i, b in enumerate(top) if place >= i)

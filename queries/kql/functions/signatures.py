@@ -1,7 +1,7 @@
 """The plain scalar functions: name -> signatures. `engines/spelling.py` says what a template is.
 
 A signature is `("argument kinds", "result", "template")`. Kinds: s string, l long, n number, r real,
-d dynamic, t datetime, p timespan, b bool, a any; `x?` may be missing, `x*` repeats. Result: a KQL type,
+d dynamic, t datetime, p timespan, b bool, a any, S any as text, x a regular expression; `k?` may be missing, `k*` repeats. Result: a KQL type,
 or `0` for the type of the first argument. `!` after the result: may be null though no argument is.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 from queries.kql import syntax as ast
 from queries.kql.errors import KqlBindError, Span
 from queries.kql.functions.tables import BAGS, DATES, MATHS, NETWORK, TEXT
+from queries.kql.operations import check_regex
 from queries.kql.values import NUMERIC, Value, cast_number, dynamic_of, sql, text_of
 
 Signature = tuple[str, str, str]
@@ -89,6 +90,9 @@ def coerce(arg: Value, kind: str) -> Value | None:
         return arg if arg.type == "string" else None
     if kind == "S":
         return text_of(arg)
+    if kind == "x" and arg.type in ("string", "dynamic"):
+        check_regex(arg, arg.span)
+        return text_of(arg)
     if kind == "h":
         return _hashable(arg)
     if kind == "s":
@@ -106,4 +110,4 @@ def coerce(arg: Value, kind: str) -> Value | None:
         return arg if arg.type == "dynamic" else None
     if kind == "D":
         return dynamic_of(arg)
-    return arg if arg.type == _KINDS[kind] else None
+    return arg if arg.type == _KINDS.get(kind) else None

@@ -12,6 +12,7 @@ from queries.kql.bind import Scope
 from queries.kql.errors import KqlBindError, NotImplementedYet
 from queries.kql.functions.convert import parse_json, to_type
 from queries.kql.operations import arithmetic, check_regex, compare
+from queries.kql.regex import group_count
 from queries.kql.values import NUMERIC, Value, bag_of, cast_number, constant, dynamic_of, sql, text_of, unify, widest
 
 if TYPE_CHECKING:
@@ -158,14 +159,8 @@ def _extract(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     check_regex(pattern, node.args[0].span)
     if group.type not in ("int", "long") or not group.is_constant:
         raise NotImplementedYet("extract() needs a constant group number", node.args[1].span)
-    if pattern.is_constant:
-        import re
-
-        try:
-            if group.constant > re.compile(pattern.constant).groups:
-                return constant("", "string")
-        except re.error:
-            pass  # RE2 has spellings Python has not; the engine judges them
+    if pattern.is_constant and group.constant > group_count(str(pattern.constant)):
+        return constant("", "string")
     group = constant(group.constant, "int")
     made = sql("regexp_extract({0}, {1}, {2})", "string", text_of(text), text_of(pattern), group)
     if len(node.args) == 4:
@@ -228,7 +223,7 @@ def _bag_pack(c: Compiler, node: ast.Call, scope: Scope) -> Value:
 
 def _column_ifexists(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     name, fallback = _args(c, node, scope, 2)
-    return scope.columns.get(str(name.constant), fallback)
+    return scope.columns.get(str(name.constant)) or replace(fallback, name=None)
 
 
 def _array_slice(c: Compiler, node: ast.Call, scope: Scope) -> Value:

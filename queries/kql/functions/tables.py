@@ -22,16 +22,16 @@ TEXT: Table = {
     "isnotnull": (("z", "bool", "({0} IS NOT NULL)"), ("a", "bool", "({0} IS NOT NULL)")),
     # R10: zero-based; Kusto clamps a start before the text and a length past its end.
     "substring": (
-        ("s l", "string", "substr({0}, greatest(CASE WHEN {1} < 0 THEN length({0}) + {1} ELSE {1} END, 0) + 1)"),
-        ("s l l", "string", "CASE WHEN {2} <= 0 THEN '' ELSE substr({0}, "
+        ("S l", "string", "substr({0}, greatest(CASE WHEN {1} < 0 THEN length({0}) + {1} ELSE {1} END, 0) + 1)"),
+        ("S l l", "string", "CASE WHEN {2} <= 0 THEN '' ELSE substr({0}, "
          "greatest(CASE WHEN {1} < 0 THEN length({0}) + {1} ELSE {1} END, 0) + 1, {2}) END"),
     ),
     "replace_string": (("s s s", "string", "replace({0}, {1}, {2})"),),
-    "replace_regex": (("s s s", "string", "regexp_replace({0}, {1}, {2}, 'g')"),),
-    "replace": (("s s s", "string", "regexp_replace({2}, {0}, {1}, 'g')"),),  # deprecated: the text comes last
-    "trim": (("s s", "string", "regexp_replace(regexp_replace({1}, '^(?:' || {0} || ')+', ''), '(?:' || {0} || ')+$', '')"),),
-    "trim_start": (("s s", "string", "regexp_replace({1}, '^(?:' || {0} || ')', '')"),),
-    "trim_end": (("s s", "string", "regexp_replace({1}, '(?:' || {0} || ')$', '')"),),
+    "replace_regex": (("s x s", "string", "regexp_replace({0}, {1}, {2}, 'g')"),),
+    "replace": (("x s s", "string", "regexp_replace({2}, {0}, {1}, 'g')"),),  # deprecated: the text comes last
+    "trim": (("x s", "string", "regexp_replace(regexp_replace({1}, '^(?:' || {0} || ')+', ''), '(?:' || {0} || ')+$', '')"),),
+    "trim_start": (("x s", "string", "regexp_replace({1}, '^(?:' || {0} || ')', '')"),),
+    "trim_end": (("x s", "string", "regexp_replace({1}, '(?:' || {0} || ')$', '')"),),
     "base64_encode_tostring": (("s", "string", "to_base64(encode({0}))"),),
     "url_encode_component": (("s", "string", "url_encode({0})"),),
     "hash_md5": (("S", "string", "md5({0})"),),
@@ -42,8 +42,8 @@ TEXT: Table = {
         ("S l", "string", "repeat({0}, {1})"),
         ("S l S", "string", "left(repeat({0} || {2}, {1}), greatest(length({0} || {2}) * {1} - length({2}), 0))"),
     ),
-    "isascii": (("s", "bool", "regexp_full_match({0}, '[\\x00-\\x7F]*')"),),
-    "regex_quote": (("s", "string", "regexp_escape({0})"),),
+    "isascii": (("S", "bool", "regexp_full_match({0}, '[\\x00-\\x7F]*')"),),
+    "regex_quote": (("S", "string", "regexp_escape({0})"),),
     "tohex": (("i", "string", f"lower({_HEX_OF_INT})"),
               ("i l", "string", f"CASE WHEN length({_HEX_OF_INT}) >= {{1}} THEN lower({_HEX_OF_INT}) ELSE lpad(lower({_HEX_OF_INT}), CAST({{1}} AS INTEGER), '0') END"),
               ("l", "string", "lower(to_hex({0}))"), ("l l", "string", "CASE WHEN length(to_hex({0})) >= {1} THEN lower(to_hex({0})) ELSE lpad(lower(to_hex({0})), CAST({1} AS INTEGER), '0') END")),
@@ -69,10 +69,11 @@ MATHS: Table = {
     "atan": (("r", "real", "atan({0})"),), "atan2": (("r r", "real", "atan2({0}, {1})"),),
     "cot": (("r", "real", "cot({0})"),), "pi": (("", "real", "pi()"),),
     "degrees": (("r", "real", "degrees({0})"),), "radians": (("r", "real", "radians({0})"),),
-    "ceiling": (("l", "long", "{0}"), ("m", "decimal", "CAST(ceil({0}) AS DECIMAL(38,12))"), ("r", "real", "ceil({0})")),
+    "ceiling": (("i", "int", "{0}"), ("l", "long", "{0}"), ("m", "decimal", "CAST(ceil({0}) AS DECIMAL(38,12))"), ("r", "real", "ceil({0})")),
     "round": (
         ("i", "int", "{0}"), ("l", "long", "{0}"), ("m", "decimal", "CAST(round({0}) AS DECIMAL(38,12))"),
-        ("r", "real", "round({0})"), ("l l", "long", "round({0}, CAST({1} AS INTEGER))"),
+        ("r", "real", "round({0})"), ("i l", "int", "CAST(round({0}, CAST({1} AS INTEGER)) AS INTEGER)"),
+        ("l l", "long", "round({0}, CAST({1} AS INTEGER))"),
         ("m l", "decimal", "CAST(round(CAST({0} AS DOUBLE), CAST({1} AS INTEGER)) AS DECIMAL(38,12))"),
         ("r l", "real", "round({0}, CAST({1} AS INTEGER))"),
     ),
@@ -131,7 +132,7 @@ BAGS: Table = {
     "dcount_hll": (("d", "long!", f"CASE WHEN {_IS_ARRAY} THEN CAST(json_array_length({{0}}) AS BIGINT) END"),),
     "hll_merge": (("d d*", "dynamic!", "to_json(list_sort(list_distinct(flatten([{*}]::VARCHAR[][]))))"),),
     "bag_keys": (("d", "dynamic!", "CASE WHEN json_type({0}) = 'OBJECT' THEN to_json(json_keys({0})) END"),),
-    "strcat_array": (("d s", "string!",
+    "strcat_array": (("d S", "string!",
                       f"array_to_string(list_transform({_ARRAY}, lambda kx: json_text(kx)), {{1}})"),),
     "set_has_element": (("d s", "bool!",
                          f"list_contains(list_transform({_ARRAY}, lambda kx: json_text(kx)), {{1}})"),

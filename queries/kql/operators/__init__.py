@@ -1,4 +1,7 @@
-"""Tabular operators: name -> builder. One file per group; a new operator is a function and a line."""
+"""Tabular operators: name -> builder. One file per group; a new operator is a function and a line.
+
+BRANCHES are those that end a statement and give several tables.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from queries.kql import syntax as ast
 from queries.kql.bind import Env, Stage
 from queries.kql.operators import (
     applying,
+    branching,
     combining,
     finding,
     making_series,
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 
 Build = Callable[["Compiler", Stage, ast.Operator, Env], Stage]
 _GROUPS = (
+    branching,
     rows,
     shaping,
     summarizing,
@@ -44,4 +49,5 @@ _GROUPS = (
     rendering,
 )
 OPERATORS: dict[str, Any] = {name: build for group in _GROUPS for name, build in group.BUILDERS.items()}
+BRANCHES: dict[str, Any] = branching.BRANCHES
 SOURCES: dict[str, Any] = sources.BUILDERS | finding.SOURCE_BUILDERS | {"union": combining.union_source}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Window:
+class Window:
     """Rows as (who, when in whole steps, dimensions), and the names they come from."""
 
     stage: Stage
@@ -30,7 +30,7 @@ class _Window:
     step: Value
 
 
-def _window(c: Compiler, stage: Stage, call: ast.Call, env: Env, extra: int = 0) -> _Window:
+def window(c: Compiler, stage: Stage, call: ast.Call, env: Env, extra: int = 0) -> Window:
     """Id, time, start, end, step (and `extra` more), dimensions."""
     if len(call.args) < 5 + extra:
         raise KqlBindError(f"{call.name} takes an id, a time, start, end and a step", call.span)
@@ -46,24 +46,24 @@ def _window(c: Compiler, stage: Stage, call: ast.Call, env: Env, extra: int = 0)
     columns = [("$who", who), ("$slot", slot), ("$when", when)]
     columns += [(d.name or f"Column{i + 1}", d) for i, d in enumerate(dimensions)]
     made = c.emit(stage, columns, keep_hidden=False, is_sorted=False, refine=lambda q: q.where(inside.sql))
-    return _Window(made, when.name or "Column1", [n for n, _ in columns[3:]], start, step)
+    return Window(made, when.name or "Column1", [n for n, _ in columns[3:]], start, step)
 
 
-def _moment(window: _Window, slot: Value) -> Value:
-    return sql("make_timestamp(epoch_us({0}) + {1} * ({2} // 10))", "datetime", window.start, slot, window.step)
+def moment_of(rows: Window, slot: Value) -> Value:
+    return sql("make_timestamp(epoch_us({0}) + {1} * ({2} // 10))", "datetime", rows.start, slot, rows.step)
 
 
 def activity_counts_metrics(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
     """Per step: rows, different ids, ids never seen before, different ids so far."""
-    window = _window(c, stage, call, env)
-    row = row_of(window.stage)
-    by = ", ".join(f"{{{i + 2}}}" for i in range(len(window.dimensions)))
-    dims = [row[n] for n in window.dimensions]
+    rows = window(c, stage, call, env)
+    row = row_of(rows.stage)
+    by = ", ".join(f"{{{i + 2}}}" for i in range(len(rows.dimensions)))
+    dims = [row[n] for n in rows.dimensions]
     over = "PARTITION BY {0}" + (", " + by if by else "")
     first = sql(f"(min({{1}}) OVER ({over}) = {{1}})", "bool", row["$who"], row["$slot"], *dims, nullable=False)
-    marked = c.emit(window.stage, [*row.items(), ("$new", first)])
+    marked = c.emit(rows.stage, [*row.items(), ("$new", first)])
     row = row_of(marked)
-    out = [("$slot", row["$slot"]), *((n, row[n]) for n in window.dimensions)]
+    out = [("$slot", row["$slot"]), *((n, row[n]) for n in rows.dimensions)]
     positions: list[Any] = [literal_column(str(i + 1)) for i in range(len(out))]
     out += [
         ("count", sql("count(*)", "long", nullable=False)),
@@ -75,12 +75,10 @@ def activity_counts_metrics(c: Compiler, stage: Stage, call: ast.Call, env: Env)
     ]
     grouped = c.emit(marked, out, keep_hidden=False, is_sorted=False, refine=lambda q: q.group_by(*positions))
     row = row_of(grouped)
-    part = (
-        f"PARTITION BY {', '.join(f'{{{i + 2}}}' for i in range(len(window.dimensions)))} " if window.dimensions else ""
-    )
+    part = f"PARTITION BY {', '.join(f'{{{i + 2}}}' for i in range(len(rows.dimensions)))} " if rows.dimensions else ""
     total = sql(f"CAST(sum({{0}}) OVER ({part}ORDER BY {{1}}) AS BIGINT)", "long", row["new_dcount"], row["$slot"],
-                *(row[n] for n in window.dimensions), nullable=False)  # fmt: skip
-    made = [(window.time, _moment(window, row["$slot"])), *((n, row[n]) for n in window.dimensions)]
+                *(row[n] for n in rows.dimensions), nullable=False)  # fmt: skip
+    made = [(rows.time, moment_of(rows, row["$slot"])), *((n, row[n]) for n in rows.dimensions)]
     made += [(n, row[n]) for n in ("count", "dcount", "new_dcount")]
     return c.emit(grouped, [*made, ("aggregated_dcount", total)])
 
@@ -93,19 +91,19 @@ def sliding_window_counts(c: Compiler, stage: Stage, call: ast.Call, env: Env) -
     shifted = ast.Call(call.name, (*call.args[:4], call.args[5], *call.args[6:]), span=call.span)
     low = ast.Binary("-", call.args[2], call.args[4])
     whole = ast.Call(call.name, (*shifted.args[:2], low, *shifted.args[3:]), span=call.span)
-    window = _window(c, stage, whole, env)
-    row = row_of(window.stage)
+    rows = window(c, stage, whole, env)
+    row = row_of(rows.stage)
     start, stop = (c.expr(a, Scope(env)) for a in call.args[2:4])
     ends = "range(0, CAST(ceil((epoch_us({1}) - epoch_us({0})) / ({2} / 10)) AS BIGINT))"
-    end = sql(f"unnest({ends})", "long", start, stop, window.step)
-    crossed = c.emit(window.stage, [*row.items(), ("$end", end)])
+    end = sql(f"unnest({ends})", "long", start, stop, rows.step)
+    crossed = c.emit(rows.stage, [*row.items(), ("$end", end)])
     row = row_of(crossed)
-    moment = sql("make_timestamp(epoch_us({0}) + {1} * ({2} // 10))", "datetime", start, row["$end"], window.step)
+    moment = sql("make_timestamp(epoch_us({0}) + {1} * ({2} // 10))", "datetime", start, row["$end"], rows.step)
     inside = sql(
         "({0} < {1} + to_microseconds({3} // 10) AND {0} >= {1} + to_microseconds({3} // 10) - to_microseconds({2} // 10))",
-        "bool", row["$when"], moment, length, window.step,
+        "bool", row["$when"], moment, length, rows.step,
     )  # fmt: skip
-    out = [(window.time, moment), *((n, row[n]) for n in window.dimensions)]
+    out = [(rows.time, moment), *((n, row[n]) for n in rows.dimensions)]
     positions: list[Any] = [literal_column(str(i + 1)) for i in range(len(out))]
     out += [("Count", sql("count(*)", "long", nullable=False)),
             ("Dcount", sql("count(DISTINCT {0})", "long", row["$who"], nullable=False))]  # fmt: skip

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 KINDS = ("innerunique", "inner", "leftouter", "rightouter", "fullouter", "leftsemi", "rightsemi", "leftanti", "rightanti",
          "anti", "leftantisemi", "rightantisemi")  # fmt: skip
 
+# What SQL calls a join, and its kind here.
+_SQL_KINDS = {"left": "leftouter", "right": "rightouter", "full": "fullouter", "outer": "fullouter", "semi": "leftsemi"}
+
 
 def is_innerunique(node: ast.Operator) -> bool:
     """Whether a join drops all but one left row of each key."""
@@ -34,7 +37,9 @@ def _kind(node: ast.Operator, default: str, allowed: tuple[str, ...]) -> str:
         return default
     word = str(getattr(chosen, "value", "")).lower()
     if word not in allowed:
-        raise KqlBindError(f"unknown {node.name} kind '{word}'", chosen.span, suggestion=nearest(word, allowed))
+        meant = _SQL_KINDS.get(word, word)
+        close = meant if meant in allowed else nearest(word, allowed)
+        raise KqlBindError(f"unknown {node.name} kind '{word}'", chosen.span, suggestion=close)
     return {"anti": "leftanti", "leftantisemi": "leftanti", "rightantisemi": "rightanti"}.get(word, word)
 
 

@@ -12,6 +12,7 @@ from queries.kql.functions import python
 from queries.kql.functions.convert import to_type
 from queries.kql.operations import check_regex, re2_escape
 from queries.kql.operators.rows import everything, scope_of
+from queries.kql.regex import group_count
 from queries.kql.values import Value, constant, plain, sql
 
 if TYPE_CHECKING:
@@ -144,9 +145,17 @@ def _by_delimiters(source: Value, names: list[str], node: ast.Operator, c: Compi
 
 
 def _by_regex(source: Value, names: list[str], pattern: str, node: ast.Operator) -> Value:
+    """The value of each name, or null: the pattern's first two groups are key and value, and a key's first value counts."""
     check_regex(constant(pattern, "string"), node.span)
-    return python.call("parse_kv_regex", [source, constant(names, "dynamic"), constant(pattern, "string")],
-                       ast.Call("parse-kv", (), span=node.span))  # fmt: skip
+    if group_count(pattern) < 2:
+        raise KqlBindError("parse-kv needs a regular expression with two groups: key and value", node.span)
+    blanks = "' ' || chr(9) || chr(10) || chr(13)"
+    keys, values = (
+        sql(f"list_transform(regexp_extract_all({{0}}, {{1}}, {group}), lambda kx: trim(kx, {blanks}))", "dynamic",
+            source, constant(pattern, "string")) for group in (1, 2)
+    )  # fmt: skip
+    found = [sql("{1}[list_position({0}, {2})]", "dynamic", keys, values, constant(name, "string")) for name in names]
+    return sql("to_json([{*}])", "dynamic", *found, nullable=True)
 
 
 BUILDERS: dict[str, Any] = {"parse": parse, "parse-where": parse, "parse-kv": parse_kv}

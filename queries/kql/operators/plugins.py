@@ -13,7 +13,7 @@ from queries.kql.dialect import Sql
 from queries.kql.errors import CannotExpress, KqlBindError, NotImplementedYet, nearest
 from queries.kql.functions.convert import to_type
 from queries.kql.functions.names import CANNOT, PLUGINS
-from queries.kql.operators import activity, mining
+from queries.kql.operators import activity, cohorts, mining, sequences
 from queries.kql.operators.rows import everything, scope_of
 from queries.kql.values import Value, constant, dynamic_of, plain, sql, text_of
 
@@ -286,6 +286,6 @@ _SCHEMA = {"ColumnName": "string", "ColumnOrdinal": "long", "DataType": "string"
 PLUGIN_BUILDERS: dict[str, Plugin] = {
     "bag_unpack": bag_unpack, "pivot": pivot, "narrow": narrow, "identity": identity, "identity_v3": identity,
     "estimate_rows_count": estimate_rows_count, "ipv4_lookup": ip_lookup, "ipv6_lookup": ip_lookup,
-    **activity.PLUGINS, **mining.PLUGINS,
+    **activity.PLUGINS, **cohorts.PLUGINS, **mining.PLUGINS, **sequences.PLUGINS,
 }  # fmt: skip
 BUILDERS = {"getschema": getschema, "evaluate": evaluate}

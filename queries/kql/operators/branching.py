@@ -1,0 +1,57 @@
+"""Operators that end a query and give several tables of the same rows: fork, facet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import literal_column
+
+from queries.kql import syntax as ast
+from queries.kql.bind import Env, Stage
+from queries.kql.errors import KqlBindError
+from queries.kql.operators.rows import scope_of
+from queries.kql.values import sql
+
+if TYPE_CHECKING:
+    from queries.kql.compile import Compiler
+
+Tables = list[tuple[str, Stage]]
+
+
+def fork(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Tables:
+    """A table for each branch, in their order; its name is the one before the branch, or what `as` at its end says."""
+    out: Tables = []
+    branches: tuple[Any, ...] = node.parts["branches"]
+    for name, body in branches:
+        last = body.operators[-1]
+        out.append((name or (last.parts["name"] if last.name == "as" else ""), c.apply(stage, body.operators, env)))
+    return out
+
+
+def facet(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Tables:
+    """The rows that `with` chooses, where it is there; then for each column its values and how many rows have each."""
+    body = node.node("body")
+    out: Tables = [("", c.apply(stage, body.operators, env))] if isinstance(body, ast.Pipeline) else []
+    row = scope_of(stage, env)
+    for column in node.nodes("columns"):
+        assert isinstance(column, ast.Name)
+        value = c.expr(column, row)
+        if value.type == "dynamic":
+            raise KqlBindError(
+                f"cannot count the values of the dynamic '{column.name}'; extract one first", column.span
+            )
+        columns = [(column.name, value), (f"count_{column.name}", sql("count(*)", "long", nullable=False))]
+        made = c.emit(stage, columns, keep_hidden=False, is_sorted=False,
+                      refine=lambda q: q.group_by(literal_column("1")))  # fmt: skip
+        out.append((column.name, made))
+    return out
+
+
+def _misplaced(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+    raise KqlBindError(
+        f"{node.name} gives several tables, so it ends a query; nothing can follow it or stand around it", node.span
+    )
+
+
+BRANCHES: dict[str, Any] = {"fork": fork, "facet": facet}
+BUILDERS: dict[str, Any] = dict.fromkeys(BRANCHES, _misplaced)

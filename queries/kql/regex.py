@@ -1,0 +1,80 @@
+"""Regular expressions of a query are RE2's, as Kusto's are: linear in time whatever the pattern, without look-around and
+back-references. The engine runs them; here they are judged before it does, so that an error has a place.
+
+No pattern of a user is ever run by Python's ``re``, whose time may double with each letter of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from threading import Lock
+
+import duckdb
+
+#: What Python's compiler takes and RE2 may not: back-references, escapes of its own, atomic groups, conditions,
+#: possessive repetition, repetition beyond a thousand.
+_DOUBTFUL = re.compile(r"\\[1-9uUNZ]|\(\?[>(#]|[+*?}]\+|\{\d*,?\d{4,}")
+_LOOK_AROUND = re.compile(r"\(\?(?:=|!|<=|<!)")
+_ASKING = Lock()
+
+
+def complaint(pattern: str) -> str | None:
+    """Why a pattern is none, in the words of RE2; None when it is one."""
+    if _LOOK_AROUND.search(pattern):
+        return "look-around does not exist in RE2, which Kusto uses"
+    try:
+        re.compile(pattern)
+        if not _DOUBTFUL.search(pattern):
+            return None
+    except (re.error, OverflowError, RecursionError):
+        pass  # RE2 has spellings Python has not
+    return _asked(pattern)
+
+
+@lru_cache(maxsize=1)
+def _judge() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect()
+
+
+@lru_cache(maxsize=512)
+def _asked(pattern: str) -> str | None:
+    try:
+        with _ASKING:
+            _judge().execute("SELECT regexp_matches('', $1)", [pattern]).fetchall()
+    except duckdb.InvalidInputException as problem:
+        reason = said(str(problem))
+        return f"this is no regular expression of RE2: {reason or 'it cannot be read'}"
+    return None
+
+
+#: How RE2's complaints begin.
+_COMPLAINT = re.compile(
+    r"((?:missing|bad repetition|no argument for repetition|invalid (?:perl|escape|character class|named capture|repetition)"
+    r"|trailing \\|unexpected \)|pattern too large|bad escape).*)", re.S
+)  # fmt: skip
+
+
+def said(message: str) -> str | None:
+    """RE2's complaint in a message of the engine."""
+    found = _COMPLAINT.search(message)
+    return found[1].strip() if found else None
+
+
+def group_count(pattern: str) -> int:
+    """Capture groups; RE2 has spellings Python has not, so those are counted by hand."""
+    try:
+        return re.compile(pattern).groups
+    except (re.error, OverflowError, RecursionError):
+        return len(_openings(pattern))
+
+
+def group_names(pattern: str) -> dict[str, int]:
+    """The numbers of the named groups."""
+    return {name: place for place, name in enumerate(_openings(pattern), 1) if name}
+
+
+def _openings(pattern: str) -> list[str]:
+    """The capture groups in order, each with its name or an empty text; what stands escaped or in brackets opens none."""
+    bare = re.sub(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]", lambda m: " " * len(m[0]), pattern, flags=re.S)
+    return [m[1] or "" for m in re.finditer(r"\((?:\?P?<(\w+)>|(?!\?))", bare)]
