@@ -12,7 +12,7 @@ from correlator import link_conditions
 from correlator.events import UNSTAMPED_S
 from correlator.expressions import Value
 from correlator.facts import World
-from correlator.facts.jobs import file_lost, of_run, printed_timeout
+from correlator.facts.jobs import END_SLACK_S, file_lost, of_run, printed_timeout
 from correlator.facts.nodes import word_between
 from correlator.facts.told import LOCAL_PATH, SHARED_PATH, path_in
 from correlator.link_conditions import name_of as name_of
@@ -209,7 +209,26 @@ def _hardly_began(world: World, cause: Fact, effect: Fact) -> str | None:
     if run is None or run.start is None:
         return None
     late = cause.start - run.start
-    return f"it came {late:.0f} s into the run" if late > 120 else None
+    if late > 120:
+        return f"it came {late:.0f} s into the run"
+    begun = [
+        e for e in world.by_job.get(run.job_id, ()) if e.kind == "slurm.step_start" and e.host == cause.host
+        and run.start - 5.0 <= e.time < cause.start - 1.0
+    ]  # fmt: skip
+    if begun and cause.run is None:
+        return f"{cause.host} had started a step of the run {cause.start - begun[0].time:.0f} s before"
+    return None
+
+
+def _not_killed_with_node(world: World, cause: Fact, effect: Fact) -> str | None:
+    """A failing prolog drains a node, and Slurm requeues or cancels its run. Who was killed with a node died of what set it DOWN."""
+    if effect.kind != "run.node_fail":
+        return None
+    for down in world.facts_of("node.down", "admin.down", "node.reboot"):
+        noticed = float(down.attrs.get("noticed", down.start))
+        if down.events and down.host in effect.attrs["failed_nodes"] and abs(noticed - effect.start) <= END_SLACK_S:
+            return f"slurmctld killed the run with {down.host}, which it had given up"
+    return None
 
 
 def _no_own_words(world: World, cause: Fact, effect: Fact) -> str | None:
@@ -417,7 +436,7 @@ CONDITIONS: dict[str, Condition] = {
     "switch carries fabric": link_conditions.switch_fabric, "switch carries management": link_conditions.switch_management,
     "hardware xid": _hardware_xid, "xid 74": _xid_74, "did not hang": _did_not_hang, "not xid 74": _not_xid_74,
     "input/output trouble in the run": _io_trouble, "client evicted or input/output trouble": _evicted_or_io,
-    "launch trouble or no space in the run": _no_space, "run hardly began": _hardly_began, "no words of its own": _no_own_words,
+    "launch trouble or no space in the run": _no_space, "run hardly began": _hardly_began, "not killed with its node": _not_killed_with_node, "no words of its own": _no_own_words,
     "file system given up": _gave_up, "no lost peers told": _no_lost_peers, "down at effect": _down_at_effect,
     "outlasts usual retries": _outlasts_retries, "a task ended by itself": _ended_by_itself,
     "hung long before": _hung_long_before, "needs a reboot": _needs_reboot, "killed by a bus error": _bus_error,

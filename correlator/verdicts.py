@@ -126,11 +126,11 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
             verdict.doubts.append(
                 f"No line of slurmctld tells how {root.host} was lost: it may have fallen silent, or somebody set it DOWN"
             )
-        if root.host and world.unheard(root.host):
+        silent = [root.host] if root.host else list(root.attrs.get("hosts", ()))
+        if silent and all(world.unheard(host) for host in silent):
             verdict.at_most = UNHEARD_SURE
-            verdict.doubts.append(
-                f"No kernel or system log of {root.host} was collected: its link, its machine or its daemons may have failed"
-            )
+            of = "its link, its machine or its daemons" if root.host else "their links, machines or daemons"
+            verdict.doubts.append(f"No kernel or system log of {fold(silent)} was collected: {of} may have failed")
     if root.kind == "admin.down" and root.attrs.get("polled") is not None:
         verdict.at_most = min(verdict.at_most, POLLED_SURE)
         verdict.doubts.append(

@@ -322,8 +322,10 @@ def _failed_nodes(world: World, run: Run, lines: list[Event], moment: float) -> 
             part = _PART.search(event.message)
             named.update(h for h in hosts_of(event) if h in run.nodes or not run.nodes or part)
     # srun names the node that failed; slurmstepd's line about the same names the node that writes it.
-    named.update(h for e in lines if e.kind == "job.node_failure" and "node failure on" in e.message.lower()
-                 for h in hosts_of(e) if h in run.nodes)  # fmt: skip
+    told = {
+        h for e in lines if e.kind == "job.node_failure" and "node failure on" in e.message.lower() for h in hosts_of(e)
+    }
+    named |= told.intersection(run.nodes) or _of_another_part(world, run, told)
     if run.row.get("failed_node"):
         named.add(str(run.row["failed_node"]))
     for fact in world.facts_of("node.down", "node.reboot", "admin.down"):
@@ -331,6 +333,13 @@ def _failed_nodes(world: World, run: Run, lines: list[Event], moment: float) -> 
         if fact.host in run.nodes and abs(noticed - moment) <= END_SLACK_S:
             named.add(fact.host)
     return sorted(named)
+
+
+def _of_another_part(world: World, run: Run, told: set[str]) -> set[str]:
+    """An srun that started tasks of several parts of a heterogeneous job names a node that may be another part's. What is left
+    in a file of an earlier run of the job names a node of that run."""
+    earlier = {h for r in world.runs_of_job.get(run.job_id, ()) for h in r.nodes}
+    return told & world.site.hosts - earlier
 
 
 #: What sets a node DOWN, and how long before it may have begun (five thirds of a SlurmdTimeout of ten minutes).
