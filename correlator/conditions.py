@@ -33,9 +33,14 @@ _NO_SPACE = re.compile(
 
 
 def _still_down(world: World, cause: Fact, effect: Fact) -> str | None:
-    if cause.end is not None and cause.end + cause.sigma < effect.start - 1.0:
-        return f"{name_of(cause)} was back {effect.start - cause.end:.1f} s before"
-    return None
+    """slurmctld asks its nodes each third of SlurmdTimeout and gives up who had not answered when it asked last: a link that was
+    away for most of SlurmdTimeout and is back since that round is back too late."""
+    if cause.end is None or cause.end + cause.sigma >= effect.start - 1.0:
+        return None
+    timeout, back = world.site.settings["SlurmdTimeout"], effect.start - cause.end
+    if cause.end - cause.start >= 2 * timeout.high / 3 and back <= timeout.low / 3 + cause.sigma:
+        return None
+    return f"{name_of(cause)} was back {back:.1f} s before"
 
 
 def _still_down_at_onset(world: World, cause: Fact, effect: Fact) -> str | None:

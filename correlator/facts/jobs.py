@@ -199,6 +199,8 @@ def ends(world: World) -> list[Fact]:
         kind = _TERMINAL.get(run.state, "run.failed")
         moment = run.end if run.end is not None else run.start or run.submit or world.last
         lines = [*of_run(run, world.by_job.get(run.job_id, ())), *_of_other_parts(world, run)]
+        if kind == "run.node_fail" and (killed := _killed_later(world, run, moment)) is not None:
+            moment, lines = killed.time, [*lines, killed]
         words: dict[str, list[Event]] = {name: [] for name in ("own", "peers", "gpu", "storage", "aftermath")}
         for event in lines:
             if event.kind == "job.launch_error" and _NOT_RUNNABLE.search(event.message):
@@ -224,6 +226,23 @@ def ends(world: World) -> list[Fact]:
         sigma = closing[0].sigma if closing else 0.5
         facts.append(Fact(kind, exact, exact, sigma, None, run=run.key, attrs=attrs, events=tuple(closing)))
     return facts
+
+
+#: slurmctld's word for a run that it ends with its node (slurm src/slurmctld/job_mgr.c).
+_KILLED_WITH_NODE = re.compile(r"\bKilling .*\bon failed node\b")
+
+
+def _killed_later(world: World, run: Run, end: float) -> Event | None:
+    """The end of a run that was suspended is for accounting the moment of its suspension (slurm src/slurmctld/job_mgr.c); that of
+    its node came later."""
+    again = min(
+        (r.start for r in world.runs_of_job[run.job_id] if r.start is not None and r.start > end), default=float("inf")
+    )
+    told = [
+        e for e in world.by_job.get(run.job_id, ()) if e.kind == "slurm.job_node_fail" and e.source == "slurmctld"
+        and end - END_SLACK_S <= e.time < again and _KILLED_WITH_NODE.search(e.message)
+    ]  # fmt: skip
+    return told[0] if told and told[0].time > end + END_SLACK_S else None
 
 
 def _of_other_parts(world: World, run: Run) -> list[Event]:
