@@ -139,3 +139,19 @@ def test_a_switch_tells_of_the_link_of_a_controller_that_is_named_in_slurm_conf_
     ]
     where = cut_off(*lost)
     assert {said(v) for v in judged(where).values()} == {("infra.network", "link.outage", "ctl")}
+
+
+# -- limits --------------------------------------------------------------------------------------------------------------
+ENDED = "error: *** STEP 1.0 ON n1 CANCELLED AT T DUE TO TIME LIMIT ***"
+
+
+@pytest.mark.parametrize(("source", "state", "limit", "category"), [
+    ("slurmd", "TIMEOUT", 3600, "unknown"),  # InactiveLimit: slurmstepd says the same of it
+    ("slurmctld", "TIMEOUT", 3600, "app.timeout"),  # who ended it says why
+    ("slurmd", "TIMEOUT", 2000, "app.timeout"), ("slurmd", "TIMEOUT", None, "app.timeout"), ("slurmd", "DEADLINE", 3600, "app.timeout"),
+])  # fmt: skip
+def test_a_run_that_ends_long_before_its_limit_did_not_reach_it(
+    source: str, state: str, limit: int | None, category: str
+) -> None:
+    lines = [event("slurm.job_timeout", 0, "n1", ENDED, source=source, job_id=1)]
+    assert judged(world(lines, [one(0, state, time_limit_s=limit)]))["1"].category == category
