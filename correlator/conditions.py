@@ -397,6 +397,10 @@ def _job_was_on_it(world: World, cause: Fact, effect: Fact) -> str | None:
     return f"no former run of job {run.job_id} was on {cause.host} when it was set DOWN"
 
 
+def _did_not_answer(world: World, cause: Fact, effect: Fact) -> str | None:
+    return f"{effect.host} answered, and refused the job's credential" if effect.attrs.get("refused") else None
+
+
 def _row_remapped(world: World, cause: Fact, effect: Fact) -> str | None:
     return None if cause.attrs.get("code") in (63, 64) else "not a row remapping"
 
@@ -448,7 +452,7 @@ CONDITIONS: dict[str, Condition] = {
     "same adapter": link_conditions.same_adapter, "single path": link_conditions.single_path, "slow to the end": _slow_to_the_end, "far end only": _far_end_only,
     "a step lost its node": _told_node_failure, "away at the boot": _away_at_boot, "silent until the boot": _silent_until_boot, "booted by itself": _unasked, "named by the reason": _named_by_reason,
     "its job was on it": _job_was_on_it, "planned work": _planned_work, "row remapped": _row_remapped, "uncorrectable memory in the run": _met_memory_error, "while slow": _while_slow,
-    "node lived until then": _lived_until_then, "its share of the planes": link_conditions.its_share,
+    "node did not answer": _did_not_answer, "node lived until then": _lived_until_then, "its share of the planes": link_conditions.its_share,
 }  # fmt: skip
 
 

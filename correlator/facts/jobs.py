@@ -149,11 +149,14 @@ def communication_errors(world: World) -> list[Fact]:
 
 #: Slurm's reasons for not starting a step on a node that are about the node or the way to it, not about the program.
 _LAUNCH_REFUSED = re.compile(
-    r"credential revoked|invalid job credential|communication connection failure|unable to contact slurmd|socket timed out"
+    r"credential (?:revoked|expired)|invalid job credential|communication connection failure|unable to contact slurmd|socket timed out"
     r"|protocol authentication error|connection (?:refused|timed out)|no route to host|zero bytes",
     re.IGNORECASE,
 )
 
+
+#: What a slurmd answers that was asked for a job it holds for killed, or whose clock is wrong.
+_CREDENTIAL = re.compile(r"job credential (?:revoked|expired)", re.IGNORECASE)
 
 #: A program that is not there, or that nobody may run, is its user's.
 _NOT_RUNNABLE = re.compile(r"\bexecve\b.*(?:permission denied|no such file|exec format|not a directory)", re.IGNORECASE)
@@ -161,7 +164,7 @@ _NOT_RUNNABLE = re.compile(r"\bexecve\b.*(?:permission denied|no such file|exec 
 
 def launch_failures(world: World) -> list[Fact]:
     """``launch.failure`` per run and node: its tasks could not be started there; attrs revoked: the node still held the
-    job for killed."""
+    job for killed; refused: it answered, and did not believe the request."""
     said: dict[tuple[str, str], list[Event]] = {}
     for event in world.kinds("job.launch_error"):
         if event.job_id is None or not _LAUNCH_REFUSED.search(event.message):
@@ -171,7 +174,7 @@ def launch_failures(world: World) -> list[Fact]:
                 for host in event.entities.get("nodes") or ():
                     said.setdefault((run.key, str(host)), []).append(event)
     for event in world.kinds("slurm.comm_error"):
-        if event.source == "slurmd" and "job credential revoked" in event.message.lower():
+        if event.source == "slurmd" and _CREDENTIAL.search(event.message):
             for run in world.runs_at(event.host or "", event.time, END_SLACK_S):
                 if run.ended_badly:
                     said.setdefault((run.key, event.host or ""), []).append(event)
@@ -180,7 +183,8 @@ def launch_failures(world: World) -> list[Fact]:
         first = min(
             events, key=lambda e: (e.sigma, e.time, e.id)
         )  # what slurmd wrote has a stamp, what srun wrote has none
-        attrs = {"revoked": any("revoked" in e.message.lower() for e in events)}
+        refused = [e for e in events if _CREDENTIAL.search(e.message)]
+        attrs = {"revoked": any("revoked" in e.message.lower() for e in events), "refused": bool(refused)}
         facts.append(
             Fact("launch.failure", first.time, None, first.sigma, host, run=key, attrs=attrs, events=(first, *(e for e in events if e is not first)))
         )  # fmt: skip

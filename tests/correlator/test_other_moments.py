@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from correlator.cabling import Cabling
+from correlator.clocks import offsets
 from correlator.facts import World, conclude
 from correlator.site import Inventory, build_site
 from tests.correlator.making import event, facts, run, world
@@ -155,3 +156,63 @@ def test_a_run_that_ends_long_before_its_limit_did_not_reach_it(
 ) -> None:
     lines = [event("slurm.job_timeout", 0, "n1", ENDED, source=source, job_id=1)]
     assert judged(world(lines, [one(0, state, time_limit_s=limit)]))["1"].category == category
+
+
+# -- what was printed without a stamp ------------------------------------------------------------------------------------
+RETRIED = "NCCL WARN NET/IB: Got completion with status=IBV_WC_RETRY_EXC_ERR(12)"
+
+
+@pytest.mark.parametrize(("lost", "root"), [(-40.0, "link.outage"), (-12.0, None), (8.0, None), (60.0, None)])
+def test_a_link_that_is_lost_too_late_for_the_end_is_not_its_cause(lost: float, root: str | None) -> None:
+    """The line was printed before the run ended, wherever it was put; retries of 30 s had run out by then."""
+    printed = out(-0.5, "job.nccl_error", RETRIED, sigma=60.0)
+    where = world([*printed, *down(lost, "n1", "ib0", 900)], [one(0)])
+    where.site.job_settings["1"] = {"NCCL_IB_TIMEOUT": "20"}
+    verdict = judged(where)["1"]
+    assert (verdict.root.kind if verdict.root else None) == root
+    assert verdict.category == ("infra.network" if root else "unknown")
+
+
+# -- a clock that is ahead -----------------------------------------------------------------------------------------------
+EXPIRED = "srun: error: Task launch for StepId=1.0 failed on node n1: Job credential expired"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [(["n1"], ("infra.node", "munge.failure", "n1")), (["n1", "n2"], ("unknown", None, None))],
+)
+def test_a_credential_that_is_over_at_once_tells_of_a_clock(
+    nodes: list[str], expected: tuple[str, str | None, str | None]
+) -> None:
+    """A link that goes a moment later is not why; where all refuse it, the controller's clock may be the wrong one."""
+    printed = [e for n in nodes for e in out(3, "job.launch_error", EXPIRED.replace("n1", n), nodes=[n], sigma=60.0)]
+    where = world([*printed, *down(8, "n1", "eth0", 70)], [run(1, ["n1", "n2"], 0, 4)])
+    verdict = judged(where)["1"]
+    assert said(verdict) == expected
+
+
+@pytest.mark.parametrize(
+    ("requeued", "jobs", "off"),
+    [(False, [1], None), (True, [1], None), (False, [1, 2], -1800.0)],
+)
+def test_a_launch_before_its_allocation_may_be_another_runs(requeued: bool, jobs: list[int], off: float | None) -> None:
+    """The line of the first allocation was lost, or lies in an older file: its launches tell of no clock half an hour behind,
+    which munge would have refused. Two jobs that agree do: their node writes in another zone."""
+    lines = [e for job in jobs for e in (
+        event("slurm.job_start", 9000 * job, "ctl", "Allocate", source="slurmctld", job_id=job),
+        event("slurm.step_start", 9000 * job - 1799, "n1", f"Launching batch job {job} for UID 1", source="slurmd", job_id=job),
+        event("slurm.step_start", 9000 * job - 1798, "n1", f"launch task StepId={job}.0 request", source="slurmd", job_id=job, step_id="0"),
+    )]  # fmt: skip
+    again = event("slurm.job_requeue", 8000, "ctl", "Requeuing JobId=1", source="slurmctld", job_id=1)
+    found = offsets([*lines, again] if requeued else lines)
+    assert [o.seconds for o in found] == ([] if off is None else [pytest.approx(off, abs=3)])
+
+
+def test_two_runs_of_a_job_on_other_nodes_tell_of_no_clock() -> None:
+    """Both start steps 0 and 1; the second run is four minutes later, on n2."""
+    lines = [event("slurm.job_start", at, "ctl", "Allocate", source="slurmctld", job_id=1) for at in (0, 240)]
+    lines += [
+        event("slurm.step_start", at + 2 + 10 * step, host, f"launch task StepId=1.{step} request", source="slurmd", job_id=1, step_id=str(step))
+        for at, host in ((0, "n1"), (240, "n2")) for step in (0, 1)
+    ]  # fmt: skip
+    assert offsets(sorted(lines, key=lambda e: e.time)) == []
