@@ -369,12 +369,13 @@ def _with_last_words(rows: list[dict[str, Any]], events: list[Event]) -> list[di
         if row is None or event.kind not in _BAD_STEP or event.source not in ("job_stdout", "job_stderr"):
             continue
         start, end = seconds_of(row.get("start")) or 0.0, seconds_of(row["end"]) or 0.0
-        if start - SAME_START_S <= event.time <= end + LAST_WORDS_S:
+        if max(start - SAME_START_S, end - LAST_WORDS_S) <= event.time <= end + LAST_WORDS_S:
             row["state"] = "FAILED"
     return rows
 
 
-#: What a run printed last is stamped, or placed where no stamp is, so long after its end at most (facts.jobs.of_run).
+#: What a run printed last is stamped, or placed where no stamp is, so near its end (facts.jobs.of_run); what it printed
+#: long before, it lived through.
 LAST_WORDS_S = 65.0
 
 
