@@ -260,12 +260,12 @@ class Weigher:
                 effect,
                 f"it came {lag:.1f} s {'before the effect' if side == 'before' else 'before it'}, {allowed}",
             )
-        if late := self._too_late(edge, cause, effect, low):
-            return Rejection(edge, cause, effect, late)
         for name in edge.requires:
             reason = CONDITIONS[name](self.world, cause, effect)
             if reason is not None:
                 return Rejection(edge, cause, effect, reason)
+        if late := self._too_late(edge, cause, effect, low):
+            return Rejection(edge, cause, effect, late)
         fit = 1.0 if outside <= 0 else math.exp(-0.5 * (outside / sigma) ** 2)
         span = min(high - low, 2 * sigma + 600.0) + 2 * sigma
         coincidence = 1.0 - math.exp(-self.rates.of(cause.kind, effect.start) * span / _density(edge, lag, low, high))
