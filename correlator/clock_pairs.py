@@ -7,7 +7,7 @@ What is common is compared within a span of time (``AROUND_S``): a trouble of la
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -90,18 +90,19 @@ def signs(events: Sequence[Event], known: Known = NOTHING) -> list[Told]:
             by_kind[event.kind].append(event)
     starts = by_kind["slurm.step_start"]
     allocated = _allocations(by_kind["slurm.job_start"], starts, known.begun)
-    late = list(_launches(starts, allocated))
+    again = _allocated_again(by_kind)
+    late = list(_launches(starts, allocated, again))
     if any(s.seconds > 0 for _, s in late):
         late = _without_live(events, late)
     return [
-        *_daemon(by_kind["sys.clock"]), *late, *_steps(starts, {job: at for job, (at, _) in allocated.items()}),
+        *_daemon(by_kind["sys.clock"]), *late, *_steps(starts, {job: at for job, (at, _) in allocated.items()}, again),
         *_cables(by_kind, known.cables), *_received(events),
     ]  # fmt: skip
 
 
 _LINKS = {"nic.link_down": False, "nic.link_up": True, "switch.port_down": False, "switch.port_up": True}
 
-_TELLING = frozenset({"sys.clock", "slurm.step_start", "slurm.job_start", *_LINKS})
+_TELLING = frozenset({"sys.clock", "slurm.step_start", "slurm.job_start", "slurm.job_requeue", *_LINKS})
 
 
 def _daemon(events: Sequence[Event]) -> Iterable[Told]:
@@ -124,22 +125,45 @@ def _allocations(said: Sequence[Event], starts: Sequence[Event], begun: Begun) -
     return found | {job: (at, WHOLE_S) for job, at in begun(untold).items()} if untold else found
 
 
-def _launches(starts: Sequence[Event], allocated: Mapping[int, tuple[float, float]]) -> Iterable[Told]:
-    """A job is allocated, then the batch host launches: a launch before its allocation is a clock behind."""
+def _allocated_again(by_kind: Mapping[str, Sequence[Event]]) -> frozenset[int]:
+    """Jobs that were given nodes more than once, as slurmctld tells: of two launches of one step each may be another run's."""
+    told = [e.job_id for e in by_kind["slurm.job_start"] if e.source == "slurmctld" and e.job_id is not None]
+    requeued = {e.job_id for e in by_kind["slurm.job_requeue"] if e.source == "slurmctld" and e.job_id is not None}
+    return frozenset(requeued | {job for job, count in Counter(told).items() if count > 1})
+
+
+def _launches(
+    starts: Sequence[Event], allocated: Mapping[int, tuple[float, float]], again: Collection[int]
+) -> Iterable[Told]:
+    """A job is allocated, then the batch host launches: a launch before its allocation is a clock behind. Where the first
+    allocation of a job that was requeued is not told, it would be one of that run."""
     batch: dict[str, list[Sign]] = defaultdict(list)
+    early: list[tuple[int, Told]] = []
     for event in starts:
         known = allocated.get(event.job_id or -1)
         if event.source != "slurmd" or known is None or not event.host:
             continue
         delay, doubt = event.time - known[0], known[1]
         if delay < -NOTICEABLE_S and not doubt:
-            yield event.host, Sign(event.time, delay)
+            if event.job_id not in again:
+                early.append((event.job_id or 0, (event.host, Sign(event.time, delay))))
         elif event.message.startswith("Launching batch") and delay <= LATE_S:
             right = -NOTICEABLE_S - doubt <= delay <= LAUNCH_S
             batch[event.host].append(Sign(event.time, 0.0 if right else delay))
             if right:
                 yield event.host, Sign(event.time, 0.0)
+    yield from _by_several_jobs(early)
     yield from _unlike_others(batch)
+
+
+def _by_several_jobs(told: Sequence[tuple[int, Told]]) -> Iterable[Told]:
+    """Signs from launches of jobs. munge refuses who is further off than ``ENDS_S``, and such a node launches nothing: what seems
+    so is the launch of another run, of which not all is told, unless two jobs agree (stamps in another zone)."""
+    far = [(job, host, sign.seconds) for job, (host, sign) in told if abs(sign.seconds) > ENDS_S]
+    for job, (host, sign) in told:
+        agree = (o != job and h == host and abs(by - sign.seconds) <= AGREE_S for o, h, by in far)
+        if abs(sign.seconds) <= ENDS_S or any(agree):
+            yield host, sign
 
 
 def _unlike_others(batch: Mapping[str, list[Sign]]) -> Iterable[Told]:
@@ -185,12 +209,19 @@ def _without_live(events: Sequence[Event], told: Sequence[Told]) -> list[Told]:
     return [(host, sign) for host, sign in told if sign.seconds <= 0 or live[host] < LIVE_LINES]
 
 
-def _steps(starts: Sequence[Event], allocated: Mapping[int, float]) -> Iterable[Told]:
+def _steps(starts: Sequence[Event], allocated: Mapping[int, float], again: Collection[int]) -> Iterable[Told]:
+    """Signs from the launches of steps."""
+    return _by_several_jobs(list(_odd_launches(starts, allocated, again)))
+
+
+def _odd_launches(
+    starts: Sequence[Event], allocated: Mapping[int, float], again: Collection[int]
+) -> Iterable[tuple[int, Told]]:
     """One launch request reaches all nodes of a step at once: who writes another time has another clock. Of two nodes the
     one whose launch follows the allocation is right."""
     steps: dict[tuple[int, str], dict[str, float]] = defaultdict(dict)
     for event in starts:
-        if event.source == "slurmd" and event.host and event.job_id is not None:
+        if event.source == "slurmd" and event.host and event.job_id is not None and event.job_id not in again:
             step = event.entities.get("step_id")
             if step is not None and event.message.startswith("launch task"):
                 steps[event.job_id, str(step)].setdefault(event.host, event.time)
@@ -207,9 +238,9 @@ def _steps(starts: Sequence[Event], allocated: Mapping[int, float]) -> Iterable[
         for host, time in sorted(times.items()):
             off = time - middle
             if abs(off) >= NOTICEABLE_S:
-                yield host, Sign(time, off)
+                yield key[0], (host, Sign(time, off))
             elif abs(off) <= AGREE_S:
-                yield host, Sign(time, 0.0)
+                yield key[0], (host, Sign(time, 0.0))
 
 
 # -- both ends of a cable -------------------------------------------------------------------------------------------------

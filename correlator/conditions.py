@@ -12,7 +12,7 @@ from correlator import link_conditions
 from correlator.events import UNSTAMPED_S
 from correlator.expressions import Value
 from correlator.facts import World
-from correlator.facts.jobs import file_lost, of_run, printed_timeout
+from correlator.facts.jobs import END_SLACK_S, file_lost, of_run, printed_timeout
 from correlator.facts.nodes import word_between
 from correlator.facts.told import LOCAL_PATH, SHARED_PATH, path_in
 from correlator.link_conditions import name_of as name_of
@@ -33,9 +33,14 @@ _NO_SPACE = re.compile(
 
 
 def _still_down(world: World, cause: Fact, effect: Fact) -> str | None:
-    if cause.end is not None and cause.end + cause.sigma < effect.start - 1.0:
-        return f"{name_of(cause)} was back {effect.start - cause.end:.1f} s before"
-    return None
+    """slurmctld asks its nodes each third of SlurmdTimeout and gives up who had not answered when it asked last: a link that was
+    away for most of SlurmdTimeout and is back since that round is back too late."""
+    if cause.end is None or cause.end + cause.sigma >= effect.start - 1.0:
+        return None
+    timeout, back = world.site.settings["SlurmdTimeout"], effect.start - cause.end
+    if cause.end - cause.start >= 2 * timeout.high / 3 and back <= timeout.low / 3 + cause.sigma:
+        return None
+    return f"{name_of(cause)} was back {back:.1f} s before"
 
 
 def _still_down_at_onset(world: World, cause: Fact, effect: Fact) -> str | None:
@@ -209,7 +214,26 @@ def _hardly_began(world: World, cause: Fact, effect: Fact) -> str | None:
     if run is None or run.start is None:
         return None
     late = cause.start - run.start
-    return f"it came {late:.0f} s into the run" if late > 120 else None
+    if late > 120:
+        return f"it came {late:.0f} s into the run"
+    begun = [
+        e for e in world.by_job.get(run.job_id, ()) if e.kind == "slurm.step_start" and e.host == cause.host
+        and run.start - 5.0 <= e.time < cause.start - 1.0
+    ]  # fmt: skip
+    if begun and cause.run is None:
+        return f"{cause.host} had started a step of the run {cause.start - begun[0].time:.0f} s before"
+    return None
+
+
+def _not_killed_with_node(world: World, cause: Fact, effect: Fact) -> str | None:
+    """A failing prolog drains a node, and Slurm requeues or cancels its run. Who was killed with a node died of what set it DOWN."""
+    if effect.kind != "run.node_fail":
+        return None
+    for down in world.facts_of("node.down", "admin.down", "node.reboot"):
+        noticed = float(down.attrs.get("noticed", down.start))
+        if down.events and down.host in effect.attrs["failed_nodes"] and abs(noticed - effect.start) <= END_SLACK_S:
+            return f"slurmctld killed the run with {down.host}, which it had given up"
+    return None
 
 
 def _no_own_words(world: World, cause: Fact, effect: Fact) -> str | None:
@@ -373,6 +397,10 @@ def _job_was_on_it(world: World, cause: Fact, effect: Fact) -> str | None:
     return f"no former run of job {run.job_id} was on {cause.host} when it was set DOWN"
 
 
+def _did_not_answer(world: World, cause: Fact, effect: Fact) -> str | None:
+    return f"{effect.host} answered, and refused the job's credential" if effect.attrs.get("refused") else None
+
+
 def _row_remapped(world: World, cause: Fact, effect: Fact) -> str | None:
     return None if cause.attrs.get("code") in (63, 64) else "not a row remapping"
 
@@ -417,14 +445,14 @@ CONDITIONS: dict[str, Condition] = {
     "switch carries fabric": link_conditions.switch_fabric, "switch carries management": link_conditions.switch_management,
     "hardware xid": _hardware_xid, "xid 74": _xid_74, "did not hang": _did_not_hang, "not xid 74": _not_xid_74,
     "input/output trouble in the run": _io_trouble, "client evicted or input/output trouble": _evicted_or_io,
-    "launch trouble or no space in the run": _no_space, "run hardly began": _hardly_began, "no words of its own": _no_own_words,
+    "launch trouble or no space in the run": _no_space, "run hardly began": _hardly_began, "not killed with its node": _not_killed_with_node, "no words of its own": _no_own_words,
     "file system given up": _gave_up, "no lost peers told": _no_lost_peers, "down at effect": _down_at_effect,
     "outlasts usual retries": _outlasts_retries, "a task ended by itself": _ended_by_itself,
     "hung long before": _hung_long_before, "needs a reboot": _needs_reboot, "killed by a bus error": _bus_error,
     "same adapter": link_conditions.same_adapter, "single path": link_conditions.single_path, "slow to the end": _slow_to_the_end, "far end only": _far_end_only,
     "a step lost its node": _told_node_failure, "away at the boot": _away_at_boot, "silent until the boot": _silent_until_boot, "booted by itself": _unasked, "named by the reason": _named_by_reason,
     "its job was on it": _job_was_on_it, "planned work": _planned_work, "row remapped": _row_remapped, "uncorrectable memory in the run": _met_memory_error, "while slow": _while_slow,
-    "node lived until then": _lived_until_then, "its share of the planes": link_conditions.its_share,
+    "node did not answer": _did_not_answer, "node lived until then": _lived_until_then, "its share of the planes": link_conditions.its_share,
 }  # fmt: skip
 
 

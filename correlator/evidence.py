@@ -236,6 +236,7 @@ class Weigher:
         return (
             SCOPES[edge.scope](self.world, cause, effect)
             and _outside(edge, cause, effect, low, high)[0] <= 3 * _sigma(cause, effect)
+            and not self._too_late(edge, cause, effect, low)
             and all(CONDITIONS[name](self.world, cause, effect) is None for name in edge.requires)
         )
 
@@ -263,6 +264,8 @@ class Weigher:
             reason = CONDITIONS[name](self.world, cause, effect)
             if reason is not None:
                 return Rejection(edge, cause, effect, reason)
+        if late := self._too_late(edge, cause, effect, low):
+            return Rejection(edge, cause, effect, late)
         fit = 1.0 if outside <= 0 else math.exp(-0.5 * (outside / sigma) ** 2)
         span = min(high - low, 2 * sigma + 600.0) + 2 * sigma
         coincidence = 1.0 - math.exp(-self.rates.of(cause.kind, effect.start) * span / _density(edge, lag, low, high))
@@ -276,6 +279,20 @@ class Weigher:
         strength = prior * fit * (1.0 if settled else 0.9)
         return Hop(edge, cause, effect, lag, window, because, strength, max(coincidence, 1e-6), others)
 
+    def _too_late(self, edge: Edge, cause: Fact, effect: Fact, low: float) -> str:
+        """What a run printed without a stamp was printed before it ended, however uncertain its moment is: what came later, or
+        too short before the end to show, did not cause it."""
+        run = self.world.run.get(effect.run or "")
+        if run is None or run.end is None or effect.kind.startswith("run."):
+            return ""
+        left = run.end - _onset(edge, cause)[0]
+        if left >= low - 3 * math.hypot(cause.sigma, CLOCK_S) - WHOLE_S:
+            return ""
+        return f"it came {-left:.1f} s after the run had ended" if left < 0 else f"it came {left:.1f} s before the run ended, {low:.0f} s at least allowed"  # fmt: skip
+
+
+#: Accounting has whole seconds.
+WHOLE_S = 1.0
 
 #: Under "early", the delays fall off with a quarter of the window; no delay counts more than four times an even spread
 #: or less than a quarter of it, because windows are estimates themselves.

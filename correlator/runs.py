@@ -352,13 +352,40 @@ def _rows_from_events(events: list[Event]) -> list[dict[str, Any]]:
             row["state"], row["end"] = state, moment_of(event.time)
             if event.kind == "slurm.job_failed" and event.entities.get("exit_code") not in NOTHING:
                 row["exit_code"] = event.entities["exit_code"]
+            row["unsaid"] = event.kind == "slurm.job_end" and event.entities.get("exit_code") is None
         if event.kind == "slurm.job_requeue":
             if row["state"] == "RUNNING":
                 # "requeue job JobId=1 due to failure of node gpu02": accounting will call this run NODE_FAIL.
                 failed = "failure of node" in event.message
                 row["state"], row["end"] = "NODE_FAIL" if failed else "REQUEUED", moment_of(event.time)
             rows.append(open_runs.pop(job))
-    return rows + list(open_runs.values())
+    rows += open_runs.values()
+    return _with_last_words(rows, events)
+
+
+#: What a run's output says of a step that ended badly.
+_BAD_STEP = frozenset({"job.exit_error", "job.segfault", "job.bus_error", "job.killed", "job.cuda_error"})
+
+
+def _with_last_words(rows: list[dict[str, Any]], events: list[Event]) -> list[dict[str, Any]]:
+    """slurmctld tells an exit status, then that the run is done. Where the first of these lines was lost, a run is not taken
+    for COMPLETED whose own output says that a step of it ended badly."""
+    doubted = {row["job_id"]: row for row in rows if row.pop("unsaid", False)}
+    if not doubted:
+        return rows
+    for event in events:
+        row = doubted.get(event.job_id or 0)
+        if row is None or event.kind not in _BAD_STEP or event.source not in ("job_stdout", "job_stderr"):
+            continue
+        start, end = seconds_of(row.get("start")) or 0.0, seconds_of(row["end"]) or 0.0
+        if max(start - SAME_START_S, end - LAST_WORDS_S) <= event.time <= end + LAST_WORDS_S:
+            row["state"] = "FAILED"
+    return rows
+
+
+#: What a run printed last is stamped, or placed where no stamp is, so near its end (facts.jobs.of_run); what it printed
+#: long before, it lived through.
+LAST_WORDS_S = 65.0
 
 
 #: How a run ended as its nodes and its own output say, the most telling first.

@@ -183,6 +183,15 @@ def read_settings(rows: Iterable[Mapping[str, Any]], overrides: Mapping[str, obj
     return settings
 
 
+#: ``SlurmctldHost=ctl1(10.0.0.1)``; older configurations name the machines otherwise.
+_CONTROLLER_SETTINGS = frozenset({"SlurmctldHost", "ControlMachine", "BackupController"})
+
+
+def controllers(settings: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """The machines that slurm.conf names as controllers."""
+    return frozenset(str(r["value"]).split("(")[0].strip() for r in settings if r["name"] in _CONTROLLER_SETTINGS)
+
+
 def build_site(
     cluster: str | None,
     settings: Iterable[Mapping[str, Any]],
@@ -193,11 +202,10 @@ def build_site(
 ) -> Site:
     """Puts together what inventories, slurm.conf, topology.conf and job environments say."""
     settings = list(settings)
+    # A switch may be all that is heard of the link of a controller whose own logs are elsewhere.
+    named = frozenset(hosts) | controllers(settings)
     site = Site(
-        cluster=cluster,
-        settings=read_settings(settings, overrides),
-        interfaces=interfaces(overrides),
-        hosts=frozenset(hosts),
+        cluster=cluster, settings=read_settings(settings, overrides), interfaces=interfaces(overrides), hosts=named
     )
     for row in settings:
         scope = str(row["scope"] or "")

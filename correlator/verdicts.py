@@ -127,11 +127,11 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
             verdict.doubts.append(
                 f"No line of slurmctld tells how {root.host} was lost: it may have fallen silent, or somebody set it DOWN"
             )
-        if root.host and world.unheard(root.host):
+        silent = [root.host] if root.host else list(root.attrs.get("hosts", ()))
+        if silent and all(world.unheard(host) for host in silent):
             verdict.at_most = UNHEARD_SURE
-            verdict.doubts.append(
-                f"No kernel or system log of {root.host} was collected: its link, its machine or its daemons may have failed"
-            )
+            of = "its link, its machine or its daemons" if root.host else "their links, machines or daemons"
+            verdict.doubts.append(f"No kernel or system log of {fold(silent)} was collected: {of} may have failed")
     if root.kind == "admin.down" and root.attrs.get("polled") is not None:
         verdict.at_most = min(verdict.at_most, POLLED_SURE)
         verdict.doubts.append(
@@ -332,6 +332,8 @@ def _timed_out(
         return "unknown", UNHEARD_LAUNCHER_SURE, why, unheard
     if any(_acceptable(c) for c in chains):
         return None
+    if short := _short_of_limit(run, lines):
+        return "unknown", UNHEARD_LAUNCHER_SURE, short, lines
     slow = [c.root for c in chains if c.root.kind == "job.slow"]
     if slow:
         ratio, onset = slow[0].attrs["ratio"], (slow[0].start - (run.start or slow[0].start)) / 60.0
@@ -341,6 +343,26 @@ def _timed_out(
         why = "its ranks had lost each other and it stood still until its time limit; what parted them, nothing that was collected tells"
         return "app.timeout", SLOWED_SURE, why, [*hung[:3], *lines]
     return "app.timeout", 0.93, "it reached its time limit", lines
+
+
+#: Slurm looks for time limits that are over once a minute, and never ends a run before its own.
+LIMITS_LOOKED_AT_S = 60.0
+
+
+def _short_of_limit(run: Run, lines: list[Event]) -> str:
+    """Accounting and slurmstepd tell of a time limit as well where InactiveLimit or the end of a reservation ended a run;
+    slurmctld tells them apart."""
+    limit, told = (
+        run.row.get("time_limit_s"),
+        [e for e in lines if e.source == "slurmctld" and e.kind == "slurm.job_timeout"],
+    )
+    lasted = run.end - run.start if run.end is not None and run.start is not None else float("inf")
+    if told or run.state != "TIMEOUT" or not limit or lasted + LIMITS_LOOKED_AT_S >= float(limit):
+        return ""
+    return (
+        f"Slurm ended it as TIMEOUT after {lasted:.0f} s of the {float(limit):.0f} s that it was allowed: not its own limit, "
+        "but that of its reservation or of an srun or salloc that no longer answered (InactiveLimit)"
+    )
 
 
 def _name_of(run: Run, uid: object) -> str:

@@ -20,7 +20,7 @@ from correlator.clocks import Offset
 from correlator.model import Event, Fact, Run
 from correlator.runs_in_time import RunsInTime
 from correlator.samples import Throttled, XidSeen
-from correlator.site import Inventory, Site
+from correlator.site import Inventory, Site, controllers
 
 
 def bus_of(device: str) -> str:
@@ -80,9 +80,8 @@ class World:
         self._spoke: dict[str, Sequence[float]] = {}
         self._states: dict[str, list[dict[str, object]]] | None = None
         #: The hosts that run slurmctld, as its own lines and slurm.conf tell.
-        self.controllers = frozenset(e.host for e in self.events if e.host and e.source == "slurmctld") | _controllers(
-            self.inventory
-        )
+        told = controllers(self.inventory.settings if self.inventory else ())
+        self.controllers = told | {e.host for e in self.events if e.host and e.source == "slurmctld"}
         self.parts = _parts(self.events)
         self.in_time = RunsInTime(self.runs)
         self.bad_in_time = RunsInTime([r for r in self.runs if r.ended_badly])
@@ -168,15 +167,6 @@ def _parts(events: Iterable[Event]) -> dict[int, frozenset[int]]:
         if whole := event.entities.get("het_job_id"):
             of_whole[str(whole)].add(event.job_id)
     return {job: frozenset(parts) for parts in of_whole.values() if len(parts) > 1 for job in parts}
-
-
-#: ``SlurmctldHost=ctl1(10.0.0.1)``; older configurations name the machines otherwise.
-_CONTROLLER_SETTINGS = frozenset({"SlurmctldHost", "ControlMachine", "BackupController"})
-
-
-def _controllers(inventory: Inventory | None) -> frozenset[str]:
-    rows = inventory.settings if inventory else ()
-    return frozenset(str(r["value"]).split("(")[0].strip() for r in rows if r["name"] in _CONTROLLER_SETTINGS)
 
 
 def bursts(events: Iterable[Event], gap: float) -> list[list[Event]]:

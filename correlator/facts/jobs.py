@@ -149,11 +149,14 @@ def communication_errors(world: World) -> list[Fact]:
 
 #: Slurm's reasons for not starting a step on a node that are about the node or the way to it, not about the program.
 _LAUNCH_REFUSED = re.compile(
-    r"credential revoked|invalid job credential|communication connection failure|unable to contact slurmd|socket timed out"
+    r"credential (?:revoked|expired)|invalid job credential|communication connection failure|unable to contact slurmd|socket timed out"
     r"|protocol authentication error|connection (?:refused|timed out)|no route to host|zero bytes",
     re.IGNORECASE,
 )
 
+
+#: What a slurmd answers that was asked for a job it holds for killed, or whose clock is wrong.
+_CREDENTIAL = re.compile(r"job credential (?:revoked|expired)", re.IGNORECASE)
 
 #: A program that is not there, or that nobody may run, is its user's.
 _NOT_RUNNABLE = re.compile(r"\bexecve\b.*(?:permission denied|no such file|exec format|not a directory)", re.IGNORECASE)
@@ -161,7 +164,7 @@ _NOT_RUNNABLE = re.compile(r"\bexecve\b.*(?:permission denied|no such file|exec 
 
 def launch_failures(world: World) -> list[Fact]:
     """``launch.failure`` per run and node: its tasks could not be started there; attrs revoked: the node still held the
-    job for killed."""
+    job for killed; refused: it answered, and did not believe the request."""
     said: dict[tuple[str, str], list[Event]] = {}
     for event in world.kinds("job.launch_error"):
         if event.job_id is None or not _LAUNCH_REFUSED.search(event.message):
@@ -171,7 +174,7 @@ def launch_failures(world: World) -> list[Fact]:
                 for host in event.entities.get("nodes") or ():
                     said.setdefault((run.key, str(host)), []).append(event)
     for event in world.kinds("slurm.comm_error"):
-        if event.source == "slurmd" and "job credential revoked" in event.message.lower():
+        if event.source == "slurmd" and _CREDENTIAL.search(event.message):
             for run in world.runs_at(event.host or "", event.time, END_SLACK_S):
                 if run.ended_badly:
                     said.setdefault((run.key, event.host or ""), []).append(event)
@@ -180,7 +183,8 @@ def launch_failures(world: World) -> list[Fact]:
         first = min(
             events, key=lambda e: (e.sigma, e.time, e.id)
         )  # what slurmd wrote has a stamp, what srun wrote has none
-        attrs = {"revoked": any("revoked" in e.message.lower() for e in events)}
+        refused = [e for e in events if _CREDENTIAL.search(e.message)]
+        attrs = {"revoked": any("revoked" in e.message.lower() for e in events), "refused": bool(refused)}
         facts.append(
             Fact("launch.failure", first.time, None, first.sigma, host, run=key, attrs=attrs, events=(first, *(e for e in events if e is not first)))
         )  # fmt: skip
@@ -199,6 +203,8 @@ def ends(world: World) -> list[Fact]:
         kind = _TERMINAL.get(run.state, "run.failed")
         moment = run.end if run.end is not None else run.start or run.submit or world.last
         lines = [*of_run(run, world.by_job.get(run.job_id, ())), *_of_other_parts(world, run)]
+        if kind == "run.node_fail" and (killed := _killed_later(world, run, moment)) is not None:
+            moment, lines = killed.time, [*lines, killed]
         words: dict[str, list[Event]] = {name: [] for name in ("own", "peers", "gpu", "storage", "aftermath")}
         for event in lines:
             if event.kind == "job.launch_error" and _NOT_RUNNABLE.search(event.message):
@@ -224,6 +230,23 @@ def ends(world: World) -> list[Fact]:
         sigma = closing[0].sigma if closing else 0.5
         facts.append(Fact(kind, exact, exact, sigma, None, run=run.key, attrs=attrs, events=tuple(closing)))
     return facts
+
+
+#: slurmctld's word for a run that it ends with its node (slurm src/slurmctld/job_mgr.c).
+_KILLED_WITH_NODE = re.compile(r"\bKilling .*\bon failed node\b")
+
+
+def _killed_later(world: World, run: Run, end: float) -> Event | None:
+    """The end of a run that was suspended is for accounting the moment of its suspension (slurm src/slurmctld/job_mgr.c); that of
+    its node came later."""
+    again = min(
+        (r.start for r in world.runs_of_job[run.job_id] if r.start is not None and r.start > end), default=float("inf")
+    )
+    told = [
+        e for e in world.by_job.get(run.job_id, ()) if e.kind == "slurm.job_node_fail" and e.source == "slurmctld"
+        and end - END_SLACK_S <= e.time < again and _KILLED_WITH_NODE.search(e.message)
+    ]  # fmt: skip
+    return told[0] if told and told[0].time > end + END_SLACK_S else None
 
 
 def _of_other_parts(world: World, run: Run) -> list[Event]:
@@ -322,8 +345,10 @@ def _failed_nodes(world: World, run: Run, lines: list[Event], moment: float) -> 
             part = _PART.search(event.message)
             named.update(h for h in hosts_of(event) if h in run.nodes or not run.nodes or part)
     # srun names the node that failed; slurmstepd's line about the same names the node that writes it.
-    named.update(h for e in lines if e.kind == "job.node_failure" and "node failure on" in e.message.lower()
-                 for h in hosts_of(e) if h in run.nodes)  # fmt: skip
+    told = {
+        h for e in lines if e.kind == "job.node_failure" and "node failure on" in e.message.lower() for h in hosts_of(e)
+    }
+    named |= told.intersection(run.nodes) or _of_another_part(world, run, told)
     if run.row.get("failed_node"):
         named.add(str(run.row["failed_node"]))
     for fact in world.facts_of("node.down", "node.reboot", "admin.down"):
@@ -331,6 +356,13 @@ def _failed_nodes(world: World, run: Run, lines: list[Event], moment: float) -> 
         if fact.host in run.nodes and abs(noticed - moment) <= END_SLACK_S:
             named.add(fact.host)
     return sorted(named)
+
+
+def _of_another_part(world: World, run: Run, told: set[str]) -> set[str]:
+    """An srun that started tasks of several parts of a heterogeneous job names a node that may be another part's. What is left
+    in a file of an earlier run of the job names a node of that run."""
+    earlier = {h for r in world.runs_of_job.get(run.job_id, ()) for h in r.nodes}
+    return told & world.site.hosts - earlier
 
 
 #: What sets a node DOWN, and how long before it may have begun (five thirds of a SlurmdTimeout of ten minutes).

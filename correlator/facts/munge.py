@@ -46,7 +46,8 @@ def munge_failures(world: World) -> list[Fact]:
             waited[event.host].append(event.time)
     for fact in deaf:
         fact.attrs["mutual"] = any(abs(t - fact.start) <= BOTH_WAIT_S for t in waited[fact.host or ""])
-    said, deaf = merge_near(_broken_munge(world, words), REFUSED_GAP_S), merge_near(deaf, MUNGE_GAP_S)
+    told = [*_broken_munge(world, words), *_expired_launches(world)]
+    said, deaf = merge_near(told, REFUSED_GAP_S), merge_near(deaf, MUNGE_GAP_S)
     for fact in said:
         for other in [
             d for d in deaf if d.host == fact.host and -MUNGE_GAP_S <= fact.start - (d.end or d.start) <= MUNGE_GAP_S
@@ -55,6 +56,21 @@ def munge_failures(world: World) -> list[Fact]:
             fact.events = tuple(sorted({*fact.events, *other.events}, key=lambda e: (e.time, e.id)))
             deaf.remove(other)
     return said + deaf
+
+
+def _expired_launches(world: World) -> list[Fact]:
+    """A job's credential holds for two minutes (slurm src/common/slurm_cred.c) and is made when a step is launched: the node
+    for which it is over at once has a clock that is ahead. Of several nodes the maker's clock may be the wrong one."""
+    facts = []
+    for event in world.kinds("slurm.comm_error", "slurm.node_error", "job.launch_error"):
+        if "job credential expired" in event.message.lower():
+            hosts = [event.host] if event.source == "slurmd" else event.entities.get("nodes") or []
+            attrs = {"said": True, "refused": "expired", "clock": "ahead"}
+            facts += [Fact("munge.failure", event.time, None, event.sigma, str(h), attrs=dict(attrs), events=(event,)) for h in hosts if h]  # fmt: skip
+    return [
+        f for f in facts
+        if not any(other.host != f.host and abs(other.start - f.start) <= REFUSED_GAP_S for other in facts)
+    ]  # fmt: skip
 
 
 def _broken_munge(world: World, words: list[Event]) -> list[Fact]:

@@ -37,13 +37,35 @@ def common_silence(world: World) -> list[Fact]:
         for group in _within([f for f in downs if f.host in members], together):
             hosts = {f.host for f in group}
             if len(hosts) >= SHARED_MIN and len(hosts) >= SHARED_SHARE * len(members):
-                facts.append(_silence(switch, group))
+                facts.append(_silence(None if _heard_no_loss(world, hosts) else switch, group))
+    facts = _of_whole_cluster(facts, len(leaves), together)
     named = {host for fact in facts for host in fact.attrs["hosts"]}
     # Nodes of several switches, or of switches that nobody names, in one statement: what all of them hang on.
     for group in _within([f for f in downs if f.host not in named], together):
         if any(len({f.host for f in said}) >= SHARED_MIN for said in _within(group, SAME_DOWN_S)):
             facts.append(_silence(None, group))
     return facts
+
+
+def _of_whole_cluster(facts: list[Fact], leaves: int, together: float) -> list[Fact]:
+    """Where all switches of nodes fell silent at once, it may as well have been the controller that was cut off: none is named."""
+    if len(facts) != leaves or not facts or max(f.start for f in facts) - min(f.start for f in facts) > together:
+        return facts
+    first = min(facts, key=lambda f: f.key[1:])
+    ends = [f.end for f in facts]
+    attrs = {
+        "hosts": sorted({h for f in facts for h in f.attrs["hosts"]}),
+        "until": max(f.attrs["until"] for f in facts),
+        "unsaid": all(f.attrs["unsaid"] for f in facts),
+    }
+    end = None if None in ends else max(e for e in ends if e is not None)
+    return [Fact("switch.silent", first.start, end, first.sigma, None, attrs=attrs, events=first.events)]
+
+
+def _heard_no_loss(world: World, hosts: set[str | None]) -> bool:
+    """A switch that dies takes the carrier of its nodes' links with it, and their kernels say so. Where most were heard and none
+    said so, what they share lies behind the switch: its uplink, or the controller's own link."""
+    return len(hosts & world.voices) >= SHARED_SHARE * len(hosts)
 
 
 def _own_causes(world: World) -> dict[str, list[tuple[float, float]]]:

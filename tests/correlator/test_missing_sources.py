@@ -428,3 +428,21 @@ def test_nobody_is_sent_to_lines_that_are_not_there(output: dict[str, str], advi
     sacct = "JobID|JobName|User|Partition|State|ExitCode|Start|End|NodeList|Submit\n7|train|ann|gpu|FAILED|1:0|2026-02-27T12:00:00|2026-02-27T12:10:00|n1|2026-02-27T11:59:00\n"
     verdict = conclude(write(tmp_path, {"accounting/sacct.txt": sacct, **output}))["verdicts"]["7"]
     assert verdict["category"] == "app.error" and advice in verdict["advice"][0]["text"]
+
+
+EXITED = "srun: error: n1: task 0: Exited with exit code 1"
+
+
+@pytest.mark.parametrize(("told", "printed", "expected"), [
+    ((), 900.0, [("7", "FAILED")]),
+    ((), None, [("7", "COMPLETED")]),
+    ((), 300.0, [("7", "COMPLETED")]),  # it went on for ten minutes
+    ((ctl(899.9, "slurm.job_end", "_job_complete: JobId=7 WEXITSTATUS 0", exit_code=0),), 900.0, [("7", "COMPLETED")]),
+])  # fmt: skip
+def test_a_run_whose_exit_status_was_lost_ended_as_its_output_says(
+    told: tuple[Any, ...], printed: float | None, expected: list[tuple[str, str]]
+) -> None:
+    """slurmctld writes the status, and then that the job is done; a step that fails under a good script ends nothing."""
+    lines = [ctl(0, "slurm.job_start", "sched: Allocate JobId=7 NodeList=n1", nodes=["n1"]), *told,
+             ctl(900, "slurm.job_end", "_job_complete: JobId=7 done"), *(out(printed, "job.exit_error", EXITED, job=7) if printed else [])]  # fmt: skip
+    assert [(r.key, r.state) for r in assemble([], [], lines)] == expected
