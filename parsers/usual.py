@@ -257,7 +257,8 @@ def _text(data: Array, row: Row, kind: Row) -> bool:
         if row.message < 0:
             return False
     if kind.slurm:
-        if reads(data, row.message, b"slurm"):  # its own name once more
+        # Its own name once more, or the line of its file.
+        if reads(data, row.message, b"slurm") or reads(data, row.message, b"[2"):
             return False
         if row.severity == 0:
             row.severity = usual_headers.slurm_level(data, row.message, 0)
@@ -266,7 +267,16 @@ def _text(data: Array, row: Row, kind: Row) -> bool:
     if not kind.slurm and usual_headers.mnemonic(data, row.message):
         row.system = EOS
     # "re0.leaf1": the device's name is part of it.
-    return not (kind.system == JUNOS and reads(data, row.host, b"re"))
+    return not (_begins_stamp(data, row.message) or (kind.system == JUNOS and reads(data, row.host, b"re")))
+
+
+@part
+def _begins_stamp(data: Array, at: int) -> bool:
+    """Whether a text begins as ``Mon dd hh:mm:ss`` does: a whole line in a line."""
+    return bool(
+        is_capital(data[at]) and data[at + 3] == BLANK and data[at + 6] == BLANK and data[at + 9] == COLON
+        and data[at + 12] == COLON
+    )  # fmt: skip
 
 
 @part
