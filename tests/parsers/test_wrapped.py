@@ -74,7 +74,10 @@ ZH = "nvidia-fabricmanager.service: Control process exited, code=exited, status=
         (f"Feb 28 16:30:00 lh kernel: {SYSLOG}", {"event": "nic.link_down", "host": "gx7", "time": AT, "message": DOWN}),
         (f"<12>Feb 28 16:30:00 relay <6>{SYSLOG}", {"event": "nic.link_down", "host": "gx7", "severity": "info", "time": AT}),
         (f"Feb 28 16:30:00 relay 2026-02-28T17:29:24+01:00 gx7 kernel: {DOWN}", {"event": "nic.link_down", "host": "gx7", "time": AT, "time_quality": "line"}),
-        ("Feb 28 16:30:00 ctl slurmctld: [2026-02-28T16:29:24.250] error: Nodes gx[1-2] not responding, setting DOWN", {"event": "slurm.node_down", "host": "ctl", "source": "slurmctld", "severity": "error", "time": QUARTER, "nodes": ["gx1", "gx2"]}),
+        (
+            "Feb 28 16:30:00 ctl slurmctld: [2026-02-28T16:29:24.250] error: Nodes gx[1-2] not responding, setting DOWN",
+            {"event": "slurm.node_down", "host": "ctl", "severity": "error", "time": QUARTER, "nodes": ["gx1", "gx2"]},
+        ),
         ("Feb 28 16:30:00 gx7 slurmd[9]: [2026-02-28T16:29:24.250] [77.0] done with step", {"event": "other", "source": "slurmstepd", "host": "gx7", "job_id": 77}),
         ("2026-02-28T16:29:24Z gx7 slurmd: [2026-02-28T17:29:24.250] error: Unable to register: x", {"source": "slurmd", "time": AT, "time_quality": "line"}),
         # Behind what grep, pdsh, compose, a mail and quotes put in front.
