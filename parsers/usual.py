@@ -272,11 +272,14 @@ def _text(data: Array, row: Row, kind: Row) -> bool:
 
 @part
 def _begins_stamp(data: Array, at: int) -> bool:
-    """Whether a text begins as ``Mon dd hh:mm:ss`` does: a whole line in a line."""
-    return bool(
-        is_capital(data[at]) and data[at + 3] == BLANK and data[at + 6] == BLANK and data[at + 9] == COLON
-        and data[at + 12] == COLON
-    )  # fmt: skip
+    """Whether a text begins as ``Mon dd hh:mm:ss`` does: a whole line in a line. Looks no further than the line goes."""
+    if not (is_capital(data[at]) and data[at + 1] > BLANK and data[at + 2] > BLANK and data[at + 3] == BLANK):
+        return False
+    for place in range(4, 13):
+        byte = data[at + place]
+        if byte < BLANK or (place == 6 and byte != BLANK) or (place in (9, 12) and byte != COLON):
+            return False
+    return True
 
 
 @part

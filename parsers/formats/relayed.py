@@ -7,7 +7,7 @@ from __future__ import annotations
 import polars as pl
 
 from parsers.formats import syslog
-from parsers.formats.base import SLURM, Format, accepted, conform, groups
+from parsers.formats.base import CAPITALS, DIGITS, SLURM, Format, accepted, conform, groups
 from parsers.formats.wrapped import read_inner
 from parsers.record import Origin
 
@@ -75,6 +75,7 @@ RELAYED = Format(
     "a header in front of a whole line of syslog or Slurm",
     rf"^(?:<\d{{1,3}}>)?(?:{_BSD}|{_ISO}) (?:[\w.-]+ (?:[^\s:\[\]]+(?:\[\d+\])?: )?)?(?:{_WHOLE}|{_SLURM_STAMP})",
     _read_relayed,
+    first="<" + CAPITALS + DIGITS,
 )
 BEHIND = Format(
     "relayed",
