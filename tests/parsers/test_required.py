@@ -82,6 +82,7 @@ def test_a_format_accepts_only_what_begins_as_it_says(form: Format) -> None:
         "026 Jun  1 12:00:00.1 h INFO a: x", "026-06-01_12:00:00.1+0000: [E] x", "1) Jun01 12:00:00 Main [App] >> x", "un Jun 14 12:00:00 2026: [N] x",
             "026-06-01T12:00:00Z stdout F x", "026-06-01T12:00:00Z {} x", "pod/a/b] x", " 12.345678] h kernel: x", "780000000.123456 h a[1]: x", "- Boot 0123456789abcdef0123456789abcdef --",
         "E- x", "026-06-01 12:00:00 h a[1]: x", " 2026-06-01T12:00:00Z h a - - - x", 'ime="x" level=info msg=a',
+            "un  1 12:00:00 h Jun  1 12:00:00 h a[1]: x", "026-06-01T12:00:00Z h a: [2026-06-01T12:00:00.123] error: x",
     )  # fmt: skip
     texts = [first + rest for first in map(chr, range(32, 127)) for rest in rests]
     accepted = _accepts(form, [*texts, ""])
