@@ -295,7 +295,8 @@ def _text(data: Array, row: Row, kind: Row) -> bool:
         if row.message < 0:
             return False
     if kind.slurm:
-        if reads(data, row.message, b"slurm"):  # its own name once more
+        # Its own name once more, or the line of its file.
+        if reads(data, row.message, b"slurm") or reads(data, row.message, b"[2"):
             return False
         if row.severity == 0:
             row.severity = usual_headers.slurm_level(data, row.message, 0)
@@ -304,7 +305,19 @@ def _text(data: Array, row: Row, kind: Row) -> bool:
     if not kind.slurm and usual_headers.mnemonic(data, row.message):
         row.system = EOS
     # "re0.leaf1": the device's name is part of it.
-    return not (kind.system == JUNOS and reads(data, row.host, b"re"))
+    return not (_begins_stamp(data, row.message) or (kind.system == JUNOS and reads(data, row.host, b"re")))
+
+
+@part
+def _begins_stamp(data: Array, at: int) -> bool:
+    """Whether a text begins as ``Mon dd hh:mm:ss`` does: a whole line in a line. Looks no further than the line goes."""
+    if not (is_capital(data[at]) and data[at + 1] > BLANK and data[at + 2] > BLANK and data[at + 3] == BLANK):
+        return False
+    for place in range(4, 13):
+        byte = data[at + place]
+        if byte < BLANK or (place == 6 and byte != BLANK) or (place in (9, 12) and byte != COLON):
+            return False
+    return True
 
 
 @part

@@ -21,6 +21,7 @@ from parsers.formats import (
     loghub,
     nhc,
     plain,
+    relayed,
     slurm,
     storage,
     syslog,
@@ -29,11 +30,11 @@ from parsers.formats import (
 from parsers.formats.base import Format
 
 BUILT_IN: tuple[Format, ...] = (
-    wrapped.CONTAINER, wrapped.LOGCLI, wrapped.PREFIXED, ip_link.MONITOR, slurm.FILE, syslog.LOGHOST, syslog.RFC5424, jsonl.JSON, kernel.KMSG,
+    wrapped.CONTAINER, wrapped.LOGCLI, wrapped.PREFIXED, ip_link.MONITOR, slurm.FILE, syslog.LOGHOST, relayed.RELAYED, syslog.RFC5424, syslog.BARE_5424, jsonl.JSON, jsonl.LOGFMT, kernel.KMSG,
     job_output.EPOCH, journalctl.MONOTONIC, kernel.DMESG, kernel.DMESG_TIME, kernel.DMESG_ISO, kernel.DMESG_RAW_LEVELS,
     fabric.OPENSM, fabric.UFM, fabric.FABRICMANAGER, fabric.IBDIAGNET, syslog.OCTETS, nhc.NHC, storage.STORAGE, journalctl.FULL, journalctl.UNIX,
     journalctl.BETWEEN, devices.DEVICE, syslog.SPACED, syslog.ISO, syslog.BSD, syslog.DATED, slurm.SHORT, slurm.BARE, loghub.BLUE_GENE,
-    loghub.HPC, devices.ODD, job_output.STAMPED, job_output.SHORT, job_output.MARKED, slurm.CLOCK, plain.REST, plain.PLAIN,
+    loghub.HPC, devices.ODD, job_output.STAMPED, job_output.SHORT, job_output.MARKED, slurm.CLOCK, relayed.BEHIND, plain.REST, plain.PLAIN,
 )  # fmt: skip
 
 

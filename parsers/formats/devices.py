@@ -24,10 +24,14 @@ _SHAPES = tuple(
         ("iosxr", rf"{_PRI}\d+: (?P<host>\S+) (?P<node>(?:RP|LC|SM|\w+)/\S+?):{_BSD}{_ZONE} ?: (?P<unit>[\w-]+)\[(?P<pid>\d+)\]: (?P<message>%.*)$"),
         ("iosxr", rf"{_PRI}(?:[A-Z][a-z]{{2}} +\d+ [\d:.]+ (?P<host>[\w.:-]+) )?(?P<node>(?:RP|LC|SM)/\S+?):(?:(?P<year_before>\d{{4}}) )?"
                   rf"{_BSD}{_ZONE} ?: (?P<unit>[\w-]+)\[(?P<pid>\d+)\]: (?P<message>%.*)$"),
-        ("ios", rf"{_PRI}\d+: (?:(?P<host>[\w.-]+): )?[*.]?{_BSD}{_ZONE}: (?P<message>%.*)$"),
+        ("ios", rf"{_PRI}\d+: (?:(?P<host>(?!\d+: )[\w.-]+): )?[*.]?{_BSD}{_ZONE}: (?P<message>%.*)$"),
         ("ios", rf"{_PRI}(?:(?P<host>[\w.-]+): )?[*.]?{_BSD}{_ZONE}: (?P<message>%(?!(?:PIX|ASA|FWSM|FTD)-)[A-Z].*)$"),
         # As a relay passes it on: its own stamp, who sent it, then the packet's number and what the switch wrote.
         ("ios", rf"{_PRI}{_BSD} (?P<host2>[\w.:-]+) \d+: (?:(?P<host>[\w.-]+): )?[*.]?[A-Z][a-z]{{2}} +\d+ (?:\d{{4}} )?[\d:.]+(?: [A-Z]{{2,5}})?: (?P<message>%[A-Z].*)$"),
+        # Numbers of a relay and of the switch itself, who sent it, and in place of a stamp how long the switch has been up.
+        ("ios", rf"{_PRI}(?:\d+: |: )(?:[A-Z][a-z]{{2}} +\d+ (?:\d{{4}} )?[\d:.]+ )?(?:(?P<host2>(?=[\w.-]*[A-Za-z.])[\w.-]+) )?"
+                rf"(?:(?P<host>(?:[A-Za-z][\w.-]*|[0-9a-f]*:[0-9a-f:]+|\d+\.[\d.]+)): )?(?:\d+: )?[*.]?"
+                rf"(?:{_BSD}{_ZONE}|(?:\d+[ywdh])+|\d+:\d\d:\d\d): (?P<message>%(?!(?:PIX|ASA|FWSM|FTD)-)[A-Z].*)$"),
         ("nxos", rf"{_PRI}(?:[A-Z][a-z]{{2}} +\d+ \d\d:\d\d:\d\d(?:\.\d+)? )?(?:(?P<host>[\w.-]+)(?: ?:)? |: )?(?P<year>\d{{4}}) "
                  rf"(?P<month>[A-Z][a-z]{{2}}) +(?P<day>\d{{1,2}}) (?P<clock>\d\d:\d\d:\d\d)(?:\.(?P<fraction>\d+))?{_ZONE}:? "
                  r"(?:(?P<host2>[\w.-]+) )?(?P<message>%.*|last message repeated .*)$"),
@@ -55,11 +59,11 @@ def priority(text: str | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _stamp_of(found: re.Match[str]) -> str:
-    """The time as it is written: from the first of its parts to the last."""
+def _stamp_of(found: re.Match[str]) -> str | None:
+    """The time as it is written, from the first of its parts to the last; None for a switch that writes none."""
     names = ("iso", "year_before", "year", "month", "day", "clock", "fraction", "date", "time")
     spans = [found.span(name) for name in names if name in found.re.groupindex and found[name] is not None]
-    return found.string[min(start for start, _ in spans) : max(end for _, end in spans)]
+    return found.string[min(start for start, _ in spans) : max(end for _, end in spans)] if spans else None
 
 
 def _device_row(text: str, origin: Origin) -> dict[str, Any] | None:

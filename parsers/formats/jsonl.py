@@ -174,4 +174,36 @@ def _alone(text: str, origin: Origin) -> dict[str, Any] | None:
     return LATER if row is not None and row.get("tag") == _WRAPPED else row
 
 
+_PAIR = re.compile(r'([A-Za-z_][\w.-]*)=("(?:[^"\\]|\\.)*"|\S*)')
+
+
+def _logfmt_row(text: str, origin: Origin) -> dict[str, Any] | None:
+    """``time="..." level=warning msg="..."`` as containerd, kubelet and Go's loggers write; an error stands behind the message."""
+    fields = {name.lower(): value for name, value in reversed(_PAIR.findall(text))}
+    said = {name: json.loads(value) if _is_quoted(value) else value for name, value in fields.items()}
+    message = said.get("msg") or said.get("message")
+    if not message:
+        return None
+    told = said.get("error") or said.get("err")
+    return {
+        "format": "logfmt", "source": origin.source, "message": f"{message}: {told}" if told else message,
+        "severity": SEVERITY_WORDS.get(said.get("level", said.get("lvl", "")).lower()), "host": _host(said),
+        "iso": said.get("time") or said.get("ts") or said.get("t"),
+    }  # fmt: skip
+
+
+def _is_quoted(value: str) -> bool:
+    """Whether a value is a text of JSON: anything else is kept as it is written."""
+    try:
+        return value.startswith('"') and isinstance(json.loads(value), str)
+    except ValueError:
+        return False
+
+
+LOGFMT = Format(
+    "logfmt",
+    'pairs of name=value with time, level and msg="..."',
+    r'^(?:time|ts|t|level|lvl)="?\S[^=]*"? .*\b(?:msg|message)=',
+    by_line(_logfmt_row),
+)
 JSON = Format("json", "an object of JSON", r"^\s*\{.*\}\s*$", ByLine(_alone, _read), for_jobs=True)

@@ -387,6 +387,22 @@ def _read_5424(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     return _with_structure(finish(_junos_named(found), "rfc5424"))
 
 
+#: What a line without a priority is read with, and what that adds to ``extra``.
+_NO_PRIORITY, _NO_NUMBERS = "<0>", r'"facility_num": 0, "pri": 0, "severity_num": 0(?:, )?'
+
+
+def _read_bare_5424(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    """RFC 5424 that lost its priority but not its version."""
+    found = _read_5424(frame.with_columns(pl.concat_str(pl.lit(_NO_PRIORITY), "text").alias("text")), origin)
+    if found.is_empty():
+        return found
+    named = pl.when(pl.col("source").is_in(list(SLURM)))
+    return found.with_columns(
+        pl.lit(None, pl.String).alias("facility"), named.then(severity_of_level(pl.col("message"))).alias("severity"),
+        pl.col("extra").str.replace(_NO_NUMBERS, ""),
+    )  # fmt: skip
+
+
 #: Parameters of Junos' structured data -> what the same message says in plain text.
 _JUNOS_WORDS = {
     "snmp-interface-index": "ifIndex", "admin-status": "ifAdminStatus", "operational-status": "ifOperStatus", "interface-name": "ifName",
@@ -433,7 +449,7 @@ def _with_structure(found: pl.DataFrame) -> pl.DataFrame:
 #: Level words that programs write where a host would stand.
 _LEVELS = r"(?i)^(?:trace|debug|info|notice|warn|warning|error|err|crit|critical|fatal|alert|emerg|log)$"
 _SPACED = (
-    r"(?s)^(?P<day>\d{4}-\d\d-\d\d) (?P<clock>\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?) "
+    r"(?s)^(?P<day>\d{4}-\d\d-\d\d)[ T](?P<clock>\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?) "
     r"(?P<rest>(?P<name>[A-Za-z][\w.-]*) (?:kernel|[A-Za-z][\w./@-]*\[\d+\]): .*)$"
 )
 
@@ -458,6 +474,12 @@ LOGHOST = Format(
     _read_loghost,
 )
 RFC5424 = Format("rfc5424", "<priority>version", r"^<\d{1,3}>[1-9]\d{0,2} (?:-|\d{4}-)", _read_5424)
+BARE_5424 = Format(
+    "rfc5424",
+    "version and stamp of RFC 5424 without a priority",
+    rf"^1 {_STAMP} \S+ \S+ \S+ \S+ (?:-(?: |$)|\[)",
+    _read_bare_5424,
+)
 ISO = Format(
     "rfc3164",
     "an RFC 3339 stamp as syslog daemons write it",
@@ -474,8 +496,8 @@ BSD = Format(
 
 SPACED = Format(
     "rfc3164",
-    "date, blank, time, host, program[pid]",
-    r"^(?:19|20)\d\d-\d\d-\d\d \d\d:\d\d:\d\d\S* [A-Za-z][\w.-]* (?:kernel|[A-Za-z][\w./@-]*\[\d+\]): ",
+    "date, blank, time, host, program[pid]; a comma before the fraction",
+    r"^(?:19|20)\d\d-\d\d-\d\d(?: \d\d:\d\d:\d\d\S*|T\d\d:\d\d:\d\d,\d+\S*) [A-Za-z][\w.-]* (?:kernel|[A-Za-z][\w./@-]*\[\d+\]): ",
     _read_spaced,
 )
 DATED = Format(

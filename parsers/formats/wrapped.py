@@ -21,7 +21,12 @@ _LOGCLI = rf'(?s)^(?P<iso>{_STAMP}) \{{(?P<labels>(?:\w+="(?:[^"\\]|\\.)*"(?:, ?
 _LABELLED_HOST = r'(?:^|[, ])(?:host|hostname|node|node_name|nodename|instance)="([^":]+)'
 #: A machine that lost power leaves NULs in the blocks that were not written yet, and the next line behind them.
 #: ``journalctl -o json-seq`` and ``-o json-sse`` put a record separator or "data: " in front of each object.
-_PREFIX = r"(?s)^(?:\ufeff|\x00+|\x1e+|data: (?=\{)|\[pod/[\w.-]+/[\w.-]+\] |\(\w+ pid=\d+(?:, ip=[\d.a-f:]+)?\) |\[\d+,(?P<rank>\d+)\]<std(?:err|out)>: ?)(?P<rest>.*)$"
+#: ``mpirun --timestamp-output`` puts the time in front of its label.
+_MPIRUN = r"(?:[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d \d{4})?"
+_PREFIX = (
+    r"(?s)^(?:\ufeff|\x00+|\x1e+|data: (?=\{)|\[pod/[\w.-]+/[\w.-]+\] |\((?:\w+ pid=\d+(?:, ip=[\d.a-f:]+)?|raylet|gcs_server)\) |"
+    rf"{_MPIRUN}\[\d+,(?P<rank>\d+)\]<std(?:err|out)>: ?)(?P<rest>.*)$"
+)
 
 
 def read_inner(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
@@ -121,7 +126,7 @@ LOGCLI = Format(
 PREFIXED = Format(
     "prefixed",
     "a label in front of a line: kubectl's pod, Ray's actor, mpirun's [job,rank]<stream>, a byte order mark, NULs left by a crash",
-    r"^(?:\ufeff|\x00|\x1e|data: \{|\[pod/|\(\w+ pid=\d+|\[\d+,\d+\]<std)",
+    rf"^(?:\ufeff|\x00|\x1e|data: \{{|\[pod/|\((?:\w+ pid=\d+|raylet\)|gcs_server\))|{_MPIRUN}\[\d+,\d+\]<std)",
     _read_prefixed,
     for_jobs=True,
 )

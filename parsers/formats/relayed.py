@@ -1,0 +1,84 @@
+"""Lines that somebody logged once more: a header in front of a whole line with its own, as rsyslog's ``imfile``, relays and
+shippers leave it; and lines behind what ``grep``, ``pdsh``, quotes and copies put in front.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from parsers.formats import syslog
+from parsers.formats.base import SLURM, Format, accepted, conform, groups
+from parsers.formats.wrapped import read_inner
+from parsers.record import Origin
+
+_BSD = r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"
+_ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)"
+_TAG = r"[^\s:\[\]]+(?:\[\d+\])?: "
+_SLURM_STAMP = r"\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?\] "
+#: A whole line of syslog: nothing less stands behind a header by chance.
+_WHOLE = rf"(?:<\d{{1,3}}>)?(?:{_BSD}|{_ISO}) [\w.-]+ {_TAG}"
+_RELAYED = (
+    rf"(?s)^(?P<stamp>(?:<\d{{1,3}}>)?(?:{_BSD}|{_ISO})) (?:(?P<host>[\w.-]+) (?:(?P<unit>[^\s:\[\]]+)(?:\[\d+\])?: )?)?"
+    rf"(?P<rest>(?:{_WHOLE}|{_SLURM_STAMP}).*)$"
+)
+#: grep's file and line, pdsh's and compose's node, a weekday, quotes and marks of a mail, blanks.
+_LABEL = r"(?:(?P<node>[A-Za-z][\w.-]*)(?:: +| +\| )|[\w.-]*/[\w./-]+:(?:\d+[:-])? ?|[A-Z][a-z]{2},? |[\"'`>|*#-]+ ?|\s+|\d+[:-] ?)"
+_BEHIND = rf"(?s)^{_LABEL}(?P<rest>(?:{_BSD}(?: \d{{4}})? [\w.-]+ {_TAG}|{_ISO} [\w.-]+ {_TAG}|\[ *\d+\.\d{{6}}\] ).*)$"
+
+
+def _outer(found: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    """What the header in front says: time, quality, resolution, severity and facility of its priority."""
+    lines = found.select("i", pl.concat_str("stamp", pl.lit(" - -: -")).alias("text"))
+    parts = []
+    for form in (syslog.ISO, syslog.BSD):
+        parts.append(conform(form.read(lines.filter(accepted(form, lines["text"])), origin)))
+    return pl.concat(parts).select("i", "time", "quality", "resolution_us", "severity", "facility")
+
+
+def _read_relayed(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    """The line inside says who and what. Its time is the event's, unless only the one outside is written with its zone."""
+    found = groups(frame, _RELAYED).filter(pl.col("rest").is_not_null())
+    if found.is_empty():
+        return found
+    inner = read_inner(found.select("i", pl.col("rest").alias("text")), origin)
+    both = inner.join(_outer(found, origin), on="i", how="left", suffix="_outer").join(
+        found.select("i", pl.col("host").alias("_host"), pl.col("unit").alias("_unit")), on="i", how="left"
+    )
+    surer = pl.col("time_outer").is_not_null() & (
+        pl.col("time").is_null() | (pl.col("quality_outer").eq("line") & pl.col("quality").ne_missing("line"))
+    )
+    times = [
+        pl.when(surer).then(f"{name}_outer").otherwise(name).alias(name)
+        for name in ("time", "quality", "resolution_us")
+    ]
+    # A daemon's file does not name the daemon, the tag that the file is sent with does.
+    own = pl.col("_unit").is_in(list(SLURM)) & pl.col("source").is_in(list(SLURM)) & pl.col("step_tag").is_null()
+    named = [pl.when(own).then("_unit").otherwise(name).alias(name) for name in ("source", "unit")]
+    said = [pl.coalesce(name, f"{name}_outer").alias(name) for name in ("severity", "facility")]
+    return conform(both.with_columns(*times, *named, *said, pl.coalesce("host", "_host").alias("host")))
+
+
+def _read_behind(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    found = groups(frame, _BEHIND).filter(pl.col("rest").is_not_null())
+    if found.is_empty():
+        return found
+    text, quote = pl.col("rest"), pl.col("text").str.slice(0, 1)
+    quoted = quote.is_in(["'", '"', "`"]) & (pl.col("rest").str.slice(-1) == quote)
+    text = pl.when(quoted).then(text.str.head(-1)).otherwise(text).alias("text")
+    inner = read_inner(found.select("i", text), origin)
+    both = inner.join(found.select("i", "node"), on="i", how="left")
+    return conform(both.with_columns(pl.coalesce("host", "node").alias("host")))
+
+
+RELAYED = Format(
+    "relayed",
+    "a header in front of a whole line of syslog or Slurm",
+    rf"^(?:<\d{{1,3}}>)?(?:{_BSD}|{_ISO}) (?:[\w.-]+ (?:[^\s:\[\]]+(?:\[\d+\])?: )?)?(?:{_WHOLE}|{_SLURM_STAMP})",
+    _read_relayed,
+)
+BEHIND = Format(
+    "relayed",
+    "a line of syslog or dmesg behind a file's name, a node's name or quotes",
+    rf"^{_LABEL.replace('?P<node>', '?:')}(?:{_BSD}(?: \d{{4}})? [\w.-]+ {_TAG}|{_ISO} [\w.-]+ {_TAG}|\[ *\d+\.\d{{6}}\] )",
+    _read_behind,
+)
