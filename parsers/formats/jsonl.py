@@ -203,7 +203,7 @@ def _is_quoted(value: str) -> bool:
 LOGFMT = Format(
     "logfmt",
     'pairs of name=value with time, level and msg="..."',
-    r'^(?:time|ts|t|level|lvl)="?\S[^=]*"? .*\b(?:msg|message)=',
+    r'^(?:time|ts|t|level|lvl)="?\S[^=]*"? (?:.* )?(?:msg|message)=',
     by_line(_logfmt_row),
 )
 JSON = Format("json", "an object of JSON", r"^\s*\{.*\}\s*$", ByLine(_alone, _read), for_jobs=True)

@@ -67,7 +67,9 @@ RESTS = (
     "026 Jun  1 12:00:00.1 h INFO a: x", "026-06-01_12:00:00.1+0000: [E] x", "1) Jun01 12:00:00 Main [App] >> x", "un Jun 14 12:00:00 2026: [N] x",
     "026-06-01T12:00:00Z stdout F x", "026-06-01T12:00:00Z {} x", "pod/a/b] x", " 12.345678] h kernel: x", "780000000.123456 h a[1]: x", "- Boot 0123456789abcdef0123456789abcdef --",
     "E- x", "026-06-01 12:00:00 h a[1]: x", "026-06-01 12:00:00,5 - INFO - x", "0601 12:00:00.123 1 a.cc:1] x", "rank3]: x", "run: error: x", "1:2:3 [4] NCCL INFO x", "rror: 5%| x",
-    '"a": 1}', "aemon :info  : x", "un 2026-06-01 12:00:00 UTC h a: x", "ode Health Check x", "n: %X-1-Y: z", "",
+    '"a": 1}', "aemon :info  : x", "un 2026-06-01 12:00:00 UTC h a: x", 'ime="x" level=info msg=a',
+    "un  1 12:00:00 h Jun  1 12:00:00 h a[1]: x", "026-06-01T12:00:00Z h a: [2026-06-01T12:00:00.123] error: x", " 2026-06-01T12:00:00Z h a - - - x",
+    "h Jun  1 12:00:00 h a[1]: x", "ode Health Check x", "n: %X-1-Y: z", "",
 )  # fmt: skip
 
 

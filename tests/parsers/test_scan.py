@@ -56,7 +56,7 @@ def test_step_tags_are_those_of_the_expression(text: str) -> None:
 
 def _rows(buffer: LineBuffer) -> Array:
     rows = np.zeros(len(buffer), ROW)
-    usual._read_headers(buffer.data, buffer.starts, buffer.ends, rows, stamps.clock_of(ORIGIN))
+    usual._read_headers(buffer.data, buffer.starts, buffer.ends, rows, stamps.clock_of(ORIGIN), False)
     return rows
 
 
