@@ -114,3 +114,29 @@ def test_the_answer_says_what_is_drawn_only_where_that_was_asked() -> None:
         )
     assert "render" not in plain and plain["rows"] == charted["rows"]
     assert charted["render"] == {"visualization": "columnchart", "title": "n", "x": "N", "y": [], "series": []}
+
+
+def test_of_several_tables_the_last_is_shown_and_the_others_are_a_click_away(look: Any) -> None:
+    names = {"columns": [{"name": "Host", "type": "string"}], "truncated": False, "elapsed_ms": 1}
+    last = {**names, "columns": [{"name": "N", "type": "long"}], "rows": [[7]]}
+    others = [{**names, "name": "<b>hosts", "rows": [["gpu01"], ["gpu02"]]}, {**names, "rows": []}]
+    eyes = look(1440)
+    eyes.answer_queries({**last, "others": others})
+    page = eyes.open("/explore")
+    page.wait_for_selector("#result tbody tr")
+    tables = page.locator("#tables button")
+    assert tables.all_inner_texts() == ["<b>hosts · 2", "Table 2 · 0", "Table 3 · 1"]
+    assert page.inner_text("#result tbody") == "7" and tables.nth(2).get_attribute("aria-pressed") == "true"
+    tables.nth(0).click()
+    assert (
+        page.locator("#result tbody tr").all_inner_texts() == ["gpu01", "gpu02"]
+        and page.inner_text("#count") == "2 rows"
+    )
+    tables.nth(1).click()
+    assert "No row matches" in page.inner_text("#notes")
+
+
+def test_one_table_has_no_row_of_tables(look: Any) -> None:
+    columns = [{"name": "N", "type": "long"}]
+    page = drawn(look, {"columns": columns, "rows": [[7]], "truncated": False, "elapsed_ms": 1})
+    assert not page.is_visible("#tables")

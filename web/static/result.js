@@ -134,7 +134,9 @@ function arranged({ columns, rows }, { column, up }) {
 
 export class Result {
   constructor() {
-    for (const id of ['result', 'notes', 'chart', 'hist', 'count', 'csv']) this[id] = document.getElementById(id);
+    for (const id of ['result', 'notes', 'chart', 'hist', 'count', 'csv', 'tables']) {
+      this[id] = document.getElementById(id);
+    }
     this.body = null;
     this.sorted = { column: null, up: true };
   }
@@ -143,7 +145,25 @@ export class Result {
     this.result.setAttribute('aria-busy', String(on));
   }
 
+  /** An answer may have several tables: those of `fork` and `facet`, or of several statements. The last is shown first. */
   show(answer) {
+    const tables = [...(answer.others ?? []), answer];
+    const buttons = tables.map((table, n) => {
+      const button = element('button', 'ctl sm', `${table.name || `Table ${n + 1}`} · ${thousands(table.rows.length)}`);
+      button.type = 'button';
+      button.addEventListener('click', () => choose(n));
+      return button;
+    });
+    const choose = chosen => {
+      buttons.forEach((button, n) => button.setAttribute('aria-pressed', String(n === chosen)));
+      this.showTable(tables[chosen]);
+    };
+    this.tables.hidden = tables.length < 2;
+    this.tables.replaceChildren(...buttons);
+    choose(tables.length - 1);
+  }
+
+  showTable(answer) {
     this.body = answer;
     this.sorted = { column: null, up: true };
     const rows = answer.rows.length;
