@@ -141,6 +141,15 @@ UNRESUMED = Cause(
 )  # fmt: skip
 
 
+#: Kinds of facts that may stand at the root: the rest are ways of showing it.
+ROOTS = frozenset({
+    "link.outage", "switch.outage", "node.reboot", "node.panic", "slurmd.crash", "munge.failure", "node.deaf", "node.down",
+    "admin.down", "prolog.failure", "gpu.xid", "pcie.aer", "gpu.thermal", "disk.error", "disk.full", "storage.outage",
+    "node.dead", "link.errors", "plane.outage", "gpu.told", "disk.told", "storage.told", "switch.silent",
+    "power.outage", "cooling.outage", "cooling.shutdown", "slurmd.stop", "batch.lost", "memory.error", "node.overheated",
+})  # fmt: skip
+
+
 def cause_of(fact: Fact) -> Cause:
     if fact.kind == "node.down" and fact.attrs.get("unresumed"):
         return UNRESUMED

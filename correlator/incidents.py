@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
 
-from correlator.causes import cause_of, root_event
+from correlator.causes import ROOTS, cause_of, root_event
 from correlator.evidence import Chain, Weigher
 from correlator.facts import World
 from correlator.facts.links import TOGETHER_S
 from correlator.model import Event, Fact, Hop, Run
-from correlator.verdicts import LEAK, ROOTS, Verdict, before_all_logs
+from correlator.verdicts import LEAK, Verdict, before_all_logs
 
 #: An incident's name is a hash of what its root is, so many bytes of it: two of a million incidents share one with p = 0.5;
 #: with three bytes two of 6,000 did, and a tick could not tell them apart.
