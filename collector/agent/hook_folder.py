@@ -30,7 +30,7 @@ class HookFolder:
         try:
             handle = self._open()
         except OSError:
-            return True
+            return not (self.path / CLAIM).exists()
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -43,16 +43,19 @@ class HookFolder:
         return True
 
     def _open(self) -> int:
-        """A lock that a user put into a spool where users write (task prologs) is no reader's: it is taken away."""
-        path = self.path / CLAIM
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        """Who may look into the spool may lock it, as its owner beside root. Where users write into it (task prologs) they may
+        not, and a lock that one of them put there is no reader's: it is taken away."""
+        path, folder = self.path / CLAIM, self.path.stat()
         try:
             seen = path.lstat()
-            if seen.st_uid not in (0, os.geteuid(), self.path.stat().st_uid) or not stat.S_ISREG(seen.st_mode):
+            if seen.st_uid not in (0, os.geteuid(), folder.st_uid) or not stat.S_ISREG(seen.st_mode):
                 path.unlink()
         except FileNotFoundError:
             pass
-        return os.open(path, flags, 0o600)
+        handle = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+        if not folder.st_mode & stat.S_IWOTH and os.fstat(handle).st_uid == os.geteuid():
+            os.fchmod(handle, 0o644)
+        return handle
 
     def release(self) -> None:
         if self._claim >= 0:

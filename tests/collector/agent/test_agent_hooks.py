@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from made_host import Host, asked, rows, tables
 
-from collector.agent.hook_folder import HookFolder
+from collector.agent.hook_folder import CLAIM, HookFolder
 from collector.agent.sources import hooks as source
 
 EPILOG = {
@@ -215,6 +215,16 @@ def test_a_spool_is_emptied_by_one_process(host: Host) -> None:
     other.release()
     host.wait(3600)
     assert len(rows(runner.poll())) == 1 and not other.claim()
+
+
+@pytest.mark.parametrize(("mode", "lock_mode"), [(0o700, 0o644), (0o1733, 0o600)])
+def test_a_lock_is_for_whoever_may_look_into_the_spool_and_never_for_users(
+    host: Host, mode: int, lock_mode: int
+) -> None:
+    folder = hook(host, "epilog").parent
+    folder.chmod(mode)
+    assert HookFolder(folder).claim()
+    assert (folder / CLAIM).stat().st_mode & 0o777 == lock_mode
 
 
 def test_a_users_lock_keeps_nobody_out(host: Host) -> None:
