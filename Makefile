@@ -14,7 +14,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) -e '.[agent,server]'
-	@echo "compiling the parsers, once (about 15 seconds)"
+	@echo "compiling the parsers, once (about half a minute)"
 	$(BIN)/python -c 'from parsers.engine import prepare; prepare()'
 	touch $@
 
