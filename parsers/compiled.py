@@ -27,7 +27,7 @@ _R = TypeVar("_R")
 
 #: Every compiled function.
 FUNCTIONS: list[Any] = []
-_NOTICE = "faultline: compiling the parsers, once on this machine (about 15 seconds)\n"
+_NOTICE = "faultline: compiling the parsers, once on this machine (about half a minute)\n"
 #: What madvise calls pages that are not needed at the moment (mmap.MADV_DONTNEED is not there on every system).
 _DONTNEED = 4
 _done = threading.Event()
