@@ -145,7 +145,7 @@ export class Result {
     this.result.setAttribute('aria-busy', String(on));
   }
 
-  /** An answer may have several tables: those of `fork` and `facet`, or of several statements. The last is shown first. */
+  /** An answer may have several tables, of `fork`, `facet` or several statements. The last is shown first. */
   show(answer) {
     const tables = [...(answer.others ?? []), answer];
     const buttons = tables.map((table, n) => {
