@@ -137,6 +137,13 @@ def rooms(person: Person | None) -> tuple[str, ...]:
     return ("jobs",) if person is not None and person.role in (None, Role.OWN) else ROOMS
 
 
+def may_change(request: Request) -> bool:
+    """Whether pages offer what changes something: who asks has the right, and the store can be written."""
+    person = asking(request)
+    allowed = person is None or person.role is Role.OPERATE
+    return allowed and not getattr(request.app.state.store, "read_only", False)
+
+
 def render(request: Request, name: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """A template with what every page needs: theme, range and links that keep both."""
     kept = kept_of(request)
@@ -158,7 +165,7 @@ def render(request: Request, name: str, *, status: int = 200, **values: Any) -> 
         body = environ.get_template(name).render(
             theme=theme_of(request), zone=zone, within=within, kept=kept, person=asking(request), rooms=rooms(asking(request)), link=link, every=every, moved=moved,
             params=request.query_params, path=request.url.path, settings=request.app.state.settings, asker=asker(request),
-            author=remembered(request), writable=not getattr(request.app.state.store, "read_only", False), **values,
+            author=remembered(request), writable=may_change(request), **values,
         )  # fmt: skip
     return HTMLResponse(body, status)
 
