@@ -91,7 +91,7 @@ def test_a_stranger_is_sent_to_sign_in_and_back_to_what_was_asked(client: TestCl
     cookie = entered.headers["set-cookie"]
     assert "HttpOnly" in cookie and "SameSite=lax" in cookie and "Path=/" in cookie and PASSWORD not in cookie
     text = client.get("/jobs/15", headers=PAGE).text
-    assert "Sign out" in text and "alice" in text and "infra.network" in text
+    assert "Sign out" in text and "alice" in text and "lost its network" in text
     assert "It is right" not in text, "what would be refused is not offered"
     assert client.post("/logout", headers=FORM).headers["location"] == "/login"
     assert client.get("/jobs/15", headers=PAGE).status_code == 303
