@@ -57,6 +57,10 @@ _TITLES = {
 BROKEN_RETRY_S = 5
 
 
+#: Where the connection wrote whose verified certificate it has.
+CERTIFICATE = "faultline.certificate"
+
+
 class Gone(Exception):  # noqa: N818
     """The client went away in the middle of its request."""
 
@@ -73,9 +77,10 @@ class Intake:
     """Everything that receivers need of the service: the spool, who may send, what is stored already."""
 
     def __init__(
-        self, spool: Spool, *, tokens: Iterable[str] = (), receivers: Sequence[Receiver] | None = None
-    ) -> None:
+        self, spool: Spool, *, tokens: Iterable[str] = (), certificates: bool = False, receivers: Sequence[Receiver] | None = None,
+    ) -> None:  # fmt: skip
         self.spool = spool
+        self._certificates = certificates
         self._tokens = [token.encode() for token in tokens]
         #: Known when the store is open; before that a batch sent twice is only told apart when it is stored.
         self.ledger: Ledger | None = None
@@ -120,16 +125,22 @@ class Intake:
         ranges = self.ledger.streams.get(key.name)
         return ranges is not None and ranges.covers(key.first, key.last)
 
-    def allowed(self, headers: dict[str, str]) -> None:
-        """Raises ``Refused`` if tokens are configured and the request has none of them."""
-        if not self._tokens:
+    def allowed(self, headers: dict[str, str], certificate: str | None = None) -> None:
+        """Raises ``Refused`` if senders must show something and this one shows neither a certificate nor a token."""
+        if not (self._tokens or self._certificates) or (self._certificates and certificate is not None):
             return
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "basic":  # how clients of Elasticsearch and Loki send theirs: as the password
             with contextlib.suppress(ValueError):
                 scheme, token = "bearer", base64.b64decode(token).decode().partition(":")[2]
         if scheme.lower() not in ("bearer", "splunk", "token", "apikey") or not token:
-            raise Refused(401, "this service takes batches with a token only", "Send 'Authorization: Bearer TOKEN'.")
+            wanted = [*["a client certificate"] * self._certificates, *["a token"] * bool(self._tokens)]
+            do = (
+                "Send 'Authorization: Bearer TOKEN'."
+                if self._tokens
+                else "Show a certificate of the CA in [tls] client_ca."
+            )
+            raise Refused(401, f"this service takes batches with {' or '.join(wanted)} only", do)
         given = token.strip().encode()
         if not any(hmac.compare_digest(given, known) for known in self._tokens):
             raise Refused(403, "the token is not one of this service's", "Enrol the sender anew.")
@@ -144,7 +155,7 @@ class Intake:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         begun = time.perf_counter()
         try:
-            self.allowed(headers)
+            self.allowed(headers, scope.get(CERTIFICATE))
             if route.stream is not None:
                 answer = await route.stream(self, scope, headers, _chunks(receive))
             else:

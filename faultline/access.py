@@ -143,6 +143,8 @@ class Remote:
     def _ask(self, path: str, body: dict[str, Any] | None = None) -> bytes:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        if token := os.environ.get("FAULTLINE_ACCESS_TOKEN", "").strip():
+            headers["Authorization"] = f"Bearer {token}"
         request = urllib.request.Request(f"{self.server}{path}", data=data, headers=headers)
         try:
             with urllib.request.urlopen(request, timeout=LONGEST_S + 20) as answer:
@@ -158,6 +160,8 @@ class Remote:
                     text += f"; did you mean {problem['suggestion']}?"
             except ValueError:
                 text = detail[:200]
+            if error.code == 401:
+                text += " Put a token of yours into FAULTLINE_ACCESS_TOKEN."
             raise CommandError(f"{self.server}{path}: {error.code}: {text}") from error
         except (urllib.error.URLError, OSError) as error:
             reason = getattr(error, "reason", error)

@@ -336,6 +336,22 @@ def hook(
     return main([event])
 
 
+@app.command(
+    epilog="Examples: faultline access password ada --users FILE; faultline access token 'grafana' --users FILE"
+)
+def access(
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="password, token, remove or list.")],
+    name: Annotated[str, typer.Argument(help="Who; of a token the first word is whom it stands for.")] = "",
+    users: Annotated[Path, typer.Option("--users", help="The file that [access] users names.")] = Path(
+        "/etc/faultline/users.toml"
+    ),
+) -> int:
+    """Give people passwords and programs tokens, for pages and API; the service follows the file by itself."""
+    from faultline.users_file import ACTIONS, run
+
+    return run(choice(action, ACTIONS, "access"), name, users)
+
+
 @app.command(epilog="Example: faultline archive --config /etc/faultline/faultline.toml --verify")
 def archive(
     config: ConfigFile = None,

@@ -21,6 +21,22 @@ state_save = "/var/spool/slurmctld"
 tokens = ["..."]              # none: whoever reaches the address may send
 workers = 1
 
+[tls]                         # none: the service speaks HTTP, and a proxy in front does the rest
+certificate = "/etc/faultline/tls/service.pem"
+key = "/etc/faultline/tls/service.key"
+client_ca = "/etc/faultline/tls/senders-ca.pem" # who shows a certificate of it may send without a token
+
+[access]                      # none: whoever reaches the address sees everything
+users = "/etc/faultline/users.toml"             # written by `faultline access`
+operate = ["ada", "@hpc-admins"]
+read = ["@hpc-support", "grafana"]
+own = ["*"]                   # everyone else who is known: their own jobs
+
+[access.provider]             # OpenID Connect
+issuer = "https://login.example.org/realms/hpc"
+client_id = "faultline"
+secret_file = "/etc/faultline/oidc.secret"
+
 [store]
 hot_days = 2                  # older days move into Parquet files
 retention_days = 400          # none: nothing is ever dropped
@@ -170,6 +186,50 @@ class SyslogListener(_Section):
         return host_and_port(value)
 
 
+class Tls(_Section):
+    """HTTPS of the service itself. ``client_ca``: senders that show a certificate of it need no token."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+
+class Provider(_Section):
+    """An OpenID Connect provider; its redirect URI is ``public_url``/login/provider/back."""
+
+    issuer: str = Field(pattern=r"^https?://")
+    client_id: str
+    secret_file: Path | None = None
+    name: str = "single sign-on"
+    scopes: str = "openid profile"
+    name_claim: str = "preferred_username"
+    groups_claim: str = "groups"
+
+
+class Access(_Section):
+    """Who may look. ``operate``, ``read`` and ``own`` list names, ``@groups`` and ``*`` (whoever is known); the highest counts.
+
+    ``proxies`` are the addresses that may say in ``user_header`` and ``groups_header`` who asks.
+    """
+
+    users: Path | None = None
+    operate: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+    proxies: tuple[str, ...] = ()
+    groups_header: str | None = None
+    session_hours: float = Field(default=12, gt=0, le=24 * 90)
+    provider: Provider | None = None
+
+    @model_validator(mode="after")
+    def _somebody_may(self) -> Access:
+        if self.users is None and self.provider is None and not self.proxies:
+            raise ValueError("nobody could sign in; give users, provider or proxies")
+        if not (self.operate or self.read or self.own):
+            raise ValueError("nobody has a role; list names in operate, read or own")
+        return self
+
+
 class Scrape(_Section):
     """A Prometheus endpoint that is asked every ``interval_s`` seconds; its samples are ``host``'s."""
 
@@ -196,6 +256,8 @@ class Config(_Section):
     interfaces: Interfaces = Interfaces()
     hooks: Hooks = Hooks()
     ingest: Ingest = Ingest()
+    tls: Tls | None = None
+    access: Access | None = None
     store: Store = Store()
     #: None: UDP and TCP on port 5514 of ``listen``'s host, if it is free.
     syslog: tuple[SyslogListener, ...] | None = None
@@ -217,16 +279,26 @@ class Config(_Section):
         return host.strip("[]") or "127.0.0.1", int(port)
 
     @property
+    def scheme(self) -> str:
+        return "https" if self.tls else "http"
+
+    @property
     def pages(self) -> str:
         """The address of the pages in what others are told: one that listens everywhere is reached by its host's name."""
         host, port = self.address
         everywhere = host in ("0.0.0.0", "::")
-        return (self.public_url or f"http://{socket.gethostname() if everywhere else host}:{port}").rstrip("/")
+        return (self.public_url or f"{self.scheme}://{socket.gethostname() if everywhere else host}:{port}").rstrip("/")
 
     @field_validator("listen")
     @classmethod
     def _host_and_port(cls, value: str) -> str:
         return host_and_port(value)
+
+    @model_validator(mode="after")
+    def _proxies_say_who(self) -> Config:
+        if self.access is not None and self.access.proxies and not self.user_header:
+            raise ValueError("access.proxies needs user_header, the header in which they say who asks")
+        return self
 
     @field_validator("notify")
     @classmethod

@@ -57,7 +57,8 @@ class Receiving:
             raise CommandError(str(error)) from error
         except OSError as error:
             raise CommandError(f"{folder}: cannot be made or opened: {error.strerror}") from error
-        self.intake = Intake(self.spool, tokens=config.ingest.all_tokens())
+        certificates = config.tls is not None and config.tls.client_ca is not None
+        self.intake = Intake(self.spool, tokens=config.ingest.all_tokens(), certificates=certificates)
         self.pipeline: Pipeline | None = None
         self.inventory: Inventory | None = None
         self._with_listeners = listeners

@@ -34,15 +34,19 @@ from collector.priority import go_first, stand_back
 from collector.spool import SpoolBroken, SpoolFull
 from correlator.engine import result
 from correlator.streaming import Ticker
-from faultline import upkeep
+from faultline import tls, upkeep
 from faultline.config import Config, ScheduledReport
 from faultline.failure import CommandError
+from faultline.gate import gate_of
 from faultline.notify import telling_of
 from faultline.receiving import Front, Receiving
 from parsers.compiled import release
 from parsers.watched import WatchedCatalogue
 from store import segments
 from store.duckdb_store import SERVICE_FILE, DuckStore, StoreError, StoreHeld
+from web.access.gate import Gate
+from web.access.own import OwnReader
+from web.api import Read
 
 log = structlog.get_logger()
 
@@ -72,8 +76,11 @@ HELD_RETRY_S = 1.0
 class Service:
     """The running parts. ``tick()`` is one round of taking in hooks and concluding; tests call it themselves."""
 
-    def __init__(self, config: Config, store: DuckStore, receiving: Receiving | None = None) -> None:
+    def __init__(
+        self, config: Config, store: DuckStore, receiving: Receiving | None = None, gate: Gate | None = None
+    ) -> None:
         self.config = config
+        self.gate = gate
         self.store = store
         self.receiving = receiving
         places = Places(state_save=config.hooks.state_save, slurmd_spool=config.hooks.slurmd_spool)
@@ -240,7 +247,7 @@ def build_app(service: Service) -> Any:
     ]
     settings = {"reports": listing, "cluster": service.config.cluster, "user_header": service.config.user_header,
                 "data": str(service.config.data.absolute())}  # fmt: skip
-    app = create_app(service.store, settings=settings)
+    app = create_app(service.store, settings=settings, gate=service.gate)
 
     app.state.receiving = service.receiving
     if service.receiving is not None:
@@ -249,9 +256,10 @@ def build_app(service: Service) -> Any:
         app.state.counters.more.append(service.telling.metrics)
 
     @app.get("/api/v1/result", tags=["incidents"])
-    def whole_result() -> dict[str, Any]:
-        """corr-result/1: every incident and verdict."""
-        return result(service.store)
+    def whole_result(read: Read) -> dict[str, Any]:
+        """corr-result/1: every incident and verdict that the asker may see."""
+        whole = result(service.store)
+        return read.result(whole) if isinstance(read, OwnReader) else whole
 
     @app.get("/api/v1/reports/{name}", tags=["reports"])
     def one_report(
@@ -299,20 +307,23 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))  # stdout is for what was asked
     sys.setswitchinterval(SWITCH_S)
     go_first()
+    gate, secured = gate_of(config), tls.options(config.tls)
     listener = _bind(config)
     host, port = listener.getsockname()[:2]
-    shown = f"http://{'localhost' if host in ('127.0.0.1', '::1', '0.0.0.0', '::') else host}:{port}"
+    shown = f"{config.scheme}://{'localhost' if host in ('127.0.0.1', '::1', '0.0.0.0', '::') else host}:{port}"
     store = _open_unless_held(config)
     receiving = Receiving(config, listeners=listeners)
     front = Front(receiving, f"{config.data}: the store is held by another process; batches wait in the spool")
     note = config.data / SERVICE_FILE
-    parts = _Parts(config, receiving, front, note, shown)
+    parts = _Parts(config, receiving, front, note, shown, gate)
     if store is not None:
         parts.begin(store)
     else:
         print(f"faultline: {front.waiting}", file=sys.stderr)
         threading.Thread(target=parts.begin_when_free, daemon=True).start()
-    server = uvicorn.Server(uvicorn.Config(front, log_level="warning", access_log=False, lifespan="on"))
+    server = uvicorn.Server(
+        uvicorn.Config(front, log_level="warning", access_log=False, lifespan="on", http=tls.Connection, **secured)
+    )
     threading.Thread(target=_announce, args=(server, shown + first_page, receiving), daemon=True).start()
     with suppress(ValueError):  # not the main thread: whoever runs us there ends us otherwise
         signal.signal(signal.SIGTERM, _told_to_stop)
@@ -341,14 +352,15 @@ def _told_to_stop(_number: int, _frame: object) -> None:
 class _Parts:
     """What begins when the store is open, and ends in the right order."""
 
-    def __init__(self, config: Config, receiving: Receiving, front: Front, note: Path, address: str) -> None:
-        self.config, self.receiving, self.front = config, receiving, front
+    def __init__(self, config: Config, receiving: Receiving, front: Front, note: Path, address: str,
+                 gate: Gate | None) -> None:  # fmt: skip
+        self.config, self.receiving, self.front, self.gate = config, receiving, front, gate
         self.note, self.address = note, address
         self.service: Service | None = None
         self._ending = threading.Event()
 
     def begin(self, store: DuckStore) -> None:
-        self.service = Service(self.config, store, self.receiving)
+        self.service = Service(self.config, store, self.receiving, self.gate)
         self.service.start()
         self.note.write_text(json.dumps({"pid": os.getpid(), "address": self.address}), encoding="utf-8")
         self.front.pages = build_app(self.service)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Annotated
-from urllib.parse import parse_qs, quote
+from urllib.parse import quote
 
 import duckdb
 from fastapi import APIRouter, Depends, Request
@@ -17,32 +17,20 @@ from pydantic import ValidationError
 from correlator import feedback
 from web.api import Read
 from web.feedback import Given, asker
+from web.forms import posted
 from web.pages import kept_of, linked
 from web.problems import ProblemError
 
 router = APIRouter(include_in_schema=False)
-FORM = "application/x-www-form-urlencoded"
-#: A form of this page is far smaller: the longest note is 4,000 characters, each up to twelve bytes when encoded.
-MOST_BYTES, MOST_FIELDS = 65_536, 20
 #: The browser remembers who answered last, for as long as a person may be on the same team, in seconds.
 NAME_KEPT_S = 180 * 86_400
 AGAIN = "Go back in the browser: what you wrote is still there. Correct it and send it again."
 
 
 async def fields(request: Request) -> dict[str, str]:
-    """The fields of the posted form; the empty ones are not given."""
-    if request.headers.get("content-type", "").split(";")[0].strip().lower() != FORM:
-        raise ProblemError(415, "This address takes a form.", do="Programs post JSON to /api/v1/jobs/{key}/feedback.")
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BYTES:
-            raise ProblemError(413, f"The form is larger than {MOST_BYTES} bytes.", do="Shorten the note.")
-    try:
-        found = parse_qs(body.decode(), max_num_fields=MOST_FIELDS)
-    except ValueError as error:
-        raise ProblemError(400, "The form cannot be read.", do="Open the page anew and answer again.") from error
-    return {name: values[-1].strip() for name, values in found.items() if values[-1].strip()}
+    """The fields of the posted form without the spaces around them; the empty ones are not given."""
+    form = await posted(request, "Programs post JSON to /api/v1/jobs/{key}/feedback.")
+    return {name: value.strip() for name, value in form.items() if value.strip()}
 
 
 Form = Annotated[dict[str, str], Depends(fields)]

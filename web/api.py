@@ -18,6 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from queries import kql
 from queries.kql.cells import dumps
 from web import axis as axes
+from web.access.gate import asking
+from web.access.own import OwnReader
+from web.access.people import Role
 from web.problems import ProblemError
 from web.reading import MAX_PAGE, PAGE, Reader
 from web.shaping import moment, wire
@@ -30,7 +33,8 @@ Cursor = Annotated[str | None, Query(description="`next` of the page before")]
 
 async def reader(request: Request) -> Reader:  # async, or each request would cross to a thread and back for it
     found: Reader = request.app.state.reader
-    return found
+    person = asking(request)
+    return OwnReader(found, person.name) if person is not None and person.role is Role.OWN else found
 
 
 def time_range(

@@ -8,15 +8,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import duckdb
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware.sessions import SessionMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from web import answering, api, feedback, pages, repairs, sources, suggesting, tail
+from web.access import login
+from web.access.gate import Gate, Guard
+from web.access.rights import allowed
 from web.metrics import Counters
 from web.origin import foreign
 from web.problems import ProblemError
@@ -146,12 +150,25 @@ def operations(app: FastAPI) -> None:
         return PlainTextResponse(app.state.counters.render(), media_type="text/plain; version=0.0.4")
 
 
-def create_app(store: Store, *, settings: Mapping[str, object] | None = None) -> FastAPI:
+def guard(app: FastAPI, gate: Gate) -> None:
+    """Nobody passes unknown. The cookie of the second middleware lasts from the way to a provider until the way back."""
+    if gate.provider is not None:
+        from web.access.provider import Client  # Authlib takes a third of a second to be read
+
+        app.state.provider = Client(gate.provider)
+        app.add_middleware(
+            SessionMiddleware, secret_key=gate.key.hex(), session_cookie="faultline_provider", max_age=600, same_site="lax",
+            https_only=(gate.public_url or "").startswith("https:"),
+        )  # fmt: skip
+    app.add_middleware(Guard, gate=gate)
+
+
+def create_app(store: Store, *, settings: Mapping[str, object] | None = None, gate: Gate | None = None) -> FastAPI:
     """The whole web room over one store. ``settings``: ``reports`` (list or function), ``cluster`` (name shown),
-    ``user_header`` (the header in which a proxy in front says who asks)."""
+    ``user_header`` (the header in which a proxy in front says who asks). ``gate``: who may look; None: everybody."""
     app = FastAPI(
         title="Faultline", version="1", openapi_url="/api/v1/openapi.json", docs_url=None, redoc_url=None,
-        description="Why did this job die? Errors are RFC 9457 problem details.",
+        description="Why did this job die? Errors are RFC 9457 problem details.", dependencies=[Depends(allowed)],
     )  # fmt: skip
     app.state.store, app.state.reader = store, Reader(store)
     app.state.settings, app.state.counters = dict(settings or {}), Counters()
@@ -166,6 +183,10 @@ def create_app(store: Store, *, settings: Mapping[str, object] | None = None) ->
     app.include_router(pages.router)
     app.include_router(repairs.router)
     app.include_router(answering.router)
+    app.include_router(login.router)
     app.mount("/static", StaticFiles(directory=pages.HERE / "static"), name="static")
+    app.state.gate = gate
+    if gate is not None:
+        guard(app, gate)
     app.add_middleware(Envelope, counters=app.state.counters)
     return app

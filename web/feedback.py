@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from correlator import feedback, lemons
+from web.access.gate import asking
 from web.api import Read
 from web.problems import ProblemError
 from web.shaping import wire
@@ -21,7 +22,9 @@ NAME_CHARS = 200
 
 
 def asker(request: Request) -> str:
-    """Who asks, as the proxy in front says it in the header that the configuration names; empty where none does."""
+    """Who asks: who signed in, or whom a proxy in front names in the header that the configuration names; else empty."""
+    if (person := asking(request)) is not None:
+        return person.name[:NAME_CHARS]
     header = request.app.state.settings.get("user_header")
     return request.headers.get(str(header), "").strip()[:NAME_CHARS] if header else ""
 

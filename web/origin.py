@@ -1,6 +1,6 @@
 """Whether a request that changes something came from a page of ours.
 
-There is no login, so a browser inside the cluster's network is all that a foreign page would need: it could send a form
+Without signing in, a browser inside the network is all that a foreign page would need; with it, its cookie: it could send a form
 here in its reader's name. Browsers say where a request came from and pages cannot forge that; programs do not say it.
 """
 

@@ -19,6 +19,8 @@ from correlator.causes import CAUSES
 from correlator.feedback import CATEGORIES
 from web import api, suggesting
 from web import axis as axes
+from web.access.gate import asking
+from web.access.people import Person, Role
 from web.feedback import asker, remembered
 from web.glyphs import GLYPHS, LEGEND, glyph_of
 from web.reading import PAGE, Reader
@@ -63,6 +65,8 @@ EXAMPLES = (
 )  # fmt: skip
 #: How lines and people name a job: JobId=15, job 15, job:15.
 SLURMS_WORD = re.compile(r"^job(?:id)?\s*[=: #]\s*", re.IGNORECASE)
+#: The pages of the top bar, as their addresses call them.
+ROOMS = ("incidents", "jobs", "nodes", "repairs", "explore", "reports", "sources")
 #: Periods that reports are offered for, besides everything.
 REPORT_DAYS = (7, 30)
 #: What an operator may say a cause was; other words are taken as well.
@@ -128,6 +132,18 @@ def first_steps(request: Request, read: Reader) -> dict[str, Any]:
     return {"stored": read.stored(), "address": str(request.base_url).rstrip("/"), "listening": listening}
 
 
+def rooms(person: Person | None) -> tuple[str, ...]:
+    """What the top bar leads to: for whom sees only their own jobs nothing else."""
+    return ("jobs",) if person is not None and person.role in (None, Role.OWN) else ROOMS
+
+
+def may_change(request: Request) -> bool:
+    """Whether pages offer what changes something: who asks has the right, and the store can be written."""
+    person = asking(request)
+    allowed = person is None or person.role is Role.OPERATE
+    return allowed and not getattr(request.app.state.store, "read_only", False)
+
+
 def render(request: Request, name: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """A template with what every page needs: theme, range and links that keep both."""
     kept = kept_of(request)
@@ -147,19 +163,21 @@ def render(request: Request, name: str, *, status: int = 200, **values: Any) -> 
     zone = chosen(request.query_params.get("zone"), unquote(request.cookies.get("zone", "")))
     with shown_in(zone):
         body = environ.get_template(name).render(
-            theme=theme_of(request), zone=zone, within=within, kept=kept, link=link, every=every, moved=moved,
+            theme=theme_of(request), zone=zone, within=within, kept=kept, person=asking(request), rooms=rooms(asking(request)), link=link, every=every, moved=moved,
             params=request.query_params, path=request.url.path, settings=request.app.state.settings, asker=asker(request),
-            author=remembered(request), writable=not getattr(request.app.state.store, "read_only", False), **values,
+            author=remembered(request), writable=may_change(request), **values,
         )  # fmt: skip
     return HTMLResponse(body, status)
 
 
-@router.get("/", response_class=HTMLResponse)
-@router.get("/incidents", response_class=HTMLResponse)
+@router.get("/", response_class=HTMLResponse, response_model=None)
+@router.get("/incidents", response_class=HTMLResponse, response_model=None)
 def incidents(
     request: Request, read: Read, within: Within, severity: str | None = None, q: str | None = None,
     cursor: str | None = None,
-) -> HTMLResponse:  # fmt: skip
+) -> HTMLResponse | RedirectResponse:  # fmt: skip
+    if read.own:  # the list is the whole cluster's
+        return RedirectResponse(linked("/jobs", kept_of(request)), 303)
     rows, after = read.incidents(within, severity=severity, search=q, cursor=cursor, limit=PAGE)
     found: dict[str, Any] = {
         "rows": rows, "after": after, "counts": read.severity_counts(within), "cost": read.cost(within),
@@ -190,7 +208,11 @@ def jobs(
     q: str | None = None, cursor: str | None = None,
 ) -> HTMLResponse:  # fmt: skip
     rows, after = read.runs(within, state=state, user=user, search=q, cursor=cursor, limit=PAGE)
-    nothing = {} if rows else {**first_steps(request, read), "near": suggesting.runs(read.rows, q) if q else []}
+    nothing = (
+        {}
+        if rows
+        else {**first_steps(request, read), "near": suggesting.runs(read.rows, q) if q and not read.own else []}
+    )
     return render(
         request, "jobs.html", rows=rows, after=after, accounted=read.accounted(), state=state, user=user, q=q, nav="jobs",
         **nothing,

@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 MEDIA_TYPE = "application/problem+json"
 TITLES = {
     400: "The request cannot be understood",
+    401: "Not signed in",
     403: "Not allowed",
     404: "Not found",
     405: "Method not allowed",

@@ -105,6 +105,9 @@ class Where:
 class Reader:
     """Reads one store. Holds no state but a short memory of the costly list of sources."""
 
+    #: True where only one user's jobs are seen.
+    own = False
+
     def __init__(self, store: Store) -> None:
         self.store = store
         self._sources: tuple[float, list[Row]] | None = None

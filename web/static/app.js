@@ -52,6 +52,7 @@ function zone() {
 
 function open(id) {
   const dialog = document.getElementById(id);
+  if (!dialog) return; // who sees only their own jobs searches nothing else
   if (!dialog.open) dialog.showModal();
   dialog.querySelector('input')?.select();
 }
@@ -112,6 +113,7 @@ document.addEventListener('keydown', event => {
 /** Late streams are a property of the whole service: said on every page, quietly, with a way to look. */
 async function late() {
   const chip = document.getElementById('late');
+  if (!chip) return;
   try {
     const answer = await fetch('/api/v1/sources');
     if (!answer.ok) return;

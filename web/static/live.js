@@ -73,6 +73,11 @@ async function refresh() {
   try {
     const answer = await fetch(location.href, { headers: { accept: 'text/html' } });
     if (!answer.ok) throw new Error(String(answer.status));
+    if (new URL(answer.url).pathname === '/login') {
+      stale('not current: signed out, load the page again');
+      asking = false;
+      return;
+    }
     const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
     failures = 0;
     stale('');

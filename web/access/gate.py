@@ -1,0 +1,121 @@
+"""Finds out who asks: by a session, a token, or what a trusted proxy in front says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fastapi import Request
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from web.access.attempts import Attempts
+from web.access.people import Person, Roles
+from web.access.sessions import COOKIE, Sessions
+from web.access.users import Users
+from web.problems import ProblemError
+
+#: Where the connection wrote whose socket it is; behind a proxy ``client`` is whom the proxy speaks for.
+PEER = "faultline.peer"
+PERSON = "faultline.person"
+#: What can be asked by anybody: whether the service lives, and how to sign in.
+OPEN = frozenset({"/healthz", "/readyz", "/login", "/login/provider", "/login/provider/back", "/logout"})
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """An OpenID Connect provider. ``name`` is on the button."""
+
+    issuer: str
+    client_id: str
+    secret_file: Path | None
+    name: str
+    scopes: str
+    name_claim: str
+    groups_claim: str
+
+    @property
+    def metadata(self) -> str:
+        return self.issuer.rstrip("/") + "/.well-known/openid-configuration"
+
+
+@dataclass
+class Gate:
+    """The site's way in. ``proxies`` are the addresses whose ``user_header`` is believed."""
+
+    users: Users
+    roles: Roles
+    sessions: Sessions
+    key: bytes = b""
+    proxies: frozenset[str] = frozenset()
+    user_header: str = ""
+    groups_header: str = ""
+    provider: Provider | None = None
+    public_url: str | None = None
+    attempts: Attempts = field(default_factory=Attempts)
+
+    def person(self, headers: Mapping[str, str], peer: str | None) -> Person | None:
+        """Who asks; None for a stranger."""
+        self.users.refresh()
+        if given := headers.get("authorization"):
+            scheme, _, token = given.partition(" ")
+            name = self.users.holder(token.strip()) if scheme.lower() in ("bearer", "token") else None
+            return self.roles.person(name) if name else None
+        if self.user_header and peer in self.proxies and (name := headers.get(self.user_header, "").strip()):
+            told = headers.get(self.groups_header, "") if self.groups_header else ""
+            return self.roles.person(name, filter(None, (group.strip() for group in told.split(","))))
+        return self._of_session(headers.get("cookie", ""))
+
+    def _of_session(self, cookies: str) -> Person | None:
+        kept = cookie_parser(cookies).get(COOKIE)
+        session = self.sessions.read(kept) if kept is not None else None
+        if session is None or (session.mark and session.mark != self.users.mark(session.name)):
+            return None
+        return self.roles.person(session.name, session.groups)
+
+
+class Guard:
+    """In front of all routes: a stranger is sent to the page for signing in, a program is told how to."""
+
+    def __init__(self, app: ASGIApp, gate: Gate) -> None:
+        self.app, self.gate = app, gate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        scope[PERSON] = person = self.gate.person(Headers(scope=scope), scope.get(PEER) or _client(scope))
+        path = scope["path"]
+        if person is None and path not in OPEN and not path.startswith("/static/"):
+            await refused(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+
+async def refused(scope: Scope, receive: Receive, send: Send) -> None:
+    from web.access.login import to_login
+    from web.app import wants_page
+
+    request = Request(scope, receive)
+    if wants_page(request):
+        await to_login(request)(scope, receive, send)
+        return
+    problem = ProblemError(
+        401, "This service answers people and programs that it knows.",
+        do="Sign in at /login, or send 'Authorization: Bearer TOKEN'; the command line takes it from FAULTLINE_ACCESS_TOKEN.",
+        headers={"WWW-Authenticate": 'Bearer realm="faultline"'},
+    )  # fmt: skip
+    await problem.response(scope["path"])(scope, receive, send)
+
+
+def _client(scope: Scope) -> str | None:
+    client = scope.get("client")
+    return client[0] if client else None
+
+
+def asking(request: Request) -> Person | None:
+    """Who asks; None where the site lets everybody in."""
+    person: Person | None = request.scope.get(PERSON)
+    return person

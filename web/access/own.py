@@ -1,0 +1,60 @@
+"""The store as somebody sees it who may see their own jobs only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from web.problems import ProblemError
+from web.reading import PAGE, Reader, Row
+from web.timerange import Range
+
+
+class OwnReader(Reader):
+    """Runs of one user, and the incidents that touched them."""
+
+    own = True
+
+    def __init__(self, whole: Reader, user: str) -> None:
+        super().__init__(whole.store)
+        self.user = user
+
+    def runs(
+        self, within: Range, *, state: str | None = None, user: str | None = None, host: str | None = None,
+        incident: str | None = None, search: str | None = None, limit: int = PAGE, cursor: str | None = None,
+    ) -> tuple[list[Row], str | None]:  # fmt: skip
+        return super().runs(
+            within, state=state, user=self.user, host=host, incident=incident, search=search, limit=limit, cursor=cursor
+        )
+
+    def run(self, key: str) -> Row:
+        row = self.one('SELECT 1 AS found FROM model.runs WHERE run_key = ? AND "user" = ?', [key, self.user])
+        if row is None:
+            raise ProblemError(
+                404, f"{self.user} has no job run {key}.", do="Look for the job's number in the list of jobs."
+            )
+        return super().run(key)
+
+    def runs_by_key(self, keys: Sequence[str]) -> list[Row]:
+        """Others' jobs beside one's own are there, as numbers: whose they are and what they are called is not told."""
+        rows = super().runs_by_key(keys)
+        return [row if row["user"] == self.user else row | {"user": None, "name": None} for row in rows]
+
+    def incident(self, incident_id: str) -> Row:
+        row = super().incident(incident_id)
+        if not self._touched(row["incident_id"]):
+            raise ProblemError(
+                404, f"No job of {self.user} met the incident {incident_id}.", do="See the list of jobs."
+            )
+        return row
+
+    def result(self, whole: dict[str, Any]) -> dict[str, Any]:
+        """corr-result/1 without what is others'."""
+        own = {row["run_key"] for row in self.rows('SELECT run_key FROM model.runs WHERE "user" = ?', [self.user])}
+        verdicts = {key: verdict for key, verdict in whole["verdicts"].items() if key in own}
+        incidents = [incident for incident in whole["incidents"] if self._touched(incident["id"])]
+        return {**whole, "verdicts": verdicts, "incidents": incidents, "lemons": []}
+
+    def _touched(self, incident_id: str) -> bool:
+        sql = 'SELECT 1 AS found FROM model.runs WHERE incident_id = ? AND "user" = ?'
+        return self.one(sql, [incident_id, self.user]) is not None

@@ -1,0 +1,47 @@
+"""What each role may ask. A route that is not listed needs ``READ`` where it only reads, and ``OPERATE`` where not."""
+
+from __future__ import annotations
+
+from fastapi import Request
+
+from web.access.gate import OPEN, asking
+from web.access.people import Role
+from web.origin import SAFE
+from web.problems import ProblemError
+
+#: Whoever has any role may ask these; what is another's is kept from ``OWN`` by ``web.access.own``.
+FOR_OWN = frozenset({
+    "/", "/incidents", "/incidents/{incident_id}", "/jobs", "/jobs/{key}", "/api/v1/incidents/{incident_id}",
+    "/api/v1/axis/{incident_id}", "/api/v1/jobs", "/api/v1/jobs/{key}", "/api/v1/jobs/{key}/verdict", "/api/v1/result",
+})  # fmt: skip
+#: These are sent with a body and only read.
+ASKED_WITH_BODY = frozenset({"/api/v1/query"})
+
+
+def needed(method: str, route: str) -> Role:
+    """``route`` is a route's template, such as /jobs/{key}."""
+    if method not in SAFE and route not in ASKED_WITH_BODY:
+        return Role.OPERATE
+    return Role.OWN if route in FOR_OWN else Role.READ
+
+
+async def allowed(request: Request) -> None:
+    """Raises a problem where who asks may not ask this. A dependency of all routes; async, so that it stays in the loop."""
+    person = asking(request)
+    if person is None or request.url.path in OPEN:
+        return
+    route = str(getattr(request.scope.get("route"), "path", ""))
+    need = needed(request.method, route)
+    if person.role is None:
+        raise ProblemError(
+            403,
+            f"{person.name} is known and has no rights here.",
+            do="Ask who runs this service for a role in [access].",
+        )
+    if person.role < need:
+        words = {Role.READ: "read everything", Role.OPERATE: "change something"}[need]
+        raise ProblemError(
+            403,
+            f"This needs the right to {words}; {person.name} has not got it.",
+            do="Ask who runs this service for it.",
+        )
