@@ -193,6 +193,11 @@ def test_after_signing_in_nobody_is_led_elsewhere(address: str, kept: str) -> No
         ("10.0.0.1", {"X-Remote-User": "reader"}, 200),
         ("10.0.0.1", {"X-Remote-User": "eve", "X-Remote-Groups": "staff, support"}, 200),
         ("10.0.0.1", {"X-Remote-User": "eve"}, 403),
+        (
+            "10.0.0.1",
+            {"X-Remote-User": "reader", "Authorization": "Basic cmVhZGVyOng="},
+            200,
+        ),  # between browser and proxy
         ("10.0.0.1", {}, 401),
         ("10.0.0.9", {"X-Remote-User": "ops"}, 401),  # whoever reaches the port past the proxy
     ],
@@ -247,6 +252,12 @@ def test_every_route_refuses_strangers_and_those_without_the_right(app: FastAPI,
             status = client.request(method, address, headers=bearer(name)).status_code
             may = role is not None and role >= needed(method, template)
             assert (status not in (401, 403)) == may, (name, method, template, status)
+
+
+def test_a_route_refuses_strangers_also_where_nothing_stands_in_front(store: DuckStore, gate: Gate) -> None:
+    app = create_app(store)
+    app.state.gate = gate
+    assert TestClient(app).get("/api/v1/jobs").status_code == 401
 
 
 def test_only_known_routes_are_open_to_lesser_roles(app: FastAPI) -> None:

@@ -59,10 +59,10 @@ class Gate:
     def person(self, headers: Mapping[str, str], peer: str | None) -> Person | None:
         """Who asks; None for a stranger."""
         self.users.refresh()
-        if given := headers.get("authorization"):
-            scheme, _, token = given.partition(" ")
-            name = self.users.holder(token.strip()) if scheme.lower() in ("bearer", "token") else None
-            return self.roles.person(name) if name else None
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() in ("bearer", "token"):  # another scheme is between browser and proxy
+            holder = self.users.holder(token.strip())
+            return self.roles.person(holder) if holder else None
         if self.user_header and peer in self.proxies and (name := headers.get(self.user_header, "").strip()):
             told = headers.get(self.groups_header, "") if self.groups_header else ""
             return self.roles.person(name, filter(None, (group.strip() for group in told.split(","))))
