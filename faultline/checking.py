@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from faultline.access import open_for_reading
-from faultline.config import load
+from faultline.config import Config, load
 from faultline.failure import CommandError
 from store import archive
 
@@ -30,6 +30,7 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
     print(f"catalogue      {len(catalogue.entries)} event patterns, {len(problems)} wrong")
     wrong += _edges([*settings.edges, *_present(tried)], catalogue)
     wrong += _reports(settings.reports)
+    wrong += _ways_in(settings)
     if data is not None or (settings.data / "faultline.duckdb").exists():
         try:
             with open_for_reading(data or settings.data) as store:
@@ -47,6 +48,23 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
         print(f"WRONG  {text}")
     print("something is wrong" if wrong else "all is well")
     return 1 if wrong else 0
+
+
+def _ways_in(settings: Config) -> list[str]:
+    """Whether the files for HTTPS and for signing in can be used."""
+    from faultline import tls
+    from faultline.gate import people_of
+
+    wrong = []
+    try:
+        if tls.options(settings.tls):
+            print(f"https          {settings.tls.certificate if settings.tls else ''}")
+        if settings.access is not None:
+            users = people_of(settings.access)
+            print(f"access         {len(users.people)} passwords, {len(users.tokens)} tokens")
+    except CommandError as error:
+        wrong.append(str(error))
+    return wrong
 
 
 def _edges(paths: Sequence[Path], catalogue: Catalogue) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from faultline.config import Config
+from faultline.config import Access, Config
 from faultline.failure import CommandError
 from web.access.gate import Gate, Provider
 from web.access.people import Role, Roles
@@ -15,18 +15,15 @@ def gate_of(config: Config) -> Gate | None:
     access = config.access
     if access is None:
         return None
+    users = people_of(access)
     try:
-        users, key = Users.load(access.users), key_of(config.data)
-    except UsersError as error:
-        raise CommandError(str(error)) from error
+        key = key_of(config.data)
     except OSError as error:
         raise CommandError(f"{config.data}: the key of sessions cannot be kept: {error.strerror or error}") from error
     members = {Role.OWN: access.own, Role.READ: access.read, Role.OPERATE: access.operate}
     told = access.provider
     provider = None
     if told is not None:
-        if told.secret_file is not None and not told.secret_file.is_file():
-            raise CommandError(f"[access.provider] secret_file {told.secret_file}: there is no such file")
         provider = Provider(
             told.issuer, told.client_id, told.secret_file, told.name, told.scopes, told.name_claim, told.groups_claim
         )
@@ -36,3 +33,14 @@ def gate_of(config: Config) -> Gate | None:
         user_header=config.user_header or "", groups_header=access.groups_header or "", provider=provider,
         public_url=config.public_url,
     )  # fmt: skip
+
+
+def people_of(access: Access) -> Users:
+    """Raises ``CommandError`` where a file that ``[access]`` names cannot be used."""
+    told = access.provider
+    if told is not None and told.secret_file is not None and not told.secret_file.is_file():
+        raise CommandError(f"[access.provider] secret_file {told.secret_file}: there is no such file")
+    try:
+        return Users.load(access.users)
+    except UsersError as error:
+        raise CommandError(str(error)) from error

@@ -155,6 +155,16 @@ def test_passwords_and_tokens_are_given_by_the_command(tmp_path: Path) -> None:
     assert faultline("access", "remove", "eve", "--users", users).returncode == 1
 
 
+def test_check_looks_at_the_ways_in(guarded: Guarded, tmp_path: Path) -> None:
+    config = guarded.folder / "config.toml"
+    right = faultline("check", "--config", str(config))
+    assert right.returncode == 0 and "3 tokens" in right.stdout and "service.pem" in right.stdout
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text(config.read_text().replace("users.toml", "no-users.toml"))
+    answer = faultline("check", "--config", str(wrong))
+    assert answer.returncode == 1 and "no-users.toml: cannot be read" in answer.stdout
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
