@@ -83,6 +83,16 @@ class _Found:
     what: Recognition
     head: bytes
 
+    @property
+    def name(self) -> str:
+        """The path as the store holds it."""
+        return str(_nameable(self.path))
+
+
+def _nameable(path: Path) -> Path:
+    """A path whose name is text: bytes that are none, in names of files and hosts, are written as escapes."""
+    return Path(os.fsencode(path).decode("utf-8", "backslashreplace"))
+
 
 class Ingest:
     """One run of ``ingest`` over some paths. ``progress(done, total, path)`` is called per file."""
@@ -104,10 +114,14 @@ class Ingest:
         self._under_way: dict[int, LineFile] = {}
         self._rows = 0
         self._names = HostNames()
+        #: What the tree's own files call its cluster, and what it is to be called; None if they name none or several.
+        self._own_cluster: tuple[str, str] | None = None
 
     def run(self, paths: list[Path]) -> Report:
         found = self._look([(p.resolve(), root.resolve()) for p, root in reading.walk(paths)])
-        cluster = self.options.cluster or _cluster_in(found)
+        named = _clusters_in(found)
+        cluster = self.options.cluster or next(iter(named), None)
+        self._own_cluster = (named[0], cluster) if len(named) == 1 and cluster else None
         reference = _newest_date(found)
         known = {
             (e["path"], e["cluster"]): e
@@ -120,7 +134,7 @@ class Ingest:
                 if self.on_progress:
                     self.on_progress(index, len(found), item.path)
                 origin = self._origin(item, cluster, reference)
-                earlier = known.get((str(item.path), cluster)) or known.get((str(item.path), None))
+                earlier = known.get((item.name, cluster)) or known.get((item.name, None))
                 try:
                     self._file(item, origin, earlier)
                 except reading.BROKEN as error:
@@ -152,13 +166,13 @@ class Ingest:
             except reading.BROKEN as error:
                 self._note(_Found(path, Recognition("unreadable"), b""), "unreadable", [f"cannot be read: {error}"])
                 continue
-            found.append(_Found(path, recognise(path, head, root), head))
+            found.append(_Found(path, recognise(_nameable(path), head, _nameable(root)), head))
         return found
 
     def _origin(self, item: _Found, cluster: str | None, reference: datetime | None) -> Origin:
         modified = datetime.fromtimestamp(item.path.stat().st_mtime, UTC).replace(tzinfo=None, microsecond=0)
         return Origin(
-            path=str(item.path), cluster=cluster, host=self.options.host or item.what.host,
+            path=item.name, cluster=cluster, host=self.options.host or item.what.host,
             source=self.options.source or item.what.source, timezone=self.options.timezone or "UTC",
             timezone_known=self.options.timezone is not None, reference=reference or modified, job_id=item.what.job_id,
             restarts=item.what.restarts,
@@ -181,7 +195,7 @@ class Ingest:
                 return
         pieces = reading.Pieces(item.path, skip=skip)
         entry = FileEntry(
-            str(item.path), origin.cluster, origin.host, what.kind, origin.source, what.reason, skip, "", first_line - 1, 0, 0, (),
+            item.name, origin.cluster, origin.host, what.kind, origin.source, what.reason, skip, "", first_line - 1, 0, 0, (),
             replaces_tail=bool(old_tail) and what.kind == "lines", tail_line=first_line,
         )  # fmt: skip
         if what.kind == "lines":
@@ -271,13 +285,23 @@ class Ingest:
         """Stores all rows so far, with the entries of files that are done and of those under way."""
         entries = [*self._entries, *(file.entry for file in self._under_way.values())]
         if entries or self._rows:
-            self.store.add({n: self._names.normal(pl.concat(parts)) for n, parts in self._pending.items()}, entries)
+            tables = {name: self._of_cluster(pl.concat(parts)) for name, parts in self._pending.items()}
+            self.store.add({name: self._names.normal(data) for name, data in tables.items()}, entries)
         for file in self._under_way.values():  # what the old tail was is settled
             file.entry = replace(file.entry, replaces_tail=False)
         self._under_way.clear()
         self._pending.clear()
         self._entries.clear()
         self._rows = 0
+
+    def _of_cluster(self, data: pl.DataFrame) -> pl.DataFrame:
+        """With the cluster called as all of the tree is: by ``--cluster``, where accounting and environments of the same tree
+        say another name of it, or say it in lower case as Slurm does."""
+        if self._own_cluster is None or "cluster" not in data.columns:
+            return data
+        said, called = self._own_cluster
+        own = pl.col("cluster").str.to_lowercase() == said.lower()
+        return data.with_columns(pl.when(own).then(pl.lit(called)).otherwise("cluster").alias("cluster"))
 
     def _note(self, item: _Found, status: str, warnings: list[str]) -> None:
         self.report.files.append(FileResult(item.path, item.what.kind, item.what.kind, status, warnings=warnings))
@@ -306,7 +330,7 @@ def _artifact(item: _Found, origin: Origin, kept: _HeadTail) -> pl.DataFrame:
     text, truncated = kept.text()
     return frame("artifacts", [{
         "cluster": origin.cluster, "job_id": item.what.job_id, "restarts": item.what.restarts, "kind": item.what.artifact,
-        "path": str(item.path), "host": origin.host, "content": text, "truncated": truncated, "file": origin.path,
+        "path": item.name, "host": origin.host, "content": text, "truncated": truncated, "file": origin.path,
     }])  # fmt: skip
 
 
@@ -318,27 +342,27 @@ def _unparsed(logs: pl.DataFrame) -> int:
     return logs.filter(pl.col("tags").list.contains("unparsed")).height if logs.height else 0
 
 
-def _cluster_in(found: list[_Found]) -> str | None:
-    """The cluster's name as its own files say it: slurm.conf first, else accounting's column."""
+def _clusters_in(found: list[_Found]) -> list[str]:
+    """What the tree's own files call its cluster, the likeliest first: slurm.conf's word is the only one, else all that
+    accounting and environments of jobs name."""
     names: Counter[str] = Counter()
     for item in found:
         if item.what.kind in ("slurm_conf", "scontrol_config"):
             match = _CLUSTER_NAME.search(item.head)
             if match:
-                return match[1].decode("utf-8", "replace")
+                return [match[1].decode("utf-8", "replace")]
         if item.what.kind == "sacct":
             lines = item.head.decode("utf-8", "replace").splitlines()
             header = lines[0].split("|") if lines else []
             if "Cluster" in header:
                 place = header.index("Cluster")
-                names.update(
-                    cells[place] for line in lines[1:-1] if len(cells := line.split("|")) > place and cells[place]
-                )
+                whole = lines[1:] if len(item.head) < reading.HEAD else lines[1:-1]
+                names.update(cells[place] for line in whole if len(cells := line.split("|")) > place and cells[place])
         if item.what.kind in ("hook_env", "hook_spool"):
             match = re.search(rb"SLURM_CLUSTER_NAME=([^\0\n]+)", item.head)
             if match:
                 names[match[1].decode("utf-8", "replace")] += 1
-    return min(names, key=lambda n: (-names[n], n)) if names else None
+    return sorted(names, key=lambda n: (-names[n], n))
 
 
 def _newest_date(found: list[_Found]) -> datetime | None:

@@ -161,11 +161,15 @@ class Intake:
             else:
                 answer = await self._whole(receiver, route, scope, headers, receive)
         except Refused as refusal:
-            answer = self._problem(route, refusal.status, refusal.text, refusal.do, scope["path"])
+            answer = self._problem(route, headers, refusal.status, refusal.text, refusal.do, scope["path"])
         except SpoolFull as full:
-            answer = self._problem(route, 429, str(full), "Send the same again later.", scope["path"], full.retry_s)
+            answer = self._problem(
+                route, headers, 429, str(full), "Send the same again later.", scope["path"], full.retry_s
+            )
         except SpoolBroken as broken:
-            answer = self._problem(route, 503, str(broken), "Send the same again later.", scope["path"], BROKEN_RETRY_S)
+            answer = self._problem(
+                route, headers, 503, str(broken), "Send the same again later.", scope["path"], BROKEN_RETRY_S
+            )
         except Gone:
             return
         self.counts[receiver.kind, str(answer.status)] += 1
@@ -238,11 +242,18 @@ class Intake:
         return batch.answer
 
     def _problem(
-        self, route: Route, status: int, text: str, do: str, path: str, retry_s: float | None = None
+        self,
+        route: Route,
+        headers: dict[str, str],
+        status: int,
+        text: str,
+        do: str,
+        path: str,
+        retry_s: float | None = None,
     ) -> Answer:
         again = (("retry-after", str(max(1, round(retry_s)))),) if retry_s is not None else ()
         if route.problem is not None:
-            made = route.problem(status, text)
+            made = route.problem(status, text, headers.get("content-type", ""))
             return Answer(made.status, made.body, made.content_type, (*made.headers, *again))
         document: dict[str, Any] = {"type": "about:blank", "title": _TITLES.get(status, "Error"), "status": status}
         document |= {"detail": text, "instance": path} | ({"do": do} if do else {})

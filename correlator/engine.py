@@ -40,6 +40,7 @@ from correlator.sightings import first_seen
 from correlator.site import Inventory, Site, build_site
 from correlator.survivors import Look
 from correlator.verdicts import Verdict, judge
+from store import run_names
 
 if TYPE_CHECKING:
     from correlator.changes import Touched
@@ -266,21 +267,20 @@ def _gpu_jobs(store: Reads, cluster: str | None) -> dict[tuple[str, str], list[t
 
 def result(store: DuckStore) -> dict[str, Any]:
     """corr-result/1 from the stored conclusions."""
+    rows = store.rows("SELECT cluster, document FROM model.incidents ORDER BY start, incident_id")
+    names = {cluster: run_names.differing(store.rows, cluster) for cluster in {r["cluster"] for r in rows}}
     incidents = [
-        json.loads(r["document"])
-        for r in store.rows("SELECT document FROM model.incidents ORDER BY start, incident_id")
+        run_names.renamed(json.loads(r["document"]), names[r["cluster"]]) | {"cluster": r["cluster"]} for r in rows
     ]
     recurrence.link(incidents)
-    verdicts = {
-        r["run_key"]: json.loads(r["document"])
-        for r in store.rows(
-            "SELECT run_key, document FROM model.runs WHERE document IS NOT NULL ORDER BY job_id, attempt, run_key"
-        )
-    }
+    runs = store.rows(
+        f"SELECT run_key, cluster, document FROM {run_names.named_runs(store.rows)} WHERE document IS NOT NULL"
+        " ORDER BY job_id, attempt, run_key"
+    )
     return {
         "format": FORMAT,
         "incidents": incidents,
-        "verdicts": verdicts,
+        "verdicts": {r["run_key"]: json.loads(r["document"]) | {"cluster": r["cluster"]} for r in runs},
         "lemons": json.loads(store.fact("lemons") or "[]"),
     }
 

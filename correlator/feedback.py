@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from correlator.calibration import expected_error
+from store import run_names
 
 if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
@@ -51,22 +52,24 @@ class Answer:
 
 
 def give(store: DuckStore, run_key: str, answer: Answer, now: datetime | None = None) -> dict[str, Any]:
-    """Keeps an answer about a run's verdict and returns it. The same person's later answer on it counts instead."""
+    """Keeps an answer about a run's verdict and returns it. The same person's later answer on it counts instead.
+
+    ``run_key`` is the run's name in the whole store."""
     if answer.answer not in ANSWERS:
         raise FeedbackError(f"answer {answer.answer!r}: use one of {', '.join(ANSWERS)}")
     if answer.category is not None and answer.category not in CATEGORIES:
         raise FeedbackError(f"category {answer.category!r}: use one of {', '.join(CATEGORIES)}")
     if answer.answer == "wrong" and answer.category is None:
         raise FeedbackError("a wrong verdict needs the category that it should have been; 'unknown' is one")
-    rows = store.rows("SELECT cluster, document FROM model.runs WHERE run_key = ? AND document IS NOT NULL", [run_key])
-    if not rows:
+    run = run_names.find(store.rows, "own_key, cluster, document", run_key)
+    if run is None or run["document"] is None:
         raise FeedbackError(f"run {run_key}: it has no verdict to answer; see 'faultline incidents'")
-    verdict = json.loads(rows[0]["document"])
+    verdict = json.loads(run["document"])
     root = verdict.get("root_cause") or {}
     moment = (now or datetime.now(UTC)).astimezone(UTC).replace(tzinfo=None)
     name = hashlib.blake2s(repr((run_key, answer, moment)).encode(), digest_size=6).hexdigest()
     row = {
-        "feedback_id": f"F-{name}", "cluster": rows[0]["cluster"], "run_key": run_key, "incident_id": verdict["incident_id"],
+        "feedback_id": f"F-{name}", "cluster": run["cluster"], "run_key": run["own_key"], "incident_id": verdict["incident_id"],
         "answer": answer.answer, "category": answer.category or verdict["category"], "event": answer.event, "host": answer.host,
         "device": answer.device, "note": answer.note, "author": answer.author, "given_at": moment, "said_category": verdict["category"],
         "said_event": root.get("event"), "said_host": root.get("host"), "said_confidence": verdict["confidence"],
@@ -80,20 +83,23 @@ def give(store: DuckStore, run_key: str, answer: Answer, now: datetime | None = 
 
 
 def answers(store: DuckStore, *, run_key: str | None = None, incident_id: str | None = None) -> list[dict[str, Any]]:
-    """All answers, oldest first; of one run or incident where named."""
-    where = [(c, v) for c, v in (("run_key", run_key), ("incident_id", incident_id)) if v is not None]
-    condition = "".join(f" AND {column} = ?" for column, _ in where)
+    """All answers, oldest first; of one run (by its name in the whole store) or incident where named."""
+    if run_key is not None:
+        run = run_names.find(store.rows, "own_key, cluster", run_key) or {"own_key": run_key, "cluster": None}
+        return [row for row in answers(store) if (row["run_key"], row["cluster"]) == (run["own_key"], run["cluster"])]
+    condition = " AND incident_id = ?" if incident_id is not None else ""
+    values = [incident_id] if incident_id is not None else []
     try:
-        return store.rows(f"SELECT {', '.join(_COLUMNS)} FROM kept.feedback WHERE true{condition} ORDER BY given_at, feedback_id", [v for _, v in where])  # fmt: skip
+        return store.rows(f"SELECT {', '.join(_COLUMNS)} FROM kept.feedback WHERE true{condition} ORDER BY given_at, feedback_id", values)  # fmt: skip
     except duckdb.CatalogException:  # a store of an older version, opened for reading
         return []
 
 
 def standing(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The answers that count: each person's last one on each run."""
-    last: dict[tuple[str, str], Mapping[str, Any]] = {}
+    last: dict[tuple[str | None, str, str], Mapping[str, Any]] = {}
     for row in rows:
-        last[(row["run_key"], row["author"] or "")] = row
+        last[(row.get("cluster"), row["run_key"], row["author"] or "")] = row
     return list(last.values())
 
 

@@ -10,20 +10,20 @@ from collections.abc import Iterable
 from typing import Any
 
 
-def root_key(document: dict[str, Any]) -> tuple[str, str, str] | None:
-    """What makes two incidents the same trouble: the family of the root's event, its host, its device. None: no host."""
+def root_key(document: dict[str, Any]) -> tuple[str, ...] | None:
+    """What makes two incidents the same trouble: cluster, the family of the root's event, its host, its device. None: no host."""
     root = document.get("root_cause") or {}
     if not root.get("host"):
         return None
     # A link is told as a flap or as down by how often it went; it is the same link.
     family = str(root.get("event") or "").replace("link_flap", "link_down")
-    return family, str(root["host"]), str(root.get("device") or "")
+    return str(document.get("cluster") or ""), family, str(root["host"]), str(root.get("device") or "")
 
 
 def link(documents: Iterable[dict[str, Any]]) -> None:
     """Adds ``recurrence`` to each document: the other incidents of the same trouble, oldest first, and whether the first
     step of their chains is the same edge."""
-    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
     listed = list(documents)
     for document in listed:
         key = root_key(document)

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from faultline.config import DEFAULT_DATA, DEFAULT_LISTEN
 from faultline.failure import CommandError
-from store import blocks, open_store
+from store import blocks, open_store, run_names
 from store.duckdb_store import DuckStore, StoreError
 
 #: How long a service is given to answer a question, in seconds.
@@ -118,7 +118,8 @@ class Local:
         return reports.render(reports.run(self.store, name, since=since, until=until), form)
 
     def run_keys(self) -> list[dict[str, Any]]:
-        return self.store.rows("SELECT run_key, job_id, state FROM model.runs ORDER BY job_id, attempt")
+        runs = run_names.named_runs(self.store.rows)
+        return self.store.rows(f"SELECT run_key, job_id, state FROM {runs} ORDER BY job_id, attempt, run_key")
 
     def sources(self, search: str | None) -> dict[str, Any]:
         from web.reading import Reader

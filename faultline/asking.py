@@ -6,12 +6,14 @@ import difflib
 import json
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from faultline.access import Access, choose
 from faultline.failure import CommandError
+from store.run_names import UNNAMED, parted
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,7 @@ def explain_job(access: Access, key: str, form: str) -> int:
 
     key = named_run(key)
     found = access.result()
+    key = _of_cluster(key, found["verdicts"])
     verdict = found["verdicts"].get(key)
     if verdict is None:
         runs = [r for r in access.run_keys() if r["run_key"] == key or r["run_key"].split("#")[0].split("@")[0] == key]
@@ -162,4 +165,16 @@ def explain_job(access: Access, key: str, form: str) -> int:
         print(json.dumps({"job_id": key, "verdict": verdict, "incident": incident}, indent=1, sort_keys=True))
     else:
         terminal.why(key, verdict, incident)
+    own = parted(key)[0]
+    if others := [other for other in found["verdicts"] if other != key and parted(other)[0] == own]:
+        sys.stderr.write(
+            f"faultline: this is the run of cluster {verdict['cluster'] or 'unknown'}; there is also {', '.join(others)}\n"
+        )
     return 0
+
+
+def _of_cluster(key: str, verdicts: Mapping[str, Any]) -> str:
+    """The name of a run whose cluster was said though its number alone tells it: 15@east is 15, if that is east's."""
+    own, cluster = parted(key)
+    same = key not in verdicts and own in verdicts and cluster == (verdicts[own].get("cluster") or UNNAMED)
+    return own if same else key

@@ -123,9 +123,9 @@ def serve(
 def ingest(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Log trees and files.")],
     data: Data = None,
-    cluster: Annotated[str | None, typer.Option(help="The cluster's name, if the logs do not say it.")] = None,
+    cluster: Annotated[str | None, typer.Option(help="The cluster, whatever its logs call it.")] = None,
     timezone: Annotated[str | None, typer.Option(help="Zone of stamps without one (IANA name; default UTC).")] = None,
-    host: Annotated[str | None, typer.Option(help="The host, if neither path nor line says it.")] = None,
+    host: Annotated[str | None, typer.Option(help="The host of lines that do not say it.")] = None,
     source: Annotated[str | None, typer.Option(help="What the lines are: slurmctld, slurmd, kernel, ...")] = None,
     config: ConfigFile = None,
 ) -> int:

@@ -24,6 +24,7 @@ import uvicorn
 from apscheduler.executors.pool import ThreadPoolExecutor as SchedulerThreads
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.cron import CronTrigger
+from fastapi import Response
 
 from collector.agent.artifacts import Places
 from collector.hook_spool import HookSpool
@@ -235,8 +236,6 @@ class Service:
 
 def build_app(service: Service) -> Any:
     """The web room over this service's store, with the routes that need more than the store."""
-    from fastapi import Response
-
     from queries import reports
     from web.app import create_app
     from web.problems import ProblemError

@@ -110,7 +110,7 @@ def read_axis(read: Reader, row: dict[str, Any]) -> dict[str, Any]:
         ) from error
     hosts, runs = incident_hosts(document, row), read.runs_by_key(incident_jobs(document, SPARED_LANES))
     return axes.build(
-        row, events=read.events(start=start, end=end, hosts=hosts), states=read.node_states(hosts, start, end),
+        row, events=read.events(start=start, end=end, hosts=hosts, of=row), states=read.node_states(hosts, start, end),
         runs=runs, beats=read.output_times([int(run["job_id"]) for run in runs], start, end),
         start=start, end=end, t0=t0,
     )  # fmt: skip
@@ -142,7 +142,7 @@ def job(read: Read, key: str) -> dict[str, Any]:
     """One run ("15", "15%231") with its other runs and the verdict."""
     row = read.run(key)
     verdict = row.pop("document")
-    return {**wire(row), "verdict": wire(verdict) or None, "runs": wire(read.attempts(row["job_id"]))}
+    return {**wire(row), "verdict": wire(verdict) or None, "runs": wire(read.attempts(row))}
 
 
 @router.get("/jobs/{key}/verdict", tags=["jobs"])

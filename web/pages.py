@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from correlator.causes import CAUSES
 from correlator.feedback import CATEGORIES
+from store.run_names import named_runs
 from web import api, suggesting
 from web import axis as axes
 from web.access.gate import asking
@@ -243,12 +244,12 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
     row = read.run(key)
     doc = row["document"]
     attempt = int(row["attempt"] or 0)
-    artifacts = [item for item in read.artifacts(row["job_id"]) if int(item["restarts"] or 0) == attempt]
+    artifacts = [item for item in read.artifacts(row) if int(item["restarts"] or 0) == attempt]
     found = {(item.get("source"), item.get("line")): item for item in doc.get("evidence") or []}
     output, unshown = read.job_output(row, {str(file) for file, _ in found}, files=OUTPUT_FILES, lines=OUTPUT_LINES)
-    variables = [{**item, "secret": bool(SECRET.search(str(item["name"])))} for item in read.job_settings(key)]
+    variables = [{**item, "secret": bool(SECRET.search(str(item["name"])))} for item in read.job_settings(row)]
     return render(
-        request, "job.html", row=row, doc=doc, answers=read.feedback(run_key=row["run_key"]), attempts=read.attempts(row["job_id"]), artifacts=artifacts,
+        request, "job.html", row=row, doc=doc, answers=read.feedback(run=row), attempts=read.attempts(row), artifacts=artifacts,
         nodes=job_nodes(read, row, doc.get("evidence") or []), output=output, unshown=unshown, evidence=found, variables=variables,
         tasks=read.array_tasks(row), judged=[row["run_key"]] if doc.get("category") else [], nav="jobs",
     )  # fmt: skip
@@ -293,7 +294,7 @@ def search(request: Request, read: Read, within: Within, q: str = "") -> HTMLRes
     text = q.strip()
     exact = (
         ("SELECT incident_id AS found FROM model.incidents WHERE lower(incident_id) = lower(?)", "/incidents/"),
-        ("SELECT run_key AS found FROM model.runs WHERE run_key = ?", "/jobs/"),
+        (f"SELECT run_key AS found FROM {named_runs(read.rows)} WHERE run_key = ?", "/jobs/"),
         ("SELECT host AS found FROM model.events WHERE host = ? LIMIT 1", "/nodes/"),
     )
     named = SLURMS_WORD.sub("", text)

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import duckdb
 
 from correlator import recurrence
-from store import blocks
+from store import blocks, run_names
 from store.node_states import STATES
 from web import suggesting
 from web.problems import ProblemError
@@ -29,6 +29,8 @@ MAX_PAGE = 500
 #: An event that arrived this much after its own time is called late.
 LATE_S = 5.0
 SOURCES_KEPT_S = 15.0
+#: Rows of a run's cluster, or of none that was named: what is not told of a cluster may be of this one.
+OF_CLUSTER = "(cluster IS NULL OR cluster IS NOT DISTINCT FROM ?)"
 #: A run that ended, and not well.
 FAILED = "state NOT IN ('COMPLETED', 'RUNNING', 'PENDING', 'CONFIGURING', 'COMPLETING')"
 LINE_COLUMNS = (
@@ -148,7 +150,7 @@ class Reader:
             [*where.values, limit + 1],
         )
         for row in rows:
-            row["document"] = document(row["document"])
+            row["document"] = self._told(row)
         more = len(rows) > limit
         rows = rows[:limit]
         return rows, encode_cursor(rows[-1]["start"], rows[-1]["incident_id"]) if more else None
@@ -159,9 +161,13 @@ class Reader:
         if row is None:
             near = {"suggestions": suggesting.incidents(self.rows, incident_id)}
             raise ProblemError(404, f"There is no incident {incident_id}.", do="See the list of incidents.", extra=near)
-        row["document"] = document(row["document"])
+        row["document"] = self._told(row)
         row["document"]["recurrence"] = self._recurrence(row)
         return row
+
+    def _told(self, row: Row) -> Row:
+        """An incident's document, with its jobs called as in the whole store."""
+        return run_names.renamed(document(row["document"]), run_names.differing(self.rows, row["cluster"]))
 
     def _recurrence(self, row: Row) -> list[Row]:
         """Other incidents on the same device, linked as ``faultline incidents`` links them."""
@@ -169,7 +175,8 @@ class Reader:
             return []
         others = self.rows(
             "SELECT incident_id, start, severity, root_event, document FROM model.incidents"
-            " WHERE root_host = ? AND coalesce(root_device, '') = coalesce(?, '')", [row["root_host"], row["root_device"]],
+            " WHERE root_host = ? AND coalesce(root_device, '') = coalesce(?, '') AND cluster IS NOT DISTINCT FROM ?",
+            [row["root_host"], row["root_device"], row["cluster"]],
         )  # fmt: skip
         root = {"host": row["root_host"], "device": row["root_device"]}
         documents = [
@@ -179,27 +186,32 @@ class Reader:
         recurrence.link(documents)
         return next((list(d["recurrence"]) for d in documents if d["id"] == row["incident_id"]), [])
 
-    def feedback(self, *, run_key: str | None = None, incident_id: str | None = None) -> list[Row]:
+    def feedback(self, *, run: Row | None = None, incident_id: str | None = None) -> list[Row]:
         """What operators answered to the verdict on a run, or to all verdicts that blame an incident, oldest first.
 
         ``counts`` is false where the same person answered again later.
         """
         where = Where()
-        where.when(run_key, "run_key = ?")
+        if run is not None:
+            where.add("run_key = ? AND cluster IS NOT DISTINCT FROM ?", run["own_key"], run["cluster"])
         where.when(incident_id, "incident_id = ?")
-        columns = "run_key, answer, category, event, host, device, note, author, given_at, said_category, said_event"
-        later = "lead(given_at) OVER (PARTITION BY run_key, coalesce(author, '') ORDER BY given_at)"
+        columns = (
+            "cluster, run_key, answer, category, event, host, device, note, author, given_at, said_category, said_event"
+        )
+        later = "lead(given_at) OVER (PARTITION BY cluster, run_key, coalesce(author, '') ORDER BY given_at)"
         try:
-            return self.rows(
+            found = self.rows(
                 f"SELECT {columns}, {later} IS NULL AS counts FROM kept.feedback{where.sql} ORDER BY given_at",
                 where.values,
             )
         except duckdb.CatalogException:  # a store of an older version, opened for reading
             return []
+        names = {row["cluster"]: run_names.differing(self.rows, row["cluster"]) for row in found[:1]}
+        return [row | {"run_key": names.get(row["cluster"], {}).get(row["run_key"], row["run_key"])} for row in found]
 
     def run_keys(self, incident_id: str) -> list[str]:
         """The runs whose verdicts blame an incident, in the order in which they ended."""
-        sql = 'SELECT run_key FROM model.runs WHERE incident_id = ? ORDER BY "end", run_key'
+        sql = f'SELECT run_key FROM {self._runs()} WHERE incident_id = ? ORDER BY "end", run_key'
         return [str(row["run_key"]) for row in self.rows(sql, [incident_id])]
 
     def _heir(self, former_id: str) -> Row | None:
@@ -235,10 +247,14 @@ class Reader:
     # -- jobs ------------------------------------------------------------------------------------------------------
 
     RUN_COLUMNS = (
-        'run_key, cluster, job_id, attempt, array_job_id, array_task_id, name, "user", account, partition, state,'
+        'run_key, own_key, cluster, job_id, attempt, array_job_id, array_task_id, name, "user", account, partition, state,'
         ' exit_code, exit_signal, submit, start, "end", node_list, nodes, node_count, gpus, gpu_index, time_limit_s,'
         " work_dir, submit_line, category, incident_id, confidence"
     )
+
+    def _runs(self) -> str:
+        """What runs are read from: there ``run_key`` is the name in the whole store, ``own_key`` that in the cluster."""
+        return run_names.named_runs(self.rows)
 
     def runs(
         self, within: Range, *, state: str | None = None, user: str | None = None, host: str | None = None,
@@ -255,12 +271,12 @@ class Reader:
         where.when(user, '"user" = ?')
         where.when(host, "list_contains(nodes, ?)")
         where.when(incident, "incident_id = ?")
-        where.when(search, "run_key = ? OR name ILIKE '%' || ? || '%' OR \"user\" = ?")
+        where.when(search, "run_key = ? OR own_key = ? OR name ILIKE '%' || ? || '%' OR \"user\" = ?")
         order = "coalesce(start, submit, TIMESTAMP '1970-01-01')"
         if cursor:
             where.add(f"({order}, run_key) < (CAST(? AS TIMESTAMP), ?)", *decode_cursor(cursor, 2))
         rows = self.rows(
-            f"SELECT {self.RUN_COLUMNS}, {order} AS ordered FROM model.runs{where.sql}"
+            f"SELECT {self.RUN_COLUMNS}, {order} AS ordered FROM {self._runs()}{where.sql}"
             " ORDER BY ordered DESC, run_key DESC LIMIT ?",
             [*where.values, limit + 1],
         )
@@ -276,7 +292,7 @@ class Reader:
         return self.one('SELECT 1 AS found FROM model.runs WHERE "user" IS NOT NULL LIMIT 1') is not None
 
     def run(self, key: str) -> Row:
-        row = self.one(f"SELECT {self.RUN_COLUMNS}, document FROM model.runs WHERE run_key = ?", [key])
+        row = run_names.find(self.rows, f"{self.RUN_COLUMNS}, document", key)
         if row is None:
             raise ProblemError(
                 404, f"There is no job run {key}.", do="Look for the job's number in the list of jobs; run N of a "
@@ -286,16 +302,17 @@ class Reader:
         blocks.attach(self.rows, row["document"].get("evidence") or [])
         return row
 
-    def attempts(self, job_id: int) -> list[Row]:
-        """All runs of one job, first to last."""
-        return self.rows(f"SELECT {self.RUN_COLUMNS} FROM model.runs WHERE job_id = ? ORDER BY attempt", [job_id])
+    def attempts(self, run: Row) -> list[Row]:
+        """All runs of a run's job, first to last."""
+        sql = f"SELECT {self.RUN_COLUMNS} FROM {self._runs()} WHERE job_id = ? AND cluster IS NOT DISTINCT FROM ?"
+        return self.rows(f"{sql} ORDER BY attempt", [run["job_id"], run["cluster"]])
 
     def array_tasks(self, run: Row, most: int = 8) -> Row:
         """The other tasks of a run's array: how many in each state, and the first of them, those that failed before."""
         if run["array_job_id"] is None:
             return {"total": 0, "states": [], "rows": []}
-        of_it = "FROM model.runs WHERE array_job_id = ? AND job_id <> ?"
-        values = [run["array_job_id"], run["job_id"]]
+        of_it = f"FROM {self._runs()} WHERE array_job_id = ? AND job_id <> ? AND cluster IS NOT DISTINCT FROM ?"
+        values = [run["array_job_id"], run["job_id"], run["cluster"]]
         states = self.rows(f"SELECT state, count(*) AS n {of_it} GROUP BY state ORDER BY n DESC, state", values)
         first = f"{of_it} ORDER BY NOT ({FAILED}), array_task_id, attempt LIMIT ?"
         return {
@@ -306,18 +323,21 @@ class Reader:
     def runs_by_key(self, keys: Sequence[str]) -> list[Row]:
         if not keys:
             return []
-        sql = f"SELECT {self.RUN_COLUMNS} FROM model.runs WHERE list_contains(?, run_key) ORDER BY start"
+        sql = f"SELECT {self.RUN_COLUMNS} FROM {self._runs()} WHERE list_contains(?, run_key) ORDER BY start"
         return self.rows(sql, [list(keys)])
 
-    def artifacts(self, job_id: int) -> list[Row]:
-        """A job's own files; of one that several hooks brought what is longest."""
+    def artifacts(self, run: Row) -> list[Row]:
+        """The own files of a run's job; of one that several hooks brought what is longest."""
         once = "QUALIFY row_number() OVER (PARTITION BY restarts, kind, path ORDER BY length(content) DESC, host) = 1"
         sql = "SELECT job_id, restarts, kind, path, host, content, truncated FROM raw.artifacts WHERE job_id = ?"
-        return self.rows(f"{sql} {once} ORDER BY kind, path", [job_id])
+        sql += f" AND {OF_CLUSTER}"
+        return self.rows(f"{sql} {once} ORDER BY kind, path", [run["job_id"], run["cluster"]])
 
-    def job_settings(self, key: str) -> list[Row]:
-        sql = "SELECT DISTINCT name, value FROM raw.settings WHERE scope = ? ORDER BY name"
-        return self.rows(sql, [f"job:{key}"])
+    def job_settings(self, run: Row) -> list[Row]:
+        """The environment of a run, which goes by Slurm's raw number also for a task of an array."""
+        scope = f"job:{run['job_id']}" + (f"#{run['attempt']}" if run["attempt"] else "")
+        sql = f"SELECT DISTINCT name, value FROM raw.settings WHERE scope = ? AND {OF_CLUSTER} ORDER BY name"
+        return self.rows(sql, [scope, run["cluster"]])
 
     def job_output(self, run: Row, prefer: Collection[str], *, files: int, lines: int) -> tuple[list[Row], int]:
         """What one run printed: for each file its last ``lines`` and how many there are, and how many files are left out.
@@ -326,16 +346,16 @@ class Reader:
         this run's that lie before the next run's start and not before its own. Files in ``prefer`` are shown first.
         """
         where = Where()
-        where.add("job_id = ? AND source IN ('job_stdout', 'job_stderr')", run["job_id"])
-        named = "SELECT unnest([path, file]) AS name FROM raw.artifacts WHERE job_id = ? AND restarts"
-        job, attempt = run["job_id"], run["attempt"] or 0
+        where.add(
+            f"job_id = ? AND {OF_CLUSTER} AND source IN ('job_stdout', 'job_stderr')", run["job_id"], run["cluster"]
+        )
+        named = f"SELECT unnest([path, file]) AS name FROM raw.artifacts WHERE job_id = ? AND {OF_CLUSTER} AND restarts"
+        job, attempt, cluster = run["job_id"], run["attempt"] or 0, run["cluster"]
         where.add(
             f"(file NOT IN (SELECT name FROM ({named} <> ?) WHERE name IS NOT NULL) OR file IN (SELECT name FROM ({named} = ?)))",
-            job, attempt, job, attempt,
+            job, cluster, attempt, job, cluster, attempt,
         )  # fmt: skip
-        following = [
-            other["start"] for other in self.attempts(run["job_id"]) if (other["attempt"] or 0) > (run["attempt"] or 0)
-        ]
+        following = [other["start"] for other in self.attempts(run) if (other["attempt"] or 0) > (run["attempt"] or 0)]
         where.when(min((start for start in following if start), default=None), "time IS NULL OR time < ?")
         if run["attempt"]:
             where.when(run["start"], "time IS NULL OR time >= ?")
@@ -407,10 +427,13 @@ class Reader:
 
     def events(
         self, *, start: datetime | None, end: datetime | None, hosts: Sequence[str] | None = None,
-        job: int | None = None, limit: int = 20_000, newest: bool = False,
+        job: int | None = None, of: Row | None = None, limit: int = 20_000, newest: bool = False,
     ) -> list[Row]:  # fmt: skip
-        """Classified lines of the hosts or the job in a range, oldest first; with ``newest`` the other way round."""
+        """Classified lines of the hosts or the job in a range, oldest first; with ``newest`` the other way round. ``of``: a run
+        or an incident, whose cluster they are of."""
         where = Where()
+        if of is not None:
+            where.add(OF_CLUSTER, of["cluster"])
         where.when(start, "time >= ?")
         where.when(end, "time <= ?")
         if hosts is not None and job is not None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from store.run_names import named_runs
+
 Suggestion = dict[str, str]
 Ask = Callable[[str, Sequence[Any]], list[dict[str, Any]]]
 
@@ -21,13 +23,13 @@ def _listed(kind: str, path: str, rows: Sequence[dict[str, Any]]) -> list[Sugges
 
 def runs(ask: Ask, key: str) -> list[Suggestion]:
     """Other runs of the job, tasks of the array, then numbers that differ in a digit or two."""
-    number = key.split("#")[0].split("_")[0]
+    number, of = key.split("#")[0].split("@")[0].split("_")[0], named_runs(ask)
     found = ask(
-        "SELECT run_key AS found FROM model.runs WHERE CAST(job_id AS VARCHAR) = ? OR CAST(array_job_id AS VARCHAR) = ?"
+        f"SELECT run_key AS found FROM {of} WHERE CAST(job_id AS VARCHAR) = ? OR CAST(array_job_id AS VARCHAR) = ?"
         " ORDER BY job_id, attempt LIMIT ?",
         [number, number, MOST],
     ) or ask(
-        "SELECT run_key AS found, damerau_levenshtein(run_key, ?) AS far FROM model.runs WHERE far <= ?"
+        f"SELECT run_key AS found, damerau_levenshtein(run_key, ?) AS far FROM {of} WHERE far <= ?"
         " ORDER BY far, coalesce(start, submit) DESC NULLS LAST LIMIT ?",
         [key, LETTERS, MOST],
     )

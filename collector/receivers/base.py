@@ -346,13 +346,14 @@ class Batch:
 class Route:
     """``pattern`` is a regular expression over the whole path. ``accept`` is quick: it runs in the event loop.
 
-    ``problem`` makes the protocol's own form of an error; None gives problem details.
+    ``problem`` makes the protocol's own form of an error out of its status, what is said and the request's content type; None
+    gives problem details.
     """
 
     methods: tuple[str, ...]
     pattern: str
     accept: Callable[[Request], Batch]
-    problem: Callable[[int, str], Answer] | None = None
+    problem: Callable[[int, str, str], Answer] | None = None
     #: For bodies without end: a coroutine function of (intake, scope, headers, chunks) in place of ``accept``.
     stream: Callable[..., Any] | None = None
 

@@ -181,7 +181,7 @@ def _arrangement(request: Request) -> Batch:
     return Batch(None, _problem(404, "none is kept here: documents are stored as they come"))
 
 
-def _problem(status: int, text: str) -> Answer:
+def _problem(status: int, text: str, _content_type: str = "") -> Answer:
     kind = {429: "es_rejected_execution_exception", 413: "content_too_long_exception"}.get(status, "exception")
     body = {"error": {"type": kind, "reason": text, "root_cause": [{"type": kind, "reason": text}]}, "status": status}
     return Answer(status, json.dumps(body).encode(), headers=_HEADER)

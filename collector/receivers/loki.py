@@ -64,8 +64,8 @@ def _accept(request: Request) -> Batch:
 def _check(body: bytes, as_json: bool) -> None:
     """Reads the first stream; raises what :func:`_decode` takes for no push request."""
     if as_json:
-        for _ in _streams(body):
-            return
+        next(iter(_streams(body)), None)
+        return
     for number, stream in _fields(unsnap(body)):
         if number == 1:
             known = loki_entries.labels_of(stream) if len(stream) > loki_entries.LEAST and QUICK else None
@@ -73,7 +73,7 @@ def _check(body: bytes, as_json: bool) -> None:
             return
 
 
-def _problem(status: int, text: str) -> Answer:
+def _problem(status: int, text: str, _content_type: str = "") -> Answer:
     return Answer(status, text.encode(), "text/plain; charset=utf-8")
 
 

@@ -111,7 +111,9 @@ def _decode(payload: Payload, into: Decoded) -> None:
     body = payload.unpacked()
     defaults: dict[str, Any] = dict(payload.meta.get("attributes") or {})
     own = dict(defaults)
-    others = WrappedColumns(payload, into, "http", cluster=_text(own, "cluster"), timezone=_text(own, "timezone"))
+    others = WrappedColumns(
+        payload, into, "http", cluster=_text(own, "cluster"), timezone=_text(own, "timezone"), says_source=True
+    )
     to = _To(payload, into, Streams(), others, own)
     if charset := payload.meta.get("charset"):
         body = body.decode(str(charset), "replace").removeprefix("\ufeff").encode()

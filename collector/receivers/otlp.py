@@ -35,6 +35,7 @@ from collector.receivers.base import (
     Request,
     Route,
     Run,
+    answer_json,
     moment_of,
 )
 from collector.receivers.wrapped import Streams, Wrapped, is_wrapped, loads, nanoseconds
@@ -104,9 +105,12 @@ def _is_json(request: Request, body: bytes) -> bool:
     return False
 
 
-def _problem(status: int, text: str) -> Answer:
-    """A google.rpc.Status: code 3 says "do not send this again"; 429 and 503 are retried by their HTTP status."""
-    said = text.encode()[:127]
+def _problem(status: int, text: str, content_type: str = "") -> Answer:
+    """A google.rpc.Status in the form of the request: code 3 says "do not send this again"; 429 and 503 are retried by their
+    HTTP status."""
+    if "json" in content_type.lower():
+        return answer_json({"code": 3, "message": text}, status)
+    said = text.encode()[:127].decode("utf-8", "ignore").encode()
     return Answer(status, b"\x08\x03\x12" + bytes([len(said)]) + said, "application/x-protobuf")
 
 

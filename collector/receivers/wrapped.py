@@ -21,9 +21,11 @@ TEXT = ("message", "msg", "log", "MESSAGE", "body", "rawmsg")
 TIME = ("@timestamp", "timestamp", "time", "ts", "timereported", "date")
 HOST = ("host", "hostname", "host.name", "_HOSTNAME", "fromhost")
 PATH = ("log.file.path", "path", "file", "filename")
-UNIT = ("syslogtag", "programname", "app-name", "ident", "SYSLOG_IDENTIFIER", "program", "app", "service.name")
+UNIT = ("syslogtag", "programname", "app-name", "ident", "SYSLOG_IDENTIFIER", "program", "app", "service.name", "unit")
 SEVERITY = ("syslogseverity-text", "severity", "level", "log.level", "PRIORITY")
 FACILITY = ("syslogfacility-text", "facility")
+#: What the lines are, and whose output: shippers use these names for much else, so they stay among the fields as well.
+SOURCE, JOB = ("source",), ("job_id",)
 _ABOUT = frozenset((*HOST, *PATH, *SEVERITY, *FACILITY))
 USED = frozenset((*TEXT, *TIME, *UNIT, *_ABOUT))
 _WORDS = {
@@ -31,6 +33,8 @@ _WORDS = {
     **{name: name for name in ("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug")},
     **dict(zip("01234567", ("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug"), strict=True)),
 }  # fmt: skip
+#: Lines of these are a job's, whose number is told beside them.
+JOB_OUTPUT = ("job_stdout", "job_stderr")
 #: A stream is recognised by so many of its lines.
 HEAD_LINES = 20
 
@@ -84,6 +88,8 @@ class Named(NamedTuple):
     severity: str | None
     facility: str | None
     program: str
+    source: str | None = None
+    job: str | None = None
 
 
 class About(NamedTuple):
@@ -96,6 +102,7 @@ class About(NamedTuple):
     severity: str | None
     unit: str | None
     facility: str | None
+    job: int | None = None
 
 
 class Read(NamedTuple):
@@ -105,12 +112,14 @@ class Read(NamedTuple):
     run: Run
     path: str | None
     source: str | None
+    job: int | None = None
 
 
 @dataclass
 class _Lines:
     path: str | None
     source: str | None
+    job: int | None
     lines: list[bytes] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
 
@@ -126,14 +135,17 @@ class Wrapped:
         *,
         cluster: str | None = None,
         timezone: str | None = None,
+        says_source: bool = False,
     ) -> None:
+        """``says_source``: who writes these objects knows our names of sources."""
         self._payload, self._into, self._transport = payload, into, transport
+        self._says_source = says_source
         self._cluster, self._timezone = cluster, timezone
         self._shapes: dict[tuple[str, ...], _Shape] = {}
         self._abouts: dict[tuple[Any, ...], About] = {}
         self._fields: dict[tuple[Any, ...], str] = {}
         #: Lines by file, or by source where no file is named: each file's in their order.
-        self._lines: dict[tuple[str | None, str | None], _Lines] = {}
+        self._lines: dict[tuple[str | None, str | None, int | None], _Lines] = {}
 
     def add(self, found: dict[str, Any], stream: str) -> None:
         """One object; ``stream`` names the lines of those that name no file."""
@@ -141,7 +153,7 @@ class Wrapped:
         names = tuple(flat)
         shape = self._shapes.get(names)
         if shape is None:
-            shape = self._shapes[names] = _shape(names)
+            shape = self._shapes[names] = _shape(names, self._says_source)
         text = next((value for name in shape.texts if type(value := flat[name]) is str), None)
         program, number = program_of(_first(flat, shape.units) or "") if shape.units else ("", None)
         about = self._about(flat, shape, stream, program)
@@ -153,13 +165,13 @@ class Wrapped:
             1, self._payload.received, about.host, about.file, time, None, about.severity, about.unit, number, about.facility,
             fields, None, self._transport,
         )  # fmt: skip
-        self.take(Read(text.encode("utf-8", "surrogatepass"), run, about.path, about.source))
+        self.take(Read(text.encode("utf-8", "surrogatepass"), run, about.path, about.source, about.job))
 
     def take(self, read: Read) -> None:
-        key = (read.path and read.run.file, read.source)
+        key = (read.path and read.run.file, read.source, read.job)
         own = self._lines.get(key)
         if own is None:
-            own = self._lines[key] = _Lines(read.path, read.source)
+            own = self._lines[key] = _Lines(read.path, read.source, read.job)
         own.lines.append(read.line)
         own.runs.append(read.run)
 
@@ -167,12 +179,12 @@ class Wrapped:
         """Gives on what was taken in."""
         streams = Streams()
         for own in self._lines.values():
-            source, job = own.source, None
+            source, job = own.source, own.job
             if own.path:
                 known = streams.of(own.path, own.lines)
-                source, job = known.source, known.job_id
+                source, job = source or known.source, known.job_id if job is None else job
             self._into.add(own.lines, *own.runs, source=source, cluster=self._cluster, timezone=self._timezone,
-                           job_id=job if source == "job_stdout" else None)  # fmt: skip
+                           job_id=job if source in JOB_OUTPUT else None)  # fmt: skip
         self._lines.clear()
 
     def _about(self, flat: dict[str, Any], shape: _Shape, stream: str, program: str) -> About:
@@ -193,9 +205,14 @@ class Wrapped:
         host = host or self._payload.peer
         return About(
             f"{host or '?'}:{path}" if path else f"{stream}/{host or '?'}", path,
-            source_of_program(program) if program and not path else None, host,
-            _WORDS.get((named.severity or "").lower()), program or None, named.facility,
+            self._source_of(named, program), host, _WORDS.get((named.severity or "").lower()), program or None, named.facility,
+            _job(named.job) if self._says_source else None,
         )  # fmt: skip
+
+    def _source_of(self, named: Named, program: str) -> str | None:
+        if self._says_source and named.source:
+            return named.source
+        return source_of_program(program) if program and not named.path else None
 
     def _fields_of(self, flat: dict[str, Any], rest: tuple[str, ...]) -> str:
         """What has no place of its own, as JSON."""
@@ -212,7 +229,12 @@ class Wrapped:
 
 
 def _named(flat: dict[str, Any], program: str) -> Named:
-    return Named(_first(flat, HOST), _first(flat, PATH), _first(flat, SEVERITY), _first(flat, FACILITY), program)
+    host, path, severity, facility = (_first(flat, names) for names in (HOST, PATH, SEVERITY, FACILITY))
+    return Named(host, path, severity, facility, program, _first(flat, SOURCE), _first(flat, JOB))
+
+
+def _job(number: str | None) -> int | None:
+    return int(number) if number and number.isdecimal() and number.isascii() and len(number) < 19 else None
 
 
 def program_of(unit: str) -> tuple[str, int | None]:
@@ -226,11 +248,13 @@ def _json(fields: dict[str, Any]) -> str:
     return whole(json.dumps(fields, ensure_ascii=False, sort_keys=True, default=str))
 
 
-def _shape(names: tuple[str, ...]) -> _Shape:
+def _shape(names: tuple[str, ...], says_source: bool) -> _Shape:
+    about = _ABOUT | {*SOURCE, *JOB} if says_source else _ABOUT
     return _Shape(
         tuple(name for name in TEXT if name in names), tuple(name for name in TIME if name in names),
         tuple(name for name in UNIT if name in names),
-        tuple(name for name in names if name in _ABOUT), tuple(name for name in names if name not in USED),
+        tuple(name for name in names if name in about),
+        tuple(name for name in names if name not in USED),
     )  # fmt: skip
 
 

@@ -21,8 +21,11 @@ from collector.receivers.base import micros
 from collector.receivers.wrapped import (
     FACILITY,
     HOST,
+    JOB,
+    JOB_OUTPUT,
     PATH,
     SEVERITY,
+    SOURCE,
     TEXT,
     TIME,
     UNIT,
@@ -35,7 +38,7 @@ from collector.receivers.wrapped import (
 )
 from parsers.lines import codes, numbered
 
-_NAMED = frozenset((*HOST, *PATH, *SEVERITY, *FACILITY, *UNIT))
+_NAMED = frozenset((*HOST, *PATH, *SEVERITY, *FACILITY, *UNIT, *SOURCE, *JOB))
 #: What is known of each line; ``group``: lines of one file, or of one program, have the same number.
 _COLUMNS: dict[str, Any] = {
     "line": pl.Binary, "host": pl.String, "file": pl.String, "time": pl.Int64, "severity": pl.String, "unit": pl.String,
@@ -65,8 +68,8 @@ class WrappedColumns(Wrapped):
         self._table: pl.DataFrame | None = None
         self._rows: Array = np.zeros(0, np.int64)
         #: By what lines are told apart: the number of their group, and which path and source it has.
-        self._groups: dict[tuple[str | None, str | None], int] = {}
-        self._of_group: list[tuple[str | None, str | None]] = []
+        self._groups: dict[tuple[str | None, str | None, int | None], int] = {}
+        self._of_group: list[tuple[str | None, str | None, int | None]] = []
 
     def take(self, read: Read) -> None:
         self._alone.append((self.row, read))
@@ -93,7 +96,8 @@ class WrappedColumns(Wrapped):
         self, objects: Objects, slots: dict[str, Array], streams: Sequence[str], which: Array
     ) -> tuple[pl.DataFrame, pl.Series]:
         """What is said of where each line comes from, and by which process it was written."""
-        said = [codes(objects.texts(_first_said(objects, slots, names))) for names in (HOST, PATH, SEVERITY, FACILITY)]
+        asked = (HOST, PATH, SEVERITY, FACILITY, *((SOURCE, JOB) if self._says_source else ()))
+        said = [codes(objects.texts(_first_said(objects, slots, names))) for names in asked]
         units = codes(objects.texts(_first_said(objects, slots, UNIT)))
         programs = [program_of(unit or "") for unit in units.names.to_list()]
         numbers = {name: at for at, name in enumerate(dict.fromkeys(name for name, _ in programs))}
@@ -104,19 +108,29 @@ class WrappedColumns(Wrapped):
         combined, firsts = numbered(together)
         words = [column.names[column.which[firsts]].to_list() for column in said]
         named = [
-            Named(host, path, severity, facility, programs[unit][0])
-            for host, path, severity, facility, unit in zip(*words, units.which[firsts].tolist(), strict=True)
+            Named(
+                words[0][at],
+                words[1][at],
+                words[2][at],
+                words[3][at],
+                programs[unit][0],
+                *(word[at] for word in words[4:]),
+            )
+            for at, unit in enumerate(units.which[firsts].tolist())
         ]
         abouts = [self.worked_out(one, streams[at]) for one, at in zip(named, which[firsts].tolist(), strict=True)]
-        rows = [(a.host, a.file, a.severity, a.unit, a.facility, self._group(a.path, a.file, a.source)) for a in abouts]
+        rows = [
+            (a.host, a.file, a.severity, a.unit, a.facility, self._group(a.path, a.file, a.source, a.job))
+            for a in abouts
+        ]
         schema = {name: _COLUMNS[name] for name in ("host", "file", "severity", "unit", "facility", "group")}
         pids = pl.Series([pid for _, pid in programs], dtype=pl.Int64)
         return pl.DataFrame(rows, schema=schema, orient="row")[combined], pids[units.which]
 
-    def _group(self, path: str | None, file: str | None, source: str | None) -> int:
-        number = self._groups.setdefault((path and file, source), len(self._groups))
+    def _group(self, path: str | None, file: str | None, source: str | None, job: int | None) -> int:
+        number = self._groups.setdefault((path and file, source, job), len(self._groups))
         if number == len(self._of_group):
-            self._of_group.append((path, source))
+            self._of_group.append((path, source, job))
         return number
 
     def done(self) -> None:
@@ -129,7 +143,7 @@ class WrappedColumns(Wrapped):
         if self._alone:
             alone = [
                 (read.line, run.host, run.file, run.time, run.severity, run.unit, run.pid, run.facility, run.fields,
-                 self._group(read.path, run.file, read.source))
+                 self._group(read.path, run.file, read.source, read.job))
                 for _, read in self._alone for run in [read.run]
             ]  # fmt: skip
             rows = np.concatenate((rows, [row for row, _ in self._alone]))
@@ -147,12 +161,11 @@ class WrappedColumns(Wrapped):
         begins = np.searchsorted(group, np.arange(len(firsts)))
         streams, keys = Streams(), []
         for begin, number in zip(begins.tolist(), table["group"][begins].to_list(), strict=True):
-            path, source = self._of_group[number]
-            job = None
+            path, source, job = self._of_group[number]
             if path:
                 known = streams.of(path, _Head(table["line"], begin, group))
-                source, job = known.source, known.job_id
-            keys.append((source, job if source == "job_stdout" else None))
+                source, job = source or known.source, known.job_id if job is None else job
+            keys.append((source, job if source in JOB_OUTPUT else None))
         said = {"received": pl.lit(self._payload.received, pl.Int64), "transport": pl.lit(self._transport)}
         numbers = {key: at for at, key in enumerate(dict.fromkeys(keys))}
         of_line = np.array([numbers[key] for key in keys])[group]

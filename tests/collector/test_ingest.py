@@ -214,3 +214,48 @@ def test_a_failure_at_the_commit_stores_nothing(tree: Path, monkeypatch: pytest.
     assert raws(store) == [] and store.rows("SELECT * FROM raw.files") == []
     ingest(store, tree)
     assert raws(store) == [LINK_DOWN.rstrip()]
+
+
+def test_a_name_that_is_no_text_is_stored_in_escapes_and_read_once(store: DuckStore, tmp_path: Path) -> None:
+    folder = tmp_path / "nodes" / os.fsdecode(b"gpu\xff")
+    folder.mkdir(parents=True)
+    (folder / "syslog").write_text("Feb 28 16:29:24 gpu02 sshd[42]: one\n")
+    (folder / os.fsdecode(b"kern\xfe.log")).write_text(LINK_DOWN)
+    assert sorted(f.status for f in ingest(store, tmp_path).files) == ["stored", "stored"]
+    names = [str(r["file"]).removeprefix(str(tmp_path)) for r in store.rows("SELECT file FROM raw.logs ORDER BY file")]
+    assert names == ["/nodes/gpu\\xff/kern\\xfe.log", "/nodes/gpu\\xff/syslog"]
+    assert sorted(f.status for f in ingest(store, tmp_path).files) == ["unchanged", "unchanged"]
+
+
+SACCT = "JobID|JobIDRaw|Cluster|State|Start|End|NodeList\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "clusters"),
+    [
+        (("mini", "mini"), {}, ["mini"]),
+        (("mini", "mini"), {"cluster": "east"}, ["east"]),
+        (("mini", "other"), {"cluster": "east"}, ["east", "mini", "other"]),  # accounting of several clusters
+    ],
+)
+def test_a_tree_is_of_the_cluster_that_was_named_unless_it_tells_of_several(
+    store: DuckStore, tmp_path: Path, rows: tuple[str, ...], options: dict[str, str], clusters: list[str]
+) -> None:
+    told = [f"{n}|{n}|{name}|FAILED|2026-02-28T16:00:00|2026-02-28T16:10:00|gpu02\n" for n, name in enumerate(rows, 7)]
+    for name, text in (("accounting/sacct.txt", SACCT + "".join(told)), ("nodes/gpu02/syslog", LINK_DOWN)):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
+    ingest(store, tmp_path, **options)
+    found = store.rows("SELECT cluster FROM raw.jobs UNION SELECT cluster FROM raw.logs ORDER BY cluster")
+    assert [r["cluster"] for r in found] == clusters
+
+
+def test_slurms_lower_case_of_a_clusters_name_is_no_other_cluster(store: DuckStore, tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text("ClusterName=Mini\nSlurmctldHost=ctl\nNodeName=gpu02\n")
+    (tmp_path / "accounting").mkdir()
+    (tmp_path / "accounting" / "sacct.txt").write_text(
+        SACCT + "7|7|mini|FAILED|2026-02-28T16:00:00|2026-02-28T16:10:00|gpu02\n"
+    )
+    ingest(store, tmp_path)
+    found = store.rows("SELECT cluster FROM raw.jobs UNION SELECT cluster FROM raw.settings ORDER BY cluster")
+    assert [r["cluster"] for r in found] == ["Mini"]

@@ -168,6 +168,26 @@ def test_what_the_sender_knows_fills_what_the_line_leaves_out(spool: Spool, inta
     )  # the line's own words win
 
 
+@pytest.mark.parametrize("times", [1, 60])  # one by one, and many at once
+def test_a_records_message_is_of_the_source_and_the_job_that_it_says(times: int, spool: Spool, intake: Intake) -> None:
+    records = [
+        {"time": "2026-11-21T10:00:00Z", "host": "ctl", "source": "slurmctld", "message": "error: Nodes gx01 not responding"},
+        {"time": "2026-11-21T10:00:01Z", "host": "gx01", "source": "job_stdout", "job_id": 17, "message": "step 4"},
+        {"time": "2026-11-21T10:00:02Z", "host": "gx01", "source": "syslog", "unit": "sshd", "message": "hello"},
+        {"time": "2026-11-21T10:00:03Z", "host": "gx01", "path": "/var/log/slurmd.log", "message": "error: x"},
+    ]  # fmt: skip
+    ask(intake, "POST", INGEST, "\n".join(map(json.dumps, records * times)).encode())
+    rows = sorted(lines(spool), key=lambda row: row["time"])
+    assert len(rows) == 4 * times
+    for row, (source, unit, job) in zip(
+        rows[::times],
+        [("slurmctld", None, None), ("job_stdout", None, 17), ("syslog", "sshd", None), ("slurmd", None, None)],
+        strict=True,
+    ):
+        assert (row["source"], row["unit"] and unit, row["job_id"]) == (source, unit, job)
+    assert rows[0]["event"] == "slurm.node_not_responding"
+
+
 def test_documents_are_read_whole_and_unknown_kinds_are_poison(spool: Spool, intake: Intake) -> None:
     sacct = "JobID|JobName|State|ExitCode|Start|End|NodeList\n17|train|FAILED|1:0|2026-11-21T10:00:00|2026-11-21T10:05:00|gpu01\n"
     ask(intake, "POST", INGEST, json.dumps({"document": "sacct", "raw": sacct, "cluster": "ml1"}).encode())
@@ -321,7 +341,9 @@ def test_otlp_logs_of_both_forms_are_the_same_rows(form: str, spool: Spool, inta
 
 def test_otlp_that_is_none_is_refused_for_good(intake: Intake) -> None:
     assert ask(intake, "POST", "/v1/logs", b"\xff\xff\xff", content_type="application/x-protobuf").status == 400
-    assert ask(intake, "POST", "/v1/logs", b"[1", content_type="application/json").status == 400
+    refused = ask(intake, "POST", "/v1/logs", b"[1", content_type="application/json")
+    assert (refused.status, refused.headers["content-type"]) == (400, "application/json")
+    assert json.loads(refused.body)["code"] == 3 and "OTLP" in json.loads(refused.body)["message"]
     for body in (b'{"resourceMetrics":[]}', b'{"resourceLogs":"x"}', b'{"resourceLogs":[1]}', b"{" * 200_000):
         assert ask(intake, "POST", "/v1/logs", body, content_type="application/json").status == 400
     assert ask(intake, "POST", "/v1/logs", b"a line", content_type="text/plain").status == 415
@@ -382,6 +404,7 @@ def test_loki_push_of_both_forms(form: str, spool: Spool, intake: Intake) -> Non
     assert (row["raw"], row["host"], row["file"], row["severity"]) == ("hello", "n4", "n4:/var/log/syslog", "warning")
     assert row["time"] == datetime(2026, 11, 21, 10, 0, 0, 123456) and json.loads(row["entities"]) == {"env": "prod"}
     assert ask(intake, "POST", "/loki/api/v1/push", b"\xff", content_type="application/x-protobuf").status == 400
+    assert ask(intake, "POST", "/loki/api/v1/push", b'{"streams":[]}', content_type="application/json").status == 204
     for stamp in ("1e999", '"x"', '"-1"', "99999999999999999999", "{}"):
         body = f'{{"streams":[{{"stream":{{}},"values":[[{stamp},"a"]]}}]}}'.encode()
         assert ask(intake, "POST", "/loki/api/v1/push", body, content_type="application/json").status == 400, stamp

@@ -246,11 +246,11 @@ def test_operators_answers_stand_on_the_job_and_on_its_incident() -> None:
     store = fixture.build()
     assert "1 answer<" not in page_of(store, "/incidents/I1")
     store.con.execute(
-        "CREATE SCHEMA kept; CREATE TABLE kept.feedback (run_key VARCHAR, incident_id VARCHAR, answer VARCHAR, category VARCHAR,"
+        "CREATE SCHEMA kept; CREATE TABLE kept.feedback (cluster VARCHAR, run_key VARCHAR, incident_id VARCHAR, answer VARCHAR, category VARCHAR,"
         " event VARCHAR, host VARCHAR, device VARCHAR, note VARCHAR, author VARCHAR, given_at TIMESTAMP,"
         " said_category VARCHAR, said_event VARCHAR)"
     )
-    answer = {"run_key": "15", "incident_id": "I1", "answer": "wrong", "category": "infra.gpu", "event": "gpu.xid",
+    answer = {"cluster": "mini", "run_key": "15", "incident_id": "I1", "answer": "wrong", "category": "infra.gpu", "event": "gpu.xid",
               "author": "ann", "note": "<b>seen</b> by eye", "said_category": "infra.network"}  # fmt: skip
     fixture.insert(store.con, "kept.feedback", answer)
     for path in ("/jobs/15", "/incidents/I1"):
