@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from store import run_names
 from web.problems import ProblemError
 from web.reading import PAGE, Reader, Row
 from web.timerange import Range
@@ -28,8 +29,8 @@ class OwnReader(Reader):
         )
 
     def run(self, key: str) -> Row:
-        row = self.one('SELECT 1 AS found FROM model.runs WHERE run_key = ? AND "user" = ?', [key, self.user])
-        if row is None:
+        found = run_names.find(self.rows, '"user"', key)
+        if found is None or found["user"] != self.user:
             raise ProblemError(
                 404, f"{self.user} has no job run {key}.", do="Look for the job's number in the list of jobs."
             )
@@ -50,7 +51,8 @@ class OwnReader(Reader):
 
     def result(self, whole: dict[str, Any]) -> dict[str, Any]:
         """corr-result/1 without what is others'."""
-        own = {row["run_key"] for row in self.rows('SELECT run_key FROM model.runs WHERE "user" = ?', [self.user])}
+        runs = run_names.named_runs(self.rows)
+        own = {row["run_key"] for row in self.rows(f'SELECT run_key FROM {runs} WHERE "user" = ?', [self.user])}
         verdicts = {key: verdict for key, verdict in whole["verdicts"].items() if key in own}
         incidents = [incident for incident in whole["incidents"] if self._touched(incident["id"])]
         return {**whole, "verdicts": verdicts, "incidents": incidents, "lemons": []}
