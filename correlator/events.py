@@ -199,6 +199,10 @@ class Part:
     copied: list[Event]
     keys: list[str]
 
+    def holds(self, moment: datetime) -> bool:
+        """Was anything said then or later?"""
+        return self.lines.height > 0 and self.lines["time"][-1] >= (moment - _EPOCH) // _MICROSECOND
+
     def since(self, moment: datetime) -> Part:
         """The lines from a moment on."""
         first = int(self.lines["time"].search_sorted((moment - _EPOCH) // _MICROSECOND))

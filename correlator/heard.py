@@ -112,8 +112,7 @@ class Recalled:
             return None
         moment = moment_of(cut)
         assert moment is not None
-        parts = [part for whole in self.parts if (part := whole.since(moment)).lines.height]
-        return joined(parts or [_nothing()])
+        return joined([part.since(moment) for part in self.parts if part.holds(moment)] or [_nothing()])
 
     def recalled(self) -> Recalled:
         """What need not be read again."""
