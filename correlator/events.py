@@ -180,11 +180,11 @@ _ORDER = ("time", "event", pl.col("host").fill_null(""), pl.col("device").fill_n
 @dataclass(frozen=True)
 class Lines:
     """Events of one line each, in the total order, and beside them the columns that they were made of: what stores events
-    can take those as they are. ``told``: the different entities, and for each event the place of its own among them."""
+    can take those as they are. ``entities``: of each event, as a text; null where it has none."""
 
     events: list[Event]
     columns: pl.DataFrame
-    told: tuple[list[Mapping[str, Any]], pl.Series]
+    entities: pl.Series
 
 
 @dataclass(frozen=True)
@@ -301,12 +301,8 @@ def _together(some: Sequence[Lines]) -> Lines:
     rows = columns["row"].to_numpy()
     events = np.empty(len(rows), object)
     events[:] = list(itertools.chain.from_iterable(lines.events for lines in some))
-    told: list[Mapping[str, Any]] = []
-    places = []
-    for lines in some:
-        places.append(lines.told[1].cast(pl.Int64) + len(told))
-        told += lines.told[0]
-    return Lines(events[rows].tolist(), columns.drop("row"), (told, pl.concat(places)[rows]))
+    entities = pl.concat([lines.entities for lines in some])[rows]
+    return Lines(events[rows].tolist(), columns.drop("row"), entities)
 
 
 def in_order(events: list[Event], more: list[Event]) -> list[Event]:
@@ -381,7 +377,8 @@ def _without_copies(lines: pl.DataFrame, known: Mapping[str, _Told]) -> Lines:
         sources, layers, shared(lines["severity"]), shared(lines["file"]), lines["line"].to_list(), received,
         shared(lines["time_quality"]), ones, times, spread(different_told, whose), empty,
     ))  # fmt: skip
-    return Lines(events, lines, (different_told, whose))
+    told = pl.Series("entities", [sorted_json(t) if t else None for t in different_told], pl.String)
+    return Lines(events, lines, told.gather(whose))
 
 
 def _of_copies(copies: list[dict[str, Any]], known: Mapping[str, _Told]) -> Event:
@@ -433,20 +430,18 @@ def table(
 
 
 def _some(lines: Lines, places: list[int]) -> Lines:
-    told, whose = lines.told
-    return Lines([lines.events[place] for place in places], lines.columns[places], (told, whose[places]))
+    return Lines([lines.events[place] for place in places], lines.columns[places], lines.entities[places])
 
 
 def _ready(lines: Lines, incident_of: Mapping[str, str], cluster: str | None) -> pl.DataFrame:
-    columns, (told, whose) = lines.columns, lines.told
-    texts = pl.Series("entities", [sorted_json(t) if t else None for t in told], pl.String)
+    columns = lines.columns
     resolutions = {r: int(r / 1e6 / 2 * 2e6) for r in columns["resolution_us"].unique().to_list()}
     return columns.select(
         pl.col("id").alias("event_id"), pl.col("time").cast(pl.Datetime("us")), "time_quality",
         pl.col("resolution_us").replace_strict(resolutions, return_dtype=pl.Int64),
         pl.col("received_time").cast(pl.Datetime("us")), pl.lit(cluster, pl.String).alias("cluster"), "host", "source",
         pl.lit(None, pl.String).alias("unit"), "layer", "event", "severity", "device", "job_id",
-        "message", texts.gather(whose), pl.lit(1, pl.Int64).alias("count"),
+        "message", lines.entities, pl.lit(1, pl.Int64).alias("count"),
         pl.Series("incident_id", list(map(incident_of.get, columns["id"].to_list())), pl.String), "file", "line",
         pl.lit("[]").alias("refs"),
     )  # fmt: skip

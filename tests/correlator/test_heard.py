@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from correlator import heard
+from correlator.documents import sorted_json
 from correlator.engine import conclude_cluster, correlate
 from correlator.events import coalesce, joined, moment_of, prepared, stamped
 from correlator.heard import Heard, Mark, Recalled
@@ -44,8 +45,7 @@ def test_lines_that_came_in_parts_tell_the_same_events(capture: int, count: int)
     events, single = joined(parts)
     assert list(map(told, events)) == list(map(told, coalesce(lines)))
     assert [e.id for e in single.events] == single.columns["id"].to_list()
-    whole, among = single.told
-    assert [e.entities for e in single.events] == [whole[n] for n in among.to_list()]
+    assert single.entities.to_list() == [sorted_json(e.entities) if e.entities else None for e in single.events]
 
 
 def told(event: Any) -> tuple[Any, ...]:
@@ -112,7 +112,9 @@ def test_what_is_heard_is_what_the_database_would_answer(
             assert (heard_of.lines, heard_of.timed, heard_of.earliest) == (row["n"], row["timed"], row["t"])
             jobs_named = store.rows(f"SELECT DISTINCT job_id AS j {new} AND job_id IS NOT NULL", [cluster])
             assert heard_of.jobs == {r["j"] for r in jobs_named}
-            untimed = store.rows(f"SELECT DISTINCT job_id AS j {new} AND job_id IS NOT NULL AND time IS NULL", [cluster])
+            untimed = store.rows(
+                f"SELECT DISTINCT job_id AS j {new} AND job_id IS NOT NULL AND time IS NULL", [cluster]
+            )
             assert heard_of.unstamped == {r["j"] for r in untimed}
             voices = store.rows(f"SELECT DISTINCT host AS h {new} AND source IN {heard.KERNEL_SOURCES}", [cluster])
             assert heard_of.voices == {r["h"] for r in voices if r["h"]}

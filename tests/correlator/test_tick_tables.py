@@ -10,9 +10,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from correlator.heard import ending_in
 from correlator.engine import Conclusions, run_table
 from correlator.explain import stamp
+from correlator.heard import ending_in
 from correlator.model import Run
 from correlator.plain_runs import rows_of, told
 
