@@ -35,10 +35,10 @@ from benchmarks import made_hard, made_scenario, peers
 from collector.ingest import Ingest
 from correlator.engine import correlate, result
 from correlator.streaming import Ticker
-from parsers.record import frame
+from parsers.record import conform, frame
 from store import open_store
-from store.duckdb_store import DuckStore
-from store.segments import SEGMENT_ROWS
+from store.duckdb_store import DuckStore, coded, insert
+from store.segments import SEGMENT_ROWS, insert_sealed
 
 #: Lines over which other programs are measured in the same run: their figures say how fast the machine is, now.
 PEER_LINES = 300_000
@@ -263,20 +263,27 @@ class Day:
 
 
 def plain_lines(store: DuckStore, count: int, low: float, high: float) -> None:
-    """Lines that mean nothing, made inside the database: only their number matters to the correlator. In transactions of
-    a segment each, as the service stores them."""
+    """Lines that mean nothing: only their number matters to the correlator. In transactions of a segment each, as the
+    service stores them and tells of them."""
     each = (high - low) / max(count, 1)
     for first in range(0, count, SEGMENT_ROWS):
         size = min(SEGMENT_ROWS, count - first)
-        _plain_lines(store, size, low + first * each, low + (first + size) * each)
+        lines = coded(_plain_lines(store, size, low + first * each, low + (first + size) * each))
+        with store.transaction() as connection:
+            if size == SEGMENT_ROWS:
+                insert_sealed(connection, lines, filters=False)
+            else:
+                insert(connection, "raw.logs", lines)
+            store.announce([("logs", lines)])
 
 
-def _plain_lines(store: DuckStore, count: int, low: float, high: float) -> None:
-    with store.transaction() as connection:
-        connection.execute("""INSERT INTO raw.logs (time, time_quality, resolution_us, cluster, host, source, format, severity, event, raw, msg_start, file, line)
-            SELECT CAST(? AS TIMESTAMP) + to_microseconds(CAST(i * ? AS BIGINT)), 'line', 1000, 'made', 'gpu-' || lpad(CAST(i % 1000 AS VARCHAR), 4, '0'), 'syslog',
-              'rfc5424', 'info', 'other', 'sshd[' || i % 9999 || ']: session of user ' || hash(i) % 1000 || ' from 10.0.' || i % 250 || '.7 opened', 0, 'nodes/syslog', i
-            FROM range(?) t(i)""", [START + timedelta(seconds=low), (high - low) * 1e6 / max(count, 1), count])  # fmt: skip
+def _plain_lines(store: DuckStore, count: int, low: float, high: float) -> pl.DataFrame:
+    """Made inside the database."""
+    made = store.frame("""SELECT CAST(? AS TIMESTAMP) + to_microseconds(CAST(i * ? AS BIGINT)) AS time, 'line' AS time_quality, 1000 AS resolution_us,
+          'made' AS cluster, 'gpu-' || lpad(CAST(i % 1000 AS VARCHAR), 4, '0') AS host, 'syslog' AS source, 'rfc5424' AS format, 'info' AS severity, 'other' AS event,
+          'sshd[' || i % 9999 || ']: session of user ' || hash(i) % 1000 || ' from 10.0.' || i % 250 || '.7 opened' AS raw, 'nodes/syslog' AS file, i AS line
+        FROM range(?) t(i)""", [START + timedelta(seconds=low), (high - low) * 1e6 / max(count, 1), count])  # fmt: skip
+    return conform("logs", made).with_columns(pl.lit(0, pl.Int32).alias("msg_start"))
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, float, Any]:

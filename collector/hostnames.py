@@ -172,6 +172,7 @@ def settle(store: DuckStore) -> HostNames:
             if meant.is_empty():
                 continue
             learned.append(meant)
+            store.rewrite()
             connection.register("meant", meant.to_arrow())
             connection.execute(f"""UPDATE raw.{table} AS t SET host = m.node FROM meant m
                 WHERE t.host = m.host AND t.cluster IS NOT DISTINCT FROM m.cluster""")

@@ -403,6 +403,7 @@ def _settle_cluster(store: DuckStore) -> None:
     )
     if len(named) == 1:
         with store.transaction() as connection:
+            store.rewrite()
             for table in (
                 "logs",
                 "jobs",
@@ -466,6 +467,7 @@ def _settle_boot_times(store: DuckStore) -> None:
         return
     data = pl.DataFrame(updates, schema={"id": pl.Int64, "time": pl.Datetime("us")}, orient="row")
     with store.transaction() as connection:
+        store.rewrite()
         connection.register("settled", data.to_arrow())
         connection.execute("""UPDATE raw.logs SET time = settled.time, time_quality = 'inferred', resolution_us = 10000
             FROM settled WHERE raw.logs.rowid = settled.id""")

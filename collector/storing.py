@@ -115,6 +115,7 @@ class Storing:
                 insert_sealed(connection, segment, filters=False)
             for name, data in made.tables.items():
                 insert(connection, f"raw.{name}", data)
+            self.store.announce([*(("logs", segment) for segment in made.sealed), *made.tables.items()])
             self.ledger.write(connection, made.step)
 
     def _report(self, error: Exception) -> None:

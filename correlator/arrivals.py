@@ -10,20 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from correlator.documents import from_json
-from correlator.events import Lines, read, seconds, stamped
+from correlator.events import Lines, Part, joined, moment_of, prepared, stamped
+from correlator.heard import ENDING, Moments, Recalled, Told, ending_in, listed, moments_of
 from correlator.model import Event, Run
 from correlator.plain_runs import likely_runs
 from correlator.recent import Recent
 from correlator.runs import no_rows, rows_since
-from correlator.samples import SAME_BOOT_S
+from correlator.samples import KERNEL_SOURCES, SAME_BOOT_S
 
 if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
-
-#: Events that may end something: links, nodes, daemons and targets that come back.
-ENDING = ("nic.", "switch.", "fabric.", "slurm.node_", "slurm.daemon_", "kernel.boot", "storage.")
-
 
 #: Event lines are read ahead where no more lines than these are new: after a standstill everything is looked at.
 AHEAD_LINES = 4_000_000
@@ -35,8 +31,20 @@ class Ahead:
     the rest is asked."""
 
     since: float
-    lines: Future[pl.DataFrame]
+    lines: Future[Part]
     events: Future[tuple[list[Event], Lines]]
+
+    def read(self, cut: float) -> tuple[list[Event], Lines] | None:
+        """The events that the lines from a moment on tell; None where not all of those are read ahead."""
+        if cut < self.since:
+            return None
+        moment = moment_of(cut)
+        assert moment is not None
+        return self.events.result() if cut == self.since else joined([self.lines.result().since(moment)])
+
+    def recalled(self) -> Recalled:
+        """What need not be read again."""
+        return Recalled(self.since, [self.lines.result()])
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,7 @@ class Change:
     """What was stored since the last look: the earliest moment told by it, the jobs it speaks of, those of them whose
     output it brings without stamps, the hosts of which it tells something that may have ended there, those whose own log
     begins in it, whether it holds states of nodes, behind which row id of ``raw.jobs`` its rows lie, those rows, and
-    the runs that they most likely tell (``likely_runs``)."""
+    the runs that they most likely tell (``likely_runs``). ``empty``: tables of ``raw`` that hold nothing."""
 
     earliest: float
     jobs: frozenset[int]
@@ -55,7 +63,8 @@ class Change:
     jobs_since: int = -1
     job_rows: pl.DataFrame = field(default_factory=no_rows, compare=False)
     likely: Mapping[int, Run] = field(default_factory=dict, compare=False)
-    ahead: Ahead | None = field(default=None, compare=False)
+    ahead: Ahead | Recalled | None = field(default=None, compare=False)
+    empty: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -67,15 +76,17 @@ class _Lines:
     earliest: float | None = None
     jobs: set[int] = field(default_factory=set)
     unstamped: set[int] = field(default_factory=set)
-    ending: Future[set[str]] | None = None
+    ending: Future[set[str]] | set[str] | None = None
     voices: frozenset[str] = frozenset()
-    ahead: Ahead | None = None
+    ahead: Ahead | Recalled | None = None
 
     def ended(self) -> frozenset[str]:
-        """Hosts of which they tell something that may have ended there: as was asked, else by the lines read ahead."""
-        if self.ending is not None:
+        """Hosts of which they tell something that may have ended there: as was heard or asked, else by the lines read ahead."""
+        if isinstance(self.ending, Future):
             return frozenset(self.ending.result())
-        return frozenset() if self.ahead is None else frozenset(_ending_in(self.ahead.lines.result()))
+        if self.ending is None and isinstance(self.ahead, Ahead):
+            return frozenset(ending_in(self.ahead.lines.result().lines))
+        return frozenset(self.ending or ())
 
 
 #: Lines that are read ahead and no older than this before the latest that was known are nearly all new, seconds.
@@ -87,10 +98,16 @@ _NEW = "rowid > ? AND cluster IS NOT DISTINCT FROM ?"
 
 class Arrivals:
     """Rows behind ``since`` (table of ``raw`` -> highest row id seen); ``grown``: tables that have such rows. What does not
-    hang on each other is asked at once, here and ``beside``: most questions keep one core busy only."""
+    hang on each other is asked at once, here and ``beside``: most questions keep one core busy only. ``told``: what was heard
+    of them, where that is all; ``recalled``: lines that need not be read again; ``empty``: tables that hold nothing."""
 
-    def __init__(self, store: DuckStore, since: Mapping[str, int], grown: Collection[str], beside: Executor) -> None:
+    def __init__(
+        self, store: DuckStore, since: Mapping[str, int], grown: Collection[str], beside: Executor,
+        told: Mapping[str | None, Told] | None = None, recalled: Mapping[str | None, Recalled] | None = None,
+        empty: frozenset[str] = frozenset(),
+    ) -> None:  # fmt: skip
         self.store, self.since, self.grown, self.beside = store, since, grown, beside
+        self.told, self.recalled, self.empty = told, recalled or {}, empty
 
     def _rows(self, table: str, sql: str, parameters: Sequence[object]) -> list[dict[str, Any]]:
         """The answer to a question about the new rows of a table; nothing where it has none."""
@@ -98,6 +115,8 @@ class Arrivals:
 
     def further(self, known: Collection[str | None]) -> set[str | None]:
         """Other clusters that new lines or job records speak of."""
+        if self.told is not None:
+            return self.told.keys() - set(known)
         # A comparison for each cluster is vectorised; looking a name up in a list is not.
         other = " AND ".join(["rowid > ?", *("cluster IS DISTINCT FROM ?" for _ in known)])
         return {
@@ -109,6 +128,8 @@ class Arrivals:
         self, cluster: str | None, latest: float, voices: frozenset[str], since: Callable[[float], float]
     ) -> _Lines:
         """Questions for one column each: DuckDB groups by one ten times as fast as by several."""
+        if self.told is not None:
+            return self._heard(cluster, self.told.get(cluster) or Told(), voices, since)
         found = _Lines()
         for row in self._rows("logs", f"SELECT epoch(min(time)) AS t, count(*) AS n, count(time) AS timed FROM raw.logs WHERE {_NEW}", [cluster]):  # fmt: skip
             found.count, found.timed, found.earliest = row["n"], row["timed"], row["t"]
@@ -124,9 +145,23 @@ class Arrivals:
         found.voices = self._voices(cluster, voices)
         return found
 
+    def _heard(
+        self, cluster: str | None, told: Told, voices: frozenset[str], since: Callable[[float], float]
+    ) -> _Lines:
+        """The same without a question."""
+        ahead: Ahead | Recalled | None = None
+        if told.earliest is not None:
+            first, known = since(told.earliest), self.recalled.get(cluster)
+            if known is not None and known.since <= first:
+                ahead = Recalled(known.since, [*known.parts, *told.parts])
+            elif told.lines <= AHEAD_LINES:
+                ahead = self._ahead(cluster, first)
+        heard = frozenset(told.voices - voices)
+        return _Lines(told.lines, told.timed, told.earliest, told.jobs, told.unstamped, told.ending, heard, ahead)
+
     def _ahead(self, cluster: str | None, since: float) -> Ahead:
-        lines = self.beside.submit(stamped, Recent(self.store, since), cluster)
-        return Ahead(since, lines, self.beside.submit(lambda: read(lines.result())))
+        lines = self.beside.submit(lambda: prepared(stamped(Recent(self.store, since), cluster)))
+        return Ahead(since, lines, self.beside.submit(lambda: joined([lines.result()])))
 
     def _jobs(self, cluster: str | None, which: str) -> set[int]:
         # Very many, as a rule: a column is read in half the time that rows take.
@@ -176,7 +211,7 @@ class Arrivals:
             return None
         return Change(
             min(times, default=latest), frozenset(jobs), lines.ended(), lines.voices,
-            frozenset(lines.unstamped), states, self.since["jobs"], rows, likely, lines.ahead,
+            frozenset(lines.unstamped), states, self.since["jobs"], rows, likely, lines.ahead, self.empty,
         )  # fmt: skip
 
     def _boots(self, cluster: str | None) -> list[float | None]:
@@ -186,10 +221,13 @@ class Arrivals:
             AND abs(epoch(o.boot_time) - epoch(b.boot_time)) <= {SAME_BOOT_S})""", [cluster, self.since["boots"]])  # fmt: skip
         return [row["t"] for row in rows]
 
-    def _job_rows(self, cluster: str | None) -> tuple[pl.DataFrame, list[_Moments], dict[int, Run]]:
-        """The new rows about jobs, ``_moments`` of them, and the runs that they most likely tell."""
+    def _job_rows(self, cluster: str | None) -> tuple[pl.DataFrame, list[Moments], dict[int, Run]]:
+        """The new rows about jobs, ``moments_of`` them, and the runs that they most likely tell."""
+        if self.told is not None:
+            told = self.told.get(cluster) or Told()
+            return pl.concat([no_rows(), *told.rows]), told.moments, told.likely
         rows = rows_since(self.store, cluster, self.since["jobs"]) if "jobs" in self.grown else no_rows()
-        return rows, _moments(rows), likely_runs(rows)
+        return rows, moments_of(rows), likely_runs(rows)
 
     def _voices(self, cluster: str | None, known: frozenset[str]) -> frozenset[str]:
         """Hosts whose own log is not ``known`` and begins in the new lines."""
@@ -198,38 +236,9 @@ class Arrivals:
         if not strange:
             return frozenset()
         rows = self._rows("logs", f"""SELECT DISTINCT host FROM raw.logs WHERE {_NEW} AND list_contains(?::VARCHAR[], host)
-            AND source IN ('kernel', 'syslog', 'journal', 'dmesg')""", [cluster, strange])  # fmt: skip
+            AND source IN {KERNEL_SOURCES}""", [cluster, strange])  # fmt: skip
         return frozenset(r["host"] for r in rows)
 
 
-def _ending_in(lines: pl.DataFrame) -> set[str]:
-    """Hosts of which event lines tell something that may have ended there."""
-    kinds = [kind for kind in lines["event"].unique().to_list() if kind.startswith(ENDING)]
-    told = lines.filter(pl.col("event").is_in(kinds)).select("host", "entities")
-    found = {host for host in told["host"].unique().to_list() if host}
-    entities = told["entities"].unique()
-    for text in entities.filter(entities.str.contains('"nodes"', literal=True)).to_list():  # of very many texts a few
-        nodes = from_json(text).get("nodes")
-        found.update(_listed(nodes) if nodes else [])
-    return found
-
-
-#: A job, and the first moments of its latest news and of its beginning.
-_Moments = tuple[int, float | None, float | None]
-
-
-def _moments(rows: pl.DataFrame) -> list[_Moments]:
-    """For each job the first moment that its rows tell, of its latest news and of its beginning."""
-    found = rows.group_by("job_id").agg(
-        pl.coalesce("end", "observed_at", "start", "submit").dt.epoch("us").min().alias("told"),
-        pl.coalesce("start", "submit", "end").dt.epoch("us").min().alias("begun"),
-    )
-    return [(job, seconds(t), seconds(b)) for job, t, b in found.iter_rows()]
-
-
 def _names(text: str) -> list[str]:
-    return _listed(json.loads(text))
-
-
-def _listed(told: object) -> list[str]:
-    return [str(n) for n in told] if isinstance(told, list) else [str(told)]
+    return listed(json.loads(text))

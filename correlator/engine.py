@@ -7,7 +7,7 @@ replace the tables of ``model``.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import accumulate, chain
@@ -171,11 +171,14 @@ class Measured:
     booted: list[tuple[float, str]] = field(default_factory=list)
 
 
-def measure(store: Reads, cluster: str | None) -> Measured:
-    measured = bool(store.rows("SELECT 1 FROM raw.metrics WHERE cluster IS NOT DISTINCT FROM ? LIMIT 1", [cluster]))
+def measure(store: Reads, cluster: str | None, empty: Collection[str] = ()) -> Measured:
+    """``empty``: tables of ``raw`` that are known to hold nothing, of which nothing need be asked."""
+    asked = "metrics" not in empty
+    measured = asked and bool(store.rows("SELECT 1 FROM raw.metrics WHERE cluster IS NOT DISTINCT FROM ? LIMIT 1", [cluster]))  # fmt: skip
     return Measured(
         _gpu_jobs(store, cluster) if measured else {}, samples.throttled(store, cluster) if measured else [],
-        samples.xids_seen(store, cluster) if measured else [], samples.progress(store, cluster), samples.booted(store, cluster),
+        samples.xids_seen(store, cluster) if measured else [], samples.progress(store, cluster),
+        [] if "boots" in empty else samples.booted(store, cluster),
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import bisect
 import hashlib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -97,7 +97,7 @@ FROM placed p
 UNSTAMPED_S = 60.0
 
 
-_EPOCH = datetime(1970, 1, 1)
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1), timedelta(microseconds=1)
 
 
 def seconds_of(moment: datetime | None) -> float | None:
@@ -135,7 +135,7 @@ def layer_of(event: str, source: str | None) -> str:
 
 
 #: What ``coalesce`` needs of a line.
-_NEEDED = ("format", "time", "time_quality", "resolution_us", "received_time", "cluster", "host", "source", "severity", "event",
+NEEDED = ("format", "time", "time_quality", "resolution_us", "received_time", "cluster", "host", "source", "severity", "event",
            "job_id", "message", "entities", "file", "line")  # fmt: skip
 
 
@@ -146,7 +146,7 @@ def gather(store: Reads, cluster: str | None) -> list[Event]:
 
 def stamped(store: Reads, cluster: str | None) -> pl.DataFrame:
     """The event lines of a cluster that have a time."""
-    return store.frame(_QUERY, [cluster]).select(_NEEDED)
+    return store.frame(_QUERY, [cluster]).select(NEEDED)
 
 
 def unstamped(store: Reads, cluster: str | None, jobs: Iterable[int] | None = None) -> pl.DataFrame:
@@ -154,12 +154,12 @@ def unstamped(store: Reads, cluster: str | None, jobs: Iterable[int] | None = No
     wanted = set(map(itemgetter("job_id"), store.rows(_UNTIMED_JOBS, [cluster])))
     listed = sorted(wanted if jobs is None else wanted.intersection(jobs))
     if not listed:  # looking for times among all lines costs more than everything else
-        return store.frame(_QUERY + " LIMIT 0", [cluster]).select(_NEEDED)
+        return store.frame(_QUERY + " LIMIT 0", [cluster]).select(NEEDED)
     rows = store.frame(_UNTIMED, [cluster, listed, cluster, cluster, listed, cluster])
     return (
         rows.filter(pl.col("time").is_not_null())
         .with_columns(time_quality=pl.lit("inferred"), resolution_us=pl.lit(int(UNSTAMPED_S * 2e6), pl.Int64))
-        .select(_NEEDED)
+        .select(NEEDED)
     )
 
 
@@ -173,15 +173,55 @@ _time = attrgetter("time")
 #: Between the parts of what makes two lines say the same; in no line of a log.
 _BETWEEN = "\x1f"
 
+#: The total order, of lines.
+_ORDER = ("time", "event", pl.col("host").fill_null(""), pl.col("device").fill_null(""), "id")
+
 
 @dataclass(frozen=True)
 class Lines:
     """Events of one line each, in the total order, and beside them the columns that they were made of: what stores events
-    can take those as they are. ``told``: the different entities, and for each event the place of its own among them."""
+    can take those as they are. ``entities``: of each event, as a text; null where it has none."""
 
     events: list[Event]
     columns: pl.DataFrame
-    told: tuple[list[Mapping[str, Any]], pl.Series]
+    entities: pl.Series
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some event lines in the total order, and the ``events`` that they tell without any others: of those ``alone`` have one
+    line each, and ``copied`` several, which say the same (``keys``). ``known``: what entities say, by their texts."""
+
+    lines: pl.DataFrame
+    known: Mapping[str, _Told]
+    events: list[Event]
+    alone: Lines
+    copied: list[Event]
+    keys: list[str]
+
+    def holds(self, moment: datetime) -> bool:
+        """Was anything said then or later?"""
+        return self.lines.height > 0 and self.lines["time"][-1] >= (moment - _EPOCH) // _MICROSECOND
+
+    def since(self, moment: datetime) -> Part:
+        """The lines from a moment on."""
+        first = int(self.lines["time"].search_sorted((moment - _EPOCH) // _MICROSECOND))
+        return self if first == 0 else _part(self.lines[first:], self.known)
+
+    def without(self, keys: pl.Series) -> Part:
+        """All but the lines that say one of these."""
+        gone = set(keys.to_list())
+        copied = [(event, key) for event, key in zip(self.copied, self.keys, strict=True) if key not in gone]
+        stays = self.alone.columns.select(~pl.col("key").is_in(keys.implode())).to_series()
+        return replace(
+            self, alone=_some(self.alone, stays.arg_true().to_list()),
+            copied=[event for event, _ in copied], keys=[key for _, key in copied],
+        )  # fmt: skip
+
+    @property
+    def last(self) -> float:
+        """The moment of the last line, epoch seconds; minus infinity where there is none."""
+        return self.lines["time"][-1] / 1e6 if self.lines.height else float("-inf")
 
 
 def coalesce(rows: pl.DataFrame) -> list[Event]:
@@ -191,6 +231,11 @@ def coalesce(rows: pl.DataFrame) -> list[Event]:
 
 def read(rows: pl.DataFrame) -> tuple[list[Event], Lines]:
     """What ``coalesce`` gives, and those of the events that only one line tells."""
+    return joined([prepared(rows)])
+
+
+def prepared(rows: pl.DataFrame) -> Part:
+    """What rows of ``raw.log_view`` tell one by one."""
     # Few different texts stand on very many lines: each is read once, and every line knows its place among them.
     texts, places = different(rows["entities"].fill_null(""))
     told = [_told(text) for text in texts]
@@ -210,23 +255,54 @@ def read(rows: pl.DataFrame) -> tuple[list[Event], Lines]:
             pl.when(same_device).then(pl.lit("")).otherwise(words), separator=_BETWEEN,
         )
     )  # fmt: skip
+    said = pl.concat_str("key", pl.col("time").cast(pl.String), separator=_BETWEEN).cast(pl.Binary)
+    ids = [_id_of(text) for text in lines.select(said).to_series().to_list()]
+    return _part(lines.with_columns(pl.Series("id", ids, pl.String)).sort(_ORDER), known)
+
+
+def _part(lines: pl.DataFrame, known: Mapping[str, _Told]) -> Part:
     # Nearly every key stands on one line: only the rest has to be put in order.
-    alone = lines["key"].is_unique()
-    again = lines.filter(~alone).sort("key", "time", "resolution_us", "file", "line")
+    unique = lines["key"].is_unique()
+    again = lines.with_row_index("row").filter(~unique).sort("key", "time", "resolution_us", "file", "line")
     apart = (pl.col("key") != pl.col("key").shift(1)) | (pl.col("time").diff() > COALESCE_S * 1e6)
     again = again.with_columns(apart.fill_null(True).alias("first"))
     again = again.with_columns((pl.col("first") & pl.col("first").shift(-1, fill_value=True)).alias("alone"))
-    single = _without_copies(pl.concat([lines.filter(alone), again.filter("alone").drop("first", "alone")]), known)
-    more = []
-    copies: list[dict[str, Any]] = []
+    alone = unique.to_numpy().copy()
+    alone[again.filter("alone")["row"].to_numpy()] = True
+    groups: list[list[dict[str, Any]]] = []
     for row in again.filter(~pl.col("alone")).iter_rows(named=True):
-        if row["first"] and copies:
-            more.append(_of_copies(copies, known))
-            copies = []
-        copies.append(row)
-    if copies:
-        more.append(_of_copies(copies, known))
-    return in_order(list(single.events), more), single
+        if row["first"]:
+            groups.append([])
+        groups[-1].append(row)
+    single = _without_copies(lines.filter(pl.Series(alone)), known)
+    copied = [_of_copies(copies, known) for copies in groups]
+    events = in_order(list(single.events), copied)
+    return Part(lines, known, events, single, copied, [copies[0]["key"] for copies in groups])
+
+
+def joined(parts: Sequence[Part]) -> tuple[list[Event], Lines]:
+    """The events that the lines of all parts tell together, and those of them that only one line tells."""
+    if len(parts) == 1:
+        return parts[0].events, parts[0].alone
+    said = pl.concat([part.lines["key"].unique() for part in parts])
+    both = said.filter(said.is_duplicated()).unique()
+    if len(both):  # copies, it may be, of what another part holds
+        wanted = pl.col("key").is_in(both.implode())
+        lines = pl.concat([part.lines.filter(wanted) for part in parts]).sort(_ORDER)
+        known = {text: told for part in parts for text, told in part.known.items()}
+        parts = [*(part.without(both) for part in parts), _part(lines, known)]
+    alone = _together([part.alone for part in parts])
+    return in_order(list(alone.events), [event for part in parts for event in part.copied]), alone
+
+
+def _together(some: Sequence[Lines]) -> Lines:
+    """One of several, in the total order."""
+    columns = pl.concat([lines.columns for lines in some]).with_row_index("row").sort(_ORDER)
+    rows = columns["row"].to_numpy()
+    events = np.empty(len(rows), object)
+    events[:] = list(itertools.chain.from_iterable(lines.events for lines in some))
+    entities = pl.concat([lines.entities for lines in some])[rows]
+    return Lines(events[rows].tolist(), columns.drop("row"), entities)
 
 
 def in_order(events: list[Event], more: list[Event]) -> list[Event]:
@@ -281,13 +357,10 @@ def shared(column: pl.Series) -> list[Any]:
 
 def _without_copies(lines: pl.DataFrame, known: Mapping[str, _Told]) -> Lines:
     """Lines that nobody repeated, nearly all of them: column by column, because there are many."""
-    said = pl.concat_str("key", pl.col("time").cast(pl.String), separator=_BETWEEN).cast(pl.Binary)
-    ids = [_id_of(text) for text in lines.select(said).to_series().to_list()]
-    places = (pl.col("host").fill_null(""), pl.col("device").fill_null(""))
     lines = lines.with_columns(
-        pl.Series("id", ids, pl.String), pl.col("message").fill_null(""), pl.col("file").replace("", None), pl.col("line").replace(0, None),
+        pl.col("message").fill_null(""), pl.col("file").replace("", None), pl.col("line").replace(0, None),
         pl.col("time_quality").fill_null("line").replace("", "line"),
-    ).sort("time", "event", *places, "id")  # as ``order`` does  # fmt: skip
+    )  # fmt: skip
     times, received = all_seconds(lines["time"]), all_seconds(lines["received_time"])
     resolutions = lines["resolution_us"].to_list()
     sigmas = {r: r / 1e6 / 2 for r in set(resolutions)}
@@ -304,7 +377,8 @@ def _without_copies(lines: pl.DataFrame, known: Mapping[str, _Told]) -> Lines:
         sources, layers, shared(lines["severity"]), shared(lines["file"]), lines["line"].to_list(), received,
         shared(lines["time_quality"]), ones, times, spread(different_told, whose), empty,
     ))  # fmt: skip
-    return Lines(events, lines, (different_told, whose))
+    told = pl.Series("entities", [sorted_json(t) if t else None for t in different_told], pl.String)
+    return Lines(events, lines, told.gather(whose))
 
 
 def _of_copies(copies: list[dict[str, Any]], known: Mapping[str, _Told]) -> Event:
@@ -356,20 +430,18 @@ def table(
 
 
 def _some(lines: Lines, places: list[int]) -> Lines:
-    told, whose = lines.told
-    return Lines([lines.events[place] for place in places], lines.columns[places], (told, whose[places]))
+    return Lines([lines.events[place] for place in places], lines.columns[places], lines.entities[places])
 
 
 def _ready(lines: Lines, incident_of: Mapping[str, str], cluster: str | None) -> pl.DataFrame:
-    columns, (told, whose) = lines.columns, lines.told
-    texts = pl.Series("entities", [sorted_json(t) if t else None for t in told], pl.String)
+    columns = lines.columns
     resolutions = {r: int(r / 1e6 / 2 * 2e6) for r in columns["resolution_us"].unique().to_list()}
     return columns.select(
         pl.col("id").alias("event_id"), pl.col("time").cast(pl.Datetime("us")), "time_quality",
         pl.col("resolution_us").replace_strict(resolutions, return_dtype=pl.Int64),
         pl.col("received_time").cast(pl.Datetime("us")), pl.lit(cluster, pl.String).alias("cluster"), "host", "source",
         pl.lit(None, pl.String).alias("unit"), "layer", "event", "severity", "device", "job_id",
-        "message", texts.gather(whose), pl.lit(1, pl.Int64).alias("count"),
+        "message", lines.entities, pl.lit(1, pl.Int64).alias("count"),
         pl.Series("incident_id", list(map(incident_of.get, columns["id"].to_list())), pl.String), "file", "line",
         pl.lit("[]").alias("refs"),
     )  # fmt: skip

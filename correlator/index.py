@@ -166,6 +166,11 @@ class Repeated:
             cut = lower - NEXT_S
         return cut
 
+    @property
+    def latest(self) -> float:
+        """No line of any of them was said behind this moment; minus infinity where there are none."""
+        return float(np.maximum(self.last, self.time + COALESCE_S * self.further).max(initial=-inf))
+
     def but(self, border: float, more: Repeated) -> Repeated:
         """Those before ``border``, then others, which lie behind it."""
         cut = int(np.searchsorted(self.time, border))

@@ -40,13 +40,13 @@ _REQUEUEABLE = frozenset(
 
 
 #: What the correlator takes from a row about a job.
-_COLUMNS = (
+COLUMNS = (
     "job_id", "array_job_id", "array_task_id", "restarts", "db_index", "name", "user", "uid", "account", "partition", "state",
     "cancelled_by", "exit_code", "exit_signal", "submit", "start", "end", "time_limit_s", "node_list", "nodes", "gpus",
     "gpu_index", "work_dir", "submit_line", "failed_node", "observed_at", "source", "file", "line",
 )  # fmt: skip
 
-_SELECT = 'SELECT "' + '", "'.join(_COLUMNS) + '" FROM raw.jobs WHERE cluster IS NOT DISTINCT FROM ?'
+_SELECT = 'SELECT "' + '", "'.join(COLUMNS) + '" FROM raw.jobs WHERE cluster IS NOT DISTINCT FROM ?'
 
 
 def gather(store: Reads, cluster: str | None, events: list[Event]) -> list[Run]:
@@ -61,7 +61,7 @@ def rows_since(store: Reads, cluster: str | None, since: int) -> pl.DataFrame:
 
 
 def no_rows() -> pl.DataFrame:
-    return pl.DataFrame(schema={name: TABLES["jobs"][name] for name in _COLUMNS})
+    return pl.DataFrame(schema={name: TABLES["jobs"][name] for name in COLUMNS})
 
 
 class Rows(NamedTuple):
@@ -72,14 +72,17 @@ class Rows(NamedTuple):
     steps: list[dict[str, Any]]
 
 
-def rows_of(store: Reads, cluster: str | None, jobs: frozenset[int], known: frozenset[int], since: int, rows: pl.DataFrame) -> Rows:  # fmt: skip
-    """Of all jobs but ``known`` the rows up to row id ``since`` are known to say nothing; ``rows`` are those behind it."""
+def rows_of(
+    store: Reads, cluster: str | None, jobs: frozenset[int], known: frozenset[int], since: int, rows: pl.DataFrame, stepped: bool = True
+) -> Rows:  # fmt: skip
+    """Of all jobs but ``known`` the rows up to row id ``since`` are known to say nothing; ``rows`` are those behind it.
+    ``stepped``: anything may be stored about steps."""
     rows = rows.filter(pl.col("job_id").is_in(list(jobs)))
     among = "job_id IN (SELECT unnest(?::BIGINT[]))"
     if known:
         rows = pl.concat([rows, store.frame(f"{_SELECT} AND rowid <= ? AND {among}", [cluster, since, sorted(known)])])
     steps: list[dict[str, Any]] = []
-    if store.rows("SELECT 1 FROM raw.steps LIMIT 1"):
+    if stepped and store.rows("SELECT 1 FROM raw.steps LIMIT 1"):
         steps = store.rows(f"SELECT * FROM raw.steps WHERE cluster IS NOT DISTINCT FROM ? AND {among}", [cluster, sorted(jobs)])  # fmt: skip
     return Rows(jobs, rows, steps)
 

@@ -214,11 +214,15 @@ def booted(store: Reads, cluster: str | None) -> list[tuple[float, str]]:
     return found
 
 
+#: Where the kernel or the system of a host speaks.
+KERNEL_SOURCES = ("kernel", "syslog", "journal", "dmesg")
+
+
 def voices(store: Reads, cluster: str | None) -> frozenset[str]:
     """Hosts of which at least one line of the kernel or the system was collected."""
     rows = store.rows(
-        """SELECT DISTINCT host FROM raw.all_logs WHERE cluster IS NOT DISTINCT FROM ? AND host IS NOT NULL
-        AND source IN ('kernel', 'syslog', 'journal', 'dmesg')""",
+        f"""SELECT DISTINCT host FROM raw.all_logs WHERE cluster IS NOT DISTINCT FROM ? AND host IS NOT NULL
+        AND source IN {KERNEL_SOURCES}""",
         [cluster],
     )
     return frozenset(r["host"] for r in rows)

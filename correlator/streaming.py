@@ -23,6 +23,7 @@ from correlator.arrivals import Arrivals
 from correlator.changes import same_objects, settled
 from correlator.engine import Conclusions, clusters_of, conclude_cluster, load_edges, write
 from correlator.garbage import clear_away, paused, set_aside
+from correlator.heard import BEHIND_S, HEARD, Heard, Mark, Recalled, Told
 from correlator.history import History, Said
 from correlator.index import index_of
 from correlator.patching import Storing, store_incidents, store_runs
@@ -39,6 +40,9 @@ TIMELESS = frozenset({"settings", "links", "topology"})
 
 #: A full pass at least so often, seconds.
 FULL_EVERY_S = 3600.0
+
+#: So often it is looked how the tables stand while rows come in all the time.
+LOOKS = 3
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,9 @@ class Ticker:
         self.settings = settings
         self._rules = load_edges(edge_paths)
         self._seen: dict[str, tuple[int, int]] | None = None
+        #: What is stored between two ticks, and up to where it was heard when the last one began.
+        self._heard = Heard(store)
+        self._mark: Mark | None = None
         self._known: dict[str | None, Conclusions] = {}
         self._history: History | None = None
         self._full_at = 0.0
@@ -92,13 +99,14 @@ class Ticker:
 
     def _tick(self, now: datetime | None, full: bool) -> TickReport:
         begun = time.perf_counter()
-        state, moment = self._state(), _naive(now)
+        (state, mark), moment = self._look(), _naive(now)
         before, partly = self._known, True
         with Storing(self.store) as storing:
             if state == self._seen and not full:
                 found = list(before.values())
             else:
-                found, partly = self._conclude(state, full or begun - self._full_at > FULL_EVERY_S, storing)
+                told = self._told(state, mark)
+                found, partly = self._conclude(state, full or begun - self._full_at > FULL_EVERY_S, storing, told)
             if not partly:
                 self._full_at = begun
             found = [
@@ -109,7 +117,9 @@ class Ticker:
                 return TickReport(seconds=time.perf_counter() - begun)
             lines = state["logs"][0] - (self._seen["logs"][0] if self._seen else 0)
             said = self._say(found, before, moment, partly, storing)
-        self._seen, self._known = state, {c.cluster: c for c in found}
+        self._seen, self._mark, self._known = state, mark, {c.cluster: c for c in found}
+        if not partly:
+            self._heard.recalled = {c.cluster: nothing_behind(c) for c in found if not c.clocks.offsets}
         for conclusions in found:
             index_of(conclusions)  # where everything was concluded anew: no tick that somebody waits for has to
             conclusions.touched = conclusions.lines = None
@@ -118,15 +128,33 @@ class Ticker:
         lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in said.report.items()}
         return TickReport(worked=True, full=not partly, seconds=time.perf_counter() - begun, lines=lines, **lists)
 
-    def _conclude(self, state: Mapping[str, tuple[int, int]], full: bool, storing: Storing) -> tuple[list[Conclusions], bool]:  # fmt: skip
+    def _look(self) -> tuple[dict[str, tuple[int, int]], Mark | None]:
+        """The tables as they are, and up to where they were heard of then; None: while they were looked at, more came in."""
+        for _ in range(LOOKS):
+            before = self._heard.mark()
+            state = self._state()
+            if before is not None and before == self._heard.mark():
+                return state, before
+        return state, None
+
+    def _told(self, state: Mapping[str, tuple[int, int]], mark: Mark | None) -> dict[str | None, Told] | None:
+        """What was heard since the last tick, by cluster; None where that is not all that is new."""
+        seen = self._seen or dict.fromkeys(state, (0, -1))
+        return self._heard.take(self._mark, mark, {table: state[table][0] - seen[table][0] for table in HEARD})
+
+    def _conclude(
+        self, state: Mapping[str, tuple[int, int]], full: bool, storing: Storing, told: dict[str | None, Told] | None
+    ) -> tuple[list[Conclusions], bool]:
         """Conclusions about all clusters, and whether those that new rows speak of needed a part of their rows only."""
         if full or self._seen is None or not self._grew_only(state):
             names = clusters_of(self.store)
             return [conclude_cluster(self.store, c, self._rules, self.settings) for c in names], False
-        grown = frozenset(table for table, told in state.items() if told != self._seen[table])
+        grown = frozenset(table for table, now in state.items() if now != self._seen[table])
+        empty = frozenset(table for table, (count, _) in state.items() if not count)
         with ThreadPoolExecutor(3, thread_name_prefix="asking") as beside:
             since = {table: top for table, (_, top) in self._seen.items()}
-            return self._conclude_grown(Arrivals(self.store, since, grown, beside), storing)
+            arrivals = Arrivals(self.store, since, grown, beside, told, self._heard.recalled, empty)
+            return self._conclude_grown(arrivals, storing)
 
     def _conclude_grown(self, arrivals: Arrivals, storing: Storing) -> tuple[list[Conclusions], bool]:
         found, partly = [], True
@@ -248,9 +276,21 @@ class Ticker:
         )
         if change is None:
             return before
+        if change.ahead is None:
+            self._heard.recalled.pop(cluster, None)
         begin = (lambda merged: storing.begin(before, merged)) if storing else (lambda merged: None)
         window = Window(self.store, before, self._rules, self.settings, change, begin)
-        return None if window.whole else window.again()
+        found = None if window.whole else window.again()
+        if found is not None and change.ahead is not None:
+            self._heard.keep(cluster, change.ahead.recalled())
+        return found
+
+
+def nothing_behind(known: Conclusions) -> Recalled:
+    """There is no event line behind the last one that is known, where no clock is off."""
+    repeated = index_of(known).repeated
+    last = max(known.events[-1].time if known.events else float("-inf"), repeated.latest)
+    return Recalled(last + BEHIND_S, [])
 
 
 @contextmanager

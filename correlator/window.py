@@ -30,7 +30,7 @@ from correlator.conditions import derived_values
 from correlator.edges import Rules
 from correlator.engine import Conclusions, Weighed, gather_world, measure, node_states
 from correlator.estimate import narrow_slurmd_timeout
-from correlator.events import COALESCE_S, moment_of
+from correlator.events import COALESCE_S
 from correlator.evidence import BaseRates
 from correlator.facts import World, conclude
 from correlator.facts.links import may_end_at
@@ -141,7 +141,9 @@ class Window:
         jobs = self.change.jobs | set(self.index.run_jobs[self.index.run_ends >= self.since].tolist())
         recent = Recent(self.store, self.since)
         # What hangs on no event comes before the events, which are being read meanwhile.
-        states, measured = node_states(recent, before.cluster), measure(recent, before.cluster)
+        empty = self.change.empty
+        states = [] if "node_states" in empty else node_states(recent, before.cluster)
+        measured = measure(recent, before.cluster, empty)
         carried = self._carried(jobs)
         others, former = self.index.without(before.runs, jobs)
         rows = self._job_rows(former)
@@ -295,13 +297,9 @@ class Window:
         return [e for e in moved if e.time >= self.cut or clocks.without_stamp(e)]
 
     def _read_from(self, cut: float) -> tuple[list[Event], event_rows.Lines]:
-        """The events whose lines lie behind a moment; they may have been read ahead."""
-        ahead = self.change.ahead
-        if ahead is None or cut < ahead.since:
-            return event_rows.read(event_rows.stamped(Recent(self.store, cut), self.before.cluster))
-        if cut == ahead.since:
-            return ahead.events.result()
-        return event_rows.read(ahead.lines.result().filter(pl.col("time") >= moment_of(cut)))
+        """The events whose lines lie behind a moment; they may have been heard or read ahead."""
+        found = self.change.ahead.read(cut) if self.change.ahead else None
+        return found or event_rows.read(event_rows.stamped(Recent(self.store, cut), self.before.cluster))
 
     def _carried(self, jobs: Iterable[int]) -> list[Event]:
         """Events before the stretch that what lies in it needs: of things still lasting, and of the runs' own lines."""
@@ -340,8 +338,8 @@ class Window:
         told = self.change.jobs | (frozenset(r.job_id for r in former) if self.skew else frozenset())
         known = frozenset(r.job_id for r in former if r.job_id in told)
         return run_rows.rows_of(
-            self.store, self.before.cluster, told, known, self.change.jobs_since, self.change.job_rows
-        )
+            self.store, self.before.cluster, told, known, self.change.jobs_since, self.change.job_rows, "steps" not in self.change.empty
+        )  # fmt: skip
 
     def _runs(self, former: list[Run], rows: run_rows.Rows, events: list[Event]) -> list[Run]:
         """The runs of the stretch: those of which nothing new was said as they are. ``former``: as they were known."""

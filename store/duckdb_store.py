@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import duckdb
 import polars as pl
@@ -69,6 +70,20 @@ class FileEntry:
     tail_line: int = 0
 
 
+#: Rows that one transaction added, as they were inserted: tables of ``raw`` and frames.
+Added = Sequence[tuple[str, pl.DataFrame]]
+
+
+class Listener(Protocol):
+    """Who is told of rows that were added, so that they need not be asked for."""
+
+    def hear(self, added: Added) -> None:
+        """Called as soon as they are stored, transaction by transaction; other writers wait meanwhile."""
+
+    def digest(self) -> None:
+        """Called by whoever stored them once others may write."""
+
+
 class DuckStore:
     """An open store. ``folder`` None means in memory (tests, ``faultline demo`` uses a temporary folder instead)."""
 
@@ -78,6 +93,14 @@ class DuckStore:
         self._write_lock = threading.RLock()
         #: Held by who closes days or drops them: one at a time.
         self.upkeep = threading.RLock()
+        #: Told of what is added (``announce``), as long as somebody else holds on to them.
+        self.listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
+        #: What the transaction under way announced; whether some of it is being committed and was not told yet.
+        self._announced: list[tuple[str, pl.DataFrame]] = []
+        self.telling = False
+        #: Goes on counting when rows of ``raw`` that were there already are changed (``rewrite``), and when that is committed.
+        self.rewritten = 0
+        self._rewrites = False
         target = ":memory:"
         if folder is not None:
             if not read_only:
@@ -192,13 +215,41 @@ class DuckStore:
         with self._write_lock:
             connection = self._connection
             connection.execute("BEGIN")
+            self._announced, self._rewrites = [], False
             try:
                 yield connection
             except BaseException:
                 with suppress(duckdb.Error):  # a database that gave up refuses even this
                     connection.execute("ROLLBACK")
                 raise
+            listeners = self._commit(connection)
+        for listener in listeners:
+            listener.digest()
+
+    def _commit(self, connection: duckdb.DuckDBPyConnection) -> list[Listener]:
+        """Those that were told of what was added."""
+        added, self._announced = self._announced, []
+        listeners = list(self.listeners) if added else []
+        self.telling = bool(listeners)
+        try:
             connection.execute("COMMIT")
+            self.rewritten += self._rewrites
+            for listener in listeners:
+                listener.hear(added)
+        finally:
+            self.telling = False
+        return listeners
+
+    def announce(self, added: Iterable[tuple[str, pl.DataFrame]]) -> None:
+        """Inside a transaction: rows that it adds to tables of ``raw``, in the order in which they are inserted. Rows that
+        nobody announces are missed by nobody: who listens counts, and asks the database where the numbers differ."""
+        if self.listeners:
+            self._announced += added
+
+    def rewrite(self) -> None:
+        """Inside a transaction that changes rows of ``raw`` which were there already: what was heard of them holds no more."""
+        self._rewrites = True
+        self.rewritten += 1
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -221,10 +272,8 @@ class DuckStore:
                         [entry.path, entry.tail_line, entry.cluster],
                     )
             for name, data in tables.items():
-                if name == "logs" and data.height:
-                    _insert_logs(connection, logs_for_storage(data))
-                elif data.height:
-                    insert(connection, f"raw.{name}", conform(name, data))
+                if data.height:
+                    self.announce([(name, _add(connection, name, data))])
             for entry in files:
                 connection.execute(
                     "DELETE FROM raw.files WHERE path = ? AND cluster IS NOT DISTINCT FROM ?",
@@ -268,14 +317,17 @@ def insert(connection: duckdb.DuckDBPyConnection, table: str, data: pl.DataFrame
             connection.unregister("incoming")
 
 
-def _insert_logs(connection: duckdb.DuckDBPyConnection, lines: pl.DataFrame) -> None:
-    """Lines as they come; those that fill segments are put in order right away, which saves writing them twice."""
+def _add(connection: duckdb.DuckDBPyConnection, name: str, data: pl.DataFrame) -> pl.DataFrame:
+    """Inserts rows as they come, and gives them as they are stored. Lines that fill segments are put in order right away,
+    which saves writing them twice."""
     from store import segments
 
-    if lines.height >= segments.SEGMENT_ROWS:
-        segments.insert_sealed(connection, segments.in_order(lines))
+    data = logs_for_storage(data) if name == "logs" else conform(name, data)
+    if name == "logs" and data.height >= segments.SEGMENT_ROWS:
+        segments.insert_sealed(connection, segments.in_order(data))
     else:
-        insert(connection, "raw.logs", lines)
+        insert(connection, f"raw.{name}", data)
+    return data
 
 
 def logs_for_storage(data: pl.DataFrame) -> pl.DataFrame:

@@ -10,9 +10,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from correlator.arrivals import _ending_in
 from correlator.engine import Conclusions, run_table
 from correlator.explain import stamp
+from correlator.heard import ending_in
 from correlator.model import Run
 from correlator.plain_runs import rows_of, told
 
@@ -30,7 +30,7 @@ from correlator.plain_runs import rows_of, told
 )
 def test_lines_that_may_end_something_name_hosts(event: str, host: str | None, entities: str | None, hosts: set[str]) -> None:  # fmt: skip
     kinds = {"event": pl.String, "host": pl.String, "entities": pl.String}
-    assert _ending_in(pl.DataFrame([(event, host, entities)], schema=kinds, orient="row")) == hosts
+    assert ending_in(pl.DataFrame([(event, host, entities)], schema=kinds, orient="row")) == hosts
 
 
 def test_rows_of_runs_hold_the_nodes_of_each() -> None:

@@ -1,0 +1,253 @@
+"""What is heard of rows while they are stored is what the database would answer, and ticks say the same by either."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import polars as pl
+import pytest
+
+from correlator import heard
+from correlator.documents import sorted_json
+from correlator.engine import conclude_cluster, correlate
+from correlator.events import coalesce, joined, moment_of, prepared, stamped
+from correlator.heard import Heard, Mark, Recalled
+from correlator.runs import rows_since
+from correlator.streaming import Ticker
+from parsers.record import frame
+from store import open_store
+from store.duckdb_store import DuckStore, coded, insert, logs_for_storage
+from store.segments import insert_sealed
+from tests.correlator.rows import CAPTURES, rows_of
+from tests.correlator.test_streaming import add, made_rows, stored, with_settings
+
+
+def lines_of(capture: int) -> pl.DataFrame:
+    with open_store(None) as store:
+        rows = rows_of(CAPTURES[capture])
+        store.add(rows)
+        clusters = rows["logs"]["cluster"].unique().to_list()
+        return pl.concat([stamped(store, cluster) for cluster in clusters])
+
+
+@pytest.mark.parametrize("capture", [0, 1, 2])
+@pytest.mark.parametrize("count", [2, 5])
+def test_lines_that_came_in_parts_tell_the_same_events(capture: int, count: int) -> None:
+    lines = lines_of(capture)
+    rng = random.Random(count)
+    places = pl.Series([rng.randrange(count) for _ in range(lines.height)])
+    parts = [prepared(lines.filter(places == k)) for k in range(count)]
+    events, single = joined(parts)
+    assert list(map(told, events)) == list(map(told, coalesce(lines)))
+    assert [e.id for e in single.events] == single.columns["id"].to_list()
+    assert single.entities.to_list() == [sorted_json(e.entities) if e.entities else None for e in single.events]
+
+
+def told(event: Any) -> tuple[Any, ...]:
+    return tuple(getattr(event, name) for name in event.__slots__)
+
+
+def test_recalled_lines_tell_what_was_said_from_a_moment_on_or_that_they_do_not_know() -> None:
+    lines = lines_of(0)
+    times = sorted(lines["time"].dt.epoch("us").to_list())
+    first, middle = times[0] / 1e6, times[len(times) // 2] / 1e6
+    recalled = Recalled(first, [prepared(lines)])
+    for cut in (first, middle, times[-1] / 1e6, times[-1] / 1e6 + 1.0):
+        found = recalled.read(cut)
+        assert found is not None
+        assert list(map(told, found[0])) == list(map(told, coalesce(lines.filter(pl.col("time") >= moment_of(cut)))))
+    assert recalled.read(first - 0.001) is None
+
+
+def test_old_parts_are_let_go_and_what_they_covered_is_not_known_any_more() -> None:
+    lines = lines_of(0).sort("time")
+    half = lines.height // 2
+    last = lines["time"].dt.epoch("us").max()
+    assert isinstance(last, int)
+    early = lines[:half].with_columns(pl.col("time") - timedelta(hours=1))
+    kept = Recalled(0.0, [prepared(early), prepared(lines[half:])]).lately()
+    assert [p.lines.height for p in kept.parts] == [lines.height - half]
+    border = early["time"].dt.epoch("us").max()
+    assert isinstance(border, int) and border / 1e6 < kept.since < border / 1e6 + 0.001
+    assert Recalled(5.0, []).lately() == Recalled(5.0, [])
+
+
+def segments_in(store: DuckStore, rows: pl.DataFrame) -> None:
+    """As the way in stores lines."""
+    lines = coded(logs_for_storage(rows))
+    with store.transaction() as connection:
+        insert_sealed(connection, lines, filters=False)
+        store.announce([("logs", lines)])
+
+
+@pytest.mark.parametrize("few", [1, 10_000])
+@pytest.mark.parametrize("put", [lambda s, r: s.add({"logs": r}), segments_in], ids=["as they came", "segments"])
+def test_what_is_heard_is_what_the_database_would_answer(
+    put: Callable[[DuckStore, pl.DataFrame], None], few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heard, "FEW_LINES", few)
+    rows = rows_of(CAPTURES[0])
+    logs = rows["logs"].with_columns(
+        cluster=pl.when(pl.int_range(pl.len()) % 3 == 0).then(None).otherwise(pl.lit("here")),
+        time=pl.when(pl.int_range(pl.len()) % 7 == 0).then(None).otherwise("time"),
+    )
+    jobs = rows["jobs"].with_columns(cluster=pl.lit("here"))
+    with open_store(None) as store:
+        listening = Heard(store)
+        assert listening.take(None, listening.mark(), {"logs": 0, "jobs": 0}) is None
+        begun = listening.mark()
+        for part in (logs[:100], logs[100:]):
+            put(store, part)
+        store.add({"jobs": jobs})
+        found = listening.take(begun, listening.mark(), {"logs": logs.height, "jobs": jobs.height})
+        assert found is not None and set(found) == {None, "here"}
+        for cluster, heard_of in found.items():
+            new = "FROM raw.logs WHERE cluster IS NOT DISTINCT FROM ?"
+            (row,) = store.rows(f"SELECT count(*) AS n, count(time) AS timed, epoch(min(time)) AS t {new}", [cluster])
+            assert (heard_of.lines, heard_of.timed, heard_of.earliest) == (row["n"], row["timed"], row["t"])
+            jobs_named = store.rows(f"SELECT DISTINCT job_id AS j {new} AND job_id IS NOT NULL", [cluster])
+            assert heard_of.jobs == {r["j"] for r in jobs_named}
+            untimed = store.rows(
+                f"SELECT DISTINCT job_id AS j {new} AND job_id IS NOT NULL AND time IS NULL", [cluster]
+            )
+            assert heard_of.unstamped == {r["j"] for r in untimed}
+            voices = store.rows(f"SELECT DISTINCT host AS h {new} AND source IN {heard.KERNEL_SOURCES}", [cluster])
+            assert heard_of.voices == {r["h"] for r in voices if r["h"]}
+            events, _ = joined(heard_of.parts)
+            assert list(map(told, events)) == list(map(told, coalesce(stamped(store, cluster))))
+            if heard_of.rows:
+                assert pl.concat(heard_of.rows).equals(rows_since(store, cluster, -1))
+        assert found["here"].rows and found["here"].ending
+
+
+@pytest.mark.parametrize(
+    ("since", "grown", "whole"),
+    [(0, (2, 0), True), (0, (3, 0), False), (0, (2, 1), False), (1, (2, 0), False)],
+    ids=["all", "somebody else added a line", "somebody else added a job", "after a rewriting"],
+)
+def test_only_what_is_all_is_taken(since: int, grown: tuple[int, int], whole: bool) -> None:
+    rows = rows_of(CAPTURES[0])["logs"][:2]
+    with open_store(None) as store:
+        listening = Heard(store)
+        listening.take(None, listening.mark(), {"logs": 0, "jobs": 0})
+        begun = listening.mark()
+        store.add({"logs": rows})
+        if since:
+            with store.transaction():
+                store.rewrite()
+        found = listening.take(begun, listening.mark(), dict(zip(heard.HEARD, grown, strict=True)))
+        assert (found is not None) == whole
+        # What was not taken is not given the next time.
+        store.add({"logs": rows})
+        assert listening.take(begun, listening.mark(), {"logs": 4, "jobs": 0}) is None
+
+
+def test_too_many_lines_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heard, "MOST_LINES", 5)
+    rows = rows_of(CAPTURES[0])["logs"]
+    with open_store(None) as store:
+        listening = Heard(store)
+        listening.take(None, listening.mark(), {"logs": 0, "jobs": 0})
+        begun = listening.mark()
+        store.add({"logs": rows})
+        assert listening.take(begun, listening.mark(), {"logs": rows.height, "jobs": 0}) is None
+        again = listening.mark()
+        store.add({"logs": rows[:3]})
+        assert listening.take(again, listening.mark(), {"logs": 3, "jobs": 0}) is not None
+
+
+def test_nobody_hears_of_what_was_rolled_back() -> None:
+    rows = logs_for_storage(rows_of(CAPTURES[0])["logs"][:5])
+    with open_store(None) as store:
+        listening = Heard(store)
+        listening.take(None, listening.mark(), {"logs": 0, "jobs": 0})
+        begun = listening.mark()
+        with pytest.raises(ZeroDivisionError), store.transaction() as connection:
+            insert(connection, "raw.logs", rows)
+            store.announce([("logs", rows)])
+            raise ZeroDivisionError
+        assert listening.mark() == begun == Mark((0, 0), 0)
+
+
+def unannounced(store: DuckStore, part: list[Any]) -> None:
+    with store.transaction() as connection:
+        insert(connection, "raw.logs", logs_for_storage(frame("logs", [r for _, name, r in part if name == "logs"])))
+    store.add({"jobs": frame("jobs", [r for _, name, r in part if name == "jobs"])})
+
+
+def rewritten(store: DuckStore, part: list[Any]) -> None:
+    """Lines without a moment that get one later."""
+    add(store, part)
+    ids = "SELECT max(rowid) - 20 FROM raw.logs"
+    with store.transaction() as connection:
+        store.rewrite()
+        connection.execute(f"UPDATE raw.logs SET time = time + INTERVAL 3 SECOND WHERE rowid > ({ids})")
+
+
+def besides(store: DuckStore, part: list[Any]) -> None:
+    """Some from another thread."""
+    thread = threading.Thread(target=add, args=(store, part[::2]))
+    thread.start()
+    add(store, part[1::2])
+    thread.join()
+
+
+@pytest.mark.parametrize("way", [add, unannounced, rewritten, besides])
+def test_ticks_say_what_a_full_pass_says_however_rows_came_in(way: Callable[[DuckStore, list[Any]], None]) -> None:
+    rows = sorted(made_rows(11, 900), key=lambda a: a[0])
+    cuts = [0, *range(300, len(rows), 110), len(rows)]
+    ways = [add, way, add, way]
+    partly = 0
+    with open_store(None) as store:
+        with_settings(store)
+        ticker = Ticker(store)
+        for n, (low, high) in enumerate(pairwise(cuts)):
+            ways[n % 4](store, rows[low:high])
+            partly += not ticker.tick().full
+            whole = conclude_cluster(store, "made", ticker._rules)
+            assert [e.id for e in ticker._known["made"].events] == [e.id for e in whole.events]
+        ticked = stored(store)
+        correlate(store)
+        assert ticked == stored(store)
+    assert partly >= 4
+
+
+def test_a_tick_after_one_that_failed_asks_for_what_that_one_had_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = sorted(made_rows(12, 700), key=lambda a: a[0])
+    with open_store(None) as store:
+        with_settings(store)
+        ticker = Ticker(store)
+        add(store, rows[:400])
+        ticker.tick()
+        add(store, rows[400:500])
+        with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):
+            patched.setattr("correlator.streaming.Ticker._say", lambda *_: 1 / 0)
+            ticker.tick()
+        add(store, rows[500:])
+        ticker.tick()
+        ticked = stored(store)
+        correlate(store)
+        assert ticked == stored(store)
+
+
+def test_lines_are_asked_for_only_where_not_all_was_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = sorted(made_rows(13, 700), key=lambda a: a[0])
+    asked: list[str] = []
+    with open_store(None) as store:
+        with_settings(store)
+        ticker = Ticker(store)
+        add(store, rows[:600])
+        ticker.tick()
+        monkeypatch.setattr("correlator.arrivals.stamped", lambda *_: asked.append("arrivals"))
+        monkeypatch.setattr("correlator.events.stamped", lambda *_: asked.append("window"))
+        later = [(t + timedelta(hours=2), name, r) for t, name, r in rows[600:] if name == "logs"]
+        for place in range(0, len(later), 40):
+            part = [(t, name, {**r, "time": t}) for t, name, r in later[place : place + 40]]
+            add(store, part)
+            assert not ticker.tick().full
+    assert asked == []
