@@ -25,6 +25,7 @@ from correlator.engine import Conclusions, clusters_of, conclude_cluster, load_e
 from correlator.garbage import clear_away, paused, set_aside
 from correlator.history import History, Said
 from correlator.index import index_of
+from correlator.interfaces import remember
 from correlator.patching import Storing, store_incidents, store_runs
 from correlator.window import Window, longest_window, untouched_until
 
@@ -74,6 +75,7 @@ class Ticker:
         self.store = store
         self.settings = settings
         self._rules = load_edges(edge_paths)
+        remember(store, settings)
         self._seen: dict[str, tuple[int, int]] | None = None
         self._known: dict[str | None, Conclusions] = {}
         self._history: History | None = None
