@@ -132,6 +132,16 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
             verdict.at_most = UNHEARD_SURE
             of = "its link, its machine or its daemons" if root.host else "their links, machines or daemons"
             verdict.doubts.append(f"No kernel or system log of {fold(silent)} was collected: {of} may have failed")
+        if root.kind == "node.down" and _came_back_alive(world, root):
+            verdict.at_most = UNHEARD_SURE
+            verdict.doubts.append(
+                f"{root.host} came back without having booted: it lived, and its way to slurmctld or its slurmd may have failed"
+            )
+    if root.kind == "node.reboot" and verdict.chain and verdict.chain.hops[0].effect.kind == "job.comm_error":
+        verdict.at_most = min(verdict.at_most, BOOTED_AFTER_SURE)
+        verdict.doubts.append(
+            f"No line tells when {root.host} went down: it may have been booted because the run had failed"
+        )
     if root.kind == "admin.down" and root.attrs.get("polled") is not None:
         verdict.at_most = min(verdict.at_most, POLLED_SURE)
         verdict.doubts.append(
@@ -155,6 +165,19 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
         verdict.doubts.append(
             f"{root.host} lost {fold(others)} in the same moment, and logged none of it: it may have lost power, and its links with it"
         )
+
+
+#: A boot so long before slurmctld gave the node up, or so long after it had it back, belongs to its silence.
+BOOT_BEFORE_S, BOOT_TOLD_S = 1000.0, 300.0
+
+
+def _came_back_alive(world: World, down: Fact) -> bool:
+    """Did a node return whose own log, which would tell of a boot, tells of none?"""
+    if down.end is None or down.host not in world.voices:
+        return False
+    begin, until = down.start - BOOT_BEFORE_S, down.end + BOOT_TOLD_S
+    booted = any(f.host == down.host and begin <= (f.end or f.start) <= until for f in world.facts_of("node.reboot"))
+    return not booted and bool(world.spoke_at(down.host)) and world.spoke_at(down.host)[-1] > down.end
 
 
 #: Links of a machine that go within this went together (seconds): a switch sees a port go within two polls of its PHY.
@@ -261,6 +284,8 @@ SILENT_SURE, UNHEARD_SURE = 0.75, 0.5
 POLLED_SURE = 0.85
 #: A link of which only the far end was heard, on a host whose log is missing, may as well be a dead machine's.
 FAR_END_SURE = 0.7
+#: A machine that boots within minutes after a run lost its peers had mostly gone before; now and then somebody mends what failed.
+BOOTED_AFTER_SURE = 0.8
 #: Peers that are lost while a link is away were mostly behind it, also where nobody knows what it carries.
 ROLELESS_SURE = 0.85
 #: That many nodes were hit by one thing is certain; which of the things that they share it was, nobody said.
@@ -277,7 +302,8 @@ MUTE_DOUBT = 0.3
 
 _WORDS_OF_ROOT = {
     "gpu.xid": "gpu", "pcie.aer": "gpu", "storage.outage": "storage", "disk.error": "storage", "disk.full": "storage",
-    "link.outage": "peers", "switch.outage": "peers", "gpu.told": "told", "disk.told": "told", "storage.told": "told",
+    "link.outage": "peers", "switch.outage": "peers", "node.panic": "peers", "node.dead": "peers", "node.reboot": "peers",
+    "node.overheated": "peers", "power.outage": "peers", "gpu.told": "told", "disk.told": "told", "storage.told": "told",
 }  # fmt: skip
 
 
