@@ -155,6 +155,11 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
     if root.attrs.get("nameless"):
         verdict.at_most = min(verdict.at_most, NAMELESS_SURE)
         verdict.doubts.append(NAMELESS[root.kind])
+    if root.attrs.get("tree_only"):
+        verdict.at_most = min(verdict.at_most, NAMELESS_SURE)
+        verdict.doubts.append(
+            f"Only topology.conf names {root.host}: the tree that Slurm places jobs by need not be the network that was lost"
+        )
     if not root.attrs.get("far_end_only"):
         return
     if world.unheard(root.host):
