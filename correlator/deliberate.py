@@ -6,6 +6,7 @@ from correlator.causes import ROOTS
 from correlator.conditions import RETRIED
 from correlator.evidence import Chain
 from correlator.facts import World
+from correlator.facts.jobs import KILLED_S
 from correlator.model import Event, Fact, Run
 from correlator.plain_runs import LAUNCH_GIVEN_UP
 
@@ -28,7 +29,10 @@ def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[
     if end.kind == "run.oom":
         return "app.oom", 0.97, "it needed more memory than it had asked for", _memory_events(end)
     if end.kind == "run.failed" and end.attrs["memory"]:
-        return "app.oom", 0.95, "one of its steps needed more memory than it had asked for", _memory_events(end)
+        outlived = end.attrs["memory_ago"] > KILLED_S
+        when = f", {end.attrs['memory_ago']:.0f} s before its end" if outlived else ""
+        why = f"one of its steps needed more memory than it had asked for{when}"
+        return "app.oom", OUTLIVED_SURE if outlived else 0.95, why, _memory_events(end)
     if end.kind == "run.failed" and (asked := _sent_signal(run, end, told)):
         ago = end.start - asked[-1].start
         why = f"{_name_of(run, asked[-1].attrs['uid'])} had a signal sent to it {'at that moment' if ago < 1 else f'{ago:.0f} s before'}, and it ended by one"
@@ -44,14 +48,19 @@ ROOT_SURE, ROOT_OR_SLURMD_SURE = 0.9, 0.55
 
 def _sure_of_root(world: World, run: Run, told: list[Fact]) -> tuple[float, str]:
     """How surely it was a person that cancelled a run as root, and what else it may have been."""
-    lasted = run.end - run.start if run.end is not None and run.start is not None else 0.0
-    heard = [n for n in run.nodes if any(e.source == "slurmd" for e in world.by_host.get(n, ()))]
-    if lasted <= LAUNCHES_WITHIN_S and len(heard) < max(1, len(run.nodes)):
+    if may_not_have_been_launched(world, run):
         return (
             ROOT_OR_SLURMD_SURE,
             ": an administrator, or a slurmd that could not launch it and whose log was not collected",
         )
     return (0.97 if any(f.attrs["by_controller"] for f in told if f.kind == "user.cancel") else ROOT_SURE), ""
+
+
+def may_not_have_been_launched(world: World, run: Run) -> bool:
+    """Did a run hardly begin, on a node whose slurmd was not heard?"""
+    lasted = run.end - run.start if run.end is not None and run.start is not None else 0.0
+    heard = [n for n in run.nodes if any(e.source == "slurmd" for e in world.by_host.get(n, ()))]
+    return lasted <= LAUNCHES_WITHIN_S and len(heard) < max(1, len(run.nodes))
 
 
 def _timed_out(
@@ -146,6 +155,10 @@ SLOWED_SURE = 0.5
 
 #: A program that deadlocked is its own; output that was kept back in a buffer is lost with it, and looks the same.
 STALLED_SURE = 0.6
+
+
+#: A script that goes on after a step was killed may end by that, or by something of its own.
+OUTLIVED_SURE = 0.6
 
 
 def _memory_events(end: Fact) -> list[Event]:

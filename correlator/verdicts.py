@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from correlator.calibration import SUREST, calibrated
 from correlator.causes import ROOTS, cause_of, unsaid
 from correlator.conditions import killed_at_once
-from correlator.deliberate import deliberate, given_up
+from correlator.deliberate import ROOT_OR_SLURMD_SURE, deliberate, given_up, may_not_have_been_launched
 from correlator.evidence import Chain, Rejection, Weigher, weight_of
 from correlator.facts import World
 from correlator.interfaces import UNKNOWN
@@ -340,10 +340,12 @@ def _own_explanation(world: World, run: Run, end: Fact) -> Own:
         return Own("infra.node", LEAK, told, lines[:5], 0.6)
     if end.kind == "run.node_fail":
         return Own("infra.node", LEAK, "its node failed, and nothing tells which", [], 0.6)
-    asked = [e for e in end.events if e.kind == "slurm.job_requeue" and _ASKED.match(e.message)]
+    asked = [e for e in end.events if _ASKED.search(e.message)]
     if end.kind == "run.requeued" and asked:
-        told = "somebody asked for it to be requeued (its user, its own script or an administrator)"
-        return Own("user.cancel", OWN_EXIT, told, asked[:5], 0.9)
+        unheard = may_not_have_been_launched(world, run)
+        also = ", or a slurmd that could not launch it and whose log was not collected" if unheard else ""
+        told = f"somebody asked for it to be requeued (its user, its own script or an administrator{also})"
+        return Own("user.cancel", OWN_EXIT, told, asked[:5], ROOT_OR_SLURMD_SURE if unheard else 0.9)
     if end.kind == "run.requeued":
         return Own("unknown", LEAK, "it was requeued, and nothing tells why", [], 0.7)
     if end.kind == "run.cancelled":
@@ -381,8 +383,9 @@ def _own_explanation(world: World, run: Run, end: Fact) -> Own:
 KILLED_SURE = 0.9
 
 
-#: What slurmctld says when it was asked for a requeue; of one of its own it says why (slurm src/slurmctld/job_mgr.c).
-_ASKED = re.compile(r"Requeuing JobId=\S+\s*$")
+#: What slurmctld says when it was asked for a requeue, and what it has the slurmstepds say; of one of its own it says why
+#: (slurm src/slurmctld/job_mgr.c, src/slurmd/slurmstepd/req.c).
+_ASKED = re.compile(r"\bRequeuing JobId=\S+\s*$|CANCELLED AT \S+ DUE TO JOB REQUEUE\b")
 
 
 def _peers_first(words: dict[str, list[Event]]) -> bool:

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from correlator.events import seconds_of
+from correlator.events import UNSTAMPED_S, seconds_of
 from correlator.facts import World, bursts
 from correlator.facts.nodes import hosts_of
 from correlator.model import Event, Fact, Run
@@ -84,6 +84,7 @@ def words_of(event: Event) -> str:
 
 
 _OUTPUT = ("job_stdout", "job_stderr")
+_REQUEUED = frozenset({"slurm.job_requeue", "job.requeued"})
 _MEMORY = frozenset({"job.oom", "slurm.job_oom"})
 _ERRORS = COMMUNICATION | _APPLICATION | {"job.oom", "job.launch_error"}
 
@@ -214,7 +215,7 @@ def ends(world: World) -> list[Fact]:
             failed = failed or sorted({fact.host for fact in unseen if fact.host})
         attrs = {
             "failed_nodes": failed, "words": words, "launch": launches.get(run.key, []),
-            "memory": _of_end(lines, run, moment, words) + _killed_for_memory(world, run, moment, lines),
+            **_out_of_memory(lines, run, moment, words, _killed_for_memory(world, run, moment, lines)),
             "blamed_code": _code_faults(world, run, moment), "output": [e for e in lines if e.source in ("job_stdout", "job_stderr")], "signal": run.row.get("exit_signal"),
             "exit_code": run.row.get("exit_code"), "cancelled_by": run.row.get("cancelled_by"),
         }  # fmt: skip
@@ -224,6 +225,8 @@ def ends(world: World) -> list[Fact]:
         # slurmctld's own stamp has milliseconds where accounting has whole seconds.
         exact = closing[0].time if closing else moment
         sigma = closing[0].sigma if closing else 0.5
+        if kind == "run.requeued":
+            closing += [e for e in _requeues(world, run, moment) if e not in closing]
         facts.append(Fact(kind, exact, exact, sigma, None, run=run.key, attrs=attrs, events=tuple(closing)))
     return facts
 
@@ -245,12 +248,39 @@ def _last_said(lines: list[Event], end: float, *, ended_itself: bool) -> list[Ev
     return [e for e in lines if e.time >= since or e.source not in _OUTPUT]
 
 
-def _of_end(lines: list[Event], run: Run, moment: float, words: dict[str, list[Event]]) -> list[object]:
-    """What tells that memory ended the run; not of a step whose loss its script outlived, to fail by something else."""
+#: What slurmstepd adds of a step, and of all above it, whose memory was full once: of page cache, as a rule.
+_MET_LIMIT = re.compile(r"hit memory limit at least once", re.IGNORECASE)
+
+
+def _out_of_memory(
+    lines: list[Event], run: Run, moment: float, words: dict[str, list[Event]], killed: list[object]
+) -> dict[str, object]:
+    """What tells that memory ended the run, and how long before its end (``memory_ago``); nothing of a step whose loss its script
+    outlived for long, or to fail by something else."""
     later = max((e.time for told in ("own", "peers", "gpu", "storage") for e in words[told]), default=float("-inf"))
-    told = [(e.time, e) for e in lines if e.kind in _MEMORY]
-    steps = [(seconds_of(s.get("end")) or moment, s) for s in run.steps if _is_oom(s)]
-    return [what for time, what in [*told, *steps] if later - time <= KILLED_S]
+    said = [e for e in lines if e.kind in _MEMORY and not _MET_LIMIT.search(e.message)]
+    steps = [(end, s) for s in run.steps if _is_oom(s) and (end := seconds_of(s.get("end"))) is not None]
+    if steps or any(e.sigma < UNSTAMPED_S for e in said):  # output without stamps lies where the run ended
+        said = [e for e in said if e.sigma < UNSTAMPED_S]
+    told: list[tuple[float, object]] = [*((e.time, e) for e in said), *steps]
+    told += [(moment, s) for s in run.steps if _is_oom(s) and s.get("end") is None]
+    told = [(time, what) for time, what in told if later - time <= KILLED_S and moment - time <= LIVED_S]
+    told += [(moment, what) for what in killed]
+    return {
+        "memory": [what for _, what in told],
+        "memory_ago": moment - max((time for time, _ in told), default=moment),
+    }
+
+
+#: slurmctld tells of a requeue when all nodes of the run have ended it: where it has to repeat its order, minutes later.
+COMPLETES_S = 1800.0
+
+
+def _requeues(world: World, run: Run, end: float) -> list[Event]:
+    """What slurmctld, and the slurmstepds that were told to end the run, say of its being put into the queue again."""
+    again = [r.start for r in world.runs_of_job[run.job_id] if r.start is not None and r.start > end]
+    until = min([*again, end + COMPLETES_S])
+    return [e for e in world.by_job.get(run.job_id, ()) if e.kind in _REQUEUED and end - END_SLACK_S <= e.time < until]
 
 
 #: slurmctld's word for a run that it ends with its node (slurm src/slurmctld/job_mgr.c).
