@@ -8,6 +8,7 @@ program's, and where its words only say "the network" nobody is blamed: unknown.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 
 from correlator.calibration import SUREST, calibrated
@@ -132,10 +133,10 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
             verdict.at_most = UNHEARD_SURE
             of = "its link, its machine or its daemons" if root.host else "their links, machines or daemons"
             verdict.doubts.append(f"No kernel or system log of {fold(silent)} was collected: {of} may have failed")
-        if root.kind == "node.down" and _came_back_alive(world, root):
+        if root.kind == "node.down" and _lived(world, root):
             verdict.at_most = UNHEARD_SURE
             verdict.doubts.append(
-                f"{root.host} came back without having booted: it lived, and its way to slurmctld or its slurmd may have failed"
+                f"{root.host} wrote after it was given up, and tells of no boot: it lived, and its way to slurmctld or its slurmd may have failed"
             )
     if root.kind == "node.reboot" and verdict.chain and verdict.chain.hops[0].effect.kind == "job.comm_error":
         verdict.at_most = min(verdict.at_most, BOOTED_AFTER_SURE)
@@ -172,17 +173,23 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
         )
 
 
-#: A boot so long before slurmctld gave the node up, or so long after it had it back, belongs to its silence.
-BOOT_BEFORE_S, BOOT_TOLD_S = 1000.0, 300.0
+#: A boot so long before slurmctld gave a node up, or after that, belongs to its silence. Who wrote so long after it is alive, if its
+#: clock is right; what it writes later is no longer waited for (a tick looks 900 s back).
+BOOT_BEFORE_S, SPOKE_AFTER_S, SPOKE_WITHIN_S = 1000.0, 10.0, 800.0
 
 
-def _came_back_alive(world: World, down: Fact) -> bool:
-    """Did a node return whose own log, which would tell of a boot, tells of none?"""
-    if down.end is None or down.host not in world.voices:
+def _lived(world: World, down: Fact) -> bool:
+    """Did a node write on, or again, after it was given up, and tell of no boot?"""
+    if down.host not in world.voices:
         return False
-    begin, until = down.start - BOOT_BEFORE_S, down.end + BOOT_TOLD_S
-    booted = any(f.host == down.host and begin <= (f.end or f.start) <= until for f in world.facts_of("node.reboot"))
-    return not booted and bool(world.spoke_at(down.host)) and world.spoke_at(down.host)[-1] > down.end
+    since, until = down.start + down.sigma + SPOKE_AFTER_S, down.start + SPOKE_WITHIN_S
+    if any(
+        f.host == down.host and down.start - BOOT_BEFORE_S <= (f.end or f.start) <= until
+        for f in world.facts_of("node.reboot")
+    ):
+        return False
+    spoke = world.spoke_at(down.host)
+    return bisect_left(spoke, since) < bisect_right(spoke, until)
 
 
 #: Links of a machine that go within this went together (seconds): a switch sees a port go within two polls of its PHY.

@@ -214,7 +214,7 @@ SITUATIONS = [
     # silence
     heard(
         "a node is silent, and back without having booted",
-        [KILLED, SET_DOWN, *BACK, "900s gpu01 kernel: EDAC MC: y"],
+        [KILLED, SET_DOWN, *BACK, "700s gpu01 kernel: EDAC MC: y"],
         (ended("NODE_FAIL"),),
         (("infra.node|infra.network", ANY, ANY),),
         at_most=0.6,
