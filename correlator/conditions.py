@@ -13,7 +13,7 @@ from correlator.events import UNSTAMPED_S
 from correlator.expressions import Value
 from correlator.facts import World
 from correlator.facts.jobs import END_SLACK_S, file_lost, of_run, printed_timeout
-from correlator.facts.nodes import word_between
+from correlator.facts.nodes import SPEAKS_WITHIN_S, word_between
 from correlator.facts.told import LOCAL_PATH, SHARED_PATH, path_in
 from correlator.link_conditions import name_of as name_of
 from correlator.model import Event, Fact
@@ -236,6 +236,48 @@ def _not_killed_with_node(world: World, cause: Fact, effect: Fact) -> str | None
     return None
 
 
+#: Slurm gives up a launch within this: some tries to connect, each as long as MessageTimeout.
+LAUNCH_TRIED_S = 120.0
+
+
+def _away_all_along(world: World, cause: Fact, effect: Fact) -> str | None:
+    """What was away from before a run's beginning to its end kept Slurm from starting its tasks there."""
+    run = run_of(world, effect)
+    if run is None or run.start is None or run.end is None or run.end - run.start > LAUNCH_TRIED_S:
+        return "the run had been working"
+    slack = 1.0 + cause.sigma
+    if cause.start > run.start + slack or (cause.end is not None and cause.end < run.end - slack):
+        return f"{name_of(cause)} was not away from the run's beginning to its end"
+    started = any(
+        e.kind == "slurm.step_start" and e.host == cause.host and run.start - slack <= e.time <= run.end + slack
+        for e in world.by_job.get(run.job_id, ())
+    )
+    return f"{cause.host} started tasks of the run" if started else None
+
+
+#: What a machine writes while it goes down and its network is gone already.
+LAST_WORDS_S = 10.0
+
+
+def _silent_till_boot(world: World, cause: Fact, effect: Fact) -> str | None:
+    """A machine that a run's other nodes lost wrote nothing more until it booted; one that ended with its run writes at least that."""
+    boot, host, run = (
+        float(cause.attrs.get("boot") or cause.end or cause.start),
+        cause.host or "",
+        run_of(world, effect),
+    )
+    if run is None or run.start is None or run.start >= boot - cause.sigma:
+        return f"the run began after {host} had booted"
+    if effect.start >= boot:
+        return None
+    if cause.attrs.get("planned") or cause.attrs.get("passing"):
+        return f"{host} was rebooted on purpose"
+    if word_between(world, host, effect.start - SPEAKS_WITHIN_S, boot) is None:
+        return f"nothing tells when {host} wrote last"
+    word = word_between(world, host, effect.start + LAST_WORDS_S + effect.sigma, boot)
+    return f"{host} still wrote {word - effect.start:.0f} s after" if word else None
+
+
 def _no_own_words(world: World, cause: Fact, effect: Fact) -> str | None:
     words = effect.attrs.get("words") or {}
     return "the run's output tells of its own error" if words.get("own") else None
@@ -452,6 +494,7 @@ CONDITIONS: dict[str, Condition] = {
     "same adapter": link_conditions.same_adapter, "single path": link_conditions.single_path, "slow to the end": _slow_to_the_end, "far end only": _far_end_only,
     "a step lost its node": _told_node_failure, "away at the boot": _away_at_boot, "silent until the boot": _silent_until_boot, "booted by itself": _unasked, "named by the reason": _named_by_reason,
     "its job was on it": _job_was_on_it, "planned work": _planned_work, "row remapped": _row_remapped, "uncorrectable memory in the run": _met_memory_error, "while slow": _while_slow,
+    "away all along": _away_all_along, "silent until it booted": _silent_till_boot,
     "node did not answer": _did_not_answer, "node lived until then": _lived_until_then, "its share of the planes": link_conditions.its_share,
 }  # fmt: skip
 

@@ -6,6 +6,7 @@ from correlator.causes import ROOTS
 from correlator.conditions import RETRIED
 from correlator.evidence import Chain
 from correlator.facts import World
+from correlator.facts.jobs import KILLED_S
 from correlator.model import Event, Fact, Run
 from correlator.plain_runs import LAUNCH_GIVEN_UP
 
@@ -23,16 +24,43 @@ def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[
             return None
         if any("dependency" in e.message.lower() for e in lines):
             return "user.cancel", 0.97, "Slurm cancelled it: the job that it depends on did not end as it asked", lines
-        return "user.cancel", 0.97, f"cancelled by {_name_of(run, who)}", lines
+        sure, doubt = _sure_of_root(world, run, told) if str(who) in ("0", "root") else (0.97, "")
+        return "user.cancel", sure, f"cancelled by {_name_of(run, who)}{doubt}", lines
     if end.kind == "run.oom":
         return "app.oom", 0.97, "it needed more memory than it had asked for", _memory_events(end)
     if end.kind == "run.failed" and end.attrs["memory"]:
-        return "app.oom", 0.95, "one of its steps needed more memory than it had asked for", _memory_events(end)
+        outlived = end.attrs["memory_ago"] > KILLED_S
+        when = f", {end.attrs['memory_ago']:.0f} s before its end" if outlived else ""
+        why = f"one of its steps needed more memory than it had asked for{when}"
+        return "app.oom", OUTLIVED_SURE if outlived else 0.95, why, _memory_events(end)
     if end.kind == "run.failed" and (asked := _sent_signal(run, end, told)):
         ago = end.start - asked[-1].start
         why = f"{_name_of(run, asked[-1].attrs['uid'])} had a signal sent to it {'at that moment' if ago < 1 else f'{ago:.0f} s before'}, and it ended by one"
         return "user.cancel", SIGNALLED_SURE, why, [e for f in asked for e in f.events]
     return _timed_out(run, end, chains, lines) if end.kind == "run.timeout" else None
+
+
+#: slurmd cancels a run, as root, whose launch fails on its node, and slurmctld writes the same line of that as of an
+#: administrator's scancel (slurm src/slurmd/slurmd/req.c; measured: two seconds after the start).
+LAUNCHES_WITHIN_S = 60.0
+ROOT_SURE, ROOT_OR_SLURMD_SURE = 0.9, 0.55
+
+
+def _sure_of_root(world: World, run: Run, told: list[Fact]) -> tuple[float, str]:
+    """How surely it was a person that cancelled a run as root, and what else it may have been."""
+    if may_not_have_been_launched(world, run):
+        return (
+            ROOT_OR_SLURMD_SURE,
+            ": an administrator, or a slurmd that could not launch it and whose log was not collected",
+        )
+    return (0.97 if any(f.attrs["by_controller"] for f in told if f.kind == "user.cancel") else ROOT_SURE), ""
+
+
+def may_not_have_been_launched(world: World, run: Run) -> bool:
+    """Did a run hardly begin, on a node whose slurmd was not heard?"""
+    lasted = run.end - run.start if run.end is not None and run.start is not None else 0.0
+    heard = [n for n in run.nodes if any(e.source == "slurmd" for e in world.by_host.get(n, ()))]
+    return lasted <= LAUNCHES_WITHIN_S and len(heard) < max(1, len(run.nodes))
 
 
 def _timed_out(
@@ -51,6 +79,9 @@ def _timed_out(
         ratio, onset = slow[0].attrs["ratio"], (slow[0].start - (run.start or slow[0].start)) / 60.0
         why = f"it became {ratio:.1f} times slower {onset:.0f} min into the run and reached its time limit; what slowed it, nothing that was collected tells"
         return "app.timeout", SLOWED_SURE, why, lines
+    if stalled := [c.root for c in chains if c.root.kind == "job.stalled"]:
+        why = f"its output tells of no step in the last {stalled[0].attrs['lost'] / 60.0:.0f} min before its time limit; what held it up, if anything did, nothing that was collected tells"
+        return "app.timeout", STALLED_SURE, why, lines
     if hung := [e for e in end.attrs["words"]["peers"] if RETRIED.search(e.message)]:
         why = "its ranks had lost each other and it stood still until its time limit; what parted them, nothing that was collected tells"
         return "app.timeout", SLOWED_SURE, why, [*hung[:3], *lines]
@@ -121,6 +152,13 @@ UNHEARD_LAUNCHER_SURE = 0.6
 
 #: A run that slows down and stays slow is as often held back by a node, a link or the storage as by itself.
 SLOWED_SURE = 0.5
+
+#: A program that deadlocked is its own; output that was kept back in a buffer is lost with it, and looks the same.
+STALLED_SURE = 0.6
+
+
+#: A script that goes on after a step was killed may end by that, or by something of its own.
+OUTLIVED_SURE = 0.6
 
 
 def _memory_events(end: Fact) -> list[Event]:

@@ -31,6 +31,7 @@ from correlator.evidence import BaseRates, Weigher
 from correlator.facts import World, bus_of, conclude
 from correlator.garbage import paused
 from correlator.index import Index
+from correlator.interfaces import remember
 from correlator.lemons import Roots
 from correlator.model import Edge, Event, Fact, Run
 from correlator.plain_runs import Fields
@@ -105,6 +106,7 @@ def correlate(
 ) -> list[Conclusions]:
     """Concludes anew about every cluster in the store and writes ``model``. ``settings`` override Slurm's values."""
     rules = load_edges(edge_paths)
+    remember(store, settings)
     with paused():
         found = [conclude_cluster(store, cluster, rules, settings) for cluster in clusters_of(store)]
         write(store, found)

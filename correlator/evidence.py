@@ -364,7 +364,7 @@ def describe_cause(world: World, fact: Fact) -> str:
     """A short name of a fact for rivals and chains: "eth0 of gpu02 without link for 60.0 s"."""
     what = {
         "link.outage": "link lost", "switch.outage": "switch lost its links", "plane.outage": "spine failed", "node.dead": "node died", "link.errors": "link corrupted data",
-        "job.slow": "steps became slow", "node.down": "node set DOWN",
+        "job.slow": "steps became slow", "job.stalled": "steps ceased", "node.down": "node set DOWN",
         "memory.error": "memory lost data", "node.overheated": "shut down by heat",
         "node.reboot": "machine rebooted", "node.panic": "kernel panic", "slurmd.crash": "slurmd died", "slurmd.stop": "slurmd was stopped",
         "munge.failure": "munge failed", "node.deaf": "node accepted connections without answering",

@@ -195,6 +195,8 @@ def says(fact: Fact) -> str:
     """What a fact without a line of its own says: one that was measured or concluded."""
     if fact.kind == "job.slow":
         return f"steps took {fact.attrs['after']:.3g} s instead of {fact.attrs['before']:.3g} s"
+    if fact.kind == "job.stalled":
+        return f"no step was reported for {fact.attrs['lost'] / 60:.0f} min, after one every {fact.attrs['gap']:.3g} s"
     if fact.kind == "gpu.thermal":
         return f"telemetry saw {len(fact.attrs.get('gpus', ()))} GPUs held back by heat"
     if fact.kind == "gpu.xid":

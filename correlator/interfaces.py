@@ -7,10 +7,12 @@ its own names in the configuration (``[interfaces]``).
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import translate
+from typing import Any, Protocol
 
 FABRIC, MANAGEMENT, UNKNOWN = "fabric", "management", "unknown"
 
@@ -59,6 +61,30 @@ def interfaces(told: Mapping[str, object] | None) -> Interfaces:
     """From the values that a site's configuration sets."""
     known = told or {}
     return Interfaces(_pattern(known.get(FABRIC_SETTING)), _pattern(known.get(MANAGEMENT_SETTING)))
+
+
+#: The fact of ``model.facts`` that holds the settings: who makes a report has no configuration.
+FACT = "interfaces"
+
+
+class Facts(Protocol):
+    """What keeps a store's facts."""
+
+    def fact(self, name: str, /) -> str | None: ...
+
+    def set_fact(self, name: str, value: str, /) -> None: ...
+
+
+def remember(store: Facts, told: Mapping[str, object] | None) -> None:
+    """Keeps what a site tells of its interfaces beside what is concluded with it."""
+    text = json.dumps({name: told[name] for name in (FABRIC_SETTING, MANAGEMENT_SETTING) if told and name in told})
+    if text != (store.fact(FACT) or "{}"):
+        store.set_fact(FACT, text)
+
+
+def remembered(text: str | None) -> dict[str, Any]:
+    """What ``remember`` kept, for ``interfaces``."""
+    return dict(json.loads(text)) if text else {}
 
 
 def _pattern(names: object) -> re.Pattern[str] | None:

@@ -24,6 +24,7 @@ from correlator.events import moment_of, seconds_of
 from correlator.facts import World, bus_of
 from correlator.facts import links as link_facts
 from correlator.incidents import FLAP_GAP_S
+from correlator.interfaces import FACT, remembered
 from correlator.lemons import FALSE_NAMES, LARGEST_TAIL, LEAST, PRIOR_SHAPE, tail
 from correlator.link_tracks import Place, by_link, place_of
 from correlator.model import Event, Fact
@@ -182,6 +183,7 @@ _LINKS = """SELECT DISTINCT host, device, switch, switch_port, plane, rail, sour
 WHERE cluster IS NOT DISTINCT FROM ? ORDER BY ALL"""
 _HOSTS = """SELECT DISTINCT host FROM model.events WHERE host IS NOT NULL AND cluster IS NOT DISTINCT FROM ?
 UNION SELECT DISTINCT unnest(nodes) FROM model.runs WHERE cluster IS NOT DISTINCT FROM ? ORDER BY 1"""
+_TOLD = "SELECT value FROM model.facts WHERE name = ?"
 _SPEAKING_SWITCHES = """SELECT DISTINCT host FROM model.events WHERE event LIKE 'switch.%' AND host IS NOT NULL
 AND cluster IS NOT DISTINCT FROM ?"""
 
@@ -195,7 +197,9 @@ class _Fleet:
         switches = {row["host"] for row in store.rows(_SPEAKING_SWITCHES, [cluster])}
         self.cluster = cluster
         self._spare: dict[tuple[str | None, str | None, bool], bool] = {}
-        self.site: Site = build_site(cluster, [], cabling(links), [], hosts)
+        told = store.rows(_TOLD, [FACT])
+        names = remembered(told[0]["value"] if told else None)
+        self.site: Site = build_site(cluster, [], cabling(links), [], hosts, names)
         self.nodes = max(1, len({*hosts} - switches - {str(row["switch"]) for row in links}))
         self.planes: defaultdict[str, set[str]] = defaultdict(set)
         self.cables: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)

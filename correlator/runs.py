@@ -16,6 +16,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from correlator.events import moment_of, seconds_of
+from correlator.last_words import (
+    END_STATES,
+    LOGGED_START_S,
+    SAME_START_S,
+    as_written,
+    number_of,
+    of_open_runs,
+    of_unknown_runs,
+    with_last_words,
+)
 from correlator.model import OPEN_STATES, Event, Run
 from correlator.plain_runs import EMPTY, KEPT, LAUNCH_GIVEN_UP, NOTHING, plain_runs, told
 from parsers.hostlist import expand, fold
@@ -26,12 +36,6 @@ if TYPE_CHECKING:
 
 #: Who is believed first about a field: accounting knows the end, dumps taken in between do not.
 _RANK = {"sacct": 0, "sacct_json": 1, "slurmrestd": 2, "jobcomp": 3, "scontrol": 4, "squeue": 5, "hook": 6, "log": 7}
-
-#: Start times of one run as two sources write them: whole seconds, rounded differently.
-SAME_START_S = 2.0
-
-#: slurmctld's line about an allocation and accounting's start: the nodes' prologs and boots may lie between.
-LOGGED_START_S = 30.0
 
 #: A run that ended so may be followed by another run of the same job.
 _REQUEUEABLE = frozenset(
@@ -109,7 +113,8 @@ def assemble(rows: list[dict[str, Any]], steps: list[dict[str, Any]], events: li
         by_job[row["job_id"]].append(row)
     for row in _rows_from_events(events):
         by_job[row["job_id"]].append(row)
-    for row in _rows_from_last_words([e for e in events if e.job_id is not None and e.job_id not in by_job]):
+    unknown = of_unknown_runs([e for e in events if e.job_id is not None and e.job_id not in by_job])
+    for row in [*unknown, *of_open_runs(by_job, events)]:
         by_job[row["job_id"]].append(row)
     steps_of: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
     for step in steps:
@@ -318,17 +323,12 @@ def _steps_for(run: Run, steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]
     return [found[name] for name in sorted(found)]
 
 
-def _as_written(event: Event) -> tuple[float, str, int]:
-    """Stamps may have whole seconds: within one, a log tells by the order of its lines what came first."""
-    return event.time, event.file or "", event.line or 0
-
-
 def _rows_from_events(events: list[Event]) -> list[dict[str, Any]]:
     """What slurmctld's own lines say of runs: all there is while accounting is late or absent."""
     open_runs: dict[int, dict[str, Any]] = {}
     rows: list[dict[str, Any]] = []
     told = (e for e in events if e.job_id is not None and e.source in ("slurmctld", "slurmd"))
-    for event in sorted(told, key=_as_written):
+    for event in sorted(told, key=as_written):
         job = event.job_id
         assert job is not None
         if event.source != "slurmctld":
@@ -350,7 +350,7 @@ def _rows_from_events(events: list[Event]) -> list[dict[str, Any]]:
             open_runs[job] = _started(event)
             continue
         assert row is not None
-        state = _END_STATES.get(event.kind)
+        state = END_STATES.get(event.kind)
         if state is not None and row["state"] == "RUNNING":
             row["state"], row["end"] = state, moment_of(event.time)
             if event.kind == "slurm.job_failed" and event.entities.get("exit_code") not in NOTHING:
@@ -363,96 +363,7 @@ def _rows_from_events(events: list[Event]) -> list[dict[str, Any]]:
                 row["state"], row["end"] = "NODE_FAIL" if failed else "REQUEUED", moment_of(event.time)
             rows.append(open_runs.pop(job))
     rows += open_runs.values()
-    return _with_last_words(rows, events)
-
-
-#: What a run's output says of a step that ended badly.
-_BAD_STEP = frozenset({"job.exit_error", "job.segfault", "job.bus_error", "job.killed", "job.cuda_error"})
-
-
-def _with_last_words(rows: list[dict[str, Any]], events: list[Event]) -> list[dict[str, Any]]:
-    """slurmctld tells an exit status, then that the run is done. Where the first of these lines was lost, a run is not taken
-    for COMPLETED whose own output says that a step of it ended badly."""
-    doubted = {row["job_id"]: row for row in rows if row.pop("unsaid", False)}
-    if not doubted:
-        return rows
-    for event in events:
-        row = doubted.get(event.job_id or 0)
-        if row is None or event.kind not in _BAD_STEP or event.source not in ("job_stdout", "job_stderr"):
-            continue
-        start, end = seconds_of(row.get("start")) or 0.0, seconds_of(row["end"]) or 0.0
-        if max(start - SAME_START_S, end - LAST_WORDS_S) <= event.time <= end + LAST_WORDS_S:
-            row["state"] = "FAILED"
-    return rows
-
-
-#: What a run printed last is stamped, or placed where no stamp is, so near its end (facts.jobs.of_run); what it printed
-#: long before, it lived through.
-LAST_WORDS_S = 65.0
-
-
-#: How a run ended as its nodes and its own output say, the most telling first.
-_LAST_WORDS = (
-    ("NODE_FAIL", frozenset({"slurm.job_node_fail", "job.node_failure"})), ("PREEMPTED", frozenset({"slurm.job_preempted", "job.preempted"})),
-    ("TIMEOUT", frozenset({"slurm.job_timeout", "job.time_limit"})), ("CANCELLED", frozenset({"slurm.job_cancelled", "job.cancelled"})),
-    ("OUT_OF_MEMORY", frozenset({"slurm.job_oom", "job.oom"})),
-    ("FAILED", frozenset({"job.exit_error", "job.segfault", "job.bus_error", "job.killed", "job.cuda_error", "job.step_terminated", "job.cancelled"})),
-)  # fmt: skip
-
-_OF_RUN = frozenset({"slurmd", "slurmstepd", "job_stdout", "job_stderr"})
-
-
-def _rows_from_last_words(events: list[Event]) -> list[dict[str, Any]]:
-    """Runs of which neither accounting nor slurmctld tells: how they ended, in the words of their nodes and their output."""
-    of_job: defaultdict[int, list[Event]] = defaultdict(list)
-    for event in events:
-        if event.job_id is not None:
-            of_job[event.job_id].append(event)
-    rows = []
-    for job, lines in sorted(of_job.items()):
-        ended = [
-            e
-            for e in lines
-            if e.source == "slurmctld" and e.kind in _END_STATES and "registered" not in e.message.lower()
-        ]
-        if ended:  # the line of its beginning was lost, or is older than what was collected
-            first = min(ended, key=_as_written)
-            rows.append(_ended(job, _END_STATES[first.kind], first.time, lines))
-            continue
-        if any(e.source not in _OF_RUN for e in lines):
-            continue  # slurmctld knows the job and began no run of it: the steps of an older run are cleared away
-        for state, kinds in _LAST_WORDS:
-            said = [e for e in lines if e.kind in kinds and _tells_end(e, state)]
-            if said:
-                rows.append(_ended(job, state, max(e.time for e in said), lines))
-                break
-    return rows
-
-
-def _ended(job: int, state: str, end: float, lines: list[Event]) -> dict[str, Any]:
-    """A run of which only the end is told; its nodes are those that speak of it or that its lines name."""
-    begun = [e.time for e in lines if e.kind == "slurm.step_start" and e.time <= end]
-    nodes = {h for e in lines for h in ([e.host] if e.host and e.source in _OF_RUN else e.entities.get("nodes") or ())}
-    array = {
-        name: _number_of(e.entities.get(name))
-        for e in lines
-        for name in ("array_job_id", "array_task")
-        if e.entities.get(name)
-    }
-    row = {
-        "job_id": job, "source": "log", "state": state, "end": moment_of(end), "nodes": sorted(nodes), "node_list": fold(sorted(nodes)),
-        "start": moment_of(min(begun, default=None)), "array_job_id": array.get("array_job_id"), "array_task_id": array.get("array_task"),
-    }  # fmt: skip
-    return {name: value for name, value in row.items() if value not in NOTHING}
-
-
-def _tells_end(event: Event, state: str) -> bool:
-    """A step that is cancelled may be its own srun's doing, and memory that a program could not get is its error."""
-    text = event.message.lower()
-    if event.kind.endswith("cancelled"):
-        whole = event.entities.get("step_id") in (None, "batch") and "due to task failure" not in text
-        return whole == (state == "CANCELLED")
-    return state != "OUT_OF_MEMORY" or "oom-kill" in text or "oom_kill" in text
+    return with_last_words(rows, events)
 
 
 def _started(event: Event) -> dict[str, Any]:
@@ -461,17 +372,6 @@ def _started(event: Event) -> dict[str, Any]:
     row = {
         "job_id": event.job_id, "source": "log", "start": moment_of(event.time), "state": "RUNNING", "nodes": nodes,
         "node_list": str(told.get("nodelist") or "") or fold(nodes), "partition": told.get("partition"),
-        "array_job_id": _number_of(told.get("array_job_id")), "array_task_id": _number_of(told.get("array_task")),
+        "array_job_id": number_of(told.get("array_job_id")), "array_task_id": number_of(told.get("array_task")),
     }  # fmt: skip
     return {name: value for name, value in row.items() if value not in NOTHING}
-
-
-def _number_of(text: object) -> int | None:
-    return int(str(text)) if str(text or "").isdigit() else None
-
-
-_END_STATES = {
-    "slurm.job_end": "COMPLETED", "slurm.job_failed": "FAILED", "slurm.job_node_fail": "NODE_FAIL",
-    "slurm.job_cancelled": "CANCELLED", "slurm.job_timeout": "TIMEOUT", "slurm.job_preempted": "PREEMPTED",
-    "slurm.job_oom": "OUT_OF_MEMORY",
-}  # fmt: skip

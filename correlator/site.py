@@ -103,6 +103,10 @@ class Site:
             return self.members.get(switch, frozenset())
         return self.listed.get(switch, frozenset()).union(c.host for c in known if c.host and c.at(time))
 
+    def carried_by(self, switch: str) -> frozenset[str]:
+        """What the known cables of a switch are for: "fabric", "management", "unknown"; empty where none is known."""
+        return frozenset(self.role(*place) for place, cable in self.cables.items() if cable["switch"] == switch)
+
     def values_for(self, run_key: str | None) -> dict[str, Value]:
         """Settings for a window, with those of a job's environment where the run left one. Not to be changed by who asks."""
         own = self.job_settings.get(run_key or "", {})

@@ -26,6 +26,7 @@ from correlator.garbage import clear_away, paused, set_aside
 from correlator.heard import BEHIND_S, HEARD, Heard, Mark, Recalled, Told
 from correlator.history import History, Said
 from correlator.index import index_of
+from correlator.interfaces import remember
 from correlator.patching import Storing, store_incidents, store_runs
 from correlator.window import Window, longest_window, untouched_until
 
@@ -78,6 +79,7 @@ class Ticker:
         self.store = store
         self.settings = settings
         self._rules = load_edges(edge_paths)
+        remember(store, settings)
         self._seen: dict[str, tuple[int, int]] | None = None
         #: What is stored between two ticks, and up to where it was heard when the last one began.
         self._heard = Heard(store)

@@ -48,6 +48,9 @@ LOOKED_AT = 100
 #: A prior counts as no surer than this here: even "always" must be open to evidence.
 SUREST_PRIOR = 0.98
 
+#: What a run shows by its pace, and not by ending.
+PACE = frozenset({"job.slow", "job.stalled"})
+
 #: A run kept its pace where it reported this often before and after the other one lost its own.
 PACES = 3
 
@@ -179,7 +182,7 @@ class Exposed:
         """How often the same had happened to the run shortly before, so that the edge would have explained its end then: a
         rail that it does not use, retries that last longer than is known."""
         run = self.world.run.get(effect.run or "")
-        if run is None or run.start is None or effect.kind == "job.slow":
+        if run is None or run.start is None or effect.kind in PACE:
             return 0
         if self._same is None:
             self._same = defaultdict(list)
@@ -203,7 +206,7 @@ class Exposed:
     def _would_show(self, group: Sequence[Fact], run: Run, effect: Fact, hosts: frozenset[str]) -> bool:
         """Had it shown the same in the same moment, would the same cause explain it?"""
         if effect.run is not None:
-            if effect.kind == "job.slow" and not self._kept_pace(run, effect):
+            if effect.kind in PACE and not self._kept_pace(run, effect):
                 return False
             shown = [_shown(effect, run.key, None)]
         else:

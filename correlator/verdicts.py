@@ -8,12 +8,13 @@ program's, and where its words only say "the network" nobody is blamed: unknown.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 
 from correlator.calibration import SUREST, calibrated
 from correlator.causes import ROOTS, cause_of, unsaid
 from correlator.conditions import killed_at_once
-from correlator.deliberate import deliberate, given_up
+from correlator.deliberate import ROOT_OR_SLURMD_SURE, deliberate, given_up, may_not_have_been_launched
 from correlator.evidence import Chain, Rejection, Weigher, weight_of
 from correlator.facts import World
 from correlator.interfaces import UNKNOWN
@@ -132,6 +133,16 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
             verdict.at_most = UNHEARD_SURE
             of = "its link, its machine or its daemons" if root.host else "their links, machines or daemons"
             verdict.doubts.append(f"No kernel or system log of {fold(silent)} was collected: {of} may have failed")
+        if root.kind == "node.down" and _lived(world, root):
+            verdict.at_most = UNHEARD_SURE
+            verdict.doubts.append(
+                f"{root.host} wrote after it was given up, and tells of no boot: it lived, and its way to slurmctld or its slurmd may have failed"
+            )
+    if root.kind == "node.reboot" and verdict.chain and verdict.chain.hops[0].effect.kind == "job.comm_error":
+        verdict.at_most = min(verdict.at_most, BOOTED_AFTER_SURE)
+        verdict.doubts.append(
+            f"No line tells when {root.host} went down: it may have been booted because the run had failed"
+        )
     if root.kind == "admin.down" and root.attrs.get("polled") is not None:
         verdict.at_most = min(verdict.at_most, POLLED_SURE)
         verdict.doubts.append(
@@ -145,6 +156,11 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
     if root.attrs.get("nameless"):
         verdict.at_most = min(verdict.at_most, NAMELESS_SURE)
         verdict.doubts.append(NAMELESS[root.kind])
+    if root.attrs.get("tree_only"):
+        verdict.at_most = min(verdict.at_most, NAMELESS_SURE)
+        verdict.doubts.append(
+            f"Only topology.conf names {root.host}: the tree that Slurm places jobs by need not be the network that was lost"
+        )
     if not root.attrs.get("far_end_only"):
         return
     if world.unheard(root.host):
@@ -155,6 +171,25 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
         verdict.doubts.append(
             f"{root.host} lost {fold(others)} in the same moment, and logged none of it: it may have lost power, and its links with it"
         )
+
+
+#: A boot so long before slurmctld gave a node up, or after that, belongs to its silence. Who wrote so long after it is alive, if its
+#: clock is right; what it writes later is no longer waited for (a tick looks 900 s back).
+BOOT_BEFORE_S, SPOKE_AFTER_S, SPOKE_WITHIN_S = 1000.0, 10.0, 800.0
+
+
+def _lived(world: World, down: Fact) -> bool:
+    """Did a node write on, or again, after it was given up, and tell of no boot?"""
+    if down.host not in world.voices:
+        return False
+    since, until = down.start + down.sigma + SPOKE_AFTER_S, down.start + SPOKE_WITHIN_S
+    if any(
+        f.host == down.host and down.start - BOOT_BEFORE_S <= (f.end or f.start) <= until
+        for f in world.facts_of("node.reboot")
+    ):
+        return False
+    spoke = world.spoke_at(down.host)
+    return bisect_left(spoke, since) < bisect_right(spoke, until)
 
 
 #: Links of a machine that go within this went together (seconds): a switch sees a port go within two polls of its PHY.
@@ -261,6 +296,8 @@ SILENT_SURE, UNHEARD_SURE = 0.75, 0.5
 POLLED_SURE = 0.85
 #: A link of which only the far end was heard, on a host whose log is missing, may as well be a dead machine's.
 FAR_END_SURE = 0.7
+#: A machine that boots within minutes after a run lost its peers had mostly gone before; now and then somebody mends what failed.
+BOOTED_AFTER_SURE = 0.8
 #: Peers that are lost while a link is away were mostly behind it, also where nobody knows what it carries.
 ROLELESS_SURE = 0.85
 #: That many nodes were hit by one thing is certain; which of the things that they share it was, nobody said.
@@ -277,7 +314,8 @@ MUTE_DOUBT = 0.3
 
 _WORDS_OF_ROOT = {
     "gpu.xid": "gpu", "pcie.aer": "gpu", "storage.outage": "storage", "disk.error": "storage", "disk.full": "storage",
-    "link.outage": "peers", "switch.outage": "peers", "gpu.told": "told", "disk.told": "told", "storage.told": "told",
+    "link.outage": "peers", "switch.outage": "peers", "node.panic": "peers", "node.dead": "peers", "node.reboot": "peers",
+    "node.overheated": "peers", "power.outage": "peers", "gpu.told": "told", "disk.told": "told", "storage.told": "told",
 }  # fmt: skip
 
 
@@ -309,10 +347,12 @@ def _own_explanation(world: World, run: Run, end: Fact) -> Own:
         return Own("infra.node", LEAK, told, lines[:5], 0.6)
     if end.kind == "run.node_fail":
         return Own("infra.node", LEAK, "its node failed, and nothing tells which", [], 0.6)
-    asked = [e for e in end.events if e.kind == "slurm.job_requeue" and _ASKED.match(e.message)]
+    asked = [e for e in end.events if _ASKED.search(e.message)]
     if end.kind == "run.requeued" and asked:
-        told = "somebody asked for it to be requeued (its user, its own script or an administrator)"
-        return Own("user.cancel", OWN_EXIT, told, asked[:5], 0.9)
+        unheard = may_not_have_been_launched(world, run)
+        also = ", or a slurmd that could not launch it and whose log was not collected" if unheard else ""
+        told = f"somebody asked for it to be requeued (its user, its own script or an administrator{also})"
+        return Own("user.cancel", OWN_EXIT, told, asked[:5], ROOT_OR_SLURMD_SURE if unheard else 0.9)
     if end.kind == "run.requeued":
         return Own("unknown", LEAK, "it was requeued, and nothing tells why", [], 0.7)
     if end.kind == "run.cancelled":
@@ -350,8 +390,9 @@ def _own_explanation(world: World, run: Run, end: Fact) -> Own:
 KILLED_SURE = 0.9
 
 
-#: What slurmctld says when it was asked for a requeue; of one of its own it says why (slurm src/slurmctld/job_mgr.c).
-_ASKED = re.compile(r"Requeuing JobId=\S+\s*$")
+#: What slurmctld says when it was asked for a requeue, and what it has the slurmstepds say; of one of its own it says why
+#: (slurm src/slurmctld/job_mgr.c, src/slurmd/slurmstepd/req.c).
+_ASKED = re.compile(r"\bRequeuing JobId=\S+\s*$|CANCELLED AT \S+ DUE TO JOB REQUEUE\b")
 
 
 def _peers_first(words: dict[str, list[Event]]) -> bool:

@@ -7,7 +7,8 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from correlator.facts import World
+from correlator.events import UNSTAMPED_S, seconds_of
+from correlator.facts import World, bursts
 from correlator.facts.nodes import hosts_of
 from correlator.model import Event, Fact, Run
 from correlator.node_answers import lost_by
@@ -83,7 +84,9 @@ def words_of(event: Event) -> str:
 
 
 _OUTPUT = ("job_stdout", "job_stderr")
+_REQUEUED = frozenset({"slurm.job_requeue", "job.requeued"})
 _MEMORY = frozenset({"job.oom", "slurm.job_oom"})
+_ERRORS = COMMUNICATION | _APPLICATION | {"job.oom", "job.launch_error"}
 
 _TIMEOUT_MS = re.compile(r"Timeout\(ms\)\s*=\s*(\d+)")
 _TIMEOUT_S = re.compile(
@@ -118,33 +121,25 @@ def printed_timeout(events: Iterable[Event]) -> float | None:
 
 
 def communication_errors(world: World) -> list[Fact]:
-    """``job.comm_error`` per run: the first line in which a rank lost its peers; attrs timeout (s), onset."""
+    """``job.comm_error`` per run and loss: the first line in which a rank lost its peers; attrs timeout (s), onset."""
     facts = []
     speaking = {e.job_id for e in world.kinds(*COMMUNICATION)}
     for run in (r for r in world.runs if r.job_id in speaking):
         lines = [e for e in of_run(run, world.by_job.get(run.job_id, ())) if e.kind in COMMUNICATION]
         if not lines:
             continue
-        timeout = printed_timeout(lines)
-        first = lines[0]
-        attrs = {
-            "timeout": timeout,
-            "onset": first.time - (timeout or 0.0),
-            "families": sorted({e.kind for e in lines}),
-        }
-        facts.append(
-            Fact(
-                "job.comm_error",
-                first.time,
-                lines[-1].time,
-                first.sigma,
-                first.host,
-                run=run.key,
-                attrs=attrs,
-                events=tuple(lines[:20]),
-            )
-        )
+        facts += [_lost_peers(run, burst) for burst in bursts(lines, SAME_LOSS_S)]
     return facts
+
+
+#: Ranks that lose each other say so within this of each other; what comes later is another loss, and the run had lived through the first.
+SAME_LOSS_S = 300.0
+
+
+def _lost_peers(run: Run, lines: list[Event]) -> Fact:
+    first, timeout = lines[0], printed_timeout(lines)
+    attrs = {"timeout": timeout, "onset": first.time - (timeout or 0.0), "families": sorted({e.kind for e in lines})}
+    return Fact("job.comm_error", first.time, lines[-1].time, first.sigma, first.host, run=run.key, attrs=attrs, events=tuple(lines[:20]))  # fmt: skip
 
 
 #: Slurm's reasons for not starting a step on a node that are about the node or the way to it, not about the program.
@@ -205,6 +200,8 @@ def ends(world: World) -> list[Fact]:
         lines = [*of_run(run, world.by_job.get(run.job_id, ())), *_of_other_parts(world, run)]
         if kind == "run.node_fail" and (killed := _killed_later(world, run, moment)) is not None:
             moment, lines = killed.time, [*lines, killed]
+        if kind != "run.timeout":  # who hangs says so long before its limit
+            lines = _last_said(lines, moment, ended_itself=kind == "run.failed")
         words: dict[str, list[Event]] = {name: [] for name in ("own", "peers", "gpu", "storage", "aftermath")}
         for event in lines:
             if event.kind == "job.launch_error" and _NOT_RUNNABLE.search(event.message):
@@ -218,7 +215,7 @@ def ends(world: World) -> list[Fact]:
             failed = failed or sorted({fact.host for fact in unseen if fact.host})
         attrs = {
             "failed_nodes": failed, "words": words, "launch": launches.get(run.key, []),
-            "memory": [e for e in lines if e.kind in _MEMORY] + _step_oom(run) + _killed_for_memory(world, run, moment, lines),
+            **_out_of_memory(lines, run, moment, words, _killed_for_memory(world, run, moment, lines)),
             "blamed_code": _code_faults(world, run, moment), "output": [e for e in lines if e.source in ("job_stdout", "job_stderr")], "signal": run.row.get("exit_signal"),
             "exit_code": run.row.get("exit_code"), "cancelled_by": run.row.get("cancelled_by"),
         }  # fmt: skip
@@ -228,8 +225,62 @@ def ends(world: World) -> list[Fact]:
         # slurmctld's own stamp has milliseconds where accounting has whole seconds.
         exact = closing[0].time if closing else moment
         sigma = closing[0].sigma if closing else 0.5
+        if kind == "run.requeued":
+            closing += [e for e in _requeues(world, run, moment) if e not in closing]
         facts.append(Fact(kind, exact, exact, sigma, None, run=run.key, attrs=attrs, events=tuple(closing)))
     return facts
+
+
+#: What a run printed so long before its end, it lived through; if somebody waited for the others meanwhile, by as much more as that
+#: takes (watchdogs of ten minutes and more, which print theirs).
+LIVED_S = 600.0
+
+
+def _last_said(lines: list[Event], end: float, *, ended_itself: bool) -> list[Event]:
+    """The lines about a run's end without what it had printed long before; all, where one that ended by itself printed no error
+    later."""
+    waited = printed_timeout([e for e in lines if e.kind in COMMUNICATION]) or 0.0
+    since = end - LIVED_S - waited
+    old = [e for e in lines if e.time < since and e.source in _OUTPUT]
+    errors = any(e.time >= since and e.kind in _ERRORS and e.source in _OUTPUT for e in lines)
+    if not old or (ended_itself and not errors):
+        return lines
+    return [e for e in lines if e.time >= since or e.source not in _OUTPUT]
+
+
+#: What slurmstepd adds of a step, and of all above it, whose memory was full once: of page cache, as a rule.
+_MET_LIMIT = re.compile(r"hit memory limit at least once", re.IGNORECASE)
+
+
+def _out_of_memory(
+    lines: list[Event], run: Run, moment: float, words: dict[str, list[Event]], killed: list[object]
+) -> dict[str, object]:
+    """What tells that memory ended the run, and how long before its end (``memory_ago``); nothing of a step whose loss its script
+    outlived for long, or to fail by something else."""
+    later = max((e.time for told in ("own", "peers", "gpu", "storage") for e in words[told]), default=float("-inf"))
+    said = [e for e in lines if e.kind in _MEMORY and not _MET_LIMIT.search(e.message)]
+    steps = [(end, s) for s in run.steps if _is_oom(s) and (end := seconds_of(s.get("end"))) is not None]
+    if steps or any(e.sigma < UNSTAMPED_S for e in said):  # output without stamps lies where the run ended
+        said = [e for e in said if e.sigma < UNSTAMPED_S]
+    told: list[tuple[float, object]] = [*((e.time, e) for e in said), *steps]
+    told += [(moment, s) for s in run.steps if _is_oom(s) and s.get("end") is None]
+    told = [(time, what) for time, what in told if later - time <= KILLED_S and moment - time <= LIVED_S]
+    told += [(moment, what) for what in killed]
+    return {
+        "memory": [what for _, what in told],
+        "memory_ago": moment - max((time for time, _ in told), default=moment),
+    }
+
+
+#: slurmctld tells of a requeue when all nodes of the run have ended it: where it has to repeat its order, minutes later.
+COMPLETES_S = 1800.0
+
+
+def _requeues(world: World, run: Run, end: float) -> list[Event]:
+    """What slurmctld, and the slurmstepds that were told to end the run, say of its being put into the queue again."""
+    again = [r.start for r in world.runs_of_job[run.job_id] if r.start is not None and r.start > end]
+    until = min([*again, end + COMPLETES_S])
+    return [e for e in world.by_job.get(run.job_id, ()) if e.kind in _REQUEUED and end - END_SLACK_S <= e.time < until]
 
 
 #: slurmctld's word for a run that it ends with its node (slurm src/slurmctld/job_mgr.c).
@@ -283,8 +334,8 @@ def lost_batches(world: World) -> list[Fact]:
     ]  # fmt: skip
 
 
-def _step_oom(run: Run) -> list[object]:
-    return [s for s in run.steps if s["state"] == "OUT_OF_MEMORY" or (s["exit_signal"] == 125 and s["exit_code"] == 0)]
+def _is_oom(step: dict[str, object]) -> bool:
+    return step["state"] == "OUT_OF_MEMORY" or (step["exit_signal"] == 125 and step["exit_code"] == 0)
 
 
 #: A kernel that is out of memory kills, srun notices, and the run ends within this.

@@ -10,6 +10,7 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from correlator.facts import World, bursts
+from correlator.interfaces import UNKNOWN
 from correlator.model import Event, Fact
 from correlator.power_saving import without_switched_off
 
@@ -297,12 +298,12 @@ def _uncabled(world: World) -> dict[str, list[Fact]]:
     for times in ports.values():
         times.sort()
     found: dict[str, list[Fact]] = defaultdict(list)
-    for _, outages_of in sorted(alone.items()):
+    for device, outages_of in sorted(alone.items()):
         for group in together(outages_of):
             hosts = {f.host or "" for f in group}
             if len(hosts) < UNCABLED_MIN:
                 continue
-            for name, share in _shared_switches(world, hosts, group[0].start, ports):
+            for name, share in _shared_switches(world, hosts, group[0].start, ports, world.site.role(None, device)):
                 below = [f for f in group if f.host in share]
                 if len(share) >= UNCABLED_MIN:
                     found[name] += below
@@ -315,15 +316,18 @@ UNCABLED_MIN = 4
 
 
 def _shared_switches(
-    world: World, hosts: set[str], start: float, ports: dict[str, list[float]]
+    world: World, hosts: set[str], start: float, ports: dict[str, list[float]], role: str
 ) -> list[tuple[str, set[str]]]:
-    """``ports``: when each switch lost ports, in order."""
+    """``ports``: when each switch lost ports, in order; ``role`` of the links that went."""
     named = []
     for switch, times in sorted(ports.items()):
         near = bisect_right(times, start + 2 * TOGETHER_S) - bisect_left(times, start - 2 * TOGETHER_S)
         if near >= PROMOTE_SHARE * len(hosts) and near >= PROMOTE_MIN:
             named.append((switch, hosts))
     for switch in sorted({world.site.leaf_of[h] for h in hosts if h in world.site.leaf_of}):
+        # The tree is for placing jobs: that a switch stands in it does not say which of a node's networks it carries.
+        if UNKNOWN not in (carried := world.site.carried_by(switch)) and carried and role not in (UNKNOWN, *carried):
+            continue
         members = world.site.members_at(switch, start)
         if len(hosts & members) >= PROMOTE_SHARE * len(members):
             named.append((switch, hosts & members))
@@ -398,6 +402,9 @@ def _promote(
     devices = {f.device for f in down}
     attrs = {"hosts": sorted(hosts), "under": sorted(known | members), "share": len(hosts) / max(1, len(known)), "switch": switch,
              "links": [(f.host, f.device) for f in group], "plane": _plane(world, switch, down) if len(devices) == 1 else None}  # fmt: skip
+    attrs["tree_only"] = switch not in world.site.cabling.members and not any(
+        "switch" in f.attrs["ends"] for f in group
+    )
     attrs["bonded"] = any(f.attrs.get("legs") or f.attrs.get("stand_in") for f in group)
     end = None if None in ends else max(e for e in ends if e is not None)
     fact = Fact(

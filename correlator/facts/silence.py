@@ -6,6 +6,7 @@ from collections import defaultdict
 
 from correlator.facts import World
 from correlator.facts.nodes import SAME_DOWN_S
+from correlator.interfaces import FABRIC
 from correlator.model import Fact
 
 #: So many nodes of one switch, and such a share of them, that fall silent together lost what they share
@@ -37,7 +38,8 @@ def common_silence(world: World) -> list[Fact]:
         for group in _within([f for f in downs if f.host in members], together):
             hosts = {f.host for f in group}
             if len(hosts) >= SHARED_MIN and len(hosts) >= SHARED_SHARE * len(members):
-                facts.append(_silence(None if _heard_no_loss(world, hosts) else switch, group))
+                carried = world.site.carried_by(switch)  # nodes fall silent by the network of Slurm's messages
+                facts.append(_silence(None if carried == {FABRIC} or _heard_no_loss(world, hosts) else switch, group))
     facts = _of_whole_cluster(facts, len(leaves), together)
     named = {host for fact in facts for host in fact.attrs["hosts"]}
     # Nodes of several switches, or of switches that nobody names, in one statement: what all of them hang on.

@@ -1,7 +1,9 @@
-"""Runs that went on, slower: seconds per step jumped up and stayed there (``job.slow``)."""
+"""Runs that went on, slower: seconds per step jumped up and stayed there (``job.slow``); or stood still until they were ended
+(``job.stalled``)."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from statistics import median
 
 from correlator.facts import World
@@ -58,5 +60,28 @@ def _fact(run: Run, points: list[tuple[float, float]], first: int, last: int) ->
     return Fact("job.slow", onset, until, (latest - earliest) / 2 + 1.0, run=run.key, attrs=attrs)
 
 
-KINDS = ("job.slow",)
-DETECTORS = [slowdowns]
+#: So many reports tell how often a run reports, and so many that stay away that it does no longer; it takes as long as this at
+#: least: a checkpoint or an evaluation of a model takes minutes.
+REPORTS, MISSED, STOOD_S = 5, 10, 600.0
+
+
+def stalls(world: World) -> list[Fact]:
+    """``job.stalled``: a run that its time limit ended had told of no step for long, with attrs gap (seconds between its reports)
+    and lost (seconds since the last one)."""
+    facts = []
+    for run in world.runs if world.progress else ():
+        if run.state not in ("TIMEOUT", "DEADLINE") or run.end is None:
+            continue
+        times = [t for t, _ in world.progress.get((run.job_id, run.attempt), ()) if run.covers(t, 60.0)]
+        if len(times) < REPORTS:
+            continue
+        gap, silent = median(later - earlier for earlier, later in pairwise(times)), run.end - times[-1]
+        if silent >= max(STOOD_S, MISSED * gap):
+            # It stopped between the last report and the one that did not come.
+            attrs = {"gap": gap, "lost": silent}
+            facts.append(Fact("job.stalled", times[-1] + gap / 2, run.end, gap / 2 + 1.0, run=run.key, attrs=attrs))
+    return facts
+
+
+KINDS = ("job.slow", "job.stalled")
+DETECTORS = [slowdowns, stalls]

@@ -23,6 +23,7 @@ import cluster as c
 import entangled  # noqa: F401  registers more scenarios
 import entangled_jobs  # noqa: F401
 import further  # noqa: F401
+import later  # noqa: F401
 import moments  # noqa: F401
 import unusual  # noqa: F401
 from capture import SCENARIOS, Capture, clean, ctl, scaled, scenario

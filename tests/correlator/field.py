@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+import polars as pl
+
 from correlator.edges import cases, situations
 from correlator.engine import Conclusions, correlate
 from parsers.record import frame
@@ -107,9 +109,25 @@ def _case(told: Situation, number: int) -> cases.Case:
     table: dict[str, Any] = {
         "holds": True, "settings": {"SlurmdTimeout": 300, **told.settings}, "links": [dict(link) for link in told.links],
         "lines": [filled(line) for line in told.lines] or ["-2h quiet kernel: x"],
-        "jobs": [{"id": first + n, **job} for n, job in enumerate(told.jobs)],
+        "jobs": [{"id": first + n, **{k: v for k, v in job.items() if k in CASE_KEYS}} for n, job in enumerate(told.jobs)],
     }  # fmt: skip
     return cases.read("test", EDGES[0], number, table)
+
+
+#: What tests of edges say of a job; other fields of a job are columns of accounting.
+CASE_KEYS = frozenset({"nodes", "start", "end", "state", "exit_code", "signal", "env"})
+
+
+def _accounted(told: list[Situation], jobs: pl.DataFrame) -> pl.DataFrame:
+    """The rows of accounting with what the situations say of them besides."""
+    rows = {(row["cluster"], row["job_id"]): row for row in jobs.to_dicts()}
+    for number, situation in enumerate(told):
+        for n, job in enumerate(situation.jobs):
+            row = rows[situations.cluster_of(number), 7000 + 10 * number + n]
+            row |= {k: v for k, v in job.items() if k not in CASE_KEYS}
+            if job["state"] == "RUNNING":
+                row["end"] = row["exit_code"] = None
+    return frame("jobs", rows.values())
 
 
 #: A line of every node's kernel long before: its log was collected.
@@ -135,7 +153,8 @@ def concluded(told: Iterable[Situation]) -> dict[str, tuple[Conclusions, list[An
         name = {"states": "node_states"}.get(table, table)
         rest[name] = frame(name, rows)
     with open_store(None) as store:
-        store.add({**situations.tables_of(made), **rest})
+        tables = situations.tables_of(made)
+        store.add({**tables, **rest, "jobs": _accounted(told, tables["jobs"])})
         found = {c.cluster: c for c in correlate(store, settings={"SlurmdTimeout": "300"})}
     out = {}
     for n, s in enumerate(told):

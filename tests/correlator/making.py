@@ -34,14 +34,14 @@ def run(job: int, nodes: Iterable[str], start: float, end: float | None, state: 
 
 
 def world(events: Iterable[Event], runs: Iterable[Run] = (), *, settings: Mapping[str, object] | None = None,
-          links: Iterable[Mapping[str, Any]] = (), hosts: Iterable[str] = (), **more: Any) -> World:  # fmt: skip
+          links: Iterable[Mapping[str, Any]] = (), hosts: Iterable[str] = (), topology: Iterable[Mapping[str, Any]] = (), **more: Any) -> World:  # fmt: skip
     """Concluded: all detectors have run."""
     events = sorted(events, key=lambda e: (e.time, e.kind, e.host or "", e.device or "", e.id))
     runs = list(runs)
     known = {e.host for e in events if e.host} | {n for r in runs for n in r.nodes} | set(hosts)
     cables = [{"plane": "", "rail": "", **row} for row in links]
     found = World(
-        build_site("c", [], cabling(cables), [], known, settings or {"SlurmdTimeout": 300}), events, runs, **more
+        build_site("c", [], cabling(cables), topology, known, settings or {"SlurmdTimeout": 300}), events, runs, **more
     )
     conclude(found)
     return found

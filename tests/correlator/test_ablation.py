@@ -49,6 +49,16 @@ def _slow_by(lines: list[Any], **more: Any) -> World:
     return world(lines, [job], **slowed(job, 2000), **more)
 
 
+def _stalled(lines: list[Any], nodes: tuple[str, ...] = ("n1", "n2"), **more: Any) -> World:
+    """Job 1 reports every minute until a minute before T0, and is ended by its time limit two hours later."""
+    told = [(T0 - 1980 + 60.0 * i, 2.0) for i in range(33)]
+    return world(lines, [run(1, nodes, -2000, 7000, "TIMEOUT")], progress={(1, 0): told}, **more)
+
+
+def panicked(at: float) -> Any:
+    return event("kernel.panic", at, "n1", "Kernel panic - not syncing: Fatal exception")
+
+
 def gone(at: float) -> Any:
     text = "Batch JobId=1 missing from batch node n1 (not found BatchStartTime after startup)"
     return event("slurm.job_node_fail", at, "ctl", text, source="slurmctld", job_id=1, nodes=["n1"])
@@ -159,7 +169,18 @@ CASES = [
                                       nodes=["n1"])], [one(-1996, "CANCELLED", cancelled_by="0")]), ("infra.node", "disk.full", "n1")),
     Case("E51", lambda: returned(node_fail(350)), ("infra.network", "link.outage", "n1")),
     Case("E52", lambda: returned(node_fail(350)), ("infra.network", "link.outage", "n1")),
-    Case("E53", lambda: world([*down(-60, "n1", "eth0", 900), *unlaunched(-50, "Communication connection failure")], [run(1, ["n1", "n2"], -55, -45)]),
+    Case("E53F", lambda: world(down(-60, "n1", "eth0", 900), [run(1, ["n1", "n2"], -20, 0)]), ("infra.network", "link.outage", "n1")),
+    Case("E62", lambda: _stalled(down(-20, "n1", "ib0")), ("infra.network", "link.outage", "n1")),
+    Case("E62S", lambda: _stalled([e for i in range(2, 6) for e in down(-20 + i / 10, f"n{i}", "ib0")], ("n1", "n9"), links=LINKS),
+         ("infra.network", "switch.outage", "leaf-p1")),
+    Case("E63", lambda: _stalled(xid(-20, 119)), ("infra.gpu", "gpu.xid", "n1")),
+    Case("E64", lambda: _stalled([e for i in range(40) for e in lustre(-20 + i * 200.0)]), ("infra.storage", "storage.outage", "fs1")),
+    Case("E65", lambda: _stalled(xid(-20, 119)), ("infra.gpu", "gpu.xid", "n1")),
+    Case("E66", lambda: world([panicked(0), *lost_peers(45)], [one(50)]), ("infra.node", "node.panic", "n1")),
+    Case("E66R", lambda: world([event("kernel.boot", 200, "n1", "Linux version 6.1"), *lost_peers(45)], [one(50)], spoke=lambda host: [T0 - 200]),
+         ("infra.node", "node.reboot", "n1")),
+    Case("E66W", lambda: world([panicked(0)], [one(50)]), ("infra.node", "node.panic", "n1")),
+    Case("E53", lambda: world([*down(-60, "n1", "eth0", 900), *unlaunched(-50, "Communication connection failure")], [run(1, ["n1", "n2"], -400, -45)]),
          ("infra.network", "link.outage", "n1")),
     Case("E54", lambda: world([event("slurm.daemon_fatal", -60, "n1", "fatal: slurmd: out of memory", source="slurmd"),
                                *unlaunched(-50, "Connection refused")], [run(1, ["n1", "n2"], -55, -45)]), ("infra.scheduler", "slurmd.crash", "n1")),

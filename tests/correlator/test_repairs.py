@@ -11,7 +11,9 @@ from typing import Any
 import polars as pl
 import pytest
 
+from correlator.engine import correlate
 from correlator.repairs import Repair, advise, repairs
+from correlator.streaming import Ticker
 from store import open_store
 from store.duckdb_store import DuckStore
 
@@ -232,3 +234,16 @@ def test_the_next_step_is_the_cheapest_that_the_signs_allow(fields: dict[str, An
     )
     advise(found)
     assert words in found.action and found.command == command
+
+
+def test_what_a_site_tells_of_its_interfaces_is_known_to_the_list(store: DuckStore) -> None:
+    """Who makes a report has no configuration: what the correlator was told is kept beside what it concluded."""
+    events = [*flap("n1", "ens2f0", 0), *flap("n2", "p1p1", 5)]
+    fill(store, events, nodes=0)
+    assert {one.device: one.role for one in repairs(store).repairs} == {"ens2f0": "management", "p1p1": "unknown"}
+    settings = {"interfaces.fabric": ["ens2f*"], "interfaces.management": ["p1p*"], "SlurmdTimeout": 300}
+    correlate(store, settings=settings)
+    store.replace_model({"events": pl.DataFrame(events, infer_schema_length=None)})
+    assert {one.device: one.role for one in repairs(store).repairs} == {"ens2f0": "fabric", "p1p1": "management"}
+    Ticker(store)  # a service that is told of none
+    assert {one.device: one.role for one in repairs(store).repairs} == {"ens2f0": "management", "p1p1": "unknown"}

@@ -8,6 +8,7 @@ import pytest
 
 from correlator.clocks import Offset, offsets
 from correlator.evidence import Weigher
+from correlator.facts import World
 from correlator.incidents import gather
 from correlator.result import incident_document, verdict_document
 from tests.correlator.making import T0, event, facts, run, world
@@ -250,3 +251,36 @@ def test_what_a_host_wrote_last_is_told_in_true_time() -> None:
     off = Offset("n1", float("-inf"), float("inf"), 90.0, 3.0, "2 launches agree on it")
     where = world([], spoke=lambda host: [T0 + 90.0, T0 + 190.0], clocks=[off])
     assert list(where.spoke_at("n1")) == [T0, T0 + 100.0] and list(where.spoke_at("n2")) == [T0 + 90.0, T0 + 190.0]
+
+
+# -- switches that topology.conf alone names ------------------------------------------------------------------------------
+TREE = [{"kind": "node", "switch": "ibleaf", "child": host} for host in MANY]
+
+
+def under_tree(device: str, links: list[dict[str, str]]) -> World:
+    jobs = [run(i, [host, "other"], -900, 62 if device == "ib0" else 350, "FAILED" if device == "ib0" else "NODE_FAIL") for i, host in enumerate(MANY, 1)]  # fmt: skip
+    told = [*set_down(350, *MANY), *(e for i, host in enumerate(MANY, 1) for e in node_fail(350, i, host))]
+    lost = [e for i in range(1, 17) for e in lost_peers(60, job=i)] if device == "ib0" else told
+    return world([*lost_together(device=device), *lost], jobs, links=links, topology=TREE)
+
+
+@pytest.mark.parametrize(("device", "links", "host"), [
+    ("ib0", [], "ibleaf"), ("eth0", [], "ibleaf"),  # nothing speaks against it, and the page says that nothing else speaks for it
+    ("eth0", [{"host": h, "device": "ib0", "switch": "ibleaf", "switch_port": h} for h in MANY], None),
+    ("eth0", [{"host": h, "device": "eth0", "switch": "ibleaf", "switch_port": h} for h in MANY], "ibleaf"),
+])  # fmt: skip
+def test_the_tree_that_jobs_are_placed_by_need_not_be_the_network_that_was_lost(device: str, links: list[dict[str, str]], host: str | None) -> None:  # fmt: skip
+    verdicts = judged(under_tree(device, links))
+    assert {said(v) for v in verdicts.values()} == {("infra.network", "switch.outage", host)}
+    doubted = {any("topology.conf names" in d for d in v.doubts) for v in verdicts.values()}
+    assert doubted == {host is not None and not links}
+
+
+def test_a_leaf_of_the_fabric_did_not_silence_its_nodes() -> None:
+    fabric = [{"host": h, "device": "ib0", "switch": "ibleaf", "switch_port": h} for h in MANY]
+    jobs = [run(i, [host], -900, 350, "NODE_FAIL") for i, host in enumerate(MANY, 1)]
+    told = [*set_down(350, *MANY), *(e for i, host in enumerate(MANY, 1) for e in node_fail(350, i, host))]
+    for links, host in (([], "ibleaf"), (fabric, None)):
+        tree = [*TREE, {"kind": "node", "switch": "leaf2", "child": "h1"}]
+        where = world(told, jobs, links=links, topology=tree)
+        assert {said(v) for v in judged(where).values()} == {("infra.network", "switch.silent", host)}

@@ -119,7 +119,7 @@ def test_a_preemption_beside_an_xid() -> None:
 
 def test_the_own_flaps_of_a_boot() -> None:
     lines = [event("kernel.boot", -20, "n1", "Linux version 6.1"), *down(0, "n1", "ib0", 90), *lost_peers(60)]
-    assert said(verdict(lines, one(62))) == ("unknown", None, None)
+    assert said(verdict(lines, run(1, ("n1", "n2"), -5, 62))) == ("unknown", None, None)
 
 
 @pytest.mark.parametrize(
