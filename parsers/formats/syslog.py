@@ -450,7 +450,7 @@ def _with_structure(found: pl.DataFrame) -> pl.DataFrame:
 _LEVELS = r"(?i)^(?:trace|debug|info|notice|warn|warning|error|err|crit|critical|fatal|alert|emerg|log)$"
 _SPACED = (
     r"(?s)^(?P<day>\d{4}-\d\d-\d\d)[ T](?P<clock>\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?) "
-    r"(?P<rest>(?P<name>[A-Za-z][\w.-]*) (?:kernel|[A-Za-z][\w./@-]*\[\d+\]): .*)$"
+    r"(?P<rest>(?P<name>[A-Za-z][\w.-]*) (?:kernel|[A-Za-z][\w./@-]*\[\d+\]):[ \[].*)$"
 )
 
 
@@ -497,7 +497,7 @@ BSD = Format(
 SPACED = Format(
     "rfc3164",
     "date, blank, time, host, program[pid]; a comma before the fraction",
-    r"^(?:19|20)\d\d-\d\d-\d\d(?: \d\d:\d\d:\d\d\S*|T\d\d:\d\d:\d\d,\d+\S*) [A-Za-z][\w.-]* (?:kernel|[A-Za-z][\w./@-]*\[\d+\]): ",
+    r"^(?:19|20)\d\d-\d\d-\d\d(?: \d\d:\d\d:\d\d\S*|T\d\d:\d\d:\d\d(?:,\d+\S*|\.\d+)?) [A-Za-z][\w.-]* (?:kernel|[A-Za-z][\w./@-]*\[\d+\]):[ \[]",
     _read_spaced,
 )
 DATED = Format(
