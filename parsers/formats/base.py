@@ -196,7 +196,8 @@ def _source_of(name: str) -> str:
     if name == "kernel" or name == "/kernel":
         return "kernel"
     for daemon in SLURM:
-        if name == daemon or (daemon == "slurmstepd" and name.startswith("slurmstepd")):
+        # Several daemons of a host are told apart by a name behind their own.
+        if name == daemon or name.startswith(f"{daemon}-") or (daemon == "slurmstepd" and name.startswith(daemon)):
             return daemon
     return next((source for start, source in _PROGRAMS if name.startswith(start)), "syslog")
 

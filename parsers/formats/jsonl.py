@@ -26,6 +26,8 @@ from parsers.record import Origin
 _ROUTED = re.compile(r"\[minislurm:(?P<host>[\w.-]+)\] (?P<text>.*)$", re.DOTALL)
 #: Marks rows whose message may have a header of its own until that is read.
 _WRAPPED = "wrapped"
+#: Where shippers put the line.
+_MESSAGES = ("message", "msg", "log", "MESSAGE", "body", "line")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -92,35 +94,95 @@ def _journal(record: dict[str, Any], origin: Origin) -> dict[str, Any]:
     }  # fmt: skip
 
 
+#: How shippers call the host, the program and the time of a line.
+_HOSTS = ("host", "hostname", "_hostname", "host.name", "node_name", "nodename", "syslog_hostname", "computer")
+_LABELS = ("labels", "stream", "resource", "kubernetes", "agent", "attributes")
+_TAGS = ("ident", "programname", "appname", "syslog_identifier")
+_PROGRAMS = (*_TAGS, "program", "app-name", "app_name", "daemon")
+_TIMES = ("timestamp", "time", "ts", "date", "datetime", "timereported", "timegenerated", "eventtime")
+#: So many digits have seconds, milliseconds, micro- and nanoseconds since 1970.
+_SECONDS, _SINCE_1970 = 10, (10, 13, 16, 19)
+
+
 def _host(fields: dict[str, Any]) -> str | None:
-    """Who wrote it: a name, Elastic's ``{"host": {"name": ...}}``, or a label of Loki's stream."""
-    host = fields.get("host") or fields.get("hostname")
+    """Who wrote it: a name, Elastic's ``{"host": {"name": ...}}``, a label of Loki's stream, Kubernetes' node."""
+    host = next((fields[name] for name in _HOSTS if fields.get(name)), None)
     if isinstance(host, dict):
         return _text(host.get("name") or host.get("hostname"))
-    labels = fields.get("labels") or fields.get("stream")
-    if host is None and isinstance(labels, dict):
-        host = labels.get("host") or labels.get("hostname") or labels.get("node") or labels.get("nodename")
+    for name in _LABELS if host is None else ():
+        labels = fields.get(name)
+        if isinstance(labels, dict):
+            host = next((labels[key] for key in (*_HOSTS, "node") if isinstance(labels.get(key), str)), host)
     return _text(host)
+
+
+def _time(value: Any) -> str | None:
+    """A stamp as it is written; seconds, milliseconds, micro- or nanoseconds since 1970 as one."""
+    text = _text(value)
+    whole, point, fraction = (text or "").partition(".")
+    if not whole.isdigit() or not (fraction.isdigit() or not point) or len(whole) not in _SINCE_1970:
+        return text
+    behind = int(f"{fraction:0<6.6}") if len(whole) == _SECONDS else 0
+    return _moment(int(whole) * 1_000_000 // 10 ** (len(whole) - _SECONDS) + behind)
 
 
 def _wrapped(record: dict[str, Any], message: str, origin: Origin) -> dict[str, Any]:
     """An object around a line: level, host and time as the common shippers call them."""
     first = {name.lower().lstrip("@_"): value for name, value in reversed(record.items())}
     level = str(first.get("level") or first.get("severity") or "").lower()
+    called = next((name for name in _PROGRAMS if isinstance(first.get(name), str)), "")
+    source = source_of_program(first.get(called), message)
+    if called not in _TAGS and source == "syslog":  # a program of that name may be a job's
+        source = None
     row: dict[str, Any] = {
-        "format": "json", "source": origin.source, "message": message.rstrip("\n"), "severity": SEVERITY_WORDS.get(level),
-        "iso": _text(first.get("timestamp") or first.get("time") or first.get("ts")),
+        "format": "json", "source": origin.source or source, "unit": first.get(called),
+        "message": message.rstrip("\n"), "severity": SEVERITY_WORDS.get(level),
+        "iso": _time(next((first[name] for name in _TIMES if first.get(name)), None)),
         "host": _host(first), "tag": _WRAPPED,
     }  # fmt: skip
+    inner = _record(row["message"])
+    if inner is not None and (text := _said(inner)) is not None:  # an object around an object
+        return _filled(_wrapped(inner, text, origin), row)
     return row
 
 
-def _row(text: str, origin: Origin) -> dict[str, Any] | None:
+def _filled(inner: dict[str, Any], outer: dict[str, Any]) -> dict[str, Any]:
+    """What the inner object says, else the outer one; the time outside wins, as it does around a line."""
+    return {name: value if value is not None else outer.get(name) for name, value in inner.items()} | {
+        "iso": outer["iso"] or inner["iso"]
+    }
+
+
+def _record(text: str) -> dict[str, Any] | None:
+    """An object of JSON."""
+    if not text.lstrip().startswith("{"):
+        return None
     try:
         record = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(record, dict):
+    return record if isinstance(record, dict) else None
+
+
+def _said(record: dict[str, Any]) -> str | None:
+    """The line that an object is around."""
+    return next((record[name] for name in _MESSAGES if isinstance(record.get(name), str)), None)
+
+
+def _only_entry(record: dict[str, Any]) -> dict[str, Any] | None:
+    """The one entry of a push to Loki, as an object around its line."""
+    streams = record.get("streams")
+    if not isinstance(streams, list) or len(streams) != 1 or not isinstance(streams[0], dict):
+        return None
+    values = streams[0].get("values")
+    if not isinstance(values, list) or len(values) != 1 or not isinstance(values[0], list) or len(values[0]) < 2:
+        return None
+    return {"stream": streams[0].get("stream"), "ts": values[0][0], "line": values[0][1]}
+
+
+def _row(text: str, origin: Origin) -> dict[str, Any] | None:
+    record = _record(text)
+    if record is None:
         return None
     if "kmsg_us" in record and "text" in record:
         return _kmsg(record, origin)
@@ -130,9 +192,9 @@ def _row(text: str, origin: Origin) -> dict[str, Any] | None:
         return _journal(record, origin)
     if isinstance(record.get("_source"), dict):  # a document as Elasticsearch exports it
         record = record["_source"]
-    for name in ("message", "msg", "log", "MESSAGE", "body", "line"):
-        if isinstance(record.get(name), str):
-            return _wrapped(record, record[name], origin)
+    record = _only_entry(record) or record
+    if (message := _said(record)) is not None:
+        return _wrapped(record, message, origin)
     if "t" in record and "node" in record:  # a poll of a node's state: a document, not an event
         return {
             "format": "json",

@@ -22,7 +22,7 @@ _RELAYED = (
     rf"(?P<rest>(?:{_WHOLE}|{_SLURM_STAMP}).*)$"
 )
 #: grep's file and line, pdsh's and compose's node, a weekday, quotes and marks of a mail, blanks.
-_LABEL = r"(?:(?P<node>[A-Za-z][\w.-]*)(?:: +| +\| )|[\w.-]*/[\w./-]+:(?:\d+[:-])? ?|[A-Z][a-z]{2},? |[\"'`>|*#-]+ ?|\s+|\d+[:-] ?)"
+_LABEL = r"(?:(?P<node>[A-Za-z][\w.-]*)(?:: +| +\| )|[\w.-]*/[\w./-]+:(?:\d+[:-])? ?|\[[A-Za-z][\w.-]*\]:? +|[A-Z][a-z]{2},? |[\"'`>|*#-]+ ?|\s+|\d+[:-] ?)"
 _BEHIND = rf"(?s)^{_LABEL}(?P<rest>(?:{_BSD}(?: \d{{4}})? [\w.-]+ {_TAG}|{_ISO} [\w.-]+ {_TAG}|\[ *\d+\.\d{{6}}\] ).*)$"
 
 

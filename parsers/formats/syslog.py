@@ -149,6 +149,8 @@ def finish(frame: pl.DataFrame, format_name: str) -> pl.DataFrame:
     frame = _priorities(frame).with_columns(
         pl.col("procid").cast(pl.Int64, strict=False).alias("pid"), pl.lit(format_name).alias("format")
     )
+    if any(name.startswith(_PORT_DAEMON) for name in units):
+        frame = _port_daemons(frame)
     return _routing_engines(frame) if junos else frame
 
 
@@ -158,6 +160,17 @@ def _routing_engines(frame: pl.DataFrame) -> pl.DataFrame:
     more = pl.concat_str(pl.lit(', "host_norm": "'), device, pl.lit('"}'))
     both = pl.concat_str(pl.col("extra").str.strip_suffix("}"), more)
     return frame.with_columns(pl.coalesce(both, "extra").alias("extra"))
+
+
+#: Names the port that it watches behind its own name: ``ifplugd(eth2)``.
+_PORT_DAEMON = "ifplugd("
+
+
+def _port_daemons(frame: pl.DataFrame) -> pl.DataFrame:
+    port = pl.col("unit").str.extract(r"^ifplugd\(([\w.-]+)\)$")
+    said = pl.concat_str(pl.lit('{"port": "'), port, pl.lit('"}'))
+    more = pl.concat_str(pl.lit('{"port": "'), port, pl.lit('", '), pl.col("extra").str.strip_prefix("{"))
+    return frame.with_columns(pl.coalesce(more, said, "extra").alias("extra"))
 
 
 #: Cisco's firewalls: their tag is a number, no patterns start there.
@@ -182,9 +195,14 @@ _SONIC = re.compile(r"[a-z]+#|orchagent$|portsyncd$|xcvrd$")
 
 
 def is_plain(program: str) -> bool:
-    """Whether a program's name is a name: no part of the text, no address, no number of a packet, and no time zone of a
-    switch's own stamp."""
-    return not (program.startswith("%") or program.isdigit() or _ADDRESS.match(program) or program in clock.ZONES)
+    """Whether a program's name is a name: no part of the text, no address, no number of a packet, no time zone of a
+    switch's own stamp, and nothing that says more."""
+    return not (
+        program.startswith(("%", _PORT_DAEMON))
+        or program.isdigit()
+        or _ADDRESS.match(program)
+        or program in clock.ZONES
+    )
 
 
 def is_sonic(program: str) -> bool:
@@ -450,7 +468,7 @@ def _with_structure(found: pl.DataFrame) -> pl.DataFrame:
 _LEVELS = r"(?i)^(?:trace|debug|info|notice|warn|warning|error|err|crit|critical|fatal|alert|emerg|log)$"
 _SPACED = (
     r"(?s)^(?P<day>\d{4}-\d\d-\d\d)[ T](?P<clock>\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?) "
-    r"(?P<rest>(?P<name>[A-Za-z][\w.-]*) (?:kernel|[A-Za-z][\w./@-]*\[\d+\]): .*)$"
+    r"(?P<rest>(?P<name>[A-Za-z][\w.-]*) (?:kernel|[A-Za-z][\w./@-]*\[\d+\]):[ \[].*)$"
 )
 
 
@@ -497,7 +515,7 @@ BSD = Format(
 SPACED = Format(
     "rfc3164",
     "date, blank, time, host, program[pid]; a comma before the fraction",
-    r"^(?:19|20)\d\d-\d\d-\d\d(?: \d\d:\d\d:\d\d\S*|T\d\d:\d\d:\d\d,\d+\S*) [A-Za-z][\w.-]* (?:kernel|[A-Za-z][\w./@-]*\[\d+\]): ",
+    r"^(?:19|20)\d\d-\d\d-\d\d(?: \d\d:\d\d:\d\d\S*|T\d\d:\d\d:\d\d(?:,\d+\S*|\.\d+)?) [A-Za-z][\w.-]* (?:kernel|[A-Za-z][\w./@-]*\[\d+\]):[ \[]",
     _read_spaced,
 )
 DATED = Format(

@@ -27,6 +27,9 @@ _ODD = (
     re.compile(r"(?:\S+ )?Message forwarded from (?P<host>\S+): (?P<unit>[^\s:\[]+)(?:\[(?P<procid>[^\]]*)\])?: ?(?P<message>.*)$", re.DOTALL),
     # SONiC: host, level, container#program.
     re.compile(rf"(?P<host>\S+) (?P<level>{_LEVEL_NAME}) (?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: ?(?P<message>.*)$", re.DOTALL),
+    # busybox and appliances: host, facility.level, program.
+    re.compile(r"(?P<host>\S+) (?:kern|user|daemon|auth|authpriv|syslog|cron|local[0-7])\.(?P<level>emerg|alert|crit|err|warn|warning|notice|info|debug) "
+               r"(?P<unit>[^\s:\[]+)(?:\[(?P<procid>\d+)\])?: ?(?P<message>.*)$", re.DOTALL),
     # RFC 5424 without priority and version.
     re.compile(r"(?P<host>[\w.-]+) (?P<unit>\S+) (?P<procid>\d+|-) (?P<msgid>\S+) (?P<sd>\[\S+@\d+[^\]]*\]) ?(?P<message>.*)$", re.DOTALL),
     # An IPv6 address as host.

@@ -25,7 +25,7 @@ _LABELLED_HOST = r'(?:^|[, ])(?:host|hostname|node|node_name|nodename|instance)=
 _MPIRUN = r"(?:[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d \d{4})?"
 _PREFIX = (
     r"(?s)^(?:\ufeff|\x00+|\x1e+|data: (?=\{)|\[pod/[\w.-]+/[\w.-]+\] |\((?:\w+ pid=\d+(?:, ip=[\d.a-f:]+)?|raylet|gcs_server)\) |"
-    rf"{_MPIRUN}\[\d+,(?P<rank>\d+)\]<std(?:err|out)>: ?)(?P<rest>.*)$"
+    rf"{_MPIRUN}\[(?:[\w.-]+@)?\d+,(?P<rank>\d+)\]<std(?:err|out)>: ?)(?P<rest>.*)$"
 )
 
 
@@ -126,7 +126,7 @@ LOGCLI = Format(
 PREFIXED = Format(
     "prefixed",
     "a label in front of a line: kubectl's pod, Ray's actor, mpirun's [job,rank]<stream>, a byte order mark, NULs left by a crash",
-    rf"^(?:\ufeff|\x00|\x1e|data: \{{|\[pod/|\((?:\w+ pid=\d+|raylet\)|gcs_server\))|{_MPIRUN}\[\d+,\d+\]<std)",
+    rf"^(?:\ufeff|\x00|\x1e|data: \{{|\[pod/|\((?:\w+ pid=\d+|raylet\)|gcs_server\))|{_MPIRUN}\[(?:[\w.-]+@)?\d+,\d+\]<std)",
     _read_prefixed,
     for_jobs=True,
 )

@@ -69,6 +69,7 @@ RESTS = (
     "E- x", "026-06-01 12:00:00 h a[1]: x", "026-06-01 12:00:00,5 - INFO - x", "0601 12:00:00.123 1 a.cc:1] x", "rank3]: x", "run: error: x", "1:2:3 [4] NCCL INFO x", "rror: 5%| x",
     '"a": 1}', "aemon :info  : x", "un 2026-06-01 12:00:00 UTC h a: x", 'ime="x" level=info msg=a',
     "un  1 12:00:00 h Jun  1 12:00:00 h a[1]: x", "026-06-01T12:00:00Z h a: [2026-06-01T12:00:00.123] error: x", " 2026-06-01T12:00:00Z h a - - - x",
+    "rror: \x1b[31mx", "026-06-01 12:00:00.000000000 +0000 kern.info: {}", "026-06-01T12:00:00Z\tn1\ta[1]\tx", "un  1 12:00:00 UTC h a: x", "0601 12:00:00.123456    1 a.go:1] x",
     "h Jun  1 12:00:00 h a[1]: x", "ode Health Check x", "n: %X-1-Y: z", "",
 )  # fmt: skip
 

@@ -47,6 +47,8 @@ LINES: list[tuple[str, dict[str, Any]]] = [
     ("<30>Feb 30 04:05:06 n1 app: x", {"time": None, "tags": ["bad_time"], "host": "n1"}),
     ("<192>Feb 23 04:05:06 n1 app: x", {"format": "plain", "tags": ["malformed"]}),
     ("<30>9 2026-02-31T04:05:06Z n1 app", {"format": "plain", "tags": ["malformed"]}),
+    ("Feb 23 04:05:06 n1 ifplugd(eth2)[7]: Link beat lost.", {"unit": "ifplugd(eth2)", "event": "nic.link_down", "e_port": "eth2"}),
+    ("<27>Feb 23 04:05:06 n1 ifplugd(eth2)[7]: Link beat detected.", {"event": "nic.link_up", "e_port": "eth2", "e_pri": 27}),
     ("<30>Feb 23 04:05:06 n1 last message repeated 3 times", {"e_repeat": 3, "tags": ["repeat_marker"]}),
     # switches
     ("<28>Feb 23 04:05:06 re0.leaf1 rpd[7]: RPD_OSPF_NBRDOWN: OSPF neighbor 10.0.0.9 state changed", {
