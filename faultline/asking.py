@@ -49,7 +49,7 @@ def query_text(kql: str | None, file: Path | None, saved_name: str | None) -> st
         try:
             return file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise CommandError(f"{file}: cannot be read: {error}") from error
+            raise CommandError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if kql is not None and kql != "-":
         return kql
     if not given and sys.stdin.isatty():
@@ -81,8 +81,13 @@ def ask(text: str, asking: Asking) -> int:
         finally:
             access.close()
     except kql.KqlError as error:
-        hint = f"to run the queries of this file: --file {text}\n" if _is_file(text) else ""
-        sys.stderr.write(f"faultline: {error}\n{hint}")
+        hint = f"to run the queries of this file: --file {text}" if _is_file(text) else ""
+        said = str(error)
+        if not sys.stderr.isatty():  # one line for programs; people see the place, too
+            said, hint = said.split("\n")[0], f"; {hint}" if hint else ""
+        elif hint:
+            hint = f"\n{hint}"
+        sys.stderr.write(f"faultline: {said}{hint}\n")
         return 2
     history.keep(text, answer.elapsed_ms, len(answer.rows))
     _print([*answer.others, answer], asking.form)

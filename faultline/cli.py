@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import io
 import json
+import os
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,27 +33,53 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", help="The service's
 
 def run(arguments: list[str]) -> int:
     """Runs one command; errors become one line on stderr and exit code 2."""
+    _speak_utf8()
     if not arguments:
         app(args=["--help"], prog_name="faultline", standalone_mode=False)
         return 2
     try:
         answer = app(args=arguments, prog_name="faultline", standalone_mode=False)
+        sys.stdout.flush()  # here, where somebody sees that nobody reads any more
     except CommandError as error:
         return _refuse(str(error))
     except typer.Exit as leave:
         return int(leave.exit_code)
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 0
+    except (BrokenPipeError, SystemExit) as gone:
+        if isinstance(gone, SystemExit) and not isinstance(gone.__context__, BrokenPipeError):
+            raise
+        return _pipe_closed()  # click makes exit code 1 of it, which would be an answer
     except KeyboardInterrupt:
         return 130
     except Exception as error:
         shown = getattr(error, "format_message", None)  # a usage error of the command line
         if shown is None:
-            raise
+            return _broken(error)
         named = [arguments[0]] if arguments[0] in COMMANDS else []
         return _refuse(f"{shown()} Try '{' '.join(['faultline', *named])} --help'.")
     return answer if isinstance(answer, int) else 0
+
+
+def _speak_utf8() -> None:
+    """Machine formats are UTF-8 whatever the locale; what a terminal cannot show is replaced there."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace") if stream.isatty() else stream.reconfigure(encoding="utf-8")
+
+
+def _pipe_closed() -> int:
+    """Who reads (``| head``) has seen enough: what is still buffered goes nowhere, and nothing has failed."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _broken(error: Exception) -> int:
+    """A fault of ours, in one line as well; exit code 1 would be an answer."""
+    if os.environ.get("FAULTLINE_TRACEBACK"):
+        raise error
+    return _refuse(
+        f"{type(error).__name__}: {error}; if this is a fault of Faultline, FAULTLINE_TRACEBACK=1 shows where"
+    )
 
 
 def span(since: str | None, until: str | None) -> tuple[datetime | None, datetime | None]:

@@ -328,4 +328,4 @@ def validate(values: dict[str, object], where: str) -> Config:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        raise CommandError(f"{where}: {key}: {first['msg']}") from error
+        raise CommandError(f"{where}: {key}: {first['msg'].removeprefix('Value error, ')}") from error

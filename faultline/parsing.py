@@ -52,6 +52,8 @@ def parse_streams(
         try:
             with _stream(path) as stream:
                 _parse(parser, stream, origin, explain)
+        except BrokenPipeError:  # of what is written, not of what is read
+            raise
         except BROKEN as error:
             raise CommandError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     return 0

@@ -109,6 +109,9 @@ def handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def shape(request: Request, error: RequestValidationError) -> Response:
+        kind = request.headers.get("content-type", "")
+        if request.method == "POST" and request.url.path.startswith("/api/") and "json" not in kind:
+            return answer(request, ProblemError(415, f"Content-Type {kind[:60]!r}", do="Send it as application/json."))
         wrong = [{"where": ".".join(map(str, item["loc"])), "what": item["msg"]} for item in error.errors()]
         detail = "; ".join(f"{item['where']}: {item['what']}" for item in wrong)
         return answer(request, ProblemError(422, detail, do="See /api/v1/openapi.json.", extra={"errors": wrong}))

@@ -19,6 +19,7 @@ from fastapi.responses import StreamingResponse
 
 from queries import kql
 from web.api import kql_problem
+from web.problems import ProblemError
 from web.shaping import wire
 
 log = logging.getLogger("faultline.web")
@@ -110,6 +111,17 @@ async def _stream(request: Request, tail: Tail) -> AsyncIterator[str]:
         await asyncio.sleep(EVERY_S)
 
 
+def _in_the_filter(problem: ProblemError, query: str, filter: str) -> ProblemError:
+    """The error with its place in what was sent: the filter ends as the query does, so places are counted from the end."""
+    line, column = problem.extra.get("line"), problem.extra.get("column")
+    if line and column:
+        lines = query.split("\n")
+        behind = sum(len(text) + 1 for text in lines[line - 1 :]) - 1 - (column - 1)
+        before = filter.rstrip()[: max(len(filter.rstrip()) - behind, 0)]
+        problem.extra |= {"line": before.count("\n") + 1, "column": len(before) - (before.rfind("\n") + 1) + 1}
+    return problem
+
+
 @router.get("/tail", tags=["lines"])
 async def tail(request: Request, filter: str = "") -> StreamingResponse:
     """New lines that pass ``filter`` (KQL), one ``line`` event each; ``truncated`` and ``error`` events tell the rest."""
@@ -120,7 +132,7 @@ async def tail(request: Request, filter: str = "") -> StreamingResponse:
         problem = kql_problem(error, LOOK_S)
         if problem is None:
             raise
-        raise problem from error
+        raise _in_the_filter(problem, followed.query(), filter) from error
     return StreamingResponse(
         _stream(request, followed), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
     )

@@ -241,9 +241,17 @@ def row_of(stage: Stage, alias: str = "t") -> dict[str, Value]:
     return {c.name: c.value(alias) for c in stage.visible}
 
 
+#: A table of the contract has so many columns at most.
+MOST_NAMED = 22
+
+
 def unknown_column(name: str, known: Iterable[str], span: Span) -> KqlBindError:
-    """The error for a name that nothing answers to."""
-    return KqlBindError(f"unknown name '{name}'", span, suggestion=nearest(name, known))
+    """The error for a name that nothing answers to: what it is near to, else what there is."""
+    names = list(known)
+    near = nearest(name, names)
+    listed = ", ".join(names[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")
+    there_is = f"; there is {listed}" if names and near is None else ""
+    return KqlBindError(f"unknown name '{name}'{there_is}", span, suggestion=near)
 
 
 def fresh(name: str, taken: Iterable[str]) -> str:

@@ -175,3 +175,9 @@ def test_a_service_is_asked_and_its_errors_have_a_place(data: Path) -> None:
         finally:
             server.should_exit = True
             thread.join()
+
+
+def test_a_wrong_query_is_told_in_one_line_where_nobody_looks(data: Path) -> None:
+    done = query("Jobs\n| where Foo == 1", "--data", data)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("faultline: line 2, column 9: unknown name 'Foo'; there is Cluster, JobId, Attempt,")

@@ -118,6 +118,12 @@ def test_query_error_has_its_place(client: TestClient) -> None:
         "line": 2, "column": 9, "length": 4, "message": "unknown name 'Hots'", "suggestion": "Host"}  # fmt: skip
 
 
+def test_a_query_that_is_not_sent_as_json_is_told_so(client: TestClient) -> None:
+    answer = client.post(f"{V1}/query", content='{"query": "Jobs"}', headers={"content-type": "text/plain"})
+    assert answer.status_code == 415 and "application/json" in answer.json()["do"]
+    assert client.post(f"{V1}/query", content="[", headers={"content-type": "application/json"}).status_code == 422
+
+
 def test_query_passes_limits_on_and_keeps_json_valid(client: TestClient) -> None:
     query = "declare query_parameters(n:long); range i from 1 to n step 1 | extend x = real(nan)"
     body: dict[str, Any] = {"query": query, "parameters": {"n": 9}, "max_rows": 2}

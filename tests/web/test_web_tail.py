@@ -106,3 +106,12 @@ def test_the_stream_ends_when_the_client_goes(store: Any, monkeypatch: pytest.Mo
 def test_a_wrong_filter_is_refused(client: TestClient) -> None:
     answer = client.get("/api/v1/tail", params={"filter": "Hst == 'x'"})
     assert answer.status_code == 400 and "Hst" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(("filter", "place"), [
+    ("Hots == 'a'", (1, 1)), ("  Host == 'a' and\n  Hots == 'b'", (2, 3)), ("| where Host == 'a' | where Hots == 'b'", (1, 29)),
+    ("Logs | where Hots == 'b'", (1, 14)), ("Host ==", (1, 7)),
+])  # fmt: skip
+def test_an_error_has_its_place_in_the_filter_itself(client: TestClient, filter: str, place: tuple[int, int]) -> None:
+    answer = client.get("/api/v1/tail", params={"filter": filter})
+    assert (answer.status_code, answer.json()["line"], answer.json()["column"]) == (400, *place)
