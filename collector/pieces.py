@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -16,9 +16,10 @@ from collector.workers import Worker, WorkerDied, WorkerFault
 
 @dataclass
 class Piece:
-    """Consecutive records up to ``end``; ``records`` without those that are stored already."""
+    """Consecutive records up to ``end``; ``records`` without those that are stored already. ``size``: their bytes, unpacked."""
 
     end: Position
+    size: int = 0
     records: list[Record] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
     keys: list[StreamKey] = field(default_factory=list)
@@ -43,6 +44,22 @@ class Piece:
     def lines(self) -> int:
         """Lines that were found in it, 0 before it is parsed."""
         return sum(outcome.lines for outcome in self.outcomes)
+
+
+def held(pieces: Iterable[Piece]) -> int:
+    """Bytes of ``pieces``, unpacked."""
+    return sum(piece.size for piece in pieces)
+
+
+def expected(pieces: Sequence[Piece]) -> float:
+    """About how many lines ``pieces`` will come to, by those that are parsed; 0 if none is."""
+    done = [piece for piece in pieces if piece.done]
+    return sum(piece.lines for piece in done) * held(pieces) / max(1, held(done))
+
+
+def unanswered(pieces: Iterable[Piece], worker: Worker) -> int:
+    """How many of ``pieces`` a worker has still to parse."""
+    return sum(piece.worker is worker and not piece.done for piece in pieces)
 
 
 @dataclass

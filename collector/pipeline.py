@@ -32,7 +32,7 @@ from collector.hostnames import HostNames
 from collector.ingest import settle
 from collector.ledger import Ledger, Step
 from collector.merging import cut, fitting, numbered_on
-from collector.pieces import Counts, Piece, apart
+from collector.pieces import Counts, Piece, apart, expected, held, unanswered
 from collector.priority import stand_back
 from collector.quarantine import Quarantine
 from collector.receivers.base import moment_of
@@ -46,13 +46,15 @@ from store.segments import SEGMENT_ROWS, in_order
 
 log = structlog.get_logger()
 
-#: Bytes of a piece, unpacked; about 38 k lines of syslog. Larger ones cost a worker less that has the machine for itself, and
-#: nothing less beside the store (measured); it needs 13 times as much besides its 250 MB.
-PIECE_BYTES = 4 * 1024 * 1024
-#: Pieces given to one worker: one in work, the others waiting, so that it has enough to do while the store takes segments.
-DEPTH = 3
-#: Workers go on until so many pieces lie here, parsed or not, besides those that are in a transaction: about 12 MB each.
+#: Bytes of a piece, unpacked; about 76 k lines of syslog. Whatever its size, it costs a worker some 20 ms: a quarter of the
+#: whole with half as many bytes. A worker needs 13 times as much besides its 250 MB.
+PIECE_BYTES = 8 * 1024 * 1024
+#: Pieces given to one worker: one in work, the other waiting, so that it has enough to do while the store takes segments.
+DEPTH = 2
+#: Workers go on until so many pieces, or so many bytes of them, lie here, parsed or not, besides those that are in a
+#: transaction: three bytes of memory for each. Twice as many bytes where lines are so long that these would fill no segment.
 MOST_PIECES = 6
+MOST_BYTES = 4 * PIECE_BYTES
 #: Whether they are stored is looked at so often.
 STORING_S = 0.02
 #: A lone batch waits this long for company: commits cost milliseconds each.
@@ -169,8 +171,7 @@ class Pipeline:
                 self._commit([], whole=False)
 
     def _round(self) -> None:
-        if len(self._pieces) < MOST_PIECES:
-            self._fill()
+        self._fill()
         if self._failed is not None:
             self._carefully(self._failed)
         if self._storing.wait(0.0):
@@ -189,11 +190,13 @@ class Pipeline:
             self._waits_since = now
         waited = now - self._waits_since if self._waits_since else 0.0
         all_done = len(done) == len(self._pieces)
-        if lines >= MERGE_LINES or (lines >= SEGMENT_ROWS and waited > SEGMENT_S):
+        # Nothing comes to those that are there: waiting for more would be in vain.
+        is_full = all_done and held(self._pieces) >= MOST_BYTES and not self._has_room()
+        if lines >= MERGE_LINES or (lines >= SEGMENT_ROWS and (is_full or waited > SEGMENT_S)):
             sizes = [piece.lines for piece in done]
             self._commit(done[: fitting(sizes, lines - sum(sizes))], whole=True)
             self._filled = now
-        elif waited > MERGE_S or (all_done and self._must_not_wait(lines, now)):
+        elif waited > MERGE_S or is_full or (all_done and self._must_not_wait(lines, now)):
             self._commit(done, whole=False)
         elif all_done:
             self.spool.wait(0.02)
@@ -203,6 +206,13 @@ class Pipeline:
         done = list(takewhile(attrgetter("done"), self._pieces))
         carried = self._carry.rows.height if self._carry.rows is not None else 0
         return done, carried + sum(piece.lines for piece in done)
+
+    def _has_room(self) -> bool:
+        """Whether another piece may be given out."""
+        size = held(self._pieces)
+        if size < MOST_BYTES:
+            return len(self._pieces) < MOST_PIECES
+        return size < 2 * MOST_BYTES and 0 < expected(self._pieces) < SEGMENT_ROWS
 
     def _must_not_wait(self, lines: int, now: float) -> bool:
         """Everything that came is parsed: whether that is all for the moment."""
@@ -247,7 +257,7 @@ class Pipeline:
 
     def _fill(self) -> None:
         for worker in self._workers:
-            while sum(1 for piece in self._pieces if piece.worker is worker and not piece.done) < DEPTH:
+            while self._has_room() and unanswered(self._pieces, worker) < DEPTH:
                 piece = self._next_piece()
                 if piece is None:
                     return
@@ -262,12 +272,12 @@ class Pipeline:
                         return
 
     def _next_piece(self) -> Piece | None:
-        piece, size = Piece(self._at), 0
+        piece = Piece(self._at)
         for record in self._ready():
             piece.end = record.end
             if self._wanted(record, piece):
-                size += record.unpacked_bytes
-            if size >= PIECE_BYTES:
+                piece.size += record.unpacked_bytes
+            if piece.size >= PIECE_BYTES:
                 break
         if piece.end == self._at:
             return None
@@ -281,7 +291,7 @@ class Pipeline:
             found
             and not self._pieces
             and self._carry.rows is None
-            and sum(r.payload_bytes for r in found) < PIECE_BYTES // 8
+            and sum(r.payload_bytes for r in found) < PIECE_BYTES // 16
         ):
             time.sleep(LINGER_S)
             found = list(self.spool.read(self._at, PIECE_BYTES))
@@ -367,8 +377,7 @@ class Pipeline:
         """Gives out pieces and takes answers while the store is busy, or else workers would wait for as long as segments take.
         Whatever goes wrong here, what became of the transaction is known before that."""
         while not self._storing.wait(0.0) and self._failed is None and not self._stopping.is_set():
-            if len(self._pieces) < MOST_PIECES:
-                self._fill()
+            self._fill()
             if self._failed is not None or not self._collect(STORING_S):
                 self._storing.wait(STORING_S)
         self._stored()

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import duckdb
 import polars as pl
+import pyarrow as pa
 
 from parsers.record import TABLES, conform
 from store import archive
@@ -25,6 +26,7 @@ from store.schema import VERSION, statements
 
 DATABASE = "faultline.duckdb"
 SERVICE_FILE = "service.json"
+_VIEWS = pl.CompatLevel.newest()
 #: What the engine may use of the machine's memory; beyond it sorts and joins spill to disk, and then a query is refused.
 #: FAULTLINE_MEMORY sets another size. Parsers, the correlator and the page cache need the rest.
 MEMORY = "60%"
@@ -306,8 +308,7 @@ class DuckStore:
 
 def insert(connection: duckdb.DuckDBPyConnection, table: str, data: pl.DataFrame) -> None:
     """Arrow in, by column name. ``table`` is one of ours, never user text."""
-    # Texts as Polars has them (views): nothing is copied on the way.
-    connection.register("incoming", data.to_arrow(compat_level=pl.CompatLevel.newest()))
+    connection.register("incoming", as_arrow(data))
     try:
         columns = ", ".join(f'"{name}"' for name in data.columns)
         connection.execute(f"INSERT INTO {table} ({columns}) SELECT {columns} FROM incoming")
@@ -315,6 +316,25 @@ def insert(connection: duckdb.DuckDBPyConnection, table: str, data: pl.DataFrame
         # In an aborted transaction even this is refused; the rollback and the next register() clear it.
         with suppress(duckdb.Error):
             connection.unregister("incoming")
+
+
+def as_arrow(data: pl.DataFrame) -> pa.Table:
+    """Texts as Polars has them (views): nothing is copied on the way.
+
+    The dictionary of a column of numbers (``coded``) goes along whole, unless it is longer than the column: Polars looks in
+    every row for what of it occurs, which takes ten times as long as all else here.
+    """
+    return pa.table({column.name: _as_arrow(column) for column in data.get_columns()})
+
+
+def _as_arrow(column: pl.Series) -> pa.Array:
+    if isinstance(column.dtype, pl.Categorical):
+        numbers = column.to_physical()  # before the dictionary, which others may lengthen meanwhile
+        texts = column.dtype.categories.to_series()
+        if len(texts) <= len(numbers):
+            parts = (part.to_arrow(compat_level=_VIEWS) for part in (numbers, texts))
+            return pa.DictionaryArray.from_arrays(*parts, safe=False)
+    return column.to_arrow(compat_level=_VIEWS)
 
 
 def _add(connection: duckdb.DuckDBPyConnection, name: str, data: pl.DataFrame) -> pl.DataFrame:

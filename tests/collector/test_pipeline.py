@@ -245,6 +245,21 @@ def test_lines_that_wait_for_their_segment_outlive_a_kill(store: DuckStore, spoo
     assert not list(spool.folder.glob("*.rows"))
 
 
+@pytest.mark.parametrize("most", [1, 100, 1 << 30])  # bytes of pieces: of one, of two or three, of all
+def test_long_lines_do_not_wait_for_others_that_find_no_room(most: int, store: DuckStore, spool: Spool, begin: Callable[[], Pipeline], monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    constants = {"QUIET_S": 1000.0, "MERGE_S": 1000.0, "FEW_LINES": 0, "PIECE_BYTES": 1, "MOST_BYTES": most}
+    for name, value in constants.items():
+        monkeypatch.setattr(pipeline, name, value)
+    for text in "abcdef":
+        put(spool, text)
+    running = begin()
+    if most == 1 << 30:
+        assert until(lambda: [piece.done for piece in running._pieces] == [True] * 6)
+        assert raws(store) == []
+    else:
+        assert until(lambda: len(raws(store)) >= (6 if most == 1 else 2))
+
+
 def test_an_orderly_end_stores_what_waited(store: DuckStore, spool: Spool, begin: Callable[[], Pipeline], small_segments: None) -> None:  # fmt: skip
     put(spool, *"abcdef")
     running = begin()

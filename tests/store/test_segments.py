@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from parsers.record import frame
 from store import open_store, segments
-from store.duckdb_store import DuckStore, coded, logs_for_storage
+from store.duckdb_store import DuckStore, as_arrow, coded, logs_for_storage
 from store.text_filter import (
     BLOCK_ROWS,
     FOLDS_TO_ASCII,
@@ -75,6 +75,39 @@ def test_coded_lines_are_stored_as_they_are_and_columns_of_nulls_as_nulls() -> N
         told = store.frame("SELECT * EXCLUDE (block, message) FROM raw.logs ORDER BY line")
         wanted = pl.concat([logs_for_storage(part) for part in (first, second, silent)]).sort("line").drop("message")
         assert told.rows() == wanted.select(told.columns).rows()
+
+
+@pytest.mark.parametrize("spread", [60, 10_800, 400_000_000])  # seconds; the last leaves no room for one key
+@pytest.mark.parametrize("count", [1, 900, 3 * BLOCK_ROWS + 5])
+def test_lines_lie_by_hour_host_and_time_with_events_before_others(
+    spread: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "SEGMENT_ROWS", BLOCK_ROWS * 3)
+    rng = random.Random(spread + count)
+    shift = pl.Series(
+        [timedelta(seconds=rng.randrange(-spread, spread), microseconds=rng.randrange(3)) for _ in range(count)]
+    )
+    given = coded(lines(count).with_columns(pl.col("time") + shift))
+    oldest = given["time"].min() or START
+
+    def place(row: dict[str, Any]) -> tuple[Any, ...]:
+        time = row["time"] or oldest
+        return time.replace(minute=0, second=0, microsecond=0), row["host"] or "", time, row["line"]
+
+    expected = sorted(given.iter_rows(named=True), key=place)
+    for at in range(0, count, segments.SEGMENT_ROWS):
+        one = slice(at, at + segments.SEGMENT_ROWS)
+        expected[one] = sorted(expected[one], key=lambda row: row["event"] == "other")
+    found = segments.in_order(given)
+    assert found.rows(named=True) == expected and found.schema == given.schema
+
+
+@pytest.mark.parametrize("others", [0, 50])
+def test_dictionaries_go_to_the_store_as_the_texts_that_they_are(others: int) -> None:
+    coded(pl.DataFrame({"unit": [f"other{n}" for n in range(others)]}, schema={"unit": pl.String}))
+    data = coded(pl.DataFrame({"unit": ["sshd", None, "crond", "sshd", "", "näme"] * 5, "line": range(30)}))
+    assert as_arrow(data).to_pydict() == data.to_dict(as_series=False)
+    assert len(as_arrow(data)["unit"].chunk(0).dictionary) <= len(data)
 
 
 def test_later_segments_get_later_blocks_and_fresh_lines_none() -> None:
