@@ -34,8 +34,9 @@ ENDING = ("nic.", "switch.", "fabric.", "slurm.node_", "slurm.daemon_", "kernel.
 #: Tables whose rows are taken in; about those of others a tick asks.
 HEARD = ("logs", "jobs")
 
-#: So many event lines wait for a tick, at most: about a kilobyte each. After a standstill the database is asked.
-MOST_LINES = 200_000
+#: So many event lines and rows about jobs wait for a tick, at most: about a kilobyte each. After a standstill the database is
+#: asked.
+MOST_ROWS = 100_000
 
 #: Fewer event lines than this wait for their like until the tick: reading them takes a few milliseconds, however few they are.
 FEW_LINES = 500
@@ -82,8 +83,9 @@ class Told:
         self.likely |= more.likely
 
     @property
-    def event_lines(self) -> int:
-        return sum(part.lines.height for part in self.parts) + sum(rows.height for rows in self.loose)
+    def size(self) -> int:
+        """How many event lines and rows about jobs these are."""
+        return sum(part.lines.height for part in self.parts) + sum(rows.height for rows in (*self.loose, *self.rows))
 
     def read(self) -> None:
         """Leaves no event line loose."""
@@ -139,7 +141,7 @@ class Heard:
         self._rows = tuple(0 for _ in HEARD)
         self._waiting: deque[tuple[tuple[int, ...], Added]] = deque()
         self._told: deque[tuple[tuple[int, ...], dict[str | None, Told]]] = deque()
-        self._event_lines = 0
+        self._size = 0
         #: From here on nothing that was heard was left out; None: nobody has ticked yet.
         self._whole_from: tuple[int, ...] | None = None
         self._one_at_a_time = threading.Lock()
@@ -175,7 +177,7 @@ class Heard:
             while self._told and self._told[0][0] <= self._whole_from:
                 for cluster, told in self._told.popleft()[1].items():
                     found.setdefault(cluster, Told()).add(told)
-                    self._event_lines -= told.event_lines
+                    self._size -= told.size
         if since is None or until is None or since.rewritten != until.rewritten:
             self.recalled.clear()
             return None
@@ -199,13 +201,13 @@ class Heard:
                 self._leave_out(until)
                 continue
             self._told.append((until, found))
-            self._event_lines += sum(told.event_lines for told in found.values())
-            if self._event_lines > MOST_LINES:
+            self._size += sum(told.size for told in found.values())
+            if self._size > MOST_ROWS:
                 self._leave_out(until)
 
     def _leave_out(self, until: tuple[int, ...]) -> None:
         self._told.clear()
-        self._event_lines = 0
+        self._size = 0
         self._whole_from = until
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import random
+import re
 import threading
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -25,6 +28,8 @@ from store.duckdb_store import DuckStore, coded, insert, logs_for_storage
 from store.segments import insert_sealed
 from tests.correlator.rows import CAPTURES, rows_of
 from tests.correlator.test_streaming import add, made_rows, stored, with_settings
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def lines_of(capture: int) -> pl.DataFrame:
@@ -147,8 +152,8 @@ def test_only_what_is_all_is_taken(since: int, grown: tuple[int, int], whole: bo
         assert listening.take(begun, listening.mark(), {"logs": 4, "jobs": 0}) is None
 
 
-def test_too_many_lines_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heard, "MOST_LINES", 5)
+def test_too_many_rows_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heard, "MOST_ROWS", 5)
     rows = rows_of(CAPTURES[0])["logs"]
     with open_store(None) as store:
         listening = Heard(store)
@@ -251,3 +256,26 @@ def test_lines_are_asked_for_only_where_not_all_was_heard(monkeypatch: pytest.Mo
             add(store, part)
             assert not ticker.tick().full
     assert asked == []
+
+
+def changing_rows() -> list[tuple[str, ast.FunctionDef]]:
+    """Functions that change rows of tables which the correlator reads."""
+    found = []
+    for path in sorted(p for room in ("collector", "store", "faultline") for p in (ROOT / room).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                texts = (t.value for t in ast.walk(node) if isinstance(t, ast.Constant) and isinstance(t.value, str))
+                if any(re.search(r"UPDATE raw\.(?!archive|log_segments)", text) for text in texts):
+                    found.append((f"{path.name}:{node.name}", node))
+    return found
+
+
+def test_whoever_changes_rows_says_so() -> None:
+    found = changing_rows()
+    assert len(found) >= 3
+    silent = [
+        name
+        for name, node in found
+        if "rewrite" not in {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+    ]
+    assert silent == []
