@@ -181,3 +181,14 @@ def test_a_wrong_query_is_told_in_one_line_where_nobody_looks(data: Path) -> Non
     done = query("Jobs\n| where Foo == 1", "--data", data)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert done.stderr.startswith("faultline: line 2, column 9: unknown name 'Foo'; there is Cluster, JobId, Attempt,")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_person_sees_where_in_the_query_it_is(data: Path) -> None:
+    with redirect_stderr(Terminal()) as shown:
+        assert run(["query", "Jobs\n| where Foo == 1", "--data", str(data)]) == 2
+    assert shown.getvalue().endswith("\n  | where Foo == 1\n          ^^^\n")
