@@ -9,7 +9,7 @@ lines the same way (tests/parsers/test_usual.py holds the two together).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -325,10 +325,76 @@ def _begins_uptime(byte: int) -> bool:
     return byte == BLANK or is_digit(byte)
 
 
+class _Columns(NamedTuple):
+    """What HEADER's columns are made of, of every line. ``speaks`` is the number of its source; ``timed``, ``numbered``, ``booted``
+    and ``plain`` say whether it has a time, a process and an uptime, and whether it has no header."""
+
+    time: Array
+    resolution: Array
+    quality: Array
+    host: Array
+    host_length: Array
+    speaks: Array
+    format: Array
+    program: Array
+    pid: Array
+    facility: Array
+    severity: Array
+    message: Array
+    message_length: Array
+    uptime: Array
+    timed: Array
+    numbered: Array
+    booted: Array
+    plain: Array
+
+
+_NUMBERS = _Columns._fields.index("timed")
+
+
+@compiled
+def _read_columns(rows: Array, switch: int, output: int, columns: _Columns) -> bool:
+    """Takes rows apart, of which each is longer than what a core reads at once: in one pass. ``switch``, ``output``: the numbers
+    of these sources. Says whether a line has a tag."""
+    tagged = False
+    for line in range(len(rows)):
+        row = rows[line]
+        columns.time[line], columns.resolution[line], columns.quality[line] = row.time, row.resolution, row.quality
+        columns.host[line], columns.host_length[line] = row.host, row.host_length
+        columns.format[line], columns.program[line] = row.format, row.program
+        columns.pid[line], columns.numbered[line] = row.pid, row.pid >= 0
+        columns.uptime[line], columns.booted[line] = row.uptime, row.uptime >= 0
+        columns.message[line], columns.message_length[line] = row.message, row.message_end - row.message
+        columns.timed[line], columns.plain[line] = row.quality != RECEIVED, row.format == PLAIN
+        columns.facility[line] = (row.priority >> 3) + 1 if 0 <= row.priority < 192 else 0
+        columns.severity[line] = (row.priority & 7) + 1 if row.priority >= 0 else row.severity
+        if row.format == PLAIN:
+            columns.speaks[line] = 0
+        elif row.format == OUTPUT:
+            columns.speaks[line] = output
+        elif row.system == EOS or row.system == SONIC or row.system == NXOS:
+            columns.speaks[line] = switch
+        else:
+            columns.speaks[line] = row.program + 1
+        tagged |= row.tag_length > 0
+    return tagged
+
+
+@compiled
+def _untold(rows: Array) -> Array:
+    """The lines of Slurm's files that do not say who wrote them."""
+    lines = np.empty(len(rows), np.int64)
+    count = 0
+    for line in range(len(rows)):
+        if rows[line].format == SLURM_FILE and rows[line].tag_length < 0:
+            lines[count] = line
+            count += 1
+    return lines[:count]
+
+
 def _frame(buffer: LineBuffer, rows: Array, programs: list[str | None], origin: Origin, header: bool) -> pl.DataFrame:
     """All lines as HEADER's columns."""
-    priority = np.ascontiguousarray(rows["priority"])  # a row is longer than what a core reads at once
-    own = np.flatnonzero((rows["format"] == SLURM_FILE) & (rows["tag_length"] < 0))
+    own = _untold(rows)
     if len(own):
         rows["program"][own] = _daemons(buffer, rows["message"][own], rows["message_end"][own], origin)
     sources = [
@@ -337,31 +403,29 @@ def _frame(buffer: LineBuffer, rows: Array, programs: list[str | None], origin: 
         "switch",
         origin.source or "job_stdout",
     ]
-    speaks = rows["program"] + 1
-    speaks[np.isin(rows["system"], (EOS, SONIC, NXOS))] = len(sources) - 2
-    speaks[rows["format"] == OUTPUT] = len(sources) - 1
-    plain = rows["format"] == PLAIN
-    speaks[plain] = 0
+    kinds = [np.int64] * _NUMBERS + [np.bool_] * (len(_Columns._fields) - _NUMBERS)
+    told = _Columns(*(np.empty(len(rows), kind) for kind in kinds))
+    tagged = _read_columns(rows, len(sources) - 2, len(sources) - 1, told)
     values: dict[str, pl.Series] = {
         "i": pl.Series(np.arange(len(buffer), dtype=np.uint32)),
-        "time": column(rows["time"], rows["quality"] != RECEIVED, pa.timestamp("us")),
-        "quality": chosen(QUALITIES, rows["quality"]),
-        "resolution_us": column(rows["resolution"].astype(np.int64), None, pa.int64()),
-        "host": buffer.texts(rows["host"], rows["host_length"]),
-        "source": chosen(sources, speaks),
-        "format": chosen(FORMATS, rows["format"]),
-        "unit": chosen(programs, rows["program"]),
-        "pid": column(rows["pid"], rows["pid"] >= 0, pa.int64()),
-        "facility": chosen(FACILITIES, np.where((priority >= 0) & (priority < 192), (priority >> 3) + 1, 0)),
-        "severity": chosen(SEVERITIES, np.where(priority >= 0, (priority & 7) + 1, rows["severity"])),
-        "message": buffer.texts(rows["message"], rows["message_end"] - rows["message"]),
+        "time": column(told.time, told.timed, pa.timestamp("us")),
+        "quality": chosen(QUALITIES, told.quality),
+        "resolution_us": column(told.resolution, None, pa.int64()),
+        "host": buffer.texts(told.host, told.host_length),
+        "source": chosen(sources, told.speaks),
+        "format": chosen(FORMATS, told.format),
+        "unit": chosen(programs, told.program),
+        "pid": column(told.pid, told.numbered, pa.int64()),
+        "facility": chosen(FACILITIES, told.facility),
+        "severity": chosen(SEVERITIES, told.severity),
+        "message": buffer.texts(told.message, told.message_length),
         # One division of two exact numbers gives the nearest double, as reading the text would.
-        "uptime_s": column(rows["uptime"] / 1_000_000, rows["uptime"] >= 0, pa.float64()),
+        "uptime_s": column(told.uptime / 1_000_000, told.booted, pa.float64()),
     }
-    if (rows["tag_length"] > 0).any():
+    if tagged:
         values["step_tag"] = buffer.texts(rows["tag"], rows["tag_length"])
-    if plain.any():
-        values["tag"] = chosen((None, "unparsed"), plain)
+    if told.plain.any():
+        values["tag"] = chosen((None, "unparsed"), told.plain)
     if header:
         values["stamp"] = buffer.texts(rows["stamp"], rows["stamp_length"])
     return pl.DataFrame([
