@@ -18,7 +18,7 @@ from markupsafe import Markup
 from correlator.causes import CAUSES
 from correlator.feedback import CATEGORIES
 from store.run_names import named_runs
-from web import api, suggesting
+from web import api, job_files, suggesting
 from web import axis as axes
 from web.access.gate import asking
 from web.access.people import Person, Role
@@ -244,10 +244,14 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
     row = read.run(key)
     doc = row["document"]
     attempt = int(row["attempt"] or 0)
-    artifacts = [item for item in read.artifacts(row) if int(item["restarts"] or 0) == attempt]
+    artifacts = [item for item in job_files.artifacts(read, row) if int(item["restarts"] or 0) == attempt]
     found = {(item.get("source"), item.get("line")): item for item in doc.get("evidence") or []}
-    output, unshown = read.job_output(row, {str(file) for file, _ in found}, files=OUTPUT_FILES, lines=OUTPUT_LINES)
-    variables = [{**item, "secret": bool(SECRET.search(str(item["name"])))} for item in read.job_settings(row)]
+    output, unshown = job_files.output(
+        read, row, {str(file) for file, _ in found}, files=OUTPUT_FILES, lines=OUTPUT_LINES
+    )
+    variables = [
+        {**item, "secret": bool(SECRET.search(str(item["name"])))} for item in job_files.environment(read, row)
+    ]
     return render(
         request, "job.html", row=row, doc=doc, answers=read.feedback(run=row), attempts=read.attempts(row), artifacts=artifacts,
         nodes=job_nodes(read, row, doc.get("evidence") or []), output=output, unshown=unshown, evidence=found, variables=variables,
