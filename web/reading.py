@@ -146,8 +146,7 @@ class Reader:
             f" document FROM model.incidents{where.sql} ORDER BY start DESC, incident_id DESC LIMIT ?",
             [*where.values, limit + 1],
         )
-        for row in rows:
-            row["document"] = self._told(row)
+        self._told(rows)
         more = len(rows) > limit
         rows = rows[:limit]
         return rows, encode_cursor(rows[-1]["start"], rows[-1]["incident_id"]) if more else None
@@ -158,13 +157,15 @@ class Reader:
         if row is None:
             near = {"suggestions": suggesting.incidents(self.rows, incident_id)}
             raise ProblemError(404, f"There is no incident {incident_id}.", do="See the list of incidents.", extra=near)
-        row["document"] = self._told(row)
+        self._told([row])
         row["document"]["recurrence"] = self._recurrence(row)
         return row
 
-    def _told(self, row: Row) -> Row:
-        """An incident's document, with its jobs called as in the whole store."""
-        return run_names.renamed(document(row["document"]), run_names.differing(self.rows, row["cluster"]))
+    def _told(self, rows: Sequence[Row]) -> None:
+        """Reads the incidents' documents, with jobs called as in the whole store."""
+        names = {cluster: run_names.differing(self.rows, cluster) for cluster in {row["cluster"] for row in rows}}
+        for row in rows:
+            row["document"] = run_names.renamed(document(row["document"]), names[row["cluster"]])
 
     def _recurrence(self, row: Row) -> list[Row]:
         """Other incidents on the same device, linked as ``faultline incidents`` links them."""
