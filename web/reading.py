@@ -151,9 +151,7 @@ class Reader:
         )
         more = len(rows) > limit
         rows = rows[:limit]
-        names = {cluster: run_names.differing(self.rows, cluster) for cluster in {row["cluster"] for row in rows}}
-        for row in rows:
-            row["document"] = run_names.renamed(document(row["document"]), names[row["cluster"]])
+        self._told(rows)
         return rows, encode_cursor(rows[-1]["start"], rows[-1]["incident_id"]) if more else None
 
     def incident(self, incident_id: str) -> Row:
@@ -162,9 +160,15 @@ class Reader:
         if row is None:
             near = {"suggestions": suggesting.incidents(self.rows, incident_id)}
             raise ProblemError(404, f"There is no incident {incident_id}.", do="See the list of incidents.", extra=near)
-        row["document"] = run_names.renamed(document(row["document"]), run_names.differing(self.rows, row["cluster"]))
+        self._told([row])
         row["document"]["recurrence"] = self._recurrence(row)
         return row
+
+    def _told(self, rows: Sequence[Row]) -> None:
+        """Reads the incidents' documents, with jobs called as in the whole store."""
+        names = {cluster: run_names.differing(self.rows, cluster) for cluster in {row["cluster"] for row in rows}}
+        for row in rows:
+            row["document"] = run_names.renamed(document(row["document"]), names[row["cluster"]])
 
     def _recurrence(self, row: Row) -> list[Row]:
         """Other incidents on the same device, linked as ``faultline incidents`` links them."""
