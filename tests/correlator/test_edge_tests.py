@@ -64,7 +64,7 @@ def test_every_built_in_edge_is_tested_inside_and_outside_its_window_and_with_tw
 
 
 #: Facts behind these come of telemetry, of many reported steps or of Slurm's list of controllers: more than a few lines.
-UNTOLD = {"E03C", "E09", "E14D", "E15", "E16", "E28", "E29", "E31D", "E31L", "E31N", "E31P", "E31Q", "E43"}
+UNTOLD = {"E03C", "E09", "E14D", "E15", "E16", "E28", "E29", "E31D", "E31L", "E31N", "E31P", "E31Q", "E43", "E64"}
 #: No application's Xid asks for a reboot: the other requirement speaks first.
 COVERED = {("E26R", "hardware xid")}
 

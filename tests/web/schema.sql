@@ -21,6 +21,7 @@ CREATE TABLE model.runs (run_key VARCHAR, cluster VARCHAR, job_id BIGINT, attemp
   exit_code BIGINT, exit_signal BIGINT, submit TIMESTAMP, start TIMESTAMP, "end" TIMESTAMP, node_list VARCHAR,
   nodes VARCHAR[], node_count BIGINT, gpus BIGINT, gpu_index VARCHAR, time_limit_s BIGINT, work_dir VARCHAR,
   submit_line VARCHAR, category VARCHAR, incident_id VARCHAR, confidence DOUBLE, document VARCHAR);
+CREATE TABLE model.facts (name VARCHAR, value VARCHAR);
 CREATE TABLE model.incidents (incident_id VARCHAR, cluster VARCHAR, start TIMESTAMP, "end" TIMESTAMP, severity VARCHAR,
   category VARCHAR, root_event VARCHAR, root_host VARCHAR, root_device VARCHAR, document VARCHAR);
 CREATE TABLE model.node_states (time TIMESTAMP, until TIMESTAMP, cluster VARCHAR, host VARCHAR, state VARCHAR,
