@@ -57,7 +57,7 @@ _TITLES = {
 BROKEN_RETRY_S = 5
 
 
-#: Where the connection wrote whose verified certificate it has.
+#: Where the connection wrote whether it showed a certificate of the CA for senders.
 CERTIFICATE = "faultline.certificate"
 
 
@@ -125,25 +125,25 @@ class Intake:
         ranges = self.ledger.streams.get(key.name)
         return ranges is not None and ranges.covers(key.first, key.last)
 
-    def allowed(self, headers: dict[str, str], certificate: str | None = None) -> None:
+    def allowed(self, headers: dict[str, str], certified: bool = False) -> None:
         """Raises ``Refused`` if senders must show something and this one shows neither a certificate nor a token."""
-        if not (self._tokens or self._certificates) or (self._certificates and certificate is not None):
+        if not (self._tokens or self._certificates) or (self._certificates and certified):
             return
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "basic":  # how clients of Elasticsearch and Loki send theirs: as the password
             with contextlib.suppress(ValueError):
                 scheme, token = "bearer", base64.b64decode(token).decode().partition(":")[2]
         if scheme.lower() not in ("bearer", "splunk", "token", "apikey") or not token:
-            wanted = [*["a client certificate"] * self._certificates, *["a token"] * bool(self._tokens)]
-            do = (
-                "Send 'Authorization: Bearer TOKEN'."
-                if self._tokens
-                else "Show a certificate of the CA in [tls] client_ca."
-            )
-            raise Refused(401, f"this service takes batches with {' or '.join(wanted)} only", do)
+            raise self._unknown_sender()
         given = token.strip().encode()
         if not any(hmac.compare_digest(given, known) for known in self._tokens):
             raise Refused(403, "the token is not one of this service's", "Enrol the sender anew.")
+
+    def _unknown_sender(self) -> Refused:
+        wanted = [*["a client certificate"] * self._certificates, *["a token"] * bool(self._tokens)]
+        certified = "Show a certificate of the CA in [tls] client_ca."
+        do = "Send 'Authorization: Bearer TOKEN'." if self._tokens else certified
+        return Refused(401, f"this service takes batches with {' or '.join(wanted)} only", do)
 
     # -- ASGI ----------------------------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ class Intake:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         begun = time.perf_counter()
         try:
-            self.allowed(headers, scope.get(CERTIFICATE))
+            self.allowed(headers, bool(scope.get(CERTIFICATE)))
             if route.stream is not None:
                 answer = await route.stream(self, scope, headers, _chunks(receive))
             else:

@@ -261,11 +261,8 @@ LAST_WORDS_S = 10.0
 
 def _silent_till_boot(world: World, cause: Fact, effect: Fact) -> str | None:
     """A machine that a run's other nodes lost wrote nothing more until it booted; one that ended with its run writes at least that."""
-    boot, host, run = (
-        float(cause.attrs.get("boot") or cause.end or cause.start),
-        cause.host or "",
-        run_of(world, effect),
-    )
+    boot = float(cause.attrs.get("boot") or cause.end or cause.start)
+    host, run = cause.host or "", run_of(world, effect)
     if run is None or run.start is None or run.start >= boot - cause.sigma:
         return f"the run began after {host} had booted"
     if effect.start >= boot:

@@ -7,6 +7,7 @@ exactly what was heard of, it takes that; otherwise it asks the database.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,8 @@ from store.duckdb_store import plain
 
 if TYPE_CHECKING:
     from store.duckdb_store import Added, DuckStore
+
+_LOG = logging.getLogger(__name__)
 
 #: Events that may end something: links, nodes, daemons and targets that come back.
 ENDING = ("nic.", "switch.", "fabric.", "slurm.node_", "slurm.daemon_", "kernel.boot", "storage.")
@@ -198,6 +201,7 @@ class Heard:
             try:
                 found = _told(added)
             except Exception:
+                _LOG.warning("new rows cannot be read ahead; the next tick asks the database for them", exc_info=True)
                 self._leave_out(until)
                 continue
             self._told.append((until, found))

@@ -73,6 +73,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from correlator.interfaces import FABRIC_SETTING, MANAGEMENT_SETTING
 from faultline.failure import CommandError
+from web.access.settings import Provider
 
 DEFAULT_LISTEN = "127.0.0.1:8514"
 DEFAULT_DATA = Path("faultline-data")
@@ -192,18 +193,6 @@ class Tls(_Section):
     certificate: Path
     key: Path
     client_ca: Path | None = None
-
-
-class Provider(_Section):
-    """An OpenID Connect provider; its redirect URI is ``public_url``/login/provider/back."""
-
-    issuer: str = Field(pattern=r"^https?://")
-    client_id: str
-    secret_file: Path | None = None
-    name: str = "single sign-on"
-    scopes: str = "openid profile"
-    name_claim: str = "preferred_username"
-    groups_claim: str = "groups"
 
 
 class Access(_Section):

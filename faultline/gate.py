@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from faultline.config import Access, Config
 from faultline.failure import CommandError
-from web.access.gate import Gate, Provider
+from web.access.gate import Gate
 from web.access.people import Role, Roles
 from web.access.sessions import Sessions, key_of
 from web.access.users import Users, UsersError
@@ -21,16 +21,10 @@ def gate_of(config: Config) -> Gate | None:
     except OSError as error:
         raise CommandError(f"{config.data}: the key of sessions cannot be kept: {error.strerror or error}") from error
     members = {Role.OWN: access.own, Role.READ: access.read, Role.OPERATE: access.operate}
-    told = access.provider
-    provider = None
-    if told is not None:
-        provider = Provider(
-            told.issuer, told.client_id, told.secret_file, told.name, told.scopes, told.name_claim, told.groups_claim
-        )
     return Gate(
         users=users, roles=Roles({role: frozenset(names) for role, names in members.items()}),
-        sessions=Sessions(key, access.session_hours * 3600), key=key, proxies=frozenset(access.proxies),
-        user_header=config.user_header or "", groups_header=access.groups_header or "", provider=provider,
+        sessions=Sessions(key, access.session_hours * 3600), proxies=frozenset(access.proxies),
+        user_header=config.user_header or "", groups_header=access.groups_header or "", provider=access.provider,
         public_url=config.public_url,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""HTTPS spoken by the service itself, and who is at the other end of a connection.
+"""HTTPS spoken by the service itself, and what is known of the other end of a connection.
 
 A certificate of ``client_ca`` is asked for and not demanded: people's browsers have none, and sign in; senders show one.
 """
@@ -18,7 +18,7 @@ from web.access.gate import PEER
 
 
 class Connection(HttpToolsProtocol):
-    """A connection whose requests know the address of its socket and the name in its certificate.
+    """A connection whose requests know the address of its socket, and whether a certificate of ours was shown.
 
     ``client`` in a request's scope is whom a proxy speaks for; what is believed of a proxy hangs on the proxy's own address.
     """
@@ -27,22 +27,13 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         inner, peer = self.app, self.client[0] if self.client else None
         secured = transport.get_extra_info("ssl_object")
-        shown = name_in(secured.getpeercert() if secured is not None else None)
+        certified = secured is not None and bool(secured.getpeercert())
 
         async def known(scope: Any, receive: Any, send: Any) -> None:
-            scope[PEER], scope[CERTIFICATE] = peer, shown
+            scope[PEER], scope[CERTIFICATE] = peer, certified
             await inner(scope, receive, send)
 
         self.app = known
-
-
-def name_in(certificate: Any) -> str | None:
-    """Whose a verified certificate is: its common name, or else its first alternative one; None without a certificate."""
-    if not certificate:
-        return None
-    subject = {name: value for part in certificate.get("subject", ()) for name, value in part}
-    others = [value for _kind, value in certificate.get("subjectAltName", ())]
-    return str(subject.get("commonName") or (others[0] if others else "without a name"))
 
 
 def options(tls: Tls | None) -> dict[str, Any]:

@@ -47,15 +47,6 @@ def find(ask: Ask, columns: str, key: str) -> dict[str, Any] | None:
     return found[0] if found else None
 
 
-def elsewhere(ask: Ask, own_key: str, cluster: str | None) -> list[str]:
-    """What runs of the same name in other clusters are called."""
-    rows = ask(
-        f"SELECT run_key FROM {named_runs(ask)} WHERE own_key = ? AND cluster IS DISTINCT FROM ? ORDER BY run_key",
-        [own_key, cluster],
-    )
-    return [str(row["run_key"]) for row in rows]
-
-
 def renamed(document: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """An incident's document with its jobs called as in the whole store; ``names``: of its cluster's runs that differ."""
     if not names:

@@ -23,7 +23,7 @@ from web.access.gate import Gate, Guard
 from web.access.rights import allowed
 from web.metrics import Counters
 from web.origin import foreign
-from web.problems import ProblemError
+from web.problems import ProblemError, wants_page
 from web.reading import Reader, Store
 from web.timerange import BadTimeError
 from web.turns import Turns
@@ -82,11 +82,6 @@ class Envelope:
             403, "The request comes from a page of another site.", do="Send it from Faultline's page."
         )
         await problem.response(scope["path"])(scope, receive, send)
-
-
-def wants_page(request: Request) -> bool:
-    """People get a page, programs a problem document."""
-    return not request.url.path.startswith("/api/") and "text/html" in request.headers.get("accept", "")
 
 
 def answer(request: Request, problem: ProblemError) -> Response:
@@ -160,7 +155,7 @@ def guard(app: FastAPI, gate: Gate) -> None:
 
         app.state.provider = Client(gate.provider)
         app.add_middleware(
-            SessionMiddleware, secret_key=gate.key.hex(), session_cookie="faultline_provider", max_age=600, same_site="lax",
+            SessionMiddleware, secret_key=gate.sessions.key.hex(), session_cookie="faultline_provider", max_age=600, same_site="lax",
             https_only=(gate.public_url or "").startswith("https:"),
         )  # fmt: skip
     app.add_middleware(Guard, gate=gate)

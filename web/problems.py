@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fastapi import Request
 from fastapi.responses import JSONResponse
 
 MEDIA_TYPE = "application/problem+json"
@@ -47,3 +48,8 @@ class ProblemError(Exception):
 
     def response(self, instance: str) -> JSONResponse:
         return JSONResponse(self.document(instance), self.status, self.headers, media_type=MEDIA_TYPE)
+
+
+def wants_page(request: Request) -> bool:
+    """People get a page, programs a problem document."""
+    return not request.url.path.startswith("/api/") and "text/html" in request.headers.get("accept", "")

@@ -107,17 +107,10 @@ class WrappedColumns(Wrapped):
             together = numbered(together)[0].astype(np.int64) * (int(part.max()) + 1) + part
         combined, firsts = numbered(together)
         words = [column.names[column.which[firsts]].to_list() for column in said]
-        named = [
-            Named(
-                words[0][at],
-                words[1][at],
-                words[2][at],
-                words[3][at],
-                programs[unit][0],
-                *(word[at] for word in words[4:]),
-            )
-            for at, unit in enumerate(units.which[firsts].tolist())
-        ]
+        named = []
+        for at, unit in enumerate(units.which[firsts].tolist()):
+            host, path, severity, facility, *own = (word[at] for word in words)
+            named.append(Named(host, path, severity, facility, programs[unit][0], *own))
         abouts = [self.worked_out(one, streams[at]) for one, at in zip(named, which[firsts].tolist(), strict=True)]
         rows = [
             (a.host, a.file, a.severity, a.unit, a.facility, self._group(a.path, a.file, a.source, a.job))

@@ -133,7 +133,7 @@ def _accounted(told: list[Situation], jobs: pl.DataFrame) -> pl.DataFrame:
 #: A line of every node's kernel long before: its log was collected.
 ALIVE = tuple(f"-7000s gpu0{i} kernel: EDAC MC: Ver: 3.0.0" for i in range(1, 7))
 NETWORK = "infra.network"
-ETH0 = (NETWORK, "nic.link_down|nic.link_flap", "gpu01")
+ETH0 = IB0 = (NETWORK, "nic.link_down|nic.link_flap", "gpu01")
 TIMELIMIT = "-0.5s ctl slurmctld: Time limit exhausted for JobId={0}"
 XID48 = "NVRM: Xid (PCI:0000:17:00): 48, pid=4242, name=python, DBE (double bit error)"
 

@@ -12,9 +12,9 @@ from tests.correlator.field import (
     APP,
     BOOT,
     ETH0,
+    IB0,
     KEY_ERROR,
     KILLED,
-    NETWORK,
     RETRY,
     SET_DOWN,
     TIMELIMIT,
@@ -28,7 +28,6 @@ from tests.correlator.field import (
     wrong,
 )
 
-IB0 = (NETWORK, "nic.link_down|nic.link_flap", "gpu01")
 PANIC = ("infra.node", "node.panic", "gpu01")
 TIMEOUT = ("app.timeout", None, None)
 CANCEL = ("user.cancel", None, None)

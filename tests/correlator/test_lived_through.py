@@ -10,9 +10,9 @@ import pytest
 from tests.correlator.field import (
     APP,
     ETH0,
+    IB0,
     KEY_ERROR,
     KILLED,
-    NETWORK,
     RETRY,
     SET_DOWN,
     WATCHDOG,
@@ -24,7 +24,6 @@ from tests.correlator.field import (
     wrong,
 )
 
-IB0 = (NETWORK, "nic.link_down|nic.link_flap", "gpu01")
 OOM = ("app.oom", None, None)
 OOM_LINE = (
     "stderr: slurmstepd: error: Detected 1 oom_kill event in StepId={0}.0. Some of the step tasks have been OOM Killed."

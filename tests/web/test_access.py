@@ -52,7 +52,7 @@ def users(tmp_path: Path) -> Users:
 @pytest.fixture
 def gate(users: Users) -> Gate:
     return Gate(
-        users=users, roles=ROLES, sessions=Sessions(b"k" * 32, 3600), key=b"k" * 32, proxies=frozenset({"10.0.0.1"}),
+        users=users, roles=ROLES, sessions=Sessions(b"k" * 32, 3600), proxies=frozenset({"10.0.0.1"}),
         user_header="X-Remote-User", groups_header="X-Remote-Groups",
     )  # fmt: skip
 

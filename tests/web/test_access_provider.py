@@ -13,9 +13,10 @@ from fastapi.testclient import TestClient
 from joserfc.jwk import RSAKey
 from provider import SmallProvider, running
 
-from web.access.gate import Gate, Provider
+from web.access.gate import Gate
 from web.access.people import Role, Roles
 from web.access.sessions import Sessions
+from web.access.settings import Provider
 from web.access.users import Users
 from web.app import create_app
 
@@ -32,9 +33,9 @@ def client(small: SmallProvider, tmp_path: Path) -> TestClient:
     secret = tmp_path / "secret"
     secret.write_text("s3cret\n")
     small.claims, small.denied, small.audience, small.signing = {}, "", "faultline", small.key
-    told = Provider(small.address, "faultline", secret, "HPC login", "openid profile", "preferred_username", "groups")
+    told = Provider(issuer=small.address, client_id="faultline", secret_file=secret, name="HPC login")
     roles = Roles({Role.READ: frozenset({"@hpc"}), Role.OPERATE: frozenset({"ops"})})
-    gate = Gate(Users(), roles, Sessions(b"k" * 32, 3600), key=b"k" * 32, provider=told)
+    gate = Gate(Users(), roles, Sessions(b"k" * 32, 3600), provider=told)
     return TestClient(create_app(fixture.build(), gate=gate), follow_redirects=False, raise_server_exceptions=False)
 
 
@@ -102,8 +103,8 @@ def test_an_answer_that_nobody_asked_for_is_refused(client: TestClient) -> None:
 
 def test_a_provider_that_is_away_is_said(client: TestClient) -> None:
     gate = client.app.state.gate  # type: ignore[attr-defined]
-    away = Provider("http://127.0.0.1:1", "faultline", None, "HPC login", "openid", "preferred_username", "groups")
-    asked = TestClient(create_app(fixture.build(), gate=Gate(Users(), gate.roles, gate.sessions, key=b"k" * 32, provider=away)),
+    away = Provider(issuer="http://127.0.0.1:1", client_id="faultline", name="HPC login")
+    asked = TestClient(create_app(fixture.build(), gate=Gate(Users(), gate.roles, gate.sessions, provider=away)),
                        raise_server_exceptions=False)  # fmt: skip
     answer = asked.get("/login/provider", headers=PAGE)
     assert answer.status_code == 503 and "HPC login cannot be reached" in answer.text

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from urllib.parse import quote
 
 from fastapi import Request
+from fastapi.responses import RedirectResponse
 from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -14,8 +15,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from web.access.attempts import Attempts
 from web.access.people import Person, Roles
 from web.access.sessions import COOKIE, Sessions
+from web.access.settings import Provider
 from web.access.users import Users
-from web.problems import ProblemError
+from web.problems import ProblemError, wants_page
 
 #: Where the connection wrote whose socket it is; behind a proxy ``client`` is whom the proxy speaks for.
 PEER = "faultline.peer"
@@ -24,21 +26,8 @@ PERSON = "faultline.person"
 OPEN = frozenset({"/healthz", "/readyz", "/login", "/login/provider", "/login/provider/back", "/logout"})
 
 
-@dataclass(frozen=True, slots=True)
-class Provider:
-    """An OpenID Connect provider. ``name`` is on the button."""
-
-    issuer: str
-    client_id: str
-    secret_file: Path | None
-    name: str
-    scopes: str
-    name_claim: str
-    groups_claim: str
-
-    @property
-    def metadata(self) -> str:
-        return self.issuer.rstrip("/") + "/.well-known/openid-configuration"
+class ProviderError(Exception):
+    """The provider is away, or did not let somebody in; the text is its word."""
 
 
 @dataclass
@@ -48,7 +37,6 @@ class Gate:
     users: Users
     roles: Roles
     sessions: Sessions
-    key: bytes = b""
     proxies: frozenset[str] = frozenset()
     user_header: str = ""
     groups_header: str = ""
@@ -94,10 +82,13 @@ class Guard:
             await self.app(scope, receive, send)
 
 
-async def refused(scope: Scope, receive: Receive, send: Send) -> None:
-    from web.access.login import to_login
-    from web.app import wants_page
+def to_login(request: Request) -> RedirectResponse:
+    """To the page for signing in, and from there back to what was asked."""
+    asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return RedirectResponse(f"/login?next={quote(asked, safe='')}", 303)
 
+
+async def refused(scope: Scope, receive: Receive, send: Send) -> None:
     request = Request(scope, receive)
     if wants_page(request):
         await to_login(request)(scope, receive, send)

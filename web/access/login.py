@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Annotated
-from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.responses import Response
 
-from web.access.gate import Gate, asking
+from web.access.gate import Gate, ProviderError, asking
 from web.access.people import Person
 from web.access.sessions import COOKIE
 from web.forms import posted
@@ -24,12 +23,6 @@ Next = Annotated[str, Query(description="the page to go on to")]
 #: Passwords that are looked at at once: each takes a core for some tenths of a second.
 _AT_ONCE = asyncio.Semaphore(2)
 router = APIRouter(include_in_schema=False)
-
-
-def to_login(request: Request) -> RedirectResponse:
-    """To the page for signing in, and from there back to what was asked."""
-    asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    return RedirectResponse(f"/login?next={quote(asked, safe='')}", 303)
 
 
 def inside(address: str) -> str:
@@ -100,7 +93,7 @@ async def to_provider(request: Request, next: Next = "/") -> Response:
     base = (gate.public_url or str(request.base_url)).rstrip("/")
     try:
         return await client.redirect(request, f"{base}/login/provider/back")
-    except _failure() as error:
+    except ProviderError as error:
         return _page(request, gate, next, status=503, wrong=f"{called} cannot be reached: {error}")
 
 
@@ -110,7 +103,7 @@ async def from_provider(request: Request) -> Response:
     following = inside(str(request.session.pop("next", "/")))
     try:
         claims = await client.claims(request)
-    except _failure() as error:
+    except ProviderError as error:
         return _page(request, gate, following, status=403, wrong=f"{called} did not let you in: {error}")
     assert gate.provider is not None
     wanted, name = gate.provider.name_claim, claims.get(gate.provider.name_claim)
@@ -127,12 +120,6 @@ def _provider_of(request: Request) -> tuple[Gate, Client, str]:
     if gate.provider is None:
         raise ProblemError(404, "No provider is configured in [access.provider].", do="Sign in at /login.")
     return gate, request.app.state.provider, gate.provider.name
-
-
-def _failure() -> type[Exception]:
-    from web.access.provider import ProviderError
-
-    return ProviderError
 
 
 def _signed_in(request: Request, gate: Gate, person: Person, following: str, mark: str = "") -> Response:

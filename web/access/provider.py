@@ -11,14 +11,11 @@ from fastapi import Request, Response
 from httpx2 import HTTPError
 from joserfc.errors import JoseError
 
-from web.access.gate import Provider
+from web.access.gate import ProviderError
+from web.access.settings import Provider
 
 #: What Authlib raises where the provider is away, answers something else than it should, or says no.
 _FAILURES = (OAuthError, HTTPError, JoseError, KeyError, ValueError, RuntimeError)
-
-
-class ProviderError(Exception):
-    """The provider is away, or did not let somebody in; the text is its word."""
 
 
 class Client:

@@ -51,6 +51,7 @@ def key_of(folder: Path) -> bytes:
 
 class Sessions:
     def __init__(self, key: bytes, lasting_s: float) -> None:
+        self.key = key
         self._signer = URLSafeTimedSerializer(key, salt="faultline session")
         self.lasting_s = int(lasting_s)
 

@@ -1,0 +1,24 @@
+"""What a site tells of its provider of names; the configuration file has it as it stands here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Provider(BaseModel):
+    """An OpenID Connect provider; its redirect URI is ``public_url``/login/provider/back. ``name`` is on the button."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    issuer: str = Field(pattern=r"^https?://")
+    client_id: str
+    secret_file: Path | None = None
+    name: str = "single sign-on"
+    scopes: str = "openid profile"
+    name_claim: str = "preferred_username"
+    groups_claim: str = "groups"
+
+    @property
+    def metadata(self) -> str:
+        return self.issuer.rstrip("/") + "/.well-known/openid-configuration"
