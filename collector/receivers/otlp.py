@@ -355,9 +355,11 @@ def _json_pairs(attributes: Any) -> dict[str, Any]:
 
 def _json_logs(document: dict[str, Any]) -> Iterator[tuple[dict[str, Any], _Log]]:
     for group in document.get("resourceLogs") or []:
-        resource = _json_resource(group.get("resource") or {})
+        resource = None  # read with its first record: one that nothing belongs to sets no request aside
         for scope in group.get("scopeLogs") or group.get("instrumentationLibraryLogs") or []:
             for record in scope.get("logRecords") or []:
+                if resource is None:
+                    resource = _json_resource(group.get("resource") or {})
                 yield resource, _json_log(record)
 
 

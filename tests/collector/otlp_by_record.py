@@ -132,9 +132,11 @@ def _json_pairs(attributes: Any) -> dict[str, Any]:
 
 def _json_logs(document: dict[str, Any]) -> Iterator[tuple[dict[str, Any], _Log]]:
     for group in document.get("resourceLogs") or []:
-        resource = _json_pairs((group.get("resource") or {}).get("attributes"))
+        resource = None  # read with its first record: one that nothing belongs to sets no request aside
         for scope in group.get("scopeLogs") or group.get("instrumentationLibraryLogs") or []:
             for r in scope.get("logRecords") or []:
+                if resource is None:
+                    resource = _json_pairs((group.get("resource") or {}).get("attributes"))
                 body = _json_value(r.get("body"))
                 yield resource, _Log(
                     nanoseconds(r.get("timeUnixNano")), nanoseconds(r.get("observedTimeUnixNano")), _number(r.get("severityNumber")),

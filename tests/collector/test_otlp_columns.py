@@ -194,6 +194,7 @@ def written(document: object, style: dict[str, Any]) -> bytes:
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=200)
 @given(_JSON_DOCUMENT, _STYLES)
+@example({"resourceLogs": [{"resource": {"attributes": [{"key": "host.id", "value": {"intValue": "3.5"}}]}}]}, {})
 def test_any_request_in_json(document: Any, style: dict[str, Any]) -> None:
     body = written(document, style)
     ours, theirs = both("json", body)
