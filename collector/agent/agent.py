@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from collector.agent import wire
+from collector.agent.batch import Loss
 from collector.agent.config import Config
 from collector.agent.failure import AgentError
 from collector.agent.runner import Runner, SlowLane, Status
 from collector.agent.sender import Connection, Sender
 from collector.agent.source import Context, Reading
-from collector.agent.spool import Loss, Spool
+from collector.agent.spool import Spool
 
 VERSION = "0.1.0"
 #: A turn while lines flow, and one while few or none do. The first bounds the delay, both bound the wake-ups.
@@ -152,6 +153,8 @@ class Agent:
     def turn(self, last: bool = False) -> float:
         """Reads what is new and keeps it. Returns how long to sleep."""
         now = self.context.monotonic()
+        if not last and self._sending is not None and not self._sending.is_alive():
+            raise AgentError("delivery ended by an error of its own, above; started anew, it goes on where it was")
         if self._disk_trouble is not None and not self._flush():
             return DISK_WAIT_S  # nothing is read that could not be kept: files and kernel buffers hold it
         taken = 0
@@ -219,7 +222,8 @@ class Agent:
     def _loss_report(self, loss: Loss) -> bytes:
         """The batch that tells the service what had to go, by source."""
         rows = [self._defaults]
-        for name, lines in sorted(loss.lines.items()):
+        counted: list[tuple[str, int | None]] = [*sorted(loss.lines.items())]
+        for name, lines in counted or [("agent", None)]:
             rows.append(wire.blind(
                 name, None, loss.since, loss.until, f"{loss.reason}: batches {loss.first} to {loss.last}", lines
             ))  # fmt: skip

@@ -42,22 +42,42 @@ def is_whole(frame: Frame, payload: bytes) -> bool:
 
 
 def frames(stream: BinaryIO, end: int | None = None) -> Iterator[Frame]:
-    """Whole frames from the stream's place on; stops before one that is cut off or damaged. Payloads are not read."""
+    """Whole frames from the stream's place on, passing over what is damaged or cut off. Payloads are not read."""
     if end is None:
         here = stream.tell()
         end = stream.seek(0, os.SEEK_END)
         stream.seek(here)
-    while True:
-        start = stream.tell()
-        head = stream.read(_HEAD.size)
-        if len(head) < _HEAD.size:
+    while (start := stream.tell()) < end:
+        frame = _frame_at(stream, start, end) or _next_frame(stream, start + 1, end)
+        if frame is None:
             return
-        magic, length, size, crc = _HEAD.unpack(head)
-        if magic != _MAGIC or length > _MOST_HEADER:
-            return
-        packed = stream.read(length)
-        body = start + _HEAD.size + length
-        if len(packed) < length or zlib.crc32(packed) != crc or body + size > end:
-            return
-        yield Frame(start, json.loads(packed), body, size)
-        stream.seek(body + size)
+        yield frame
+        stream.seek(frame.body + frame.length)
+
+
+def _frame_at(stream: BinaryIO, start: int, end: int) -> Frame | None:
+    stream.seek(start)
+    head = stream.read(_HEAD.size)
+    if len(head) < _HEAD.size:
+        return None
+    magic, length, size, crc = _HEAD.unpack(head)
+    body = start + _HEAD.size + length
+    if magic != _MAGIC or length > _MOST_HEADER or body + size > end:
+        return None
+    packed = stream.read(length)
+    if len(packed) < length or zlib.crc32(packed) != crc:
+        return None
+    return Frame(start, json.loads(packed), body, size)
+
+
+def _next_frame(stream: BinaryIO, start: int, end: int) -> Frame | None:
+    """The first whole frame behind a damaged place: all that still tells where one begins are its first bytes."""
+    stream.seek(start)
+    rest = stream.read(end - start)  # a segment is a few MB
+    at = rest.find(_MAGIC)
+    while at >= 0:
+        frame = _frame_at(stream, start + at, end)
+        if frame is not None:
+            return frame
+        at = rest.find(_MAGIC, at + 1)
+    return None

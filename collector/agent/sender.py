@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from collector.agent import wire
+from collector.agent.batch import Batch, Loss
 from collector.agent.failure import AgentError
-from collector.agent.spool import Batch, Loss, Spool
+from collector.agent.spool import Spool
 
 #: Waits after failures double from the first to the last; up to half of each is left to chance (thousands of agents
 #: lose the same server in the same second).
@@ -148,13 +149,12 @@ class Sender:
     def run(self) -> None:
         while True:
             self._wake.clear()
-            batch = self.spool.first()
-            if batch is None:
+            wait = self._next()
+            if wait is None:
                 if self._stop.is_set():
                     return
                 self._wake.wait()
                 continue
-            wait = self.deliver(batch)
             if self._deadline is not None and (wait or time.monotonic() >= self._deadline):
                 return
             if wait and self._unreached:
@@ -163,6 +163,15 @@ class Sender:
             elif wait:
                 # Nothing but the end of the process shortens a wait that the service asked for.
                 self._stop.wait(wait)
+
+    def _next(self) -> float | None:
+        """Offers the oldest batch; None where none waits. A spool that the disk refuses is tried again, like the service."""
+        try:
+            batch = self.spool.first()
+            return None if batch is None else self.deliver(batch)
+        except OSError as error:
+            self.trouble = f"{self.spool.folder}: {error.strerror or error}"
+            return self._wait(Answer(0, self.trouble))
 
     def deliver(self, batch: Batch) -> float:
         """Offers one batch. Returns how long to wait before the next try; 0 when it is done with."""

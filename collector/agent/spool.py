@@ -6,8 +6,9 @@ is in the spool is never read again, what is not in it is read again.
 
     SPOOL/
       state.json            epoch, last acknowledged sequence, positions (a copy that survives removed segments)
-      acknowledged          the last acknowledged sequence, written at each answer (without a sync: a power cut may take
-                            it back, then delivered batches are offered again, or told as lost where the spool is full)
+      state.json.new        the disk's blocks for the next one, so that a full disk cannot refuse it
+      acknowledged          the last acknowledged sequence and the epoch, written at each answer (without a sync: a power cut
+                            may take it back, then delivered batches are offered again, or told as lost where the spool is full)
       00000000000000000042.seg   frames from sequence 42 on
 
 A frame (``collector.agent.frames``) that a crash cut off at the end of the newest segment is removed at the next start: it
@@ -15,6 +16,9 @@ was never synced, hence never sent, and its lines are read again.
 
 Durability (``append`` then ``sync``): a batch is synced before it is sent. So a sequence number that the server has
 seen never stands for other lines, not even after a power cut.
+
+A number that was kept and is not there any more (a damaged disk, a segment that somebody removed) is told as lost in its
+turn, under its own number: the service knows whether it has it.
 
 Full: the oldest batches go first, except the very first that waits: the server may have it already. What goes is
 counted by source kind and appended as a batch of its own that says so (a blind period), before anything is removed.
@@ -25,59 +29,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from collector.agent.batch import Batch, Loss
 from collector.agent.failure import AgentError
 from collector.agent.frames import frame_of, frames, is_whole
 
 #: Segments are dropped and removed whole: 1/16 of the cap, within these bounds, keeps both cheap and fine-grained.
 _SEGMENT_BYTES = (64 * 1024, 4 * 1024 * 1024)
-
-
-@dataclass(frozen=True)
-class Batch:
-    """One delivery. ``lines`` by source kind; ``created`` in epoch seconds. ``lost`` marks the report of a loss."""
-
-    sequence: int
-    payload: bytes
-    lines: Mapping[str, int]
-    created: float
-    lost: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True)
-class Loss:
-    """Batches that had to go: their sequence numbers, their lines by source kind, and between which times."""
-
-    first: int
-    last: int
-    lines: Mapping[str, int]
-    since: float
-    until: float
-    reason: str
-
-    def merged(self, other: Loss) -> Loss:
-        lines = dict(self.lines)
-        for kind, count in other.lines.items():
-            lines[kind] = lines.get(kind, 0) + count
-        return Loss(
-            min(self.first, other.first), max(self.last, other.last), lines,
-            min(self.since, other.since), max(self.until, other.until), self.reason,
-        )  # fmt: skip
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "first": self.first, "last": self.last, "lines": dict(self.lines), "since": self.since,
-            "until": self.until, "reason": self.reason,
-        }  # fmt: skip
-
-    @classmethod
-    def of_json(cls, row: Mapping[str, Any]) -> Loss:
-        return cls(row["first"], row["last"], row["lines"], row["since"], row["until"], row["reason"])
 
 
 @dataclass
@@ -111,6 +75,8 @@ class Spool:
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _lock_file: BinaryIO | None = None
     _answers: int | None = None
+    _dropped: list[tuple[int, int]] = field(default_factory=list)
+    _opened: float = 0.0
 
     # ------------------------------------------------------------------------------------------------ opening
 
@@ -127,33 +93,51 @@ class Spool:
             fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise AgentError(f"{self.folder}: another agent uses this spool; stop it or set another 'spool'") from error
-        for left in self.folder.glob("*.new"):
+        for left in self.folder.glob("[0-9]*.new"):
             left.unlink()
+        self._opened = now
         self._read_state()
-        if not self.epoch:
-            # A spool without its state numbers batches anew, so it must not use the old numbers' names.
-            for orphan in self.folder.glob("*.seg"):
-                orphan.rename(orphan.with_suffix(f".orphan-{int(now)}"))
-            self.epoch = new_epoch()
-            self._write_state()
         self._answers = os.open(self.folder / "acknowledged", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         number, _, epoch = os.pread(self._answers, 1024, 0).decode("utf-8", "replace").strip().partition(" ")
+        if not self.epoch and epoch:
+            self.epoch = epoch
+            sys.stderr.write(
+                f"faultline agent: {self.folder}: state.json was lost; logs are read again from their start\n"
+            )
         if number.isdigit() and epoch == self.epoch:
             self.acknowledged = max(self.acknowledged, int(number))
-        self._read_segments()
+        if self.epoch:
+            self._read_segments()
+            self._write_answer()
+            return
+        nameless = self._set_aside()
+        self.epoch = new_epoch()
+        self._write_state()
+        self._write_answer()
+        if nameless is not None:
+            self._append(self.report(nameless), {}, now, {}, nameless)
+
+    def _set_aside(self) -> Loss | None:
+        """Segments of nobody knows which epoch: their numbers must not be used again. They are kept for a person."""
+        self._segments = [_Segment(path, int(path.stem), 1 << 62) for path in sorted(self.folder.glob("*.seg"))]
+        for segment in self._segments:
+            segment.size = segment.path.stat().st_size
+        loss = self._loss(self._segments, 0, "the spool's own state was lost; kept beside it as *.orphan-*")
+        for segment in self._segments:
+            segment.path.rename(segment.path.with_suffix(f".orphan-{int(self._opened)}"))
+        self._segments = []
+        return loss
 
     def _read_state(self) -> None:
         try:
             state = json.loads((self.folder / "state.json").read_bytes())
-            self.epoch, self.acknowledged = str(state["epoch"]), int(state["acknowledged"])
-            self._next = int(state["next"])
-            self.dropped_lines = int(state.get("dropped_lines", 0))
-            self._positions = {key: (int(seq), value) for key, (seq, value) in state["positions"].items()}
-        except FileNotFoundError:
-            return
-        except (ValueError, KeyError, TypeError, OSError):
-            self.epoch = ""  # damaged: as good as none
-            self._positions = {}
+            positions = {key: (int(seq), value) for key, (seq, value) in state["positions"].items()}
+            numbers = int(state["acknowledged"]), int(state["next"]), int(state.get("dropped_lines", 0))
+            epoch = str(state["epoch"])
+        except (ValueError, KeyError, TypeError, AttributeError, OSError):
+            return  # none yet, or damaged: as good as none
+        self.acknowledged, self._next, self.dropped_lines = numbers
+        self._positions, self.epoch = positions, epoch
 
     def _read_segments(self) -> None:
         paths = sorted(self.folder.glob("*.seg"))
@@ -176,7 +160,9 @@ class Spool:
                 continue
             self._segments.append(segment)
             self._next = max(self._next, segment.last + 1)
+        self._next = max(self._next, self.acknowledged + 1)
         for first, last in ranges:  # a drop that a crash interrupted between the report and the removal
+            self._dropped.append((first, last))
             self._remove_range(first, last)
         self._drop_acknowledged()
 
@@ -214,7 +200,9 @@ class Spool:
         frame = frame_of(header, payload)
         segment, tail = self._segment_for(len(frame), sequence)
         try:
-            tail.write(frame)
+            written = 0
+            while written < len(frame):  # a disk that fills takes a part first, and refuses the rest
+                written += tail.write(frame[written:])
         except OSError:
             os.ftruncate(tail.fileno(), segment.size)
             tail.seek(segment.size)
@@ -262,6 +250,8 @@ class Spool:
         if self.size + size <= self.cap or not self._segments:
             return
         self._drop_acknowledged()
+        for first, last in self._dropped:  # what a full disk kept from being removed: it is told already
+            self._remove_range(first, last)
         if self.size + size <= self.cap:
             return
         # The first that waits stays: the server may have it. It need not be the next number: others went before.
@@ -275,12 +265,13 @@ class Spool:
                 continue
             victims.append(segment)
             freed += segment.size
-        loss = self._loss(victims, waiting)
+        loss = self._loss(victims, waiting, "spool full")
         if loss is None:
             return
         if victims[-1] is self._segments[-1]:
             self._close_tail()  # the report must not stand in a segment that goes
         self._append(self.report(loss), {}, now, {}, loss, (waiting + 1, loss.last))
+        self._dropped.append((waiting + 1, loss.last))
         self.sync()
         self._write_state()
         self._remove_range(waiting + 1, loss.last)
@@ -295,7 +286,7 @@ class Spool:
                             return int(frame.header["sequence"])
         return self.acknowledged
 
-    def _loss(self, victims: list[_Segment], waiting: int) -> Loss | None:
+    def _loss(self, victims: list[_Segment], waiting: int, reason: str) -> Loss | None:
         """What goes with these segments; what an earlier report among them told is carried on in the new one."""
         found: Loss | None = None
         for segment in victims:
@@ -307,7 +298,7 @@ class Spool:
                         continue
                     lines, since = header["lines"], header["created"]
                     self.dropped_lines += sum(lines.values())
-                    piece = Loss(sequence, sequence, lines, since, since, "spool full")
+                    piece = Loss(sequence, sequence, lines, since, since, reason)
                     if header.get("lost"):
                         piece = replace(piece.merged(Loss.of_json(header["lost"])), last=sequence)
                     found = piece if found is None else found.merged(piece)
@@ -344,7 +335,7 @@ class Spool:
         if not kept:
             self._forget(segment)
             return
-        new = segment.path.with_suffix(".new")
+        new = segment.path.with_suffix(".seg.new")
         with new.open("wb") as stream:
             stream.write(b"".join(kept))
             stream.flush()
@@ -368,15 +359,41 @@ class Spool:
     # ------------------------------------------------------------------------------------------------ reading
 
     def first(self) -> Batch | None:
-        """The oldest batch that is not acknowledged; None when all are. Damaged ones are reported and passed over."""
+        """The oldest batch that is not acknowledged; None when all are. Damaged and missing ones are told as a loss."""
         with self._lock:
-            for segment in list(self._segments):
-                if segment.last <= self.acknowledged:
-                    continue
-                found = self._first_in(segment)
-                if found is not None:
-                    return found
-            return None
+            found = self._first_there()
+            hole = self._hole(self.acknowledged + 1, found.sequence - 1 if found else self._next - 1)
+            return found if hole is None else self._missing(*hole, found.created if found else self._opened)
+
+    def _hole(self, first: int, last: int) -> tuple[int, int] | None:
+        """The first stretch of these numbers of which nothing tells why it is not there."""
+        for a, b in sorted(self._dropped):
+            if first < a <= last:
+                return first, a - 1
+            first = max(first, b + 1) if a <= first else first
+        return (first, last) if first <= last else None
+
+    def _first_there(self) -> Batch | None:
+        for segment in list(self._segments):
+            if segment.last > self.acknowledged and (found := self._first_in(segment)) is not None:
+                return found
+        return None
+
+    def _missing(self, first: int, last: int, until: float) -> Batch:
+        """Tells of batches that are not on the disk any more. Only of a single one may the service have the original."""
+        since = self._created_before(first) or until
+        loss = Loss(first, last, {}, min(since, until), until, "missing on the node's disk")
+        return Batch(last, self.report(loss), {}, until, loss.as_json())
+
+    def _created_before(self, sequence: int) -> float | None:
+        created = None
+        for segment in self._segments:
+            if segment.first < sequence:
+                with segment.path.open("rb") as stream:
+                    for frame in frames(stream, segment.size):
+                        if frame.header["sequence"] < sequence:
+                            created = float(frame.header["created"])
+        return created
 
     def _first_in(self, segment: _Segment) -> Batch | None:
         start = self._read_at[1] if self._read_at and self._read_at[0] == segment.path else 0
@@ -384,7 +401,7 @@ class Spool:
             stream.seek(start)
             for frame in frames(stream, segment.size):
                 sequence = frame.header["sequence"]
-                if sequence <= self.acknowledged:
+                if sequence <= self.acknowledged or any(a <= sequence <= b for a, b in self._dropped):
                     continue
                 self._read_at = (segment.path, frame.start)
                 payload = stream.read(frame.length)
@@ -404,10 +421,14 @@ class Spool:
         """The server has this batch on its disk: it need not be kept. Numbers come in order."""
         with self._lock:
             self.acknowledged = max(self.acknowledged, sequence)
-            if self._answers is not None:
-                with contextlib.suppress(OSError):  # a full disk: then it is offered again after a crash
-                    os.pwrite(self._answers, f"{self.acknowledged:020d} {self.epoch}\n".encode(), 0)
-            self._drop_acknowledged()
+            self._write_answer()
+            with contextlib.suppress(OSError):  # the disk refuses: its segments go after a later answer
+                self._drop_acknowledged()
+
+    def _write_answer(self) -> None:
+        if self._answers is not None:
+            with contextlib.suppress(OSError):  # the disk refuses: it is offered again after a crash
+                os.pwrite(self._answers, f"{self.acknowledged:020d} {self.epoch}\n".encode(), 0)
 
     def _drop_acknowledged(self) -> None:
         # The newest stays: it is written to, and an emptied one would cost a state file per batch.
@@ -415,6 +436,7 @@ class Spool:
         if not done:
             return
         self._write_state()
+        self._dropped = [told for told in self._dropped if told[1] > self.acknowledged]
         for segment in done:
             self._forget(segment)
 
@@ -425,24 +447,34 @@ class Spool:
             self._write_state()
 
     def _write_state(self) -> None:
+        self.sync()  # positions must never be known of lines that are not
         state = {
             "epoch": self.epoch, "acknowledged": self.acknowledged, "next": self._next,
             "dropped_lines": self.dropped_lines,
             "positions": {key: [seq, value] for key, (seq, value) in self._positions.items() if value is not None},
         }  # fmt: skip
+        text = json.dumps(state, separators=(",", ":")).encode()
         new = self.folder / "state.json.new"
-        with new.open("w", encoding="utf-8") as stream:
-            json.dump(state, stream, separators=(",", ":"))
-            stream.flush()
+        new.touch()
+        with new.open("r+b") as stream:
+            stream.write(text)  # over the blocks that it has
+            stream.truncate()
             os.fsync(stream.fileno())
         new.replace(self.folder / "state.json")
         _sync_folder(self.folder)
+        self._reserve(2 * len(text))
+
+    def _reserve(self, size: int) -> None:
+        """Takes the blocks of the next state file now: on a full disk nothing could be removed that is delivered."""
+        with contextlib.suppress(OSError), (self.folder / "state.json.new").open("wb") as stream:
+            os.posix_fallocate(stream.fileno(), 0, size + 4096)
 
     def close(self) -> None:
         """Writes all down and lets the folder go."""
         with self._lock:
-            self.checkpoint()
-            self._close_tail()
+            with contextlib.suppress(OSError):  # the disk refuses: the next start takes it from the segments
+                self.checkpoint()
+                self._close_tail()
             if self._answers is not None:
                 os.close(self._answers)
                 self._answers = None

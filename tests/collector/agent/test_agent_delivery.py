@@ -10,8 +10,9 @@ from ingest_server import IngestServer
 
 from collector.agent import sender as sending
 from collector.agent import wire
+from collector.agent.batch import Loss
 from collector.agent.sender import Connection, Sender
-from collector.agent.spool import Loss, Spool
+from collector.agent.spool import Spool
 
 
 def made(tmp_path: Path, server: IngestServer, token: str = "") -> Sender:

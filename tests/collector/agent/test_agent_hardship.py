@@ -6,6 +6,7 @@ Disks are mounted (root), clocks are turned with libfaketime.
 from __future__ import annotations
 
 import os
+import random
 import signal
 import sys
 import time
@@ -35,6 +36,34 @@ def test_a_disk_that_somebody_fills_is_waited_for(tmp_path: Path, server: Ingest
         assert until(lambda: len(counted(server)) == 400), len(counted(server))
         assert agent.terminate() == 0
         assert counted(server) == Counter(range(1, 401)) and server.blind("files") == []
+
+
+@needs_root
+def test_a_disk_that_fills_while_batches_wait_delivers_them(tmp_path: Path, server: IngestServer) -> None:
+    """Found by reading: on a disk with no byte left, the first segment that was delivered ended delivery for good."""
+    with small_disk(tmp_path / "disk", 8) as disk:
+        agent = Started(tmp_path, server, "spool_mb = 1", spool=disk / "spool")
+        write(agent.log, 1, 100)
+        agent.start()
+        assert until(lambda: len(counted(server)) == 100)
+        server.refuse = lambda key, body: (503, {"Retry-After": "1"}, "")
+        chance = random.Random(7)
+        for batch in range(12):
+            with agent.log.open("a") as log:
+                first = 101 + batch * 100
+                log.writelines(
+                    f"{n} numbered line of this test {chance.randbytes(150).hex()}\n" for n in range(first, first + 100)
+                )
+            time.sleep(0.3)
+        assert until(lambda: len(list((disk / "spool").glob("*.seg"))) >= 3), "more than one segment waits"
+        filler = fill(disk)
+        server.refuse = lambda key, body: None
+        assert until(lambda: len(counted(server)) == 1300, 60), len(counted(server))
+        filler.unlink()
+        write(agent.log, 1301, 1400)
+        assert until(lambda: len(counted(server)) == 1400)
+        assert agent.terminate() == 0
+        assert counted(server) == Counter(range(1, 1401)) and server.blind("files") == []
 
 
 @needs_root

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import random
 import shutil
 import ssl
@@ -70,6 +71,61 @@ def test_a_disk_that_refuses_stops_reading_and_loses_nothing(
     assert turned(agent, lambda: len(server.lines(log)) == 200)
     agent.finish()
     assert server.lines(log) == [f"line {n}" for n in range(200)]
+
+
+def test_a_spool_that_cannot_be_read_is_said_and_tried_again(
+    tmp_path: Path, server: IngestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, log = made(tmp_path, server)
+    first = agent.spool.first
+
+    def refuse() -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(agent.spool, "first", refuse)
+    agent.start()
+    assert agent.sender is not None
+    log.write_text("line 0\n")
+    assert turned(agent, lambda: "Input/output error" in str(agent.sender and agent.sender.trouble))
+    monkeypatch.setattr(agent.spool, "first", first)
+    assert turned(agent, lambda: server.lines(log) == ["line 0"])
+    agent.finish()
+
+
+def test_delivery_that_ended_by_an_error_ends_the_agent(
+    tmp_path: Path, server: IngestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its unit starts it anew; an agent that reads and never delivers would look alive."""
+    agent, log = made(tmp_path, server)
+    monkeypatch.setattr(agent.spool, "first", lambda: 1 / 0)
+    monkeypatch.setattr("threading.excepthook", lambda *_: None)
+    agent.start()
+    log.write_text("line 0\n")
+    with pytest.raises(AgentError, match="delivery ended"):
+        turned(agent, lambda: False)
+    monkeypatch.undo()
+    agent.finish()
+    again, _ = made(tmp_path, server)
+    again.start()
+    assert turned(again, lambda: server.lines(log) == ["line 0"])
+    again.finish()
+
+
+def test_a_loss_of_nobody_knows_how_many_lines_is_told_too(tmp_path: Path, server: IngestServer) -> None:
+    agent, log = made(tmp_path, server)
+    agent.start()
+    log.write_text("line 0\n")
+    assert turned(agent, lambda: server.lines(log) == ["line 0"])
+    agent.finish()
+    folder = tmp_path / "spool"
+    state = json.loads((folder / "state.json").read_text())
+    (folder / "state.json").write_text(json.dumps({**state, "next": state["next"] + 3}))
+    again, _ = made(tmp_path, server)
+    again.start()
+    assert turned(again, lambda: bool(server.blind("agent")))
+    (told,) = server.blind("agent")
+    assert "missing on the node's disk" in told["reason"] and "lines" not in told
+    again.finish()
 
 
 def test_files_wait_where_they_are_while_the_spool_is_nearly_full(tmp_path: Path, server: IngestServer) -> None:

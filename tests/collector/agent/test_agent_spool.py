@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_disks import fill, needs_root, small_disk
 
+from collector.agent.batch import Loss
 from collector.agent.failure import AgentError
-from collector.agent.spool import Loss, Spool
+from collector.agent.spool import Spool
 
 KB = 1024
 
@@ -143,15 +145,132 @@ def test_a_second_agent_is_refused(tmp_path: Path) -> None:
     opened(tmp_path)
 
 
-def test_a_spool_without_its_state_takes_new_numbers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("left", [b"not json", b'{"epoch": "epoch-1", "acknowledged": 9}', None])
+def test_a_spool_without_its_state_goes_on_by_its_segments(tmp_path: Path, left: bytes | None) -> None:
     spool = opened(tmp_path)
-    spool.append(b"x", {"files": 1}, 1000.0)
+    for n in range(1, 5):
+        spool.append(b"x", {"files": 1}, 1000.0, {"a": n})
+    spool.acknowledge(2)
     crash(spool)
-    (tmp_path / "state.json").write_text("not json")
+    (tmp_path / "state.json").unlink()
+    if left is not None:
+        (tmp_path / "state.json").write_bytes(left)
     again = Spool(tmp_path, 1024 * KB, report)
     again.open(lambda: "epoch-2", 2000.0)
-    assert again.epoch == "epoch-2" and again.first() is None
+    assert again.epoch == "epoch-1" and again.positions() == {"a": 4}
+    assert drained(again) == ([3, 4], 0, [3, 4])
+
+
+def test_batches_of_nobody_knows_which_epoch_are_told_as_lost(tmp_path: Path) -> None:
+    spool = opened(tmp_path)
+    spool.append(b"x", {"files": 3}, 1000.0)
+    spool.append(b"y", {"files": 4, "kmsg": 1}, 1007.0)
+    crash(spool)
+    (tmp_path / "state.json").write_text("not json")
+    (tmp_path / "acknowledged").write_text("")
+    again = Spool(tmp_path, 1024 * KB, report)
+    again.open(lambda: "epoch-2", 2000.0)
+    told = again.first()
+    assert again.epoch == "epoch-2" and told is not None and told.lost is not None
+    assert (told.lost["lines"], told.lost["since"], told.lost["until"]) == ({"files": 7, "kmsg": 1}, 1000.0, 1007.0)
     assert list(tmp_path.glob("*.orphan-*")), "the batches are kept for a person"
+
+
+@pytest.mark.parametrize("place", ["magic", "length", "header"])
+def test_a_damaged_frame_is_told_and_those_behind_it_are_delivered(tmp_path: Path, place: str) -> None:
+    spool = opened(tmp_path)
+    ends = []
+    for n in range(1, 6):
+        spool.append(b"x%d" % n, {"files": 1}, 1000.0 + n, {"a": n})
+        ends.append(spool.size)
+    spool.checkpoint()
+    crash(spool)
+    (segment,) = tmp_path.glob("*.seg")
+    data = bytearray(segment.read_bytes())
+    data[ends[1] + {"magic": 1, "length": 6, "header": 40}[place]] ^= 0xFF
+    segment.write_bytes(data)
+    for again in (opened(tmp_path), spool):  # found at a start, and by an agent that runs
+        lost = []
+        while (batch := again.first()) is not None:
+            lost += [(batch.sequence, batch.lost)] * (batch.lost is not None)
+            again.acknowledge(batch.sequence)
+        ((number, told),) = lost
+        assert number == 3, "under its own number: the service knows whether it has it"
+        assert told is not None and (told["since"], told["until"], told["lines"]) == (1002.0, 1004.0, {})
+        assert again.acknowledged == 5 and again.append(b"new", {}, 1010.0) == 6
+        crash(again)
+        if again is not spool:
+            spool = Spool(tmp_path, 1024 * KB, report)
+            (tmp_path / "acknowledged").write_text("")
+            spool.open(lambda: "never", 1000.0)
+            segment.write_bytes(data)
+
+
+def test_segments_that_somebody_removed_are_told_and_their_numbers_not_used_again(tmp_path: Path) -> None:
+    spool = opened(tmp_path, 512 * KB)
+    for n in range(30):
+        spool.append(random.Random(n).randbytes(10 * KB), {"files": 1}, 1000.0 + n)
+    spool.acknowledge(4)
+    spool.checkpoint()
+    crash(spool)
+    for segment in tmp_path.glob("*.seg"):
+        segment.unlink()
+    again = opened(tmp_path, 512 * KB)
+    told = again.first()
+    assert told is not None and told.lost is not None
+    assert (told.lost["first"], told.lost["last"]) == (5, 30)
+    again.acknowledge(told.sequence)
+    assert again.first() is None and again.append(b"new", {}, 1010.0) == 31
+
+
+@needs_root
+def test_a_full_disk_does_not_keep_what_is_delivered(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 4) as disk:
+        spool = opened(disk / "spool", 3072 * KB)
+        for n in range(60):
+            spool.append(random.Random(n).randbytes(30 * KB), {"files": 1}, 1000.0, {f"log{n}": n})
+        spool.sync()
+        filler = fill(disk)
+        with pytest.raises(OSError, match="No space"):
+            spool.append(b"x" * 300 * KB, {"files": 1}, 1000.0)
+        before = spool.size
+        assert drained(spool)[0] == list(range(1, 61))
+        assert spool.size < before / 4, "the disk has room again"
+        assert spool.append(b"x" * 30 * KB, {"files": 1}, 1000.0) == 61
+        crash(spool)
+        filler.unlink()
+        assert opened(disk / "spool", 3072 * KB).positions() == {f"log{n}": n for n in range(60)}
+
+
+@needs_root
+@pytest.mark.parametrize("room", [1, 3, 6])
+def test_a_batch_that_the_disk_takes_a_part_of_is_refused(tmp_path: Path, room: int) -> None:
+    with small_disk(tmp_path / "disk", 1) as disk:
+        spool = opened(disk / "spool")
+        spool.append(b"whole", {"files": 1}, 1000.0, {"a": 1})
+        filler = fill(disk)
+        with filler.open("r+b") as file:
+            file.truncate(filler.stat().st_size - room * 4 * KB)
+        with pytest.raises(OSError, match="No space"):
+            spool.append(random.Random(1).randbytes(40 * KB), {"files": 1}, 1000.0, {"a": 2})
+        assert spool.positions() == {"a": 1} and drained(spool) == ([1], 0, [1])
+        crash(spool)
+        assert opened(disk / "spool").positions() == {"a": 1}
+
+
+@needs_root
+def test_what_is_told_as_lost_on_a_full_disk_is_not_delivered_too(tmp_path: Path) -> None:
+    """The cap is reached, and the disk refuses the segment that is to be written anew without what went."""
+    with small_disk(tmp_path / "disk", 4) as disk:
+        spool = opened(disk / "spool", 2048 * KB)
+        for n in range(60):
+            spool.append(random.Random(n).randbytes(30 * KB), {"files": 1}, 1000.0)
+        fill(disk)
+        for _ in range(3):
+            with pytest.raises(OSError, match="No space"):
+                spool.append(b"x" * 300 * KB, {"files": 1}, 1000.0)
+        delivered, lost, _ = drained(spool)
+        assert lost > 0 and len(delivered) + lost == 60
 
 
 def test_what_was_delivered_before_a_crash_is_not_told_as_lost(tmp_path: Path) -> None:
