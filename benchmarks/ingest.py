@@ -58,6 +58,8 @@ FIRST = 300_000
 MEMORY_S = 1.0
 #: How often the number of stored lines is asked for; 20 times a second it was a tenth of the service's work.
 POLL_S = 0.25
+#: Between two single lines that are sent beside the others; so often that the slowest in a hundred are several in a run.
+LONE_S = 0.05
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -200,6 +202,35 @@ def send_http(port: int, parts: list[tuple[str, dict[str, str], bytes]], rate: f
     answers.put((waits, time.process_time() - used))
 
 
+class Lone:
+    """Single lines sent beside all others, each when the one before is acknowledged: what is taken in meanwhile goes to the same
+    disk by the same way, so that this is how long every sender waits. ``waits``: seconds."""
+
+    def __init__(self, port: int) -> None:
+        self.waits: list[float] = []
+        self._port, self._ending = port, threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ending.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=120)
+        while not self._ending.wait(LONE_S):
+            body = json.dumps({"host": "loghost", "raw": f"lone line {len(self.waits)}"})
+            begun = time.perf_counter()
+            connection.request("POST", "/api/v1/ingest", body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status == 200, answer.status
+            self.waits.append(time.perf_counter() - begun)
+        connection.close()
+
+
 def ndjson_requests(data: list[bytes]) -> Iterator[tuple[str, dict[str, str], bytes]]:
     """Each batch under a key of its own."""
     pack = zstandard.ZstdCompressor(level=1)
@@ -297,13 +328,19 @@ def run(way: str, data: list[bytes], lines: int, options: argparse.Namespace) ->
     sending = senders(way, data, service, options, answers)
     warm_up(service)
     page = page_over(first, service, watched) if options.pages else None
+    lone = Lone(service.http) if way == "tcp" and options.rate else None
     before, begun = watched.cpu(), time.perf_counter()
     if page is not None:
         page.start()
     for sender in sending:
         sender.start()
+    if lone is not None:
+        lone.start()
     collected = [answers.get() for _ in sending]
     sent_s = time.perf_counter() - begun
+    if lone is not None:
+        lone.stop()
+        all_lines += len(lone.waits)
     while service.stored() < all_lines + 1:
         time.sleep(POLL_S)
         if service.process.poll() is not None:
@@ -324,6 +361,8 @@ def run(way: str, data: list[bytes], lines: int, options: argparse.Namespace) ->
     )
     print(f"  started with        {sum(before.values()):10.1f} s of CPU, which are not counted")
     report(lines, spent, service, watched, collected)
+    if lone is not None:
+        told_waits("a line beside them", lone.waits, "single lines over HTTP")
     print(f"  events found        {events:10,}")
     if page is not None:
         rest(watched)
@@ -343,15 +382,21 @@ def report(lines: int, spent: dict[int, float], service: Service, watched: Watch
     print(
         f"  CPU                 {each}   ({cpu:.1f} s: service {own:.1f}, parsers {cpu - own:.1f}; senders {sum(c for _, c in collected):.1f} s)"
     )
-    waits = sorted(w for w, _ in collected for w in w)
+    waits = [wait for told, _ in collected for wait in told]
     if waits:
-        print(
-            f"  acknowledged in     p50 {waits[len(waits) // 2] * 1e3:.1f} ms, p99 {waits[int(len(waits) * 0.99)] * 1e3:.1f} ms, "
-            f"max {waits[-1] * 1e3:.0f} ms ({BATCH:,} lines a batch)"
-        )
+        told_waits("acknowledged in", waits, f"{BATCH:,} lines a batch")
     print(
         f"  peak RSS            {watched.peak / 1e6:10,.0f} MB, of which the service {watched.own / 1e6:,.0f}; "
         f"peak PSS {watched.share / 1e6:,.0f} MB"
+    )
+
+
+def told_waits(what: str, waits: list[float], unit: str) -> None:
+    """Prints how long acknowledgements took. ``waits``: seconds."""
+    waits = sorted(waits)
+    p50, p99 = (waits[int(len(waits) * share)] * 1e3 for share in (0.5, 0.99))
+    print(
+        f"  {what:19} p50 {p50:.1f} ms, p99 {p99:.1f} ms, max {waits[-1] * 1e3:.0f} ms ({len(waits):,} times; {unit})"
     )
 
 

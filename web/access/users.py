@@ -38,8 +38,7 @@ class UsersError(Exception):
 def hashed_password(password: str, salt: bytes | None = None) -> str:
     """What the file keeps of a password."""
     salt = salt if salt is not None else secrets.token_bytes(16)
-    digest = _scrypt(password, salt, COST, BLOCK, PARALLEL)
-    return f"scrypt:{COST}:{BLOCK}:{PARALLEL}:{_text(salt)}:{_text(digest)}"
+    return _kept(salt, _scrypt(password, salt, COST, BLOCK, PARALLEL))
 
 
 def hashed_token(token: str) -> str:
@@ -59,12 +58,17 @@ def _scrypt(password: str, salt: bytes, cost: int, block: int, parallel: int) ->
     return hashlib.scrypt(password.encode(), salt=salt, n=cost, r=block, p=parallel, maxmem=_MEMORY, dklen=32)
 
 
+def _kept(salt: bytes, digest: bytes) -> str:
+    return f"scrypt:{COST}:{BLOCK}:{PARALLEL}:{_text(salt)}:{_text(digest)}"
+
+
 def _text(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-#: Asked for a name that is not there, so that its absence takes as long as a wrong password.
-_NOBODY = hashed_password(secrets.token_urlsafe())
+#: Asked for a name that is not there, so that its absence takes as long as a wrong password. No password's hash: making one
+#: would be a tenth of every start of the service.
+_NOBODY = _kept(secrets.token_bytes(16), secrets.token_bytes(32))
 
 
 @dataclass
