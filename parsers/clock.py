@@ -21,11 +21,15 @@ from parsers.record import Origin
 AHEAD = timedelta(days=1)
 #: An uptime may mean a moment this far after the reference: a boot time is known to some minutes only.
 BOOT_AHEAD = timedelta(minutes=5)
-#: Names of months as syslogs write them: English, and the French, German and Spanish forms that differ in a letter.
+#: Names of months as syslogs write them: English, and the forms of other languages that differ in a letter. A form that means
+#: two months (July in Croatian is August in Czech) is left out.
 MONTHS = {
     "jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11,
     "dec": 12, "janv": 1, "fév": 2, "févr": 2, "mars": 3, "avr": 4, "avril": 4, "mai": 5, "juin": 6, "juil": 7,
     "août": 8, "sept": 9, "déc": 12, "mär": 3, "mrz": 3, "okt": 10, "dez": 12, "ene": 1, "abr": 4, "ago": 8, "dic": 12,
+    "mrt": 3, "mei": 5, "gen": 1, "mag": 5, "giu": 6, "lug": 7, "ott": 10, "fev": 2, "out": 10, "maj": 5, "des": 12,
+    "led": 1, "úno": 2, "bře": 3, "dub": 4, "kvě": 5, "čen": 6, "čec": 7, "zář": 9, "říj": 10, "sty": 1, "lut": 2, "kwi": 4,
+    "cze": 6, "sie": 8, "wrz": 9, "paź": 10, "gru": 12,
     "янв": 1, "фев": 2, "мар": 3, "апр": 4, "мая": 5, "июн": 6, "июл": 7, "авг": 8, "сен": 9, "окт": 10, "ноя": 11, "дек": 12,
     **{f"{month}{sign}": month for month in range(1, 13) for sign in "月월"},
 }  # fmt: skip

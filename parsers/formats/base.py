@@ -203,7 +203,7 @@ def _source_of(name: str) -> str:
 
 
 _PROGRAMS = (
-    ("slurm-prolog", "prolog"), ("slurm_prolog", "prolog"), ("slurm-epilog", "epilog"), ("slurm_epilog", "epilog"),
+    ("slurm-prolog", "prolog"), ("slurm_prolog", "prolog"), ("spank-prolog", "prolog"), ("spank-epilog", "epilog"), ("slurm-epilog", "epilog"), ("slurm_epilog", "epilog"),
     ("nhc", "nhc"), ("opensm", "opensm"), ("nv-fabricmanager", "fabricmanager"), ("nvidia-fabricmanager", "fabricmanager"),
     ("mmfs", "storage"), ("nvidia-imex", "fabricmanager"), ("nv-imex", "fabricmanager"), ("nvlsm", "opensm"), ("psud", "switch"), ("thermalctld", "switch"),
     ("swss", "switch"), ("orchagent", "switch"), ("portsyncd", "switch"), ("bgp#", "switch"), ("teamd#", "switch"),
