@@ -22,11 +22,13 @@ class OwnReader(Reader):
 
     def runs(
         self, within: Range, *, state: str | None = None, user: str | None = None, host: str | None = None,
-        incident: str | None = None, search: str | None = None, limit: int = PAGE, cursor: str | None = None,
+        incident: str | None = None, search: str | None = None, of: Row | None = None, limit: int = PAGE,
+        cursor: str | None = None,
     ) -> tuple[list[Row], str | None]:  # fmt: skip
         return super().runs(
-            within, state=state, user=self.user, host=host, incident=incident, search=search, limit=limit, cursor=cursor
-        )
+            within, state=state, user=self.user, host=host, incident=incident, search=search, of=of, limit=limit,
+            cursor=cursor,
+        )  # fmt: skip
 
     def run(self, key: str) -> Row:
         found = run_names.find(self.rows, '"user"', key)
