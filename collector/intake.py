@@ -100,6 +100,10 @@ class Intake:
                 return receiver, route
         return None
 
+    def methods(self, path: str) -> list[str]:
+        """What a path may be asked with; none if it is no receiver's."""
+        return sorted({m for _, route, pattern in self.routes if pattern.fullmatch(path) for m in route.methods})
+
     def put(self, kind: str, payload: bytes, meta: dict[str, Any]) -> asyncio.Future[Position]:
         """Spools a batch. The future is done when it is on disk. Raises ``SpoolFull``."""
         described = {"kind": kind, "received": time.time_ns() // 1000, **meta}
