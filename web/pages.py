@@ -136,7 +136,12 @@ def first_steps(request: Request, read: Reader) -> dict[str, Any]:
 
 def rooms(person: Person | None) -> tuple[str, ...]:
     """What the top bar leads to: for whom sees only their own jobs nothing else."""
-    return ("jobs",) if person is not None and person.role in (None, Role.OWN) else ROOMS
+    return ROOMS if reads_all(person) else ("jobs",)
+
+
+def reads_all(person: Person | None) -> bool:
+    """Whether who asks may see more than their own jobs: else no page offers what would be refused."""
+    return person is None or person.role not in (None, Role.OWN)
 
 
 def may_change(request: Request) -> bool:
@@ -174,7 +179,7 @@ def render(request: Request, name: str, *, status: int = 200, **values: Any) -> 
         body = environ.get_template(name).render(
             theme=theme_of(request), zone=zone, within=within, kept=kept, person=asking(request), rooms=rooms(asking(request)), link=link, every=every, moved=moved,
             params=request.query_params, path=request.url.path, settings=request.app.state.settings, asker=asker(request),
-            author=remembered(request), writable=may_change(request), called=called, several=several, **values,
+            author=remembered(request), writable=may_change(request), called=called, several=several, reads=reads_all(asking(request)), **values,
         )  # fmt: skip
     return HTMLResponse(body, status)
 
