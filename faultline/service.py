@@ -46,11 +46,14 @@ from parsers.watched import WatchedCatalogue
 from store import segments
 from store.duckdb_store import SERVICE_FILE, DuckStore, StoreError, StoreHeld
 from web.access.gate import Gate
+from web.access.audit import Audit
 from web.access.own import OwnReader
 from web.api import Read
 
 log = structlog.get_logger()
 
+#: Who did what, in the data folder.
+AUDIT_FILE = "audit.ndjson"
 #: Hooks and new rows are looked at this often; a job's epilog is on its page a moment later.
 TICK_SECONDS = 1.0
 #: What was concluded is told this often.
@@ -246,7 +249,8 @@ def build_app(service: Service) -> Any:
     ]
     settings = {"reports": listing, "cluster": service.config.cluster, "user_header": service.config.user_header,
                 "data": str(service.config.data.absolute())}  # fmt: skip
-    app = create_app(service.store, settings=settings, gate=service.gate)
+    audit = Audit(service.config.data / AUDIT_FILE)
+    app = create_app(service.store, settings=settings, gate=service.gate, audit=audit)
 
     app.state.receiving = service.receiving
     if service.receiving is not None:

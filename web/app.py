@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from web import answering, api, feedback, pages, repairs, sources, suggesting, tail
 from web.access import login
+from web.access.audit import Audit
 from web.access.gate import Gate, Guard
 from web.access.rights import allowed
 from web.methods import as_get, methods_of
@@ -171,9 +172,12 @@ def guard(app: FastAPI, gate: Gate) -> None:
     app.add_middleware(Guard, gate=gate)
 
 
-def create_app(store: Store, *, settings: Mapping[str, object] | None = None, gate: Gate | None = None) -> FastAPI:
+def create_app(
+    store: Store, *, settings: Mapping[str, object] | None = None, gate: Gate | None = None, audit: Audit | None = None
+) -> FastAPI:
     """The whole web room over one store. ``settings``: ``reports`` (list or function), ``cluster`` (name shown),
-    ``user_header`` (the header in which a proxy in front says who asks). ``gate``: who may look; None: everybody."""
+    ``user_header`` (the header in which a proxy in front says who asks). ``gate``: who may look; None: everybody. ``audit``:
+    where it is written who did what; None: nowhere."""
     app = FastAPI(
         title="Faultline", version="1", openapi_url="/api/v1/openapi.json", docs_url=None, redoc_url=None,
         description="Why did this job die? Errors are RFC 9457 problem details.", dependencies=[Depends(allowed)],
@@ -193,8 +197,9 @@ def create_app(store: Store, *, settings: Mapping[str, object] | None = None, ga
     app.include_router(answering.router)
     app.include_router(login.router)
     app.mount("/static", StaticFiles(directory=pages.HERE / "static"), name="static")
-    app.state.gate = gate
+    app.state.gate, app.state.audit = gate, audit or Audit()
     if gate is not None:
+        gate.audit = app.state.audit
         guard(app, gate)
     app.add_middleware(Envelope, counters=app.state.counters)
     return app

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from correlator import feedback, lemons
+from web.access.audit import address_of, audit_of
 from web.access.gate import asking
 from web.api import Read
 from web.problems import ProblemError
@@ -57,8 +58,16 @@ def give(request: Request, read: Read, key: str, given: Given) -> dict[str, Any]
         kept = feedback.give(request.app.state.store, key, answer)
     except feedback.FeedbackError as error:
         raise ProblemError(422, str(error), do="Correct the answer and send it again.") from error
+    told_of(request, key, answer)
     found: dict[str, Any] = wire(kept)
     return found
+
+
+def told_of(request: Request, key: str, answer: feedback.Answer) -> None:
+    """Writes down who answered a verdict; ``signed`` is false where the name is only what was typed."""
+    audit_of(request).tell(
+        "feedback", answer.author, address_of(request), run=key, answer=answer.answer, signed=bool(asker(request))
+    )
 
 
 @router.get("/jobs/{key}/feedback", tags=["feedback"])

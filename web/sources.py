@@ -14,7 +14,9 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from collector.inventory import Inventory, blind, patience, quarantine, utc_now
 from web import api, pages
+from web.access.audit import address_of, audit_of
 from web.cursors import decode_cursor, encode_cursor
+from web.feedback import asker
 from web.problems import ProblemError
 from web.reading import MAX_PAGE, PAGE, Reader, Row
 from web.shaping import wire
@@ -204,6 +206,7 @@ def replay(request: Request, identity: str) -> dict[str, Any]:
         raise ProblemError(
             404, f"No batch {identity[:60]!r} is set aside.", do="See /api/v1/sources for those that are."
         )
+    audit_of(request).tell("replay", asker(request), address_of(request), batch=identity)
     return {"status": "spooled", "id": identity}
 
 
