@@ -45,8 +45,8 @@ from parsers.compiled import release
 from parsers.watched import WatchedCatalogue
 from store import segments
 from store.duckdb_store import SERVICE_FILE, DuckStore, StoreError, StoreHeld
-from web.access.gate import Gate
 from web.access.audit import Audit
+from web.access.gate import Gate
 from web.access.own import OwnReader
 from web.api import Read
 
