@@ -36,6 +36,7 @@ from collector.spool import SpoolBroken, SpoolFull
 from correlator.engine import result
 from correlator.streaming import Ticker
 from faultline import tls, upkeep
+from faultline.checking import two_names
 from faultline.config import Config, ScheduledReport
 from faultline.failure import CommandError
 from faultline.gate import gate_of
@@ -101,6 +102,8 @@ class Service:
         self.telling = telling_of(config, store, self._silent_sources)
 
     def start(self) -> None:
+        for problem in two_names(self.store, self.config.cluster):
+            log.warning(problem)
         if self.receiving is not None:
             self.receiving.attach(self.store)
         if self.store.info()["lines"] < LARGE_LINES:

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from collector.ingest import Ingest, Options
 from correlator.engine import correlate, result
+from faultline.checking import two_names
 from faultline.cli import run
 from parsers.engine import LineParser
 from store import open_store
@@ -145,3 +146,19 @@ def test_lines_of_a_host_can_be_asked_by_cluster(pages: TestClient) -> None:
         return {row["cluster"] for row in pages.get("/api/v1/lines", params={"host": "ctl", **more}).json()["lines"]}
 
     assert of() == {"east", "west"} and of(cluster="west") == {"west"}
+
+
+@pytest.mark.parametrize(("lines", "jobs", "configured", "said"), [
+    (["west"], ["mini"], "west", ["'mini'"]), (["west", "mini"], ["mini"], "west", []), (["west"], ["west"], "west", []),
+    (["mini"], ["mini"], "west", []), (["west"], ["mini"], None, []), (["west", None], ["mini", "other"], "west", ["'mini'", "'other'"]),
+])  # fmt: skip
+def test_one_cluster_under_two_names_is_told(
+    lines: list[str | None], jobs: list[str], configured: str | None, said: list[str]
+) -> None:
+    with open_store(None) as store:
+        con = store.cursor()
+        con.executemany("INSERT INTO raw.logs (cluster, message) VALUES (?, 'x')", [[name] for name in lines])
+        con.executemany("INSERT INTO raw.jobs (cluster, job_id) VALUES (?, 15)", [[name] for name in jobs])
+        told = two_names(store, configured)
+    assert [text.partition("accounting tells of ")[2].split(",")[0] for text in told] == said
+    assert all(f"write cluster = {name}" in text for name, text in zip(said, told, strict=True))
