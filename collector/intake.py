@@ -51,7 +51,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _TITLES = {
     400: "The request cannot be understood", 401: "A token is needed", 403: "This token is not known", 411: "Length needed",
-    413: "Too large", 415: "Unknown encoding", 429: "Too many requests", 503: "Not ready",
+    413: "Too large", 415: "Not this kind of content", 429: "Too many requests", 503: "Not ready",
 }  # fmt: skip
 #: What a sender is told to wait after the disk refused a write, seconds.
 BROKEN_RETRY_S = 5
