@@ -51,7 +51,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _TITLES = {
     400: "The request cannot be understood", 401: "A token is needed", 403: "This token is not known", 411: "Length needed",
-    413: "Too large", 415: "Unknown encoding", 429: "Too many requests", 503: "Not ready",
+    413: "Too large", 415: "Not this kind of content", 429: "Too many requests", 503: "Not ready",
 }  # fmt: skip
 #: What a sender is told to wait after the disk refused a write, seconds.
 BROKEN_RETRY_S = 5
@@ -99,6 +99,10 @@ class Intake:
             if method in route.methods and pattern.fullmatch(path):
                 return receiver, route
         return None
+
+    def methods(self, path: str) -> list[str]:
+        """What a path may be asked with; none if it is no receiver's."""
+        return sorted({m for _, route, pattern in self.routes if pattern.fullmatch(path) for m in route.methods})
 
     def put(self, kind: str, payload: bytes, meta: dict[str, Any]) -> asyncio.Future[Position]:
         """Spools a batch. The future is done when it is on disk. Raises ``SpoolFull``."""

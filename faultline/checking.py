@@ -14,6 +14,7 @@ from store import archive
 
 if TYPE_CHECKING:
     from parsers.patterns import Catalogue
+    from store.duckdb_store import DuckStore
 
 
 def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()) -> int:
@@ -37,6 +38,7 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
                 info = store.info()
                 bad = store.rows("SELECT count(*) AS n FROM raw.logs WHERE raw IS NULL")[0]["n"]
                 wrong += archive.damaged(store)
+                wrong += two_names(store, settings.cluster)
             print(f"store          {info['lines']:,} lines, {info['bytes']:,} bytes in {info['folder']}")
             if bad:
                 wrong.append(f"store {info['folder']}: {bad} rows without their raw line")
@@ -48,6 +50,22 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
         print(f"WRONG  {text}")
     print("something is wrong" if wrong else "all is well")
     return 1 if wrong else 0
+
+
+def two_names(store: DuckStore, cluster: str | None) -> list[str]:
+    """Names that accounting has for a cluster of which there is no line, while the lines have the configuration's ``cluster``: one
+    cluster under two names, whose jobs and lines never meet."""
+    if cluster is None:
+        return []
+    lines = {row["cluster"] for row in store.rows("SELECT DISTINCT cluster FROM raw.log_clusters")}
+    jobs = {row["cluster"] for row in store.rows("SELECT DISTINCT cluster FROM raw.jobs WHERE cluster IS NOT NULL")}
+    if cluster not in lines:
+        return []
+    return [
+        f"cluster = {cluster!r} in the configuration, and accounting tells of {name!r}, of which there is no line: if that is the same "
+        f"one, its jobs and lines do not meet; write cluster = {name!r}, or leave it out, and load the logs anew"
+        for name in sorted(jobs - lines)
+    ]
 
 
 def _ways_in(settings: Config) -> list[str]:

@@ -172,6 +172,8 @@ class Front:
             await self._lifespan(receive, send)
         elif scope["type"] == "http" and self.receiving.intake.find(scope["method"], scope["path"]):
             await self.receiving.intake(scope, receive, send)
+        elif scope["type"] == "http" and (methods := self.receiving.intake.methods(scope["path"])):
+            await _not_so(send, scope, methods)
         elif scope["type"] == "http" and scope["path"] == "/readyz" and (trouble := self.receiving.trouble()):
             await _say(send, 503, trouble, scope["path"])
         elif self.pages is not None:
@@ -208,6 +210,21 @@ _PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Sta
 <meta http-equiv="refresh" content="2"></head><body><main><h1>Faultline is starting</h1><p>{text}</p>
 <p>What is sent meanwhile is taken in and kept. This page asks again every 2 seconds.</p></main></body></html>
 """
+
+
+async def _not_so(send: Any, scope: MutableMapping[str, Any], methods: list[str]) -> None:
+    """A receiver's path that was asked with another method than its own."""
+    allowed = ", ".join(methods)
+    detail = f"{scope['method']} is no method of {scope['path']}: lines are sent to it."
+    document = {"type": "about:blank", "title": "Method not allowed", "status": 405, "detail": detail}
+    body = json.dumps(document | {"instance": scope["path"], "do": f"Use {allowed}."}).encode()
+    headers = [
+        (b"content-type", b"application/problem+json"),
+        (b"allow", allowed.encode()),
+        (b"cache-control", b"no-store"),
+    ]
+    await send({"type": "http.response.start", "status": 405, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
 
 async def _say(send: Any, status: int, text: str, path: str, *, page: bool = False) -> None:

@@ -36,6 +36,7 @@ from collector.spool import SpoolBroken, SpoolFull
 from correlator.engine import result
 from correlator.streaming import Ticker
 from faultline import tls, upkeep
+from faultline.checking import two_names
 from faultline.config import Config, ScheduledReport
 from faultline.failure import CommandError
 from faultline.gate import gate_of
@@ -45,12 +46,15 @@ from parsers.compiled import release
 from parsers.watched import WatchedCatalogue
 from store import segments
 from store.duckdb_store import SERVICE_FILE, DuckStore, StoreError, StoreHeld
+from web.access.audit import Audit
 from web.access.gate import Gate
 from web.access.own import OwnReader
 from web.api import Read
 
 log = structlog.get_logger()
 
+#: Who did what, in the data folder.
+AUDIT_FILE = "audit.ndjson"
 #: Hooks and new rows are looked at this often; a job's epilog is on its page a moment later.
 TICK_SECONDS = 1.0
 #: What was concluded is told this often.
@@ -98,6 +102,8 @@ class Service:
         self.telling = telling_of(config, store, self._silent_sources)
 
     def start(self) -> None:
+        for problem in two_names(self.store, self.config.cluster):
+            log.warning(problem)
         if self.receiving is not None:
             self.receiving.attach(self.store)
         if self.store.info()["lines"] < LARGE_LINES:
@@ -246,7 +252,8 @@ def build_app(service: Service) -> Any:
     ]
     settings = {"reports": listing, "cluster": service.config.cluster, "user_header": service.config.user_header,
                 "data": str(service.config.data.absolute())}  # fmt: skip
-    app = create_app(service.store, settings=settings, gate=service.gate)
+    audit = Audit(service.config.data / AUDIT_FILE)
+    app = create_app(service.store, settings=settings, gate=service.gate, audit=audit)
 
     app.state.receiving = service.receiving
     if service.receiving is not None:

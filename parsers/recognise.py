@@ -136,14 +136,23 @@ def _job_place(parts: tuple[str, ...]) -> Recognition | None:
 
 _MAGICS = {
     b"\x7fELF": "an ELF program or core dump", b"\x1f\x8b": "still gzip inside", b"PAR1": "Parquet",
-    b"\x28\xb5\x2f\xfd": "still zstd inside", b"\xfd7zXZ\x00": "still xz inside", b"BZh": "bzip2", b"PK\x03\x04": "zip",
+    b"\x28\xb5\x2f\xfd": "still zstd inside", b"\xfd7zXZ\x00": "still xz inside", b"BZh": "bzip2",
     b"LPKSHHRH": "a systemd journal: use journalctl -o export or journald upload", b"SQLite format 3\0": "SQLite",
     b"\x89PNG": "an image", b"%PDF": "PDF",
 }  # fmt: skip
 
 
+def archive_of(head: bytes) -> str | None:
+    """What kind of archive of several files begins so; None if it is none."""
+    if head[257:262] == b"ustar":  # POSIX.1-1988 and GNU alike
+        return "a tar archive"
+    return "a zip archive" if head.startswith(b"PK\x03\x04") else None
+
+
 def _binary(head: bytes) -> str | None:
     """Why the content is no text; a few NULs (a log cut by a power loss) still are text."""
+    if archive := archive_of(head):
+        return f"{archive} of several files: unpack it into a folder and ingest that"
     for magic, what in _MAGICS.items():
         if head.startswith(magic):
             return what

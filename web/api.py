@@ -110,8 +110,8 @@ def read_axis(read: Reader, row: dict[str, Any]) -> dict[str, Any]:
         ) from error
     hosts, runs = incident_hosts(document, row), read.runs_by_key(incident_jobs(document, SPARED_LANES))
     return axes.build(
-        row, events=read.events(start=start, end=end, hosts=hosts, of=row), states=read.node_states(hosts, start, end),
-        runs=runs, beats=read.output_times([int(run["job_id"]) for run in runs], start, end),
+        row, events=read.events(start=start, end=end, hosts=hosts, of=row), states=read.node_states(hosts, start, end, of=row),
+        runs=runs, beats=read.output_times([int(run["job_id"]) for run in runs], start, end, of=row),
         start=start, end=end, t0=t0,
     )  # fmt: skip
 
@@ -158,7 +158,7 @@ def verdict(read: Read, key: str) -> dict[str, Any]:
 
 @router.get("/nodes", tags=["nodes"])
 def nodes(read: Read, q: str | None = None, limit: Limit = PAGE, cursor: Cursor = None) -> dict[str, Any]:
-    """Every node, by name, with its newest state."""
+    """Every node, by name, with its newest state; a host that several clusters have is there once for each, HOST@CLUSTER."""
     rows, after = read.nodes(search=q, limit=limit, cursor=cursor)
     return page("nodes", rows, after)
 
@@ -167,20 +167,29 @@ def nodes(read: Read, q: str | None = None, limit: Limit = PAGE, cursor: Cursor 
 def node(read: Read, within: Within, name: str) -> dict[str, Any]:
     """One node with its states, links, incidents, jobs and newest events."""
     row = read.node(name)
-    found, _ = read.incidents(within, host=name)
-    ran, _ = read.runs(within, host=name)
-    events = read.events(start=within.start, end=within.end, hosts=[name], limit=500, newest=True)
+    found = about_node(read, row, within)
     more = {
-        "states": read.node_states([name], within.start, within.end), "links": read.links(name), "jobs": ran,
-        "incidents": [incident_document(item) for item in found], "recent_events": events,
+        "states": found["states"], "links": found["links"], "jobs": found["runs"],
+        "incidents": [incident_document(item) for item in found["incidents"]], "recent_events": found["events"],
     }  # fmt: skip
     return {**wire(row), **wire(more)}
+
+
+def about_node(read: Reader, row: dict[str, Any], within: Range) -> dict[str, Any]:
+    """What the store has of one node: of its host, in its cluster."""
+    host = row["host"]
+    return {
+        "incidents": read.incidents(within, host=host, of=row)[0], "runs": read.runs(within, host=host, of=row)[0],
+        "events": read.events(start=within.start, end=within.end, hosts=[host], of=row, limit=500, newest=True),
+        "states": read.node_states([host], within.start, within.end, of=row), "links": read.links(row),
+    }  # fmt: skip
 
 
 @router.get("/lines", tags=["lines"])
 def lines(
     read: Read, within: Within, host: str | None = None, source: str | None = None, job: int | None = None,
     file: str | None = None, around_line: Annotated[int | None, Query(ge=1)] = None, q: str | None = None,
+    cluster: Annotated[str | None, Query(description="lines of this cluster, or of none")] = None,
     limit: Annotated[int, Query(ge=1, le=2000)] = 200,
 ) -> dict[str, Any]:  # fmt: skip
     """Raw lines of a time window, or with `file` and `around_line` the lines around one of them."""
@@ -188,7 +197,9 @@ def lines(
         if not file:
             raise ProblemError(400, "around_line needs file.", do="Name the file that the line stands in.")
         return {"lines": wire(read.around(file, around_line, min(limit, 50))), "truncated": False}
-    rows, more = read.lines(within, host=host, source=source, job=job, file=file, search=q, limit=limit)
+    rows, more = read.lines(
+        within, host=host, source=source, job=job, file=file, search=q, cluster=cluster, limit=limit
+    )
     return {"lines": wire(rows), "truncated": more}
 
 

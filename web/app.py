@@ -19,8 +19,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from web import answering, api, feedback, pages, repairs, sources, suggesting, tail
 from web.access import login
+from web.access.audit import Audit
 from web.access.gate import Gate, Guard
 from web.access.rights import allowed
+from web.methods import as_get, methods_of
 from web.metrics import Counters
 from web.origin import foreign
 from web.problems import ProblemError, wants_page
@@ -40,7 +42,10 @@ HEADERS = {
     "Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin",
     "X-Frame-Options": "DENY", "Cross-Origin-Opener-Policy": "same-origin",
 }  # fmt: skip
-WAYS_OUT = {404: "Check the address, or start from the list of incidents.", 405: "Use the method the API names."}
+WAYS_OUT = {
+    404: "Check the address, or start from the list of incidents.",
+    405: "Use one of the methods in the header Allow.",
+}
 
 
 class Envelope:
@@ -53,6 +58,7 @@ class Envelope:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        scope, send = as_get(scope, send)
         began, status = time.perf_counter(), 500
 
         async def sending(message: Message) -> None:
@@ -85,9 +91,11 @@ class Envelope:
 
 
 def answer(request: Request, problem: ProblemError) -> Response:
-    if wants_page(request):
-        return pages.render(request, "error.html", status=problem.status, problem=problem, nav="")
-    return problem.response(request.url.path)
+    if not wants_page(request):
+        return problem.response(request.url.path)
+    page = pages.render(request, "error.html", status=problem.status, problem=problem, nav="")
+    page.headers.update(problem.headers)
+    return page
 
 
 def handlers(app: FastAPI) -> None:
@@ -116,9 +124,12 @@ def handlers(app: FastAPI) -> None:
         missing = error.status_code == 404
         detail = f"There is nothing at {request.url.path}." if missing else str(error.detail)
         extra = {"suggestions": near} if missing and (near := suggesting.pages(request.url.path)) else {}
-        return answer(
-            request, ProblemError(error.status_code, detail, do=WAYS_OUT.get(error.status_code, ""), extra=extra)
-        )
+        headers = dict(error.headers or {})
+        if error.status_code == 405:
+            headers["Allow"] = ", ".join(sorted(methods_of(app.routes, request.url.path)))
+            detail = f"{request.method} is no method of {request.url.path}."
+        do = WAYS_OUT.get(error.status_code, "")
+        return answer(request, ProblemError(error.status_code, detail, do=do, extra=extra, headers=headers))
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> Response:
@@ -161,9 +172,12 @@ def guard(app: FastAPI, gate: Gate) -> None:
     app.add_middleware(Guard, gate=gate)
 
 
-def create_app(store: Store, *, settings: Mapping[str, object] | None = None, gate: Gate | None = None) -> FastAPI:
+def create_app(
+    store: Store, *, settings: Mapping[str, object] | None = None, gate: Gate | None = None, audit: Audit | None = None
+) -> FastAPI:
     """The whole web room over one store. ``settings``: ``reports`` (list or function), ``cluster`` (name shown),
-    ``user_header`` (the header in which a proxy in front says who asks). ``gate``: who may look; None: everybody."""
+    ``user_header`` (the header in which a proxy in front says who asks). ``gate``: who may look; None: everybody. ``audit``:
+    where it is written who did what; None: nowhere."""
     app = FastAPI(
         title="Faultline", version="1", openapi_url="/api/v1/openapi.json", docs_url=None, redoc_url=None,
         description="Why did this job die? Errors are RFC 9457 problem details.", dependencies=[Depends(allowed)],
@@ -183,8 +197,9 @@ def create_app(store: Store, *, settings: Mapping[str, object] | None = None, ga
     app.include_router(answering.router)
     app.include_router(login.router)
     app.mount("/static", StaticFiles(directory=pages.HERE / "static"), name="static")
-    app.state.gate = gate
+    app.state.gate, app.state.audit = gate, audit or Audit()
     if gate is not None:
+        gate.audit = app.state.audit
         guard(app, gate)
     app.add_middleware(Envelope, counters=app.state.counters)
     return app

@@ -11,9 +11,11 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from correlator import feedback, lemons
+from web.access.audit import address_of, audit_of
 from web.access.gate import asking
 from web.api import Read
 from web.problems import ProblemError
+from web.reading import OF_CLUSTER
 from web.shaping import wire
 
 router = APIRouter(prefix="/api/v1")
@@ -56,8 +58,16 @@ def give(request: Request, read: Read, key: str, given: Given) -> dict[str, Any]
         kept = feedback.give(request.app.state.store, key, answer)
     except feedback.FeedbackError as error:
         raise ProblemError(422, str(error), do="Correct the answer and send it again.") from error
+    told_of(request, key, answer)
     found: dict[str, Any] = wire(kept)
     return found
+
+
+def told_of(request: Request, key: str, answer: feedback.Answer) -> None:
+    """Writes down who answered a verdict; ``signed`` is false where the name is only what was typed."""
+    audit_of(request).tell(
+        "feedback", answer.author, address_of(request), run=key, answer=answer.answer, signed=bool(asker(request))
+    )
 
 
 @router.get("/jobs/{key}/feedback", tags=["feedback"])
@@ -91,15 +101,21 @@ def everything(
 @router.get("/nodes/{name}/risk", tags=["nodes"])
 def risk(read: Read, name: str) -> dict[str, Any]:
     """Incidents rooted on a node per family of trouble, beside what an ordinary node of the cluster has."""
-    read.node(name)
-    incidents = [json.loads(row["document"]) for row in read.rows("SELECT document FROM model.incidents")]
-    nodes = int(
-        read.rows("SELECT count(DISTINCT node) AS n FROM (SELECT unnest(nodes) AS node FROM model.runs)")[0]["n"]
-    )
-    families = lemons.risk(incidents, max(nodes, 2)).get(name, [])
+    node = read.node(name)
+    of_it, host = f"WHERE {OF_CLUSTER}", node["host"]
+    found = read.rows(f"SELECT document FROM model.incidents {of_it}", [node["cluster"]])
+    incidents = [json.loads(row["document"]) for row in found]
+    of_runs = f"SELECT unnest(nodes) AS node FROM model.runs {of_it}"
+    nodes = int(read.rows(f"SELECT count(DISTINCT node) AS n FROM ({of_runs})", [node["cluster"]])[0]["n"])
+    families = lemons.risk(incidents, max(nodes, 2)).get(host, [])
     recent = [
         {"id": i["id"], "start": i["start"], "title": i.get("title"), "event": i["root_cause"]["event"]}
         for i in sorted(incidents, key=lambda i: (i["start"], i["id"]), reverse=True)
-        if i["root_cause"]["host"] == name
+        if i["root_cause"]["host"] == host
     ]
-    return {"node": name, "lemon": any(f["lemon"] for f in families), "families": families, "incidents": recent[:50]}
+    return {
+        "node": node["name"],
+        "lemon": any(f["lemon"] for f in families),
+        "families": families,
+        "incidents": recent[:50],
+    }

@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from correlator.causes import CAUSES
 from correlator.feedback import CATEGORIES
+from store.node_names import nodes as nodes_of
 from store.run_names import named_runs
 from web import api, job_files, suggesting
 from web import axis as axes
@@ -135,7 +136,12 @@ def first_steps(request: Request, read: Reader) -> dict[str, Any]:
 
 def rooms(person: Person | None) -> tuple[str, ...]:
     """What the top bar leads to: for whom sees only their own jobs nothing else."""
-    return ("jobs",) if person is not None and person.role in (None, Role.OWN) else ROOMS
+    return ROOMS if reads_all(person) else ("jobs",)
+
+
+def reads_all(person: Person | None) -> bool:
+    """Whether who asks may see more than their own jobs: else no page offers what would be refused."""
+    return person is None or person.role not in (None, Role.OWN)
 
 
 def may_change(request: Request) -> bool:
@@ -160,13 +166,20 @@ def render(request: Request, name: str, *, status: int = 200, **values: Any) -> 
         shifted = within.shifted(direction)
         return f"?{urlencode({**dict(request.query_params), **shifted})}" if shifted else None
 
+    def called(host: object, cluster: object = None) -> str:
+        return whole.names().of(host, cluster)
+
+    def several() -> bool:
+        return whole.names().several
+
+    whole: Reader = request.app.state.reader
     environ: jinja2.Environment = request.app.state.templates
     zone = chosen(request.query_params.get("zone"), unquote(request.cookies.get("zone", "")))
     with shown_in(zone):
         body = environ.get_template(name).render(
             theme=theme_of(request), zone=zone, within=within, kept=kept, person=asking(request), rooms=rooms(asking(request)), link=link, every=every, moved=moved,
             params=request.query_params, path=request.url.path, settings=request.app.state.settings, asker=asker(request),
-            author=remembered(request), writable=may_change(request), **values,
+            author=remembered(request), writable=may_change(request), called=called, several=several, reads=reads_all(asking(request)), **values,
         )  # fmt: skip
     return HTMLResponse(body, status)
 
@@ -194,7 +207,7 @@ def incident(request: Request, read: Read, incident_id: str) -> HTMLResponse:
     document = row["document"]
     runs = {run["run_key"]: run for run in read.runs_by_key(api.incident_jobs(document))}
     events = {str(event.get("id")): event for event in document.get("events") or []}
-    states = read.node_states(api.incident_hosts(document, row), row["start"], row["end"])
+    states = read.node_states(api.incident_hosts(document, row), row["start"], row["end"], of=row)
     steps = axes.chain_steps(document, events)
     return render(
         request, "incident.html", row=row, doc=document, runs=runs, events=events, states=states,
@@ -226,11 +239,11 @@ TELLS_OF_A_NODE = {"slurm.job_node_fail", "job.node_failure"}
 SAME_END = timedelta(seconds=2)
 
 
-def job_nodes(read: Reader, row: Mapping[str, Any], evidence: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def job_nodes(read: Reader, row: dict[str, Any], evidence: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The nodes of a run with the evidence and the states out of service that speak of each, in their order."""
     names = list(row["nodes"] or [])
     begin, end = row["start"], row["end"]
-    states = read.node_states(names, begin, end + SAME_END if end else None) if begin else []
+    states = read.node_states(names, begin, end + SAME_END if end else None, of=row) if begin else []
     out = []
     for name in names:
         said = [item for item in evidence if item.get("host") == name and item.get("event") not in TELLS_OF_A_NODE]
@@ -269,14 +282,9 @@ def nodes(request: Request, read: Read, q: str | None = None, cursor: str | None
 @router.get("/nodes/{name}", response_class=HTMLResponse)
 def node(request: Request, read: Read, within: Within, name: str) -> HTMLResponse:
     row = read.node(name)
-    found, _ = read.incidents(within, host=name)
-    ran, _ = read.runs(within, host=name)
-    events = read.events(start=within.start, end=within.end, hosts=[name], limit=500, newest=True)
-    states = read.node_states([name], within.start, within.end)
-    return render(
-        request, "node.html", row=row, incidents=found, runs=ran, events=events, states=states[::-1],
-        links=read.links(name), nav="nodes",
-    )  # fmt: skip
+    found = api.about_node(read, row, within)
+    found["states"] = found["states"][::-1]
+    return render(request, "node.html", row=row, nav="nodes", **found)
 
 
 @router.get("/reports", response_class=HTMLResponse)
@@ -299,7 +307,10 @@ def search(request: Request, read: Read, within: Within, q: str = "") -> HTMLRes
     exact = (
         ("SELECT incident_id AS found FROM model.incidents WHERE lower(incident_id) = lower(?)", "/incidents/"),
         (f"SELECT run_key AS found FROM {named_runs(read.rows)} WHERE run_key = ?", "/jobs/"),
-        ("SELECT host AS found FROM model.events WHERE host = ? LIMIT 1", "/nodes/"),
+        (
+            f"SELECT any_value(name) AS found FROM {nodes_of()} WHERE name = $1 OR host = $1 HAVING count(*) = 1",
+            "/nodes/",
+        ),
     )
     named = SLURMS_WORD.sub("", text)
     for sql, where in exact:

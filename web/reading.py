@@ -5,8 +5,6 @@ Pages and API share these functions, so that a number on a page is the number of
 
 from __future__ import annotations
 
-import base64
-import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -16,9 +14,11 @@ from typing import Any, Protocol
 import duckdb
 
 from correlator import recurrence
-from store import blocks, run_names
+from store import blocks, node_names, run_names
+from store.node_names import NodeNames
 from store.node_states import STATES
 from web import suggesting
+from web.cursors import decode_cursor, encode_cursor
 from web.problems import ProblemError
 from web.shaping import document
 from web.timerange import Range
@@ -29,12 +29,14 @@ MAX_PAGE = 500
 #: An event that arrived this much after its own time is called late.
 LATE_S = 5.0
 SOURCES_KEPT_S = 15.0
+#: Another cluster comes once in a service's life.
+NAMES_KEPT_S = 15.0
 #: Rows of a run's cluster, or of none that was named: what is not told of a cluster may be of this one.
 OF_CLUSTER = "(cluster IS NULL OR cluster IS NOT DISTINCT FROM ?)"
 #: A run that ended, and not well.
 FAILED = "state NOT IN ('COMPLETED', 'RUNNING', 'PENDING', 'CONFIGURING', 'COMPLETING')"
 LINE_COLUMNS = (
-    "time, time_quality, received_time, host, source, unit, severity, event, job_id, message, raw, file, line"
+    "time, time_quality, received_time, cluster, host, source, unit, severity, event, job_id, message, raw, file, line"
 )
 
 
@@ -44,23 +46,6 @@ class Store(Protocol):
     def cursor(self) -> duckdb.DuckDBPyConnection: ...
 
     def info(self) -> Mapping[str, Any]: ...
-
-
-def encode_cursor(*parts: object) -> str:
-    """The position behind a page's last row, opaque for the client."""
-    text = json.dumps([part.isoformat() if isinstance(part, datetime) else part for part in parts])
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
-def decode_cursor(text: str, size: int) -> list[Any]:
-    """The parts of a cursor; anything else than one of ours is the client's mistake."""
-    try:
-        parts = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-    except ValueError:
-        parts = None
-    if not isinstance(parts, list) or len(parts) != size:
-        raise ProblemError(400, f"cursor={text[:40]!r} is not one of ours", do="Start again without cursor.")
-    return parts
 
 
 def joined_states(rows: Sequence[Row]) -> list[Row]:
@@ -113,6 +98,7 @@ class Reader:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._sources: tuple[float, list[Row]] | None = None
+        self._names: tuple[float, NodeNames] | None = None
         self._lock = threading.Lock()
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
@@ -132,10 +118,13 @@ class Reader:
 
     def incidents(
         self, within: Range, *, severity: str | None = None, host: str | None = None, job: str | None = None,
-        search: str | None = None, limit: int = PAGE, cursor: str | None = None,
+        search: str | None = None, of: Row | None = None, limit: int = PAGE, cursor: str | None = None,
     ) -> tuple[list[Row], str | None]:  # fmt: skip
-        """Newest first. An incident belongs to a range it overlaps; one without an end is still open."""
+        """Newest first. An incident belongs to a range it overlaps; one without an end is still open. ``of``: a node, whose
+        cluster they are of."""
         where = Where()
+        if of is not None:
+            where.add(OF_CLUSTER, of["cluster"])
         where.when(within.end, "start <= ?")
         where.when(within.start, 'coalesce("end", start) >= ?')
         where.when(severity, "severity = ?")
@@ -143,7 +132,7 @@ class Reader:
         where.when(job, "list_contains(json_extract_string(document, '$.jobs[*].job_id'), ?)")
         where.when(search, "document ILIKE '%' || ? || '%'")
         if cursor:
-            where.add("(start, incident_id) < (CAST(? AS TIMESTAMP), ?)", *decode_cursor(cursor, 2))
+            where.add("(start, incident_id) < (CAST(? AS TIMESTAMP), ?)", *decode_cursor(cursor, datetime, str))
         rows = self.rows(
             'SELECT incident_id, cluster, start, "end", severity, category, root_event, root_host, root_device,'
             f" document FROM model.incidents{where.sql} ORDER BY start DESC, incident_id DESC LIMIT ?",
@@ -259,10 +248,13 @@ class Reader:
 
     def runs(
         self, within: Range, *, state: str | None = None, user: str | None = None, host: str | None = None,
-        incident: str | None = None, search: str | None = None, limit: int = PAGE, cursor: str | None = None,
+        incident: str | None = None, search: str | None = None, of: Row | None = None, limit: int = PAGE,
+        cursor: str | None = None,
     ) -> tuple[list[Row], str | None]:  # fmt: skip
-        """Newest first, by start (or by submission where it never started)."""
+        """Newest first, by start (or by submission where it never started). ``of``: a node, whose cluster they are of."""
         where = Where()
+        if of is not None:
+            where.add(OF_CLUSTER, of["cluster"])
         where.when(within.end, "coalesce(start, submit) <= ?")
         where.when(within.start, 'coalesce("end", start, submit) >= ?')
         if state == "failed":
@@ -275,7 +267,7 @@ class Reader:
         where.when(search, "run_key = ? OR own_key = ? OR name ILIKE '%' || ? || '%' OR \"user\" = ?")
         order = "coalesce(start, submit, TIMESTAMP '1970-01-01')"
         if cursor:
-            where.add(f"({order}, run_key) < (CAST(? AS TIMESTAMP), ?)", *decode_cursor(cursor, 2))
+            where.add(f"({order}, run_key) < (CAST(? AS TIMESTAMP), ?)", *decode_cursor(cursor, datetime, str))
         rows = self.rows(
             f"SELECT {self.RUN_COLUMNS}, {order} AS ordered FROM {self._runs()}{where.sql}"
             " ORDER BY ordered DESC, run_key DESC LIMIT ?",
@@ -329,54 +321,66 @@ class Reader:
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
+    def names(self) -> NodeNames:
+        """What nodes are called, for links from other pages; kept for some seconds."""
+        with self._lock:
+            if self._names and time.monotonic() - self._names[0] < NAMES_KEPT_S:
+                return self._names[1]
+            found = NodeNames(self.rows)
+            self._names = (time.monotonic(), found)
+            return found
+
     def nodes(
-        self, *, search: str | None = None, exact: str | None = None, limit: int = PAGE, cursor: str | None = None
+        self, *, search: str | None = None, host: str | None = None, limit: int = PAGE, cursor: str | None = None
     ) -> tuple[list[Row], str | None]:  # fmt: skip
         """Every host that Slurm or a log line named, with its newest state and what happened to it."""
-        after = decode_cursor(cursor, 1)[0] if cursor else ""
-        values: list[Any] = [search or "", after, exact, exact, limit + 1]
-        rows = self.rows(
-            f"""
-            WITH states AS MATERIALIZED {STATES},
-            named AS (SELECT DISTINCT host FROM states UNION SELECT DISTINCT host FROM model.events),
-            latest AS (SELECT host, arg_max_null(state, time) AS state, arg_max_null(reason, time) AS reason,
-                              max(time) AS since FROM states GROUP BY host),
-            happened AS (SELECT host, count(*) AS events, max(time) AS last_event,
-                                count(*) FILTER (severity IN ('error', 'critical', 'crit', 'alert', 'emerg')) AS errors
-                         FROM model.events GROUP BY host),
-            rooted AS (SELECT root_host AS host, count(*) AS incidents FROM model.incidents GROUP BY root_host)
-            SELECT host AS name, state, reason, since, coalesce(events, 0) AS events, coalesce(errors, 0) AS errors,
-                   last_event, coalesce(incidents, 0) AS incidents
-            FROM named LEFT JOIN latest USING (host) LEFT JOIN happened USING (host) LEFT JOIN rooted USING (host)
-            WHERE host IS NOT NULL AND host <> '' AND contains(host, ?) AND host > ? AND (? IS NULL OR host = ?)
-            ORDER BY host LIMIT ?
-            """,
-            values,
-        )
+        after = decode_cursor(cursor, str)[0] if cursor else ""
+        rows = self.rows(node_names.LISTED, [search or "", after, host, host, limit + 1])
         more = len(rows) > limit
         rows = rows[:limit]
         return rows, encode_cursor(rows[-1]["name"]) if more else None
 
     def node(self, name: str) -> Row:
-        found, _ = self.nodes(exact=name)
-        if found:
-            return found[0]
+        """The node of that name; of a host that several clusters have, the cluster must be said."""
+        rows, _ = self.nodes(host=node_names.parted(name)[0], limit=MAX_PAGE)
+        found = node_names.find(rows or self.nodes(host=name)[0], name)
+        if found is not None:
+            return dict(found)
+        if len(rows) > 1 and rows[0]["host"] == name:
+            several = {"suggestions": suggesting.listed("node", "/nodes/", [{"found": row["name"]} for row in rows])}
+            said = f"{len(rows)} clusters have a node {name}: {', '.join(row['name'] for row in rows)}."
+            raise ProblemError(404, said, do="Say which one is meant.", extra=several)
+        if (silent := self._without_events(name)) is not None:
+            return silent
         near = {"suggestions": suggesting.nodes(self.rows, name)}
         said = f"No line and no Slurm record names a node {name}."
         raise ProblemError(404, said, do="See the list of nodes.", extra=near)
 
-    def node_states(self, hosts: Sequence[str], start: datetime | None, end: datetime | None) -> list[Row]:
-        """States of these nodes; also the last one from before the range, since it still held at its start."""
+    def _without_events(self, host: str) -> Row | None:
+        """A host of which there are lines, none of them an event."""
+        found = self.one("SELECT cluster FROM raw.log_view WHERE host = ? ORDER BY cluster LIMIT 1", [host])
+        nothing = dict.fromkeys(("state", "reason", "since", "last_event")) | dict.fromkeys(
+            ("events", "errors", "incidents"), 0
+        )
+        return found and {"name": host, "host": host, **found, **nothing}
+
+    def node_states(
+        self, hosts: Sequence[str], start: datetime | None, end: datetime | None, *, of: Row | None = None,
+    ) -> list[Row]:  # fmt: skip
+        """States of these nodes; also the last one from before the range, since it still held at its start. ``of``: a node, a
+        run or an incident, whose cluster they are of."""
         where = Where()
         where.add("list_contains(?, host)", list(hosts))
+        if of is not None:
+            where.add(OF_CLUSTER, of["cluster"])
         where.when(end, "time <= ?")
         where.when(start, "coalesce(until, TIMESTAMP '9999-01-01') >= ?")
         sql = f"SELECT time, until, host, state, reason, actor, source FROM {STATES}{where.sql}"
         return joined_states(self.rows(sql + " ORDER BY host, time LIMIT 5000", where.values))
 
-    def links(self, host: str) -> list[Row]:
-        sql = "SELECT DISTINCT device, switch, switch_port, plane, rail FROM raw.links WHERE host = ? ORDER BY device"
-        return self.rows(sql, [host])
+    def links(self, node: Row) -> list[Row]:
+        sql = f"SELECT DISTINCT device, switch, switch_port, plane, rail FROM raw.links WHERE host = ? AND {OF_CLUSTER}"
+        return self.rows(f"{sql} ORDER BY device", [node["host"], node["cluster"]])
 
     # -- events and lines ------------------------------------------------------------------------------------------
 
@@ -405,22 +409,23 @@ class Reader:
             [*where.values, limit],
         )
 
-    def output_times(self, job_ids: Sequence[int], start: datetime, end: datetime) -> list[Row]:
-        """When jobs printed something: the beat that shows whether a program was alive."""
+    def output_times(self, job_ids: Sequence[int], start: datetime, end: datetime, *, of: Row) -> list[Row]:
+        """When jobs of an incident's cluster printed something: the beat that shows whether a program was alive."""
         if not job_ids:
             return []
         return self.rows(
             "SELECT job_id, time FROM raw.log_view WHERE list_contains(?, job_id) AND time BETWEEN ? AND ?"
-            " AND source IN ('job_stdout', 'job_stderr') AND time_quality = 'line' ORDER BY time LIMIT 20000",
-            [list(job_ids), start, end],
+            f" AND source IN ('job_stdout', 'job_stderr') AND time_quality = 'line' AND {OF_CLUSTER} ORDER BY time LIMIT 20000",
+            [list(job_ids), start, end, of["cluster"]],
         )
 
     def lines(
         self, within: Range, *, host: str | None = None, source: str | None = None, job: int | None = None,
-        file: str | None = None, search: str | None = None, limit: int = 200,
+        file: str | None = None, search: str | None = None, cluster: str | None = None, limit: int = 200,
     ) -> tuple[list[Row], bool]:  # fmt: skip
-        """Raw lines in a range, oldest first, and whether there were more than ``limit``."""
+        """Raw lines in a range, oldest first, and whether there were more than ``limit``. ``cluster``: of it or of none."""
         where = Where()
+        where.when(cluster, OF_CLUSTER)
         where.when(within.start, "time >= ?")
         where.when(within.end, "time <= ?")
         if host:

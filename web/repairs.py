@@ -13,7 +13,8 @@ from fastapi.responses import HTMLResponse
 from correlator.repairs import DAYS, URGENCIES, Repair, RepairList, repairs
 from web import pages
 from web.api import Cursor, Limit, Read, Within, page
-from web.reading import MAX_PAGE, PAGE, Reader, decode_cursor, encode_cursor
+from web.cursors import decode_cursor, encode_cursor
+from web.reading import MAX_PAGE, PAGE, Reader
 from web.shaping import wire
 from web.timerange import Range
 
@@ -54,7 +55,7 @@ def chosen(rows: Sequence[Repair], urgency: str | None, q: str | None) -> list[R
 
 def part(rows: list[Repair], cursor: str | None, limit: int) -> tuple[list[Repair], str | None]:
     """A page of the list and the cursor behind it."""
-    first = max(0, int(decode_cursor(cursor, 1)[0])) if cursor else 0
+    first = max(0, int(decode_cursor(cursor, int)[0])) if cursor else 0
     shown = rows[first : first + min(limit, MAX_PAGE)]
     more = first + len(shown) < len(rows)
     return shown, encode_cursor(first + len(shown)) if more else None

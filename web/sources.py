@@ -14,8 +14,11 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from collector.inventory import Inventory, blind, patience, quarantine, utc_now
 from web import api, pages
+from web.access.audit import address_of, audit_of
+from web.cursors import decode_cursor, encode_cursor
+from web.feedback import asker
 from web.problems import ProblemError
-from web.reading import MAX_PAGE, PAGE, Reader, Row, decode_cursor, encode_cursor
+from web.reading import MAX_PAGE, PAGE, Reader, Row
 from web.shaping import wire
 
 router = APIRouter()
@@ -139,7 +142,7 @@ def _order(row: Mapping[str, Any]) -> tuple[bool, str, str, str]:
 def _after(rows: list[Row], cursor: str | None) -> int:
     if cursor is None:
         return 0
-    last = _order(dict(zip(_KEY, decode_cursor(cursor, len(_KEY)), strict=True)))
+    last = _order(dict(zip(_KEY, decode_cursor(cursor, *[str] * len(_KEY)), strict=True)))
     return next((at for at, row in enumerate(rows) if _order(row) > last), len(rows))
 
 
@@ -203,6 +206,7 @@ def replay(request: Request, identity: str) -> dict[str, Any]:
         raise ProblemError(
             404, f"No batch {identity[:60]!r} is set aside.", do="See /api/v1/sources for those that are."
         )
+    audit_of(request).tell("replay", asker(request), address_of(request), batch=identity)
     return {"status": "spooled", "id": identity}
 
 

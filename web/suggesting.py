@@ -7,18 +7,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from store import node_names
 from store.run_names import named_runs
 
 Suggestion = dict[str, str]
 Ask = Callable[[str, Sequence[Any]], list[dict[str, Any]]]
 
-#: So many are offered at most, and a name may differ by so many letters.
+#: So many are offered at most, and a name may differ by so many letters: of a short one by fewer, or all would be near.
 MOST, LETTERS = 5, 2
 PAGES = ("/incidents", "/jobs", "/nodes", "/repairs", "/explore", "/reports", "/sources", "/search")
 
 
-def _listed(kind: str, path: str, rows: Sequence[dict[str, Any]]) -> list[Suggestion]:
+def listed(kind: str, path: str, rows: Sequence[dict[str, Any]]) -> list[Suggestion]:
     return [{"text": f"{kind} {row['found']}", "href": path + quote(str(row["found"]), safe="")} for row in rows]
+
+
+def letters(name: str) -> int:
+    """By how many letters a name may differ from what was typed: 99 -> 0, 999 -> 1, 12345 -> 2."""
+    return min(LETTERS, (len(name) - 1) // 2)
 
 
 def runs(ask: Ask, key: str) -> list[Suggestion]:
@@ -31,21 +37,21 @@ def runs(ask: Ask, key: str) -> list[Suggestion]:
     ) or ask(
         f"SELECT run_key AS found, damerau_levenshtein(run_key, ?) AS far FROM {of} WHERE far <= ?"
         " ORDER BY far, coalesce(start, submit) DESC NULLS LAST LIMIT ?",
-        [key, LETTERS, MOST],
+        [key, letters(number), MOST],
     )
-    return _listed("job", "/jobs/", found)
+    return listed("job", "/jobs/", found)
 
 
 def nodes(ask: Ask, name: str) -> list[Suggestion]:
     """Nodes whose name holds the text (as the first part of a domain name does), or nearly is it."""
     short = name.split(".")[0]
     found = ask(
-        "SELECT host AS found FROM (SELECT DISTINCT host FROM model.events UNION SELECT DISTINCT host FROM model.node_states)"
-        " WHERE host <> '' AND (contains(lower(host), lower(?)) OR damerau_levenshtein(lower(host), lower(?)) <= ?)"
-        " ORDER BY damerau_levenshtein(lower(host), lower(?)), host LIMIT ?",
-        [short, short, LETTERS, short, MOST],
+        f"SELECT name AS found FROM {node_names.nodes()}"
+        " WHERE contains(lower(name), lower(?)) OR damerau_levenshtein(lower(host), lower(?)) <= ?"
+        " ORDER BY damerau_levenshtein(lower(host), lower(?)), name LIMIT ?",
+        [short, short, letters(short), short, MOST],
     )
-    return _listed("node", "/nodes/", found)
+    return listed("node", "/nodes/", found)
 
 
 def incidents(ask: Ask, name: str) -> list[Suggestion]:
@@ -53,9 +59,9 @@ def incidents(ask: Ask, name: str) -> list[Suggestion]:
     found = ask(
         "SELECT incident_id AS found FROM model.incidents WHERE starts_with(lower(incident_id), lower(?))"
         " OR damerau_levenshtein(lower(incident_id), lower(?)) <= ? ORDER BY start DESC LIMIT ?",
-        [name, name, LETTERS, MOST],
+        [name, name, letters(name), MOST],
     )
-    return _listed("incident", "/incidents/", found)
+    return listed("incident", "/incidents/", found)
 
 
 def pages(path: str) -> list[Suggestion]:

@@ -15,8 +15,10 @@ RELATIVE = re.compile(r"^(?:now)?\s*-\s*(\d{1,6})\s*([smhdw])$")
 class BadTimeError(ValueError):
     """A time in the URL that cannot be read. Carries the text, so that the answer can name it."""
 
-    def __init__(self, name: str, text: str) -> None:
-        super().__init__(f"{name}={text!r} is not a time; write 2026-11-21T00:30:00Z, now or now-6h")
+    def __init__(
+        self, name: str, text: str, wrong: str = "is not a time; write 2026-11-21T00:30:00Z, now or now-6h"
+    ) -> None:
+        super().__init__(f"{name}={text!r} {wrong}")
         self.name, self.text = name, text
 
 
@@ -85,5 +87,5 @@ def parse_range(text_from: str | None, text_to: str | None, now: datetime | None
     """Both ends; an end before its start is an error and not an empty page."""
     start, end = parse_time("from", text_from, now), parse_time("to", text_to, now)
     if start and end and end < start:
-        raise BadTimeError("to", f"{text_to} (before from={text_from})")
+        raise BadTimeError("to", str(text_to), f"is before from={text_from!r}; give the earlier time first")
     return Range(start, end, text_from or None, text_to or None)

@@ -36,6 +36,7 @@ from collector.receivers.wrapped import HEAD_LINES, Streams, is_wrapped, loads, 
 from collector.receivers.wrapped_columns import WrappedColumns, parted, usual
 from parsers import documents
 from parsers.lines import codes, numbered
+from parsers.recognise import archive_of
 from parsers.record import Origin
 
 _HEADERS = ("host", "source", "path", "stream", "cluster", "timezone")
@@ -62,6 +63,8 @@ _LEVELS = frozenset(("emerg", "alert", "crit", "error", "warning", "notice", "in
 
 def _accept(request: Request) -> Batch:
     body = request.plain()
+    if archive := archive_of(body):
+        raise Refused(415, f"the body is {archive}", "Send its files one by one, or ingest the unpacked folder.")
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     meta: dict[str, Any] = {"form": "text" if kind == "text/plain" else "records", **request.packing(body)}
     attributes = {n: v for n in _HEADERS if (v := request.headers.get(f"x-faultline-{n}"))}

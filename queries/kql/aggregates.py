@@ -95,7 +95,7 @@ def output_name(prefix: str, value: Value) -> str:
 
 def _count(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     if node.args:
-        raise KqlBindError("count() takes no arguments; countif() takes a condition", node.span)
+        raise KqlBindError("count() takes no arguments; countif() takes a condition", node.span, suggestion="count()")
     return Value(sql("count(*)", "long").sql, "long", False, name="count_")
 
 

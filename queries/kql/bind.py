@@ -248,6 +248,10 @@ MOST_NAMED = 22
 def unknown_column(name: str, known: Iterable[str], span: Span) -> KqlBindError:
     """The error for a name that nothing answers to: what it is near to, else what there is."""
     names = list(known)
+    if name.lower() in ("null", "none", "nil"):
+        return KqlBindError(
+            f"there is no word '{name}'", span, suggestion="isnull() or isempty(); as a value long(null)"
+        )
     near = nearest(name, names)
     listed = ", ".join(names[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")
     there_is = f"; there is {listed}" if names and near is None else ""

@@ -424,10 +424,27 @@ def _kind_of(value: Any) -> str:
     return kinds.get(type(value), "dynamic")
 
 
+#: How a parameter given as text is spelled; datetimes and timespans are read as literals are.
+_SPELLED = {"long": r"\s*[-+]?\d+\s*|0[xX][0-9a-fA-F]+", "bool": r"(?i)\s*(?:true|false|[01])\s*"}
+_SPELLED |= {"int": _SPELLED["long"]} | dict.fromkeys(
+    ("real", "decimal"), r"\s*[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\s*"
+)
+
+
+def _check_given(parameter: ast.Parameter, given: Any, value: Value) -> None:
+    """A parameter that its type cannot hold would be null, and the answer to another question."""
+    spelling = _SPELLED.get(parameter.type)
+    wrong = isinstance(given, str) and spelling is not None and not re.fullmatch(spelling, given)
+    if wrong or (given is not None and value.is_constant and value.constant is None):
+        said = f"the query parameter '{parameter.name}' is no {parameter.type}: {str(given)[:60]!r}"
+        raise KqlBindError(said, parameter.span)
+
+
 def _declare(builder: Compiler, node: ast.Declare, given: dict[str, Any], env: Env) -> None:
     for parameter in node.parameters:
         if parameter.name in given:
             value = constant(given[parameter.name], _kind_of(given[parameter.name]))
+            _check_given(parameter, given[parameter.name], to_type(value, parameter.type))
         elif parameter.default is not None:
             value = builder.expr(parameter.default, Scope(env))
         else:

@@ -12,6 +12,7 @@ KqlError(ValueError)          base: message, line, column, length, suggestion
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -36,11 +37,17 @@ class KqlError(ValueError):
         self.span = span
         self.suggestion = suggestion
         self.text = text
+        #: What the words of a place were meant as, `{}` for them, and the place: a suggestion once the text is known.
+        self.rewritten: tuple[str, Span] | None = None
 
     def locate(self, text: str) -> KqlError:
         """Attach the query text once it is known; the first text wins, so inner errors keep theirs."""
         if not self.text:
             self.text = text
+        if self.rewritten and self.suggestion is None:
+            form, place = self.rewritten
+            words = text[place.start : place.end].strip()
+            self.suggestion = form.replace("{}", words) if re.fullmatch(r"[\w.:/-]+", words) else None
         return self
 
     @property

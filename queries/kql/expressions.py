@@ -113,7 +113,12 @@ def _binary(c: Compiler, node: ast.Binary, scope: Scope) -> Value:
     if node.op in ("==", "!=", "=~", "!~"):
         return equal(node.op, left, right, node.span)
     if node.op in ("<", "<=", ">", ">="):
-        return compare(node.op, left, right, node.span)
+        try:
+            return compare(node.op, left, right, node.span)
+        except KqlBindError as problem:
+            if left.type == "datetime" and right.type == "long":  # 2026-11-21 is a subtraction
+                problem.rewritten = ("datetime({})", node.right.span)
+            raise
     return match(node.op, left, right, node.span)
 
 
@@ -122,8 +127,11 @@ def _beside(c: Compiler, node: ast.Node, scope: Scope, other: Value) -> Value:
     try:
         return bind(c, node, scope)
     except KqlBindError as problem:
-        if isinstance(node, ast.Name) and other.type in ("string", "dynamic") and problem.suggestion is None:
-            problem.suggestion = f'"{node.name}"'
+        if other.type in ("string", "dynamic") and problem.suggestion is None:
+            if isinstance(node, ast.Name):
+                problem.suggestion = f'"{node.name}"'
+            elif isinstance(node, ast.Binary | ast.Member):  # gpu-001, rack1.gpu01
+                problem.rewritten = ('"{}"', node.span)
         raise
 
 
@@ -146,7 +154,8 @@ def boolean(c: Compiler, node: ast.Node, scope: Scope) -> Value:
         return sql("({0} <> 0)", "bool", value).at(node.span)
     if value.type == "dynamic":
         return sql("TRY_CAST(json_extract_string({0}, '$') AS BOOLEAN)", "bool", value, nullable=True).at(node.span)
-    raise KqlBindError(f"a condition is needed here, not {value.type}", node.span)
+    several = "has_any (...) with all the words" if isinstance(node, ast.Literal) and value.type == "string" else None
+    raise KqlBindError(f"a condition is needed here, not {value.type}", node.span, suggestion=several)
 
 
 def _logical(c: Compiler, node: ast.Logical, scope: Scope) -> Value:

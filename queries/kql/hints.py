@@ -20,12 +20,20 @@ FOREIGN_OPERATORS = {
 FOREIGN_COMPARISONS = {"like": "contains", "ilike": "contains", "rlike": "matches regex", "is": "isnull() or isempty()"}
 _WORDS = "and|or|not|by|in|between|has|contains|where|summarize|asc|desc|true|false"
 _LISTS = r"\|\s*(?:project|extend|distinct|summarize|project-\w+)\b[^|;]*[\w\])\"']\s+$"
+#: Operators that only stand behind a table: a query that begins with one lacks it.
+_OPERATORS = "evaluate|where|filter|summarize|extend|project|sort|order|top|take|limit|distinct|join|parse|invoke|render|count|mv-expand"
 _HINTS = tuple(
     (re.compile(before, re.S), re.compile(after), said)
     for before, after, said in (
         (r"^\s*$", r"(?i)select\b", "Logs | project ...; a query begins with its table"),
         (r"(?i)^\s*select\b.*$", r"", "Logs | project ...; a query begins with its table"),
+        (rf"^\s*(?:{_OPERATORS})\b[^|;]*$", r"", "Logs | ...; a query begins with its table"),
         (r"", r"&&", "and"),
+        (r"", r"[\u201c\u201d\u201e\u2018\u2019\u201a]", "plain quotes, \" or '"),
+        (r"", r"~\s*[\"'\w]", "=~"),
+        (r"", r"is\s+(?:not\s+)?null\b", "isnull() or isempty(), or not( ... ) of them"),
+        (r"", r"!?in~?\s*\[", "in ( ... )"),
+        (r"\bcount\s*$", r"\(\s*distinct\b", "dcount( ... )"),
         (r"\|\s*$", r"\|", "one |, or the word 'or'"),
         (r"", r"=>", ">="),
         (r"", r"=<", "<="),

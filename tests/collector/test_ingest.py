@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +88,19 @@ def test_a_binary_file_is_refused_by_name(store: DuckStore, tree: Path) -> None:
     found = only(ingest(store, tree))
     assert found.status in ("unreadable", "skipped") and found.warnings
     assert raws(store) == []
+
+
+@pytest.mark.parametrize(("mode", "name"), [("w", "logs.tar"), ("w:gz", "logs.tar.gz"), ("w:xz", "logs.tar.xz")])
+def test_an_archive_of_several_files_says_what_to_do_with_it(
+    store: DuckStore, tree: Path, mode: str, name: str
+) -> None:
+    with tarfile.open(tree / name, mode) as archive:  # type: ignore[call-overload]
+        named = tarfile.TarInfo("hosts/gpu02/syslog")
+        named.size = len(LINK_DOWN)
+        archive.addfile(named, io.BytesIO(LINK_DOWN.encode()))
+    found = only(ingest(store, tree))
+    said = "a tar archive of several files: unpack it into a folder and ingest that"
+    assert (found.status, found.warnings) == ("unreadable", [said]) and raws(store) == []
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lambda b: zstandard.ZstdCompressor().compress(b)], ids=["gz", "zst"])

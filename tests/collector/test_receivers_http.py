@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import gzip
+import io
 import json
 import re
 import struct
+import tarfile
 import zlib
 from datetime import datetime
 from pathlib import Path
@@ -32,6 +34,16 @@ from collector.spool import Spool
 
 INGEST = "/api/v1/ingest"
 LINK = "2026-02-28T16:29:24.000000+00:00 gpu02 kernel: igb 0000:01:00.0 eth0: igb: eth0 NIC Link is Down"
+
+
+def tarred() -> bytes:
+    """An archive of one file, as tar makes it."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        named = tarfile.TarInfo("hosts/gpu02/syslog")
+        named.size = len(LINK)
+        archive.addfile(named, io.BytesIO(LINK.encode()))
+    return made.getvalue()
 
 
 def test_every_receiver_file_is_listed() -> None:
@@ -217,6 +229,8 @@ def test_documents_are_read_whole_and_unknown_kinds_are_poison(spool: Spool, int
         (b"[" * 200_000, {"content_type": "application/json"}, 400, "nested"),
         (b"--x\r\n", {"content_type": "multipart/form-data; boundary=x"}, 415, "multipart"),
         (b"x", {"content_type": "text/plain; charset=hex"}, 415, "hex"),
+        (gzip.compress(tarred(), mtime=0), {}, 415, "a tar archive"),
+        (b"PK\x03\x04" + bytes(26), {}, 415, "a zip archive"),
         (b"x", {"content_encoding": "gzip, br"}, 415, "br"),
         (b"x" * (MAX_BODY + 1), {}, 413, "16,777,216"),
         (zstandard.compress(bytes(65 * 1024 * 1024)), {"content_encoding": "zstd"}, 413, "unpacked"),

@@ -12,12 +12,14 @@ from fastapi.testclient import TestClient
 
 from collector.ingest import Ingest, Options
 from correlator.engine import correlate, result
+from faultline.checking import two_names
 from faultline.cli import run
 from parsers.engine import LineParser
 from store import open_store
 from web.app import create_app
 
 CAPTURES = Path(__file__).parents[1] / "captures"
+PAGE = {"accept": "text/html"}
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +88,77 @@ def test_lists_lead_to_both(pages: TestClient) -> None:
         for job in incident["jobs"]:
             assert pages.get(f"/api/v1/jobs/{job['job_id']}").json()["cluster"] == incident["cluster"]
             assert f"/jobs/{job['job_id'].replace('@', '%40')}" in pages.get(f"/incidents/{incident['id']}").text
+
+
+def test_hosts_of_the_same_name_are_two_nodes(pages: TestClient) -> None:
+    listed = {row["name"]: (row["host"], row["cluster"]) for row in pages.get("/api/v1/nodes").json()["nodes"]}
+    assert (listed["gpu02@east"], listed["gpu02@west"]) == (("gpu02", "east"), ("gpu02", "west"))
+    assert listed["gpu03"] == ("gpu03", "east"), "one cluster's host keeps its name"
+    first = pages.get("/api/v1/nodes?limit=2").json()
+    rest = pages.get("/api/v1/nodes", params={"cursor": first["next"]}).json()
+    assert [row["name"] for row in (*first["nodes"], *rest["nodes"])] == list(listed)
+
+
+@pytest.mark.parametrize("cluster", ["east", "west"])
+def test_a_node_has_its_own_clusters_runs_incidents_states_and_events(pages: TestClient, cluster: str) -> None:
+    told = pages.get(f"/api/v1/nodes/gpu02@{cluster}").json()
+    assert (
+        {run["cluster"] for run in told["jobs"]} == {incident["cluster"] for incident in told["incidents"]} == {cluster}
+    )
+    ids = {event["event_id"] for event in told["recent_events"]}
+    other = pages.get(f"/api/v1/nodes/gpu02@{'west' if cluster == 'east' else 'east'}").json()
+    assert not ids & {event["event_id"] for event in other["recent_events"]}
+    assert {"east": 5, "west": 3}[cluster] == len(ids), "west's own logs of gpu02 were not loaded"
+    risk = pages.get(f"/api/v1/nodes/gpu02@{cluster}/risk").json()
+    assert {item["id"] for item in risk["incidents"]} <= {item["id"] for item in told["incidents"]}
+    page = pages.get(f"/nodes/gpu02@{cluster}", headers=PAGE).text
+    assert f"<h1>gpu02@{cluster}</h1>" in page and page.count('class="inc ') == len(told["incidents"])
+    assert pages.get("/api/v1/nodes/gpu03@east").json()["name"] == "gpu03", "the cluster may be said where it need not"
+
+
+def test_a_name_that_two_clusters_use_is_asked_back(pages: TestClient) -> None:
+    answer = pages.get("/api/v1/nodes/gpu02")
+    assert (
+        answer.status_code == 404 and answer.json()["detail"] == "2 clusters have a node gpu02: gpu02@east, gpu02@west."
+    )
+    page = pages.get("/nodes/gpu02", headers=PAGE).text
+    assert 'href="/nodes/gpu02%40east"' in page and 'href="/nodes/gpu02%40west"' in page
+    found = pages.get("/search?q=gpu02", headers=PAGE, follow_redirects=False)
+    assert found.status_code == 200 and 'href="/nodes/gpu02%40west"' in found.text, (
+        "no cluster's node is opened as the one"
+    )
+    assert pages.get("/search?q=gpu03", follow_redirects=False).headers["location"] == "/nodes/gpu03"
+
+
+def test_pages_of_a_cluster_lead_to_its_nodes(pages: TestClient) -> None:
+    for incident in pages.get("/api/v1/incidents").json()["incidents"]:
+        text = pages.get(f"/incidents/{incident['id']}", headers=PAGE).text
+        assert f'href="/nodes/{incident["root_cause"]["host"]}%40{incident["cluster"]}"' in text
+        assert f'data-cluster="{incident["cluster"]}"' in text, "the lines at the cursor are of the same cluster"
+    for key, cluster in (("15", "east"), ("15@west", "west")):
+        text = pages.get(f"/jobs/{key}", headers=PAGE).text
+        other = {"east": "west", "west": "east"}[cluster]
+        assert f"/nodes/gpu02%40{cluster}" in text and f"%40{other}" not in text.replace(f"/jobs/15%40{other}", "")
+
+
+def test_lines_of_a_host_can_be_asked_by_cluster(pages: TestClient) -> None:
+    def of(**more: str) -> set[str]:
+        return {row["cluster"] for row in pages.get("/api/v1/lines", params={"host": "ctl", **more}).json()["lines"]}
+
+    assert of() == {"east", "west"} and of(cluster="west") == {"west"}
+
+
+@pytest.mark.parametrize(("lines", "jobs", "configured", "said"), [
+    (["west"], ["mini"], "west", ["'mini'"]), (["west", "mini"], ["mini"], "west", []), (["west"], ["west"], "west", []),
+    (["mini"], ["mini"], "west", []), (["west"], ["mini"], None, []), (["west", None], ["mini", "other"], "west", ["'mini'", "'other'"]),
+])  # fmt: skip
+def test_one_cluster_under_two_names_is_told(
+    lines: list[str | None], jobs: list[str], configured: str | None, said: list[str]
+) -> None:
+    with open_store(None) as store:
+        con = store.cursor()
+        con.executemany("INSERT INTO raw.logs (cluster, message) VALUES (?, 'x')", [[name] for name in lines])
+        con.executemany("INSERT INTO raw.jobs (cluster, job_id) VALUES (?, 15)", [[name] for name in jobs])
+        told = two_names(store, configured)
+    assert [text.partition("accounting tells of ")[2].split(",")[0] for text in told] == said
+    assert all(f"write cluster = {name}" in text for name, text in zip(said, told, strict=True))

@@ -65,6 +65,23 @@ def test_two_kinds_of_no(text: str, kind: type[KqlError]) -> None:
         ("Logs | join kind=outer Events on Host", 18, "unknown join kind 'outer'", "fullouter"),
         ("Logs | where Severity == error", 26, "unknown name 'error'", '"error"'),
         ("Logs | where Severity in (error, crit)", 27, "unknown name 'error'", '"error"'),
+        ("Logs | where Host == gpu-001", 22, "unknown name 'gpu'", '"gpu-001"'),
+        ("Logs | where Host in (gpu-001, gpu-002)", 23, "unknown name 'gpu'", '"gpu-001"'),
+        ("Logs | where Host == gpu01.cluster", 22, "unknown name 'gpu01'", '"gpu01.cluster"'),
+        ("Logs | where Host == gpu - 1", 22, "unknown name 'gpu'", None),
+        ("Logs | where Time > 2026-11-21", 14, "cannot compare datetime with long", "datetime(2026-11-21)"),
+        ("Logs | where Host == null", 22, "there is no word 'null'", "isnull() or isempty(); as a value long(null)"),
+        ("Logs | where Host is not null", 19, "did not expect 'is'", "isnull() or isempty(), or not( ... ) of them"),
+        ("Logs | where Host in ['a', 'b']", 19, "did not expect 'in'", "in ( ... )"),
+        ("Logs | where Host ~ 'a'", 19, "did not expect '~'", "=~"),
+        ("Logs | where Host == \u201ca\u201d", 22, "did not expect", "plain quotes, \" or '"),
+        ("Logs | where Message has 'a' or 'b'", 33, "a condition is needed", "has_any (...) with all the words"),
+        ("Logs | summarize count(distinct Host)", 23, "did not expect '('", "dcount( ... )"),
+        ("Logs | summarize count(*) by Host", 18, "count() takes no arguments", "count()"),
+        ("evaluate foo()", 10, "did not expect 'foo'", "Logs | ...; a query begins with its table"),
+        ("summarize count() by Host", 11, "did not expect 'count'", "Logs | ...; a query begins with its table"),
+        ("Logs | evaluate pivott(Host)", 17, "unknown plugin 'pivott'", "pivot"),
+        ("Logs | evaluate foo()", 17, "unknown plugin 'foo'; there is active_users_count, ", None),
         ("Logs | where Pid in ('1')", 14, "'in' cannot compare long with string", "long(1)"),
         ("Logs | fork (count) (take 1) | count", 8, "fork gives several tables, so it ends a query", None),
         ("let x = (Logs | facet by Host); x", 17, "facet gives several tables", None),
@@ -98,6 +115,17 @@ def test_a_name_that_the_query_writes_stands_once(text: str, column: int) -> Non
     with pytest.raises(KqlError, match="defined twice") as caught:
         validate(text, CATALOG)
     assert caught.value.column == column
+
+
+@pytest.mark.parametrize(("kind", "wrong", "right"), [
+    ("long", "x", "15"), ("long", "1.5", "-1"), ("int", "", "0x1f"), ("real", "1,5", "1e3"), ("bool", "yes", "True"),
+    ("timespan", "7x", "7d"), ("timespan", "soon", "1.02:03:04"), ("datetime", "yesterday", "2026-11-21T00:30:00Z"),
+])  # fmt: skip
+def test_a_parameter_that_is_not_of_its_type_is_refused_and_not_null(kind: str, wrong: str, right: str) -> None:
+    text, con = f"declare query_parameters(p:{kind}); print isnull(p)", duckdb.connect()
+    with pytest.raises(KqlError, match=f"the query parameter 'p' is no {kind}: '{wrong}'"):
+        run(con, text, parameters={"p": wrong})
+    assert run(con, text, parameters={"p": right}).rows == [[False]]
 
 
 def test_a_misspelt_column_is_suggested() -> None:

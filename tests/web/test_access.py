@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,11 +17,13 @@ from tests.correlator.rows import CAPTURES, concluded
 from web.access.attempts import MOST_OF_ADDRESS, MOST_OF_NAME, WITHIN_S, Attempts
 from web.access.gate import OPEN, Gate
 from web.access.login import inside
+from web.access.own import OwnReader
 from web.access.people import Role, Roles
 from web.access.rights import ASKED_WITH_BODY, FOR_OWN, needed
 from web.access.sessions import COOKIE, Sessions, key_of
 from web.access.users import Users, UsersError, hashed_password, hashed_token
 from web.app import create_app
+from web.reading import Reader
 
 FLAP = next(c for c in CAPTURES if c.name == "mgmt_flap_long")
 FORM = {"content-type": "application/x-www-form-urlencoded", "accept": "text/html"}
@@ -285,6 +288,52 @@ def test_own_jobs_are_ones_own(client: TestClient) -> None:
     assert client.get("/", headers={**alice, **PAGE}).headers["location"] == "/jobs"
     text = client.get("/jobs?q=1", headers={**alice, **PAGE}).text
     assert "bob" not in text and not re.search(r'href="/(nodes|explore|sources|reports|repairs)', text)
+
+
+def offered(text: str) -> set[str]:
+    """Every address of ours that a page links to or has its scripts read."""
+    found = re.findall(r'(?:href|src|data-src|action)="(/[^"]*)"', text)
+    return {html.unescape(address).partition("#")[0] for address in found}
+
+
+def test_pages_of_ones_own_jobs_offer_nothing_that_is_refused(client: TestClient) -> None:
+    headers = {**bearer("alice"), **PAGE}
+    todo, seen = ["/jobs"], set[str]()
+    while todo:
+        page = client.get(todo.pop(), headers=headers)
+        assert page.status_code == 200, page.url
+        assert "data-file=" not in page.text, "the lines of a file are not one's own"
+        for address in offered(page.text) - seen - {"/logout"}:
+            seen.add(address)
+            status = client.get(address, headers=headers).status_code
+            assert status in (200, 303, 304), (page.url.path, address, status)
+            if re.match(r"/(jobs|incidents)/[^/]+$", address):
+                todo.append(address)
+    assert {"/jobs/15", "/incidents/I-6fca6f7277", "/api/v1/axis/I-6fca6f7277"} <= seen
+    assert (
+        "/nodes/gpu02" not in seen and "data-file=" in client.get("/jobs/15", headers={**bearer("reader"), **PAGE}).text
+    )
+
+
+def test_an_incident_names_nobody_else_whom_it_hurt(store: DuckStore) -> None:
+    whole = Reader(store).incident("I-6fca6f7277")
+    told = whole["document"]
+    told["jobs"] = [*told["jobs"], {**told["jobs"][0], "job_id": "17", "user": "bob", "name": "secret"}]
+    told["advice"] = [*told["advice"], {"text": "Tell alice, bob to submit again.", "command": None}]
+    told["recurrence"] = [{"id": "I-other", "start": None}]
+    asked = OwnReader(Reader(store), "alice")
+    con = store.cursor()  # a second user whom the same incident hurt
+    con.execute("UPDATE model.runs SET incident_id = 'I-6fca6f7277' WHERE run_key = '16'")
+    try:
+        kept = asked._unnamed(told, "I-6fca6f7277")
+    finally:
+        con.execute("UPDATE model.runs SET incident_id = NULL WHERE run_key = '16'")
+    assert [(job["job_id"], job["user"], job["name"]) for job in kept["jobs"]] == [
+        ("15", "alice", "hit"),
+        ("17", None, None),
+    ]
+    assert [item for item in kept["advice"] if "bob" in item["text"]] == [] and kept["recurrence"] == []
+    assert len(kept["advice"]) == len(told["advice"]) - 1 and told["jobs"][1]["user"] == "bob", "the whole stays whole"
 
 
 def test_beside_ones_own_jobs_others_are_numbers(client: TestClient) -> None:

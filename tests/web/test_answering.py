@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,6 +15,7 @@ from fastapi.testclient import TestClient
 from correlator.engine import result
 from store.duckdb_store import DuckStore
 from tests.correlator.rows import CAPTURES, concluded
+from web.access.audit import Audit
 from web.app import create_app
 from web.origin import foreign
 
@@ -139,3 +142,13 @@ HOST = {"host": "faultline:8514"}
 )
 def test_what_comes_from_another_sites_page(method: str, headers: dict[str, str], refused: bool) -> None:
     assert foreign(method, {**HOST, **headers}) is refused
+
+
+def test_an_answer_is_in_the_audit(store: DuckStore, tmp_path: Path) -> None:
+    client = TestClient(create_app(store, audit=Audit(tmp_path / "audit.ndjson")))
+    assert client.post("/api/v1/jobs/15/feedback", json={"answer": "confirmed", "author": "ada"}).status_code == 201
+    assert post(client, "/jobs/15/feedback", answer="confirmed", author="bob").status_code == 303
+    told = [json.loads(line) for line in (tmp_path / "audit.ndjson").read_text().splitlines()]
+    assert [(t["act"], t["who"], t["run"], t["answer"], t["signed"]) for t in told] == [
+        ("feedback", "ada", "15", "confirmed", False), ("feedback", "bob", "15", "confirmed", False),
+    ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -170,3 +171,46 @@ def test_the_table_of_a_large_incident_has_the_chain_and_the_first_rows() -> Non
     ids = [item["id"] for item, _, _ in rows]
     assert len(ids) == axes.TABLE_ROWS and ids == sorted(ids) and ids[-2:] == ["E09000", "E09900"]
     assert rows[-1][1] == document["chain"][0] and rows[-1][2] == pytest.approx(0.0009)
+
+
+@pytest.mark.parametrize(("method", "path", "allow"), [
+    ("PUT", "/api/v1/jobs/15/feedback", "GET, HEAD, POST"), ("GET", "/api/v1/query", "POST"), ("DELETE", "/jobs/15", "GET, HEAD"),
+    ("POST", "/healthz", "GET, HEAD"), ("HEAD", "/api/v1/tail", "GET"),
+])  # fmt: skip
+def test_a_method_that_is_none_is_told_those_that_are(client: TestClient, method: str, path: str, allow: str) -> None:
+    for accept in ("application/json", "text/html"):
+        answer = client.request(method, path, headers={"accept": accept})
+        assert (answer.status_code, answer.headers["allow"]) == (405, allow)
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/api/v1/nodes", "/jobs/15", "/static/app.js", "/nothing"])
+def test_the_head_of_an_answer_is_the_answer_without_its_body(client: TestClient, path: str) -> None:
+    head, whole = client.head(path), client.get(path)
+    assert (head.status_code, head.headers["content-type"]) == (whole.status_code, whole.headers["content-type"])
+    assert head.content == b"" and whole.content
+
+
+def cursor_of(*parts: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode().rstrip("=")
+
+
+@pytest.mark.parametrize("path", ["incidents", "jobs", "nodes", "repairs", "sources"])
+@pytest.mark.parametrize(
+    "parts", [("x", "y"), ("2026-01-01", 5), (5,), (None,), ({"a": 1},), (True,), (None, None), ()]
+)
+def test_a_forged_cursor_is_the_clients_mistake(client: TestClient, path: str, parts: tuple[object, ...]) -> None:
+    answer = client.get(f"/api/v1/{path}", params={"cursor": cursor_of(*parts)})
+    assert answer.status_code == 400 or (path, parts) == ("repairs", (5,)), answer.text
+    nested = base64.urlsafe_b64encode(b"[" * 40_000).decode()
+    assert client.get(f"/api/v1/{path}", params={"cursor": nested}).status_code == 400
+
+
+def test_a_range_that_ends_before_it_begins_is_said_so(client: TestClient) -> None:
+    said = client.get("/api/v1/incidents?from=2026-11-22&to=2026-11-21").json()["detail"]
+    assert said == "to='2026-11-21' is before from='2026-11-22'; give the earlier time first"
+
+
+@pytest.mark.parametrize(("asked", "near"), [("99", []), ("155", ["15"]), ("1", [])])
+def test_a_short_number_is_near_to_few_others(client: TestClient, asked: str, near: list[str]) -> None:
+    found = client.get(f"/api/v1/jobs/{asked}").json().get("suggestions", [])
+    assert [item["text"].removeprefix("job ") for item in found if item["text"] in ("job 15", "job 16")] == near

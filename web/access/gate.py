@@ -13,6 +13,7 @@ from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from web.access.attempts import Attempts
+from web.access.audit import Audit
 from web.access.people import Person, Roles
 from web.access.sessions import COOKIE, Sessions
 from web.access.settings import Provider
@@ -43,18 +44,32 @@ class Gate:
     provider: Provider | None = None
     public_url: str | None = None
     attempts: Attempts = field(default_factory=Attempts)
+    audit: Audit = field(default_factory=Audit)
 
     def person(self, headers: Mapping[str, str], peer: str | None) -> Person | None:
         """Who asks; None for a stranger."""
-        self.users.refresh()
+        self.refresh()
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() in ("bearer", "token"):  # another scheme is between browser and proxy
             holder = self.users.holder(token.strip())
+            if holder is None:
+                self.audit.refused("token_refused", "", peer or "")
             return self.roles.person(holder) if holder else None
         if self.user_header and peer in self.proxies and (name := headers.get(self.user_header, "").strip()):
             told = headers.get(self.groups_header, "") if self.groups_header else ""
             return self.roles.person(name, filter(None, (group.strip() for group in told.split(","))))
         return self._of_session(headers.get("cookie", ""))
+
+    def refresh(self) -> None:
+        """Takes up a changed file of people, and writes down whose password or token came or went."""
+        before = {"password": self.users.people, "token": self.users.tokens}
+        self.users.refresh()
+        for kind, now in (("password", self.users.people), ("token", self.users.tokens)):
+            if now is not before[kind]:
+                for name in sorted(before[kind].keys() | now.keys()):
+                    if before[kind].get(name) != now.get(name):
+                        change = "removed" if name not in now else "changed" if name in before[kind] else "added"
+                        self.audit.tell(f"{kind}_{change}", name)
 
     def _of_session(self, cookies: str) -> Person | None:
         kept = cookie_parser(cookies).get(COOKIE)

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.responses import Response
 
+from web.access.audit import address_of
 from web.access.gate import Gate, ProviderError, asking
 from web.access.people import Person
 from web.access.sessions import COOKIE
@@ -63,24 +64,28 @@ async def sign_in(request: Request) -> Response:
     gate = gate_of(request)
     form = await posted(request, "Programs send 'Authorization: Bearer TOKEN' with each request instead.")
     name, following = form.get("name", "").strip(), inside(form.get("next", "/"))
-    address = request.client.host if request.client else ""
+    address = address_of(request)
     if wait := gate.attempts.wait_s(name, address):
+        gate.audit.refused("sign_in_waits", name, address, way="password")
         wrong = "Too many wrong passwords. Try again in some minutes."
         said = _page(request, gate, following, status=429, wrong=wrong, typed=name)
         said.headers["Retry-After"] = str(round(wait) + 1)
         return said
-    gate.users.refresh()
+    gate.refresh()
     async with _AT_ONCE:
         fits = await asyncio.to_thread(gate.users.has_password, name, form.get("password", ""))
     if not fits:
         gate.attempts.failed(name, address)
+        gate.audit.tell("sign_in_refused", name, address, way="password")
         return _page(request, gate, following, status=403, wrong="Name or password is wrong.", typed=name)
     return _signed_in(request, gate, gate.roles.person(name), following, gate.users.mark(name))
 
 
 @router.post("/logout", response_model=None)
 def sign_out(request: Request) -> Response:
-    gate_of(request)
+    gate = gate_of(request)
+    if (person := asking(request)) is not None:
+        gate.audit.tell("sign_out", person.name, address_of(request))
     answer = RedirectResponse("/login", 303)
     answer.delete_cookie(COOKIE, path="/")
     return answer
@@ -104,6 +109,7 @@ async def from_provider(request: Request) -> Response:
     try:
         claims = await client.claims(request)
     except ProviderError as error:
+        gate.audit.refused("sign_in_refused", "", address_of(request), way="provider")
         return _page(request, gate, following, status=403, wrong=f"{called} did not let you in: {error}")
     assert gate.provider is not None
     wanted, name = gate.provider.name_claim, claims.get(gate.provider.name_claim)
@@ -123,6 +129,9 @@ def _provider_of(request: Request) -> tuple[Gate, Client, str]:
 
 
 def _signed_in(request: Request, gate: Gate, person: Person, following: str, mark: str = "") -> Response:
+    way = "password" if mark else "provider"
+    role = person.role.name.lower() if person.role is not None else None
+    gate.audit.tell("sign_in", person.name, address_of(request), way=way, role=role)
     answer = RedirectResponse(following, 303)
     value = gate.sessions.write(person.name, person.groups, mark)
     secure = request.url.scheme == "https" or (gate.public_url or "").startswith("https:")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,11 +23,13 @@ class OwnReader(Reader):
 
     def runs(
         self, within: Range, *, state: str | None = None, user: str | None = None, host: str | None = None,
-        incident: str | None = None, search: str | None = None, limit: int = PAGE, cursor: str | None = None,
+        incident: str | None = None, search: str | None = None, of: Row | None = None, limit: int = PAGE,
+        cursor: str | None = None,
     ) -> tuple[list[Row], str | None]:  # fmt: skip
         return super().runs(
-            within, state=state, user=self.user, host=host, incident=incident, search=search, limit=limit, cursor=cursor
-        )
+            within, state=state, user=self.user, host=host, incident=incident, search=search, of=of, limit=limit,
+            cursor=cursor,
+        )  # fmt: skip
 
     def run(self, key: str) -> Row:
         found = run_names.find(self.rows, '"user"', key)
@@ -34,7 +37,9 @@ class OwnReader(Reader):
             raise ProblemError(
                 404, f"{self.user} has no job run {key}.", do="Look for the job's number in the list of jobs."
             )
-        return super().run(key)
+        row = super().run(key)
+        row["document"] = self._unnamed(row["document"], row["incident_id"])
+        return row
 
     def runs_by_key(self, keys: Sequence[str]) -> list[Row]:
         """Others' jobs beside one's own are there, as numbers: whose they are and what they are called is not told."""
@@ -47,15 +52,46 @@ class OwnReader(Reader):
             raise ProblemError(
                 404, f"No job of {self.user} met the incident {incident_id}.", do="See the list of jobs."
             )
+        row["document"] = self._unnamed(row["document"], row["incident_id"])
         return row
 
     def result(self, whole: dict[str, Any]) -> dict[str, Any]:
         """corr-result/1 without what is others'."""
-        runs = run_names.named_runs(self.rows)
-        own = {row["run_key"] for row in self.rows(f'SELECT run_key FROM {runs} WHERE "user" = ?', [self.user])}
-        verdicts = {key: verdict for key, verdict in whole["verdicts"].items() if key in own}
-        incidents = [incident for incident in whole["incidents"] if self._touched(incident["id"])]
+        own = self._own_keys()
+        verdicts = {
+            key: self._unnamed(verdict, verdict.get("incident_id"))
+            for key, verdict in whole["verdicts"].items()
+            if key in own
+        }
+        met = [incident for incident in whole["incidents"] if self._touched(incident["id"])]
+        incidents = [self._unnamed(incident, incident["id"]) for incident in met]
         return {**whole, "verdicts": verdicts, "incidents": incidents, "lemons": []}
+
+    def feedback(self, *, run: Row | None = None, incident_id: str | None = None) -> list[Row]:
+        """Answers to the verdicts on one's own runs."""
+        own = self._own_keys()
+        return [row for row in super().feedback(run=run, incident_id=incident_id) if row["run_key"] in own]
+
+    def _own_keys(self) -> set[str]:
+        sql = f'SELECT run_key FROM {run_names.named_runs(self.rows)} WHERE "user" = ?'
+        return {str(row["run_key"]) for row in self.rows(sql, [self.user])}
+
+    def _unnamed(self, document: dict[str, Any], incident_id: str | None) -> dict[str, Any]:
+        """The document of an incident or of a verdict that blames it, without whom else it hurt and what their jobs are called."""
+        sql = 'SELECT DISTINCT "user" FROM model.runs WHERE incident_id = ? AND "user" <> ?'
+        others = {str(row["user"]) for row in self.rows(sql, [incident_id, self.user])}
+        made = dict(document)
+        if made.get("jobs"):
+            made["jobs"] = [
+                job if job.get("user") == self.user else {**job, "user": None, "name": None} for job in made["jobs"]
+            ]
+        if made.get("advice"):
+            made["advice"] = [
+                item for item in made["advice"] if not others & set(re.findall(r"[\w.@-]+", item["text"]))
+            ]
+        if made.get("recurrence"):
+            made["recurrence"] = [item for item in made["recurrence"] if self._touched(item["id"])]
+        return made
 
     def _touched(self, incident_id: str) -> bool:
         sql = 'SELECT 1 AS found FROM model.runs WHERE incident_id = ? AND "user" = ?'

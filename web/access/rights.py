@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import Request
 
+from web.access.audit import address_of, audit_of
 from web.access.gate import OPEN, asking
 from web.access.people import Role
 from web.origin import SAFE
@@ -34,6 +35,10 @@ async def allowed(request: Request) -> None:
         raise ProblemError(401, "This service answers people and programs that it knows.", do="Sign in at /login.")
     route = str(getattr(request.scope.get("route"), "path", ""))
     need = needed(request.method, route)
+    if person.role is None or person.role < need:
+        audit_of(request).refused(
+            "denied", person.name, address_of(request), method=request.method, path=request.url.path
+        )
     if person.role is None:
         raise ProblemError(
             403,

@@ -124,9 +124,10 @@ export function rowOf(row, centre) {
 }
 
 /** The same window as a query. */
-function kql(from, to, hosts) {
+function kql(from, to, hosts, cluster) {
   const names = hosts.map(name => JSON.stringify(name)).join(', ');
   const where = [`Time between (datetime(${from}) .. datetime(${to}))`, ...(names ? [`Host in (${names})`] : [])];
+  if (cluster) where.push(`Cluster in (${JSON.stringify(cluster)}, "")`);
   return ['Logs', ...where.map(test => `where ${test}`), 'sort by Time asc'].join('\n| ');
 }
 
@@ -148,6 +149,9 @@ export class Lines {
     const hosts = this.scope === 'incident' ? known : this.scope === 'host' && lane ? (lane.hosts ?? [lane.host]) : [];
     const query = new URLSearchParams({ from, to, limit: MOST });
     if (hosts.length) query.set('host', hosts.join(','));
+    // Said by the page where the store has several clusters: another's host may have the same name.
+    const cluster = hosts.length ? this.list.dataset.cluster : '';
+    if (cluster) query.set('cluster', cluster);
     let body;
     try {
       body = await read(query);
@@ -157,7 +161,7 @@ export class Lines {
     }
     if (ask !== this.asked) return;
     const asked = new URL(this.explore.href);
-    asked.searchParams.set('q', kql(from, to, hosts));
+    asked.searchParams.set('q', kql(from, to, hosts, cluster));
     this.explore.href = asked.href;
     this.fill(body, { at, centre, half, hosts });
   }

@@ -38,7 +38,9 @@ def evaluate(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
             raise CannotExpress(f"the plugin '{call.name}' cannot be answered here: {CANNOT[call.name]}", call.span)
         if call.name in PLUGINS:
             raise NotImplementedYet(f"the plugin '{call.name}' is not implemented yet", call.span)
-        raise KqlBindError(f"unknown plugin '{call.name}'", call.span, suggestion=nearest(call.name, PLUGINS))
+        near = nearest(call.name, PLUGINS)
+        there_is = "" if near else f"; there is {', '.join(sorted(PLUGIN_BUILDERS))}"
+        raise KqlBindError(f"unknown plugin '{call.name}'{there_is}", call.span, suggestion=near)
     made = plugin(c, stage, call, env)
     return made if schema is None else _as_declared(c, made, schema)
 

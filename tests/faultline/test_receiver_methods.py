@@ -1,0 +1,56 @@
+"""What answers on a receiver's path to who reads where lines are sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faultline.config import validate
+from faultline.receiving import Front, Receiving
+
+
+@pytest.fixture
+def front(tmp_path: Path) -> Iterator[Front]:
+    receiving = Receiving(validate({"data": tmp_path}, "test"), listeners=False)
+    yield Front(receiving, "starting")
+    receiving.close()
+
+
+def asked(front: Front, method: str, path: str) -> tuple[int, dict[str, str], bytes]:
+    told: list[Any] = []
+
+    async def send(message: Any) -> None:
+        told.append(message)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b""}
+
+    scope = {"type": "http", "method": method, "path": path, "headers": [], "query_string": b""}
+    asyncio.run(front(scope, receive, send))
+    headers = {name.decode(): value.decode() for name, value in told[0]["headers"]}
+    return told[0]["status"], headers, told[1]["body"]
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE"])
+@pytest.mark.parametrize("path", ["/v1/logs", "/v1/metrics", "/loki/api/v1/push", "/upload", "/api/v1/ingest"])
+def test_a_path_that_takes_lines_says_how_they_are_sent(front: Front, method: str, path: str) -> None:
+    status, headers, body = asked(front, method, path)
+    assert (status, headers["allow"], headers["content-type"]) == (405, "POST", "application/problem+json")
+    if method == "HEAD":
+        assert body == b""
+    else:
+        told = json.loads(body)
+        assert (told["status"], told["instance"], told["do"]) == (405, path, "Use POST.")
+
+
+@pytest.mark.parametrize(("method", "path", "status"), [
+    ("GET", "/_bulk", 405), ("DELETE", "/slurm/_doc", 405), ("GET", "/_cluster/health", 200), ("GET", "/jobs/15", 503), ("GET", "/healthz", 200),
+])  # fmt: skip
+def test_other_paths_are_answered_as_before(front: Front, method: str, path: str, status: int) -> None:
+    told, headers, _ = asked(front, method, path)
+    assert told == status and headers.get("allow") == ("POST, PUT" if status == 405 else None)

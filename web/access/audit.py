@@ -1,0 +1,86 @@
+"""Who came in, who was refused, and what was changed: a line of JSON for each, added to a file that only grows.
+
+The lines are for machines and for the day after; ``docs/security.md`` says what each holds. Nothing typed as a password and no
+token is ever among them. What a stranger can repeat at will (a refused token, a page that is not theirs) is written once in
+``QUIET_S`` for each address, with the number of times it was meant.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fastapi import Request
+
+log = logging.getLogger("faultline.web")
+#: Seconds in which the same refusal is written once.
+QUIET_S = 60.0
+#: So many refusals are remembered; of the oldest the times are written with nothing.
+REMEMBERED = 10_000
+#: What others typed is kept so long.
+CHARS = 200
+
+
+class Audit:
+    """``path``: the file, None to keep nothing."""
+
+    def __init__(self, path: Path | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.path, self._clock = path, clock
+        self._lock = threading.Lock()
+        #: Refusal -> when its last line was written, and how often it happened since.
+        self._quiet: OrderedDict[tuple[str, ...], tuple[float, int]] = OrderedDict()
+
+    def tell(self, act: str, who: str = "", address: str = "", **more: object) -> None:
+        """Writes a line. A disk that refuses it stops nobody: the service's log says so instead."""
+        if self.path is None:
+            return
+        told = {
+            "time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
+            "act": act,
+            "who": who[:CHARS] or None,
+            "address": address or None,
+        }
+        line = json.dumps(told | {name: _short(value) for name, value in more.items()}) + "\n"
+        try:
+            file = os.open(
+                self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600
+            )  # anew each time: it may be rotated
+            try:
+                os.write(file, line.encode())
+            finally:
+                os.close(file)
+        except OSError:
+            log.exception("%s: an audit line could not be written", self.path)
+
+    def refused(self, act: str, who: str, address: str, **more: object) -> None:
+        """As ``tell``, for what may be repeated at will."""
+        now, key = self._clock(), (act, who, address)
+        with self._lock:
+            last, times = self._quiet.get(key, (float("-inf"), 0))
+            quiet = now - last < QUIET_S
+            self._quiet[key] = (last, times + 1) if quiet else (now, 0)
+            self._quiet.move_to_end(key)
+            while len(self._quiet) > REMEMBERED:
+                self._quiet.popitem(last=False)
+        if not quiet:
+            self.tell(act, who, address, times=times + 1, **more)
+
+
+def _short(value: object) -> object:
+    return value[:CHARS] if isinstance(value, str) else value
+
+
+def address_of(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+def audit_of(request: Request) -> Audit:
+    found: Audit = request.app.state.audit
+    return found
