@@ -186,6 +186,13 @@ class Lines:
     columns: pl.DataFrame
     entities: pl.Series
 
+    def only(self, places: list[int]) -> Lines:
+        return Lines([self.events[place] for place in places], self.columns[places], self.entities[places])
+
+    def but(self, places: Iterable[int]) -> Lines:
+        gone = set(places)
+        return self.only([place for place in range(len(self.events)) if place not in gone])
+
 
 @dataclass(frozen=True)
 class Part:
@@ -214,7 +221,7 @@ class Part:
         copied = [(event, key) for event, key in zip(self.copied, self.keys, strict=True) if key not in gone]
         stays = self.alone.columns.select(~pl.col("key").is_in(keys.implode())).to_series()
         return replace(
-            self, alone=_some(self.alone, stays.arg_true().to_list()),
+            self, alone=self.alone.only(stays.arg_true().to_list()),
             copied=[event for event, _ in copied], keys=[key for _, key in copied],
         )  # fmt: skip
 
@@ -424,13 +431,9 @@ def table(
         known = set(map(id, lines.events))
         rest = [event for event in events if id(event) not in known]
         wanted = set(map(id, events))
-        lines = _some(lines, [place for place, event in enumerate(lines.events) if id(event) in wanted])
+        lines = lines.only([place for place, event in enumerate(lines.events) if id(event) in wanted])
     ready = _ready(lines, incident_of, cluster)
     return pl.concat([ready, _table(rest, incident_of, cluster)]) if rest else ready
-
-
-def _some(lines: Lines, places: list[int]) -> Lines:
-    return Lines([lines.events[place] for place in places], lines.columns[places], lines.entities[places])
 
 
 def _ready(lines: Lines, incident_of: Mapping[str, str], cluster: str | None) -> pl.DataFrame:

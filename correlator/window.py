@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import compress, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -81,6 +81,19 @@ def untouched_until(before: Conclusions, earliest: float) -> float:
     return index_of(before).repeated.untouched_until(before.clocks.tells_from(earliest) - before.clocks.furthest)
 
 
+#: So many new events that belong to no fact are stored before all else is known; fewer are not worth a commit of their own.
+AHEAD_EVENTS = 1000
+
+
+@dataclass(frozen=True)
+class Early:
+    """Who is told what is known before everything is: ``store_ahead`` of new events that will belong to no incident, once at
+    most, ``begin`` of the conclusions while they are not yet in words."""
+
+    store_ahead: Callable[[event_rows.Lines], None] | None = None
+    begin: Callable[[Conclusions], None] = lambda merged: None
+
+
 class Window:
     """One change to one cluster's conclusions."""
 
@@ -91,11 +104,10 @@ class Window:
         rules: Rules,
         settings: Mapping[str, object] | None,
         change: Change,
-        begin: Callable[[Conclusions], None] = lambda merged: None,
+        early: Early | None = None,
     ) -> None:
-        """``begin`` is told the new conclusions while they are not yet in words."""
         self.store, self.before, self.rules, self.settings, self.change = store, before, rules, settings, change
-        self.begin = begin
+        self.early = early or Early()
         self.lines: event_rows.Lines | None = None
         self.index = index_of(before)
         #: How far stamps lie from true time, and from which stamp on new lines can tell of clocks.
@@ -177,11 +189,13 @@ class Window:
         if seen is None:
             return None
         conclude(world)
+        if not off.offsets:
+            self._store_ahead(world.facts)
         facts, times = self._all_facts(world)
         narrow_slurmd_timeout(world.site, facts)
         if before.site is None or not _same_site(world, before):
             return None
-        rates = BaseRates(facts, seen.values(), world.first, self.rules.innocent)
+        rates = BaseRates(times.began, seen.values(), world.first, self.rules.innocent)
         weighed = Weighed(world, self.rules.edges, rates)
         found = weighed.concluded()
         lately = Spans.of(found.stories)
@@ -190,8 +204,23 @@ class Window:
             return None if self.whole else self.again()
         found.seen, found.clocks = seen, off
         merged, verdicts = self._merged(found, lately, facts, times, others, former)
-        self.begin(merged)
+        self.early.begin(merged)
         return self._in_words(merged, weighed, verdicts)
+
+    def _store_ahead(self, facts: Sequence[Fact]) -> None:
+        """Events that belong to no fact will belong to no incident, whatever is concluded from the facts."""
+        lines, told = self.lines, self.early.store_ahead
+        if lines is None or told is None:
+            return
+        known = self.before.events
+        taken = {e.id for e in known[bisect_left(known, self.border, key=attrgetter("time")) :]}
+        taken.update(e.id for fact in facts for e in fact.events)
+        first = bisect_left(lines.events, self.border, key=attrgetter("time"))
+        free = [first + n for n, event in enumerate(lines.events[first:]) if event.id not in taken]
+        if len(free) >= AHEAD_EVENTS:
+            told(lines.only(free))
+            self.early = replace(self.early, store_ahead=None)
+            self.lines = lines.but(free)
 
     def _told(self, lately: Spans) -> Any:
         """Which of the incidents of the stretch are told as it says; the others stay as they were."""
@@ -428,9 +457,10 @@ class Window:
         wanted = [v for v in found.weighed if v.run.key in anew or v.run.key not in before]
         anew |= {r.key for r in former} - {r.key for r in found.runs}
         verdicts = dict(before)
-        for key in anew:
-            verdicts.pop(key, None)
-        return verdicts, wanted, anew.union(v.run.key for v in wanted)
+        gone = anew & before.keys()
+        for key in gone:
+            del verdicts[key]
+        return verdicts, wanted, gone.union(v.run.key for v in wanted)
 
     def _all_events(self, found: Sequence[Event]) -> tuple[Grown[Event], Any, Repeated]:
         """All events, and what an index holds beside them."""
