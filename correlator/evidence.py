@@ -128,7 +128,9 @@ class Weigher:
 
     def __init__(self, world: World, edges: list[Edge], rates: BaseRates | None = None) -> None:
         self.world = world
-        self.rates = rates or BaseRates(began_in(world.facts), first_seen(world.events, world.runs).values(), world.first)
+        self.rates = rates or BaseRates(
+            began_in(world.facts), first_seen(world.events, world.runs).values(), world.first
+        )
         self.by_kind: dict[str, list[Fact]] = defaultdict(list)
         for fact in world.facts:
             self.by_kind[fact.kind].append(fact)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from correlator.arrivals import Arrivals
 from correlator.changes import same_objects, settled
+from correlator.early import Early
 from correlator.engine import Conclusions, clusters_of, conclude_cluster, load_edges, write
 from correlator.events import Lines
 from correlator.garbage import clear_away, paused, set_aside
@@ -28,7 +29,7 @@ from correlator.history import History, Said
 from correlator.index import index_of
 from correlator.interfaces import remember
 from correlator.patching import Storing, checkpoint_by_others, store_incidents, store_runs
-from correlator.window import Early, Window, longest_window, untouched_until
+from correlator.window import Window, longest_window, untouched_until
 
 if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
@@ -110,7 +111,8 @@ class Ticker:
                 found = list(before.values())
             else:
                 told = self._told(state, mark)
-                found, partly = self._conclude(state, full or begun - self._full_at > FULL_EVERY_S, storing, told)
+                whole = full or begun - self._full_at > FULL_EVERY_S or not self._grew_only(state, mark, told)
+                found, partly = self._conclude(state, whole, storing, told)
             if not partly:
                 self._full_at = begun
             found = [
@@ -150,7 +152,7 @@ class Ticker:
         self, state: Mapping[str, tuple[int, int]], full: bool, storing: Storing, told: dict[str | None, Told] | None
     ) -> tuple[list[Conclusions], bool]:
         """Conclusions about all clusters, and whether those that new rows speak of needed a part of their rows only."""
-        if full or self._doubtful or self._seen is None or not self._grew_only(state):
+        if full or self._seen is None:
             names = clusters_of(self.store)
             return [conclude_cluster(self.store, c, self._rules, self.settings) for c in names], False
         grown = frozenset(table for table, now in state.items() if now != self._seen[table])
@@ -255,12 +257,18 @@ class Ticker:
             parts.append(f"SELECT '{table}' AS t, count(*) AS n, {top} AS top FROM raw.{table}")
         return [(r["t"], r["n"], r["top"]) for r in self.store.rows(" UNION ALL ".join(parts), lasts)]
 
-    def _grew_only(self, state: Mapping[str, tuple[int, int]]) -> bool:
-        """Rows were only added, and none to what applies to all times (settings, cables, files of jobs)."""
-        assert self._seen is not None
+    def _grew_only(
+        self, state: Mapping[str, tuple[int, int]], mark: Mark | None, told: dict[str | None, Told] | None
+    ) -> bool:
+        """Rows were only added, and none to what applies to all times (settings, cables, files of jobs). Lines that were only
+        moved have other row ids; only who heard what is new can tell them from it."""
+        if self._seen is None or self._doubtful:
+            return False
+        moved = mark.moved - self._mark.moved if mark and self._mark and told is not None else 0
         for table, (count, top) in state.items():
             then, last = self._seen[table]
-            if count - then != top - last or count < then or (table in TIMELESS and count != then):
+            ids = top - last - (moved if table == "logs" else 0)
+            if count - then != ids or count < then or (table in TIMELESS and count != then):
                 return False
         return True
 
@@ -287,7 +295,6 @@ class Ticker:
         if found is not None and change.ahead is not None:
             self._heard.keep(cluster, change.ahead.recalled())
         return found
-
 
     def _stored_early(self, before: Conclusions, storing: Storing | None) -> Early:
         """What becomes of what is known before all is; nothing where something else has to come first."""

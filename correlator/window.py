@@ -10,8 +10,8 @@ another clock, another base rate), ``Window.again`` says so by returning None, a
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import compress, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from correlator import clocks, expressions, samples
+from correlator import clocks, early, expressions, samples
 from correlator import events as event_rows
 from correlator import runs as run_rows
 from correlator.arrivals import Change
@@ -81,19 +81,6 @@ def untouched_until(before: Conclusions, earliest: float) -> float:
     return index_of(before).repeated.untouched_until(before.clocks.tells_from(earliest) - before.clocks.furthest)
 
 
-#: So many new events that belong to no fact are stored before all else is known; fewer are not worth a commit of their own.
-AHEAD_EVENTS = 1000
-
-
-@dataclass(frozen=True)
-class Early:
-    """Who is told what is known before everything is: ``store_ahead`` of new events that will belong to no incident, once at
-    most, ``begin`` of the conclusions while they are not yet in words."""
-
-    store_ahead: Callable[[event_rows.Lines], None] | None = None
-    begin: Callable[[Conclusions], None] = lambda merged: None
-
-
 class Window:
     """One change to one cluster's conclusions."""
 
@@ -104,10 +91,10 @@ class Window:
         rules: Rules,
         settings: Mapping[str, object] | None,
         change: Change,
-        early: Early | None = None,
+        tell: early.Early | None = None,
     ) -> None:
         self.store, self.before, self.rules, self.settings, self.change = store, before, rules, settings, change
-        self.early = early or Early()
+        self.early = tell or early.Early()
         self.lines: event_rows.Lines | None = None
         self.index = index_of(before)
         #: How far stamps lie from true time, and from which stamp on new lines can tell of clocks.
@@ -208,19 +195,15 @@ class Window:
         return self._in_words(merged, weighed, verdicts)
 
     def _store_ahead(self, facts: Sequence[Fact]) -> None:
-        """Events that belong to no fact will belong to no incident, whatever is concluded from the facts."""
+        """What of the new events nothing that is concluded from the facts will change is stored now, if it is much."""
         lines, told = self.lines, self.early.store_ahead
         if lines is None or told is None:
             return
-        known = self.before.events
-        taken = {e.id for e in known[bisect_left(known, self.border, key=attrgetter("time")) :]}
-        taken.update(e.id for fact in facts for e in fact.events)
-        first = bisect_left(lines.events, self.border, key=attrgetter("time"))
-        free = [first + n for n, event in enumerate(lines.events[first:]) if event.id not in taken]
-        if len(free) >= AHEAD_EVENTS:
-            told(lines.only(free))
+        places = early.free(lines, self.border, self.before.events, facts)
+        if len(places) >= early.AHEAD_EVENTS:
+            told(lines.only(places))
             self.early = replace(self.early, store_ahead=None)
-            self.lines = lines.but(free)
+            self.lines = lines.but(places)
 
     def _told(self, lately: Spans) -> Any:
         """Which of the incidents of the stretch are told as it says; the others stay as they were."""
