@@ -138,6 +138,11 @@ class Times:
         start, last, until = np.array(rows, np.float64).reshape(len(rows), 3).T.copy()
         return Times(start, last, until, kinds)
 
+    def of_kind(self, kind: str) -> list[int]:
+        """Where the facts of a kind stand."""
+        found: list[int] = np.flatnonzero(self.kind == _number_of(kind)).tolist()
+        return found
+
     def began(self, kind: str) -> list[float]:
         """When the facts of a kind began, the earliest first."""
         found: list[float] = np.sort(self.start[self.kind == _number_of(kind)]).tolist()

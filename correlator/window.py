@@ -407,7 +407,7 @@ class Window:
         told = [*compress(found.stories, again), *(s for _, s in gone.values() if s.id in self.live)]
         verdicts, wanted, judged = self._verdicts(found, former, told)
         events, event_jobs, repeated = self._all_events(found.events)
-        printed = printed_timeout(facts)
+        printed = printed_timeout(facts[n] for n in times.of_kind("job.comm_error"))
         merged = replace(
             found, events=events, runs=runs, incidents=documents, stories=stories, facts=facts, verdicts=verdicts, border=border,
             looks=[*(k for k in before.looks if k.at < border), *(k for k in found.looks if k.at >= border)],

@@ -62,19 +62,19 @@ class World:
     inventory: Inventory | None = None
 
     def __post_init__(self) -> None:
-        self.by_kind: dict[str, list[Event]] = defaultdict(list)
-        self.by_job: dict[int, list[Event]] = defaultdict(list)
-        self.by_host: dict[str, list[Event]] = defaultdict(list)
+        by_kind: dict[str, list[Event]] = defaultdict(list)
+        by_job: dict[int, list[Event]] = defaultdict(list)
+        by_host: dict[str, list[Event]] = defaultdict(list)
         for event in self.events:
-            self.by_kind[event.kind].append(event)
+            by_kind[event.kind].append(event)
             if event.job_id is not None:
-                self.by_job[event.job_id].append(event)
+                by_job[event.job_id].append(event)
             if event.host:
-                self.by_host[event.host].append(event)
+                by_host[event.host].append(event)
+        self.by_kind, self.by_job, self.by_host = by_kind, by_job, by_host
         self.runs_on: dict[str, list[Run]] = defaultdict(list)
-        self.run: dict[str, Run] = {}
+        self.run = {run.key: run for run in self.runs}
         for run in self.runs:
-            self.run[run.key] = run
             for node in run.nodes:
                 self.runs_on[node].append(run)
         self._spoke: dict[str, Sequence[float]] = {}
