@@ -27,9 +27,9 @@ class Early:
     begin: Callable[[Conclusions], None] = lambda merged: None
 
 
-def free(lines: Lines, border: float, known: Sequence[Event], facts: Iterable[Fact]) -> list[int]:
-    """Where among ``lines`` the events behind a moment stand that no fact tells of and that are not ``known`` already."""
+def free(lines: Lines, border: float, known: Sequence[Event], facts: Iterable[Fact]) -> list[bool]:
+    """Which of the events of ``lines`` lie behind a moment, with no fact that tells of them, and are not ``known`` already."""
     taken = {e.id for e in known[bisect_left(known, border, key=attrgetter("time")) :]}
     taken.update(e.id for fact in facts for e in fact.events)
     first = bisect_left(lines.events, border, key=attrgetter("time"))
-    return [first + n for n, event in enumerate(lines.events[first:]) if event.id not in taken]
+    return [False] * first + [event.id not in taken for event in lines.events[first:]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
@@ -131,7 +131,11 @@ def _events(before: Conclusions, after: Conclusions, ahead: Sequence[Event]) -> 
     lines = _lines(after)
     was, now = _homes(before, after, lines.values())
     moved = {e for e in was.keys() | now.keys() if was.get(e) != now.get(e)}
-    old, new = ({e.id: e for e in c.events[bisect_left(c.events, after.border, key=attrgetter("time")) :]} for c in (before, after))  # fmt: skip
+    behind = [c.events[bisect_left(c.events, after.border, key=attrgetter("time")) :] for c in (before, after)]
+    if _stand(ahead, behind[1], moved):
+        stored = set(map(id, ahead))
+        behind[1], ahead = [e for e in behind[1] if id(e) not in stored], ()
+    old, new = ({e.id: e for e in events} for events in behind)
     if far := moved - new.keys():
         for conclusions, near in ((before, old), (after, new)):
             near.update(
@@ -145,6 +149,11 @@ def _events(before: Conclusions, after: Conclusions, ahead: Sequence[Event]) -> 
     return Rows(
         [e.id for e in stale], engine.event_table(after, [e for i, e in new.items() if i not in same] if same else list(new.values()), now), between
     )  # fmt: skip
+
+
+def _stand(ahead: Sequence[Event], events: Sequence[Event], moved: Collection[str]) -> bool:
+    """Are all that were stored ahead among ``events`` as they are, and in no incident?"""
+    return set(map(id, ahead)) <= set(map(id, events)) and not any(e.id in moved for e in ahead)
 
 
 def _lines(after: Conclusions) -> dict[str, float]:
@@ -224,7 +233,7 @@ class Storing:
         from store.duckdb_store import insert
 
         with checkpoint_by_others(self._store), self._store.transaction() as connection:
-            insert(connection, "model.events", event_rows.table(lines.events, {}, cluster, lines))
+            insert(connection, "model.events", event_rows.rows_of(lines, {}, cluster))
 
     def begin(self, before: Conclusions, after: Conclusions) -> None:
         """``after`` may lack its documents still."""

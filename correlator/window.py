@@ -199,11 +199,11 @@ class Window:
         lines, told = self.lines, self.early.store_ahead
         if lines is None or told is None:
             return
-        places = early.free(lines, self.border, self.before.events, facts)
-        if len(places) >= early.AHEAD_EVENTS:
-            told(lines.only(places))
+        free = early.free(lines, self.border, self.before.events, facts)
+        if sum(free) >= early.AHEAD_EVENTS:
+            told(lines.only(free))
             self.early = replace(self.early, store_ahead=None)
-            self.lines = lines.but(places)
+            self.lines = lines.only([not f for f in free])
 
     def _told(self, lately: Spans) -> Any:
         """Which of the incidents of the stretch are told as it says; the others stay as they were."""
