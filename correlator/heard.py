@@ -98,10 +98,12 @@ class Told:
 
 
 class Mark(NamedTuple):
-    """How many rows of each table of ``HEARD`` were heard of, and how often rows that were there already were changed."""
+    """How many rows of each table of ``HEARD`` were heard of, how often rows that were there already were changed, and how many
+    lines were moved."""
 
     rows: tuple[int, ...]
     rewritten: int
+    moved: int
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,7 @@ class Heard:
 
     def mark(self) -> Mark | None:
         """Up to where it was heard; None while more is being committed."""
-        mark = Mark(self._rows, self._store.rewritten)
+        mark = Mark(self._rows, self._store.rewritten, self._store.moved)
         return None if self._store.telling else mark
 
     def take(self, since: Mark | None, until: Mark | None, grown: Mapping[str, int]) -> dict[str | None, Told] | None:

@@ -103,6 +103,9 @@ class DuckStore:
         #: Goes on counting when rows of ``raw`` that were there already are changed (``rewrite``), and when that is committed.
         self.rewritten = 0
         self._rewrites = False
+        #: So many rows of ``raw.logs`` were put elsewhere as they are (``move``), and so many by the transaction under way.
+        self.moved = 0
+        self._moves = 0
         target = ":memory:"
         if folder is not None:
             if not read_only:
@@ -217,7 +220,7 @@ class DuckStore:
         with self._write_lock:
             connection = self._connection
             connection.execute("BEGIN")
-            self._announced, self._rewrites = [], False
+            self._announced, self._rewrites, self._moves = [], False, 0
             try:
                 yield connection
             except BaseException:
@@ -232,10 +235,11 @@ class DuckStore:
         """Those that were told of what was added."""
         added, self._announced = self._announced, []
         listeners = list(self.listeners) if added else []
-        self.telling = bool(listeners)
+        self.telling = bool(listeners or self._moves)
         try:
             connection.execute("COMMIT")
             self.rewritten += self._rewrites
+            self.moved += self._moves
             for listener in listeners:
                 listener.hear(added)
         finally:
@@ -252,6 +256,11 @@ class DuckStore:
         """Inside a transaction that changes rows of ``raw`` which were there already: what was heard of them holds no more."""
         self._rewrites = True
         self.rewritten += 1
+
+    def move(self, rows: int) -> None:
+        """Inside a transaction that deletes so many rows of ``raw.logs`` and adds the same again: nothing is said that was not
+        said before, and whoever counts by row ids has to know."""
+        self._moves += rows
 
     @contextmanager
     def alone(self) -> Iterator[None]:

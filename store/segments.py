@@ -73,6 +73,7 @@ def seal(store: DuckStore, *, least: int = SEGMENT_ROWS) -> Sealed:
             lines = _take(connection, min(waiting, ROUND_ROWS))
             connection.execute("DELETE FROM raw.logs WHERE block = 0 AND rowid <= ?", [lines["rowid"].max()])
             segments = insert_sealed(connection, in_order(lines.drop("rowid", "block")))
+            store.move(lines.height)
         done = Sealed(done.lines + lines.height, done.segments + segments)
         if lines.height >= waiting:
             break

@@ -25,7 +25,7 @@ from correlator.streaming import Ticker
 from parsers.record import frame
 from store import open_store
 from store.duckdb_store import DuckStore, coded, insert, logs_for_storage
-from store.segments import insert_sealed
+from store.segments import insert_sealed, seal
 from tests.correlator.rows import CAPTURES, rows_of
 from tests.correlator.test_streaming import add, made_rows, stored, with_settings
 
@@ -176,7 +176,7 @@ def test_nobody_hears_of_what_was_rolled_back() -> None:
             insert(connection, "raw.logs", rows)
             store.announce([("logs", rows)])
             raise ZeroDivisionError
-        assert listening.mark() == begun == Mark((0, 0), 0)
+        assert listening.mark() == begun == Mark((0, 0), 0, 0)
 
 
 def unannounced(store: DuckStore, part: list[Any]) -> None:
@@ -202,7 +202,14 @@ def besides(store: DuckStore, part: list[Any]) -> None:
     thread.join()
 
 
-@pytest.mark.parametrize("way", [add, unannounced, rewritten, besides])
+def sealed(store: DuckStore, part: list[Any]) -> None:
+    """Between them all loose lines are put into segments: they are moved."""
+    add(store, part[::2])
+    assert seal(store, least=1).lines
+    add(store, part[1::2])
+
+
+@pytest.mark.parametrize("way", [add, unannounced, rewritten, besides, sealed])
 def test_ticks_say_what_a_full_pass_says_however_rows_came_in(way: Callable[[DuckStore, list[Any]], None]) -> None:
     rows = sorted(made_rows(11, 900), key=lambda a: a[0])
     cuts = [0, *range(300, len(rows), 110), len(rows)]
@@ -220,6 +227,28 @@ def test_ticks_say_what_a_full_pass_says_however_rows_came_in(way: Callable[[Duc
         correlate(store)
         assert ticked == stored(store)
     assert partly >= 4
+
+
+def test_lines_that_were_only_moved_ask_for_no_full_pass() -> None:
+    rows = sorted(made_rows(14, 700), key=lambda a: a[0])
+    cut = len(rows) * 9 // 10
+    with open_store(None) as store:
+        with_settings(store)
+        ticker = Ticker(store)
+        add(store, rows[:cut])
+        ticker.tick()
+        for part in ([], rows[cut:]):  # nothing else is new; more came in
+            add(store, part)
+            assert seal(store, least=1).lines
+            assert not ticker.tick().full
+            add(store, rows[cut - 1 : cut])  # a copy: one loose line
+        ticker.tick()
+        unannounced(store, rows[1:2])
+        seal(store, least=1)
+        assert ticker.tick().full, "by row ids nobody can tell what was moved from what is new"
+        ticked = stored(store)
+        correlate(store)
+        assert ticked == stored(store)
 
 
 def test_a_tick_after_one_that_failed_asks_for_what_that_one_had_taken(monkeypatch: pytest.MonkeyPatch) -> None:
