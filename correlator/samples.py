@@ -5,9 +5,12 @@ All of it is worked out in the store, so that only the few rows that matter reac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from correlator.clocks import Offset, ahead
 
 if TYPE_CHECKING:
     from correlator.reads import Reads
@@ -130,21 +133,26 @@ def progress(store: Reads, cluster: str | None) -> dict[tuple[int, int], list[tu
     return found
 
 
-def speaking(store: Reads, cluster: str | None) -> Callable[[str], Sequence[float]]:
-    """``spoke(host)``: times of the lines that the host itself wrote, one per second at most, kept once asked for.
+def speaking(store: Reads, cluster: str | None, zoned: Iterable[Offset] = ()) -> Callable[[str], Sequence[float]]:
+    """``spoke(host)``: times of the lines that the host itself wrote, one per second at most, kept once asked for; those in
+    another zone (``zoned``) where they belong.
 
     A switch, the controller or accounting that speak of it do not count."""
     known: dict[str, list[float]] = {}
+    by_host: dict[str, list[Offset]] = defaultdict(list)
+    for offset in zoned:
+        by_host[offset.host].append(offset)
 
     def spoke(host: str) -> Sequence[float]:
         if host not in known:
             rows = store.rows(
-                """SELECT DISTINCT floor(epoch(time)) AS t FROM raw.all_logs WHERE host = ? AND cluster IS NOT DISTINCT FROM ?
-                AND time IS NOT NULL AND coalesce(source, '') NOT IN ('slurmctld', 'slurmdbd', 'slurmrestd', 'sacct', 'opensm', 'switch', 'job_stdout', 'job_stderr')
+                """SELECT DISTINCT floor(epoch(time)) AS t, time_quality IS NOT DISTINCT FROM 'inferred' AS inferred
+                FROM raw.all_logs WHERE host = ? AND cluster IS NOT DISTINCT FROM ? AND time IS NOT NULL
+                AND coalesce(source, '') NOT IN ('slurmctld', 'slurmdbd', 'slurmrestd', 'sacct', 'opensm', 'switch', 'job_stdout', 'job_stderr')
                 ORDER BY t""",
                 [host, cluster],
             )
-            known[host] = [r["t"] for r in rows]
+            known[host] = sorted({r["t"] - ahead(by_host.get(host, ()), r["t"], r["inferred"]) for r in rows})
         return known[host]
 
     return spoke
