@@ -39,8 +39,8 @@ class Offset:
 
 @dataclass(frozen=True)
 class Zones:
-    """Which stamps are in another zone. ``odd``: launches told hours late or early, by host, job and quarters of an hour, of which it was
-    judged already what they tell; ``hosts``: those of which it was judged, where there are such launches."""
+    """Which stamps are in another zone. ``odd``: launches that tell of others, by host, job and quarters of an hour, and are not
+    believed; ``hosts``: those of which it was judged, where there are such launches."""
 
     offsets: tuple[Offset, ...] = ()
     odd: frozenset[tuple[str, int, int]] = frozenset()
@@ -182,13 +182,26 @@ def _zones(events: Sequence[Event], known: Known) -> Zones:
     """Which stamps are in another zone than slurmctld's."""
     launched = launches(events, known)
     told = votes(launched)
-    odd = frozenset((host, vote.job, vote.quarters) for host, some in told.items() for vote in some if vote.quarters)
-    if not odd:
+    if not any(vote.quarters for some in told.values() for vote in some):
         return Zones()
     hosts = frozenset(e.host for e in events if e.host)
-    found = zones(told, hosts)
-    known_offsets = tuple(o for host in sorted(found) for o in _of_zone(host, found[host]))
-    return Zones(known_offsets, odd, hosts, scripts(launched) if known_offsets else {})
+    found = zones(told, hosts, events)
+    found_offsets = tuple(o for host in sorted(found) for o in _of_zone(host, found[host]))
+    known_zones = Zones(found_offsets, frozenset(), hosts, scripts(launched) if found_offsets else {})
+    return replace(known_zones, odd=frozenset(_odd(told, known_zones)))
+
+
+def _odd(told: Mapping[str, Sequence[Vote]], known: Zones) -> Iterable[tuple[str, int, int]]:
+    """Launches that tell of another zone than is known."""
+    by_host: dict[str, list[Offset]] = defaultdict(list)
+    for offset in known.offsets:
+        by_host[offset.host].append(offset)
+    for host, some in told.items():
+        for vote in some:
+            off = vote.quarters * QUARTER_S
+            there = [o for o in by_host[host] if o.start <= vote.time + off <= o.end]
+            if any(o.sigma for o in there) or off not in ({o.seconds for o in there} or {0.0}):
+                yield host, vote.job, vote.quarters
 
 
 def _of_zone(host: str, found: Zoned) -> Iterable[Offset]:
@@ -206,25 +219,13 @@ def _zones_further(before: Zones, events: Sequence[Event], known: Known) -> Zone
     """The same zones, with what ``events`` tell of further jobs; None where launches tell of another zone than is known, or a host is
     new where zones differ."""
     launched = launches(events, known)
-    told = votes(launched)
-    by_host: dict[str, list[Offset]] = defaultdict(list)
-    for offset in before.offsets:
-        by_host[offset.host].append(offset)
-    if any(_contradicts(vote, host, before, by_host[host]) for host, some in told.items() for vote in some):
+    if not before.odd.issuperset(_odd(votes(launched), before)):
         return None
     if not before.offsets:
         return before
     if not before.hosts.issuperset(e.host for e in events if e.host):
         return None
     return replace(before, scripts={**before.scripts, **scripts(launched)})
-
-
-def _contradicts(vote: Vote, host: str, before: Zones, known: Sequence[Offset]) -> bool:
-    if (host, vote.job, vote.quarters) in before.odd:
-        return False
-    off = vote.quarters * QUARTER_S
-    there = [o for o in known if o.start <= vote.time + off <= o.end]
-    return any(o.sigma for o in there) or off not in ({o.seconds for o in there} or {0.0})
 
 
 def _hosts(rounds: Iterable[Mapping[str, object]]) -> set[str]:

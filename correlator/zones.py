@@ -12,13 +12,16 @@ a slurmd.log in local time.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from correlator.clock_pairs import AGREE_S, ENDS_S, LAUNCH_S, NOTICEABLE_S, Launches
 from correlator.model import Event
+
+#: Of one thing that was said more often than this, copies are not looked for.
+MANY = 50
 
 #: What all zones are multiples of, seconds (IANA tz database: Nepal and the Chatham Islands have three quarters of an hour).
 QUARTER_S = 900.0
@@ -140,11 +143,11 @@ def _of_steps(told: Launches, batch: Mapping[tuple[str, int], Vote]) -> Iterable
                 yield host, vote
 
 
-def zones(told: Votes, hosts: Iterable[str]) -> dict[str, Zoned]:
+def zones(told: Votes, hosts: Iterable[str], events: Sequence[Event]) -> dict[str, Zoned]:
     """The zones of hosts that are another one than slurmctld's, or may be."""
-    if all(v.quarters == 0 for some in told.values() for v in some):
-        return {}
     sure = _sure(told)
+    if {vote.quarters for some in told.values() for vote in some} - sure:
+        sure |= _by_copies(events)
     stays = {host: _stays([v for v in some if v.quarters in sure]) for host, some in told.items()}
     found: dict[str, Zoned] = {}
     for _, kin in groupby(sorted({*told, *hosts}, key=lambda h: (_kind(h), h)), key=_kind):
@@ -158,8 +161,8 @@ def _kind(host: str) -> str:
 
 
 def _sure(told: Votes) -> set[int]:
-    """Zones that launches of two jobs agree on: a launch that is late by so much for another reason is so to no quarter of an hour,
-    nor twice by the same."""
+    """Zones that launches of two jobs agree on, or all that there are: a launch that is late by so much for another reason is so to
+    no quarter of an hour, nor twice by the same."""
     by_zone: dict[int, dict[int, list[tuple[str, Vote]]]] = defaultdict(lambda: defaultdict(list))
     for host, some in told.items():
         for vote in some:
@@ -168,9 +171,34 @@ def _sure(told: Votes) -> set[int]:
     for quarters, jobs in by_zone.items():
         every = sorted((vote.time, host, vote) for some in jobs.values() for host, vote in some)
         clean = {vote.job for _, _, vote in every if vote.clean}
-        if len(clean) > 1 or _twice_alike(every):
+        if len(clean) > 1 or (clean and len(by_zone) == 1) or _twice_alike(every):
             sure.add(quarters)
     return sure
+
+
+#: Two copies of one line are stamped within so many seconds of each other: one of them in whole seconds.
+COPIES_S = 1.5
+
+
+def _by_copies(events: Sequence[Event]) -> set[int]:
+    """Zones that a host's system logs tell: it writes the same twice (messages beside an RFC 3339 syslog), once without a zone."""
+    said: dict[tuple[object, ...], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
+    for event in events:
+        if event.host and event.time_quality in ("inferred", "line"):
+            said[event.host, event.kind, event.device, event.job_id][event.time_quality == "line"].append(event.time)
+    pairs: Counter[tuple[object, int]] = Counter()
+    for (host, *_), (without, with_zone) in said.items():
+        if max(len(without), len(with_zone)) > MANY:
+            continue
+        for quarters in {round((a - b) / QUARTER_S) for a in without for b in with_zone}:
+            if LEAST <= abs(quarters) <= MOST and _again(without, with_zone, quarters * QUARTER_S):
+                pairs[host, quarters] += len(without)
+    return {quarters for (_, quarters), count in pairs.items() if count > 1}
+
+
+def _again(some: Sequence[float], others: Sequence[float], seconds: float) -> bool:
+    """Is everything among the others, so many seconds before?"""
+    return all(any(abs(a - b - seconds) <= COPIES_S for b in others) for a in some)
 
 
 def _twice_alike(every: Sequence[tuple[float, str, Vote]]) -> bool:
