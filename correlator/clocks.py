@@ -48,12 +48,11 @@ class Zones:
     #: Of each job the host of its batch script, which stamps its output, and when it was allocated.
     scripts: Mapping[int, tuple[str, float]] = field(default_factory=dict)
 
-    def ahead_in_output(self, job: int | None, time: float) -> float:
-        """By so many seconds a stamp in the output of a job is ahead: as its host is, where it would not lie before the job."""
-        if job is None or job not in self.scripts:
-            return 0.0
-        host, allocated = self.scripts[job]
-        off = ahead((o for o in self.offsets if o.host == host), time, True)
+    def ahead_in_output(self, job: int | None, time: float, host: str | None = None) -> float:
+        """By so many seconds a stamp in the output of a job is ahead: as its ``host`` or that of its batch script is, where it would not
+        lie before the job. A container may have a zone of its own."""
+        script, allocated = self.scripts.get(job or -1, (None, float("-inf")))
+        off = ahead((o for o in self.offsets if o.host == (host or script)), time, True)
         return off if time - off >= allocated - NOTICEABLE_S else 0.0
 
 
@@ -258,43 +257,43 @@ def correct(events: Iterable[Event], found: Sequence[Offset], zones: Zones = NO_
     if not by_host:
         return list(events)
     moved = [
-        _moved(e, by_host[e.host]) if e.host in by_host else _moved_output(e, zones) if e.source in _OUTPUT else e
+        _moved(e, by_host[e.host], zones) if e.host in by_host else _moved(e, (), zones) if e.source in _OUTPUT else e
         for e in events
     ]
     moved.sort(key=lambda e: (e.time, e.kind, e.host or "", e.device or "", e.id))
     return moved
 
 
-def _moved(event: Event, found: Sequence[Offset]) -> Event:
+def _moved(event: Event, found: Sequence[Offset], zones: Zones) -> Event:
     if without_stamp(event):
         return event
-    for of_zone in (True, False):  # what is left in the right zone is the clock's
-        offset = next((o for o in found if o.zone is of_zone and _is_about(o, event)), None)
-        if offset is not None:
-            event = replace(
-                event, time=event.time - offset.seconds, last=event.last - offset.seconds,
-                sigma=max(event.sigma, offset.sigma), clock_offset=event.clock_offset + offset.seconds,
-            )  # fmt: skip
-    return event
+    if event.source in _OUTPUT:
+        if event.time_quality == "inferred":
+            event = _earlier(event, zones.ahead_in_output(event.job_id, event.time, event.host), 0.0)
+    else:
+        zone = next((o for o in found if o.zone and _is_about(o, event)), None)
+        event = _earlier(event, zone.seconds, zone.sigma) if zone else event
+    # What is left in the right zone is the clock's.
+    clock = next((o for o in found if not o.zone and _is_about(o, event)), None)
+    return _earlier(event, clock.seconds, clock.sigma) if clock else event
 
 
-def _moved_output(event: Event, zones: Zones) -> Event:
-    """Output that names no host, as that of its batch script stamps it."""
-    if without_stamp(event) or event.time_quality != "inferred":
+def _earlier(event: Event, seconds: float, sigma: float) -> Event:
+    if not seconds and sigma <= event.sigma:
         return event
-    off = zones.ahead_in_output(event.job_id, event.time)
-    return replace(event, time=event.time - off, last=event.last - off, clock_offset=off) if off else event
+    return replace(
+        event, time=event.time - seconds, last=event.last - seconds, sigma=max(event.sigma, sigma),
+        clock_offset=event.clock_offset + seconds,
+    )  # fmt: skip
+
+
+def _is_about(offset: Offset, event: Event) -> bool:
+    return offset.start <= event.time <= offset.end and (event.time_quality == "inferred" or not offset.inferred)
 
 
 def ahead(zoned: Iterable[Offset], time: float, inferred: bool) -> float:
     """By so many seconds a stamp of a host is ahead by the zones that it was in. ``inferred``: it names none."""
     return next((o.seconds for o in zoned if o.start <= time <= o.end and (inferred or not o.inferred)), 0.0)
-
-
-def _is_about(offset: Offset, event: Event) -> bool:
-    if not offset.start <= event.time <= offset.end or (offset.inferred and event.time_quality != "inferred"):
-        return False
-    return offset.seconds != 0.0 or event.source not in _OUTPUT  # what a sigma of minutes means there: without_stamp
 
 
 def _stretches(host: str, told: list[Sign]) -> list[Offset]:

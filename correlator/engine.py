@@ -203,7 +203,7 @@ def gather_world(
         progress=_in_true_time(measured.progress, off.zones),
         spoke=samples.speaking(store, cluster, off.zones.offsets),
         booted=measured.booted,
-        slurmd_starts=samples.starting(store, cluster),
+        slurmd_starts=samples.starting(store, cluster, off.zones.offsets),
         legs=samples.bonds(store, cluster),
         clocks=off.offsets,
         voices=before.voices if before else samples.voices(store, cluster),
