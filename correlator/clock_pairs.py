@@ -82,6 +82,29 @@ NOTHING = Known()
 Told = tuple[str, Sign]
 
 
+@dataclass(frozen=True)
+class Launches:
+    """What slurmds launched, when each job was ``allocated`` its nodes (and how exactly that is known), and which jobs were so
+    ``again``."""
+
+    starts: Sequence[Event]
+    allocated: Mapping[int, tuple[float, float]]
+    again: frozenset[int]
+
+
+_TOLD_OF_LAUNCHES = frozenset({"slurm.step_start", "slurm.job_start", "slurm.job_requeue"})
+
+
+def launches(events: Iterable[Event], known: Known) -> Launches:
+    """What ``events`` tell of the launches of jobs."""
+    by_kind: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        if event.kind in _TOLD_OF_LAUNCHES and event.host:
+            by_kind[event.kind].append(event)
+    starts = [e for e in by_kind["slurm.step_start"] if e.source == "slurmd" and e.job_id is not None]
+    return Launches(starts, _allocations(by_kind["slurm.job_start"], starts, known.begun), _allocated_again(by_kind))
+
+
 def signs(events: Sequence[Event], known: Known = NOTHING) -> list[Told]:
     """All signs of all hosts."""
     by_kind: dict[str, list[Event]] = defaultdict(list)

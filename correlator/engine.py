@@ -136,11 +136,9 @@ def conclude_cluster(
     events = event_rows.gather(store, cluster)
     inventory = read_inventory(store, cluster)
     told = clocks.compared(events, clock_pairs.Known(inventory.cabling, samples.begun(store, cluster)))
-    events = clocks.correct(events, told.offsets)
+    events = clocks.correct(events, told.offsets, told.zones)
     runs = run_rows.gather(store, cluster, events)
-    world = gather_world(
-        store, cluster, settings, events, runs, node_states(store, cluster), told.offsets, inventory=inventory
-    )
+    world = gather_world(store, cluster, settings, events, runs, node_states(store, cluster), told, inventory=inventory)
     conclude(world)
     narrow_slurmd_timeout(world.site, world.facts)
     seen = first_seen((events[0] for events in world.by_host.values()), world.runs)
@@ -186,7 +184,7 @@ def measure(store: Reads, cluster: str | None, empty: Collection[str] = ()) -> M
 
 def gather_world(
     store: Reads, cluster: str | None, settings: Mapping[str, object] | None, events: list[Event], runs: list[Run],
-    states: list[dict[str, Any]], off: list[clocks.Offset], hosts: Iterable[str] = (), before: Conclusions | None = None,
+    states: list[dict[str, Any]], off: clocks.Clocks, hosts: Iterable[str] = (), before: Conclusions | None = None,
     measured: Measured | None = None, inventory: Inventory | None = None,
 ) -> World:  # fmt: skip
     """All that is known besides events and runs. ``hosts``: further hosts that are known to exist; ``before``: earlier
@@ -202,12 +200,12 @@ def gather_world(
         gpu_jobs=measured.gpu_jobs,
         throttling=measured.throttling,
         xids_seen=measured.xids_seen,
-        progress=measured.progress,
-        spoke=samples.speaking(store, cluster),
+        progress=_in_true_time(measured.progress, off.zones),
+        spoke=samples.speaking(store, cluster, off.zones.offsets),
         booted=measured.booted,
-        slurmd_starts=samples.starting(store, cluster),
+        slurmd_starts=samples.starting(store, cluster, off.zones.offsets),
         legs=samples.bonds(store, cluster),
-        clocks=off,
+        clocks=off.offsets,
         voices=before.voices if before else samples.voices(store, cluster),
         asked=True,
         inventory=inventory,
@@ -215,6 +213,15 @@ def gather_world(
     if before:  # a stretch may hold no line of slurmctld
         world.controllers |= before.controllers
     return world
+
+
+def _in_true_time(progress: Mapping[tuple[int, int], list[tuple[float, float]]], zones: clocks.Zones) -> dict[tuple[int, int], list[tuple[float, float]]]:  # fmt: skip
+    """What output tells of steps, where its stamps are in another zone."""
+    if not zones.offsets:
+        return dict(progress)
+    return {
+        run: [(at - zones.ahead_in_output(run[0], at), pace) for at, pace in told] for run, told in progress.items()
+    }
 
 
 class Weighed:

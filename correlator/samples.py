@@ -5,9 +5,12 @@ All of it is worked out in the store, so that only the few rows that matter reac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from correlator.clocks import Offset, ahead
 
 if TYPE_CHECKING:
     from correlator.reads import Reads
@@ -130,21 +133,31 @@ def progress(store: Reads, cluster: str | None) -> dict[tuple[int, int], list[tu
     return found
 
 
-def speaking(store: Reads, cluster: str | None) -> Callable[[str], Sequence[float]]:
-    """``spoke(host)``: times of the lines that the host itself wrote, one per second at most, kept once asked for.
+def _by_host(zoned: Iterable[Offset]) -> dict[str, list[Offset]]:
+    found: dict[str, list[Offset]] = defaultdict(list)
+    for offset in zoned:
+        found[offset.host].append(offset)
+    return found
+
+
+def speaking(store: Reads, cluster: str | None, zoned: Iterable[Offset] = ()) -> Callable[[str], Sequence[float]]:
+    """``spoke(host)``: times of the lines that the host itself wrote, one per second at most, kept once asked for; those in
+    another zone (``zoned``) where they belong.
 
     A switch, the controller or accounting that speak of it do not count."""
     known: dict[str, list[float]] = {}
+    by_host = _by_host(zoned)
 
     def spoke(host: str) -> Sequence[float]:
         if host not in known:
             rows = store.rows(
-                """SELECT DISTINCT floor(epoch(time)) AS t FROM raw.all_logs WHERE host = ? AND cluster IS NOT DISTINCT FROM ?
-                AND time IS NOT NULL AND coalesce(source, '') NOT IN ('slurmctld', 'slurmdbd', 'slurmrestd', 'sacct', 'opensm', 'switch', 'job_stdout', 'job_stderr')
+                """SELECT DISTINCT floor(epoch(time)) AS t, time_quality IS NOT DISTINCT FROM 'inferred' AS inferred
+                FROM raw.all_logs WHERE host = ? AND cluster IS NOT DISTINCT FROM ? AND time IS NOT NULL
+                AND coalesce(source, '') NOT IN ('slurmctld', 'slurmdbd', 'slurmrestd', 'sacct', 'opensm', 'switch', 'job_stdout', 'job_stderr')
                 ORDER BY t""",
                 [host, cluster],
             )
-            known[host] = [r["t"] for r in rows]
+            known[host] = sorted({r["t"] - ahead(by_host.get(host, ()), r["t"], r["inferred"]) for r in rows})
         return known[host]
 
     return spoke
@@ -154,19 +167,24 @@ def speaking(store: Reads, cluster: str | None) -> Callable[[str], Sequence[floa
 _UPTIME = r"\bCPUs=\d+ .*\bUptime=(\d+)"
 
 
-def starting(store: Reads, cluster: str | None) -> Callable[[str], Sequence[tuple[float, float]]]:
-    """``starts(host)``: (time, the machine's uptime in seconds) of each start of its slurmd that tells it."""
+def starting(
+    store: Reads, cluster: str | None, zoned: Iterable[Offset] = ()
+) -> Callable[[str], Sequence[tuple[float, float]]]:
+    """``starts(host)``: (time, the machine's uptime in seconds) of each start of its slurmd that tells it; ``zoned`` as in ``speaking``."""
     known: dict[str, list[tuple[float, float]]] = {}
+    by_host = _by_host(zoned)
 
     def starts(host: str) -> Sequence[tuple[float, float]]:
         if host not in known:
             rows = store.rows(
-                f"""SELECT DISTINCT epoch(time) AS t, CAST(regexp_extract(raw, '{_UPTIME}', 1) AS DOUBLE) AS uptime FROM raw.all_logs
+                f"""SELECT DISTINCT epoch(time) AS t, CAST(regexp_extract(raw, '{_UPTIME}', 1) AS DOUBLE) AS uptime,
+                time_quality IS NOT DISTINCT FROM 'inferred' AS inferred FROM raw.all_logs
                 WHERE host = ? AND cluster IS NOT DISTINCT FROM ? AND time IS NOT NULL AND source = 'slurmd' AND raw LIKE '%Uptime=%'
                 AND regexp_matches(raw, '{_UPTIME}') ORDER BY ALL""",
                 [host, cluster],
             )
-            known[host] = [(r["t"], r["uptime"]) for r in rows]
+            off = by_host.get(host, ())
+            known[host] = sorted({(r["t"] - ahead(off, r["t"], r["inferred"]), r["uptime"]) for r in rows})
         return known[host]
 
     return starts

@@ -142,7 +142,8 @@ class Window:
         # What hangs on no event comes before the events, which are being read meanwhile.
         empty = self.change.empty
         states = [] if "node_states" in empty else node_states(recent, before.cluster)
-        measured = measure(recent, before.cluster, empty)
+        zoned = self.skew if before.clocks.zones.offsets else 0.0
+        measured = measure(Recent(self.store, self.since - zoned), before.cluster, empty)
         carried = self._carried(jobs)
         others, former = self.index.without(before.runs, jobs)
         rows = self._job_rows(former)
@@ -164,7 +165,7 @@ class Window:
             self._look_back()
             return None if self.whole else self.again()
         hosts = before.site.hosts if before.site else frozenset()
-        world = gather_world(recent, before.cluster, self.settings, events, runs, states, off.offsets, hosts, before, measured)  # fmt: skip
+        world = gather_world(recent, before.cluster, self.settings, events, runs, states, off, hosts, before, measured)  # fmt: skip
         if world.events and world.first < before.first:
             return None  # older than anything known: base rates and what lies at the beginning change
         if world.controllers != before.controllers:
@@ -305,7 +306,7 @@ class Window:
         """Events that were read in true time. Lines were read from the earliest on that may belong to the stretch."""
         if not off.offsets:
             return read
-        moved = clocks.correct(read, off.offsets)
+        moved = clocks.correct(read, off.offsets, off.zones)
         return [e for e in moved if e.time >= self.cut or clocks.without_stamp(e)]
 
     def _read_from(self, cut: float) -> tuple[list[Event], event_rows.Lines]:

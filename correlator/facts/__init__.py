@@ -95,9 +95,9 @@ class World:
         self.first, self.last = (min(times), max(times)) if times else (0.0, 0.0)
 
     def spoke_at(self, host: str) -> Sequence[float]:
-        """``spoke`` in true time: a clock that is known to have been off is corrected, as the events' is."""
+        """``spoke`` in true time: a clock that is known to have been off is corrected, as the events' is; zones are (samples.py)."""
         if host not in self._spoke:
-            told, off = self.spoke(host), [o for o in self.clocks if o.host == host]
+            told, off = self.spoke(host), [o for o in self.clocks if o.host == host and not o.zone]
             self._spoke[host] = told if not off else sorted(
                 t - next((o.seconds for o in off if o.start <= t <= o.end), 0.0) for t in told
             )  # fmt: skip
