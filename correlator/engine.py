@@ -27,7 +27,7 @@ from correlator.causes import root_event
 from correlator.documents import sorted_json
 from correlator.edges import Rules
 from correlator.estimate import narrow_slurmd_timeout
-from correlator.evidence import BaseRates, Weigher, began_in
+from correlator.evidence import BaseRates, Weigher
 from correlator.facts import World, bus_of, conclude
 from correlator.garbage import paused
 from correlator.index import Index
@@ -142,7 +142,7 @@ def conclude_cluster(
     conclude(world)
     narrow_slurmd_timeout(world.site, world.facts)
     seen = first_seen((events[0] for events in world.by_host.values()), world.runs)
-    rates = BaseRates(began_in(world.facts), seen.values(), world.first, rules.innocent)
+    rates = BaseRates(world.facts, seen.values(), world.first, rules.innocent)
     found = conclude_world(world, rules.edges, rates)
     found.seen, found.weighed, found.clocks, found.spent = seen, [], told, []
     found.roots = Roots().but([], found.incidents)

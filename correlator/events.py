@@ -186,13 +186,6 @@ class Lines:
     columns: pl.DataFrame
     entities: pl.Series
 
-    def only(self, which: Sequence[bool]) -> Lines:
-        """Those of which it holds, in their order."""
-        mask = pl.Series(which, dtype=pl.Boolean)
-        return Lines(
-            list(itertools.compress(self.events, which)), self.columns.filter(mask), self.entities.filter(mask)
-        )
-
 
 @dataclass(frozen=True)
 class Part:
@@ -221,7 +214,7 @@ class Part:
         copied = [(event, key) for event, key in zip(self.copied, self.keys, strict=True) if key not in gone]
         stays = self.alone.columns.select(~pl.col("key").is_in(keys.implode())).to_series()
         return replace(
-            self, alone=self.alone.only(stays.to_list()),
+            self, alone=_some(self.alone, stays.arg_true().to_list()),
             copied=[event for event, _ in copied], keys=[key for _, key in copied],
         )  # fmt: skip
 
@@ -431,13 +424,16 @@ def table(
         known = set(map(id, lines.events))
         rest = [event for event in events if id(event) not in known]
         wanted = set(map(id, events))
-        lines = lines.only([id(event) in wanted for event in lines.events])
-    ready = rows_of(lines, incident_of, cluster)
+        lines = _some(lines, [place for place, event in enumerate(lines.events) if id(event) in wanted])
+    ready = _ready(lines, incident_of, cluster)
     return pl.concat([ready, _table(rest, incident_of, cluster)]) if rest else ready
 
 
-def rows_of(lines: Lines, incident_of: Mapping[str, str], cluster: str | None) -> pl.DataFrame:
-    """The same of events of one line each."""
+def _some(lines: Lines, places: list[int]) -> Lines:
+    return Lines([lines.events[place] for place in places], lines.columns[places], lines.entities[places])
+
+
+def _ready(lines: Lines, incident_of: Mapping[str, str], cluster: str | None) -> pl.DataFrame:
     columns = lines.columns
     resolutions = {r: int(r / 1e6 / 2 * 2e6) for r in columns["resolution_us"].unique().to_list()}
     return columns.select(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from correlator import expressions
@@ -75,30 +75,21 @@ class Evidence:
 #: before it, and what was concluded does not move with every event that comes in (``hour_of``).
 
 
-#: When the facts of a kind began (epoch seconds), the earliest first.
-Began = Callable[[str], Sequence[float]]
-
-
-def began_in(facts: Iterable[Fact]) -> Began:
-    """Of facts of which nothing else is known."""
-    starts: dict[str, list[float]] = defaultdict(list)
-    for fact in facts:
-        starts[fact.kind].append(fact.start)
-    return lambda kind: sorted(starts.get(kind, ()))
-
-
 class BaseRates:
     """How often facts of each kind had happened per entity and second, without having caused anything, by the time of an effect."""
 
     def __init__(
-        self, began: Began, seen: Iterable[float], first: float, innocent: Mapping[str, float] | None = None
+        self, facts: Iterable[Fact], seen: Iterable[float], first: float, innocent: Mapping[str, float] | None = None
     ) -> None:
-        """``began``: when the facts of a kind began, the earliest first; each kind is asked for once.
-        ``seen``: since when (epoch seconds) each of the entities that could have had them is known; ``first``: since when
+        """``seen``: since when (epoch seconds) each of the entities that could have had them is known; ``first``: since when
         anything was seen. An entity that is new changes nothing that was concluded about the time before it. ``innocent``:
         kind -> the share of such facts that caused nothing, from edge files; all of a kind of which none is told."""
         self.seen, self.first, self.innocent = sorted(seen), first, innocent or {}
-        self._began, self._starts = began, dict[str, Sequence[float]]()
+        self._starts: dict[str, list[float]] = defaultdict(list)
+        for fact in facts:
+            self._starts[fact.kind].append(fact.start)
+        for starts in self._starts.values():
+            starts.sort()
 
     def of(self, kind: str, time: float) -> float:
         """Gamma-Poisson mean of what was seen before the hour of ``time`` and the prior."""
@@ -109,9 +100,7 @@ class BaseRates:
         """Facts of a kind before the hour of ``time``, and how many entity-seconds they were seen in."""
         until = hour_of(time)
         hosts = max(1, bisect_left(self.seen, until))
-        if kind not in self._starts:
-            self._starts[kind] = self._began(kind)
-        return bisect_left(self._starts[kind], until), hosts * max(0.0, until - self.first)
+        return bisect_left(self._starts.get(kind, ()), until), hosts * max(0.0, until - self.first)
 
 
 def rate_of(events: float, exposure: float) -> float:
@@ -128,9 +117,7 @@ class Weigher:
 
     def __init__(self, world: World, edges: list[Edge], rates: BaseRates | None = None) -> None:
         self.world = world
-        self.rates = rates or BaseRates(
-            began_in(world.facts), first_seen(world.events, world.runs).values(), world.first
-        )
+        self.rates = rates or BaseRates(world.facts, first_seen(world.events, world.runs).values(), world.first)
         self.by_kind: dict[str, list[Fact]] = defaultdict(list)
         for fact in world.facts:
             self.by_kind[fact.kind].append(fact)

@@ -121,12 +121,11 @@ class Spans:
 class Times:
     """How facts lie in time, one after the other: ``start``; ``last``: until when each went on (one that has no end told is as
     old as its beginning), infinite where it lasts still; ``until``: its end, infinite where none is told, minus infinity
-    where it belongs to a run. ``kind``: the number of its kind."""
+    where it belongs to a run."""
 
     start: Moments
     last: Moments
     until: Moments
-    kind: Numbers
 
     @staticmethod
     def of(facts: Sequence[Fact]) -> Times:
@@ -134,33 +133,13 @@ class Times:
             (f.start, inf if f.run is None else f.start, inf if f.run is None else -inf) if f.end is None
             else (f.start, max(f.start, f.end), f.end if f.run is None else -inf) for f in facts
         ]  # fmt: skip
-        kinds = np.fromiter((_number_of(f.kind) for f in facts), np.int64, len(facts))
-        start, last, until = np.array(rows, np.float64).reshape(len(rows), 3).T.copy()
-        return Times(start, last, until, kinds)
-
-    def of_kind(self, kind: str) -> list[int]:
-        """Where the facts of a kind stand."""
-        found: list[int] = np.flatnonzero(self.kind == _number_of(kind)).tolist()
-        return found
-
-    def began(self, kind: str) -> list[float]:
-        """When the facts of a kind began, the earliest first."""
-        found: list[float] = np.sort(self.start[self.kind == _number_of(kind)]).tolist()
-        return found
+        return Times(*np.array(rows, np.float64).reshape(len(rows), 3).T.copy())
 
     def but(self, which: Choice, more: Times, choice: Choice) -> Times:
         """Some of these, then some of others."""
         return Times(*(
-            np.concatenate([getattr(self, name)[which], getattr(more, name)[choice]]) for name in ("start", "last", "until", "kind")
+            np.concatenate([getattr(self, name)[which], getattr(more, name)[choice]]) for name in ("start", "last", "until")
         ))  # fmt: skip
-
-
-_NUMBERS: dict[str, int] = {}
-
-
-def _number_of(kind: str) -> int:
-    """Each kind of fact has one, as long as this process lives: they are compared for thousands of facts at once."""
-    return _NUMBERS.setdefault(kind, len(_NUMBERS))
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from operator import attrgetter
@@ -16,10 +16,9 @@ import numpy as np
 import polars as pl
 
 from correlator import engine
-from correlator import events as event_rows
 from correlator.changes import everything
 from correlator.engine import Conclusions
-from correlator.events import Lines, moment_of
+from correlator.events import moment_of
 from correlator.incidents import events_by_id
 from correlator.index import index_of
 from correlator.model import Event, Run
@@ -49,10 +48,9 @@ class Patch:
     together right away, for which the next may lack words still; those of incidents and runs by ``tell_incidents`` and
     ``tell_runs`` of what ``after`` is by then."""
 
-    def __init__(self, before: Conclusions, after: Conclusions, ahead: Sequence[Event] = ()) -> None:
-        """``ahead``: events that were stored since, without an incident."""
+    def __init__(self, before: Conclusions, after: Conclusions) -> None:
         self.before, self.after = before, after
-        self.events = _events(before, after, ahead)
+        self.events = _events(before, after)
         self.incidents: Rows | None = None
         self.runs: Rows | None = None
 
@@ -126,22 +124,17 @@ def _same_run(one: Run, other: Run) -> bool:
     return one is other or (one.state, one.nodes, one.attempt, one.row) == (other.state, other.nodes, other.attempt, other.row)  # fmt: skip
 
 
-def _events(before: Conclusions, after: Conclusions, ahead: Sequence[Event]) -> Rows:
-    """Only events behind the border can differ, and those whose incident is another now. ``ahead`` are stored already."""
+def _events(before: Conclusions, after: Conclusions) -> Rows:
+    """Only events behind the border can differ, and those whose incident is another now."""
     lines = _lines(after)
     was, now = _homes(before, after, lines.values())
     moved = {e for e in was.keys() | now.keys() if was.get(e) != now.get(e)}
-    behind = [c.events[bisect_left(c.events, after.border, key=attrgetter("time")) :] for c in (before, after)]
-    if _stand(ahead, behind[1], moved):
-        stored = set(map(id, ahead))
-        behind[1], ahead = [e for e in behind[1] if id(e) not in stored], ()
-    old, new = ({e.id: e for e in events} for events in behind)
+    old, new = ({e.id: e for e in c.events[bisect_left(c.events, after.border, key=attrgetter("time")) :]} for c in (before, after))  # fmt: skip
     if far := moved - new.keys():
         for conclusions, near in ((before, old), (after, new)):
             near.update(
                 (i, e) for i in far & lines.keys() if (e := _event(conclusions.events, i, lines[i])) is not None
             )
-    old.update((e.id, e) for e in ahead)
     same = {i for i in old.keys() & new.keys() - moved if old[i] is new[i] or _WHOLE(old[i]) == _WHOLE(new[i])}
     stale = [e for i, e in old.items() if i not in same]
     times = [e.time for e in stale]
@@ -149,11 +142,6 @@ def _events(before: Conclusions, after: Conclusions, ahead: Sequence[Event]) -> 
     return Rows(
         [e.id for e in stale], engine.event_table(after, [e for i, e in new.items() if i not in same] if same else list(new.values()), now), between
     )  # fmt: skip
-
-
-def _stand(ahead: Sequence[Event], events: Sequence[Event], moved: Collection[str]) -> bool:
-    """Are all that were stored ahead among ``events`` as they are, and in no incident?"""
-    return set(map(id, ahead)) <= set(map(id, events)) and not any(e.id in moved for e in ahead)
 
 
 def _lines(after: Conclusions) -> dict[str, float]:
@@ -209,58 +197,45 @@ def _states(connection: duckdb.DuckDBPyConnection, after: Conclusions) -> None:
 
 
 class Storing:
-    """The transaction of a tick. It begins with whatever comes first and ends with ``commit``; left before that, nothing of it
-    was stored. All that the database takes, it takes beside, one after the other, while more is put together."""
+    """The transaction of a tick. It begins with the events of whoever comes first and ends with ``commit``; left before that,
+    nothing was stored. What the database takes, it takes beside, one after the other, while more is put together."""
 
     def __init__(self, store: DuckStore) -> None:
         self._store = store
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="storing")
         self._tasks: list[Future[None]] = []
-        #: The worker's alone, for whoever begins a transaction has to end it.
-        self._open = ExitStack()
+        self._transaction: AbstractContextManager[duckdb.DuckDBPyConnection] | None = None
         self._connection: duckdb.DuckDBPyConnection | None = None
-        #: By cluster what differs, and the events that were stored ahead.
+        #: By cluster.
         self.patches: dict[str | None, Patch] = {}
-        self.ahead: dict[str | None, list[Event]] = {}
-
-    def store_ahead(self, cluster: str | None, lines: Lines) -> None:
-        """Stores events that are new and belong to no incident, whatever becomes of the rest, in a transaction of their own: who
-        waits for the verdicts need not wait until they are written. Before anything of that cluster."""
-        self.ahead[cluster] = lines.events
-        self._tasks.append(self._beside.submit(self._store_ahead, cluster, lines))
-
-    def _store_ahead(self, cluster: str | None, lines: Lines) -> None:
-        from store.duckdb_store import insert
-
-        with checkpoint_by_others(self._store), self._store.transaction() as connection:
-            insert(connection, "model.events", event_rows.rows_of(lines, {}, cluster))
 
     def begin(self, before: Conclusions, after: Conclusions) -> None:
         """``after`` may lack its documents still."""
-        patch = self.patches[after.cluster] = Patch(before, after, self.ahead.get(after.cluster, ()))
+        patch = self.patches[after.cluster] = Patch(before, after)
         self.submit(store_events, patch)
 
     def submit(self, work: Callable[Concatenate[duckdb.DuckDBPyConnection, P], None], *given: P.args, **named: P.kwargs) -> None:  # fmt: skip
-        self._tasks.append(self._beside.submit(lambda: work(self._begun(), *given, **named)))
-
-    def _begun(self) -> duckdb.DuckDBPyConnection:
-        if self._connection is None:
-            self._open.enter_context(checkpoint_by_others(self._store))
-            self._connection = self._open.enter_context(self._store.transaction())
-        return self._connection
+        if self._transaction is None:
+            self._transaction = self._store.transaction()
+            self._connection = self._transaction.__enter__()
+        assert self._connection is not None
+        self._tasks.append(self._beside.submit(work, self._connection, *given, **named))
 
     def commit(self, meanwhile: Callable[[], None]) -> None:
         """``meanwhile`` is done beside: committing needs no turn of the interpreter."""
         for task in self._tasks:
             task.result()
-        done = self._beside.submit(self._open.close)
-        meanwhile()
+        done = self._beside.submit(meanwhile)
+        if self._transaction is not None:
+            transaction, self._transaction = self._transaction, None
+            transaction.__exit__(None, None, None)
         done.result()
 
     def give_up(self) -> None:
         wait(self._tasks)
-        self._beside.submit(self._open.__exit__, _GivenUp, _GivenUp(), None).result()
-        self._connection = None
+        if self._transaction is not None:
+            transaction, self._transaction = self._transaction, None
+            transaction.__exit__(_GivenUp, _GivenUp(), None)
 
     def __enter__(self) -> Storing:
         return self
@@ -268,19 +243,6 @@ class Storing:
     def __exit__(self, *_: object) -> None:
         self.give_up()
         self._beside.shutdown()
-
-
-@contextmanager
-def checkpoint_by_others(store: DuckStore) -> Iterator[None]:
-    """Whoever commits when the log of changes is long enough writes it into the database file, which takes half a second.
-    Somebody waits for a verdict; nobody waits for the commits of lines, which were acknowledged before: they do it."""
-    connection = store.cursor()
-    ((usual,),) = connection.execute("SELECT current_setting('wal_autocheckpoint')").fetchall()
-    connection.execute("SET wal_autocheckpoint = '1TB'")
-    try:
-        yield
-    finally:
-        connection.execute(f"SET wal_autocheckpoint = '{usual}'")
 
 
 class _GivenUp(Exception):  # noqa: N818  (no error: what was begun is not wanted any more)

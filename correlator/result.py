@@ -42,10 +42,9 @@ _CHANGE = {
 
 def incident_document(world: World, weigher: Weigher, incident: Incident) -> dict[str, Any]:
     root = incident.root
-    place = {
-        h for f in [root, *incident.members] for h in ([f.host] if f.host else []) + list(f.attrs.get("hosts", ()))
-    }
-    hosts = sorted(place)
+    hosts = sorted(
+        {h for f in [root, *incident.members] for h in ([f.host] if f.host else []) + list(f.attrs.get("hosts", ()))}
+    )
     code = root.attrs.get("code") if root.kind == "gpu.xid" else None
     over = incident.end
     untouched = (
@@ -66,7 +65,7 @@ def incident_document(world: World, weigher: Weigher, incident: Incident) -> dic
         "status": "final", "spans": explain.spans(incident), "rivals": explain.rival_rows(world, weigher, incident.verdicts, root),
         "advice": explain.advice(incident), "gpu_hours_lost": explain.gpu_hours(world, incident), "doubts": explain.doubts(incident),
         "unaffected_jobs": [
-            {"job_id": r.key, "state": _state_after(r, over), "why": "ran on other nodes" if place.isdisjoint(r.nodes) else "ran on the same node and was not hurt"} for r in untouched.named
+            {"job_id": r.key, "state": _state_after(r, over), "why": _why_spared(r.nodes, hosts)} for r in untouched.named
         ],
         "unaffected_count": untouched.count,
     }  # fmt: skip
@@ -80,6 +79,10 @@ def _state_after(run: Run, over: float) -> str:
 def _on_hosts(runs: Iterable[Run]) -> Spared:
     found = sorted({r.key: r for r in runs}.values(), key=lambda r: (r.job_id, r.attempt, r.key))
     return Spared(tuple(found[:LISTED]), len(found))
+
+
+def _why_spared(nodes: tuple[str, ...], hosts: list[str]) -> str:
+    return "ran on other nodes" if not set(nodes) & set(hosts) else "ran on the same node and was not hurt"
 
 
 def _candidates(incident: Incident) -> list[dict[str, Any]]:

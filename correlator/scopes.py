@@ -92,10 +92,10 @@ def _used_storage(world: World, cause: Fact, effect: Fact) -> bool:
     if run is None:
         return False
     file_system = str(cause.device or "").split("-")[0]
-    hosts = cause.attrs.get("hosts", ())
-    if set(run.nodes).isdisjoint(hosts):
+    hosts = set(cause.attrs.get("hosts", ()))
+    if not hosts & set(run.nodes):
         told = " ".join(e.message for e in (effect.attrs.get("words") or {}).get("storage", ()))
-        return len(set(hosts)) >= WIDE and bool(file_system) and f"/{file_system}/" in told
+        return len(hosts) >= WIDE and bool(file_system) and f"/{file_system}/" in told
     place = str(run.row.get("work_dir") or world.site.job_settings.get(run.key, {}).get("WORKDIR") or "")
     return (
         not place

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import inf
 
 from correlator.model import Event, Run
 
@@ -25,9 +24,8 @@ def first_seen(events: Iterable[Event], runs: Iterable[Run]) -> dict[str, float]
         if event.host and event.host not in seen:
             seen[event.host] = event.time
     for run in runs:
-        moments = (run.submit, run.start, run.end)
-        told = min([t for t in moments if t is not None], default=0.0)
+        told = min([t for t in (run.submit, run.start, run.end) if t is not None], default=0.0)
         for node in run.nodes:
-            if told < seen.get(node, inf):
+            if node not in seen or told < seen[node]:
                 seen[node] = told
     return seen

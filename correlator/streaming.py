@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import time
 from collections import ChainMap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,15 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 from correlator.arrivals import Arrivals
 from correlator.changes import same_objects, settled
-from correlator.early import Early
 from correlator.engine import Conclusions, clusters_of, conclude_cluster, load_edges, write
-from correlator.events import Lines
 from correlator.garbage import clear_away, paused, set_aside
 from correlator.heard import BEHIND_S, HEARD, Heard, Mark, Recalled, Told
 from correlator.history import History, Said
 from correlator.index import index_of
 from correlator.interfaces import remember
-from correlator.patching import Storing, checkpoint_by_others, store_incidents, store_runs
+from correlator.patching import Storing, store_incidents, store_runs
 from correlator.window import Window, longest_window, untouched_until
 
 if TYPE_CHECKING:
@@ -88,8 +87,6 @@ class Ticker:
         self._known: dict[str | None, Conclusions] = {}
         self._history: History | None = None
         self._full_at = 0.0
-        #: Rows may stand in ``model`` that nobody knows of: a tick that stored some of them ahead did not come to its end.
-        self._doubtful = False
         #: Former conclusions and what new ones were made from: let go while the database commits.
         self._spent: list[object] = []
 
@@ -107,7 +104,7 @@ class Ticker:
         (state, mark), moment = self._look(), _naive(now)
         before, partly = self._known, True
         with Storing(self.store) as storing:
-            if state == self._seen and not full and not self._doubtful:
+            if state == self._seen and not full:
                 found = list(before.values())
             else:
                 told = self._told(state, mark)
@@ -123,7 +120,7 @@ class Ticker:
                 return TickReport(seconds=time.perf_counter() - begun)
             lines = state["logs"][0] - (self._seen["logs"][0] if self._seen else 0)
             said = self._say(found, before, moment, partly, storing)
-        self._seen, self._mark, self._known, self._doubtful = state, mark, {c.cluster: c for c in found}, False
+        self._seen, self._mark, self._known = state, mark, {c.cluster: c for c in found}
         if not partly:
             self._heard.recalled = {c.cluster: nothing_behind(c) for c in found if not c.clocks.offsets}
         for conclusions in found:
@@ -187,15 +184,15 @@ class Ticker:
         history, first = self._history, not self._known
         changed = [c for c in found if c is not before.get(c.cluster)]
         whole = first or not partly or len(found) != len(before)
-        if whole:
-            storing.give_up()
-            said = history.note(changed, moment, before, offline)
-            with checkpoint_by_others(self.store):
+        with checkpoint_by_others(self.store):
+            if whole:
+                storing.give_up()
+                said = history.note(changed, moment, before, offline)
                 with self.store.transaction() as connection:
                     history.write(connection, said, moment)
                 write(self.store, found, ChainMap(said.detected, history.detected))
-        else:
-            said = self._patch(changed, found, before, moment, offline, storing)
+            else:
+                said = self._patch(changed, found, before, moment, offline, storing)
         history.remember(said)
         return said
 
@@ -262,7 +259,7 @@ class Ticker:
     ) -> bool:
         """Rows were only added, and none to what applies to all times (settings, cables, files of jobs). Lines that were only
         moved have other row ids; only who heard what is new can tell them from it."""
-        if self._seen is None or self._doubtful:
+        if self._seen is None:
             return False
         moved = mark.moved - self._mark.moved if mark and self._mark and told is not None else 0
         for table, (count, top) in state.items():
@@ -290,22 +287,12 @@ class Ticker:
             return before
         if change.ahead is None:
             self._heard.recalled.pop(cluster, None)
-        window = Window(self.store, before, self._rules, self.settings, change, self._stored_early(before, storing))
+        begin = (lambda merged: storing.begin(before, merged)) if storing else (lambda merged: None)
+        window = Window(self.store, before, self._rules, self.settings, change, begin)
         found = None if window.whole else window.again()
         if found is not None and change.ahead is not None:
             self._heard.keep(cluster, change.ahead.recalled())
         return found
-
-    def _stored_early(self, before: Conclusions, storing: Storing | None) -> Early:
-        """What becomes of what is known before all is; nothing where something else has to come first."""
-        if storing is None:
-            return Early()
-
-        def store_ahead(lines: Lines) -> None:
-            self._doubtful = True
-            storing.store_ahead(before.cluster, lines)
-
-        return Early(store_ahead, lambda merged: storing.begin(before, merged))
 
 
 def nothing_behind(known: Conclusions) -> Recalled:
@@ -313,6 +300,19 @@ def nothing_behind(known: Conclusions) -> Recalled:
     repeated = index_of(known).repeated
     last = max(known.events[-1].time if known.events else float("-inf"), repeated.latest)
     return Recalled(last + BEHIND_S, [])
+
+
+@contextmanager
+def checkpoint_by_others(store: DuckStore) -> Iterator[None]:
+    """Whoever commits when the log of changes is long enough writes it into the database file, which takes half a second.
+    Somebody waits for a verdict; nobody waits for the commits of lines, which were acknowledged before: they do it."""
+    connection = store.cursor()
+    ((usual,),) = connection.execute("SELECT current_setting('wal_autocheckpoint')").fetchall()
+    connection.execute("SET wal_autocheckpoint = '1TB'")
+    try:
+        yield
+    finally:
+        connection.execute(f"SET wal_autocheckpoint = '{usual}'")
 
 
 def _naive(now: datetime | None) -> datetime:

@@ -10,7 +10,7 @@ another clock, another base rate), ``Window.again`` says so by returning None, a
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress, groupby
 from operator import attrgetter
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from correlator import clocks, early, expressions, samples
+from correlator import clocks, expressions, samples
 from correlator import events as event_rows
 from correlator import runs as run_rows
 from correlator.arrivals import Change
@@ -91,10 +91,11 @@ class Window:
         rules: Rules,
         settings: Mapping[str, object] | None,
         change: Change,
-        tell: early.Early | None = None,
+        begin: Callable[[Conclusions], None] = lambda merged: None,
     ) -> None:
+        """``begin`` is told the new conclusions while they are not yet in words."""
         self.store, self.before, self.rules, self.settings, self.change = store, before, rules, settings, change
-        self.early = tell or early.Early()
+        self.begin = begin
         self.lines: event_rows.Lines | None = None
         self.index = index_of(before)
         #: How far stamps lie from true time, and from which stamp on new lines can tell of clocks.
@@ -177,13 +178,11 @@ class Window:
         if seen is None:
             return None
         conclude(world)
-        if not off.offsets:
-            self._store_ahead(world.facts)
         facts, times = self._all_facts(world)
         narrow_slurmd_timeout(world.site, facts)
         if before.site is None or not _same_site(world, before):
             return None
-        rates = BaseRates(times.began, seen.values(), world.first, self.rules.innocent)
+        rates = BaseRates(facts, seen.values(), world.first, self.rules.innocent)
         weighed = Weighed(world, self.rules.edges, rates)
         found = weighed.concluded()
         lately = Spans.of(found.stories)
@@ -192,19 +191,8 @@ class Window:
             return None if self.whole else self.again()
         found.seen, found.clocks = seen, off
         merged, verdicts = self._merged(found, lately, facts, times, others, former)
-        self.early.begin(merged)
+        self.begin(merged)
         return self._in_words(merged, weighed, verdicts)
-
-    def _store_ahead(self, facts: Sequence[Fact]) -> None:
-        """What of the new events nothing that is concluded from the facts will change is stored now, if it is much."""
-        lines, told = self.lines, self.early.store_ahead
-        if lines is None or told is None:
-            return
-        free = early.free(lines, self.border, self.before.events, facts)
-        if sum(free) >= early.AHEAD_EVENTS:
-            told(lines.only(free))
-            self.early = replace(self.early, store_ahead=None)
-            self.lines = lines.only([not f for f in free])
 
     def _told(self, lately: Spans) -> Any:
         """Which of the incidents of the stretch are told as it says; the others stay as they were."""
@@ -408,7 +396,7 @@ class Window:
         told = [*compress(found.stories, again), *(s for _, s in gone.values() if s.id in self.live)]
         verdicts, wanted, judged = self._verdicts(found, former, told)
         events, event_jobs, repeated = self._all_events(found.events)
-        printed = printed_timeout(facts[n] for n in times.of_kind("job.comm_error"))
+        printed = printed_timeout(facts)
         merged = replace(
             found, events=events, runs=runs, incidents=documents, stories=stories, facts=facts, verdicts=verdicts, border=border,
             looks=[*(k for k in before.looks if k.at < border), *(k for k in found.looks if k.at >= border)],
@@ -441,10 +429,9 @@ class Window:
         wanted = [v for v in found.weighed if v.run.key in anew or v.run.key not in before]
         anew |= {r.key for r in former} - {r.key for r in found.runs}
         verdicts = dict(before)
-        gone = anew & before.keys()
-        for key in gone:
-            del verdicts[key]
-        return verdicts, wanted, gone.union(v.run.key for v in wanted)
+        for key in anew:
+            verdicts.pop(key, None)
+        return verdicts, wanted, anew.union(v.run.key for v in wanted)
 
     def _all_events(self, found: Sequence[Event]) -> tuple[Grown[Event], Any, Repeated]:
         """All events, and what an index holds beside them."""

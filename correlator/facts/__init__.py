@@ -29,7 +29,7 @@ def bus_of(device: str) -> str:
     return f"{parts[0][-4:]:0>4}:{parts[1]}:{parts[2]}" if len(parts) == 3 else device
 
 
-_time, _in_time = attrgetter("time"), attrgetter("time", "id")
+_in_time = attrgetter("time", "id")
 
 
 @dataclass
@@ -62,28 +62,27 @@ class World:
     inventory: Inventory | None = None
 
     def __post_init__(self) -> None:
-        by_kind: dict[str, list[Event]] = defaultdict(list)
-        by_job: dict[int, list[Event]] = defaultdict(list)
-        by_host: dict[str, list[Event]] = defaultdict(list)
+        self.by_kind: dict[str, list[Event]] = defaultdict(list)
+        self.by_job: dict[int, list[Event]] = defaultdict(list)
+        self.by_host: dict[str, list[Event]] = defaultdict(list)
         for event in self.events:
-            by_kind[event.kind].append(event)
+            self.by_kind[event.kind].append(event)
             if event.job_id is not None:
-                by_job[event.job_id].append(event)
+                self.by_job[event.job_id].append(event)
             if event.host:
-                by_host[event.host].append(event)
-        self.by_kind, self.by_job, self.by_host = by_kind, by_job, by_host
+                self.by_host[event.host].append(event)
         self.runs_on: dict[str, list[Run]] = defaultdict(list)
-        self.run = {run.key: run for run in self.runs}
+        self.run: dict[str, Run] = {}
         for run in self.runs:
+            self.run[run.key] = run
             for node in run.nodes:
                 self.runs_on[node].append(run)
         self._spoke: dict[str, Sequence[float]] = {}
         self._states: dict[str, list[dict[str, object]]] | None = None
         #: The hosts that run slurmctld, as its own lines and slurm.conf tell.
         told = controllers(self.inventory.settings if self.inventory else ())
-        of_controller = [e for e in self.events if e.source == "slurmctld"]
-        self.controllers = told | {e.host for e in of_controller if e.host}
-        self.parts = _parts(of_controller)
+        self.controllers = told | {e.host for e in self.events if e.host and e.source == "slurmctld"}
+        self.parts = _parts(self.events)
         self.in_time = RunsInTime(self.runs)
         self.bad_in_time = RunsInTime([r for r in self.runs if r.ended_badly])
         self.runs_of_job: dict[int, list[Run]] = defaultdict(list)
@@ -91,7 +90,7 @@ class World:
             self.runs_of_job[run.job_id].append(run)
         self._facts_by_kind: tuple[int, dict[str, list[Fact]]] = (-1, {})
         self._facts_by_job: tuple[int, dict[str, list[Fact]]] = (-1, {})
-        times: list[float] = list(map(_time, self.events))
+        times = [e.time for e in self.events]
         self.first, self.last = (min(times), max(times)) if times else (0.0, 0.0)
 
     def spoke_at(self, host: str) -> Sequence[float]:
@@ -159,11 +158,13 @@ class World:
 
 
 def _parts(events: Iterable[Event]) -> dict[int, frozenset[int]]:
-    """Job -> all parts of the heterogeneous job that it is one of (``JobId=100+1(101)``), as ``events`` of slurmctld name them."""
+    """Job -> all parts of the heterogeneous job that it is one of (``JobId=100+1(101)``), as slurmctld names them."""
     of_whole: dict[str, set[int]] = defaultdict(set)
     for event in events:
         # Of very many events a few: the sign is looked for before what a line names is asked for.
-        if "+" in event.message and event.job_id is not None and (whole := event.entities.get("het_job_id")):
+        if event.job_id is None or event.source != "slurmctld" or "+" not in event.message:
+            continue
+        if whole := event.entities.get("het_job_id"):
             of_whole[str(whole)].add(event.job_id)
     return {job: frozenset(parts) for parts in of_whole.values() if len(parts) > 1 for job in parts}
 

@@ -61,13 +61,9 @@ _FILE_LOST = re.compile(
 )
 
 
-#: What a path stands in: nearly all lines have none, and finding that out takes a tenth of the time.
-_QUOTE = re.compile("['\"\u2018]")
-
-
 def file_lost(text: str) -> str | None:
     """The path of which a line says that its file system timed out, forgot it or gave an error."""
-    match = _FILE_LOST.search(text) if _QUOTE.search(text) else None
+    match = _FILE_LOST.search(text)
     return (match["path"] or match["file"]) if match else None
 
 
@@ -416,10 +412,8 @@ def _failed_nodes(world: World, run: Run, lines: list[Event], moment: float) -> 
 def _of_another_part(world: World, run: Run, told: set[str]) -> set[str]:
     """An srun that started tasks of several parts of a heterogeneous job names a node that may be another part's. What is left
     in a file of an earlier run of the job names a node of that run."""
-    if not told:
-        return set()
     earlier = {h for r in world.runs_of_job.get(run.job_id, ()) for h in r.nodes}
-    return (told & world.site.hosts) - earlier
+    return told & world.site.hosts - earlier
 
 
 #: What sets a node DOWN, and how long before it may have begun (five thirds of a SlurmdTimeout of ten minutes).

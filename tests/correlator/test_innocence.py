@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from correlator import edges
 from correlator.engine import Conclusions, clusters_of, conclude_cluster, correlate, load_edges
-from correlator.evidence import BaseRates, began_in, rate_of
+from correlator.evidence import BaseRates, rate_of
 from correlator.feedback import Answer, answers, give
 from correlator.innocence import MONTH_S, Innocence, innocence, lines
 from correlator.learning import LEAST, PRIOR_ANSWERS, Learned, as_file, learned
@@ -91,7 +91,7 @@ def test_a_base_rate_counts_that_share_of_the_facts_before_the_hour_in_any_order
     facts = [Fact("gpu.xid", t, None, 0.1, "n1") for t in times]
     mixed = random.Random(seed).sample(facts, len(facts))
     plain, some, again = (
-        BaseRates(began_in(f), [0.0, 5e5], 0.0, s) for f, s in ((facts, None), (facts, {"gpu.xid": share}), (mixed, {"gpu.xid": share}))
+        BaseRates(f, [0.0, 5e5], 0.0, s) for f, s in ((facts, None), (facts, {"gpu.xid": share}), (mixed, {"gpu.xid": share}))
     )  # fmt: skip
     told, exposure = plain.counted("gpu.xid", at)
     assert told == sum(t < at // 3600 * 3600 for t in times)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from correlator.engine import conclude_world
-from correlator.evidence import BaseRates, Weigher, began_in
+from correlator.evidence import BaseRates, Weigher
 from correlator.explain import others_say
 from correlator.facts import World
 from correlator.model import Run
@@ -226,7 +226,7 @@ def test_the_mean_of_what_became_of_them() -> None:
 
 
 def document(where: World) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    rates = BaseRates(began_in(where.facts), first_seen(where.events, where.runs).values(), where.first)
+    rates = BaseRates(where.facts, first_seen(where.events, where.runs).values(), where.first)
     found = conclude_world(where, EDGES, rates)
     return found.verdicts["1"], found.incidents
 
