@@ -161,8 +161,8 @@ def _kind(host: str) -> str:
 
 
 def _sure(told: Votes) -> set[int]:
-    """Zones that launches of two jobs agree on, or all that there are: a launch that is late by so much for another reason is so to
-    no quarter of an hour, nor twice by the same."""
+    """Zones that launches of two jobs agree on, or, of whole hours, all that there are: a launch that is off by so much for another
+    reason (it may be another run's) is so to no quarter of an hour, nor twice by the same."""
     by_zone: dict[int, dict[int, list[tuple[str, Vote]]]] = defaultdict(lambda: defaultdict(list))
     for host, some in told.items():
         for vote in some:
@@ -171,7 +171,8 @@ def _sure(told: Votes) -> set[int]:
     for quarters, jobs in by_zone.items():
         every = sorted((vote.time, host, vote) for some in jobs.values() for host, vote in some)
         clean = {vote.job for _, _, vote in every if vote.clean}
-        if len(clean) > 1 or (clean and len(by_zone) == 1) or _twice_alike(every):
+        only = bool(clean) and len(by_zone) == 1 and quarters * QUARTER_S % HOUR_S == 0
+        if len(clean) > 1 or only or _twice_alike(every):
             sure.add(quarters)
     return sure
 
