@@ -22,6 +22,8 @@ from collector.spool import Spool, SpoolHeld
 from faultline.config import Config
 from faultline.failure import CommandError
 from store.duckdb_store import DuckStore
+from web.methods import as_get
+from web.problems import ProblemError
 
 log = structlog.get_logger()
 
@@ -173,7 +175,7 @@ class Front:
         elif scope["type"] == "http" and self.receiving.intake.find(scope["method"], scope["path"]):
             await self.receiving.intake(scope, receive, send)
         elif scope["type"] == "http" and (methods := self.receiving.intake.methods(scope["path"])):
-            await _not_so(send, scope, methods)
+            await _not_so(scope, receive, send, methods)
         elif scope["type"] == "http" and scope["path"] == "/readyz" and (trouble := self.receiving.trouble()):
             await _say(send, 503, trouble, scope["path"])
         elif self.pages is not None:
@@ -212,19 +214,13 @@ _PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Sta
 """
 
 
-async def _not_so(send: Any, scope: MutableMapping[str, Any], methods: list[str]) -> None:
+async def _not_so(scope: MutableMapping[str, Any], receive: Any, send: Any, methods: list[str]) -> None:
     """A receiver's path that was asked with another method than its own."""
-    allowed = ", ".join(methods)
-    detail = f"{scope['method']} is no method of {scope['path']}: lines are sent to it."
-    document = {"type": "about:blank", "title": "Method not allowed", "status": 405, "detail": detail}
-    body = json.dumps(document | {"instance": scope["path"], "do": f"Use {allowed}."}).encode()
-    headers = [
-        (b"content-type", b"application/problem+json"),
-        (b"allow", allowed.encode()),
-        (b"cache-control", b"no-store"),
-    ]
-    await send({"type": "http.response.start", "status": 405, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+    allowed, path = ", ".join(methods), scope["path"]
+    detail = f"{scope['method']} is no method of {path}: lines are sent to it."
+    headers = {"Allow": allowed, "Cache-Control": "no-store"}
+    scope, send = as_get(scope, send)
+    await ProblemError(405, detail, do=f"Use {allowed}.", headers=headers).response(path)(scope, receive, send)
 
 
 async def _say(send: Any, status: int, text: str, path: str, *, page: bool = False) -> None:

@@ -38,20 +38,20 @@ def _of_nodes(columns: str, table: str, host: str = "host") -> str:
 _STATE = "arg_max_null(state, time) AS state, arg_max_null(reason, time) AS reason, max(time) AS since"
 _EVENTS = "sum(events) AS events, sum(errors) AS errors, max(last_event) AS last_event"
 #: All nodes by name, with the newest state and what happened to each. Bound: a part of the name, the name behind which they
-#: begin, the host (twice) or NULL, how many.
+#: begin, the host or NULL (what is counted is that host's only), how many.
 LISTED = f"""
 WITH states AS MATERIALIZED {STATES},
-named AS MATERIALIZED {nodes("states")},
+named AS MATERIALIZED (SELECT * FROM {nodes("states")} WHERE $3 IS NULL OR host = $3),
 counted AS (SELECT host, cluster, count(*) AS events, max(time) AS last_event, count(*) FILTER (severity IN {_ERRORS}) AS errors
-            FROM model.events GROUP BY host, cluster),
+            FROM model.events WHERE $3 IS NULL OR host = $3 GROUP BY host, cluster),
 latest AS ({_of_nodes(_STATE, "states")}),
 happened AS ({_of_nodes(_EVENTS, "counted")}),
 rooted AS ({_of_nodes("count(*) AS incidents", "model.incidents", "root_host")})
 SELECT name, host, cluster, state, reason, since, CAST(coalesce(events, 0) AS BIGINT) AS events,
        CAST(coalesce(errors, 0) AS BIGINT) AS errors, last_event, coalesce(incidents, 0) AS incidents
 FROM named LEFT JOIN latest USING (name) LEFT JOIN happened USING (name) LEFT JOIN rooted USING (name)
-WHERE contains(name, ?) AND name > ? AND (? IS NULL OR host = ?)
-ORDER BY name LIMIT ?"""
+WHERE contains(name, $1) AND name > $2
+ORDER BY name LIMIT $4"""
 
 
 def parted(name: str) -> tuple[str, str | None]:

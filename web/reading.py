@@ -335,7 +335,7 @@ class Reader:
     ) -> tuple[list[Row], str | None]:  # fmt: skip
         """Every host that Slurm or a log line named, with its newest state and what happened to it."""
         after = decode_cursor(cursor, str)[0] if cursor else ""
-        rows = self.rows(node_names.LISTED, [search or "", after, host, host, limit + 1])
+        rows = self.rows(node_names.LISTED, [search or "", after, host, limit + 1])
         more = len(rows) > limit
         rows = rows[:limit]
         return rows, encode_cursor(rows[-1]["name"]) if more else None

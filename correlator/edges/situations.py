@@ -135,7 +135,7 @@ def _world(store: DuckStore, cluster: str, case: Case) -> World:
     """As ``engine.conclude_cluster`` puts it together."""
     events = event_rows.gather(store, cluster)
     off = clocks.compared(events)
-    events = clocks.correct(events, off.offsets)
+    events = clocks.correct(events, off.offsets, off.zones)
     runs = run_rows.gather(store, cluster, events)
     settings = {name: f"{value:g}" for name, value in case.settings.items() if name not in JOB_SETTINGS}
     world = gather_world(store, cluster, settings, events, runs, node_states(store, cluster), off)

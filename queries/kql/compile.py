@@ -425,10 +425,11 @@ def _kind_of(value: Any) -> str:
 
 
 #: How a parameter given as text is spelled; datetimes and timespans are read as literals are.
-_SPELLED = {"long": r"\s*[-+]?\d+\s*|0[xX][0-9a-fA-F]+", "bool": r"(?i)\s*(?:true|false|[01])\s*"}
-_SPELLED |= {"int": _SPELLED["long"]} | dict.fromkeys(
-    ("real", "decimal"), r"\s*[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\s*"
-)
+_SPELLED = {
+    **dict.fromkeys(("long", "int"), r"\s*[-+]?\d+\s*|0[xX][0-9a-fA-F]+"),
+    **dict.fromkeys(("real", "decimal"), r"\s*[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\s*"),
+    "bool": r"(?i)\s*(?:true|false|[01])\s*",
+}
 
 
 def _check_given(parameter: ast.Parameter, given: Any, value: Value) -> None:

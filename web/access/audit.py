@@ -49,9 +49,8 @@ class Audit:
         }
         line = json.dumps(told | {name: _short(value) for name, value in more.items()}) + "\n"
         try:
-            file = os.open(
-                self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600
-            )  # anew each time: it may be rotated
+            # Anew each time: it may be rotated.
+            file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
                 os.write(file, line.encode())
             finally:
