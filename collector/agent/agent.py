@@ -38,8 +38,9 @@ BUSY_BYTES = 8 * 1024
 BREATH_S = 0.05
 #: One batch holds at most about so much before compression: bounds memory and stays far below the service's 64 MiB.
 BATCH_BYTES = 1024 * 1024
-#: While the service is away nobody waits for a line: batches are gathered this many times longer.
-AWAY_FLUSH = 5.0
+#: While the service is away nobody waits for a line, and one that has not answered yet has thousands of agents to serve, each
+#: of which costs it as much for one line as for a hundred: batches are gathered up to this many times longer.
+BEHIND_FLUSH = 5.0
 STATUS_EVERY_S = 60.0
 #: A node whose disk refuses the spool is tried again so often; meanwhile nothing is read.
 DISK_WAIT_S = 5.0
@@ -172,8 +173,8 @@ class Agent:
             self._take(name, reading)
         self._tell_status(now, last)
         sender = self.sender
-        away = sender is not None and sender.trouble is not None
-        wait = self.config.flush_s * (AWAY_FLUSH if away else 1.0)
+        behind = sender is not None and (sender.trouble is not None or self.spool.waiting > 0)
+        wait = self.config.flush_s * (BEHIND_FLUSH if behind else 1.0)
         if self._pending and (last or now - self._flushed_at >= wait):
             self._flush()
         if taken >= BATCH_BYTES // 4:

@@ -18,7 +18,7 @@ import pytest
 from ingest_server import IngestServer
 
 from collector.agent import wire
-from collector.agent.agent import Agent
+from collector.agent.agent import BEHIND_FLUSH, Agent
 from collector.agent.config import validate
 from collector.agent.failure import AgentError
 from collector.agent.runner import STALLED_S, Runner
@@ -176,6 +176,38 @@ def test_a_first_line_goes_at_once_and_the_next_ones_together(tmp_path: Path, se
             time.sleep(0.01)
     assert turned(agent, lambda: len(server.lines(log)) == 11)
     assert len(server.stored) - before <= 3
+    agent.finish()
+
+
+def test_while_an_answer_is_awaited_lines_are_gathered(tmp_path: Path, server: IngestServer) -> None:
+    """What the service has not answered yet tells that it has many to serve: it gets few batches, not many."""
+    asked, answer = threading.Event(), threading.Event()
+
+    def slow(key: str, body: bytes) -> None:
+        asked.set()
+        answer.wait(10)
+
+    agent, log = made(tmp_path, server, flush_s=0.4)
+    agent.start()
+    log.write_text("0\n")
+    assert turned(agent, lambda: server.lines(log) == ["0"] and agent.spool.waiting == 0)
+    server.refuse = slow
+    with log.open("a") as stream:
+        stream.write("1\n")
+    assert turned(agent, asked.is_set)
+    with log.open("a") as stream:
+        for n in range(2, 8):  # each would be a batch of its own
+            stream.write(f"{n}\n")
+            stream.flush()
+            agent._flushed_at -= 0.4
+            agent.turn()
+            assert agent.spool.waiting == 1
+            agent._flushed_at += 0.4
+    agent._flushed_at -= BEHIND_FLUSH * 0.4  # but not for ever: a power cut would take what is in memory only
+    agent.turn()
+    assert agent.spool.waiting == 2
+    answer.set()
+    assert turned(agent, lambda: server.lines(log) == [str(n) for n in range(8)])
     agent.finish()
 
 
