@@ -5,7 +5,7 @@
 benchmarks/ingest.py asks how many lines come in where few senders have much to say; here many senders have little. Every
 agent sends what ``faultline agent`` sends: its facts, some lines of its syslog, now and then its counters and its state. All
 open their connections in the same second, as after a restart of the service, and wait for one answer before the next
-batch. Printed are batches a second, how long answers take, and what the service needs for it; at the end every line that was
+batch; what their nodes say meanwhile goes into the next one (docs/agent.md). Printed are batches a second, how long answers take, and what the service needs for it; at the end every line that was
 acknowledged is counted in the store.
 """
 
@@ -34,6 +34,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # before this fold
 
 from ingest import POLL_S, Service, Watched, told_waits, warm_up
 
+from collector.agent.agent import BEHIND_FLUSH
+
 #: Between two readings of an agent's counters, and two of its states, batches (docs/agent.md has the seconds).
 COUNTERS_EVERY, STATE_EVERY = 15, 60
 #: Ports of a node whose counters are read, and counters of each.
@@ -42,11 +44,13 @@ PORTS, COUNTERS = 9, 12
 
 @dataclass
 class Told:
-    """What all agents saw. ``waits``: seconds until a batch was acknowledged; ``connects``: until a connection was open."""
+    """What all agents saw. Seconds: ``waits`` until a batch was acknowledged, ``connects`` until a connection was open, ``behind``
+    between the last line's time and its acknowledgement."""
 
     waits: list[float] = field(default_factory=list)
     connects: list[float] = field(default_factory=list)
     statuses: Counter[str] = field(default_factory=Counter)
+    behind: list[float] = field(default_factory=list)
     lines: int = 0
 
 
@@ -61,7 +65,7 @@ class Node:
 
     def batch(self, sequence: int, count: int) -> bytes:
         """A request, headers and body."""
-        at = (self._first + sequence * count) % (len(self._lines) - count)
+        at = (self._first + sequence * 97) % (len(self._lines) - count)
         text = "\n".join(self._lines[at : at + count])
         now = time.time_ns()
         read = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now // 10**9))}.{now // 1000 % 10**6:06d}Z"
@@ -91,16 +95,17 @@ def counters(sequence: int) -> str:
 
 
 async def agent(node: Node, port: int, options: argparse.Namespace, told: Told) -> None:
-    """Sends for as long as it is asked to; a batch that is refused goes again when the service said."""
+    """Sends what its node says for as long as it is asked to; a batch that is refused goes again when the service said."""
     begun = time.perf_counter()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     told.connects.append(time.perf_counter() - begun)
-    due = begun + random.random() * options.every
-    until, sequence = begun + options.seconds, 0
-    while due < until:
-        await asyncio.sleep(max(0.0, due - time.perf_counter()))
-        sequence += 1
-        request, asked = node.batch(sequence, options.lines), time.perf_counter()
+    # Up to when the node's lines are sent: in the beginning each node is somewhere else in its second.
+    sent, until, sequence = begun - random.random() * options.every, begun + options.seconds, 0
+    while sent + options.every < until:
+        await asyncio.sleep(max(0.0, sent + options.every - time.perf_counter()))
+        gathered = min(time.perf_counter() - sent, BEHIND_FLUSH * options.every)
+        count, sent, sequence = max(1, round(gathered / options.every * options.lines)), sent + gathered, sequence + 1
+        request, asked = node.batch(sequence, count), time.perf_counter()
         while True:
             writer.write(request)
             status, wait = await answer(reader)
@@ -109,8 +114,8 @@ async def agent(node: Node, port: int, options: argparse.Namespace, told: Told) 
                 break
             await asyncio.sleep(wait * (1 + 0.2 * random.random()))
         told.waits.append(time.perf_counter() - asked)
-        told.lines += options.lines
-        due = max(due + options.every, time.perf_counter())
+        told.lines += count
+    told.behind.append(max(0.0, time.perf_counter() - until))
     writer.close()
 
 
@@ -160,9 +165,12 @@ def run(agents: int, lines: list[str], options: argparse.Namespace) -> None:
     print(f"  acknowledged        {batches / taken_s:10,.0f} batches/s, {told.lines / taken_s:,.0f} lines/s   answers: {dict(told.statuses)}")  # fmt: skip
     told_waits("acknowledged in", told.waits, "a batch each")
     told_waits("connected in", told.connects, "all at once")
+    told_waits("the last line after", told.behind, "an agent each")
     print(f"  CPU of a batch      {own / batches * 1e3:10.2f} ms of the service, {(sum(used.values()) - own) / batches * 1e3:.2f} ms of the parsers meanwhile")  # fmt: skip
     print(f"  CPU meanwhile       service {own / taken_s:.2f} cores, parsers {(sum(used.values()) - own) / taken_s:.2f}, agents {senders / taken_s:.2f}")  # fmt: skip
-    print(f"  peak RSS            {watched.peak / 1e6:10,.0f} MB (PSS {watched.share / 1e6:,.0f})")
+    print(
+        f"  peak RSS            {watched.peak / 1e6:10,.0f} MB, of which the service {watched.own / 1e6:,.0f}; peak PSS {watched.share / 1e6:,.0f} MB"
+    )
     print(
         f"  all stored          {stored_s - taken_s:10.1f} s after the last answer; {counted:,} lines counted",
         flush=True,

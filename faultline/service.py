@@ -74,6 +74,11 @@ PATIENCE_S = 10.0
 #: A thread that computes lets go of the interpreter's lock so often, seconds. A page takes the lock again after
 #: every question to the store, and could wait Python's 5 ms each time for a conclusion.
 SWITCH_S = 0.001
+#: A connection stays open so long without a request, seconds. An agent of a quiet node says something once a minute, and one whose
+#: service is slow every five seconds: a connection anew each time is a handshake each time.
+KEEP_ALIVE_S = 75
+#: Agents that come at once when the service is back, and wait to be let in (as many as Linux holds, net.core.somaxconn).
+BACKLOG = 4096
 #: A store that another process holds for a moment (an ingest) is tried again so often.
 HELD_RETRY_S = 1.0
 
@@ -328,7 +333,16 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
         print(f"faultline: {front.waiting}", file=sys.stderr)
         threading.Thread(target=parts.begin_when_free, daemon=True).start()
     server = uvicorn.Server(
-        uvicorn.Config(front, log_level="warning", access_log=False, lifespan="on", http=tls.Connection, **secured)
+        uvicorn.Config(
+            front,
+            log_level="warning",
+            access_log=False,
+            lifespan="on",
+            http=tls.Connection,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            backlog=BACKLOG,
+            **secured,
+        )
     )
     threading.Thread(target=_announce, args=(server, shown + first_page, receiving), daemon=True).start()
     with suppress(ValueError):  # not the main thread: whoever runs us there ends us otherwise
