@@ -120,7 +120,7 @@ def test_no_reader_leaves_the_buffer(tmp_path: Path) -> None:
     root = Path(stamps.__file__).parents[1]
     environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(root)}
     done = subprocess.run(
-        [sys.executable, "-c", _LEAVES], input=repr(pieces), env=environment, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", _LEAVES], input=repr(pieces), env=environment, capture_output=True, text=True, timeout=1200
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2_000:]
     assert done.stdout == "looked at 300\n"
