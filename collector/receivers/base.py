@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import zstandard
 
-from parsers.record import Origin, Parsed
+from parsers.record import FIRST_MOMENT, LAST_MOMENT, Origin, Parsed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -154,7 +154,13 @@ def _whole_zstd(data: bytes) -> None:
 
 
 def micros(moment: object) -> int | None:
-    """RFC 3339 text, or a number of seconds, milli-, micro- or nanoseconds since 1970 -> microseconds; None if neither."""
+    """RFC 3339 text, or a number of seconds, milli-, micro- or nanoseconds since 1970 -> microseconds; None if neither, and
+    for what no calendar has."""
+    found = _micros(moment)
+    return found if found is not None and FIRST_MOMENT <= found <= LAST_MOMENT else None
+
+
+def _micros(moment: object) -> int | None:
     if isinstance(moment, bool) or moment is None:
         return None
     if isinstance(moment, str):

@@ -422,7 +422,7 @@ def _described(count: int, lines: bytes | list[bytes], full: dict[str, Any], to:
 
 def _blind(told: dict[str, Any], received: int) -> dict[str, Any]:
     return {
-        "start": micros(told.get("from")), "end": micros(told.get("to")), "reason": str(told.get("reason") or "not said"),
+        "start": micros(told.get("from")), "end": micros(told.get("to")), "reason": whole(str(told.get("reason") or "not said")),
         "lines": _number(told, "lines"), "bytes": _number(told, "bytes"), "received": received,
     }  # fmt: skip
 
