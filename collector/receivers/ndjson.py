@@ -111,7 +111,7 @@ def _check_json(body: bytes) -> None:
 
 
 def _decode(payload: Payload, into: Decoded) -> None:
-    body = payload.unpacked()
+    body = payload.unpacked().removeprefix(codecs.BOM_UTF8)
     defaults: dict[str, Any] = dict(payload.meta.get("attributes") or {})
     own = dict(defaults)
     others = WrappedColumns(
