@@ -45,7 +45,9 @@ class Reading:
 
 
 class Source(Protocol):
-    """A running source. ``interval``: seconds between polls; 0 means with every turn of the agent's loop."""
+    """A running source. ``interval``: seconds between polls; 0 means with every turn of the agent's loop. One that also has
+    ``trouble`` (a sentence, or empty) says there what of it does not go while the rest does.
+    """
 
     interval: float
 
