@@ -6,10 +6,12 @@ A link event wakes it at once, because its time is the time of reading.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
 import random
+import resource
 import select
 import signal
 import sys
@@ -43,6 +45,8 @@ AWAY_FLUSH = 5.0
 STATUS_EVERY_S = 60.0
 #: A node whose disk refuses the spool is tried again so often; meanwhile nothing is read.
 DISK_WAIT_S = 5.0
+#: Programs that are asked inherit the limit, and some close every handle up to it at their start.
+MOST_HANDLES = 1 << 17
 #: What slow sources may hand over before the loop has taken it.
 INBOX = 64
 
@@ -326,9 +330,17 @@ def lower_priority(config: Config) -> None:
             raise AgentError(f"{config.where}: cpus {list(config.cpus)}: cannot be used here: {error}") from error
 
 
+def more_handles() -> None:
+    """A handle for each log that a glob matches, not the 1,024 that old programs expect."""
+    few, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(few, min(most, MOST_HANDLES)), most))
+
+
 def main(config: Config) -> int:
     """Runs the agent until SIGTERM or SIGINT."""
     lower_priority(config)
+    more_handles()
     agent = Agent(config)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, agent.end)
