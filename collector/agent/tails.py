@@ -201,3 +201,15 @@ def _packed_place(place: Place, used: bytes, now: float) -> Place:
         head_bytes, head = len(used[: rotation.HEAD_BYTES]), zlib.crc32(used[: rotation.HEAD_BYTES])
     anchor = zlib.crc32(used[-rotation.ANCHOR_BYTES :])
     return Place(place.path, place.device, place.inode, place.offset + len(used), head_bytes, head, anchor, now)
+
+
+def last_line_end(handle: int, size: int) -> int:
+    """The place behind the last line end: reading starts with a whole line."""
+    at = size
+    while at > 0:
+        start = max(0, at - PIECE)
+        cut = os.pread(handle, at - start, start).rfind(b"\n")
+        if cut >= 0:
+            return start + cut + 1
+        at = start
+    return 0

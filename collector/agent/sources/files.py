@@ -21,10 +21,12 @@ from collector.agent import rotation, wire
 from collector.agent.failure import Missing
 from collector.agent.rotation import Place
 from collector.agent.source import Context, Reading, SourceKind
-from collector.agent.tails import PIECE, Packed, Tail
+from collector.agent.tails import Packed, Tail, last_line_end
 
 #: What is said of a file that is not there.
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR)
+#: Of more files than this, those that have said nothing for so long are looked at with each look for new ones.
+MANY, QUIET_S = 1_000, 600.0
 #: A file that was told as gone is known again for so long.
 GONE_S = 86_400.0
 #: Daemons write to the renamed file until they are told to reopen it.
@@ -64,6 +66,7 @@ class Files:
     trouble: str = ""
     _generations: dict[str, rotation.Generations] = field(default_factory=dict)
     _scan_at: float = float("-inf")
+    _all_at: float = float("-inf")
     _first: bool = False
 
     def open(self, positions: Mapping[str, Any]) -> None:
@@ -310,7 +313,7 @@ class Files:
         status = os.fstat(handle)
         place = Place(path, status.st_dev, status.st_ino, seen=self.context.now())
         if self._first and not self.from_start:
-            place = place.moved(handle, _last_line_end(handle, status.st_size), self.context.now())
+            place = place.moved(handle, last_line_end(handle, status.st_size), self.context.now())
         self._watch(path)
         self._waiting.append(Reading(b"", 0, {place.key(): place.as_json()}))
         self._tails.append(self._tail(handle, place))
@@ -367,8 +370,11 @@ class Files:
         yield from waiting
         for packed in self._packed[:1]:  # one after the other: their order is their age
             yield from self._read_packed(packed, now)
+        few = len(self._tails) <= MANY or monotonic >= self._all_at
+        if few:
+            self._all_at = monotonic + self.rescan_s
         for tail in list(self._tails):
-            if not tail.finished:
+            if not tail.finished and (few or monotonic - tail.grown_at < QUIET_S):
                 try:
                     yield from self._follow(tail, now, monotonic)
                 except OSError as error:  # a stale handle, a bad place on the disk: the others go on
@@ -466,18 +472,6 @@ class Files:
 def _open(path: Path) -> int:
     """Raises ``OSError``."""
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-
-
-def _last_line_end(handle: int, size: int) -> int:
-    """The place behind the last line end: reading starts with a whole line."""
-    at = size
-    while at > 0:
-        start = max(0, at - PIECE)
-        cut = os.pread(handle, at - start, start).rfind(b"\n")
-        if cut >= 0:
-            return start + cut + 1
-        at = start
-    return 0
 
 
 def _make(context: Context, options: Mapping[str, Any]) -> Files:

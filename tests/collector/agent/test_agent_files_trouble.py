@@ -266,6 +266,21 @@ def test_a_folder_of_many_logs_is_listed_once(tmp_path: Path, monkeypatch: pytes
     assert listed[0] < 10
 
 
+def test_of_very_many_the_quiet_ones_are_looked_at_less_often(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MANY", 1)
+    write(log.with_name("b.log"), 1001, 1001)
+    followed = Following(str(log.parent / "*.log"), rescan_s=10.0).poll(2)
+    followed.poll(1, step=700)
+    write(log, 101, 101)
+    followed.poll(1)
+    assert 101 not in numbers(followed.lines)
+    followed.poll(1, step=10)
+    assert 101 in numbers(followed.lines)
+    write(log, 102, 102)
+    followed.poll(1)
+    assert 102 in numbers(followed.lines), "now it speaks"
+
+
 @pytest.mark.parametrize(
     ("name", "logs"),
     [
