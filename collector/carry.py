@@ -15,6 +15,8 @@ from pathlib import Path
 import polars as pl
 import structlog
 
+from collector.segment_file import sync_folder
+
 log = structlog.get_logger()
 
 
@@ -54,11 +56,7 @@ class Carry:
             os.ftruncate(file.fileno(), os.lseek(file.fileno(), 0, os.SEEK_CUR))
             os.fsync(file.fileno())
         draft.rename(self._folder / name)
-        folder = os.open(self._folder, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(self._folder)
 
     def keep_only(self, name: str | None) -> None:
         """After the transaction: the file before is of no use."""

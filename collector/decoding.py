@@ -15,6 +15,7 @@ from collector.columnar.members import merged
 from collector.exchange import Packed
 from collector.receivers import all_receivers
 from collector.receivers.base import Decoded, Lines, Payload, Poison, Run, moment_of
+from collector.receivers.wrapped import whole
 from collector.segment_file import payload_of
 from parsers.engine import LineParser, prepare
 from parsers.lines import Array, Codes, codes, counted, numbered, tally
@@ -91,7 +92,7 @@ def work(jobs: Sequence[Job], parser: LineParser) -> Outcome:
             _merge(own, decoded)
         except Exception as error:  # whatever a sender managed to send: set aside with the reason, the rest goes on
             why = str(error) if isinstance(error, Poison) else f"{type(error).__name__}: {error}"
-            outcome.poison.append((place, why[:500]))
+            outcome.poison.append((place, whole(why[:500])))
     frames = [_rows(group, parser) for group in decoded.groups.values() if group.runs]
     tables: dict[str, list[pl.DataFrame]] = {}
     for parsed in decoded.parsed:

@@ -5,7 +5,6 @@ A file is removed after the transaction that stored it. A crash in between leave
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import time
@@ -43,13 +42,15 @@ class HookSpool:
     keep: Callable[[bytes, str], None] | None = None
     warnings: list[str] = field(default_factory=list)
     _read_elsewhere: bool = False
+    _stuck: set[Path] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._spool = HookFolder(self.folder)
 
     def waiting(self) -> list[Path]:
         try:
-            return sorted(p for p in self.folder.glob("*.hook") if not p.name.startswith("."))
+            found = (p for p in self.folder.glob("*.hook") if not p.name.startswith("."))
+            return sorted(p for p in found if p not in self._stuck)
         except OSError:
             return []
 
@@ -66,17 +67,28 @@ class HookSpool:
                 for r in store.rows("SELECT path, digest FROM raw.files WHERE kind = 'hook_spool'")
             }
             for path in batch:
-                entry = self._read(path, tables, known, store)
+                try:
+                    entry = self._read(path, tables, known, store)
+                except OSError as error:  # no process can be started that reads the job's files: the next round may
+                    self.warnings.append(f"{path.name} waits: {error}")
+                    continue
                 if entry is not None:
                     entries.append(entry)
                 done.append(path)
             if entries:
                 store.add({name: pl.concat(parts) for name, parts in tables.items()}, entries)
             for path in done:
-                with contextlib.suppress(FileNotFoundError):
-                    path.unlink()
+                self._remove(path)
             taken += len(entries)
         return taken
+
+    def _remove(self, path: Path) -> None:
+        """What cannot be removed is not looked at again by this process, and known to the next one."""
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            self._stuck.add(path)
+            self.warnings.append(f"{path} is stored and cannot be removed: {error.strerror}")
 
     def _is_ours(self) -> bool:
         ours = self._spool.claim()
@@ -157,9 +169,11 @@ class HookSpool:
 
     def _set_aside(self, path: Path, reason: str) -> None:
         self.warnings.append(f"{path.name}: {reason}; set aside in bad/")
-        with contextlib.suppress(OSError):
+        try:
             (self.folder / "bad").mkdir(exist_ok=True)
             path.rename(self.folder / "bad" / path.name)
+        except OSError:
+            self._stuck.add(path)
 
 
 def _blind(at: float, why: str, hooks: int) -> bytes:

@@ -34,16 +34,45 @@ TIME_LIMIT_S = 1
 def main(argv: list[str]) -> int:
     """Hand the environment over to the spool. ``argv`` holds the event's name; the answer is always 0."""
     before: list[tuple[int, object]] = []
+    child = -1
     try:
         event = argv[0] if argv and argv[0] in EVENTS else "unknown"
         spool = os.environ.get("FAULTLINE_HOOK_SPOOL") or (TASK_SPOOL if event == "taskprolog" else SPOOL)
+        child = _fork()
         _guard(before, spool)
-        _hand_over(event, spool)
+        if child > 0:
+            _wait(child)
+        else:
+            _hand_over(event, spool)
     except BaseException:  # a drained node costs more than a lost line, and there is nobody to tell
         pass
     finally:
+        if child == 0:
+            os._exit(0)
         _unguard(before)
     return 0
+
+
+def _fork() -> int:
+    """A child does the work: no signal ends a process that hangs on a dead disk, so nobody may wait for it. -1: there is none,
+    and the work is done here."""
+    try:
+        child = os.fork()
+    except OSError:
+        return -1
+    if child == 0:  # whoever reads what the hook prints must not wait for it either
+        null = os.open("/dev/null", os.O_RDWR)
+        for handle in (0, 1, 2):
+            os.dup2(null, handle)
+    return child
+
+
+def _wait(child: int) -> None:
+    """Until the work is done, or has given up, or hangs."""
+    _signal.alarm(0)
+    until = time.monotonic() + 2 * TIME_LIMIT_S
+    while os.waitpid(child, os.WNOHANG) == (0, 0) and time.monotonic() < until:
+        time.sleep(0.002)
 
 
 def _guard(before: list[tuple[int, object]], spool: str) -> None:

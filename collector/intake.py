@@ -55,6 +55,8 @@ _TITLES = {
 }  # fmt: skip
 #: What a sender is told to wait after the disk refused a write, seconds.
 BROKEN_RETRY_S = 5
+#: Bodies that are not whole yet may hold so many bytes together: a thousand senders that stop in the middle hold no more.
+MOST_ARRIVING = 512 * 1024 * 1024
 
 
 #: Where the connection wrote whether it showed a certificate of the CA for senders.
@@ -87,6 +89,8 @@ class Intake:
         self.repeats = Repeats(spool)
         self.counts: Counter[tuple[str, str]] = Counter()
         self.bytes: Counter[str] = Counter()
+        #: Bytes of bodies that are not whole yet.
+        self._arriving = 0
         self.answer_s: dict[str, float] = defaultdict(float)
         self.routes: list[tuple[Receiver, Route, re.Pattern[str]]] = [
             (receiver, route, re.compile(route.pattern))
@@ -190,15 +194,9 @@ class Intake:
         if int(headers.get("content-length") or 0) > MAX_BODY:
             raise _too_large()
         self.spool.check_room()
-        parts, size = [], 0
-        async for part in _chunks(receive):
-            size += len(part)
-            if size > MAX_BODY:
-                raise _too_large()
-            parts.append(part)
+        body = await self._body(receive)
         client = scope.get("client")
         query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1")))
-        body = b"".join(parts)
         if not headers.get("content-encoding") and (packed := packing_of(body)):
             headers = {**headers, "content-encoding": packed}  # a packed file posted as it is
         request = Request(scope["method"], scope["path"], query, headers, body, client[0] if client else None)
@@ -209,6 +207,22 @@ class Intake:
         if batch.payload is not None and not batch.key:
             batch, scope["faultline.nameless"] = self._named(request, batch)
         return await self.take(receiver, request, batch)
+
+    async def _body(self, receive: Receive) -> bytes:
+        """A whole body. Raises ``Refused`` for one that is too large, ``SpoolFull`` while too many are on their way."""
+        parts, size = [], 0
+        try:
+            async for part in _chunks(receive):
+                size += len(part)
+                self._arriving += len(part)
+                if size > MAX_BODY:
+                    raise _too_large()
+                if self._arriving > MOST_ARRIVING:
+                    raise SpoolFull("too many senders are in the middle of their batches", 1.0)
+                parts.append(part)
+        finally:
+            self._arriving -= size
+        return b"".join(parts)
 
     def _named(self, request: Request, batch: Batch) -> tuple[Batch, _Nameless]:
         """A batch without a key gets one by its content; what of it is a repeat is taken out."""

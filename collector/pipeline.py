@@ -86,6 +86,8 @@ class Pipeline:
         self.counts = Counts()
         #: An error that nobody foresaw, until something was stored again.
         self._fault: str | None = None
+        #: Nothing under way is trusted since then; the store may refuse that, too (``_reset``).
+        self._must_reset = False
         #: Rows were stored that wait for a boot time or for their cluster's name (``collector.ingest.settle``).
         self.unsettled = True  # the store may know the name already
         self._on_stored = on_stored
@@ -159,11 +161,12 @@ class Pipeline:
             worker.start()
         while not self._stopping.is_set():
             try:
+                if self._must_reset:
+                    self._reset()
                 self._round()
             except Exception as error:  # the thread must live: what is spooled waits for it
-                self._fault = f"{type(error).__name__}: {error}"
+                self._fault, self._must_reset = f"{type(error).__name__}: {error}", True
                 log.exception("pipeline", error=self._fault)
-                self._reset()
                 self._stopping.wait(RETRY_S)
         with contextlib.suppress(duckdb.Error, OSError, StoreError):  # the next start goes on from what is there
             self._stored()
@@ -241,6 +244,7 @@ class Pipeline:
     def _reset(self) -> None:
         """Back to what is committed: nothing under way is trusted."""
         self._storing.forget()
+        self.store.reopen_if_broken()
         self._unstored = 0
         for worker in self._workers:
             worker.stop()
@@ -252,6 +256,7 @@ class Pipeline:
         self._at = self._taken = self.ledger.watermark() or Position(0, 0)
         self._carry.load(self.ledger.last_step()[1])
         self._waits_since = time.monotonic()
+        self._must_reset = False
 
     # -- giving out ----------------------------------------------------------------------------------------------
 

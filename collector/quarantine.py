@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from collector.receivers.base import moment_of
-from collector.segment_file import Record, payload_of
+from collector.segment_file import Record, payload_of, sync_folder
 
 
 class Quarantine:
@@ -33,6 +33,11 @@ class Quarantine:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(self.folder / f"{identity}.batch")
+        for folder in (
+            self.folder,
+            self.folder.parent,
+        ):  # the spool forgets the batch when the store knows that it lies here
+            sync_folder(folder)
         received = record.meta.get("received")
         key = record.meta.get("key")
         return {

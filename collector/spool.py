@@ -37,6 +37,7 @@ from collector.segment_file import (
     Record,
     payload_of,
     scan,
+    sync_folder,
     unpacked_size,
     write_all,
 )
@@ -146,7 +147,7 @@ class Spool:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
-        self._sync_folder()
+        sync_folder(self.folder)
         return made
 
     def _path(self, number: int) -> Path:
@@ -154,13 +155,6 @@ class Spool:
 
     def _numbers(self) -> list[int]:
         return sorted(int(p.stem) for p in self.folder.glob("*.seg") if p.stem.isdigit())
-
-    def _sync_folder(self) -> None:
-        handle = os.open(self.folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
     def _open_segment(self, number: int) -> None:
         """Raises ``OSError``; then nothing has changed."""
@@ -177,7 +171,7 @@ class Spool:
             self._fsync(fd)
             if spare:  # only now: under its new name its former records must not be read for a moment
                 spare.rename(self._path(number))
-            self._sync_folder()
+            sync_folder(self.folder)
         except OSError:
             os.close(fd)
             with contextlib.suppress(OSError):

@@ -33,7 +33,7 @@ from parsers.formats.base import (
 from parsers.index import Found, PatternIndex, one_by_one
 from parsers.lines import Array, LineBuffer, codes, counted, each_once, joined, numbered, tally
 from parsers.patterns import Catalogue, load
-from parsers.record import LOGS, Origin, empty
+from parsers.record import FIRST_MOMENT, LAST_MOMENT, LOGS, Origin, empty
 from parsers.usual import Usual
 
 #: Longer than any line that a pattern is for: the rest of a line of megabytes is kept but not searched.
@@ -286,8 +286,20 @@ def _uptimes(seconds: pl.Series) -> pl.Series:
     return texts.scatter(at, said)
 
 
+def _of_the_calendar(frame: pl.DataFrame) -> pl.DataFrame:
+    """Without times that no calendar has, which a stamp at its edge becomes by its zone: a store that holds one is not opened
+    any more."""
+    for name in ("time", "sender_time", "received"):
+        times = frame[name].cast(pl.Int64)
+        is_one = times.is_between(FIRST_MOMENT, LAST_MOMENT)
+        if not is_one.all():
+            frame = frame.with_columns(pl.when(is_one).then(name).alias(name))
+    return frame
+
+
 def _to_logs(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     """Header columns -> exactly LOGS' columns, with what the origin knows where the line was silent."""
+    frame = _of_the_calendar(frame)
     received = pl.coalesce("received", pl.lit(origin.received, pl.Datetime("us")))
     timeless = pl.col("time").is_null()
     # kmsg lines of a shared ring buffer have no host on purpose; anything else is of the host that the path names.

@@ -10,12 +10,16 @@ an RFC 3164 stamp, 1_000 for Slurm's own files), which the correlator turns into
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import polars as pl
 
 TIME = pl.Datetime("us")
 TEXTS = pl.List(pl.String)
+#: The moments that a calendar has (years 1 to 9999), in microseconds since 1970. Any other can be stored, but nobody reads it.
+FIRST_MOMENT, LAST_MOMENT = (
+    (edge - datetime(1970, 1, 1)) // timedelta(microseconds=1) for edge in (datetime.min, datetime.max)
+)
 
 #: One row per input line. ``entities`` is a JSON object with sorted keys (null when empty); ``raw`` is the line
 #: without its line end, undecodable bytes as U+FFFD; ``raw_bytes`` holds the exact bytes only where ``raw`` cannot.

@@ -6,10 +6,12 @@ A link event wakes it at once, because its time is the time of reading.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
 import random
+import resource
 import select
 import signal
 import sys
@@ -44,6 +46,8 @@ BEHIND_FLUSH = 5.0
 STATUS_EVERY_S = 60.0
 #: A node whose disk refuses the spool is tried again so often; meanwhile nothing is read.
 DISK_WAIT_S = 5.0
+#: Programs that are asked inherit the limit, and some close every handle up to it at their start.
+MOST_HANDLES = 1 << 17
 #: What slow sources may hand over before the loop has taken it.
 INBOX = 64
 
@@ -73,6 +77,8 @@ class Agent:
         self.stopping = threading.Event()
         self._inbox: queue.Queue[tuple[str, Reading]] = queue.Queue(INBOX)
         self._pending = _Pending()
+        #: Called once what is in the spool is on the disk.
+        self._unsynced: list[Callable[[], None]] = []
         self._flushed_at = float("-inf")
         self._status_at = float("-inf")
         self._told: dict[str, tuple[str, str]] = {}
@@ -201,22 +207,23 @@ class Agent:
         """Keeps the pending batch on disk, synced, and wakes the sender. False where the disk refused it."""
         pending = self._pending
         self._flushed_at = self.context.monotonic()
-        if not pending:
-            self._disk_trouble = None
-            return True
-        # Positions without lines travel too: an empty batch is a number that the service knows, nothing more.
-        payload = wire.pack(self._defaults + b"".join(pending.parts))
         try:
-            self.spool.append(payload, pending.lines, self.context.now(), pending.positions)
+            if pending:
+                # Positions without lines travel too: an empty batch is a number that the service knows, nothing more.
+                payload = wire.pack(self._defaults + b"".join(pending.parts))
+                self.spool.append(payload, pending.lines, self.context.now(), pending.positions)
+                # In the spool it is, whether or not it can be synced now: kept twice it would be delivered twice.
+                self._unsynced += pending.kept
+                self._pending = _Pending()
             self.spool.sync()
         except OSError as error:
             self._disk_trouble = f"{self.config.spool}: {error.strerror}"
             return False
         self._disk_trouble = None
-        self._pending = _Pending()
-        for kept in pending.kept:
+        synced, self._unsynced = self._unsynced, []
+        for kept in synced:
             kept()
-        if self.sender is not None:
+        if pending and self.sender is not None:
             self.sender.wake()
         return True
 
@@ -235,13 +242,13 @@ class Agent:
             return
         if self._breathe:
             time.sleep(BREATH_S)
-        handles = [self._wake_read]
+        waiting = select.poll()  # select() knows no handle beyond 1,023
+        waiting.register(self._wake_read, select.POLLIN)
         for runner in self.fast:
             handle = getattr(runner.source, "handle", None)
             if isinstance(handle, int):
-                handles.append(handle)
-        ready, _, _ = select.select(handles, [], [], seconds)
-        if self._wake_read in ready:
+                waiting.register(handle, select.POLLIN)
+        if any(handle == self._wake_read for handle, _ in waiting.poll(seconds * 1000)):
             os.read(self._wake_read, 64)
 
     # ------------------------------------------------------------------------------------------------ status
@@ -324,9 +331,17 @@ def lower_priority(config: Config) -> None:
             raise AgentError(f"{config.where}: cpus {list(config.cpus)}: cannot be used here: {error}") from error
 
 
+def more_handles() -> None:
+    """A handle for each log that a glob matches, not the 1,024 that old programs expect."""
+    few, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(few, min(most, MOST_HANDLES)), most))
+
+
 def main(config: Config) -> int:
     """Runs the agent until SIGTERM or SIGINT."""
     lower_priority(config)
+    more_handles()
     agent = Agent(config)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, agent.end)

@@ -72,7 +72,8 @@ class _RefusedError(Exception):
 
 
 def collect(env: Mapping[str, str], places: Places | None = None) -> list[Artifact]:
-    """The batch script and the output of the job that ``env`` (of a hook file) speaks of; never raises.
+    """The batch script and the output of the job that ``env`` (of a hook file) speaks of. Raises ``OSError`` where no process
+    can be started; asked again, it may go.
 
     >>> collect({"SLURM_JOB_ID": "12"})
     []
@@ -191,7 +192,12 @@ def _read_in_child(path: str, owner: Owner, time_limit_s: float) -> tuple[int, b
 
 def _ask_child(path: str, owner: Owner, time_limit_s: float) -> bytes | None:
     ours, theirs = os.pipe2(os.O_CLOEXEC)
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError:  # no process to be had for the moment: whoever asked tries again
+        os.close(ours)
+        os.close(theirs)
+        raise
     if pid == 0:
         # Only calls of the kernel from here on: another thread of the parent may have held any lock at the fork.
         try:
@@ -253,10 +259,11 @@ def _pread(fd: int, length: int, offset: int) -> bytes:
 
 
 def _read_all(fd: int, deadline: float) -> bytes | None:
-    data = bytearray()
+    data, waiting = bytearray(), select.poll()  # select() knows no handle beyond 1,023
+    waiting.register(fd, select.POLLIN)
     while True:
         left = deadline - time.monotonic()
-        if left <= 0 or not select.select([fd], [], [], left)[0]:
+        if left <= 0 or not waiting.poll(left * 1000):
             return None
         piece = os.read(fd, 1 << 16)
         if not piece:

@@ -12,7 +12,10 @@ import contextlib
 import gzip
 import lzma
 import os
+import stat
+import time
 import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
@@ -26,6 +29,9 @@ _PIECE = 256 * 1024
 STABLE_S = 1.0
 #: File systems stamp with the kernel's coarse clock, which is a tick behind.
 _TICK_S = 0.01
+_SAME_STAMP_NS = 50_000_000
+#: Of a folder with many logs the generations are looked for less often: 10,000 logs every second.
+_LOGS_A_SECOND = 10_000
 #: What unpacking a damaged or foreign file raises.
 UNPACKABLE = (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error)
 
@@ -116,32 +122,45 @@ def unpacked(path: Path) -> IO[bytes]:
     return path.open("rb")
 
 
-def siblings(path: Path) -> list[Path]:
+def siblings(path: Path, names: Iterable[str] | None = None) -> list[Path]:
     """Files that may be earlier generations of ``path``, oldest first: logrotate's ``.1``, ``-20261121``, ``.2.gz``,
-    and ``name-20261121.log`` for ``name.log``.
+    and ``name-20261121.log`` for ``name.log``. ``names``: those that its folder has, where that is known.
     """
+    if names is None:
+        names = []
+        with contextlib.suppress(OSError):
+            names = [entry.name for entry in path.parent.iterdir() if path.name in logs_of(entry.name)]
     found: list[tuple[float, Path]] = []
-    with contextlib.suppress(OSError), os.scandir(path.parent) as entries:
-        for entry in entries:
-            if entry.name == path.name or not _is_generation(entry.name, path):
-                continue
-            with contextlib.suppress(OSError):
-                if entry.is_file():
-                    found.append((entry.stat().st_mtime, Path(entry.path)))
+    for name in names:
+        with contextlib.suppress(OSError):
+            status = (path.parent / name).stat()
+            if stat.S_ISREG(status.st_mode):
+                found.append((status.st_mtime, path.parent / name))
     return [path for _, path in sorted(found)]
 
 
-def _is_generation(name: str, path: Path) -> bool:
+#: What a rotation adds to a name: a number, a date or "old", behind a point, a dash or an underscore.
+_ADDED = frozenset("._-0123456789oldTbak")
+
+
+def logs_of(name: str) -> set[str]:
+    """The names of logs of which a file of this name may be an earlier generation: "a.log.1.gz" -> "a.log" (and "a.log.1").
+
+    "slurmd.log" is none of "slurm.log".
+    """
+    plain = name
     for suffix in PACKED:
-        name = name.removesuffix(suffix)
-    if name.startswith(path.name):
-        rest = name[len(path.name) :]
-    elif path.suffix and name.startswith(path.stem) and name.endswith(path.suffix):
-        rest = name[len(path.stem) : -len(path.suffix)]
-    else:
-        return False
-    # "slurmd.log" is no generation of "slurm.log": what differs is a number, a date, or "old".
-    return not rest or (rest[0] in ".-_" and not rest.strip("._-0123456789oldTbak"))
+        plain = plain.removesuffix(suffix)
+    found = {plain} - {name}
+    suffixes = ("", plain[plain.rindex(".") :]) if "." in plain[1:] else ("",)
+    for suffix in suffixes:
+        base = plain[: len(plain) - len(suffix)]
+        at = len(base) - 1
+        while at > 0 and base[at] in _ADDED:
+            if base[at] in ".-_" and at + 1 < len(base):
+                found.add(base[:at] + suffix)
+            at -= 1
+    return found - {name}
 
 
 def find(place: Place) -> Path | None:
@@ -175,14 +194,13 @@ class Generations:
     judged_at: float | None = None
     changed: bool = False
     _changing: dict[Identity, tuple[int, int, float]] = field(default_factory=dict)
-    _folder_changed: int | None = None
 
-    def baseline(self, now: float) -> None:
+    def baseline(self, now: float, names: Iterable[str]) -> None:
         """What is there is history if nothing is known yet; else what was last written when all had been judged:
-        an archive of a generation that was read keeps its time.
+        an archive of a generation that was read keeps its time. ``names``: its generations' in its folder.
         """
-        for path in siblings(self.path):
-            found = _identified(path)
+        for path in siblings(self.path, names):
+            found = identified(path)
             if found and (self.judged_at is None or found[1].st_mtime <= self.judged_at - _TICK_S):
                 self.accounted.add(found[0])
         if self.judged_at is None:
@@ -195,26 +213,24 @@ class Generations:
     def of_json(cls, path: Path, row: dict[str, Any]) -> Generations:
         return cls(path, {(d, i, c) for d, i, c in row["known"]}, row["at"])
 
-    def appeared(self, monotonic: float, now: float) -> list[Path]:
+    @property
+    def is_changing(self) -> bool:
+        """Whether one that is new may still be written."""
+        return bool(self._changing)
+
+    def appeared(self, monotonic: float, now: float, names: Iterable[str]) -> list[Path]:
         """New generations that have not changed for a second, oldest first; each is given until it is accounted."""
-        try:
-            folder_changed = self.path.parent.stat().st_mtime_ns
-        except OSError:
-            return []
-        if folder_changed == self._folder_changed and not self._changing:
-            return []
-        self._folder_changed = folder_changed
         fresh: list[Path] = []
         changing: dict[Identity, tuple[int, int, float]] = {}
         there: set[Identity] = set()
-        for path in siblings(self.path):
-            found = _identified(path)
+        for path in siblings(self.path, names):
+            found = identified(path)
             if found is None:
                 continue
             identity, status = found
             there.add(identity)
-            if identity in self.accounted:
-                continue
+            if identity in self.accounted or (path.suffix in PACKED and path.with_suffix("").exists()):
+                continue  # an archive beside what it is made of is not finished, however long nothing comes
             size, written, since = self._changing.get(identity, (-1, -1, monotonic))
             if (size, written) != (status.st_size, status.st_mtime_ns):
                 changing[identity] = (status.st_size, status.st_mtime_ns, monotonic)
@@ -228,15 +244,82 @@ class Generations:
             self.judged_at = now
         return fresh
 
+    def knows(self, path: Path) -> bool:
+        """Whether this generation has been judged, or was there at first."""
+        found = identified(path)
+        return found is not None and found[0] in self.accounted
+
     def account(self, path: Path) -> None:
         """This generation has been judged."""
-        found = _identified(path)
+        found = identified(path)
         if found:
             self.accounted.add(found[0])
             self.changed = True
 
 
-def _identified(path: Path) -> tuple[Identity, os.stat_result] | None:
+@dataclass
+class _Folder:
+    generations: dict[str, Generations] = field(default_factory=dict)
+    changed: int | None = None
+    due: float = float("-inf")
+    is_changing: bool = False
+    #: The generations of each log, of whatever name.
+    names: dict[str, list[str]] = field(default_factory=dict)
+
+
+class Folders:
+    """The folders of logs that are followed. Each is listed once when it changes, however many logs lie in it."""
+
+    def __init__(self) -> None:
+        self._folders: dict[Path, _Folder] = {}
+
+    def add(self, generations: Generations, now: float) -> None:
+        """Looks out for generations of a log from now on, or from when they were judged last."""
+        path = generations.path
+        folder = self._folders.setdefault(path.parent, _Folder())
+        if folder.changed is None:
+            self._list(path.parent, folder)
+        folder.generations[path.name] = generations
+        generations.baseline(now, folder.names.get(path.name, ()))
+        folder.changed = 0  # it is looked at, which is what makes it known
+
+    def of(self, path: Path) -> list[Generations]:
+        """The logs that are followed of which a file may be a generation."""
+        folder = self._folders.get(path.parent)
+        return [folder.generations[name] for name in logs_of(path.name) if name in folder.generations] if folder else []
+
+    def appeared(self, monotonic: float, now: float) -> Iterator[tuple[Generations, list[Path]]]:
+        """Logs whose folders changed, with their new generations."""
+        for path, folder in self._folders.items():
+            if monotonic < folder.due or not (self._list(path, folder) or folder.is_changing):
+                continue
+            folder.due, folder.is_changing = monotonic + len(folder.generations) / _LOGS_A_SECOND, False
+            for name, generations in folder.generations.items():
+                names = folder.names.get(name, ())
+                if names or generations.accounted or generations.changed:
+                    yield generations, generations.appeared(monotonic, now, names)
+                    folder.is_changing = folder.is_changing or generations.is_changing
+
+    def _list(self, path: Path, folder: _Folder) -> bool:
+        """Lists a folder that changed; False if it did not."""
+        try:
+            changed = path.stat().st_mtime_ns
+            if changed == folder.changed:
+                return False
+            names = [entry.name for entry in os.scandir(path)]
+        except OSError:
+            return False
+        folder.changed = (
+            changed if time.time_ns() - changed > _SAME_STAMP_NS else 0
+        )  # more may come with the same stamp
+        folder.names = {}
+        for name in names:
+            for log in logs_of(name):
+                folder.names.setdefault(log, []).append(name)
+        return True
+
+
+def identified(path: Path) -> tuple[Identity, os.stat_result] | None:
     try:
         with path.open("rb") as stream:
             status = os.fstat(stream.fileno())

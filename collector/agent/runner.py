@@ -67,7 +67,8 @@ class Runner:
                         self.positions[key] = value
                 self.lines += reading.lines
                 yield reading
-            self._now("ok", "")
+            trouble = getattr(self.source, "trouble", "")
+            self._now("error" if trouble else "ok", trouble)
         except Missing as why:
             self._give_up("absent", str(why), LOOK_AGAIN_S)
         except (Denied, PermissionError) as why:

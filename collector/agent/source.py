@@ -10,7 +10,10 @@ a status, and it is opened again later. Any other exception is a status too, nev
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
+import signal
 import socket
 import subprocess
 import time
@@ -21,6 +24,9 @@ from typing import Any, Protocol
 
 from collector.agent import wire
 from collector.agent.failure import Denied, Missing
+
+#: No program says so much that is meant: memory is capped, and the agent of a controller answers for all its sources.
+_MOST_OUTPUT = 64 * 1024 * 1024
 
 Option = str | int | float | bool | list[str]
 
@@ -39,7 +45,9 @@ class Reading:
 
 
 class Source(Protocol):
-    """A running source. ``interval``: seconds between polls; 0 means with every turn of the agent's loop."""
+    """A running source. ``interval``: seconds between polls; 0 means with every turn of the agent's loop. One that also has
+    ``trouble`` (a sentence, or empty) says there what of it does not go while the rest does.
+    """
 
     interval: float
 
@@ -60,6 +68,35 @@ class Run:
     code: int
     out: str
     err: str
+
+
+def _printed(child: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bytes]:
+    """What a program prints until it ends. Raises ``TimeoutError``, and ``OverflowError`` for one that does not stop."""
+    assert child.stdout is not None and child.stderr is not None
+    kept: dict[int, list[bytes]] = {child.stdout.fileno(): [], child.stderr.fileno(): []}
+    waiting = select.poll()
+    for handle in kept:
+        waiting.register(handle, select.POLLIN)
+    size, open_ = 0, len(kept)
+    while open_:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        for handle, _ in waiting.poll(left * 1000):
+            piece = os.read(handle, 64 * 1024)
+            kept[handle].append(piece)
+            size += len(piece)
+            if not piece:
+                waiting.unregister(handle)
+                open_ -= 1
+        if size > _MOST_OUTPUT:
+            raise OverflowError
+    try:
+        child.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired as error:
+        raise TimeoutError from error
+    out, err = (b"".join(pieces) for pieces in kept.values())
+    return out, err
 
 
 @dataclass
@@ -99,17 +136,27 @@ class Context:
         try:
             # A program that prints times must print them alike on every host: UTC has no hour twice.
             environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC", "SLURM_TIME_FORMAT": "standard"}
-            done = subprocess.run(
-                list(command), stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, env=environment,
-                check=False,
+            child = subprocess.Popen(
+                list(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
+                start_new_session=True,
             )  # fmt: skip
         except FileNotFoundError as error:
             raise Missing(f"{command[0]} is not installed") from error
         except PermissionError as error:
             raise Denied(f"{command[0]} may not be run by this user") from error
-        except subprocess.TimeoutExpired as error:
-            raise TimeoutError(f"{command[0]} did not end within {timeout:g} s") from error
-        return Run(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))
+        with child:
+            try:
+                out, err = _printed(child, time.monotonic() + timeout)
+            except BaseException as error:
+                # With all that it started: what a wrapper leaves behind would hang beside its successors, one a poll.
+                with contextlib.suppress(OSError):
+                    os.killpg(child.pid, signal.SIGKILL)
+                if isinstance(error, TimeoutError):
+                    raise TimeoutError(f"{command[0]} did not end within {timeout:g} s") from error
+                if isinstance(error, OverflowError):
+                    raise OSError(f"{command[0]} printed more than {_MOST_OUTPUT >> 20} MiB") from error
+                raise
+        return Run(child.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 
     def answer(self, command: Sequence[str], timeout: float = 60.0) -> str:
         """A program's output. Raises ``OSError`` with its first line of complaint where it failed."""

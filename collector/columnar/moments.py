@@ -14,6 +14,7 @@ from collector.columnar.objects import PLACE, Objects
 from collector.columnar.otlp_tables import Array
 from parsers.compiled import compiled, part
 from parsers.lines import column
+from parsers.record import FIRST_MOMENT, LAST_MOMENT
 
 #: What is known of a moment: there is none, it is read, it is left to the library.
 _NONE, _READ, _LEFT = range(3)
@@ -38,7 +39,8 @@ def moments(objects: Objects, slots: Array, micros: Callable[[Any], int | None])
         read = [micros(value) for value in values]
         found[left] = np.array([moment or 0 for moment in read], np.int64)[which]
         states[left] = np.array([moment is not None for moment in read])[which]
-    return column(found, states == _READ, pa.int64())
+    is_moment = (states == _READ) & (found >= FIRST_MOMENT) & (found <= LAST_MOMENT)
+    return column(found, is_moment, pa.int64())
 
 
 @part

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import zstandard
 
-from parsers.record import Origin, Parsed
+from parsers.record import FIRST_MOMENT, LAST_MOMENT, Origin, Parsed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,6 +29,10 @@ MAX_BODY = 16 * 1024 * 1024
 MAX_UNPACKED = 64 * 1024 * 1024
 #: What is said of a payload that is packed: ``Content-Encoding``, and how many bytes it is unpacked.
 PACKING = ("encoding", "unpacked")
+#: A stream of a packed body is given so many bytes at once: what it leaves is copied, and a body may be a million of streams.
+_GIVEN = 64 * 1024
+#: So many streams in one body pack nothing any more, and each costs some microseconds of everybody's time.
+MOST_STREAMS = 20_000
 #: What is done once for a table takes as long as so many runs.
 FEW = 32
 _EPOCH = datetime(1970, 1, 1)
@@ -120,18 +124,27 @@ def packing_of(data: bytes) -> str | None:
 
 def _inflate(data: bytes, window: int, limit: int, too_large: Refused) -> bytes:
     out: list[bytes] = []
-    size = 0
-    while data:
+    size, at, streams, view = 0, 0, 0, memoryview(data)
+    while at < len(data):
+        streams = _counted(streams)
         part = zlib.decompressobj(window)
-        piece = part.decompress(data, limit + 1 - size)
-        size += len(piece)
-        if size > limit:
-            raise too_large
-        if not part.eof:
-            raise Refused(400, "the body ends in the middle of its gzip stream")
-        out.append(piece)
-        data = part.unused_data
+        while not part.eof:
+            given = view[at : at + _GIVEN]
+            if not given:
+                raise Refused(400, "the body ends in the middle of its gzip stream")
+            out.append(part.decompress(given, limit + 1 - size))
+            size += len(out[-1])
+            if size > limit:
+                raise too_large
+            at += len(given) - len(part.unused_data)
     return b"".join(out)
+
+
+def _counted(streams: int) -> int:
+    """One more than ``streams``. Raises ``Refused``."""
+    if streams == MOST_STREAMS:
+        raise Refused(413, f"more than {MOST_STREAMS:,} packed streams in one body", "Pack a batch as one stream.")
+    return streams + 1
 
 
 def _one_frame(data: bytes, limit: int) -> bytes | None:
@@ -144,17 +157,26 @@ def _one_frame(data: bytes, limit: int) -> bytes | None:
 
 def _whole_zstd(data: bytes) -> None:
     """Refuses a body whose last frame is cut: the stream reader gives what it has without a word."""
-    rest = data
-    while rest:
+    at, streams, view = 0, 0, memoryview(data)
+    while at < len(data):
+        streams = _counted(streams)
         frame = zstandard.ZstdDecompressor().decompressobj()
-        frame.decompress(rest)
-        if not frame.eof:
-            raise Refused(400, "the body ends in the middle of its zstd frame")
-        rest = frame.unused_data
+        while not frame.eof:
+            given = view[at : at + _GIVEN]
+            if not given:
+                raise Refused(400, "the body ends in the middle of its zstd frame")
+            frame.decompress(given)
+            at += len(given) - len(frame.unused_data)
 
 
 def micros(moment: object) -> int | None:
-    """RFC 3339 text, or a number of seconds, milli-, micro- or nanoseconds since 1970 -> microseconds; None if neither."""
+    """RFC 3339 text, or a number of seconds, milli-, micro- or nanoseconds since 1970 -> microseconds; None if neither, and
+    for what no calendar has."""
+    found = _micros(moment)
+    return found if found is not None and FIRST_MOMENT <= found <= LAST_MOMENT else None
+
+
+def _micros(moment: object) -> int | None:
     if isinstance(moment, bool) or moment is None:
         return None
     if isinstance(moment, str):

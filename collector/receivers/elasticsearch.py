@@ -106,11 +106,14 @@ def _bulk(request: Request) -> Batch:
     answer = Answer(200, text.encode(), headers=_HEADER)
     key = None
     if wanted and all(action.identity for action in wanted):
-        names = "\n".join([f"{action.stream}/{action.identity}" for action in wanted])
-        key = "es " + hashlib.blake2b(names.encode(), digest_size=16).hexdigest()
+        key = f"es {index} {_digest(body)}"  # by what it says, too: an id may come again with another document
     meta = {"form": "bulk", "index": index, **request.packing(body)}
     key = request.headers.get("idempotency-key") or key
     return Batch(request.body if wanted else None, answer, meta, key, lambda: list(parts_of(request.plain())))
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.blake2b(body, digest_size=16).hexdigest()
 
 
 def parts_of(body: bytes) -> Iterator[bytes]:
@@ -142,7 +145,7 @@ def _single(request: Request) -> Batch:
     document = {"_index": parts[0], "_id": identity, "_version": 1, "result": "created",
                 "_shards": {"total": 1, "successful": 1, "failed": 0}}  # fmt: skip
     answer = Answer(201, json.dumps(document).encode(), headers=_HEADER)
-    key = f"es {parts[0]}/{identity}" if identity else None
+    key = f"es {parts[0]}/{identity} {_digest(body)}" if identity else None
     return Batch(request.body, answer, {"form": "single", "index": parts[0], **request.packing(body)}, key)
 
 

@@ -111,7 +111,7 @@ def _check_json(body: bytes) -> None:
 
 
 def _decode(payload: Payload, into: Decoded) -> None:
-    body = payload.unpacked()
+    body = payload.unpacked().removeprefix(codecs.BOM_UTF8)
     defaults: dict[str, Any] = dict(payload.meta.get("attributes") or {})
     own = dict(defaults)
     others = WrappedColumns(
@@ -422,7 +422,7 @@ def _described(count: int, lines: bytes | list[bytes], full: dict[str, Any], to:
 
 def _blind(told: dict[str, Any], received: int) -> dict[str, Any]:
     return {
-        "start": micros(told.get("from")), "end": micros(told.get("to")), "reason": str(told.get("reason") or "not said"),
+        "start": micros(told.get("from")), "end": micros(told.get("to")), "reason": whole(str(told.get("reason") or "not said")),
         "lines": _number(told, "lines"), "bytes": _number(told, "bytes"), "received": received,
     }  # fmt: skip
 

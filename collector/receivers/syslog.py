@@ -49,6 +49,7 @@ DROPS_EVERY_S = 5.0
 RETRY_S = 0.5
 DEFAULT_PORT = 5514
 _OCTETS = re.compile(rb"[1-9]\d{0,6} <")
+_COUNT = re.compile(rb"([1-9]\d{0,6}) ")
 _MAYBE_OCTETS = re.compile(rb"(?:[1-9]\d{0,6} ?)?\Z")
 _LINE_END, _SPACE = 10, 32
 
@@ -158,7 +159,9 @@ class Stream(asyncio.BufferedProtocol):
 
     def __init__(self, gatherer: Gatherer, transport_name: str, timezone: str | None, connections: set[Stream]) -> None:
         self._gatherer, self._name, self._timezone, self._connections = gatherer, transport_name, timezone, connections
-        self._rest = b""
+        #: What is not whole yet, in pieces, and how many bytes; before there are ``_wanted`` it is not looked at again.
+        self._begun: list[bytes] = []
+        self._held = self._wanted = 0
         self._octets: bool | None = None
         self._peer = ""
         self._transport: asyncio.Transport | None = None
@@ -173,13 +176,17 @@ class Stream(asyncio.BufferedProtocol):
         return self._gatherer.room
 
     def buffer_updated(self, size: int) -> None:
-        room = self._gatherer.room
-        if self._octets is False and (end := self._gatherer.scratch.rfind(b"\n", 0, size) + 1):
+        room, scratch = self._gatherer.room, self._gatherer.scratch
+        if self._octets is False and (end := scratch.rfind(b"\n", 0, size) + 1):
             # Nearly always, and so with one copy of what was read.
-            self._add(b"".join((self._rest, room[:end])), False)
-            self._rest = bytes(room[end:size])
+            self._add(b"".join((*self._begun, room[:end])), False)
+            self._keep(bytes(room[end:size]))
+        elif self._held + size < self._wanted and (self._octets or scratch.find(b"\0", 0, size) < 0):
+            # Joined each time, a message of megabytes in small segments would cost a thousand times itself.
+            self._begun.append(bytes(room[:size]))
+            self._held += size
         else:
-            self._take(b"".join((self._rest, room[:size])))
+            self._take(b"".join((*self._begun, room[:size])))
         if not self._gatherer.has_room and self._transport is not None:
             self._transport.pause_reading()
             self._gatherer.when_room(self._go_on)
@@ -187,7 +194,7 @@ class Stream(asyncio.BufferedProtocol):
     def _take(self, data: bytes) -> None:
         if self._octets is None:
             if len(data) < 9 and _MAYBE_OCTETS.match(data):
-                self._rest = data
+                self._keep(data)
                 return
             self._octets = _OCTETS.match(data) is not None
         at = self._octet_end(data) if self._octets else 0
@@ -202,7 +209,13 @@ class Stream(asyncio.BufferedProtocol):
             if end:
                 self._add(data[:end], False)
                 data = data[end:]
-        self._rest = data
+        self._keep(data)
+
+    def _keep(self, rest: bytes) -> None:
+        """Nothing of ``rest`` is whole: a line without its end, or a frame that begins with its count."""
+        self._begun, self._held = [rest] if rest else [], len(rest)
+        counted = _COUNT.match(rest) if self._octets else None
+        self._wanted = counted.end() + int(counted[1]) if counted else LONGEST + 1 if self._octets is False else 0
 
     def _octet_end(self, data: bytes) -> int:
         """Where the last whole frame ends; frames that lose their count make the rest a stream of lines."""
@@ -223,9 +236,9 @@ class Stream(asyncio.BufferedProtocol):
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._connections.discard(self)
-        if self._rest:  # a last line without its end: kept, and marked
-            self._add(self._rest + b"\n", False, cut=True)
-            self._rest = b""
+        if self._begun:  # a last line without its end: kept, and marked
+            self._add(b"".join((*self._begun, b"\n")), False, cut=True)
+            self._keep(b"")
 
     def close(self) -> None:
         if self._transport is not None:

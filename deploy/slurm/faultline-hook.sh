@@ -21,12 +21,17 @@ case $1 in
 --inner | --gave-up) ;;
 *)
     if command -v timeout >/dev/null 2>&1; then
-        timeout 1 /bin/sh "$0" --inner "$1"
-        # What gave up is counted; a spool that does not even take that byte in a second is left alone.
-        [ $? = 124 ] && timeout 1 /bin/sh "$0" --gave-up "$1"
+        # Not waited for itself: no signal ends what hangs on a dead disk. cat ends when the work does, or is ended.
+        {
+            {
+                timeout 1 /bin/sh "$0" --inner "$1"
+                # What gave up is counted; a spool that does not even take that byte in a second is left alone.
+                [ $? = 124 ] && timeout 1 /bin/sh "$0" --gave-up "$1"
+            } 3>&1 </dev/null >/dev/null 2>&1 &
+        } | timeout 2 cat >/dev/null 2>&1
     else
-        /bin/sh "$0" --inner "$1"
-    fi </dev/null >/dev/null 2>&1
+        /bin/sh "$0" --inner "$1" </dev/null >/dev/null 2>&1
+    fi
     exit 0
     ;;
 esac

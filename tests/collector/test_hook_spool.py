@@ -90,3 +90,36 @@ def test_a_spool_that_an_agent_empties_is_left_alone_and_said(tmp_path: Path) ->
         assert len(spool.warnings) == 1 and "emptied by another process" in spool.warnings[0]
         agent.release()
         assert spool.take(store) == 1 and not path.exists()
+
+
+def test_a_hook_that_cannot_be_removed_is_stored_once_and_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by reading: a service that may read its hooks and not remove them concluded nothing any more."""
+    output = tmp_path / "15.out"
+    output.write_text("step 1\n")
+    path, spool = epilog(tmp_path, output), HookSpool(tmp_path)
+
+    def refuse(self: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with open_store(None) as store:
+        assert spool.take(store) == 1 and path.exists()
+        assert [warning for warning in spool.warnings if "cannot be removed" in warning]
+        assert spool.take(store) == HookSpool(tmp_path).take(store) == 0
+
+
+def test_a_hook_whose_files_nobody_can_be_sent_for_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = tmp_path / "15.out"
+    output.write_text("step 1\n")
+    path, spool = epilog(tmp_path, output), HookSpool(tmp_path)
+
+    def refuse() -> int:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    with open_store(None) as store:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fork", refuse)
+            assert spool.take(store) == 0 and path.exists() and "waits" in spool.warnings[0]
+        assert spool.take(store) == 1 and not path.exists()

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from small_disks import breakable_disk, needs_root
 
 from collector import hooks
 from parsers.documents.hook import read_spool
@@ -282,3 +283,22 @@ def test_called_in_a_process_that_lives_on(tmp_path: Path, monkeypatch: pytest.M
     assert signal.getsignal(signal.SIGTERM) is handler
     assert signal.alarm(0) == 0
     assert [env["FAULTLINE_EVENT"] for env in spooled(tmp_path)] == ["unknown", "unknown"]
+
+
+@needs_root
+def test_a_disk_that_hangs_holds_no_job(kind: str, tmp_path: Path) -> None:
+    """No signal ends a process that waits for a frozen file system: found by reading, a hook waited for it for ever."""
+    with breakable_disk(tmp_path / "disk", 16) as disk:
+        if subprocess.run(["fsfreeze", "-f", str(disk.folder)], capture_output=True, check=False).returncode:
+            pytest.skip("no file system can be frozen here")
+        process = None
+        try:
+            env = {**SITE_ENV, "FAULTLINE_HOOK_SPOOL": str(disk.folder)}
+            process = subprocess.Popen(
+                _command(kind, "epilog"), env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+            )
+            assert process.communicate(timeout=15) == (b"", None) and process.returncode == 0
+        finally:
+            subprocess.run(["fsfreeze", "-u", str(disk.folder)], check=True)
+            if process is not None:
+                process.communicate(timeout=15)

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ import pytest
 
 from collector import decoding, merging, pipeline, storing
 from collector.decoding import Job, Outcome
+from collector.ledger import Ledger
 from collector.pipeline import Pipeline
+from collector.quarantine import Quarantine
 from collector.spool import Spool
 from collector.storing import Storing, Transaction
 from collector.workers import WorkerDied, WorkerFault
@@ -71,7 +74,7 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
 def begin(store: DuckStore, spool: Spool, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Pipeline]]:
     monkeypatch.setattr(pipeline, "Worker", InThread)
     monkeypatch.setattr(pipeline, "LINGER_S", 0.0)
-    monkeypatch.setattr(pipeline, "RETRY_S", (0.01,))
+    monkeypatch.setattr(pipeline, "RETRY_S", 0.01)
     running: list[Pipeline] = []
 
     def start() -> Pipeline:
@@ -151,6 +154,74 @@ def test_a_poison_batch_is_set_aside_whole_and_all_others_are_stored(fault: str,
     assert "mended" in raws(store) and running.quarantine.get(aside["id"]) is None
     assert store.rows("SELECT count(*) AS n FROM intake.quarantine WHERE replayed_at IS NULL") == [{"n": 0}]
     assert running.ledger.quarantined == 0
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"blind": {"from": -9e16, "to": 0, "reason": "before the year 1"}},
+        {"blind": {"from": "0001-01-01T00:00:00+14:00", "to": 0}},
+        {"blind": {"from": 0, "to": 0, "reason": "half a character \ud800"}},
+        {"status": {"a": 1}, "boot_time": -9e16},
+        {"raw": "a line", "time": -9e16, "read": 9.9e16},
+        {"message": "an object around a line", "time": "9999-12-31T23:59:59-12:00"},
+        {"raw": "<13>1 9999-12-31T23:59:59-12:00 gpu07 app - - - x"},
+        {"raw": "0000-01-01T00:00:00Z gpu07 app: x"},
+    ],
+    ids=str,
+)
+def test_what_a_sender_says_neither_ends_storing_nor_spoils_the_store(record: dict[str, Any], store: DuckStore, spool: Spool, begin: Callable[[], Pipeline]) -> None:  # fmt: skip
+    """Found by reading: one such record, and nothing was stored any more, or the store could not be opened again."""
+    spool.append(
+        {"kind": "ingest", "form": "records", "received": NOW}, json.dumps({"host": "a", **record}).encode()
+    ).result(10)
+    put(spool, "behind it")
+    running = begin()
+    assert running.drain(60) and running.trouble is None
+    assert "behind it" in raws(store) and not store.rows("SELECT * FROM intake.quarantine")
+    Ledger(store, spool.id)
+    for table in ("raw.logs", "intake.blind", "intake.sources", "intake.nodes"):
+        moments = [value for row in store.rows(f"SELECT * FROM {table}") for value in row.values()]
+        assert all(not isinstance(value, str) or value[:5] not in ("10000", "0001-") for value in moments)
+
+
+def test_a_store_that_does_not_even_say_where_it_stood_is_asked_again(store: DuckStore, spool: Spool, begin: Callable[[], Pipeline], monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    """Found by reading: the second error, in the middle of coming back from the first, ended storing for good."""
+    faults = [KeyError("a fault of ours"), duckdb.IOException("the disk is away"), duckdb.IOException("still away")]
+    made, load = Pipeline._made, Ledger.load
+
+    def making(self: Pipeline, *given: Any, **more: Any) -> Transaction:
+        if len(faults) == 3:
+            raise faults.pop(0)
+        return made(self, *given, **more)
+
+    def loading(self: Ledger) -> None:
+        if faults and len(faults) < 3:
+            raise faults.pop(0)
+        load(self)
+
+    running = begin()
+    monkeypatch.setattr(Pipeline, "_made", making)
+    monkeypatch.setattr(Ledger, "load", loading)
+    put(spool, "a", key=["n", "s", "1", 1, 1])
+    assert running.drain(60) and not faults
+    assert raws(store) == ["a"] and running.trouble is None
+
+
+def test_a_batch_that_was_set_aside_outlives_a_power_cut(spool: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    """The spool forgets it: so its name must be on the disk, not only its bytes."""
+    synced: list[str] = []
+
+    def sync(handle: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{handle}").readlink()))
+
+    put(spool, "a")
+    (record,) = spool.read(spool.committed, 1)
+    monkeypatch.setattr("os.fsync", sync)
+    folder = tmp_path / "quarantine"
+    identity = Quarantine(folder).put(record, spool.id, "why", datetime.now())["id"]
+    assert synced[0].endswith(".draft") and synced[1:] == [str(folder), str(tmp_path)]
+    assert (folder / f"{identity}.batch").exists()
 
 
 def test_a_store_that_refuses_is_waited_for_and_nothing_is_lost_or_doubled(store: DuckStore, spool: Spool, begin: Callable[[], Pipeline], monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip

@@ -56,6 +56,16 @@ def test_what_a_bulk_request_is_answered(
     assert reply.document.get("errors") is errors if errors is not None else reply.document["error"]["reason"]
 
 
+@pytest.mark.parametrize("path", ["/_bulk", "/jobs/_doc/42"])
+def test_an_id_that_comes_again_with_another_document_is_kept(path: str, spool: Spool, intake: Intake) -> None:
+    """Found by reading: the second state of a document was taken for the first one sent twice."""
+    action = b'{"index":{"_index":"jobs","_id":"42"}}\n' if path == "/_bulk" else b""
+    for state in ("RUNNING", "FAILED", "FAILED"):
+        assert ask(intake, "POST", path, action + b'{"message":"%b"}\n' % state.encode()).status in (200, 201)
+    keys = [record.meta["key"] for record in spool.read(Position(0, 0), 1 << 20)]
+    assert len(keys) == 3 and len(set(keys)) == 2 and keys[1] == keys[2]
+
+
 def test_what_clients_ask_before_they_write(intake: Intake) -> None:
     assert ask(intake, "GET", "/elasticsearch/").document["version"]["number"]
     assert ask(intake, "GET", "/_cluster/health").document["status"] == "green"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gzip
 import io
@@ -27,10 +28,10 @@ from packing import snap, varint
 from collector import decoding
 from collector.intake import Intake
 from collector.receivers import _BUILT_IN, all_receivers, journal_upload, ndjson
-from collector.receivers.base import MAX_BODY, Decoded, Payload, Refused, micros, unpack, unsnap
+from collector.receivers.base import MAX_BODY, MOST_STREAMS, Decoded, Payload, Refused, micros, unpack, unsnap
 from collector.receivers.wrapped import Streams, Wrapped
 from collector.segment_file import Position
-from collector.spool import Spool
+from collector.spool import Spool, SpoolFull
 
 INGEST = "/api/v1/ingest"
 LINK = "2026-02-28T16:29:24.000000+00:00 gpu02 kernel: igb 0000:01:00.0 eth0: igb: eth0 NIC Link is Down"
@@ -65,6 +66,8 @@ def test_every_receiver_file_is_listed() -> None:
         ('{"defaults": {"host": "n1"}}\n{"raw": "a"}\n{"raw": "b", "host": "n2"}', {}, [("a", "n1", "other"), ("b", "n2", "other")]),
         (json.dumps({"raw_base64": base64.b64encode(b"\xff\xfe").decode(), "host": "n1"}), {}, [("��", "n1", "other")]),
         ("no json\n\"a string\"\n", {}, [("no json", "10.0.0.9", "other"), ("a string", "10.0.0.9", "other")]),
+        ("\ufeff" + json.dumps({"raw": "a", "host": "n1"}) + "\r\n{}", {}, [("a", "n1", "other"), ("{}", "10.0.0.9", "other")]),
+        ("\ufeffa\r\nb", {"content_type": "text/plain"}, [("a", "10.0.0.9", "other"), ("b", "10.0.0.9", "other")]),
         (json.dumps([{"raw": "a", "host": "x"}, "b"]), {"content_type": "application/json"}, [("a", "x", "other"), ("b", "10.0.0.9", "other")]),
     ],
 )  # fmt: skip
@@ -271,7 +274,7 @@ def test_tokens_in_the_forms_that_clients_send(spool: Spool) -> None:
         ("2026-11-21T10:00:00Z", 1795255200_000000), ("2026-11-21T12:00:00+02:00", 1795255200_000000),
         (1795255200, 1795255200_000000), (1795255200.25, 1795255200_250000), (1795255200123, 1795255200_123000),
         (1795255200123456, 1795255200_123456), (1795255200123456789, 1795255200_123456), ("1795255200.5", 1795255200_500000),
-        ("soon", None), (None, None), (True, None), ({}, None),
+        ("soon", None), (-9e16, None), ("0001-01-01T00:00:00+14:00", None), (None, None), (True, None), ({}, None),
     ],
 )  # fmt: skip
 def test_moments_in_every_unit(value: object, found: int | None) -> None:
@@ -285,6 +288,46 @@ def test_frames_behind_each_other_are_one_body(parts: list[bytes]) -> None:
     assert unpack(b"".join(map(gzip.compress, parts)), "gzip") == whole
     with pytest.raises(Refused):
         unpack(b"\x00" + gzip.compress(whole), "gzip")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "stream"),
+    [("gzip", gzip.compress(b"")), ("zstd", zstandard.ZstdCompressor(write_content_size=False).compress(b""))],
+)
+def test_a_body_of_nothing_but_streams_is_refused(encoding: str, stream: bytes) -> None:
+    """Found by reading: 16 MB of empty ones held up everybody for minutes."""
+    assert unpack(stream * 300 + stream, encoding) == b""
+    with pytest.raises(Refused) as refused:
+        unpack(stream * (MOST_STREAMS + 1), encoding)
+    assert refused.value.status == 413
+
+
+def test_senders_that_stop_in_the_middle_hold_no_more_memory_than_there_is(
+    intake: Intake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("collector.intake.MOST_ARRIVING", 100)
+
+    async def talk() -> tuple[int, int, int]:
+        halves = [asyncio.ensure_future(intake._body(_sender(b"x" * 60, asyncio.Event()))) for _ in range(2)]
+        done, waiting = await asyncio.wait(halves, timeout=1, return_when=asyncio.FIRST_COMPLETED)
+        told = [half.exception() for half in done]
+        for half in waiting:
+            half.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        return sum(isinstance(error, SpoolFull) for error in told), len(waiting), intake._arriving
+
+    assert asyncio.run(talk()) == (1, 1, 0)
+
+
+def _sender(data: bytes, never: asyncio.Event) -> Any:
+    sent: list[bytes] = [data]
+
+    async def receive() -> dict[str, Any]:
+        if not sent:
+            await never.wait()
+        return {"type": "http.request", "body": sent.pop(), "more_body": True}
+
+    return receive
 
 
 # -- OTLP ----------------------------------------------------------------------------------------------------------

@@ -42,12 +42,12 @@ class Accounting:
 
     def poll(self) -> Iterator[Reading]:
         now = self.context.now()
-        since = now - self.first_hours * 3600 if self._until is None else self._until - _OVERLAP_S
+        since = now - self.first_hours * 3600 if self._until is None else min(self._until, now) - _OVERLAP_S
         text = self.context.answer([
             self.program, "--allusers", "--duplicates", "--parsable2", f"--format={self._columns}",
             f"--starttime={_slurm_time(since)}", "--endtime=now",
         ], self.timeout_s)  # fmt: skip
-        header, *rows = text.splitlines() or [""]
+        header, *rows = text.rstrip("\n").split("\n")  # other line ends are of people's texts
         changed = [row for row in rows if self._is_new(row)]
         self._until = now
         body = b""

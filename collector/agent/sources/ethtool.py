@@ -17,6 +17,8 @@ from collector.agent.source import Changes, Context, Reading, Samples, SourceKin
 #: linux/sockios.h and linux/ethtool.h
 _SIOCETHTOOL, _GSTRINGS, _GSTATS, _GSSET_INFO = 0x8946, 0x1B, 0x1D, 0x37
 _SET_STATS, _NAME_BYTES = 1, 32
+#: The kernel writes as many counters as the driver has by then, whatever it was told there is room for: so many more fit.
+_ROOM = 4096
 #: Of some thousand counters (mlx5, per queue) those that tell of errors, losses, pauses and the physical layer.
 _WANTED = (
     r"err|drop|discard|crc|fcs|symbol|fault|timeout|link_down|out_of_buffer|pause|fec|recover|reset|lost|missed|cnp|"
@@ -63,27 +65,26 @@ class Ethtool:
 
     def _counters(self, handle: int, name: str) -> list[tuple[str, int]]:
         try:
-            if name not in self._places:
-                self._places[name] = self._names(handle, name)
-            count, places = self._places[name]
+            count = _size(handle, name)
+            if self._places.get(name, (-1, []))[0] != count:  # the driver may change its set (ethtool -L)
+                self._places[name] = count, self._names(handle, name, count)
+            places = self._places[name][1]
             if not places:
                 return []
-            data = array.array("B", struct.pack("=II", _GSTATS, count) + bytes(8 * count))
+            data = array.array("B", struct.pack("=II", _GSTATS, count) + bytes(8 * (count + _ROOM)))
             _ask(handle, name, data)
         except OSError:  # the driver has none, or the device has gone since
             self._places.pop(name, None)
             return []
-        if struct.unpack_from("=I", data, 4)[0] != count:  # the driver changed its set: names are read anew
+        if struct.unpack_from("=I", data, 4)[0] != count:
             del self._places[name]
             return []
         values = struct.unpack_from(f"={count}Q", data, 8)
         return [(counter, values[place]) for place, counter in places]
 
-    def _names(self, handle: int, name: str) -> tuple[int, list[tuple[int, str]]]:
-        info = array.array("B", struct.pack("=IIQI", _GSSET_INFO, 0, 1 << _SET_STATS, 0))
-        _ask(handle, name, info)
-        count = struct.unpack_from("=I", info, 16)[0] if struct.unpack_from("=Q", info, 8)[0] else 0
-        strings = array.array("B", struct.pack("=III", _GSTRINGS, _SET_STATS, count) + bytes(_NAME_BYTES * count))
+    def _names(self, handle: int, name: str, count: int) -> list[tuple[int, str]]:
+        room = bytes(_NAME_BYTES * (count + _ROOM))
+        strings = array.array("B", struct.pack("=III", _GSTRINGS, _SET_STATS, count) + room)
         if count:
             _ask(handle, name, strings)
         raw = strings.tobytes()[12:]
@@ -94,10 +95,17 @@ class Ethtool:
             )
             if self._wanted.search(text) and not self._unwanted.search(text):
                 found.append((place, re.sub(r"\W+", "_", text)))
-        return count, found
+        return found
 
     def close(self) -> None:
         self._places.clear()
+
+
+def _size(handle: int, name: str) -> int:
+    """How many counters a driver has now."""
+    info = array.array("B", struct.pack("=IIQI", _GSSET_INFO, 0, 1 << _SET_STATS, 0))
+    _ask(handle, name, info)
+    return int(struct.unpack_from("=I", info, 16)[0]) if struct.unpack_from("=Q", info, 8)[0] else 0
 
 
 def _ask(handle: int, name: str, data: array.array[int]) -> None:

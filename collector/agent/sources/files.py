@@ -5,168 +5,38 @@ Read with ``pread`` in turns, not by inotify: logs lie on NFS and Lustre too, wh
 
 from __future__ import annotations
 
-import codecs
 import contextlib
+import errno
 import fnmatch
 import glob
 import os
+import stat
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from collector.agent import rotation, wire
 from collector.agent.failure import Missing
 from collector.agent.rotation import Place
 from collector.agent.source import Context, Reading, SourceKind
+from collector.agent.tails import Packed, Tail, last_line_end
 
-#: Read at most so much of one file in a turn: bounds memory, and no file starves the others.
-PIECE = 256 * 1024
-#: A line longer than this is delivered in pieces (tag "continued"); a missing line end must not stop a file for ever.
-LONGEST_LINE = 1024 * 1024
+#: What is said of a file that is not there.
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR)
+#: Of more files than this, those that have said nothing for so long are looked at with each look for new ones.
+MANY, QUIET_S = 1_000, 600.0
+#: A file that was told as gone is known again for so long.
+GONE_S = 86_400.0
 #: Daemons write to the renamed file until they are told to reopen it.
 AFTER_ROTATION_S = 30.0
-#: A last line without its end is delivered as it is when nothing follows for so long.
-PARTIAL_S = 30.0
 
 DEFAULT_PATHS = [
     "/var/log/syslog", "/var/log/messages", "/var/log/slurm/*.log", "/var/log/slurm*.log", "/var/log/slurm-llnl/*.log",
     "/var/log/slurmctld/*.log", "/var/log/fabricmanager.log", "/var/log/nvidia-fabricmanager.log", "/var/log/opensm.log",
     "/var/log/nhc.log", "/opt/cycle/jetpack/logs/jetpack*.log", "/opt/healthagent/*.log",
 ]  # fmt: skip
-#: Before a kind: the lines are a document's, not a log's.
-DOCUMENT = "document:"
-
-
-@dataclass
-class _Tail:
-    """One open file. ``left_at`` is set once its name belongs to another file: it is read to its end and closed."""
-
-    handle: int
-    place: Place
-    source: str | None
-    grown_at: float
-    left_at: float | None = None
-    finished: bool = False
-    _head: bytes = b""
-    _wide: str | None = None
-
-    def identity(self) -> tuple[int, int]:
-        return self.place.device, self.place.inode
-
-    def head(self) -> bytes:
-        if not self._head:
-            self._head = _head(self.place, self.source)
-        return self._head
-
-    def read(self, now: float, monotonic: float, last: bool) -> Reading | None:
-        """The next piece of whole lines; ``last``: also what has no line end."""
-        size = os.fstat(self.handle).st_size
-        if size <= self.place.offset:
-            return None
-        if not self.place.offset or self._wide is None:
-            self._wide = _wide(os.pread(self.handle, 2, 0))
-        if self._wide:
-            size &= ~1  # half a character waits for the other half
-        data = os.pread(self.handle, min(PIECE, size - self.place.offset), self.place.offset)
-        cut = _last_end(data, self._wide)
-        while cut < 0 and len(data) < min(LONGEST_LINE, size - self.place.offset):
-            more = os.pread(
-                self.handle, min(PIECE, size - self.place.offset - len(data)), self.place.offset + len(data)
-            )
-            if not more:
-                break
-            cut, data = _last_end(more, self._wide), data + more
-            cut = cut + len(data) - len(more) if cut >= 0 else cut
-        tags = None
-        if cut < 0:
-            if len(data) >= LONGEST_LINE:
-                tags = ["continued"]
-            elif not (last or monotonic - self.grown_at > PARTIAL_S):
-                return None
-            text, used = data, len(data)
-        else:
-            text, used = data[:cut], cut + (2 if self._wide else 1)
-        if self._wide:
-            text = text.decode(self._wide, "replace").removeprefix("\ufeff").encode()
-        self.grown_at = monotonic
-        # Dense JSON of one record: one object for all lines costs as much as one line.
-        body = wire.lines_record(
-            self.head(), text, offset=self.place.offset, read=wire.stamp(now), tags=tags
-        )  # fmt: skip
-        self.place = self.place.moved(self.handle, self.place.offset + used, now)
-        return Reading(body, text.count(b"\n") + 1, {self.place.key(): self.place.as_json()})
-
-
-def _wide(beginning: bytes) -> str | None:
-    """The encoding of a file that begins with a mark of UTF-16 (BMC exports, Windows tools); empty for any other."""
-    if len(beginning) < 2:
-        return None
-    return {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}.get(beginning, "")
-
-
-def _last_end(data: bytes, wide: str | None) -> int:
-    """Where the last line end stands; -1 for none. ``data`` begins with a whole character."""
-    if not wide:
-        return data.rfind(b"\n")
-    end = "\n".encode(wide)
-    at = data.rfind(end)
-    while at > 0 and at % 2:  # the halves of two neighbours
-        at = data.rfind(end, 0, at + 1)
-    return at if at % 2 == 0 else -1
-
-
-def _head(place: Place, source: str | None) -> bytes:
-    """The beginning of this file's records: lines of a source, or pieces of a document whose every line stands alone."""
-    inode = f"{place.device}:{place.inode}"
-    if source is not None and source.startswith(DOCUMENT):
-        return wire.head(stream="files", document=source.removeprefix(DOCUMENT), path=place.path, inode=inode)
-    return wire.head(stream="files", source=source, path=place.path, inode=inode)
-
-
-@dataclass
-class _Packed:
-    """A compressed generation, read to its end."""
-
-    path: Path
-    place: Place
-    source: str | None
-    written: float
-    stream: IO[bytes]
-    started: bool = False
-    rest: bytes = b""
-
-    def read(self, now: float) -> Reading | None:
-        """The next lines; None at the end."""
-        if not self.started:
-            self.started = True
-            left = self.place.offset
-            while left > 0 and (skipped := self.stream.read(min(left, PIECE))):
-                left -= len(skipped)
-        data = self.stream.read(PIECE)
-        joined = self.rest + data
-        if not joined:
-            return None
-        cut = joined.rfind(b"\n") if data else len(joined)
-        if cut < 0 and len(joined) < LONGEST_LINE:
-            self.rest = joined
-            return self.read(now)
-        cut = len(joined) if cut < 0 else cut
-        text, self.rest = joined[:cut].removesuffix(b"\n"), joined[cut + 1 :]
-        body = wire.lines_record(_head(self.place, self.source), text, offset=self.place.offset, read=wire.stamp(now))
-        self.place = _packed_place(self.place, joined[: cut + 1], now)
-        return Reading(body, text.count(b"\n") + 1, {self.place.key(): self.place.as_json()})
-
-
-def _packed_place(place: Place, used: bytes, now: float) -> Place:
-    import zlib
-
-    head_bytes, head = place.head_bytes, place.head
-    if not place.offset:
-        head_bytes, head = len(used[: rotation.HEAD_BYTES]), zlib.crc32(used[: rotation.HEAD_BYTES])
-    anchor = zlib.crc32(used[-rotation.ANCHOR_BYTES :])
-    return Place(place.path, place.device, place.inode, place.offset + len(used), head_bytes, head, anchor, now)
 
 
 @dataclass
@@ -182,18 +52,27 @@ class Files:
     from_start: bool
     rescan_s: float
     interval: float = 0.0
-    _tails: list[_Tail] = field(default_factory=list)
-    _packed: list[_Packed] = field(default_factory=list)
+    _tails: list[Tail] = field(default_factory=list)
+    _packed: list[Packed] = field(default_factory=list)
     _waiting: list[Reading] = field(default_factory=list)
     _finished: deque[Place] = field(default_factory=lambda: deque(maxlen=32))
     _watched: set[str] = field(default_factory=set)
+    _folders: rotation.Folders = field(default_factory=rotation.Folders)
+    #: What is not to be read at the moment, by its path: read on from there once it is. ``_gone``: told as gone already.
+    _away: dict[str, Place] = field(default_factory=dict)
+    _gone: set[str] = field(default_factory=set)
+    #: Why files are not read, by their paths.
+    _refused: dict[str, str] = field(default_factory=dict)
+    trouble: str = ""
     _generations: dict[str, rotation.Generations] = field(default_factory=dict)
     _scan_at: float = float("-inf")
+    _all_at: float = float("-inf")
     _first: bool = False
 
     def open(self, positions: Mapping[str, Any]) -> None:
         known = [Place.of_json(v) for key, v in positions.items() if key.startswith("files:")]
-        self._first = not known
+        self._first = not known and "files" not in positions
+        self._recall_gone(positions)
         for key, told in positions.items():
             if key.startswith("generations:"):
                 path = key.removeprefix("generations:")
@@ -202,7 +81,7 @@ class Files:
         for place in sorted(known, key=lambda p: p.seen, reverse=True):
             self._watch(place.path)
             if place.done:
-                self._tails.append(_Tail(-1, place, None, 0.0, left_at=0.0, finished=True))
+                self._tails.append(Tail(-1, place, None, 0.0, left_at=0.0, finished=True))
             else:
                 self._resume(place)
         self._scan_at = float("-inf")
@@ -211,21 +90,62 @@ class Files:
         """Looks out for generations of a file from now on, or from when they were judged last."""
         if path not in self._watched:
             self._watched.add(path)
-            self._generations.setdefault(path, rotation.Generations(Path(path))).baseline(self.context.now())
+            generations = self._generations.setdefault(path, rotation.Generations(Path(path)))
+            self._folders.add(generations, self.context.now())
 
     # ---------------------------------------------------------------------------------------------- finding files
 
+    def _recall_gone(self, positions: Mapping[str, Any]) -> None:
+        """Files that were told as gone may come back: a file system that was not mounted yet."""
+        for key, told in positions.items():
+            if key.startswith("gone:"):
+                place = Place.of_json(told)
+                if self.context.now() - place.seen < GONE_S:
+                    self._away[place.path] = place
+                    self._gone.add(place.path)
+                else:
+                    self._waiting.append(Reading(b"", 0, {key: None}))
+
     def _resume(self, place: Place) -> None:
-        path = Path(place.path)
-        handle = _opened(path)
-        if handle is not None:
-            status = os.fstat(handle)
-            same = (status.st_dev, status.st_ino) == (place.device, place.inode)
-            if same and status.st_size >= place.offset and place.fits(handle):
-                self._tails.append(self._tail(handle, place))
-                return
+        try:
+            handle = _open(Path(place.path))
+        except OSError as error:
+            if error.errno in _NOT_THERE:
+                self._moved_away(place, "renamed or removed while the agent was not running")
+            else:
+                self._put_off(place, error)
+            return
+        if not self._go_on(place, handle):
             os.close(handle)
-        self._moved_away(place, "renamed or removed while the agent was not running")
+            self._moved_away(place, "renamed or removed while the agent was not running")
+
+    def _go_on(self, place: Place, handle: int) -> bool:
+        """Reads an open file on from ``place`` if it is that file. Its device may have another number: after a boot, or where it
+        was mounted anew."""
+        try:
+            status = os.fstat(handle)
+            if status.st_ino != place.inode or status.st_size < place.offset or not place.fits(handle):
+                return False
+        except OSError as error:
+            os.close(handle)
+            self._put_off(place, error)
+            return True
+        there = replace(place, device=status.st_dev)
+        if there.key() != place.key():
+            self._waiting.append(Reading(b"", 0, {place.key(): None, there.key(): there.as_json()}))
+        self._tails.append(self._tail(handle, there))
+        return True
+
+    def _put_off(self, place: Place, error: OSError) -> None:
+        """A file that cannot be read at the moment keeps its place; the others go on."""
+        self._away[place.path] = place
+        self._gone.discard(place.path)
+        self._refuse(place.path, error)
+
+    def _refuse(self, path: str, error: OSError) -> None:
+        self._refused[path] = error.strerror or str(error)
+        count = f"; and {len(self._refused) - 1} more files" if len(self._refused) > 1 else ""
+        self.trouble = f"{path}: {self._refused[path]}{count}"
 
     def _moved_away(self, place: Place, how: str) -> None:
         """Reads the rest of a file under its new name; reports it where it is gone."""
@@ -238,6 +158,9 @@ class Files:
                            f"{place.path}: {how}; the rest behind byte {place.offset} was not found",
                            path=place.path), 0, {},
             ))  # fmt: skip
+            self._away[place.path] = place
+            self._gone.add(place.path)
+            started[f"gone:{place.path}"] = place.as_json()
         if same is not None and (kept := self._also(same, place)) is not None:
             started[kept.key()] = kept.as_json()
         self._account(place.path, same, started)
@@ -252,10 +175,11 @@ class Files:
 
     def _unseen(self, monotonic: float) -> None:
         """Generations that nobody has read: the log was rotated more than once between two looks."""
-        for generations in self._generations.values():
-            for path in generations.appeared(monotonic, self.context.now()):
+        for generations, fresh in self._folders.appeared(monotonic, self.context.now()):
+            for path in fresh:
                 generations.account(path)
                 if self._is_known(path, str(generations.path)):
+                    self._keep_out(path, str(generations.path))
                     continue
                 kept = self._also(path, Place(str(generations.path), 0, 0, seen=self.context.now()))
                 if kept is not None:
@@ -263,6 +187,20 @@ class Files:
             if generations.changed:
                 generations.changed = False
                 self._waiting.append(Reading(b"", 0, {f"generations:{generations.path}": generations.as_json()}))
+
+    def _keep_out(self, path: Path, live: str) -> None:
+        """A copy of what was read: a glob may match it, too, and must not have it read again."""
+        known = {tail.identity() for tail in self._tails}
+        with contextlib.suppress(OSError):
+            handle = _open(path)
+            try:
+                status = os.fstat(handle)
+                if path.suffix not in rotation.PACKED and (status.st_dev, status.st_ino) not in known:
+                    place = Place(live, status.st_dev, status.st_ino).moved(handle, status.st_size, self.context.now())
+                    self._tails.append(Tail(-1, replace(place, done=True), None, 0.0, left_at=0.0, finished=True))
+                    self._waiting.append(Reading(b"", 0, {place.key(): self._tails[-1].place.as_json()}))
+            finally:
+                os.close(handle)
 
     def _is_known(self, path: Path, live: str) -> bool:
         """Whether a generation is a file that was or is being read: renamed, copied or compressed."""
@@ -292,28 +230,36 @@ class Files:
             begin.anchor,
             begin.seen,
         )
-        known = {tail.identity() for tail in self._tails} | {(p.place.device, p.place.inode) for p in self._packed}
-        if (status.st_dev, status.st_ino) in known:
+        identity = (status.st_dev, status.st_ino)
+        known = {t.identity() for t in self._tails if not t.finished} | {
+            (p.place.device, p.place.inode) for p in self._packed
+        }
+        if identity in known:
             return None
+        self._tails = [
+            tail for tail in self._tails if tail.identity() != identity
+        ]  # a copy that was kept out may hold more
         if path.suffix in rotation.PACKED:
             try:  # opened at once: logrotate may give its name to another generation any moment
                 stream = rotation.unpacked(path)
             except rotation.UNPACKABLE as error:
                 self._waiting.append(self._unreadable(path, place, error))
                 return None
-            self._packed.append(_Packed(path, place, self._kind(place.path), status.st_mtime, stream))
+            self._packed.append(Packed(path, place, self._kind(place.path), status.st_mtime, stream))
             self._packed.sort(key=lambda packed: packed.written)
             return place
-        handle = _opened(path)
-        if handle is None:
+        try:
+            handle = _open(path)
+        except OSError as error:
+            self._waiting.append(self._unreadable(path, place, error))
             return None
         tail = self._tail(handle, place)
         tail.left_at = self.context.monotonic()
         self._tails.append(tail)
         return place
 
-    def _tail(self, handle: int, place: Place) -> _Tail:
-        return _Tail(handle, place, self._kind(place.path), self.context.monotonic())
+    def _tail(self, handle: int, place: Place) -> Tail:
+        return Tail(handle, place, self._kind(place.path), self.context.monotonic())
 
     def _kind(self, path: str) -> str | None:
         for entry in self.kinds:
@@ -325,55 +271,88 @@ class Files:
     def _scan(self) -> None:
         known = {tail.identity(): tail for tail in self._tails}
         matched: set[tuple[int, int]] = set()
-        for path in self._matching():
-            try:
-                status = Path(path).stat()
-            except OSError:
-                continue
+        self._refused, self.trouble = {}, ""
+        for path, status in self._matching():
             identity = (status.st_dev, status.st_ino)
             matched.add(identity)
             tail = known.get(identity)
-            if tail is None or (tail.finished and not self._unchanged(tail, Path(path), status.st_size)):
-                if tail is not None:
-                    self._tails.remove(tail)
-                self._begin(path, identity, status.st_size)
+            try:
+                if tail is None:
+                    if self._first or not self._is_to_be_judged(path):
+                        known[identity] = self._begin(path)
+                elif tail.finished:
+                    self._look_again(tail, path)
+            except OSError as error:
+                if error.errno not in _NOT_THERE:
+                    self._refuse(path, error)
         # A finished file is remembered as long as a glob finds it under its new name.
         gone = {t.place.key(): None for t in self._tails if t.finished and t.identity() not in matched}
         self._tails = [t for t in self._tails if t.place.key() not in gone]
         if gone:
             self._waiting.append(Reading(b"", 0, dict(gone)))
+        if self._first and not self.from_start:  # what comes from now on is new, also where nothing was there yet
+            self._waiting.append(Reading(b"", 0, {"files": {"since": self.context.now()}}))
         self._first = False
 
-    def _begin(self, path: str, identity: tuple[int, int], size: int) -> None:
-        handle = _opened(Path(path))
-        if handle is None:
-            return
-        place = Place(path, *identity, seen=self.context.now())
+    def _is_to_be_judged(self, path: str) -> bool:
+        """Whether a new file may be an earlier generation of a log that is followed: most of it, or all, was read there."""
+        waiting = [generations for generations in self._folders.of(Path(path)) if str(generations.path) != path]
+        return any(not generations.knows(Path(path)) for generations in waiting)
+
+    def _begin(self, path: str) -> Tail:
+        """Follows a file: from where it was left, where it comes back. Raises ``OSError``."""
+        handle = _open(Path(path))
+        away = self._away.pop(path, None)
+        if away is not None:
+            self._waiting.append(Reading(b"", 0, {f"gone:{path}": None}))
+            if self._go_on(away, handle):
+                self._waiting.append(Reading(b"", 0, {self._tails[-1].place.key(): self._tails[-1].place.as_json()}))
+                return self._tails[-1]
+            if path not in self._gone:
+                self._moved_away(away, "another file has its name by now")
+        status = os.fstat(handle)
+        place = Place(path, status.st_dev, status.st_ino, seen=self.context.now())
         if self._first and not self.from_start:
-            place = place.moved(handle, _last_line_end(handle, size), self.context.now())
+            place = place.moved(handle, last_line_end(handle, status.st_size), self.context.now())
         self._watch(path)
         self._waiting.append(Reading(b"", 0, {place.key(): place.as_json()}))
         self._tails.append(self._tail(handle, place))
+        return self._tails[-1]
 
-    @staticmethod
-    def _unchanged(tail: _Tail, path: Path, size: int) -> bool:
-        """A finished file that is found again: False where its inode serves another file by now."""
-        handle = _opened(path)
-        if handle is None:
-            return True
-        try:
-            return size >= tail.place.offset and tail.place.fits(handle)
-        finally:
+    def _look_again(self, tail: Tail, path: str) -> None:
+        """A finished file that is found again: it has its name back, somebody writes to it still, or its inode serves another
+        file by now. Raises ``OSError``."""
+        handle = _open(Path(path))
+        size = os.fstat(handle).st_size
+        is_same = size >= tail.place.offset and tail.place.fits(handle)
+        if is_same and size == tail.place.offset and path != tail.place.path:
             os.close(handle)
+            return
+        self._tails.remove(tail)
+        if not is_same:
+            os.close(handle)
+            self._begin(path)
+            return
+        again = self._tail(handle, replace(tail.place, done=False))
+        self._tails.append(again)
+        self._waiting.append(Reading(b"", 0, {again.place.key(): again.place.as_json()}))
 
-    def _matching(self) -> list[str]:
+    def _matching(self) -> Iterator[tuple[str, os.stat_result]]:
         found: dict[str, None] = {}
         for pattern in self.paths:
             for path in sorted(glob.glob(str(self.context.path(pattern)), recursive="**" in pattern)):  # noqa: PTH207 - absolute patterns
                 wanted = not any(fnmatch.fnmatch(path, x) or fnmatch.fnmatch(Path(path).name, x) for x in self.exclude)
                 if wanted and Path(path).suffix not in rotation.PACKED:
                     found[path] = None
-        return [path for path in found if Path(path).is_file()]
+        for path in found:
+            try:
+                status = os.stat(path)  # noqa: PTH116 - thousands of them
+            except OSError as error:
+                if error.errno not in _NOT_THERE:
+                    self._refuse(path, error)
+                continue
+            if stat.S_ISREG(status.st_mode):
+                yield path, status
 
     # ---------------------------------------------------------------------------------------------- reading
 
@@ -382,7 +361,8 @@ class Files:
         if monotonic - self._scan_at >= self.rescan_s:
             self._scan_at = monotonic
             self._scan()
-            if not self._tails and not self._packed:
+            if not self._tails and not self._packed and not self._refused and not self._away:
+                yield from self._waiting
                 raise Missing(f"no file matches {', '.join(self.paths)}")
         self._unseen(monotonic)
         # Where reading begins is noted before what was read from there.
@@ -390,16 +370,33 @@ class Files:
         yield from waiting
         for packed in self._packed[:1]:  # one after the other: their order is their age
             yield from self._read_packed(packed, now)
+        few = len(self._tails) <= MANY or monotonic >= self._all_at
+        if few:
+            self._all_at = monotonic + self.rescan_s
         for tail in list(self._tails):
-            if not tail.finished:
-                yield from self._follow(tail, now, monotonic)
+            if not tail.finished and (few or monotonic - tail.grown_at < QUIET_S):
+                try:
+                    yield from self._follow(tail, now, monotonic)
+                except OSError as error:  # a stale handle, a bad place on the disk: the others go on
+                    yield from self._lost_sight(tail, error)
+
+    def _lost_sight(self, tail: Tail, error: OSError) -> Iterator[Reading]:
+        """A file that cannot be read any more is looked for by its name; one that has none is told."""
+        self._tails.remove(tail)
+        with contextlib.suppress(OSError):
+            os.close(tail.handle)
+        self._put_off(tail.place, error)
+        if tail.left_at is not None:
+            del self._away[tail.place.path]
+            told = self._unreadable(Path(tail.place.path), tail.place, error)
+            yield replace(told, positions={tail.place.key(): None})
 
     def _unreadable(self, path: Path, place: Place, error: Exception) -> Reading:
         now = self.context.now()
-        reason = f"{path}: cannot be unpacked behind byte {place.offset} ({error})"
+        reason = f"{path}: cannot be read behind byte {place.offset} ({error})"
         return Reading(wire.blind("files", self._kind(place.path), place.seen or now, now, reason, path=place.path), 0)
 
-    def _read_packed(self, packed: _Packed, now: float) -> Iterator[Reading]:
+    def _read_packed(self, packed: Packed, now: float) -> Iterator[Reading]:
         try:
             reading = packed.read(now)
         except rotation.UNPACKABLE as error:
@@ -412,34 +409,41 @@ class Files:
             reading = Reading(b"", 0, {packed.place.key(): None})
         yield reading
 
-    def _follow(self, tail: _Tail, now: float, monotonic: float) -> Iterator[Reading]:
+    def _follow(self, tail: Tail, now: float, monotonic: float) -> Iterator[Reading]:
         status = os.fstat(tail.handle)
-        if status.st_size < tail.place.offset or (
-            status.st_size > tail.place.offset and not tail.place.fits(tail.handle)
-        ):
+        if tail.is_emptied(status):
             yield from self._emptied(tail, now)
-        if tail.left_at is None and not self._still_named(tail):
+        named, is_succeeded = self._named(tail)
+        if named:
+            tail.left_at = None
+        elif tail.left_at is None:
             tail.left_at = tail.grown_at = monotonic
             self._scan_at = float("-inf")  # its successor is there already, most likely
-        done = tail.left_at is not None and monotonic - max(tail.left_at, tail.grown_at) > AFTER_ROTATION_S
+        done = (
+            tail.left_at is not None
+            and monotonic - max(tail.left_at, tail.grown_at) > AFTER_ROTATION_S
+            and (is_succeeded or not status.st_nlink)
+        )
         reading = tail.read(now, monotonic, done)
         if reading is not None:
             yield reading
-        elif done and status.st_size <= tail.place.offset:
+        elif done:
             tail.finished = True
             os.close(tail.handle)
             tail.place = replace(tail.place, done=True)
             self._finished.append(tail.place)
             yield Reading(b"", 0, {tail.place.key(): tail.place.as_json()})
 
-    def _still_named(self, tail: _Tail) -> bool:
+    def _named(self, tail: Tail) -> tuple[bool, bool]:
+        """Whether a file has its name still, and if not, whether somebody writes to another one of that name: a daemon that was
+        not told to writes on into the former one, however long it has nothing to say."""
         try:
-            status = Path(tail.place.path).stat()
-        except OSError:
-            return False
-        return (status.st_dev, status.st_ino) == tail.identity()
+            status = os.stat(tail.place.path)  # noqa: PTH116 - for every file in every turn
+        except OSError as error:
+            return error.errno not in _NOT_THERE, False  # where nobody may look, nothing is known
+        return (status.st_dev, status.st_ino) == tail.identity(), status.st_size > 0
 
-    def _emptied(self, tail: _Tail, now: float) -> Iterator[Reading]:
+    def _emptied(self, tail: Tail, now: float) -> Iterator[Reading]:
         """The file was truncated (copytruncate): its copy holds what was not read yet."""
         old = tail.place
         same = rotation.find(old)
@@ -465,22 +469,9 @@ class Files:
         self._tails, self._packed = [], []
 
 
-def _opened(path: Path) -> int | None:
-    with contextlib.suppress(OSError):
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    return None
-
-
-def _last_line_end(handle: int, size: int) -> int:
-    """The place behind the last line end: reading starts with a whole line."""
-    at = size
-    while at > 0:
-        start = max(0, at - PIECE)
-        cut = os.pread(handle, at - start, start).rfind(b"\n")
-        if cut >= 0:
-            return start + cut + 1
-        at = start
-    return 0
+def _open(path: Path) -> int:
+    """Raises ``OSError``."""
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
 
 
 def _make(context: Context, options: Mapping[str, Any]) -> Files:

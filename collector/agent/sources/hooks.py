@@ -35,6 +35,8 @@ _MOST_FILES = 100
 _MOST_RUNS = 4096
 #: Events behind which the job's own files are complete, or lie where they will be gone later.
 _FETCHED = ("epilog", "epilogslurmctld", "prologslurmctld")
+#: What opening says of links, sockets and what only others may read.
+_NO_HOOKS = (errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EPERM)
 _NO_FILE = os.strerror(errno.ENOENT).lower()
 #: Which process read a file: positions of another one are those that it kept.
 _PROCESS = f"{os.getpid()}.{time.time_ns()}"
@@ -80,7 +82,7 @@ class Hooks:
                 self._trouble = f"{folder} is emptied by another process"
                 continue
             yield from self._told_lost(spool)
-            waiting = (str(path) for path in sorted(folder.glob("*.hook")) if path.name[0] != ".")
+            waiting = (str(path) for path in sorted(folder.glob("*.hook"), key=_written) if path.name[0] != ".")
             fresh = (path for path in waiting if path not in self._taken and path not in self._refused)
             for path in islice(fresh, _MOST_FILES):
                 yield self._reading(Path(path))
@@ -96,6 +98,8 @@ class Hooks:
             if not is_slurms:
                 _check_users(env, path)
         except (OSError, _Unreadable) as why:
+            if isinstance(why, OSError) and why.errno not in _NO_HOOKS:
+                raise  # no handle to be had, a disk that does not answer: it is read later
             return self._set_aside(path, str(why), now)
         text = data.decode("utf-8", "replace")
         body = wire.document("hook_spool", text, "hooks", now, path=str(path), timezone="UTC")
@@ -189,6 +193,12 @@ class Hooks:
     def close(self) -> None:
         for spool in self._open.values():
             spool.release()
+
+
+def _written(path: Path) -> tuple[int, str]:
+    """In the order in which hooks ran, which stands in the name: an epilog is told apart by its prolog."""
+    at = path.name.split(".")[-2]
+    return int(at) if at.isascii() and at.isdigit() else 0, path.name
 
 
 def _content(path: Path) -> tuple[bytes, bool]:

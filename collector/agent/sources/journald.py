@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import re
+import select
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,10 @@ _CURSOR = re.compile(rb'"__CURSOR"\s*:\s*"([^"]+)"')
 _TIME = re.compile(rb'"__REALTIME_TIMESTAMP"\s*:\s*"(\d+)"')
 _PIECE = 256 * 1024
 _PIPE = 1024 * 1024
+#: journald's own limit for a field is 64 MiB; what is no text is printed as numbers, five bytes for one.
+_LONGEST = 64 * 1024 * 1024
+#: How long the oldest entry may take to be found.
+_PATIENCE_S = 10.0
 _SYSLOG_FILES = ("/var/log/syslog", "/var/log/messages")
 
 
@@ -43,6 +48,7 @@ class Journald:
     handle: int | None = None
     _child: subprocess.Popen[bytes] | None = None
     _rest: bytes = b""
+    _complaint: bytes = b""
     _cursor: str | None = None
 
     def open(self, positions: Mapping[str, Any]) -> None:
@@ -94,9 +100,18 @@ class Journald:
             return b""
         with asked:
             assert asked.stdout is not None
-            line = asked.stdout.readline()
+            os.set_blocking(asked.stdout.fileno(), False)
+            line, until = b"", self.context.monotonic() + _PATIENCE_S
+            while b"\n" not in line and (left := until - self.context.monotonic()) > 0:
+                waiting = select.poll()
+                waiting.register(asked.stdout, select.POLLIN)
+                waiting.poll(left * 1000)
+                piece = asked.stdout.read(_PIECE)
+                if piece == b"":
+                    break
+                line += piece or b""
             asked.kill()
-        return line
+        return line.partition(b"\n")[0]
 
     def poll(self) -> Iterator[Reading]:
         child = self._child
@@ -107,21 +122,22 @@ class Journald:
             yield Reading(
                 wire.blind("journald", "journald", since, until, "the journal was vacuumed before it was read"), 0
             )
-        data = self._rest
-        while len(data) < _PIECE:
-            piece = child.stdout.read(_PIECE)
-            if not piece:
-                break
-            data += piece
+        # What nobody reads would stop the child once the pipe is full of it.
+        self._complaint = (self._complaint + (child.stderr.read(_PIECE) or b""))[-_PIECE // 64 :]
+        pieces, piece, size = [self._rest], None, 0
+        while size < _PIECE and (piece := child.stdout.read(_PIECE)):
+            pieces.append(piece)
+            size += len(piece)
+        data = b"".join(pieces)
         cut = data.rfind(b"\n")
         self._rest = data[cut + 1 :]
         if cut >= 0:
             yield self._reading(data[:cut])
-        if child.poll() is not None and not self._rest:
-            complaint = (child.stderr.read() or b"").decode("utf-8", "replace").strip()
-            raise OSError(
-                f"{self.program} ended ({child.returncode}): {complaint.splitlines()[-1] if complaint else ''}"
-            )
+        if piece == b"":  # what it had not finished comes again from the cursor on
+            said = self._complaint.decode("utf-8", "replace").strip()
+            raise OSError(f"{self.program} ended ({child.poll()}): {said.splitlines()[-1] if said else ''}")
+        if len(self._rest) > _LONGEST:
+            raise OSError(f"{self.program}: {len(self._rest)} bytes without the end of a line are no entry")
 
     def _reading(self, text: bytes) -> Reading:
         now = self.context.now()

@@ -18,6 +18,8 @@ _MOST = 2000
 #: Kernel stamps come from a clock that NTP does not slew: it runs away by some 10 ppm, a second a day. The distance to
 #: the wall clock is measured with records that were read as they came, over this time.
 _CALIBRATED_S = 3600.0
+#: A wall clock that moved by more between two polls was set; NTP slews by half a millisecond a second.
+_STEP_S = 0.5
 
 
 @dataclass
@@ -30,6 +32,8 @@ class Kmsg:
     _next: int | None = None
     _drained: bool = False
     _last_time: float | None = None
+    #: Wall clock minus the clock that nobody sets, at the last poll.
+    _ahead: float | None = None
     _distances: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=64))
 
     def open(self, positions: Mapping[str, Any]) -> None:
@@ -44,10 +48,10 @@ class Kmsg:
             self._next, self._last_time = int(kept["next"]), kept.get("time")
 
     def poll(self) -> Iterator[Reading]:
+        now = self._wall_clock()
         rows, gaps = self._records()
         if not rows and not gaps:
             return
-        now = self.context.now()
         if rows and self._drained:
             self._distances.append((self.context.monotonic(), now - int(rows[-1][1]) / 1e6))
         self._drained = len(rows) < _MOST
@@ -93,6 +97,15 @@ class Kmsg:
             self._next = sequence + 1
             rows.append((sequence, parts[2], text))
         return rows, gaps
+
+    def _wall_clock(self) -> float:
+        """The time now. Distances to a clock that was set since are of no use."""
+        now = self.context.now()
+        ahead = now - self.context.monotonic()
+        if self._ahead is not None and abs(ahead - self._ahead) > _STEP_S:
+            self._distances.clear()
+        self._ahead = ahead
+        return now
 
     def _distance(self, now: float) -> float:
         """Wall clock minus kernel stamp: the smallest seen lately, for reading can only be late."""

@@ -88,7 +88,7 @@ class Links:
             ))  # fmt: skip
         if not body:
             return
-        counts = {link.name: [link.index, link.ups, link.downs, _carrier(link)] for link in self._known.values()}
+        counts = {link.name: _counts(link) for link in self._known.values()}
         positions["links"] = {"boot": self.context.boot_id(), "time": now, "counts": counts}
         yield Reading(b"".join(body), len(lines), positions)
 
@@ -120,7 +120,7 @@ class Links:
         if link.deleted:
             if before is not None:
                 lines.append(self._line(link, "Deleted "))
-                del self._known[link.name]
+                self._kept[link.name] = _counts(self._known.pop(link.name))
             return
         self._known[link.name] = link
         if before is None or before.index != link.index:
@@ -183,7 +183,7 @@ class Links:
     def _forget(self, found: list[Link]) -> None:
         names = {link.name for link in found}
         for name in [name for name in self._known if name not in names]:
-            del self._known[name]
+            self._kept[name] = _counts(self._known.pop(name))  # one that comes back was counted up to here
 
     def _counters(self, found: list[Link], monotonic: float, now: float) -> list[bytes]:
         everything = monotonic - self._told_at >= _EVERYTHING_S
@@ -210,6 +210,10 @@ class Links:
 
 def _carrier(link: Link) -> bool:
     return bool(link.flags & IFF_RUNNING)
+
+
+def _counts(link: Link) -> list[Any]:
+    return [link.index, link.ups, link.downs, _carrier(link)]
 
 
 def _as_iproute2(link: Link) -> dict[str, Any]:

@@ -6,6 +6,8 @@ agent may have on a compute node. The tests hold this reader against pyroute2's.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import socket
 import struct
@@ -15,6 +17,8 @@ from dataclasses import dataclass
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
 _NLMSG_ERROR, _NLMSG_DONE, _NLMSG_OVERRUN = 2, 3, 4
 _RTMGRP_LINK = 1
+_DUMP_INTERRUPTED = 0x10  # NLM_F_DUMP_INTR
+_DUMPS = 5
 _REQUEST_DUMP = 0x1 | 0x300  # NLM_F_REQUEST, NLM_F_DUMP
 _HEADER = struct.Struct("=IHHII")  # linux/netlink.h: nlmsghdr
 _LINK = struct.Struct("=BxHiII")  # linux/rtnetlink.h: ifinfomsg
@@ -64,9 +68,11 @@ def parse(data: bytes) -> Iterator[Link | None]:
     """The link messages of one datagram; None where the dump is at its end. Raises ``OSError`` for the kernel's no."""
     at = 0
     while at + _HEADER.size <= len(data):
-        length, kind, _, _, _ = _HEADER.unpack_from(data, at)
+        length, kind, flags, _, _ = _HEADER.unpack_from(data, at)
         if length < _HEADER.size:
             return
+        if flags & _DUMP_INTERRUPTED:
+            raise InterruptedError(errno.EINTR, "rtnetlink: links changed while they were listed")
         body = data[at + _HEADER.size : at + length]
         at += (length + 3) & ~3
         if kind == _NLMSG_DONE:
@@ -114,7 +120,14 @@ def listen() -> socket.socket:
 
 
 def dump() -> list[Link]:
-    """All interfaces of this network namespace now."""
+    """All interfaces of this network namespace now. Raises ``InterruptedError`` where they change all the time."""
+    for _ in range(_DUMPS - 1):
+        with contextlib.suppress(InterruptedError):  # a list with a hole would be links that went
+            return _dump()
+    return _dump()
+
+
+def _dump() -> list[Link]:
     found: list[Link] = []
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0) as asked:
         asked.settimeout(5.0)

@@ -69,7 +69,7 @@ class Nodes:
 
     def _ledger(self, now: float) -> Reading:
         """Who set which node down or drained, from when to when, as slurmdbd recorded it."""
-        since = self._since - 3600 if self._since is not None else now - 7 * 86_400
+        since = min(self._since, now) - 3600 if self._since is not None else now - 7 * 86_400
         start = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%dT%H:%M:%S")
         text = self.context.answer([
             self.sacctmgr, "--parsable2", "show", "event", f"start={start}", f"format={_EVENT_COLUMNS}",

@@ -6,6 +6,7 @@ it, marked as NVML's: on hosts whose kernel log cannot be read it is the only wi
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -50,29 +51,43 @@ class Nvml:
             raise Missing(f"NVML: {error}") from error
         self._devices = []
         for index in range(nvml.nvmlDeviceGetCount()):
-            device = nvml.nvmlDeviceGetHandleByIndex(index)
-            # "00000000:9B:00.0" in NVML is "0000:9b:00.0" everywhere else.
-            pci = _text(nvml.nvmlDeviceGetPciInfo(device).busId).lower()[-12:]
-            labels = (("gpu", str(index)), ("UUID", _text(nvml.nvmlDeviceGetUUID(device))), ("pci_bus_id", pci),
-                      ("modelName", _text(nvml.nvmlDeviceGetName(device))))  # fmt: skip
-            self._devices.append((index, device, labels))
+            with contextlib.suppress(nvml.NVMLError):  # one that is gone for good must not hide the others
+                device = nvml.nvmlDeviceGetHandleByIndex(index)
+                labels = (("gpu", str(index)), ("UUID", self._said(nvml.nvmlDeviceGetUUID, device)),
+                          ("pci_bus_id", self._bus(device)), ("modelName", self._said(nvml.nvmlDeviceGetName, device)))  # fmt: skip
+                self._devices.append((index, device, labels))
         if not self._devices:
+            nvml.nvmlShutdown()
             raise Missing("NVML finds no GPU")
+        kept = positions.get("nvml") or {}
+        self._lost = set(kept.get("lost", ())) if kept.get("boot") == self.context.boot_id() else set()
         self._events = self._register()
+
+    def _said(self, ask: Callable[[Any], Any], device: Any) -> str:
+        """A name; empty of a GPU that does not say."""
+        try:
+            return _text(ask(device))
+        except self.library.NVMLError:
+            return ""
+
+    def _bus(self, device: Any) -> str:
+        """The address as everybody else writes it: "00000000:9B:00.0" in NVML is "0000:9b:00.0"."""
+        return self._said(lambda asked: self.library.nvmlDeviceGetPciInfo(asked).busId, device).lower()[-12:]
 
     def _register(self) -> Any:
         """An event set with the XIDs of all GPUs; None where the driver offers none (some virtual machines)."""
         nvml = self.library
         try:
             events = nvml.nvmlEventSetCreate()
-            for _, device, _ in self._devices:
-                nvml.nvmlDeviceRegisterEvents(device, _XID_EVENTS, events)
         except nvml.NVMLError:
             return None
+        for _, device, _ in self._devices:
+            with contextlib.suppress(nvml.NVMLError):  # of a lost GPU nothing comes
+                nvml.nvmlDeviceRegisterEvents(device, _XID_EVENTS, events)
         return events
 
     def poll(self) -> Iterator[Reading]:
-        lines = self._xids()
+        lines, lost, is_deaf = self._xids(), set(self._lost), False
         now, monotonic = self.context.now(), self.context.monotonic()
         told: Samples = {}
         if monotonic - self._metrics_at >= self.metrics_s:
@@ -80,6 +95,7 @@ class Nvml:
             samples: Samples = {}
             for index, device, labels in self._devices:
                 self._measure(index, device, labels, samples, lines)
+            is_deaf = not samples
             told = self._changes.of(samples, now)
         if lines:
             body = wire.lines_record(
@@ -89,8 +105,12 @@ class Nvml:
                 read=wire.stamp(now),
             )
             yield Reading(body, len(lines))
+        if self._lost != lost:
+            yield Reading(b"", 0, {"nvml": {"boot": self.context.boot_id(), "lost": sorted(self._lost)}})
         if told:
             yield metrics_reading(told, "nvml", now)
+        if is_deaf:  # the driver was loaded anew: handles of the former one answer nothing any more
+            raise Missing("NVML: no GPU answers")
 
     def _xids(self) -> list[str]:
         nvml, lines = self.library, []
@@ -99,8 +119,8 @@ class Nvml:
                 event = nvml.nvmlEventSetWait_v2(self._events, 0)
             except nvml.NVMLError:  # a timeout: nothing more waits
                 break
-            pci = _text(nvml.nvmlDeviceGetPciInfo(event.device).busId).lower()[-12:]
-            lines.append(f"NVRM: Xid (PCI:{pci.rpartition('.')[0]}): {int(event.eventData)}, told by NVML")
+            pci = self._bus(event.device).rpartition(".")[0] or "unknown"
+            lines.append(f"NVRM: Xid (PCI:{pci}): {int(event.eventData)}, told by NVML")
         return lines
 
     def _measure(self, index: int, device: Any, labels: Labels, samples: Samples, lines: list[str]) -> None:

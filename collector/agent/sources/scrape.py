@@ -38,7 +38,8 @@ class Scrape:
             except (OSError, http.client.HTTPException) as error:
                 refused.append(f"{url}: {error or type(error).__name__}")
                 continue
-            kept = [line for line in text.splitlines() if self._wanted(line)]
+            # Behind the last line end stands what was cut: half a number is another one.
+            kept = [line for line in text[: text.rfind("\n") + 1].splitlines() if self._wanted(line)]
             if kept:
                 now = self.context.now()
                 body = wire.document(

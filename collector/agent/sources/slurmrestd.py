@@ -141,7 +141,7 @@ class Slurmrestd:
         place = f"{question.api}/{question.name}"
         asked: dict[str, str] = {}
         if question.api == "slurmdb":
-            since = now - self.first_hours * 3600 if self._until is None else self._until - _OVERLAP_S
+            since = now - self.first_hours * 3600 if self._until is None else min(self._until, now) - _OVERLAP_S
             asked = {"start_time": f"uts{int(since)}"}
         elif place in self._updated:
             asked = {"update_time": str(self._updated[place])}

@@ -51,7 +51,7 @@ class Units:
 
     def _about(self, unit: str) -> dict[str, str]:
         asked = "--property=Result,InvocationID,InactiveEnterTimestamp,ExecMainStatus,NRestarts"
-        rows = self.context.answer([self.program, "show", unit, asked], timeout=20).splitlines()
+        rows = self.context.answer([self.program, "show", asked, "--", unit], timeout=20).splitlines()
         return dict(row.split("=", 1) for row in rows if "=" in row)
 
     def _line(self, unit: str, about: Mapping[str, str]) -> str:

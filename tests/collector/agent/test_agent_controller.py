@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
 from datetime import datetime
 from pathlib import Path
 
-from made_host import Host, asked, tables, values
+import pytest
+from made_host import NOW, Host, asked, tables, values
 
 SACCT = """case "$1" in
 --helpformat) echo "JobID JobIDRaw DBIndex Cluster User State ExitCode Submit Start End NodeList JobName";;
@@ -32,6 +35,14 @@ def test_accounting_tells_rows_that_are_new_or_changed(host: Host) -> None:
     looks = (host.root / "asked").read_text().splitlines()
     assert "--starttime=2026-11-19T16:30:00" in looks[0] and "--starttime=2026-11-21T16:15:00" in looks[1]
     assert "Restarts" not in looks[0], "a column that this sacct does not know is not asked for"
+
+
+def test_accounting_goes_on_after_a_clock_that_was_ahead(host: Host) -> None:
+    """Found by reading: it asked from tomorrow on, which sacct refuses, and left out a day once tomorrow came."""
+    program = host.program("sacct", SACCT.replace("ROOT", str(host.root)))
+    host.put("/jobs", "")
+    list(host.runner("accounting", {"accounting": {"until": NOW + 86_400}}, program=program).poll())
+    assert "--starttime=2026-11-21T16:15:00" in (host.root / "asked").read_text()
 
 
 def test_the_job_completion_file_is_a_document(host: Host, tmp_path: Path) -> None:
@@ -116,3 +127,28 @@ def test_a_program_that_fails_is_a_status_with_its_complaint(host: Host) -> None
     runner = host.runner("sdiag", program=program)
     assert list(runner.poll()) == []
     assert runner.status.state == "error" and "Unable to contact slurm controller" in runner.status.detail
+
+
+@pytest.mark.parametrize(
+    ("script", "says"), [("sleep 77 & sleep 77", "did not end"), ("exec cat /dev/zero", "printed more than")]
+)
+def test_a_program_that_does_not_stop_is_ended_with_all_that_it_started(script: str, says: str, host: Host) -> None:
+    """Found by reading: a wrapper's children were left behind at every poll, and endless output filled the memory."""
+    program = host.program("sdiag", f"echo $$ > {host.root}/pid\n{script}")
+    with pytest.raises(OSError, match=says):
+        host.context.run([program], 2.0)
+    group = int((host.root / "pid").read_text())
+    end = time.monotonic() + 10
+    while time.monotonic() < end and _runs(group):
+        time.sleep(0.02)
+    assert not _runs(group)
+
+
+def _runs(group: int) -> bool:
+    """Whether a process of that group is alive."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, its_group = path.read_text().rpartition(")")[2].split()[:3]
+            if int(its_group) == group and state != "Z":
+                return True
+    return False

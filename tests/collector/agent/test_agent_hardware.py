@@ -95,6 +95,13 @@ def test_memory_heat_and_bus_errors_of_the_machine(host: Host) -> None:
     assert found["pcie_aer_correctable_errors_total", "0000:53:00.0"] == 4
 
 
+def test_half_a_number_is_no_sample(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exporter that says no length and goes in the middle: 1234 would be 12."""
+    monkeypatch.setattr("collector.agent.sources.scrape.Scrape._get", lambda *_: "DCGM_A 5\nDCGM_B 12")
+    (found,) = asked(host.runner("scrape", urls=["http://127.0.0.1:9/metrics"]))
+    assert {name for name, _ in values(found)} == {"DCGM_A"}
+
+
 def test_exporters_are_scraped_for_what_is_wanted(host: Host) -> None:
     class Exporter(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -65,6 +65,54 @@ def test_an_epilog_brings_its_environment_and_the_end_of_the_output(host: Host) 
     )  # when the hook ran, however late it is told
 
 
+def test_a_job_that_ends_at_once_brings_its_output_too(host: Host) -> None:
+    """Found by reading: prolog and epilog lie there together, the epilog came first by its name, and so knew no prolog."""
+    where = output(host)
+    hook(host, "epilog", "15.epilog.gpu01.8.1795278591000000000", SLURM_NODELIST="gpu01", **where)
+    hook(host, "prolog", "15.prolog.gpu01.7.1795278590000000000", SLURM_NODELIST="gpu[01-02]")
+    found = asked(host.runner("hooks"))
+    assert [row["document"] for row in found] == ["hook_spool", "hook_spool", "job_file"]
+
+
+def test_without_a_process_to_be_had_a_hook_waits_and_nothing_is_held_open(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by reading: each try left two handles open, until the agent had none for its spool."""
+    path = hook(host, "epilog", SLURM_JOB_NUM_NODES="1", **output(host))
+    runner = host.runner("hooks")
+
+    def refuse() -> int:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fork", refuse)
+        list(runner.poll())
+        handles = len(list(Path("/proc/self/fd").iterdir()))
+        for _ in range(5):
+            host.wait(30)
+            assert not rows(runner.poll()) and runner.status.state == "error" and path.exists()
+        assert len(list(Path("/proc/self/fd").iterdir())) <= handles
+    host.wait(30)
+    assert [row["document"] for row in asked(runner)] == ["hook_spool", "job_file"]
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EIO])
+def test_a_hook_that_cannot_be_read_at_the_moment_is_read_later(
+    code: int, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook(host, "prolog")
+    runner = host.runner("hooks")
+
+    def refuse(_path: Path) -> tuple[bytes, bool]:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(source, "_content", refuse)
+        assert not rows(runner.poll()) and runner.status.state == "error"
+    host.wait(30)
+    assert [row["document"] for row in asked(runner)] == ["hook_spool"]
+
+
 def test_a_file_goes_when_it_is_kept_and_is_read_once(host: Host) -> None:
     path = hook(host, "epilog")
     runner = host.runner("hooks")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
 import json
 import os
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +17,8 @@ from made_host import BOOT, NOW, Host, asked, parsed, rows, values
 from collector.agent import wire
 from collector.agent.runner import Runner
 from collector.agent.source import Context
-from collector.agent.sources import kinds, netlink
+from collector.agent.sources import ethtool, kinds, netlink
+from collector.agent.sources.netlink import IFF_RUNNING, IFF_UP
 from parsers.engine import LineParser
 
 
@@ -85,6 +88,21 @@ def test_a_kernel_clock_that_ran_away_is_measured(host: Host) -> None:
             os.write(device, b"6,%d,%d,-;message\n" % (number, (host.uptime - 5.0) * 1e6))
             (row,) = asked(runner)
         assert row["time"] == wire.stamp(host.time)
+        runner.close()
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+def test_a_wall_clock_that_is_set_dates_no_message_back(step: float, host: Host) -> None:
+    """Found by reading: after a step forward, kernel messages were an hour early for an hour."""
+    with kernel(host) as device:
+        runner = host.runner("kmsg")
+        asked(runner)
+        for number in range(4):
+            host.wait(10)
+            host.time += step if number == 2 else 0
+            os.write(device, b"6,%d,%d,-;message\n" % (number, host.uptime * 1e6))
+            (row,) = asked(runner)
+            assert row["time"] == wire.stamp(host.time), number
         runner.close()
 
 
@@ -175,3 +193,74 @@ def test_driver_counters_of_this_host_are_read_without_a_program() -> None:
         pytest.skip(f"no network device with counters here: {runner.status.detail}")
     assert runner.status.state == "ok", runner.status
     assert all(name.startswith("ethtool_") and name.endswith("_total") for name, _ in values(found[0]))
+
+
+def test_a_list_with_a_hole_tells_no_loss(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by reading: a link that one list left out was compared with what was counted when the agent started."""
+    link = netlink.Link(2, "hsn0", IFF_UP | IFF_RUNNING, "UP", ups=5, downs=4)
+    lists = [[link], [], [link]]
+    monkeypatch.setattr(netlink, "listen", Silent)
+    monkeypatch.setattr(netlink, "dump", lambda: lists.pop(0))
+    runner = host.runner("links", {"links": {"boot": BOOT, "time": NOW, "counts": {"hsn0": [2, 3, 2, True]}}})
+    first = asked(runner)
+    assert "2 carrier losses" in next(row["lines"] for row in first if "lines" in row)
+    for _ in range(2):
+        host.wait(6)
+        assert not [row for row in asked(runner) if "lines" in row]
+
+
+class Silent:
+    """A socket on which no event comes."""
+
+    def fileno(self) -> int:
+        return 0
+
+    def recv(self, size: int) -> bytes:
+        raise BlockingIOError
+
+    def close(self) -> None: ...
+
+
+def test_a_list_of_links_that_changed_meanwhile_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    lists: list[list[int] | None] = [None, None, [7]]
+
+    def dump() -> list[int]:
+        found = lists.pop(0)
+        if found is None:
+            list(netlink.parse(struct.pack("=IHHII", 32, netlink.RTM_NEWLINK, 0x12, 1, 0) + bytes(16)))
+        return found or []
+
+    monkeypatch.setattr(netlink, "_dump", dump)
+    assert netlink.dump() == [7]  # type: ignore[comparison-overlap]
+
+
+def test_a_driver_whose_counters_become_more_writes_into_no_other_memory(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by reading: the kernel writes as many as there are, not as many as it was told there is room for."""
+    host.put("/sys/class/net/eth0/device/x", "")
+    driver = {"names": ["rx_errors"]}
+
+    def ask(handle: int, name: str, data: array.array[int]) -> None:
+        (command,) = struct.unpack_from("=I", data)
+        names = driver["names"]
+        if command == ethtool._GSSET_INFO:
+            struct.pack_into("=Q", data, 8, 1 << 1)
+            struct.pack_into("=I", data, 16, len(names))
+            driver["names"] = driver.pop("soon", names)  # the set changes between the questions
+            return
+        text = b"".join(n.encode().ljust(32, b"\0") for n in names)
+        held = text if command == ethtool._GSTRINGS else struct.pack(f"={len(names)}Q", *range(1, len(names) + 1))
+        begin = 12 if command == ethtool._GSTRINGS else 8
+        assert len(data) >= begin + len(held), "written behind the end of the buffer"
+        struct.pack_into("=I", data, begin - 4, len(names))
+        data[begin : begin + len(held)] = array.array("B", held)
+
+    monkeypatch.setattr(ethtool, "_ask", ask)
+    runner = host.runner("ethtool")
+    assert values(asked(runner)[0]) == {("ethtool_rx_errors_total", "eth0"): 1}
+    driver["soon"] = ["rx_errors", *(f"tx_errors_{n}" for n in range(200))]
+    host.wait(31)
+    rows(runner.poll())
+    host.wait(61)
+    assert len(values(asked(runner)[0])) >= 200

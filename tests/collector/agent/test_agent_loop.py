@@ -73,6 +73,30 @@ def test_a_disk_that_refuses_stops_reading_and_loses_nothing(
     assert server.lines(log) == [f"line {n}" for n in range(200)]
 
 
+def test_a_batch_that_could_not_be_synced_at_first_is_delivered_once(
+    tmp_path: Path, server: IngestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by reading: it lay in the spool already, and was put there again at every try."""
+    agent, log = made(tmp_path, server)
+    agent.start()
+    sync, refusals = agent.spool.sync, [3]
+
+    def refuse() -> None:
+        if refusals[0] and threading.current_thread() is threading.main_thread():
+            refusals[0] -= 1
+            raise OSError(errno.EDQUOT, "Disk quota exceeded")
+        sync()
+
+    monkeypatch.setattr(agent.spool, "sync", refuse)
+    log.write_text("line 0\n")
+    assert turned(agent, lambda: not refusals[0])
+    with log.open("a") as stream:
+        stream.write("line 1\n")
+    assert turned(agent, lambda: "line 1" in server.lines(log))
+    agent.finish()
+    assert server.lines(log) == ["line 0", "line 1"] and agent._disk_trouble is None
+
+
 def test_a_spool_that_cannot_be_read_is_said_and_tried_again(
     tmp_path: Path, server: IngestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

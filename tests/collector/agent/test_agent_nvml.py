@@ -222,6 +222,36 @@ def test_an_xid_is_told_between_two_measurements(host: Host, driver: Driver, par
     assert [json.loads(r["entities"])["xid"] for r in parsed(parser, [lines])] == [48, 63]
 
 
+def test_one_gpu_that_is_gone_hides_no_other(host: Host, driver: Driver, parser: LineParser) -> None:
+    """Found by reading: an agent started after the loss watched none of the others, and opened NVML again and again."""
+    driver.lost = {1}
+    runner = host.runner("nvml")
+    lines, metrics = asked(runner)
+    assert [row["event"] for row in parsed(parser, [lines])] == ["gpu.lost"]
+    assert shown(metrics)["GPU_TEMP", None] == 61
+    driver.xids = [(0, 48)]
+    host.wait(6)
+    (xid,) = asked(runner)
+    assert "Xid (PCI:0000:1b:00): 48" in xid["lines"]
+
+
+def test_a_driver_that_was_loaded_anew_is_opened_anew(host: Host, driver: Driver, parser: LineParser) -> None:
+    """Its former handles answer nothing: that is a status, not a GPU without news."""
+    runner = host.runner("nvml")
+    asked(runner)
+    driver.lost = {0, 1}
+    host.wait(31)
+    (lines,) = rows(runner.poll())
+    assert [row["event"] for row in parsed(parser, [lines])] == ["gpu.lost"] * 2
+    assert runner.status.state == "absent" and "no GPU answers" in runner.status.detail
+    host.wait(61)
+    assert rows(runner.poll()) == [], "told once, also by the next one"
+    driver.lost = set()
+    host.wait(61)
+    (metrics,) = asked(runner)
+    assert shown(metrics, "1")["GPU_TEMP", None] == 61
+
+
 def test_a_driver_before_the_rename_says_why_clocks_are_held_back(host: Host, driver: Driver) -> None:
     """R535 called them event reasons; the library of an older driver has only the former name."""
     driver.missing = {"nvmlDeviceGetCurrentClocksEventReasons"}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import re
 import shutil
 import subprocess
 import time
@@ -94,6 +96,52 @@ def test_a_vacuumed_journal_is_a_blind_period(host: Host) -> None:
     (gap,) = asked(runner)
     assert gap["blind"]["from"] == wire.stamp(NOW - 7200) and gap["blind"]["to"] == wire.stamp(NOW)
     runner.close()
+
+
+def _long(n: int, size: int) -> str:
+    return (ENTRY % (n, NOW * 1e6)).replace("Failed with", "x" * size)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "found"),
+    [
+        ("cat {0}/long; exec sleep 60", [1, 2]),
+        ("head -c 100000 /dev/zero | tr '\\0' '\\n' >&2; cat {0}/short; exec sleep 60", [1, 2]),
+        ("cat {0}/short; printf '{{\"half\": '; exit 3", [1, 2, 1, 2]),
+    ],
+    ids=["an entry larger than a piece", "a child that complains a lot", "a child that dies in the middle of a line"],
+)
+def test_a_journal_is_read_on_whatever_its_child_does(behaviour: str, found: list[int], host: Host) -> None:
+    """Found by reading: each of them ended the journal for good, and the source said it was well."""
+    host.put("/short", "".join(ENTRY % (n, NOW * 1e6) + "\n" for n in (1, 2)))
+    host.put("/long", _long(1, 700_000) + "\n" + ENTRY % (2, NOW * 1e6) + "\n")
+    program = host.program(
+        "journalctl", f'case "$*" in *--follow*) {behaviour.format(host.root)};; *) cat {host.root}/short;; esac'
+    )
+    runner = host.runner("journald", program=program)
+    seen: list[int] = []
+    end = time.monotonic() + 20
+    while len(seen) < len(found) and time.monotonic() < end:
+        for row in rows(runner.poll()):
+            seen += [int(number) for number in re.findall(r"s=1;i=(\d+)", row.get("lines", ""))]
+        host.wait(11 if runner.status.state == "error" else 0)
+        time.sleep(0.01)
+    runner.close()
+    assert seen == found
+
+
+def test_a_journal_whose_oldest_entry_is_not_found_stops_nobody(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("collector.agent.sources.journald._PATIENCE_S", 0.2, raising=False)
+    host.context = dataclasses.replace(host.context, monotonic=time.monotonic)
+    host.put("/entry", ENTRY % (9, NOW * 1e6) + "\n")
+    program = host.program(
+        "journalctl", f'case "$*" in *--follow*) cat {host.root}/entry; exec sleep 60;; *) exec sleep 15;; esac'
+    )
+    runner = host.runner("journald", {"journald": {"cursor": "gone", "time": NOW - 7200}}, program=program)
+    begun = time.monotonic()
+    assert [row for row in _patiently(runner) if "lines" in row]
+    runner.close()
+    assert time.monotonic() - begun < 14
 
 
 JOURNAL_REMOTE = "/lib/systemd/systemd-journal-remote"
