@@ -203,8 +203,10 @@ class LineParser:
             said = events.with_headers(frame, usual_ones, found, origin)
         else:
             said = events.alone(frame, usual_ones, found, origin, self._memory)
-        frame = events.added(frame, said, origin)
-        return frame.with_columns(levels.filled(frame["severity"], frame["source"], messages))
+        written = levels.written(frame["severity"], frame["source"], messages)
+        sure = levels.filled(frame["severity"], np.where(written > levels.SURE, written, 0))
+        frame = events.added(frame.with_columns(sure), said, origin)
+        return frame.with_columns(levels.filled(frame["severity"], written))
 
     def _found(self, messages: pl.Series, sources: pl.Series) -> Found:
         """The rows that may have an event, and what those mean that have."""

@@ -14,9 +14,25 @@ import polars as pl
 from parsers.compiled import compiled, part
 from parsers.formats.base import SEVERITIES, SEVERITY_WORDS
 from parsers.lines import Array, joined
-from parsers.scan import BLANK, COLON, COMMA, DASH, EQUALS, LESS, MORE, OPEN, POINT, QUOTE, is_capital, is_digit
+from parsers.scan import (
+    BLANK,
+    COLON,
+    COMMA,
+    DASH,
+    EQUALS,
+    LESS,
+    MORE,
+    OPEN,
+    PERCENT,
+    POINT,
+    QUOTE,
+    is_capital,
+    is_digit,
+)
 
-CLOSE, BAR, BANG, SLASH, ROUND, ROUND_END = b"]|!/()"
+CLOSE, BAR, BANG, SLASH, ROUND, ROUND_END, UNDERLINE, ZERO = b"]|!/()_0"
+#: Levels that are surer than what an event usually is.
+SURE = 16
 #: So many bytes and words are looked at.
 _BYTES, _WORDS = 160, 7
 #: Words that are said of other things than a line as well.
@@ -44,18 +60,25 @@ for _letter, _name in _LETTERS.items():
 _NAMES = pl.Series([None, *SEVERITIES], dtype=pl.String)
 
 
-def filled(severities: pl.Series, sources: pl.Series, messages: pl.Series) -> pl.Series:
-    """``severities``, and where there is none what the message says itself."""
-    asked = severities.is_null() & sources.ne_missing("kernel")
-    if not asked.any():
-        return severities
-    edges, data = joined(messages)
+def written(severities: pl.Series, sources: pl.Series, messages: pl.Series) -> Array:
+    """What messages say themselves where ``severities`` are null, as a number: 0 for nothing, and raised by ``SURE`` what
+    is said by a switch's mnemonic (``%LINK-3-UPDOWN``), whose digit is the priority that it was sent with."""
     found = np.zeros(len(messages), np.uint8)
-    _read(data, edges, asked.to_numpy(), _WORDS_TABLE, _LETTER_TABLE, found)
+    asked = severities.is_null() & sources.ne_missing("kernel")
+    if asked.any():
+        edges, data = joined(messages)
+        _read(data, edges, asked.to_numpy(), _WORDS_TABLE, _LETTER_TABLE, found)
+    return found
+
+
+def filled(severities: pl.Series, found: Array) -> pl.Series:
+    """``severities``, and where there is none what was ``found``."""
     at = np.flatnonzero(found)
     if not len(at):
         return severities
-    return severities.scatter(at, _NAMES[found[at].astype(np.uint32)])
+    said = _NAMES[(found[at] % SURE).astype(np.uint32)]
+    own = severities[at]
+    return severities.scatter(at, own.zip_with(own.is_not_null(), said))
 
 
 @compiled
@@ -70,6 +93,8 @@ def _read(data: Array, edges: Array, asked: Array, words: Array, letters: Array,
 def _level(data: Array, at: int, end: int, words: Array, letters: Array) -> int:
     """The level that is written before the first word of prose; 0 for none."""
     heads, names, level = 0, 0, 0
+    if at < end and data[at] == PERCENT:
+        return _mnemonic(data, at + 1, end)
     for _ in range(_WORDS):
         while at < end and (data[at] == BLANK or data[at] == DASH or data[at] == BAR or data[at] == 9):
             at += 1
@@ -99,6 +124,17 @@ def _level(data: Array, at: int, end: int, words: Array, letters: Array) -> int:
             break
         at = stop
     return level
+
+
+@part
+def _mnemonic(data: Array, at: int, end: int) -> int:
+    """The level of ``%FACILITY-N-MNEMONIC: ``; 0 for anything else."""
+    level, start = 0, at
+    while at < end and (is_capital(data[at]) or is_digit(data[at]) or data[at] == DASH or data[at] == UNDERLINE):
+        if data[at] == DASH and at > start and at + 2 < end and is_digit(data[at + 1]) and data[at + 2] == DASH:
+            level = SURE + 1 + data[at + 1] - ZERO if data[at + 1] < ZERO + 8 and level == 0 else level
+        at += 1
+    return level if at < end and (data[at] == COLON or data[at] == BLANK) else 0
 
 
 @part

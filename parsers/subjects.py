@@ -36,6 +36,8 @@ _SYSTEM = re.compile(
 )
 _RANK = re.compile(r"\[rank(\d{1,6})\]|\bRank (\d{1,6})\]")
 _PEER = re.compile(r"\bremote peer ([\w.:%-]+)<\d+>")
+#: Names that only adapters of InfiniBand and RoCE have.
+_ADAPTER = re.compile(r"\b((?:mlx[45]_|bnxt_re|irdma|hfi1_|rdmap\d+s|efa_)\w*\d\w*)")
 #: So much of a job's message is searched: more is a dump of what it had in hand.
 _SEARCHED = 400
 
@@ -55,6 +57,8 @@ def of(message: str | None, source: str | None) -> dict[str, Any]:
             found["rank"] = int(rank[1] or rank[2])
         if peer := _PEER.search(head):
             found["peer"] = peer[1]
+        if adapter := _ADAPTER.search(head):
+            found["ibdev"] = adapter[1]
     return found
 
 

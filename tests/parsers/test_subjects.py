@@ -32,6 +32,7 @@ from parsers.record import Origin
         ("syslog", "mlx5_core 0000:31:00.1: x", {}),
         ("job_stdout", "[PG 0 Rank 7] watching", {"rank": 7}),
         ("job_stdout", "closed by remote peer n2.hpc<5123>", {"peer": "n2.hpc"}),
+        ("job_stdout", "UCX  ERROR ibv_query_gid(dev=mlx5_an0 port=1 index=0) failed", {"ibdev": "mlx5_an0"}),
         ("slurmctld", "Rank 3] x", {}),
         ("kernel", None, {}),
     ],
