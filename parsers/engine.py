@@ -204,8 +204,9 @@ class LineParser:
         else:
             said = events.alone(frame, usual_ones, found, origin, self._memory)
         written = levels.written(frame["severity"], frame["source"], messages)
-        sure = levels.filled(frame["severity"], np.where(written > levels.SURE, written, 0))
-        frame = events.added(frame.with_columns(sure), said, origin)
+        if (sure := written > levels.SURE).any():
+            frame = frame.with_columns(levels.filled(frame["severity"], np.where(sure, written, 0)))
+        frame = events.added(frame, said, origin)
         return frame.with_columns(levels.filled(frame["severity"], written))
 
     def _found(self, messages: pl.Series, sources: pl.Series) -> Found:

@@ -106,7 +106,9 @@ def _level(data: Array, at: int, end: int, words: Array, letters: Array) -> int:
             heads += 1
             at = stop + 1 if stop < end and data[stop] == COLON else stop
             continue
-        stop = at
+        stop = _small_end(data, at, end)
+        if stop > at + 1 and (stop == end or data[stop] == BLANK):  # a word of prose, as nearly all are
+            break
         while stop < end and data[stop] != BLANK and data[stop] != 9:
             stop += 1
         if stop == at:
@@ -124,6 +126,15 @@ def _level(data: Array, at: int, end: int, words: Array, letters: Array) -> int:
             break
         at = stop
     return level
+
+
+@part
+def _small_end(data: Array, at: int, end: int) -> int:
+    """Where a word's small letters end; the first may be a capital."""
+    stop = at + 1
+    while stop < end and 97 <= data[stop] <= 122:
+        stop += 1
+    return stop if at < end and (is_capital(data[at]) or 97 <= data[at] <= 122) else at
 
 
 @part
@@ -208,8 +219,10 @@ def _bare_level(data: Array, at: int, stop: int, words: Array) -> int:
 def _meaning(data: Array, at: int, end: int, words: Array) -> int:
     """The level that the word stands for, in capitals or not; 0 for another word."""
     size = end - at
+    if size < 3 or size > _LONGEST:
+        return 0
     for row in range(len(words)):
-        if words[row, 0] == size:
+        if words[row, 0] == size and data[at] | 32 == words[row, 2]:
             same = 0
             while same < size and data[at + same] | 32 == words[row, 2 + same]:
                 same += 1
