@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from parsers import events, likely, regexes, usual
+from parsers import events, levels, likely, regexes, usual
 from parsers.compiled import once, release
 from parsers.formats import BUILT_IN, all_formats
 from parsers.formats.base import (
@@ -200,8 +200,14 @@ class LineParser:
             messages = messages.str.slice(0, SEARCHED)
         found = self._found(messages, frame["source"])
         if self.header_entities:
-            return events.added(frame, events.with_headers(frame, usual_ones, found, origin), origin)
-        return events.added(frame, events.alone(frame, usual_ones, found, origin, self._memory), origin)
+            said = events.with_headers(frame, usual_ones, found, origin)
+        else:
+            said = events.alone(frame, usual_ones, found, origin, self._memory)
+        written = levels.written(frame["severity"], frame["source"], messages)
+        if (sure := written > levels.SURE).any():
+            frame = frame.with_columns(levels.filled(frame["severity"], np.where(sure, written, 0)))
+        frame = events.added(frame, said, origin)
+        return frame.with_columns(levels.filled(frame["severity"], written))
 
     def _found(self, messages: pl.Series, sources: pl.Series) -> Found:
         """The rows that may have an event, and what those mean that have."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from parsers import clock
+from parsers import clock, subjects
 from parsers.entities import job_ids, step_name, tags_of
 from parsers.index import Found
 from parsers.lines import Array
@@ -23,11 +22,6 @@ from parsers.usual import Usual
 #: What a header may say that becomes an entity on request only.
 _HEADERS = ("stamp", "host", "unit", "pid")
 _NUMBERS = '{"facility_num"'  # a priority in numbers: facility and severity are columns already
-#: Who and what at the start of kernel messages: ``mlx5_core 0000:53:00.0 eth0: text``.
-_DEVICE = re.compile(
-    r"(?:(?P<driver>[a-z][\w-]+) )?(?P<pci>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])"
-    r"(?: (?P<port>[A-Za-z][\w.-]*))?(?: \(.*?\))?: "
-)
 #: So many texts are remembered, and as many that came before them; longer ones than this are not.
 _REMEMBERED, _LONGEST = 4_096, 512
 _Tags = dict[int, tuple[str, ...]]
@@ -142,8 +136,7 @@ def _meant(found: Found, at: int, said: _Said) -> _Saying | None:
     if means is None:
         return None
     text, source, job = said
-    device = _device(text) if source is None or source == "kernel" else {}
-    return _Saying(means[0], device, job_ids(job) if job else {}, means[1])
+    return _Saying(means[0], subjects.of(text, source), job_ids(job) if job else {}, means[1])
 
 
 def with_headers(frame: pl.DataFrame, usual_ones: Usual, found: Found, origin: Origin) -> Events:
@@ -157,7 +150,7 @@ def with_headers(frame: pl.DataFrame, usual_ones: Usual, found: Found, origin: O
     names = ("message", "uptime_s", "_job", "step_tag", "extra", *_HEADERS)
     columns = [frame[name][rows].to_list() for name in names]
     out = Events(rows.tolist(), [], [], [], [], {})
-    for line, from_kernel, *values in zip(out.lines, _of_kernel(frame, rows).to_list(), *columns, strict=True):
+    for line, source, *values in zip(out.lines, frame["source"][rows].to_list(), *columns, strict=True):
         message, uptime, job, step, extra, stamp, host, unit, number = values
         program = unit if unit != "kernel" else None
         pid = number if program is not None else None
@@ -169,7 +162,7 @@ def with_headers(frame: pl.DataFrame, usual_ones: Usual, found: Found, origin: O
             "daemon_pid": pid,
             "pid": pid,
         }
-        merged = _device(message) if from_kernel else {}
+        merged = subjects.of(message, source)
         merged |= {name: value for name, value in header.items() if value is not None}
         merged |= usual_ones.extra(line) if usual_ones.taken[line] else json.loads(extra or "{}")
         merged |= (job_ids(job) if job else {}) | _of_step(step)
@@ -183,17 +176,6 @@ def with_headers(frame: pl.DataFrame, usual_ones: Usual, found: Found, origin: O
             if some := entry.tags + tags_of(merged):
                 out.tags[line] = some
     return out
-
-
-def _of_kernel(frame: pl.DataFrame, rows: Array) -> pl.Series:
-    """Whether lines may be the kernel's."""
-    return (frame["source"][rows] == "kernel").fill_null(True)
-
-
-def _device(message: str | None) -> dict[str, Any]:
-    """Which device a message of the kernel is about. Nearly all that name one have its address among the first words."""
-    found = _DEVICE.match(message or "")
-    return {name: value for name, value in found.groupdict().items() if value is not None} if found else {}
 
 
 def _of_step(step_tag: str | None) -> dict[str, str]:

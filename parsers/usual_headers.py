@@ -104,6 +104,8 @@ def _host_and_tag(data: Array, at: int, row: Row) -> bool:
     blank = _name_end(data, at)
     if blank == at or data[blank] != BLANK or data[at] == _BRACE:  # Loki's labels, not a host
         return False
+    if is_capital(data[at]) and meaning(data, at, blank - at, _LEVELS) > 0:  # a logger's level, not a host
+        return False
     row.host, row.host_length = at, blank - at
     unit = blank + 1
     end = _name_end(data, unit)

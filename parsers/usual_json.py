@@ -34,6 +34,8 @@ _FIELDS = words({
     "_COMM": _COMMAND, "_TRANSPORT": _TRANSPORT, "_SYSTEMD_UNIT": _SYSTEMD_UNIT, "UNIT": _UNIT, "_BOOT_ID": _BOOT,
     "_HOSTNAME": _HOST, "_PID": _PID, "SYSLOG_PID": _SYSLOG_PID, "_SOURCE_REALTIME_TIMESTAMP": _SOURCE_TIME,
     "__REALTIME_TIMESTAMP": _TIME, "kmsg_us": _OTHER,
+    # What shippers add and syslog-ng writes.
+    "date": _OTHER, "time": _OTHER, "timestamp": _OTHER, "@timestamp": _OTHER, "PROGRAM": _OTHER,
 })  # fmt: skip
 _CLOSE = ord("}")
 _ESCAPED = words(dict.fromkeys('"\\/bfnrt', 1))

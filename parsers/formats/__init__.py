@@ -31,7 +31,7 @@ from parsers.formats import (
 from parsers.formats.base import Format
 
 BUILT_IN: tuple[Format, ...] = (
-    forwarded.COLOURED, forwarded.FLUENT, forwarded.TABBED, forwarded.ZONED, forwarded.KLOG,
+    forwarded.COLOURED, forwarded.FLUENT, forwarded.TABBED, forwarded.ZONED, forwarded.LEVELLED, forwarded.KLOG,
     wrapped.CONTAINER, wrapped.LOGCLI, wrapped.PREFIXED, ip_link.MONITOR, slurm.FILE, syslog.LOGHOST, relayed.RELAYED, syslog.RFC5424, syslog.BARE_5424, jsonl.JSON, jsonl.LOGFMT, kernel.KMSG,
     job_output.EPOCH, journalctl.MONOTONIC, kernel.DMESG, kernel.DMESG_TIME, kernel.DMESG_ISO, kernel.DMESG_RAW_LEVELS,
     fabric.OPENSM, fabric.UFM, fabric.FABRICMANAGER, fabric.IBDIAGNET, syslog.OCTETS, nhc.NHC, storage.STORAGE, journalctl.FULL, journalctl.UNIX,

@@ -84,6 +84,22 @@ def _read_columns(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     return pl.concat(parts) if parts else frame.clear()
 
 
+_WORDS = "|".join(sorted((word for word in SEVERITY_WORDS if word.isalpha()), key=len, reverse=True))
+_LEVELLED = rf"(?s)^(?P<iso>{_DAY}T{_CLOCK}{_ZONE}) +(?:\d+ )?(?:\[ *(?P<bracketed>{_LEVEL}|{_WORDS}) *\]|(?P<level>{_LEVEL})) +(?P<message>\S.*)$"
+
+
+def _read_levelled(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    """What loggers write that follow RFC 3339: behind the time stands no host but a level."""
+    found = groups(frame, _LEVELLED).filter(pl.col("iso").is_not_null())
+    if found.is_empty():
+        return found
+    word = pl.coalesce("level", "bracketed").str.to_lowercase().replace({"dpanic": "critical"})
+    return timed(found.with_columns(
+        word.replace_strict(SEVERITY_WORDS, default=None, return_dtype=pl.String).alias("severity"),
+        pl.col("iso").alias("stamp"), pl.lit("levelled").alias("format"), pl.lit(origin.source, pl.String).alias("source"),
+    ), origin)  # fmt: skip
+
+
 _KLOG = re.compile(
     r"(?P<letter>[IWEF])(?P<month>\d\d)(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d)\.(?P<fraction>\d{6}) +(?P<pid>\d{1,9}) (?P<file>[\w.-]+\.go):\d+\] ?(?P<message>.*)$",
     re.DOTALL,
@@ -167,6 +183,12 @@ TABBED = Format(
     rf"^{_DAY}[T ]{_CLOCK}{_ZONE}?\t(?:(?:{_LEVEL})\t|[A-Za-z0-9][\w.-]*\t[A-Za-z][\w./@-]*(?:\[\d+\])?:?\t)",
     _read_columns,
     for_jobs=True,
+)
+LEVELLED = Format(
+    "levelled",
+    "a time with its zone, then a level",
+    rf"^{_DAY}T{_CLOCK}{_ZONE} +(?:\d+ )?(?:\[ *(?:{_LEVEL}|{_WORDS}) *\]|(?:{_LEVEL})) +\S",
+    _read_levelled,
 )
 KLOG = Format(
     "klog", "a letter, month and day, time, process, FILE.go:LINE]",

@@ -36,6 +36,8 @@ _SHORT = (
 _EPOCH = r"^\[(?P<epoch>1\d{9})\.(?P<fraction>\d{6})\] (?P<rest>\[.*)$"
 #: NCCL writes "host:pid:tid [gpu]", UCX and Open MPI "[host:pid...]".
 _WRITER = r"^(?:(?P<host>[\w.-]+):(?P<pid>\d+):\d+ \[(?P<gpu>\d+)\] |\[(?P<mpi_host>[A-Za-z][\w.-]*):(?P<mpi_pid>\d+)(?::\d+)*(?: :\d+)?\])"
+#: A place in a program's source, ``[core.py:33]``, has the form of a writer and is none.
+_SOURCE_FILE = r"\.(?:py|cc?|cpp|cu|hp{0,2}|go|rs|java)$"
 #: "gpu01 rank0 step 50": the node that a rank writes of itself.
 _OWN = r"^([A-Za-z][\w.-]*) rank ?\d+ "
 #: What stands between stamp, level and text: "- LEVEL - text", "- name - LEVEL - text", "[LEVEL] text".
@@ -85,6 +87,8 @@ def _who(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     messages = frame["message"]
     found = frame.with_columns(regexes.groups(messages, _WRITER))
     own = regexes.extract(messages, _OWN)
+    named = ~pl.col("mpi_host").str.contains(_SOURCE_FILE)
+    found = found.with_columns(pl.when(named).then(name).alias(name) for name in ("mpi_host", "mpi_pid"))
     found = found.with_columns(
         pl.coalesce("host", "mpi_host", own).alias("host"), pl.coalesce("pid", "mpi_pid").alias("pid")
     )
@@ -244,6 +248,8 @@ def _written_by(row: Row, said: dict[str, str | None], origin: Origin) -> Row:
     """As :func:`_who` of a ``row`` so far and what groups ``said``."""
     message, logger = row["message"], row.pop("logger", None)
     writer = _group_dict(_WRITER, message)
+    if regexes.compiled(_SOURCE_FILE).search(writer.get("mpi_host") or ""):
+        writer = {}
     own = regexes.compiled(_OWN).search(message) if not writer else None
     role, number = said["role"], said["number"]
     numbers = {

@@ -13,7 +13,7 @@ from parsers.record import Origin
 
 _ZONE = r"(?:[A-Z][A-Za-z]{1,4}|[+-]\d\d(?:\d\d)?)"
 _FULL = rf"(?s)^\S{{1,12}} (?P<day>\d{{4}}-\d\d-\d\d) (?P<clock>\d\d:\d\d:\d\d(?:\.\d+)?) (?P<zone>{_ZONE}) (?P<rest>\S+ \S+?: .*)$"
-_UNIX = r"(?s)^(?P<epoch>1\d{9})\.(?P<fraction>\d{6}) (?P<rest>[\w.-]+ [^\s\[\]:]+(?:\[\d+\])?: .*)$"
+_UNIX = r"(?s)^(?P<epoch>1\d{9})\.(?P<fraction>\d{1,6}) (?P<rest>[\w.-]+ [^\s\[\]:]+(?:\[\d+\])?: .*)$"
 #: Only with the kernel or a process id behind the host: otherwise it is what ``dmesg`` prints.
 _MONOTONIC = r"(?s)^\[ *(?P<uptime>\d+\.\d{6})\] (?P<rest>[\w.-]+ (?:kernel|[^\s\[\]:]+\[\d+\]): .*)$"
 _BETWEEN = r"^-- (?:(?:Journal|Logs) begins? at |Boot [0-9a-f]{32}|Reboot|No entries)"
@@ -44,7 +44,7 @@ def _read_full(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
 
 def _read_unix(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     found = groups(frame, _UNIX).filter(pl.col("epoch").is_not_null())
-    micros = pl.col("epoch").cast(pl.Int64) * 1_000_000 + pl.col("fraction").cast(pl.Int64)
+    micros = pl.col("epoch").cast(pl.Int64) * 1_000_000 + pl.col("fraction").str.pad_end(6, "0").cast(pl.Int64)
     return _as_syslog(found, micros.cast(pl.Datetime("us")).dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ"), origin)
 
 
@@ -72,7 +72,7 @@ FULL = Format(
     rf"^\S{{1,12}} \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? {_ZONE} \S+ \S+?: ", _read_full,
 )  # fmt: skip
 UNIX = Format(
-    "journalctl", "journalctl -o short-unix: epoch seconds, host, program", r"^1\d{9}\.\d{6} [\w.-]+ [^\s\[\]:]+(?:\[\d+\])?: ",
+    "journalctl", "journalctl -o short-unix: epoch seconds, host, program", r"^1\d{9}\.\d{1,6} [\w.-]+ [^\s\[\]:]+(?:\[\d+\])?: ",
     _read_unix,
 )  # fmt: skip
 MONOTONIC = Format(

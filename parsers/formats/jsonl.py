@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from parsers.formats import envelopes
 from parsers.formats.base import (
     FACILITIES,
     LATER,
@@ -89,7 +90,8 @@ def _journal(record: dict[str, Any], origin: Origin) -> dict[str, Any]:
         "format": "journald", "source": source_of_program(program, message) or "syslog", "unit": program, "message": message,
         "host": _text(record.get("_HOSTNAME")), "pid": _integer(record.get("_PID") or record.get("SYSLOG_PID")),
         "severity": _name(SEVERITIES, record.get("PRIORITY")), "facility": _name(FACILITIES, record.get("SYSLOG_FACILITY")),
-        "iso": _moment(record.get("_SOURCE_REALTIME_TIMESTAMP") or record.get("__REALTIME_TIMESTAMP")),
+        "iso": _moment(record.get("_SOURCE_REALTIME_TIMESTAMP") or record.get("__REALTIME_TIMESTAMP"))
+        or _time(next((record[name] for name in ("date", "timestamp", "@timestamp", "time") if record.get(name)), None)),
         "extra": json.dumps({k: v for k, v in extra.items() if v}),
     }  # fmt: skip
 
@@ -129,17 +131,20 @@ def _time(value: Any) -> str | None:
 def _wrapped(record: dict[str, Any], message: str, origin: Origin) -> dict[str, Any]:
     """An object around a line: level, host and time as the common shippers call them."""
     first = {name.lower().lstrip("@_"): value for name, value in reversed(record.items())}
-    level = str(first.get("level") or first.get("severity") or "").lower()
+    level = SEVERITY_WORDS.get(str(first.get("level") or first.get("severity") or "").lower())
+    moment, host = next((first[name] for name in _TIMES if first.get(name)), None), _host(first)
+    fields = envelopes.flat(record) if level is None or moment is None or host is None else {}
     called = next((name for name in _PROGRAMS if isinstance(first.get(name), str)), "")
     source = source_of_program(first.get(called), message)
     if called not in _TAGS and source == "syslog":  # a program of that name may be a job's
         source = None
     row: dict[str, Any] = {
         "format": "json", "source": origin.source or source, "unit": first.get(called),
-        "message": message.rstrip("\n"), "severity": SEVERITY_WORDS.get(level),
-        "iso": _time(next((first[name] for name in _TIMES if first.get(name)), None)),
-        "host": _host(first), "tag": _WRAPPED,
+        "message": message.rstrip("\n"), "severity": level or envelopes.severity(fields),
+        "iso": _time(moment if moment is not None else envelopes.time(fields)),
+        "host": host or envelopes.host(fields), "tag": _WRAPPED,
     }  # fmt: skip
+    row |= {"iso": None, **parts} if (parts := envelopes.bsd_parts(row["iso"])) else {}
     inner = _record(row["message"])
     if inner is not None and (text := _said(inner)) is not None:  # an object around an object
         return _filled(_wrapped(inner, text, origin), row)
@@ -151,6 +156,21 @@ def _filled(inner: dict[str, Any], outer: dict[str, Any]) -> dict[str, Any]:
     return {name: value if value is not None else outer.get(name) for name, value in inner.items()} | {
         "iso": outer["iso"] or inner["iso"]
     }
+
+
+def _enveloped(record: dict[str, Any], origin: Origin) -> dict[str, Any] | None:
+    """An object around a line whose names only a look at all its members tells; None for any other."""
+    fields = envelopes.flat(record)
+    message = envelopes.text(fields)
+    if message is None:
+        return None
+    program = envelopes.program(fields)
+    row: dict[str, Any] = {
+        "format": "json", "source": origin.source or source_of_program(program, message), "unit": program,
+        "message": message.rstrip("\n"), "severity": envelopes.severity(fields), "iso": _time(envelopes.time(fields)),
+        "host": envelopes.host(fields), "tag": _WRAPPED,
+    }  # fmt: skip
+    return row | ({"iso": None, **parts} if (parts := envelopes.bsd_parts(row["iso"])) else {})
 
 
 def _record(text: str) -> dict[str, Any] | None:
@@ -187,7 +207,9 @@ def _row(text: str, origin: Origin) -> dict[str, Any] | None:
     if "kmsg_us" in record and "text" in record:
         return _kmsg(record, origin)
     if "MESSAGE" in record and (
-        "__REALTIME_TIMESTAMP" in record or "_SOURCE_REALTIME_TIMESTAMP" in record or "PRIORITY" in record
+        "__REALTIME_TIMESTAMP" in record
+        or "_SOURCE_REALTIME_TIMESTAMP" in record
+        or ("PRIORITY" in record and "PROGRAM" not in record)  # syslog-ng's names
     ):
         return _journal(record, origin)
     if isinstance(record.get("_source"), dict):  # a document as Elasticsearch exports it
@@ -203,7 +225,7 @@ def _row(text: str, origin: Origin) -> dict[str, Any] | None:
             "host": _text(record["node"]),
             "iso": _text(record["t"]),
         }
-    return {"format": "json", "source": origin.source, "message": text}
+    return _enveloped(record, origin) or {"format": "json", "source": origin.source, "message": text}
 
 
 def _read(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:

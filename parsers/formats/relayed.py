@@ -7,7 +7,7 @@ from __future__ import annotations
 import polars as pl
 
 from parsers.formats import syslog
-from parsers.formats.base import SLURM, Format, accepted, conform, groups
+from parsers.formats.base import FACILITIES, SEVERITY_WORDS, SLURM, Format, accepted, conform, groups
 from parsers.formats.wrapped import read_inner
 from parsers.record import Origin
 
@@ -21,9 +21,16 @@ _RELAYED = (
     rf"(?s)^(?P<stamp>(?:<\d{{1,3}}>)?(?:{_BSD}|{_ISO})) (?:(?P<host>[\w.-]+) (?:(?P<unit>[^\s:\[\]]+)(?:\[\d+\])?: )?)?"
     rf"(?P<rest>(?:{_WHOLE}|{_SLURM_STAMP}).*)$"
 )
+_FACILITY_LEVEL = rf"^({'|'.join(FACILITIES)})\.({'|'.join(SEVERITY_WORDS)})$"
 #: grep's file and line, pdsh's and compose's node, a weekday, quotes and marks of a mail, blanks.
 _LABEL = r"(?:(?P<node>[A-Za-z][\w.-]*)(?:: +| +\| )|[\w.-]*/[\w./-]+:(?:\d+[:-])? ?|\[[A-Za-z][\w.-]*\]:? +|[A-Z][a-z]{2},? |[\"'`>|*#-]+ ?|\s+|\d+[:-] ?)"
-_BEHIND = rf"(?s)^{_LABEL}(?P<rest>(?:{_BSD}(?: \d{{4}})? [\w.-]+ {_TAG}|{_ISO} [\w.-]+ {_TAG}|\[ *\d+\.\d{{6}}\] ).*)$"
+_WEEKDAY = r"\[[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d \d{4}\] "
+_LINE = rf"{_BSD}(?: \d{{4}})? [\w.-]+ {_TAG}|{_ISO} [\w.-]+ {_TAG}|\[ *\d+\.\d{{6}}\] |{_WEEKDAY}"
+_BEHIND = rf"(?s)^{_LABEL}(?P<rest>(?:{_LINE}).*)$"
+#: Compose's and stern's containers, a launcher's rank, ansible's host: what stands behind these is a line of whatever kind.
+_STAMPED = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d|[DIWEF]\d{4} \d\d:\d\d:\d\d|time=\""
+_SURE = r"(?:[a-z][\w.-]* +\| |[a-z][\w.]*-[\w.-]+ [a-z][\w-]* |\[rank: ?\d+\] |(?P<node>[A-Za-z][\w.-]*) \| (?:CHANGED|SUCCESS|FAILED!?) \| rc=\d+ >> ?)"
+_SURELY_BEHIND = rf"(?s)^{_SURE}(?P<rest>(?:{_LINE}|{_STAMPED}).*)$"
 
 
 def _outer(found: pl.DataFrame, origin: Origin) -> pl.DataFrame:
@@ -60,14 +67,25 @@ def _read_relayed(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
 
 def _read_behind(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     found = groups(frame, _BEHIND).filter(pl.col("rest").is_not_null())
+    others = frame.join(found.select("i"), on="i", how="anti", maintain_order="left")
+    found = pl.concat([found, groups(others, _SURELY_BEHIND).filter(pl.col("rest").is_not_null())])
     if found.is_empty():
         return found
     text, quote = pl.col("rest"), pl.col("text").str.slice(0, 1)
     quoted = quote.is_in(["'", '"', "`"]) & (pl.col("rest").str.slice(-1) == quote)
     text = pl.when(quoted).then(text.str.head(-1)).otherwise(text).alias("text")
     inner = read_inner(found.select("i", text), origin)
-    both = inner.join(found.select("i", "node"), on="i", how="left")
+    both = _without_levels(inner).join(found.select("i", "node"), on="i", how="left")
     return conform(both.with_columns(pl.coalesce("host", "node").alias("host")))
+
+
+def _without_levels(frame: pl.DataFrame) -> pl.DataFrame:
+    """OpenWrt's ``logread`` writes a weekday, the time, facility and level, and no host: ``kern.err`` is none."""
+    facility, level = (pl.col("host").str.extract(_FACILITY_LEVEL, group) for group in (1, 2))
+    return frame.with_columns(
+        pl.when(level.is_null()).then("host").alias("host"), pl.coalesce("facility", facility).alias("facility"),
+        pl.coalesce("severity", level.replace_strict(SEVERITY_WORDS, default=None, return_dtype=pl.String)).alias("severity"),
+    )  # fmt: skip
 
 
 RELAYED = Format(
@@ -78,7 +96,7 @@ RELAYED = Format(
 )
 BEHIND = Format(
     "relayed",
-    "a line of syslog or dmesg behind a file's name, a node's name or quotes",
-    rf"^{_LABEL.replace('?P<node>', '?:')}(?:{_BSD}(?: \d{{4}})? [\w.-]+ {_TAG}|{_ISO} [\w.-]+ {_TAG}|\[ *\d+\.\d{{6}}\] )",
+    "a line of syslog or dmesg behind a file's name, a node's name or quotes; any stamped one behind a container's name or a rank",
+    rf"^(?:{_LABEL.replace('?P<node>', '?:')}(?:{_LINE})|{_SURE.replace('?P<node>', '?:')}(?:{_LINE}|{_STAMPED}))",
     _read_behind,
 )

@@ -16,6 +16,11 @@ _STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)"
 #: time, and it is no syslog where a launcher's label or a traceback follows.
 _CRI = rf"(?s)^(?P<iso>{_STAMP}) (?:stdout|stderr) [FP](?: (?P<rest>.*))?$"
 _STAMPED = rf"(?s)^(?P<iso>{_STAMP}) (?P<rest>(?:\[(?:rank|default|trainer|worker)\d+\]|Traceback \(most|\S+:\d+:\d+ \[\d+\] ).*)$"
+#: What records a console puts its own time in front of the kernel's.
+_CONSOLE = (
+    r"(?s)^\[?(?P<iso>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)\]? "
+    r"(?P<rest>(?:<\d{1,3}>)?\[ *\d+\.\d{6}\] .*)$"
+)
 #: ``logcli query``'s plain form: time, labels, line.
 _LOGCLI = rf'(?s)^(?P<iso>{_STAMP}) \{{(?P<labels>(?:\w+="(?:[^"\\]|\\.)*"(?:, ?)?)*)\}} ?(?P<rest>.*)$'
 _LABELLED_HOST = r'(?:^|[, ])(?:host|hostname|node|node_name|nodename|instance)="([^":]+)'
@@ -64,7 +69,7 @@ def with_outer(inner: pl.DataFrame, outer: pl.DataFrame, format_name: str | None
 
 def _read_container(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     parts = []
-    for shape in (_CRI, _STAMPED):
+    for shape, name in ((_CRI, "container"), (_STAMPED, "container"), (_CONSOLE, None)):
         found = groups(frame, shape)
         if found.is_empty():
             continue
@@ -72,7 +77,7 @@ def _read_container(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
             "i", "time", "quality", "resolution_us"
         )
         inner = read_inner(found.select("i", pl.col("rest").fill_null("").alias("text")), origin)
-        parts.append(with_outer(inner, outer, "container"))
+        parts.append(with_outer(inner, outer, name))
     return pl.concat(parts) if parts else frame.clear()
 
 
@@ -112,8 +117,9 @@ def _read_prefixed(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
 
 CONTAINER = Format(
     "container",
-    "a container runtime's time, stream and F or P; kubectl's time in front of a launcher's label",
-    rf"^{_STAMP} (?:(?:stdout|stderr) [FP](?: |$)|\[(?:rank|default|trainer|worker)\d+\]|Traceback |\S+:\d+:\d+ \[\d+\] )",
+    "a container runtime's time, stream and F or P; kubectl's time in front of a launcher's label; a console's in front of dmesg",
+    rf"^{_STAMP} (?:(?:stdout|stderr) [FP](?: |$)|\[(?:rank|default|trainer|worker)\d+\]|Traceback |\S+:\d+:\d+ \[\d+\] )"
+    r"|^\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]? (?:<\d{1,3}>)?\[ *\d+\.\d{6}\] ",
     _read_container,
     for_jobs=True,
 )
