@@ -44,7 +44,7 @@ from faultline.notify import telling_of
 from faultline.receiving import Front, Receiving
 from parsers.compiled import release
 from parsers.watched import WatchedCatalogue
-from store import segments
+from store import cluster_names, segments
 from store.duckdb_store import SERVICE_FILE, DuckStore, StoreError, StoreHeld
 from web.access.audit import Audit
 from web.access.gate import Gate
@@ -67,8 +67,8 @@ PAUSE, BUSY_PAUSE, BEHIND_PAUSE = 3.0, 9.0, 19.0
 PROMPT_S, LONGEST_PAUSE = 3.5, 30.0
 #: While more bytes than this wait in the spool, unpacked, what can be done later is not done.
 BEHIND_BYTES = 32 * 1024 * 1024
-#: A store with more lines answers before its first conclusion: who sends lines must not wait for it.
-LARGE_LINES = 1_000_000
+#: The first look at all that is stored may take minutes. Pages say that it is under way once it took so long, seconds.
+LOOK_S = 2.0
 #: A conclusion under way when the service is told to stop has this long, seconds.
 PATIENCE_S = 10.0
 #: A thread that computes lets go of the interpreter's lock so often, seconds. A page takes the lock again after
@@ -98,16 +98,19 @@ class Service:
         logging.getLogger("apscheduler").setLevel(logging.ERROR)  # a tick that takes longer than a second is no news
         self.ticker = Ticker(store, settings=config.site, edge_paths=config.edges)
         self._not_before = 0.0
+        #: When the first look at all that is stored began; None before ``start``, and once it is done.
+        self._looking_since: datetime | None = None
         self.patterns = WatchedCatalogue(config.patterns)
         self.telling = telling_of(config, store, self._silent_sources)
 
     def start(self) -> None:
-        for problem in two_names(self.store, self.config.cluster):
-            log.warning(problem)
+        """Takes in and answers from now on; what is stored is first looked at beside that, by the first ``tick``."""
         if self.receiving is not None:
             self.receiving.attach(self.store)
-        if self.store.info()["lines"] < LARGE_LINES:
-            self.tick()
+        self._unite()
+        for problem in two_names(self.store, self.config.cluster):
+            log.warning(problem)
+        self._looking_since = datetime.now(UTC).replace(tzinfo=None)
         self.scheduler.add_job(
             self.tick, "interval", seconds=TICK_SECONDS, max_instances=1, coalesce=True, next_run_time=datetime.now(UTC)
         )
@@ -154,11 +157,24 @@ class Service:
         self._deliver_output()
         self._settle(bool(taken))
         report = self.ticker.tick()
+        self._looking_since = None
         self._seal()
         behind, busy = self._is_behind(), self._is_busy()
         pause = (time.monotonic() - begun) * (BEHIND_PAUSE if behind else BUSY_PAUSE if busy else PAUSE)
         patient = behind or (busy and report.full)
         self._not_before = time.monotonic() + min(pause, LONGEST_PAUSE if patient else PROMPT_S)
+
+    def looking_since(self) -> datetime | None:
+        """When the first look at all that is stored began (naive UTC), while it is under way and took longer than ``LOOK_S``."""
+        since = self._looking_since
+        now = datetime.now(UTC).replace(tzinfo=None)
+        return since if since is not None and (now - since).total_seconds() > LOOK_S else None
+
+    def metrics(self) -> str:
+        """What Prometheus is told about concluding."""
+        name = "faultline_first_look_pending"
+        text = "1 until all that is stored was looked at once since the start: conclusions are those of before."
+        return f"# HELP {name} {text}\n# TYPE {name} gauge\n{name} {int(self._looking_since is not None)}\n"
 
     def _deliver_output(self) -> None:
         """What hooks brought of jobs' output, and what they lost, comes in the way that all lines come in."""
@@ -197,6 +213,7 @@ class Service:
             return
         if pipeline is not None:
             pipeline.unsettled = False
+        self._unite()
         names = settle(self.store)
         if pipeline is not None and names != pipeline.names:
             pipeline.names = names
@@ -205,6 +222,23 @@ class Service:
             known = self.store.rows("SELECT DISTINCT cluster FROM raw.jobs WHERE cluster IS NOT NULL LIMIT 2")
             pipeline.cluster = known[0]["cluster"] if len(known) == 1 else None
             pipeline.unsettled = pipeline.unsettled or pipeline.cluster is not None  # for lines stored meanwhile
+
+    def _unite(self) -> None:
+        """What accounting calls the configured cluster otherwise gets its name, where nothing speaks for a second cluster."""
+        found, known = cluster_names.unite(self.store, self.config.cluster), self.spool.other_names
+        if found == known:
+            return
+        for name in found.keys() - known.keys():
+            log.info("one cluster under two names", cluster=self.config.cluster, accounting=name)
+        for name in known.keys() - found.keys():
+            log.warning(
+                "what was taken for another name of the cluster has lines of its own",
+                cluster=self.config.cluster,
+                name=name,
+            )
+        self.spool.other_names = found
+        if self.receiving is not None and self.receiving.pipeline is not None:
+            self.receiving.pipeline.other_names = found
 
     def _seal(self) -> None:
         """Closes segments when enough lines wait; they were acknowledged long before, so a failure only waits too."""
@@ -256,6 +290,8 @@ def build_app(service: Service) -> Any:
     app = create_app(service.store, settings=settings, gate=service.gate, audit=audit)
 
     app.state.receiving = service.receiving
+    app.state.looking_since = service.looking_since
+    app.state.counters.more.append(service.metrics)
     if service.receiving is not None:
         app.state.counters.more.append(service.receiving.metrics)
     if service.telling.targets:
@@ -367,12 +403,13 @@ class _Parts:
 
     def begin(self, store: DuckStore) -> None:
         self.service = Service(self.config, store, self.receiving, self.gate)
-        self.service.start()
-        self.note.write_text(json.dumps({"pid": os.getpid(), "address": self.address}), encoding="utf-8")
-        self.front.pages = build_app(self.service)
+        pages = build_app(self.service)
         gc.collect()
         gc.freeze()  # what is here now stays: looking through it again and again finds nothing
         release()
+        self.service.start()
+        self.note.write_text(json.dumps({"pid": os.getpid(), "address": self.address}), encoding="utf-8")
+        self.front.pages = pages
 
     def begin_when_free(self) -> None:
         while not self._ending.wait(HELD_RETRY_S):
