@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 
 from collector.ingest import Ingest, Options
 from collector.ledger import Ledger
+from correlator import lemons
 from correlator.engine import correlate, result
 from faultline.checking import two_names
 from faultline.cli import run
@@ -20,6 +21,7 @@ from faultline.config import validate
 from faultline.receiving import Receiving
 from faultline.service import Service
 from parsers.engine import LineParser
+from queries import reports
 from store import cluster_names, open_store
 from store.duckdb_store import DuckStore
 from web.app import create_app
@@ -259,3 +261,34 @@ def test_a_service_gives_jobs_and_lines_of_its_cluster_one_name_and_goes_on_so(t
     finally:
         running.stop()
         store.close()
+
+
+def test_hosts_of_one_name_are_two_on_the_repair_list_with_the_jobs_that_each_hurt(pages: TestClient) -> None:
+    listed = {(one["host"], one["cluster"]): one for one in pages.get("/api/v1/repairs").json()["repairs"]}
+    east, west = listed["gpu02", "east"], listed["gpu02", "west"]
+    assert (east["node"], east["ended"]) == ("gpu02@east", ["15"])
+    assert (west["node"], west["ended"]) == ("gpu02@west", ["15@west"])
+    page = pages.get("/repairs", headers=PAGE).text
+    for name in ("/nodes/gpu02%40east", "/nodes/gpu02%40west", "/jobs/15%40west", '/jobs/15"'):
+        assert name in page, name
+
+
+def test_a_lemon_is_one_clusters_node(data: Path) -> None:
+    with open_store(None) as store:
+        con = store.cursor()
+        for cluster in ("east", "west"):
+            con.execute(
+                "INSERT INTO model.events (event_id, cluster, host, event) VALUES (?, ?, 'gpu02', 'x')",
+                [cluster, cluster],
+            )
+            con.execute(
+                "INSERT INTO model.incidents (incident_id, cluster, start, severity, root_event, root_host, document) "
+                "VALUES (?, ?, '2026-11-21', 'impact', 'gpu.xid', 'gpu02', '{}')", [cluster, cluster],
+            )  # fmt: skip
+        store.set_fact(lemons.FACT, lemons.told([("east", ["gpu02"]), ("west", [])]))
+        assert result(store)["lemons"] == ["gpu02@east"]
+        section = reports.run(store, "failure-patterns").section("nodes")
+        assert {row["cluster"]: row["lemon"] for row in section.tables[0].rows} == {"east": True, "west": False}
+        assert section.notes == ("Lemons over all that is stored: gpu02@east.",)
+        store.set_fact(lemons.FACT, '["gpu02"]')  # as versions before wrote it
+        assert result(store)["lemons"] == ["gpu02"]
