@@ -46,7 +46,7 @@ from parsers.compiled import release
 from parsers.watched import WatchedCatalogue
 from store import cluster_names, segments
 from store.duckdb_store import SERVICE_FILE, DuckStore, StoreError, StoreHeld
-from web.access.audit import Audit
+from web.access.audit import QUIET_S, Audit
 from web.access.gate import Gate
 from web.access.own import OwnReader
 from web.api import Read
@@ -288,6 +288,7 @@ def build_app(service: Service) -> Any:
                 "data": str(service.config.data.absolute())}  # fmt: skip
     audit = Audit(service.config.data / AUDIT_FILE)
     app = create_app(service.store, settings=settings, gate=service.gate, audit=audit)
+    service.scheduler.add_job(audit.settle, "interval", seconds=QUIET_S, coalesce=True)
 
     app.state.receiving = service.receiving
     app.state.looking_since = service.looking_since
