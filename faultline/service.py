@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import duckdb
 import polars as pl
@@ -24,7 +24,7 @@ import uvicorn
 from apscheduler.executors.pool import ThreadPoolExecutor as SchedulerThreads
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.cron import CronTrigger
-from fastapi import Response
+from fastapi import Query, Response
 
 from collector.agent.artifacts import Places
 from collector.hook_spool import HookSpool
@@ -50,6 +50,7 @@ from web.access.audit import QUIET_S, Audit
 from web.access.gate import Gate
 from web.access.own import OwnReader
 from web.api import Read
+from web.timerange import parse_time
 
 log = structlog.get_logger()
 
@@ -306,11 +307,13 @@ def build_app(service: Service) -> Any:
 
     @app.get("/api/v1/reports/{name}", tags=["reports"])
     def one_report(
-        name: str, format: str = "html", since: datetime | None = None, until: datetime | None = None
-    ) -> Response:
+        name: str, format: str = "html", since: Annotated[str | None, Query(description="RFC 3339, now or now-7d")] = None,
+        until: Annotated[str | None, Query(description="as since")] = None,
+    ) -> Response:  # fmt: skip
         """A report, written now."""
+        low, high = parse_time("since", since), parse_time("until", until)
         try:
-            text = reports.render(reports.run(service.store, name, since=_naive(since), until=_naive(until)), format)
+            text = reports.render(reports.run(service.store, name, since=low, until=high), format)
         except reports.ReportError as error:
             status = 404 if name not in reports.REPORTS else 400
             raise ProblemError(status, str(error), do="See /reports for what there is.") from error
@@ -320,10 +323,6 @@ def build_app(service: Service) -> Any:
         return Response(text, media_type=kind, headers={"Content-Security-Policy": policy})
 
     return app
-
-
-def _naive(moment: datetime | None) -> datetime | None:
-    return moment.astimezone(UTC).replace(tzinfo=None) if moment is not None and moment.tzinfo else moment
 
 
 def _bind(config: Config) -> socket.socket:

@@ -7,6 +7,7 @@ A hint is a pattern of the text before the place where reading stopped, one of t
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from queries.kql.errors import nearest
 
@@ -20,14 +21,14 @@ FOREIGN_OPERATORS = {
 FOREIGN_COMPARISONS = {"like": "contains", "ilike": "contains", "rlike": "matches regex", "is": "isnull() or isempty()"}
 _WORDS = "and|or|not|by|in|between|has|contains|where|summarize|asc|desc|true|false"
 _LISTS = r"\|\s*(?:project|extend|distinct|summarize|project-\w+)\b[^|;]*[\w\])\"']\s+$"
-#: Operators that only stand behind a table: a query that begins with one lacks it.
-_OPERATORS = "evaluate|where|filter|summarize|extend|project|sort|order|top|take|limit|distinct|join|parse|invoke|render|count|mv-expand"
+#: A query that begins with an operator lacks its table.
+_BEGINS = re.compile(r"\s*([a-z][a-z-]*)\b[^|;]*\Z")
+_NO_TABLE = "Logs | ...; a query begins with its table"
 _HINTS = tuple(
     (re.compile(before, re.S), re.compile(after), said)
     for before, after, said in (
         (r"^\s*$", r"(?i)select\b", "Logs | project ...; a query begins with its table"),
         (r"(?i)^\s*select\b.*$", r"", "Logs | project ...; a query begins with its table"),
-        (rf"^\s*(?:{_OPERATORS})\b[^|;]*$", r"", "Logs | ...; a query begins with its table"),
         (r"", r"&&", "and"),
         (r"", r"[\u201c\u201d\u201e\u2018\u2019\u201a]", "plain quotes, \" or '"),
         (r"", r"~\s*[\"'\w]", "=~"),
@@ -53,13 +54,16 @@ _HINTS = tuple(
 )
 
 
-def meant(text: str, place: int, word: str, operators: list[str]) -> str | None:
-    """What to say about a word that cannot stand at a place."""
+def meant(text: str, place: int, word: str, comparisons: list[str], operators: Collection[str]) -> str | None:
+    """What to say about a word that cannot stand at a place. ``operators``: those that only stand behind a table."""
     before = text[:place]
+    begins = _BEGINS.match(before)
+    if begins and begins[1] in operators:
+        return _NO_TABLE
     for behind, ahead, said in _HINTS:
         if ahead.match(text, place) and behind.search(before):
             return said.replace("{}", word).replace("{lower}", word.lower())
-    close = nearest(word, operators)
+    close = nearest(word, comparisons)
     return close if close != word else None
 
 

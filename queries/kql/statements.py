@@ -233,6 +233,8 @@ OPERATORS: dict[str, P] = {
        for name in ("during_job", "within", "followed_by")},
 }  # fmt: skip
 ALIASES = {"filter": "where", "limit": "take", "order": "sort", "mvexpand": "mv-expand", "mvapply": "mv-apply"}
+#: Operators that begin no query; the others are sources, too.
+BEHIND_A_TABLE = frozenset({*OPERATORS, *ALIASES} - {"union", "search", "find"})
 KNOWN_NOT_YET = ("graph-match", "make-graph", "graph-to-table", "graph-shortest-paths",
                  "externaldata", "macro-expand", "graph-mark-components")  # fmt: skip
 

@@ -93,6 +93,11 @@ def test_a_report_is_served_with_its_style_and_without_scripts_and_refuses_in_wo
         reversed_ = client.get("/api/v1/reports/usage?since=2026-11-30T00:00:00&until=2026-11-01T00:00:00")
         assert reversed_.status_code == 400 and "is not before" in reversed_.json()["detail"]
         assert client.get("/api/v1/reports/usge").status_code == 404
+        wrong = client.get("/api/v1/reports/usage?since=lately")
+        assert wrong.status_code == 400 and wrong.json()["parameter"] == "since"
+        assert wrong.json()["detail"] == "since='lately' is not a time; write 2026-11-21T00:30:00Z, now or now-6h"
+        for since in ("now-7d", "2026-11-21", "2026-11-21T00:30:00+01:00", "2026-11-21T00:30:00 01:00", ""):
+            assert client.get("/api/v1/reports/usage", params={"since": since, "format": "json"}).status_code == 200
 
 
 def test_the_service_describes_all_its_routes(tmp_path: Path) -> None:

@@ -95,6 +95,43 @@ def test_what_stopped_the_reading_is_named(text: str, column: int, said: str, su
     assert (caught.value.column, caught.value.suggestion) == (column, suggestion)
 
 
+#: R18, by Kusto's page of `serialize`: what settles the order of rows, what loses it, what keeps it as it was.
+SETTLE = ("sort by Time", "order by Time asc", "top 5 by Time", "serialize", "getschema", "top-hitters 3 of Host")
+LOSE = ("summarize n = count() by Host", "distinct Host", "join kind=inner Jobs on JobId", "sample 5", "count",
+        "make-series count() on Time step 1h", "sample-distinct 2 of Host", "evaluate narrow()")  # fmt: skip
+KEEP = ("where Host != ''", "extend x = 1", "project-away Severity", "take 5", "as T", "parse Message with * 'a' b")
+WINDOW = "extend r = row_number()"
+
+
+@pytest.mark.parametrize("before", [f"Events | {one}" for one in SETTLE] + [f"Events | serialize | {one}" for one in KEEP] + [
+    "range x from 1 to 3 step 1", "print x = 1", "datatable(x:long)[1, 2]", "let T = Events | sort by Time; T",
+    "let f = (t:(*)) { t | where true }; f(Events | sort by Time)", "let T = materialize(Events | sort by Time); T",
+    "union (range x from 1 to 3 step 1), (print x = 1)",
+])  # fmt: skip
+def test_r18_row_functions_take_rows_in_a_settled_order(before: str) -> None:
+    validate(f"{before} | {WINDOW}", CATALOG)
+
+
+@pytest.mark.parametrize("before", ["Events", "union Events, Jobs", "search 'x'"] + [f"Events | {one}" for one in KEEP] + [
+    f"Events | sort by Time | {one}" for one in LOSE
+])  # fmt: skip
+def test_r18_row_functions_refuse_rows_in_no_order(before: str) -> None:
+    for function in ("row_number()", "prev(1)", "row_cumsum(1)", "row_rank_min(1)"):
+        with pytest.raises(
+            KqlError, match=re.escape(f"{function.partition('(')[0]}() needs serialized rows")
+        ) as caught:
+            validate(f"{before} | extend r = {function}", CATALOG)
+        assert caught.value.column == len(before) + 15
+        assert caught.value.suggestion == "| sort by ..., or | serialize, before this operator"
+
+
+def test_r18_serialize_itself_and_the_items_of_a_row_are_in_order() -> None:
+    validate("Events | serialize r = row_number(), before = prev(Host)", CATALOG)
+    validate("Jobs | mv-apply n = Nodes on (extend r = row_number() | where r == 1)", CATALOG)
+    with pytest.raises(KqlError, match="needs serialized rows"):
+        validate("Events | extend n = toscalar(Events | sort by Time | count) | extend r = row_number()", CATALOG)
+
+
 @pytest.mark.parametrize(
     ("text", "column"),
     [
