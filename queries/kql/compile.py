@@ -29,6 +29,7 @@ from queries.kql.functions.python import CALLABLE as PYTHON
 from queries.kql.functions.python import USED as PYTHON_WORD
 from queries.kql.functions.special import SPECIAL as FEW
 from queries.kql.grammar import parse
+from queries.kql.hints import ELSEWHERE, INSTEAD
 from queries.kql.operators import BRANCHES, OPERATORS, SOURCES
 from queries.kql.operators.combining import is_innerunique
 from queries.kql.operators.nouns import NOUNS, table_function
@@ -94,6 +95,8 @@ class Compiler(Builder):
             if isinstance(node, ast.Name):
                 known = [*self.catalog.tables, *env.all_names()]
                 raise KqlBindError(f"unknown table '{node.name}'", node.span, suggestion=nearest(node.name, known))
+            if isinstance(node, ast.Member) and isinstance(node.object, ast.Call) and node.object.name in ELSEWHERE:
+                raise CannotExpress("there is one database, and no other to read from", node.span, suggestion=node.name)
             raise KqlBindError("a table is needed here", node.span)
         return stage
 
@@ -165,7 +168,8 @@ class Compiler(Builder):
             builder = OPERATORS.get(node.name)
             if builder is None:
                 if node.name in CANNOT:
-                    raise CannotExpress(f"'{node.name}' cannot be answered here: {CANNOT[node.name]}", node.span)
+                    said = f"'{node.name}' cannot be answered here: {CANNOT[node.name]}"
+                    raise CannotExpress(said, node.span, suggestion=INSTEAD.get(node.name))
                 raise NotImplementedYet(f"the operator '{node.name}' is not implemented yet", node.span)
             stage = self._built(builder, stage, node, env)
             if node.name == "as":
@@ -237,9 +241,11 @@ class Compiler(Builder):
             return python.call(name, [self.expr(a, scope) for a in node.args], node)
         known = [*signatures.SIMPLE, *SPECIAL, *PYTHON, *WINDOWS, *AGGREGATES, *scope.env.all_names()]
         if name in CANNOT:
-            raise CannotExpress(f"{node.name}() cannot be answered here: {CANNOT[name]}", node.span)
+            said = f"{node.name}() cannot be answered here: {CANNOT[name]}"
+            raise CannotExpress(said, node.span, suggestion=INSTEAD.get(name))
         if name in FUNCTIONS or name in names.AGGREGATES:
-            raise NotImplementedYet(f"the function {node.name}() is not implemented yet", node.span)
+            said = f"the function {node.name}() is not implemented yet"
+            raise NotImplementedYet(said, node.span, suggestion=INSTEAD.get(name))
         raise KqlBindError(f"unknown function '{node.name}'", node.span, suggestion=nearest(node.name, known))
 
     def call_user(self, node: ast.Call, function: Function, scope: Scope) -> Value | Stage:

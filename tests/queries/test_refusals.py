@@ -12,8 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queries.kql import CannotExpress, KqlError, NotImplementedYet, QueryTimeout, run, validate
+from queries.kql.aggregates import AGGREGATES
 from queries.kql.catalog import CATALOG
+from queries.kql.compile import PYTHON, SPECIAL
 from queries.kql.errors import nearest
+from queries.kql.functions import signatures
+from queries.kql.hints import INSTEAD
+from queries.kql.operators import OPERATORS
+from queries.kql.operators.plugins import PLUGIN_BUILDERS
 
 
 def test_a_wrong_operator_is_named_with_its_nearest_kin() -> None:
@@ -353,3 +359,34 @@ def test_a_wrong_name_is_told_the_one_that_is_meant(written: str, meant: str | N
 )
 def test_a_wrong_table_is_told_the_one_that_is_meant(written: str, meant: str) -> None:
     assert nearest(written, CATALOG.tables) == meant
+
+
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [
+        ("Logs | evaluate session_count(Host, Time, ago(1d), now(), 1h, 10m)", "row_window_session"),
+        ("Logs | evaluate activity_engagement(Host, Time, 1d, 7d)", "sliding_window_counts"),
+        (
+            "Logs | evaluate funnel_sequence(Host, Time, ago(1d), now(), 1h, 1h, Event, dynamic(['a']))",
+            "sequence_detect",
+        ),
+        ("Logs | reduce by Message", "autocluster"),
+        ("Links | make-graph Host --> Switch", "join"),
+        ("externaldata(x:string)['http://h/x.csv']", "datatable"),
+        ("external_table('x')", "faultline ingest"),
+        ("database('x').Logs | count", "Logs"),
+        ("union Events, workspace('x').Syslog", "Syslog"),
+        ("cluster('a').database('b').Logs", "the table's name alone"),
+        ("print geo_point_in_polygon(1.0, 2.0, dynamic({}))", "geo_point_in_circle"),
+    ],
+)
+def test_what_is_not_answered_says_what_answers_nearly_the_same(text: str, instead: str) -> None:
+    with pytest.raises(KqlError) as caught:
+        validate(text, CATALOG)
+    assert instead in (caught.value.suggestion or ""), str(caught.value)
+
+
+def test_what_is_suggested_instead_is_not_answered_itself() -> None:
+    """An entry that has become needless is to go."""
+    known = {*OPERATORS, *PLUGIN_BUILDERS, *signatures.SIMPLE, *SPECIAL, *PYTHON, *AGGREGATES}
+    assert not set(INSTEAD) & known
