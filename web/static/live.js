@@ -1,6 +1,7 @@
-/* What is under way is kept current. A page that says data-poll (seconds; the least counts) is asked for again while it is looked
-   at; parts marked data-live that changed take the place of their older selves. The axis gets new data under the
-   reader's zoom and cursor (incident.js listens to "refresh"). A page that is final says no data-poll, and rests. */
+/* What is under way is kept current. A page that says data-poll (seconds; the least counts) is asked for again while
+   it is looked at; parts marked data-live that changed take the place of their older selves. The axis gets new data
+   under the reader's zoom and cursor (incident.js listens to "refresh"). A page that is final says no data-poll, and
+   rests. */
 
 import { say } from './app.js';
 import { wall } from './zone.js';
