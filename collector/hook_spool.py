@@ -23,6 +23,7 @@ from parsers import documents
 from parsers.documents import fields
 from parsers.documents.hook import read_spool
 from parsers.record import Origin, frame
+from store.cluster_names import renamed
 from store.duckdb_store import DuckStore, FileEntry
 
 #: So many files are stored in one transaction.
@@ -41,6 +42,8 @@ class HookSpool:
     cluster: str | None = None
     keep: Callable[[bytes, str], None] | None = None
     warnings: list[str] = field(default_factory=list)
+    #: Other names of the cluster (``store.cluster_names``).
+    other_names: dict[str, str] = field(default_factory=dict)
     _read_elsewhere: bool = False
     _stuck: set[Path] = field(default_factory=set)
 
@@ -76,7 +79,8 @@ class HookSpool:
                     entries.append(entry)
                 done.append(path)
             if entries:
-                store.add({name: pl.concat(parts) for name, parts in tables.items()}, entries)
+                rows = {name: renamed(pl.concat(parts), self.other_names) for name, parts in tables.items()}
+                store.add(rows, entries)
             for path in done:
                 self._remove(path)
             taken += len(entries)

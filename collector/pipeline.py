@@ -41,6 +41,7 @@ from collector.sequence import Ranges, StreamKey
 from collector.spool import Spool
 from collector.storing import Storing, Transaction
 from collector.workers import Worker, WorkerDied, WorkerFault
+from store.cluster_names import renamed
 from store.duckdb_store import DuckStore, StoreError, coded
 from store.segments import SEGMENT_ROWS, in_order
 
@@ -81,6 +82,8 @@ class Pipeline:
                  quarantine: Path | None = None, on_stored: Callable[[int], None] | None = None) -> None:  # fmt: skip
         self.store, self.spool, self.cluster = store, spool, cluster
         self.names = HostNames.read(store)
+        #: Other names of the cluster, by which accounting and configuration call it (``store.cluster_names``).
+        self.other_names: dict[str, str] = {}
         self.ledger = Ledger(store, spool.id)
         self.quarantine = Quarantine(quarantine or spool.folder.parent / "quarantine")
         self.counts = Counts()
@@ -365,7 +368,7 @@ class Pipeline:
         tables = self._counted(pieces, step)
         learned = self._learn_cluster(tables)
         for name, data in tables.items():
-            tables[name] = self._placed(data)
+            tables[name] = self._placed(data if name == "logs" else renamed(data, self.other_names))
         sealed, rest = self._cut(tables, whole)
         made = Transaction(step, pieces, tables, list(map(in_order, sealed)), rest, learned)
         for piece in pieces:

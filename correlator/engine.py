@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
-from correlator import clock_pairs, clocks, history, recurrence, samples
+from correlator import clock_pairs, clocks, history, lemons, recurrence, samples
 from correlator import edges as edge_files
 from correlator import events as event_rows
 from correlator import incidents as incident_rows
@@ -42,6 +42,7 @@ from correlator.site import Inventory, Site, build_site
 from correlator.survivors import Look
 from correlator.verdicts import Verdict, judge
 from store import run_names
+from store.node_names import NodeNames
 
 if TYPE_CHECKING:
     from correlator.changes import Touched
@@ -293,8 +294,15 @@ def result(store: DuckStore) -> dict[str, Any]:
         "format": FORMAT,
         "incidents": incidents,
         "verdicts": {r["run_key"]: json.loads(r["document"]) | {"cluster": r["cluster"]} for r in runs},
-        "lemons": json.loads(store.fact("lemons") or "[]"),
+        "lemons": _lemons(store),
     }
+
+
+def _lemons(store: DuckStore) -> list[str]:
+    """By what the nodes are called in the whole store."""
+    found = lemons.read(store.fact(lemons.FACT))
+    names = NodeNames(store.rows) if found else None
+    return sorted({names.of(host, cluster) for cluster, host in found}) if names else []
 
 
 def _moment(text: str | None) -> datetime | None:
@@ -310,7 +318,7 @@ def write(store: DuckStore, found: list[Conclusions], detected: Mapping[str, dat
         "node_states": pl.DataFrame([s for c in found for s in c.node_states], schema={
             "time": pl.Datetime("us"), "until": pl.Datetime("us"), **dict.fromkeys(("cluster", "host", "state", "reason", "actor", "source"), pl.String)}),
     })  # fmt: skip
-    store.set_fact("lemons", json.dumps(sorted({h for c in found for h in c.lemons})))
+    store.set_fact(lemons.FACT, lemons.told((c.cluster, c.lemons) for c in found))
 
 
 def date(incidents: Iterable[dict[str, Any]], detected: Mapping[str, datetime]) -> None:

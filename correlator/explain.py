@@ -413,8 +413,9 @@ def doubts(incident: Incident) -> list[str]:
     return found
 
 
-def advice(incident: Incident) -> list[dict[str, str | None]]:
-    rows: list[dict[str, str | None]] = [
+def advice(incident: Incident) -> list[dict[str, Any]]:
+    """What to do: a text, a command or null, and (``users``) whom the text names, where it names somebody."""
+    rows: list[dict[str, Any]] = [
         {"text": fill(text, incident.root), "command": fill(command, incident.root) if command else None}
         for text, command in cause_of(incident.root).advice
     ]
@@ -425,7 +426,8 @@ def advice(incident: Incident) -> list[dict[str, str | None]]:
         )
     users = sorted({str(v.run.row.get("user")) for v in incident.verdicts if v.run.row.get("user")})
     if users:
-        rows.append({"text": f"Tell {', '.join(users)} to submit again: the code was not at fault.", "command": None})
+        text = f"Tell {', '.join(users)} to submit again: the code was not at fault."
+        rows.append({"text": text, "command": None, "users": users})
     return rows
 
 

@@ -9,6 +9,7 @@ job once.
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -116,6 +117,21 @@ class Roots:
 
 def suspects(incidents: Iterable[Mapping[str, Any]], nodes: int) -> list[str]:
     return Roots().but([], incidents).suspects(nodes)
+
+
+#: The fact that holds the lemons of all clusters.
+FACT = "lemons"
+
+
+def told(of_clusters: Iterable[tuple[str | None, Iterable[str]]]) -> str:
+    """The fact's text: (cluster, host) of each."""
+    pairs = {(cluster, host) for cluster, hosts in of_clusters for host in hosts}
+    return json.dumps(sorted(pairs, key=lambda pair: (pair[1], pair[0] or "")))
+
+
+def read(text: str | None) -> list[tuple[str | None, str]]:
+    """(cluster, host) of each lemon; of no cluster where an older version wrote hosts alone."""
+    return [(None, one) if isinstance(one, str) else (one[0], one[1]) for one in json.loads(text or "[]")]
 
 
 def _lemon(count: int, chance: float, nodes: int) -> bool:

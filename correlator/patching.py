@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec
 import numpy as np
 import polars as pl
 
-from correlator import engine
+from correlator import engine, lemons
 from correlator.changes import everything
 from correlator.engine import Conclusions
 from correlator.events import moment_of
@@ -84,8 +83,11 @@ def store_runs(connection: duckdb.DuckDBPyConnection, patches: Sequence[Patch], 
         if patch.after.states_differ:
             _states(connection, patch.after)
     if any(p.before.lemons != p.after.lemons for p in patches):
-        connection.execute("DELETE FROM model.facts WHERE name = 'lemons'")
-        connection.execute("INSERT INTO model.facts VALUES ('lemons', ?)", [json.dumps(sorted({h for c in everything for h in c.lemons}))])  # fmt: skip
+        connection.execute("DELETE FROM model.facts WHERE name = ?", [lemons.FACT])
+        connection.execute(
+            "INSERT INTO model.facts VALUES (?, ?)",
+            [lemons.FACT, lemons.told((c.cluster, c.lemons) for c in everything)],
+        )
 
 
 def _store(connection: duckdb.DuckDBPyConnection, table: str, key: str, cluster: str | None, rows: Rows) -> None:

@@ -30,6 +30,7 @@ from correlator.link_tracks import Place, by_link, place_of
 from correlator.model import Event, Fact
 from correlator.remedies import Remedy, remedy
 from correlator.site import Site, build_site
+from store import node_names, run_names
 
 #: A week: what fits between two rounds through the hall.
 DAYS = 7.0
@@ -66,7 +67,7 @@ class Repair:
     """One device. ``kind``: "link" or "gpu". ``down_s`` leaves out what nobody saw end; ``down``: it has not come back.
 
     ``expected`` is what an ordinary device of the same role has in the period, ``probability`` that of as many or more
-    there (lemons.py), ``outlier`` that chance does not explain it. ``planes`` are those that the host is cabled to, as
+    there (lemons.py), ``outlier`` that chance does not explain it. ``node`` is what the host is called in the whole store. ``planes`` are those that the host is cabled to, as
     many as ``plane`` is one of. ``runs`` ran on the host meanwhile; ``ended`` are those it ended, ``slowed`` those
     it only slowed."""
 
@@ -74,6 +75,7 @@ class Repair:
     cluster: str | None
     host: str
     device: str
+    node: str = ""
     switch: str | None = None
     switch_port: str | None = None
     plane: str | None = None
@@ -129,8 +131,11 @@ def repairs(store: Rows, since: datetime | None = None, until: datetime | None =
         noted = _noted(store, cluster, {i for _, i in told if i})
         listed = [*_links(told, fleet, noted, begin, min(end, last)), *_gpus(told, fleet, noted, begin)]
         _count_runs(store, cluster, listed)
+        _name_runs(store, cluster, listed)
         found += [r for r, _ in listed]
+    nodes = node_names.NodeNames(lambda sql, bound: store.rows(sql, list(bound)))
     for repair in found:
+        repair.node = nodes.of(repair.host, repair.cluster)
         advise(repair)
     return RepairList(begin, end, sorted(found, key=_order))
 
@@ -452,6 +457,14 @@ def _count_runs(store: Rows, cluster: str | None, listed: _Listed) -> None:
     columns = [list(column) for column in zip(*stretches, strict=True)]
     for row in store.rows(_RUNS, [*columns, cluster]):
         listed[row["place"]][0].runs = row["runs"]
+
+
+def _name_runs(store: Rows, cluster: str | None, listed: _Listed) -> None:
+    """Runs as they are called in the whole store: incidents name them as their cluster does."""
+    names = run_names.differing(lambda sql, bound: store.rows(sql, list(bound)), cluster)
+    for repair, _ in listed if names else ():
+        repair.ended = sorted(names.get(key, key) for key in repair.ended)
+        repair.slowed = sorted(names.get(key, key) for key in repair.slowed)
 
 
 __all__ = ["DAYS", "Repair", "RepairList", "Rows", "advise", "repairs"]

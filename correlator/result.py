@@ -145,7 +145,7 @@ def _minds_changed(verdict: Verdict) -> list[str]:
     return explain.mind_changed_by(best.hops) if best else []
 
 
-def _advice(verdict: Verdict, incident: Incident | None) -> list[dict[str, str | None]]:
+def _advice(verdict: Verdict, incident: Incident | None) -> list[dict[str, Any]]:
     if incident:
         return explain.advice(incident)
     text = _ADVICE.get(verdict.category)

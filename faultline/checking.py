@@ -11,6 +11,7 @@ from faultline.access import open_for_reading
 from faultline.config import Config, load
 from faultline.failure import CommandError
 from store import archive
+from store.cluster_names import names
 
 if TYPE_CHECKING:
     from parsers.patterns import Catalogue
@@ -39,6 +40,10 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
                 bad = store.rows("SELECT count(*) AS n FROM raw.logs WHERE raw IS NULL")[0]["n"]
                 wrong += archive.damaged(store)
                 wrong += two_names(store, settings.cluster)
+                for name in names(store.rows, settings.cluster).same:
+                    print(
+                        f"cluster        accounting calls {settings.cluster!r} {name!r}; the service takes that for the same one"
+                    )
             print(f"store          {info['lines']:,} lines, {info['bytes']:,} bytes in {info['folder']}")
             if bad:
                 wrong.append(f"store {info['folder']}: {bad} rows without their raw line")
@@ -53,18 +58,12 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
 
 
 def two_names(store: DuckStore, cluster: str | None) -> list[str]:
-    """Names that accounting has for a cluster of which there is no line, while the lines have the configuration's ``cluster``: one
-    cluster under two names, whose jobs and lines never meet."""
-    if cluster is None:
-        return []
-    lines = {row["cluster"] for row in store.rows("SELECT DISTINCT cluster FROM raw.log_clusters")}
-    jobs = {row["cluster"] for row in store.rows("SELECT DISTINCT cluster FROM raw.jobs WHERE cluster IS NOT NULL")}
-    if cluster not in lines:
-        return []
+    """Names that accounting has for a cluster of which there is no line, while the lines have the configuration's ``cluster``: if
+    that is one cluster under two names, its jobs and lines never meet. Where it surely is, the service gives it one name."""
     return [
         f"cluster = {cluster!r} in the configuration, and accounting tells of {name!r}, of which there is no line: if that is the same "
         f"one, its jobs and lines do not meet; write cluster = {name!r}, or leave it out, and load the logs anew"
-        for name in sorted(jobs - lines)
+        for name in names(store.rows, cluster).doubts
     ]
 
 

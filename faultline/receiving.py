@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import html
-import json
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
 from typing import Any
 
 import structlog
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from starlette.requests import HTTPConnection
 
 from collector.intake import Intake
 from collector.inventory import Inventory
@@ -23,7 +24,7 @@ from faultline.config import Config
 from faultline.failure import CommandError
 from store.duckdb_store import DuckStore
 from web.methods import as_get
-from web.problems import ProblemError
+from web.problems import ProblemError, wants_page
 
 log = structlog.get_logger()
 
@@ -177,12 +178,11 @@ class Front:
         elif scope["type"] == "http" and (methods := self.receiving.intake.methods(scope["path"])):
             await _not_so(scope, receive, send, methods)
         elif scope["type"] == "http" and scope["path"] == "/readyz" and (trouble := self.receiving.trouble()):
-            await _say(send, 503, trouble, scope["path"])
+            await _not_ready(scope, receive, send, trouble)
         elif self.pages is not None:
             await self.pages(scope, receive, send)
         elif scope["type"] == "http":
-            status = 200 if scope["path"] == "/healthz" else 503
-            await _say(send, status, self.waiting, scope["path"], page=_is_browser(scope))
+            await _not_ready(scope, receive, send, self.waiting)
 
     async def _lifespan(self, receive: Any, send: Any) -> None:
         while True:
@@ -199,11 +199,6 @@ class Front:
                 await self.receiving.close_listeners()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
-
-
-def _is_browser(scope: MutableMapping[str, Any]) -> bool:
-    accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")
-    return b"text/html" in accepted and not scope["path"].startswith("/api/")
 
 
 #: What a browser shows until the pages are there; it asks again by itself.
@@ -223,12 +218,14 @@ async def _not_so(scope: MutableMapping[str, Any], receive: Any, send: Any, meth
     await ProblemError(405, detail, do=f"Use {allowed}.", headers=headers).response(path)(scope, receive, send)
 
 
-async def _say(send: Any, status: int, text: str, path: str, *, page: bool = False) -> None:
-    if page:
-        kind, body = b"text/html; charset=utf-8", _PAGE.format(text=html.escape(text)).encode()
-    else:
-        document = {"type": "about:blank", "title": "Not ready", "status": status, "detail": text, "instance": path}
-        kind, body = b"application/problem+json", json.dumps(document).encode()
-    headers = [(b"content-type", kind), (b"retry-after", b"2"), (b"cache-control", b"no-store")]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+async def _not_ready(scope: MutableMapping[str, Any], receive: Any, send: Any, text: str) -> None:
+    """What there is to say before the pages can: alive, and not ready."""
+    headers = {"Retry-After": "2", "Cache-Control": "no-store"}
+    scope, send = as_get(scope, send)
+    status = 200 if scope["path"] == "/healthz" else 503
+    answer: Response = ProblemError(503, text, headers=headers).response(scope["path"])
+    if status == 503 and wants_page(HTTPConnection(scope)):
+        answer = HTMLResponse(_PAGE.format(text=html.escape(text)), status, headers)
+    elif status == 200:
+        answer = JSONResponse({"status": "ok", "detail": text}, status, headers)
+    await answer(scope, receive, send)

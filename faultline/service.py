@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import duckdb
 import polars as pl
@@ -24,7 +24,7 @@ import uvicorn
 from apscheduler.executors.pool import ThreadPoolExecutor as SchedulerThreads
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.cron import CronTrigger
-from fastapi import Response
+from fastapi import Query, Response
 
 from collector.agent.artifacts import Places
 from collector.hook_spool import HookSpool
@@ -44,12 +44,13 @@ from faultline.notify import telling_of
 from faultline.receiving import Front, Receiving
 from parsers.compiled import release
 from parsers.watched import WatchedCatalogue
-from store import segments
+from store import cluster_names, segments
 from store.duckdb_store import SERVICE_FILE, DuckStore, StoreError, StoreHeld
-from web.access.audit import Audit
+from web.access.audit import QUIET_S, Audit
 from web.access.gate import Gate
 from web.access.own import OwnReader
 from web.api import Read
+from web.timerange import parse_time
 
 log = structlog.get_logger()
 
@@ -67,8 +68,8 @@ PAUSE, BUSY_PAUSE, BEHIND_PAUSE = 3.0, 9.0, 19.0
 PROMPT_S, LONGEST_PAUSE = 3.5, 30.0
 #: While more bytes than this wait in the spool, unpacked, what can be done later is not done.
 BEHIND_BYTES = 32 * 1024 * 1024
-#: A store with more lines answers before its first conclusion: who sends lines must not wait for it.
-LARGE_LINES = 1_000_000
+#: The first look at all that is stored may take minutes. Pages say that it is under way once it took so long, seconds.
+LOOK_S = 2.0
 #: A conclusion under way when the service is told to stop has this long, seconds.
 PATIENCE_S = 10.0
 #: A thread that computes lets go of the interpreter's lock so often, seconds. A page takes the lock again after
@@ -103,16 +104,19 @@ class Service:
         logging.getLogger("apscheduler").setLevel(logging.ERROR)  # a tick that takes longer than a second is no news
         self.ticker = Ticker(store, settings=config.site, edge_paths=config.edges)
         self._not_before = 0.0
+        #: When the first look at all that is stored began; None before ``start``, and once it is done.
+        self._looking_since: datetime | None = None
         self.patterns = WatchedCatalogue(config.patterns)
         self.telling = telling_of(config, store, self._silent_sources)
 
     def start(self) -> None:
-        for problem in two_names(self.store, self.config.cluster):
-            log.warning(problem)
+        """Takes in and answers from now on; what is stored is first looked at beside that, by the first ``tick``."""
         if self.receiving is not None:
             self.receiving.attach(self.store)
-        if self.store.info()["lines"] < LARGE_LINES:
-            self.tick()
+        self._unite()
+        for problem in two_names(self.store, self.config.cluster):
+            log.warning(problem)
+        self._looking_since = datetime.now(UTC).replace(tzinfo=None)
         self.scheduler.add_job(
             self.tick, "interval", seconds=TICK_SECONDS, max_instances=1, coalesce=True, next_run_time=datetime.now(UTC)
         )
@@ -159,11 +163,24 @@ class Service:
         self._deliver_output()
         self._settle(bool(taken))
         report = self.ticker.tick()
+        self._looking_since = None
         self._seal()
         behind, busy = self._is_behind(), self._is_busy()
         pause = (time.monotonic() - begun) * (BEHIND_PAUSE if behind else BUSY_PAUSE if busy else PAUSE)
         patient = behind or (busy and report.full)
         self._not_before = time.monotonic() + min(pause, LONGEST_PAUSE if patient else PROMPT_S)
+
+    def looking_since(self) -> datetime | None:
+        """When the first look at all that is stored began (naive UTC), while it is under way and took longer than ``LOOK_S``."""
+        since = self._looking_since
+        now = datetime.now(UTC).replace(tzinfo=None)
+        return since if since is not None and (now - since).total_seconds() > LOOK_S else None
+
+    def metrics(self) -> str:
+        """What Prometheus is told about concluding."""
+        name = "faultline_first_look_pending"
+        text = "1 until all that is stored was looked at once since the start: conclusions are those of before."
+        return f"# HELP {name} {text}\n# TYPE {name} gauge\n{name} {int(self._looking_since is not None)}\n"
 
     def _deliver_output(self) -> None:
         """What hooks brought of jobs' output, and what they lost, comes in the way that all lines come in."""
@@ -202,6 +219,7 @@ class Service:
             return
         if pipeline is not None:
             pipeline.unsettled = False
+        self._unite()
         names = settle(self.store)
         if pipeline is not None and names != pipeline.names:
             pipeline.names = names
@@ -210,6 +228,23 @@ class Service:
             known = self.store.rows("SELECT DISTINCT cluster FROM raw.jobs WHERE cluster IS NOT NULL LIMIT 2")
             pipeline.cluster = known[0]["cluster"] if len(known) == 1 else None
             pipeline.unsettled = pipeline.unsettled or pipeline.cluster is not None  # for lines stored meanwhile
+
+    def _unite(self) -> None:
+        """What accounting calls the configured cluster otherwise gets its name, where nothing speaks for a second cluster."""
+        found, known = cluster_names.unite(self.store, self.config.cluster), self.spool.other_names
+        if found == known:
+            return
+        for name in found.keys() - known.keys():
+            log.info("one cluster under two names", cluster=self.config.cluster, accounting=name)
+        for name in known.keys() - found.keys():
+            log.warning(
+                "what was taken for another name of the cluster has lines of its own",
+                cluster=self.config.cluster,
+                name=name,
+            )
+        self.spool.other_names = found
+        if self.receiving is not None and self.receiving.pipeline is not None:
+            self.receiving.pipeline.other_names = found
 
     def _seal(self) -> None:
         """Closes segments when enough lines wait; they were acknowledged long before, so a failure only waits too."""
@@ -259,8 +294,11 @@ def build_app(service: Service) -> Any:
                 "data": str(service.config.data.absolute())}  # fmt: skip
     audit = Audit(service.config.data / AUDIT_FILE)
     app = create_app(service.store, settings=settings, gate=service.gate, audit=audit)
+    service.scheduler.add_job(audit.settle, "interval", seconds=QUIET_S, coalesce=True)
 
     app.state.receiving = service.receiving
+    app.state.looking_since = service.looking_since
+    app.state.counters.more.append(service.metrics)
     if service.receiving is not None:
         app.state.counters.more.append(service.receiving.metrics)
     if service.telling.targets:
@@ -274,11 +312,13 @@ def build_app(service: Service) -> Any:
 
     @app.get("/api/v1/reports/{name}", tags=["reports"])
     def one_report(
-        name: str, format: str = "html", since: datetime | None = None, until: datetime | None = None
-    ) -> Response:
+        name: str, format: str = "html", since: Annotated[str | None, Query(description="RFC 3339, now or now-7d")] = None,
+        until: Annotated[str | None, Query(description="as since")] = None,
+    ) -> Response:  # fmt: skip
         """A report, written now."""
+        low, high = parse_time("since", since), parse_time("until", until)
         try:
-            text = reports.render(reports.run(service.store, name, since=_naive(since), until=_naive(until)), format)
+            text = reports.render(reports.run(service.store, name, since=low, until=high), format)
         except reports.ReportError as error:
             status = 404 if name not in reports.REPORTS else 400
             raise ProblemError(status, str(error), do="See /reports for what there is.") from error
@@ -288,10 +328,6 @@ def build_app(service: Service) -> Any:
         return Response(text, media_type=kind, headers={"Content-Security-Policy": policy})
 
     return app
-
-
-def _naive(moment: datetime | None) -> datetime | None:
-    return moment.astimezone(UTC).replace(tzinfo=None) if moment is not None and moment.tzinfo else moment
 
 
 def _bind(config: Config) -> socket.socket:
@@ -381,12 +417,13 @@ class _Parts:
 
     def begin(self, store: DuckStore) -> None:
         self.service = Service(self.config, store, self.receiving, self.gate)
-        self.service.start()
-        self.note.write_text(json.dumps({"pid": os.getpid(), "address": self.address}), encoding="utf-8")
-        self.front.pages = build_app(self.service)
+        pages = build_app(self.service)
         gc.collect()
         gc.freeze()  # what is here now stays: looking through it again and again finds nothing
         release()
+        self.service.start()
+        self.note.write_text(json.dumps({"pid": os.getpid(), "address": self.address}), encoding="utf-8")
+        self.front.pages = pages
 
     def begin_when_free(self) -> None:
         while not self._ending.wait(HELD_RETRY_S):

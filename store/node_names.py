@@ -29,15 +29,15 @@ def nodes(states: str = STATES) -> str:
   WHERE cluster IS NOT NULL OR clusters = 0)"""
 
 
-def _of_nodes(columns: str, table: str, host: str = "host") -> str:
+def _of_nodes(columns: str, table: str, host: str = "host", *, grouped: bool = True) -> str:
     """``columns`` of a table's rows ``t`` of each node ``n``: those of its cluster and those of none."""
     return f"""SELECT n.name, {columns} FROM {table} t JOIN named n ON t.{host} = n.host
-      AND (t.cluster IS NULL OR t.cluster IS NOT DISTINCT FROM n.cluster) GROUP BY n.name"""
+      AND (t.cluster IS NULL OR t.cluster IS NOT DISTINCT FROM n.cluster){" GROUP BY n.name" if grouped else ""}"""
 
 
-_STATE = "arg_max_null(state, time) AS state, arg_max_null(reason, time) AS reason, max(time) AS since"
+_STATE = "arg_max_null(state, time) AS state, arg_max_null(reason, time) AS reason"
 _EVENTS = "sum(events) AS events, sum(errors) AS errors, max(last_event) AS last_event"
-#: All nodes by name, with the newest state and what happened to each. Bound: a part of the name, the name behind which they
+#: All nodes by name, with the newest state, since when it was told without another between, and what happened to each. Bound: a part of the name, the name behind which they
 #: begin, the host or NULL (what is counted is that host's only), how many.
 LISTED = f"""
 WITH states AS MATERIALIZED {STATES},
@@ -45,11 +45,15 @@ named AS MATERIALIZED (SELECT * FROM {nodes("states")} WHERE $3 IS NULL OR host 
 counted AS (SELECT host, cluster, count(*) AS events, max(time) AS last_event, count(*) FILTER (severity IN {_ERRORS}) AS errors
             FROM model.events WHERE $3 IS NULL OR host = $3 GROUP BY host, cluster),
 latest AS ({_of_nodes(_STATE, "states")}),
+otherwise AS (SELECT name, max(time) FILTER (lower(t.state) IS DISTINCT FROM lower(l.state)) AS last
+              FROM ({_of_nodes("t.state, t.time", "states", grouped=False)}) t JOIN latest l USING (name) GROUP BY name),
+held AS (SELECT name, min(time) FILTER (last IS NULL OR time > last) AS since
+         FROM ({_of_nodes("t.time", "states", grouped=False)}) JOIN otherwise USING (name) GROUP BY name),
 happened AS ({_of_nodes(_EVENTS, "counted")}),
 rooted AS ({_of_nodes("count(*) AS incidents", "model.incidents", "root_host")})
 SELECT name, host, cluster, state, reason, since, CAST(coalesce(events, 0) AS BIGINT) AS events,
        CAST(coalesce(errors, 0) AS BIGINT) AS errors, last_event, coalesce(incidents, 0) AS incidents
-FROM named LEFT JOIN latest USING (name) LEFT JOIN happened USING (name) LEFT JOIN rooted USING (name)
+FROM named LEFT JOIN latest USING (name) LEFT JOIN held USING (name) LEFT JOIN happened USING (name) LEFT JOIN rooted USING (name)
 WHERE contains(name, $1) AND name > $2
 ORDER BY name LIMIT $4"""
 

@@ -151,6 +151,12 @@ def may_change(request: Request) -> bool:
     return allowed and not getattr(request.app.state.store, "read_only", False)
 
 
+def looking_since(request: Request) -> datetime | None:
+    """When a running service began its first look at all that is stored, while that is under way: what pages tell is older."""
+    since: datetime | None = getattr(request.app.state, "looking_since", lambda: None)()
+    return since
+
+
 def render(request: Request, name: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """A template with what every page needs: theme, range and links that keep both."""
     kept = kept_of(request)
@@ -179,7 +185,7 @@ def render(request: Request, name: str, *, status: int = 200, **values: Any) -> 
         body = environ.get_template(name).render(
             theme=theme_of(request), zone=zone, within=within, kept=kept, person=asking(request), rooms=rooms(asking(request)), link=link, every=every, moved=moved,
             params=request.query_params, path=request.url.path, settings=request.app.state.settings, asker=asker(request),
-            author=remembered(request), writable=may_change(request), called=called, several=several, reads=reads_all(asking(request)), **values,
+            author=remembered(request), writable=may_change(request), looking=looking_since(request), called=called, several=several, reads=reads_all(asking(request)), **values,
         )  # fmt: skip
     return HTMLResponse(body, status)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastapi import Request
 from fastapi.responses import JSONResponse
+from starlette.requests import HTTPConnection
 
 MEDIA_TYPE = "application/problem+json"
 TITLES = {
@@ -50,6 +50,6 @@ class ProblemError(Exception):
         return JSONResponse(self.document(instance), self.status, self.headers, media_type=MEDIA_TYPE)
 
 
-def wants_page(request: Request) -> bool:
+def wants_page(request: HTTPConnection) -> bool:
     """People get a page, programs a problem document."""
     return not request.url.path.startswith("/api/") and "text/html" in request.headers.get("accept", "")

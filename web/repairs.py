@@ -48,7 +48,7 @@ def chosen(rows: Sequence[Repair], urgency: str | None, q: str | None) -> list[R
     return [
         one for one in rows
         if (not urgency or one.urgency == urgency) and all(
-            word in f"{one.host} {one.device} {one.switch or ''} {one.switch_port or ''} {one.plane or ''} {one.action}".lower() for word in words
+            word in f"{one.node} {one.device} {one.switch or ''} {one.switch_port or ''} {one.plane or ''} {one.action}".lower() for word in words
         )
     ]  # fmt: skip
 

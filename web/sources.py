@@ -151,7 +151,8 @@ def sources(
     request: Request, read: Read, q: str | None = None, limit: api.Limit = MAX_PAGE, cursor: api.Cursor = None
 ) -> dict[str, Any]:
     """Every stream: last seen, lag, rate, what could not be parsed; alerts, blind periods, batches set aside."""
-    found: dict[str, Any] = wire(document(receiving_of(request), read, search=q, limit=limit, cursor=cursor))
+    body = document(receiving_of(request), read, search=q, limit=limit, cursor=cursor)
+    found: dict[str, Any] = wire({**body, "looking_since": pages.looking_since(request)})
     return found
 
 

@@ -41,12 +41,13 @@ class StageColumn:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The rows after one operator: a CTE and its columns."""
+    """The rows after one operator: a CTE and its columns. ``serial``: Kusto takes their order for settled (R18)."""
 
     relation: str
     columns: tuple[StageColumn, ...]
     sorted: bool = False
     label: str = ""
+    serial: bool = False
     chart: Chart | None = None
 
     @property
@@ -130,6 +131,7 @@ class Builder:
         self.made = 0
         self.recursive: dict[str, Any] = {}
         self.node: Any = None  # the operator being built, which an engine's refusal names
+        self.serial = False  # whether the rows that go into it are serialized
         self.tables: dict[str, Stage] = {}
         self.settings: dict[str, ast.Node] = {}
         self.depth = 0

@@ -16,11 +16,13 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table; `relation` is trusted SQL from our own catalogue, never from a user."""
+    """A table; `relation` is trusted SQL from our own catalogue, never from a user. `in_order`: it is read in the order in which it
+    was written, as the engine does with a plain table; the store's lines lie in segments, and files of days."""
 
     name: str
     columns: tuple[Column, ...]
     relation: str
+    in_order: bool = True
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ def _table(name: str, columns: str) -> Table:
     for part in columns.split(","):
         column, _, kind = part.strip().partition(" ")
         made.append(Column(column, kind or "string"))
-    return Table(name, tuple(made), f'kql."{name}"')
+    return Table(name, tuple(made), f'kql."{name}"', in_order=False)
 
 
 _RAW = "TimeGenerated datetime, RawData, Computer, FilePath"

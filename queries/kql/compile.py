@@ -29,6 +29,7 @@ from queries.kql.functions.python import CALLABLE as PYTHON
 from queries.kql.functions.python import USED as PYTHON_WORD
 from queries.kql.functions.special import SPECIAL as FEW
 from queries.kql.grammar import parse
+from queries.kql.hints import ELSEWHERE, INSTEAD
 from queries.kql.operators import BRANCHES, OPERATORS, SOURCES
 from queries.kql.operators.combining import is_innerunique
 from queries.kql.operators.nouns import NOUNS, table_function
@@ -36,7 +37,7 @@ from queries.kql.operators.rendering import Chart
 from queries.kql.textindex import Pruner, narrowed
 from queries.kql.unread import AS_JSON, NULLS_AWAY, Narrowable, without_unread
 from queries.kql.values import Value, constant
-from queries.kql.windows import WINDOWS
+from queries.kql.windows import IN_ORDER, SERIAL, WINDOWS
 
 _LOG = logging.getLogger(__name__)
 INTERNAL = "this query meets a hole in the checks"
@@ -94,6 +95,8 @@ class Compiler(Builder):
             if isinstance(node, ast.Name):
                 known = [*self.catalog.tables, *env.all_names()]
                 raise KqlBindError(f"unknown table '{node.name}'", node.span, suggestion=nearest(node.name, known))
+            if isinstance(node, ast.Member) and isinstance(node.object, ast.Call) and node.object.name in ELSEWHERE:
+                raise CannotExpress("there is one database, and no other to read from", node.span, suggestion=node.name)
             raise KqlBindError("a table is needed here", node.span)
         return stage
 
@@ -140,7 +143,7 @@ class Compiler(Builder):
         if node.name == "materialize" and len(node.args) == 1:
             stage = self.table(node.args[0], scope.env)
             columns = [(c.name, c.value()) for c in stage.visible]
-            return self.emit(stage, columns, materialized=True)
+            return replace(self.emit(stage, columns, materialized=True), serial=stage.serial)
         if node.name in NOUNS:
             return table_function(self, node, scope)
         if node.name in ("table", "view") and len(node.args) == 1 and isinstance(node.args[0], ast.Literal):
@@ -153,7 +156,7 @@ class Compiler(Builder):
         if builder is None:
             raise NotImplementedYet(f"'{node.name}' as a source is not implemented yet", node.span)
         made: Stage = builder(self, node, env)
-        return made
+        return replace(made, serial=made.serial or node.name in IN_ORDER)
 
     def apply(self, stage: Stage, operators: tuple[ast.Node, ...], env: Env) -> Stage:
         """Run the stage through operators, in order."""
@@ -165,14 +168,21 @@ class Compiler(Builder):
             builder = OPERATORS.get(node.name)
             if builder is None:
                 if node.name in CANNOT:
-                    raise CannotExpress(f"'{node.name}' cannot be answered here: {CANNOT[node.name]}", node.span)
+                    said = f"'{node.name}' cannot be answered here: {CANNOT[node.name]}"
+                    raise CannotExpress(said, node.span, suggestion=INSTEAD.get(node.name))
                 raise NotImplementedYet(f"the operator '{node.name}' is not implemented yet", node.span)
-            above, self.node = self.node, node
-            stage = builder(self, stage, node, env)
-            self.node = above
+            stage = self._built(builder, stage, node, env)
             if node.name == "as":
                 env.names[node.parts["name"]] = stage
         return stage
+
+    def _built(self, builder: Any, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+        """R18: with what the operator makes of the order of its rows."""
+        above, serial = (self.node, self.serial), SERIAL.get(node.name, stage.serial)
+        self.node, self.serial = node, stage.serial or node.name == "serialize"
+        made: Stage = builder(self, stage, node, env)
+        self.node, self.serial = above
+        return made if node.name == "union" else replace(made, serial=serial)
 
     def _before_dedupe(self, stage: Stage, after: ast.Node, env: Env) -> Stage:
         """R4: which left row of a key stays is free, so one that a following `where` on left columns keeps is taken."""
@@ -192,7 +202,7 @@ class Compiler(Builder):
             if only:
                 reads = " UNION ALL ".join(f"{{0}} WHERE {{{n}}}" for n in range(1, len(only) + 1))
                 body = Sql(reads, body, *only)
-            made = Stage(self.add(body), columns, label=name)
+            made = Stage(self.add(body), columns, label=name, serial=self.catalog.tables[name].in_order)
             self.narrowable[made.relation] = replace(read, around=body)
             if only:
                 return made
@@ -231,9 +241,11 @@ class Compiler(Builder):
             return python.call(name, [self.expr(a, scope) for a in node.args], node)
         known = [*signatures.SIMPLE, *SPECIAL, *PYTHON, *WINDOWS, *AGGREGATES, *scope.env.all_names()]
         if name in CANNOT:
-            raise CannotExpress(f"{node.name}() cannot be answered here: {CANNOT[name]}", node.span)
+            said = f"{node.name}() cannot be answered here: {CANNOT[name]}"
+            raise CannotExpress(said, node.span, suggestion=INSTEAD.get(name))
         if name in FUNCTIONS or name in names.AGGREGATES:
-            raise NotImplementedYet(f"the function {node.name}() is not implemented yet", node.span)
+            said = f"the function {node.name}() is not implemented yet"
+            raise NotImplementedYet(said, node.span, suggestion=INSTEAD.get(name))
         raise KqlBindError(f"unknown function '{node.name}'", node.span, suggestion=nearest(node.name, known))
 
     def call_user(self, node: ast.Call, function: Function, scope: Scope) -> Value | Stage:
@@ -290,7 +302,7 @@ class Compiler(Builder):
             return
         stage = self.as_table(node.value, Scope(env))
         if stage is not None:
-            env.names[node.name] = Stage(stage.relation, stage.columns, stage.sorted, node.name)
+            env.names[node.name] = replace(stage, label=node.name, chart=None)
         else:
             env.names[node.name] = self.expr(node.value, Scope(env))
 

@@ -441,9 +441,10 @@ def _syntax_error(text: str, problem: pp.ParseBaseException) -> KqlError:
             return KqlSyntaxError(f"this '{text[at]}' is not closed", Span(at, at + 1))
         return KqlSyntaxError("the query ends too early", Span(max(0, len(text) - 1), len(text)))
     span = Span(word.start(), word.end())
-    return _unclosed(text, place) or KqlSyntaxError(
-        f"did not expect '{word[0]}' here", span, suggestion=meant(text, place, word[0], ALL_BINARY)
-    )
+    from queries.kql.statements import BEHIND_A_TABLE
+
+    said = meant(text, place, word[0], ALL_BINARY, BEHIND_A_TABLE)
+    return _unclosed(text, place) or KqlSyntaxError(f"did not expect '{word[0]}' here", span, suggestion=said)
 
 
 def _unclosed(text: str, place: int) -> KqlError | None:

@@ -14,7 +14,7 @@ from queries.kql import grammar as g
 from queries.kql import syntax as ast
 from queries.kql.errors import KqlSyntaxError, Span, nearest
 from queries.kql.grammar import _action, _comma, _kw, _lit, _token
-from queries.kql.hints import FOREIGN_OPERATORS
+from queries.kql.hints import FOREIGN_OPERATORS, INSTEAD
 
 P = pp.ParserElement
 
@@ -233,6 +233,8 @@ OPERATORS: dict[str, P] = {
        for name in ("during_job", "within", "followed_by")},
 }  # fmt: skip
 ALIASES = {"filter": "where", "limit": "take", "order": "sort", "mvexpand": "mv-expand", "mvapply": "mv-apply"}
+#: Operators that begin no query; the others are sources, too.
+BEHIND_A_TABLE = frozenset({*OPERATORS, *ALIASES} - {"union", "search", "find"})
 KNOWN_NOT_YET = ("graph-match", "make-graph", "graph-to-table", "graph-shortest-paths",
                  "externaldata", "macro-expand", "graph-mark-components")  # fmt: skip
 
@@ -255,7 +257,9 @@ class _Dispatch(pp.Token):
         span = Span(loc, word.end())
         if element is None:
             if name in KNOWN_NOT_YET:
-                raise g.NotImplementedYet(f"the operator '{name}' is not implemented yet", span)
+                raise g.NotImplementedYet(
+                    f"the operator '{name}' is not implemented yet", span, suggestion=INSTEAD.get(name)
+                )
             close = FOREIGN_OPERATORS.get(name.lower()) or nearest(name, [*OPERATORS, *ALIASES])
             raise KqlSyntaxError(f"unknown operator '{word[0]}'", span, suggestion=close)
         end, toks = element._parse(instring, word.end(), do_actions)
@@ -294,13 +298,15 @@ external = _action(pp.Regex(r"externaldata\s*\(|external_table\s*\("), lambda lo
 
 
 def _not_yet(name: str, loc: int) -> None:
-    raise g.NotImplementedYet(f"the operator '{name}' is not implemented yet", Span(loc, loc + len(name)))
+    place = Span(loc, loc + len(name))
+    raise g.NotImplementedYet(f"the operator '{name}' is not implemented yet", place, suggestion=INSTEAD.get(name))
 
 
 def _external(loc: int) -> None:
     from queries.kql.errors import CannotExpress
 
-    raise CannotExpress("externaldata would fetch from outside; queries here read the store only", Span(loc, loc + 12))
+    said = "externaldata would fetch from outside; queries here read the store only"
+    raise CannotExpress(said, Span(loc, loc + 12), suggestion=INSTEAD["externaldata"])
 
 
 source = datatable | range_source | print_source | union_source | search_source | find_source | external | g.expr

@@ -34,6 +34,7 @@ TRAPS = (
     "extend replaces an existing name in place; names are case-sensitive.",
     "stdev of one row is 0; over no rows sum is 0, avg NaN, min null.",
     "The remainder of % is never negative; arrays of mixed types are not sorted but refused.",
+    "prev, next, row_number, row_cumsum and their kin need rows in a settled order: behind sort, top, serialize, range and the like.",
 )
 # Words that are read as a function but belong to the grammar: sources, graph matching, the query's own parts.
 GRAMMAR_WORDS = frozenset(["table", "view", "materialize", "toscalar"])

@@ -14,12 +14,26 @@ from queries.kql.values import NUMERIC, Value, cast_number, sql
 if TYPE_CHECKING:
     from queries.kql.compile import Compiler
 
+#: R18: operators behind which rows are serialized, and are not; behind all others they are as they were before. Kusto's page
+#: of `serialize` has the list; mv-expand, which that of the window functions counts among those that keep it, keeps it here.
+SERIAL = dict.fromkeys(("sort", "top", "top-hitters", "getschema", "serialize", "scan"), True) | dict.fromkeys(
+    ("count", "distinct", "evaluate", "facet", "join", "make-series", "reduce", "sample", "sample-distinct", "summarize", "top-nested"),
+    False,
+)  # fmt: skip
+#: Sources whose rows are in the order in which they are written down.
+IN_ORDER = frozenset({"range", "datatable", "print"})
+
 Window = Callable[["Compiler", ast.Call, Scope], Value]
 
 
 def _order(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     if scope.stage is None or not scope.windowed:
         raise KqlBindError(f"{node.name}() works in extend and project over sorted or serialized rows", node.span)
+    if not c.serial:
+        raise KqlBindError(
+            f"{node.name}() needs serialized rows: nothing before it puts them in an order that stays", node.span,
+            suggestion="| sort by ..., or | serialize, before this operator",
+        )  # fmt: skip
     scope.stage = c.serialized(scope.stage)
     order = scope.stage.order
     assert order is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 from queries.reports.model import Column, Section, Span, Timeline
 from queries.reports.reader import Reader, within
@@ -53,7 +52,7 @@ WHERE {within('coalesce("end", start)')} GROUP BY ALL ORDER BY outages DESC, dow
 """
 
 _SPANS = f"""{OUTAGES}
-SELECT host, device, start, "end" FROM outages WHERE side = 'nic' AND {within('coalesce("end", start)')} ORDER BY start, host, device
+SELECT cluster, host, device, start, "end" FROM outages WHERE side = 'nic' AND {within('coalesce("end", start)')} ORDER BY start, host, device, cluster
 """
 
 _INCIDENTS = f"""
@@ -79,14 +78,14 @@ def network(reader: Reader) -> Section:
         "of the same outages. Down in all leaves out outages whose end nobody logged.",
         tables=(reader.table("Outages per link end", columns, links, empty="No link outage was logged."),
                 reader.table("Network incidents", told, reader.rows(_INCIDENTS), empty="No network incident.")),
-        timelines=_timeline(reader.rows(_SPANS)),
+        timelines=_timeline(reader),
     )  # fmt: skip
 
 
-def _timeline(rows: list[dict[str, Any]]) -> tuple[Timeline, ...]:
+def _timeline(reader: Reader) -> tuple[Timeline, ...]:
     lanes: dict[str, list[Span]] = {}
-    for row in rows:
-        name = f"{row['host']} {row['device']}".strip()
+    for row in reader.rows(_SPANS):
+        name = f"{reader.called(row['host'], row['cluster'])} {row['device']}".strip()
         length = f"{(row['end'] - row['start']).total_seconds():.1f} s" if row["end"] else "not seen up again"
         lanes.setdefault(name, []).append(
             Span(row["start"], row["end"], "impact", f"no carrier from {row['start']:%H:%M:%S}, {length}")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
+from correlator.lemons import FACT, read
 from queries.reports.model import Column, Section
 from queries.reports.reader import INCIDENT_END, Reader, within
 
@@ -72,16 +71,17 @@ FROM explained WHERE {within('coalesce("end", last)')} GROUP BY ALL ORDER BY out
 
 def nodes(reader: Reader) -> Section:
     """Nodes by incidents, with the lemons that the correlator named."""
-    lemons = set(json.loads(reader.store.fact("lemons") or "[]"))
+    lemons = set(read(reader.store.fact(FACT)))
     rows = reader.rows(_NODES)
     for row in rows:
-        row["lemon"] = row["host"] in lemons
+        row["lemon"] = (row["cluster"], row["host"]) in lemons or (None, row["host"]) in lemons
     columns = [
         Column("host", "Node", "name"), Column("rooted", "Incidents begun here", "count", bar=True), Column("impact", "With impact", "count"),
         Column("touched", "Others that touched it", "count"), Column("jobs", "Jobs hurt", "count"), Column("gpu_hours", "GPU-hours lost", "hours"),
         Column("causes", "Causes", "name"), Column("lemon", "Lemon", "flag"), Column("last_seen", "Last", "time"),
     ]  # fmt: skip
-    note = f"Lemons over all that is stored: {', '.join(sorted(lemons))}." if lemons else "No node is a lemon."
+    named = ", ".join(sorted({reader.called(host, cluster) for cluster, host in lemons}))
+    note = f"Lemons over all that is stored: {named}." if lemons else "No node is a lemon."
     return Section(
         "nodes", "Nodes with most incidents", "A lemon is a node at which three or more incidents with impact began in its own hardware or "
         "links. It is judged over everything stored, not only this period.",

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from queries.reports.model import Column, Table
+from store.node_names import NodeNames
 
 if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
@@ -36,6 +37,7 @@ class Reader:
         self.until = until
         found = self.plain("SELECT DISTINCT cluster FROM model.runs UNION SELECT cluster FROM model.incidents")
         self.many_clusters = len(found) > 1
+        self._names: NodeNames | None = None
 
     def plain(self, sql: str, parameters: object = None) -> list[dict[str, Any]]:
         """Rows of a query that does not ask for the period."""
@@ -48,6 +50,14 @@ class Reader:
     def one(self, sql: str, **parameters: object) -> dict[str, Any]:
         """The only row of an aggregate over the period."""
         return self.rows(sql, **parameters)[0]
+
+    def called(self, host: str | None, cluster: str | None) -> str:
+        """What a cluster's host is called in the whole store."""
+        if not self.many_clusters or not host:
+            return host or ""
+        if self._names is None:
+            self._names = NodeNames(self.store.rows)
+        return self._names.of(host, cluster)
 
     def table(self, title: str, columns: Sequence[Column], rows: list[dict[str, Any]], **more: str) -> Table:
         """A table, with its cluster in front when the store holds several."""

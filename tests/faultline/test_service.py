@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+import time
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,11 +15,12 @@ from fastapi.testclient import TestClient
 
 from collector.ingest import Ingest
 from correlator.engine import correlate
-from correlator.streaming import TickReport
+from correlator.streaming import Ticker, TickReport
 from faultline import service
 from faultline.config import validate
 from faultline.failure import CommandError
-from faultline.service import Service, build_app
+from faultline.receiving import Front, Receiving
+from faultline.service import Service, _Parts, build_app
 from store import open_store
 
 FLAP = Path(__file__).parent.parent / "captures" / "mgmt_flap_long"
@@ -89,6 +93,11 @@ def test_a_report_is_served_with_its_style_and_without_scripts_and_refuses_in_wo
         reversed_ = client.get("/api/v1/reports/usage?since=2026-11-30T00:00:00&until=2026-11-01T00:00:00")
         assert reversed_.status_code == 400 and "is not before" in reversed_.json()["detail"]
         assert client.get("/api/v1/reports/usge").status_code == 404
+        wrong = client.get("/api/v1/reports/usage?since=lately")
+        assert wrong.status_code == 400 and wrong.json()["parameter"] == "since"
+        assert wrong.json()["detail"] == "since='lately' is not a time; write 2026-11-21T00:30:00Z, now or now-6h"
+        for since in ("now-7d", "2026-11-21", "2026-11-21T00:30:00+01:00", "2026-11-21T00:30:00 01:00", ""):
+            assert client.get("/api/v1/reports/usage", params={"since": since, "format": "json"}).status_code == 200
 
 
 def test_the_service_describes_all_its_routes(tmp_path: Path) -> None:
@@ -99,3 +108,42 @@ def test_the_service_describes_all_its_routes(tmp_path: Path) -> None:
     promised = ("ingest", "query", "incidents", "incidents/{incident_id}", "jobs/{key}", "jobs/{key}/verdict", "nodes",
                 "nodes/{name}", "nodes/{name}/risk", "reports", "reports/{name}", "sources", "tail", "result")  # fmt: skip
     assert [name for name in promised if f"/api/v1/{name}" not in paths] == []
+
+
+def test_lines_are_taken_in_and_stored_while_all_that_is_stored_is_first_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restart on a big store: minutes of concluding, which no sender waits for, and the pages say so."""
+    go_on = threading.Event()
+    monkeypatch.setattr(Ticker, "tick", lambda self: go_on.wait(60) and TickReport())
+    monkeypatch.setattr(service, "LOOK_S", 0.0)
+    config = validate({"data": str(tmp_path / "data"), "listen": "127.0.0.1:0", "syslog": []}, "test")
+    receiving = Receiving(config, listeners=False)
+    front = Front(receiving, "the store is not open yet")
+    parts = _Parts(config, receiving, front, tmp_path / "note", "http://here", None)
+    parts.begin(open_store(config.data))
+    try:
+        asked = TestClient(front)
+        line = b'{"host": "gx01", "message": "eth0: Link is Down"}\n'
+        assert (
+            asked.post("/api/v1/ingest", content=line, headers={"content-type": "application/x-ndjson"}).status_code
+            == 200
+        )
+        assert receiving.pipeline is not None and receiving.pipeline.drain(30)
+        told = asked.get("/api/v1/sources").json()
+        assert told["looking_since"] and told["intake"]["stored_lines"] == 1
+        for path in ("/", "/sources", "/explore"):
+            page = asked.get(path, headers={"accept": "text/html"}).text
+            assert "still looking through all that is stored" in page and "data-poll" in page, path
+        assert "faultline_first_look_pending 1" in asked.get("/metrics").text
+        assert asked.get("/readyz").status_code == 200
+        go_on.set()
+        assert parts.service is not None
+        while parts.service.looking_since():
+            time.sleep(0.01)
+        assert "still looking" not in asked.get("/", headers={"accept": "text/html"}).text
+        assert asked.get("/api/v1/sources").json()["looking_since"] is None
+    finally:
+        go_on.set()
+        parts.end()
+        gc.unfreeze()

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from fastapi.testclient import TestClient
 
 from collector.ingest import Ingest, Options
+from collector.ledger import Ledger
+from correlator import lemons
 from correlator.engine import correlate, result
 from faultline.checking import two_names
 from faultline.cli import run
+from faultline.config import validate
+from faultline.receiving import Receiving
+from faultline.service import Service
 from parsers.engine import LineParser
-from store import open_store
+from queries import reports
+from store import cluster_names, open_store
+from store.duckdb_store import DuckStore
 from web.app import create_app
 
 CAPTURES = Path(__file__).parents[1] / "captures"
@@ -148,17 +156,139 @@ def test_lines_of_a_host_can_be_asked_by_cluster(pages: TestClient) -> None:
     assert of() == {"east", "west"} and of(cluster="west") == {"west"}
 
 
-@pytest.mark.parametrize(("lines", "jobs", "configured", "said"), [
-    (["west"], ["mini"], "west", ["'mini'"]), (["west", "mini"], ["mini"], "west", []), (["west"], ["west"], "west", []),
-    (["mini"], ["mini"], "west", []), (["west"], ["mini"], None, []), (["west", None], ["mini", "other"], "west", ["'mini'", "'other'"]),
-])  # fmt: skip
-def test_one_cluster_under_two_names_is_told(
-    lines: list[str | None], jobs: list[str], configured: str | None, said: list[str]
+#: Of each: the clusters that lines, accounting and witnesses name, the setting, what is the same, what is doubted.
+NAMES: dict[str, tuple[list[str | None], list[str], list[str], str | None, list[str], list[str]]] = {
+    "one cluster under two names": (["west"], ["mini"], [], "west", ["mini"], []),
+    "lines without a name are the setting's": (["west", None], ["mini"], ["mini", "west"], "west", ["mini"], []),
+    "the same but for Slurm's small letters": (["West", "east"], ["west", "east"], ["east"], "West", ["west"], []),
+    "accounting has both": (["west"], ["mini", "west"], [], "west", [], ["mini"]),
+    "accounting has two others": (["west"], ["mini", "other"], [], "west", [], ["mini", "other"]),
+    "a third is named by states of nodes": (["west"], ["mini"], ["east"], "west", [], ["mini"]),
+    "lines of another cluster": (["west", "east"], ["mini"], [], "west", [], ["mini"]),
+    "each has its lines": (["west", "mini"], ["mini"], [], "west", [], []),
+    "no line of the setting": (["mini"], ["mini"], [], "west", [], []),
+    "nothing is configured": (["west"], ["mini"], [], None, [], []),
+    "they agree": (["west"], ["west"], [], "west", [], []),
+}
+
+
+def named(
+    store: DuckStore, lines: Sequence[str | None], jobs: Sequence[str], states: Sequence[str] = (), node: str = "n1"
 ) -> None:
+    con = store.cursor()
+    for name in lines:
+        con.execute("INSERT INTO raw.logs (cluster, host, message) VALUES (?, 'n1', 'x')", [name])
+    for name in jobs:
+        con.execute("INSERT INTO raw.jobs (cluster, job_id, nodes) VALUES (?, 15, [?])", [name, node])
+    for name in states:
+        con.execute("INSERT INTO raw.node_states (cluster, host) VALUES (?, 'n1')", [name])
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_one_cluster_under_two_names_gets_one_where_nothing_speaks_for_a_second(case: str) -> None:
+    lines, jobs, states, configured, same, doubted = NAMES[case]
+    with open_store(None) as store:
+        named(store, lines, jobs, states)
+        told = two_names(store, configured)
+        assert [text.partition("accounting tells of ")[2].split(",")[0] for text in told] == [repr(n) for n in doubted]
+        assert all(f"write cluster = {name!r}" in text for name, text in zip(doubted, told, strict=True))
+        assert cluster_names.unite(store, configured) == dict.fromkeys(same, configured)
+        left = {
+            row["cluster"]
+            for row in store.rows("SELECT cluster FROM raw.jobs UNION SELECT cluster FROM raw.node_states")
+        }
+        assert left == {configured if name in same else name for name in (*jobs, *states)}
+
+
+@pytest.mark.parametrize(
+    ("sql", "doubted"),
+    [
+        ("UPDATE raw.logs SET host = 'elsewhere'", True),  # no node of its jobs speaks under the setting's name
+        ("INSERT INTO intake.sources (host, first_seen, last_seen) VALUES ('n1', '2026-11-21 10:00', '2026-11-21 10:04')", True),
+        ("INSERT INTO intake.sources (host, first_seen, last_seen) VALUES ('n1', '2026-11-21 10:00', '2026-11-21 10:06')", False),
+        ("INSERT INTO intake.nodes (host, cluster) VALUES ('n1', 'mini')", True),  # an agent says so itself
+        ("INSERT INTO intake.nodes (host, cluster) VALUES ('n1', NULL)", False),
+    ],
+)  # fmt: skip
+def test_a_second_cluster_that_has_not_spoken_much_yet_keeps_its_name(sql: str, doubted: bool) -> None:
+    with open_store(None) as store:
+        Ledger(store, "spool")  # makes the tables of the way in
+        named(store, ["west"], ["mini"])
+        store.cursor().execute(sql)
+        assert bool(two_names(store, "west")) is doubted
+        assert cluster_names.unite(store, "west") == ({} if doubted else {"mini": "west"})
+
+
+def test_what_comes_under_the_other_name_later_is_the_same_until_lines_say_otherwise() -> None:
+    with open_store(None) as store:
+        named(store, ["west"], ["mini"])
+        assert cluster_names.unite(store, "west") == {"mini": "west"}
+        named(store, [], ["mini"])  # loaded from a file meanwhile
+        assert cluster_names.unite(store, "west") == {"mini": "west"} and two_names(store, "west") == []
+        assert store.rows("SELECT DISTINCT cluster FROM raw.jobs") == [{"cluster": "west"}]
+        rows = pl.DataFrame({"cluster": ["mini", None, "east"]})
+        assert cluster_names.renamed(rows, {"mini": "west"})["cluster"].to_list() == ["west", None, "east"]
+        assert cluster_names.unite(store, "north") == {}, "the setting was changed"
+        assert cluster_names.unite(store, "west") == {"mini": "west"}, "and put back"
+    with open_store(None) as store:
+        named(store, ["west"], ["mini"])
+        cluster_names.unite(store, "west")
+        named(store, ["mini"], ["mini"])
+        assert cluster_names.unite(store, "west") == {}, "it has lines of its own"
+
+
+def test_a_service_gives_jobs_and_lines_of_its_cluster_one_name_and_goes_on_so(tmp_path: Path) -> None:
+    config = validate({"data": str(tmp_path), "cluster": "west", "syslog": []}, "test")
+    with open_store(tmp_path) as store:
+        named(store, ["west"], ["mini"])
+    store = open_store(tmp_path)
+    receiving = Receiving(config, listeners=False)
+    running = Service(config, store, receiving)
+    try:
+        running.start()
+        accounting = "JobID|Cluster|State|NodeList|Submit|Start|End\n16|mini|COMPLETED|n1|2026-11-21T10:00:00|2026-11-21T10:00:00|2026-11-21T10:01:00\n"
+        record = {
+            "document": "sacct",
+            "stream": "sacct",
+            "host": "ctl",
+            "raw": accounting,
+            "read": "2026-11-21T16:40:00Z",
+        }
+        receiving.keep(json.dumps(record).encode() + b"\n", "k1")
+        assert receiving.pipeline is not None and receiving.pipeline.drain(60)
+        told = store.rows("SELECT DISTINCT cluster, job_id FROM raw.jobs ORDER BY job_id")
+        assert told == [{"cluster": "west", "job_id": 15}, {"cluster": "west", "job_id": 16}]
+    finally:
+        running.stop()
+        store.close()
+
+
+def test_hosts_of_one_name_are_two_on_the_repair_list_with_the_jobs_that_each_hurt(pages: TestClient) -> None:
+    listed = {(one["host"], one["cluster"]): one for one in pages.get("/api/v1/repairs").json()["repairs"]}
+    east, west = listed["gpu02", "east"], listed["gpu02", "west"]
+    assert (east["node"], east["ended"]) == ("gpu02@east", ["15"])
+    assert (west["node"], west["ended"]) == ("gpu02@west", ["15@west"])
+    page = pages.get("/repairs", headers=PAGE).text
+    for name in ("/nodes/gpu02%40east", "/nodes/gpu02%40west", "/jobs/15%40west", '/jobs/15"'):
+        assert name in page, name
+
+
+def test_a_lemon_is_one_clusters_node(data: Path) -> None:
     with open_store(None) as store:
         con = store.cursor()
-        con.executemany("INSERT INTO raw.logs (cluster, message) VALUES (?, 'x')", [[name] for name in lines])
-        con.executemany("INSERT INTO raw.jobs (cluster, job_id) VALUES (?, 15)", [[name] for name in jobs])
-        told = two_names(store, configured)
-    assert [text.partition("accounting tells of ")[2].split(",")[0] for text in told] == said
-    assert all(f"write cluster = {name}" in text for name, text in zip(said, told, strict=True))
+        for cluster in ("east", "west"):
+            con.execute(
+                "INSERT INTO model.events (event_id, cluster, host, event) VALUES (?, ?, 'gpu02', 'x')",
+                [cluster, cluster],
+            )
+            con.execute(
+                "INSERT INTO model.incidents (incident_id, cluster, start, severity, root_event, root_host, document) "
+                "VALUES (?, ?, '2026-11-21', 'impact', 'gpu.xid', 'gpu02', '{}')", [cluster, cluster],
+            )  # fmt: skip
+        store.set_fact(lemons.FACT, lemons.told([("east", ["gpu02"]), ("west", [])]))
+        assert result(store)["lemons"] == ["gpu02@east"]
+        section = reports.run(store, "failure-patterns").section("nodes")
+        assert {row["cluster"]: row["lemon"] for row in section.tables[0].rows} == {"east": True, "west": False}
+        assert section.notes == ("Lemons over all that is stored: gpu02@east.",)
+        store.set_fact(lemons.FACT, '["gpu02"]')  # as versions before wrote it
+        assert result(store)["lemons"] == ["gpu02"]

@@ -12,8 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queries.kql import CannotExpress, KqlError, NotImplementedYet, QueryTimeout, run, validate
+from queries.kql.aggregates import AGGREGATES
 from queries.kql.catalog import CATALOG
+from queries.kql.compile import PYTHON, SPECIAL
 from queries.kql.errors import nearest
+from queries.kql.functions import signatures
+from queries.kql.hints import INSTEAD
+from queries.kql.operators import OPERATORS
+from queries.kql.operators.plugins import PLUGIN_BUILDERS
 
 
 def test_a_wrong_operator_is_named_with_its_nearest_kin() -> None:
@@ -93,6 +99,43 @@ def test_what_stopped_the_reading_is_named(text: str, column: int, said: str, su
     with pytest.raises(KqlError, match=re.escape(said)) as caught:
         validate(text, CATALOG)
     assert (caught.value.column, caught.value.suggestion) == (column, suggestion)
+
+
+#: R18, by Kusto's page of `serialize`: what settles the order of rows, what loses it, what keeps it as it was.
+SETTLE = ("sort by Time", "order by Time asc", "top 5 by Time", "serialize", "getschema", "top-hitters 3 of Host")
+LOSE = ("summarize n = count() by Host", "distinct Host", "join kind=inner Jobs on JobId", "sample 5", "count",
+        "make-series count() on Time step 1h", "sample-distinct 2 of Host", "evaluate narrow()")  # fmt: skip
+KEEP = ("where Host != ''", "extend x = 1", "project-away Severity", "take 5", "as T", "parse Message with * 'a' b")
+WINDOW = "extend r = row_number()"
+
+
+@pytest.mark.parametrize("before", [f"Events | {one}" for one in SETTLE] + [f"Events | serialize | {one}" for one in KEEP] + [
+    "range x from 1 to 3 step 1", "print x = 1", "datatable(x:long)[1, 2]", "let T = Events | sort by Time; T",
+    "let f = (t:(*)) { t | where true }; f(Events | sort by Time)", "let T = materialize(Events | sort by Time); T",
+    "union (range x from 1 to 3 step 1), (print x = 1)",
+])  # fmt: skip
+def test_r18_row_functions_take_rows_in_a_settled_order(before: str) -> None:
+    validate(f"{before} | {WINDOW}", CATALOG)
+
+
+@pytest.mark.parametrize("before", ["Events", "union Events, Jobs", "search 'x'"] + [f"Events | {one}" for one in KEEP] + [
+    f"Events | sort by Time | {one}" for one in LOSE
+])  # fmt: skip
+def test_r18_row_functions_refuse_rows_in_no_order(before: str) -> None:
+    for function in ("row_number()", "prev(1)", "row_cumsum(1)", "row_rank_min(1)"):
+        with pytest.raises(
+            KqlError, match=re.escape(f"{function.partition('(')[0]}() needs serialized rows")
+        ) as caught:
+            validate(f"{before} | extend r = {function}", CATALOG)
+        assert caught.value.column == len(before) + 15
+        assert caught.value.suggestion == "| sort by ..., or | serialize, before this operator"
+
+
+def test_r18_serialize_itself_and_the_items_of_a_row_are_in_order() -> None:
+    validate("Events | serialize r = row_number(), before = prev(Host)", CATALOG)
+    validate("Jobs | mv-apply n = Nodes on (extend r = row_number() | where r == 1)", CATALOG)
+    with pytest.raises(KqlError, match="needs serialized rows"):
+        validate("Events | extend n = toscalar(Events | sort by Time | count) | extend r = row_number()", CATALOG)
 
 
 @pytest.mark.parametrize(
@@ -316,3 +359,34 @@ def test_a_wrong_name_is_told_the_one_that_is_meant(written: str, meant: str | N
 )
 def test_a_wrong_table_is_told_the_one_that_is_meant(written: str, meant: str) -> None:
     assert nearest(written, CATALOG.tables) == meant
+
+
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [
+        ("Logs | evaluate session_count(Host, Time, ago(1d), now(), 1h, 10m)", "row_window_session"),
+        ("Logs | evaluate activity_engagement(Host, Time, 1d, 7d)", "sliding_window_counts"),
+        (
+            "Logs | evaluate funnel_sequence(Host, Time, ago(1d), now(), 1h, 1h, Event, dynamic(['a']))",
+            "sequence_detect",
+        ),
+        ("Logs | reduce by Message", "autocluster"),
+        ("Links | make-graph Host --> Switch", "join"),
+        ("externaldata(x:string)['http://h/x.csv']", "datatable"),
+        ("external_table('x')", "faultline ingest"),
+        ("database('x').Logs | count", "Logs"),
+        ("union Events, workspace('x').Syslog", "Syslog"),
+        ("cluster('a').database('b').Logs", "the table's name alone"),
+        ("print geo_point_in_polygon(1.0, 2.0, dynamic({}))", "geo_point_in_circle"),
+    ],
+)
+def test_what_is_not_answered_says_what_answers_nearly_the_same(text: str, instead: str) -> None:
+    with pytest.raises(KqlError) as caught:
+        validate(text, CATALOG)
+    assert instead in (caught.value.suggestion or ""), str(caught.value)
+
+
+def test_what_is_suggested_instead_is_not_answered_itself() -> None:
+    """An entry that has become needless is to go."""
+    known = {*OPERATORS, *PLUGIN_BUILDERS, *signatures.SIMPLE, *SPECIAL, *PYTHON, *AGGREGATES}
+    assert not set(INSTEAD) & known

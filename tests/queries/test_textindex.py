@@ -128,7 +128,7 @@ def test_few_blocks_are_read_for_a_rare_text(query: str, count: int, store: Duck
 KEPT_WHOLE = [
     'Logs | take 10 | where Message has "slain"',
     'Logs | extend Message = Host | where Message has "slain"',
-    'Logs | extend Before = prev(Message) | where Message has "slain"',
+    'Logs | serialize | extend Before = prev(Message) | where Message has "slain"',
     'Logs | serialize N = row_number() | where Message has "slain"',
     'Logs | summarize arg_max(Time, Message) by Host | where Message has "slain"',
     'Logs | as T | where Message has "slain" | union T | count',

@@ -319,20 +319,17 @@ def test_an_incident_names_nobody_else_whom_it_hurt(store: DuckStore) -> None:
     whole = Reader(store).incident("I-6fca6f7277")
     told = whole["document"]
     told["jobs"] = [*told["jobs"], {**told["jobs"][0], "job_id": "17", "user": "bob", "name": "secret"}]
-    told["advice"] = [*told["advice"], {"text": "Tell alice, bob to submit again.", "command": None}]
+    told["advice"] = [*told["advice"], {"text": "Tell alice, bob to submit again.", "command": None, "users": ["alice", "bob"]},
+                      {"text": "Tell alice of the node called bob.", "command": None, "users": ["alice"]}]  # fmt: skip
     told["recurrence"] = [{"id": "I-other", "start": None}]
     asked = OwnReader(Reader(store), "alice")
-    con = store.cursor()  # a second user whom the same incident hurt
-    con.execute("UPDATE model.runs SET incident_id = 'I-6fca6f7277' WHERE run_key = '16'")
-    try:
-        kept = asked._unnamed(told, "I-6fca6f7277")
-    finally:
-        con.execute("UPDATE model.runs SET incident_id = NULL WHERE run_key = '16'")
+    kept = asked._unnamed(told)
     assert [(job["job_id"], job["user"], job["name"]) for job in kept["jobs"]] == [
         ("15", "alice", "hit"),
         ("17", None, None),
     ]
-    assert [item for item in kept["advice"] if "bob" in item["text"]] == [] and kept["recurrence"] == []
+    assert [item["text"] for item in kept["advice"] if "bob" in item["text"]] == ["Tell alice of the node called bob."]
+    assert kept["recurrence"] == []
     assert len(kept["advice"]) == len(told["advice"]) - 1 and told["jobs"][1]["user"] == "bob", "the whole stays whole"
 
 

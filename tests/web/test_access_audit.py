@@ -12,7 +12,7 @@ import fixture
 import pytest
 from fastapi.testclient import TestClient
 
-from web.access.audit import QUIET_S, Audit
+from web.access.audit import MOST_LINES, MOST_OF_ADDRESS, QUIET_S, Audit
 from web.access.gate import Gate
 from web.access.people import Role, Roles
 from web.access.sessions import Sessions
@@ -83,6 +83,38 @@ def test_the_line_after_a_quiet_minute_says_how_often(tmp_path: Path) -> None:
     assert [(t["who"], t["times"]) for t in lines(tmp_path)] == [("alice", 1), ("alice", 3), ("bob", 1)]
 
 
+def test_a_flood_of_names_and_addresses_does_not_fill_the_disk(client: TestClient, tmp_path: Path) -> None:
+    now = [0.0]
+    audit = Audit(tmp_path / "audit.ndjson", clock=lambda: now[0])
+    for number in range(300):
+        audit.attempt("sign_in_refused", f"name{number}", "10.0.0.5", way="password")
+    for number in range(300):
+        audit.refused("sign_in_waits", f"name{number}", f"10.0.1.{number}")
+    told = lines(tmp_path)
+    assert [t["who"] for t in told[:MOST_OF_ADDRESS]] == [f"name{n}" for n in range(MOST_OF_ADDRESS)], (
+        "the first are whole"
+    )
+    assert len(told) == MOST_LINES
+    now[0] = QUIET_S - 1
+    audit.settle()
+    assert len(lines(tmp_path)) == MOST_LINES
+    audit.tell("sign_in", "ada", "10.0.0.9")  # who comes in is told whatever is refused meanwhile
+    now[0] = QUIET_S
+    audit.settle()
+    last, summed = lines(tmp_path)[-2:]
+    acts = {"sign_in_refused": 300 - MOST_OF_ADDRESS, "sign_in_waits": 300 - (MOST_LINES - MOST_OF_ADDRESS)}
+    assert last["act"] == "sign_in" and (summed["act"], summed["acts"]) == ("refusals_left_out", acts)
+    assert summed["times"] == sum(acts.values())
+    audit.attempt("sign_in_refused", "ada", "10.0.0.5", way="password")
+    assert lines(tmp_path)[-1]["who"] == "ada", "the next minute is told again"
+
+
+def test_every_wrong_password_is_written_while_they_are_few(client: TestClient, tmp_path: Path) -> None:
+    for _ in range(3):
+        sign_in(client, "ada", "wrong")
+    assert [t["act"] for t in lines(tmp_path)] == ["sign_in_refused"] * 3
+
+
 def test_a_changed_file_of_people_is_written_by_name(client: TestClient, users: Users, tmp_path: Path) -> None:
     client.get("/healthz")
     changed = Users(users.path, {"ada": hashed_password("another horse")}, {"grafana": hashed_token("t-grafana")})
@@ -103,5 +135,7 @@ def test_every_act_is_in_the_docs() -> None:
     named = set(re.findall(r"`([a-z_]+)`", DOCS.read_text())) | {"token_added", "token_changed", "token_removed"}
     acts: set[str] = set()
     for file in (DOCS.parents[1] / "web").rglob("*.py"):
-        acts |= set(re.findall(r"(?:audit|audit_of\(request\))\.(?:tell|refused)\(\s*\"(\w+)\"", file.read_text()))
+        acts |= set(
+            re.findall(r"(?:audit|audit_of\(request\))\.(?:tell|refused|attempt)\(\s*\"(\w+)\"", file.read_text())
+        )
     assert acts >= {"sign_in", "sign_in_refused", "denied", "feedback", "replay", "token_refused"} and acts <= named

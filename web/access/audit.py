@@ -2,7 +2,8 @@
 
 The lines are for machines and for the day after; ``docs/security.md`` says what each holds. Nothing typed as a password and no
 token is ever among them. What a stranger can repeat at will (a refused token, a page that is not theirs) is written once in
-``QUIET_S`` for each address, with the number of times it was meant.
+``QUIET_S`` for each address, with the number of times it was meant. And of all that strangers cause there are so many lines in
+``QUIET_S`` at most, or a flood of names and addresses would fill the disk: of the rest one line tells how often.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 import os
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,8 @@ log = logging.getLogger("faultline.web")
 QUIET_S = 60.0
 #: So many refusals are remembered; of the oldest the times are written with nothing.
 REMEMBERED = 10_000
+#: So many lines of refusals are written in ``QUIET_S``, from one address and in all: at most some 40 MB a day.
+MOST_OF_ADDRESS, MOST_LINES = 12, 60
 #: What others typed is kept so long.
 CHARS = 200
 
@@ -36,6 +39,10 @@ class Audit:
         self._lock = threading.Lock()
         #: Refusal -> when its last line was written, and how often it happened since.
         self._quiet: OrderedDict[tuple[str, ...], tuple[float, int]] = OrderedDict()
+        #: When the present span of ``QUIET_S`` began, the lines of refusals in it by address, and those left out by act.
+        self._begun = float("-inf")
+        self._written: Counter[str] = Counter()
+        self._left_out: Counter[str] = Counter()
 
     def tell(self, act: str, who: str = "", address: str = "", **more: object) -> None:
         """Writes a line. A disk that refuses it stops nobody: the service's log says so instead."""
@@ -58,8 +65,30 @@ class Audit:
         except OSError:
             log.exception("%s: an audit line could not be written", self.path)
 
+    def attempt(self, act: str, who: str, address: str, **more: object) -> None:
+        """As ``tell``, for what a stranger causes: line by line, until there are too many of them."""
+        with self._lock:
+            self._turn(self._clock())
+            fits = self._written[address] < MOST_OF_ADDRESS and self._written.total() < MOST_LINES
+            (self._written if fits else self._left_out)[address if fits else act] += 1
+        if fits:
+            self.tell(act, who, address, **more)
+
+    def settle(self) -> None:
+        """Writes what was left out of the last span, once that is over. Called now and then."""
+        with self._lock:
+            self._turn(self._clock())
+
+    def _turn(self, now: float) -> None:
+        if now - self._begun < QUIET_S:
+            return
+        self._begun, left_out = now, self._left_out
+        self._written, self._left_out = Counter(), Counter()
+        if left_out:
+            self.tell("refusals_left_out", times=left_out.total(), acts=dict(sorted(left_out.items())))
+
     def refused(self, act: str, who: str, address: str, **more: object) -> None:
-        """As ``tell``, for what may be repeated at will."""
+        """As ``attempt``, for what may be repeated at will."""
         now, key = self._clock(), (act, who, address)
         with self._lock:
             last, times = self._quiet.get(key, (float("-inf"), 0))
@@ -69,7 +98,7 @@ class Audit:
             while len(self._quiet) > REMEMBERED:
                 self._quiet.popitem(last=False)
         if not quiet:
-            self.tell(act, who, address, times=times + 1, **more)
+            self.attempt(act, who, address, times=times + 1, **more)
 
 
 def _short(value: object) -> object:

@@ -76,7 +76,7 @@ async def sign_in(request: Request) -> Response:
         fits = await asyncio.to_thread(gate.users.has_password, name, form.get("password", ""))
     if not fits:
         gate.attempts.failed(name, address)
-        gate.audit.tell("sign_in_refused", name, address, way="password")
+        gate.audit.attempt("sign_in_refused", name, address, way="password")
         return _page(request, gate, following, status=403, wrong="Name or password is wrong.", typed=name)
     return _signed_in(request, gate, gate.roles.person(name), following, gate.users.mark(name))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,7 +37,7 @@ class OwnReader(Reader):
                 404, f"{self.user} has no job run {key}.", do="Look for the job's number in the list of jobs."
             )
         row = super().run(key)
-        row["document"] = self._unnamed(row["document"], row["incident_id"])
+        row["document"] = self._unnamed(row["document"])
         return row
 
     def runs_by_key(self, keys: Sequence[str]) -> list[Row]:
@@ -52,19 +51,15 @@ class OwnReader(Reader):
             raise ProblemError(
                 404, f"No job of {self.user} met the incident {incident_id}.", do="See the list of jobs."
             )
-        row["document"] = self._unnamed(row["document"], row["incident_id"])
+        row["document"] = self._unnamed(row["document"])
         return row
 
     def result(self, whole: dict[str, Any]) -> dict[str, Any]:
         """corr-result/1 without what is others'."""
         own = self._own_keys()
-        verdicts = {
-            key: self._unnamed(verdict, verdict.get("incident_id"))
-            for key, verdict in whole["verdicts"].items()
-            if key in own
-        }
+        verdicts = {key: self._unnamed(verdict) for key, verdict in whole["verdicts"].items() if key in own}
         met = [incident for incident in whole["incidents"] if self._touched(incident["id"])]
-        incidents = [self._unnamed(incident, incident["id"]) for incident in met]
+        incidents = [self._unnamed(incident) for incident in met]
         return {**whole, "verdicts": verdicts, "incidents": incidents, "lemons": []}
 
     def feedback(self, *, run: Row | None = None, incident_id: str | None = None) -> list[Row]:
@@ -76,19 +71,15 @@ class OwnReader(Reader):
         sql = f'SELECT run_key FROM {run_names.named_runs(self.rows)} WHERE "user" = ?'
         return {str(row["run_key"]) for row in self.rows(sql, [self.user])}
 
-    def _unnamed(self, document: dict[str, Any], incident_id: str | None) -> dict[str, Any]:
+    def _unnamed(self, document: dict[str, Any]) -> dict[str, Any]:
         """The document of an incident or of a verdict that blames it, without whom else it hurt and what their jobs are called."""
-        sql = 'SELECT DISTINCT "user" FROM model.runs WHERE incident_id = ? AND "user" <> ?'
-        others = {str(row["user"]) for row in self.rows(sql, [incident_id, self.user])}
         made = dict(document)
         if made.get("jobs"):
             made["jobs"] = [
                 job if job.get("user") == self.user else {**job, "user": None, "name": None} for job in made["jobs"]
             ]
         if made.get("advice"):
-            made["advice"] = [
-                item for item in made["advice"] if not others & set(re.findall(r"[\w.@-]+", item["text"]))
-            ]
+            made["advice"] = [item for item in made["advice"] if set(item.get("users") or ()) <= {self.user}]
         if made.get("recurrence"):
             made["recurrence"] = [item for item in made["recurrence"] if self._touched(item["id"])]
         return made

@@ -1,11 +1,14 @@
-/* What is under way is kept current. A page whose main says data-poll (seconds) is asked for again while it is looked
-   at; parts marked data-live that changed take the place of their older selves. The axis gets new data under the
-   reader's zoom and cursor (incident.js listens to "refresh"). A page that is final says no data-poll, and rests. */
+/* What is under way is kept current. A page that says data-poll (seconds; the least counts) is asked for again while
+   it is looked at; parts marked data-live that changed take the place of their older selves. The axis gets new data
+   under the reader's zoom and cursor (incident.js listens to "refresh"). A page that is final says no data-poll, and
+   rests. */
 
 import { say } from './app.js';
 import { wall } from './zone.js';
 
-const main = document.querySelector('main[data-poll]');
+const pause = page => Math.min(...[...page.querySelectorAll('[data-poll]')].map(part => Number(part.dataset.poll)));
+/** Seconds to the next time; infinite where nothing is under way. */
+let poll = pause(document);
 /** After failures in a row the pauses grow up to this, seconds. */
 const LONGEST_S = 60;
 let failures = 0;
@@ -85,9 +88,7 @@ async function refresh() {
       say('The page was updated');
       document.dispatchEvent(new Event('refresh'));
     }
-    const poll = page.querySelector('main')?.dataset.poll;
-    if (poll) main.dataset.poll = poll;
-    else delete main.dataset.poll;
+    poll = pause(page);
   } catch {
     if (!failures) since = wall(Date.now()).slice(11, 19);
     failures++;
@@ -99,11 +100,11 @@ async function refresh() {
 
 function next() {
   clearTimeout(timer);
-  if (!main.dataset.poll) return;
-  timer = setTimeout(refresh, Math.min(LONGEST_S, Number(main.dataset.poll) * 2 ** failures) * 1000);
+  if (!Number.isFinite(poll)) return;
+  timer = setTimeout(refresh, Math.min(LONGEST_S, poll * 2 ** failures) * 1000);
 }
 
-if (main) {
+if (Number.isFinite(poll)) {
   for (const part of document.querySelectorAll('[data-live]')) written.set(part.dataset.live, source(part));
   document.addEventListener('visibilitychange', refresh);
   next();

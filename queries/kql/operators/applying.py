@@ -53,7 +53,7 @@ def mv_apply(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     limit = c.expr(node.parts["limit"], Scope(env)) if "limit" in node.parts else None
     counted = sql("least({0}, {1})", "long", length, limit) if limit else length
     start, columns = _items(stage, node, made, counted, alias)
-    inside, inner = _inner(c, lambda: c.apply(Stage(c.add(start), columns), body.operators, env))
+    inside, inner = _inner(c, lambda: c.apply(Stage(c.add(start), columns, serial=True), body.operators, env))
     names = {e.name for e in expanded}
     kept = [v for v in stage.visible if v.name not in names]
     merged: dict[str, tuple[Value, StageColumn | None]] = {v.name: (v.value(alias), None) for v in kept}
@@ -113,7 +113,9 @@ def partition(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
         test = Sql(f'({{0}} IS NOT DISTINCT FROM "{alias}"."$key")', key.sql)
         start = select(*items).select_from(relation(stage.relation)).where(test)
         operators = node.parts["body"].operators
-        inside, inner = _inner(c, lambda: c.apply(Stage(c.add(start), stage.columns), operators, env))
+        inside, inner = _inner(
+            c, lambda: c.apply(Stage(c.add(start), stage.columns, serial=stage.serial), operators, env)
+        )
     columns = inside.visible
     source = Stage(keys, ())
     made = [v.value("i").sql.label(quoted(v.physical)) for v in columns]

@@ -212,7 +212,7 @@ def stack(c: Compiler, parts: list[tuple[str, Stage]], kind: str, tag: str | Non
     made = [StageColumn(out, type_, physical, type_ != "string") for out, _, type_, physical in columns]
     if tag is not None:
         made.insert(0, StageColumn(tag, "string", tag, False))
-    return Stage(c.add(body), tuple(made))
+    return Stage(c.add(body), tuple(made), serial=all(part.serial for _, part in parts))
 
 
 def _superset(stages: list[Stage], kind: str) -> list[tuple[str, str, str, str]]:

@@ -13,6 +13,7 @@ from queries.kql.dialect import Sql
 from queries.kql.errors import CannotExpress, KqlBindError, NotImplementedYet, nearest
 from queries.kql.functions.convert import to_type
 from queries.kql.functions.names import CANNOT, PLUGINS
+from queries.kql.hints import INSTEAD
 from queries.kql.operators import activity, cohorts, mining, sequences
 from queries.kql.operators.rows import everything, scope_of
 from queries.kql.values import Value, constant, dynamic_of, plain, sql, text_of
@@ -35,9 +36,14 @@ def evaluate(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     plugin = PLUGIN_BUILDERS.get(call.name)
     if plugin is None:
         if call.name in CANNOT:
-            raise CannotExpress(f"the plugin '{call.name}' cannot be answered here: {CANNOT[call.name]}", call.span)
+            raise CannotExpress(
+                f"the plugin '{call.name}' cannot be answered here: {CANNOT[call.name]}", call.span,
+                suggestion=INSTEAD.get(call.name),
+            )  # fmt: skip
         if call.name in PLUGINS:
-            raise NotImplementedYet(f"the plugin '{call.name}' is not implemented yet", call.span)
+            raise NotImplementedYet(
+                f"the plugin '{call.name}' is not implemented yet", call.span, suggestion=INSTEAD.get(call.name)
+            )
         near = nearest(call.name, PLUGINS)
         there_is = "" if near else f"; there is {', '.join(sorted(PLUGIN_BUILDERS))}"
         raise KqlBindError(f"unknown plugin '{call.name}'{there_is}", call.span, suggestion=near)

@@ -1,0 +1,30 @@
+"""The list of nodes: since when a state is told, whoever asks for it again and again."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from store import node_names, open_store
+
+
+@pytest.mark.parametrize(
+    ("states", "since"),
+    [
+        (["idle"], 0),
+        (["idle", "idle", "idle"], 0),  # polled: it is idle since the first of them
+        (["idle", "DOWN*", "down*"], 1),  # spelled as accounting and as scontrol do
+        (["idle", "down*", "idle", "idle"], 2),
+        (["idle", None, "idle"], 2),  # unknown between
+    ],
+)
+def test_a_state_holds_since_it_was_first_told_without_another_between(states: list[str | None], since: int) -> None:
+    with open_store(None) as store:
+        for minute, state in enumerate(states):
+            row = [datetime(2026, 11, 21, 10, minute), state]
+            store.cursor().execute(
+                "INSERT INTO model.node_states (time, cluster, host, state) VALUES (?, 'c', 'n1', ?)", row
+            )
+        (node,) = store.rows(node_names.LISTED, ["", "", None, 10])
+    assert (node["state"], node["since"]) == (states[-1], datetime(2026, 11, 21, 10, since))
