@@ -150,12 +150,12 @@ def zones(told: Votes, hosts: Iterable[str], events: Sequence[Event]) -> dict[st
         sure |= _by_copies(events)
     stays = {host: _stays([v for v in some if v.quarters in sure]) for host, some in told.items()}
     found: dict[str, Zoned] = {}
-    for _, kin in groupby(sorted({*told, *hosts}, key=lambda h: (_kind(h), h)), key=_kind):
+    for _, kin in groupby(sorted({*told, *hosts}, key=lambda h: (kind_of(h), h)), key=kind_of):
         found |= _of_kin(list(kin), stays, told)
     return found
 
 
-def _kind(host: str) -> str:
+def kind_of(host: str) -> str:
     """Hosts that differ in their numbers only are set up alike."""
     return re.sub(r"\d+", "#", host.split(".", 1)[0])
 
