@@ -41,7 +41,7 @@ _OF_NODES = frozenset({"slurm.node_down", "slurm.node_not_responding", "slurm.no
 _TELLING = ("nic.link_", "kernel.boot", "kernel.panic", "kernel.lockup", "sys.service_", "slurm.daemon_")
 
 #: Of these sources a node's lines are not its system's.
-SLURM = frozenset({"slurmd", "slurmstepd"})
+SLURM = frozenset({"slurmd", "slurmstepd", "slurmctld", "slurmdbd"})
 _OTHERS = frozenset({"slurmctld", "slurmdbd", "slurmrestd", "opensm", "switch"})
 
 Word = tuple[float, tuple[str, ...]]

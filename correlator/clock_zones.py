@@ -5,7 +5,7 @@ tell it of switches."""
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from correlator.cabling import Cabling
@@ -72,94 +72,96 @@ def ahead(zoned: Iterable[Offset], time: float, inferred: bool, slurm: bool) -> 
 def zones_in(events: Sequence[Event], known: Known, books: Books = NO_BOOKS) -> Zones:
     """Which stamps are in another zone than they are taken for, by everything that is stored."""
     launched = launches(events, known)
-    told = votes(launched)
-    believed = zones(told, _hosts(events), events) if _far(told) else {}
-    said = words(events) or books.failures()
-    log_ahead = -(_right(events, said, told, believed, books.printed) or 0) * QUARTER_S
-    printed = replace(books.printed, log_ahead=log_ahead) if log_ahead else books.printed
-    apart = _system_apart(events, said, told, believed, log_ahead)
-    offsets = list(_of_hosts(events, told, believed, log_ahead, apart or 0))
-    shown = correct(events, offsets) if offsets else events
-    if apart is None and (apart := _apart_by_cables(shown, known.cables)):
-        offsets = list(_of_hosts(events, told, believed, log_ahead, apart))
-        shown = correct(events, offsets)
+    signs = _Signs(events, votes(launched), words(events) or books.failures(), books.printed)
+    right = signs.right()
+    apart = signs.apart({right or 0})
+    if right is None and apart:  # it may be a log host that wrote the others' stamps as well
+        right = signs.right({apart})
+    shown = correct(events, offsets := signs.offsets(right or 0, apart or 0))
+    if (right is None or apart is None) and (more := _zoned_ahead(shown, known.cables)):
+        right, apart = (more, apart) if right is None else (right, -more)
+        shown = correct(events, offsets := signs.offsets(right, apart or 0))
     offsets += _of_switches(shown, known.cables)
-    if not offsets and not _far(told):
+    log_ahead = -(right or 0) * QUARTER_S
+    printed = replace(books.printed, log_ahead=log_ahead) if log_ahead else books.printed
+    if not offsets and not signs.far:
         return Zones(printed=printed)
-    return _judged(
-        launched, told, Zones(tuple(offsets), frozenset(), _hosts(events), log_ahead=log_ahead, printed=printed)
-    )
+    found = Zones(tuple(offsets), frozenset(), _hosts(events), log_ahead=log_ahead, printed=printed)
+    return replace(found, scripts=_scripts(launched, found), odd=frozenset(_odd(signs.told, found)))
 
 
-def _judged(launched: Launches, told: Votes, found: Zones) -> Zones:
-    jobs = {job: (host, at - found.log_ahead) for job, (host, at) in scripts(launched).items()} if found.offsets else {}
-    return replace(found, scripts=jobs, odd=frozenset(_odd(told, found)))
+def _scripts(launched: Launches, found: Zones) -> dict[int, tuple[str, float]]:
+    if not found.offsets:
+        return {}
+    return {job: (host, at - found.log_ahead) for job, (host, at) in scripts(launched).items()}
 
 
 def _hosts(events: Iterable[Event]) -> frozenset[str]:
     return frozenset(e.host for e in events if e.host)
 
 
-def _far(told: Votes) -> set[int]:
-    """The zones that launches tell of, slurmctld's not counted."""
-    return {vote.quarters for some in told.values() for vote in some} - {0}
+class _Signs:
+    """What tells of zones: launches (``told``), what slurmctld ``said`` of nodes, what was ``printed``. All numbers are quarters of
+    an hour."""
+
+    def __init__(self, events: Sequence[Event], told: Votes, said: Sequence[Word], printed: Printed) -> None:
+        self.events, self.told, self.said, self.printed = events, told, said, printed
+        #: Zones that launches tell of, slurmctld's not counted.
+        self.far = {vote.quarters for some in told.values() for vote in some} - {0}
+        self.believed = zones(told, _hosts(events), events) if self.far else {}
+        self.nodes = {name for _, names in said for name in names}
+
+    def right(self, maybe: Collection[int] = ()) -> int | None:
+        """By how much stamps that name their zone are ahead of slurmctld's log, which is to be moved then; None where nothing tells.
+        ``maybe``: what else may be."""
+        exact = Counter(v.quarters for some in self.told.values() for v in some if not v.inferred)
+        exact.update(self.printed.epochs.values())
+        if exact:
+            ((quarters, count),) = exact.most_common(1)
+            if count > 1 and count >= TIMES * (exact.total() - count):
+                return quarters
+        stays = [*(zoned.stays for zoned in self.believed.values()), *self.printed.stays.values()]
+        others = {stay.quarters for some in stays for stay in some}.union(maybe)
+        return fit(self.said, system_lines(self.events, self.nodes, zoned=True), others).clear(others)
+
+    def apart(self, maybe: Collection[int]) -> int | None:
+        """By how much nodes' system logs that name no zone are ahead of their slurmds' logs (a log host may write its own time), as far
+        as words on nodes tell it."""
+        lines = system_lines(self.events, self.nodes, zoned=False)
+        for host in lines.keys() & self.believed.keys():
+            off = list(_stretches(host, self.believed[host], 0.0))
+            lines[host] = sorted(t - ahead(off, t, True, True) for t in lines[host])
+        others = {-quarters for quarters in self.far}.union(maybe)
+        return fit(self.said, lines, others).clear(others)
+
+    def offsets(self, right: int, apart: int) -> list[Offset]:
+        """The offsets of all hosts but switches."""
+        controllers = {e.host for e in self.events if e.source == "slurmctld"}
+        switches = {e.host for e in self.events if e.source == "switch"}
+        kinds = {kind_of(host) for host in self.told}
+        # What tells nothing is in slurmctld's zone, unless all nodes are in the right one.
+        alike = not self.told or any(host not in self.believed for host in self.told)
+        found: list[Offset] = []
+        for host in sorted(_hosts(self.events)):
+            of_log = host in controllers and host not in self.told
+            zoned = self.believed.get(host)
+            if of_log or (zoned is None and host not in switches and (kind_of(host) in kinds or alike)):
+                zoned = Zoned(_EVER)
+            if zoned is not None:
+                found += _of_host(host, zoned, -right * QUARTER_S, 0 if host in controllers else apart)
+        return found
 
 
-def _right(events: Sequence[Event], said: Sequence[Word], told: Votes, believed: Mapping[str, Zoned], printed: Printed) -> int | None:  # fmt: skip
-    """By how many quarters of an hour stamps that name their zone are ahead of slurmctld's log; None where nothing tells."""
-    exact = Counter(v.quarters for some in told.values() for v in some if not v.inferred)
-    exact.update(printed.epochs.values())
-    if exact:
-        ((quarters, count),) = exact.most_common(1)
-        if count > 1 and count >= TIMES * (exact.total() - count):
-            return quarters
-    nodes = {name for _, names in said for name in names}
-    others = {s.quarters for z in believed.values() for s in z.stays} | {
-        s.quarters for some in printed.stays.values() for s in some
-    }
-    return fit(said, system_lines(events, nodes, zoned=True), others).clear(others)  # fmt: skip
+def _of_host(host: str, zoned: Zoned, log_ahead: float, apart: int) -> list[Offset]:
+    own = list(_stretches(host, zoned, log_ahead))
+    if not apart:
+        return own
+    why = "what it tells of its losses, and slurmctld of them, is as far apart as zones are"
+    system = [replace(o, of="system", why=why) for o in _stretches(host, _later(zoned, apart), log_ahead)]
+    return [*(replace(o, of="slurm") for o in own), *system]
 
 
-def _system_apart(
-    events: Sequence[Event], said: Sequence[Word], told: Votes, believed: Mapping[str, Zoned], log_ahead: float
-) -> int | None:
-    """By how many quarters of an hour nodes' system logs that name no zone are ahead of their slurmds' logs (a log host may
-    write its own time), as far as words on nodes tell it."""
-    nodes = {name for _, names in said for name in names}
-    lines = system_lines(events, nodes, zoned=False)
-    relative = {host: list(_stretches(host, believed[host], 0.0)) for host in lines if host in believed}
-    lines = {
-        host: sorted(t - ahead(relative[host], t, True, True) for t in times) if host in relative else times
-        for host, times in lines.items()
-    }
-    others = {-q for q in _far(told)} | {round(-log_ahead / QUARTER_S)}
-    return fit(said, lines, others).clear(others)
-
-
-def _of_hosts(events: Sequence[Event], told: Votes, believed: Mapping[str, Zoned], log_ahead: float, apart: int) -> Iterable[Offset]:  # fmt: skip
-    """The offsets of all hosts."""
-    controllers = {e.host for e in events if e.source == "slurmctld" and e.host} if log_ahead else set()
-    switches = {e.host for e in events if e.source == "switch"}
-    kinds = {kind_of(host) for host in told}
-    # What tells nothing is in slurmctld's zone, unless all nodes are in the right one.
-    alike = not told or any(host not in believed for host in told)
-    for host in sorted(_hosts(events)):
-        zoned = believed.get(host)
-        if (host in controllers and host not in told) or (
-            zoned is None and host not in switches and (kind_of(host) in kinds or alike)
-        ):
-            zoned = Zoned(_EVER)
-        if zoned is None:
-            continue
-        if not apart or host in controllers:
-            yield from _stretches(host, zoned, log_ahead)
-            continue
-        yield from (replace(o, of="slurm") for o in _stretches(host, zoned, log_ahead))
-        for one in _stretches(host, _later(zoned, apart), log_ahead):
-            yield replace(
-                one, of="system", why="its words on its losses, and slurmctld's, tell that it writes in another zone"
-            )
-
+_OF_LOG = "stamps that name their zone fit to what slurmctld says of nodes, if its log is in another one"
 
 _EVER = (Stay(float("-inf"), float("inf"), 0),)
 
@@ -175,7 +177,11 @@ def _stretches(host: str, found: Zoned, log_ahead: float) -> Iterable[Offset]:
     for stay in found.stays:
         off = stay.quarters * QUARTER_S
         if off + log_ahead:
-            why = "its jobs' launches, or those on hosts of its kind, tell that it writes in another zone"
+            why = (
+                _OF_LOG
+                if log_ahead
+                else "its jobs' launches, or those on hosts of its kind, tell that it writes in another zone"
+            )
             yield Offset(host, stay.start + off, stay.end + off, off + log_ahead, 0.0, why, True, found.inferred)
 
 
@@ -206,8 +212,7 @@ def zones_further(before: Zones, events: Sequence[Event], known: Known, books: B
         return before
     if not before.hosts.issuperset(_hosts(events)):
         return None
-    jobs = {job: (host, at - before.log_ahead) for job, (host, at) in scripts(launched).items()}
-    return replace(before, scripts={**before.scripts, **jobs})
+    return replace(before, scripts={**before.scripts, **_scripts(launched, before)})
 
 
 _OUTPUT = ("job_stdout", "job_stderr")
@@ -274,15 +279,17 @@ def _cables(events: Iterable[Event], cables: Cabling) -> dict[str, Counter[int]]
     return found
 
 
-def _apart_by_cables(events: Sequence[Event], cables: Cabling) -> int:
-    """The same as ``_system_apart`` where it is not clear: by switches, which are not as far from nodes whose stamps name no zone as from
-    the others."""
-    told = []
-    for quality in ("line", "inferred"):
-        some = [e for e in events if e.source == "switch" or e.time_quality == quality]
-        told.append(sum(_cables(some, cables).values(), Counter()))
-    zoned, unzoned = told
-    return _clear(zoned) - _clear(unzoned) if _agreed(zoned) and _agreed(unzoned) else 0
+def _zoned_ahead(events: Sequence[Event], cables: Cabling) -> int:
+    """By how many quarters of an hour nodes' stamps that name their zone are ahead of those that name none: switches are not as far from
+    these as from those."""
+    links = [e for e in events if e.kind.startswith(("nic.link_", "switch.port_"))]
+    told = [
+        sum(
+            _cables((e for e in links if e.source == "switch" or e.time_quality == quality), cables).values(), Counter()
+        )
+        for quality in ("line", "inferred")
+    ]
+    return _clear(told[1]) - _clear(told[0]) if all(map(_agreed, told)) else 0
 
 
 def _of_switches(events: Sequence[Event], cables: Cabling) -> Iterable[Offset]:
