@@ -122,7 +122,16 @@ class _Signs:
                 return quarters
         stays = [*(zoned.stays for zoned in self.believed.values()), *self.printed.stays.values()]
         others = {stay.quarters for some in stays for stay in some}.union(maybe)
-        return fit(self.said, system_lines(self.events, self.nodes, zoned=True), others).clear(others)
+        found = fit(self.said, system_lines(self.events, self.nodes, zoned=True), others).clear(others)
+        return self._two_of_three() if found is None else found
+
+    def _two_of_three(self) -> int | None:
+        """What all nodes and all that was printed are ahead of slurmctld's log by, where they agree: the log is in another zone."""
+        nodes = {zoned.stays for zoned in self.believed.values()} if self.believed.keys() >= self.told.keys() else set()
+        if len(nodes) != 1 or nodes != set(self.printed.stays.values()):
+            return None
+        (stays,) = nodes
+        return stays[0].quarters if len(stays) == 1 else None
 
     def apart(self, maybe: Collection[int]) -> int | None:
         """By how much nodes' system logs that name no zone are ahead of their slurmds' logs (a log host may write its own time), as far

@@ -213,6 +213,7 @@ def gather_world(
         slurmd_starts=samples.starting(store, cluster, off.zones.offsets),
         legs=samples.bonds(store, cluster),
         clocks=off.offsets,
+        printed=off.zones.printed,
         voices=before.voices if before else samples.voices(store, cluster),
         asked=True,
         inventory=inventory,

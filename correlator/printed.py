@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from correlator.events import all_seconds, moment_of
-from correlator.zones import LEAST, MOST, QUARTER_S, Stay, Vote, zones
+from correlator.events import all_seconds, seconds_of
+from correlator.zones import LEAST, MOST, QUARTER_S, Stay, Vote, hours_off, zones
 
 if TYPE_CHECKING:
     from correlator.reads import Reads
@@ -39,17 +39,22 @@ def _nobody() -> list[_Word]:
 
 _PAIRS = """
 WITH allocated AS (
-  SELECT job_id, epoch(min(time)) AS t FROM raw.log_view WHERE source = 'slurmctld' AND event = 'slurm.job_start' AND time IS NOT NULL
-    AND job_id IS NOT NULL AND cluster IS NOT DISTINCT FROM ? GROUP BY job_id HAVING max(time) - min(time) <= INTERVAL 2 SECOND
+  SELECT DISTINCT job_id, epoch(time) AS t FROM raw.log_view WHERE source = 'slurmctld' AND event = 'slurm.job_start' AND time IS NOT NULL
+    AND job_id IS NOT NULL AND cluster IS NOT DISTINCT FROM ?
 ), begun AS (
-  SELECT coalesce(file, source) AS file, source, job_id, epoch(min(start)) AS start FROM raw.jobs WHERE start IS NOT NULL
-    AND source IN (SELECT unnest(?::VARCHAR[])) AND cluster IS NOT DISTINCT FROM ? GROUP BY ALL HAVING count(DISTINCT start) = 1
+  SELECT DISTINCT coalesce(file, source) AS file, source, job_id, epoch(start) AS start FROM raw.jobs WHERE start IS NOT NULL
+    AND source IN (SELECT unnest(?::VARCHAR[])) AND cluster IS NOT DISTINCT FROM ?
 ), apart AS (
-  SELECT file, source, job_id, t, start - floor(t) AS off, round(off / 900) AS quarters FROM begun JOIN allocated USING (job_id)
+  SELECT file, source, job_id, start, t, start - floor(t) AS off, round(off / 900) AS quarters FROM begun JOIN allocated USING (job_id)
 )
 SELECT file, source, job_id, t, off, CAST(quarters AS INTEGER) AS quarters FROM apart
 WHERE abs(off - quarters * 900) <= ? AND (quarters = 0 OR abs(quarters) BETWEEN ? AND ?)
+QUALIFY row_number() OVER (PARTITION BY file, source, job_id, start ORDER BY abs(quarters), t) = 1
 """
+
+
+#: Of so many files it is said that they are in another zone.
+FILES = 2
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,18 @@ class Printed:
 
     def __bool__(self) -> bool:
         return bool(self.stays or self.usual or self.log_ahead)
+
+    def words(self) -> list[str]:
+        """What was corrected, for people."""
+        off = {
+            file: {self.log_ahead + s.quarters * QUARTER_S for s in stays} for file, stays in sorted(self.stays.items())
+        }
+        told = off or {"Accounting": {self.log_ahead}}
+        found = [
+            f"{file.rsplit('/', 1)[-1]} was printed in another zone, {' and '.join(zones)}; its times are shown where they belong"
+            for file, some in told.items() if (zones := [words for s in sorted(some) if (words := hours_off(s))])
+        ]  # fmt: skip
+        return [*found[:FILES], *([f"So were {len(found) - FILES} more files"] if len(found) > FILES else [])]
 
     def of_file(self, file: str | None, source: str) -> list[tuple[float, float, float]]:
         """(from, until, seconds): while it shows such times a file is so far ahead."""
@@ -123,23 +140,24 @@ class Printed:
             pl.col(column) - pl.duration(microseconds=(off[column] * 1e6).cast(pl.Int64)) for column in columns
         )
 
-    def corrected_rows(self, rows: list[dict[str, Any]], columns: Sequence[str] = ("submit", "start", "end")) -> list[dict[str, Any]]:  # fmt: skip
-        """The same of rows as they are asked for one by one (steps, states of nodes)."""
+    def corrected_steps(self, steps: list[dict[str, Any]], jobs: pl.DataFrame) -> list[dict[str, Any]]:
+        """Rows about steps in true time. ``jobs``: rows about their jobs, which say what the source of a file is."""
         if not self:
-            return rows
-        return [row | {column: self._earlier(row, column) for column in columns} for row in rows]
+            return steps
+        sources = dict(jobs.select("file", "source").drop_nulls().unique().iter_rows())
+        return [
+            step | {c: self._earlier(step[c], step["file"], sources.get(step["file"], "")) for c in ("submit", "start", "end")}
+            for step in steps
+        ]  # fmt: skip
 
     def sql_of_log(self, column: str) -> str:
         """SQL that gives a time in slurmctld's log in true time."""
         off = f"CASE WHEN time_quality = 'inferred' THEN {self.log_ahead} ELSE 0 END"
         return f"({column} - to_microseconds(CAST(1e6 * ({off}) AS BIGINT)))"
 
-    def _earlier(self, row: Mapping[str, Any], column: str) -> Any:
-        moment = row[column]
-        if moment is None:
-            return None
-        shown = (moment - moment_of(0.0)).total_seconds()
-        return moment - timedelta(seconds=self.ahead(row.get("file"), row.get("source") or "", shown))
+    def _earlier(self, moment: datetime | None, file: str | None, source: str) -> datetime | None:
+        shown = seconds_of(moment)
+        return None if moment is None or shown is None else moment - timedelta(seconds=self.ahead(file, source, shown))
 
     def told_otherwise(self, rows: pl.DataFrame, allocated: Mapping[int, float]) -> bool:
         """Do rows about jobs tell of other zones than are known? ``allocated``: as slurmctld's log shows it, of jobs that began once."""
@@ -217,8 +235,8 @@ def printed(store: Reads, cluster: str | None) -> Printed:
 
 def _of_votes(told: Mapping[str, list[Vote]], epochs: Mapping[int, int]) -> Printed:
     votes = {file: sorted(some) for file, some in told.items()}
-    found = zones(votes, (), ())
-    stays = {file: found[file].stays if file in found and not found[file].doubt else _EVERYWHERE for file in votes}
+    found = {file: zones({file: some}, (), ()).get(file) for file, some in votes.items()}
+    stays = {file: zoned.stays if (zoned := found[file]) and not zoned.doubt else _EVERYWHERE for file in votes}
     odd = frozenset(
         (file, vote.job, vote.quarters) for file, some in votes.items() for vote in some
         if vote.quarters != next((s.quarters for s in stays[file] if s.start <= vote.time <= s.end), 0)

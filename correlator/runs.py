@@ -57,7 +57,8 @@ _SELECT = 'SELECT "' + '", "'.join(COLUMNS) + '" FROM raw.jobs WHERE cluster IS 
 def gather(store: Reads, cluster: str | None, events: list[Event], known: Printed = NOTHING_PRINTED) -> list[Run]:
     """All runs of a cluster, ordered by job id and attempt. ``known``: zones of what commands printed."""
     steps = store.rows("SELECT * FROM raw.steps WHERE cluster IS NOT DISTINCT FROM ?", [cluster])
-    return of_table(known.corrected(store.frame(_SELECT, [cluster])), known.corrected_rows(steps), events)
+    table = store.frame(_SELECT, [cluster])
+    return of_table(known.corrected(table), known.corrected_steps(steps, table), events)
 
 
 def rows_since(store: Reads, cluster: str | None, since: int) -> pl.DataFrame:

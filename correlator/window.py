@@ -352,7 +352,7 @@ class Window:
         likely: Mapping[int, Run] = self.change.likely
         if self.printed:
             rows = rows._replace(
-                table=self.printed.corrected(rows.table), steps=self.printed.corrected_rows(rows.steps)
+                table=self.printed.corrected(rows.table), steps=self.printed.corrected_steps(rows.steps, rows.table)
             )
             likely = EMPTY
         again = run_rows.gather_some(rows, events, likely)

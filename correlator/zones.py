@@ -31,6 +31,15 @@ LEAST, MOST = 2, 56
 
 HOUR_S = 3600.0
 
+
+def hours_off(seconds: float) -> str:
+    """In words, by which zone something is off; empty where it is less than zones are apart, give or take what clocks may be off."""
+    quarters = round(seconds / QUARTER_S)
+    if abs(quarters) < LEAST or abs(seconds - quarters * QUARTER_S) > ENDS_S:
+        return ""
+    return f"{abs(quarters) / 4:g} h {'ahead' if quarters > 0 else 'behind'}"
+
+
 #: Where so many of a kind are set up alike, one of which nothing tells is taken for one of them.
 NEARLY_ALL = 0.9
 
