@@ -21,8 +21,7 @@ from tests.correlator.making import T0, event
 HOUR = 3600.0
 NODES = [f"n{i}" for i in range(1, 7)]
 LINKS = cabling([
-    {"host": h, "device": "eth0", "switch": "tor-a", "port": f"Ethernet{n}", "plane": "", "rail": "", "time": None, "source": "inventory"}
-    for n, h in enumerate(NODES)
+    {"host": host, "device": "eth0", "switch": "tor-a", "switch_port": f"Ethernet{n}", "plane": "", "rail": ""} for n, host in enumerate(NODES)
 ])  # fmt: skip
 
 
