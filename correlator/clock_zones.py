@@ -14,7 +14,7 @@ from correlator.clock_reference import SLURM, TIMES, Word, fit, system_lines, wo
 from correlator.events import UNSTAMPED_S
 from correlator.model import Event
 from correlator.printed import NO_BOOKS, Books, Printed
-from correlator.zones import LEAST, MOST, QUARTER_S, Stay, Votes, Zoned, kind_of, scripts, votes, zones
+from correlator.zones import COPIES_S, LEAST, MOST, QUARTER_S, Stay, Votes, Zoned, kind_of, scripts, votes, zones
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,7 @@ class _Signs:
         ``maybe``: what else may be."""
         exact = Counter(v.quarters for some in self.told.values() for v in some if not v.inferred)
         exact.update(self.printed.epochs.values())
+        exact.update(_copies(self.events))
         if exact:
             ((quarters, count),) = exact.most_common(1)
             if count > 1 and count >= TIMES * (exact.total() - count):
@@ -159,6 +160,20 @@ class _Signs:
             if zoned is not None:
                 found += _of_host(host, zoned, -right * QUARTER_S, 0 if host in controllers else apart)
         return found
+
+
+def _copies(events: Iterable[Event]) -> Iterable[int]:
+    """By how many quarters of an hour slurmctld's words in stamps that name a zone are ahead of the same in its log."""
+    said: dict[tuple[object, ...], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
+    for event in events:
+        if event.source == "slurmctld" and event.kind in ("slurm.job_start", "slurm.job_end", "slurm.node_down"):
+            key = (event.kind, event.job_id, str(event.entities.get("nodes")))
+            said[key][event.time_quality == "line"].append(event.time)
+    for unzoned, zoned in said.values():
+        if len(unzoned) == len(zoned) == 1:
+            quarters = round((zoned[0] - unzoned[0]) / QUARTER_S)
+            if abs(zoned[0] - unzoned[0] - quarters * QUARTER_S) <= COPIES_S:
+                yield quarters
 
 
 def _of_host(host: str, zoned: Zoned, log_ahead: float, apart: int) -> list[Offset]:
