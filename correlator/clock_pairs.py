@@ -301,6 +301,22 @@ def _cables(by_kind: Mapping[str, Sequence[Event]], cables: Cabling) -> Iterable
                 yield host, Sign(time + length, off, PAIR_CABLE)
 
 
+def outages_apart(events: Iterable[Event], cables: Cabling) -> Iterable[tuple[str, float]]:
+    """(switch, by how many seconds it is ahead) of outages that both ends of a cable tell and that lasted equally long, however far apart."""
+    by_kind: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        if event.kind in _LINKS and event.host:
+            by_kind[event.kind].append(event)
+    near, far = _spans(by_kind, "nic."), _spans(by_kind, "switch.")
+    for (switch, port), told in sorted(far.items()):
+        for place, spans in _by_far_end(cables, switch, port, told):
+            for its in spans:
+                for mine in near.get(place, ()):
+                    doubt = AGREE_S / 2 + mine[2] + its[2]
+                    if abs((mine[1] - mine[0]) - (its[1] - its[0])) <= doubt:
+                        yield switch, (its[0] - mine[0] + its[1] - mine[1]) / 2
+
+
 def _by_far_end(cables: Cabling, switch: str, port: str, told: Sequence[_Span]) -> Iterable[tuple[Place, list[_Span]]]:
     """Outages of a switch's port by the NIC that hung on it then."""
     found: dict[Place, list[_Span]] = defaultdict(list)

@@ -16,47 +16,10 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from statistics import median
 
-from correlator.clock_pairs import AGREE_S, ENDS_S, HOLDS_S, NOTHING, NOTICEABLE_S, Known, Sign, launches, signs
-from correlator.events import UNSTAMPED_S
+from correlator.clock_pairs import AGREE_S, ENDS_S, HOLDS_S, NOTHING, NOTICEABLE_S, Known, Sign, signs
+from correlator.clock_zones import NO_ZONES, Offset, Zones, ahead, correct, without_stamp, zones_further, zones_in
 from correlator.model import Event
-from correlator.zones import QUARTER_S, Vote, Zoned, scripts, votes, zones
-
-
-@dataclass(frozen=True)
-class Offset:
-    """``host``'s clock minus true time was ``seconds`` while it showed ``start`` to ``end`` (its own, wrong time). Of a ``zone``
-    it is that by which its stamps are in another one than slurmctld's; of all its stamps, or of those that name none (``inferred``)."""
-
-    host: str
-    start: float
-    end: float
-    seconds: float
-    sigma: float
-    why: str
-    zone: bool = False
-    inferred: bool = False
-
-
-@dataclass(frozen=True)
-class Zones:
-    """Which stamps are in another zone. ``odd``: launches that tell of others, by host, job and quarters of an hour, and are not
-    believed; ``hosts``: those of which it was judged, where there are such launches."""
-
-    offsets: tuple[Offset, ...] = ()
-    odd: frozenset[tuple[str, int, int]] = frozenset()
-    hosts: frozenset[str] = frozenset()
-    #: Of each job the host of its batch script, which stamps its output, and when it was allocated.
-    scripts: Mapping[int, tuple[str, float]] = field(default_factory=dict)
-
-    def ahead_in_output(self, job: int | None, time: float, host: str | None = None) -> float:
-        """By so many seconds a stamp in the output of a job is ahead: as its ``host`` or that of its batch script is, where it would not
-        lie before the job. A container may have a zone of its own."""
-        script, allocated = self.scripts.get(job or -1, (None, float("-inf")))
-        off = ahead((o for o in self.offsets if o.host == (host or script)), time, True)
-        return off if time - off >= allocated - NOTICEABLE_S else 0.0
-
-
-NO_ZONES = Zones()
+from correlator.printed import NO_BOOKS, Books
 
 
 @dataclass(frozen=True)
@@ -93,10 +56,12 @@ def offsets(events: Sequence[Event], known: Known = NOTHING) -> list[Offset]:
 ROUNDS = 3
 
 
-def compared(events: Sequence[Event], known: Known = NOTHING) -> Clocks:
+def compared(events: Sequence[Event], known: Known = NOTHING, books: Books = NO_BOOKS) -> Clocks:
     """Clocks are compared with one another: once some are known to be wrong, the right ones may be the majority of a step."""
     known = _asked_once(known)
-    found = Clocks.of_zones(_zones(events, known))
+    zones = zones_in(events, known, books)
+    known = _in_true_time(known, zones)
+    found = Clocks.of_zones(zones)
     while len(found.signs) < ROUNDS:
         told = _told(events, known, found)
         off = _off({host: told[host] for host in told.keys() - _hosts(found.signs)})
@@ -106,14 +71,17 @@ def compared(events: Sequence[Event], known: Known = NOTHING) -> Clocks:
     return found
 
 
-def compared_further(before: Clocks, events: Sequence[Event], known: Known, since: float) -> Clocks | None:
+def compared_further(
+    before: Clocks, events: Sequence[Event], known: Known, since: float, books: Books = NO_BOOKS
+) -> Clocks | None:
     """What ``compared`` tells of all events by the latest of them: everything that tells of clocks from ``since`` on (as those
     showed it) is among ``events``. None where another clock is off, or what was stamped before ``since`` is to be moved
     otherwise than it was."""
     known = _asked_once(known)
-    zoned = _zones_further(before.zones, events, known)
+    zoned = zones_further(before.zones, events, known, books)
     if zoned is None:
         return None
+    known = _in_true_time(known, zoned)
     found = Clocks.of_zones(zoned)
     for former in [*before.signs, {}][:ROUNDS]:
         told = _told(events, known, found)
@@ -164,6 +132,13 @@ def _with(found: Clocks, told: Mapping[str, list[Sign]], off: Mapping[str, list[
     return Clocks(some, [*found.signs, told], found.zones)
 
 
+def _in_true_time(known: Known, zones: Zones) -> Known:
+    """The same, where slurmctld's log, with which what accounting tells was put right, is in another zone itself."""
+    if not zones.log_ahead:
+        return known
+    return replace(known, begun=lambda jobs: {j: at - zones.log_ahead for j, at in known.begun(jobs).items()})
+
+
 def _asked_once(known: Known) -> Known:
     """The same, where accounting is asked of a job once."""
     asked: dict[int, float | None] = {}
@@ -175,56 +150,6 @@ def _asked_once(known: Known) -> Known:
         return {job: at for job in jobs if (at := asked[job]) is not None}
 
     return replace(known, begun=begun)
-
-
-def _zones(events: Sequence[Event], known: Known) -> Zones:
-    """Which stamps are in another zone than slurmctld's."""
-    launched = launches(events, known)
-    told = votes(launched)
-    if not any(vote.quarters for some in told.values() for vote in some):
-        return Zones()
-    hosts = frozenset(e.host for e in events if e.host)
-    found = zones(told, hosts, events)
-    found_offsets = tuple(o for host in sorted(found) for o in _of_zone(host, found[host]))
-    known_zones = Zones(found_offsets, frozenset(), hosts, scripts(launched) if found_offsets else {})
-    return replace(known_zones, odd=frozenset(_odd(told, known_zones)))
-
-
-def _odd(told: Mapping[str, Sequence[Vote]], known: Zones) -> Iterable[tuple[str, int, int]]:
-    """Launches that tell of another zone than is known."""
-    by_host: dict[str, list[Offset]] = defaultdict(list)
-    for offset in known.offsets:
-        by_host[offset.host].append(offset)
-    for host, some in told.items():
-        for vote in some:
-            off = vote.quarters * QUARTER_S
-            there = [o for o in by_host[host] if o.start <= vote.time + off <= o.end]
-            if any(o.sigma for o in there) or off not in ({o.seconds for o in there} or {0.0}):
-                yield host, vote.job, vote.quarters
-
-
-def _of_zone(host: str, found: Zoned) -> Iterable[Offset]:
-    if found.doubt:
-        why = "others of its kind write in different zones, and nothing tells in which it does"
-        yield Offset(host, float("-inf"), float("inf"), 0.0, found.doubt, why, True, found.inferred)
-    for stay in found.stays:
-        off = stay.quarters * QUARTER_S
-        if off:
-            why = "its jobs' launches, or those on hosts of its kind, tell that it writes in another zone"
-            yield Offset(host, stay.start + off, stay.end + off, off, 0.0, why, True, found.inferred)
-
-
-def _zones_further(before: Zones, events: Sequence[Event], known: Known) -> Zones | None:
-    """The same zones, with what ``events`` tell of further jobs; None where launches tell of another zone than is known, or a host is
-    new where zones differ."""
-    launched = launches(events, known)
-    if not before.odd.issuperset(_odd(votes(launched), before)):
-        return None
-    if not before.offsets:
-        return before
-    if not before.hosts.issuperset(e.host for e in events if e.host):
-        return None
-    return replace(before, scripts={**before.scripts, **scripts(launched)})
 
 
 def _hosts(rounds: Iterable[Mapping[str, object]]) -> set[str]:
@@ -239,61 +164,6 @@ def as_shown(event: Event) -> Event:
     """An event at the time that its host's clock showed."""
     off = event.clock_offset
     return replace(event, time=event.time + off, last=event.last + off, clock_offset=0.0) if off else event
-
-
-_OUTPUT = ("job_stdout", "job_stderr")
-
-
-def without_stamp(event: Event) -> bool:
-    """Is it output without a stamp of its host's clock? It was put near the end of its run."""
-    return event.sigma >= UNSTAMPED_S and event.source in _OUTPUT
-
-
-def correct(events: Iterable[Event], found: Sequence[Offset], zones: Zones = NO_ZONES) -> list[Event]:
-    """Events in true time, in their total order; what was moved says by how much in ``clock_offset``."""
-    by_host: dict[str, list[Offset]] = defaultdict(list)
-    for offset in found:
-        by_host[offset.host].append(offset)
-    if not by_host:
-        return list(events)
-    moved = [
-        _moved(e, by_host[e.host], zones) if e.host in by_host else _moved(e, (), zones) if e.source in _OUTPUT else e
-        for e in events
-    ]
-    moved.sort(key=lambda e: (e.time, e.kind, e.host or "", e.device or "", e.id))
-    return moved
-
-
-def _moved(event: Event, found: Sequence[Offset], zones: Zones) -> Event:
-    if without_stamp(event):
-        return event
-    if event.source in _OUTPUT:
-        if event.time_quality == "inferred":
-            event = _earlier(event, zones.ahead_in_output(event.job_id, event.time, event.host), 0.0)
-    else:
-        zone = next((o for o in found if o.zone and _is_about(o, event)), None)
-        event = _earlier(event, zone.seconds, zone.sigma) if zone else event
-    # What is left in the right zone is the clock's.
-    clock = next((o for o in found if not o.zone and _is_about(o, event)), None)
-    return _earlier(event, clock.seconds, clock.sigma) if clock else event
-
-
-def _earlier(event: Event, seconds: float, sigma: float) -> Event:
-    if not seconds and sigma <= event.sigma:
-        return event
-    return replace(
-        event, time=event.time - seconds, last=event.last - seconds, sigma=max(event.sigma, sigma),
-        clock_offset=event.clock_offset + seconds,
-    )  # fmt: skip
-
-
-def _is_about(offset: Offset, event: Event) -> bool:
-    return offset.start <= event.time <= offset.end and (event.time_quality == "inferred" or not offset.inferred)
-
-
-def ahead(zoned: Iterable[Offset], time: float, inferred: bool) -> float:
-    """By so many seconds a stamp of a host is ahead by the zones that it was in. ``inferred``: it names none."""
-    return next((o.seconds for o in zoned if o.start <= time <= o.end and (inferred or not o.inferred)), 0.0)
 
 
 def _stretches(host: str, told: list[Sign]) -> list[Offset]:
@@ -350,3 +220,17 @@ def _offset(host: str, group: Sequence[Sign], right: Sequence[float]) -> Offset:
 def _between(times: list[float], low: float, high: float) -> bool:
     place = bisect.bisect_right(times, min(low, high))
     return place < len(times) and times[place] < max(low, high)
+
+
+__all__ = [
+    "NO_ZONES",
+    "Clocks",
+    "Offset",
+    "Zones",
+    "ahead",
+    "compared",
+    "compared_further",
+    "correct",
+    "offsets",
+    "without_stamp",
+]

@@ -35,6 +35,8 @@ from correlator.interfaces import remember
 from correlator.lemons import Roots
 from correlator.model import Edge, Event, Fact, Run
 from correlator.plain_runs import Fields
+from correlator.printed import Books, node_failures
+from correlator.printed import printed as printed_in
 from correlator.reads import Reads
 from correlator.result import FORMAT, incident_document, verdict_document
 from correlator.sightings import first_seen
@@ -136,9 +138,14 @@ def conclude_cluster(
     """Everything stored about one cluster, concluded from nothing: what every tick must come to as well."""
     events = event_rows.gather(store, cluster)
     inventory = read_inventory(store, cluster)
-    told = clocks.compared(events, clock_pairs.Known(inventory.cabling, samples.begun(store, cluster)))
+    books = Books(printed := printed_in(store, cluster), lambda: node_failures(store, cluster, printed))
+    told = clocks.compared(events, clock_pairs.Known(inventory.cabling, samples.begun(store, cluster, printed)), books)
+    if (
+        told.zones.printed
+    ):  # what was printed without a stamp lies where accounting, or slurmctld, tells the end of its run
+        events = event_rows.gather(store, cluster, told.zones.printed)
     events = clocks.correct(events, told.offsets, told.zones)
-    runs = run_rows.gather(store, cluster, events)
+    runs = run_rows.gather(store, cluster, events, told.zones.printed)
     world = gather_world(store, cluster, settings, events, runs, node_states(store, cluster), told, inventory=inventory)
     conclude(world)
     narrow_slurmd_timeout(world.site, world.facts)
@@ -207,6 +214,7 @@ def gather_world(
         slurmd_starts=samples.starting(store, cluster, off.zones.offsets),
         legs=samples.bonds(store, cluster),
         clocks=off.offsets,
+        printed=off.zones.printed,
         voices=before.voices if before else samples.voices(store, cluster),
         asked=True,
         inventory=inventory,

@@ -23,6 +23,7 @@ from correlator.documents import from_json, sorted_json
 from correlator.model import Event
 
 if TYPE_CHECKING:
+    from correlator.printed import Printed
     from correlator.reads import Reads
 
 #: Longer than the spread of copies of one line (a whole second of resolution plus driver-to-core delay), shorter than
@@ -69,11 +70,11 @@ WITH wanted AS (
 ), stamped AS (
   SELECT file, line, time FROM raw.all_logs WHERE time IS NOT NULL AND file IN (SELECT file FROM wanted)
 ), ends AS (
-  SELECT job_id, coalesce(restarts, 0) AS restarts, max("end") AS ended FROM raw.jobs
+  SELECT job_id, coalesce(restarts, 0) AS restarts, max({{end}}) AS ended FROM raw.jobs
   WHERE "end" IS NOT NULL AND cluster IS NOT DISTINCT FROM ? GROUP BY ALL
 ), told AS (
   SELECT job_id, time, event, count(*) FILTER (event = 'slurm.job_start') OVER (PARTITION BY job_id ORDER BY time) AS started
-  FROM (SELECT DISTINCT job_id, time, event FROM raw.all_logs WHERE source = 'slurmctld' AND time IS NOT NULL
+  FROM (SELECT DISTINCT job_id, {{logged}} AS time, event FROM raw.all_logs WHERE source = 'slurmctld' AND time IS NOT NULL
     AND cluster IS NOT DISTINCT FROM ? AND job_id IN (SELECT job_id FROM wanted WHERE job_id NOT IN (SELECT job_id FROM ends))
     AND event IN ('slurm.job_start', 'slurm.job_end', 'slurm.job_failed', 'slurm.job_node_fail', 'slurm.job_cancelled', 'slurm.job_timeout',
       'slurm.job_preempted', 'slurm.job_oom', 'slurm.job_requeue'))
@@ -139,9 +140,9 @@ NEEDED = ("format", "time", "time_quality", "resolution_us", "received_time", "c
            "job_id", "message", "entities", "file", "line")  # fmt: skip
 
 
-def gather(store: Reads, cluster: str | None) -> list[Event]:
+def gather(store: Reads, cluster: str | None, known: Printed | None = None) -> list[Event]:
     """All events of one cluster, in a total order that does not depend on the order of arrival."""
-    return coalesce(pl.concat([stamped(store, cluster), unstamped(store, cluster)]))
+    return coalesce(pl.concat([stamped(store, cluster), unstamped(store, cluster, known=known)]))
 
 
 def stamped(store: Reads, cluster: str | None) -> pl.DataFrame:
@@ -149,13 +150,18 @@ def stamped(store: Reads, cluster: str | None) -> pl.DataFrame:
     return store.frame(_QUERY, [cluster]).select(NEEDED)
 
 
-def unstamped(store: Reads, cluster: str | None, jobs: Iterable[int] | None = None) -> pl.DataFrame:
-    """The event lines without a time, put where they were printed; those of some jobs, or all."""
+def unstamped(
+    store: Reads, cluster: str | None, jobs: Iterable[int] | None = None, known: Printed | None = None
+) -> pl.DataFrame:
+    """The event lines without a time, put where they were printed; those of some jobs, or all. ``known``: zones of what tells of
+    ends."""
     wanted = set(map(itemgetter("job_id"), store.rows(_UNTIMED_JOBS, [cluster])))
     listed = sorted(wanted if jobs is None else wanted.intersection(jobs))
     if not listed:  # looking for times among all lines costs more than everything else
         return store.frame(_QUERY + " LIMIT 0", [cluster]).select(NEEDED)
-    rows = store.frame(_UNTIMED, [cluster, listed, cluster, cluster, listed, cluster])
+    ends = ('"end"', "time") if known is None else (known.sql('"end"'), known.sql_of_log("time"))
+    sql = _UNTIMED.format(end=ends[0], logged=ends[1])
+    rows = store.frame(sql, [cluster, listed, cluster, cluster, listed, cluster])
     return (
         rows.filter(pl.col("time").is_not_null())
         .with_columns(time_quality=pl.lit("inferred"), resolution_us=pl.lit(int(UNSTAMPED_S * 2e6), pl.Int64))

@@ -15,6 +15,7 @@ from correlator.incidents import LISTED, Incident, events_of, spared
 from correlator.model import Event, Fact, Hop, Run
 from correlator.survivors import Others
 from correlator.verdicts import Verdict
+from correlator.zones import hours_off
 from parsers.hostlist import fold
 from parsers.xid import xids
 
@@ -395,6 +396,9 @@ def doubts(incident: Incident) -> list[str]:
         found.append("The year or zone of some stamps was inferred")
     moved = [e for e in events if e.clock_offset]
     for host, seconds in sorted({e.host: e.clock_offset for e in moved}.items(), key=str):
+        if zone := hours_off(seconds):
+            found.append(f"The stamps of {host} are in another zone, {zone}; its lines are shown where they belong")
+            continue
         side = "ahead" if seconds > 0 else "behind"
         known = f"{abs(seconds):.1f} s {side}, give or take {min(e.sigma for e in moved if e.host == host):.1f} s"
         found.append(f"The clock of {host} was {known}; its lines are shown where they belong")

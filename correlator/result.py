@@ -129,7 +129,7 @@ def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident:
         "evidence": [explain.event_row(e, role) for e, role in evidence],
         "rivals": explain.rival_rows(world, weigher, [verdict], root),
         "grounds": explain.grounds(world, incident) if incident else ([verdict.reason[:1].upper() + verdict.reason[1:]] if verdict.reason else []),
-        "doubts": [*(explain.doubts(incident) if incident else []), *verdict.doubts],
+        "doubts": [*(explain.doubts(incident) if incident else []), *verdict.doubts, *world.printed.words()],
         "advice": _advice(verdict, incident),
         "headline": f"Your job died because {cause_of(root).plain}, not because of your code." if infra and root else _HEADLINE.get(verdict.category, ""),
         "your_code": False if infra else True if verdict.category.startswith("app.") else None,

@@ -28,6 +28,7 @@ from correlator.last_words import (
 )
 from correlator.model import OPEN_STATES, Event, Run
 from correlator.plain_runs import EMPTY, KEPT, LAUNCH_GIVEN_UP, NOTHING, plain_runs, told
+from correlator.printed import NOTHING_PRINTED, Printed
 from parsers.hostlist import expand, fold
 from parsers.record import TABLES
 
@@ -53,10 +54,11 @@ COLUMNS = (
 _SELECT = 'SELECT "' + '", "'.join(COLUMNS) + '" FROM raw.jobs WHERE cluster IS NOT DISTINCT FROM ?'
 
 
-def gather(store: Reads, cluster: str | None, events: list[Event]) -> list[Run]:
-    """All runs of a cluster, ordered by job id and attempt."""
+def gather(store: Reads, cluster: str | None, events: list[Event], known: Printed = NOTHING_PRINTED) -> list[Run]:
+    """All runs of a cluster, ordered by job id and attempt. ``known``: zones of what commands printed."""
     steps = store.rows("SELECT * FROM raw.steps WHERE cluster IS NOT DISTINCT FROM ?", [cluster])
-    return of_table(store.frame(_SELECT, [cluster]), steps, events)
+    table = store.frame(_SELECT, [cluster])
+    return of_table(known.corrected(table), known.corrected_steps(steps, table), events)
 
 
 def rows_since(store: Reads, cluster: str | None, since: int) -> pl.DataFrame:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from correlator.clocks import Offset, ahead
+from correlator.printed import NOTHING_PRINTED, Printed
 
 if TYPE_CHECKING:
     from correlator.reads import Reads
@@ -151,13 +152,15 @@ def speaking(store: Reads, cluster: str | None, zoned: Iterable[Offset] = ()) ->
     def spoke(host: str) -> Sequence[float]:
         if host not in known:
             rows = store.rows(
-                """SELECT DISTINCT floor(epoch(time)) AS t, time_quality IS NOT DISTINCT FROM 'inferred' AS inferred
-                FROM raw.all_logs WHERE host = ? AND cluster IS NOT DISTINCT FROM ? AND time IS NOT NULL
+                """SELECT DISTINCT floor(epoch(time)) AS t, time_quality IS NOT DISTINCT FROM 'inferred' AS inferred,
+                coalesce(source, '') IN ('slurmd', 'slurmstepd') AS slurm FROM raw.all_logs WHERE host = ? AND cluster IS NOT DISTINCT FROM ? AND time IS NOT NULL
                 AND coalesce(source, '') NOT IN ('slurmctld', 'slurmdbd', 'slurmrestd', 'sacct', 'opensm', 'switch', 'job_stdout', 'job_stderr')
                 ORDER BY t""",
                 [host, cluster],
             )
-            known[host] = sorted({r["t"] - ahead(by_host.get(host, ()), r["t"], r["inferred"]) for r in rows})
+            known[host] = sorted(
+                {r["t"] - ahead(by_host.get(host, ()), r["t"], r["inferred"], r["slurm"]) for r in rows}
+            )
         return known[host]
 
     return spoke
@@ -184,7 +187,7 @@ def starting(
                 [host, cluster],
             )
             off = by_host.get(host, ())
-            known[host] = sorted({(r["t"] - ahead(off, r["t"], r["inferred"]), r["uptime"]) for r in rows})
+            known[host] = sorted({(r["t"] - ahead(off, r["t"], r["inferred"], True), r["uptime"]) for r in rows})
         return known[host]
 
     return starts
@@ -246,13 +249,17 @@ def voices(store: Reads, cluster: str | None) -> frozenset[str]:
     return frozenset(r["host"] for r in rows)
 
 
-def begun(store: Reads, cluster: str | None) -> Callable[[Collection[int]], dict[int, float]]:
-    """``begun(jobs)``: when accounting says that jobs began (epoch seconds), of those that began once."""
+def begun(
+    store: Reads, cluster: str | None, known: Printed = NOTHING_PRINTED
+) -> Callable[[Collection[int]], dict[int, float]]:
+    """``begun(jobs)``: when accounting says that jobs began (epoch seconds), of those that began once, as slurmctld's log would
+    show it. ``known``: zones of what was printed."""
 
     def of(jobs: Collection[int]) -> dict[int, float]:
+        start = known.as_logged.sql("start")
         rows = store.rows(
-            """SELECT job_id, epoch(min(start)) AS t FROM raw.jobs WHERE cluster IS NOT DISTINCT FROM ? AND start IS NOT NULL
-            AND job_id IN (SELECT unnest(?::BIGINT[])) GROUP BY job_id HAVING count(DISTINCT start) = 1""",
+            f"""SELECT job_id, epoch(min({start})) AS t FROM raw.jobs WHERE cluster IS NOT DISTINCT FROM ? AND start IS NOT NULL
+            AND job_id IN (SELECT unnest(?::BIGINT[])) GROUP BY job_id HAVING count(DISTINCT {start}) = 1""",
             [cluster, sorted(jobs)],
         )
         return {r["job_id"]: r["t"] for r in rows}

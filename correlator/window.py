@@ -38,6 +38,8 @@ from correlator.grown import Grown
 from correlator.incidents import SAME_DEVICE_S, Incident, events_of
 from correlator.index import Index, Repeated, Spans, Times, index_of, jobs_of, of_runs
 from correlator.model import Edge, Event, Fact, Run
+from correlator.plain_runs import EMPTY
+from correlator.printed import Books
 from correlator.recent import Recent
 from correlator.sightings import HOUR_S, first_seen, hour_of
 from correlator.survivors import other_now
@@ -101,7 +103,9 @@ class Window:
         #: How far stamps lie from true time, and from which stamp on new lines can tell of clocks.
         self.skew = before.clocks.furthest
         self.tells_from = before.clocks.tells_from(change.earliest)
-        border = change.earliest - self.skew - MARGIN_S
+        #: In which zones it was printed what is known of jobs.
+        self.printed = before.clocks.zones.printed
+        border = change.earliest - max(self.skew, self.printed.furthest) - MARGIN_S
         if before.uncovered is not None:  # what became of others that a cause reached may be known now
             border = min(border, before.uncovered - ENDS_WITH_S)
         self.reach = longest_window(before, rules.edges) + MARGIN_S
@@ -149,7 +153,7 @@ class Window:
         others, former = self.index.without(before.runs, jobs)
         rows = self._job_rows(former)
         as_they_were, read = self._events()
-        off = self._clocks([*as_they_were, *read], carried)
+        off = self._clocks([*as_they_were, *read], carried, rows.table)
         if off is None:
             return None
         new = [*as_they_were, *self._corrected(read, off)]
@@ -271,7 +275,7 @@ class Window:
         if unstamped:
             self.cut = self.since
             lines = event_rows.stamped(Recent(self.store, self.cut - self.skew), cluster)
-            lines = pl.concat([lines, event_rows.unstamped(self.store, cluster, unstamped)])
+            lines = pl.concat([lines, event_rows.unstamped(self.store, cluster, unstamped, self.printed or None)])
             events, self.lines = event_rows.read(lines)
             return [], events
         self.cut = max(self.since, untouched_until(before, self.change.earliest))
@@ -279,16 +283,17 @@ class Window:
         events, self.lines = self._read_from(self.cut - self.skew)
         return before.events[first:behind], events
 
-    def _clocks(self, read: list[Event], known: list[Event]) -> clocks.Clocks | None:
-        """Which clocks are off, with what the events of the stretch tell; None where that asks for a look at everything."""
+    def _clocks(self, read: list[Event], carried: list[Event], rows: pl.DataFrame) -> clocks.Clocks | None:
+        """Which clocks are off, with what the events of the stretch tell and ``rows`` about jobs; None where that asks for a look at
+        everything."""
         before = self.before
         cables = before.inventory.cabling if before.inventory else Cabling()
         if before.clocks.offsets:
-            shown = sorted(map(clocks.as_shown, [*read, *known]), key=event_rows.order)
+            shown = sorted(map(clocks.as_shown, [*read, *carried]), key=event_rows.order)
         else:
-            shown = event_rows.in_order(list(read), known)
-        begun = Known(cables, samples.begun(self.store, before.cluster))
-        return clocks.compared_further(before.clocks, shown, begun, self.tells_from)
+            shown = event_rows.in_order(list(read), carried)
+        known = Known(cables, samples.begun(self.store, before.cluster, self.printed))
+        return clocks.compared_further(before.clocks, shown, known, self.tells_from, Books(self.printed, rows=rows))
 
     def _corrected(self, read: list[Event], off: clocks.Clocks) -> list[Event]:
         """Events that were read in true time. Lines were read from the earliest on that may belong to the stretch."""
@@ -344,7 +349,13 @@ class Window:
 
     def _runs(self, former: list[Run], rows: run_rows.Rows, events: list[Event]) -> list[Run]:
         """The runs of the stretch: those of which nothing new was said as they are. ``former``: as they were known."""
-        again = run_rows.gather_some(rows, events, self.change.likely)
+        likely: Mapping[int, Run] = self.change.likely
+        if self.printed:
+            rows = rows._replace(
+                table=self.printed.corrected(rows.table), steps=self.printed.corrected_steps(rows.steps, rows.table)
+            )
+            likely = EMPTY
+        again = run_rows.gather_some(rows, events, likely)
         return sorted([*(r for r in former if r.job_id not in rows.jobs), *again], key=attrgetter("job_id"))
 
     def _spoken_of(self, former: list[Run], runs: list[Run]) -> set[str]:

@@ -31,6 +31,15 @@ LEAST, MOST = 2, 56
 
 HOUR_S = 3600.0
 
+
+def hours_off(seconds: float) -> str:
+    """In words, by which zone something is off; empty where it is less than zones are apart, give or take what clocks may be off."""
+    quarters = round(seconds / QUARTER_S)
+    if abs(quarters) < LEAST or abs(seconds - quarters * QUARTER_S) > ENDS_S:
+        return ""
+    return f"{abs(quarters) / 4:g} h {'ahead' if quarters > 0 else 'behind'}"
+
+
 #: Where so many of a kind are set up alike, one of which nothing tells is taken for one of them.
 NEARLY_ALL = 0.9
 
@@ -150,12 +159,12 @@ def zones(told: Votes, hosts: Iterable[str], events: Sequence[Event]) -> dict[st
         sure |= _by_copies(events)
     stays = {host: _stays([v for v in some if v.quarters in sure]) for host, some in told.items()}
     found: dict[str, Zoned] = {}
-    for _, kin in groupby(sorted({*told, *hosts}, key=lambda h: (_kind(h), h)), key=_kind):
+    for _, kin in groupby(sorted({*told, *hosts}, key=lambda h: (kind_of(h), h)), key=kind_of):
         found |= _of_kin(list(kin), stays, told)
     return found
 
 
-def _kind(host: str) -> str:
+def kind_of(host: str) -> str:
     """Hosts that differ in their numbers only are set up alike."""
     return re.sub(r"\d+", "#", host.split(".", 1)[0])
 

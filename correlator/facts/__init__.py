@@ -18,6 +18,7 @@ from types import ModuleType
 
 from correlator.clocks import Offset
 from correlator.model import Event, Fact, Run
+from correlator.printed import Printed
 from correlator.runs_in_time import RunsInTime
 from correlator.samples import Throttled, XidSeen
 from correlator.site import Inventory, Site, controllers
@@ -53,6 +54,7 @@ class World:
     voices: frozenset[str] = frozenset()
     asked: bool = False
     clocks: list[Offset] = field(default_factory=list)
+    printed: Printed = field(default_factory=Printed)
     xids_seen: list[XidSeen] = field(default_factory=list)
     progress: dict[tuple[int, int], list[tuple[float, float]]] = field(default_factory=dict)
     spoke: Callable[[str], Sequence[float]] = lambda host: ()
