@@ -167,11 +167,16 @@ def speaking(store: Reads, cluster: str | None, zoned: Iterable[Offset] = ()) ->
     return spoke
 
 
+#: What Slurm answers about its nodes bears their names as well.
+_ANSWERS = "^(sacct|scontrol|sinfo|squeue|poll)"
+
+
 def last_spoke(store: Reads, cluster: str | None, hosts: Collection[str], since: float) -> dict[str, float]:
     """The stamp (epoch seconds) of the last line that each of these hosts wrote itself, of those that wrote any since then."""
     rows = store.rows(
         f"""SELECT host, epoch(max(time)) AS t FROM raw.all_logs WHERE host IN (SELECT unnest(?::VARCHAR[]))
-        AND cluster IS NOT DISTINCT FROM ? AND time >= ? AND coalesce(source, '') NOT IN {OF_OTHERS} GROUP BY host""",
+        AND cluster IS NOT DISTINCT FROM ? AND time >= ? AND coalesce(source, '') NOT IN {OF_OTHERS}
+        AND NOT regexp_matches(coalesce(source, ''), '{_ANSWERS}') GROUP BY host""",
         [sorted(hosts), cluster, moment_of(since)],
     )
     return {r["host"]: r["t"] for r in rows}

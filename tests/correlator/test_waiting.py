@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import polars as pl
 import pytest
 
 from correlator.edges import situations
@@ -68,6 +69,18 @@ def test_a_provisional_verdict_on_a_silent_node_is_held(lines: tuple[str, ...], 
         assert any("next lines of gpu01" in d for d in early["doubts"]) == is_held
         correlate(store)
         assert verdict_of(store)["confidence"] > HELD_SURE
+
+
+def test_what_slurm_answers_about_a_node_is_not_its_own_word() -> None:
+    rows = tables(*ALIVE, PORT, SET_DOWN, KILLED, "-1s gpu01 systemd: Started Session 4 of user root.")
+    logs = rows["logs"]
+    answers = logs.with_columns(
+        source=pl.when(logs["message"].str.contains("Session")).then(pl.lit("sacctmgr_events")).otherwise("source")
+    )
+    with open_store(None) as store:
+        store.add({**rows, "logs": answers})
+        Ticker(store).tick(END + timedelta(seconds=1))
+        assert "awaited" in verdict_of(store)
 
 
 def test_who_was_never_heard_is_not_waited_for() -> None:
