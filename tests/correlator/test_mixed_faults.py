@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.correlator import mixed_harder, mixed_nodes, mixed_runs
+from tests.correlator import mixed_harder, mixed_nodes, mixed_runs, mixed_third
 from tests.correlator.field import Situation, concluded, wrong
 
-SITUATIONS = [*mixed_nodes.SITUATIONS, *mixed_runs.SITUATIONS, *mixed_harder.SITUATIONS]
+SITUATIONS = [*mixed_nodes.SITUATIONS, *mixed_runs.SITUATIONS, *mixed_harder.SITUATIONS, *mixed_third.SITUATIONS]
 
 
 @cache
