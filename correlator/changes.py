@@ -71,7 +71,9 @@ def settled(known: Conclusions, longest: float, now: datetime, silent: Silent) -
             open_incidents.add(incident["id"])
         status = "final" if over else "provisional"
         told = incident if incident["status"] == status else {**incident, "status": status}
-        told = with_jobs_of(held(told, waits.get(incident["id"], ())), verdicts)
+        told = held(told, waits.get(incident["id"], ()))
+        if "awaited" in incident or "awaited" in told:
+            told = with_jobs_of(told, verdicts)
         if told is not incident:
             again[place] = told
     found = _turned(known, verdicts, turned.keys(), again) if turned or again else known

@@ -25,8 +25,8 @@ Document = dict[str, Any]
 #: host -> since when (epoch seconds) it has to speak -> those that were heard before and not since.
 Silent = Callable[[Mapping[str, float]], frozenset[str]]
 
-#: So sure at most is what is said during the silence: of the verdicts of recorded faults that rested on one, a second after
-#: their run's end, about as many became another as stayed (docs/correlation.md).
+#: So sure at most is what is said during the silence: of sixteen verdicts on recorded faults that rested on one, a second after
+#: their run's end, six became another.
 HELD_SURE = 0.5
 
 #: A machine without power writes nothing from the moment in which its link goes; its driver, bond and network daemon repeat
