@@ -6,10 +6,12 @@ already, and is not looked at again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
+
+from correlator.waiting import Silent, held, waiting, with_jobs_of
 
 if TYPE_CHECKING:
     from correlator.engine import Conclusions
@@ -38,10 +40,11 @@ def everything(found: Conclusions) -> Touched:
 LATENESS_S = 600.0
 
 
-def settled(known: Conclusions, longest: float, now: datetime) -> Conclusions:
+def settled(known: Conclusions, longest: float, now: datetime, silent: Silent) -> Conclusions:
     """Verdicts are final when the watermark (``now`` less the lateness allowed) has passed their run's end by the
-    ``longest`` causal window, seconds; until then they are provisional. Incidents are when all their verdicts are. A full pass over stored
-    rows (``ingest``, ``correlate``) knows that nothing more comes and calls all final. The same object where nothing turns."""
+    ``longest`` causal window, seconds; until then they are provisional, and held back while their node is silent
+    (waiting.py). Incidents are final when all their verdicts are. A full pass over stored rows (``ingest``, ``correlate``)
+    knows that nothing more comes and calls all final. The same object where nothing turns."""
     # Moments are RFC 3339 in UTC with microseconds: they sort as texts.
     watermark = now - timedelta(seconds=LATENESS_S + longest)
     border = watermark.isoformat(timespec="microseconds") + "Z"
@@ -53,7 +56,9 @@ def settled(known: Conclusions, longest: float, now: datetime) -> Conclusions:
         places = _open_incidents(known)
     said = known.verdicts
     final = {k: said[k]["end"] is None or said[k]["end"] <= border for k in keys}
-    turned = {k: {**said[k], "final": f} for k, f in final.items() if said[k]["final"] != f}
+    waits = waiting((known.stories[place] for place in _provisional(known, places, final)), silent)
+    shown = {k: _shown(said[k], f, () if f else waits.get(said[k]["incident_id"], ())) for k, f in final.items()}
+    turned = {k: document for k, document in shown.items() if document is not said[k]}
     verdicts = {**said, **turned} if turned else said
     open_incidents, again = set(), {}
     for place in places:
@@ -65,12 +70,27 @@ def settled(known: Conclusions, longest: float, now: datetime) -> Conclusions:
         if not over:
             open_incidents.add(incident["id"])
         status = "final" if over else "provisional"
-        if incident["status"] != status:
-            again[place] = {**incident, "status": status}
+        told = incident if incident["status"] == status else {**incident, "status": status}
+        told = held(told, waits.get(incident["id"], ()))
+        if "awaited" in incident or "awaited" in told:
+            told = with_jobs_of(told, verdicts)
+        if told is not incident:
+            again[place] = told
     found = _turned(known, verdicts, turned.keys(), again) if turned or again else known
     found.settled_until, found.open_incidents = border, open_incidents
     found.open_verdicts = {k for k, over in final.items() if not over}
     return found
+
+
+def _provisional(known: Conclusions, places: Iterable[int], final: Mapping[str, bool]) -> list[int]:
+    """Places of incidents of which a verdict is not final."""
+    names = {known.verdicts[k]["incident_id"] for k, over in final.items() if not over}
+    return [place for place in places if known.incidents[place]["id"] in names]
+
+
+def _shown(document: Document, final: bool, hosts: tuple[str, ...]) -> Document:
+    document = held(document, hosts)
+    return document if document["final"] == final else {**document, "final": final}
 
 
 def _open_incidents(known: Conclusions) -> list[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from correlator import link_conditions
+from correlator import link_conditions, storage_conditions
 from correlator.events import UNSTAMPED_S
 from correlator.expressions import Value
 from correlator.facts import World
@@ -493,6 +493,7 @@ CONDITIONS: dict[str, Condition] = {
     "its job was on it": _job_was_on_it, "planned work": _planned_work, "row remapped": _row_remapped, "uncorrectable memory in the run": _met_memory_error, "while slow": _while_slow,
     "away all along": _away_all_along, "silent until it booted": _silent_till_boot,
     "node did not answer": _did_not_answer, "node lived until then": _lived_until_then, "its share of the planes": link_conditions.its_share,
+    "link carries the storage": storage_conditions.carries, "away while it waited": storage_conditions.away_while_waiting,
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from correlator.clocks import Offset, ahead
+from correlator.events import moment_of
 from correlator.printed import NOTHING_PRINTED, Printed
 
 if TYPE_CHECKING:
@@ -141,6 +142,10 @@ def _by_host(zoned: Iterable[Offset]) -> dict[str, list[Offset]]:
     return found
 
 
+#: What others write of a host, or a run on several hosts writes: none of it is the host's own word.
+OF_OTHERS = ("slurmctld", "slurmdbd", "slurmrestd", "sacct", "opensm", "switch", "job_stdout", "job_stderr")
+
+
 def speaking(store: Reads, cluster: str | None, zoned: Iterable[Offset] = ()) -> Callable[[str], Sequence[float]]:
     """``spoke(host)``: times of the lines that the host itself wrote, one per second at most, kept once asked for; those in
     another zone (``zoned``) where they belong.
@@ -152,10 +157,10 @@ def speaking(store: Reads, cluster: str | None, zoned: Iterable[Offset] = ()) ->
     def spoke(host: str) -> Sequence[float]:
         if host not in known:
             rows = store.rows(
-                """SELECT DISTINCT floor(epoch(time)) AS t, time_quality IS NOT DISTINCT FROM 'inferred' AS inferred,
-                coalesce(source, '') IN ('slurmd', 'slurmstepd') AS slurm FROM raw.all_logs WHERE host = ? AND cluster IS NOT DISTINCT FROM ? AND time IS NOT NULL
-                AND coalesce(source, '') NOT IN ('slurmctld', 'slurmdbd', 'slurmrestd', 'sacct', 'opensm', 'switch', 'job_stdout', 'job_stderr')
-                ORDER BY t""",
+                f"""SELECT DISTINCT floor(epoch(time)) AS t, time_quality IS NOT DISTINCT FROM 'inferred' AS inferred,
+                coalesce(source, '') IN ('slurmd', 'slurmstepd') AS slurm
+                FROM raw.all_logs WHERE host = ? AND cluster IS NOT DISTINCT FROM ? AND time IS NOT NULL
+                AND coalesce(source, '') NOT IN {OF_OTHERS} ORDER BY t""",
                 [host, cluster],
             )
             known[host] = sorted(
@@ -164,6 +169,21 @@ def speaking(store: Reads, cluster: str | None, zoned: Iterable[Offset] = ()) ->
         return known[host]
 
     return spoke
+
+
+#: What Slurm answers about its nodes bears their names as well.
+_ANSWERS = "^(sacct|scontrol|sinfo|squeue|poll)"
+
+
+def last_spoke(store: Reads, cluster: str | None, hosts: Collection[str], since: float) -> dict[str, float]:
+    """The stamp (epoch seconds) of the last line that each of these hosts wrote itself, of those that wrote any since then."""
+    rows = store.rows(
+        f"""SELECT host, epoch(max(time)) AS t FROM raw.all_logs WHERE host IN (SELECT unnest(?::VARCHAR[]))
+        AND cluster IS NOT DISTINCT FROM ? AND time >= ? AND coalesce(source, '') NOT IN {OF_OTHERS}
+        AND NOT regexp_matches(coalesce(source, ''), '{_ANSWERS}') GROUP BY host""",
+        [sorted(hosts), cluster, moment_of(since)],
+    )
+    return {r["host"]: r["t"] for r in rows}
 
 
 #: slurmd's inventory of its machine, written when it starts (slurm src/slurmd/slurmd/slurmd.c).

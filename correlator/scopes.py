@@ -105,6 +105,15 @@ def _used_storage(world: World, cause: Fact, effect: Fact) -> bool:
     )
 
 
+def _lost_with_link(world: World, cause: Fact, effect: Fact) -> bool:
+    """Every client that lost the storage had lost this link, or was behind this switch: the storage itself was lost by nobody else."""
+    lost = (
+        {cause.host} if cause.kind == "link.outage" else set(cause.attrs.get("under") or cause.attrs.get("hosts", ()))
+    )
+    clients = set(effect.attrs.get("hosts", ()))
+    return bool(clients) and not effect.attrs.get("server") and clients <= lost
+
+
 def _fell_silent_with(world: World, cause: Fact, effect: Fact) -> bool:
     return (
         effect.host in cause.attrs.get("hosts", ())
@@ -175,5 +184,5 @@ SCOPES: dict[str, Scope] = {
     "node in allocation": _in_allocation, "failed node of run": _failed_node, "same run": _same_run,
     "same run or its node": _same_run_or_node, "device in allocation": _device, "same bus": _same_bus,
     "controller's own link": _link_of_controller, "went down together": _fell_with,
-    "run used the storage": _used_storage, "whole cluster": _whole_cluster, "told by the run": _told_by_run, "fell silent together": _fell_silent_with,
+    "run used the storage": _used_storage, "all its clients": _lost_with_link, "whole cluster": _whole_cluster, "told by the run": _told_by_run, "fell silent together": _fell_silent_with,
 }  # fmt: skip

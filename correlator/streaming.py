@@ -28,6 +28,7 @@ from correlator.history import History, Said
 from correlator.index import index_of
 from correlator.interfaces import remember
 from correlator.patching import Storing, store_incidents, store_runs
+from correlator.waiting import silent_in
 from correlator.window import Window, longest_window, untouched_until
 
 if TYPE_CHECKING:
@@ -113,7 +114,10 @@ class Ticker:
             if not partly:
                 self._full_at = begun
             found = [
-                same_objects(settled(c, longest_window(c, self._rules.edges), moment), before.get(c.cluster))
+                same_objects(
+                    settled(c, longest_window(c, self._rules.edges), moment, silent_in(self.store, c)),
+                    before.get(c.cluster),
+                )
                 for c in found
             ]
             if state == self._seen and all(c is before.get(c.cluster) for c in found):

@@ -253,6 +253,7 @@ def _with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
     one that tells of a broken GPU or disk makes just that cause more likely than the rest."""
     words = end.attrs["words"]
     changed = []
+    given_up = _given_up_at(end, chains)
     for chain in chains:
         factor = 1.0
         speaks_for = _WORDS_OF_ROOT.get(chain.root.kind)
@@ -278,9 +279,33 @@ def _with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
             factor = OTHER_WORDS_AGAINST
         if chain.root.kind == "node.down" and not chain.root.attrs.get("unresumed"):
             factor *= UNEXPLAINED
+        if given_up is not None and _onset_of(chain.root) > given_up:
+            factor *= LATE_AGAINST
         changed.append(Chain(chain.root, chain.hops, chain.weight * factor))
     changed.sort(key=lambda c: (-c.weight, c.root.start, c.root.key))
     return changed
+
+
+#: A GPU or disk that fails after a run's ranks had given each other up, for a cause that is known, found it dying already. Stamps of
+#: output, and a driver that looks at its device only when somebody asks, put that much between them (seconds).
+LATE_AGAINST, GAVE_UP_S = 0.2, 10.0
+
+
+def _given_up_at(end: Fact, chains: list[Chain]) -> float | None:
+    """From when on nothing that began had a share in the end of a run: its ranks had lost their peers, and why is known."""
+    if end.kind != "run.failed":
+        return None
+    lost = [
+        h.effect
+        for c in chains
+        for h in c.hops
+        if h.effect.kind == "job.comm_error" and h.cause.kind != "job.comm_error"
+    ]
+    return min((f.start + 3 * f.sigma + GAVE_UP_S for f in lost), default=None)
+
+
+def _onset_of(fact: Fact) -> float:
+    return fact.start - 3 * fact.sigma
 
 
 #: Likelihood ratio of a program's own error message (a shape that does not fit, a missing key) under a cause of ours.

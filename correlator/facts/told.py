@@ -139,7 +139,7 @@ def storage(world: World) -> list[Fact]:
         runs_of = {event.id: run for event, run in told}
         for burst in bursts(sorted((e for e, _ in told), key=lambda e: (e.time, e.id)), SAME_OUTAGE_S):
             fact = _lost_together(name, burst, runs_of)
-            if fact is not None and not (fact.attrs["nameless"] and _told_by_clients(world, fact)):
+            if fact is not None and not _told_by_clients(world, fact):
                 facts.append(fact)
     return facts
 
@@ -157,14 +157,28 @@ def _lost_together(name: str, burst: list[Event], runs_of: dict[str, Run]) -> Fa
     return Fact("storage.told", burst[0].time, burst[-1].time, burst[0].sigma, None if not plain else name.rsplit("/", 1)[-1], name, attrs=attrs, events=tuple(burst))  # fmt: skip
 
 
+#: Mounts whose file systems log their losses under names of their own; an NFS server's name says nothing of its mounts.
+_NAMED = re.compile(r"^/(?:mnt/)?(?:lustre|gpfs|beegfs|weka|vast|ceph|panfs|orangefs)\b")
+
+#: A client that gives up gives its runs errors within this (seconds, edge E42).
+WAITED_S = 600.0
+
+
 def _told_by_clients(world: World, told: Fact) -> bool:
     """Clients of these runs logged the loss of a target meanwhile: that is the outage, under a name of its own."""
     nodes = {n for key in told.attrs["runs"] for n in world.run[key].nodes}
     until = told.end if told.end is not None else told.start
-    return any(
-        nodes & set(f.attrs["hosts"]) and f.start <= until and (f.end or f.start) + SAME_OUTAGE_S >= told.start
-        for f in world.facts_of("storage.outage")
-    )
+    near = [f for f in world.facts_of("storage.outage") if nodes & set(f.attrs["hosts"]) and f.start <= until]
+    if told.attrs["nameless"]:
+        return any((f.end or f.start) + SAME_OUTAGE_S >= told.start for f in near)
+    away = [
+        f for f in near if f.start >= told.start - WAITED_S and (f.attrs["unended"] or (f.end or f.start) >= told.start)
+    ]
+    return not _NAMED.match(told.device or "") and any(_of_nfs(f) for f in away)
+
+
+def _of_nfs(outage: Fact) -> bool:
+    return all(event.kind == "storage.nfs_error" for event in outage.events)
 
 
 def _broken(text: str) -> bool:
