@@ -7,6 +7,7 @@ several jobs, what a file holds is in another zone than slurmctld's log. Rows of
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -116,7 +117,8 @@ class Printed:
             return column
         cases = []
         for file in [*sorted(self.stays), None]:
-            ours = "" if file is None else "coalesce(file, source) = '" + file.replace("'", "''") + "' AND "
+            # By its sum: the name of a file, which anybody may choose, is never a part of SQL.
+            ours = "" if file is None else f"md5(coalesce(file, source)) = '{_sum(file)}' AND "
             cases += [
                 f"WHEN {ours}epoch({column}) BETWEEN {_number(start)} AND {_number(end)} THEN {seconds}"
                 for start, end, seconds in self.of_file(file or "", "")
@@ -244,6 +246,10 @@ def _of_votes(told: Mapping[str, list[Vote]], epochs: Mapping[int, int]) -> Prin
     if not any(stay.quarters for some in stays.values() for stay in some):
         return Printed(epochs=epochs if any(epochs.values()) else {}, odd=odd)
     return Printed(stays, _common(stays.values()), epochs, odd)
+
+
+def _sum(name: str) -> str:
+    return hashlib.md5(name.encode(), usedforsecurity=False).hexdigest()
 
 
 def _number(seconds: float) -> str:

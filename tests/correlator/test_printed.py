@@ -68,6 +68,7 @@ CASES = [
     Case("one run that began when its node had booted", [*of(0, range(1, 8)), begun(8, 800 + 1 * HOUR)], {}),
     Case("to no quarter of an hour", of(2 * HOUR + 100, range(1, 9)), {}),
     Case("one of two files", [*of(0, range(1, 9)), *of(HOUR, range(1, 9), "laptop.txt")], {"laptop.txt": [1.0]}),
+    Case("a file that is named like SQL", of(HOUR, range(1, 9), "o' OR 1=1 --.txt"), {"o' OR 1=1 --.txt": [1.0]}),
     Case("summer time began", [*of(HOUR, range(1, 5)), *of(2 * HOUR, range(5, 9))], {"sacct.txt": [1.0, 2.0]}),
     Case("epoch seconds tell of slurmctld's log", of(-2 * HOUR, range(1, 9), "j", "sacct_json"), {}, frozenset({-8})),
 ]  # fmt: skip
