@@ -114,6 +114,9 @@ class _Signs:
     def right(self, maybe: Collection[int] = ()) -> int | None:
         """By how much stamps that name their zone are ahead of slurmctld's log, which is to be moved then; None where nothing tells.
         ``maybe``: what else may be."""
+        logged = {e.time_quality for e in self.events if e.source == "slurmctld"}
+        if logged and "inferred" not in logged:
+            return 0  # it names its zone itself
         exact = Counter(v.quarters for some in self.told.values() for v in some if not v.inferred)
         exact.update(self.printed.epochs.values())
         exact.update(_copies(self.events))

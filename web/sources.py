@@ -124,7 +124,7 @@ def document(
     more = after + limit < len(rows)
     body = {
         "sources": page, "next": encode_cursor(*(page[-1][n] or "" for n in _KEY)) if more else None, **counts,
-        "alerts": [], "blind": [], "quarantine": [], "intake": intake, "nodes": nodes,
+        "alerts": [], "blind": [], "quarantine": [], "intake": intake, "nodes": nodes, "looking_since": None,
     }  # fmt: skip
     with contextlib.suppress(duckdb.CatalogException):  # a store that nothing was sent to has no such tables
         body |= {"blind": blind(read.rows), "quarantine": quarantine(read.rows)}

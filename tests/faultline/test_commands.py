@@ -7,8 +7,10 @@ import os
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -167,6 +169,19 @@ def test_report_lists_and_writes(data: Path, tmp_path: Path) -> None:
     assert "eth0" in out.read_text() and "<script" not in out.read_text()
 
 
+def _answered(address: str) -> Any:
+    """What an address answers once there is something: the first look at what waits goes on beside the service's start."""
+    until = time.monotonic() + 20
+    while True:
+        try:
+            with urllib.request.urlopen(address, timeout=10) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            if error.code != 404 or time.monotonic() > until:
+                raise
+        time.sleep(0.1)
+
+
 def test_service_takes_in_hook_files_and_names_its_address(tmp_path: Path) -> None:
     spool = tmp_path / "hooks"
     spool.mkdir()
@@ -180,8 +195,7 @@ def test_service_takes_in_hook_files_and_names_its_address(tmp_path: Path) -> No
         assert service.stdout is not None
         address = service.stdout.readline().decode().split("Faultline is at ")[1].split()[0].rstrip("/")
         try:
-            with urllib.request.urlopen(f"{address}/api/v1/jobs/77", timeout=10) as answer:
-                job = json.load(answer)
+            job = _answered(f"{address}/api/v1/jobs/77")
             assert (job["user"], job["exit_code"], job["nodes"]) == ("alice", 3, ["gpu01", "gpu02"])
             held = faultline("incidents", "--data", tmp_path / "data")
             assert held.returncode == 2 and address.encode() in held.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -43,6 +44,14 @@ class Started:
         )
         RUNNING.append(self.process)
         return self
+
+    def is_up(self) -> bool:
+        """Whether it has read once: from then on SIGTERM ends it in order."""
+        try:
+            told = json.loads((self.spool / "status.json").read_text())
+        except (OSError, ValueError):
+            return False
+        return self.process is not None and told["pid"] == self.process.pid
 
     def kill(self) -> None:
         assert self.process is not None and self.process.stderr is not None

@@ -105,6 +105,7 @@ def test_kill_minus_nine_with_rotation_in_flight_and_the_server_away(tmp_path: P
         agent.kill()
     agent.start()
     assert until(lambda: len(counted(server)) == written, 60), f"{len(counted(server))} of {written}"
+    assert until(agent.is_up)  # what was written may have been delivered by those before it
     assert agent.terminate() == 0
     found = counted(server)
     twice = [n for n, times in found.items() if times > 1]
