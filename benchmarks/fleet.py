@@ -145,6 +145,16 @@ def run(agents: int, lines: list[str], options: argparse.Namespace) -> None:
     folder = Path(tempfile.mkdtemp(prefix="fleet-", dir=options.folder))
     service = Service(folder / "data", options.workers)
     watched = Watched(service.process.pid)
+    try:
+        measure(agents, service, watched, lines, options)
+    finally:
+        watched.ending.set()
+        service.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def measure(agents: int, service: Service, watched: Watched, lines: list[str], options: argparse.Namespace) -> None:
+    """Lets all agents send, counts what is stored, and prints what it took."""
     warm_up(service)
     context = get_context("fork")
     answers = context.Queue()
@@ -175,9 +185,6 @@ def run(agents: int, lines: list[str], options: argparse.Namespace) -> None:
         f"  all stored          {stored_s - taken_s:10.1f} s after the last answer; {counted:,} lines counted",
         flush=True,
     )
-    watched.ending.set()
-    service.stop()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def main() -> int:

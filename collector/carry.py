@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 import structlog
 
-from collector.segment_file import sync_folder
+from store.archive_file import flush_folder
 
 log = structlog.get_logger()
 
@@ -56,7 +56,7 @@ class Carry:
             os.ftruncate(file.fileno(), os.lseek(file.fileno(), 0, os.SEEK_CUR))
             os.fsync(file.fileno())
         draft.rename(self._folder / name)
-        sync_folder(self._folder)
+        flush_folder(self._folder)
 
     def keep_only(self, name: str | None) -> None:
         """After the transaction: the file before is of no use."""

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from collector.receivers.base import moment_of
-from collector.segment_file import Record, payload_of, sync_folder
+from collector.segment_file import Record, payload_of
+from store.archive_file import flush_folder
 
 
 class Quarantine:
@@ -37,7 +38,7 @@ class Quarantine:
             self.folder,
             self.folder.parent,
         ):  # the spool forgets the batch when the store knows that it lies here
-            sync_folder(folder)
+            flush_folder(folder)
         received = record.meta.get("received")
         key = record.meta.get("key")
         return {

@@ -95,15 +95,6 @@ def write_all(fd: int, parts: Sequence[bytes]) -> None:
                 view = view[os.write(fd, view) :]
 
 
-def sync_folder(folder: Path) -> None:
-    """A file's new name on the disk, too. Raises ``OSError``."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _salt_of(file: Any) -> int | None:
     """What the CRCs of a segment's records begin with; None where that is not to be read."""
     file.seek(0)

@@ -37,10 +37,10 @@ from collector.segment_file import (
     Record,
     payload_of,
     scan,
-    sync_folder,
     unpacked_size,
     write_all,
 )
+from store.archive_file import flush_folder
 
 #: A new file every so many bytes: small enough that deleting whole files gives space back soon.
 SEGMENT_BYTES = 32 * 1024 * 1024
@@ -147,7 +147,7 @@ class Spool:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
-        sync_folder(self.folder)
+        flush_folder(self.folder)
         return made
 
     def _path(self, number: int) -> Path:
@@ -171,7 +171,7 @@ class Spool:
             self._fsync(fd)
             if spare:  # only now: under its new name its former records must not be read for a moment
                 spare.rename(self._path(number))
-            sync_folder(self.folder)
+            flush_folder(self.folder)
         except OSError:
             os.close(fd)
             with contextlib.suppress(OSError):
