@@ -140,9 +140,8 @@ def conclude_cluster(
     inventory = read_inventory(store, cluster)
     books = Books(printed := printed_in(store, cluster), lambda: node_failures(store, cluster, printed))
     told = clocks.compared(events, clock_pairs.Known(inventory.cabling, samples.begun(store, cluster, printed)), books)
-    if (
-        told.zones.printed
-    ):  # what was printed without a stamp lies where accounting, or slurmctld, tells the end of its run
+    # What was printed without a stamp lies where accounting, or slurmctld, tells the end of its run.
+    if told.zones.printed:
         events = event_rows.gather(store, cluster, told.zones.printed)
     events = clocks.correct(events, told.offsets, told.zones)
     runs = run_rows.gather(store, cluster, events, told.zones.printed)
