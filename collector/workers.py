@@ -57,6 +57,9 @@ IDLE_S = 5.0
 #: Objects made before garbage is looked for. A piece makes some ten thousand that live until it is done: with Python's 700
 #: they are looked through dozens of times.
 GARBAGE = 100_000
+#: Of these what somebody has set is not kept: the first is for one process among many, and Polars has written the second
+#: itself when it was imported here.
+_OURS = frozenset({"POLARS_MAX_THREADS", "_RJEM_MALLOC_CONF"})
 _environment_lock = threading.Lock()
 
 #: Made once in each worker from the site's pattern files: the function that answers requests.
@@ -139,17 +142,16 @@ class Worker:
 
 @contextlib.contextmanager
 def _environment() -> Iterator[None]:
-    """The variables that a worker starts with; what somebody has set is kept."""
-    added = [name for name in _ENVIRONMENT if name not in os.environ or name == "POLARS_MAX_THREADS"]
-    before = os.environ.get("POLARS_MAX_THREADS")
-    os.environ.update({name: _ENVIRONMENT[name] for name in added})
+    """The variables that a worker starts with; what somebody has set is kept, but for two of them."""
+    ours = {name: value for name, value in _ENVIRONMENT.items() if name in _OURS or name not in os.environ}
+    before = {name: os.environ[name] for name in ours if name in os.environ}
+    os.environ.update(ours)
     try:
         yield
     finally:
-        for name in added:
+        for name in ours:
             del os.environ[name]
-        if before is not None:
-            os.environ["POLARS_MAX_THREADS"] = before
+        os.environ.update(before)
 
 
 def _serve(pipe: Connection, make: Maker, patterns: tuple[Path, ...], parent: int) -> None:

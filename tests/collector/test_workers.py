@@ -86,6 +86,19 @@ def test_a_changed_catalogue_is_used_from_the_next_batch_on(tmp_path: Path) -> N
             assert pool.parse(Piece(b"door 7 open\n", ORIGIN))["event"].to_list() == ["site.gate"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what a process was started with")
+def test_a_worker_starts_with_its_own_allocator_settings(pool: ParserPool) -> None:
+    """Polars writes its own into the environment when it is imported, which workers must not take for somebody's choice."""
+    before = dict(os.environ)
+    assert "dirty_decay_ms" in before["_RJEM_MALLOC_CONF"]  # Polars': else this test shows nothing
+    pool.parse(Piece(DATA, ORIGIN))
+    assert dict(os.environ) == before
+    for pid in pool.pids:
+        started = dict(part.split(b"=", 1) for part in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if part)
+        assert started[b"_RJEM_MALLOC_CONF"] == b"dirty_decay_ms:10000,muzzy_decay_ms:-1"
+        assert started[b"POLARS_MAX_THREADS"] == b"1"
+
+
 def test_workers_die_with_their_parent() -> None:
     program = """
 import sys
