@@ -41,6 +41,7 @@ from faultline.config import Config, ScheduledReport
 from faultline.failure import CommandError
 from faultline.gate import gate_of
 from faultline.notify import telling_of
+from faultline.pacing import Pacing
 from faultline.receiving import Front, Receiving
 from parsers.compiled import release
 from parsers.watched import WatchedCatalogue
@@ -60,12 +61,6 @@ AUDIT_FILE = "audit.ndjson"
 TICK_SECONDS = 1.0
 #: What was concluded is told this often.
 TELL_SECONDS = 5.0
-#: Between two rounds lies ``PAUSE`` times as long as the last one took: a quarter of one core at most goes into concluding
-#: and into ordering what is stored, while much arrives a tenth, and a twentieth while the lines themselves wait in the spool. But
-#: a job's end is answered within 5 s, so the pause is never longer than ``PROMPT_S``, unless lines wait in the spool, or while
-#: much arrives a round had to conclude about everything (hours of lines come in seconds): then up to ``LONGEST_PAUSE``, seconds.
-PAUSE, BUSY_PAUSE, BEHIND_PAUSE = 3.0, 9.0, 19.0
-PROMPT_S, LONGEST_PAUSE = 3.5, 30.0
 #: While more bytes than this wait in the spool, unpacked, what can be done later is not done.
 BEHIND_BYTES = 32 * 1024 * 1024
 #: The first look at all that is stored may take minutes. Pages say that it is under way once it took so long, seconds.
@@ -103,7 +98,7 @@ class Service:
         self.scheduler = BackgroundScheduler(timezone="UTC", executors={"default": threads})
         logging.getLogger("apscheduler").setLevel(logging.ERROR)  # a tick that takes longer than a second is no news
         self.ticker = Ticker(store, settings=config.site, edge_paths=config.edges)
-        self._not_before = 0.0
+        self._pacing = Pacing()
         #: When the first look at all that is stored began; None before ``start``, and once it is done.
         self._looking_since: datetime | None = None
         self.patterns = WatchedCatalogue(config.patterns)
@@ -152,7 +147,7 @@ class Service:
 
     def tick(self) -> None:
         """Takes in waiting hook files; concludes anew if anything was stored since the last time."""
-        if time.monotonic() < self._not_before:
+        if not self._pacing.is_time(behind=self._is_behind(), stored=self._stored_lines()):
             return
         begun = time.monotonic()
         self._watch_patterns()
@@ -165,10 +160,10 @@ class Service:
         report = self.ticker.tick()
         self._looking_since = None
         self._seal()
-        behind, busy = self._is_behind(), self._is_busy()
-        pause = (time.monotonic() - begun) * (BEHIND_PAUSE if behind else BUSY_PAUSE if busy else PAUSE)
-        patient = behind or (busy and report.full)
-        self._not_before = time.monotonic() + min(pause, LONGEST_PAUSE if patient else PROMPT_S)
+        self._pacing.done(
+            time.monotonic() - begun, report.lines, full=report.full, behind=self._is_behind(), busy=self._is_busy(),
+            stored=self._stored_lines(),
+        )  # fmt: skip
 
     def looking_since(self) -> datetime | None:
         """When the first look at all that is stored began (naive UTC), while it is under way and took longer than ``LOOK_S``."""
@@ -208,6 +203,10 @@ class Service:
     def _is_busy(self) -> bool:
         pipeline = self.receiving.pipeline if self.receiving is not None else None
         return self._is_behind() or (pipeline is not None and pipeline.is_busy)
+
+    def _stored_lines(self) -> int:
+        pipeline = self.receiving.pipeline if self.receiving is not None else None
+        return pipeline.counts.lines if pipeline is not None else 0
 
     def _is_behind(self) -> bool:
         return self.receiving is not None and self.receiving.spool.waiting_unpacked > BEHIND_BYTES

@@ -49,31 +49,32 @@ def test_a_scheduled_report_is_written_with_its_date(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("waiting", "busy", "full", "longest"),
+    ("waiting", "busy", "told"),
     [
-        (0, False, True, service.PROMPT_S),  # a job's end is answered in time
-        (0, True, False, service.PROMPT_S),
-        (0, True, True, service.LONGEST_PAUSE),  # hours of lines come in seconds
-        (service.BEHIND_BYTES + 1, False, False, service.LONGEST_PAUSE),
+        (0, False, {"behind": False, "busy": False}),
+        (0, True, {"behind": False, "busy": True}),
+        (service.BEHIND_BYTES + 1, False, {"behind": True, "busy": True}),
     ],
 )
-def test_a_round_that_took_long_is_soon_followed_by_the_next_unless_lines_come_first(
-    waiting: int, busy: bool, full: bool, longest: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_pause_between_rounds_follows_what_waits_and_what_arrives(
+    waiting: int, busy: bool, told: dict[str, bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = iter(
-        range(0, 10_000, 1_000)
-    )  # every look at it is a thousand seconds later: no pause is shorter than the longest
-    monkeypatch.setattr(service.time, "monotonic", lambda: float(next(clock)))
-    pipeline = SimpleNamespace(is_busy=busy, unsettled=False)
+    pipeline = SimpleNamespace(is_busy=busy, unsettled=False, counts=SimpleNamespace(lines=7))
     receiving = SimpleNamespace(spool=SimpleNamespace(waiting_unpacked=waiting), pipeline=pipeline, keep=None)
+    heard: list[dict[str, object]] = []
     with open_store(None) as store:
         made = Service(validate({"data": str(tmp_path)}, "test"), store, cast(Any, receiving))
-        monkeypatch.setattr(made.ticker, "tick", lambda: TickReport(worked=True, full=full))
-        monkeypatch.setattr(made, "_seal", lambda: None)
-        monkeypatch.setattr(made.patterns, "refresh", lambda: False)
-        monkeypatch.setattr(made, "_deliver_output", lambda: None)
+        for part, name, does in (
+            (made.ticker, "tick", lambda: TickReport(worked=True, full=True, lines=3)),
+            (made, "_seal", lambda: None),
+            (made, "_deliver_output", lambda: None),
+            (made.patterns, "refresh", lambda: False),
+            (made._pacing, "is_time", lambda **said: heard.append(said) or True),
+            (made._pacing, "done", lambda took, lines, **said: heard.append({"lines": lines, **said})),
+        ):
+            monkeypatch.setattr(part, name, does)
         made.tick()
-    assert made._not_before % 1_000 == longest
+    assert heard == [{"behind": told["behind"], "stored": 7}, {"lines": 3, "full": True, "stored": 7, **told}]
 
 
 @pytest.mark.parametrize("cron", ["every monday", "0 6 * *", "61 6 * * mon"])
