@@ -47,6 +47,9 @@ _ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # the most that glibc takes: more is refused, and the rest then undone
     "MALLOC_TOP_PAD_": str(64 << 20),
 }
+#: These are set whatever somebody has set: the one is for one process among many, and the other Polars has written itself when
+#: it was imported here.
+_ALWAYS = frozenset({"POLARS_MAX_THREADS", "_RJEM_MALLOC_CONF"})
 #: A piece is parsed in a second or two; what takes longer than this hangs, and its worker is replaced.
 PATIENCE_S = 120.0
 #: A worker that is told to go is ended after this.
@@ -57,9 +60,6 @@ IDLE_S = 5.0
 #: Objects made before garbage is looked for. A piece makes some ten thousand that live until it is done: with Python's 700
 #: they are looked through dozens of times.
 GARBAGE = 100_000
-#: Of these what somebody has set is not kept: the first is for one process among many, and Polars has written the second
-#: itself when it was imported here.
-_OURS = frozenset({"POLARS_MAX_THREADS", "_RJEM_MALLOC_CONF"})
 _environment_lock = threading.Lock()
 
 #: Made once in each worker from the site's pattern files: the function that answers requests.
@@ -142,8 +142,8 @@ class Worker:
 
 @contextlib.contextmanager
 def _environment() -> Iterator[None]:
-    """The variables that a worker starts with; what somebody has set is kept, but for two of them."""
-    ours = {name: value for name, value in _ENVIRONMENT.items() if name in _OURS or name not in os.environ}
+    """The variables that a worker starts with; what somebody has set is kept but for ``_ALWAYS``."""
+    ours = {name: value for name, value in _ENVIRONMENT.items() if name in _ALWAYS or name not in os.environ}
     before = {name: os.environ[name] for name in ours if name in os.environ}
     os.environ.update(ours)
     try:

@@ -31,6 +31,7 @@ from collector.hook_spool import HookSpool
 from collector.ingest import settle
 from collector.inventory import utc_now
 from collector.job_output import JobOutput
+from collector.pipeline import Pipeline
 from collector.priority import go_first, stand_back
 from collector.spool import SpoolBroken, SpoolFull
 from correlator.engine import result
@@ -200,20 +201,22 @@ class Service:
             for problem in self.patterns.problems:
                 log.warning("patterns not reloaded, the ones before stay in use", problem=str(problem))
 
+    @property
+    def _pipeline(self) -> Pipeline | None:
+        return self.receiving.pipeline if self.receiving is not None else None
+
     def _is_busy(self) -> bool:
-        pipeline = self.receiving.pipeline if self.receiving is not None else None
-        return self._is_behind() or (pipeline is not None and pipeline.is_busy)
+        return self._is_behind() or (self._pipeline is not None and self._pipeline.is_busy)
 
     def _stored_lines(self) -> int:
-        pipeline = self.receiving.pipeline if self.receiving is not None else None
-        return pipeline.counts.lines if pipeline is not None else 0
+        return self._pipeline.counts.lines if self._pipeline is not None else 0
 
     def _is_behind(self) -> bool:
         return self.receiving is not None and self.receiving.spool.waiting_unpacked > BEHIND_BYTES
 
     def _settle(self, taken: bool) -> None:
         """Applies what was learned to rows that waited for it, and tells the pipeline the cluster's name once it is known."""
-        pipeline = self.receiving.pipeline if self.receiving is not None else None
+        pipeline = self._pipeline
         if not taken and not (pipeline is not None and pipeline.unsettled):
             return
         if pipeline is not None:
