@@ -1,4 +1,4 @@
-# make demo | run | test | lint | bench. All of them share .venv, made once from the pinned constraints.
+# make demo | run | test | test-long | fuzz | lint | bench. All of them share .venv, made once from the pinned constraints.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,7 +9,7 @@ COMPILED := $(VENV)/.compiled
 WORKERS ?= 2
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo run test lint bench conformance clean
+.PHONY: demo run test test-long fuzz lint bench conformance clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -36,6 +36,13 @@ run: $(COMPILED)  ## the service on 127.0.0.1:8514 with data in ./faultline-data
 test: $(DEV) $(COMPILED)  ## everything; installs Chromium and Slurm where it may, says what it skipped where not
 	sh tests/prepare.sh
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+test-long: $(DEV) $(COMPILED)  ## kill storms, slow-connection storms, fuzzing for cost: what takes minutes each
+	sh tests/prepare.sh
+	$(BIN)/python -m pytest -m long -n $(WORKERS) --dist loadfile
+
+fuzz: $(DEV) $(COMPILED)  ## property tests with random examples instead of the fixed ones of `make test`
+	FAULTLINE_FUZZ=1 $(BIN)/python -m pytest -m hypothesis -n $(WORKERS)
 
 lint: $(DEV)
 	$(BIN)/ruff check .
