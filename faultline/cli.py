@@ -366,19 +366,32 @@ def hook(
 
 
 @app.command(
-    epilog="Examples: faultline access password ada --users FILE; faultline access token 'grafana' --users FILE"
+    epilog="Examples: faultline access password ada --users FILE; faultline access token 'grafana' --scope query --days 90 --users FILE"
 )
 def access(
-    action: Annotated[str, typer.Argument(metavar="ACTION", help="password, token, remove or list.")],
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="password, token, remove, list or first.")],
     name: Annotated[str, typer.Argument(help="Who; of a token the first word is whom it stands for.")] = "",
     users: Annotated[Path, typer.Option("--users", help="The file that [access] users names.")] = Path(
         "/etc/faultline/users.toml"
     ),
+    days: Annotated[float, typer.Option("--days", min=0, help="A token ends after so many days; 0: never.")] = 365,
+    scope: Annotated[
+        str, typer.Option("--scope", help="What a token is for: all, read, query, jobs or metrics.")
+    ] = "all",
+    config: ConfigFile = None,
 ) -> int:
     """Give people passwords and programs tokens, for pages and API; the service follows the file by itself."""
     from faultline.users_file import ACTIONS, run
+    from web.access.scopes import SCOPES
 
-    return run(choice(action, ACTIONS, "access"), name, users)
+    choice(scope, tuple(SCOPES), "--scope")
+    if choice(action, ACTIONS, "access") == "first":
+        from faultline.config import load
+        from faultline.first import again
+
+        print(again(load(config)))
+        return 0
+    return run(action, name, users, days, scope)
 
 
 @app.command(epilog="Example: faultline archive --config /etc/faultline/faultline.toml --verify")

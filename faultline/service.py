@@ -379,6 +379,7 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
             http=tls.Connection,
             timeout_keep_alive=KEEP_ALIVE_S,
             backlog=BACKLOG,
+            **tls.proxied(config),
             **secured,
         )
     )

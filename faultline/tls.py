@@ -12,8 +12,9 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from collector.intake import CERTIFICATE
-from faultline.config import Tls
+from faultline.config import Config, Tls
 from faultline.failure import CommandError
+from web.access.addresses import plain
 from web.access.gate import PEER
 
 
@@ -25,6 +26,8 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if self.client is not None:
+            self.client = (plain(self.client[0]), self.client[1])
         inner, peer = self.app, self.client[0] if self.client else None
         secured = transport.get_extra_info("ssl_object")
         certified = secured is not None and bool(secured.getpeercert())
@@ -53,6 +56,13 @@ def options(tls: Tls | None) -> dict[str, Any]:
             raise CommandError(f"[tls] client_ca {tls.client_ca}: {_said(error)}") from error
         found |= {"ssl_ca_certs": str(tls.client_ca), "ssl_cert_reqs": ssl.CERT_OPTIONAL}
     return found
+
+
+def proxied(config: Config) -> dict[str, Any]:
+    """What uvicorn takes of whom proxies speak for. Its default believes whoever comes from this machine: any user of it."""
+    if not config.all_proxies:
+        return {"proxy_headers": False}
+    return {"proxy_headers": True, "forwarded_allow_ips": list(config.all_proxies)}
 
 
 def _said(error: Exception) -> str:

@@ -1,0 +1,82 @@
+"""Whose address a request has: that of its socket, unless a proxy that the configuration names says another; on a real service."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from faultline.config import validate
+from faultline.failure import CommandError
+from tests.collector.running import Running
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html"}
+ACCESS = '[access]\nusers = "{users}"\noperate = ["ops"]\n'
+
+
+def serving(folder: Path, head: str = "") -> Iterator[Running]:
+    users = folder / "users.toml"
+    users.write_text("[tokens]\n")
+    service = Running(folder / "data", extra=head + ACCESS.format(users=users), syslog=())
+    old = os.umask(0o022)  # what systemd and login shells give: the service's own must not hang on it
+    try:
+        service.start()
+    finally:
+        os.umask(old)
+    yield service
+    service.stop()
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    yield from serving(tmp_path_factory.mktemp("plain"))
+
+
+@pytest.fixture(scope="module")
+def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    yield from serving(tmp_path_factory.mktemp("behind"), 'proxies = ["127.0.0.0/8", "10.9.0.1"]\n')
+
+
+def refused_as(service: Running, name: str, said: str) -> str:
+    """Signs in wrongly; the address that the audit tells of it."""
+    body = urlencode({"name": name, "password": "wrong"}).encode()
+    assert service.request("POST", "/login", body, {**FORM, "X-Forwarded-For": said})[0] == 403
+    told = [json.loads(line) for line in (service.data / "audit.ndjson").read_text().splitlines()]
+    (line,) = [one for one in told if one["who"] == name]
+    return str(line["address"])
+
+
+def test_nobody_says_another_address_for_themselves(plain: Running) -> None:
+    assert refused_as(plain, "eve", "203.0.113.9") == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("said", "address"),
+    [("203.0.113.9", "203.0.113.9"), ("198.51.100.1, 203.0.113.9", "203.0.113.9"),
+     ("198.51.100.1, 203.0.113.9, 10.9.0.1", "203.0.113.9"), ("2001:db8::7", "2001:db8::7")],
+)  # fmt: skip
+def test_a_named_proxy_says_it_and_the_rightmost_that_is_no_proxy_counts(
+    behind: Running, said: str, address: str
+) -> None:
+    assert refused_as(behind, f"eve by {said}", said) == address
+
+
+def test_the_scheme_too_is_believed_of_named_proxies_only(plain: Running, behind: Running) -> None:
+    """HTTPS at the proxy: cookies are for HTTPS. Who claims it without one gets what he would get anyway."""
+    body = urlencode({"name": "x", "password": "wrong"}).encode()
+    for service, secured in ((plain, False), (behind, True)):
+        headers = {**FORM, "X-Forwarded-Proto": "https"}
+        told = service.request("POST", "/logout", body, headers)[2].get("set-cookie", "")
+        assert ("Secure" in told) is secured, told
+
+
+@pytest.mark.parametrize("given", ["proxy.example.org", "10.0.0.1/8", "", "*"])
+def test_what_is_no_address_is_no_proxy(given: str) -> None:
+    with pytest.raises(CommandError, match="proxies"):
+        validate({"proxies": [given]}, "test")
+    with pytest.raises(CommandError, match="proxies"):
+        validate({"user_header": "X-User", "access": {"proxies": [given], "read": ["*"]}}, "test")
