@@ -107,13 +107,15 @@ class Hooks(_Section):
 
 
 class ScheduledReport(_Section):
-    """A report written to ``folder`` when ``cron`` (five fields, UTC) says so, over the last ``days`` days."""
+    """A report written to ``folder`` when ``cron`` (five fields, UTC) says so, over the last ``days`` days. It names users and
+    jobs: ``mode`` says who may read the file ("0644" for a folder that a web server shows)."""
 
     name: str
     cron: str
     folder: Path
     format: Literal["html", "md", "json"] = "html"
     days: float = Field(default=7, gt=0)
+    mode: str = Field(default="0600", pattern=r"^0?[0-7]{3}$")
 
     @field_validator("cron")
     @classmethod

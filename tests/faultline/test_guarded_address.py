@@ -80,3 +80,17 @@ def test_what_is_no_address_is_no_proxy(given: str) -> None:
         validate({"proxies": [given]}, "test")
     with pytest.raises(CommandError, match="proxies"):
         validate({"user_header": "X-User", "access": {"proxies": [given], "read": ["*"]}}, "test")
+
+
+def test_all_that_a_service_keeps_is_shut_to_others(plain: Running) -> None:
+    """After lines were stored, one batch was set aside, and somebody was refused: every file and folder, and the process."""
+    line = b'{"raw": "Nov 23 08:00:00 gpu01 kernel: mlx5_core 0000:3b:00.0 ens1: Link down", "host": "gpu01"}\n'
+    assert plain.post("/api/v1/ingest", line)[0] == 200
+    refused_as(plain, "mallory", "")
+    found = {str(p.relative_to(plain.data)): p for p in plain.data.rglob("*")}
+    assert {"faultline.duckdb", "audit.ndjson", "session.key", "service.json", "spool", "quarantine", "first.link"} <= set(found), found
+    wide = {name: oct(p.stat().st_mode) for name, p in found.items() if p.stat().st_mode & 0o077}
+    assert not wide and plain.data.stat().st_mode & 0o777 == 0o700
+    assert plain.process is not None
+    status = Path(f"/proc/{plain.process.pid}/status").read_text()
+    assert "\nUmask:\t0077\n" in status
