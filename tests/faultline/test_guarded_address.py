@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlencode
@@ -85,7 +86,11 @@ def test_what_is_no_address_is_no_proxy(given: str) -> None:
 def test_all_that_a_service_keeps_is_shut_to_others(plain: Running) -> None:
     """After lines were stored, one batch was set aside, and somebody was refused: every file and folder, and the process."""
     line = b'{"raw": "Nov 23 08:00:00 gpu01 kernel: mlx5_core 0000:3b:00.0 ens1: Link down", "host": "gpu01"}\n'
-    assert plain.post("/api/v1/ingest", line)[0] == 200
+    for body in (line, b'{"document": "horoscope", "raw": "x"}'):
+        assert plain.post("/api/v1/ingest", body)[0] == 200
+    until = time.monotonic() + 60
+    while not list(plain.data.glob("quarantine/*")) and time.monotonic() < until:
+        time.sleep(0.1)
     refused_as(plain, "mallory", "")
     found = {str(p.relative_to(plain.data)): p for p in plain.data.rglob("*")}
     assert {"faultline.duckdb", "audit.ndjson", "session.key", "service.json", "spool", "quarantine", "first.link"} <= set(found), found
