@@ -33,8 +33,8 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
     print(f"catalogue      {len(catalogue.entries)} event patterns, {len(problems)} wrong")
     wrong += _edges([*settings.edges, *_present(tried)], catalogue)
     wrong += _reports(settings.reports)
-    problems, opened = _ways_in(settings, config)
-    wrong += problems
+    barred, opened = _ways_in(settings, config)
+    wrong += barred
     if data is not None or (settings.data / "faultline.duckdb").exists():
         try:
             with open_for_reading(data or settings.data) as store:

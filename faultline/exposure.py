@@ -92,7 +92,10 @@ def _of_receivers(config: Config) -> Iterator[str]:
         )
     if config.syslog is None:
         host = config.listen.rpartition(":")[0]
-        listeners = [(f"{host}:{DEFAULT_PORT}", "udp", None), (f"{host}:{DEFAULT_PORT}", "tcp", None)]
+        listeners: list[tuple[str, str, Path | None]] = [
+            (f"{host}:{DEFAULT_PORT}", "udp", None),
+            (f"{host}:{DEFAULT_PORT}", "tcp", None),
+        ]
     else:
         listeners = [(one.listen, str(one.transport), one.client_ca) for one in config.syslog]
     for address, transport, client_ca in listeners:
@@ -106,7 +109,9 @@ def _of_receivers(config: Config) -> Iterator[str]:
 def _of_proxies(config: Config) -> Iterator[str]:
     for given in config.all_proxies:
         network = ipaddress.ip_network(given)
-        believed = "who asks and from where" if config.access and given in config.access.proxies else "from where it asks"
+        believed = (
+            "who asks and from where" if config.access and given in config.access.proxies else "from where it asks"
+        )
         if network.is_loopback:
             yield f"proxies {given}: every user of this machine may say {believed}; a socket of its own or another host is better"
         elif network.num_addresses > MANY_ADDRESSES:

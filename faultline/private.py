@@ -33,12 +33,14 @@ def begin(folder: Path) -> list[str]:
         about = folder.stat()
         if not about.st_mode & UMASK:
             return []
-        foreign = sorted(name for name in os.listdir(folder) if not _is_ours(name))
+        foreign = sorted(one.name for one in folder.iterdir() if not _is_ours(one.name))
     except OSError as error:
         raise CommandError(f"{folder}: cannot be made or opened: {error.strerror}") from error
     mode = f"{stat.S_IMODE(about.st_mode):04o}"
     if os.geteuid() not in (0, about.st_uid):
-        return [f"{folder}: mode {mode} and not ours to change: others may see what lies in it; its owner may chmod 0700 it"]
+        return [
+            f"{folder}: mode {mode} and not ours to change: others may see what lies in it; its owner may chmod 0700 it"
+        ]
     if foreign:
         left = _shut(folder)
         also = f"; {', '.join(left)} could not be" if left else ""
@@ -60,13 +62,13 @@ def _is_ours(name: str) -> bool:
 def _shut(folder: Path) -> list[str]:
     """Takes others' rights from what is ours in a folder that is not; a shut folder shuts what is below it. What stays open."""
     left = []
-    for entry in os.scandir(folder):
+    for entry in folder.iterdir():
         if not _is_ours(entry.name) or entry.name == "lost+found" or entry.is_symlink():
             continue
         try:
-            mode = stat.S_IMODE(entry.stat(follow_symlinks=False).st_mode)
+            mode = stat.S_IMODE(entry.lstat().st_mode)
             if mode & UMASK:
-                os.chmod(entry.path, mode & ~UMASK)
+                entry.chmod(mode & ~UMASK)
         except OSError:
             left.append(entry.name)
     return sorted(left)

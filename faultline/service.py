@@ -387,7 +387,9 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
             **secured,
         )
     )
-    threading.Thread(target=_announce, args=(server, shown + first_page, receiving, first.offer(config, gate, shown)), daemon=True).start()
+    threading.Thread(
+        target=_announce, args=(server, shown + first_page, receiving, first.offer(config, gate, shown)), daemon=True
+    ).start()
     with suppress(ValueError):  # not the main thread: whoever runs us there ends us otherwise
         signal.signal(signal.SIGTERM, _told_to_stop)
     try:

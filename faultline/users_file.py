@@ -68,7 +68,11 @@ def _list(users: Users) -> None:
 
 
 def told(token: Token, now: datetime) -> str:
-    ends = "never ends" if token.expires is None else f"{'ENDED' if token.is_over(now) else 'ends'} {token.expires:%Y-%m-%d}"
+    ends = (
+        "never ends"
+        if token.expires is None
+        else f"{'ENDED' if token.is_over(now) else 'ends'} {token.expires:%Y-%m-%d}"
+    )
     return ", ".join([f"scope {token.scope}", ends, *([f"...{token.ends}"] if token.ends else [])])
 
 

@@ -46,7 +46,9 @@ def settings(name: str) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize(("name", "wanted"), [("faultline", {**BOTH, **SERVICE}), ("faultline-agent", {**BOTH, **AGENT})])
+@pytest.mark.parametrize(
+    ("name", "wanted"), [("faultline", {**BOTH, **SERVICE}), ("faultline-agent", {**BOTH, **AGENT})]
+)
 def test_a_unit_is_shut_as_far_as_its_work_permits(name: str, wanted: dict[str, str]) -> None:
     told = settings(name)
     assert {key: told.get(key) for key in wanted} == wanted

@@ -94,10 +94,17 @@ def test_receivers_that_anybody_reaches_are_told(files: Path) -> None:
     assert "whoever reaches it may send lines as any host" in told(**everywhere)
     assert told(**everywhere, ingest={"tokens": ["t"]}) == ""
     assert told(listen="127.0.0.1:0") == ""
-    assert "syslog udp 0.0.0.0:514" in told(listen="127.0.0.1:0", syslog=[{"listen": "0.0.0.0:514", "transport": "udp"}])
+    assert "syslog udp 0.0.0.0:514" in told(
+        listen="127.0.0.1:0", syslog=[{"listen": "0.0.0.0:514", "transport": "udp"}]
+    )
     by_default = told(**everywhere, ingest={"tokens": ["t"]}, syslog=None)
     assert "syslog udp 0.0.0.0:5514" in by_default and "syslog tcp 0.0.0.0:5514" in by_default
-    tls = {"listen": "0.0.0.0:6514", "transport": "tls", "certificate": str(files / "service.pem"), "key": str(files / "service.key")}
+    tls = {
+        "listen": "0.0.0.0:6514",
+        "transport": "tls",
+        "certificate": str(files / "service.pem"),
+        "key": str(files / "service.key"),
+    }
     assert "syslog tls" in told(listen="127.0.0.1:0", syslog=[tls])
     assert told(listen="127.0.0.1:0", syslog=[{**tls, "client_ca": str(files / "ca.pem")}]) == ""
 
@@ -133,7 +140,9 @@ def test_check_tells_what_is_open_and_is_wrong_only_where_serve_would_refuse(
     assert "WRONG  0.0.0.0:8514" in capsys.readouterr().out
 
 
-def test_check_of_a_shut_site_tells_nothing_open(tmp_path: Path, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_of_a_shut_site_tells_nothing_open(
+    tmp_path: Path, files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     private.begin(tmp_path / "data")
     config = tmp_path / "faultline.toml"
     config.write_text(
@@ -177,7 +186,11 @@ def test_a_folder_with_other_things_stays_and_what_is_ours_in_it_is_shut(tmp_pat
     (tmp_path / "spool").symlink_to("/etc")
     (told,) = private.begin(tmp_path)
     assert "thesis.tex" in told and "0755" in told and mode(tmp_path) == 0o755
-    assert (mode(tmp_path / "faultline.duckdb"), mode(tmp_path / "archive"), mode(tmp_path / "thesis.tex")) == (0o600, 0o700, 0o644)
+    assert (mode(tmp_path / "faultline.duckdb"), mode(tmp_path / "archive"), mode(tmp_path / "thesis.tex")) == (
+        0o600,
+        0o700,
+        0o644,
+    )
     assert mode(Path("/etc")) == 0o755
 
 

@@ -93,7 +93,15 @@ def test_all_that_a_service_keeps_is_shut_to_others(plain: Running) -> None:
         time.sleep(0.1)
     refused_as(plain, "mallory", "")
     found = {str(p.relative_to(plain.data)): p for p in plain.data.rglob("*")}
-    assert {"faultline.duckdb", "audit.ndjson", "session.key", "service.json", "spool", "quarantine", "first.link"} <= set(found), found
+    assert {
+        "faultline.duckdb",
+        "audit.ndjson",
+        "session.key",
+        "service.json",
+        "spool",
+        "quarantine",
+        "first.link",
+    } <= set(found), found
     wide = {name: oct(p.stat().st_mode) for name, p in found.items() if p.stat().st_mode & 0o077}
     assert not wide and plain.data.stat().st_mode & 0o777 == 0o700
     assert plain.process is not None

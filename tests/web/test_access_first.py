@@ -78,7 +78,12 @@ def test_the_link_makes_one_administrator_and_works_no_more(site: Config, tmp_pa
 )  # fmt: skip
 def test_what_does_not_fit_is_said_and_the_link_still_works(site: Config, given: dict[str, str], said: str) -> None:
     client, gate, key = begun(site)
-    fields = {"key": key, "name": "ada", "password": PASSWORD, "again": given.get("twice", given.get("password", PASSWORD))}
+    fields = {
+        "key": key,
+        "name": "ada",
+        "password": PASSWORD,
+        "again": given.get("twice", given.get("password", PASSWORD)),
+    }
     answer = client.post("/first", content=urlencode({**fields, **given}), headers=FORM)
     assert answer.status_code == 422 and said in answer.text and not gate.users.people
     assert send(client, key) == 303
@@ -87,7 +92,9 @@ def test_what_does_not_fit_is_said_and_the_link_still_works(site: Config, given:
 def test_it_works_for_fifteen_minutes_and_only_the_last_one(site: Config) -> None:
     client, gate, first = begun(site)
     _, _, second = begun(site)
-    assert client.get(f"/first?key={first}").status_code == 403 and client.get(f"/first?key={second}").status_code == 200
+    assert (
+        client.get(f"/first?key={first}").status_code == 403 and client.get(f"/first?key={second}").status_code == 200
+    )
     made = json.loads((site.data / FILE).read_text())["until"] - LASTING_S
     for late, status in ((LASTING_S - 1, 200), (LASTING_S, 403), (-3600.0, 403)):
         gate.first.clock = lambda late=late: made + late
@@ -132,7 +139,9 @@ def test_where_the_file_cannot_be_written_the_way_by_hand_is_said(
     with monkeypatch.context() as during:
         during.setattr(Users, "save", refused)
         answer = client.post(
-            "/first", content=urlencode({"key": key, "name": "ada", "password": PASSWORD, "again": PASSWORD}), headers=FORM
+            "/first",
+            content=urlencode({"key": key, "name": "ada", "password": PASSWORD, "again": PASSWORD}),
+            headers=FORM,
         )
     assert answer.status_code == 503 and "faultline access password ada --users" in answer.text
     assert not gate.users.people and send(client, key) == 303, "the link is as it was"
@@ -141,7 +150,9 @@ def test_where_the_file_cannot_be_written_the_way_by_hand_is_said(
 def test_no_link_where_it_could_help_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     only_groups = config(tmp_path, operate=["@admins"])
     Users(tmp_path / "users.toml").save()
-    assert "from a shell: faultline access password NAME" in (offer(only_groups, gate_of(only_groups), "http://x") or "")
+    assert "from a shell: faultline access password NAME" in (
+        offer(only_groups, gate_of(only_groups), "http://x") or ""
+    )
     assert not (only_groups.data / FILE).exists()
     Users(tmp_path / "users.toml", {"bob": hashed_password(PASSWORD)}).save()
     somebody = config(tmp_path)
@@ -157,7 +168,7 @@ def test_no_link_where_it_could_help_nobody(tmp_path: Path, monkeypatch: pytest.
         again(validate({}, "test"))
     (tmp_path / "users.toml").unlink()
     monkeypatch.setattr("faultline.gate._may_write", lambda _path: False)
-    with pytest.raises(CommandError, match="cannot be read.*faultline access password ada --users"):
+    with pytest.raises(CommandError, match=r"cannot be read.*faultline access password ada --users"):
         gate_of(config(tmp_path))
 
 

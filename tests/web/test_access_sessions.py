@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 import tomllib
 from datetime import UTC, datetime, timedelta
@@ -124,7 +123,9 @@ def test_longer_sessions_revive_none(tmp_path: Path) -> None:
     assert short.read(long.write("ada")) is None, "and may shrink"
 
 
-def test_a_disk_that_refuses_a_sign_out_still_ends_the_session(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_disk_that_refuses_a_sign_out_still_ends_the_session(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     ended = Ended(tmp_path / "not there" / ENDED_FILE)
     ended.add("a", time.time() + 60)
     assert "a" in ended and "after a restart" in caplog.text
@@ -166,7 +167,9 @@ def test_a_token_ends_with_its_time_and_its_holder_is_told(tmp_path: Path) -> No
     ],
 )
 def test_a_token_is_for_what_its_scope_says(tmp_path: Path, scope: str, allowed: set[str]) -> None:
-    client = browser(gate_in(tmp_path, {"ada t": hashed_token("t", scope=scope), "alice t": hashed_token("a", scope=scope)}))
+    client = browser(
+        gate_in(tmp_path, {"ada t": hashed_token("t", scope=scope), "alice t": hashed_token("a", scope=scope)})
+    )
     asked = {
         "jobs": ("GET", "/api/v1/jobs"), "query": ("POST", "/api/v1/query"), "metrics": ("GET", "/metrics"),
         "nodes": ("GET", "/api/v1/nodes"), "change": ("POST", "/api/v1/jobs/15/feedback"),
@@ -221,4 +224,4 @@ def test_two_that_change_the_file_at_once_lose_nothing(tmp_path: Path) -> None:
     with two.changing():
         two.tokens["b"] = hashed_token("b")
         two.save()
-    assert set(Users.load(path).tokens) == {"a", "b"} and os.stat(path).st_mode & 0o007 == 0
+    assert set(Users.load(path).tokens) == {"a", "b"} and path.stat().st_mode & 0o007 == 0

@@ -57,7 +57,9 @@ class Gate:
     first: FirstLink = field(default_factory=FirstLink)
     audit: Audit = field(default_factory=Audit)
 
-    def person(self, headers: Mapping[str, str], peer: str | None, address: str = "", *, secure: bool = False) -> Person | None:
+    def person(
+        self, headers: Mapping[str, str], peer: str | None, address: str = "", *, secure: bool = False
+    ) -> Person | None:
         """Who asks; None for a stranger. ``peer`` is whose socket it is, ``address`` for whom that asks. Raises ``ExpiredError``."""
         self.refresh()
         scheme, _, token = headers.get("authorization", "").partition(" ")
@@ -96,9 +98,10 @@ class Gate:
 
     def refresh(self) -> None:
         """Takes up a changed file of people, and writes down whose password or token came or went."""
-        before = {"password": self.users.people, "token": self.users.tokens}
+        before: dict[str, Mapping[str, object]] = {"password": self.users.people, "token": self.users.tokens}
         self.users.refresh()
-        for kind, now in (("password", self.users.people), ("token", self.users.tokens)):
+        after: dict[str, Mapping[str, object]] = {"password": self.users.people, "token": self.users.tokens}
+        for kind, now in after.items():
             if now is not before[kind]:
                 for name in sorted(before[kind].keys() | now.keys()):
                     if before[kind].get(name) != now.get(name):

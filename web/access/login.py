@@ -76,7 +76,9 @@ async def sign_in(request: Request) -> Response:
         ):
             if wait := gate.attempts.wait_s(name, address, browser):
                 gate.audit.refused("sign_in_waits", name, address, way="password")
-                return _wait(request, gate, following, name, wait, "Too many wrong passwords. Try again in some minutes.")
+                return _wait(
+                    request, gate, following, name, wait, "Too many wrong passwords. Try again in some minutes."
+                )
             fits = len(password) <= MOST_CHARS and await gate.turns.fits(
                 lambda: gate.users.has_password(name, password), known=known
             )
@@ -84,7 +86,9 @@ async def sign_in(request: Request) -> Response:
                 gate.attempts.failed(name, address, browser)
     except BusyError:
         gate.audit.refused("sign_in_waits", name, address, way="password")
-        return _wait(request, gate, following, name, 2, "Too many passwords wait to be looked at. Try again in a moment.")
+        return _wait(
+            request, gate, following, name, 2, "Too many passwords wait to be looked at. Try again in a moment."
+        )
     if not fits:
         gate.audit.attempt("sign_in_refused", name, address, way="password")
         return _page(request, gate, following, status=403, wrong="Name or password is wrong.", typed=name)
@@ -187,7 +191,9 @@ def _first(
 
 def _link_is_over(request: Request, gate: Gate) -> Response:
     """The same words for one that is used, one that is over and one that never was."""
-    return render(request, "first.html", status=403, nav="", over=True, somebody=bool(gate.users.people), users=gate.users.path)
+    return render(
+        request, "first.html", status=403, nav="", over=True, somebody=bool(gate.users.people), users=gate.users.path
+    )
 
 
 # -- single sign-on ----------------------------------------------------------------------------------------------------

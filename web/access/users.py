@@ -36,6 +36,8 @@ __all__ = ["LEAST_CHARS", "TOKEN_BYTES", "Token", "Users", "UsersError", "hashed
 TOKEN_BYTES = 32
 #: So many of a token's last characters are kept, to tell one from another; 39 of the 43 stay secret.
 SHOWN = 4
+#: What the file may tell of a token. Another key may be a limit that is not understood here, and must not be left out.
+TOKEN_KEYS = {"hash", "ends", "expires", "scope"}
 
 
 class UsersError(Exception):
@@ -150,7 +152,9 @@ class Users:
         """For what reads the file, changes it and saves it: one at a time, also of several processes. Raises ``UsersError``."""
         assert self.path is not None
         try:
-            lock = os.open(self.path.with_name(f".{self.path.name}.lock"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = os.open(
+                self.path.with_name(f".{self.path.name}.lock"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
         except OSError as error:
             raise UsersError(f"{self.path}: cannot be written: {error.strerror}") from error
         try:
@@ -233,7 +237,7 @@ def _token(name: str, kept: object, path: Path) -> Token:
     told = {"hash": kept} if isinstance(kept, str) else kept
     if not isinstance(told, dict) or not name.split() or not str(told.get("hash", "")).startswith("sha256:"):
         raise UsersError(f"{path}: tokens.{name}: not written by `faultline access`; make it anew with it")
-    if unknown := set(told) - {"hash", "ends", "expires", "scope"}:  # a limit that is not understood must not be left out
+    if unknown := set(told) - TOKEN_KEYS:
         raise UsersError(f"{path}: tokens.{name}: {min(unknown)} is unknown; make it anew with `faultline access`")
     expires, scope = told.get("expires"), told.get("scope", ALL)
     if expires is not None and not (isinstance(expires, datetime) and expires.tzinfo is not None):
