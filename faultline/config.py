@@ -5,7 +5,7 @@ data = "/var/lib/faultline"
 patterns = ["/etc/faultline/patterns.d/site.toml"]
 edges = ["/etc/faultline/edges.d/site.toml"]
 user_header = "X-Remote-User" # in which a proxy in front says who asks; none: people sign their answers themselves
-proxies = ["10.0.0.1"]        # whose X-Forwarded-For and X-Forwarded-Proto are believed; none: nobody's
+proxies = ["10.0.0.1"]        # whose X-Forwarded-For, X-Forwarded-Proto and user_header are believed; none: nobody's
 insecure = false              # true: also an address that others reach, without [tls] and [access]
 
 [slurm]                       # values that no collected file tells
@@ -256,7 +256,7 @@ class Config(_Section):
     patterns: tuple[Path, ...] = ()
     edges: tuple[Path, ...] = ()
     user_header: str | None = None
-    #: Addresses and networks whose X-Forwarded-For and X-Forwarded-Proto are believed.
+    #: Addresses and networks whose X-Forwarded-For and X-Forwarded-Proto are believed; without [access] their user_header, too.
     proxies: tuple[str, ...] = ()
     #: Whether an address that others reach may be served without HTTPS and without signing in.
     insecure: bool = False

@@ -116,8 +116,8 @@ def _of_proxies(config: Config) -> Iterator[str]:
             yield f"proxies {given}: every user of this machine may say {believed}; a socket of its own or another host is better"
         elif network.num_addresses > MANY_ADDRESSES:
             yield f"proxies {given}: each of {network.num_addresses:,} addresses may say {believed}"
-    if config.user_header and config.access is None:
-        yield f"user_header {config.user_header}: without [access] whoever sends it signs answers with any name"
+    if config.user_header and not config.all_proxies:
+        yield f"user_header {config.user_header}: believed of nobody, since proxies names no proxy; people sign answers themselves"
 
 
 def _of_files(config: Config, file: Path | None) -> Iterator[str]:

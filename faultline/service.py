@@ -376,7 +376,7 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
         threading.Thread(target=parts.begin_when_free, daemon=True).start()
     server = uvicorn.Server(
         uvicorn.Config(
-            front,
+            tls.only_of_proxies(front, config),
             log_level="warning",
             access_log=False,
             lifespan="on",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -14,8 +15,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from collector.intake import CERTIFICATE
 from faultline.config import Config, Tls
 from faultline.failure import CommandError
-from web.access.addresses import plain
+from web.access.addresses import Networks, plain
 from web.access.gate import PEER
+
+App = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 
 
 class Connection(HttpToolsProtocol):
@@ -63,6 +66,20 @@ def proxied(config: Config) -> dict[str, Any]:
     if not config.all_proxies:
         return {"proxy_headers": False}
     return {"proxy_headers": True, "forwarded_allow_ips": list(config.all_proxies)}
+
+
+def only_of_proxies(app: App, config: Config) -> App:
+    """``app``, to whom nobody but a named proxy says who asks: the headers of it are taken from all other requests."""
+    told = (config.user_header, config.access.groups_header if config.access is not None else None)
+    claims = {name.lower().encode("latin-1", "replace") for name in told if name}
+    believed = Networks(config.access.proxies if config.access is not None else config.proxies)
+
+    async def door(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and scope.get(PEER) not in believed:
+            scope["headers"] = [(name, value) for name, value in scope["headers"] if name.lower() not in claims]
+        await app(scope, receive, send)
+
+    return door if claims else app
 
 
 def _said(error: Exception) -> str:

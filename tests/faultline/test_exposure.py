@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -32,14 +31,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         key.chmod(0o600)
     Users(folder / "users.toml", {"ada": HASHED}).save()
     return folder
-
-
-@pytest.fixture(autouse=True)
-def _own_umask() -> Iterator[None]:
-    """A process that writes a store keeps to itself from then on; the next test is another process' stand-in."""
-    before = os.umask(0o022)
-    yield
-    os.umask(before)
 
 
 def settings(files: Path, *parts: str, **more: object) -> Config:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
+from faultline import tls
 from faultline.config import validate
 from faultline.failure import CommandError
 from tests.collector.running import Running
+from web.access.gate import PEER
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html"}
 ACCESS = '[access]\nusers = "{users}"\noperate = ["ops"]\n'
@@ -73,6 +77,28 @@ def test_the_scheme_too_is_believed_of_named_proxies_only(plain: Running, behind
         headers = {**FORM, "X-Forwarded-Proto": "https"}
         told = service.request("POST", "/logout", body, headers)[2].get("set-cookie", "")
         assert ("Secure" in told) is secured, told
+
+
+@pytest.mark.parametrize(
+    ("peer", "more", "heard"),
+    [("10.0.0.1", {}, True), ("10.0.0.2", {}, False), ("127.0.0.1", {}, False),
+     ("10.0.0.1", {"access": {"users": "u.toml", "read": ["*"]}}, False),
+     ("10.0.0.7", {"access": {"proxies": ["10.0.0.7"], "read": ["*"], "groups_header": "X-Groups"}}, True)],
+)  # fmt: skip
+def test_who_asks_is_said_by_named_proxies_only(peer: str, more: dict[str, object], heard: bool) -> None:
+    """Also without [access], where answers to verdicts are signed by that header."""
+    config = validate({"user_header": "X-User", "proxies": ["10.0.0.1"], **more}, "test")
+    told: list[list[tuple[bytes, bytes]]] = []
+
+    async def app(scope: MutableMapping[str, Any], _receive: Any, _send: Any) -> None:
+        told.append(scope["headers"])
+
+    headers = [(b"x-user", b"ada"), (b"X-User", b"eve"), (b"x-groups", b"admins"), (b"accept", b"*/*")]
+    scope = {"type": "http", PEER: peer, "headers": headers}
+    asyncio.run(tls.only_of_proxies(app, config)(scope, None, None))  # type: ignore[arg-type]
+    names = {name.lower() for name, _value in told[0]}
+    assert (b"x-user" in names) is heard and b"accept" in names
+    assert heard or "access" in more or b"x-groups" in names, "which is no header of the configuration"
 
 
 @pytest.mark.parametrize("given", ["proxy.example.org", "10.0.0.1/8", "", "*"])
