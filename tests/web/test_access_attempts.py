@@ -20,7 +20,7 @@ from web.access import passwords
 from web.access.addresses import of_one, plain
 from web.access.attempts import MOST_OF_NAME, MOST_OF_PAIR, MOST_OF_SENDER, PACE_S, REMEMBERED, WITHIN_S, Attempts
 from web.access.gate import Gate
-from web.access.passwords import WAITING_OF_SENDER, BusyError, Turns, is_old, password_fits
+from web.access.passwords import WAITING, WAITING_OF_SENDER, BusyError, Turns, is_old, password_fits
 from web.access.people import Role, Roles
 from web.access.sessions import BROWSER_COOKIE, Sessions
 from web.access.users import Users, hashed_password
@@ -107,7 +107,7 @@ def test_many_tries_of_one_sender_starve_nobody() -> None:
         turns, held, told = Turns(), threading.Event(), list[str]()
 
         async def one(sender: str, known: bool = False) -> None:
-            async with turns.turn(sender, lambda: False):
+            async with turns.turn(sender, lambda: False, known=known):
                 await turns.fits(lambda: held.wait(20) if sender == "attacker" else True, known=known)
                 told.append(sender)
 
@@ -123,6 +123,28 @@ def test_many_tries_of_one_sender_starve_nobody() -> None:
         assert told.count("attacker") < WAITING_OF_SENDER, "a stranger comes after one of them, not after all"
         await asyncio.gather(*attack)
         assert not turns._lines
+
+    asyncio.run(scene())
+
+
+def test_however_many_senders_wait_a_known_browser_has_its_turn() -> None:
+    async def scene() -> None:
+        turns, held, told = Turns(), threading.Event(), list[str]()
+
+        async def one(sender: str, known: bool = False) -> None:
+            async with turns.turn(sender, lambda: False, known=known):
+                await turns.fits(lambda: known or held.wait(20), known=known)
+                told.append(sender)
+
+        attack = [asyncio.create_task(one(f"2001:db8:0:{n:x}::/64")) for n in range(WAITING)]
+        await asyncio.sleep(0)
+        with pytest.raises(BusyError):
+            await one("10.0.0.9")
+        await one("ada's browser", known=True)
+        assert told == ["ada's browser"]
+        held.set()
+        await asyncio.gather(*attack)
+        assert len(told) == 1 + WAITING and not turns._lines
 
     asyncio.run(scene())
 

@@ -72,7 +72,9 @@ async def sign_in(request: Request) -> Response:
     try:
         # Who signed in here before waits for nobody behind the same address.
         async with gate.turns.turn(
-            f"browser {browser}" if known else of_one(address), lambda: not known and gate.attempts.is_slow(address)
+            f"browser {browser}" if known else of_one(address),
+            lambda: not known and gate.attempts.is_slow(address),
+            known=known,
         ):
             if wait := gate.attempts.wait_s(name, address, browser):
                 gate.audit.refused("sign_in_waits", name, address, way="password")

@@ -24,7 +24,7 @@ _HASHER = PasswordHasher(time_cost=3, memory_cost=64 * 1024, parallelism=1, type
 #: Memory that scrypt may take; its costs stand in each hash (32 MB with those that this program wrote).
 _SCRYPT_BYTES = 128 * 1024 * 1024
 LEAST_CHARS, MOST_CHARS = 8, 1024
-#: Of one sender one password is looked at at a time, and so many wait; of all together so many.
+#: Of one sender one password is looked at at a time, and so many wait; of all together so many, not counting known browsers.
 WAITING_OF_SENDER, WAITING = 16, 256
 #: A sender from which much was tried waits so long before each password, seconds.
 SLOW_S = 1.0
@@ -73,10 +73,11 @@ class Turns:
         self._sleep = sleep
 
     @asynccontextmanager
-    async def turn(self, sender: str, slow: Callable[[], bool]) -> AsyncIterator[None]:
-        """The turn of one sender, one at a time. Raises ``BusyError``."""
-        line = self._lines.setdefault(sender, _Line())
-        if line.waiting >= WAITING_OF_SENDER or sum(one.waiting for one in self._lines.values()) >= WAITING:
+    async def turn(self, sender: str, slow: Callable[[], bool], *, known: bool = False) -> AsyncIterator[None]:
+        """The turn of one sender, one at a time; ``known``: a browser that signed in before. Raises ``BusyError``."""
+        line = self._lines.setdefault(sender, _Line(known))
+        others = sum(one.waiting for one in self._lines.values() if not one.known)
+        if line.waiting >= WAITING_OF_SENDER or (not known and others >= WAITING):
             self._leave(sender, line)
             raise BusyError
         line.waiting += 1
@@ -102,6 +103,7 @@ class Turns:
 class _Line:
     """Those of one sender that wait, and the one whose turn it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: bool) -> None:
+        self.known = known
         self.waiting = 0
         self.lock = asyncio.Lock()
