@@ -17,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from faultline import private
 from faultline.config import DEFAULT_DATA, DEFAULT_LISTEN
 from faultline.failure import CommandError
 from store import blocks, open_store, run_names
@@ -61,6 +62,9 @@ def open_for_reading(data: Path) -> DuckStore:
 
 
 def open_for_writing(data: Path) -> DuckStore:
+    """A store to write to, in a folder that is shut to others. Raises ``CommandError``."""
+    for told in private.begin(data):
+        print(f"faultline: {told}", file=sys.stderr)
     try:
         return open_store(data)
     except StoreError as error:

@@ -1,4 +1,5 @@
-"""``faultline check``: is what we were given right? Everything wrong is named with file, entry and reason."""
+"""``faultline check``: is what we were given right? Everything wrong is named with file, entry and reason, and what of the site is
+open with the way to shut it; that may be meant, and is not wrong."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
     print(f"catalogue      {len(catalogue.entries)} event patterns, {len(problems)} wrong")
     wrong += _edges([*settings.edges, *_present(tried)], catalogue)
     wrong += _reports(settings.reports)
-    wrong += _ways_in(settings)
+    barred, opened = _ways_in(settings, config)
+    wrong += barred
     if data is not None or (settings.data / "faultline.duckdb").exists():
         try:
             with open_for_reading(data or settings.data) as store:
@@ -51,6 +53,8 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
             if data is not None:
                 raise
             print(f"store          {error}")
+    for text in opened:
+        print(f"OPEN   {text}")
     for text in wrong:
         print(f"WRONG  {text}")
     print("something is wrong" if wrong else "all is well")
@@ -67,12 +71,12 @@ def two_names(store: DuckStore, cluster: str | None) -> list[str]:
     ]
 
 
-def _ways_in(settings: Config) -> list[str]:
-    """Whether the files for HTTPS and for signing in can be used."""
-    from faultline import tls
+def _ways_in(settings: Config, file: Path | None) -> tuple[list[str], list[str]]:
+    """Whether the files for HTTPS and for signing in can be used, and what would be refused; and what is open."""
+    from faultline import exposure, tls
     from faultline.gate import people_of
 
-    wrong = []
+    wrong, users = [], None
     try:
         if tls.options(settings.tls):
             print(f"https          {settings.tls.certificate if settings.tls else ''}")
@@ -81,7 +85,11 @@ def _ways_in(settings: Config) -> list[str]:
             print(f"access         {len(users.people)} passwords, {len(users.tokens)} tokens")
     except CommandError as error:
         wrong.append(str(error))
-    return wrong
+    try:
+        refused, opened = exposure.wrong_and_open(settings, file, users)
+    except CommandError as error:  # a file of tokens that cannot be read
+        return [*wrong, str(error)], []
+    return [*wrong, *refused], opened
 
 
 def _edges(paths: Sequence[Path], catalogue: Catalogue) -> list[str]:

@@ -28,6 +28,9 @@ Since = Annotated[
     str | None, typer.Option("--since", help="RFC 3339 time (UTC if no zone), or an age such as 24h, 7d.")
 ]
 Until = Annotated[str | None, typer.Option("--until", help="As --since.")]
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Also listen where others reach it without TLS and signing in.")
+]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="The service's configuration (TOML).")]
 
 
@@ -124,25 +127,27 @@ def _meant(word: str, known: Iterable[str]) -> str:
 def demo(
     listen: Annotated[str, typer.Option(help="HOST:PORT; port 0 takes a free one.")] = "127.0.0.1:8514",
     once: Annotated[bool, typer.Option("--once", help="Load, print the incident, and end.")] = False,
+    insecure: Insecure = False,
 ) -> None:
     """Load the bundled capture of a real link flap into a temporary store and serve the pages."""
     from faultline.demo import show
 
-    show(listen, once=once)
+    show(listen, once=once, insecure=insecure)
 
 
-@app.command(epilog="Example: faultline serve --data /var/lib/faultline --listen 0.0.0.0:8514")
+@app.command(epilog="Example: faultline serve --config /etc/faultline/faultline.toml --listen 0.0.0.0:8514")
 def serve(
     data: Data = None,
     listen: Annotated[str | None, typer.Option(help="HOST:PORT (default 127.0.0.1:8514).")] = None,
     config: ConfigFile = None,
+    insecure: Insecure = False,
 ) -> None:
     """The service: pages, API, hook spool, scheduled reports."""
     from faultline.config import load, validate
     from faultline.service import serve as run_service
 
     settings = load(config)
-    changes = {k: v for k, v in (("data", data), ("listen", listen)) if v is not None}
+    changes = {k: v for k, v in (("data", data), ("listen", listen), ("insecure", insecure or None)) if v is not None}
     if changes:
         settings = validate({**settings.model_dump(exclude_unset=True), **changes}, "command line")
     run_service(settings)
@@ -366,19 +371,32 @@ def hook(
 
 
 @app.command(
-    epilog="Examples: faultline access password ada --users FILE; faultline access token 'grafana' --users FILE"
+    epilog="Examples: faultline access password ada --users FILE; faultline access token 'grafana' --scope query --days 90 --users FILE"
 )
 def access(
-    action: Annotated[str, typer.Argument(metavar="ACTION", help="password, token, remove or list.")],
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="password, token, remove, list or first.")],
     name: Annotated[str, typer.Argument(help="Who; of a token the first word is whom it stands for.")] = "",
     users: Annotated[Path, typer.Option("--users", help="The file that [access] users names.")] = Path(
         "/etc/faultline/users.toml"
     ),
+    days: Annotated[float, typer.Option("--days", min=0, help="A token ends after so many days; 0: never.")] = 365,
+    scope: Annotated[
+        str, typer.Option("--scope", help="What a token is for: all, read, query, jobs or metrics.")
+    ] = "all",
+    config: ConfigFile = None,
 ) -> int:
     """Give people passwords and programs tokens, for pages and API; the service follows the file by itself."""
     from faultline.users_file import ACTIONS, run
+    from web.access.scopes import SCOPES
 
-    return run(choice(action, ACTIONS, "access"), name, users)
+    choice(scope, tuple(SCOPES), "--scope")
+    if choice(action, ACTIONS, "access") == "first":
+        from faultline.config import load
+        from faultline.first import again
+
+        print(again(load(config)))
+        return 0
+    return run(action, name, users, days, scope)
 
 
 @app.command(epilog="Example: faultline archive --config /etc/faultline/faultline.toml --verify")

@@ -5,6 +5,8 @@ data = "/var/lib/faultline"
 patterns = ["/etc/faultline/patterns.d/site.toml"]
 edges = ["/etc/faultline/edges.d/site.toml"]
 user_header = "X-Remote-User" # in which a proxy in front says who asks; none: people sign their answers themselves
+proxies = ["10.0.0.1"]        # whose X-Forwarded-For, X-Forwarded-Proto and user_header are believed; none: nobody's
+insecure = false              # true: also an address that others reach, without [tls] and [access]
 
 [slurm]                       # values that no collected file tells
 SlurmdTimeout = 300
@@ -73,6 +75,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from correlator.interfaces import FABRIC_SETTING, MANAGEMENT_SETTING
 from faultline.failure import CommandError
+from web.access.addresses import Networks
 from web.access.settings import Provider
 
 DEFAULT_LISTEN = "127.0.0.1:8514"
@@ -83,6 +86,11 @@ def host_and_port(value: str) -> str:
     _host, colon, port = value.rpartition(":")
     if not colon or not port.isdigit() or not 0 <= int(port) <= 65535:
         raise ValueError("must be HOST:PORT, such as 127.0.0.1:8514")
+    return value
+
+
+def networks(value: tuple[str, ...]) -> tuple[str, ...]:
+    Networks(value)
     return value
 
 
@@ -99,13 +107,15 @@ class Hooks(_Section):
 
 
 class ScheduledReport(_Section):
-    """A report written to ``folder`` when ``cron`` (five fields, UTC) says so, over the last ``days`` days."""
+    """A report written to ``folder`` when ``cron`` (five fields, UTC) says so, over the last ``days`` days. It names users and
+    jobs: ``mode`` says who may read the file ("0644" for a folder that a web server shows)."""
 
     name: str
     cron: str
     folder: Path
     format: Literal["html", "md", "json"] = "html"
     days: float = Field(default=7, gt=0)
+    mode: str = Field(default="0600", pattern=r"^0?[0-7]{3}$")
 
     @field_validator("cron")
     @classmethod
@@ -198,7 +208,7 @@ class Tls(_Section):
 class Access(_Section):
     """Who may look. ``operate``, ``read`` and ``own`` list names, ``@groups`` and ``*`` (whoever is known); the highest counts.
 
-    ``proxies`` are the addresses that may say in ``user_header`` and ``groups_header`` who asks.
+    ``proxies`` are the addresses and networks that may say in ``user_header`` and ``groups_header`` who asks, and from where.
     """
 
     users: Path | None = None
@@ -209,6 +219,11 @@ class Access(_Section):
     groups_header: str | None = None
     session_hours: float = Field(default=12, gt=0, le=24 * 90)
     provider: Provider | None = None
+
+    @field_validator("proxies")
+    @classmethod
+    def _are_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return networks(value)
 
     @model_validator(mode="after")
     def _somebody_may(self) -> Access:
@@ -241,6 +256,10 @@ class Config(_Section):
     patterns: tuple[Path, ...] = ()
     edges: tuple[Path, ...] = ()
     user_header: str | None = None
+    #: Addresses and networks whose X-Forwarded-For and X-Forwarded-Proto are believed; without [access] their user_header, too.
+    proxies: tuple[str, ...] = ()
+    #: Whether an address that others reach may be served without HTTPS and without signing in.
+    insecure: bool = False
     slurm: dict[str, str | int | float] = Field(default_factory=dict)
     interfaces: Interfaces = Interfaces()
     hooks: Hooks = Hooks()
@@ -268,6 +287,11 @@ class Config(_Section):
         return host.strip("[]") or "127.0.0.1", int(port)
 
     @property
+    def all_proxies(self) -> tuple[str, ...]:
+        """Who may say for whom it asks: a proxy that is believed about names is believed about addresses."""
+        return (*self.proxies, *(self.access.proxies if self.access is not None else ()))
+
+    @property
     def scheme(self) -> str:
         return "https" if self.tls else "http"
 
@@ -282,6 +306,11 @@ class Config(_Section):
     @classmethod
     def _host_and_port(cls, value: str) -> str:
         return host_and_port(value)
+
+    @field_validator("proxies")
+    @classmethod
+    def _are_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return networks(value)
 
     @model_validator(mode="after")
     def _proxies_say_who(self) -> Config:

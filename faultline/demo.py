@@ -8,15 +8,17 @@ from pathlib import Path
 
 from collector.ingest import Ingest
 from faultline.config import validate
+from faultline.exposure import refuse
 from store import open_store
 
 CAPTURE = Path(__file__).parent / "capture"
 
 
-def show(listen: str, *, once: bool) -> None:
+def show(listen: str, *, once: bool, insecure: bool = False) -> None:
     from correlator.engine import correlate, result
 
-    validate({"listen": listen}, "command line")  # before the load, which takes seconds
+    settings = {"listen": listen, "insecure": insecure}
+    refuse(validate(settings, "command line"))  # before the load, which takes seconds
     with tempfile.TemporaryDirectory(prefix="faultline-demo-") as folder:
         data = Path(folder)
         with open_store(data) as store:
@@ -33,7 +35,7 @@ def show(listen: str, *, once: bool) -> None:
         sys.stdout.flush()
         from faultline.service import serve
 
-        serve(validate({"listen": listen, "data": data}, "command line"), first_page=_page(found), listeners=False)
+        serve(validate({**settings, "data": data}, "command line"), first_page=_page(found), listeners=False)
 
 
 def _page(found: dict[str, object]) -> str:

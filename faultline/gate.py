@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from faultline.config import Access, Config
 from faultline.failure import CommandError
+from web.access.addresses import Networks
+from web.access.ended import ENDED_FILE, Ended
+from web.access.first import FirstLink
 from web.access.gate import Gate
-from web.access.people import Role, Roles
+from web.access.people import EVERYONE, GROUP, Role, Roles
 from web.access.sessions import Sessions, key_of
 from web.access.users import Users, UsersError
 
@@ -18,14 +24,15 @@ def gate_of(config: Config) -> Gate | None:
     users = people_of(access)
     try:
         key = key_of(config.data)
+        ended = Ended(config.data / ENDED_FILE)
     except OSError as error:
-        raise CommandError(f"{config.data}: the key of sessions cannot be kept: {error.strerror or error}") from error
+        raise CommandError(f"{config.data}: what sessions need cannot be kept: {error.strerror or error}") from error
     members = {Role.OWN: access.own, Role.READ: access.read, Role.OPERATE: access.operate}
     return Gate(
         users=users, roles=Roles({role: frozenset(names) for role, names in members.items()}),
-        sessions=Sessions(key, access.session_hours * 3600), proxies=frozenset(access.proxies),
+        sessions=Sessions(key, access.session_hours * 3600, ended), proxies=Networks(access.proxies),
         user_header=config.user_header or "", groups_header=access.groups_header or "", provider=access.provider,
-        public_url=config.public_url,
+        public_url=config.public_url, first=FirstLink(config.data, administrators(access)),
     )  # fmt: skip
 
 
@@ -34,7 +41,32 @@ def people_of(access: Access) -> Users:
     told = access.provider
     if told is not None and told.secret_file is not None and not told.secret_file.is_file():
         raise CommandError(f"[access.provider] secret_file {told.secret_file}: there is no such file")
+    if access.users is not None and not access.users.exists() and may_begin(access):
+        return Users(access.users)  # the first administrator makes it
     try:
         return Users.load(access.users)
     except UsersError as error:
-        raise CommandError(str(error)) from error
+        by_hand = "" if access.users is None or access.users.exists() else f"; {begun_by_hand(access, access.users)}"
+        raise CommandError(f"{error}{by_hand}") from error
+
+
+def administrators(access: Access) -> tuple[str, ...]:
+    """Names that ``operate`` lists; none where it lets everyone who is known."""
+    return () if EVERYONE in access.operate else tuple(n for n in access.operate if not n.startswith(GROUP))
+
+
+def may_begin(access: Access) -> bool:
+    """Whether a link could make the first administrator: a password is a way in, somebody may operate, the file can be written."""
+    possible = EVERYONE in access.operate or bool(administrators(access))
+    return access.users is not None and possible and _may_write(access.users)
+
+
+def begun_by_hand(access: Access, users: Path) -> str:
+    """What to type where a link cannot."""
+    name = next(iter(administrators(access)), "NAME")
+    return f"make the first password from a shell: faultline access password {name} --users {users}"
+
+
+def _may_write(path: Path) -> bool:
+    """``Users.save`` writes a draft beside it, and puts it in its place."""
+    return os.access(path.parent, os.W_OK | os.X_OK) and (not path.exists() or os.access(path, os.R_OK))

@@ -36,7 +36,7 @@ from collector.priority import go_first, stand_back
 from collector.spool import SpoolBroken, SpoolFull
 from correlator.engine import result
 from correlator.streaming import Ticker
-from faultline import tls, upkeep
+from faultline import exposure, first, private, tls, upkeep
 from faultline.checking import two_names
 from faultline.config import Config, ScheduledReport
 from faultline.failure import CommandError
@@ -277,6 +277,7 @@ class Service:
         path = report.folder / f"{report.name}-{until:%Y-%m-%dT%H%M}.{report.format}"
         draft = path.with_name(f".{path.name}.draft")
         draft.write_text(text, encoding="utf-8")
+        draft.chmod(int(report.mode, 8))
         draft.replace(path)
         log.info("report written", path=str(path))
         return path
@@ -354,6 +355,9 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
     While a process that is no service holds the store (an ingest), batches are taken in and kept in the spool.
     """
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))  # stdout is for what was asked
+    exposure.refuse(config)
+    for told in [*private.begin(config.data), *exposure.told_at_start(config)]:
+        log.warning(told)
     sys.setswitchinterval(SWITCH_S)
     go_first()
     gate, secured = gate_of(config), tls.options(config.tls)
@@ -372,17 +376,20 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
         threading.Thread(target=parts.begin_when_free, daemon=True).start()
     server = uvicorn.Server(
         uvicorn.Config(
-            front,
+            tls.only_of_proxies(front, config),
             log_level="warning",
             access_log=False,
             lifespan="on",
             http=tls.Connection,
             timeout_keep_alive=KEEP_ALIVE_S,
             backlog=BACKLOG,
+            **tls.proxied(config),
             **secured,
         )
     )
-    threading.Thread(target=_announce, args=(server, shown + first_page, receiving), daemon=True).start()
+    threading.Thread(
+        target=_announce, args=(server, shown + first_page, receiving, first.offer(config, gate, shown)), daemon=True
+    ).start()
     with suppress(ValueError):  # not the main thread: whoever runs us there ends us otherwise
         signal.signal(signal.SIGTERM, _told_to_stop)
     try:
@@ -472,11 +479,13 @@ def _open(data: Path) -> DuckStore:
     return open_store(data)
 
 
-def _announce(server: uvicorn.Server, address: str, receiving: Receiving) -> None:
-    """Prints the address once it answers."""
+def _announce(server: uvicorn.Server, address: str, receiving: Receiving, more: str | None) -> None:
+    """Prints the address once it answers, and how to come in where nobody can yet."""
     while not server.started and not server.should_exit:
         time.sleep(0.02)
     if server.started:
         also = f" and takes {', '.join(receiving.listening)}" if receiving.listening else ""
         print(f"Faultline is at {address}{also}  (Ctrl-C ends it)")
+        if more:
+            print(more)
         sys.stdout.flush()

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from collector.intake import CERTIFICATE
-from faultline.config import Tls
+from faultline.config import Config, Tls
 from faultline.failure import CommandError
+from web.access.addresses import Networks, plain
 from web.access.gate import PEER
+
+App = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 
 
 class Connection(HttpToolsProtocol):
@@ -25,6 +29,8 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if self.client is not None:
+            self.client = (plain(self.client[0]), self.client[1])
         inner, peer = self.app, self.client[0] if self.client else None
         secured = transport.get_extra_info("ssl_object")
         certified = secured is not None and bool(secured.getpeercert())
@@ -53,6 +59,27 @@ def options(tls: Tls | None) -> dict[str, Any]:
             raise CommandError(f"[tls] client_ca {tls.client_ca}: {_said(error)}") from error
         found |= {"ssl_ca_certs": str(tls.client_ca), "ssl_cert_reqs": ssl.CERT_OPTIONAL}
     return found
+
+
+def proxied(config: Config) -> dict[str, Any]:
+    """What uvicorn takes of whom proxies speak for. Its default believes whoever comes from this machine: any user of it."""
+    if not config.all_proxies:
+        return {"proxy_headers": False}
+    return {"proxy_headers": True, "forwarded_allow_ips": list(config.all_proxies)}
+
+
+def only_of_proxies(app: App, config: Config) -> App:
+    """``app``, to whom nobody but a named proxy says who asks: the headers of it are taken from all other requests."""
+    told = (config.user_header, config.access.groups_header if config.access is not None else None)
+    claims = {name.lower().encode("latin-1", "replace") for name in told if name}
+    believed = Networks(config.access.proxies if config.access is not None else config.proxies)
+
+    async def door(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and scope.get(PEER) not in believed:
+            scope["headers"] = [(name, value) for name, value in scope["headers"] if name.lower() not in claims]
+        await app(scope, receive, send)
+
+    return door if claims else app
 
 
 def _said(error: Exception) -> str:

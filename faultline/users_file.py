@@ -3,41 +3,77 @@
 from __future__ import annotations
 
 import getpass
-import secrets
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from faultline.failure import CommandError
-from web.access.users import LEAST_CHARS, TOKEN_BYTES, Users, UsersError, hashed_password, hashed_token
+from web.access.passwords import MOST_CHARS, is_old
+from web.access.scopes import ALL
+from web.access.users import LEAST_CHARS, Token, Users, UsersError, fresh_token, hashed_password
 
-ACTIONS = ("password", "token", "remove", "list")
+ACTIONS = ("password", "token", "remove", "list", "first")
+#: A token lasts so long unless another time is asked for, days.
+DAYS = 365.0
 
 
-def run(action: str, name: str, path: Path) -> int:
+def run(action: str, name: str, path: Path, days: float = DAYS, scope: str = ALL) -> int:
     """Does one action. 1 where nothing of that name was there to be removed."""
-    users = _load(path)
     if action == "list":
-        for kind, names in (("password", users.people), ("token", users.tokens)):
-            for one in sorted(names):
-                print(f"{kind}\t{one}")
+        _list(_load(path))
         return 0
     if not name.split() or not name.isprintable():
         raise CommandError(f"access {action} needs a NAME, such as: faultline access {action} ada --users {path}")
-    if action == "password":
-        users.people[name] = hashed_password(_asked_for(name))
-    elif action == "token":
-        token = secrets.token_urlsafe(TOKEN_BYTES)
-        users.tokens[name] = hashed_token(token)
-        print(token)
-        print(f"faultline: it is shown this once; it stands for {name.split()[0]}", file=sys.stderr)
-    elif users.people.pop(name, None) is None and users.tokens.pop(name, None) is None:
-        print(f"faultline: {path} has no password and no token of the name {name}", file=sys.stderr)
-        return 1
+    password = hashed_password(_asked_for(name)) if action == "password" else ""
+    users = Users(path)
     try:
-        users.save()
+        with users.changing():
+            found = _change(users, action, name, password, days, scope)
+            if found:
+                users.save()
     except UsersError as error:
         raise CommandError(str(error)) from error
-    return 0
+    if not found:
+        print(f"faultline: {path} has no password and no token of the name {name}", file=sys.stderr)
+    return 0 if found else 1
+
+
+def _change(users: Users, action: str, name: str, password: str, days: float, scope: str) -> bool:
+    """False where nothing of that name was there to be removed."""
+    if action == "password":
+        users.people[name] = password
+    elif action == "token":
+        try:
+            expires = datetime.now(UTC).replace(microsecond=0) + timedelta(days=days) if days else None
+        except OverflowError as error:
+            raise CommandError(f"--days {days:g}: too far away; 0 makes a token that never ends") from error
+        token, users.tokens[name] = fresh_token(expires, scope)
+        print(token)
+        ends = f"it ends on {expires:%Y-%m-%d}" if expires else "it never ends"
+        print(
+            f"faultline: it is shown this once; it stands for {name.split()[0]}, scope {scope}, {ends}", file=sys.stderr
+        )
+    else:
+        return (users.people.pop(name, None), users.tokens.pop(name, None)) != (None, None)
+    return True
+
+
+def _list(users: Users) -> None:
+    """Kind, name and what is to be known of it, with tabs between; no secret."""
+    for name, kept in sorted(users.people.items()):
+        old = "an old hash: made anew at the next sign-in where the service owns this file, else by `access password`"
+        print("password", name, old if is_old(kept) else "argon2id", sep="\t")
+    for name, token in sorted(users.tokens.items()):
+        print("token", name, told(token, datetime.now(UTC)), sep="\t")
+
+
+def told(token: Token, now: datetime) -> str:
+    ends = (
+        "never ends"
+        if token.expires is None
+        else f"{'ENDED' if token.is_over(now) else 'ends'} {token.expires:%Y-%m-%d}"
+    )
+    return ", ".join([f"scope {token.scope}", ends, *([f"...{token.ends}"] if token.ends else [])])
 
 
 def _load(path: Path) -> Users:
@@ -57,4 +93,6 @@ def _asked_for(name: str) -> str:
         first = sys.stdin.readline().rstrip("\r\n")
     if len(first) < LEAST_CHARS:
         raise CommandError(f"a password has at least {LEAST_CHARS} characters; nothing was changed")
+    if len(first) > MOST_CHARS:
+        raise CommandError(f"a password has at most {MOST_CHARS} characters; nothing was changed")
     return first

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from parsers.record import TABLES, conform
 from store import archive
-from store.schema import VERSION, statements
+from store.schema import VERSION, VERSION_FACT, newer_than_known, statements
 
 DATABASE = "faultline.duckdb"
 SERVICE_FILE = "service.json"
@@ -124,8 +124,8 @@ class DuckStore:
             archive.sweep(self)
             with self.transaction() as connection:
                 archive.make_views(self, connection)
-            if self.fact("schema_version") is None:
-                self.set_fact("schema_version", str(VERSION))
+            if self.fact(VERSION_FACT) is None:
+                self.set_fact(VERSION_FACT, str(VERSION))
 
     def _open(self, target: str) -> None:
         folder, read_only = self.folder, self.read_only
@@ -141,6 +141,12 @@ class DuckStore:
                 f"{folder}: not a store that this version can read: {str(error).splitlines()[0]}"
             ) from error
         self._connection.execute("SET TimeZone = 'UTC'")
+        if (newer := newer_than_known(self._connection)) is not None:
+            self._connection.close()
+            raise StoreError(
+                f"{folder}: a store of schema {newer}, and this version knows {VERSION}: a newer Faultline wrote it; install that "
+                "one, or use another --data folder. Nothing was changed"
+            )
         ((locked,),) = self._connection.execute("SELECT current_setting('lock_configuration')").fetchall()
         if locked:  # another part of this process opened it before, and asked (queries.kql.run.harden)
             return

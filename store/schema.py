@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import duckdb
 import polars as pl
 
 from parsers.record import TABLES
 from store import archive, segments
 from store.node_states import STATES
 
+#: Of the tables. A store of a newer one holds what this version would not know, and would destroy by writing.
 VERSION = 1
+VERSION_FACT = "schema_version"
 
 _TYPES: list[tuple[pl.DataType, str]] = [
     (pl.Datetime("us"), "TIMESTAMP"),
@@ -177,6 +180,18 @@ FROM model.incidents""",
   coalesce(switch_port, '') AS "SwitchPort", coalesce(plane, '') AS "Plane", coalesce(rail, '') AS "Rail"
 FROM raw.links""",
 ]
+
+
+def newer_than_known(connection: duckdb.DuckDBPyConnection) -> str | None:
+    """The version of a store that a newer program wrote; None where this one knows it, or there is nothing yet."""
+    known = "SELECT 1 FROM duckdb_tables() WHERE schema_name = 'model' AND table_name = 'facts'"
+    if connection.execute(known).fetchone() is None:
+        return None
+    row = connection.execute("SELECT value FROM model.facts WHERE name = ?", [VERSION_FACT]).fetchone()
+    if row is None:
+        return None
+    told = str(row[0])
+    return None if told.isascii() and told.isdigit() and int(told) <= VERSION else told
 
 
 def log_views(archived: Sequence[str] = ()) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import ssl
 import subprocess
 import sys
@@ -141,9 +142,11 @@ def test_passwords_and_tokens_are_given_by_the_command(tmp_path: Path) -> None:
     users = str(tmp_path / "users.toml")
     assert faultline("access", "password", "ada", "--users", users, given="long enough\n").returncode == 0
     assert faultline("access", "token", "grafana", "--users", users).stdout.strip()
-    assert faultline("access", "list", "--users", users).stdout == "password\tada\ntoken\tgrafana\n"
+    listed = [line.split("\t") for line in faultline("access", "list", "--users", users).stdout.splitlines()]
+    assert [line[:2] for line in listed] == [["password", "ada"], ["token", "grafana"]]
+    assert listed[0][2] == "argon2id" and re.match(r"scope all, ends 20\d\d-\d\d-\d\d, \.\.\.\S{4}$", listed[1][2])
     kept = Path(users).read_text()
-    assert "long enough" not in kept and "scrypt:" in kept and Path(users).stat().st_mode & 0o007 == 0
+    assert "long enough" not in kept and "$argon2id$" in kept and Path(users).stat().st_mode & 0o007 == 0
     for wrong, said in (
         (("password", "ada"), "8 characters"),
         (("password",), "NAME"),
@@ -160,7 +163,7 @@ def test_check_looks_at_the_ways_in(guarded: Guarded, tmp_path: Path) -> None:
     right = faultline("check", "--config", str(config))
     assert right.returncode == 0 and "3 tokens" in right.stdout and "service.pem" in right.stdout
     wrong = tmp_path / "wrong.toml"
-    wrong.write_text(config.read_text().replace("users.toml", "no-users.toml"))
+    wrong.write_text(config.read_text().replace("users.toml", "nowhere/no-users.toml"))
     answer = faultline("check", "--config", str(wrong))
     assert answer.returncode == 1 and "no-users.toml: cannot be read" in answer.stdout
 

@@ -14,7 +14,6 @@ from fastapi.testclient import TestClient
 
 from store.duckdb_store import DuckStore
 from tests.correlator.rows import CAPTURES, concluded
-from web.access.attempts import MOST_OF_ADDRESS, MOST_OF_NAME, WITHIN_S, Attempts
 from web.access.gate import OPEN, Gate
 from web.access.login import inside
 from web.access.own import OwnReader
@@ -148,31 +147,6 @@ def test_a_file_that_cannot_be_read_any_more_lets_nobody_in(client: TestClient, 
     assert client.get("/api/v1/jobs", headers=bearer("ops")).status_code == 401
     users.path.write_text(right)
     assert client.get("/api/v1/jobs", headers=bearer("ops")).status_code == 200
-
-
-def test_wrong_passwords_are_counted_for_a_name_and_an_address() -> None:
-    now = [0.0]
-    tried = Attempts(lambda: now[0])
-    for _ in range(MOST_OF_NAME):
-        assert tried.wait_s("ada", "10.0.0.5") == 0
-        tried.failed("ada", "10.0.0.5")
-    assert tried.wait_s("ada", "10.0.0.5") == WITHIN_S
-    assert tried.wait_s("ada", "10.0.0.6") == 0, "nobody locks another out from elsewhere"
-    assert tried.wait_s("bob", "10.0.0.5") == 0
-    for n in range(MOST_OF_ADDRESS - MOST_OF_NAME):
-        tried.failed(f"name {n}", "10.0.0.5")
-    assert tried.wait_s("bob", "10.0.0.5") > 0, "one address tries many names"
-    now[0] = WITHIN_S
-    assert tried.wait_s("ada", "10.0.0.5") == 0
-
-
-def test_who_tries_passwords_waits(client: TestClient, gate: Gate) -> None:
-    assert sign_in(client, "alice", "wrong") == 403
-    assert sign_in(client, "not there", PASSWORD) == 403
-    for _ in range(MOST_OF_NAME):
-        gate.attempts.failed("alice", "testclient")
-    answer = client.post("/login", content=urlencode({"name": "alice", "password": PASSWORD}), headers=FORM)
-    assert answer.status_code == 429 and int(answer.headers["retry-after"]) > 200
 
 
 def test_another_sites_page_signs_nobody_in(client: TestClient) -> None:

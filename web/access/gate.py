@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from urllib.parse import quote
 
 from fastapi import Request
@@ -14,8 +15,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from web.access.attempts import Attempts
 from web.access.audit import Audit
-from web.access.people import Person, Roles
-from web.access.sessions import COOKIE, Sessions
+from web.access.first import FirstLink
+from web.access.passwords import Turns
+from web.access.people import Person, Role, Roles
+from web.access.scopes import ALL, SCOPES
+from web.access.sessions import BROWSER_COOKIE, COOKIE, Sessions, cookie_named
 from web.access.settings import Provider
 from web.access.users import Users
 from web.problems import ProblemError, wants_page
@@ -24,55 +28,88 @@ from web.problems import ProblemError, wants_page
 PEER = "faultline.peer"
 PERSON = "faultline.person"
 #: What can be asked by anybody: whether the service lives, and how to sign in.
-OPEN = frozenset({"/healthz", "/readyz", "/login", "/login/provider", "/login/provider/back", "/logout"})
+OPEN = frozenset({"/healthz", "/readyz", "/login", "/login/provider", "/login/provider/back", "/logout", "/first"})
 
 
 class ProviderError(Exception):
     """The provider is away, or did not let somebody in; the text is its word."""
 
 
+class ExpiredError(Exception):
+    """The token was right once; the text says when it ended."""
+
+
 @dataclass
 class Gate:
-    """The site's way in. ``proxies`` are the addresses whose ``user_header`` is believed."""
+    """The site's way in. ``proxies`` holds the addresses whose ``user_header`` is believed; ``first`` is the link by which the
+    first administrator comes in."""
 
     users: Users
     roles: Roles
     sessions: Sessions
-    proxies: frozenset[str] = frozenset()
+    proxies: Container[str | None] = frozenset()
     user_header: str = ""
     groups_header: str = ""
     provider: Provider | None = None
     public_url: str | None = None
     attempts: Attempts = field(default_factory=Attempts)
+    turns: Turns = field(default_factory=Turns)
+    first: FirstLink = field(default_factory=FirstLink)
     audit: Audit = field(default_factory=Audit)
 
-    def person(self, headers: Mapping[str, str], peer: str | None) -> Person | None:
-        """Who asks; None for a stranger."""
+    def person(
+        self, headers: Mapping[str, str], peer: str | None, address: str = "", *, secure: bool = False
+    ) -> Person | None:
+        """Who asks; None for a stranger. ``peer`` is whose socket it is, ``address`` for whom that asks. Raises ``ExpiredError``."""
         self.refresh()
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() in ("bearer", "token"):  # another scheme is between browser and proxy
-            holder = self.users.holder(token.strip())
-            if holder is None:
-                self.audit.refused("token_refused", "", peer or "")
-            return self.roles.person(holder) if holder else None
+            return self._of_token(token.strip(), address or peer or "")
         if self.user_header and peer in self.proxies and (name := headers.get(self.user_header, "").strip()):
             told = headers.get(self.groups_header, "") if self.groups_header else ""
             return self.roles.person(name, filter(None, (group.strip() for group in told.split(","))))
-        return self._of_session(headers.get("cookie", ""))
+        return self._of_session(headers.get("cookie", ""), secure=secure)
+
+    def is_secure(self, scheme: str) -> bool:
+        """Whether browsers come over HTTPS, spoken here or by a proxy in front."""
+        return scheme == "https" or (self.public_url or "").startswith("https:")
+
+    def session_cookie(self, headers: Mapping[str, str], *, secure: bool) -> str | None:
+        return cookie_parser(headers.get("cookie", "")).get(cookie_named(COOKIE, secure=secure))
+
+    def browser(self, headers: Mapping[str, str], name: str, *, secure: bool) -> str | None:
+        """The identity of a browser in which this name signed in before."""
+        kept = cookie_parser(headers.get("cookie", "")).get(cookie_named(BROWSER_COOKIE, secure=secure))
+        return self.sessions.browser(kept, name) if kept is not None else None
+
+    def _of_token(self, given: str, address: str) -> Person | None:
+        found = self.users.token(given)
+        if found is None:
+            self.audit.refused("token_refused", "", address)
+            return None
+        name, kept = found
+        if kept.is_over(datetime.now(UTC)):
+            self.audit.refused("token_refused", name, address)
+            raise ExpiredError(f"The token {name!r} ended at {kept.expires:%Y-%m-%dT%H:%M:%SZ}.")
+        person = self.roles.person(name.split()[0])
+        if kept.scope != ALL:  # all others only read
+            person = replace(person, role=person.role and min(person.role, Role.READ), scope=kept.scope)
+        return person
 
     def refresh(self) -> None:
         """Takes up a changed file of people, and writes down whose password or token came or went."""
-        before = {"password": self.users.people, "token": self.users.tokens}
+        before: dict[str, Mapping[str, object]] = {"password": self.users.people, "token": self.users.tokens}
         self.users.refresh()
-        for kind, now in (("password", self.users.people), ("token", self.users.tokens)):
+        after: dict[str, Mapping[str, object]] = {"password": self.users.people, "token": self.users.tokens}
+        for kind, now in after.items():
             if now is not before[kind]:
                 for name in sorted(before[kind].keys() | now.keys()):
                     if before[kind].get(name) != now.get(name):
                         change = "removed" if name not in now else "changed" if name in before[kind] else "added"
                         self.audit.tell(f"{kind}_{change}", name)
 
-    def _of_session(self, cookies: str) -> Person | None:
-        kept = cookie_parser(cookies).get(COOKIE)
+    def _of_session(self, cookies: str, *, secure: bool) -> Person | None:
+        kept = cookie_parser(cookies).get(cookie_named(COOKIE, secure=secure))
         session = self.sessions.read(kept) if kept is not None else None
         if session is None or (session.mark and session.mark != self.users.mark(session.name)):
             return None
@@ -89,10 +126,23 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        scope[PERSON] = person = self.gate.person(Headers(scope=scope), scope.get(PEER) or _client(scope))
-        path = scope["path"]
-        if person is None and path not in OPEN and not path.startswith("/static/"):
+        path, secure = scope["path"], self.gate.is_secure(scope["scheme"])
+        is_open = path in OPEN or path.startswith("/static/")
+        try:
+            person = self.gate.person(
+                Headers(scope=scope), scope.get(PEER) or _client(scope), _client(scope) or "", secure=secure
+            )
+        except ExpiredError as error:
+            if not is_open:
+                await _expired(error).response(path)(scope, receive, send)
+                return
+            person = None
+        scope[PERSON] = person
+        if person is None and not is_open:
             await refused(scope, receive, send)
+        elif person is not None and not is_open and not SCOPES[person.scope].permits(scope["method"], path):
+            self.gate.audit.refused("denied", person.name, _client(scope) or "", method=scope["method"], path=path)
+            await _outside(person).response(path)(scope, receive, send)
         else:
             await self.app(scope, receive, send)
 
@@ -114,6 +164,21 @@ async def refused(scope: Scope, receive: Receive, send: Send) -> None:
         headers={"WWW-Authenticate": 'Bearer realm="faultline"'},
     )  # fmt: skip
     await problem.response(scope["path"])(scope, receive, send)
+
+
+def _expired(error: ExpiredError) -> ProblemError:
+    return ProblemError(
+        401, str(error), do="Ask who runs this service for a new one: faultline access token NAME --users FILE.",
+        headers={"WWW-Authenticate": 'Bearer realm="faultline", error="invalid_token"'},
+    )  # fmt: skip
+
+
+def _outside(person: Person) -> ProblemError:
+    return ProblemError(
+        403, f"This token of {person.name} has the scope {person.scope}: {SCOPES[person.scope].text}.",
+        do="Use a token of another scope: faultline access token NAME --scope SCOPE --users FILE.",
+        headers={"WWW-Authenticate": 'Bearer realm="faultline", error="insufficient_scope"'},
+    )  # fmt: skip
 
 
 def _client(scope: Scope) -> str | None:

@@ -1,4 +1,4 @@
-"""Signing in and out."""
+"""Signing in and out; and the page on which the first administrator of a new service makes a password."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.responses import Response
 
+from web.access.addresses import of_one
 from web.access.audit import address_of
 from web.access.gate import Gate, ProviderError, asking
-from web.access.people import Person
-from web.access.sessions import COOKIE
+from web.access.passwords import LEAST_CHARS, MOST_CHARS, BusyError, hashed_password
+from web.access.people import EVERYONE, GROUP, Person
+from web.access.sessions import BROWSER_COOKIE, COOKIE, KNOWN_S, cookie_named
+from web.access.users import UsersError
 from web.forms import posted
 from web.pages import render
 from web.problems import ProblemError
@@ -21,8 +24,6 @@ if TYPE_CHECKING:
     from web.access.provider import Client
 
 Next = Annotated[str, Query(description="the page to go on to")]
-#: Passwords that are looked at at once: each takes a core for some tenths of a second.
-_AT_ONCE = asyncio.Semaphore(2)
 router = APIRouter(include_in_schema=False)
 
 
@@ -63,32 +64,141 @@ async def sign_in(request: Request) -> Response:
     """A name and a password of the users file."""
     gate = gate_of(request)
     form = await posted(request, "Programs send 'Authorization: Bearer TOKEN' with each request instead.")
-    name, following = form.get("name", "").strip(), inside(form.get("next", "/"))
-    address = address_of(request)
-    if wait := gate.attempts.wait_s(name, address):
-        gate.audit.refused("sign_in_waits", name, address, way="password")
-        wrong = "Too many wrong passwords. Try again in some minutes."
-        said = _page(request, gate, following, status=429, wrong=wrong, typed=name)
-        said.headers["Retry-After"] = str(round(wait) + 1)
-        return said
+    name, password = form.get("name", "").strip(), form.get("password", "")
+    following, address = inside(form.get("next", "/")), address_of(request)
+    browser = gate.browser(request.headers, name, secure=gate.is_secure(request.url.scheme))
+    known = gate.attempts.is_known(browser)
     gate.refresh()
-    async with _AT_ONCE:
-        fits = await asyncio.to_thread(gate.users.has_password, name, form.get("password", ""))
+    try:
+        # Who signed in here before waits for nobody behind the same address.
+        async with gate.turns.turn(
+            f"browser {browser}" if known else of_one(address),
+            lambda: not known and gate.attempts.is_slow(address),
+            known=known,
+        ):
+            if wait := gate.attempts.wait_s(name, address, browser):
+                gate.audit.refused("sign_in_waits", name, address, way="password")
+                return _wait(
+                    request, gate, following, name, wait, "Too many wrong passwords. Try again in some minutes."
+                )
+            fits = len(password) <= MOST_CHARS and await gate.turns.fits(
+                lambda: gate.users.has_password(name, password), known=known
+            )
+            if not fits:
+                gate.attempts.failed(name, address, browser)
+    except BusyError:
+        gate.audit.refused("sign_in_waits", name, address, way="password")
+        return _wait(
+            request, gate, following, name, 2, "Too many passwords wait to be looked at. Try again in a moment."
+        )
     if not fits:
-        gate.attempts.failed(name, address)
         gate.audit.attempt("sign_in_refused", name, address, way="password")
         return _page(request, gate, following, status=403, wrong="Name or password is wrong.", typed=name)
+    gate.attempts.succeeded(name, address)
+    if await gate.turns.fits(lambda: gate.users.rehash(name, password), known=known):
+        gate.refresh()
     return _signed_in(request, gate, gate.roles.person(name), following, gate.users.mark(name))
+
+
+def _wait(request: Request, gate: Gate, following: str, typed: str, wait_s: float, wrong: str) -> Response:
+    said = _page(request, gate, following, status=429, wrong=wrong, typed=typed)
+    said.headers["Retry-After"] = str(round(wait_s) + 1)
+    return said
 
 
 @router.post("/logout", response_model=None)
 def sign_out(request: Request) -> Response:
+    """Ends the session here, not in the browser alone: a copy of its cookie opens nothing any more."""
     gate = gate_of(request)
     if (person := asking(request)) is not None:
         gate.audit.tell("sign_out", person.name, address_of(request))
+    secure = gate.is_secure(request.url.scheme)
+    if (kept := gate.session_cookie(request.headers, secure=secure)) is not None:
+        gate.sessions.end(kept)
     answer = RedirectResponse("/login", 303)
-    answer.delete_cookie(COOKIE, path="/")
+    answer.delete_cookie(cookie_named(COOKIE, secure=secure), path="/", secure=secure, httponly=True, samesite="lax")
     return answer
+
+
+# -- the first administrator -------------------------------------------------------------------------------------------
+
+
+@router.get("/first", response_class=HTMLResponse, response_model=None)
+def first_page(request: Request, key: Annotated[str, Query(description="of the link")] = "") -> Response:
+    gate = gate_of(request)
+    return _first(request, gate, key) if _opens(gate, key) else _link_is_over(request, gate)
+
+
+@router.post("/first", response_model=None)
+async def first_person(request: Request) -> Response:
+    """A name and a password for who comes by the link, once, while nobody has one."""
+    gate = gate_of(request)
+    form = await posted(request, "faultline access password NAME --users FILE gives a password from a shell.")
+    key, name, password = form.get("key", ""), form.get("name", "").strip(), form.get("password", "")
+    if not _opens(gate, key):
+        gate.audit.refused("sign_in_refused", name, address_of(request), way="first")
+        return _link_is_over(request, gate)
+    if wrong := _unfit(gate, name, password, form.get("again", "")):
+        return _first(request, gate, key, status=422, wrong=wrong, typed=name)
+    try:
+        made = await asyncio.to_thread(_make_first, gate, name, password)
+    except (UsersError, OSError) as error:
+        by_hand = f"{error}. Give the password from a shell: faultline access password {name} --users {gate.users.path}"
+        return _first(request, gate, key, status=503, wrong=by_hand, typed=name)
+    if not made:
+        return _link_is_over(request, gate)
+    gate.refresh()
+    return _signed_in(request, gate, gate.roles.person(name), "/", gate.users.mark(name), way="first")
+
+
+def _make_first(gate: Gate, name: str, password: str) -> bool:
+    """False where somebody else was first. Raises ``UsersError`` with the link as it was: who may write the file can be changed."""
+    kept = hashed_password(password)
+    with gate.users.changing():
+        if gate.users.people:
+            return False
+        gate.users.people = {name: kept}
+        try:
+            gate.users.save()
+        except UsersError:
+            gate.users.people = {}
+            raise
+        return gate.first.use_up()
+
+
+def _opens(gate: Gate, key: str) -> bool:
+    gate.refresh()
+    return not gate.users.people and gate.users.path is not None and gate.first.opens(key)
+
+
+def _unfit(gate: Gate, name: str, password: str, again: str) -> str:
+    """Why a name and a password cannot be taken; empty where they can."""
+    if not name or not name.isprintable() or len(name) > 200 or name.startswith(GROUP) or name == EVERYONE:
+        return "Give a name, as Slurm or your directory has it."
+    if gate.first.names and name not in gate.first.names:
+        return f"[access] operate names {', '.join(gate.first.names)}: take one of these, or add the name there."
+    if not LEAST_CHARS <= len(password) <= MOST_CHARS:
+        return f"A password has at least {LEAST_CHARS} characters and at most {MOST_CHARS}."
+    return "" if password == again else "The two passwords differ."
+
+
+def _first(
+    request: Request, gate: Gate, key: str, *, status: int = 200, wrong: str = "", typed: str = ""
+) -> Response:  # fmt: skip
+    return render(
+        request, "first.html", status=status, nav="", wrong=wrong, typed=typed, key=key, names=gate.first.names,
+        least=LEAST_CHARS, users=gate.users.path,
+    )  # fmt: skip
+
+
+def _link_is_over(request: Request, gate: Gate) -> Response:
+    """The same words for one that is used, one that is over and one that never was."""
+    return render(
+        request, "first.html", status=403, nav="", over=True, somebody=bool(gate.users.people), users=gate.users.path
+    )
+
+
+# -- single sign-on ----------------------------------------------------------------------------------------------------
 
 
 @router.get("/login/provider", response_model=None)
@@ -128,14 +238,21 @@ def _provider_of(request: Request) -> tuple[Gate, Client, str]:
     return gate, request.app.state.provider, gate.provider.name
 
 
-def _signed_in(request: Request, gate: Gate, person: Person, following: str, mark: str = "") -> Response:
-    way = "password" if mark else "provider"
+def _signed_in(request: Request, gate: Gate, person: Person, following: str, mark: str = "", way: str = "") -> Response:
+    way = way or ("password" if mark else "provider")
     role = person.role.name.lower() if person.role is not None else None
     gate.audit.tell("sign_in", person.name, address_of(request), way=way, role=role)
+    secure = gate.is_secure(request.url.scheme)
+    if (before := gate.session_cookie(request.headers, secure=secure)) is not None:
+        gate.sessions.end(before)  # who signs in anew leaves nothing behind that still opens
     answer = RedirectResponse(following, 303)
     value = gate.sessions.write(person.name, person.groups, mark)
-    secure = request.url.scheme == "https" or (gate.public_url or "").startswith("https:")
-    answer.set_cookie(
-        COOKIE, value, max_age=gate.sessions.lasting_s, httponly=True, samesite="lax", secure=secure, path="/"
-    )
+    kept = {COOKIE: (value, gate.sessions.lasting_s)}
+    if mark:
+        browser = gate.sessions.know(person.name, gate.browser(request.headers, person.name, secure=secure))
+        kept[BROWSER_COOKIE] = (browser, KNOWN_S)
+    for name, (text, lasting_s) in kept.items():
+        answer.set_cookie(
+            cookie_named(name, secure=secure), text, max_age=lasting_s, httponly=True, samesite="lax", secure=secure, path="/"
+        )  # fmt: skip
     return answer

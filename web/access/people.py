@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
+from web.access.scopes import ALL
+
 #: In lists of roles: everyone who is known at all, and the mark of a group.
 EVERYONE, GROUP = "*", "@"
 
@@ -23,11 +25,12 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who asks. ``role`` is None for somebody who is known here and has no rights."""
+    """Who asks. ``role`` is None for somebody who is known here and has no rights; ``scope``: what their token is for."""
 
     name: str
     role: Role | None
     groups: frozenset[str] = frozenset()
+    scope: str = ALL
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,19 @@
 """The file of people with passwords and of tokens for programs: names and hashes, no secret.
 
     [people]
-    ada = "scrypt:32768:8:3:SALT:HASH"
+    ada = "$argon2id$v=19$m=65536,t=3,p=1$SALT$HASH"
 
     [tokens]                      # the first word is who it stands for
-    "ada laptop" = "sha256:HASH"
+    "ada laptop" = { hash = "sha256:HASH", ends = "x1Yz", expires = 2027-11-24T00:00:00Z, scope = "query" }
+    "grafana" = "sha256:HASH"     # as before: for all that its role may, for ever
 
 ``faultline access`` writes it. It is looked at again whenever it changes: a name that is taken out is out at once.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
+import fcntl
 import hashlib
 import hmac
 import json
@@ -20,55 +21,65 @@ import os
 import secrets
 import threading
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-#: Cost of a password's hash: 32 MB and some tenths of a second (OWASP Password Storage Cheat Sheet, scrypt, N=2^15 r=8 p=3).
-COST, BLOCK, PARALLEL = 2**15, 8, 3
+from web.access.passwords import ARGON2, LEAST_CHARS, SCRYPT, hashed_password, is_old, password_fits
+from web.access.scopes import ALL, SCOPES
+
+__all__ = ["LEAST_CHARS", "TOKEN_BYTES", "Token", "Users", "UsersError", "hashed_password", "hashed_token"]
+
 #: Tokens are random, so that one round of SHA-256 hides them as well as many would.
 TOKEN_BYTES = 32
-LEAST_CHARS = 8
-_MEMORY = 128 * 1024 * 1024
+#: So many of a token's last characters are kept, to tell one from another; 39 of the 43 stay secret.
+SHOWN = 4
+#: What the file may tell of a token. Another key may be a limit that is not understood here, and must not be left out.
+TOKEN_KEYS = {"hash", "ends", "expires", "scope"}
 
 
 class UsersError(Exception):
     """The file cannot be read or written, or a line of it says nothing; the text names file, place and way out."""
 
 
-def hashed_password(password: str, salt: bytes | None = None) -> str:
-    """What the file keeps of a password."""
-    salt = salt if salt is not None else secrets.token_bytes(16)
-    return _kept(salt, _scrypt(password, salt, COST, BLOCK, PARALLEL))
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What is kept of a token: ``digest`` ("sha256:HEX"), when it ends (None: never), what it may ask, its last characters."""
+
+    digest: str
+    expires: datetime | None = None
+    scope: str = ALL
+    ends: str = ""
+
+    def is_over(self, now: datetime) -> bool:
+        return self.expires is not None and self.expires <= now
+
+    def written(self) -> str:
+        """As TOML; one without anything else stays a string, as older versions read it."""
+        if self.expires is None and self.scope == ALL and not self.ends:
+            return json.dumps(self.digest)
+        parts = [f"hash = {json.dumps(self.digest)}", f"ends = {json.dumps(self.ends)}"]
+        parts += [] if self.expires is None else [f"expires = {self.expires:%Y-%m-%dT%H:%M:%SZ}"]
+        return f"{{ {', '.join([*parts, f'scope = {json.dumps(self.scope)}'])} }}"
 
 
-def hashed_token(token: str) -> str:
-    return "sha256:" + hashlib.sha256(token.encode()).hexdigest()
+def hashed_token(token: str, *, expires: datetime | None = None, scope: str = ALL) -> Token:
+    return Token("sha256:" + hashlib.sha256(token.encode()).hexdigest(), expires, scope)
 
 
-def password_fits(password: str, kept: str) -> bool:
-    kind, *parts = kept.split(":")
-    if kind != "scrypt" or len(parts) != 5:
-        return False
-    cost, block, parallel = (int(part) for part in parts[:3])
-    digest = _scrypt(password, base64.b64decode(parts[3]), cost, block, parallel)
-    return hmac.compare_digest(digest, base64.b64decode(parts[4]))
+def fresh_token(expires: datetime | None, scope: str) -> tuple[str, Token]:
+    """A token to be shown once, and what is kept of it."""
+    token = secrets.token_urlsafe(TOKEN_BYTES)
+    kept = hashed_token(token, expires=expires, scope=scope)
+    return token, Token(kept.digest, expires, scope, token[-SHOWN:])
 
 
-def _scrypt(password: str, salt: bytes, cost: int, block: int, parallel: int) -> bytes:
-    return hashlib.scrypt(password.encode(), salt=salt, n=cost, r=block, p=parallel, maxmem=_MEMORY, dklen=32)
-
-
-def _kept(salt: bytes, digest: bytes) -> str:
-    return f"scrypt:{COST}:{BLOCK}:{PARALLEL}:{_text(salt)}:{_text(digest)}"
-
-
-def _text(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-#: Asked for a name that is not there, so that its absence takes as long as a wrong password. No password's hash: making one
-#: would be a tenth of every start of the service.
-_NOBODY = _kept(secrets.token_bytes(16), secrets.token_bytes(32))
+#: Asked for a name that is not there, where nobody has a password: no password's hash, and as slow as one.
+_NOBODY = f"{ARGON2}v=19$m=65536,t=3,p=1${'A' * 22}${'A' * 43}"
+#: Which of the kept hashes a name that is not there takes as long as: always the same one, and nobody can tell which.
+_SALT = secrets.token_bytes(16)
 
 
 @dataclass
@@ -77,7 +88,7 @@ class Users:
 
     path: Path | None = None
     people: dict[str, str] = field(default_factory=dict)
-    tokens: dict[str, str] = field(default_factory=dict)
+    tokens: dict[str, Token] = field(default_factory=dict)
     _read: tuple[int, int, int] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -101,20 +112,59 @@ class Users:
                 self.people, self.tokens, self._read = {}, {}, None
 
     def has_password(self, name: str, password: str) -> bool:
-        """As slow for a name that is not there as for a wrong password."""
-        kept = self.people.get(name)
-        return password_fits(password, kept or _NOBODY) and kept is not None
+        """As slow for a name that is not there as for a wrong password of somebody."""
+        people = self.people
+        kept = people.get(name)
+        return password_fits(password, kept or _stand_in(people, name)) and kept is not None
 
-    def holder(self, token: str) -> str | None:
-        """Whom a token stands for."""
-        given = hashed_token(token).encode()
-        found = [name for name, kept in self.tokens.items() if hmac.compare_digest(given, kept.encode())]
-        return found[0].split()[0] if found else None
+    def token(self, given: str) -> tuple[str, Token] | None:
+        """The name of a token, and what is kept of it; also of one that is over."""
+        digest = hashed_token(given).digest.encode()
+        found = [(n, kept) for n, kept in self.tokens.items() if hmac.compare_digest(digest, kept.digest.encode())]
+        return found[0] if found else None
 
     def mark(self, name: str) -> str:
         """Changes with the password, so that sessions of the old one end; empty for a name that is not there."""
         kept = self.people.get(name)
         return hashlib.sha256(kept.encode()).hexdigest()[:16] if kept else ""
+
+    def rehash(self, name: str, password: str) -> bool:
+        """Hashes a password that was just typed rightly anew where its hash is old. True where that was done: only in a file that
+        belongs to this process' user. An administrator's is his, and `faultline access list` says which are old."""
+        old = self.people.get(name)
+        if self.path is None or old is None or not is_old(old):
+            return False
+        try:
+            if self.path.stat().st_uid != os.geteuid():
+                return False
+            fresh = hashed_password(password)
+            with self.changing():
+                if self.people.get(name) != old:
+                    return False
+                self.people = {**self.people, name: fresh}
+                self.save()
+        except (OSError, UsersError):
+            return False
+        return True
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[None]:
+        """For what reads the file, changes it and saves it: one at a time, also of several processes. Raises ``UsersError``."""
+        assert self.path is not None
+        try:
+            lock = os.open(
+                self.path.with_name(f".{self.path.name}.lock"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
+        except OSError as error:
+            raise UsersError(f"{self.path}: cannot be written: {error.strerror}") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with self._lock:
+                if self.path.exists():
+                    self._take(self.path)
+                yield
+        finally:
+            os.close(lock)
 
     def save(self) -> None:
         """Writes the file anew, for its owner and group only. Raises ``UsersError``."""
@@ -122,7 +172,7 @@ class Users:
         lines = ["# Written by `faultline access`: names and hashes.", "[people]"]
         lines += [f"{json.dumps(name)} = {json.dumps(kept)}" for name, kept in sorted(self.people.items())]
         lines += ["", "[tokens]"]
-        lines += [f"{json.dumps(name)} = {json.dumps(kept)}" for name, kept in sorted(self.tokens.items())]
+        lines += [f"{json.dumps(name)} = {kept.written()}" for name, kept in sorted(self.tokens.items())]
         draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
             mode = self.path.stat().st_mode & 0o777 if self.path.exists() else 0o640
@@ -147,7 +197,10 @@ class Users:
             raise UsersError(f"{path}: cannot be read: {error.strerror}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UsersError(f"{path}: not TOML: {error}") from error
-        people, tokens = _table(content, "people", path), _table(content, "tokens", path)
+        if unknown := set(content) - {"people", "tokens"}:
+            raise UsersError(f"{path}: [{min(unknown)}] is unknown; there are [people] and [tokens]")
+        people = {name: _password(name, kept, path) for name, kept in _table(content, "people", path).items()}
+        tokens = {name: _token(name, kept, path) for name, kept in _table(content, "tokens", path).items()}
         self.people, self.tokens, self._read = people, tokens, seen
 
     @staticmethod
@@ -159,17 +212,36 @@ class Users:
         return about.st_ino, about.st_mtime_ns, about.st_size
 
 
-#: How a kept value of each table begins.
-_KINDS = {"people": "scrypt:", "tokens": "sha256:"}
+def _stand_in(people: dict[str, str], name: str) -> str:
+    """A hash that takes as long as somebody's: which kinds are in the file is not told by how long a name takes."""
+    if not people:
+        return _NOBODY
+    kinds = [people[one] for one in sorted(people)]
+    return kinds[int.from_bytes(hmac.digest(_SALT, name.encode(), "sha256")[:8]) % len(kinds)]
 
 
-def _table(content: dict[str, object], name: str, path: Path) -> dict[str, str]:
-    if unknown := set(content) - set(_KINDS):
-        raise UsersError(f"{path}: [{min(unknown)}] is unknown; there are [people] and [tokens]")
+def _table(content: dict[str, Any], name: str, path: Path) -> dict[str, Any]:
     table = content.get(name, {})
     if not isinstance(table, dict):
         raise UsersError(f"{path}: {name} is no table; write [{name}]")
-    for key, kept in table.items():
-        if not isinstance(kept, str) or not kept.startswith(_KINDS[name]) or not key.split():
-            raise UsersError(f"{path}: {name}.{key}: not written by `faultline access`; make it anew with it")
-    return dict(table)
+    return table
+
+
+def _password(name: str, kept: object, path: Path) -> str:
+    if not isinstance(kept, str) or not kept.startswith((ARGON2, SCRYPT)) or not name.split():
+        raise UsersError(f"{path}: people.{name}: not written by `faultline access`; make it anew with it")
+    return kept
+
+
+def _token(name: str, kept: object, path: Path) -> Token:
+    told = {"hash": kept} if isinstance(kept, str) else kept
+    if not isinstance(told, dict) or not name.split() or not str(told.get("hash", "")).startswith("sha256:"):
+        raise UsersError(f"{path}: tokens.{name}: not written by `faultline access`; make it anew with it")
+    if unknown := set(told) - TOKEN_KEYS:
+        raise UsersError(f"{path}: tokens.{name}: {min(unknown)} is unknown; make it anew with `faultline access`")
+    expires, scope = told.get("expires"), told.get("scope", ALL)
+    if expires is not None and not (isinstance(expires, datetime) and expires.tzinfo is not None):
+        raise UsersError(f"{path}: tokens.{name}: expires is no time with a zone, such as 2027-11-24T00:00:00Z")
+    if scope not in SCOPES:
+        raise UsersError(f"{path}: tokens.{name}: scope {scope!r} is unknown; there are {', '.join(SCOPES)}")
+    return Token(str(told["hash"]), expires and expires.astimezone(UTC), str(scope), str(told.get("ends", "")))

@@ -1,0 +1,160 @@
+"""What of a site is open: who reaches what without being asked for a name. Told at the start and by ``faultline check``."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from collector.receivers.syslog import DEFAULT_PORT
+from faultline.config import Config
+from faultline.failure import CommandError
+from web.access.passwords import is_old
+from web.access.users import Users
+
+#: A token that ends within so many days is told before it does.
+SOON = timedelta(days=30)
+#: A network of proxies with more addresses than this is told: each of them is believed.
+MANY_ADDRESSES = 256
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine reach an address. A name is what it resolves to; one that does not resolve is not."""
+    try:
+        found = [ipaddress.ip_address(host.strip("[]").partition("%")[0])]
+    except ValueError:
+        try:
+            told = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except OSError:
+            return False
+        found = [ipaddress.ip_address(str(one[4][0]).partition("%")[0]) for one in told]
+    return all((getattr(one, "ipv4_mapped", None) or one).is_loopback for one in found)
+
+
+def missing(config: Config) -> list[str]:
+    """What an address that others reach needs and the configuration has not."""
+    if is_loopback(config.address[0]):
+        return []
+    needs = []
+    if config.tls is None:
+        needs.append("[tls]: passwords, tokens and job output would go over the network in the clear")
+    if config.access is None:
+        needs.append("[access]: whoever reaches the address would read everything")
+    return needs
+
+
+def refuse(config: Config) -> None:
+    """Raises ``CommandError`` for an address that others reach without HTTPS and signing in, unless that is meant."""
+    if not config.insecure and (needs := missing(config)):
+        raise CommandError(f"{config.listen}: {_needs(needs)}")
+
+
+def _needs(needs: list[str]) -> str:
+    return (
+        f"others reach this address, and the configuration has no {'; and no '.join(needs)}. Configure that "
+        "(docs/security.md), listen on 127.0.0.1, or say --insecure where something in front does it"
+    )
+
+
+def told_at_start(config: Config) -> list[str]:
+    """What of the addresses is open."""
+    return [*_of_address(config), *_of_receivers(config)]
+
+
+def wrong_and_open(config: Config, file: Path | None, users: Users | None) -> tuple[list[str], list[str]]:
+    """What ``serve`` would refuse; and what is open, be it meant or not."""
+    needs = [] if config.insecure else missing(config)
+    wrong = [f"{config.listen}: {_needs(needs)}"] if needs else []
+    told = [*_of_machine(config), *_of_proxies(config), *_of_files(config, file)]
+    return wrong, [*told_at_start(config), *told, *(_of_people(users) if users is not None else ())]
+
+
+def _of_address(config: Config) -> Iterator[str]:
+    if config.insecure:
+        for need in missing(config):
+            yield f"{config.listen}: insecure, without {need}"
+
+
+def _of_machine(config: Config) -> Iterator[str]:
+    if config.access is None and is_loopback(config.address[0]):
+        yield f"{config.listen}: no [access]: every user of this machine reads everything"
+
+
+def _of_receivers(config: Config) -> Iterator[str]:
+    certified = config.tls is not None and config.tls.client_ca is not None
+    if not is_loopback(config.address[0]) and not config.ingest.all_tokens() and not certified:
+        yield (
+            f"{config.listen}: whoever reaches it may send lines as any host; give [ingest] token_file or [tls] client_ca"
+        )
+    if config.syslog is None:
+        host = config.listen.rpartition(":")[0]
+        listeners: list[tuple[str, str, Path | None]] = [
+            (f"{host}:{DEFAULT_PORT}", "udp", None),
+            (f"{host}:{DEFAULT_PORT}", "tcp", None),
+        ]
+    else:
+        listeners = [(one.listen, str(one.transport), one.client_ca) for one in config.syslog]
+    for address, transport, client_ca in listeners:
+        if client_ca is None and not is_loopback(address.rpartition(":")[0] or "127.0.0.1"):
+            yield (
+                f"syslog {transport} {address}: whoever reaches it may write lines as any host; let a firewall name the senders, "
+                "use transport tls with client_ca, or switch it off (syslog = [])"
+            )
+
+
+def _of_proxies(config: Config) -> Iterator[str]:
+    for given in config.all_proxies:
+        network = ipaddress.ip_network(given)
+        believed = (
+            "who asks and from where" if config.access and given in config.access.proxies else "from where it asks"
+        )
+        if network.is_loopback:
+            yield f"proxies {given}: every user of this machine may say {believed}; a socket of its own or another host is better"
+        elif network.num_addresses > MANY_ADDRESSES:
+            yield f"proxies {given}: each of {network.num_addresses:,} addresses may say {believed}"
+    if config.user_header and not config.all_proxies:
+        yield f"user_header {config.user_header}: believed of nobody, since proxies names no proxy; people sign answers themselves"
+
+
+def _of_files(config: Config, file: Path | None) -> Iterator[str]:
+    access, secret = config.access, [config.ingest.token_file, config.tls.key if config.tls else None]
+    secret += [access.users, access.provider.secret_file if access.provider else None] if access else []
+    secret += [one.key for one in config.syslog or ()]
+    if config.ingest.tokens:
+        secret.append(file)
+    for path in dict.fromkeys(one for one in secret if one is not None):
+        if (mode := _mode(path)) is not None and mode & 0o007:
+            yield f"{path}: mode {mode:04o}: every user of this machine may open it; chmod o= it"
+    if file is not None and (mode := _mode(file)) is not None and mode & 0o022:
+        yield f"{file}: mode {mode:04o}: others may change it; chmod go-w it"
+    for folder in (config.data, config.ingest.spool):
+        if folder is not None and (mode := _mode(folder)) is not None and mode & 0o077:
+            yield f"{folder}: mode {mode:04o}: others may look into it; chmod 0700 it (serve does that to a data folder of its own)"
+    if config.data.is_dir() and os.access(config.data, os.R_OK | os.X_OK):
+        wide = sorted(one.name for one in config.data.iterdir() if (_mode(one) or 0) & 0o077)
+        if wide and (_mode(config.data) or 0) & 0o077:
+            yield f"{config.data}: {', '.join(wide[:5])}{', ...' if len(wide) > 5 else ''}: readable by others"
+
+
+def _of_people(users: Users) -> Iterator[str]:
+    now = datetime.now(UTC)
+    for name, token in sorted(users.tokens.items()):
+        if token.expires is None:
+            yield f"token {name!r}: never ends; faultline access token {name!r} --days 365 makes it anew"
+        elif token.is_over(now):
+            yield f"token {name!r}: ended {token.expires:%Y-%m-%d}; faultline access remove {name!r}, or make it anew"
+        elif token.expires - now < SOON:
+            yield f"token {name!r}: ends {token.expires:%Y-%m-%d}; make it anew before"
+    if old := sorted(name for name, kept in users.people.items() if is_old(kept)):
+        yield f"passwords of {', '.join(old)}: old hashes, which still fit; made anew by signing in or by faultline access password"
+
+
+def _mode(path: Path) -> int | None:
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return None

@@ -1,0 +1,52 @@
+"""The way in for the first administrator of a service that nobody can sign in to yet."""
+
+from __future__ import annotations
+
+from faultline.config import Config
+from faultline.failure import CommandError
+from faultline.gate import begun_by_hand, may_begin, people_of
+from web.access.first import LASTING_S, FirstLink
+from web.access.gate import Gate
+
+
+def offer(config: Config, gate: Gate | None, address: str) -> str | None:
+    """What the start of a service says where nobody can sign in yet; None where somebody can, or nobody needs to."""
+    access = config.access
+    if gate is None or access is None or access.users is None or gate.users.people:
+        return None
+    if access.provider is not None or access.proxies:  # these people sign in elsewhere
+        return None
+    if not may_begin(access):
+        return f"Nobody can sign in yet; {begun_by_hand(access, access.users)}"
+    try:
+        return _told(config, gate.first.make(), address)
+    except OSError as error:
+        return f"Nobody can sign in yet, and {config.data} takes no link: {error.strerror}; {begun_by_hand(access, access.users)}"
+
+
+def again(config: Config) -> str:
+    """``faultline access first``: a new link for a running service. Raises ``CommandError``."""
+    access = config.access
+    if access is None or access.users is None:
+        raise CommandError("the configuration has no [access] with a file users; there is nobody to be the first of")
+    if people_of(access).people:
+        raise CommandError(
+            f"{access.users}: somebody has a password already; faultline access password NAME --users {access.users} gives another"
+        )
+    if not may_begin(access):
+        raise CommandError(f"no link can be made; {begun_by_hand(access, access.users)}")
+    try:
+        secret = FirstLink(config.data).make()
+    except OSError as error:
+        raise CommandError(
+            f"{config.data}: takes no link: {error.strerror}; run it as root, or as the service's user"
+        ) from error
+    return _told(config, secret, config.pages)
+
+
+def _told(config: Config, secret: str, address: str) -> str:
+    pages = (config.public_url or address).rstrip("/")
+    return (
+        f"Nobody can sign in yet. The first administrator makes a password here, once, within {LASTING_S / 60:.0f} minutes:\n"
+        f"  {pages}/first?key={secret}"
+    )

@@ -1,0 +1,135 @@
+"""Whose address a request has: that of its socket, unless a proxy that the configuration names says another; on a real service."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Iterator, MutableMapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from faultline import tls
+from faultline.config import validate
+from faultline.failure import CommandError
+from tests.collector.running import Running
+from web.access.gate import PEER
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html"}
+ACCESS = '[access]\nusers = "{users}"\noperate = ["ops"]\n'
+
+
+def serving(folder: Path, head: str = "") -> Iterator[Running]:
+    users = folder / "users.toml"
+    users.write_text("[tokens]\n")
+    service = Running(folder / "data", extra=head + ACCESS.format(users=users), syslog=())
+    old = os.umask(0o022)  # what systemd and login shells give: the service's own must not hang on it
+    try:
+        service.start()
+    finally:
+        os.umask(old)
+    yield service
+    service.stop()
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    yield from serving(tmp_path_factory.mktemp("plain"))
+
+
+@pytest.fixture(scope="module")
+def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    yield from serving(tmp_path_factory.mktemp("behind"), 'proxies = ["127.0.0.0/8", "10.9.0.1"]\n')
+
+
+def refused_as(service: Running, name: str, said: str) -> str:
+    """Signs in wrongly; the address that the audit tells of it."""
+    body = urlencode({"name": name, "password": "wrong"}).encode()
+    assert service.request("POST", "/login", body, {**FORM, "X-Forwarded-For": said})[0] == 403
+    told = [json.loads(line) for line in (service.data / "audit.ndjson").read_text().splitlines()]
+    (line,) = [one for one in told if one["who"] == name]
+    return str(line["address"])
+
+
+def test_nobody_says_another_address_for_themselves(plain: Running) -> None:
+    assert refused_as(plain, "eve", "203.0.113.9") == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("said", "address"),
+    [("203.0.113.9", "203.0.113.9"), ("198.51.100.1, 203.0.113.9", "203.0.113.9"),
+     ("198.51.100.1, 203.0.113.9, 10.9.0.1", "203.0.113.9"), ("2001:db8::7", "2001:db8::7")],
+)  # fmt: skip
+def test_a_named_proxy_says_it_and_the_rightmost_that_is_no_proxy_counts(
+    behind: Running, said: str, address: str
+) -> None:
+    assert refused_as(behind, f"eve by {said}", said) == address
+
+
+def test_the_scheme_too_is_believed_of_named_proxies_only(plain: Running, behind: Running) -> None:
+    """HTTPS at the proxy: cookies are for HTTPS. Who claims it without one gets what he would get anyway."""
+    body = urlencode({"name": "x", "password": "wrong"}).encode()
+    for service, secured in ((plain, False), (behind, True)):
+        headers = {**FORM, "X-Forwarded-Proto": "https"}
+        told = service.request("POST", "/logout", body, headers)[2].get("set-cookie", "")
+        assert ("Secure" in told) is secured, told
+
+
+@pytest.mark.parametrize(
+    ("peer", "more", "heard"),
+    [("10.0.0.1", {}, True), ("10.0.0.2", {}, False), ("127.0.0.1", {}, False),
+     ("10.0.0.1", {"access": {"users": "u.toml", "read": ["*"]}}, False),
+     ("10.0.0.7", {"access": {"proxies": ["10.0.0.7"], "read": ["*"], "groups_header": "X-Groups"}}, True)],
+)  # fmt: skip
+def test_who_asks_is_said_by_named_proxies_only(peer: str, more: dict[str, object], heard: bool) -> None:
+    """Also without [access], where answers to verdicts are signed by that header."""
+    config = validate({"user_header": "X-User", "proxies": ["10.0.0.1"], **more}, "test")
+    told: list[list[tuple[bytes, bytes]]] = []
+
+    async def app(scope: MutableMapping[str, Any], _receive: Any, _send: Any) -> None:
+        told.append(scope["headers"])
+
+    headers = [(b"x-user", b"ada"), (b"X-User", b"eve"), (b"x-groups", b"admins"), (b"accept", b"*/*")]
+    scope = {"type": "http", PEER: peer, "headers": headers}
+    asyncio.run(tls.only_of_proxies(app, config)(scope, None, None))  # type: ignore[arg-type]
+    names = {name.lower() for name, _value in told[0]}
+    assert (b"x-user" in names) is heard and b"accept" in names
+    assert heard or "access" in more or b"x-groups" in names, "which is no header of the configuration"
+
+
+@pytest.mark.parametrize("given", ["proxy.example.org", "10.0.0.1/8", "", "*"])
+def test_what_is_no_address_is_no_proxy(given: str) -> None:
+    with pytest.raises(CommandError, match="proxies"):
+        validate({"proxies": [given]}, "test")
+    with pytest.raises(CommandError, match="proxies"):
+        validate({"user_header": "X-User", "access": {"proxies": [given], "read": ["*"]}}, "test")
+
+
+def test_all_that_a_service_keeps_is_shut_to_others(plain: Running) -> None:
+    """After lines were stored, one batch was set aside, and somebody was refused: every file and folder, and the process."""
+    line = b'{"raw": "Nov 23 08:00:00 gpu01 kernel: mlx5_core 0000:3b:00.0 ens1: Link down", "host": "gpu01"}\n'
+    for body in (line, b'{"document": "horoscope", "raw": "x"}'):
+        assert plain.post("/api/v1/ingest", body)[0] == 200
+    until = time.monotonic() + 60
+    while not list(plain.data.glob("quarantine/*")) and time.monotonic() < until:
+        time.sleep(0.1)
+    refused_as(plain, "mallory", "")
+    found = {str(p.relative_to(plain.data)): p for p in plain.data.rglob("*")}
+    assert {
+        "faultline.duckdb",
+        "audit.ndjson",
+        "session.key",
+        "service.json",
+        "spool",
+        "quarantine",
+        "first.link",
+    } <= set(found), found
+    wide = {name: oct(p.stat().st_mode) for name, p in found.items() if p.stat().st_mode & 0o077}
+    assert not wide and plain.data.stat().st_mode & 0o777 == 0o700
+    assert plain.process is not None
+    status = Path(f"/proc/{plain.process.pid}/status").read_text()
+    assert "\nUmask:\t0077\n" in status
