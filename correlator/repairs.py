@@ -30,6 +30,7 @@ from correlator.link_tracks import Place, by_link, place_of
 from correlator.model import Event, Fact
 from correlator.remedies import Remedy, remedy
 from correlator.site import Site, build_site
+from parsers.moments import later
 from store import node_names, run_names
 
 #: A week: what fits between two rounds through the hall.
@@ -123,8 +124,8 @@ def repairs(store: Rows, since: datetime | None = None, until: datetime | None =
     last = store.rows("SELECT max(time) AS last FROM model.events", [])[0]["last"]
     if last is None:
         return RepairList(since, until, [])
-    end = until or last + timedelta(microseconds=1)
-    begin = since if since is not None else end - timedelta(days=DAYS)
+    end = until or later(last, timedelta(microseconds=1))
+    begin = since if since is not None else later(end, -timedelta(days=DAYS))
     found: list[Repair] = []
     for cluster, told in sorted(_events(store, begin, end).items(), key=lambda c: c[0] or ""):
         fleet = _Fleet(store, cluster)
@@ -172,7 +173,7 @@ ORDER BY cluster, time, event, host, device, event_id"""
 def _events(store: Rows, since: datetime, until: datetime) -> dict[str | None, list[tuple[Event, str | None]]]:
     """By cluster: events with the incident that each belongs to."""
     found: defaultdict[str | None, list[tuple[Event, str | None]]] = defaultdict(list)
-    for row in store.rows(_EVENTS, [since - _BEFORE, until]):
+    for row in store.rows(_EVENTS, [later(since, -_BEFORE), until]):
         entities = from_json(row["entities"]) if row["entities"] else {}
         moment = row["time"] / 1e6
         event = Event(

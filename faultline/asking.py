@@ -102,6 +102,7 @@ def _is_file(text: str) -> bool:
 
 
 def _print(answers: list[Any], form: str) -> None:
+    from faultline.terminal import exact, write_exact
     from queries.kql import format as printing
 
     if form == "parquet" and len(answers) > 1:
@@ -111,8 +112,10 @@ def _print(answers: list[Any], form: str) -> None:
         shown = printing.render(answer, form)
         if isinstance(shown, bytes):
             sys.stdout.buffer.write(shown)
+        elif form == "table":  # its cells are visible, its rules are ours
+            exact(sys.stdout).write(("\n" if place else "") + shown)
         else:
-            sys.stdout.write(("\n" if place and form in ("table", "csv") else "") + shown)
+            write_exact(("\n" if place and form == "csv" else "") + shown)
         if answer.truncated:
             sys.stderr.write(f"faultline: truncated after {len(answer.rows)} rows; raise --max-rows\n")
 

@@ -36,7 +36,14 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", help="The service's
 
 def run(arguments: list[str]) -> int:
     """Runs one command; errors become one line on stderr and exit code 2."""
+    from faultline import terminal
+
     _speak_utf8()
+    with terminal.guarded():
+        return _run(arguments)
+
+
+def _run(arguments: list[str]) -> int:
     if not arguments:
         app(args=["--help"], prog_name="faultline", standalone_mode=False)
         return 2
@@ -406,11 +413,14 @@ def archive(
     verify: Annotated[
         bool, typer.Option("--verify", help="Read all archived files and compare their digests.")
     ] = False,
+    confirm_clock: Annotated[
+        bool, typer.Option("--confirm-clock", help="The clock is right, though it jumped: drop what is too old by it.")
+    ] = False,
 ) -> int:
     """Close days and drop old ones now, as the service does every hour; the service must not be running."""
     from faultline.upkeep import run as keep_up
 
-    return keep_up(config, data, verify=verify)
+    return keep_up(config, data, verify=verify, confirm_clock=confirm_clock)
 
 
 @app.command(epilog="Example: faultline check --config /etc/faultline/faultline.toml")

@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -38,13 +39,16 @@ from correlator.engine import result
 from correlator.streaming import Ticker
 from faultline import exposure, first, private, tls, upkeep
 from faultline.checking import two_names
+from faultline.clock_watch import ClockWatch
 from faultline.config import Config, ScheduledReport
 from faultline.failure import CommandError
 from faultline.gate import gate_of
 from faultline.notify import telling_of
 from faultline.pacing import Pacing
 from faultline.receiving import Front, Receiving
+from faultline.terminal import exact
 from parsers.compiled import release
+from parsers.visible import visible
 from parsers.watched import WatchedCatalogue
 from store import cluster_names, segments
 from store.duckdb_store import SERVICE_FILE, DuckStore, StoreError, StoreHeld
@@ -103,6 +107,7 @@ class Service:
         #: When the first look at all that is stored began; None before ``start``, and once it is done.
         self._looking_since: datetime | None = None
         self.patterns = WatchedCatalogue(config.patterns)
+        self.clock = ClockWatch(store)
         self.telling = telling_of(config, store, self._silent_sources)
 
     def start(self) -> None:
@@ -128,7 +133,7 @@ class Service:
         for report in self.config.reports:
             self.scheduler.add_job(self.write_report, CronTrigger.from_crontab(report.cron, timezone="UTC"), [report])
         self.scheduler.add_job(
-            upkeep.job(self.store, self.config.store, self._is_behind), "interval", seconds=upkeep.EVERY_S, max_instances=1,
+            upkeep.job(self.store, self.config.store, self._is_behind, self.clock), "interval", seconds=upkeep.EVERY_S, max_instances=1,
             coalesce=True, next_run_time=datetime.now(UTC) + timedelta(seconds=upkeep.FIRST_S),
         )  # fmt: skip
         self.scheduler.start()
@@ -176,7 +181,12 @@ class Service:
         """What Prometheus is told about concluding."""
         name = "faultline_first_look_pending"
         text = "1 until all that is stored was looked at once since the start: conclusions are those of before."
-        return f"# HELP {name} {text}\n# TYPE {name} gauge\n{name} {int(self._looking_since is not None)}\n"
+        rows = f"# HELP {name} {text}\n# TYPE {name} gauge\n{name} {int(self._looking_since is not None)}\n"
+        held = "faultline_retention_held"
+        rows += (
+            f"# HELP {held} 1 while nothing is dropped for its age, because the clock jumped.\n# TYPE {held} gauge\n"
+        )
+        return f"{rows}{held} {int(self.clock.trouble is not None)}\n"
 
     def _deliver_output(self) -> None:
         """What hooks brought of jobs' output, and what they lost, comes in the way that all lines come in."""
@@ -301,6 +311,7 @@ def build_app(service: Service) -> Any:
 
     app.state.receiving = service.receiving
     app.state.looking_since = service.looking_since
+    app.state.troubles = lambda: [text for text in (service.clock.trouble,) if text]
     app.state.counters.more.append(service.metrics)
     if service.receiving is not None:
         app.state.counters.more.append(service.receiving.metrics)
@@ -349,12 +360,24 @@ def _bind(config: Config) -> socket.socket:
     return listener
 
 
+def one_line(_logger: object, _name: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """What a stranger's text says in the log stands in the line that names it, and steers no terminal."""
+    return {
+        name: visible(value, lines=False) if isinstance(value, str) and name != "exception" else value
+        for name, value in entry.items()
+    }
+
+
 def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> None:
     """Runs until stopped. Raises ``CommandError`` if another service holds the store, or an address is taken.
 
     While a process that is no service holds the store (an ingest), batches are taken in and kept in the spool.
     """
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))  # stdout is for what was asked
+    *kept, renderer = structlog.get_config()["processors"]
+    structlog.configure(  # stdout is for what was asked
+        processors=[*(p for p in kept if p is not one_line), one_line, renderer],
+        logger_factory=structlog.PrintLoggerFactory(exact(sys.stderr)),
+    )
     exposure.refuse(config)
     for told in [*private.begin(config.data), *exposure.told_at_start(config)]:
         log.warning(told)

@@ -4,36 +4,90 @@ from __future__ import annotations
 
 import sys
 import textwrap
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console as RichConsole
+from rich.console import ConsoleOptions, RenderableType
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+from parsers.visible import visible
 
 #: Of an event of many lines so many are shown at its beginning and at its end.
 BLOCK_LINES = 4
 
 
+class Shown:
+    """A stream of text for people: what a stranger's text would do to their terminal is written as an escape."""
+
+    def __init__(self, exact: Any) -> None:
+        self.exact = exact
+
+    def write(self, text: str) -> int:
+        self.exact.write(visible(text))
+        return len(text)
+
+    def writelines(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.exact, name)
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Within, everything that is printed goes through ``Shown``."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (Shown(exact(stream)) for stream in before)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def exact(stream: Any) -> Any:
+    """The stream beneath: for colours of our own, and for formats that programs read."""
+    return stream.exact if isinstance(stream, Shown) else stream
+
+
+def write_exact(text: str) -> None:
+    """For programs, byte for byte; on a terminal it is for people all the same."""
+    (sys.stdout if sys.stdout.isatty() else exact(sys.stdout)).write(text)
+
+
+class Console(RichConsole):
+    """Colours and places are ours; the words between them are strangers'."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+
 def console() -> Console:
     """Colours on a terminal, plain text in a pipe, and never a wrapped log line there."""
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    return Console(file=exact(sys.stdout), highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
 def errors() -> Console:
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return Console(file=exact(sys.stderr), highlight=False, soft_wrap=True)
 
 
 def table(columns: list[str], rows: list[list[Any]], right: tuple[str, ...] = ()) -> None:
     made = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
         made.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    rows = [["" if value is None else visible(str(value), lines=False) for value in row] for row in rows]
     for row in rows:
-        made.add_row(*(Text("" if value is None else str(value)) for value in row))
+        made.add_row(*(Text(value) for value in row))
     if sys.stdout.isatty():
         console().print(made)
         return
-    cells = [columns, *([("" if v is None else str(v)) for v in row] for row in rows)]
+    cells = [columns, *rows]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     for row in cells:
         print("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())

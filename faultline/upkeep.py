@@ -11,8 +11,10 @@ import duckdb
 import structlog
 
 from faultline.access import open_for_writing
+from faultline.clock_watch import ClockWatch
 from faultline.config import Config, load
 from faultline.config import Store as StoreSettings
+from faultline.failure import CommandError
 from store import archive
 from store.duckdb_store import DuckStore, StoreError
 
@@ -30,24 +32,33 @@ class Done:
     dropped: archive.Dropped
 
 
-def keep_up(store: DuckStore, settings: StoreSettings, today: date | None = None) -> Done:
-    """One round. ``today`` (UTC) is that of the clock. Raises ``OSError``, ``duckdb.Error`` and ``StoreError``."""
+def keep_up(store: DuckStore, settings: StoreSettings, today: date | None = None, *, drop: bool = True) -> Done:
+    """One round. ``today`` (UTC) is that of the clock; without ``drop`` nothing is too old. Raises ``OSError``, ``duckdb.Error`` and ``StoreError``."""
     day = today or datetime.now(UTC).date()
     dropped = archive.Dropped()
-    if settings.retention_days is not None:
+    if drop and settings.retention_days is not None:
         dropped = archive.drop_before(store, day - timedelta(days=settings.retention_days))
     return Done(archive.close_days(store, day, hot_days=settings.hot_days), dropped)
 
 
-def job(store: DuckStore, settings: StoreSettings, is_busy: Callable[[], bool]) -> Callable[[], None]:
+def job(
+    store: DuckStore, settings: StoreSettings, is_busy: Callable[[], bool], watch: ClockWatch | None = None
+) -> Callable[[], None]:
     """What the service's scheduler calls every ``EVERY_S``; a failure is told and tried again the next time, and while lines
-    wait to be stored it waits too."""
+    wait to be stored it waits too. Nothing is done by a clock that ``watch`` does not believe."""
+    watched = watch or ClockWatch(store)
 
     def run() -> None:
         if is_busy():
             return
         try:
-            done = keep_up(store, settings)
+            before = watched.trouble
+            believed = watched.look(utc_now())
+            if watched.trouble is not None:
+                if before is None:
+                    log.warning("the clock jumped", trouble=watched.trouble)
+                return
+            done = keep_up(store, settings, utc_now().date(), drop=believed)
         except (OSError, duckdb.Error, StoreError, archive.Changed) as error:
             log.warning("days not closed", error=str(error).split("\n")[0] or type(error).__name__)
             return
@@ -59,11 +70,22 @@ def job(store: DuckStore, settings: StoreSettings, is_busy: Callable[[], bool]) 
     return run
 
 
-def run(config: Path | None, data: Path | None, *, verify: bool) -> int:
-    """The command: one round on a store that no service holds. Exit code 1 if a file of the archive is not what it was."""
+def utc_now() -> datetime:
+    return datetime.now(UTC).replace(tzinfo=None)
+
+
+def run(config: Path | None, data: Path | None, *, verify: bool, confirm_clock: bool = False) -> int:
+    """The command: one round on a store that no service holds. Exit code 1 if a file of the archive is not what it was, or if
+    nothing was done because of the clock."""
     settings: Config = load(config)
     with open_for_writing(data or settings.data) as store:
-        done = keep_up(store, settings.store)
+        watch, now = ClockWatch(store), utc_now()
+        if confirm_clock:
+            watch.confirm(now)
+        watch.look(now)
+        if watch.trouble is not None:
+            raise CommandError(watch.trouble)
+        done = keep_up(store, settings.store, now.date())
         wrong = archive.damaged(store, thorough=verify)
         held = archive.held(store)
     closed, dropped = done.closed, done.dropped

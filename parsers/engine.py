@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from parsers import events, levels, likely, regexes, usual
+from parsers import clock, events, levels, likely, regexes, usual
 from parsers.compiled import once, release
 from parsers.formats import BUILT_IN, all_formats
 from parsers.formats.base import (
@@ -303,10 +303,23 @@ def _of_the_calendar(frame: pl.DataFrame) -> pl.DataFrame:
     return frame
 
 
+def _held(frame: pl.DataFrame, received: pl.Expr) -> pl.DataFrame:
+    """A stamp more than a day after the line came is no time: it would top every list, and clocks and edges are found by times.
+    The line gets the time at which it came; its stamp stays in ``sender_time`` and in the text, and the tag ``future`` says so."""
+    ahead = pl.col("time") > received + clock.AHEAD
+    if not frame.select(ahead.any()).item():
+        return frame
+    return frame.with_columns(
+        pl.when(ahead).then(pl.col("time")).otherwise(pl.col("sender_time")).alias("sender_time"),
+        pl.when(ahead).then(None).otherwise(pl.col("time")).alias("time"),
+    )
+
+
 def _to_logs(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     """Header columns -> exactly LOGS' columns, with what the origin knows where the line was silent."""
     frame = _of_the_calendar(frame)
     received = pl.coalesce("received", pl.lit(origin.received, pl.Datetime("us")))
+    frame = _held(frame, received)
     timeless = pl.col("time").is_null()
     # kmsg lines of a shared ring buffer have no host on purpose; anything else is of the host that the path names.
     shared = (pl.col("format") == "kmsg") & pl.col("raw").str.starts_with("{")

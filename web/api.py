@@ -15,6 +15,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from parsers.moments import later
 from queries import kql
 from queries.kql.cells import dumps
 from web import axis as axes
@@ -316,4 +317,4 @@ def job_axis_window(run: Mapping[str, Any]) -> tuple[datetime, datetime] | None:
         return None
     end = end or start
     room = max((end - start) * 0.2, timedelta(seconds=2))
-    return start - room, end + room
+    return later(start, -room), later(end, room)

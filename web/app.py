@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.sessions import SessionMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from parsers.visible import visible
 from web import answering, api, feedback, pages, repairs, sources, suggesting, tail
 from web.access import login
 from web.access.audit import Audit
@@ -133,7 +134,7 @@ def handlers(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> Response:
-        log.exception("%s %s failed", request.method, request.url.path, exc_info=error)
+        log.exception("%s %s failed", request.method, visible(request.url.path, lines=False), exc_info=error)
         detail = f"{type(error).__name__} while answering."
         return answer(request, ProblemError(500, detail, do="The service's own log has the details."))
 
@@ -148,7 +149,8 @@ def operations(app: FastAPI) -> None:
     @app.get("/readyz", include_in_schema=False)
     def readyz() -> dict[str, Any]:
         try:
-            return {"status": "ready", "rows": app.state.reader.ready()}
+            told: list[str] = getattr(app.state, "troubles", list)()
+            return {"status": "ready", "rows": app.state.reader.ready(), **({"troubles": told} if told else {})}
         except duckdb.Error as error:
             raise ProblemError(
                 503, f"The store does not answer: {error}", do="Wait, or run faultline check."

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from parsers.moments import later
 from web.folds import ALIKE, folds
 from web.glyphs import glyph_of
 from web.shaping import BAD_STATES, LAYERS, between, layer_of, moment, short_file, span, state_kind
@@ -281,7 +282,7 @@ def document_range(doc: Row, row: Row) -> tuple[datetime, datetime, datetime]:
     t0 = min([found for found in causes if found] or events or times)
     low, high = min(times), max(times)
     room = max((high - low) * 0.06, timedelta(seconds=1))
-    return t0, low - room, high + room
+    return t0, later(low, -room), later(high, room)
 
 
 def build(

@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from correlator.causes import CAUSES
 from correlator.feedback import CATEGORIES
+from parsers.visible import visible
 from store.node_names import nodes as nodes_of
 from store.run_names import named_runs
 from web import api, job_files, suggesting
@@ -187,7 +188,7 @@ def render(request: Request, name: str, *, status: int = 200, **values: Any) -> 
             params=request.query_params, path=request.url.path, settings=request.app.state.settings, asker=asker(request),
             author=remembered(request), writable=may_change(request), looking=looking_since(request), called=called, several=several, reads=reads_all(asking(request)), **values,
         )  # fmt: skip
-    return HTMLResponse(body, status)
+    return HTMLResponse(visible(body), status)
 
 
 @router.get("/", response_class=HTMLResponse, response_model=None)

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from parsers import moments
+from parsers.moments import later
 from web.zones import local, name_at
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -41,7 +43,7 @@ class Range:
         if self.start is None or self.end is None:
             return None
         step = (self.end - self.start) * direction
-        return {"from": rfc3339(self.start + step), "to": rfc3339(self.end + step)}
+        return {"from": rfc3339(later(self.start, step)), "to": rfc3339(later(self.end, step))}
 
     def label(self) -> str:
         """The range in words for the top bar."""
@@ -59,8 +61,7 @@ class Range:
 
 def rfc3339(moment: datetime) -> str:
     """Naive UTC as RFC 3339 with microseconds where there are any."""
-    text = moment.strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{text}.{moment.microsecond:06d}Z" if moment.microsecond else f"{text}Z"
+    return moments.rfc3339(moment)
 
 
 def parse_time(name: str, text: str | None, now: datetime | None = None) -> datetime | None:
@@ -75,12 +76,12 @@ def parse_time(name: str, text: str | None, now: datetime | None = None) -> date
     relative = RELATIVE.match(text)
     try:
         if relative:
-            return present - timedelta(seconds=int(relative[1]) * UNITS[relative[2]])
+            return later(present, -timedelta(seconds=int(relative[1]) * UNITS[relative[2]]))
         # A "+" of a zone arrives as a space when the client forgot to encode it.
         moment = datetime.fromisoformat(text.replace(" ", "+") if re.search(r"\d \d\d:\d\d$", text[10:]) else text)
     except (ValueError, OverflowError):
         raise BadTimeError(name, text) from None
-    return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
+    return moments.utc(moment)
 
 
 def parse_range(text_from: str | None, text_to: str | None, now: datetime | None = None) -> Range:

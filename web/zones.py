@@ -13,6 +13,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
+from parsers.moments import later
+
 UTC_NAME = "UTC"
 #: No name of IANA's database is longer than 32 letters.
 _LONGEST = 64
@@ -48,7 +50,7 @@ def shown_in(name: str) -> Iterator[None]:
 def local(moment: datetime) -> datetime:
     """Naive UTC as the naive wall clock of the zone."""
     name = _shown.get()
-    return moment if name == UTC_NAME else _aware(moment, name).replace(tzinfo=None)
+    return moment if name == UTC_NAME else later(moment, _offset(moment, name))
 
 
 def name_at(moment: datetime | None = None) -> str:
@@ -57,12 +59,18 @@ def name_at(moment: datetime | None = None) -> str:
     name = _shown.get()
     if name == UTC_NAME:
         return UTC_NAME
-    offset = _aware(moment or datetime.now(UTC).replace(tzinfo=None), name).utcoffset() or timedelta()
+    offset = _offset(moment or datetime.now(UTC).replace(tzinfo=None), name)
     minutes = round(offset.total_seconds() / 60)
     hours, rest = divmod(abs(minutes), 60)
     return f"UTC{'−' if minutes < 0 else '+'}{hours:02d}" + (f":{rest:02d}" if rest else "")
 
 
-def _aware(moment: datetime, name: str) -> datetime:
-    zone = _zone(name)
-    return moment.replace(tzinfo=UTC).astimezone(zone or UTC)
+def _offset(moment: datetime, name: str) -> timedelta:
+    """East of UTC; at the edges of the calendar as a day within them."""
+    zone = _zone(name) or UTC
+    try:
+        aware = moment.replace(tzinfo=UTC).astimezone(zone)
+    except OverflowError:
+        day = timedelta(days=1)
+        aware = (moment + day if moment.year == 1 else moment - day).replace(tzinfo=UTC).astimezone(zone)
+    return aware.utcoffset() or timedelta()

@@ -157,10 +157,11 @@ def fetch(kind: str, path: str, owner: Owner, *, time_limit_s: float = TIME_LIMI
     if truncated:
         head, tail = _drop_torn_lines(head, tail)
         gap = b"\n[faultline: %d bytes left out]\n" % (size - len(head) - len(tail))
-        content = head + gap + tail
+        # Apart: a key that begins in the head and ends in the gap takes neither the gap's words nor the tail with it.
+        (head, first), (tail, second) = redact(head), redact(tail)
+        content, redacted = head + gap + tail, first + second
     else:
-        content = head + tail
-    content, redacted = redact(content)
+        content, redacted = redact(head + tail)
     return Artifact(kind, path, content, truncated, hashlib.sha256(content).hexdigest(), redacted)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from faultline.notify.kind import Notifier, Send
 from faultline.notify.message import Message
 from faultline.notify.webhook import checked, post, token_of
+from parsers.visible import visible
 
 #: An alert is told once. Without an end of its own Alertmanager would call it resolved after five minutes.
 LASTS = timedelta(days=1)
@@ -20,7 +21,7 @@ def alert(message: Message) -> dict[str, Any]:
         "alertname": "FaultlineSourceSilent" if message.state in ("silent", "heard") else "FaultlineIncident",
         "key": message.key, "cluster": message.cluster or "",
     }  # fmt: skip
-    notes = {"summary": message.title, "description": message.text, "severity": message.severity}
+    notes = {"summary": visible(message.title, lines=False), "description": message.text, "severity": message.severity}
     made: dict[str, Any] = {"labels": labels, "annotations": notes, "generatorURL": message.link}
     if start := message.document.get("start"):
         made["startsAt"] = start

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from parsers.visible import visible
 
 State = Literal["opened", "changed", "withdrawn", "silent", "heard", "more"]
 
 _HEADS: dict[State, str] = {
     "opened": "New", "changed": "Changed", "withdrawn": "Withdrawn", "silent": "Silent", "heard": "Heard again", "more": "More",
 }  # fmt: skip
+
+
+def harmless_in_chat(text: str) -> str:
+    """Text that calls nobody and links nowhere else: a job's name may be ``@channel`` or ``<https://evil|log in>``."""
+    text = re.sub(r"(?<![\w.+-])@(?=\w)", "\uff20", text)
+    return text.replace("](", "] (").translate({ord("<"): "\u2039", ord(">"): "\u203a"})
 
 
 @dataclass(frozen=True)
@@ -29,7 +38,7 @@ class Message:
     def subject(self) -> str:
         """One line."""
         where = f"{self.cluster}: " if self.cluster else ""
-        return f"[{self.severity}] {where}{_HEADS[self.state]}: {self.title}"
+        return visible(f"[{self.severity}] {where}{_HEADS[self.state]}: {self.title}", lines=False)
 
     @property
     def text(self) -> str:
@@ -43,11 +52,11 @@ class Message:
         for advice in (self.document.get("advice") or [])[:3]:
             told.append(f"- {advice['text']}" + (f"  {advice['command']}" if advice.get("command") else ""))
         told.append(self.link)
-        return "\n".join(told)
+        return "\n".join(visible(line, lines=False) for line in told)
 
     def as_json(self) -> dict[str, Any]:
         """``text`` is what chat programs show of an incoming webhook."""
         return {
-            "text": self.text, "key": self.key, "state": self.state, "severity": self.severity, "title": self.title,
+            "text": harmless_in_chat(self.text), "key": self.key, "state": self.state, "severity": self.severity, "title": self.title,
             "link": self.link, "cluster": self.cluster, "incident": self.document or None,
         }  # fmt: skip

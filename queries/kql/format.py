@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from parsers.visible import visible
 from queries.kql import screen
 from queries.kql.run import Result
 
@@ -46,11 +47,27 @@ def _cell(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, (list, dict)) else str(value)
 
 
+#: With these in front a spreadsheet takes a text for a formula.
+_RUN = ("=", "+", "-", "@", "\t", "\r")
+
+
+def _field(value: Any) -> str:
+    """A cell of CSV. A text that a spreadsheet would run has ``'`` in front; numbers stay as they are."""
+    text = _cell(value)
+    if not isinstance(value, str) or not text.startswith(_RUN):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
+
+
 def _csv(result: Result) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([n for n, _ in result.columns])
-    writer.writerows([[_cell(v) for v in row] for row in result.rows])
+    writer.writerow([_field(n) for n, _ in result.columns])
+    writer.writerows([[_field(v) for v in row] for row in result.rows])
     return out.getvalue()
 
 
@@ -64,11 +81,13 @@ def _parquet(result: Result) -> bytes:
 
 def _table(result: Result) -> str:
     """For a reader on a terminal; plain columns in a pipe."""
-    head = f"{result.name}:\n" if result.name else ""  # one of the tables of fork or facet
-    names = [n for n, _ in result.columns]
-    rows = [[_cell(v) for v in row] for row in result.rows]
+    head = f"{visible(result.name, lines=False)}:\n" if result.name else ""  # one of the tables of fork or facet
+    names = [visible(n, lines=False) for n, _ in result.columns]
+    rows = [[visible(_cell(v)) for v in row] for row in result.rows]
     if not sys.stdout.isatty():
+        rows = [[visible(v, lines=False) for v in row] for row in rows]
         widths = [max([len(n), *(len(r[i]) for r in rows)]) for i, n in enumerate(names)]
         lines = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in [names, *rows]]
         return head + "\n".join(lines) + "\n"
-    return head + screen.show(result.columns, rows)
+    kinds = [kind for _, kind in result.columns]
+    return head + screen.show(list(zip(names, kinds, strict=True)), rows)

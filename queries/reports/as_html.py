@@ -9,6 +9,7 @@ from typing import Any
 
 import jinja2
 
+from parsers.visible import visible
 from queries.reports.model import SHOWN, Column, Document, Table, Timeline
 from queries.reports.wording import period, worded
 
@@ -18,9 +19,8 @@ LANE, LEAST = 1000.0, 5.0
 
 def html(document: Document) -> str:
     """``document`` as a page. The template escapes every value."""
-    return _environment().get_template("page.html").render(
-        document=document, period=period(document.since, document.until), shown=SHOWN,
-    )  # fmt: skip
+    made = _environment().get_template("page.html")
+    return visible(made.render(document=document, period=period(document.since, document.until), shown=SHOWN))
 
 
 @cache

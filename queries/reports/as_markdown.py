@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from parsers.visible import visible
 from queries.reports.model import SHOWN, Column, Document, Section, Table
 from queries.reports.wording import period, worded
 
@@ -24,7 +25,7 @@ def markdown(document: Document) -> str:
 
 def plain(text: str) -> str:
     """Text that shows as itself: one line, every sign of Markdown and HTML escaped."""
-    return _SIGNS.sub(r"\\\1", " ".join(text.split())).replace("\\<", "&lt;").replace("\\>", "&gt;")
+    return _SIGNS.sub(r"\\\1", visible(" ".join(text.split()))).replace("\\<", "&lt;").replace("\\>", "&gt;")
 
 
 def _section(section: Section) -> list[str]:

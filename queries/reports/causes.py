@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from parsers.moments import later
 from queries.reports.model import Column, Figure, Section, Span, Table, Timeline, Tone
 from queries.reports.reader import BADLY, ENDED, GPU_HOURS, INCIDENT_END, Reader, within
 from queries.reports.wording import NONE, stretch
@@ -133,7 +134,9 @@ def _timeline(reader: Reader) -> tuple[Timeline, ...]:
     start, end = min(s.start for s in spans), max(s.end or s.start for s in spans)
     title = "When incidents happened, by the node at their root"
     title += f" ({LANES} of {len(lanes)} nodes, the worst)" if len(lanes) > LANES else ""
-    return (Timeline(title, start, max(end, start + timedelta(seconds=1)), {host: lanes[host] for host in worst}),)
+    return (
+        Timeline(title, start, max(end, later(start, timedelta(seconds=1))), {host: lanes[host] for host in worst}),
+    )
 
 
 def causes(reader: Reader) -> Section:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+from parsers.moments import later
 from queries.reports.model import Column, Section, Table
 from queries.reports.reader import BADLY, ENDED, INCIDENT_END, Reader, within
 
@@ -42,7 +43,7 @@ def changes(reader: Reader) -> Section:
         )
     since = reader.since
     length = until - since
-    before = Reader(reader.store, since - length, since)
+    before = Reader(reader.store, later(since, -length), since)
     notes = _notes(ends["first"], before.since, since)
     return Section(
         "changes", "Against the period before", f"{_LEAD} That one began {before.since:%Y-%m-%d %H:%M}.",
@@ -52,7 +53,7 @@ def changes(reader: Reader) -> Section:
 
 def _notes(first: datetime | None, began: datetime | None, since: datetime) -> tuple[str, ...]:
     """A store that is younger than the period before makes everything look worse than it was."""
-    if first is None or began is None or first < began + timedelta(hours=1):
+    if first is None or began is None or first < later(began, timedelta(hours=1)):
         return ()
     if first >= since:
         return ("The store holds nothing that ended in the period before: what is new here may be old.",)

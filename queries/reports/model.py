@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
+
+from parsers import moments
 
 if TYPE_CHECKING:
     from queries.reports.reader import Reader
@@ -115,4 +117,4 @@ class Report:
 
 def as_utc(moment: datetime | None) -> datetime | None:
     """Naive UTC, as the store keeps time; a naive datetime is taken as UTC."""
-    return moment if moment is None or moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+    return moment if moment is None or moment.tzinfo is None else moments.utc(moment)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from parsers.moments import later
 from queries.reports.model import Column, Section, Span, Timeline
 from queries.reports.reader import Reader, within
 
@@ -95,5 +96,5 @@ def _timeline(reader: Reader) -> tuple[Timeline, ...]:
     worst = sorted(lanes, key=lambda name: (-len(lanes[name]), name))[:LANES]
     spans = [span for name in worst for span in lanes[name]]
     start, end = min(s.start for s in spans), max(s.end or s.start for s in spans)
-    return (Timeline("When links were down, as their nodes saw it", start, max(end, start + timedelta(seconds=1)),
+    return (Timeline("When links were down, as their nodes saw it", start, max(end, later(start, timedelta(seconds=1))),
                      {name: lanes[name] for name in worst}),)  # fmt: skip

@@ -1,5 +1,6 @@
 /* Queries that were run in this browser: a list of links beside the editor. Nothing of it leaves the browser. */
 
+import { visible } from './visible.js';
 import { element } from './lines.js';
 
 const KEY = 'faultline.asked';
@@ -24,7 +25,7 @@ export function showAsked() {
       url.searchParams.set('q', q);
       const link = element('a', 'mono', q.replace(/\s+/g, ' '));
       link.href = url.href;
-      link.title = `${q}\n\n${rows} rows, ${at} UTC`;
+      link.title = visible(`${q}\n\n${rows} rows, ${at} UTC`);
       const item = element('li');
       item.append(link);
       return item;

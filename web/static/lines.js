@@ -1,5 +1,6 @@
 /* Raw lines: the list under the cursor, and the lines around one line of a file. Texts only, never markup. */
 
+import { visible } from './visible.js';
 import { wallOf } from './zone.js';
 
 const LAYER = {
@@ -25,7 +26,7 @@ const LATE_S = 5;
 export const element = (tag, kind = '', words = '') => {
   const e = document.createElement(tag);
   if (kind) e.className = kind;
-  if (words) e.textContent = words;
+  if (words) e.textContent = visible(words);
   return e;
 };
 /** The last two parts of a path. */
@@ -54,7 +55,8 @@ export function fold(lines) {
   return rows;
 }
 
-function message(text) {
+function message(said) {
+  const text = visible(said);
   const box = element('span', 'msg');
   const found = /\b(error|fatal|panic|critical):/i.exec(text);
   if (!found) {
@@ -84,7 +86,7 @@ export function fileButton(file, line) {
   button.type = 'button';
   button.dataset.file = file;
   button.dataset.line = line;
-  button.title = `${file}:${line}, show the lines around it`;
+  button.title = `${visible(file)}:${line}, show the lines around it`;
   return button;
 }
 
@@ -92,7 +94,7 @@ export function fileButton(file, line) {
 function twins(also) {
   const where = `also ${also.map(other => `${short(other.file)}:${other.line}`).join(', ')}`;
   const tag = element('span', 'dup', `${also.length + 1}×, ${where}`);
-  tag.title = where;
+  tag.title = visible(where);
   return tag;
 }
 
@@ -109,7 +111,7 @@ export function rowOf(row, centre) {
   const sure = row.time_quality === 'line';
   const box = element('div', `ln c-${row.layer ?? LAYER[row.source] ?? 'kernel'}`);
   const source = element('span', 'src');
-  source.append(element('i'), row.host ?? '', ' ', element('span', 'faint', row.unit || row.source || ''));
+  source.append(element('i'), visible(row.host ?? ''), ' ', element('span', 'faint', row.unit || row.source || ''));
   const from = element('span', 'd', sure ? distance(micros(row.time) - centre) : '≈');
   if (!sure) from.title = `time ${row.time_quality}`;
   box.append(

@@ -1,6 +1,7 @@
 /* The time axis: one canvas, one cursor. Holds the state, draws a frame when something changed, and tells others
    through events: "cursor" (where the reader looks), "pick" (an event was chosen), "range" (what is shown). */
 
+import { visible } from '../visible.js';
 import { Scale, clock } from './scale.js';
 import { Palette } from './palette.js';
 import { index, layout } from './layout.js';
@@ -122,10 +123,10 @@ export class Axis extends EventTarget {
     const button = document.createElement('button');
     button.type = 'button';
     button.dataset.fold = item.fold.id;
-    button.textContent = `${open ? '▾' : '▸'} ${item.label}: ${item.sub}`;
+    button.textContent = visible(`${open ? '▾' : '▸'} ${item.label}: ${item.sub}`);
     const names = item.members.slice(0, TITLED).map(lane => lane.label.replace(/ +/g, ' '));
     const more = item.members.length - names.length;
-    button.title = names.join(', ') + (more ? ` and ${more} more` : '');
+    button.title = visible(names.join(', ') + (more ? ` and ${more} more` : ''));
     button.setAttribute('aria-expanded', String(open));
     button.style.top = `${y}px`;
     button.style.height = `${this.view.small && !open ? 18 : height - 1}px`;

@@ -1,6 +1,7 @@
 /* Lanes, marks, header and minimap; bands.js draws the bands. Each function draws one thing and returns what can be
    hit. */
 
+import { visible } from '../visible.js';
 import { ahead, called } from '../zone.js';
 import { clock, relative, lag } from './scale.js';
 import { lower, HEADER, GROUP, MAP } from './layout.js';
@@ -28,12 +29,12 @@ export function text(
     g.strokeText(words, x, y);
   }
   g.fillStyle = p.c[colour] ?? colour;
-  g.fillText(words, x, y);
+  g.fillText(visible(words), x, y);
 }
 
 export function measure(g, p, words, size = 11, weight = 400) {
   g.font = p.font(size, weight);
-  return g.measureText(words).width;
+  return g.measureText(visible(words)).width;
 }
 
 /** The longest of the texts that fits, or nothing. */

@@ -1,5 +1,6 @@
 /* Mouse, touch and wheel on the canvas. Keys belong to the page (incident.js): they work wherever the focus is. */
 
+import { visible } from '../visible.js';
 import { allowed } from './arrows.js';
 import { lag } from './scale.js';
 
@@ -183,7 +184,7 @@ function tooltip(axis, place, found) {
 
 const part = (tag, words, kind = '') => {
   const e = document.createElement(tag);
-  e.textContent = words;
+  e.textContent = visible(words);
   e.className = kind;
   return e;
 };

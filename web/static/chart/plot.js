@@ -1,5 +1,6 @@
 /* Lines, areas, points and columns over one axis on a canvas, with a reading under the pointer. */
 
+import { visible } from '../visible.js';
 import { clock, Scale } from '../axis/scale.js';
 import { element } from '../lines.js';
 import { ahead } from '../zone.js';
@@ -125,12 +126,12 @@ export class Plot {
     g.textAlign = 'center';
     for (const [at, word] of marks(this.drawn, wide - EDGE.left - EDGE.right)) {
       const x = Math.min(wide - 30, Math.max(EDGE.left + 8, this.x(at)));
-      g.fillText(word.length > 18 ? `${word.slice(0, 17)}…` : word, x, HEIGHT - 18);
+      g.fillText(visible(word.length > 18 ? `${word.slice(0, 17)}…` : word), x, HEIGHT - 18);
     }
     const { xtitle, ytitle } = this.drawn.said;
-    if (xtitle) g.fillText(xtitle, EDGE.left + (wide - EDGE.left - EDGE.right) / 2, HEIGHT - 4);
+    if (xtitle) g.fillText(visible(xtitle), EDGE.left + (wide - EDGE.left - EDGE.right) / 2, HEIGHT - 4);
     g.textAlign = 'left';
-    if (ytitle) g.fillText(ytitle, 4, 9);
+    if (ytitle) g.fillText(visible(ytitle), 4, 9);
   }
 
   layer(points, n, one) {

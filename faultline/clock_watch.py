@@ -1,0 +1,107 @@
+"""Whether the clock may be believed before anything is dropped for its age.
+
+A clock that jumps 13 years ahead makes every line old. So the moment of the last round is remembered in the data folder, and
+retention is held when the clock is days away from it or behind it. It goes on when the clock has agreed for a day with the stamps
+of the lines that come in, which other hosts wrote, or when an operator confirms it: ``faultline archive --confirm-clock``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from store.duckdb_store import DuckStore
+
+FILE = "clock.json"
+#: The clock may be this far ahead of the last round: a service that was off over a weekend goes on.
+AHEAD = timedelta(days=4)
+#: And this far behind it: clocks are set back by seconds, rarely by minutes.
+BEHIND = timedelta(hours=1)
+#: So long a clock that jumped has to agree with the lines.
+AGREES_FOR = timedelta(days=1)
+#: A line is told by the clock of its host and arrives so soon, in seconds.
+NEAR_S = 3600
+_ARRIVED = """SELECT max(arrived) AS last FROM (SELECT max(received_time) AS arrived FROM raw.logs
+UNION ALL SELECT max(last_received) FROM raw.archive WHERE state = 'kept')"""
+_AGREEING = f"""SELECT count(*) AS lines, count(*) FILTER (abs(epoch(received_time) - epoch(time)) < {NEAR_S}) AS near
+FROM raw.logs WHERE received_time > ? AND received_time <= ? AND time_quality = 'line'"""
+
+
+@dataclass
+class ClockWatch:
+    """``trouble`` says why retention is held, None while it is not."""
+
+    store: DuckStore
+    trouble: str | None = None
+
+    def look(self, now: datetime) -> bool:
+        """Whether what is too old by ``now`` (naive UTC) may be dropped; remembers the moment if so."""
+        seen, jumped = self._remembered()
+        if seen is None:
+            seen = self._arrived()
+            if seen is None:  # nothing to compare with: the next round has this one
+                self._remember(now, None)
+                return False
+        if seen - BEHIND <= now <= seen + AHEAD:
+            self._remember(max(seen, now), None)
+            self.trouble = None
+            return True
+        if jumped is None or not jumped - BEHIND <= now:
+            jumped = now
+        if now - jumped >= AGREES_FOR and self._agrees(now):
+            self.confirm(now)
+            return True
+        self._remember(seen, jumped)
+        ahead = now > seen
+        self.trouble = (
+            f"nothing is dropped for its age: the clock says {now:%Y-%m-%d %H:%M} UTC, which is {_days(abs(now - seen))} "
+            f"{'after' if ahead else 'before'} the last time that was seen ({seen:%Y-%m-%d %H:%M}). Correct the clock; if it is right, "
+            "run faultline archive --confirm-clock, or wait a day while lines come in whose stamps agree with it"
+        )
+        return False
+
+    def confirm(self, now: datetime) -> None:
+        """An operator, or a day of lines, says that the clock is right."""
+        self._remember(now, None)
+        self.trouble = None
+
+    def _arrived(self) -> datetime | None:
+        found: datetime | None = self.store.rows(_ARRIVED)[0]["last"]
+        return found
+
+    def _agrees(self, now: datetime) -> bool:
+        found = self.store.rows(_AGREEING, [now - AGREES_FOR, now + BEHIND])[0]
+        return bool(found["lines"]) and 2 * int(found["near"]) > int(found["lines"])
+
+    def _remembered(self) -> tuple[datetime | None, datetime | None]:
+        path = self._path()
+        if path is None:
+            return None, None
+        try:
+            told = json.loads(path.read_text(encoding="ascii"))
+            return datetime.fromisoformat(told["seen"]), told["jumped"] and datetime.fromisoformat(told["jumped"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None, None
+
+    def _remember(self, seen: datetime, jumped: datetime | None) -> None:
+        path = self._path()
+        if path is None:
+            return
+        draft = path.with_name(f".{path.name}.draft")
+        with contextlib.suppress(OSError):  # a full disk drops nothing, either
+            draft.write_text(
+                json.dumps({"seen": seen.isoformat(), "jumped": jumped.isoformat() if jumped else None}),
+                encoding="ascii",
+            )
+            draft.chmod(0o600)
+            draft.replace(path)
+
+    def _path(self) -> Path | None:
+        return None if self.store.folder is None else self.store.folder / FILE
+
+
+def _days(apart: timedelta) -> str:
+    return f"{apart.days:,} days" if apart.days else f"{apart.total_seconds() / 3600:.1f} hours"

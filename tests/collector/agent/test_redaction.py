@@ -1,0 +1,103 @@
+"""What the filter takes out of scripts and output, over a corpus of its own; ``pytest -s`` prints the counts."""
+
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+from redaction_corpus import HARMLESS, SECRETS, forms
+
+from collector.agent import artifacts
+from collector.agent.redaction import MARK, redact
+
+
+def leaked(text: str, secrets: list[str]) -> bool:
+    kept, count = redact(text.encode())
+    lines_stay = kept.count(b"\n") == text.encode().count(b"\n")
+    return not (count and MARK in kept and lines_stay) or any(s.strip().encode() in kept for s in secrets if s.strip())
+
+
+def test_the_corpus_is_as_large_as_it_is_said_to_be() -> None:
+    assert len(SECRETS) >= 60
+    assert len(set(HARMLESS)) >= 200
+
+
+def test_every_form_of_every_kind_is_caught(capsys: pytest.CaptureFixture[str]) -> None:
+    missed = {kind: [text for text, secrets in forms(kind) if leaked(text, secrets)] for kind in SECRETS}
+    total = sum(len(forms(kind)) for kind in SECRETS)
+    caught = total - sum(map(len, missed.values()))
+    with capsys.disabled():
+        print(f"\nredaction: {len(SECRETS)} kinds, {caught} of {total} forms caught (recall {caught / total:.3f})")
+    assert {kind: texts for kind, texts in missed.items() if texts} == {}
+
+
+def test_every_form_is_caught_within_a_line_of_output() -> None:
+    """With the stamp and the rank that launchers put in front, and words behind."""
+    missed = []
+    for kind in SECRETS:
+        for text, secrets in forms(kind):
+            if (
+                "\n" not in text
+                and not kind.startswith((".pgpass", "htpasswd"))
+                and leaked(f"2026-11-23T03:12:44 [rank3]: {text}", secrets)
+            ):
+                missed.append(text)
+    assert missed == []
+
+
+def test_what_an_investigator_needs_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    changed = [line for line in HARMLESS if redact(line.encode()) != (line.encode(), 0)]
+    with capsys.disabled():
+        print(f"\nredaction: {len(changed)} of {len(HARMLESS)} harmless lines changed")
+    assert len(changed) < len(HARMLESS) / 100, changed
+
+
+def test_harmless_lines_beside_each_other_stay() -> None:
+    text = "\n".join(HARMLESS).encode()
+    text = text.replace(b"Password:\n", b"").replace(b"Enter password:\n", b"")  # what follows these on a line is one
+    kept, _ = redact(text)
+    assert [pair for pair in zip(text.split(b"\n"), kept.split(b"\n"), strict=True) if pair[0] != pair[1]] == []
+
+
+def test_a_second_pass_finds_nothing_more() -> None:
+    for text, _ in itertools.chain.from_iterable(map(forms, SECRETS)):
+        once, _ = redact(text.encode())
+        assert redact(once) == (once, 0), text
+
+
+def test_quotes_and_braces_stay_as_they_were() -> None:
+    text = b'{"password":"x","user":"ada"}\nClient(token=abcdef)\n{"n": 1, "password": 12345678}'
+    assert redact(text) == (
+        b'{"password":"[redacted]","user":"ada"}\nClient(token=[redacted])\n{"n": 1, "password": [redacted]}', 3
+    )  # fmt: skip
+
+
+def test_a_key_cut_at_either_end_is_taken_out() -> None:
+    end = b"MIIabc\nABCD==\n-----END RSA PRIVATE " + b"KEY-----\nstep 1\n"
+    assert redact(b"step 0 went well\n" + end) == (b"step 0 went well\n" + b"[redacted]\n" * 3 + b"step 1\n", 1)
+    begin = b"-----BEGIN RSA PRIVATE " + b"KEY-----\nMIIabc\n"
+    assert redact(b"step 0\n" + begin) == (b"step 0\n" + b"[redacted]\n" * 2, 1)
+
+
+def test_every_value_of_a_kubernetes_secret_is_taken_out() -> None:
+    text = b"data:\n  pin: WnE4\n  other: WnE5\nkind: Secret\n---\ndata:\n  lr: high\n"
+    assert (
+        redact(text)[0] == b"data:\n[redacted]\n[redacted]\nkind: Secret\n---\ndata:\n  lr: high\n"
+        or b"WnE" not in redact(text)[0]
+    )
+
+
+def test_a_key_that_ends_in_the_gap_leaves_the_gap_and_the_tail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifacts, "HEAD", 4096)
+    monkeypatch.setattr(artifacts, "TAIL", 4096)
+    begin = b"-----BEGIN RSA PRIVATE " + b"KEY-----\n"
+    file = tmp_path / "out"
+    file.write_bytes(b"first\n" + begin + b"MIIabcdef\n" * 1000 + b"last words of the job\n" * 300)
+    owner = artifacts.Owner(os.getuid(), os.getgid(), (os.getgid(),), become=False)
+    found = artifacts.fetch("stdout", str(file), owner)
+    assert found.reason is None
+    assert b"MIIabc" not in found.content
+    assert b"bytes left out]" in found.content
+    assert found.content.endswith(b"last words of the job\n")
