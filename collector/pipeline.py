@@ -88,6 +88,19 @@ def in_words(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
+def _missing(known: Position | None, spool: Spool) -> str | None:
+    """A store that was set back (a damaged log, an old copy) may have had more than the spool still holds. Nothing is deleted
+    from the spool before it is stored, so it begins no later than where the store ends."""
+    first = spool.committed.segment
+    if (known is not None and known.segment >= first) or (known is None and first == 1):
+        return None
+    upto = "nothing of this spool" if known is None else f"this spool up to file {known.segment}"
+    return (
+        f"the store has {upto}, and {spool.folder} begins with file {first}: what lay between was stored, and is not there any "
+        "more (a store set back to a checkpoint or a copy, or another one). Lines that the spool still holds are stored now"
+    )
+
+
 class Pipeline:
     """Runs in a thread of its own between ``start`` and ``stop``. ``on_stored(lines)`` is called after each commit."""
 
@@ -128,6 +141,10 @@ class Pipeline:
         #: Behind what was given out, and behind what was given to the store.
         self._at = self._taken = self.ledger.watermark() or Position(0, 0)
         self._carry.load(self.ledger.last_step()[1])
+        #: What the spool gave out to a store that does not know it any more, in words; None if nothing is missing.
+        self.missing = _missing(self.ledger.watermark(), spool)
+        if self.missing is not None:
+            log.error("lines may be missing in the store", reason=self.missing)
         spool.commit(self._at)
         self._thread = Supervised("pipeline", self._run, self._failed_for)
 

@@ -388,11 +388,15 @@ def archive(
     verify: Annotated[
         bool, typer.Option("--verify", help="Read all archived files and compare their digests.")
     ] = False,
+    without_log: Annotated[
+        bool,
+        typer.Option("--without-log", help="Set a damaged write-ahead log aside and go on from the last checkpoint."),
+    ] = False,
 ) -> int:
     """Close days and drop old ones now, as the service does every hour; the service must not be running."""
     from faultline.upkeep import run as keep_up
 
-    return keep_up(config, data, verify=verify)
+    return keep_up(config, data, verify=verify, without_log=without_log)
 
 
 @app.command(epilog="Example: faultline check --config /etc/faultline/faultline.toml")

@@ -49,7 +49,7 @@ from faultline.receiving import Front, Receiving
 from faultline.watching import Watch
 from parsers.compiled import release
 from parsers.watched import WatchedCatalogue
-from store import cluster_names, segments
+from store import cluster_names, damage, segments
 from store.duckdb_store import SERVICE_FILE, DuckStore, StoreError, StoreHeld
 from web.access.audit import QUIET_S, Audit
 from web.access.gate import Gate
@@ -121,6 +121,8 @@ class Service:
         for problem in two_names(self.store, self.config.cluster):
             log.warning(problem)
         self._looking_since = datetime.now(UTC).replace(tzinfo=None)
+        for folder in {report.folder for report in self.config.reports}:
+            damage.remove_left(folder.glob(".*.draft"), "reports")
         self.scheduler.add_job(
             self._tick_told,
             "interval",

@@ -13,8 +13,9 @@ import structlog
 from faultline.access import open_for_writing
 from faultline.config import Config, load
 from faultline.config import Store as StoreSettings
-from store import archive
-from store.duckdb_store import DuckStore, StoreError
+from faultline.failure import CommandError
+from store import archive, damage
+from store.duckdb_store import DATABASE, DuckStore, StoreError
 
 log = structlog.get_logger()
 
@@ -59,9 +60,18 @@ def job(store: DuckStore, settings: StoreSettings, is_busy: Callable[[], bool]) 
     return run
 
 
-def run(config: Path | None, data: Path | None, *, verify: bool) -> int:
+def run(config: Path | None, data: Path | None, *, verify: bool, without_log: bool = False) -> int:
     """The command: one round on a store that no service holds. Exit code 1 if a file of the archive is not what it was."""
     settings: Config = load(config)
+    if without_log:
+        folder = data or settings.data
+        try:
+            aside = damage.set_aside(folder / DATABASE)
+        except BlockingIOError as error:
+            raise CommandError(f"{folder}: the store is held by another process; stop it first") from error
+        except OSError as error:
+            raise CommandError(f"{folder}: the write-ahead log cannot be set aside: {error.strerror}") from error
+        print(f"set aside {aside}" if aside else f"set aside nothing: {folder} has no write-ahead log")
     with open_for_writing(data or settings.data) as store:
         done = keep_up(store, settings.store)
         wrong = archive.damaged(store, thorough=verify)
