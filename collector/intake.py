@@ -21,6 +21,7 @@ from urllib.parse import parse_qsl
 
 import structlog
 
+from collector.connections import Connections
 from collector.receivers import all_receivers
 from collector.receivers.base import (
     MAX_BODY,
@@ -59,6 +60,9 @@ BROKEN_RETRY_S = 5
 MOST_ARRIVING = 512 * 1024 * 1024
 
 
+#: A request for which there was no memory is told so long, seconds.
+NO_MEMORY_S = 30.0
+NO_MEMORY = "the service is out of memory"
 #: Where the connection wrote whether it showed a certificate of the CA for senders.
 CERTIFICATE = "faultline.certificate"
 
@@ -80,8 +84,14 @@ class Intake:
 
     def __init__(
         self, spool: Spool, *, tokens: Iterable[str] = (), certificates: bool = False, receivers: Sequence[Receiver] | None = None,
+        connections: Connections | None = None, working: Callable[[], str | None] = lambda: None,
     ) -> None:  # fmt: skip
+        #: Why nothing may be acknowledged: nobody is left to store it. None while somebody is.
+        self._working = working
+        self._no_memory_at = -NO_MEMORY_S
         self.spool = spool
+        #: All TCP connections of the service, of HTTP and of listeners.
+        self.connections = connections or Connections()
         self._certificates = certificates
         self._tokens = [token.encode() for token in tokens]
         #: Known when the store is open; before that a batch sent twice is only told apart when it is stored.
@@ -110,10 +120,17 @@ class Intake:
 
     def put(self, kind: str, payload: bytes, meta: dict[str, Any]) -> asyncio.Future[Position]:
         """Spools a batch. The future is done when it is on disk. Raises ``SpoolFull``."""
+        if (ended := self._working()) is not None:
+            raise SpoolFull(ended, BROKEN_RETRY_S)
         described = {"kind": kind, "received": time.time_ns() // 1000, **meta}
         done = self.spool.append(described, payload)
         self.bytes[kind] += len(payload)
         return asyncio.wrap_future(done)
+
+    @property
+    def trouble(self) -> str | None:
+        """What of the last requests failed for want of memory, in words."""
+        return NO_MEMORY if time.monotonic() - self._no_memory_at < NO_MEMORY_S else None
 
     def tell_blind(self, host: str, source: str, stream: str, start: float, end: float, reason: str, lines: int | None,
                    size: int | None) -> None:  # fmt: skip
@@ -177,6 +194,11 @@ class Intake:
         except SpoolBroken as broken:
             answer = self._problem(
                 route, headers, 503, str(broken), "Send the same again later.", scope["path"], BROKEN_RETRY_S
+            )
+        except MemoryError:
+            self._no_memory_at = time.monotonic()
+            answer = self._problem(
+                route, headers, 503, NO_MEMORY, "Send the same again later.", scope["path"], BROKEN_RETRY_S
             )
         except Gone:
             return

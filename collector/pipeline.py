@@ -38,8 +38,9 @@ from collector.quarantine import Quarantine
 from collector.receivers.base import moment_of
 from collector.segment_file import Position, Record
 from collector.sequence import Ranges, StreamKey
-from collector.spool import Spool
+from collector.spool import NOTHING_LEFT, Spool
 from collector.storing import Storing, Transaction
+from collector.supervised import Supervised
 from collector.workers import Worker, WorkerDied, WorkerFault
 from store.cluster_names import renamed
 from store.duckdb_store import DuckStore, StoreError, coded
@@ -74,6 +75,30 @@ BUSY_S = 3.0
 TIDY_S = 600.0
 #: After an error that nobody foresaw.
 RETRY_S = 5.0
+#: The same again is logged so often, seconds.
+TELL_S = 60.0
+
+
+def in_words(error: Exception) -> str:
+    """For people: what is used up, where it is that; the error itself otherwise."""
+    if isinstance(error, MemoryError):
+        return "out of memory; what arrives waits in the spool"
+    if isinstance(error, OSError) and error.errno in NOTHING_LEFT:
+        return f"{NOTHING_LEFT[error.errno]}; what arrives waits in the spool"
+    return f"{type(error).__name__}: {error}"
+
+
+def _missing(known: Position | None, spool: Spool) -> str | None:
+    """A store that was set back (a damaged log, an old copy) may have had more than the spool still holds. Nothing is deleted
+    from the spool before it is stored, so it begins no later than where the store ends."""
+    first = spool.committed.segment
+    if (known is not None and known.segment >= first) or (known is None and first == 1):
+        return None
+    upto = "nothing of this spool" if known is None else f"this spool up to file {known.segment}"
+    return (
+        f"the store has {upto}, and {spool.folder} begins with file {first}: what lay between was stored, and is not there any "
+        "more (a store set back to a checkpoint or a copy, or another one). Lines that the spool still holds are stored now"
+    )
 
 
 class Pipeline:
@@ -90,6 +115,7 @@ class Pipeline:
         self.counts = Counts()
         #: An error that nobody foresaw, until something was stored again.
         self._fault: str | None = None
+        self._told = -TELL_S
         #: Nothing under way is trusted since then; the store may refuse that, too (``_reset``).
         self._must_reset = False
         #: Rows were stored that wait for a boot time or for their cluster's name (``collector.ingest.settle``).
@@ -115,8 +141,12 @@ class Pipeline:
         #: Behind what was given out, and behind what was given to the store.
         self._at = self._taken = self.ledger.watermark() or Position(0, 0)
         self._carry.load(self.ledger.last_step()[1])
+        #: What the spool gave out to a store that does not know it any more, in words; None if nothing is missing.
+        self.missing = _missing(self.ledger.watermark(), spool)
+        if self.missing is not None:
+            log.error("lines may be missing in the store", reason=self.missing)
         spool.commit(self._at)
-        self._thread = threading.Thread(target=self._run, name="pipeline", daemon=True)
+        self._thread = Supervised("pipeline", self._run, self._failed_for)
 
     def start(self) -> None:
         self._thread.start()
@@ -135,7 +165,17 @@ class Pipeline:
     @property
     def trouble(self) -> str | None:
         """Why nothing is stored at the moment, in words; None if all is well."""
-        return self._storing.trouble or self._fault
+        return self.ended or self._storing.trouble or self._fault or self._thread.trouble
+
+    @property
+    def ended(self) -> str | None:
+        """Why nothing will be stored any more before the service is started anew; None while the thread lives."""
+        if not self._thread.is_dead:
+            return None
+        return self._thread.trouble or "the thread that stores has ended; start the service anew"
+
+    def _failed_for(self, _error: BaseException) -> None:
+        self._must_reset = True
 
     def drain(self, timeout_s: float) -> bool:
         """Waits until everything on disk is in the store."""
@@ -168,14 +208,24 @@ class Pipeline:
                 if self._must_reset:
                     self._reset()
                 self._round()
+                if (self._fault or self._thread.trouble) and not self._pieces and self._is_empty():
+                    self._fault = None  # nothing is left on which it could fail
+                    self._thread.well()
             except Exception as error:  # the thread must live: what is spooled waits for it
-                self._fault, self._must_reset = f"{type(error).__name__}: {error}", True
-                log.exception("pipeline", error=self._fault)
+                self._must_reset = True
+                self._fault = in_words(error)
+                self._log_fault(error)
                 self._stopping.wait(RETRY_S)
         with contextlib.suppress(duckdb.Error, OSError, StoreError):  # the next start goes on from what is there
             self._stored()
             if self._carry.rows is not None and self.trouble is None:  # whoever opens the store next is to see them
                 self._commit([], whole=False)
+
+    def _log_fault(self, error: Exception) -> None:
+        """With where it happened, once a minute at most while it goes on."""
+        if time.monotonic() - self._told >= TELL_S:
+            self._told = time.monotonic()
+            log.error("pipeline", error=self._fault, exc_info=error)
 
     def _round(self) -> None:
         self._fill()
@@ -397,6 +447,7 @@ class Pipeline:
         if made is None:
             return
         self._fault = None
+        self._thread.well()
         stored = [*made.sealed, *([made.tables["logs"]] if "logs" in made.tables else ())]
         for logs in stored:
             # Until the cluster's name is known its lines wait for no round: when it is learned, all are named.

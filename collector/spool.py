@@ -16,7 +16,6 @@ import fcntl
 import json
 import os
 import secrets
-import shutil
 import struct
 import threading
 import time
@@ -40,6 +39,7 @@ from collector.segment_file import (
     unpacked_size,
     write_all,
 )
+from collector.supervised import Supervised
 from store.archive_file import flush_folder
 
 #: A new file every so many bytes: small enough that deleting whole files gives space back soon.
@@ -52,6 +52,19 @@ MIN_FREE_BYTES = 256 * 1024 * 1024
 MAX_WAITING_BYTES = 4 * 1024 * 1024 * 1024
 #: Batches that wait for an fsync hold memory; beyond this the receivers must wait.
 MAX_PENDING_BYTES = 64 * 1024 * 1024
+
+
+#: A disk that failed is tried this often while nobody sends, seconds.
+PROBE_S = 2.0
+#: What an error of the system says is used up.
+NOTHING_LEFT = {
+    errno.ENOSPC: "the disk is full",
+    errno.EROFS: "the disk is read-only",
+    errno.EDQUOT: "the quota is used up",
+    errno.EMFILE: "the service is out of file handles",
+    errno.ENFILE: "the system is out of file handles",
+    errno.ENOMEM: "out of memory",
+}
 
 
 def _begun() -> Future[Position]:
@@ -101,7 +114,8 @@ class Spool:
         self._pending: list[_Waiting] = []
         self._pending_bytes = 0
         self._closing = False
-        self.trouble: str | None = None
+        #: What the last write failed with, in words, until one went through.
+        self._broken: str | None = None
         self._retry_at = 0.0
         folder.mkdir(parents=True, exist_ok=True)
         self._hold()
@@ -119,10 +133,13 @@ class Spool:
         self.appended_batches, self.appended_bytes, self.fsyncs = 0, 0, 0
         self._unpacked_bytes = 0
         self._free = (0.0, 1 << 62)
-        with contextlib.suppress(OSError):  # a full or read-only disk is a state, told when somebody appends
+        self._read_only = False
+        try:  # a full or read-only disk is a state, and told
             self._open_segment(self._segment)
+        except OSError as error:
+            self._broken = self._said(error)
         self._arrived = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
+        self._thread = Supervised("spool", self._run)
         self._thread.start()
 
     # -- opening -------------------------------------------------------------------------------------------------
@@ -223,15 +240,30 @@ class Spool:
             raise SpoolFull(f"{self.waiting_bytes / 1e9:.1f} GB wait to be stored; the service is behind", 5.0)
         if self.free_bytes() < self.min_free_bytes and not self._gave_up_spares():
             raise SpoolFull(f"{self.folder}: less than {self.min_free_bytes / 1e6:.0f} MB free on the disk", 10.0)
-        if self.trouble and time.monotonic() < self._retry_at:
-            raise SpoolFull(self.trouble, max(1.0, self._retry_at - time.monotonic()))
+        if self._thread.is_dead:
+            raise SpoolFull(f"{self.folder}: the thread that writes has ended; start the service anew", 10.0)
+        if self._broken and time.monotonic() < self._retry_at:
+            raise SpoolFull(self._broken, max(1.0, self._retry_at - time.monotonic()))
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing is accepted, in words, also while nobody sends; None if a batch would be taken."""
+        try:
+            self.check_room()
+        except SpoolFull as full:
+            return None if full.retry_s < 2.0 and not self._broken else str(full)
+        if self._broken is None and self._read_only:
+            return f"{self.folder}: {NOTHING_LEFT[errno.EROFS]}; nothing is accepted until it can be written"
+        return self._broken
 
     def free_bytes(self) -> int:
         """Free space of the spool's file system; asked at most four times a second."""
         now = time.monotonic()
         if now - self._free[0] > 0.25:
             try:
-                self._free = (now, shutil.disk_usage(self.folder).free)
+                said = os.statvfs(self.folder)
+                self._free = (now, said.f_bavail * said.f_frsize)
+                self._read_only = bool(said.f_flag & os.ST_RDONLY)
             except OSError:
                 self._free = (now, 0)
         return self._free[1]
@@ -262,16 +294,32 @@ class Spool:
     def _run(self) -> None:
         while True:
             with self._lock:
-                while not self._pending and not self._closing:
-                    self._lock.wait()
+                if not self._pending and not self._closing:
+                    self._lock.wait(PROBE_S if self._broken else None)
                 batch, self._pending = self._pending, []
-                if not batch:
+                if not batch and self._closing:
                     return
+            if not batch:
+                self._probe()
+                continue
             try:
                 self._write(batch)
+            except BaseException as error:  # memory, or our own mistake: whoever waits is told, and the thread lives
+                self._failed(error, [item for item in batch if not item.done.done()])
             finally:
                 with self._lock:
                     self._pending_bytes -= sum(item.size for item in batch)
+
+    def _probe(self) -> None:
+        """Whether a disk that failed can be written again: nobody sends to a service that is not ready."""
+        if self._broken is None:
+            return
+        try:
+            if self.free_bytes() >= self.min_free_bytes:
+                self._open_segment(self._segment + 1)
+                self._broken = None
+        except OSError as error:
+            self._broken = self._said(error)
 
     def _write(self, batch: list[_Waiting]) -> None:
         try:
@@ -281,7 +329,7 @@ class Spool:
         except OSError as error:
             self._failed(error, batch)
             return
-        self.trouble = None
+        self._broken = None
         self.appended_batches += len(batch)
         self.appended_bytes += sum(item.size for item in batch)
         self._unpacked_bytes += sum(item.unpacked for item in batch)
@@ -302,7 +350,7 @@ class Spool:
         try:
             write_all(self._fd, pieces)
             self._fsync(self._fd)
-        except OSError:
+        except BaseException:
             # Nothing of it may be found later: it was never acknowledged, and the sender will send it again.
             with contextlib.suppress(OSError):
                 os.ftruncate(self._fd, start)
@@ -317,17 +365,18 @@ class Spool:
         self.synced = Position(self._segment, offset)
         return positions
 
-    def _failed(self, error: OSError, batch: list[_Waiting]) -> None:
-        words = {
-            errno.ENOSPC: "the disk is full",
-            errno.EROFS: "the disk is read-only",
-            errno.EDQUOT: "the quota is used up",
-        }
-        what = words.get(error.errno or 0, os.strerror(error.errno or errno.EIO))
-        self.trouble = f"{self.folder}: {what}; nothing is accepted until it can be written"
-        self._retry_at = time.monotonic() + 2.0
+    def _said(self, error: BaseException) -> str:
+        if isinstance(error, OSError):
+            what = NOTHING_LEFT.get(error.errno or 0, os.strerror(error.errno or errno.EIO))
+        else:
+            what = "out of memory" if isinstance(error, MemoryError) else f"{type(error).__name__}: {error}"
+        return f"{self.folder}: {what}; nothing is accepted until it can be written"
+
+    def _failed(self, error: BaseException, batch: list[_Waiting]) -> None:
+        self._broken = self._said(error)
+        self._retry_at = time.monotonic() + PROBE_S
         for item in batch:
-            item.done.set_exception(SpoolBroken(self.trouble))
+            item.done.set_exception(SpoolBroken(self._broken))
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -373,6 +422,11 @@ class Spool:
                         self._spares.append(spare)
                 else:
                     path.unlink()
+
+    @property
+    def ended(self) -> str | None:
+        """Why nothing will be written any more before the service is started anew; None while the thread lives."""
+        return f"{self.folder}: the thread that writes has ended" if self._thread.is_dead else None
 
     def state(self) -> dict[str, Any]:
         """For pages and metrics."""

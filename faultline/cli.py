@@ -416,11 +416,15 @@ def archive(
     confirm_clock: Annotated[
         bool, typer.Option("--confirm-clock", help="The clock is right, though it jumped: drop what is too old by it.")
     ] = False,
+    without_log: Annotated[
+        bool,
+        typer.Option("--without-log", help="Set a damaged write-ahead log aside and go on from the last checkpoint."),
+    ] = False,
 ) -> int:
     """Close days and drop old ones now, as the service does every hour; the service must not be running."""
     from faultline.upkeep import run as keep_up
 
-    return keep_up(config, data, verify=verify, confirm_clock=confirm_clock)
+    return keep_up(config, data, verify=verify, confirm_clock=confirm_clock, without_log=without_log)
 
 
 @app.command(epilog="Example: faultline check --config /etc/faultline/faultline.toml")

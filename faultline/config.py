@@ -23,6 +23,10 @@ state_save = "/var/spool/slurmctld"
 tokens = ["..."]              # none: whoever reaches the address may send
 workers = 1
 
+[connections]                 # of HTTP and syslog together; a quarter of the file handles is left for other things
+most = 16384
+per_address = 8192            # of one address: a proxy or NAT may stand for a whole cluster
+
 [tls]                         # none: the service speaks HTTP, and a proxy in front does the rest
 certificate = "/etc/faultline/tls/service.pem"
 key = "/etc/faultline/tls/service.key"
@@ -168,6 +172,13 @@ class Ingest(_Section):
         return (*self.tokens, *lines)
 
 
+class Connections(_Section):
+    """How many connections may be open at once, in all and from one address. Those that finished nothing yet go first."""
+
+    most: int = Field(default=16384, ge=16)
+    per_address: int = Field(default=8192, ge=1)
+
+
 class Store(_Section):
     """Days before today that stay in DuckDB, and days before today that are kept at all (none: all of them)."""
 
@@ -264,6 +275,7 @@ class Config(_Section):
     interfaces: Interfaces = Interfaces()
     hooks: Hooks = Hooks()
     ingest: Ingest = Ingest()
+    connections: Connections = Connections()
     tls: Tls | None = None
     access: Access | None = None
     store: Store = Store()

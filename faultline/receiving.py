@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import html
+import ipaddress
+import socket
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import structlog
 from fastapi.responses import HTMLResponse, JSONResponse, Response
+from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 
+from collector.connections import Connections
 from collector.intake import Intake
 from collector.inventory import Inventory
 from collector.pipeline import Pipeline
@@ -23,6 +28,7 @@ from collector.spool import Spool, SpoolHeld
 from faultline.config import Config
 from faultline.failure import CommandError
 from store.duckdb_store import DuckStore
+from web import origin
 from web.methods import as_get
 from web.problems import ProblemError, wants_page
 
@@ -48,7 +54,7 @@ App = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 class Receiving:
     """Opens the spool at once; ``attach`` begins to store, ``open_listeners`` to listen (inside the event loop)."""
 
-    def __init__(self, config: Config, *, listeners: bool = True) -> None:
+    def __init__(self, config: Config, *, listeners: bool = True, connections: Connections | None = None) -> None:
         self.config = config
         folder = config.ingest.spool or config.data / "spool"
         try:
@@ -61,7 +67,8 @@ class Receiving:
         except OSError as error:
             raise CommandError(f"{folder}: cannot be made or opened: {error.strerror}") from error
         certificates = config.tls is not None and config.tls.client_ca is not None
-        self.intake = Intake(self.spool, tokens=config.ingest.all_tokens(), certificates=certificates)
+        self.intake = Intake(self.spool, tokens=config.ingest.all_tokens(), certificates=certificates,
+                             connections=connections, working=self._working)  # fmt: skip
         self.pipeline: Pipeline | None = None
         self.inventory: Inventory | None = None
         self._with_listeners = listeners
@@ -156,9 +163,22 @@ class Receiving:
 
     def trouble(self) -> str | None:
         """Why nothing is taken in or stored, in words; None if all is well."""
-        return self.spool.trouble or (
-            self.pipeline.trouble if self.pipeline is not None else "the store is not open yet"
+        intake = self.intake
+        return (
+            self.spool.trouble
+            or (self.pipeline.trouble if self.pipeline is not None else "the store is not open yet")
+            or intake.trouble
+            or intake.connections.trouble
         )
+
+    @property
+    def ended(self) -> str | None:
+        """What cannot be brought back without a new start; None while all parts live."""
+        return self.spool.ended or (self.pipeline.ended if self.pipeline is not None else None)
+
+    def _working(self) -> str | None:
+        """Why nothing may be acknowledged although the spool takes it; None while what is spooled is stored, or will be."""
+        return self.pipeline.ended if self.pipeline is not None else None
 
 
 class Front:
@@ -169,10 +189,13 @@ class Front:
         self.pages: App | None = None
         self.waiting = waiting
         self.failure: CommandError | None = None
+        self._names = _own_names(receiving.config)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
+        elif scope["type"] == "http" and (refusal := self._refusal(scope)):
+            await _refused(scope, receive, send, refusal)
         elif scope["type"] == "http" and self.receiving.intake.find(scope["method"], scope["path"]):
             await self.receiving.intake(scope, receive, send)
         elif scope["type"] == "http" and (methods := self.receiving.intake.methods(scope["path"])):
@@ -183,6 +206,23 @@ class Front:
             await self.pages(scope, receive, send)
         elif scope["type"] == "http":
             await _not_ready(scope, receive, send, self.waiting)
+
+    def _refusal(self, scope: MutableMapping[str, Any]) -> ProblemError | None:
+        """What a page of another site is told: it may send no lines, in whatever way, and under another host's name it may ask
+        nothing of a service that trusts whoever is on its machine. Programs say neither where they come from nor, to a receiver, anything wrong."""
+        headers = Headers(scope=scope)
+        is_receivers = bool(self.receiving.intake.methods(scope["path"]))
+        if is_receivers and origin.elsewhere(headers):
+            return ProblemError(403, "a page of another site sent this; lines are taken from programs only")
+        if self._names is None or not (strange := origin.strange_host(headers, self._names)):
+            return None
+        if strange and is_receivers and not origin.by_browser(headers):
+            return None
+        asked = headers.get("host", "")
+        return ProblemError(
+            421, f"this service is not called {asked[:200]!r}",
+            do="Use its address or localhost; or give the name it is reached by as public_url in the configuration.",
+        )  # fmt: skip
 
     async def _lifespan(self, receive: Any, send: Any) -> None:
         while True:
@@ -199,6 +239,28 @@ class Front:
                 await self.receiving.close_listeners()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+
+def _own_names(config: Config) -> set[str] | None:
+    """Names under which a service may be asked that trusts whoever reaches it on its own machine; None for every other
+    service: there one must sign in, or a proxy in front knows the names, or the network is trusted, and so are its names."""
+    host = config.address[0]
+    if config.access is not None or config.user_header or not _is_loopback(host):
+        return None
+    public = urlsplit(config.public_url).hostname if config.public_url else None
+    return {name.lower().rstrip(".") for name in (host, socket.gethostname(), socket.getfqdn(), public) if name}
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+async def _refused(scope: MutableMapping[str, Any], receive: Any, send: Any, problem: ProblemError) -> None:
+    scope, send = as_get(scope, send)
+    await problem.response(scope["path"])(scope, receive, send)
 
 
 #: What a browser shows until the pages are there; it asks again by itself.

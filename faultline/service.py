@@ -27,6 +27,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.cron import CronTrigger
 from fastapi import Query, Response
 
+from collector import supervised
 from collector.agent.artifacts import Places
 from collector.hook_spool import HookSpool
 from collector.ingest import settle
@@ -41,16 +42,18 @@ from faultline import exposure, first, private, tls, upkeep
 from faultline.checking import two_names
 from faultline.clock_watch import ClockWatch
 from faultline.config import Config, ScheduledReport
+from faultline.connections import Server, connections_of
 from faultline.failure import CommandError
 from faultline.gate import gate_of
 from faultline.notify import telling_of
 from faultline.pacing import Pacing
 from faultline.receiving import Front, Receiving
 from faultline.terminal import exact
+from faultline.watching import Watch
 from parsers.compiled import release
 from parsers.visible import visible
 from parsers.watched import WatchedCatalogue
-from store import cluster_names, segments
+from store import cluster_names, damage, segments
 from store.duckdb_store import SERVICE_FILE, DuckStore, StoreError, StoreHeld
 from web.access.audit import QUIET_S, Audit
 from web.access.gate import Gate
@@ -82,6 +85,8 @@ KEEP_ALIVE_S = 75
 BACKLOG = 4096
 #: A store that another process holds for a moment (an ingest) is tried again so often.
 HELD_RETRY_S = 1.0
+#: The same failure of a round is logged so often.
+TELL_AGAIN_S = 60.0
 
 
 class Service:
@@ -106,6 +111,9 @@ class Service:
         self._pacing = Pacing()
         #: When the first look at all that is stored began; None before ``start``, and once it is done.
         self._looking_since: datetime | None = None
+        #: What the last round failed with, and when that was logged.
+        self._tick_fault: str | None = None
+        self._tick_told_at = 0.0
         self.patterns = WatchedCatalogue(config.patterns)
         self.clock = ClockWatch(store)
         self.telling = telling_of(config, store, self._silent_sources)
@@ -118,8 +126,15 @@ class Service:
         for problem in two_names(self.store, self.config.cluster):
             log.warning(problem)
         self._looking_since = datetime.now(UTC).replace(tzinfo=None)
+        for folder in {report.folder for report in self.config.reports}:
+            damage.remove_left(folder.glob(".*.draft"), "reports")
         self.scheduler.add_job(
-            self.tick, "interval", seconds=TICK_SECONDS, max_instances=1, coalesce=True, next_run_time=datetime.now(UTC)
+            self._tick_told,
+            "interval",
+            seconds=TICK_SECONDS,
+            max_instances=1,
+            coalesce=True,
+            next_run_time=datetime.now(UTC),
         )
         if self.telling.targets:
             self.scheduler.add_job(
@@ -171,6 +186,28 @@ class Service:
             stored=self._stored_lines(),
         )  # fmt: skip
 
+    def _tick_told(self) -> None:
+        """A round of the scheduler's: one that fails is told, once a minute at most, and made again a second later."""
+        try:
+            self.tick()
+        except Exception as error:
+            now = time.monotonic()
+            if self._tick_fault is None or now - self._tick_told_at >= TELL_AGAIN_S:
+                self._tick_told_at = now
+                log.error(
+                    "nothing is concluded at the moment", error=f"{type(error).__name__}: {error}", exc_info=error
+                )
+            self._tick_fault = f"{type(error).__name__}: {error}"
+        else:
+            self._tick_fault = None
+
+    @property
+    def ended(self) -> str | None:
+        """What of the scheduler cannot be brought back; None while its thread lives, or is not to live yet or any more."""
+        thread = getattr(self.scheduler, "_thread", None)
+        is_dead = self.scheduler.running and thread is not None and not thread.is_alive()
+        return "the thread that starts rounds of concluding has ended" if is_dead else None
+
     def looking_since(self) -> datetime | None:
         """When the first look at all that is stored began (naive UTC), while it is under way and took longer than ``LOOK_S``."""
         since = self._looking_since
@@ -186,7 +223,9 @@ class Service:
         rows += (
             f"# HELP {held} 1 while nothing is dropped for its age, because the clock jumped.\n# TYPE {held} gauge\n"
         )
-        return f"{rows}{held} {int(self.clock.trouble is not None)}\n"
+        rows += f"{held} {int(self.clock.trouble is not None)}\n"
+        name, text = "faultline_concluding_ok", "1 unless the last round of concluding failed."
+        return f"{rows}# HELP {name} {text}\n# TYPE {name} gauge\n{name} {int(self._tick_fault is None)}\n"
 
     def _deliver_output(self) -> None:
         """What hooks brought of jobs' output, and what they lost, comes in the way that all lines come in."""
@@ -373,11 +412,7 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
 
     While a process that is no service holds the store (an ingest), batches are taken in and kept in the spool.
     """
-    *kept, renderer = structlog.get_config()["processors"]
-    structlog.configure(  # stdout is for what was asked
-        processors=[*(p for p in kept if p is not one_line), one_line, renderer],
-        logger_factory=structlog.PrintLoggerFactory(exact(sys.stderr)),
-    )
+    supervised.log_safely(one_line, to=exact(sys.stderr))  # stdout is for what was asked
     exposure.refuse(config)
     for told in [*private.begin(config.data), *exposure.told_at_start(config)]:
         log.warning(told)
@@ -388,7 +423,7 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
     host, port = listener.getsockname()[:2]
     shown = f"{config.scheme}://{'localhost' if host in ('127.0.0.1', '::1', '0.0.0.0', '::') else host}:{port}"
     store = _open_unless_held(config)
-    receiving = Receiving(config, listeners=listeners)
+    receiving = Receiving(config, listeners=listeners, connections=connections_of(config))
     front = Front(receiving, f"{config.data}: the store is held by another process; batches wait in the spool")
     note = config.data / SERVICE_FILE
     parts = _Parts(config, receiving, front, note, shown, gate)
@@ -397,7 +432,8 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
     else:
         print(f"faultline: {front.waiting}", file=sys.stderr)
         threading.Thread(target=parts.begin_when_free, daemon=True).start()
-    server = uvicorn.Server(
+    watch = Watch(receiving, lambda: parts.service)
+    server = Server(
         uvicorn.Config(
             tls.only_of_proxies(front, config),
             log_level="warning",
@@ -408,13 +444,16 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
             backlog=BACKLOG,
             **tls.proxied(config),
             **secured,
-        )
+        ),
+        receiving.intake.connections,
     )
     threading.Thread(
         target=_announce, args=(server, shown + first_page, receiving, first.offer(config, gate, shown)), daemon=True
     ).start()
     with suppress(ValueError):  # not the main thread: whoever runs us there ends us otherwise
         signal.signal(signal.SIGTERM, _told_to_stop)
+    supervised.give_up = supervised.end_process
+    watch.start()
     try:
         server.run(sockets=[listener])
     except ToldToStop:
@@ -423,7 +462,10 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
         if front.failure is None:
             raise
     finally:
-        note.unlink(missing_ok=True)
+        watch.stop()
+        supervised.give_up = supervised.nothing_more
+        with suppress(OSError):
+            note.unlink(missing_ok=True)
         parts.end()
     if front.failure is not None:
         raise front.failure
@@ -464,8 +506,14 @@ class _Parts:
             except CommandError as error:
                 self.front.waiting = str(error)
                 continue
+            except Exception as error:  # half a start is no service: whoever watches over us starts us anew
+                supervised.give_up(f"{self.config.data}: cannot open the store: {error}")
+                return
             if store is not None:
-                self.begin(store)
+                try:
+                    self.begin(store)
+                except Exception as error:
+                    supervised.give_up(f"the service cannot start: {type(error).__name__}: {error}")
                 return
 
     def end(self) -> None:

@@ -15,8 +15,8 @@ from faultline.clock_watch import ClockWatch
 from faultline.config import Config, load
 from faultline.config import Store as StoreSettings
 from faultline.failure import CommandError
-from store import archive
-from store.duckdb_store import DuckStore, StoreError
+from store import archive, damage
+from store.duckdb_store import DATABASE, DuckStore, StoreError
 
 log = structlog.get_logger()
 
@@ -74,10 +74,21 @@ def utc_now() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
 
 
-def run(config: Path | None, data: Path | None, *, verify: bool, confirm_clock: bool = False) -> int:
+def run(
+    config: Path | None, data: Path | None, *, verify: bool, confirm_clock: bool = False, without_log: bool = False
+) -> int:
     """The command: one round on a store that no service holds. Exit code 1 if a file of the archive is not what it was, or if
     nothing was done because of the clock."""
     settings: Config = load(config)
+    if without_log:
+        folder = data or settings.data
+        try:
+            aside = damage.set_aside(folder / DATABASE)
+        except BlockingIOError as error:
+            raise CommandError(f"{folder}: the store is held by another process; stop it first") from error
+        except OSError as error:
+            raise CommandError(f"{folder}: the write-ahead log cannot be set aside: {error.strerror}") from error
+        print(f"set aside {aside}" if aside else f"set aside nothing: {folder} has no write-ahead log")
     with open_for_writing(data or settings.data) as store:
         watch, now = ClockWatch(store), utc_now()
         if confirm_clock:

@@ -21,7 +21,7 @@ import polars as pl
 import pyarrow as pa
 
 from parsers.record import TABLES, conform
-from store import archive
+from store import archive, damage
 from store.schema import VERSION, VERSION_FACT, newer_than_known, statements
 
 DATABASE = "faultline.duckdb"
@@ -118,6 +118,10 @@ class DuckStore:
             self._connection.close()
             DuckStore(folder).close()
             self._open(target)
+        if (
+            not read_only and folder is not None
+        ):  # what the engine spilled to disk for queries of a process that was killed
+            damage.remove_left((folder / f"{DATABASE}.tmp").glob("duckdb_temp*"), "queries")
         if not read_only:
             for statement in statements():
                 self._connection.execute(statement)
@@ -129,14 +133,18 @@ class DuckStore:
 
     def _open(self, target: str) -> None:
         folder, read_only = self.folder, self.read_only
+        if folder is not None and (reason := damage.unreadable_start(folder / DATABASE)) is not None:
+            raise StoreError(damage.told(folder / DATABASE, reason))
         try:
             # The file stays readable by other processes only while nobody writes: DuckDB's own lock is the guard.
             self._connection = duckdb.connect(target, read_only=read_only)
         except duckdb.IOException as error:
             if "lock" in str(error).lower() and folder is not None:
                 raise StoreHeld(folder, service_address(folder)) from error
+            self._refuse_damaged(error)
             raise StoreError(f"{folder}: cannot open the store: {str(error).splitlines()[0]}") from error
         except duckdb.Error as error:
+            self._refuse_damaged(error)
             raise StoreError(
                 f"{folder}: not a store that this version can read: {str(error).splitlines()[0]}"
             ) from error
@@ -162,6 +170,11 @@ class DuckStore:
             raise StoreError(
                 f"FAULTLINE_MEMORY={os.environ.get('FAULTLINE_MEMORY')}: give a size such as 8GB or 60%"
             ) from error
+
+    def _refuse_damaged(self, error: duckdb.Error) -> None:
+        """Raises ``StoreError`` with what to do if it is the write-ahead log that cannot be read."""
+        if self.folder is not None and (reason := damage.about_log(error)) is not None:
+            raise StoreError(damage.told(self.folder / DATABASE, reason)) from error
 
     def reopen_if_broken(self) -> None:
         """DuckDB gives up a database whose file it could not write; opened anew it goes on from its last commit.

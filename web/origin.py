@@ -1,12 +1,15 @@
-"""Whether a request that changes something came from a page of ours.
+"""Whether a request came from a page that is not ours.
 
 Without signing in, a browser inside the network is all that a foreign page would need; with it, its cookie: it could send a form
-here in its reader's name. Browsers say where a request came from and pages cannot forge that; programs do not say it.
+here in its reader's name, or lines to a receiver. Browsers say where a request came from and pages cannot forge that; programs do
+not say it. A page may also give its own host's name our address once it is loaded (DNS rebinding); then the browser takes us for
+that host, and only the name it asked for tells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ipaddress
+from collections.abc import Collection, Mapping
 from urllib.parse import urlsplit
 
 SAFE = {"GET", "HEAD", "OPTIONS"}
@@ -18,10 +21,36 @@ def foreign(method: str, headers: Mapping[str, str]) -> bool:
     ``Sec-Fetch-Site`` comes with every request over HTTPS or to the own machine. Over plain HTTP there is ``Origin``,
     whose host must then be the one asked; behind a proxy that renames the host, HTTPS is therefore needed.
     """
-    if method in SAFE:
-        return False
+    return method not in SAFE and elsewhere(headers)
+
+
+def elsewhere(headers: Mapping[str, str]) -> bool:
+    """True if a browser sent it from another site's page, whatever it asks for."""
     site = headers.get("sec-fetch-site")
     if site is not None:
         return site not in {"same-origin", "none"}
     origin = headers.get("origin")
     return origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
+
+
+def strange_host(headers: Mapping[str, str], known: Collection[str]) -> bool:
+    """True if the host asked for is neither an address, nor this machine, nor one of the ``known`` names (lower case)."""
+    asked = headers.get("host", "").strip().lower()
+    if not asked:
+        return False
+    try:
+        name = (urlsplit(f"//{asked}").hostname or "").rstrip(".")
+    except ValueError:
+        return True
+    if name == "localhost" or name.endswith(".localhost") or name in known:
+        return False
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return True
+    return False
+
+
+def by_browser(headers: Mapping[str, str]) -> bool:
+    """True if a page's script or form may have sent it: browsers say so with whatever changes something."""
+    return "origin" in headers or any(name.startswith("sec-fetch-") for name in headers)

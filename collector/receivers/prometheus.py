@@ -74,6 +74,8 @@ class Scraper:
                 if self._failures % TELL_AFTER == 0:
                     self._tell(time.time())
                     self._since = time.time()
+            except Exception as error:  # no memory, or our own mistake: it is asked again
+                log.error("scrape failed", url=self.target.url, error=f"{type(error).__name__}: {error}")
             due = max(due + self.target.interval_s, loop.time())
             await asyncio.sleep(due - loop.time())
 

@@ -22,6 +22,7 @@ import numpy as np
 import structlog
 
 from collector.columnar import octets
+from collector.connections import FRAME_S, MOST_HELD, STALLED_S, Connections, Door, Place
 from collector.receivers.base import Decoded, ListenFailed, Payload, Receiver, Run
 from collector.segment_file import Position
 from collector.spool import SpoolBroken, SpoolFull
@@ -118,7 +119,8 @@ class Gatherer:
             return
         waiting, self._stopped = self._stopped, set()
         for go_on in waiting:
-            go_on()
+            with suppress(Exception):  # a connection that is just going must not keep the others waiting
+                go_on()
 
     def flush(self) -> None:
         if self._timer is not None:
@@ -157,8 +159,14 @@ class Gatherer:
 class Stream(asyncio.BufferedProtocol):
     """One TCP or TLS connection. Which framing a sender uses is seen at its first bytes."""
 
-    def __init__(self, gatherer: Gatherer, transport_name: str, timezone: str | None, connections: set[Stream]) -> None:
+    def __init__(self, gatherer: Gatherer, transport_name: str, timezone: str | None, connections: set[Stream],
+                 place: Place | None = None, all_of_them: Connections | None = None) -> None:  # fmt: skip
         self._gatherer, self._name, self._timezone, self._connections = gatherer, transport_name, timezone, connections
+        place = place or Place(None, "", time.monotonic())
+        self._place, self._all = place, all_of_them or Connections()
+        #: When something came last, and when what is not whole yet began.
+        self._came = self._began = place.since
+        self._paused = False
         #: What is not whole yet, in pieces, and how many bytes; before there are ``_wanted`` it is not looked at again.
         self._begun: list[bytes] = []
         self._held = self._wanted = 0
@@ -170,12 +178,34 @@ class Stream(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._peer = plain_address(transport.get_extra_info("peername"))
         self._connections.add(self)
+        self._came = time.monotonic()
+        self._place.overdue = self._overdue
 
     def get_buffer(self, sizehint: int) -> memoryview:
         del sizehint  # what a transport knows of sizes is less than this
         return self._gatherer.room
 
+    def _overdue(self, now: float) -> str | None:
+        """A line or frame was begun, and nothing comes to it. (Who has said nothing yet may wait: he holds no memory.)
+
+        Before the first whole one, all of it must come in time, not only something of it."""
+        if not self._held or self._paused:
+            return None
+        if self._place.proven:
+            return "frame" if now - self._came > STALLED_S else None
+        return "frame" if now - self._began > FRAME_S else None
+
     def buffer_updated(self, size: int) -> None:
+        before, self._came = self._held, time.monotonic()
+        if not before:
+            self._began = self._came
+        self._read(size)
+        self._all.held += self._held - before
+        if self._all.held > MOST_HELD and self._held > before and self._transport is not None:
+            self._all.counts["held"] += 1
+            self._transport.close()
+
+    def _read(self, size: int) -> None:
         room, scratch = self._gatherer.room, self._gatherer.scratch
         if self._octets is False and (end := scratch.rfind(b"\n", 0, size) + 1):
             # Nearly always, and so with one copy of what was read.
@@ -188,6 +218,7 @@ class Stream(asyncio.BufferedProtocol):
         else:
             self._take(b"".join((*self._begun, room[:size])))
         if not self._gatherer.has_room and self._transport is not None:
+            self._paused = True
             self._transport.pause_reading()
             self._gatherer.when_room(self._go_on)
 
@@ -229,13 +260,19 @@ class Stream(asyncio.BufferedProtocol):
 
     def _add(self, data: bytes, octets: bool, cut: bool = False) -> None:
         self._gatherer.add(data, Part(self._peer, octets, self._name, len(data), cut, self._timezone))
+        if not self._place.proven:
+            self._place.finished()
+            self._place.busy = True  # what it sends is acknowledged by nobody: ending it would lose lines
 
     def _go_on(self) -> None:
+        self._paused, self._came = False, time.monotonic()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._connections.discard(self)
+        self._place.release()
+        self._all.held -= self._held
         if self._begun:  # a last line without its end: kept, and marked
             self._add(b"".join((*self._begun, b"\n")), False, cut=True)
             self._keep(b"")
@@ -251,7 +288,7 @@ class StreamListener:
     def __init__(self, gatherer: Gatherer, name: str) -> None:
         self.gatherer, self.name = gatherer, name
         self.connections: set[Stream] = set()
-        self.server: asyncio.Server | None = None
+        self.server: Door | None = None
 
     def __str__(self) -> str:
         at = self.server.sockets[0].getsockname() if self.server is not None and self.server.sockets else ("?", 0)
@@ -260,6 +297,7 @@ class StreamListener:
     async def close(self) -> None:
         if self.server is not None:
             self.server.close()
+            self.gatherer.intake.connections.close()
         for connection in list(self.connections):
             connection.close()
         await asyncio.sleep(0)
@@ -415,10 +453,11 @@ async def _listen(gatherer: Gatherer, one: Any, timezone: str | None) -> Any:
     try:
         if one.transport == "udp":
             return DatagramListener(gatherer, _udp_socket(host, int(port)), zone)
-        listener = StreamListener(gatherer, one.transport)
-        listener.server = await asyncio.get_running_loop().create_server(
-            lambda: Stream(gatherer, one.transport, zone, listener.connections), host, int(port),
-            ssl=_tls(one) if one.transport == "tls" else None, backlog=1024,
+        listener, everybody = StreamListener(gatherer, one.transport), gatherer.intake.connections
+        secured = _tls(one) if one.transport == "tls" else None
+        listener.server = Door(
+            _tcp_socket(host, int(port)), everybody,
+            lambda place: Stream(gatherer, one.transport, zone, listener.connections, place, everybody), secured,
         )  # fmt: skip
         return listener
     except (OSError, ssl.SSLError) as error:
@@ -426,6 +465,12 @@ async def _listen(gatherer: Gatherer, one: Any, timezone: str | None) -> Any:
         raise ListenFailed(
             f"syslog {one.transport} {one.listen}: cannot listen: {text}; choose another address"
         ) from error
+
+
+def _tcp_socket(host: str, port: int) -> socket.socket:
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, *_, address = found[0]
+    return socket.create_server(address[:2], family=family, backlog=1024)
 
 
 def _udp_socket(host: str, port: int) -> socket.socket:

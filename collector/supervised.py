@@ -1,0 +1,132 @@
+"""Threads that must live, and logging that cannot end them.
+
+A thread's work that fails is begun anew, after a pause; one that fails again and again ends the process (``give_up``, set by
+the service), so that whoever watches over the service starts it anew, whole. What a thread says in its last moments must not
+need what is used up: no file handle, no memory to speak of.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TextIO
+
+import structlog
+from structlog.typing import Processor
+
+log = structlog.get_logger()
+
+#: So many failures within so many seconds are no accident any more.
+MOST_FAILURES, WITHIN_S = 10, 600.0
+#: Before the work is begun anew, seconds.
+PAUSE_S = 1.0
+#: With what the process ends (EX_SOFTWARE of sysexits.h).
+EXIT_CODE = 70
+
+
+def nothing_more(_text: str) -> None:
+    """Outside of a service (commands, tests) a thread that gave up is only said to have: ``Supervised.trouble``."""
+
+
+#: Called with the reason when a thread cannot be kept alive.
+give_up: Callable[[str], None] = nothing_more
+
+
+def end_process(text: str) -> None:
+    """Ends this process at once, as a kill would: what is spooled is on disk, and what was not acknowledged comes again."""
+    with contextlib.suppress(BaseException):
+        os.write(2, f"faultline: {text}; the service ends, to be started anew\n".encode())
+    os._exit(EXIT_CODE)
+
+
+class Supervised:
+    """A thread that runs ``work`` until that returns. ``failed`` is told each error, in the thread, before the next try."""
+
+    def __init__(
+        self, name: str, work: Callable[[], None], failed: Callable[[BaseException], None] | None = None
+    ) -> None:
+        self.name, self._work, self._failed = name, work, failed
+        #: Why it is not running, in words; None while all is well.
+        self.trouble: str | None = None
+        self._ended = False
+        self._failures: deque[float] = deque(maxlen=MOST_FAILURES)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self, timeout_s: float | None = None) -> None:
+        self._thread.join(timeout_s)
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def is_dead(self) -> bool:
+        """It was started, is gone, and nobody asked it to end."""
+        return self._thread.ident is not None and not self._thread.is_alive() and not self._ended
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self._work()
+                self._ended = True
+                return
+            except (
+                BaseException
+            ) as error:  # memory, handles, our own mistakes: whatever it is, others rely on this thread
+                now = time.monotonic()
+                self._failures.append(now)
+                said = f"{type(error).__name__}: {error}"
+                with contextlib.suppress(BaseException):
+                    self.trouble = f"the thread {self.name!r} failed: {said}"
+                    log.error("a thread failed and is started anew", thread=self.name, error=said)
+                with contextlib.suppress(BaseException):
+                    if self._failed is not None:
+                        self._failed(error)
+                if len(self._failures) == MOST_FAILURES and now - self._failures[0] < WITHIN_S:
+                    self.trouble = f"the thread {self.name!r} failed {MOST_FAILURES} times: {said}"
+                    give_up(self.trouble)
+                    return
+                time.sleep(PAUSE_S)
+
+    def well(self) -> None:
+        """The work goes on: what was told of it is over."""
+        self.trouble = None
+
+
+class _NeverRaises(structlog.make_filtering_bound_logger(0)):  # type: ignore[misc]
+    """Whatever becomes of what is logged (a full disk, a closed pipe, no file handle, no memory), its caller goes on."""
+
+    def _proxy_to_logger(self, method_name: str, event: str | None = None, *event_args: str, **event_kw: Any) -> Any:
+        try:
+            return super()._proxy_to_logger(method_name, event, *event_args, **event_kw)
+        except Exception:
+            with contextlib.suppress(BaseException):
+                os.write(2, f"faultline: {event}\n".encode())
+            return None
+
+
+def log_safely(*more: Processor, to: TextIO | None = None) -> None:
+    """Sends the log to stderr (or ``to``), where writing it raises into nobody; errors come with plain tracebacks, which open no
+    modules. ``more``: what is done to each entry before it is written."""
+    import logging
+
+    logging.raiseExceptions = False
+    renderer = structlog.dev.ConsoleRenderer(
+        colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars, structlog.processors.add_log_level,
+            structlog.processors.StackInfoRenderer(), structlog.dev.set_exc_info,
+            structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False), *more, renderer,
+        ],
+        wrapper_class=_NeverRaises,
+        logger_factory=structlog.PrintLoggerFactory(to or sys.stderr),
+    )  # fmt: skip

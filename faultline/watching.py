@@ -1,0 +1,69 @@
+"""Looks at the service from beside: what is wrong is logged, and a part that cannot be brought back ends the process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from collector import supervised
+from faultline.receiving import Receiving
+
+if TYPE_CHECKING:
+    from faultline.service import Service
+
+log = structlog.get_logger()
+
+#: It looks this often, and says the same again so often, seconds.
+LOOK_S, AGAIN_S = 1.0, 60.0
+
+
+class Watch:
+    """A thread between ``start`` and ``stop``."""
+
+    def __init__(self, receiving: Receiving, service: Callable[[], Service | None]) -> None:
+        self._receiving, self._service = receiving, service
+        self._ending = threading.Event()
+        self._thread = supervised.Supervised("watch", self._run)
+        self._said: str | None = None
+        self._said_at = 0.0
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ending.set()
+        self._thread.join(5.0)
+
+    def _run(self) -> None:
+        while not self._ending.wait(LOOK_S):
+            self.look()
+            self._thread.well()
+
+    def look(self) -> None:
+        """One look. What is gone for good is told to ``supervised.give_up``."""
+        service = self._service()
+        ended = self._receiving.ended or (service.ended if service is not None else None)
+        if ended is not None and not self._ending.is_set():
+            supervised.give_up(ended)
+        # Before the store is open that is no news: the address says so, and who started the service was told.
+        pipeline = self._receiving.pipeline
+        self.tell(self._receiving.trouble() if pipeline is not None else self._receiving.spool.trouble)
+
+    def tell(self, trouble: str | None) -> None:
+        """Logs what is new, the same again once a minute, and that it is over. Numbers in it (sizes) make it no other."""
+        now = time.monotonic()
+        if trouble is None:
+            if self._said is not None:
+                log.info("batches are taken in and stored again")
+            self._said = None
+        elif _words(trouble) != self._said or now - self._said_at >= AGAIN_S:
+            log.error("not all is taken in or stored", reason=trouble)
+            self._said, self._said_at = _words(trouble), now
+
+
+def _words(text: str) -> str:
+    return "".join(letter for letter in text if not letter.isdigit())

@@ -1,0 +1,79 @@
+"""What a kill or a bad disk leaves in the data folder: a write-ahead log that cannot be read, files of work that never ended.
+
+The engine replays its log when it is opened. One that is damaged in the middle makes it refuse, and one whose beginning is
+damaged it takes for none, silently. Neither may cost lines unseen: the log is kept, and whoever starts the store decides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import structlog
+
+log = structlog.get_logger()
+
+#: With what a write-ahead log of DuckDB begins (seen with 2.0): field 100, the entry of the version; field 101, the version.
+_BEGINS = b"\x64\x00\x62\x65\x00"
+#: In every error of DuckDB that is about its log.
+_ABOUT_LOG = "replaying WAL"
+
+
+def wal_of(database: Path) -> Path:
+    return database.with_name(f"{database.name}.wal")
+
+
+def unreadable_start(database: Path) -> str | None:
+    """Why the log is none, though it holds something; None if it may be one, or is empty."""
+    with contextlib.suppress(OSError), wal_of(database).open("rb") as file:
+        head = file.read(len(_BEGINS))
+        if head and not _BEGINS.startswith(head) and head != _BEGINS:
+            return "its first bytes are none of a write-ahead log"
+    return None
+
+
+def about_log(error: Exception) -> str | None:
+    """What is wrong with the log, if it is that which the engine refused."""
+    text = str(error).splitlines()[0] if str(error) else ""
+    return text.split(": ", 2)[-1][:300] if _ABOUT_LOG in text else None
+
+
+def told(database: Path, reason: str) -> str:
+    """For whoever starts the store: what is damaged, what that may cost, what to do."""
+    wal = wal_of(database)
+    with contextlib.suppress(OSError):
+        size, at = wal.stat().st_size, datetime.fromtimestamp(wal.stat().st_mtime, UTC)
+        reason = f"{reason} ({size:,} bytes, last written {at:%Y-%m-%d %H:%M:%S} UTC)"
+    return (
+        f"{wal}: the store's write-ahead log is damaged: {reason}. In it lies what was stored since the last checkpoint. "
+        f"Bring the file back from a copy, or run 'faultline archive --without-log --data {database.parent}' to go on from the "
+        "checkpoint: the damaged file is kept beside it, and lines that the spool still holds are stored again at the next start"
+    )
+
+
+def set_aside(database: Path) -> Path | None:
+    """Renames the log, so that the store opens at its last checkpoint; None if there is no log. Raises ``OSError``;
+    ``BlockingIOError`` where another process has the store open."""
+    wal = wal_of(database)
+    if not wal.exists():
+        return None
+    with database.open("rb+") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the lock that the engine itself takes
+        aside = wal.with_name(f"{wal.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S}")
+        wal.rename(aside)
+    return aside
+
+
+def remove_left(paths: Iterable[Path], of: str) -> None:
+    """Removes what a process that was killed left of work that never ended, and says so."""
+    count = size = 0
+    for path in paths:
+        with contextlib.suppress(OSError):
+            size_of = path.stat().st_size
+            path.unlink()
+            count, size = count + 1, size + size_of
+    if count:
+        log.info("removed what a process left that was killed", of=of, files=count, bytes=size)
