@@ -17,8 +17,10 @@ import polars as pl
 
 from collector.agent import wire
 from collector.agent.artifacts import Places, collect
-from collector.agent.hook_folder import HookFolder, words_given_up, words_unfinished
+from collector.agent.failure import Denied
+from collector.agent.hook_folder import HookFolder, Odd, Word, words_given_up, words_unfinished
 from collector.agent.output_names import batch_host
+from collector.agent.strangers import quoted
 from parsers import documents
 from parsers.documents import fields
 from parsers.documents.hook import read_spool
@@ -45,54 +47,64 @@ class HookSpool:
     #: Other names of the cluster (``store.cluster_names``).
     other_names: dict[str, str] = field(default_factory=dict)
     _read_elsewhere: bool = False
-    _stuck: set[Path] = field(default_factory=set)
+    _refused: str = ""
 
     def __post_init__(self) -> None:
         self._spool = HookFolder(self.folder)
 
-    def waiting(self) -> list[Path]:
-        try:
-            found = (p for p in self.folder.glob("*.hook") if not p.name.startswith("."))
-            return sorted(p for p in found if p not in self._stuck)
-        except OSError:
-            return []
-
     def take(self, store: DuckStore) -> int:
-        """Stores waiting files; returns how many: none while another process (an agent) empties the folder."""
-        if not self.folder.is_dir() or not self._is_ours():
+        """Stores waiting files; returns how many: none while another process (an agent) empties the folder, or where others
+        than Slurm may write into it."""
+        if not self._may_read() or not self._is_ours():
             return 0
         taken = 0
-        for batch in _batches(self.waiting()):
+        for batch in _batches(self._spool.waiting()):
             tables: dict[str, list[pl.DataFrame]] = {}
             entries, done = [], []
             known = {
                 r["path"]: r["digest"]
                 for r in store.rows("SELECT path, digest FROM raw.files WHERE kind = 'hook_spool'")
             }
-            for path in batch:
+            for name in batch:
                 try:
-                    entry = self._read(path, tables, known, store)
+                    entry = self._read(name, tables, known, store)
+                except FileNotFoundError:
+                    continue
                 except OSError as error:  # no process can be started that reads the job's files: the next round may
-                    self.warnings.append(f"{path.name} waits: {error}")
+                    self.warnings.append(f"{quoted(name)} waits: {error.strerror}")
                     continue
                 if entry is not None:
                     entries.append(entry)
-                done.append(path)
+                done.append(name)
             if entries:
                 rows = {name: renamed(pl.concat(parts), self.other_names) for name, parts in tables.items()}
                 store.add(rows, entries)
-            for path in done:
-                self._remove(path)
+            for name in done:
+                self._remove(name)
             taken += len(entries)
         return taken
 
-    def _remove(self, path: Path) -> None:
+    def _remove(self, name: str) -> None:
         """What cannot be removed is not looked at again by this process, and known to the next one."""
+        why = self._spool.remove(name)
+        if why:
+            self.warnings.append(f"{quoted(name)} is stored and cannot be removed from {self.folder}: {why}")
+
+    def _may_read(self) -> bool:
+        """A folder into which others write is refused, said once."""
         try:
-            path.unlink(missing_ok=True)
+            self._spool.look()
+            refused = spool_problem(self.folder) if self._spool.is_users else ""
+        except FileNotFoundError:
+            return False
+        except Denied as why:
+            refused = str(why)
         except OSError as error:
-            self._stuck.add(path)
-            self.warnings.append(f"{path} is stored and cannot be removed: {error.strerror}")
+            refused = f"{self.folder} cannot be read: {error.strerror}"
+        if refused and refused != self._refused:
+            self.warnings.append(refused)
+        self._refused = refused
+        return not refused
 
     def _is_ours(self) -> bool:
         ours = self._spool.claim()
@@ -103,7 +115,7 @@ class HookSpool:
 
     def tell_lost(self) -> None:
         """Tells what hooks could not hand over as blind periods. What ``keep`` raises stops it; the next call goes on."""
-        if self.keep is None or self._read_elsewhere:
+        if self.keep is None or self._read_elsewhere or not self._may_read():
             return
         told = self._spool.begin_anew()
         count, at = self._spool.given_up(told)
@@ -111,20 +123,26 @@ class HookSpool:
             self.keep(
                 _blind(at, words_given_up(self.folder, count), count), f"hooks gave up {self.folder} {count} {at}"
             )
-            (self.folder / told).unlink()
-        for path in self._spool.unfinished():
-            self.keep(_blind(time.time(), words_unfinished(path), 1), f"hook unfinished {path}")
-            path.unlink(missing_ok=True)
+            self._spool.remove(told)
+        for name in self._spool.unfinished():
+            self.keep(
+                _blind(time.time(), words_unfinished(self._spool, name), 1), f"hook unfinished {self.folder / name}"
+            )
+            self._spool.remove(name)
 
     def _read(
-        self, path: Path, tables: dict[str, list[pl.DataFrame]], known: dict[str, str], store: DuckStore
+        self, name: str, tables: dict[str, list[pl.DataFrame]], known: dict[str, str], store: DuckStore
     ) -> FileEntry | None:
+        path = self.folder / name
         try:
-            data = path.read_bytes()
-            environment = read_spool(data)
-        except (OSError, ValueError) as error:
-            self._set_aside(path, str(error))
+            word: Word = self._spool.read(name)
+            environment = read_spool(word.data)
+            if environment.get("FAULTLINE_EVENT") == "taskprolog":
+                raise Odd("a task prolog's word belongs into the folder that users may write into")
+        except (Odd, ValueError) as why:
+            self.warnings.append(f"{quoted(name)} in {self.folder}: {why}; {self._spool.set_aside(name)}")
             return None
+        data = word.data
         digest = hashlib.blake2b(data, digest_size=16).hexdigest()
         if known.get(str(path)) == digest:
             return None
@@ -161,7 +179,7 @@ class HookSpool:
         rows: list[dict[str, object]] = []
         for artifact in collect(environment, self.places):
             if artifact.reason is not None:
-                self.warnings.append(f"{path.name}: {artifact.kind} {artifact.path}: {artifact.reason}")
+                self.warnings.append(f"{quoted(path.name)}: {artifact.kind} {quoted(artifact.path)}: {artifact.reason}")
                 continue
             rows.append({
                 "cluster": cluster, "job_id": int(job) if job.isdigit() else None, "restarts": int(restarts) if restarts.isdigit() else None,
@@ -171,13 +189,14 @@ class HookSpool:
             })  # fmt: skip
         return frame("artifacts", rows)
 
-    def _set_aside(self, path: Path, reason: str) -> None:
-        self.warnings.append(f"{path.name}: {reason}; set aside in bad/")
-        try:
-            (self.folder / "bad").mkdir(exist_ok=True)
-            path.rename(self.folder / "bad" / path.name)
-        except OSError:
-            self._stuck.add(path)
+
+def spool_problem(folder: Path) -> str:
+    """Why the service would not read ``folder``, with the cure; empty where it would, or hooks have not made it yet."""
+    spool = HookFolder(folder)
+    why = spool.problem()
+    if not why and spool.is_users:
+        why = f"{folder} is not read: users write into it (a spool of task prologs); the agent reads that one"
+    return why
 
 
 def _blind(at: float, why: str, hooks: int) -> bytes:
@@ -196,6 +215,6 @@ def _add_name(environment: dict[str, str], store: DuckStore) -> None:
             environment["SLURM_JOB_NAME"] = found[0]["name"]
 
 
-def _batches(paths: list[Path]) -> Iterator[list[Path]]:
-    for start in range(0, len(paths), BATCH):
-        yield paths[start : start + BATCH]
+def _batches(names: list[str]) -> Iterator[list[str]]:
+    for start in range(0, len(names), BATCH):
+        yield names[start : start + BATCH]

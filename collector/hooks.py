@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
         event = argv[0] if argv and argv[0] in EVENTS else "unknown"
         spool = os.environ.get("FAULTLINE_HOOK_SPOOL") or (TASK_SPOOL if event == "taskprolog" else SPOOL)
         child = _fork()
-        _guard(before, spool)
+        _guard(before, spool, event)
         if child > 0:
             _wait(child)
         else:
@@ -75,14 +75,15 @@ def _wait(child: int) -> None:
         time.sleep(0.002)
 
 
-def _guard(before: list[tuple[int, object]], spool: str) -> None:
+def _guard(before: list[tuple[int, object]], spool: str, event: str) -> None:
     """End with 0, too, when the hook is told to stop or its disk does not answer: then it is counted, if that can be done."""
 
     def give_up(_number: int, _frame: object) -> None:
         _signal.signal(_signal.SIGALRM, _leave)
         _signal.alarm(TIME_LIMIT_S)
         try:
-            _write(f"{spool}/{DROPPED}", b".", os.O_APPEND | os.O_NONBLOCK)
+            if event != "taskprolog":  # where users write, nothing that lies there is written into
+                _write(f"{spool}/{DROPPED}", b".", os.O_APPEND | os.O_NONBLOCK)
         finally:
             os._exit(0)
 
@@ -120,7 +121,8 @@ def _hand_over(event: str, spool: str) -> None:
         os.umask(0o077)
         os.makedirs(spool, 0o700)  # noqa: PTH103
     if _is_full(spool):
-        _write(f"{spool}/{DROPPED}", b".", os.O_APPEND)
+        if event != "taskprolog":
+            _write(f"{spool}/{DROPPED}", b".", os.O_APPEND | os.O_NONBLOCK)
         return
     body = content(env, event, host, now_ns)
     temporary = f"{spool}/.{name}.tmp"

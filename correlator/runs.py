@@ -27,6 +27,7 @@ from correlator.last_words import (
     with_last_words,
 )
 from correlator.model import OPEN_STATES, Event, Run
+from correlator.ownership import SPOKEN_BY_SLURM, differ, dispute
 from correlator.plain_runs import EMPTY, KEPT, LAUNCH_GIVEN_UP, NOTHING, plain_runs, told
 from correlator.printed import NOTHING_PRINTED, Printed
 from parsers.hostlist import expand, fold
@@ -51,7 +52,9 @@ COLUMNS = (
     "gpu_index", "work_dir", "submit_line", "failed_node", "observed_at", "source", "file", "line",
 )  # fmt: skip
 
-_SELECT = 'SELECT "' + '", "'.join(COLUMNS) + '" FROM raw.jobs WHERE cluster IS NOT DISTINCT FROM ?'
+_SELECT = (
+    'SELECT "' + '", "'.join(COLUMNS) + '" FROM raw.jobs WHERE cluster IS NOT DISTINCT FROM ? AND ' + SPOKEN_BY_SLURM
+)
 
 
 def gather(store: Reads, cluster: str | None, events: list[Event], known: Printed = NOTHING_PRINTED) -> list[Run]:
@@ -180,7 +183,7 @@ def _runs_of_job(
     _number(runs, submits)
     for run in runs:
         run.steps = tuple(_steps_for(run, steps)) if steps else ()
-        run.row = {name: value for name, value in run.row.items() if name in KEPT}
+        run.row = {name: value for name, value in run.row.items() if name in KEPT or name == "disputed"}
     return runs
 
 
@@ -222,6 +225,8 @@ def _group_for(groups: list[list[dict[str, Any]]], row: dict[str, Any]) -> list[
         finish = max(ends or [moment])
         before, after = (begin - moment).total_seconds(), (moment - finish).total_seconds()
         distance = max(before, after, 0.0)
+        if after > 60 and any(differ(row, other) for other in group):
+            continue  # another user's, and this run is over: the number is used again
         # Epilogs come after the end, node failures' epilogs minutes after; a prolog comes just before the start.
         if before <= 30 and after <= 1800 and (best is None or distance < best[0]):
             best = (distance, group)
@@ -250,6 +255,11 @@ def _merge(job_id: int, group: list[dict[str, Any]]) -> Run:
         merged = {}
         for row in reversed(_believed(group)):  # who is believed first has the last word
             merged |= row
+        named = dispute(group)
+        if named:  # nobody's, until an operator has looked
+            merged = {name: value for name, value in merged.items() if name not in ("user", "uid")} | {
+                "disputed": named
+            }
     told = merged.get
     return Run(
         key=str(job_id), job_id=job_id, attempt=told("restarts") or 0, state=told("state") or "",

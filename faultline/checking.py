@@ -8,11 +8,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from collector.hook_spool import spool_problem
 from faultline.access import open_for_reading
 from faultline.config import Config, load
 from faultline.failure import CommandError
 from store import archive
 from store.cluster_names import names
+from store.run_names import disputed
 
 if TYPE_CHECKING:
     from parsers.patterns import Catalogue
@@ -35,6 +37,7 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
     wrong += _reports(settings.reports)
     barred, opened = _ways_in(settings, config)
     wrong += barred
+    wrong += [f"hooks: {why}" for why in [spool_problem(settings.hooks.spool or settings.data / "hooks")] if why]
     if data is not None or (settings.data / "faultline.duckdb").exists():
         try:
             with open_for_reading(data or settings.data) as store:
@@ -42,6 +45,7 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
                 bad = store.rows("SELECT count(*) AS n FROM raw.logs WHERE raw IS NULL")[0]["n"]
                 wrong += archive.damaged(store)
                 wrong += two_names(store, settings.cluster)
+                wrong += disputed(store.rows)
                 for name in names(store.rows, settings.cluster).same:
                     print(
                         f"cluster        accounting calls {settings.cluster!r} {name!r}; the service takes that for the same one"

@@ -29,6 +29,17 @@ def named_runs(ask: Ask) -> str:
     return OF_SEVERAL if clusters > 1 else _OF_ONE
 
 
+def disputed(ask: Ask) -> list[str]:
+    """Runs for which trusted sources name different users, in words: they are shown to none of these."""
+    query = """SELECT run_key, cluster, json_extract_string(document, '$.disputed') AS named FROM model.runs
+      WHERE contains(document, '"disputed"') AND json_extract_string(document, '$.disputed') IS NOT NULL ORDER BY ALL LIMIT 100"""
+    return [
+        f"job {row['run_key']} of cluster {row['cluster'] or UNNAMED}: its user is disputed ({row['named']}); it is shown to neither. "
+        "Look which source tells of another cluster or is not to be believed"
+        for row in ask(query, [])
+    ]
+
+
 def parted(key: str) -> tuple[str, str | None]:
     """A name's part in its own cluster, and the cluster if it names one: "15@east#1" -> 15#1, east."""
     name, mark, attempt = key.partition("#")

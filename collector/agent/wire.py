@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from json.encoder import encode_basestring_ascii as quote
@@ -62,6 +63,15 @@ def blind(
     if lines is not None:
         about["lines"] = lines
     return record(blind=about, stream=stream, source=source, **fields)
+
+
+def own_words(host: str, stream: str, said: str, now: float, **quotations: str) -> bytes:
+    """A line of the agent's own. ``said`` holds words and numbers of ours only; what strangers chose (names, paths) goes into
+    ``quotations``, as ``strangers.quoted`` gives it."""
+    told = "".join(f" {name}={text}" for name, text in quotations.items())
+    line = f"{stamp(now)} {host} faultline-agent[{os.getpid()}]: {stream}: {said}{told}"
+    about = head(stream=stream, source="faultline-agent", timezone="UTC")
+    return lines_record(about, " ".join(line.split()).encode("utf-8", "replace"), read=stamp(now))
 
 
 def pack(body: bytes) -> bytes:

@@ -47,8 +47,10 @@ taskprolog) default=/var/spool/faultline/task-hooks ;;
 esac
 spool=${FAULTLINE_HOOK_SPOOL:-$default}
 umask 077
+# Where users write, nothing that lies there is written into: a "dropped" may be a link to a file of this user.
+lost() { [ $event = taskprolog ] || [ -L "$spool/dropped" ] || [ -e "$spool/dropped" ] && [ ! -f "$spool/dropped" ] || printf . >>"$spool/dropped"; }
 if [ "$1" = --gave-up ]; then
-    [ -f "$spool/dropped" ] || [ ! -e "$spool/dropped" ] && printf . >>"$spool/dropped"
+    lost
     exit 0
 fi
 [ -d "$spool" ] || mkdir -p "$spool" || exit 0
@@ -63,7 +65,7 @@ max_kib=$(($(number "$FAULTLINE_HOOK_MAX_BYTES" 67108864) / 1024))
 full=$(du -ak "$spool" 2>/dev/null |
     awk -v files="$max_files" -v kib="$max_kib" '{ n++; size = $1 } END { print (n > files || size > kib) ? 1 : 0 }')
 if [ "$full" = 1 ]; then
-    printf . >>"$spool/dropped"
+    lost
     exit 0
 fi
 
@@ -80,6 +82,9 @@ name=$job.$event.$safe_host.$$.$seconds$nanos.hook
 temporary=$spool/.$name.tmp
 trap 'rm -f "$temporary"; exit 0' HUP INT PIPE
 trap 'rm -f "$temporary"; exit 124' TERM
+
+# The temporary file is made anew (noclobber): what somebody put in its place is not followed.
+set -C
 
 # /proc has it exactly as Slurm gave it, and opening it costs no process; `env -0` where there is no /proc.
 environment() { cat /proc/self/environ || env -0; }

@@ -2,9 +2,14 @@
 
 Two wrappings of the same: ``hook_spool`` is written by our own hook (NUL-separated, with a header), ``hook_env`` is
 the plain output of ``env`` that a site's script left (``15.epilog.gpu02.713.env``).
+
+A task prolog runs as the job's user, with an environment that is the user's: nothing of it is taken for Slurm's word. Of it the
+agent tells, as ``task_hook`` (JSON: ``job_id``, ``owner_uid``, ``read_at``), which uid owned a file that spoke of which job.
 """
 
 from __future__ import annotations
+
+import json
 
 from parsers.documents import fields, job_env
 from parsers.documents.document import Document, Gathered
@@ -28,6 +33,8 @@ def read_spool(data: bytes) -> dict[str, str]:
 
 def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
     gathered = Gathered(kind, origin)
+    if kind == "task_hook":
+        return _users_word(gathered, data, origin)
     if kind == "hook_spool":
         env = read_spool(data)
     else:
@@ -36,12 +43,33 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
     if number is None:
         gathered.warn("no SLURM_JOB_ID: not the environment of a job's hook")
         return gathered.parsed()
+    if _event(env) == "taskprolog":
+        gathered.warn("a task prolog's environment is a user's: nothing of it is taken (agents tell it as task_hook)")
+        return gathered.parsed()
     gathered.add("jobs", _observation(env, number, origin))
     return gathered.parsed()
 
 
+def _users_word(gathered: Gathered, data: bytes, origin: Origin) -> Parsed:
+    """That a uid spoke of a job, and nothing about the job: no reader takes it for more (``correlator.ownership``)."""
+    told = json.loads(data)
+    number, uid = fields.integer(told.get("job_id")), fields.integer(told.get("owner_uid"))
+    if number is None or uid is None:
+        gathered.warn("no task prolog's word: job_id or owner_uid is missing")
+        return gathered.parsed()
+    seen = fields.epoch_text(told.get("read_at")) or origin.received
+    gathered.add(
+        "jobs", {"job_id": number, "uid": uid, "observed_at": seen, "source": "task_hook", "host": origin.host}
+    )
+    return gathered.parsed()
+
+
+def _event(env: dict[str, str]) -> str:
+    return env.get("FAULTLINE_EVENT") or _CONTEXTS.get(env.get("SLURM_SCRIPT_CONTEXT", ""), "")
+
+
 def _observation(env: dict[str, str], number: int, origin: Origin) -> dict[str, object]:
-    event = env.get("FAULTLINE_EVENT") or _CONTEXTS.get(env.get("SLURM_SCRIPT_CONTEXT", ""), "")
+    event = _event(env)
     seen = fields.epoch_text(env.get("FAULTLINE_TIME"))
     ended = event in ("epilog", "epilogslurmctld")
     begun = event in ("prolog", "prologslurmctld")
@@ -66,4 +94,4 @@ def _observation(env: dict[str, str], number: int, origin: Origin) -> dict[str, 
     }  # fmt: skip
 
 
-DOCUMENT = Document(kinds=("hook_spool", "hook_env"), read=_read)
+DOCUMENT = Document(kinds=("hook_spool", "hook_env", "task_hook"), read=_read)

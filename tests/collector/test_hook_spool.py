@@ -100,10 +100,10 @@ def test_a_hook_that_cannot_be_removed_is_stored_once_and_stops_nobody(
     output.write_text("step 1\n")
     path, spool = epilog(tmp_path, output), HookSpool(tmp_path)
 
-    def refuse(self: Path, missing_ok: bool = False) -> None:
+    def refuse(name: str, **_: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(Path, "unlink", refuse)
+    monkeypatch.setattr(os, "unlink", refuse)
     with open_store(None) as store:
         assert spool.take(store) == 1 and path.exists()
         assert [warning for warning in spool.warnings if "cannot be removed" in warning]

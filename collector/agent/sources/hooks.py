@@ -1,7 +1,8 @@
 """The spools of Slurm's hooks: what prolog and epilog were told of a job, its batch script and the ends of its output.
 
 A file is removed when what it says is on the agent's disk. In a spool that users may write into (that of task prologs) a file
-is its owner's word: it is taken as a task prolog of that user's job, and nothing is fetched for it.
+is its owner's word: nothing is fetched for it, its text stays here, and what is told is that this uid, which the file system
+names, speaks of a job. One that root's prolog gave to another uid is not told.
 """
 
 from __future__ import annotations
@@ -9,41 +10,32 @@ from __future__ import annotations
 import errno
 import json
 import os
-import stat
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from collector.agent import wire
 from collector.agent.artifacts import Artifact, Places, collect
 from collector.agent.failure import Denied, Missing
-from collector.agent.hook_folder import HookFolder, words_given_up, words_unfinished
+from collector.agent.hook_folder import HookFolder, Odd, Word, words_given_up, words_unfinished
 from collector.agent.output_names import batch_host, first_host
 from collector.agent.source import Context, Reading, SourceKind
+from collector.agent.strangers import quoted
 
 _MAGIC = b"faultline-hook/1\n"
-#: A hook writes 256 KiB at most.
-_MOST_BYTES = 512 << 10
 #: One look takes so many files; the next comes at once.
 _MOST_FILES = 100
 #: Runs whose batch script runs here, remembered from their prolog to their epilog.
 _MOST_RUNS = 4096
 #: Events behind which the job's own files are complete, or lie where they will be gone later.
 _FETCHED = ("epilog", "epilogslurmctld", "prologslurmctld")
-#: What opening says of links, sockets and what only others may read.
-_NO_HOOKS = (errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EPERM)
 _NO_FILE = os.strerror(errno.ENOENT).lower()
 #: Which process read a file: positions of another one are those that it kept.
 _PROCESS = f"{os.getpid()}.{time.time_ns()}"
-
-
-class _Unreadable(Exception):  # noqa: N818 - the reason in words
-    """Why a file is no hook's."""
 
 
 @dataclass
@@ -55,9 +47,11 @@ class Hooks:
     _taken: set[str] = field(default_factory=set)
     _begun: dict[str, None] = field(default_factory=dict)
     _dropped: dict[str, int] = field(default_factory=dict)
-    #: What is no hook's file and cannot be moved away: not looked at again, and not removed.
-    _refused: set[str] = field(default_factory=set)
+    #: Whose the jobs are that run here, as root's prologs told: job -> uid.
+    _owners: dict[str, int] = field(default_factory=dict)
     _open: dict[Path, HookFolder] = field(default_factory=dict)
+    #: A folder that is not read, while the others are.
+    trouble: str = ""
     _trouble: str = ""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -68,64 +62,119 @@ class Hooks:
         self._taken = set(told.get("taken", ()))
         self._begun = dict.fromkeys(told.get("begun", ()))
         self._dropped = dict(told.get("dropped", {}))
+        self._owners = dict(told.get("owners", {}))
         if told.get("process") != _PROCESS:  # the agent ended between keeping them and removing them
-            for name in sorted(self._taken):
-                self._remove(name)
+            self._clear_away()
 
-    def poll(self) -> Iterator[Reading]:
+    def _clear_away(self) -> None:
+        by_folder: dict[Path, list[str]] = {}
+        for path in sorted(self._taken):
+            by_folder.setdefault(Path(path).parent, []).append(path)
         for name in self.folders:
             folder = self.context.path(name)
-            if not folder.is_dir():
+            paths = by_folder.pop(folder, [])
+            spool = HookFolder(folder)
+            try:
+                if paths:
+                    spool.look()
+            except (Denied, OSError):
+                continue
+            for path in paths:
+                self._remove(spool, path)
+            spool.release()
+        with self._lock:  # of folders that are not read any more
+            self._taken.difference_update(path for paths in by_folder.values() for path in paths)
+
+    def poll(self) -> Iterator[Reading]:
+        troubles, read = [], 0
+        for name in self.folders:
+            folder = self.context.path(name)
+            if not folder.is_dir() and not folder.is_symlink():
                 continue
             spool = self._open.setdefault(folder, HookFolder(folder))
+            try:
+                spool.look()
+            except Denied as why:  # the other folder is read
+                troubles.append(str(why))
+                continue
             if not spool.claim():
                 self._trouble = f"{folder} is emptied by another process"
                 continue
+            read += 1
             yield from self._told_lost(spool)
-            waiting = (str(path) for path in sorted(folder.glob("*.hook"), key=_written) if path.name[0] != ".")
-            fresh = (path for path in waiting if path not in self._taken and path not in self._refused)
-            for path in islice(fresh, _MOST_FILES):
-                yield self._reading(Path(path))
+            with self._lock:
+                taken = {Path(path).name for path in self._taken if Path(path).parent == folder}
+            for file in spool.waiting(taken, _MOST_FILES):
+                reading = self._reading(spool, file)
+                if reading is not None:
+                    yield reading
+        self.trouble = "; ".join(troubles)
+        if troubles and not read:
+            raise Denied(self.trouble)
         if self._trouble:
             trouble, self._trouble = self._trouble, ""
             raise Denied(trouble)
 
-    def _reading(self, path: Path) -> Reading:
-        now = self.context.now()
+    def _reading(self, spool: HookFolder, name: str) -> Reading | None:
+        now, path = self.context.now(), spool.path / name
         try:
-            data, is_slurms = _content(path)
-            env = _environment(data)
-            if not is_slurms:
-                _check_users(env, path)
-        except (OSError, _Unreadable) as why:
-            if isinstance(why, OSError) and why.errno not in _NO_HOOKS:
-                raise  # no handle to be had, a disk that does not answer: it is read later
-            return self._set_aside(path, str(why), now)
-        text = data.decode("utf-8", "replace")
-        body = wire.document("hook_spool", text, "hooks", now, path=str(path), timezone="UTC")
-        if is_slurms:
-            body += self._files(env, now)
+            word = spool.read(name)
+            env = _environment(word.data)
+            body = self._slurms(env, word, path, now) if word.is_slurms else self._users(env, word, now)
+        except FileNotFoundError:  # its owner took it back
+            return None
+        except Odd as why:
+            became = spool.set_aside(name)
+            said = f"a file of {spool.path} was not read: {why}; {became}"
+            return Reading(wire.own_words(self.context.host, "hooks", said, now, file=quoted(name)), 1)
         with self._lock:
             self._taken.add(str(path))
-        return Reading(body, 1, self._positions(), kept=partial(self._remove, str(path)))
+        return Reading(body, 1, self._positions(), kept=partial(self._remove, spool, str(path)))
+
+    def _slurms(self, env: Mapping[str, str], word: Word, path: Path, now: float) -> bytes:
+        if env.get("FAULTLINE_EVENT") == "taskprolog":  # a user's environment, wherever it was put
+            raise Odd("a task prolog's word belongs into the folder that users may write into")
+        text = word.data.decode("utf-8", "replace")
+        body = wire.document("hook_spool", text, "hooks", now, path=str(path), timezone="UTC")
+        return body + self._files(env, now)
+
+    def _users(self, env: Mapping[str, str], word: Word, now: float) -> bytes:
+        """A user's word as facts of ours: which uid speaks of which job. Nothing else of it leaves the node."""
+        job = _number(env.get("SLURM_JOB_ID"))
+        if env.get("FAULTLINE_EVENT") != "taskprolog" or job is None:
+            raise Odd(f"uid {word.uid} may not say what Slurm says")
+        owner = self._owners.get(str(job))
+        if owner is not None and owner != word.uid:
+            raise Odd(f"uid {word.uid} speaks of job {job}, which root's prolog gave to uid {owner}")
+        told = {"job_id": job, "owner_uid": word.uid, "read_at": f"{now:.6f}", "confirmed": owner is not None}
+        return wire.document("task_hook", json.dumps(told), "hooks", now, timezone="UTC")
 
     def _positions(self) -> dict[str, Any]:
         with self._lock:
             taken = sorted(self._taken)
         begun = list(self._begun)[-_MOST_RUNS:]
-        return {"hooks": {"process": _PROCESS, "taken": taken, "begun": begun, "dropped": dict(self._dropped)}}
+        return {
+            "hooks": {
+                "process": _PROCESS,
+                "taken": taken,
+                "begun": begun,
+                "dropped": dict(self._dropped),
+                "owners": dict(self._owners),
+            }
+        }
 
-    def _remove(self, name: str) -> None:
+    def _remove(self, spool: HookFolder, path: str) -> None:
         """Whoever calls must go on whatever happens: what cannot be removed is not read again, and that is the status."""
         try:
-            os.unlink(name)  # noqa: PTH108
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            self._trouble = f"{name} was delivered and cannot be removed: {error.strerror}"
+            spool.look()
+            why = spool.remove(Path(path).name)
+        except (Denied, OSError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+        if why:
+            self._trouble = f"{spool.path} holds a file that was delivered and cannot be removed: {why}"
             return
         with self._lock:
-            self._taken.discard(name)
+            self._taken.discard(path)
 
     # ------------------------------------------------------------------------------------------- the job's own files
 
@@ -133,6 +182,7 @@ class Hooks:
         """The job's script and output: from the node where its batch script runs, and from the controller."""
         event = env.get("FAULTLINE_EVENT", "")
         run = f"{env.get('SLURM_JOB_ID')}.{env.get('SLURM_JOB_RESTART_COUNT', 0)}"
+        self._owned(event, env)
         if event == "prolog" and _is_first(env):
             self._begun[run] = None
             while len(self._begun) > _MOST_RUNS:
@@ -144,12 +194,24 @@ class Hooks:
             return b""
         return b"".join(self._file(found, env, now) for found in collect(env, self.places))
 
+    def _owned(self, event: str, env: Mapping[str, str]) -> None:
+        """Remembers whose a job is from root's prolog to its epilog."""
+        job, uid = (_number(env.get(name)) for name in ("SLURM_JOB_ID", "SLURM_JOB_UID"))
+        if job is None:
+            return
+        self._owners.pop(str(job), None)
+        if event == "prolog" and uid is not None:
+            self._owners[str(job)] = uid
+            while len(self._owners) > _MOST_RUNS:
+                self._owners.pop(next(iter(self._owners)))
+
     def _file(self, found: Artifact, env: Mapping[str, str], now: float) -> bytes:
         job, restarts = (_number(env.get(name)) for name in ("SLURM_JOB_ID", "SLURM_JOB_RESTART_COUNT"))
         if found.kind == "script" and found.reason == _NO_FILE:  # slurmd removes it at the job's end
             return b""
         if found.reason is not None:
-            return self._said(f"job {job}: {found.kind} {found.path} was not read: {found.reason}", now)
+            said = f"job {job}: {found.kind} was not read: {found.reason}"
+            return wire.own_words(self.context.host, "hooks", said, now, file=quoted(found.path))
         text, host = found.content.decode("utf-8", "replace"), batch_host(env)
         told = {
             "job_id": job, "restarts": restarts, "kind": found.kind, "path": found.path, "content": text,
@@ -168,63 +230,25 @@ class Hooks:
             count = size - before if size > before else size
             why = words_given_up(spool.path, count)
             yield Reading(wire.blind("hooks", "hook_spool", at, at, why, count), 0, self._positions())
-        for path in islice((path for path in spool.unfinished() if str(path) not in self._taken), _MOST_FILES):
+        fresh = [name for name in spool.unfinished() if str(spool.path / name) not in self._taken]
+        for name in fresh[:_MOST_FILES]:
+            path = str(spool.path / name)
             with self._lock:
-                self._taken.add(str(path))
+                self._taken.add(path)
             now = self.context.now()
-            told = wire.blind("hooks", "hook_spool", now, now, words_unfinished(path), 1)
-            yield Reading(told, 0, self._positions(), kept=partial(self._remove, str(path)))
-
-    def _set_aside(self, path: Path, why: str, now: float) -> Reading:
-        try:
-            aside = path.parent / "bad"
-            aside.mkdir(mode=0o700, exist_ok=True)
-            path.rename(aside / path.name)
-        except OSError as error:
-            why += f"; it cannot be moved to bad/: {error.strerror}"
-            self._refused.add(str(path))
-        return Reading(self._said(f"{path} was not read: {why}", now), 1)
-
-    def _said(self, text: str, now: float) -> bytes:
-        line = f"{wire.stamp(now)} {self.context.host} faultline-agent[{os.getpid()}]: hooks: {text}"
-        about = b'{"stream":"hooks","source":"syslog","timezone":"UTC"'
-        return wire.lines_record(about, " ".join(line.split()).encode(), read=wire.stamp(now))
+            told = wire.blind("hooks", "hook_spool", now, now, words_unfinished(spool, name), 1)
+            yield Reading(told, 0, self._positions(), kept=partial(self._remove, spool, path))
 
     def close(self) -> None:
         for spool in self._open.values():
             spool.release()
 
 
-def _written(path: Path) -> tuple[int, str]:
-    """In the order in which hooks ran, which stands in the name: an epilog is told apart by its prolog."""
-    at = path.name.split(".")[-2]
-    return int(at) if at.isascii() and at.isdigit() else 0, path.name
-
-
-def _content(path: Path) -> tuple[bytes, bool]:
-    """The bytes of a spool's file, and whether they are Slurm's word: its owner is root's or the folder's."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as stream:
-        about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode):
-            raise _Unreadable("not a regular file")
-        if about.st_size > _MOST_BYTES:
-            raise _Unreadable(f"{about.st_size} bytes are more than a hook writes")
-        return stream.read(_MOST_BYTES), about.st_uid in (0, path.parent.stat().st_uid)
-
-
 def _environment(data: bytes) -> dict[str, str]:
     if not data.startswith(_MAGIC):
-        raise _Unreadable(f"does not begin with {_MAGIC.decode().strip()}")
+        raise Odd(f"does not begin with {_MAGIC.decode().strip()}")
     pieces = data[len(_MAGIC) :].decode("utf-8", "replace").split("\0")
     return {name: value for name, equals, value in (piece.partition("=") for piece in pieces) if equals}
-
-
-def _check_users(env: Mapping[str, str], path: Path) -> None:
-    """A user may speak of task prologs of jobs of their own."""
-    owner = str(path.lstat().st_uid)
-    if env.get("FAULTLINE_EVENT") != "taskprolog" or owner not in (env.get("SLURM_JOB_UID"), env.get("SLURM_UID")):
-        raise _Unreadable(f"uid {owner} may not say what Slurm says")
 
 
 def _is_first(env: Mapping[str, str]) -> bool:

@@ -103,11 +103,11 @@ def test_a_hook_that_cannot_be_read_at_the_moment_is_read_later(
     hook(host, "prolog")
     runner = host.runner("hooks")
 
-    def refuse(_path: Path) -> tuple[bytes, bool]:
+    def refuse(_folder: HookFolder, _name: str) -> None:
         raise OSError(code, os.strerror(code))
 
     with monkeypatch.context() as patched:
-        patched.setattr(source, "_content", refuse)
+        patched.setattr(HookFolder, "read", refuse)
         assert not rows(runner.poll()) and runner.status.state == "error"
     host.wait(30)
     assert [row["document"] for row in asked(runner)] == ["hook_spool"]
@@ -129,7 +129,7 @@ def test_what_cannot_be_removed_is_a_status_and_is_not_read_again(host: Host, mo
     runner = host.runner("hooks")
     readings = list(runner.poll())
 
-    def read_only(name: str) -> None:
+    def read_only(name: str, **_: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     with monkeypatch.context() as patched:
@@ -210,19 +210,6 @@ def test_a_link_in_the_spool_is_not_followed(host: Host) -> None:
     (host.root / SPOOL.lstrip("/") / "1.epilog.hook").symlink_to(secret)
     (line,) = asked(host.runner("hooks"))
     assert "was not read" in line["lines"] and secret.exists()
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: files of several users")
-@pytest.mark.parametrize(
-    ("event", "speaks_of", "taken"),
-    [("taskprolog", 20001, True), ("taskprolog", 20002, False), ("epilog", 20001, False)],
-)
-def test_a_users_file_is_that_users_word(host: Host, event: str, speaks_of: int, taken: bool) -> None:
-    path = hook(host, event, SLURM_JOB_UID=str(speaks_of), SLURM_JOB_NUM_NODES="1", **output(host))
-    os.chown(path, 20001, 20001)
-    found = asked(host.runner("hooks"))
-    assert [row.get("document") for row in found] == (["hook_spool"] if taken else [None])
-    assert taken or "may not say" in found[0]["lines"]
 
 
 def test_hooks_that_gave_up_are_a_blind_period(host: Host) -> None:

@@ -1,0 +1,34 @@
+"""Strangers' text in our own words: names of files, jobs and devices that a user chose, as a quotation that says nothing.
+
+Whoever reads logs looks for words. A file named ``NVRM: Xid (PCI:0000:3b:00): 79`` must not become the GPU's own complaint
+because the agent tells why it did not read that file.
+"""
+
+from __future__ import annotations
+
+import os
+
+#: Longer names are cut; the rest is counted.
+MOST = 80
+
+
+def quoted(text: str | bytes | os.PathLike[str], most: int = MOST) -> str:
+    """``text`` as one bounded word between ``<`` and ``>`` that no pattern takes for anything: every letter stands alone
+    behind a dot, other bytes are ``%xx``. People can read it, searches for words cannot.
+
+    >>> quoted("a b/c1")
+    '<.a%20.b%2f.c.1>'
+    """
+    data = text if isinstance(text, bytes) else os.fsencode(os.fspath(text)) if _encodes(text) else repr(text).encode()
+    shown = "".join(
+        f".{chr(byte)}" if chr(byte).isascii() and chr(byte).isalnum() else f"%{byte:02x}" for byte in data[:most]
+    )
+    return f"<{shown}>" if len(data) <= most else f"<{shown}...{len(data) - most} bytes more>"
+
+
+def _encodes(text: str | os.PathLike[str]) -> bool:
+    try:
+        os.fsencode(os.fspath(text))
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,50 @@
+"""Whose a run is: what accounting says, else root's hooks; never the word of a source into which users may write.
+
+Two trusted sources that name different users for one run contradict each other: a store that mixes clusters, a host that
+pretends, accounting set up anew. Then the run is nobody's: who asks for their own runs sees it as little as anybody else,
+operators see who was named, and the service says so. A job id that is used again is another run, no contradiction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+#: Sources whose word about a run's user counts. ``log``: lines name no user. ``task_hook`` is a user's word about any job.
+TRUSTED = frozenset({"sacct", "sacct_json", "slurmrestd", "jobcomp", "scontrol", "squeue", "hook"})
+
+#: Rows of users' words, which found no run and tell nothing of one: SQL. Stores of before kept them as ``hook``.
+SPOKEN_BY_SLURM = (
+    "source IS DISTINCT FROM 'task_hook' AND NOT (source IS NOT DISTINCT FROM 'hook' AND "
+    "(contains(coalesce(file, ''), '/task-hooks/') OR contains(coalesce(file, ''), '.taskprolog.')))"
+)
+
+#: squeue cuts names at so many characters where its format is not told otherwise.
+_CUT = 8
+
+
+def differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two rows name different users. Names are what rights go by; a uid tells where one of them has no name."""
+    ours, theirs = one.get("user"), other.get("user")
+    uids = (one.get("uid"), other.get("uid"))
+    if ours and theirs:
+        if ours == theirs or (None not in uids and uids[0] == uids[1]):
+            return False
+        return not _is_cut(one, other) and not _is_cut(other, one)
+    return None not in uids and uids[0] != uids[1]
+
+
+def _is_cut(short: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
+    name = short["user"].removesuffix("+")
+    return short.get("source") == "squeue" and len(name) >= _CUT - 1 and str(whole["user"]).startswith(name)
+
+
+def dispute(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Who is named for one run, and by what, where trusted sources contradict each other; empty where they do not."""
+    named = [row for row in rows if row.get("source") in TRUSTED and (row.get("user") or row.get("uid") is not None)]
+    if not any(differ(named[0], row) for row in named[1:]) and not any(
+        differ(one, other) for place, one in enumerate(named) for other in named[place + 1 :]
+    ):
+        return ""
+    told = sorted({f"{row.get('source')}: {row.get('user') or 'uid'} ({row.get('uid', '?')})" for row in named})
+    return "; ".join(told)

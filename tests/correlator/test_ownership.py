@@ -1,0 +1,83 @@
+"""Whose a run is: accounting's word, then root's hooks, never a user's; a contradiction makes it nobody's."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import polars as pl
+
+from correlator.runs import COLUMNS, gather, of_table
+from parsers.record import TABLES, frame
+from store import open_store
+
+START = datetime(2026, 11, 21, 10)
+
+
+def row(source: str, user: str | None, **told: Any) -> dict[str, Any]:
+    usual = {
+        "job_id": 15, "user": user, "state": "FAILED", "exit_code": 1, "submit": START, "start": START,
+        "end": START + timedelta(hours=1), "node_list": "gpu01", "nodes": ["gpu01"], "partition": "p", "source": source,
+    }  # fmt: skip
+    return {**usual, **told}
+
+
+def hook(user: str, after: timedelta, **told: Any) -> dict[str, Any]:
+    at = START + after
+    return {"job_id": 15, "user": user, "source": "hook", "end": at, "observed_at": at, **told}
+
+
+def runs(*rows: dict[str, Any]) -> list[Any]:
+    table = pl.DataFrame(
+        [{name: r.get(name) for name in COLUMNS} for r in rows], schema={n: TABLES["jobs"][n] for n in COLUMNS}
+    )
+    return of_table(table, [], [])
+
+
+def test_sources_that_agree_are_no_dispute() -> None:
+    (run,) = runs(row("sacct", "alice", uid=1), row("squeue", "alice"), hook("alice", timedelta(hours=1), uid=1))
+    assert run.row["user"] == "alice" and "disputed" not in run.row
+
+
+def test_a_name_that_squeue_cut_is_the_same_name() -> None:
+    (run,) = runs(row("sacct", "bartholomew"), row("squeue", "bartholo"))
+    assert run.row["user"] == "bartholomew" and "disputed" not in run.row
+
+
+def test_two_trusted_sources_that_name_different_users_make_a_run_nobodys() -> None:
+    (run,) = runs(row("sacct", "alice", uid=1), hook("mallory", timedelta(hours=1), uid=2))
+    assert run.row.get("user") is None and run.row.get("uid") is None
+    assert "sacct: alice (1)" in run.row["disputed"] and "hook: mallory (2)" in run.row["disputed"]
+
+
+def test_uids_tell_where_names_are_missing() -> None:
+    (run,) = runs(row("sacct", None, uid=1), hook("", timedelta(hours=1), uid=2))
+    assert run.row.get("uid") is None and run.row["disputed"]
+
+
+def test_a_number_that_is_used_again_is_another_run() -> None:
+    later = START + timedelta(days=3)
+    first, second = runs(
+        row("sacct", "alice", db_index=1),
+        row("sacct", "mallory", db_index=2, submit=later, start=later, end=later + timedelta(hours=1)),
+    )
+    assert (first.row["user"], second.row["user"]) == ("alice", "mallory") and "disputed" not in {
+        *first.row,
+        *second.row,
+    }
+
+
+def test_a_hook_soon_after_the_end_of_a_run_of_another_user_is_another_run() -> None:
+    found = runs(row("sacct", "alice"), hook("mallory", timedelta(hours=1, minutes=10)))
+    assert sorted(run.row["user"] for run in found) == ["alice", "mallory"]
+
+
+def test_a_task_prologs_word_makes_no_run_and_changes_none() -> None:
+    said = {"job_id": 15, "uid": 2, "user": "mallory", "source": "task_hook", "observed_at": START, "name": "mine"}
+    old = {**said, "source": "hook", "file": "gpu01:/var/spool/faultline/task-hooks/15.taskprolog.gpu01.1.2.hook"}
+    with open_store(None) as store:
+        store.add({"jobs": frame("jobs", [said, old, {**said, "job_id": 99}])})
+        assert gather(store, None, []) == []
+        store.add({"jobs": frame("jobs", [row("sacct", "alice", uid=1)])})
+        (run,) = gather(store, None, [])
+    assert (run.row["user"], run.row.get("name")) == ("alice", None) and "disputed" not in run.row
