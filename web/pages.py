@@ -228,11 +228,9 @@ def jobs(
     q: str | None = None, cursor: str | None = None,
 ) -> HTMLResponse:  # fmt: skip
     rows, after = read.runs(within, state=state, user=user, search=q, cursor=cursor, limit=PAGE)
-    nothing = (
-        {}
-        if rows
-        else {**first_steps(request, read), "near": suggesting.runs(read.rows, q) if q and not read.own else []}
-    )
+    nothing: dict[str, Any] = {}
+    if not rows:  # what is stored at all, and how lines come here, is not for whom sees their own jobs only
+        nothing = {"near": suggesting.runs(read.rows, q) if q else []} | ({} if read.own else first_steps(request, read))
     return render(
         request, "jobs.html", rows=rows, after=after, accounted=read.accounted(), state=state, user=user, q=q, nav="jobs",
         **nothing,

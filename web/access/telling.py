@@ -267,7 +267,8 @@ class Telling:
                 return ""
         if any(not f"{path}/".startswith(self._folders) for path in _PATH.findall(text)):
             return ""
-        if set(re.findall(r"[\w.@-]+", text)) & (self.read.others() - _NOBODYS):
+        words = re.findall(r"[\w.@-]+", text)
+        if {form for word in words for form in (word, word.strip(".-@"))} & (self.read.others() - _NOBODYS):
             return ""
         return _UID.sub(r"another \1", text)
 
