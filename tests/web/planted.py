@@ -24,6 +24,8 @@ USERS = ("alice", "bob", "carol")
 SITE = "site"
 NODES = {"alice": "gpu01", "bob": "gpu02", "carol": "gpu03"}
 SHARED, CLUSTER = "gpu09", "mini"
+#: Columns that hold JSON.
+JSON = {"entities", "labels", "refs", "document"}
 #: The number that all three had.
 REUSED = 700
 INCIDENTS = {"I-both": ("alice", "bob"), "I-alice": ("alice",), "I-bob": ("bob",), "I-carol": ("carol",)}
@@ -35,7 +37,7 @@ def at(hour: float) -> datetime:
 
 class Planted:
     def __init__(self, store: DuckStore) -> None:
-        self.store = store
+        self.store, self.connection = store, store.cursor()
         #: Secret -> its owner and where it stands.
         self.secrets: dict[str, tuple[str, str]] = {}
         self.keys: dict[str, list[str]] = {user: [] for user in (*USERS, SITE)}
@@ -59,13 +61,13 @@ class Planted:
             if name in given:
                 values[name] = given[name]
             elif kind == "VARCHAR":
-                values[name] = self.secret(owner, f"{table}.{name}")
+                made = self.secret(owner, f"{table}.{name}")
+                values[name] = json.dumps({"state": made, "nodes": [made], "reason": made}) if name in JSON else made
             elif kind == "VARCHAR[]":
                 values[name] = [self.secret(owner, f"{table}.{name}")]
         assert not given.keys() - values.keys(), given.keys() - values.keys()
         names, marks = ", ".join(f'"{name}"' for name in values), ", ".join("?" * len(values))
-        with self.store.transaction() as connection:
-            connection.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", list(values.values()))
+        self.connection.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", list(values.values()))
 
 
 def build(p: Planted) -> None:
@@ -97,7 +99,8 @@ def build(p: Planted) -> None:
 
 def is_view(p: Planted, table: str) -> bool:
     schema, _, name = table.partition(".")
-    return bool(p.store.rows("SELECT 1 FROM duckdb_views() WHERE schema_name = ? AND view_name = ?", [schema, name]))
+    found = p.connection.execute("SELECT 1 FROM duckdb_views() WHERE schema_name = ? AND view_name = ?", [schema, name])
+    return found.fetchone() is not None
 
 
 def run(
@@ -152,7 +155,7 @@ def run(
           file="kern.log", line=1, source="kernel", unit=None, device=f"/scratch/{path}", refs=None, message=f"error on /scratch/{path}")  # fmt: skip
     for author in USERS:
         p.row("kept.feedback", author if author != user else SITE, cluster=CLUSTER, run_key=key, incident_id=incident, answer="wrong",
-              category="app.error", given_at=end, said_category="infra.network", said_event="nic.link_down", said_host=None)  # fmt: skip
+              category="app.error", given_at=end, said_category="infra.network", said_event="nic.link_down", said_host=None, said_confidence=0.9)  # fmt: skip
 
 
 def evidence(event_id: str, time: datetime, message: str, source: str) -> dict[str, Any]:
@@ -224,5 +227,6 @@ def planted() -> Iterator[Planted]:
             for statement in STATEMENTS:
                 connection.execute(statement)
         made = Planted(store)
-        build(made)
+        with store.transaction() as made.connection:
+            build(made)
         yield made

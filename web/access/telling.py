@@ -137,22 +137,28 @@ class Telling:
                 [[str(item.get("id")) for item in asked], cluster],
             )
         }
+        printed = self._printed(item for item in asked if str(item.get("id")) not in seen)
         out = []
         for item in asked:
-            found = seen.get(str(item.get("id"))) or self._printed(item)
+            place = (str(item.get("source")), int(item.get("line") or 0))
+            found = seen.get(str(item.get("id"))) or printed.get(place)
             if found is not None:
                 shown = {"host": found["host"], "device": found["device"], "message": found["message"]}
                 out.append(_picked(item, _EVENT) | shown | {"source": found["file"] or found["source"], "also": []})
                 self._own_words.update([str(found["message"])] if found["source"] in ("job_stdout", "job_stderr") else [])
         return out
 
-    def _printed(self, item: Document) -> Row | None:
-        if not item.get("source") or not item.get("line"):
-            return None
-        return self.read.one(
-            "SELECT host, CAST(NULL AS VARCHAR) AS device, message, source, file FROM raw.log_view WHERE file = ? AND line = ? LIMIT 1",
-            [item["source"], item["line"]],
+    def _printed(self, items: Iterable[Document]) -> dict[tuple[str, int], Row]:
+        """Lines of the reader's own output that stand where a document says."""
+        places = {(str(item["source"]), int(item["line"])) for item in items if item.get("source") and item.get("line")}
+        if not places:
+            return {}
+        found = self.read.rows(
+            "SELECT host, CAST(NULL AS VARCHAR) AS device, message, source, file, line FROM raw.log_view"
+            " WHERE list_contains(?, file) AND list_contains(?, line)",
+            [sorted({file for file, _ in places}), sorted({line for _, line in places})],
         )
+        return {(str(row["file"]), int(row["line"])): row for row in found}
 
     def _chain(self, steps: Any, events: list[Row], hosts: Collection[str]) -> list[Row]:
         seen = {event["id"] for event in events}
