@@ -21,6 +21,7 @@ from store.node_names import nodes as nodes_of
 from store.run_names import named_runs
 from web import api, job_files, suggesting
 from web import axis as axes
+from web.access import reads
 from web.access.gate import asking
 from web.access.people import Person, Role
 from web.feedback import asker, remembered
@@ -269,6 +270,9 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
     variables = [
         {**item, "secret": bool(SECRET.search(str(item["name"])))} for item in job_files.environment(read, row)
     ]
+    brought = {"script" if item["kind"] == "script" else "environment" if item["kind"] == "env" else "output" for item in artifacts}
+    brought |= ({"output"} if output else set()) | ({"environment"} if variables else set())
+    reads.of_run(request, row["run_key"], row["user"], brought)
     return render(
         request, "job.html", row=row, doc=doc, answers=read.feedback(run=row), attempts=read.attempts(row), artifacts=artifacts,
         nodes=job_nodes(read, row, doc.get("evidence") or []), output=output, unshown=unshown, evidence=found, variables=variables,
@@ -321,6 +325,7 @@ def search(request: Request, read: Read, within: Within, q: str = "") -> HTMLRes
         if named and (row := read.one(sql, [named])):
             return RedirectResponse(linked(where + quote(str(row["found"]), safe=""), kept_of(request)), 303)
     lines, more = read.lines(within, search=text, limit=50) if text else ([], False)
+    reads.of_lines(request, [line["job_id"] for line in lines if line["source"] in reads.PRINTED])
     found: dict[str, Any] = {
         "incidents": read.incidents(within, search=text, limit=FOUND)[0] if text else [],
         "runs": read.runs(within, search=text, limit=FOUND)[0] if text else [],

@@ -148,10 +148,17 @@ def fields(answer: Any) -> list[str]:
 SECRET = re.compile(r"zq[a-z]+\d+qz")
 
 
+def some_of(plant: Planted) -> dict[str, list[str]]:
+    """As ``values_of``: of each kind one."""
+    reused = [key for user in USERS for key in plant.keys[user] if key.startswith(str(REUSED))]
+    keys = [*(plant.keys[user][0] for user in USERS), *reused, *plant.keys[SITE], "301#1", "9"]
+    return {"key": keys, "incident_id": [*INCIDENTS, "I-both-former", "I-none"], "name": [SHARED, "none"], "identity": ["1"]}
+
+
 def requests_of(app: FastAPI, plant: Planted, role: Role, *, everything: bool) -> Iterator[tuple[str, str, str]]:
     """Method, template and address of what is asked: all that may stand in an address and behind it; of a route that ``role``
     may not ask one. ``everything``: also what a route does not look at behind its address."""
-    values, behind = values_of(plant), asks_of(plant)
+    values, behind = (values_of if everything else some_of)(plant), asks_of(plant)
     for method, template in asked(app):
         names = re.findall(r"\{(\w+)\}", template)
         assert set(names) <= values.keys(), f"{template}: say what can stand for {names}"
@@ -164,7 +171,7 @@ def requests_of(app: FastAPI, plant: Planted, role: Role, *, everything: bool) -
             yield method, template, address
         if method == "GET" and need is not None and role is Role.OWN >= need and (everything or not names):
             for name, tries in behind.items():
-                for value in tries:
+                for value in tries if everything else tries[1:3]:
                     yield method, template, f"{addresses[0]}?{name}={quoted(value)}"
 
 
