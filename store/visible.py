@@ -43,7 +43,7 @@ NODES_AFTER = "INTERVAL 120 SECOND"
 LOOSELY = "INTERVAL 26 HOUR"
 
 _ME = f"CAST(getvariable('{VARIABLE}') AS VARCHAR)"
-_MINE = f"\"user\" = {_ME} AND \"user\" <> ''"
+_MINE = f'"user" = {_ME} AND "user" <> \'\''
 _LAST = "TIMESTAMP '9999-01-01'"
 
 
@@ -135,7 +135,9 @@ FROM seen"""
 _OUTPUT = f"""WITH {_OWNERS} SELECT l.* FROM {{whole}}.raw.log_view l WHERE l.source IN ('job_stdout', 'job_stderr')
   AND {_belongs("l", "l.job_id", "(CASE WHEN l.time_quality = 'received' THEN NULL ELSE l.time END)")}"""
 
-_ARTIFACTS = f"""WITH {_OWNERS} SELECT a.* FROM {{whole}}.raw.artifacts a WHERE {_belongs("a", "a.job_id", "a.taken_at")}"""
+_ARTIFACTS = (
+    f"""WITH {_OWNERS} SELECT a.* FROM {{whole}}.raw.artifacts a WHERE {_belongs("a", "a.job_id", "a.taken_at")}"""
+)
 
 _OF_SCOPE = "TRY_CAST(regexp_extract(s.scope, '^job:([0-9]+)', 1) AS BIGINT)"
 _SETTINGS = f"""WITH {_OWNERS} SELECT s.* FROM {{whole}}.raw.settings s WHERE starts_with(s.scope, 'job:')
@@ -217,7 +219,9 @@ def cursor(store: Cursors, user: str) -> duckdb.DuckDBPyConnection:
 
 def _install(connection: duckdb.DuckDBPyConnection) -> None:
     """Makes the catalog, in memory beside the store: once for each time that a store is opened."""
-    (whole,) = connection.execute("SELECT '\"' || replace(current_database(), '\"', '\"\"') || '\"'").fetchone() or ("",)
+    (whole,) = connection.execute("SELECT '\"' || replace(current_database(), '\"', '\"\"') || '\"'").fetchone() or (
+        "",
+    )
     with _INSTALLING:
         connection.execute(f"ATTACH IF NOT EXISTS ':memory:' AS {CATALOG}")
         kept = connection.execute(

@@ -231,7 +231,9 @@ def jobs(
     rows, after = read.runs(within, state=state, user=user, search=q, cursor=cursor, limit=PAGE)
     nothing: dict[str, Any] = {}
     if not rows:  # what is stored at all, and how lines come here, is not for whom sees their own jobs only
-        nothing = {"near": suggesting.runs(read.rows, q) if q else []} | ({} if read.own else first_steps(request, read))
+        nothing = {"near": suggesting.runs(read.rows, q) if q else []} | (
+            {} if read.own else first_steps(request, read)
+        )
     return render(
         request, "jobs.html", rows=rows, after=after, accounted=read.accounted(), state=state, user=user, q=q, nav="jobs",
         **nothing,
@@ -261,8 +263,7 @@ def job_nodes(read: Reader, row: dict[str, Any], evidence: Iterable[Mapping[str,
 def job(request: Request, read: Read, key: str) -> HTMLResponse:
     row = read.run(key)
     doc = row["document"]
-    attempt = int(row["attempt"] or 0)
-    artifacts = [item for item in job_files.artifacts(read, row) if int(item["restarts"] or 0) == attempt]
+    artifacts = job_files.artifacts(read, row)
     found = {(item.get("source"), item.get("line")): item for item in doc.get("evidence") or []}
     output, unshown = job_files.output(
         read, row, {str(file) for file, _ in found}, files=OUTPUT_FILES, lines=OUTPUT_LINES
@@ -270,7 +271,10 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
     variables = [
         {**item, "secret": bool(SECRET.search(str(item["name"])))} for item in job_files.environment(read, row)
     ]
-    brought = {"script" if item["kind"] == "script" else "environment" if item["kind"] == "env" else "output" for item in artifacts}
+    brought = {
+        "script" if item["kind"] == "script" else "environment" if item["kind"] == "env" else "output"
+        for item in artifacts
+    }
     brought |= ({"output"} if output else set()) | ({"environment"} if variables else set())
     reads.of_run(request, row["run_key"], row["user"], brought)
     return render(

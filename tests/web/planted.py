@@ -75,7 +75,15 @@ def build(p: Planted) -> None:
         incident = next(name for name, hit in INCIDENTS.items() if user in hit)
         run(p, user, str(100 + place), 100 + place, 10, nodes=[NODES[user], SHARED], incident=incident)
         for task in (0, 1):
-            run(p, user, f"{200 + 10 * place}_{task}", 201 + 10 * place + task, 12, array_job_id=200 + 10 * place, array_task_id=task)
+            run(
+                p,
+                user,
+                f"{200 + 10 * place}_{task}",
+                201 + 10 * place + task,
+                12,
+                array_job_id=200 + 10 * place,
+                array_task_id=task,
+            )
         run(p, user, str(300 + place), 300 + place, 13, incident=f"I-{user}")
         run(p, user, f"{300 + place}#1", 300 + place, 14, attempt=1)
     for user, hour, key in (("bob", 8, f"{REUSED}@2026-11-20T08:00:00"), ("carol", 9, f"{REUSED}@2026-11-20T09:00:00"), ("alice", 11, str(REUSED))):  # fmt: skip
@@ -83,7 +91,9 @@ def build(p: Planted) -> None:
         # Files and lines of which nobody can say whose run's they are.
         unknown = {"cluster": CLUSTER, "job_id": REUSED}
         p.row("raw.artifacts", user, **unknown, restarts=0, kind="script", taken_at=None)
-        p.row("raw.logs", user, **unknown, time=None, source="job_stdout", time_quality="received", line=99, event="other")
+        p.row(
+            "raw.logs", user, **unknown, time=None, source="job_stdout", time_quality="received", line=99, event="other"
+        )
     run(p, SITE, "800", 800, 15, disputed=True)
     for name, hit in INCIDENTS.items():
         incident_of(p, name, hit)
@@ -135,7 +145,12 @@ def run(
     for kind in ("script", "env", "stdout"):
         p.row("raw.artifacts", user, **about, restarts=attempt, kind=kind, taken_at=end, truncated=False)
     p.row("raw.settings", user, cluster=CLUSTER, scope=f"job:{job_id}" + (f"#{attempt}" if attempt else ""))
-    line = {**about, "time": start + timedelta(minutes=5), "received_time": start + timedelta(minutes=5), "time_quality": "line"}
+    line = {
+        **about,
+        "time": start + timedelta(minutes=5),
+        "received_time": start + timedelta(minutes=5),
+        "time_quality": "line",
+    }
     p.row("raw.logs", user, **line, source="job_stdout", file=file, line=1, event="job.nccl_error", message=words["output"], host=nodes[0])  # fmt: skip
     p.row("raw.logs", user, **line, source="slurmctld", file="ctld.log", line=job_id, host="ctl")
     p.row("raw.logs", user, **line | {"job_id": None}, source="kernel", file="kern.log", line=job_id, host=SHARED)
@@ -144,8 +159,20 @@ def run(
           host=nodes[0], message=words["output"])  # fmt: skip
     p.row("model.events", user, **event, event_id=ctld, layer="slurmctld", source="slurmctld", event="slurm.job_node_fail", file="ctld.log",
           line=job_id, host="ctl", message=f"JobId={job_id} {words['ctld']}")  # fmt: skip
-    for kind in ("kernel.oom_kill", "sys.service_failed", "kernel.segfault"):  # of a process, on a node that others use too
-        p.row("model.events", user, **event | {"job_id": None}, event_id=f"e-{key}-{kind}", layer="kernel", event=kind, host=SHARED)
+    for kind in (
+        "kernel.oom_kill",
+        "sys.service_failed",
+        "kernel.segfault",
+    ):  # of a process, on a node that others use too
+        p.row(
+            "model.events",
+            user,
+            **event | {"job_id": None},
+            event_id=f"e-{key}-{kind}",
+            layer="kernel",
+            event=kind,
+            host=SHARED,
+        )
     name = p.secret(user, "process beside a device")
     p.row("model.events", user, **event | {"job_id": None}, event_id=f"e-{key}-xid", layer="gpu", event="gpu.xid", host=SHARED, file="kern.log",
           line=1, source="kernel", unit=None, device="0000:3b:00", refs=None,
@@ -166,7 +193,10 @@ def evidence(event_id: str, time: datetime, message: str, source: str) -> dict[s
 def incident_of(p: Planted, name: str, hit: tuple[str, ...]) -> None:
     start, end = at(10.1), at(10.4)
     keys = [(user, key) for user in hit for key in p.keys[user]]
-    secrets = {user: [p.secret(user, f"{part} of {name}") for part in ("title", "says", "unknown", "job name", "span")] for user in hit}
+    secrets = {
+        user: [p.secret(user, f"{part} of {name}") for part in ("title", "says", "unknown", "job name", "span")]
+        for user in hit
+    }
     other = next(user for user in USERS if user not in hit) if name != "I-both" else "carol"
     spared = p.secret(other, "why spared")
     events = [evidence(f"e-{key}-{kind}", start, p.secret(user, "message in an incident"), p.secret(user, "source in an incident"))
@@ -212,8 +242,22 @@ def shared_node(p: Planted) -> None:
     """What administrators said of a node that several used: reasons and who gave them."""
     for hour in (10.2, 12.2, 13.2):
         for host in (SHARED, *NODES.values()):
-            p.row("model.node_states", SITE, time=at(hour), until=at(hour + 0.1), cluster=CLUSTER, host=host, state="drain", source="scontrol")
-            said = {"nodes": [host], "state": "DRAIN", "reason": p.secret(SITE, "reason"), "actor": p.secret(SITE, "actor")}
+            p.row(
+                "model.node_states",
+                SITE,
+                time=at(hour),
+                until=at(hour + 0.1),
+                cluster=CLUSTER,
+                host=host,
+                state="drain",
+                source="scontrol",
+            )
+            said = {
+                "nodes": [host],
+                "state": "DRAIN",
+                "reason": p.secret(SITE, "reason"),
+                "actor": p.secret(SITE, "actor"),
+            }
             for kind in ("slurm.node_drain", "slurm.node_reason"):
                 p.row("model.events", SITE, event_id=f"e-{host}-{hour}-{kind}", time=at(hour), cluster=CLUSTER, host="ctl", source="slurmctld",
                       unit=None, layer="slurmctld", event=kind, incident_id="I-both", time_quality="line", entities=json.dumps(said), file="ctld.log",

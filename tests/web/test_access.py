@@ -329,7 +329,10 @@ def test_an_incident_names_nobody_else_whom_it_hurt(store: DuckStore) -> None:
     assert [(job["job_id"], job["user"], job["name"]) for job in kept["jobs"]] == [("15", "alice", "hit")]
     assert kept["other_jobs_count"] == 1 and len(kept["advice"]) == len(whole["advice"]) > 0
     assert not {"bob", "secret", "of tomorrow", "16"} & set(re.findall(r"[\w ]+", json.dumps(kept)))
-    assert kept["title"] == "eth0 of gpu02 lost its link for 60.0 s. Slurm set gpu02 DOWN after 35.0 s, which ended job 15 as NODE_FAIL."
+    assert (
+        kept["title"]
+        == "eth0 of gpu02 lost its link for 60.0 s. Slurm set gpu02 DOWN after 35.0 s, which ended job 15 as NODE_FAIL."
+    )
     assert [event["message"] for event in kept["events"]] == [event["message"] for event in whole["events"]]
     assert [step["edge"] for step in kept["chain"]] == [step["edge"] for step in whole["chain"]], "hers whole"
 

@@ -152,7 +152,12 @@ def some_of(plant: Planted) -> dict[str, list[str]]:
     """As ``values_of``: of each kind one."""
     reused = [key for user in USERS for key in plant.keys[user] if key.startswith(str(REUSED))]
     keys = [*(plant.keys[user][0] for user in USERS), *reused, *plant.keys[SITE], "301#1", "9"]
-    return {"key": keys, "incident_id": [*INCIDENTS, "I-both-former", "I-none"], "name": [SHARED, "none"], "identity": ["1"]}
+    return {
+        "key": keys,
+        "incident_id": [*INCIDENTS, "I-both-former", "I-none"],
+        "name": [SHARED, "none"],
+        "identity": ["1"],
+    }
 
 
 def requests_of(app: FastAPI, plant: Planted, role: Role, *, everything: bool) -> Iterator[tuple[str, str, str]]:
@@ -163,7 +168,9 @@ def requests_of(app: FastAPI, plant: Planted, role: Role, *, everything: bool) -
         names = re.findall(r"\{(\w+)\}", template)
         assert set(names) <= values.keys(), f"{template}: say what can stand for {names}"
         assert len(names) < 2, f"{template}: give all combinations"
-        addresses = [template.replace(f"{{{names[0]}}}", quoted(value)) for value in values[names[0]]] if names else [template]
+        addresses = (
+            [template.replace(f"{{{names[0]}}}", quoted(value)) for value in values[names[0]]] if names else [template]
+        )
         need = CLASSED.get((method, template), Role.OWN)
         if need is not None and role < need:
             addresses = addresses[:1]
@@ -179,7 +186,9 @@ def quoted(text: str) -> str:
     return text.replace("#", "%23").replace("@", "%40")
 
 
-@pytest.mark.parametrize("everything", [False, pytest.param(True, marks=pytest.mark.long)], ids=["asked for", "everything"])
+@pytest.mark.parametrize(
+    "everything", [False, pytest.param(True, marks=pytest.mark.long)], ids=["asked for", "everything"]
+)
 def test_no_answer_to_one_user_holds_a_secret_of_another(
     app: FastAPI, client: TestClient, plant: Planted, capsys: pytest.CaptureFixture[str], everything: bool
 ) -> None:
@@ -208,7 +217,7 @@ def test_no_answer_to_one_user_holds_a_secret_of_another(
     with capsys.disabled():
         print(
             f"\n{len(set(asked(app)))} routes, {asked_for} requests, {looked} fields looked at; secrets planted {dict(planted_of)}, "
-            f"of their own seen {({user: len(seen[user]) for user in USERS})}, of others {sum(leaked.values())}"
+            f"of their own seen { ({user: len(seen[user]) for user in USERS}) }, of others {sum(leaked.values())}"
         )
     assert not leaked, "\n".join(sorted(leaked))
     assert not broken
@@ -227,7 +236,12 @@ def test_a_name_that_somebody_else_uses_is_no_oracle(client: TestClient, plant: 
     for secret, (owner, _) in [item for item in plant.secrets.items() if item[1][0] != "alice"][::40]:
         answer = client.get(f"/api/v1/jobs?q={secret}", headers=bearer("alice"))
         assert answer.json()["jobs"] == [], owner
-    for name, form in (("101", "jobs/{}"), ("800", "jobs/{}"), ("I-bob", "incidents/{}"), ("I-carol-former", "incidents/{}")):
+    for name, form in (
+        ("101", "jobs/{}"),
+        ("800", "jobs/{}"),
+        ("I-bob", "incidents/{}"),
+        ("I-carol-former", "incidents/{}"),
+    ):
         theirs = client.get(f"/api/v1/{form.format(name)}", headers=bearer("alice"))
         nowhere = client.get(f"/api/v1/{form.format('x' * 12)}", headers=bearer("alice"))
         assert theirs.status_code == nowhere.status_code == 404
@@ -338,7 +352,10 @@ def test_a_number_used_again_gives_each_run_its_own_files(client: TestClient, pl
 
 def test_our_sql_names_no_catalog(plant: Planted) -> None:
     """A name with a catalog before it would pass by the views."""
-    for path in [*Path("web").rglob("*.py"), *Path("store").glob("*_names.py"), Path("store/blocks.py"), Path("store/node_states.py")]:
+    for path in [
+        *Path("web").rglob("*.py"),
+        *Path("store").glob("*_names.py"),
+        Path("store/blocks.py"),
+        Path("store/node_states.py"),
+    ]:
         assert not re.search(r"(?i)\b(?:from|join)\s+\w+\.(?:raw|model|kept|kql|intake)\.", path.read_text()), path
-
-

@@ -49,7 +49,15 @@ class OwnReader(Reader):
     ) -> tuple[list[Row], str | None]:  # fmt: skip
         """One's own, whoever was asked for."""
         return super().runs(
-            within, state=state, user=None, host=host, incident=incident, search=search, of=of, limit=limit, cursor=cursor
+            within,
+            state=state,
+            user=None,
+            host=host,
+            incident=incident,
+            search=search,
+            of=of,
+            limit=limit,
+            cursor=cursor,
         )
 
     def run(self, key: str) -> Row:

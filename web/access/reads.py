@@ -11,6 +11,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection
+from hashlib import blake2b
 
 from fastapi import Request
 
@@ -39,7 +40,10 @@ class Reads:
 
     def tell(self, audit: Audit, act: str, who: str, address: str, **more: object) -> None:
         now = self._clock()
-        key = (act, who, address, *(str(value) for value in more.values()))
+        what = blake2b(
+            repr(sorted(more.items())).encode(errors="replace"), digest_size=16
+        ).hexdigest()  # a query may be long
+        key = (act, who, address, what)
         person = (who, address)
         with self._lock:
             last, times = self._told.pop(key, (float("-inf"), 0))

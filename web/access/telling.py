@@ -51,7 +51,15 @@ _STEP = (
 )  # fmt: skip
 _OTHERS = ("where", "weight", "hit_count", "spared_count", "looked_at", "reached", "before")
 _SPAN = ("lane", "layer", "host", "device", "start", "end", "kind")
-_JOB = {"state": "state", "user": "user", "name": "name", "nodes": "node_list", "gpus": "gpus", "start": "start", "end": "end"}
+_JOB = {
+    "state": "state",
+    "user": "user",
+    "name": "name",
+    "nodes": "node_list",
+    "gpus": "gpus",
+    "start": "start",
+    "end": "end",
+}
 
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+")
 _JOBS = re.compile(r"(?i)\bjobs?(?:id)?[\s=#:]*((?:\d[\w@#:.\-]*(?:,\s*|\s+and\s+)?)+)")
@@ -145,7 +153,9 @@ class Telling:
             if found is not None:
                 shown = {"host": found["host"], "device": found["device"], "message": found["message"]}
                 out.append(_picked(item, _EVENT) | shown | {"source": found["file"] or found["source"], "also": []})
-                self._own_words.update([str(found["message"])] if found["source"] in ("job_stdout", "job_stderr") else [])
+                self._own_words.update(
+                    [str(found["message"])] if found["source"] in ("job_stdout", "job_stderr") else []
+                )
         return out
 
     def _printed(self, items: Iterable[Document]) -> dict[tuple[str, int], Row]:
@@ -171,7 +181,9 @@ class Telling:
                 continue
             told = _picked(step, _STEP)
             told["cause"] = told.get("cause") if told.get("cause") in seen else None
-            words = {name: self._spoken(step.get(name), events) for name in ("because", "text", "cause_says", "effect_says")}
+            words = {
+                name: self._spoken(step.get(name), events) for name in ("because", "text", "cause_says", "effect_says")
+            }
             host = step.get("effect_host")
             told |= words | {"effect_host": host if host in hosts else None}
             if isinstance(step.get("others"), Mapping):
@@ -211,7 +223,9 @@ class Telling:
         return {**lists, "rivals": rivals, "advice": advice}
 
     def _title(self, row: Row) -> str:
-        return " ".join(str(row[name]) for name in ("root_event", "root_host", "root_device") if row[name]) or str(row["category"])
+        return " ".join(str(row[name]) for name in ("root_event", "root_host", "root_device") if row[name]) or str(
+            row["category"]
+        )
 
     def _runs_of(self, incident: Row) -> dict[str, Row]:
         """The reader's runs whose verdicts blame an incident, by their name in their cluster."""
