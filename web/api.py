@@ -19,6 +19,7 @@ from parsers.moments import later
 from queries import kql
 from queries.kql.cells import dumps
 from web import axis as axes
+from web.access import reads
 from web.access.gate import asking
 from web.access.own import OwnReader
 from web.access.people import Role
@@ -188,7 +189,7 @@ def about_node(read: Reader, row: dict[str, Any], within: Range) -> dict[str, An
 
 @router.get("/lines", tags=["lines"])
 def lines(
-    read: Read, within: Within, host: str | None = None, source: str | None = None, job: int | None = None,
+    request: Request, read: Read, within: Within, host: str | None = None, source: str | None = None, job: int | None = None,
     file: str | None = None, around_line: Annotated[int | None, Query(ge=1)] = None, q: str | None = None,
     cluster: Annotated[str | None, Query(description="lines of this cluster, or of none")] = None,
     limit: Annotated[int, Query(ge=1, le=2000)] = 200,
@@ -197,10 +198,12 @@ def lines(
     if around_line is not None:
         if not file:
             raise ProblemError(400, "around_line needs file.", do="Name the file that the line stands in.")
-        return {"lines": wire(read.around(file, around_line, min(limit, 50))), "truncated": False}
-    rows, more = read.lines(
-        within, host=host, source=source, job=job, file=file, search=q, cluster=cluster, limit=limit
-    )
+        rows, more = read.around(file, around_line, min(limit, 50)), False
+    else:
+        rows, more = read.lines(
+            within, host=host, source=source, job=job, file=file, search=q, cluster=cluster, limit=limit
+        )
+    reads.of_lines(request, [row["job_id"] for row in rows if row["source"] in reads.PRINTED])
     return {"lines": wire(rows), "truncated": more}
 
 
@@ -230,6 +233,8 @@ def kql_problem(error: Exception, limit: float) -> ProblemError | None:
 @router.post("/query", tags=["query"])
 async def query(request: Request, read: Read, question: Question) -> Response:
     """Runs KQL. An error is 400 with line, column, message and suggestion; 429 when too many queries wait."""
+    if not (question.validate_only or question.explain):
+        reads.of_query(request, question.query)
     counters, turns, began = request.app.state.counters, request.app.state.turns, time.perf_counter()
     cursor = read.store.cursor()
     client = request.client.host if request.client else ""

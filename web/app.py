@@ -22,6 +22,7 @@ from web import answering, api, feedback, pages, repairs, sources, suggesting, t
 from web.access import login
 from web.access.audit import Audit
 from web.access.gate import Gate, Guard
+from web.access.reads import Reads
 from web.access.rights import allowed
 from web.methods import as_get, methods_of
 from web.metrics import Counters
@@ -199,7 +200,7 @@ def create_app(
     app.include_router(answering.router)
     app.include_router(login.router)
     app.mount("/static", StaticFiles(directory=pages.HERE / "static"), name="static")
-    app.state.gate, app.state.audit = gate, audit or Audit()
+    app.state.gate, app.state.audit, app.state.reads = gate, audit or Audit(), Reads()
     if gate is not None:
         gate.audit = app.state.audit
         guard(app, gate)

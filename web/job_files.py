@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import timedelta
 
 from web.reading import LINE_COLUMNS, OF_CLUSTER, Reader, Row, Where
 
+#: A hook that brings a run's files runs so long behind its end at most: epilogs of lost nodes come late. Seconds.
+BROUGHT_WITHIN = timedelta(seconds=600)
+
 
 def artifacts(read: Reader, run: Row) -> list[Row]:
-    """The own files of a run's job; of one that several hooks brought what is longest."""
-    once = "QUALIFY row_number() OVER (PARTITION BY restarts, kind, path ORDER BY length(content) DESC, host) = 1"
-    sql = "SELECT job_id, restarts, kind, path, host, content, truncated FROM raw.artifacts WHERE job_id = ?"
-    sql += f" AND {OF_CLUSTER}"
-    return read.rows(f"{sql} {once} ORDER BY kind, path", [run["job_id"], run["cluster"]])
+    """The own files of a run: of its restart, and where its number was used for several jobs, those that were taken in its
+    time. A file without a time may be of any of them. Of one that several hooks brought what is longest."""
+    once = "QUALIFY row_number() OVER (PARTITION BY kind, path ORDER BY length(content) DESC, host) = 1"
+    attempt = int(run["attempt"] or 0)
+    where = Where()
+    where.add(f"job_id = ? AND {OF_CLUSTER} AND coalesce(restarts, 0) = ?", run["job_id"], run["cluster"], attempt)
+    others = [o for o in read.attempts(run) if o["own_key"] != run["own_key"] and int(o["attempt"] or 0) == attempt]
+    if others and (begin := run["submit"] or run["start"]):
+        following = [start for o in others if (start := o["submit"] or o["start"]) and start > begin]
+        end = run["end"] + BROUGHT_WITHIN if run["end"] else None
+        until = min([*following, *([end] if end else [])], default=None)
+        where.add("taken_at IS NULL OR taken_at >= ?", begin)
+        where.when(until, "taken_at IS NULL OR taken_at < ?")
+    sql = f"SELECT job_id, restarts, kind, path, host, content, truncated FROM raw.artifacts{where.sql}"
+    return read.rows(f"{sql} {once} ORDER BY kind, path", where.values)
 
 
 def environment(read: Reader, run: Row) -> list[Row]:
@@ -36,9 +50,10 @@ def output(read: Reader, run: Row, prefer: Collection[str], *, files: int, lines
         f"(file NOT IN (SELECT name FROM ({named} <> ?) WHERE name IS NOT NULL) OR file IN (SELECT name FROM ({named} = ?)))",
         job, cluster, attempt, job, cluster, attempt,
     )  # fmt: skip
-    following = [other["start"] for other in read.attempts(run) if (other["attempt"] or 0) > (run["attempt"] or 0)]
+    attempts = read.attempts(run)
+    following = [other["start"] for other in attempts if _behind(other, run)]
     where.when(min((start for start in following if start), default=None), "time IS NULL OR time < ?")
-    if run["attempt"]:
+    if any(_behind(run, other) for other in attempts):
         where.when(run["start"], "time IS NULL OR time >= ?")
     found = read.rows(
         f"SELECT file, count(*) AS total FROM raw.log_view{where.sql} GROUP BY file ORDER BY file", where.values
@@ -50,3 +65,10 @@ def output(read: Reader, run: Row, prefer: Collection[str], *, files: int, lines
         tail = read.rows(f"SELECT {LINE_COLUMNS} FROM raw.log_view{where_file}", [*where.values, row["file"], lines])
         row |= {"lines": tail[::-1], "evidence": row["file"] in prefer}
     return shown, len(found) - len(shown)
+
+
+def _behind(one: Row, other: Row) -> bool:
+    """Whether a run of a number came behind another: a restart, or another job that the number was used for again."""
+    if one["start"] and other["start"]:
+        return bool(one["start"] > other["start"])
+    return (one["attempt"] or 0) > (other["attempt"] or 0)

@@ -22,6 +22,7 @@ from store.node_names import nodes as nodes_of
 from store.run_names import named_runs
 from web import api, job_files, suggesting
 from web import axis as axes
+from web.access import reads
 from web.access.gate import asking
 from web.access.people import Person, Role
 from web.feedback import asker, remembered
@@ -229,11 +230,11 @@ def jobs(
     q: str | None = None, cursor: str | None = None,
 ) -> HTMLResponse:  # fmt: skip
     rows, after = read.runs(within, state=state, user=user, search=q, cursor=cursor, limit=PAGE)
-    nothing = (
-        {}
-        if rows
-        else {**first_steps(request, read), "near": suggesting.runs(read.rows, q) if q and not read.own else []}
-    )
+    nothing: dict[str, Any] = {}
+    if not rows:  # what is stored at all, and how lines come here, is not for whom sees their own jobs only
+        nothing = {"near": suggesting.runs(read.rows, q) if q else []} | (
+            {} if read.own else first_steps(request, read)
+        )
     return render(
         request, "jobs.html", rows=rows, after=after, accounted=read.accounted(), state=state, user=user, q=q, nav="jobs",
         **nothing,
@@ -263,8 +264,7 @@ def job_nodes(read: Reader, row: dict[str, Any], evidence: Iterable[Mapping[str,
 def job(request: Request, read: Read, key: str) -> HTMLResponse:
     row = read.run(key)
     doc = row["document"]
-    attempt = int(row["attempt"] or 0)
-    artifacts = [item for item in job_files.artifacts(read, row) if int(item["restarts"] or 0) == attempt]
+    artifacts = job_files.artifacts(read, row)
     found = {(item.get("source"), item.get("line")): item for item in doc.get("evidence") or []}
     output, unshown = job_files.output(
         read, row, {str(file) for file, _ in found}, files=OUTPUT_FILES, lines=OUTPUT_LINES
@@ -272,6 +272,12 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
     variables = [
         {**item, "secret": bool(SECRET.search(str(item["name"])))} for item in job_files.environment(read, row)
     ]
+    brought = {
+        "script" if item["kind"] == "script" else "environment" if item["kind"] == "env" else "output"
+        for item in artifacts
+    }
+    brought |= ({"output"} if output else set()) | ({"environment"} if variables else set())
+    reads.of_run(request, row["run_key"], row["user"], brought)
     return render(
         request, "job.html", row=row, doc=doc, answers=read.feedback(run=row), attempts=read.attempts(row), artifacts=artifacts,
         nodes=job_nodes(read, row, doc.get("evidence") or []), output=output, unshown=unshown, evidence=found, variables=variables,
@@ -324,6 +330,7 @@ def search(request: Request, read: Read, within: Within, q: str = "") -> HTMLRes
         if named and (row := read.one(sql, [named])):
             return RedirectResponse(linked(where + quote(str(row["found"]), safe=""), kept_of(request)), 303)
     lines, more = read.lines(within, search=text, limit=50) if text else ([], False)
+    reads.of_lines(request, [line["job_id"] for line in lines if line["source"] in reads.PRINTED])
     found: dict[str, Any] = {
         "incidents": read.incidents(within, search=text, limit=FOUND)[0] if text else [],
         "runs": read.runs(within, search=text, limit=FOUND)[0] if text else [],

@@ -99,6 +99,7 @@ class Reader:
         self.store = store
         self._sources: tuple[float, list[Row]] | None = None
         self._names: tuple[float, NodeNames] | None = None
+        self._users: tuple[float, frozenset[str]] | None = None
         self._lock = threading.Lock()
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
@@ -318,6 +319,14 @@ class Reader:
             return []
         sql = f"SELECT {self.RUN_COLUMNS} FROM {self._runs()} WHERE list_contains(?, run_key) ORDER BY start"
         return self.rows(sql, [list(keys)])
+
+    def users(self) -> frozenset[str]:
+        """Everybody who ran a job; kept for some seconds."""
+        with self._lock:
+            if self._users is None or time.monotonic() - self._users[0] >= NAMES_KEPT_S:
+                rows = self.rows('SELECT DISTINCT "user" AS name FROM model.runs WHERE "user" <> \'\'')
+                self._users = (time.monotonic(), frozenset(str(row["name"]) for row in rows))
+            return self._users[1]
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 

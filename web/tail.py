@@ -18,6 +18,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
 from queries import kql
+from web.access import reads
 from web.api import kql_problem
 from web.problems import ProblemError
 from web.shaping import wire
@@ -133,6 +134,7 @@ async def tail(request: Request, filter: str = "") -> StreamingResponse:
         if problem is None:
             raise
         raise _in_the_filter(problem, followed.query(), filter) from error
+    reads.of_query(request, f"tail {filter}")
     return StreamingResponse(
         _stream(request, followed), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from web.access.own import OwnReader
 from web.access.people import Role, Roles
 from web.access.rights import ASKED_WITH_BODY, FOR_OWN, needed
 from web.access.sessions import COOKIE, Sessions, key_of
+from web.access.telling import Telling
 from web.access.users import Users, UsersError, hashed_password, hashed_token
 from web.app import create_app
 from web.reading import Reader
@@ -290,26 +292,31 @@ def test_pages_of_ones_own_jobs_offer_nothing_that_is_refused(client: TestClient
 
 
 def test_an_incident_names_nobody_else_whom_it_hurt(store: DuckStore) -> None:
-    whole = Reader(store).incident("I-6fca6f7277")
-    told = whole["document"]
-    told["jobs"] = [*told["jobs"], {**told["jobs"][0], "job_id": "17", "user": "bob", "name": "secret"}]
+    whole = Reader(store).incident("I-6fca6f7277")["document"]
+    told = {**whole, "jobs": [*whole["jobs"], {**whole["jobs"][0], "job_id": "17", "user": "bob", "name": "secret"}]}
     told["advice"] = [*told["advice"], {"text": "Tell alice, bob to submit again.", "command": None, "users": ["alice", "bob"]},
-                      {"text": "Tell alice of the node called bob.", "command": None, "users": ["alice"]}]  # fmt: skip
-    told["recurrence"] = [{"id": "I-other", "start": None}]
+                      {"text": "Ask bob.", "command": None}, {"text": "Look at job 16.", "command": None}]  # fmt: skip
+    told["of tomorrow"] = "bob"
     asked = OwnReader(Reader(store), "alice")
-    kept = asked._unnamed(told)
-    assert [(job["job_id"], job["user"], job["name"]) for job in kept["jobs"]] == [
-        ("15", "alice", "hit"),
-        ("17", None, None),
-    ]
-    assert [item["text"] for item in kept["advice"] if "bob" in item["text"]] == ["Tell alice of the node called bob."]
-    assert kept["recurrence"] == []
-    assert len(kept["advice"]) == len(told["advice"]) - 1 and told["jobs"][1]["user"] == "bob", "the whole stays whole"
+    row = asked.incident("I-6fca6f7277")
+    kept = Telling(asked).incident(row, told)
+    assert [(job["job_id"], job["user"], job["name"]) for job in kept["jobs"]] == [("15", "alice", "hit")]
+    assert kept["other_jobs_count"] == 1 and len(kept["advice"]) == len(whole["advice"]) > 0
+    assert not {"bob", "secret", "of tomorrow", "16"} & set(re.findall(r"[\w ]+", json.dumps(kept)))
+    assert (
+        kept["title"]
+        == "eth0 of gpu02 lost its link for 60.0 s. Slurm set gpu02 DOWN after 35.0 s, which ended job 15 as NODE_FAIL."
+    )
+    assert [event["message"] for event in kept["events"]] == [event["message"] for event in whole["events"]]
+    assert [step["edge"] for step in kept["chain"]] == [step["edge"] for step in whole["chain"]], "hers whole"
 
 
-def test_beside_ones_own_jobs_others_are_numbers(client: TestClient) -> None:
-    text = client.get("/api/v1/axis/I-6fca6f7277", headers=bearer("alice")).text
-    assert "bob" not in text and "bystander" not in text
+def test_beside_ones_own_jobs_others_are_not_there(client: TestClient) -> None:
+    axis = client.get("/api/v1/axis/I-6fca6f7277", headers=bearer("alice")).json()
+    assert "bob" not in json.dumps(axis) and "bystander" not in json.dumps(axis)
+    assert [lane["label"] for lane in axis["lanes"] if lane["layer"] == "job"] == ["15  hit"]
+    whole = client.get("/api/v1/axis/I-6fca6f7277", headers=bearer("reader")).json()
+    assert axis["arrows"] == whole["arrows"] and axis["t0"] == whole["t0"], "one's own is drawn as before"
 
 
 def test_an_answer_is_signed_by_who_signed_in(client: TestClient, store: DuckStore) -> None:

@@ -1,14 +1,36 @@
-"""The store as somebody sees it who may see their own jobs only."""
+"""The store as somebody sees it who may see their own jobs only.
+
+The SQL is that of everybody (``web.reading``); what differs is where it reads: in the catalog of ``store.visible``, where only
+this person's rows are. A new function of ``Reader`` is therefore right for them from the start, or fails. Documents are not
+there; they are read here, of rows that are, and told by ``web.access.telling``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from store import run_names
-from web.problems import ProblemError
-from web.reading import PAGE, Reader, Row
+import duckdb
+
+from store import blocks, run_names, visible
+from web.access.telling import Telling
+from web.reading import PAGE, Reader, Row, Store
+from web.shaping import document
 from web.timerange import Range
+
+
+class OwnStore:
+    """A store of which only one user's part is there."""
+
+    def __init__(self, whole: Store, user: str) -> None:
+        self._whole, self._user = whole, user
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        return visible.cursor(self._whole, self._user)
+
+    def info(self) -> Mapping[str, Any]:
+        """What a store tells of itself is the site's; nothing of it is one user's."""
+        return {}
 
 
 class OwnReader(Reader):
@@ -17,73 +39,69 @@ class OwnReader(Reader):
     own = True
 
     def __init__(self, whole: Reader, user: str) -> None:
-        super().__init__(whole.store)
-        self.user = user
+        super().__init__(OwnStore(whole.store, user))
+        self.user, self._whole = user, whole
 
     def runs(
         self, within: Range, *, state: str | None = None, user: str | None = None, host: str | None = None,
         incident: str | None = None, search: str | None = None, of: Row | None = None, limit: int = PAGE,
         cursor: str | None = None,
     ) -> tuple[list[Row], str | None]:  # fmt: skip
+        """One's own, whoever was asked for."""
         return super().runs(
-            within, state=state, user=self.user, host=host, incident=incident, search=search, of=of, limit=limit,
+            within,
+            state=state,
+            user=None,
+            host=host,
+            incident=incident,
+            search=search,
+            of=of,
+            limit=limit,
             cursor=cursor,
-        )  # fmt: skip
+        )
 
     def run(self, key: str) -> Row:
-        found = run_names.find(self.rows, '"user"', key)
-        if found is None or found["user"] != self.user:
-            raise ProblemError(
-                404, f"{self.user} has no job run {key}.", do="Look for the job's number in the list of jobs."
-            )
         row = super().run(key)
-        row["document"] = self._unnamed(row["document"])
+        whole = self._whole.one(
+            'SELECT document FROM model.runs WHERE run_key = ? AND cluster IS NOT DISTINCT FROM ? AND "user" = ?',
+            [row["own_key"], row["cluster"], self.user],
+        )
+        row["document"] = Telling(self).verdict(row, document(whole["document"] if whole else None))
+        blocks.attach(self.rows, row["document"].get("evidence") or [])
         return row
-
-    def runs_by_key(self, keys: Sequence[str]) -> list[Row]:
-        """Others' jobs beside one's own are there, as numbers: whose they are and what they are called is not told."""
-        rows = super().runs_by_key(keys)
-        return [row if row["user"] == self.user else row | {"user": None, "name": None} for row in rows]
 
     def incident(self, incident_id: str) -> Row:
         row = super().incident(incident_id)
-        if not self._touched(row["incident_id"]):
-            raise ProblemError(
-                404, f"No job of {self.user} met the incident {incident_id}.", do="See the list of jobs."
-            )
-        row["document"] = self._unnamed(row["document"])
+        whole = self._whole.one(
+            "SELECT document FROM model.incidents WHERE incident_id = ? AND cluster IS NOT DISTINCT FROM ?",
+            [row["incident_id"], row["cluster"]],
+        )
+        told = Telling(self).incident(row, document(whole["document"] if whole else None))
+        row["document"] = told | {"recurrence": row["document"].get("recurrence") or []}
         return row
 
     def result(self, whole: dict[str, Any]) -> dict[str, Any]:
-        """corr-result/1 without what is others'."""
-        own = self._own_keys()
-        verdicts = {key: self._unnamed(verdict) for key, verdict in whole["verdicts"].items() if key in own}
-        met = [incident for incident in whole["incidents"] if self._touched(incident["id"])]
-        incidents = [self._unnamed(incident) for incident in met]
-        return {**whole, "verdicts": verdicts, "incidents": incidents, "lemons": []}
+        """corr-result/1 of one's own runs and the incidents that they met."""
+        tell = Telling(self)
+        met = {row["incident_id"] for row in self.rows("SELECT incident_id FROM model.incidents")}
+        runs = {str(run["own_key"]): run for run in self.named("category IS NOT NULL", [])}
+        of_whole = self._whole.rows(
+            f'SELECT run_key, own_key FROM {run_names.named_runs(self._whole.rows)} WHERE "user" = ?', [self.user]
+        )
+        verdicts = {
+            str(runs[name["own_key"]]["run_key"]): tell.verdict(runs[name["own_key"]], whole["verdicts"][name["run_key"]])
+            for name in of_whole if name["own_key"] in runs and name["run_key"] in whole["verdicts"]
+        }  # fmt: skip
+        incidents = [
+            {**self.incident(one["id"])["document"], "detected_at": one.get("detected_at")}
+            for one in whole["incidents"] if one["id"] in met
+        ]  # fmt: skip
+        return {"format": whole["format"], "incidents": incidents, "verdicts": verdicts, "lemons": []}
 
-    def feedback(self, *, run: Row | None = None, incident_id: str | None = None) -> list[Row]:
-        """Answers to the verdicts on one's own runs."""
-        own = self._own_keys()
-        return [row for row in super().feedback(run=run, incident_id=incident_id) if row["run_key"] in own]
+    def named(self, condition: str, values: Sequence[Any]) -> list[Row]:
+        """The user's runs of a condition (a constant of ours), as they are called."""
+        return self.rows(f"SELECT {self.RUN_COLUMNS} FROM {self._runs()} WHERE {condition}", values)
 
-    def _own_keys(self) -> set[str]:
-        sql = f'SELECT run_key FROM {run_names.named_runs(self.rows)} WHERE "user" = ?'
-        return {str(row["run_key"]) for row in self.rows(sql, [self.user])}
-
-    def _unnamed(self, document: dict[str, Any]) -> dict[str, Any]:
-        """The document of an incident or of a verdict that blames it, without whom else it hurt and what their jobs are called."""
-        made = dict(document)
-        if made.get("jobs"):
-            made["jobs"] = [
-                job if job.get("user") == self.user else {**job, "user": None, "name": None} for job in made["jobs"]
-            ]
-        if made.get("advice"):
-            made["advice"] = [item for item in made["advice"] if set(item.get("users") or ()) <= {self.user}]
-        if made.get("recurrence"):
-            made["recurrence"] = [item for item in made["recurrence"] if self._touched(item["id"])]
-        return made
-
-    def _touched(self, incident_id: str) -> bool:
-        sql = 'SELECT 1 AS found FROM model.runs WHERE incident_id = ? AND "user" = ?'
-        return self.one(sql, [incident_id, self.user]) is not None
+    def others(self) -> frozenset[str]:
+        """Who else runs jobs here: names that no sentence for this user may hold. Never shown."""
+        return self._whole.users() - {self.user}

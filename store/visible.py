@@ -1,0 +1,245 @@
+"""What one user may see of a store: a catalog of views in which only their rows are.
+
+The catalog ``visible`` has the schemas of the store and in them, under the same names, the tables that ``RULES`` gives a
+SELECT. A cursor from :func:`cursor` looks for names there only, so the same SQL that reads a whole store reads one user's part
+of it. A table without a rule, or one that is refused, is not there: the engine raises ``CatalogException``. Who reads is a
+variable of the connection; where none is set, no row is visible.
+
+What belongs to a job belongs to the run, not to its number, which clusters use again: a row counts as a user's where its moment
+lies in a run of theirs and in nobody else's. A run whose user is not known, or disputed (null), is nobody's. Lines about nodes
+are visible where they speak of hardware, of a node of one's own run, in its minutes; the text is left out where it could name
+somebody. Documents of the correlator are null here: ``web.access.telling`` gives them out field by field.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Protocol
+
+import duckdb
+
+CATALOG = "visible"
+#: The connection's variable that holds who reads.
+VARIABLE = "faultline_reader"
+#: Stands for the text of a line that may speak of others.
+WITHHELD = "(text not shown: it may speak of other people's jobs)"
+#: Hardware, links and switches: what their lines say is about a device. Who wrote them was settled when they became events.
+DEVICE_KINDS = r"^(nic|fabric|switch|gpu|pcie|platform)\.|^kernel\.(boot|mce|panic|lockup|thermal)$|^storage\."
+#: What slurmctld says of nodes. Reasons that people typed (slurm.node_reason) are not among them.
+NODE_KINDS = r"^slurm\.node_(not_responding|down|up|drain|invalid|reboot|power)$"
+#: A text in which this stands may name a person, a job or their files.
+NAMES_SOMEBODY = r"""(?i)job|step|task|uid|gid|user|name|comm|reason|['"@~=]|(^|[^a-z0-9])/[a-z_.]"""
+#: Reasons that Slurm itself gives a node (slurm src/slurmctld); what people type instead is theirs.
+SLURMS_REASONS = (
+    "Not responding", "Node unexpectedly rebooted", "Kill task failed", "Prolog error", "Epilog error", "Low RealMemory",
+    "Low CPUs", "Low TmpDisk", "NO NETWORK ADDRESS FOUND", "batch job complete failure", "Duplicate jobid", "Low socket*core",
+)  # fmt: skip
+#: Round a run: slurmctld's and the nodes' stamps against accounting's whole seconds, and epilogs after a node's failure.
+BEFORE, AFTER = "INTERVAL 60 SECOND", "INTERVAL 600 SECOND"
+#: So long behind a run its nodes are looked at for it, where no verdict blames what happened.
+NODES_AFTER = "INTERVAL 120 SECOND"
+#: A number that nobody else ever had: stamps may be of another zone.
+LOOSELY = "INTERVAL 26 HOUR"
+
+_ME = f"CAST(getvariable('{VARIABLE}') AS VARCHAR)"
+_MINE = f'"user" = {_ME} AND "user" <> \'\''
+_LAST = "TIMESTAMP '9999-01-01'"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``select``: the rows and columns that a user may read, None where it is nothing; ``why`` in a word for people."""
+
+    why: str
+    select: str | None = None
+
+
+def _numbers(whose: str, begin: str) -> str:
+    """Job numbers, those of arrays as well, with the cluster and the time they were a run's."""
+    return f"""SELECT cluster, unnest([job_id, array_job_id]) AS number, coalesce(attempt, 0) AS attempt,
+    coalesce(submit, start, TIMESTAMP '{begin}') AS since, coalesce("end", {_LAST}) AS till
+  FROM {{whole}}.model.runs WHERE {whose}"""
+
+
+#: Others' runs stand here for those of nobody known as well. One without a time was always.
+_OWNERS = f"""mine AS ({_numbers(_MINE, "9999-01-01")}), theirs AS (
+  SELECT * FROM ({_numbers(f'"user" IS DISTINCT FROM {_ME}', "0001-01-01")}) WHERE number IN (SELECT number FROM mine))"""
+
+
+def _belongs(row: str, number: str, moment: str) -> str:
+    """Whether a row is about a run of one's own. ``moment`` is null where no time is known: then nobody else may have had the
+    number."""
+    of_it = f"n.number = {number} AND ({row}.cluster IS NULL OR {row}.cluster IS NOT DISTINCT FROM n.cluster)"
+    others = f"FROM theirs o WHERE o.number = {number} AND ({row}.cluster IS NULL OR o.cluster IS NULL OR o.cluster = {row}.cluster)"
+    loosely = f"({moment} IS NULL OR {moment} BETWEEN n.since - {LOOSELY} AND n.till + {LOOSELY})"
+    return f"""({number} IN (SELECT number FROM mine) AND (
+    (EXISTS (SELECT 1 FROM mine n WHERE {of_it} AND {loosely}) AND NOT EXISTS (SELECT 1 {others}))
+    OR ({moment} IS NOT NULL
+        AND EXISTS (SELECT 1 FROM mine n WHERE {of_it} AND {moment} BETWEEN n.since - {BEFORE} AND n.till + {AFTER})
+        AND NOT EXISTS (SELECT 1 {others} AND {moment} BETWEEN o.since - {BEFORE} AND o.till + {AFTER}))))"""
+
+
+#: Nodes of one's own runs, with the time; and incidents that one's verdicts blame.
+_PLACES = f"""places AS (SELECT DISTINCT cluster, unnest(nodes) AS host, coalesce(start, submit, {_LAST}) - {BEFORE} AS since,
+    coalesce("end", {_LAST}) + {NODES_AFTER} AS till FROM {{whole}}.model.runs WHERE {_MINE}),
+  touched AS (SELECT i.* FROM {{whole}}.model.incidents i WHERE EXISTS (SELECT 1 FROM {{whole}}.model.runs r
+    WHERE {_MINE} AND r.incident_id = i.incident_id AND r.cluster IS NOT DISTINCT FROM i.cluster))"""
+
+
+def _same(one: str, other: str) -> str:
+    return f"({one}.cluster IS NULL OR {one}.cluster IS NOT DISTINCT FROM {other}.cluster)"
+
+
+_NODES_OF = """CASE json_type(e.entities, '$.nodes') WHEN 'ARRAY' THEN CAST(json_extract(e.entities, '$.nodes') AS VARCHAR[])
+    ELSE [coalesce(json_extract_string(e.entities, '$.nodes'), e.device)] END"""
+_JOBS_IN_TEXT = r"(?i)(?:jobs?(?:id)?|stepid|step)[ =:#]*([0-9]+)"
+#: Programs that a driver or the kernel names beside a device: another's may run on the same node.
+_PROCESS = r"(?i),? ?\(?pid=[^,]*,? *name=[^,]*,?|\[[^\]]*:[0-9]+\]|comm[:=] ?\S+"
+
+
+def _reason(column: str) -> str:
+    told = " ".join(f"WHEN starts_with(lower({column}), '{text.lower()}') THEN '{text}'" for text in SLURMS_REASONS)
+    return f"CASE {told} END"
+
+
+_EVENTS = f"""WITH {_OWNERS}, {_PLACES}, rated AS (
+  SELECT e.*, e.job_id IS NOT NULL AND {_belongs("e", "e.job_id", "e.time")} AS of_job,
+    e.job_id IS NULL AND regexp_matches(e.event, '{DEVICE_KINDS}') AS of_device,
+    e.job_id IS NULL AND e.layer = 'slurmctld' AND regexp_matches(e.event, '{NODE_KINDS}') AS of_controller,
+    {_NODES_OF} AS named,
+    (SELECT list(DISTINCT CAST(number AS VARCHAR)) FROM mine) AS own_numbers, (SELECT list(DISTINCT host) FROM places) AS own_hosts,
+    coalesce(e.incident_id IN (SELECT incident_id FROM touched t WHERE {_same("e", "t")}), false) AS blamed
+  FROM {{whole}}.model.events e
+), seen AS (
+  SELECT e.*, [n FOR n IN e.named IF list_contains(own_hosts, n)] AS own_nodes
+  FROM rated e WHERE of_job OR ((of_device OR of_controller) AND (
+    EXISTS (SELECT 1 FROM places p WHERE (p.host = e.host AND of_device OR list_contains(e.named, p.host) AND of_controller)
+            AND {_same("e", "p")} AND (blamed OR e.time BETWEEN p.since AND p.till))
+    OR (blamed AND of_device AND (layer = 'switch' OR host IN (SELECT root_host FROM touched)))))
+)
+SELECT event_id, time, time_quality, resolution_us, received_time, cluster, host, source, unit, layer, event, severity,
+  CASE WHEN of_controller THEN array_to_string(own_nodes, ',') WHEN of_job OR NOT regexp_matches(device, '/[A-Za-z_.]') THEN device END AS device,
+  job_id,
+  CASE WHEN of_job AND source IN ('job_stdout', 'job_stderr') THEN message
+       WHEN of_job AND len([n FOR n IN regexp_extract_all(message, '{_JOBS_IN_TEXT}', 1) IF NOT list_contains(own_numbers, n)]) = 0
+         THEN regexp_replace(message, '(?i)\\b(uid|gid|user(?:_?name)?)([ =:]*)[^ ,;)]+', '\\1\\2...', 'g')
+       WHEN of_device AND NOT regexp_matches(regexp_replace(message, '{_PROCESS}', '', 'g'), $names${NAMES_SOMEBODY}$names$)
+         THEN regexp_replace(message, '{_PROCESS}', '', 'g')
+       WHEN of_controller AND len(own_nodes) = len(named) AND NOT regexp_matches(message, $names${NAMES_SOMEBODY}$names$) THEN message
+       ELSE $words${WITHHELD}$words$ END AS message,
+  CASE WHEN of_controller THEN CAST(json_object('nodes', own_nodes, 'state', json_extract_string(entities, '$.state')) AS VARCHAR) END AS entities,
+  "count", CASE WHEN blamed THEN incident_id END AS incident_id, file, line, CAST(NULL AS VARCHAR) AS refs
+FROM seen"""
+
+_OUTPUT = f"""WITH {_OWNERS} SELECT l.* FROM {{whole}}.raw.log_view l WHERE l.source IN ('job_stdout', 'job_stderr')
+  AND {_belongs("l", "l.job_id", "(CASE WHEN l.time_quality = 'received' THEN NULL ELSE l.time END)")}"""
+
+_ARTIFACTS = (
+    f"""WITH {_OWNERS} SELECT a.* FROM {{whole}}.raw.artifacts a WHERE {_belongs("a", "a.job_id", "a.taken_at")}"""
+)
+
+_OF_SCOPE = "TRY_CAST(regexp_extract(s.scope, '^job:([0-9]+)', 1) AS BIGINT)"
+_SETTINGS = f"""WITH {_OWNERS} SELECT s.* FROM {{whole}}.raw.settings s WHERE starts_with(s.scope, 'job:')
+  AND {_belongs("s", _OF_SCOPE, "CAST(NULL AS TIMESTAMP)")}"""
+
+_INCIDENTS = f"""WITH {_PLACES} SELECT incident_id, cluster, start, "end", severity, category, root_event, root_host,
+  CASE WHEN NOT regexp_matches(root_device, '/[A-Za-z_.]+/') THEN root_device END AS root_device, CAST(NULL AS VARCHAR) AS document
+FROM touched"""
+
+_STATES = f"""WITH {_PLACES} SELECT time, until, cluster, host, state, {_reason("reason")} AS reason, CAST(NULL AS VARCHAR) AS actor, source
+FROM {{whole}}.model.node_states s WHERE EXISTS (SELECT 1 FROM places p WHERE p.host = s.host AND {_same("s", "p")}
+  AND ((s.time <= p.till AND coalesce(s.until, {_LAST}) >= p.since)
+       OR EXISTS (SELECT 1 FROM touched t WHERE {_same("s", "t")} AND s.time <= coalesce(t."end", {_LAST}) + {AFTER}
+                  AND coalesce(s.until, {_LAST}) >= t.start - {BEFORE})))"""
+
+_FEEDBACK = f"""SELECT CAST(NULL AS VARCHAR) AS feedback_id, f.cluster, f.run_key, f.incident_id, f.answer, f.category,
+  CAST(NULL AS VARCHAR) AS event, CAST(NULL AS VARCHAR) AS host, CAST(NULL AS VARCHAR) AS device, CAST(NULL AS VARCHAR) AS note,
+  'operator ' || dense_rank() OVER (PARTITION BY f.cluster, f.run_key ORDER BY f.author) AS author, f.given_at, f.said_category, f.said_event
+FROM {{whole}}.kept.feedback f WHERE EXISTS (SELECT 1 FROM {{whole}}.model.runs r
+  WHERE {_MINE} AND r.run_key = f.run_key AND r.cluster IS NOT DISTINCT FROM f.cluster)"""
+
+_ALIASES = f"""WITH {_PLACES} SELECT a.* FROM {{whole}}.kept.aliases a WHERE EXISTS (SELECT 1 FROM touched t
+  WHERE t.incident_id = a.incident_id AND t.cluster IS NOT DISTINCT FROM a.cluster)"""
+
+_NOT_TOLD = Rule("nothing of it is one user's own, or no page of theirs needs it")
+_ASKED_IN_KQL = Rule("queries need the right to read everything")
+
+#: Every table and view of the store. One that is missing here cannot be read by who sees only their own (and fails a test).
+RULES: dict[str, Rule] = {
+    "model.runs": Rule(
+        "runs of the user; documents through web.access.telling",
+        f"SELECT * REPLACE (CAST(NULL AS VARCHAR) AS document) FROM {{whole}}.model.runs WHERE {_MINE}",
+    ),
+    "model.incidents": Rule("incidents that a verdict on a run of theirs blames", _INCIDENTS),
+    "model.events": Rule("what is said of their runs, and of hardware of their runs' nodes meanwhile", _EVENTS),
+    "model.node_states": Rule("states of their runs' nodes meanwhile; reasons that Slurm gives, no person's", _STATES),
+    "raw.log_view": Rule("what their runs printed", _OUTPUT),
+    "raw.artifacts": Rule("scripts, environments and output of their runs", _ARTIFACTS),
+    "raw.settings": Rule("environments of jobs whose number nobody else had", _SETTINGS),
+    "kept.feedback": Rule("answers to verdicts on their runs, without who said it and what they wrote", _FEEDBACK),
+    "kept.aliases": Rule("former names of their incidents", _ALIASES),
+    **dict.fromkeys(
+        ("raw.logs", "raw.all_logs", "raw.log_clusters", "raw.jobs", "raw.steps", "raw.node_states", "raw.metrics", "raw.links",
+         "raw.topology", "raw.boots", "raw.files", "raw.log_segments", "raw.archive", "raw.log_words", "model.facts",
+         "kept.detections", "kept.versions", "kept.notices", "intake.watermark", "intake.carried", "intake.streams", "intake.keys",
+         "intake.sources", "intake.nodes", "intake.blind", "intake.quarantine"), _NOT_TOLD,
+    ),
+    **dict.fromkeys(
+        ("kql.Logs", "kql.Syslog", "kql.Events", "kql.Jobs", "kql.NodeStates", "kql.Metrics", "kql.Incidents", "kql.Links",
+         "kql.slurmctld_raw_CL", "kql.slurmd_raw_CL", "kql.slurmdb_raw_CL", "kql.slurmrestd_raw_CL", "kql.slurmjobs_raw_CL",
+         "kql.syslog_raw_CL", "kql.dmesg_raw_CL", "kql.jetpack_raw_CL", "kql.jetpackd_raw_CL", "kql.healthagent_raw_CL"), _ASKED_IN_KQL,
+    ),
+}  # fmt: skip
+
+
+class Cursors(Protocol):
+    def cursor(self) -> duckdb.DuckDBPyConnection: ...
+
+
+_INSTALLING = threading.Lock()
+
+
+def cursor(store: Cursors, user: str) -> duckdb.DuckDBPyConnection:
+    """A cursor that sees what ``user`` may see, and nothing else by any name that our SQL uses."""
+    made = store.cursor()
+    try:
+        # A schema of its own that is there when all the views are: the transaction below makes both.
+        try:
+            made.execute(f"USE {CATALOG}.ready")
+        except duckdb.CatalogException:
+            _install(made)
+            made.execute(f"USE {CATALOG}.ready")
+        made.execute(f"SET VARIABLE {VARIABLE} = ?", [user])
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _install(connection: duckdb.DuckDBPyConnection) -> None:
+    """Makes the catalog, in memory beside the store: once for each time that a store is opened."""
+    (whole,) = connection.execute("SELECT '\"' || replace(current_database(), '\"', '\"\"') || '\"'").fetchone() or (
+        "",
+    )
+    with _INSTALLING:
+        connection.execute(f"ATTACH IF NOT EXISTS ':memory:' AS {CATALOG}")
+        kept = connection.execute(
+            "SELECT schema_name || '.' || table_name FROM duckdb_tables() WHERE database_name = current_database()"
+        ).fetchall()
+        views = connection.execute(
+            "SELECT schema_name || '.' || view_name FROM duckdb_views() WHERE database_name = current_database()"
+        ).fetchall()
+        there = {name for (name,) in [*kept, *views]}
+        connection.execute("BEGIN")
+        try:
+            for name, rule in RULES.items():
+                if rule.select is None or name not in there:  # a store of an older version lacks some
+                    continue
+                connection.execute(f"CREATE SCHEMA IF NOT EXISTS {CATALOG}.{name.partition('.')[0]}")
+                connection.execute(f"CREATE OR REPLACE VIEW {CATALOG}.{name} AS {rule.select.format(whole=whole)}")
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {CATALOG}.ready")
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise

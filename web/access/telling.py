@@ -1,0 +1,296 @@
+"""What somebody who sees only their own jobs is told of the correlator's documents: field by field.
+
+A field that is not named here is not told, so a field that is added to a document stays inside until somebody decides. Lines of
+evidence are taken from the events that the person may see (``store.visible``), never from the document. Sentences are told
+where they name no job, account or path of others.
+
+| of an incident | is told |
+|---|---|
+| id, start, end, detected_at, severity, category, status, confidence, unaffected_count | as it is |
+| root_cause, candidates | event, code, host, device; candidates on one's own nodes, on a host of the evidence, or the root |
+| hosts | those of one's own runs, of the evidence one may see, and the root's |
+| jobs, slowed_jobs, unaffected_jobs | one's own; of the others that were hit a number, other_jobs_count |
+| events | those one may see: lines about one's own run; of hardware of its nodes, of switches, of the root |
+| chain | steps to what one may see: edge, delay, window; of others' jobs no step, hit_count and spared_count without their names |
+| spans | of the hosts above |
+| title, headline, grounds, doubts, rivals, advice | the sentences that name nobody else's job, account or path |
+| gpu_hours_lost and every other field | not told |
+
+| of a verdict on one's own run | is told |
+|---|---|
+| category, incident_id, confidence, final, your_code, state, user, name, nodes, gpus, start, end, root_cause | as it is |
+| headline, summary, grounds, doubts, rivals, advice, change_my_mind | as an incident's sentences; what the run itself printed is quoted whole |
+| chain, evidence | as chain and events above |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from store.visible import WITHHELD
+from web.shaping import wire
+
+if TYPE_CHECKING:
+    from web.access.own import OwnReader
+
+Row = dict[str, Any]
+Document = Mapping[str, Any]
+
+_INCIDENT = ("id", "start", "end", "detected_at", "severity", "category", "status", "confidence", "unaffected_count")
+_VERDICT = (
+    "category", "incident_id", "confidence", "final", "your_code", "state", "user", "name", "nodes", "gpus", "start", "end",
+)  # fmt: skip
+_EVENT = (
+    "id", "time", "event", "line", "layer", "severity", "role", "received_time", "time_quality", "resolution_s", "clock_offset_s", "count",
+)  # fmt: skip
+_STEP = (
+    "step", "cause", "effect", "edge", "lag_s", "window_s", "cause_fact", "effect_fact", "coincidence", "strength", "effect_time",
+)  # fmt: skip
+_OTHERS = ("where", "weight", "hit_count", "spared_count", "looked_at", "reached", "before")
+_SPAN = ("lane", "layer", "host", "device", "start", "end", "kind")
+_JOB = {
+    "state": "state",
+    "user": "user",
+    "name": "name",
+    "nodes": "node_list",
+    "gpus": "gpus",
+    "start": "start",
+    "end": "end",
+}
+
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+")
+_JOBS = re.compile(r"(?i)\bjobs?(?:id)?[\s=#:]*((?:\d[\w@#:.\-]*(?:,\s*|\s+and\s+)?)+)")
+_LISTED = re.compile(r"\s*\([^()]*\)")
+_UID = re.compile(r"(?i)\b(uid|gid)[ =:]*\d+")
+_PATH = re.compile(r"(?<![\w.])/(?:[\w.@~-]+/)*[\w.@~-]+")
+#: Folders of the system; what lies in any other may be somebody's.
+_SYSTEM = ("/dev/", "/sys/", "/proc/", "/etc/", "/run/", "/usr/", "/bin/", "/sbin/", "/lib/")
+#: Accounts of the system run jobs here and there, and stand in sentences for themselves.
+_NOBODYS = frozenset({"root", "slurm", "nobody"})
+#: The correlator quotes so much of a line, and dots.
+QUOTED = 117
+#: A device that is a folder is told as far as the file system goes.
+_FOLDER = re.compile(r"/[A-Za-z_.][^/]*/")
+
+
+def _picked(document: Document, names: Iterable[str]) -> Row:
+    return {name: document[name] for name in names if name in document}
+
+
+class Telling:
+    """Tells one reader of documents; made anew for each request."""
+
+    def __init__(self, read: OwnReader) -> None:
+        self.read = read
+
+    # -- documents -----------------------------------------------------------------------------------------------------
+
+    def incident(self, row: Row, document: Document) -> Row:
+        """``row``: the incident as the reader may see it."""
+        events = self._events(document.get("events"), row["cluster"])
+        ours = self._runs_of(row)
+        nodes = {node for run in ours.values() for node in run["nodes"] or ()}
+        hosts = nodes | {str(event["host"]) for event in events if event["host"]} | {str(row["root_host"] or "")} - {""}
+        jobs = [item for item in document.get("jobs") or () if item.get("job_id") in ours]
+        told = _picked(document, _INCIDENT) | self._causes(document, hosts) | self._sentences(document, events)
+        return told | {
+            "title": self._spoken(document.get("title"), events) or self._title(row),
+            "headline": self._spoken(document.get("headline"), events) or self._title(row),
+            "hosts": sorted(hosts & ({str(h) for h in document.get("hosts") or ()} | {str(row["root_host"])})),
+            "jobs": [self._job(ours[item["job_id"]]) | {"confidence": item.get("confidence")} for item in jobs],
+            "other_jobs_count": len(document.get("jobs") or ()) - len(jobs),
+            "slowed_jobs": [self._name(key) for key in document.get("slowed_jobs") or () if key in self._own_keys(row["cluster"])],
+            "unaffected_jobs": [
+                {"job_id": self._name(item["job_id"]), **_picked(item, ("state", "why"))}
+                for item in document.get("unaffected_jobs") or () if item.get("job_id") in self._own_keys(row["cluster"])
+            ],
+            "events": events, "chain": self._chain(document.get("chain"), events, hosts),
+            "spans": [
+                _picked(item, _SPAN) | {"text": self._spoken(item.get("text"), events)}
+                for item in document.get("spans") or ()
+                if item.get("host") in hosts and not _FOLDER.search(f"{item.get('device')} {item.get('lane')}")
+            ],
+        }  # fmt: skip
+
+    def verdict(self, row: Row, document: Document) -> Row:
+        """``row``: the reader's own run."""
+        if not document:
+            return {}
+        events = self._events(document.get("evidence"), row["cluster"])
+        hosts = {str(event["host"]) for event in events if event["host"]} | set(row["nodes"] or ())
+        told = _picked(document, _VERDICT) | self._causes(document, hosts) | self._sentences(document, events)
+        told.pop("candidates", None)
+        return told | {
+            "headline": self._spoken(document.get("headline"), events), "summary": self._spoken(document.get("summary"), events),
+            "change_my_mind": self._spoken(document.get("change_my_mind"), events),
+            "chain": self._chain(document.get("chain"), events, hosts), "evidence": events,
+        }  # fmt: skip
+
+    # -- parts ---------------------------------------------------------------------------------------------------------
+
+    def _events(self, listed: Any, cluster: str | None) -> list[Row]:
+        """Those of the document's lines that the reader may see, with the text that they may see. A line of their own output
+        that is no event is found by its place."""
+        asked = [item for item in listed or () if isinstance(item, Mapping)]
+        if not asked:
+            return []
+        seen = {
+            str(found["event_id"]): found
+            for found in self.read.rows(
+                "SELECT event_id, host, device, message, source, file, job_id FROM model.events"
+                " WHERE list_contains(?, event_id) AND (cluster IS NULL OR cluster IS NOT DISTINCT FROM ?)",
+                [[str(item.get("id")) for item in asked], cluster],
+            )
+        }
+        printed = self._printed(item for item in asked if str(item.get("id")) not in seen)
+        out = []
+        for item in asked:
+            place = (str(item.get("source")), int(item.get("line") or 0))
+            found = seen.get(str(item.get("id"))) or printed.get(place)
+            if found is not None:
+                shown = {"host": found["host"], "device": found["device"], "message": found["message"]}
+                out.append(_picked(item, _EVENT) | shown | {"source": found["file"] or found["source"], "also": []})
+                self._own_words.update(
+                    [str(found["message"])] if found["source"] in ("job_stdout", "job_stderr") else []
+                )
+        return out
+
+    def _printed(self, items: Iterable[Document]) -> dict[tuple[str, int], Row]:
+        """Lines of the reader's own output that stand where a document says."""
+        places = {(str(item["source"]), int(item["line"])) for item in items if item.get("source") and item.get("line")}
+        if not places:
+            return {}
+        found = self.read.rows(
+            "SELECT host, CAST(NULL AS VARCHAR) AS device, message, source, file, line FROM raw.log_view"
+            " WHERE list_contains(?, file) AND list_contains(?, line)",
+            [sorted({file for file, _ in places}), sorted({line for _, line in places})],
+        )
+        return {(str(row["file"]), int(row["line"])): row for row in found}
+
+    def _chain(self, steps: Any, events: list[Row], hosts: Collection[str]) -> list[Row]:
+        seen = {event["id"] for event in events}
+        out = []
+        for step in steps or ():
+            about = str(step.get("effect_fact") or "")
+            silent = step.get("effect") is None and about and not about.startswith(("run.", "job."))
+            own = step.get("effect") is None and self._spoken(step.get("effect_says"), events)
+            if step.get("effect") not in seen and not (silent and step.get("effect_host") in hosts) and not own:
+                continue
+            told = _picked(step, _STEP)
+            told["cause"] = told.get("cause") if told.get("cause") in seen else None
+            words = {
+                name: self._spoken(step.get(name), events) for name in ("because", "text", "cause_says", "effect_says")
+            }
+            host = step.get("effect_host")
+            told |= words | {"effect_host": host if host in hosts else None}
+            if isinstance(step.get("others"), Mapping):
+                told["others"] = _picked(step["others"], _OTHERS)
+            out.append(told)
+        return out
+
+    def _causes(self, document: Document, hosts: Collection[str]) -> Row:
+        told: Row = {}
+        if isinstance(root := document.get("root_cause"), Mapping):
+            told["root_cause"] = self._cause(root, ("event", "code", "host", "device"))
+        told["candidates"] = [
+            self._cause(item, ("event", "host", "device", "probability"))
+            for item in document.get("candidates") or () if item.get("host") in {None, *hosts}
+        ]  # fmt: skip
+        return told
+
+    def _cause(self, cause: Document, names: Iterable[str]) -> Row:
+        told = _picked(cause, names)
+        return told | {"device": None} if _FOLDER.search(str(told.get("device"))) else told
+
+    def _sentences(self, document: Document, events: list[Row]) -> Row:
+        """Grounds, doubts, rivals and advice as far as they may be told."""
+        lists = {
+            name: [text for one in document.get(name) or () if (text := self._spoken(one, events))]
+            for name in ("grounds", "doubts")
+        }
+        rivals = [
+            {**_picked(item, ("host",)), "device": None, "cause": cause, "rejected": self._spoken(item.get("rejected"), events)}
+            for item in document.get("rivals") or () if (cause := self._spoken(item.get("cause"), events))
+        ]  # fmt: skip
+        advice = [
+            {"text": text, "command": self._spoken(item.get("command"), events) or None}
+            for item in document.get("advice") or ()
+            if set(item.get("users") or ()) <= {self.read.user} and (text := self._spoken(item.get("text"), events))
+        ]
+        return {**lists, "rivals": rivals, "advice": advice}
+
+    def _title(self, row: Row) -> str:
+        return " ".join(str(row[name]) for name in ("root_event", "root_host", "root_device") if row[name]) or str(
+            row["category"]
+        )
+
+    def _runs_of(self, incident: Row) -> dict[str, Row]:
+        """The reader's runs whose verdicts blame an incident, by their name in their cluster."""
+        found = self.read.named(
+            "incident_id = ? AND cluster IS NOT DISTINCT FROM ?", [incident["incident_id"], incident["cluster"]]
+        )
+        return {str(run["own_key"]): run for run in found}
+
+    def _job(self, run: Row) -> Row:
+        return {"job_id": run["run_key"], **{name: wire(run[column]) for name, column in _JOB.items()}}
+
+    # -- sentences -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _own_words(self) -> set[str]:
+        """What the reader's runs printed, as far as it was looked at: it may be quoted."""
+        return set()
+
+    @cached_property
+    def _own(self) -> list[Row]:
+        return self.read.named("true", [])
+
+    def _own_keys(self, cluster: str | None) -> set[str]:
+        return {str(run["own_key"]) for run in self._own if run["cluster"] == cluster}
+
+    def _name(self, own_key: str) -> str:
+        return next((str(run["run_key"]) for run in self._own if run["own_key"] == own_key), own_key)
+
+    @cached_property
+    def _numbers(self) -> set[str]:
+        names = ("run_key", "own_key", "job_id", "array_job_id")
+        return {str(run[name]) for run in self._own for name in names if run[name] is not None}
+
+    @cached_property
+    def _folders(self) -> tuple[str, ...]:
+        return tuple({f"{run['work_dir'].rstrip('/')}/" for run in self._own if run["work_dir"]}) + _SYSTEM
+
+    def _spoken(self, text: Any, events: list[Row]) -> str:
+        """The sentences of a text that name nobody else; "" where none is left. Quotes of one's own output stand as they are."""
+        if not isinstance(text, str) or not text:
+            return ""
+        quotes: list[str] = []
+        for words in sorted(self._own_words, key=len, reverse=True):
+            for quote in (words, words[:QUOTED] + "..."):
+                if len(words) > 3 and quote in text:
+                    text = text.replace(quote, f"\x00{len(quotes)}\x00")
+                    quotes.append(quote)
+        kept = " ".join(filter(None, map(self._sentence, _SENTENCE.split(text))))
+        return re.sub(r"\x00(\d+)\x00", lambda found: quotes[int(found[1])], kept)
+
+    def _sentence(self, text: str) -> str:
+        if WITHHELD in text:
+            return ""
+        if re.search(r"(?i)\bother jobs?\b", text):
+            text = _LISTED.sub("", text)  # which ones
+        for found in _JOBS.finditer(text):
+            named = re.findall(r"\d[\w@#:.\-]*", found[1])
+            if not {name.rstrip(".:-") for name in named} <= self._numbers:
+                return ""
+        if any(not f"{path}/".startswith(self._folders) for path in _PATH.findall(text)):
+            return ""
+        words = re.findall(r"[\w.@-]+", text)
+        if {form for word in words for form in (word, word.strip(".-@"))} & (self.read.others() - _NOBODYS):
+            return ""
+        return _UID.sub(r"another \1", text)
+
+
+Tell = Callable[[Row, Document], Row]
