@@ -75,7 +75,7 @@ class Forker:
         env = {**os.environ, "PYTHONPATH": f"{_ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
         env |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # a pool of threads would not outlive the fork
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "queries.kql.wall.forking", str(its.fileno())],
+            [sys.executable, "-c", f"from queries.kql.wall.forking import main; main({its.fileno()})"],
             pass_fds=[its.fileno()], env=env, stdin=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         its.close()
@@ -263,8 +263,7 @@ class Asked:
 def _resident(pid: int) -> int:
     """Bytes of memory that a process has to itself."""
     try:
-        with open(f"/proc/{pid}/statm") as file:
-            _, resident, shared, *_ = map(int, file.read().split())
+        _, resident, shared, *_ = map(int, Path(f"/proc/{pid}/statm").read_text().split())
     except (OSError, ValueError):
         return 0
     return (resident - shared) * os.sysconf("SC_PAGE_SIZE")

@@ -1,4 +1,4 @@
-"""Behind the wall: ``python -m queries.kql.wall.forking FD`` waits for statements on a socket and forks for each.
+"""Behind the wall: a process (``main``) waits for statements on a socket and forks for each.
 
 The process that waits has everything imported, runs no thread and opens no database, so that a fork is safe and takes
 milliseconds. What it forks runs one statement in a database of its own, and ends. It is killed at will: nothing is in it
@@ -16,8 +16,8 @@ import resource
 import signal
 import socket
 import struct
-import sys
 import time
+from pathlib import Path
 from typing import Any
 
 #: A frame on the socket of one statement: what it is and how long.
@@ -135,8 +135,7 @@ def _answer(asker: socket.socket, streams: list[int]) -> None:
 
 def _limit(memory: int) -> None:
     """What the process may allocate on top of what it has; the kernel refuses more."""
-    with open("/proc/self/statm") as file:
-        data = int(file.read().split()[5]) * resource.getpagesize()
+    data = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
     # Room for what is reserved and never touched: what is touched is counted from outside.
     resource.setrlimit(resource.RLIMIT_DATA, (data + 2 * memory, data + 2 * memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -199,5 +198,6 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))
+def main(fd: int) -> None:
+    """The process that forks, on the socket of this number."""
+    serve(socket.socket(fileno=fd))

@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 
 import duckdb
@@ -25,8 +26,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 def taken(con: duckdb.DuckDBPyConnection) -> int:
     """Bytes of this process that are no pages of tables."""
-    with open("/proc/self/statm") as file:
-        _, resident, shared, *_ = map(int, file.read().split())
+    _, resident, shared, *_ = map(int, Path("/proc/self/statm").read_text().split())
     held = con.execute("SELECT sum(memory_usage_bytes) FROM duckdb_memory() WHERE tag IN ?", [list(_KEPT)]).fetchone()
     return (resident - shared) * _PAGE - int(held[0] or 0 if held else 0)
 
