@@ -24,15 +24,18 @@ def _doubling_union(times: int, tables: str = "Logs") -> str:
 
 def _nested_lets(depth: int, calls: int) -> str:
     lets = "".join(
-        f"let f{n} = (x:long) {{ {' + '.join(f'f{n - 1}(x + {c})' for c in range(calls))} }};\n" for n in range(1, depth)
+        f"let f{n} = (x:long) {{ {' + '.join(f'f{n - 1}(x + {c})' for c in range(calls))} }};\n"
+        for n in range(1, depth)
     )
     return f"let f0 = (x:long) {{ x * 2 + 1 }};\n{lets}print f{depth - 1}(1)"
 
 
 def _lets_of_strings(times: int) -> str:
-    return 'let s0 = "0123456789";\n' + "".join(
-        f"let s{n} = strcat(s{n - 1}, s{n - 1});\n" for n in range(1, times + 1)
-    ) + f"print strlen(s{times})"
+    return (
+        'let s0 = "0123456789";\n'
+        + "".join(f"let s{n} = strcat(s{n - 1}, s{n - 1});\n" for n in range(1, times + 1))
+        + f"print strlen(s{times})"
+    )
 
 
 def _extends(times: int, what: str, first: str = "Message") -> str:
