@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import importlib
 import json
+import threading
 import time
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -236,16 +237,14 @@ async def query(request: Request, read: Read, question: Question) -> Response:
     if not (question.validate_only or question.explain):
         reads.of_query(request, question.query)
     counters, turns, began = request.app.state.counters, request.app.state.turns, time.perf_counter()
-    cursor = read.store.cursor()
-    client = request.client.host if request.client else ""
+    asked = Asked(read.store.cursor())
+    client = client_of(request)
     outcome = "error"
     try:
         async with turns.turn(client, question.timeout_s):
             waited = time.perf_counter() - began
             left = question.timeout_s if waited < 0.1 else max(0.001, question.timeout_s - waited)
-            answer: bytes = await turns.run(
-                lambda: ask(cursor, question, left), cursor.interrupt, request.is_disconnected
-            )
+            answer: bytes = await turns.run(lambda: ask(asked, question, left), asked.stop, request.is_disconnected)
         outcome = "ok"
         return Response(answer, media_type="application/json")
     except TooManyWaitingError as error:
@@ -270,22 +269,50 @@ async def query(request: Request, read: Read, question: Question) -> Response:
         outcome = "timeout" if problem.status == 504 else outcome
         raise problem from error
     finally:
-        cursor.close()
+        asked.cursor.close()
         counters.add("faultline_query_seconds_total", time.perf_counter() - began)
         counters.add("faultline_queries_total", outcome=outcome)
 
 
-def ask(cursor: Any, question: Question, timeout_s: float) -> bytes:
+#: Bytes of an answer (as columns in memory) that are sent; what is beyond is left out, and `truncated` says so.
+MOST_BYTES = 64 * 2**20
+
+
+class Asked:
+    """A question on its way: its cursor, and how it is stopped, wherever it runs."""
+
+    def __init__(self, cursor: Any) -> None:
+        self.cursor, self.stopped = cursor, threading.Event()
+
+    def stop(self) -> None:
+        self.stopped.set()
+        self.cursor.interrupt()
+
+
+def client_of(request: Request) -> str:
+    """Who takes turns: the person, or the address where nobody signs in."""
+    person = asking(request)
+    if person is not None:
+        return f"person {person.name}"
+    return f"address {request.client.host if request.client else ''}"
+
+
+def ask(asked: Asked, question: Question, timeout_s: float) -> bytes:
     """The answer to one question as JSON text; runs in a thread of its own."""
+    cursor = asked.cursor
     if question.explain:
-        return dumps({"plan": kql.explain(question.query, con=cursor, parameters=question.parameters)})
+        plan = kql.explain(question.query, con=cursor, parameters=question.parameters, timeout_s=timeout_s)
+        return dumps({"plan": plan})
     if question.validate_only:
-        found = kql.validate(question.query, parameters=question.parameters, con=cursor, timeout_s=timeout_s)
+        found = kql.validate(
+            question.query, parameters=question.parameters, con=cursor, timeout_s=timeout_s, stopped=asked.stopped
+        )
         columns = [{"name": name, "type": kind} for name, kind in found]
         return dumps({"columns": columns, "rows": [], "truncated": False, "elapsed_ms": 0.0})
     result = kql.run(
-        cursor, question.query, parameters=question.parameters, max_rows=question.max_rows, timeout_s=timeout_s
-    )
+        cursor, question.query, parameters=question.parameters, max_rows=question.max_rows, max_bytes=MOST_BYTES,
+        timeout_s=timeout_s, stopped=asked.stopped,
+    )  # fmt: skip
     answer = {**answered(result), "elapsed_ms": result.elapsed_ms}
     return dumps(answer | ({"others": [answered(one) for one in result.others]} if result.others else {}))
 
@@ -294,7 +321,8 @@ def answered(result: kql.Result) -> dict[str, Any]:
     """The table of one statement, and what ``render`` wants drawn of it."""
     drawn = {"render": result.chart.document()} if result.chart else {}
     named = {"name": result.name} if result.name else {}  # among the tables of fork and facet
-    return {**named, **result.document(), "truncated": result.truncated, **drawn}
+    cut_at = {"truncated_by": result.cut_at} if result.cut_at else {}  # "rows" or "bytes"
+    return {**named, **result.document(), "truncated": result.truncated, **cut_at, **drawn}
 
 
 @router.get("/reports", tags=["reports"])

@@ -10,7 +10,8 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,9 +20,10 @@ from fastapi.responses import StreamingResponse
 
 from queries import kql
 from web.access import reads
-from web.api import kql_problem
+from web.api import MOST_BYTES, Asked, client_of, kql_problem
 from web.problems import ProblemError
 from web.shaping import wire
+from web.turns import ClientGoneError, TooManyWaitingError
 
 log = logging.getLogger("faultline.web")
 router = APIRouter(prefix="/api/v1")
@@ -36,7 +38,10 @@ MOST = 500
 HEARTBEAT_S = 15.0
 
 #: How long one look may take before the stream says so and ends.
-LOOK_S = 10.0
+LOOK_S = 5.0
+
+#: Streams that one person (or address) may have open, and all together: each look takes a place among the queries.
+MOST_EACH, MOST_OPEN = 4, 40
 
 _STEPS = re.compile(r"\s*(?:Logs\s*)?\|", re.IGNORECASE)
 _FIRST = re.compile(r"\s*(?:where|search|extend|project\S*|parse\S*)\s", re.IGNORECASE)
@@ -64,14 +69,16 @@ class Tail:
         stamp = self.since.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         return f"Logs | where ReceivedTime >= datetime({stamp}) {self.steps}"
 
-    def look(self) -> tuple[list[dict[str, Any]], bool]:
+    def look(self, asked: Asked | None = None) -> tuple[list[dict[str, Any]], bool]:
         """New lines, and whether there were more than are told."""
-        cursor = self.store.cursor()
+        asked = asked or Asked(self.store.cursor())
         now = datetime.now(UTC).replace(tzinfo=None)
         try:
-            result = kql.run(cursor, self.query(), max_rows=MOST, timeout_s=LOOK_S)
+            result = kql.run(
+                asked.cursor, self.query(), max_rows=MOST, max_bytes=MOST_BYTES, timeout_s=LOOK_S, stopped=asked.stopped
+            )
         finally:
-            cursor.close()
+            asked.cursor.close()
         names = [name for name, _ in result.columns]
         rows = [dict(zip(names, row, strict=True)) for row in result.rows]
         fresh = [row for row in rows if json.dumps(row, sort_keys=True) not in self.sent]
@@ -86,12 +93,64 @@ def _told(event: str, data: Any) -> str:
     return f"event: {event}\ndata: {json.dumps(wire(data), ensure_ascii=False)}\n\n"
 
 
+class Open:
+    """How many streams are open, of each client; used from one event loop."""
+
+    def __init__(self) -> None:
+        self.of: Counter[str] = Counter()
+
+    def full(self, client: str) -> str | None:
+        """Why this client may not open one more."""
+        if self.of[client] >= MOST_EACH:
+            return f"{MOST_EACH} streams of yours are open already."
+        return f"{MOST_OPEN} streams are open already." if self.of.total() >= MOST_OPEN else None
+
+
+def _open(request: Request) -> Open:
+    state = request.app.state
+    if not hasattr(state, "tails"):
+        state.tails = Open()
+    found: Open = state.tails
+    return found
+
+
+async def _in_turn(request: Request, work: Callable[[Asked], Any]) -> Any:
+    """What asks the store waits for its place, as every query does."""
+    turns = request.app.state.turns
+    async with turns.turn(client_of(request), LOOK_S):
+        asked = Asked(request.app.state.reader.store.cursor())
+        try:
+            return await turns.run(lambda: work(asked), asked.stop, request.is_disconnected)
+        finally:
+            asked.cursor.close()
+
+
 async def _stream(request: Request, tail: Tail) -> AsyncIterator[str]:
+    client, tails = client_of(request), _open(request)
+    if (full := tails.full(client)) is not None:  # many came in the same moment
+        yield _told("error", {"detail": full})
+        return
+    tails.of[client] += 1
+    try:
+        async for told in _looks(request, tail):
+            yield told
+    finally:
+        tails.of[client] -= 1
+
+
+async def _looks(request: Request, tail: Tail) -> AsyncIterator[str]:
     quiet = 0.0
     yield ": tailing\n\n"
     while not await request.is_disconnected():
         try:
-            rows, truncated = await asyncio.to_thread(tail.look)
+            rows, truncated = await _in_turn(request, tail.look)
+        except ClientGoneError:
+            return
+        except (TooManyWaitingError, TimeoutError):
+            rows, truncated = (
+                [],
+                False,
+            )  # no place came free: nothing is lost, the next look begins where this one would
         except Exception as error:
             problem = kql_problem(error, LOOK_S)
             if problem is None:
@@ -127,8 +186,16 @@ def _in_the_filter(problem: ProblemError, query: str, filter: str) -> ProblemErr
 async def tail(request: Request, filter: str = "") -> StreamingResponse:
     """New lines that pass ``filter`` (KQL), one ``line`` event each; ``truncated`` and ``error`` events tell the rest."""
     followed = Tail(request.app.state.reader.store, steps_of(filter), datetime.now(UTC).replace(tzinfo=None))
+    if (full := _open(request).full(client_of(request))) is not None:
+        raise ProblemError(429, full, do="Close one of them.", headers={"Retry-After": "5"})
     try:
-        await asyncio.to_thread(kql.validate, followed.query())
+        await _in_turn(request, lambda asked: kql.validate(followed.query(), timeout_s=LOOK_S, stopped=asked.stopped))
+    except (TooManyWaitingError, TimeoutError) as error:
+        raise ProblemError(
+            429, "Too many queries wait.", do="Ask again in a few seconds.", headers={"Retry-After": "5"}
+        ) from error
+    except ClientGoneError as error:
+        raise ProblemError(499, "The client went away.", do="Ask again.") from error
     except Exception as error:
         problem = kql_problem(error, LOOK_S)
         if problem is None:

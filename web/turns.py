@@ -1,4 +1,5 @@
-"""Whose query runs next: a few at once, the others in a queue that takes one from each client in turn.
+"""Whose query runs next: a few at once, the others in a queue that takes one from each client in turn. A client is a person
+where people sign in, else an address. One client never holds all places, so that somebody else's next query always runs.
 
 Queries run in threads of their own, so that however many wait, receivers and pages keep theirs. A client that goes away
 takes its query with it, whether it waits or runs.
@@ -8,16 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
 #: DuckDB itself uses every core for one query; more at once than this only take memory from each other and ingest.
-AT_ONCE = max(2, (os.cpu_count() or 2) // 2)
+AT_ONCE = max(3, (os.cpu_count() or 2) // 2)
 #: Beyond so many, a client is told to come back later.
 MOST_WAITING = 100
+#: Of these, one client may have this share.
+SHARE = 4
 #: How often a running query's client is looked after.
 LOOK_S = 0.1
 
@@ -38,6 +41,9 @@ class Turns:
     def __init__(self, at_once: int = AT_ONCE, most_waiting: int = MOST_WAITING) -> None:
         self.running = 0
         self.at_once, self.most_waiting = at_once, most_waiting
+        #: One client may hold so many places, and wait for so many.
+        self.each, self.each_waiting = max(1, at_once - 1), max(1, most_waiting // SHARE)
+        self._held: Counter[str] = Counter()
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="query")
 
@@ -48,17 +54,18 @@ class Turns:
     @asynccontextmanager
     async def turn(self, client: str, timeout_s: float) -> AsyncIterator[None]:
         """One of the places. Raises ``TooManyWaitingError``, or ``TimeoutError`` when none came free in time."""
-        if self.running < self.at_once:
+        if self.running < self.at_once and self._held[client] < self.each:
             self.running += 1
+            self._held[client] += 1
         else:
             await self._wait(client, timeout_s)
         try:
             yield
         finally:
-            self._pass_on()
+            self._give_back(client)
 
     async def _wait(self, client: str, timeout_s: float) -> None:
-        if self.waiting >= self.most_waiting:
+        if self.waiting >= self.most_waiting or len(self._waiting.get(client, ())) >= self.each_waiting:
             raise TooManyWaitingError
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(client, deque()).append(place)
@@ -67,7 +74,7 @@ class Turns:
                 await place
         except BaseException:
             if place.done() and not place.cancelled():
-                self._pass_on()  # it came in the same moment
+                self._give_back(client)  # it came in the same moment
             else:
                 self._leave(client, place)
             raise
@@ -79,18 +86,28 @@ class Turns:
         if queue is not None and not queue:
             del self._waiting[client]
 
+    def _give_back(self, client: str) -> None:
+        self.running -= 1
+        self._held[client] -= 1
+        if not self._held[client]:
+            del self._held[client]
+        self._pass_on()
+
     def _pass_on(self) -> None:
-        """Gives a place that came free to the client that has waited longest for its turn."""
-        while self._waiting:
-            client, queue = next(iter(self._waiting.items()))
+        """Gives places that are free to the clients that have waited longest for their turn and hold few enough."""
+        while self.running < self.at_once:
+            client = next((name for name in self._waiting if self._held[name] < self.each), None)
+            if client is None:
+                return
+            queue = self._waiting[client]
             place = queue.popleft()
             self._waiting.move_to_end(client)
             if not queue:
                 del self._waiting[client]
             if not place.done():
+                self.running += 1
+                self._held[client] += 1
                 place.set_result(None)
-                return
-        self.running -= 1
 
     async def run(
         self, work: Callable[[], Answer], stop: Callable[[], None], gone: Callable[[], Awaitable[bool]]

@@ -133,8 +133,12 @@ class Builder:
         self.node: Any = None  # the operator being built, which an engine's refusal names
         self.serial = False  # whether the rows that go into it are serialized
         self.tables: dict[str, Stage] = {}
+        self.stored_steps: set[str] = set()  # those that read a table of the catalogue
         self.settings: dict[str, ast.Node] = {}
         self.depth = 0
+
+    def tick(self) -> None:
+        """Counts one node of the query against what compiling may cost."""
 
     @property
     def now(self) -> datetime:

@@ -15,6 +15,7 @@ from sqlalchemy import select
 from queries.kql import syntax as ast
 from queries.kql.aggregates import AGGREGATES, SIMPLE, bind_aggregate
 from queries.kql.bind import Builder, Env, Function, Moment, Scope, Stage, StageColumn, relation, row_of
+from queries.kql.budget import Budget
 from queries.kql.catalog import Catalog, Table
 from queries.kql.dialect import Col, Sql, quoted
 from queries.kql.engines import DUCKDB, Engine
@@ -37,6 +38,7 @@ from queries.kql.operators.rendering import Chart
 from queries.kql.textindex import Pruner, narrowed
 from queries.kql.unread import AS_JSON, NULLS_AWAY, Narrowable, without_unread
 from queries.kql.values import Value, constant
+from queries.kql.wall.cutting import Cut, Said, Step, cut, is_cheap
 from queries.kql.windows import IN_ORDER, SERIAL, WINDOWS
 
 _LOG = logging.getLogger(__name__)
@@ -58,6 +60,7 @@ class Compiled:
     ordered: bool  # whether the query gives its rows an order
     chart: Chart | None = None
     name: str = ""  # of one table among several: what `fork` calls it, or the column of a `facet`
+    cut: Cut | None = None  # what of it runs behind the wall; None: nothing
 
 
 @lru_cache(maxsize=64)
@@ -86,6 +89,7 @@ class Compiler(Builder):
 
     def expr(self, node: ast.Node, scope: Scope) -> Value:
         """Bind one scalar expression."""
+        self.tick()
         return bind(self, node, scope)
 
     def table(self, node: ast.Node, env: Env) -> Stage:
@@ -113,6 +117,7 @@ class Compiler(Builder):
 
     def as_table(self, node: ast.Node, scope: Scope) -> Stage | None:
         """The stage a node stands for, or None when it is a scalar."""
+        self.tick()
         env = scope.env
         if isinstance(node, ast.Pipeline):
             stage = narrowed(self, node, env) or (
@@ -204,6 +209,7 @@ class Compiler(Builder):
                 body = Sql(reads, body, *only)
             made = Stage(self.add(body), columns, label=name, serial=self.catalog.tables[name].in_order)
             self.narrowable[made.relation] = replace(read, around=body)
+            self.stored_steps.add(made.relation)
             if only:
                 return made
             self.tables[name] = made
@@ -314,26 +320,35 @@ class Compiler(Builder):
         if stage.order:
             query = query.order_by(stage.order.value().sql)
         needed = without_unread(self.ctes, self.narrowable, query)
-        whole = self.with_ctes(needed, query)
+        said, order = self._said(needed, query)
+        names = tuple(n for n, _, _ in needed)
+        once = {n for n, _, materialized in needed if materialized}
+        dear = self.engine is DUCKDB and not is_cheap(said.sql, said.parameters, names, once)
+        return Compiled(
+            said.sql,
+            said.parameters,
+            order,
+            stage.visible,
+            names,
+            stage.order is not None,
+            stage.chart,
+            name,
+            cut(needed, query, self.stored_steps, lambda steps, last: self._said(steps, last)[0]) if dear else None,
+        )
+
+    def _said(self, steps: list[Step], query: Any) -> tuple[Said, tuple[str, ...]]:
+        """Steps and what reads them as SQL, and the names of its parameters."""
+        whole = self.with_ctes(steps, query) if steps else Sql("{0}", query)
         if self.engine.tail:
             whole = Sql(f"{{0}} {self.engine.tail}", whole)
+        self.tick()
         try:
             compiled = whole.compile(dialect=self.engine.dialect())
         except Unspelled as gap:
             raise self._refused(gap) from None
         params = compiled.params  # a property that is made anew each time
         order = tuple(getattr(compiled, "positiontup", None) or params)
-        values = [params[name] for name in order]
-        return Compiled(
-            str(compiled),
-            values,
-            order,
-            stage.visible,
-            tuple(n for n, _, _ in needed),
-            stage.order is not None,
-            stage.chart,
-            name,
-        )
+        return Said(str(compiled), [params[name] for name in order]), order
 
     def _refused(self, gap: Unspelled) -> KqlError:
         """The two kinds of no, for a word that the engine's table lacks."""
@@ -367,11 +382,21 @@ class Compiler(Builder):
 
 def compile_script(
     query: str, catalog: Catalog, *, parameters: dict[str, Any] | None = None, now: datetime | Moment | None = None,
-    pruner: Pruner | None = None, probe: Probe | None = None, engine: Engine = DUCKDB,
+    pruner: Pruner | None = None, probe: Probe | None = None, engine: Engine = DUCKDB, budget: Budget | None = None,
 ) -> list[Compiled]:  # fmt: skip
-    """Every tabular statement of a text, compiled."""
+    """Every tabular statement of a text, compiled. ``budget``: how long that may take."""
+    budget = budget or Budget()
+    with budget:
+        return _compiled(query, catalog, parameters, now, pruner, probe, engine, budget)
+
+
+def _compiled(
+    query: str, catalog: Catalog, parameters: dict[str, Any] | None, now: datetime | Moment | None, pruner: Pruner | None,
+    probe: Probe | None, engine: Engine, budget: Budget,
+) -> list[Compiled]:  # fmt: skip
     script = parse(query)
     builder = Compiler(catalog, now)
+    builder.tick = budget.tick  # type: ignore[method-assign]
     builder.pruner = pruner
     builder.engine = engine
     builder.probe = probe

@@ -14,6 +14,7 @@ from sqlalchemy.sql import quoted_name
 from sqlalchemy.sql.elements import ClauseElement
 from sqlalchemy.types import NullType
 
+from queries.kql.budget import look
 from queries.kql.engines.spelling import Unspelled
 from queries.kql.errors import KqlBindError
 
@@ -24,8 +25,8 @@ PHYSICAL = {
 }  # fmt: skip
 
 
-MAX_SIZE = 200_000
-MAX_TEXT = 8_000_000  # what a template says twice is written twice
+MAX_SIZE = 60_000
+MAX_TEXT = 2_000_000  # what a template says twice is written twice
 
 
 class Sql(ColumnElement[Any]):
@@ -52,6 +53,7 @@ class Sql(ColumnElement[Any]):
 @compiles(Sql)
 def _compile_sql(element: Sql, compiler: Any, **kw: Any) -> str:
     out = []
+    look()
     try:
         for place, piece in enumerate(compiler.dialect.engine.pieces(element.template)):
             if place % 2 == 0:

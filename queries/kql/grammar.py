@@ -15,6 +15,7 @@ from uuid import UUID
 import pyparsing as pp
 
 from queries.kql import syntax as ast
+from queries.kql.budget import look
 from queries.kql.errors import KqlError, KqlSyntaxError, NotImplementedYet, Span, nearest
 from queries.kql.hints import meant, unclosed_at_end
 from queries.kql.lexical import STRING, TIMESPAN, blank_comments, parse_datetime, timespan_ticks, unquote
@@ -54,6 +55,7 @@ def _action(element: P, build: Any) -> P:
     """Attach `build(loc, tokens)`, letting our own errors through."""
 
     def run(_s: str, loc: int, toks: pp.ParseResults) -> Any:
+        look()
         return build(loc, toks)
 
     return element.add_parse_action(run)

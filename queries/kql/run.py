@@ -8,14 +8,16 @@ import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from threading import Lock
+from threading import Event, Lock
 from typing import Any, Generic, TypeVar
 
 import duckdb
+import pyarrow as pa
 
 from queries.kql.bind import Moment
+from queries.kql.budget import Budget
 from queries.kql.catalog import CATALOG, Catalog
 from queries.kql.cells import cells, document, dumps, dynamic, in_calendar
 from queries.kql.compile import Compiled, compile_script
@@ -25,6 +27,9 @@ from queries.kql.functions.python import give
 from queries.kql.operators.rendering import Chart
 from queries.kql.regex import said as complaint_of_re2
 from queries.kql.textindex import Pruned, Pruner
+from queries.kql.wall.asking import ask, too_much
+from queries.kql.wall.cutting import Cut, Said
+from queries.kql.wall.guarding import Guarded
 
 Made = TypeVar("Made")
 _LOG = logging.getLogger(__name__)
@@ -40,6 +45,7 @@ class Result:
     table: Any
     sql: str
     truncated: bool = False
+    cut_at: str | None = None  # what the answer was cut at where it was: "rows" or "bytes"
     elapsed_ms: float = 0.0
     others: list[Result] = field(default_factory=list)
     pruned: tuple[Pruned, ...] = ()
@@ -69,20 +75,50 @@ class Result:
         return dumps(self.document()).decode()
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What the answer to one query may cost; None is no limit."""
+
+    max_rows: int | None = None
+    max_bytes: int | None = None
+    timeout_s: float | None = None
+    deadline: float | None = None
+    stopped: Event | None = None
+
+    @classmethod
+    def begin(
+        cls, max_rows: int | None, max_bytes: int | None, timeout_s: float | None, stopped: Event | None = None
+    ) -> Limits:
+        """From now on."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        return cls(max_rows, max_bytes, timeout_s, deadline, stopped)
+
+    def for_a_probe(self) -> Limits:
+        """What names the columns of a query is read whole, and is small: more columns no engine can make."""
+        return replace(self, max_rows=MOST_PROBED, max_bytes=PROBED_BYTES)
+
+    def budget(self) -> Budget:
+        """Of reading and binding."""
+        return Budget(self.deadline, self.timeout_s)
+
+
+#: Rows and bytes of a part of a query that is asked while the rest is compiled.
+MOST_PROBED, PROBED_BYTES = 100_000, 64 * 2**20
+
+
 @dataclass
 class _Probe:
     """Runs a part of a query while the rest is compiled: some operators' columns depend on the data."""
 
     con: duckdb.DuckDBPyConnection
     text: str
-    timeout_s: float | None
-    deadline: float | None
+    limits: Limits
     asked: bool = False
 
     def __call__(self, one: Compiled) -> list[tuple[Any, ...]]:
         self.asked = True
         harden(self.con)
-        found = _execute(self.con, one, self.text, None, self.timeout_s, self.deadline).table
+        found = _execute(self.con, one, self.text, self.limits.for_a_probe()).table
         return list(zip(*(found.column(i).to_pylist() for i in range(found.num_columns)), strict=True))
 
 
@@ -139,22 +175,29 @@ def run(
     parameters: dict[str, Any] | None = None,
     catalog: Catalog = CATALOG,
     max_rows: int | None = None,
+    max_bytes: int | None = None,
     timeout_s: float | None = None,
     now: datetime | None = None,
+    stopped: Event | None = None,
 ) -> Result:
-    """Run a text of statements; the last tabular one is the answer, the ones before are in `others`."""
-    deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    pruner, probe = Pruner(con), _Probe(con, text, timeout_s, deadline)
+    """Run a text of statements; the last tabular one is the answer, the ones before are in `others`.
+
+    ``max_rows`` and ``max_bytes`` (of Arrow) hold for each table. Whoever sets ``stopped`` and interrupts ``con`` ends it.
+    """
+    limits = Limits.begin(max_rows, max_bytes, timeout_s, stopped)
+    pruner, probe = Pruner(con), _Probe(con, text, limits)
     key = _key(text, parameters) if catalog is CATALOG else None
     moment = Moment(now)
     try:
         compiled = _KEPT.get(key)
         if compiled is None:
-            compiled = compile_script(text, catalog, parameters=parameters, now=moment, pruner=pruner, probe=probe)
+            compiled = compile_script(
+                text, catalog, parameters=parameters, now=moment, pruner=pruner, probe=probe, budget=limits.budget()
+            )
             if not (probe.asked or moment.asked or pruner.asked):
                 _KEPT.put(key, compiled)
         harden(con)
-        results = [_execute(con, one, text, max_rows, timeout_s, deadline) for one in compiled]
+        results = [_execute(con, one, text, limits) for one in compiled]
     finally:
         pruner.finish()
     results[-1].others = results[:-1]
@@ -162,33 +205,80 @@ def run(
     return results[-1]
 
 
-def _execute(
-    con: duckdb.DuckDBPyConnection, one: Compiled, text: str, max_rows: int | None, timeout_s: float | None,
-    deadline: float | None,
-) -> Result:  # fmt: skip
-    statement, values = one.sql, list(one.parameters)
-    if max_rows is not None:  # the statement's last SELECT has no limit of its own
-        values.append(max_rows + 1)
-        statement = f"{statement} LIMIT ${len(values)}"
+def _execute(con: duckdb.DuckDBPyConnection, one: Compiled, text: str, limits: Limits) -> Result:
+    values, said = list(one.parameters), one.sql
+    cut = one.cut
+    if limits.max_rows is not None:  # the statement's last SELECT has no limit of its own
+        values, said = _limited(values, said, limits.max_rows)
+        cut = cut and replace(cut, far=Said(*_limited(cut.far.parameters, cut.far.sql, limits.max_rows)[::-1]))
     started = time.monotonic()
-    with Deadline(con, deadline) as limit:
+    if limits.stopped is not None and limits.stopped.is_set():
+        raise KqlRuntimeError("the query was cancelled")
+    with Deadline(con, limits.deadline) as limit:
         try:
-            give(con, statement)
-            # Not con.sql(): a relation is planned once more, for the names of its columns.
-            table = con.execute(_read(con, statement), values).to_arrow_table()
+            table, cut_at = _behind(con, cut, limits) if cut else _beside(con, said, values, limits)
         except duckdb.Error as problem:
-            raise _engine_error(problem, limit.fired, timeout_s).locate(text) from None
-    assert table is not None  # a query has columns
-    truncated = max_rows is not None and table.num_rows > max_rows
-    if truncated:
-        table = table.slice(0, max_rows)
+            raise _engine_error(problem, limit.fired, limits.timeout_s).locate(text) from None
+        except KqlError as problem:
+            raise problem.locate(text) from None
     if not all(in_calendar(table.column(place)) for place, c in enumerate(one.columns) if c.type == "datetime"):
         raise CannotExpress("a date lies outside the years 1 to 9999").locate(text)
     columns = [(c.name, c.type) for c in one.columns]
     table = table.rename_columns([n for n, _ in columns])
     return Result(
-        columns, table, one.sql, truncated, (time.monotonic() - started) * 1000, chart=one.chart, name=one.name
-    )
+        columns, table, one.sql, cut_at is not None, cut_at, (time.monotonic() - started) * 1000, chart=one.chart,
+        name=one.name,
+    )  # fmt: skip
+
+
+def _limited(values: list[Any], statement: str, max_rows: int) -> tuple[list[Any], str]:
+    return [*values, max_rows + 1], f"{statement} LIMIT ${len(values) + 1}"
+
+
+def _behind(con: duckdb.DuckDBPyConnection, cut: Cut, limits: Limits) -> tuple[Any, str | None]:
+    return ask(
+        con, cut, max_rows=limits.max_rows, max_bytes=limits.max_bytes, deadline=limits.deadline,
+        timeout_s=limits.timeout_s, stopped=limits.stopped,
+    )  # fmt: skip
+
+
+def _beside(
+    con: duckdb.DuckDBPyConnection, statement: str, values: list[Any], limits: Limits
+) -> tuple[Any, str | None]:
+    """The answer of a statement that runs in this process, and what it was cut at."""
+    with Guarded(con) as guarded:
+        try:
+            give(con, statement)
+            # Not con.sql(): a relation is planned once more, for the names of its columns.
+            found = con.execute(_read(con, statement), values)
+            if limits.max_bytes is None:
+                table, cut_at = found.to_arrow_table(), None
+            else:
+                table, cut_at = _within(found.to_arrow_reader(ROWS_AT_ONCE), limits.max_bytes)
+        except duckdb.Error:
+            if guarded.struck:
+                raise KqlRuntimeError(too_much(guarded.budget)) from None
+            raise
+    assert table is not None  # a query has columns
+    if limits.max_rows is not None and table.num_rows > limits.max_rows:
+        return table.slice(0, limits.max_rows), "rows"
+    return table, cut_at
+
+
+#: Rows of an answer that are fetched together; behind each its bytes are counted.
+ROWS_AT_ONCE = 8_192
+
+
+def _within(reader: Any, max_bytes: int) -> tuple[Any, str | None]:
+    batches, size = [], 0
+    for batch in reader:
+        size += batch.nbytes
+        if size > max_bytes:
+            fits = max(0, batch.num_rows - -(-batch.num_rows * (size - max_bytes) // max(batch.nbytes, 1)))
+            batches.append(batch.slice(0, fits))
+            return pa.Table.from_batches(batches, reader.schema), "bytes"
+        batches.append(batch)
+    return pa.Table.from_batches(batches, reader.schema), None
 
 
 # What the engine says about a value, said in words of the query's author.
@@ -204,6 +294,8 @@ REFUSED = "kql: "  # how our own error('...') calls in SQL begin
 #: What the service's own parts change while it runs; anything else is as it was when the store was opened.
 _CHANGED_LATER = ["TimeZone", "checkpoint_threshold", "wal_autocheckpoint"]
 _HARDENING = Lock()
+#: Of sorts and joins that do not fit into memory: a disk that they filled could take in no line.
+TEMP_FILES = "8GB"
 
 
 def harden(con: duckdb.DuckDBPyConnection) -> None:
@@ -216,6 +308,7 @@ def harden(con: duckdb.DuckDBPyConnection) -> None:
     with _HARDENING:  # the first queries come side by side
         ((locked,),) = con.execute("SELECT current_setting('lock_configuration')").fetchall()
         if not locked:
+            con.execute("SET max_temp_directory_size = ?", [TEMP_FILES])
             con.execute("SET enable_external_access = false")
             con.execute("SET allowed_configs = ?", [_CHANGED_LATER])
             con.execute("SET lock_configuration = true")
@@ -243,31 +336,33 @@ def _engine_error(problem: duckdb.Error, interrupted: bool, timeout_s: float | N
 
 def validate(
     text: str, catalog: Catalog = CATALOG, *, parameters: dict[str, Any] | None = None,
-    con: duckdb.DuckDBPyConnection | None = None, timeout_s: float | None = None,
+    con: duckdb.DuckDBPyConnection | None = None, timeout_s: float | None = None, stopped: Event | None = None,
 ) -> list[tuple[str, str]]:  # fmt: skip
     """Bind without running; the columns of the last tabular statement.
 
     Where columns depend on the data (``bag_unpack`` and ``pivot`` without declared ones) what they need is read through
     ``con``; without it such a query is refused.
     """
-    deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    probe = None if con is None else _Probe(con, text, timeout_s, deadline)
-    return [(c.name, c.type) for c in compile_script(text, catalog, parameters=parameters, probe=probe)[-1].columns]
+    limits = Limits.begin(None, None, timeout_s, stopped)
+    probe = None if con is None else _Probe(con, text, limits)
+    made = compile_script(text, catalog, parameters=parameters, probe=probe, budget=limits.budget())
+    return [(c.name, c.type) for c in made[-1].columns]
 
 
 def explain(
     text: str, catalog: Catalog = CATALOG, *, con: duckdb.DuckDBPyConnection | None = None,
-    parameters: dict[str, Any] | None = None,
+    parameters: dict[str, Any] | None = None, timeout_s: float | None = None,
 ) -> str:  # fmt: skip
     """What would run: columns, SQL with its parameters' number and, with a store, the segments that can match and the
     engine's plan; for each tabular statement in turn."""
     pruner = Pruner(con) if con is not None else None
     out = []
+    limits = Limits.begin(None, None, timeout_s)
     try:
-        for one in compile_script(text, catalog, parameters=parameters, pruner=pruner):
+        for one in compile_script(text, catalog, parameters=parameters, pruner=pruner, budget=limits.budget()):
             columns = ", ".join(f"{c.name}:{c.type}" for c in one.columns)
             part = f"columns: {columns}\nsteps: {len(one.stages)}\nparameters: {len(one.parameters)}\n\n{one.sql}\n"
-            out.append(part + (_plan(con, one, text) if con is not None else ""))
+            out.append(part + (_plan(con, one, text, limits) if con is not None else ""))
         pruned = "".join(f"segments: {p}\n" for p in pruner.report) if pruner else ""
     finally:
         if pruner:
@@ -275,11 +370,18 @@ def explain(
     return pruned + "\n".join(out)
 
 
-def _plan(con: duckdb.DuckDBPyConnection, one: Compiled, text: str) -> str:
-    try:
-        give(con, one.sql)
-        rows = con.execute(f"EXPLAIN {one.sql}", one.parameters).fetchall()
-    except duckdb.Error as problem:
-        raise _engine_error(problem, False, None).locate(text) from None
+def _plan(con: duckdb.DuckDBPyConnection, one: Compiled, text: str, limits: Limits) -> str:
+    """The engine's plan; of a statement that is cut in two, that of each part which reads the store."""
+    parts = [Said(one.sql, one.parameters)] if one.cut is None else [stream.said for stream in one.cut.near]
+    rows: list[Any] = []
+    with Deadline(con, limits.deadline) as limit:
+        try:
+            for part in parts:
+                give(con, part.sql)
+                rows += con.execute(f"EXPLAIN {part.sql}", part.parameters).fetchall()
+        except duckdb.Error as problem:
+            raise _engine_error(problem, limit.fired, limits.timeout_s).locate(text) from None
+    if one.cut is not None:
+        rows.append(("", "what is made of these rows runs in a process of its own"))
     # A list of blocks may be long; the plan repeats it.
     return "\nplan:\n" + "\n".join(line[:160].rstrip() for _, plan in rows for line in str(plan).splitlines()) + "\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from parsers.record import frame
 from store import open_store
 from web import tail as tailing
 from web.tail import Tail, steps_of
+from web.turns import Turns
 
 
 @pytest.mark.parametrize(
@@ -81,8 +83,11 @@ def test_too_many_lines_are_said(store: Any, monkeypatch: pytest.MonkeyPatch) ->
 class _Listener:
     """A request whose client leaves after so many looks."""
 
-    def __init__(self, looks: int) -> None:
+    def __init__(self, looks: int, store: Any) -> None:
         self.looks = looks
+        self.scope: dict[str, Any] = {}
+        self.client = SimpleNamespace(host="127.0.0.1")
+        self.app = SimpleNamespace(state=SimpleNamespace(turns=Turns(), reader=SimpleNamespace(store=store)))
 
     async def is_disconnected(self) -> bool:
         self.looks -= 1
@@ -95,7 +100,7 @@ def test_the_stream_ends_when_the_client_goes(store: Any, monkeypatch: pytest.Mo
     _add(store, "hello <b>")
 
     async def read() -> list[str]:
-        return [part async for part in tailing._stream(_Listener(2), tail)]  # type: ignore[arg-type]
+        return [part async for part in tailing._stream(_Listener(2, store), tail)]  # type: ignore[arg-type]
 
     with ThreadPoolExecutor() as own:  # a browser's loop may be running in this thread
         parts = own.submit(asyncio.run, read()).result()

@@ -1,0 +1,281 @@
+"""Asks behind the wall: a process for one statement, fed by the store, watched, and killed when its time or memory is over."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pickle
+import re
+import select
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from queries.kql import errors
+from queries.kql.errors import KqlError, KqlRuntimeError, QueryTimeout
+from queries.kql.functions.python import give
+from queries.kql.wall import forking
+from queries.kql.wall.cutting import Cut, Stream
+
+_LOG = logging.getLogger(__name__)
+_ROOT = Path(__file__).parents[3]
+#: How often time, memory and client of a process are looked after.
+LOOK_S = 0.02
+#: Rows that a stream hands over together.
+ROWS_AT_ONCE = 8_192
+#: A process that was forked says its number at once; one that does not is not there.
+START_S = 10.0
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
+
+
+def memory_budget() -> int:
+    """Bytes that one query may take: FAULTLINE_QUERY_MEMORY ("1GB" unless set)."""
+    said = os.environ.get("FAULTLINE_QUERY_MEMORY", "1GB").strip().upper()
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(|[KMG]I?)B?", said)
+    if not found:
+        raise KqlRuntimeError(f"FAULTLINE_QUERY_MEMORY={said}: give a size such as 1GB or 512MB")
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
+def too_much(memory: int) -> str:
+    return f"the query needs more memory than it may use ({memory / 1e9:.2g} GB); narrow the time range, or ask for fewer columns"
+
+
+class Forker:
+    """The process that forks; started when first needed, and again when it is gone."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+
+    def start(self) -> None:
+        """Does nothing while it runs."""
+        with self._lock:
+            self._started()
+
+    def _started(self) -> socket.socket:
+        if self._socket is not None and self._process is not None and self._process.poll() is None:
+            return self._socket
+        if self._socket is not None:
+            self._socket.close()
+        mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        env = {**os.environ, "PYTHONPATH": f"{_ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+        env |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # a pool of threads would not outlive the fork
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", f"from queries.kql.wall.forking import main; main({its.fileno()})"],
+            pass_fds=[its.fileno()], env=env, stdin=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        its.close()
+        self._socket = mine
+        return mine
+
+    def send(self, fds: list[int]) -> None:
+        """Has a process forked that gets these."""
+        with self._lock:
+            try:
+                socket.send_fds(self._started(), [b"fork"], fds)
+            except OSError:
+                if self._process is not None:
+                    self._process.kill()
+                    self._process.wait()
+                socket.send_fds(self._started(), [b"fork"], fds)
+
+    def stop(self) -> None:
+        with self._lock:
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
+            if self._process is not None:
+                self._process.kill()
+                self._process.wait()
+                self._process = None
+
+
+FORKER = Forker()
+
+
+class _Feeder(threading.Thread):
+    """Streams the rows of one step out of the store into a pipe."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection, stream: Stream, fd: int) -> None:
+        super().__init__(daemon=True, name="query rows")
+        self._con, self._stream, self._fd = con.cursor(), stream, fd
+        self.problem: duckdb.Error | None = None
+
+    def run(self) -> None:
+        try:
+            with os.fdopen(self._fd, "wb", buffering=2**16) as file:
+                said = self._stream.said
+                found = self._con.execute(said.sql, said.parameters)
+                types = [(column[0], str(column[1])) for column in found.description or []]
+                file.write(json.dumps(types).encode() + b"\n")
+                reader = found.to_arrow_reader(ROWS_AT_ONCE)
+                with pa.ipc.new_stream(file, reader.schema) as writer:
+                    for batch in reader:
+                        writer.write_batch(batch)
+        except duckdb.Error as problem:
+            self.problem = problem
+        except (OSError, pa.ArrowException):
+            pass  # nobody reads on
+
+    def stop(self) -> None:
+        for _ in range(250):
+            if not self.is_alive():
+                break
+            with suppress(duckdb.Error):
+                self._con.interrupt()
+            self.join(LOOK_S)
+        else:
+            _LOG.warning("a query's rows are still being read from the store")
+            return
+        self._con.close()
+
+
+class Asked:
+    """One statement behind the wall."""
+
+    def __init__(
+        self, con: duckdb.DuckDBPyConnection, cut: Cut, *, max_rows: int | None, max_bytes: int | None,
+        deadline: float | None, timeout_s: float | None, stopped: threading.Event | None,
+    ) -> None:  # fmt: skip
+        self._con, self._cut = con, cut
+        self._max_rows, self._max_bytes = max_rows, max_bytes
+        self._deadline, self._timeout_s, self._stopped = deadline, timeout_s, stopped
+        self._memory = memory_budget()
+        self._pid = 0
+        self._feeders: list[_Feeder] = []
+        self._frames: list[bytes] = []
+
+    def answer(self) -> tuple[pa.Table, str | None]:
+        """The rows, and what they were cut at ("rows", "bytes"). Raises ``KqlError``, and ``duckdb.Error`` of the store."""
+        folder = tempfile.mkdtemp(prefix="faultline-query-")
+        mine, its = socket.socketpair()
+        try:
+            self._begin(mine, its, folder)
+            told = self._wait(mine)
+        finally:
+            its.close()
+            self._kill()
+            mine.close()
+            for feeder in self._feeders:
+                feeder.stop()
+            shutil.rmtree(folder, ignore_errors=True)
+        table = pa.ipc.open_stream(b"".join(self._frames)).read_all()
+        return table, told["truncated"]
+
+    def _begin(self, mine: socket.socket, its: socket.socket, folder: str) -> None:
+        pipes = [os.pipe() for _ in self._cut.near]
+        try:
+            FORKER.send([its.fileno(), *(read for read, _ in pipes)])
+        finally:
+            for read, write in pipes:
+                os.close(read)
+                self._feeders.append(_Feeder(self._con, self._cut.near[len(self._feeders)], write))
+        its.close()
+        for feeder in self._feeders:
+            feeder.start()
+        question = pickle.dumps(
+            {
+                "sql": self._cut.far.sql, "parameters": self._cut.far.parameters, "folder": folder,
+                "streams": [(s.name, s.once) for s in self._cut.near], "memory": self._memory,
+                "threads": os.cpu_count() or 1, "nice": 5, "max_rows": self._max_rows, "max_bytes": self._max_bytes,
+                "too_much": too_much(self._memory),
+            }
+        )  # fmt: skip
+        mine.settimeout(START_S)
+        try:
+            mine.sendall(struct.pack("!Q", len(question)) + question)
+        except OSError as error:
+            raise KqlRuntimeError("the process for this query did not start; see the service's log") from error
+
+    def _wait(self, mine: socket.socket) -> dict[str, Any]:
+        """Reads frames until the end of the answer."""
+        held = bytearray()
+        while True:
+            self._look()
+            if not select.select([mine], [], [], LOOK_S)[0]:
+                continue
+            data = mine.recv(2**20)
+            if not data:
+                self._pid = 0
+                self._problem_of_feeders()
+                self._look()
+                raise KqlRuntimeError(too_much(self._memory))  # the kernel refused it memory, or ended it
+            held += data
+            while len(held) >= forking.HEAD.size:
+                kind, length = forking.HEAD.unpack_from(held)
+                end = forking.HEAD.size + length
+                if len(held) < end:
+                    break
+                payload = bytes(memoryview(held)[forking.HEAD.size : end])
+                del held[:end]
+                if kind == forking.PID:
+                    self._pid = int(payload)
+                elif kind == forking.DATA:
+                    self._frames.append(payload)
+                elif kind == forking.END:
+                    self._pid = 0  # it ends by itself, and its number may soon be another's
+                    self._problem_of_feeders()
+                    found: dict[str, Any] = json.loads(payload)
+                    return found
+                else:
+                    self._problem_of_feeders()
+                    raise self._error(json.loads(payload))
+
+    def _problem_of_feeders(self) -> None:
+        for feeder in self._feeders:
+            if feeder.problem is not None:
+                raise feeder.problem
+
+    def _error(self, said: dict[str, str]) -> KqlError:
+        kind = getattr(errors, said["kind"], KqlRuntimeError)
+        made: KqlError = kind(said["message"])
+        return made
+
+    def _look(self) -> None:
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            raise QueryTimeout(f"the query took longer than {self._timeout_s:g} s and was stopped")
+        if self._stopped is not None and self._stopped.is_set():
+            raise KqlRuntimeError("the query was cancelled")
+        if self._pid and _resident(self._pid) > self._memory:
+            raise KqlRuntimeError(too_much(self._memory))
+
+    def _kill(self) -> None:
+        """The process is no child of this one; as long as its socket was not closed its number is its own."""
+        if self._pid:
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, 9)
+
+
+def _resident(pid: int) -> int:
+    """Bytes of memory that a process has to itself."""
+    try:
+        _, resident, shared, *_ = map(int, Path(f"/proc/{pid}/statm").read_text().split())
+    except (OSError, ValueError):
+        return 0
+    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+
+
+def ask(
+    con: duckdb.DuckDBPyConnection, cut: Cut, *, max_rows: int | None, max_bytes: int | None, deadline: float | None,
+    timeout_s: float | None, stopped: threading.Event | None = None,
+) -> tuple[pa.Table, str | None]:  # fmt: skip
+    """The answer of a statement that was cut in two."""
+    for stream in cut.near:
+        give(con, stream.said.sql)  # none, unless an engine's table of words changes
+    return Asked(
+        con, cut, max_rows=max_rows, max_bytes=max_bytes, deadline=deadline, timeout_s=timeout_s, stopped=stopped
+    ).answer()

@@ -1,0 +1,166 @@
+"""Cuts one statement in two: cheap steps that read the store, and what is made of their rows elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from queries.kql.errors import KqlBindError
+from queries.kql.wall.judging import cheap
+
+_STEP = re.compile(r'(?<![.\w])(?<!AS )"(\w+)"')
+#: Where one of these reads a step, it may read it more than once.
+_AGAIN = re.compile(r"\b(?:LATERAL|RECURSIVE|EXISTS|ASOF)\b")
+#: So often the engine may have to read the steps of one query; each doubling ``union`` doubles that.
+MOST_READS = 4_000
+#: Streams of one statement: each needs a thread and reads the store by itself.
+MOST_STREAMS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """SQL and its parameters."""
+
+    sql: str
+    parameters: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Rows that the part beside the store gives: the step's name, its statement, and whether it is read only once."""
+
+    name: str
+    said: Said
+    once: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A statement in two parts."""
+
+    near: tuple[Stream, ...]
+    far: Said
+
+
+Step = tuple[str, Any, bool]
+Say = Callable[[list[Step], Any], Said]
+
+
+def parts_of(whole: str, names: Sequence[str]) -> tuple[dict[str, str], str]:
+    """The text of each step in a whole statement of ours, and of what reads them last."""
+    places = []
+    at = 0
+    for name in names:
+        at = whole.index(f'"{name}" AS ', at)
+        places.append(at)
+    ends = [*places[1:], len(whole)]
+    texts = {name: whole[begin + len(name) + 6 : end] for name, begin, end in zip(names, places, ends, strict=True)}
+    last = whole if not names else texts[names[-1]]
+    return texts, last
+
+
+def reads_of(texts: dict[str, str], once: Collection[str], last: str) -> tuple[int, dict[str, set[str]]]:
+    """How many steps the engine sees, since it writes each out at every place that reads it (but those of ``once``, which
+    are materialized), and who reads whom. Raises ``KqlBindError`` beyond ``MOST_READS``."""
+    reads: dict[str, set[str]] = {}
+    cost: dict[str, int] = {}
+    most = 0
+    for name, text in texts.items():
+        found = [n for n in _STEP.findall(text) if n in cost]
+        reads[name] = set(found)
+        cost[name] = 1 + sum(1 if n in once else cost[n] for n in found)
+        most = max(most, cost[name])
+    most = max(most, sum(cost[n] for n in _STEP.findall(last) if n in cost))
+    if most > MOST_READS:
+        raise KqlBindError(
+            f"the query reads its own steps more than {MOST_READS} times: a table is read again wherever it is named; put "
+            "materialize() around the one that is named twice"
+        )
+    return most, reads
+
+
+def is_cheap(whole: str, parameters: Sequence[Any], names: Sequence[str], once: Collection[str]) -> bool:
+    """Whether a whole statement may run beside the store. Raises as ``reads_of`` does."""
+    texts, last = parts_of(whole, names)
+    most, _ = reads_of(texts, once, last)
+    return cheap(whole, parameters, most)
+
+
+def cut(steps: Sequence[Step], query: Any, stored: set[str], say: Say) -> Cut:
+    """``stored``: the steps that read the store's tables. ``say`` compiles steps and a query to SQL."""
+    said = {name: say([], body) for name, body, _ in steps}
+    texts = {name: one.sql for name, one in said.items()}
+    last = say([], query).sql
+    _, reads = reads_of(texts, {n for n, _, materialized in steps if materialized}, last)
+    from_store: set[str] = set()
+    near: set[str] = set()
+    for name, _, _ in steps:
+        if name in stored or reads[name] & from_store:
+            from_store.add(name)
+        if name in stored or (reads[name] <= near and cheap(*_parts(said[name]))):
+            near.add(name)
+    far: list[Step] = []
+    wanted = {n for n in _STEP.findall(last) if n in texts}
+    streams: dict[str, int] = {}
+    for step in reversed(steps):
+        name = step[0]
+        if name not in wanted:
+            continue
+        if name in near and name in from_store and _whole_is_cheap(name, steps, reads, said):
+            streams[name] = 0
+            continue
+        if name in stored:
+            streams[name] = 0
+            continue
+        far.insert(0, step)
+        wanted |= reads[name]
+    if len(streams) > MOST_STREAMS:
+        raise KqlBindError(f"the query reads the store at more than {MOST_STREAMS} places")
+    readers = [*(texts[name] for name, _, _ in far), last]
+    made = tuple(
+        Stream(name, _stream(name, steps, reads, say), _once(name, far, readers, reads, texts, last))
+        for name, _, _ in steps
+        if name in streams
+    )
+    return Cut(made, say(far, query))
+
+
+def _parts(one: Said) -> tuple[str, list[Any]]:
+    return one.sql, one.parameters
+
+
+def _below(name: str, reads: dict[str, set[str]]) -> set[str]:
+    found, todo = {name}, [name]
+    while todo:
+        for other in reads[todo.pop()] - found:
+            found.add(other)
+            todo.append(other)
+    return found
+
+
+def _whole_is_cheap(name: str, steps: Sequence[Step], reads: dict[str, set[str]], said: dict[str, Said]) -> bool:
+    below = _below(name, reads)
+    parts = [said[n] for n, _, _ in steps if n in below]
+    return cheap(" ".join(p.sql for p in parts), [v for p in parts for v in p.parameters], len(parts))
+
+
+def _stream(name: str, steps: Sequence[Step], reads: dict[str, set[str]], say: Say) -> Said:
+    from sqlalchemy import text
+
+    below = _below(name, reads)
+    return say([step for step in steps if step[0] in below], text(f'SELECT * FROM "{name}"'))
+
+
+def _once(
+    name: str, far: Sequence[Step], readers: Sequence[str], reads: dict[str, set[str]], texts: dict[str, str], last: str
+) -> bool:
+    """Whether the far part reads the step at one place only, by one way."""
+    ways = dict.fromkeys((n for n, _, _ in far), 0) | {name: 0}
+    ways |= {n: _STEP.findall(last).count(n) for n in ways}
+    for other, _, _ in reversed(far):
+        for n in _STEP.findall(texts[other]):
+            if n in ways and n != other:
+                ways[n] += ways[other]
+    return ways[name] == 1 and not any(_AGAIN.search(text) for text in readers)

@@ -1,0 +1,203 @@
+"""Behind the wall: a process (``main``) waits for statements on a socket and forks for each.
+
+The process that waits has everything imported, runs no thread and opens no database, so that a fork is safe and takes
+milliseconds. What it forks runs one statement in a database of its own, and ends. It is killed at will: nothing is in it
+that anybody else needs.
+"""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import json
+import os
+import pickle
+import resource
+import signal
+import socket
+import struct
+import time
+from pathlib import Path
+from typing import Any
+
+#: A frame on the socket of one statement: what it is and how long.
+HEAD = struct.Struct("!cQ")
+PID, DATA, END, ERROR = b"P", b"D", b"E", b"X"
+MOST_FDS = 64
+#: Rows of an answer that are handed on together: the row and byte budgets are looked at behind each.
+ROWS_AT_ONCE = 2_048
+_PDEATHSIG = 1
+
+
+def serve(listening: socket.socket) -> None:
+    """Forks for each set of sockets that arrives; ends with the process that started it."""
+    import duckdb  # noqa: F401
+    import pyarrow
+    import pyarrow.compute  # noqa: F401
+
+    import queries.kql.run  # noqa: F401
+    from queries.kql.functions import python  # noqa: F401
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how they ended
+    while True:
+        message, control, _, _ = listening.recvmsg(16, socket.CMSG_SPACE(MOST_FDS * 4))
+        fds = array.array("i")
+        for _, _, data in control:
+            fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+        if not message:
+            return
+        if os.fork() == 0:
+            listening.close()
+            _alone(list(fds))
+        for fd in fds:
+            os.close(fd)
+
+
+def _alone(fds: list[int]) -> None:
+    """One statement, from its question to the end of the process."""
+    code = 1
+    try:
+        _die_with_parent()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        with socket.socket(fileno=fds[0]) as asker:
+            _send(asker, PID, str(os.getpid()).encode())
+            _answer(asker, fds[1:])
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
+
+
+def _send(asker: socket.socket, kind: bytes, payload: Any) -> None:
+    asker.sendall(HEAD.pack(kind, len(payload)))
+    asker.sendall(payload)
+
+
+def _question(asker: socket.socket) -> dict[str, Any]:
+    """The parent is trusted: it is the service."""
+    with asker.makefile("rb") as file:
+        (length,) = struct.unpack("!Q", file.read(8))
+        found: dict[str, Any] = pickle.loads(file.read(length))
+    return found
+
+
+class _Frames:
+    """A file that Arrow writes to, each write a frame."""
+
+    closed = False
+
+    def __init__(self, asker: socket.socket) -> None:
+        self._asker = asker
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        _send(self._asker, DATA, view)
+        return len(view)
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+
+def _answer(asker: socket.socket, streams: list[int]) -> None:
+    import duckdb
+
+    from queries.kql.errors import KqlError
+    from queries.kql.run import _engine_error
+
+    asked = _question(asker)
+    os.nice(asked["nice"])
+    _limit(asked["memory"])
+    try:
+        told = _run(asker, asked, streams)
+    except MemoryError:
+        _send(asker, ERROR, json.dumps({"kind": "KqlRuntimeError", "message": asked["too_much"]}).encode())
+    except duckdb.Error as problem:
+        error = _engine_error(problem, False, None)
+        _send(asker, ERROR, json.dumps({"kind": type(error).__name__, "message": error.message}).encode())
+    except KqlError as error:
+        _send(asker, ERROR, json.dumps({"kind": type(error).__name__, "message": error.message}).encode())
+    else:
+        _send(asker, END, json.dumps(told).encode())
+
+
+def _limit(memory: int) -> None:
+    """What the process may allocate on top of what it has; the kernel refuses more."""
+    data = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+    # Room for what is reserved and never touched: what is touched is counted from outside.
+    resource.setrlimit(resource.RLIMIT_DATA, (data + 2 * memory, data + 2 * memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _run(asker: socket.socket, asked: dict[str, Any], streams: list[int]) -> dict[str, Any]:
+    import duckdb
+    import pyarrow as pa
+
+    from queries.kql.functions.python import give
+
+    began = time.monotonic()
+    con = duckdb.connect(
+        config={
+            "memory_limit": f"{asked['memory'] * 6 // 10 // 2**20}MiB", "threads": asked["threads"],
+            "temp_directory": asked["folder"], "max_temp_directory_size": f"{4 * asked['memory'] // 2**20}MiB",
+            "autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
+        }
+    )  # fmt: skip
+    con.execute("SET TimeZone = 'UTC'")
+    for (name, once), fd in zip(asked["streams"], streams, strict=True):
+        _take(con, name, once, fd)
+    # The folder of temporary files is opened when it is first needed, which no external access would forbid.
+    con.execute("SET allowed_directories = ?", [[asked["folder"]]])
+    con.execute("SET enable_external_access = false")
+    con.execute("SET lock_configuration = true")
+    give(con, asked["sql"])
+    reader = con.execute(asked["sql"], asked["parameters"]).to_arrow_reader(ROWS_AT_ONCE)
+    rows = size = 0
+    truncated: str | None = None
+    with pa.ipc.new_stream(pa.PythonFile(_Frames(asker), mode="w"), reader.schema) as writer:
+        for batch in reader:
+            if asked["max_rows"] is not None and rows + batch.num_rows > asked["max_rows"]:
+                batch, truncated = batch.slice(0, asked["max_rows"] - rows), "rows"
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if asked["max_bytes"] is not None and size > asked["max_bytes"]:
+                truncated = "bytes"
+                break
+            writer.write_batch(batch)
+            if truncated:
+                break
+    return {"truncated": truncated, "seconds": time.monotonic() - began}
+
+
+def _take(con: Any, name: str, once: bool, fd: int) -> None:
+    """The rows of a step that ran beside the store, under its name and with its types."""
+    import pyarrow as pa
+
+    file = os.fdopen(fd, "rb", buffering=2**16)
+    types = json.loads(file.readline())
+    reader = pa.ipc.open_stream(file)
+    con.register(f"in {name}", reader)
+    # Arrow has no type of its own for JSON.
+    columns = ", ".join(f"CAST({_quoted(column)} AS {kind}) AS {_quoted(column)}" for column, kind in types)
+    made = "VIEW" if once else "TABLE"
+    con.execute(f'CREATE TEMP {made} {_quoted(name)} AS SELECT {columns} FROM "in {name}"')
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def main(fd: int) -> None:
+    """The process that forks, on the socket of this number."""
+    serve(socket.socket(fileno=fd))

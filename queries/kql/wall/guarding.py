@@ -1,0 +1,104 @@
+"""Watches the memory of statements that run beside the store, and interrupts one whose memory is over.
+
+What such a statement takes grows from chunk to chunk (groups of ``summarize``, the smaller side of a join, a sort), and between
+two chunks it can be interrupted. The engine counts memory for all its connections together, so what is measured is what the
+process has grown by since the statement began, less the pages of tables that the engine keeps as long as there is room.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+import duckdb
+
+from queries.kql.wall.asking import memory_budget
+
+#: How often memory is looked at; a statement that ends sooner is not.
+LOOK_S = 0.05
+_KEPT = "BASE_TABLE", "METADATA", "EXTERNAL_FILE_CACHE", "OBJECT_CACHE", "ART_INDEX", "IN_MEMORY_TABLE", "TRANSACTION"
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def taken(con: duckdb.DuckDBPyConnection) -> int:
+    """Bytes of this process that are no pages of tables."""
+    _, resident, shared, *_ = map(int, Path("/proc/self/statm").read_text().split())
+    held = con.execute("SELECT sum(memory_usage_bytes) FROM duckdb_memory() WHERE tag IN ?", [list(_KEPT)]).fetchone()
+    return (resident - shared) * _PAGE - int(held[0] or 0 if held else 0)
+
+
+class _Guard:
+    """One thread for all statements; it sleeps while none runs."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._running: set[Guarded] = set()
+        self._thread: threading.Thread | None = None
+
+    def add(self, one: Guarded) -> None:
+        with self._changed:
+            self._running.add(one)
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, daemon=True, name="query memory")
+                self._thread.start()
+            elif len(self._running) == 1:
+                self._changed.notify()
+
+    def remove(self, one: Guarded) -> None:
+        with self._changed:
+            self._running.discard(one)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._running:
+                    self._changed.wait()
+            time.sleep(LOOK_S)
+            with self._changed:
+                running = list(self._running)
+            for one in running:
+                with suppress(duckdb.Error, OSError):
+                    one.look()
+
+
+_GUARD = _Guard()
+
+
+class Guarded:
+    """Around one statement of ``con``."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
+        self.struck = False
+        self.budget = memory_budget()
+        self._con: duckdb.DuckDBPyConnection | None = con
+        self._lock = threading.Lock()
+        self._before: int | None = None
+
+    def __enter__(self) -> Guarded:
+        _GUARD.add(self)
+        return self
+
+    def look(self) -> None:
+        """Interrupts the statement when its memory is over."""
+        with self._lock:
+            if self._con is None:
+                return
+            with self._con.cursor() as beside:
+                now = taken(beside)
+            if self._before is None:
+                self._before = now
+            if now - self._before > self.budget:
+                self.struck = True
+            if self.struck:
+                self._con.interrupt()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._con = None
+        _GUARD.remove(self)

@@ -1,0 +1,94 @@
+"""Which SQL may run beside the store: what costs time and memory in proportion to the rows and bytes that it reads.
+
+The list says what may, never what may not. A statement that holds any other word goes behind the wall.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+#: Words before a parenthesis that are no calls.
+_GRAMMAR = (
+    "AS IN VALUES OVER AND OR NOT FROM WHERE WHEN THEN ELSE ON BY SELECT WITH FILTER EXISTS HAVING ALL CASE BETWEEN USING "
+    "MATERIALIZED UNION JOIN LIMIT IS END v DECIMAL"
+)
+#: Functions whose answer is no longer than their arguments (but for a constant factor) and takes one pass over them.
+_CHEAP = (
+    "CAST TRY_CAST TRY coalesce nullif greatest least error isnan isinf isfinite "
+    "lower upper length strlen contains starts_with ends_with prefix suffix instr substr left right split_part trim "
+    "regexp_matches regexp_extract regexp_full_match md5 hash "
+    "abs sign round floor ceil trunc sqrt exp ln log2 log10 pow sin cos tan asin acos atan atan2 pi degrees radians xor "
+    "bit_count "
+    "epoch_us make_timestamp date_trunc date_diff to_days to_minutes to_months to_years to_microseconds strftime try_strptime "
+    "day month year hour minute second microsecond week quarter dayofweek dayofyear "
+    "json_extract json_extract_string json_type json_valid json_array_length "
+    "count sum avg min max any_value first var_samp var_pop stddev_samp stddev_pop bit_and bit_or bit_xor "
+    "arg_max_null arg_min_null arg_max arg_min bool_or bool_and row_number lag lead"
+)
+_MAY = frozenset(f"{_GRAMMAR} {_CHEAP}".lower().split())
+_QUOTED = re.compile(r"\"(?:[^\"]|\"\")*\"|'(?:[^']|'')*'")
+_CALLED = re.compile(r"([A-Za-z_]\w*)\s*\(")
+#: Words that multiply rows, loop, or build lists; brackets build and read lists.
+_DEAR = re.compile(r"\b(?:LATERAL|RECURSIVE|ASOF|CROSS|unnest|lambda|GROUPING|EXISTS)\b|\[", re.IGNORECASE)
+_JOIN = re.compile(r"\bJOIN\b", re.IGNORECASE)
+#: A statement with more than this takes the engine long to read and plan, and nothing interrupts that.
+MOST_TEXT = 30_000
+#: Texts put together so often: each may double its argument, and lines are up to 4 MiB long.
+MOST_JOINED = 2
+MOST_JOINS = 2
+#: Steps as the engine sees them, who reads a step twice makes two of it.
+MOST_READ = 60
+#: A pattern longer than this, or one that counts or names a class of Unicode, can be a large automaton.
+MOST_PATTERN = 200
+_LARGE = re.compile(r"\{\s*\d+|\\[pP]")
+#: The edge of a word, as `has` says it at either end of a text: no other automaton is as small for its class.
+_EDGE = "[^\\p{L}\\p{N}]"
+#: The key of a member of a dynamic, as an engine's table spells it for a constant: a path of one step.
+_KEY = re.compile(
+    r"CASE WHEN (CAST\(\$\d+ AS VARCHAR\)) IN \('', ''\) THEN '' \|\| \1 ELSE '' \|\| "
+    r"replace\(replace\(\1, '', ''\), '', ''\) \|\| '' END"
+)
+_REGEX = re.compile(r"\bregexp_\w+\(")
+#: How a pattern of the query stands in a statement of ours: bound, with flags or fences of ours around it.
+_CONSTANT = re.compile(r"(?:\s|\|\||\(|\)|CAST|AS|VARCHAR|\$\d+|''|\?)*$")
+
+
+def cheap(sql: str, parameters: Sequence[Any], reads: int = 1) -> bool:
+    """Whether a statement of ours may run beside the store. ``reads``: how many steps the engine makes of it."""
+    if len(sql) > MOST_TEXT or reads > MOST_READ:
+        return False
+    bare = _KEY.sub("$1", _QUOTED.sub("''", sql))
+    if any(word.lower() not in _MAY for word in set(_CALLED.findall(bare))):
+        return False
+    if _DEAR.search(bare) or bare.count("||") > MOST_JOINED or len(_JOIN.findall(bare)) > MOST_JOINS:
+        return False
+    return _REGEX.search(bare) is None or _small_patterns(bare, parameters)
+
+
+def _small_patterns(bare: str, parameters: Sequence[Any]) -> bool:
+    for pattern in parameters:
+        if isinstance(pattern, str):
+            rest = pattern.replace(_EDGE, "", 2)
+            if len(rest) > MOST_PATTERN or _LARGE.search(rest):
+                return False
+    return all(_CONSTANT.match(_argument(bare, found.end(), 1)) for found in _REGEX.finditer(bare))
+
+
+def _argument(text: str, place: int, wanted: int) -> str:
+    """The argument of this number of the call whose parenthesis opens just before ``place``."""
+    depth, number, begin = 0, 0, place
+    for at in range(place, len(text)):
+        sign = text[at]
+        if sign in "([":
+            depth += 1
+        elif sign in ")]":
+            if depth == 0:
+                return text[begin:at] if number == wanted else "missing"
+            depth -= 1
+        elif sign == "," and depth == 0:
+            if number == wanted:
+                return text[begin:at]
+            number, begin = number + 1, at + 1
+    return "missing"

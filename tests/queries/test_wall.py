@@ -1,0 +1,149 @@
+"""Behind the wall: what is cut, that answers stay the same, and that time, memory and bytes have ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import duckdb
+import pytest
+
+from queries.kql import Catalog, Column, KqlError, KqlRuntimeError, QueryTimeout, Table, run
+from queries.kql.compile import compile_script
+from queries.kql.wall import asking
+from queries.kql.wall.judging import cheap
+from tests.queries.attacks import ATTACKS, Attack, _doubling_union, _nested_lets
+
+#: An attack may take so long in all: the limit is a second, and the machine may be busy with other things.
+LIMIT_S, PATIENCE_S = 1.0, 30.0
+LOGS = Table("Logs", (Column("Time", "datetime"), Column("Host", "string"), Column("Message", "string"), Column("Line", "long"),
+                      Column("Fields", "dynamic")), 'kql."Logs"')  # fmt: skip
+CATALOG = Catalog({"Logs": LOGS})
+
+
+@pytest.fixture(scope="module")
+def store() -> duckdb.DuckDBPyConnection:
+    con = duckdb.connect()
+    con.execute("CREATE SCHEMA kql")
+    con.execute(
+        'CREATE TABLE kql."Logs" AS SELECT TIMESTAMP \'2026-03-01\' + to_seconds(i) AS "Time", \'gpu\' || (i % 7) AS "Host", '
+        "'step ' || i || ' loss' AS \"Message\", i AS \"Line\", '{\"a\": ' || i || '}' AS \"Fields\" FROM range(20000) t(i)"
+    )
+    return con
+
+
+def _ask(store: duckdb.DuckDBPyConnection, kql: str, **how: Any) -> Any:
+    return run(store.cursor(), kql, catalog=CATALOG, **how)
+
+
+@pytest.mark.parametrize("attack", [a for a in ATTACKS if a.quick], ids=lambda a: f"{a.kind}: {a.name}")
+def test_an_attack_ends(store: duckdb.DuckDBPyConnection, attack: Attack) -> None:
+    """On the old code most of these took minutes, and gigabytes of this process."""
+    began = time.monotonic()
+    parameters = attack.body.get("parameters")
+    try:
+        result = _ask(
+            store, attack.kql, parameters=parameters, max_rows=attack.body.get("max_rows", 10_000),
+            max_bytes=64 * 2**20, timeout_s=LIMIT_S,
+        )  # fmt: skip
+        assert result.table.nbytes <= 64 * 2**20
+    except KqlError as error:
+        assert "hole in the checks" not in error.message
+    assert time.monotonic() - began < PATIENCE_S
+
+
+@pytest.mark.parametrize("kql", [
+    "Logs | where Host == 'gpu3' and Message has 'loss' | summarize n = count(), last = max(Time) by Host",
+    "Logs | where Message matches regex @'step \\d+ loss' | top 5 by Time desc | project Time, Host",
+    "Logs | extend x = tolong(extract(@'step (\\d+)', 1, Message)) | summarize max(x) by bin(Time, 1h)",
+    "Logs | summarize count() by tostring(Fields.a) | count",
+    "Logs | project Host | join kind=inner (Logs | summarize count() by Host) on Host | count",
+])  # fmt: skip
+def test_what_dashboards_ask_runs_beside_the_store(kql: str) -> None:
+    assert [one.cut for one in compile_script(kql, CATALOG)] == [None]
+
+
+@pytest.mark.parametrize(("kql", "answer"), [
+    ("Logs | where Host == 'gpu3' | extend a = strrep(Message, 3) | summarize sum(strlen(a))", [[108462]]),
+    ("Logs | where Line < 3 | extend p = parse_url(Message) | project Line, tostring(Fields.a) | sort by Line asc",
+     [[0, "0"], [1, "1"], [2, "2"]]),
+    ("let t = Logs | where Line < 5 | extend a = strcat(Host, '-', Message, '-', Host); t | join kind=inner t on Line | count", [[5]]),
+    ("Logs | where Line < 2 | extend l = range(1, 3, 1) | mv-expand l | summarize count() by Host | sort by Host asc",
+     [["gpu0", 3], ["gpu1", 3]]),
+    ("Logs | serialize | extend n = row_number(), s = strrep('x', 2) | where n == 7 | project Line, s", [[6, "xx"]]),
+])  # fmt: skip
+def test_answers_are_the_same_behind_the_wall(store: duckdb.DuckDBPyConnection, kql: str, answer: Any) -> None:
+    (one,) = compile_script(kql, CATALOG)
+    assert one.cut is not None and len(one.cut.near) == 1, "only the cheap steps read the store"
+    got = _ask(store, kql, timeout_s=120, max_rows=100, max_bytes=2**20).rows
+    direct = store.cursor().execute(one.sql, one.parameters).fetchall() if "kqlpy" not in one.sql else None
+    assert got == answer or direct == [tuple(r) for r in got]
+
+
+def test_the_limit_holds_within_one_expression(store: duckdb.DuckDBPyConnection) -> None:
+    """One chunk of such cells takes minutes, in which nothing can interrupt the engine."""
+    began = time.monotonic()
+    with pytest.raises((QueryTimeout, KqlRuntimeError)):
+        _ask(
+            store,
+            "Logs | summarize sum(strlen(replace_string(strrep(Message, 100000), 's', Message)))",
+            timeout_s=LIMIT_S,
+        )
+    assert time.monotonic() - began < PATIENCE_S
+
+
+def test_memory_has_an_end_and_is_told(store: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAULTLINE_QUERY_MEMORY", "256MB")
+    with pytest.raises(KqlRuntimeError, match="more memory than it may use"):
+        _ask(
+            store, "range x from 1 to 100000000 step 1 | summarize array_length(make_list(x, 100000000))", timeout_s=120
+        )
+    assert _ask(store, "print strlen(strrep('a', 10))", timeout_s=60).rows == [[10]], "the next one has what it needs"
+
+
+def test_an_answer_ends_at_its_bytes(store: duckdb.DuckDBPyConnection) -> None:
+    for kql in ("Logs", "Logs | extend a = strrep(Message, 20)"):
+        result = _ask(store, kql, max_rows=1_000_000, max_bytes=200_000, timeout_s=120)
+        assert result.truncated and result.cut_at == "bytes" and result.table.nbytes < 2_000_000
+    assert _ask(store, "Logs | take 20", max_rows=10, max_bytes=2**20, timeout_s=120).cut_at == "rows"
+
+
+def test_who_goes_away_takes_the_process_along(store: duckdb.DuckDBPyConnection) -> None:
+    stopped = threading.Event()
+    threading.Timer(0.5, stopped.set).start()
+    began = time.monotonic()
+    with pytest.raises(KqlRuntimeError, match="cancelled"):
+        _ask(store, "range x from 1 to 100000000000 step 1 | summarize sum(x)", timeout_s=300, stopped=stopped)
+    assert time.monotonic() - began < 100
+
+
+def test_the_forking_process_is_started_again_when_it_is_gone(store: duckdb.DuckDBPyConnection) -> None:
+    asking.FORKER.start()
+    process = asking.FORKER._process
+    assert process is not None
+    process.kill()
+    process.wait()
+    assert _ask(store, "range x from 1 to 3 step 1 | count", timeout_s=120).rows == [[3]]
+
+
+def test_bounds_of_the_text_say_which_and_what_to_do() -> None:
+    with pytest.raises(KqlError, match=r"reads its own steps more than \d+ times.*materialize"):
+        compile_script(_doubling_union(21), CATALOG)
+    with pytest.raises(KqlError, match=r"(unfolds in|grows )to more than \d+ parts"):
+        compile_script(_nested_lets(8, 8), CATALOG)
+
+
+@pytest.mark.parametrize(("sql", "parameters", "expected"), [
+    ('SELECT lower("t"."a") FROM "s1" AS "t"', [], True),
+    ("SELECT repeat('a', 1000000000)", [], False),
+    ("SELECT a_function_of_tomorrow(1)", [], False),
+    ("SELECT regexp_matches(\"t\".\"a\", CAST($1 AS VARCHAR))", ["ab+c"], True),
+    ("SELECT regexp_matches(\"t\".\"a\", CAST($1 AS VARCHAR))", ["((a{0,900}){0,900}){0,900}"], False),
+    ('SELECT regexp_matches("t"."a", "t"."b")', [], False),
+    ('SELECT "t"."repeat(" FROM "s1" AS "t"', [], True),
+    ("SELECT 1 FROM a CROSS JOIN b", [], False),
+    ("SELECT [1, 2]", [], False),
+])  # fmt: skip
+def test_what_is_not_known_to_be_cheap_is_dear(sql: str, parameters: list[Any], expected: bool) -> None:
+    assert cheap(sql, parameters) is expected
