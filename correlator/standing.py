@@ -5,7 +5,7 @@
 * slurmctld's words count from its own file, or from a host that slurm.conf names or that has such a file. Where neither is
   known, they count from hosts that no job runs on and that run no slurmd.
 * Other daemons of Slurm speak of their own host, and of jobs that ran there.
-* A compute node is no switch.
+* A compute node is no switch, and what its address sends over syslog is about no other host.
 * What a job printed is about that job, on its nodes, while it ran.
 
 What does not count is no event for any conclusion about the cluster; it stays among the events and lines that people see.
@@ -13,6 +13,7 @@ What does not count is no event for any conclusion about the cluster; it stays a
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 
 from correlator.model import Event, Run
 from correlator.site import controllers as named_controllers
+from parsers.hostlist import expand
 
 OUTPUT = frozenset({"job_stdout", "job_stderr", "job_output"})
 _OF_NODES = ("slurmd", "slurmstepd")
@@ -32,24 +34,46 @@ _SLACK_S, _BEHIND_S = 10.0, 60.0
 
 
 class Controllers(NamedTuple):
-    """The hosts whose slurmctld is believed. ``sure``: a configuration or a file of slurmctld's own names them."""
+    """The hosts whose slurmctld is believed. ``sure``: a configuration or a file of slurmctld's own names them. ``addresses``: of
+    what node an address is."""
 
     hosts: frozenset[str]
     sure: bool = True
+    addresses: Mapping[str, str] = {}
 
 
 def controllers(
     events: Iterable[Event], settings: Iterable[Mapping[str, Any]], nodes: Collection[str] = ()
 ) -> Controllers:
     """By all events of a cluster and its settings. ``nodes``: where jobs ran."""
+    settings = list(settings)
     said = [e for e in events if e.source == "slurmctld"]
+    told = addresses(settings)
     known = named_controllers(settings) | {e.host for e in said if e.own and e.host}
     if known or any(e.own for e in said):
-        return Controllers(frozenset(known))
+        return Controllers(frozenset(known), True, told)
     hosts = {e.host for e in said if e.host}
     if hosts:
         hosts -= {*nodes, *(e.host for e in events if e.source in _OF_NODES and e.host)}
-    return Controllers(frozenset(hosts), sure=False)
+    return Controllers(frozenset(hosts), False, told)
+
+
+def addresses(settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The node of each address, as slurm.conf and Slurm's answers tell."""
+    found: dict[str, str] = {}
+    for row in settings:
+        scope, name, value = str(row["scope"] or ""), str(row["name"] or ""), str(row["value"] or "")
+        if scope.startswith("node:"):
+            found[value] = scope[5:]
+        elif scope == "alias":
+            found[name] = value
+        elif name.startswith("NodeName:") and (told := _ADDRESS.search(value)):
+            nodes, others = expand(name[9:]), expand(told[1].strip('"'))
+            found.update(zip(others, nodes, strict=False) if len(nodes) == len(others) else ())
+    return found
+
+
+_ADDRESS = re.compile(r"\bNodeAddr\s*=\s*(\S+)", re.IGNORECASE)
 
 
 def ruling(events: Sequence[Event], believed: Controllers) -> Sequence[Event]:
@@ -61,11 +85,18 @@ def ruling(events: Sequence[Event], believed: Controllers) -> Sequence[Event]:
 
 def asks_again(events: Iterable[Event], believed: Controllers) -> bool:
     """Does a host speak as slurmctld of which it must be looked anew whether it is believed?"""
-    return not believed.sure and any(e.source == "slurmctld" and _is_foreign(e, believed) for e in events)
+    return not believed.sure and any(e.source == "slurmctld" and not e.own and e.host not in believed.hosts for e in events)
 
 
 def _is_foreign(event: Event, believed: Controllers) -> bool:
-    return not event.own and event.host not in believed.hosts
+    return not event.own and (event.host not in believed.hosts or _is_sent(event, believed))
+
+
+def _is_sent(event: Event, believed: Controllers) -> bool:
+    """Did the address of a node send it in the name of another host?"""
+    sender = event.entities.get("sender")
+    node = believed.addresses.get(str(sender)) if sender is not None else None
+    return node is not None and node != event.host
 
 
 def heard(events: Sequence[Event], runs: Sequence[Run], believed: Controllers) -> list[Event]:
@@ -82,8 +113,10 @@ def heard(events: Sequence[Event], runs: Sequence[Run], believed: Controllers) -
             if kept is not None:
                 found.append(kept)
         elif source == "slurmctld":
-            if event.own or event.host in believed.hosts:
+            if not _is_foreign(event, believed):
                 found.append(event)
+        elif _is_sent(event, believed):
+            continue
         elif (source not in _OF_NODES or _of_own_host(event, of_job, nodes)) and not (
             event.host in nodes and source in ("switch", "syslog") and event.kind.startswith("switch.")
         ):

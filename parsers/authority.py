@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 CLAIMS = "claims:"
 #: Framings that only root can read or write: what stands in them is not for a program's header to say.
 _RING = ("kmsg", "dmesg")
+#: Beside these, what daemons of Kubernetes write into files of their own.
+_OWN_FILES = (*_RING, "klog")
 #: Columns of a header that a job's line cannot have: they speak of a machine.
 _OF_MACHINES = ("facility", "uptime_s", "step_tag", "received", "sender_time")
 
@@ -122,9 +124,12 @@ def _may_mean(
     event: str, of_site: bool, source: str | None, unit: str | None, facility: str | None, form: str | None
 ) -> bool:
     """Whether a line of ``source`` may mean ``event``. ``of_site``: its pattern is a site's, which names its sources itself."""
-    if of_site or may_speak("user", event) or form in _RING or source == "switch":
+    if of_site or may_speak("user", event) or form in _OWN_FILES or source == "switch":
         return True
-    return facility != "user" and (source != "syslog" or of_system(unit))
+    if facility == "user":
+        return False
+    # A line without a program is no logger's: a relay's, or a daemon's own file.
+    return source != "syslog" or of_system(unit) or (unit is None and facility is None)
 
 
 def _silenced(said: Events, entries: list[Pattern], claims: list[int]) -> Events:
