@@ -230,7 +230,8 @@ def judged(folder: Path, lies: dict[str, list[str]]) -> dict[str, Any]:
                     names = ingest._names.normal(rows.with_columns(cluster=rows["cluster"].fill_null("c")))
                     store.add({"logs": logs_for_storage(names)})
         correlate(store)
-        return result(store)
+        found: dict[str, Any] = json.loads(json.dumps(result(store), default=str).replace(str(folder), ""))
+        return found
 
 
 def others(found: dict[str, Any]) -> dict[str, Any]:
