@@ -17,7 +17,9 @@ from collector.receivers import all_receivers
 from collector.receivers.base import Decoded, Lines, Payload, Poison, Run, moment_of
 from collector.receivers.wrapped import whole
 from collector.segment_file import payload_of
+from parsers import authority
 from parsers.engine import LineParser, prepare
+from parsers.formats.base import JOB_SOURCES
 from parsers.lines import Array, Codes, codes, counted, numbered, tally
 from parsers.record import conform
 from store.duckdb_store import CODED, logs_for_storage
@@ -161,7 +163,38 @@ def _rows(group: Lines, parser: LineParser) -> pl.DataFrame:
         spread = spread.with_columns(**values)
     if runs["tags"].null_count() < len(runs) or runs["fields"].null_count() < len(runs):
         spread = _with_fields(spread.with_columns(said["fields"].alias("_fields"), said["tags"].alias("_tags")))
+    spread = _by_channel(spread, rows["host"], said["host"], group.origin.source)
     return spread.select([*rows.columns, "_transport"])
+
+
+#: In front of what syslog brings stands a priority; what has none was written by nobody's syslog daemon.
+_SYSLOG = "syslog"
+_HEADED = ("rfc3164", "rfc5424")
+
+
+def _by_channel(rows: pl.DataFrame, named: pl.Series, peer: pl.Expr, known: str | None) -> pl.DataFrame:
+    """``rows`` with what the way of a line says about its writer (parsers/authority.py). ``named``: the hosts that lines name;
+    ``known``: the source that the sender gave.
+
+    What came over syslog as another host's keeps its sender's address (``sender``): who that is, the correlator knows."""
+    means = rows["event"] != "other"
+    if not means.any():
+        return rows
+    if known is None and (guessed := means & rows["source"].is_in(JOB_SOURCES)).any():  # some program's, of whom nobody knows
+        rows = authority.silenced(rows, guessed & ~rows["event"].str.starts_with("job."))
+    sent = rows["_transport"].str.starts_with(_SYSLOG).fill_null(False)
+    if not (sent & means).any():
+        return rows
+    headless = ~rows["format"].is_in(_HEADED) | rows["facility"].is_null()
+    rows = authority.silenced(rows, sent & headless & (rows["source"] != "switch").fill_null(True))
+    sender = rows.select(peer.alias("sender")).to_series()
+    sender = pl.repeat(sender[0], len(rows), dtype=pl.String, eager=True) if len(sender) < len(rows) else sender
+    foreign = sent & (rows["event"] != "other") & named.is_not_null() & (named != sender)
+    at = foreign.fill_null(False).arg_true()
+    if not len(at):
+        return rows
+    fields = ('{"sender": "' + sender[at] + '"}').alias("_fields")
+    return rows.with_columns(rows["entities"].scatter(at, merged(rows["entities"][at], fields)))
 
 
 def _files(hosts: pl.Series, transport: str | None) -> pl.Series:

@@ -41,6 +41,7 @@ from correlator.reads import Reads
 from correlator.result import FORMAT, incident_document, verdict_document
 from correlator.sightings import first_seen
 from correlator.site import Inventory, Site, build_site
+from correlator.standing import Controllers, controllers, ruling
 from correlator.survivors import Look
 from correlator.verdicts import Verdict, judge
 from store import run_names
@@ -73,6 +74,7 @@ class Conclusions:
     progress: dict[tuple[int, int], list[tuple[float, float]]] = field(default_factory=dict)
     voices: frozenset[str] = frozenset()
     controllers: frozenset[str] = frozenset()
+    believed: Controllers = field(default_factory=lambda: Controllers(frozenset()))
     #: Jobs with output lines that have no stamp: where those stand in time depends on the rest of what is known of the job.
     unstamped: frozenset[int] = frozenset()
     first: float = 0.0
@@ -139,13 +141,15 @@ def conclude_cluster(
     events = event_rows.gather(store, cluster)
     inventory = read_inventory(store, cluster)
     books = Books(printed := printed_in(store, cluster), lambda: node_failures(store, cluster, printed))
-    told = clocks.compared(events, clock_pairs.Known(inventory.cabling, samples.begun(store, cluster, printed)), books)
+    nodes = {r["host"] for r in store.rows("SELECT DISTINCT unnest(nodes) AS host FROM raw.jobs WHERE cluster IS NOT DISTINCT FROM ?", [cluster])}  # fmt: skip
+    believed = controllers(events, inventory.settings, nodes)
+    told = clocks.compared(ruling(events, believed), clock_pairs.Known(inventory.cabling, samples.begun(store, cluster, printed)), books)
     # What was printed without a stamp lies where accounting, or slurmctld, tells the end of its run.
     if told.zones.printed:
         events = event_rows.gather(store, cluster, told.zones.printed)
     events = clocks.correct(events, told.offsets, told.zones)
-    runs = run_rows.gather(store, cluster, events, told.zones.printed)
-    world = gather_world(store, cluster, settings, events, runs, node_states(store, cluster), told, inventory=inventory)
+    runs = run_rows.gather(store, cluster, list(ruling(events, believed)), told.zones.printed)
+    world = gather_world(store, cluster, settings, events, runs, node_states(store, cluster), told, inventory=inventory, believed=believed)  # fmt: skip
     conclude(world)
     narrow_slurmd_timeout(world.site, world.facts)
     seen = first_seen((events[0] for events in world.by_host.values()), world.runs)
@@ -192,7 +196,7 @@ def measure(store: Reads, cluster: str | None, empty: Collection[str] = ()) -> M
 def gather_world(
     store: Reads, cluster: str | None, settings: Mapping[str, object] | None, events: list[Event], runs: list[Run],
     states: list[dict[str, Any]], off: clocks.Clocks, hosts: Iterable[str] = (), before: Conclusions | None = None,
-    measured: Measured | None = None, inventory: Inventory | None = None,
+    measured: Measured | None = None, inventory: Inventory | None = None, believed: Controllers | None = None,
 ) -> World:  # fmt: skip
     """All that is known besides events and runs. ``hosts``: further hosts that are known to exist; ``before``: earlier
     conclusions, where inventory and voices are the same still; ``measured``, ``inventory``: where those were asked already."""
@@ -217,6 +221,7 @@ def gather_world(
         voices=before.voices if before else samples.voices(store, cluster),
         asked=True,
         inventory=inventory,
+        believed=believed,
     )
     if before:  # a stretch may hold no line of slurmctld
         world.controllers |= before.controllers
@@ -246,7 +251,7 @@ class Weighed:
         return Conclusions(
             world.site.cluster, world.events, world.runs, node_states=world.node_states, stories=self.stories, facts=world.facts,
             weighed=self.verdicts, site=world.site, rates=self.rates, progress=world.progress, voices=world.voices,
-            controllers=world.controllers, first=world.first, last=world.last, inventory=world.inventory,
+            controllers=world.controllers, believed=world.believed or Controllers(frozenset()), first=world.first, last=world.last, inventory=world.inventory,
             looks=self.weigher.exposed.looks, uncovered=self.weigher.exposed.uncovered, spent=[self],
         )  # fmt: skip
 

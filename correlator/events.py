@@ -376,12 +376,12 @@ def _without_copies(lines: pl.DataFrame, known: Mapping[str, _Told]) -> Lines:
     texts, whose = different(lines["entities"])
     different_told: list[Mapping[str, Any]] = [known[text].entities for text in texts]
     lines = lines.with_columns(pl.Series("layer", layers, pl.String))
-    empty, ones = itertools.repeat(()), itertools.repeat(1)
+    empty, ones, nowhere = itertools.repeat(()), itertools.repeat(1), itertools.repeat(0.0)
     events = list(map(
         Event, lines["id"].to_list(), times, list(map(sigmas.__getitem__, resolutions)),
         kinds, shared(lines["host"]), shared(lines["device"]), lines["job_id"].to_list(), shared(lines["message"]),
         sources, layers, shared(lines["severity"]), shared(lines["file"]), lines["line"].to_list(), received,
-        shared(lines["time_quality"]), ones, times, spread(different_told, whose), empty,
+        shared(lines["time_quality"]), ones, times, spread(different_told, whose), empty, nowhere, _own(lines).to_list(),
     ))  # fmt: skip
     told = pl.Series("entities", [sorted_json(t) if t else None for t in different_told], pl.String)
     return Lines(events, lines, told.gather(whose))
@@ -404,7 +404,22 @@ def _of_copies(copies: list[dict[str, Any]], known: Mapping[str, _Told]) -> Even
         source=speaker["source"], layer=layer_of(speaker["event"], speaker["source"]), severity=speaker["severity"], file=file or None,
         line=line or None, received=min(received) / 1e6 if received else None, time_quality=speaker["time_quality"] or "line",
         count=max(1, len({c["line"] for c in own})), last=max(c["time"] for c in own) / 1e6, entities=merged, also=tuple(refs),
+        own=any(_is_own(c["format"], c["file"]) for c in copies),
     )  # fmt: skip
+
+
+#: Lines that came over syslog have no file of their own (collector/decoding.py).
+_RELAYED = "syslog:"
+
+
+def _own(lines: pl.DataFrame) -> pl.Series:
+    """Which lines stand in the own file of Slurm's daemon that wrote them."""
+    told = (pl.col("format") == "slurm").fill_null(False) & ~pl.col("file").fill_null("").str.starts_with(_RELAYED)
+    return lines.select(told.alias("own")).to_series()
+
+
+def _is_own(form: str | None, file: str | None) -> bool:
+    return form == "slurm" and not (file or "").startswith(_RELAYED)
 
 
 def _rank(copy: Mapping[str, Any]) -> tuple[int, int, str, int]:

@@ -20,7 +20,8 @@ class Event:
     """One event; nobody changes it (a frozen class would take six times as long to make, and there are many).
 
     ``sigma`` is the uncertainty of ``time`` in seconds (resolution of the stamp, clock residual). ``clock_offset`` is
-    by how much the line's own stamp was ahead of ``time`` (its host's clock was off; clocks.py).
+    by how much the line's own stamp was ahead of ``time`` (its host's clock was off; clocks.py). ``own``: it stands in the own
+    file of Slurm's daemon that wrote it, not under its name in a log that others write as well.
     """
 
     id: str
@@ -43,6 +44,7 @@ class Event:
     entities: Mapping[str, Any] = field(default_factory=dict)
     also: tuple[tuple[str, int], ...] = ()
     clock_offset: float = 0.0
+    own: bool = False
 
 
 @dataclass(slots=True, eq=False)

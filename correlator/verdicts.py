@@ -107,11 +107,22 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
         )
         verdict.confidence, verdict.others = 0.5, chains
         return verdict
+    if best.root.kind in OF_OUTPUT:
+        # Anybody can print such words: they clear nobody, and accuse no machine.
+        verdict.reason = f"the program reports that {OF_OUTPUT[best.root.kind]}; no line of a node confirms it"
+        verdict.confidence, verdict.own, verdict.others = 0.5, list(best.root.events), chains
+        return verdict
     verdict.chain, verdict.others = best, [c for c in chains if not _same_cause(c.root, best.root)]
     verdict.category = cause_of(best.root).category
     verdict.confidence = min(SUREST, same_root)
     _doubt_root(world, verdict, best.root)
     return verdict
+
+
+#: Causes that only a run's own output tells, and what it reports.
+OF_OUTPUT = {
+    "gpu.told": "a GPU failed", "disk.told": "a local file system failed", "storage.told": "a shared file system failed",
+}  # fmt: skip
 
 
 def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:

@@ -42,6 +42,7 @@ from correlator.plain_runs import EMPTY
 from correlator.printed import Books
 from correlator.recent import Recent
 from correlator.sightings import HOUR_S, first_seen, hour_of
+from correlator.standing import Controllers, asks_again, ruling
 from correlator.survivors import other_now
 from correlator.verdicts import Verdict
 
@@ -161,7 +162,10 @@ class Window:
         fresh = [e for e in new if not _piece_of(e, told.get((e.host, e.kind, e.device)))] if told else list(new)
         names = {e.id for e in fresh}
         events = event_rows.in_order(fresh, [e for e in carried if e.id not in names])
-        runs = self._runs(former, rows, events)
+        believed = self._believed(events)
+        if believed is None:
+            return None
+        runs = self._runs(former, rows, list(ruling(events, believed)))
         if (earlier := other_now(before.looks, former, runs, self.border) - ENDS_WITH_S) < self.border:
             self._begin(earlier)
             return None if self.whole else self.again()
@@ -170,7 +174,7 @@ class Window:
             self._look_back()
             return None if self.whole else self.again()
         hosts = before.site.hosts if before.site else frozenset()
-        world = gather_world(recent, before.cluster, self.settings, events, runs, states, off, hosts, before, measured)  # fmt: skip
+        world = gather_world(recent, before.cluster, self.settings, events, runs, states, off, hosts, before, measured, believed=believed)  # fmt: skip
         if world.events and world.first < before.first:
             return None  # older than anything known: base rates and what lies at the beginning change
         if world.controllers != before.controllers:
@@ -293,6 +297,7 @@ class Window:
         else:
             shown = event_rows.in_order(list(read), carried)
         known = Known(cables, samples.begun(self.store, before.cluster, self.printed))
+        shown = list(ruling(shown, before.believed))
         return clocks.compared_further(before.clocks, shown, known, self.tells_from, Books(self.printed, rows=rows))
 
     def _corrected(self, read: list[Event], off: clocks.Clocks) -> list[Event]:
@@ -374,6 +379,14 @@ class Window:
                 if (one.key, one.nodes, one.start, one.gpus) != (other.key, other.nodes, other.start, other.gpus):
                     found.update(self.index.speaking_of(one, other))
         return found
+
+    def _believed(self, events: Sequence[Event]) -> Controllers | None:
+        """The controllers; None where what is new may tell of others."""
+        believed = self.before.believed
+        if asks_again(events, believed):
+            return None
+        own = {e.host for e in events if e.source == "slurmctld" and e.own and e.host}
+        return believed if own <= believed.hosts else None
 
     def _all_facts(self, world: World) -> tuple[list[Fact], Times]:
         """In no order, and how they lie in time."""

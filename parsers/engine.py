@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from parsers import clock, events, levels, likely, regexes, usual
+from parsers import authority, clock, events, levels, likely, regexes, usual
 from parsers.compiled import once, release
 from parsers.formats import BUILT_IN, all_formats
 from parsers.formats.base import (
@@ -111,7 +111,7 @@ class LineParser:
             return empty("logs")
         texts = buffer.lines()
         usual_ones = usual.read(buffer, origin, header=self.header_entities)
-        frame = self._headers(usual_ones, texts, origin)
+        frame = authority.standing(self._headers(usual_ones, texts, origin), origin)
         numbers = pl.Series("line", np.arange(first_line, first_line + len(buffer), dtype=np.int64))
         frame = frame.hstack([texts.alias("raw"), buffer.unfit().alias("raw_bytes"), numbers])
         named = _jobs_named(frame)
@@ -135,7 +135,7 @@ class LineParser:
             sure = ", year, zone or boot inferred" if row["quality"] == "inferred" else ""
             moment = f"{row['time']} UTC{sure}" if row["time"] else "none"
             out.append(f"format {row['format']}: {form.why}; source {row['source']}, time {moment}")
-            best = self.catalogue.match((row["message"] or "")[:SEARCHED], row["source"])
+            best = self.catalogue.match((row["message"] or "")[:SEARCHED], row["source"], origin.source in JOB_SOURCES)
             if best is None:
                 out.append("event other: no pattern of the catalogue fits the message")
             else:
@@ -198,22 +198,23 @@ class LineParser:
         buffer, messages = usual_ones.buffer, frame["message"]
         if (buffer.ends - buffer.starts).max() > SEARCHED:
             messages = messages.str.slice(0, SEARCHED)
-        found = self._found(messages, frame["source"])
+        found = self._found(messages, frame["source"], origin.source in JOB_SOURCES)
         if self.header_entities:
             said = events.with_headers(frame, usual_ones, found, origin)
         else:
             said = events.alone(frame, usual_ones, found, origin, self._memory)
+        said = authority.heard(said, frame, origin)
         written = levels.written(frame["severity"], frame["source"], messages)
         if (sure := written > levels.SURE).any():
             frame = frame.with_columns(levels.filled(frame["severity"], np.where(sure, written, 0)))
         frame = events.added(frame, said, origin)
         return frame.with_columns(levels.filled(frame["severity"], written))
 
-    def _found(self, messages: pl.Series, sources: pl.Series) -> Found:
+    def _found(self, messages: pl.Series, sources: pl.Series, of_job: bool) -> Found:
         """The rows that may have an event, and what those mean that have."""
         if len(messages) > FEW or self._index.made:
-            return self._index.find(messages, sources)
-        return one_by_one(self.catalogue, messages, sources)
+            return self._index.find(messages, sources, of_job)
+        return one_by_one(self.catalogue, messages, sources, of_job)
 
 
 def _accepted(form: Format, lines: Array, texts: pl.Series, formats: Array) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import partial
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 from parsers import clock, subjects
 from parsers.entities import job_ids, step_name, tags_of
+from parsers.formats.base import JOB_SOURCES
 from parsers.index import Found
 from parsers.lines import Array
 from parsers.patterns import Pattern, around, dumps, written
@@ -25,8 +27,8 @@ _NUMBERS = '{"facility_num"'  # a priority in numbers: facility and severity are
 #: So many texts are remembered, and as many that came before them; longer ones than this are not.
 _REMEMBERED, _LONGEST = 4_096, 512
 _Tags = dict[int, tuple[str, ...]]
-#: A text, the source of its line, and the job that it names.
-_Said = tuple[str, str | None, str | None]
+#: A text, the source of its line, the job that it names, and whether a job is known to have printed it.
+_Said = tuple[str, str | None, str | None, bool]
 
 
 class Events(NamedTuple):
@@ -97,7 +99,7 @@ class Memory:
 
 def alone(frame: pl.DataFrame, usual_ones: Usual, found: Found, origin: Origin, memory: Memory) -> Events:
     """The lines that mean something, with what the rest of each says."""
-    numbers, sayings = _sayings(frame, found, memory)
+    numbers, sayings = _sayings(frame, found, memory, origin.source in JOB_SOURCES)
     which = numbers[found.which]
     lines, which = found.rows[which >= 0], which[which >= 0]
     said = [sayings[number] for number in which.tolist()]
@@ -118,12 +120,12 @@ def alone(frame: pl.DataFrame, usual_ones: Usual, found: Found, origin: Origin, 
     return Events(lines.tolist(), texts, jobs, lines.tolist(), [saying.entry for saying in said], tags)
 
 
-def _sayings(frame: pl.DataFrame, found: Found, memory: Memory) -> tuple[Array, list[_Saying]]:
+def _sayings(frame: pl.DataFrame, found: Found, memory: Memory, of_job: bool) -> tuple[Array, list[_Saying]]:
     """By different text the number of its meaning (below zero: none), and what each means."""
     sources, jobs = (frame[name][found.firsts].to_list() for name in ("source", "_job"))
     numbers = np.full(len(found.firsts), -1, np.int64)
     sayings: list[_Saying] = []
-    for at, said in enumerate(zip(found.texts, sources, jobs, strict=True)):
+    for at, said in enumerate(zip(found.texts, sources, jobs, repeat(of_job), strict=False)):
         saying = memory.known(said, partial(_meant, found, at, said))
         if saying is not None:
             numbers[at] = len(sayings)
@@ -135,7 +137,7 @@ def _meant(found: Found, at: int, said: _Said) -> _Saying | None:
     means = found.meaning(at)
     if means is None:
         return None
-    text, source, job = said
+    text, source, job, _ = said
     return _Saying(means[0], subjects.of(text, source), job_ids(job) if job else {}, means[1])
 
 
@@ -205,9 +207,9 @@ def added(frame: pl.DataFrame, events: Events, origin: Origin) -> pl.DataFrame:
 
 
 def _job_number(text: Any, origin: Origin) -> int | None:
-    if isinstance(text, str) and text.isdigit() and len(text) < 18:
+    if isinstance(text, str) and text.isdigit() and len(text) < 18 and not (origin.job_id and origin.source in JOB_SOURCES):
         return int(text)
-    return origin.job_id
+    return origin.job_id  # what a job prints is about it, whichever number it names
 
 
 def _tags(frame: pl.DataFrame, tags: _Tags, origin: Origin) -> pl.Series:

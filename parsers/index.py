@@ -25,7 +25,7 @@ from parsers.compiled import compiled, part
 from parsers.entities import Reading
 from parsers.lines import Array, each_once, joined
 from parsers.needles import SHORT, Needles, Often, Sought, insert, search_row
-from parsers.patterns import Catalogue, Pattern
+from parsers.patterns import Catalogue, Pattern, meaning
 from parsers.required import Clause, needs, telling
 
 #: So many lines tell which texts are rare; an index made of fewer is made anew when a batch has several times more.
@@ -58,11 +58,11 @@ class Found:
                 yield at, text, *means
 
 
-def one_by_one(catalogue: Catalogue, messages: pl.Series, sources: pl.Series) -> Found:
-    """What ``messages`` mean, without an index."""
+def one_by_one(catalogue: Catalogue, messages: pl.Series, sources: pl.Series, of_job: bool = False) -> Found:
+    """What ``messages`` mean, without an index. ``of_job``: it is known that jobs printed them."""
     rows = np.arange(len(messages))
     texts, known = messages.fill_null("").to_list(), sources.to_list()
-    return Found(rows, rows, rows, texts, lambda at: catalogue.match(texts[at], known[at]))
+    return Found(rows, rows, rows, texts, lambda at: catalogue.match(texts[at], known[at], of_job))
 
 
 class PatternIndex:
@@ -81,8 +81,9 @@ class PatternIndex:
         """Whether the keys have been chosen: the first search takes a tenth of a second more."""
         return self._keys is not None
 
-    def find(self, messages: pl.Series, sources: pl.Series) -> Found:
-        """Which of ``messages`` may mean something to the catalogue, and what they mean. What many lines say is read once."""
+    def find(self, messages: pl.Series, sources: pl.Series, of_job: bool = False) -> Found:
+        """Which of ``messages`` may mean something to the catalogue, and what they mean. What many lines say is read once.
+        ``of_job``: it is known that jobs printed them."""
         edges, data = joined(messages)
         keys = self._keys
         if keys is None or keys.sampled * _SEVERAL <= min(len(messages), _SAMPLE):
@@ -99,12 +100,12 @@ class PatternIndex:
         texts = messages[rows[places]].fill_null("").to_list()
         begins, stops, likely = starts[places].tolist(), ends[places].tolist(), numbers.tolist()
         return Found(
-            rows, which, rows[places], texts, lambda at: self._meaning(texts[at], likely[begins[at] : stops[at]])
+            rows, which, rows[places], texts, lambda at: meaning(self._meanings(texts[at], likely[begins[at] : stops[at]]), of_job)
         )
 
-    def _meaning(self, text: str, likely: list[int]) -> tuple[Pattern, dict[str, Any]] | None:
-        """What the first that fits ``text`` of the regexes of these numbers says. A number is raised by that of all regexes
-        where more than the regex has to be asked."""
+    def _meanings(self, text: str, likely: list[int]) -> Iterator[tuple[Pattern, dict[str, Any]]]:
+        """What those that fit ``text`` of the regexes of these numbers say. A number is raised by that of all regexes where more
+        than the regex has to be asked."""
         regexes, count = self._regexes, len(self._regexes)
         refused = None
         for number in likely:
@@ -114,9 +115,9 @@ class PatternIndex:
             if found is None or entry is refused:
                 continue
             if not doubtful or _accepts(entry, text):
-                return entry, reading(found)
-            refused = entry
-        return None
+                yield entry, reading(found)
+            else:
+                refused = entry
 
     def prepare(self) -> None:
         """What can be known of the regexes before the first line is seen."""

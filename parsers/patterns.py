@@ -15,13 +15,14 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from parsers import authority
 from parsers.entities import tidy
 
 BUILT_IN = Path(__file__).with_name("catalogue")
@@ -83,6 +84,16 @@ class Pattern:
     file: str
     order: int = 0
 
+    @cached_property
+    def of_site(self) -> bool:
+        """Whether it is a site's own and says itself in whose lines it is found."""
+        return bool(self.sources) and Path(self.file).parent != BUILT_IN
+
+    @cached_property
+    def of_job(self) -> bool:
+        """Whether what a job prints may mean it: else a line that reads so only claims it (parsers/authority.py)."""
+        return authority.may_speak("job", self.event) or not self.sources.isdisjoint(GROUPS["job"])
+
     def fits(self, source: str | None) -> bool:
         """Whether a line of ``source`` may mean this; a line of unknown source may be anyone's."""
         return not self.sources or source is None or source in self.sources
@@ -97,6 +108,17 @@ class Pattern:
         return {**self.fixed, **{name: value for name, value in found.groupdict().items() if value is not None}}
 
 
+def meaning(means: Iterable[tuple[Pattern, dict[str, Any]]], of_job: bool) -> tuple[Pattern, dict[str, Any]] | None:
+    """What a line means that reads as the entries of ``means`` do, which are in their order: the first one; of a job's lines the
+    first of which a job may speak, and the tags tell what it claims before that."""
+    claimed: tuple[Pattern, dict[str, Any]] | None = None
+    for entry, entities in means:
+        if entry.of_job or not of_job:
+            return (authority.beside(entry, claimed[0]) if claimed else entry), entities
+        claimed = claimed or (entry, entities)
+    return None if claimed is None else (authority.claim(claimed[0]), {})
+
+
 @dataclass
 class Catalogue:
     """All entries in the order in which they are tried, and what was wrong with the files."""
@@ -109,15 +131,15 @@ class Catalogue:
         """Every literal once."""
         return sorted({literal for entry in self.entries for literal in entry.literals})
 
-    def match(self, message: str, source: str | None) -> tuple[Pattern, dict[str, Any]] | None:
-        """The first entry that fits ``message`` and its tidied entities. For one message; parsers/index.py is for many."""
+    def match(
+        self, message: str, source: str | None, of_job: bool = False
+    ) -> tuple[Pattern, dict[str, Any]] | None:
+        """The first entry that fits ``message`` and its tidied entities. For one message; parsers/index.py is for many. ``of_job``:
+        it is known that a job printed it."""
         lower = message.lower()
-        for entry in self.entries:
-            if any(literal in lower for literal in entry.literals):
-                found = entry.match(message, source)
-                if found is not None:
-                    return entry, tidy(found)
-        return None
+        likely = (entry for entry in self.entries if any(literal in lower for literal in entry.literals))
+        means = ((entry, tidy(found)) for entry in likely if (found := entry.match(message, source)) is not None)
+        return meaning(means, of_job)
 
     def check(self) -> list[Problem]:
         """Everything wrong with the catalogue: files that do not read, and examples that do not hold."""

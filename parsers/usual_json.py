@@ -69,6 +69,8 @@ def journald(data: Array, at: int, end: int, row: Row) -> bool:
         place = _skipped(data, place + 1)
     if data[place] != _CLOSE or place + 1 != end or data[row.message] == PERCENT:
         return False
+    if seen >> _TRANSPORT & 1 and row.program != KERNEL and row.unit_length == 6 and reads(data, row.unit, b"kernel"):
+        return False  # another's words under the kernel's name
     row.quality, row.resolution, row.format = WRITTEN, 1, JOURNALD
     if row.priority >= 0:  # the facility's number so far
         row.priority = row.priority * 8 + row.severity - 1

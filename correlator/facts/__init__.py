@@ -21,7 +21,8 @@ from correlator.model import Event, Fact, Run
 from correlator.printed import Printed
 from correlator.runs_in_time import RunsInTime
 from correlator.samples import Throttled, XidSeen
-from correlator.site import Inventory, Site, controllers
+from correlator.site import Inventory, Site
+from correlator.standing import Controllers, controllers, heard
 
 
 def bus_of(device: str) -> str:
@@ -42,6 +43,7 @@ class World:
     ``slurmd_starts(host)``: (time, uptime of the machine) of each start of its slurmd that tells it, read likewise.
     ``booted``: (BootTime, host) of nodes that Slurm told another one of before. ``legs(host)``: (time, bond, interface) as the bonding
     driver names them. ``voices`` are the hosts whose kernel or system log was collected; ``asked``: that there are none is known, too.
+    ``believed``: the controllers, where that was worked out for more than these events.
     """
 
     site: Site
@@ -62,12 +64,18 @@ class World:
     booted: list[tuple[float, str]] = field(default_factory=list)
     legs: Callable[[str], Sequence[tuple[float, str, str]]] = lambda host: ()
     inventory: Inventory | None = None
+    believed: Controllers | None = None
 
     def __post_init__(self) -> None:
         self.by_kind: dict[str, list[Event]] = defaultdict(list)
         self.by_job: dict[int, list[Event]] = defaultdict(list)
         self.by_host: dict[str, list[Event]] = defaultdict(list)
-        for event in self.events:
+        if self.believed is None:
+            settings = self.inventory.settings if self.inventory else ()
+            self.believed = controllers(self.events, settings, {n for run in self.runs for n in run.nodes})
+        #: The events that count: what nobody may say of whom it speaks stays among ``events``.
+        self.heard = heard(self.events, self.runs, self.believed)
+        for event in self.heard:
             self.by_kind[event.kind].append(event)
             if event.job_id is not None:
                 self.by_job[event.job_id].append(event)
@@ -82,9 +90,8 @@ class World:
         self._spoke: dict[str, Sequence[float]] = {}
         self._states: dict[str, list[dict[str, object]]] | None = None
         #: The hosts that run slurmctld, as its own lines and slurm.conf tell.
-        told = controllers(self.inventory.settings if self.inventory else ())
-        self.controllers = told | {e.host for e in self.events if e.host and e.source == "slurmctld"}
-        self.parts = _parts(self.events)
+        self.controllers = self.believed.hosts | {e.host for e in self.heard if e.host and e.source == "slurmctld"}
+        self.parts = _parts(self.heard)
         self.in_time = RunsInTime(self.runs)
         self.bad_in_time = RunsInTime([r for r in self.runs if r.ended_badly])
         self.runs_of_job: dict[int, list[Run]] = defaultdict(list)
@@ -92,7 +99,7 @@ class World:
             self.runs_of_job[run.job_id].append(run)
         self._facts_by_kind: tuple[int, dict[str, list[Fact]]] = (-1, {})
         self._facts_by_job: tuple[int, dict[str, list[Fact]]] = (-1, {})
-        times = [e.time for e in self.events]
+        times = [e.time for e in self.heard]
         self.first, self.last = (min(times), max(times)) if times else (0.0, 0.0)
 
     def spoke_at(self, host: str) -> Sequence[float]:

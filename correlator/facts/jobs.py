@@ -410,10 +410,11 @@ def _failed_nodes(world: World, run: Run, lines: list[Event], moment: float) -> 
 
 
 def _of_another_part(world: World, run: Run, told: set[str]) -> set[str]:
-    """An srun that started tasks of several parts of a heterogeneous job names a node that may be another part's. What is left
-    in a file of an earlier run of the job names a node of that run."""
+    """An srun that started tasks of several parts of a heterogeneous job names a node that may be another part's; of other nodes a
+    job's output cannot speak. What is left in a file of an earlier run of the job names a node of that run."""
+    parts = world.parts.get(run.job_id, frozenset())
     earlier = {h for r in world.runs_of_job.get(run.job_id, ()) for h in r.nodes}
-    return told & world.site.hosts - earlier
+    return (told & {h for part in parts for r in world.runs_of_job.get(part, ()) for h in r.nodes}) - earlier
 
 
 #: What sets a node DOWN, and how long before it may have begun (five thirds of a SlurmdTimeout of ten minutes).

@@ -97,7 +97,7 @@ def disk_faults(world: World) -> list[Fact]:
         Fact("disk.error", e.time, e.last, e.sigma, e.host, disk_of(e.device), events=(e,))
         for e in world.kinds("storage.nvme_error", "storage.io_error") if e.host
     ]  # fmt: skip
-    said = [e for e in world.events if e.source in _FULL_SOURCES]
+    said = [e for e in world.heard if e.source in _FULL_SOURCES]
     if not _says_full("\n".join([e.message for e in said])):  # all at once: hardly ever one of very many says it
         said = []
     full = [

@@ -111,7 +111,7 @@ def _by_job(events: Iterable[Event]) -> dict[int, list[Event]]:
 
 def storage(world: World) -> list[Fact]:
     """``storage.told`` per shared file system, attrs runs that say so; ``disk.told`` per run whose local disk gave up."""
-    shared: defaultdict[str, list[tuple[Event, Run]]] = defaultdict(list)
+    shared: defaultdict[tuple[str, str], list[tuple[Event, Run]]] = defaultdict(list)
     facts = []
     said = _by_job(
         e
@@ -132,8 +132,9 @@ def storage(world: World) -> list[Fact]:
                             Fact("disk.told", event.time, None, event.sigma, host, None, run=run.key, events=(event,))
                         )
                 elif SHARED_PATH.match(path) and not _READ_ONLY.search(event.message):
-                    shared[file_system(path)].append((event, run))
-    for name, told in sorted(shared.items()):
+                    # Each user's runs by themselves: nobody's output says anything about another's run.
+                    shared[file_system(path), str(run.row.get("user") or "")].append((event, run))
+    for (name, _), told in sorted(shared.items()):
         if any(_tells_of(f, name) for f in world.facts_of("storage.outage")):
             continue
         runs_of = {event.id: run for event, run in told}

@@ -85,9 +85,12 @@ def _journal(record: dict[str, Any], origin: Origin) -> dict[str, Any]:
         program = program or "kernel"
     message = _text(record.get("MESSAGE")) or ""
     unit = _text(record.get("_SYSTEMD_UNIT") or record.get("UNIT"))
+    source = source_of_program(program, message) or "syslog"
+    if source == "kernel" and record.get("_TRANSPORT") not in (None, "kernel"):
+        source = "syslog"  # journald writes down itself over what way it got an entry
     extra = {"program": program, "boot_id": _text(record.get("_BOOT_ID")), "unit": unit}
     return {
-        "format": "journald", "source": source_of_program(program, message) or "syslog", "unit": program, "message": message,
+        "format": "journald", "source": source, "unit": program, "message": message,
         "host": _text(record.get("_HOSTNAME")), "pid": _integer(record.get("_PID") or record.get("SYSLOG_PID")),
         "severity": _name(SEVERITIES, record.get("PRIORITY")), "facility": _name(FACILITIES, record.get("SYSLOG_FACILITY")),
         "iso": _moment(record.get("_SOURCE_REALTIME_TIMESTAMP") or record.get("__REALTIME_TIMESTAMP"))

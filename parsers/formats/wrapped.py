@@ -29,7 +29,7 @@ _LABELLED_HOST = r'(?:^|[, ])(?:host|hostname|node|node_name|nodename|instance)=
 #: ``mpirun --timestamp-output`` puts the time in front of its label.
 _MPIRUN = r"(?:[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d \d{4})?"
 _PREFIX = (
-    r"(?s)^(?:\ufeff|\x00+|\x1e+|data: (?=\{)|\[pod/[\w.-]+/[\w.-]+\] |\((?:\w+ pid=\d+(?:, ip=[\d.a-f:]+)?|raylet|gcs_server)\) |"
+    r"(?s)^(?:\ufeff|\x00+|\x1e+|data: |\[pod/[\w.-]+/[\w.-]+\] |\((?:\w+ pid=\d+(?:, ip=[\d.a-f:]+)?|raylet|gcs_server)\) |"
     rf"{_MPIRUN}\[(?:[\w.-]+@)?\d+,(?P<rank>\d+)\]<std(?:err|out)>: ?)(?P<rest>.*)$"
 )
 

@@ -1,0 +1,156 @@
+"""Who can have written a line, and of what such a one may speak: ``authority.toml`` says it by families of events.
+
+A header is a text like any other. What a job prints is its user's, whatever it looks like: it speaks of that job, and names no
+other host, program or job. A program's name in syslog is whatever its writer called itself: the kernel has no process id and
+no facility but ``kern``, which no program is given; the facility ``user`` is what everybody gets who asks for none. A line
+that claims more than its writer may say is kept with its text, and a tag tells what it claims (``claims:gpu.xid``): no
+such line is an event.
+
+What only several lines together tell (which host is a controller, on which nodes a job ran, when) is the correlator's:
+``correlator/standing.py``. What only a receiver knows (over what a line came) is ``collector/decoding.py``'s.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from parsers.formats.base import JOB_SOURCES, SLURM, nothing
+from parsers.record import Origin
+
+if TYPE_CHECKING:
+    from parsers.events import Events
+    from parsers.patterns import Pattern
+
+#: Tags of lines that claim an event of which their writer may not speak begin so.
+CLAIMS = "claims:"
+#: Framings that only root can read or write: what stands in them is not for a program's header to say.
+_RING = ("kmsg", "dmesg")
+#: Beside these, what daemons of Kubernetes write into files of their own.
+_OWN_FILES = (*_RING, "klog")
+#: Columns of a header that a job's line cannot have: they speak of a machine.
+_OF_MACHINES = ("facility", "uptime_s", "step_tag", "received", "sender_time")
+
+
+@lru_cache(maxsize=1)
+def _told() -> Mapping[str, Any]:
+    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+
+
+@lru_cache(maxsize=1024)
+def may_speak(speaker: str, event: str) -> bool:
+    """Whether a ``speaker`` of authority.toml may speak of an event."""
+    return event.startswith(tuple(_told()[speaker]["speaks"]))
+
+
+@lru_cache(maxsize=4096)
+def of_system(program: str | None) -> bool:
+    """Whether a program's name is one of the system's; whose it is, the name alone cannot say."""
+    return program is not None and program.lower().startswith(tuple(_told()["programs"]["begin"]))
+
+
+def claim(entry: Pattern) -> Pattern:
+    """What a line means that claims what ``entry`` says: nothing, and which claim it is."""
+    return entry if entry.event == "other" else replace(entry, event="other", severity=None, tags=(CLAIMS + entry.event,))
+
+
+def beside(entry: Pattern, claimed: Pattern) -> Pattern:
+    """``entry`` for a line that claims something else as well."""
+    return replace(entry, tags=(*entry.tags, CLAIMS + claimed.event))
+
+
+def standing(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    """``frame`` (HEADER's columns) without what its writers cannot know or be."""
+    if origin.source in JOB_SOURCES:
+        return _of_job(frame, origin)
+    facility, source = frame["facility"], frame["source"]
+    known = facility.null_count() < len(frame)
+    numbered = frame["pid"].null_count() < len(frame)
+    if not known and not numbered:
+        return frame
+    kernel = source == "kernel"
+    odd = pl.Series([False]).new_from_index(0, len(frame))
+    if numbered:  # 0 is what Darwin writes
+        odd = (frame["pid"] > 0).fill_null(False)
+    if known:
+        odd = odd | (facility != "kern").fill_null(False)
+    odd = (odd & kernel).fill_null(False)
+    if odd.any():
+        odd = odd & ~frame["format"].is_in(_RING)
+    if known and (users := (facility == "user").fill_null(False)).any():
+        odd = odd | (users & source.is_in(SLURM) & (frame["format"] != "slurm")).fill_null(False)
+    if not odd.any():
+        return frame
+    return frame.with_columns(
+        source.zip_with(~odd, pl.Series(["syslog"]).new_from_index(0, len(frame))),
+        frame["uptime_s"].zip_with(~odd, nothing("uptime_s", pl.Float64, len(frame))),
+    )
+
+
+def _of_job(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    """Lines of a job's output. A rank may write on which of the job's nodes it runs, as NCCL and Open MPI do; an object around
+    a line and a header inside it say nothing about where it was printed."""
+    written = frame["format"] == "job_output"
+    return frame.with_columns(
+        pl.Series("source", [origin.source], dtype=pl.String).new_from_index(0, len(frame)),
+        frame["host"].zip_with(written, nothing("host", pl.String, len(frame))),
+        *(nothing(name, frame.schema[name], len(frame)) for name in _OF_MACHINES),
+    )
+
+
+def heard(said: Events, frame: pl.DataFrame, origin: Origin) -> Events:
+    """``said`` with claims in the place of events of which the writers of their lines may not speak."""
+    if not said.entries or origin.source in JOB_SOURCES:  # of these the patterns were asked that may mean them
+        return said
+    at = pl.Series(said.with_event, dtype=pl.UInt32)
+    columns = (frame[name][at].to_list() for name in ("source", "unit", "facility", "format"))
+    entries = list(said.entries)
+    claims = []
+    for number, (entry, source, unit, facility, form) in enumerate(zip(said.entries, *columns, strict=True)):
+        if not _may_mean(entry.event, entry.of_site, source, unit, facility, form):
+            entries[number] = claim(entry)
+            claims.append(number)
+    return _silenced(said, entries, claims) if claims else said
+
+
+@lru_cache(maxsize=16_384)
+def _may_mean(
+    event: str, of_site: bool, source: str | None, unit: str | None, facility: str | None, form: str | None
+) -> bool:
+    """Whether a line of ``source`` may mean ``event``. ``of_site``: its pattern is a site's, which names its sources itself."""
+    if of_site or may_speak("user", event) or form in _OWN_FILES or source == "switch":
+        return True
+    if facility == "user":
+        return False
+    # A line without a program is no logger's: a relay's, or a daemon's own file.
+    return source != "syslog" or of_system(unit) or (unit is None and facility is None)
+
+
+def _silenced(said: Events, entries: list[Pattern], claims: list[int]) -> Events:
+    """``said`` with these ``entries``, of which those of the numbers ``claims`` are claims: they are about no job."""
+    place = {line: number for number, line in enumerate(said.lines)}
+    jobs, tags = list(said.jobs), dict(said.tags)
+    for number in claims:
+        line = said.with_event[number]
+        jobs[place[line]] = None
+        tags[line] = entries[number].tags
+    return said._replace(entries=entries, jobs=jobs, tags=tags)
+
+
+def silenced(rows: pl.DataFrame, mask: pl.Series) -> pl.DataFrame:
+    """Parsed ``rows`` (LOGS' columns) of which those of the ``mask`` are claims: for what is known only after parsing."""
+    odd = mask & (rows["event"] != "other").fill_null(False)
+    if not odd.any():
+        return rows
+    told = pl.concat_list(pl.col("tags").fill_null([]), pl.concat_str(pl.lit(CLAIMS), "event"))
+    return rows.with_columns(
+        pl.when(odd).then(told).otherwise("tags").alias("tags"),
+        pl.when(odd).then(pl.lit("other")).otherwise("event").alias("event"),
+        pl.when(odd).then(None).otherwise("job_id").alias("job_id"),
+    )
