@@ -66,6 +66,12 @@ class Connection(tls.Connection):
             self.transport.write(_TOO_LARGE)
             self.transport.close()
 
+    def on_message_begin(self) -> None:
+        if self._head_since is None:  # behind another request, in what was read with it
+            self._head_since, self._head_bytes = time.monotonic(), 0
+            self.place.busy = True
+        super().on_message_begin()
+
     def on_headers_complete(self) -> None:
         self._head_since, self._head_bytes = None, 0
         self._in_body, self._window, self._came = True, time.monotonic(), 0

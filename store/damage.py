@@ -16,8 +16,9 @@ import structlog
 
 log = structlog.get_logger()
 
-#: With what a write-ahead log of DuckDB begins (seen with 2.0): field 100, the entry of the version; field 101, the version.
-_BEGINS = b"\x64\x00\x62\x65\x00"
+#: With what a write-ahead log of DuckDB begins (seen with 2.0): field 100, the entry of the version; field 101, the version
+#: (one byte, any); field 102, the database's mark.
+_BEGINS, _THEN = b"\x64\x00\x62\x65\x00", b"\x66\x00"
 #: In every error of DuckDB that is about its log.
 _ABOUT_LOG = "replaying WAL"
 
@@ -29,8 +30,8 @@ def wal_of(database: Path) -> Path:
 def unreadable_start(database: Path) -> str | None:
     """Why the log is none, though it holds something; None if it may be one, or is empty."""
     with contextlib.suppress(OSError), wal_of(database).open("rb") as file:
-        head = file.read(len(_BEGINS))
-        if head and not _BEGINS.startswith(head) and head != _BEGINS:
+        head = file.read(len(_BEGINS) + 1 + len(_THEN))
+        if len(head) == 8 and (head[:5] != _BEGINS or head[6:] != _THEN):
             return "its first bytes are none of a write-ahead log"
     return None
 
