@@ -122,7 +122,7 @@ def _hand_over(event: str, spool: str) -> None:
         os.makedirs(spool, 0o700)  # noqa: PTH103
     if _is_full(spool):
         if event != "taskprolog":
-            _write(f"{spool}/{DROPPED}", b".", os.O_APPEND | os.O_NONBLOCK)
+            _write(f"{spool}/{DROPPED}", b".", os.O_APPEND)
         return
     body = content(env, event, host, now_ns)
     temporary = f"{spool}/.{name}.tmp"

@@ -490,7 +490,8 @@ def folded(nodes: tuple[str, ...]) -> str:
 
 
 def run_summary(run: Run) -> dict[str, Any]:
-    return {"state": run.state, "user": run.row.get("user"), **({"disputed": run.row["disputed"]} if "disputed" in run.row else {}), "name": run.row.get("name"), "nodes": folded(run.nodes), "gpus": run.gpus,
+    disputed = {"disputed": run.row["disputed"]} if "disputed" in run.row else {}
+    return {**disputed, "state": run.state, "user": run.row.get("user"), "name": run.row.get("name"), "nodes": folded(run.nodes), "gpus": run.gpus,
             "start": stamp(run.start), "end": stamp(run.end)}  # fmt: skip
 
 

@@ -48,9 +48,9 @@ esac
 spool=${FAULTLINE_HOOK_SPOOL:-$default}
 umask 077
 # Where users write, nothing that lies there is written into: a "dropped" may be a link to a file of this user.
-lost() { [ $event = taskprolog ] || [ -L "$spool/dropped" ] || [ -e "$spool/dropped" ] && [ ! -f "$spool/dropped" ] || printf . >>"$spool/dropped"; }
+lost() { [ $event = taskprolog ] || printf . >>"$spool/dropped"; }
 if [ "$1" = --gave-up ]; then
-    lost
+    [ -f "$spool/dropped" ] || [ ! -e "$spool/dropped" ] && lost
     exit 0
 fi
 [ -d "$spool" ] || mkdir -p "$spool" || exit 0

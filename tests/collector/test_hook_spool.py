@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from collector.agent.hook_folder import HookFolder
-from collector.hook_spool import HookSpool
+from collector.hook_spool import HookSpool, spool_problem
 from store import open_store
 
 UID = os.geteuid() or 20001
@@ -123,3 +123,42 @@ def test_a_hook_whose_files_nobody_can_be_sent_for_waits(tmp_path: Path, monkeyp
             patched.setattr(os, "fork", refuse)
             assert spool.take(store) == 0 and path.exists() and "waits" in spool.warnings[0]
         assert spool.take(store) == 1 and not path.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: files of several users")
+@pytest.mark.parametrize(
+    ("mode", "uid", "cure"),
+    [(0o777, 0, "chmod 0700"), (0o1733, 0, "the agent reads that one"), (0o700, 20002, "chown root")],
+)
+def test_a_spool_that_users_may_write_is_refused_said_once_and_named_by_check(
+    mode: int, uid: int, cure: str, tmp_path: Path
+) -> None:
+    folder, output = tmp_path / "above" / "spool", tmp_path / "15.out"
+    folder.mkdir(parents=True)
+    output.write_text("step 1\n")
+    path, spool = epilog(folder, output), HookSpool(folder)
+    os.mkfifo(folder / "1.epilog.gpu01.1.1.hook")
+    folder.parent.chmod(0o777 if uid else 0o755)
+    os.chown(folder, uid, uid)
+    folder.chmod(mode)
+    with open_store(None) as store:
+        assert spool.take(store) == spool.take(store) == 0 and path.exists()
+    assert len(spool.warnings) == 1 and cure in spool.warnings[0] and cure in spool_problem(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: files of several users")
+def test_only_plain_files_of_slurms_are_read_and_nobody_waits_for_a_fifo(tmp_path: Path) -> None:
+    folder, output = tmp_path / "spool", tmp_path / "15.out"
+    folder.mkdir(mode=0o700)
+    output.write_text("step 1\n")
+    good = epilog(folder, output)
+    folder.chmod(0o700)
+    os.mkfifo(folder / "1.epilog.gpu01.1.1.hook")
+    (folder / "2.epilog.gpu01.1.1.hook").mkdir()
+    (folder / "3.epilog.gpu01.1.1.hook").write_bytes(good.read_bytes())
+    os.chown(folder / "3.epilog.gpu01.1.1.hook", 20002, 20002)
+    spool = HookSpool(folder)
+    with open_store(None) as store:
+        assert spool.take(store) == 1 and not list(folder.glob("*.hook"))
+        assert len(store.rows("SELECT * FROM raw.jobs")) == 1
+    assert len(list((folder / "bad").iterdir())) == 3 and not spool_problem(folder)

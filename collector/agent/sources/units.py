@@ -12,6 +12,8 @@ from collector.agent import wire
 from collector.agent.failure import Missing
 from collector.agent.source import Context, Reading, SourceKind
 
+#: What systemd takes for a unit's name (src/basic/unit-name.c): no blank, so nobody's sentence.
+_NAME = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
 
 
@@ -32,7 +34,7 @@ class Units:
         listing = self.context.answer(
             [self.program, "list-units", "--state=failed", "--plain", "--no-legend", "--no-pager"], timeout=20
         )
-        failed = [line.split()[0] for line in listing.splitlines() if line.split()]
+        failed = [line.split()[0] for line in listing.splitlines() if line.split() and _NAME.fullmatch(line.split()[0])]
         lines: list[str] = []
         told: dict[str, str] = {}
         for unit in failed:

@@ -46,7 +46,7 @@ def owned(path: Path, content: bytes, uid: int) -> Path:
 
 
 def handles() -> int:
-    return len(os.listdir("/proc/self/fd"))
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 CLAIM = {
@@ -202,7 +202,7 @@ def test_a_folder_that_users_may_change_is_not_read_and_the_other_is(
 def _names() -> list[str]:
     """Every example of the catalogue, as a name that a file can have."""
     found = [text for entry in patterns.load([]).entries for text in entry.examples]
-    return sorted({text.replace("/", "|").replace("\0", "")[:240] for text in found})
+    return sorted({text.text.replace("/", "|").replace("\0", "")[:240] for text in found})
 
 
 def _events(made: list[dict[str, Any]]) -> list[str]:
