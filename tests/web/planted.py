@@ -99,7 +99,7 @@ def build(p: Planted) -> None:
         incident_of(p, name, hit)
     shared_node(p)
     #: Indices of other tables, and those filled above with what must fit together.
-    known = {"model.runs", "model.incidents", "raw.archive", "raw.log_segments", "raw.log_words"}
+    known = {"model.runs", "model.incidents", "kept.feedback", "raw.archive", "raw.log_segments", "raw.log_words"}
     for table in p.columns:  # every other table as well, whoever reads it
         schema = table.partition(".")[0]
         if schema in ("raw", "model", "kept", "intake") and table not in known and not is_view(p, table):

@@ -358,4 +358,4 @@ def test_our_sql_names_no_catalog(plant: Planted) -> None:
         Path("store/blocks.py"),
         Path("store/node_states.py"),
     ]:
-        assert not re.search(r"(?i)\b(?:from|join)\s+\w+\.(?:raw|model|kept|kql|intake)\.", path.read_text()), path
+        assert not re.search(r"(?i)\b(?:from|join)\s+\w+\.(?:raw|model|kept|intake)\.", path.read_text()), path

@@ -11,7 +11,7 @@ where they name no job, account or path of others.
 | hosts | those of one's own runs, of the evidence one may see, and the root's |
 | jobs, slowed_jobs, unaffected_jobs | one's own; of the others that were hit a number, other_jobs_count |
 | events | those one may see: lines about one's own run; of hardware of its nodes, of switches, of the root |
-| chain | steps to what one may see: edge, delay, window; of others' jobs no step, hit_count and spared_count without their names |
+| chain | steps to what one may see: edge, delay, window, settings of Slurm; of others' jobs no step, hit_count and spared_count without their names |
 | spans | of the hosts above |
 | title, headline, grounds, doubts, rivals, advice | the sentences that name nobody else's job, account or path |
 | gpu_hours_lost and every other field | not told |
@@ -63,6 +63,8 @@ _JOB = {
 
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+")
 _JOBS = re.compile(r"(?i)\bjobs?(?:id)?[\s=#:]*((?:\d[\w@#:.\-]*(?:,\s*|\s+and\s+)?)+)")
+#: What a window rests on: settings of Slurm, "SlurmdTimeout=300".
+_SETTING = re.compile(r"\b[A-Z][A-Za-z]+=\d+(?:\.\d+)?\b")
 _LISTED = re.compile(r"\s*\([^()]*\)")
 _UID = re.compile(r"(?i)\b(uid|gid)[ =:]*\d+")
 _PATH = re.compile(r"(?<![\w.])/(?:[\w.@~-]+/)*[\w.@~-]+")
@@ -181,9 +183,8 @@ class Telling:
                 continue
             told = _picked(step, _STEP)
             told["cause"] = told.get("cause") if told.get("cause") in seen else None
-            words = {
-                name: self._spoken(step.get(name), events) for name in ("because", "text", "cause_says", "effect_says")
-            }
+            words = {name: self._spoken(step.get(name), events) for name in ("text", "cause_says", "effect_says")}
+            words["because"] = ", ".join(_SETTING.findall(str(step.get("because") or "")))
             host = step.get("effect_host")
             told |= words | {"effect_host": host if host in hosts else None}
             if isinstance(step.get("others"), Mapping):
@@ -256,8 +257,8 @@ class Telling:
 
     @cached_property
     def _numbers(self) -> set[str]:
-        names = ("run_key", "own_key", "job_id", "array_job_id")
-        return {str(run[name]) for run in self._own for name in names if run[name] is not None}
+        """As documents call runs. The bare number may be somebody else's later job."""
+        return {str(run[name]) for run in self._own for name in ("run_key", "own_key")}
 
     @cached_property
     def _folders(self) -> tuple[str, ...]:
