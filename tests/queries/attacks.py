@@ -47,6 +47,9 @@ _MANY = _R.format(100_000_000)
 _SERIES = "print s = range(1, 200000, 1) | extend r = {0}"
 _LIST = "range x from 1 to 3000000 step 1 | summarize l = make_list(x, 3000000)"
 
+_SIXTY_A, _SIXTY_B = ", ".join("a" * 60), ", ".join("b" * 60)
+_PRODUCT = _R.format(30_000) + " | extend k = 1 | join kind=inner (" + _R.format(30_000) + " | extend k = 1) on k"
+
 ATTACKS = [
     # unions
     Attack("unions", "doubling 2^21", _doubling_union(21), True),
@@ -74,7 +77,7 @@ ATTACKS = [
     Attack("strings", "url_encode of itself", _extends(30, "url_encode(a)")),
     Attack("strings", "base64 of itself", _extends(60, "base64_encode_tostring(a)")),
     Attack("strings", "tohex of a billion digits", "print strlen(tohex(255, 1000000000))"),
-    Attack("strings", "strcat_delim", "print a = strrep('A', 1000000) | extend b = strcat_delim(a, " + ", ".join(["a"] * 60) + ") | extend c = strcat_delim(b, " + ", ".join(["b"] * 60) + ") | project strlen(c)"),
+    Attack("strings", "strcat_delim", f"print a = strrep('A', 1000000) | extend b = strcat_delim(a, {_SIXTY_A}) | extend c = strcat_delim(b, {_SIXTY_B}) | project strlen(c)"),
     Attack("strings", "translate", _R.format(3000) + " | extend a = translate('A', 'B', strrep('A', 1000000 + x)) | summarize sum(strlen(a))"),
     Attack("strings", "split into letters", "print a = strrep('a,', 50000000) | extend b = array_length(split(a, ','))"),
     # answers
@@ -108,7 +111,7 @@ ATTACKS = [
     # joins
     Attack("joins", "on 1 == 1", _R.format(300_000) + " | extend k = 1 | join kind=inner (" + _R.format(300_000) + " | extend k = 1) on k | summarize sum(x)", True),
     Attack("joins", "lines with lines", "Logs | extend k = 1 | join kind=inner (Logs | extend k = 1) on k | join kind=inner (Logs | extend k = 1) on k | summarize dcount(Message)"),
-    Attack("joins", "sorted product", _R.format(30_000) + " | extend k = 1 | join kind=inner (" + _R.format(30_000) + " | extend k = 1) on k | extend h = hash_md5(tostring(x * x1)) | sort by h asc | take 5000000 | count"),
+    Attack("joins", "sorted product", _PRODUCT + " | extend h = hash_md5(tostring(x * x1)) | sort by h asc | take 5000000 | count"),
     # series
     Attack("series", "make-series by second over years", "Logs | make-series count() on Time from datetime(1990-01-01) to datetime(2026-01-01) step 1ms by Host | count", True),
     Attack("series", "decompose", _SERIES.format("series_decompose(s)") + " | count"),

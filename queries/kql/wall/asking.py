@@ -123,6 +123,7 @@ class _Feeder(threading.Thread):
                 types = [(column[0], str(column[1])) for column in found.description or []]
                 file.write(json.dumps(types).encode() + b"\n")
                 reader = found.to_arrow_reader(ROWS_AT_ONCE)
+                assert reader is not None  # a step has columns
                 with pa.ipc.new_stream(file, reader.schema) as writer:
                     for batch in reader:
                         writer.write_batch(batch)

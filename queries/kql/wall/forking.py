@@ -164,6 +164,7 @@ def _run(asker: socket.socket, asked: dict[str, Any], streams: list[int]) -> dic
     con.execute("SET lock_configuration = true")
     give(con, asked["sql"])
     reader = con.execute(asked["sql"], asked["parameters"]).to_arrow_reader(ROWS_AT_ONCE)
+    assert reader is not None  # a query has columns
     rows = size = 0
     truncated: str | None = None
     with pa.ipc.new_stream(pa.PythonFile(_Frames(asker), mode="w"), reader.schema) as writer:
