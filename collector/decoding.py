@@ -180,7 +180,9 @@ def _by_channel(rows: pl.DataFrame, named: pl.Series, peer: pl.Expr, known: str 
     means = rows["event"] != "other"
     if not means.any():
         return rows
-    if known is None and (guessed := means & rows["source"].is_in(JOB_SOURCES)).any():  # some program's, of whom nobody knows
+    if (
+        known is None and (guessed := means & rows["source"].is_in(JOB_SOURCES)).any()
+    ):  # some program's, of whom nobody knows
         rows = authority.silenced(rows, guessed & ~rows["event"].str.starts_with("job."))
     sent = rows["_transport"].str.starts_with(_SYSLOG).fill_null(False)
     if not (sent & means).any():

@@ -143,7 +143,9 @@ def conclude_cluster(
     books = Books(printed := printed_in(store, cluster), lambda: node_failures(store, cluster, printed))
     nodes = {r["host"] for r in store.rows("SELECT DISTINCT unnest(nodes) AS host FROM raw.jobs WHERE cluster IS NOT DISTINCT FROM ?", [cluster])}  # fmt: skip
     believed = controllers(events, inventory.settings, nodes)
-    told = clocks.compared(ruling(events, believed), clock_pairs.Known(inventory.cabling, samples.begun(store, cluster, printed)), books)
+    told = clocks.compared(
+        ruling(events, believed), clock_pairs.Known(inventory.cabling, samples.begun(store, cluster, printed)), books
+    )
     # What was printed without a stamp lies where accounting, or slurmctld, tells the end of its run.
     if told.zones.printed:
         events = event_rows.gather(store, cluster, told.zones.printed)

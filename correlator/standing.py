@@ -85,7 +85,9 @@ def ruling(events: Sequence[Event], believed: Controllers) -> Sequence[Event]:
 
 def asks_again(events: Iterable[Event], believed: Controllers) -> bool:
     """Does a host speak as slurmctld of which it must be looked anew whether it is believed?"""
-    return not believed.sure and any(e.source == "slurmctld" and not e.own and e.host not in believed.hosts for e in events)
+    return not believed.sure and any(
+        e.source == "slurmctld" and not e.own and e.host not in believed.hosts for e in events
+    )
 
 
 def _is_foreign(event: Event, believed: Controllers) -> bool:

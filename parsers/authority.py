@@ -57,7 +57,9 @@ def of_system(program: str | None) -> bool:
 
 def claim(entry: Pattern) -> Pattern:
     """What a line means that claims what ``entry`` says: nothing, and which claim it is."""
-    return entry if entry.event == "other" else replace(entry, event="other", severity=None, tags=(CLAIMS + entry.event,))
+    return (
+        entry if entry.event == "other" else replace(entry, event="other", severity=None, tags=(CLAIMS + entry.event,))
+    )
 
 
 def beside(entry: Pattern, claimed: Pattern) -> Pattern:

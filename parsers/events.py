@@ -207,7 +207,12 @@ def added(frame: pl.DataFrame, events: Events, origin: Origin) -> pl.DataFrame:
 
 
 def _job_number(text: Any, origin: Origin) -> int | None:
-    if isinstance(text, str) and text.isdigit() and len(text) < 18 and not (origin.job_id and origin.source in JOB_SOURCES):
+    if (
+        isinstance(text, str)
+        and text.isdigit()
+        and len(text) < 18
+        and not (origin.job_id and origin.source in JOB_SOURCES)
+    ):
         return int(text)
     return origin.job_id  # what a job prints is about it, whichever number it names
 

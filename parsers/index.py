@@ -100,7 +100,11 @@ class PatternIndex:
         texts = messages[rows[places]].fill_null("").to_list()
         begins, stops, likely = starts[places].tolist(), ends[places].tolist(), numbers.tolist()
         return Found(
-            rows, which, rows[places], texts, lambda at: meaning(self._meanings(texts[at], likely[begins[at] : stops[at]]), of_job)
+            rows,
+            which,
+            rows[places],
+            texts,
+            lambda at: meaning(self._meanings(texts[at], likely[begins[at] : stops[at]]), of_job),
         )
 
     def _meanings(self, text: str, likely: list[int]) -> Iterator[tuple[Pattern, dict[str, Any]]]:

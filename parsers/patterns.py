@@ -131,9 +131,7 @@ class Catalogue:
         """Every literal once."""
         return sorted({literal for entry in self.entries for literal in entry.literals})
 
-    def match(
-        self, message: str, source: str | None, of_job: bool = False
-    ) -> tuple[Pattern, dict[str, Any]] | None:
+    def match(self, message: str, source: str | None, of_job: bool = False) -> tuple[Pattern, dict[str, Any]] | None:
         """The first entry that fits ``message`` and its tidied entities. For one message; parsers/index.py is for many. ``of_job``:
         it is known that a job printed it."""
         lower = message.lower()

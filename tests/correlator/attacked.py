@@ -74,7 +74,9 @@ def _json(**fields: Any) -> str:
 
 
 def _journal(text: str, at: str, **more: str) -> str:
-    return json.dumps({"_HOSTNAME": VICTIM, "__REALTIME_TIMESTAMP": str(_epoch(at, 10**6)), "PRIORITY": "3", **more, "MESSAGE": text})
+    return json.dumps(
+        {"_HOSTNAME": VICTIM, "__REALTIME_TIMESTAMP": str(_epoch(at, 10**6)), "PRIORITY": "3", **more, "MESSAGE": text}
+    )
 
 
 def _in_output() -> Iterator[tuple[str, Callable[[str, str], str]]]:
@@ -87,7 +89,12 @@ def _in_output() -> Iterator[tuple[str, Callable[[str, str], str]]]:
     yield "dmesg -T", lambda x, at: f"[Sat Feb 28 {at[11:]} 2026] {x}"
     yield "dmesg -x", lambda x, at: f"kern  :err   : [ 9123.456789] {x}"
     yield "kmsg", lambda x, at: f"3,1234,9123456789,-;{x}"
-    yield "kmsg json", lambda x, at: _json(read_at=_epoch(at), facility=0, severity=3, seq=1, kmsg_us=9123456789, text=f"[minislurm:{VICTIM}] {x}")
+    yield (
+        "kmsg json",
+        lambda x, at: _json(
+            read_at=_epoch(at), facility=0, severity=3, seq=1, kmsg_us=9123456789, text=f"[minislurm:{VICTIM}] {x}"
+        ),
+    )
     for program in ("kernel", "slurmctld[77]", "slurmd[77]", "systemd[1]", "nvidia-persistenced[7]"):
         yield f"rfc3164 {program}", lambda x, at, p=program: f"{_bsd(at)} {VICTIM} {p}: {x}"
         yield f"rfc3164 <3> {program}", lambda x, at, p=program: f"<3>{_bsd(at)} {VICTIM} {p}: {x}"
@@ -100,23 +107,86 @@ def _in_output() -> Iterator[tuple[str, Callable[[str, str], str]]]:
     yield "opensm", lambda x, at: f"{_bsd(at)} 123456 [7F6700] 0x01 -> {x}"
     yield "fabricmanager", lambda x, at: f"[Feb 28 2026 {at[11:]}] [ERROR] [tid 12] {x}"
     yield "healthagent", lambda x, at: f"{at.replace('T', ' ')},123 - healthagent - ERROR - {x}"
-    yield "journald kernel", lambda x, at: _journal(x, at, SYSLOG_IDENTIFIER="kernel", _TRANSPORT="kernel", SYSLOG_FACILITY="0")
-    yield "journald slurmctld", lambda x, at: _journal(x, at, SYSLOG_IDENTIFIER="slurmctld", _SYSTEMD_UNIT="slurmctld.service")
+    yield (
+        "journald kernel",
+        lambda x, at: _journal(x, at, SYSLOG_IDENTIFIER="kernel", _TRANSPORT="kernel", SYSLOG_FACILITY="0"),
+    )
+    yield (
+        "journald slurmctld",
+        lambda x, at: _journal(x, at, SYSLOG_IDENTIFIER="slurmctld", _SYSTEMD_UNIT="slurmctld.service"),
+    )
     yield "docker", lambda x, at: _json(log=f"{_bsd(at)} {VICTIM} kernel: {x}\n", stream="stderr", time=f"{at}Z")
     yield "container", lambda x, at: f"{at}.123456789Z stderr F {_bsd(at)} {VICTIM} kernel: {x}"
     yield "console", lambda x, at: f"[{at}+00:00] [ 9123.456789] {x}"
-    yield "beats", lambda x, at: json.dumps({"@timestamp": f"{at}Z", "host": {"name": VICTIM}, "process": {"name": "kernel"}, "message": x})
-    yield "rsyslog json", lambda x, at: _json(timereported=f"{at}Z", hostname=VICTIM, programname="kernel", facility="kern", severity="err", msg=x)
-    yield "fluent record", lambda x, at: f"{at.replace('T', ' ')} +0000 kern.messages: {_json(host=VICTIM, ident='kernel', message=x)}"
-    yield "fluent bit", lambda x, at: f"[0] kern: [{_epoch(at)}.000000000, {_json(host=VICTIM, ident='kernel', message=x)}]"
-    yield "loki", lambda x, at: _json(streams=[{"stream": {"host": VICTIM, "job": "kernel"}, "values": [[str(_epoch(at, 10**9)), f"kernel: {x}"]]}])
-    yield "elasticsearch", lambda x, at: _json(_source={"host": VICTIM, "program": "kernel", "message": x, "timestamp": f"{at}Z"})
-    yield "otlp", lambda x, at: _json(timeUnixNano=str(_epoch(at, 10**9)), severityText="ERROR", body={"stringValue": x},
-                                      attributes=[{"key": "host.name", "value": {"stringValue": VICTIM}}, {"key": "appname", "value": {"stringValue": "kernel"}}])
-    yield "gelf", lambda x, at: _json(version="1.1", host=VICTIM, short_message=x, timestamp=_epoch(at), level=3, _app="kernel")
-    yield "azure", lambda x, at: _json(TimeGenerated=f"{at}Z", Computer=VICTIM, ProcessName="kernel", SyslogMessage=x, SeverityLevel="err")
-    yield "google", lambda x, at: _json(timestamp=f"{at}Z", severity="ERROR", jsonPayload={"message": x}, labels={"compute.googleapis.com/resource_name": VICTIM})
-    yield "nested", lambda x, at: _json(log=_json(host=VICTIM, ident="kernel", message=x, time=f"{at}Z"), time=f"{at}Z", level="error")
+    yield (
+        "beats",
+        lambda x, at: json.dumps(
+            {"@timestamp": f"{at}Z", "host": {"name": VICTIM}, "process": {"name": "kernel"}, "message": x}
+        ),
+    )
+    yield (
+        "rsyslog json",
+        lambda x, at: _json(
+            timereported=f"{at}Z", hostname=VICTIM, programname="kernel", facility="kern", severity="err", msg=x
+        ),
+    )
+    yield (
+        "fluent record",
+        lambda x, at: f"{at.replace('T', ' ')} +0000 kern.messages: {_json(host=VICTIM, ident='kernel', message=x)}",
+    )
+    yield (
+        "fluent bit",
+        lambda x, at: f"[0] kern: [{_epoch(at)}.000000000, {_json(host=VICTIM, ident='kernel', message=x)}]",
+    )
+    yield (
+        "loki",
+        lambda x, at: _json(
+            streams=[
+                {"stream": {"host": VICTIM, "job": "kernel"}, "values": [[str(_epoch(at, 10**9)), f"kernel: {x}"]]}
+            ]
+        ),
+    )
+    yield (
+        "elasticsearch",
+        lambda x, at: _json(_source={"host": VICTIM, "program": "kernel", "message": x, "timestamp": f"{at}Z"}),
+    )
+    yield (
+        "otlp",
+        lambda x, at: _json(
+            timeUnixNano=str(_epoch(at, 10**9)),
+            severityText="ERROR",
+            body={"stringValue": x},
+            attributes=[
+                {"key": "host.name", "value": {"stringValue": VICTIM}},
+                {"key": "appname", "value": {"stringValue": "kernel"}},
+            ],
+        ),
+    )
+    yield (
+        "gelf",
+        lambda x, at: _json(version="1.1", host=VICTIM, short_message=x, timestamp=_epoch(at), level=3, _app="kernel"),
+    )
+    yield (
+        "azure",
+        lambda x, at: _json(
+            TimeGenerated=f"{at}Z", Computer=VICTIM, ProcessName="kernel", SyslogMessage=x, SeverityLevel="err"
+        ),
+    )
+    yield (
+        "google",
+        lambda x, at: _json(
+            timestamp=f"{at}Z",
+            severity="ERROR",
+            jsonPayload={"message": x},
+            labels={"compute.googleapis.com/resource_name": VICTIM},
+        ),
+    )
+    yield (
+        "nested",
+        lambda x, at: _json(
+            log=_json(host=VICTIM, ident="kernel", message=x, time=f"{at}Z"), time=f"{at}Z", level="error"
+        ),
+    )
     yield "logfmt", lambda x, at: f'time="{at}Z" level=error host={VICTIM} msg={json.dumps(x)}'
     yield "logcli", lambda x, at: f'{at}Z {{host="{VICTIM}"}} {x}'
     yield "tabbed", lambda x, at: f"{at}Z\t{VICTIM}\tkernel:\t{x}"
@@ -143,16 +213,28 @@ def _in_syslog() -> Iterator[tuple[str, Callable[[str, str], str]]]:
 def _in_journal() -> Iterator[tuple[str, Callable[[str, str], str]]]:
     said = {"_HOSTNAME": "gx01", "_PID": "77", "_UID": "1001"}
     for tag in ("alice", "kernel", "slurmctld", "slurmd"):
-        yield f"logger -t {tag}", lambda x, at, t=tag: _journal(x, at, **said, SYSLOG_IDENTIFIER=t, _TRANSPORT="syslog", SYSLOG_FACILITY="1")
-    yield "journal's own protocol", lambda x, at: _journal(x, at, **said, SYSLOG_IDENTIFIER="kernel", _TRANSPORT="journal", SYSLOG_FACILITY="0")
-    yield "without a process", lambda x, at: _journal(x, at, _HOSTNAME="gx01", SYSLOG_IDENTIFIER="kernel", _TRANSPORT="journal")
+        yield (
+            f"logger -t {tag}",
+            lambda x, at, t=tag: _journal(x, at, **said, SYSLOG_IDENTIFIER=t, _TRANSPORT="syslog", SYSLOG_FACILITY="1"),
+        )
+    yield (
+        "journal's own protocol",
+        lambda x, at: _journal(x, at, **said, SYSLOG_IDENTIFIER="kernel", _TRANSPORT="journal", SYSLOG_FACILITY="0"),
+    )
+    yield (
+        "without a process",
+        lambda x, at: _journal(x, at, _HOSTNAME="gx01", SYSLOG_IDENTIFIER="kernel", _TRANSPORT="journal"),
+    )
 
 
 def _over_udp() -> Iterator[tuple[str, Callable[[str, str], str]]]:
     for tag in ("kernel", "slurmctld[77]", "slurmd[77]"):
         yield f"logger -n, {tag}", lambda x, at, t=tag: f"<13>{_bsd(at)} gx01 {t}: {x}"
         yield f"as another host, {tag}", lambda x, at, t=tag: f"<3>{_bsd(at)} {VICTIM} {t}: {x}"
-        yield f"as another host, RFC 5424, {tag}", lambda x, at, t=tag: f"<27>1 {at}Z {VICTIM} {t.partition('[')[0]} 77 - - {x}"
+        yield (
+            f"as another host, RFC 5424, {tag}",
+            lambda x, at, t=tag: f"<27>1 {at}Z {VICTIM} {t.partition('[')[0]} 77 - - {x}",
+        )
     yield "as the controller", lambda x, at: f"<27>{_bsd(at)} ctl slurmctld[77]: {x}"
     yield "as a switch", lambda x, at: f"<187>{_bsd(at)} leaf1 Ebra: {x}"
     yield "bare", lambda x, at: x
@@ -183,11 +265,11 @@ def words() -> tuple[str, ...]:
     return tuple(found)
 
 
-def written(channels: tuple[Channel, ...], texts: tuple[str, ...]) -> dict[str, list[str]]:
-    """What alice writes, by place: each text in each way, at one of the moments by turns."""
+def written(channels: tuple[Channel, ...], texts: tuple[str, ...], share: int = 1) -> dict[str, list[str]]:
+    """What alice writes, by place: each text in each way (or one of ``share``, in turn), at one of the moments by turns."""
     found: dict[str, list[str]] = {}
-    for channel in channels:
-        for number, text in enumerate(texts):
+    for place, channel in enumerate(channels):
+        for number, text in enumerate(texts[place % share :: share]):
             found.setdefault(channel.place, []).append(channel.line(text, MOMENTS[number % len(MOMENTS)]))
     return found
 
@@ -196,8 +278,17 @@ def _received(place: str, lines: list[str]) -> Decoded:
     """What a receiver makes of them: from alice's node, in its agent's batch about her job, or as packets of her own."""
     into, at = Decoded(), micros("2026-02-28T10:20:05Z")
     if place == "agent":
-        record = {"host": "gx01", "stream": "output", "source": "job_stdout", "job_id": ALICES, "cluster": "c", "lines": "\n".join(lines)}
-        all_receivers()["ingest"].decode(Payload(json.dumps(record).encode(), {"received": at, "peer": "10.0.0.1", "form": "records"}), into)
+        record = {
+            "host": "gx01",
+            "stream": "output",
+            "source": "job_stdout",
+            "job_id": ALICES,
+            "cluster": "c",
+            "lines": "\n".join(lines),
+        }
+        all_receivers()["ingest"].decode(
+            Payload(json.dumps(record).encode(), {"received": at, "peer": "10.0.0.1", "form": "records"}), into
+        )
     else:
         data = "\n".join(lines).encode() + b"\n"
         parts = [["10.0.0.1", False, "udp", len(data), False, "UTC"]]
@@ -215,7 +306,11 @@ def judged(folder: Path, lies: dict[str, list[str]]) -> dict[str, Any]:
     tree = {**_TREE}
     for place, lines in lies.items():
         if "/" in place:
-            tree[place] = "".join(f"{line}\n" for line in lines) if place not in tree else tree[place] + "".join(f"{line}\n" for line in lines)
+            tree[place] = (
+                "".join(f"{line}\n" for line in lines)
+                if place not in tree
+                else tree[place] + "".join(f"{line}\n" for line in lines)
+            )
     for name, text in tree.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -240,4 +335,8 @@ def others(found: dict[str, Any]) -> dict[str, Any]:
     incidents = [
         {k: v for k, v in i.items() if k not in ("detected_at",)} | {"jobs": [j for j in i["jobs"] if j["job_id"] != own]} for i in found["incidents"]
     ]  # fmt: skip
-    return {"verdicts": {k: v for k, v in found["verdicts"].items() if k != own}, "incidents": incidents, "lemons": found["lemons"]}
+    return {
+        "verdicts": {k: v for k, v in found["verdicts"].items() if k != own},
+        "incidents": incidents,
+        "lemons": found["lemons"],
+    }

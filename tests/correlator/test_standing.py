@@ -20,14 +20,14 @@ def in_peace() -> dict[str, Any]:
         return judged(Path(folder), {})
 
 
-def after(channels: tuple[Channel, ...], texts: tuple[str, ...]) -> dict[str, Any]:
+def after(lies: dict[str, list[str]]) -> dict[str, Any]:
     with TemporaryDirectory() as folder:
-        return judged(Path(folder), written(channels, texts))
+        return judged(Path(folder), lies)
 
 
-def harm(channels: tuple[Channel, ...], texts: tuple[str, ...]) -> str:
+def harm(channels: tuple[Channel, ...], texts: tuple[str, ...], share: int = 1) -> str:
     """What these words changed for others, or did for their writer; nothing if they did nothing."""
-    found, peace = after(channels, texts), in_peace()
+    found, peace = after(written(channels, texts, share)), in_peace()
     told = []
     for name, was in others(peace).items():
         if (now := others(found)[name]) != was:
@@ -59,15 +59,47 @@ def test_the_cluster_without_an_attack() -> None:
     assert not verdicts["45"]["category"].startswith("infra") and len(in_peace()["incidents"]) == 1
 
 
+#: Each text goes one way in so many here, and every way in ``make test-long``.
+SHARE = 8
+
+
 @pytest.mark.parametrize("place", sorted({channel.place for channel in CHANNELS}))
 def test_no_text_of_the_catalogue_touches_another(place: str) -> None:
-    channels, texts = tuple(c for c in CHANNELS if c.place == place), words()
-    found = harm(channels, texts)
-    print(f"{place}: {len(load().entries)} patterns, {len(texts)} texts, {len(channels)} channels, {len(texts) * len(channels)} lines")
-    assert not found, culprits(channels, texts)
+    channels = tuple(c for c in CHANNELS if c.place == place)
+    lines = sum(map(len, written(channels, words(), SHARE).values()))
+    print(f"{place}: {len(load().entries)} patterns, {len(words())} texts, {len(channels)} channels, {lines} lines")
+    assert not harm(channels, words(), SHARE)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("channel", CHANNELS, ids=lambda c: c.name)
-def test_no_channel_alone_touches_another(channel: Channel) -> None:
-    assert not harm((channel,), words()), culprits((channel,), words())
+@pytest.mark.parametrize("place", sorted({channel.place for channel in CHANNELS}))
+def test_every_text_in_every_way(place: str) -> None:
+    channels = tuple(c for c in CHANNELS if c.place == place)
+    print(f"{place}: {len(words())} texts, {len(channels)} channels, {len(words()) * len(channels)} lines")
+    assert not harm(channels, words()), culprits(channels, words())
+
+
+def test_one_line_of_a_job_rewrote_the_verdict_on_another() -> None:
+    """Issue 22, row 1: the line with which bob's app.error became infra.gpu."""
+    xid = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=python, GPU has fallen off the bus."
+    for name in ("journald kernel", "dmesg", "kernel:", "rfc3164 kernel"):
+        (channel,) = (c for c in CHANNELS if c.name == f"stdout: {name}")
+        assert not harm((channel,), (xid,)), name
+
+
+def test_what_a_program_says_of_hardware_clears_nobody() -> None:
+    found = after({"jobs/41/stderr": ["RuntimeError: CUDA error: uncorrectable ECC error encountered"]})
+    own = found["verdicts"]["41"]
+    assert (own["category"], own["incident_id"]) == ("unknown", None) and own["confidence"] <= 0.5
+    assert "no line of a node confirms it" in own["summary"] and others(found) == others(in_peace())
+
+
+def test_the_same_words_from_those_who_may_say_them_count() -> None:
+    """The rule is no deaf ear: a node's own kernel, and slurmctld in its own file, are heard."""
+    line = "Feb 28 10:19:55 gx02 kernel: [9543.1] NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=python, GPU has fallen off the bus."
+    found = after({"nodes/gx02/syslog": [line]})
+    assert found["verdicts"]["45"]["category"] == "infra.gpu"
+    found = after(
+        {"controller/slurmctld.log": ["[2026-02-28T10:19:59.000] error: Nodes gx04 not responding, setting DOWN"]}
+    )
+    assert any("gx04" in i["hosts"] for i in found["incidents"])
