@@ -8,6 +8,7 @@ import resource
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,7 +113,7 @@ def test_out_of_file_handles_is_told_and_the_door_opens_again() -> None:
         door = Door(listening(), everybody, Lines)
         outside = [socket.socket() for _ in range(3)]
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+        highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
         held: list[int] = []
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))

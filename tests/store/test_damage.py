@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -49,7 +48,7 @@ def test_a_whole_log_is_read(tmp_path: Path, killed: tuple[bytes, bytes]) -> Non
         assert store.fact("fact 19") is not None
 
 
-@pytest.mark.parametrize("at", [0, 1, 3, 6, 80, -3])
+@pytest.mark.parametrize("at", [0, 1, 3, 6, -3])
 def test_a_damaged_log_is_said_with_what_to_do_and_kept(tmp_path: Path, killed: tuple[bytes, bytes], at: int) -> None:
     folder = lay(tmp_path / "data", killed, at)
     log = damage.wal_of(folder / DATABASE)
@@ -102,4 +101,4 @@ def test_half_a_batch_set_aside_is_removed_and_said(tmp_path: Path) -> None:
     (tmp_path / ".abc.draft").write_bytes(b"half")
     with capture_logs() as said:
         Quarantine(tmp_path)
-    assert not os.listdir(tmp_path) and said[0]["files"] == 1
+    assert not list(tmp_path.iterdir()) and said[0]["files"] == 1

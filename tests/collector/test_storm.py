@@ -1,0 +1,105 @@
+"""Connections that never finish, hundreds at once, while lines flow: none lost, none twice, and storing goes on.
+
+Half headers, half bodies and half syslog frames, each fed one byte a second; the counts are printed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from running import Running
+
+BEGUN = [
+    b"GET / HTTP/1.1\r\nX-Slow: ",
+    b"POST /api/v1/ingest HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n",
+]
+
+
+class Storm(threading.Thread):
+    """Opens so many connections and dribbles into them; whoever is sent away comes again."""
+
+    def __init__(self, service: Running, count: int) -> None:
+        super().__init__(daemon=True)
+        self.service, self.count, self.ending = service, count, threading.Event()
+        self.opened = self.closed = 0
+
+    def _begin(self, number: int) -> socket.socket | None:
+        kind = number % 3
+        port = self.service.http if kind < 2 else self.service.ports["tcp"]
+        with contextlib.suppress(OSError):
+            made = socket.create_connection(("127.0.0.1", port), 5)
+            made.sendall(BEGUN[kind] if kind < 2 else b"900 <13>half")
+            self.opened += 1
+            return made
+        return None
+
+    def run(self) -> None:
+        held = [self._begin(number) for number in range(self.count)]
+        while not self.ending.wait(1.0):
+            for number, one in enumerate(held):
+                try:
+                    assert one is not None
+                    one.sendall(b"x")
+                except (OSError, AssertionError):
+                    self.closed += 1
+                    if one is not None:
+                        one.close()
+                    held[number] = self._begin(number)
+        for one in held:
+            if one is not None:
+                one.close()
+
+
+def storm(tmp_path: Path, count: int, seconds: float, most: int, capsys: pytest.CaptureFixture[str]) -> None:
+    service = Running(tmp_path / "data", extra=f"[connections]\nmost = {most}\nper_address = {most}\n").start(180)
+    slow = Storm(service, count)
+    sent, acknowledged, longest, last_rise, stored_before = 0, set(), 0.0, time.monotonic(), 0
+    try:
+        slow.start()
+        end = time.monotonic() + seconds
+        while time.monotonic() < end or not acknowledged:
+            with contextlib.suppress(OSError):
+                headers = {"Content-Type": "text/plain", "Idempotency-Key": f"n1/s/1/{sent}"}
+                if service.request("POST", "/api/v1/ingest", b"storm %d" % sent, headers)[0] == 200:
+                    acknowledged.add(sent)
+            sent += 1
+            with contextlib.suppress(OSError):
+                stored = service.get("/api/v1/sources")[1]["intake"]["stored_lines"]
+                if stored > stored_before:
+                    longest, stored_before = max(longest, time.monotonic() - last_rise), stored
+                    last_rise = time.monotonic()
+            time.sleep(0.05)
+        slow.ending.set()
+        slow.join(60)
+        kql = "Logs | where Message startswith 'storm ' | project toint(substring(Message, 6))"
+        rows = [row[0] for row in service.until(kql, len(acknowledged), 180)]
+        lost, twice = acknowledged - set(rows), len(rows) - len(set(rows))
+        with capsys.disabled():
+            print(
+                f"\n{count} slow connections ({most} at once): opened {slow.opened:,}, sent away {slow.closed:,}; lines sent {sent:,}, "
+                f"acknowledged {len(acknowledged):,}, stored {len(rows):,}, lost {len(lost)}, twice {twice}; longest without a "
+                f"store {longest:.1f} s"
+            )
+        assert not lost and not twice and len(acknowledged) > sent / 2
+        assert service.process is not None and service.process.poll() is None
+        assert service.request("GET", "/healthz")[0] == 200
+    finally:
+        slow.ending.set()
+        service.stop()
+
+
+def test_slow_connections_stop_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    storm(tmp_path, 60, 3.0, 40, capsys)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("most", [300, 16384])
+def test_nine_hundred_slow_connections_stop_nobody(
+    tmp_path: Path, most: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storm(tmp_path, 900, 90.0, most, capsys)
