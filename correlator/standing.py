@@ -77,10 +77,14 @@ _ADDRESS = re.compile(r"\bNodeAddr\s*=\s*(\S+)", re.IGNORECASE)
 
 
 def ruling(events: Sequence[Event], believed: Controllers) -> Sequence[Event]:
-    """``events`` without what hosts say in the name of slurmctld that run none."""
-    if not any(e.source == "slurmctld" and _is_foreign(e, believed) for e in events):  # as a rule
+    """``events`` without what hosts say in the name of slurmctld that run none, and without what a node sent as another host."""
+    if not any(_is_nobodys(e, believed) for e in events):  # as a rule
         return events
-    return [e for e in events if e.source != "slurmctld" or not _is_foreign(e, believed)]
+    return [e for e in events if not _is_nobodys(e, believed)]
+
+
+def _is_nobodys(event: Event, believed: Controllers) -> bool:
+    return _is_foreign(event, believed) if event.source == "slurmctld" else _is_sent(event, believed)
 
 
 def asks_again(events: Iterable[Event], believed: Controllers) -> bool:

@@ -50,7 +50,8 @@ def recognise(path: Path | str, head: bytes, root: Path | None = None) -> Recogn
         return replace(place, kind="skip", reason=_NEVER[name.lower()])
     if not head.removeprefix(b"\xef\xbb\xbf").strip():
         return replace(place, kind=place.kind or "lines", reason="empty")
-    if head.startswith(HOOK_MAGIC):
+    of_job = place.artifact is not None  # its first lines are its user's choice
+    if head.startswith(HOOK_MAGIC) and not of_job:
         return replace(place, kind="hook_spool", artifact=None, reason="begins with faultline-hook/1")
     if place.artifact == "env":
         return replace(place, kind="job_env", reason="an env file in a job's folder")
@@ -119,9 +120,9 @@ def _job_place(parts: tuple[str, ...]) -> Recognition | None:
     name = parts[-1] if parts else ""
     if "jobs" in parts[:-1]:
         below = parts[len(parts) - 1 - parts[::-1].index("jobs") + 1 :]
-        if len(below) > 1 and below[0].isdigit() and name in _JOB_FILES:
+        if len(below) > 1 and below[0].isdigit():  # of another name: output all the same, whatever it looks like
             again = re.fullmatch(r"restart-(\d+)", below[1]) if len(below) > 2 else None
-            artifact = _JOB_FILES[name]
+            artifact = _JOB_FILES.get(name, "stdout")
             source = "job_stdout" if artifact in ("stdout", "stderr") else None
             restarts = int(again[1]) if again else 0
             return Recognition("", source=source, job_id=int(below[0]), restarts=restarts, artifact=artifact)

@@ -1,0 +1,88 @@
+"""Who can have written a line: what one line alone shows (parsers/authority.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from parsers.engine import LineParser
+from parsers.patterns import load
+from parsers.recognise import recognise
+from parsers.record import Origin
+
+PARSER = LineParser()
+XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=python, GPU has fallen off the bus."
+JOURNAL = '{"_HOSTNAME":"gpu70","SYSLOG_IDENTIFIER":"kernel",%s"__REALTIME_TIMESTAMP":"1795221017734309","MESSAGE":"' + XID + '"}'
+
+
+def read(line: str, **origin: Any) -> dict[str, Any]:
+    return PARSER.parse([line.encode()], Origin(**origin)).row(0, named=True)
+
+
+@pytest.mark.parametrize("line", [
+    JOURNAL % '"_TRANSPORT":"kernel",', f"[123.4] {XID}", f"kernel: {XID}", XID, f"<3>Nov 24 00:00:01 gpu70 kernel: {XID}",
+    f"2026-11-24 00:00:01,5 - healthagent - ERROR - {XID}",
+])  # fmt: skip
+def test_what_a_job_prints_is_its_own_and_names_no_other(line: str) -> None:
+    row = read(line, source="job_stdout", job_id=7)
+    assert (row["source"], row["host"], row["facility"], row["job_id"], row["event"]) == ("job_stdout", None, None, 7, "other")
+    assert "claims:gpu.xid" in row["tags"] and row["raw"] == line and "uptime" not in (row["entities"] or "")
+
+
+def test_a_job_speaks_of_no_other_job() -> None:
+    for line in ("slurmstepd: error: *** JOB 99 ON n1 CANCELLED AT 2026-01-01T00:00:00 ***", "[2026-01-01T00:00:00.1] [99.0] error: Killed"):
+        assert read(line, source="job_stderr", job_id=7)["job_id"] == 7
+
+
+def test_a_line_of_a_job_is_still_read_as_what_a_job_may_say() -> None:
+    row = read("RuntimeError: CUDA error: uncorrectable ECC error encountered", source="job_stdout", job_id=7)
+    assert row["event"] == "job.cuda_error"
+
+
+@pytest.mark.parametrize(("line", "event"), [
+    (f"<3>Nov 24 00:00:01 gx01 kernel: {XID}", "gpu.xid"),
+    (f"Nov 24 00:00:01 gx01 kernel: [12.5] {XID}", "gpu.xid"),
+    (f"<13>Nov 24 00:00:01 gx01 kernel: {XID}", "other"),
+    (f"<27>Nov 24 00:00:01 gx01 kernel: {XID}", "other"),
+    (f"Nov 24 00:00:01 gx01 kernel[77]: {XID}", "other"),
+    (f"Nov 24 00:00:01 gx01 alice: {XID}", "other"),
+    (f"2026-11-24T00:00:01+00:00 2026-11-24T00:00:01+00:00 gx01 user.err kernel {XID}", "other"),
+    (JOURNAL % '"_TRANSPORT":"kernel",', "gpu.xid"),
+    (JOURNAL % '"_TRANSPORT":"syslog","SYSLOG_FACILITY":"1","PRIORITY":"3","_PID":"77",', "other"),
+    (JOURNAL % '"_TRANSPORT":"journal",', "other"),
+    ("<13>Nov 24 00:00:01 gx01 slurmctld[7]: error: Nodes gx70 not responding, setting DOWN", "other"),
+    ("<27>Nov 24 00:00:01 ctl slurmctld[7]: error: Nodes gx70 not responding, setting DOWN", "slurm.node_down"),
+    ("Nov 24 00:00:01 gx01 systemd[1]: slurmd.service: Main process exited, code=exited, status=1/FAILURE", "sys.service_failed"),
+])  # fmt: skip
+def test_who_may_speak_as_whom_in_syslog(line: str, event: str) -> None:
+    row = read(line)
+    assert row["event"] == event
+    assert row["source"] == "syslog" or event != "other"
+
+
+def test_many_lines_mean_what_each_means_alone() -> None:
+    lines = [XID.encode(), f"[123.4] {XID}".encode(), b"RuntimeError: CUDA error: uncorrectable ECC error encountered"] * 100
+    origin = Origin(source="job_stdout", job_id=7)
+    many = PARSER.parse(lines, origin)
+    alone = [PARSER.parse([line], origin).row(0, named=True) for line in lines[:3]]
+    assert many["event"].to_list() == [row["event"] for row in alone] * 100
+    assert many["tags"].to_list() == [row["tags"] for row in alone] * 100
+
+
+def test_labels_of_many_ranks_are_read() -> None:
+    """Polars has no look-ahead: with it, fifty lines of mpirun's were more than the parser could read."""
+    rows = PARSER.parse([b"[1,0]<stderr>:RuntimeError: CUDA error: x"] * 500, Origin(source="job_stderr", job_id=7))
+    assert set(rows["event"]) == {"job.cuda_error"}
+
+
+def test_a_jobs_file_is_output_whatever_it_begins_with() -> None:
+    for head in (b"faultline-hook/1\nSLURM_JOB_ID=9\0", b"JobID|JobIDRaw|User|State\n9|9|bob|FAILED\n", b"[2026-01-01T00:00:00.000] sched: x\n"):
+        for path in ("jobs/7/stdout", "jobs/7/mine.txt", "jobs/train-7.out"):
+            found = recognise(path, head)
+            assert (found.kind, found.source, found.job_id) == ("lines", "job_stdout", 7), (path, head)
+
+
+def test_every_event_of_the_catalogue_belongs_to_somebody() -> None:
+    of_jobs = {entry.event.partition(".")[0] for entry in load().entries if entry.of_job}
+    assert of_jobs <= {"job", "site", "other", "slurm"}
