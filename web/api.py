@@ -241,7 +241,7 @@ async def query(request: Request, read: Read, question: Question) -> Response:
     client = client_of(request)
     outcome = "error"
     try:
-        async with turns.turn(client, question.timeout_s):
+        async with turns.turn(client, question.timeout_s, request.is_disconnected):
             waited = time.perf_counter() - began
             left = question.timeout_s if waited < 0.1 else max(0.001, question.timeout_s - waited)
             answer: bytes = await turns.run(lambda: ask(asked, question, left), asked.stop, request.is_disconnected)
@@ -321,7 +321,7 @@ def answered(result: kql.Result) -> dict[str, Any]:
     """The table of one statement, and what ``render`` wants drawn of it."""
     drawn = {"render": result.chart.document()} if result.chart else {}
     named = {"name": result.name} if result.name else {}  # among the tables of fork and facet
-    cut_at = {"truncated_by": result.cut_at} if result.cut_at else {}  # "rows" or "bytes"
+    cut_at = {"truncated_by": "bytes"} if result.cut_at == "bytes" else {}  # by rows, else: the asker said how many
     return {**named, **result.document(), "truncated": result.truncated, **cut_at, **drawn}
 
 

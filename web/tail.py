@@ -117,7 +117,7 @@ def _open(request: Request) -> Open:
 async def _in_turn(request: Request, work: Callable[[Asked], Any]) -> Any:
     """What asks the store waits for its place, as every query does."""
     turns = request.app.state.turns
-    async with turns.turn(client_of(request), LOOK_S):
+    async with turns.turn(client_of(request), LOOK_S, request.is_disconnected):
         asked = Asked(request.app.state.reader.store.cursor())
         try:
             return await turns.run(lambda: work(asked), asked.stop, request.is_disconnected)

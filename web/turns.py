@@ -52,26 +52,31 @@ class Turns:
         return sum(len(queue) for queue in self._waiting.values())
 
     @asynccontextmanager
-    async def turn(self, client: str, timeout_s: float) -> AsyncIterator[None]:
-        """One of the places. Raises ``TooManyWaitingError``, or ``TimeoutError`` when none came free in time."""
+    async def turn(
+        self, client: str, timeout_s: float, gone: Callable[[], Awaitable[bool]] | None = None
+    ) -> AsyncIterator[None]:
+        """One of the places. Raises ``TooManyWaitingError``, ``TimeoutError`` when none came free in time, and
+        ``ClientGoneError`` when ``gone()`` said so before."""
         if self.running < self.at_once and self._held[client] < self.each:
             self.running += 1
             self._held[client] += 1
         else:
-            await self._wait(client, timeout_s)
+            await self._wait(client, timeout_s, gone)
         try:
             yield
         finally:
             self._give_back(client)
 
-    async def _wait(self, client: str, timeout_s: float) -> None:
+    async def _wait(self, client: str, timeout_s: float, gone: Callable[[], Awaitable[bool]] | None) -> None:
         if self.waiting >= self.most_waiting or len(self._waiting.get(client, ())) >= self.each_waiting:
             raise TooManyWaitingError
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(client, deque()).append(place)
         try:
             async with asyncio.timeout(timeout_s):
-                await place
+                while not (await asyncio.wait({place}, timeout=LOOK_S))[0]:
+                    if gone is not None and await gone():
+                        raise ClientGoneError
         except BaseException:
             if place.done() and not place.cancelled():
                 self._give_back(client)  # it came in the same moment

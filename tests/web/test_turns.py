@@ -50,6 +50,58 @@ def test_clients_take_turns_however_much_one_asks() -> None:
     assert (turns.running, turns.waiting) == (0, 0)
 
 
+def test_who_goes_away_leaves_the_queue() -> None:
+    async def ask() -> None:
+        turns = Turns(at_once=1)
+
+        async def gone() -> bool:
+            return True
+
+        async with turns.turn("a", 5):
+            with pytest.raises(ClientGoneError):
+                await turns.turn("b", 60, gone).__aenter__()
+            assert turns.waiting == 0
+        assert turns.running == 0
+
+    asyncio.run(ask())
+
+
+def test_one_client_never_holds_all_places() -> None:
+    async def ask() -> None:
+        turns = Turns(at_once=3)
+        async with turns.turn("greedy", 5), turns.turn("greedy", 5):
+            third = asyncio.create_task(turns.turn("greedy", 60).__aenter__())
+            await asyncio.sleep(0)
+            assert not third.done() and turns.running == 2
+            async with turns.turn("modest", 0.01):
+                assert turns.running == 3
+            third.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await third
+        assert (turns.running, turns.waiting) == (0, 0)
+
+    asyncio.run(ask())
+
+
+def test_one_client_waits_in_a_share_of_the_queue_only() -> None:
+    async def ask() -> None:
+        turns = Turns(at_once=1, most_waiting=8)
+        async with turns.turn("greedy", 5):
+            waiting = [asyncio.create_task(turns.turn("greedy", 60).__aenter__()) for _ in range(turns.each_waiting)]
+            await asyncio.sleep(0)
+            with pytest.raises(TooManyWaitingError):
+                await turns.turn("greedy", 5).__aenter__()
+            modest = asyncio.create_task(turns.turn("modest", 60).__aenter__())
+            await asyncio.sleep(0)
+            assert turns.waiting == len(waiting) + 1
+            for task in [*waiting, modest]:
+                task.cancel()
+            await asyncio.gather(*waiting, modest, return_exceptions=True)
+        assert (turns.running, turns.waiting) == (0, 0)
+
+    asyncio.run(ask())
+
+
 def test_a_full_queue_says_so_and_a_late_turn_is_given_up() -> None:
     async def ask() -> None:
         turns = Turns(at_once=1, most_waiting=1)
