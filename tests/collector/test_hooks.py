@@ -302,3 +302,15 @@ def test_a_disk_that_hangs_holds_no_job(kind: str, tmp_path: Path) -> None:
             subprocess.run(["fsfreeze", "-u", str(disk.folder)], check=True)
             if process is not None:
                 process.communicate(timeout=15)
+
+
+def test_a_full_spool_of_task_prologs_writes_into_nothing_that_lies_there(kind: str, tmp_path: Path) -> None:
+    """A user puts a link named ``dropped`` there; another one's task prolog appended to its own file through it."""
+    mine = tmp_path / "mine"
+    mine.write_text("kept")
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    (spool / "dropped").symlink_to(mine)
+    env = {**SITE_ENV, "FAULTLINE_HOOK_SPOOL": str(spool), "FAULTLINE_HOOK_MAX_FILES": "0"}
+    assert subprocess.run(_command(kind, "taskprolog"), env=env, stdin=subprocess.DEVNULL, check=False).returncode == 0
+    assert mine.read_text() == "kept" and [path.name for path in spool.iterdir()] == ["dropped"]
