@@ -13,7 +13,11 @@ from parsers.record import Origin
 
 PARSER = LineParser()
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=python, GPU has fallen off the bus."
-JOURNAL = '{"_HOSTNAME":"gpu70","SYSLOG_IDENTIFIER":"kernel",%s"__REALTIME_TIMESTAMP":"1795221017734309","MESSAGE":"' + XID + '"}'
+JOURNAL = (
+    '{"_HOSTNAME":"gpu70","SYSLOG_IDENTIFIER":"kernel",%s"__REALTIME_TIMESTAMP":"1795221017734309","MESSAGE":"'
+    + XID
+    + '"}'
+)
 
 
 def read(line: str, **origin: Any) -> dict[str, Any]:
@@ -26,12 +30,21 @@ def read(line: str, **origin: Any) -> dict[str, Any]:
 ])  # fmt: skip
 def test_what_a_job_prints_is_its_own_and_names_no_other(line: str) -> None:
     row = read(line, source="job_stdout", job_id=7)
-    assert (row["source"], row["host"], row["facility"], row["job_id"], row["event"]) == ("job_stdout", None, None, 7, "other")
+    assert (row["source"], row["host"], row["facility"], row["job_id"], row["event"]) == (
+        "job_stdout",
+        None,
+        None,
+        7,
+        "other",
+    )
     assert "claims:gpu.xid" in row["tags"] and row["raw"] == line and "uptime" not in (row["entities"] or "")
 
 
 def test_a_job_speaks_of_no_other_job() -> None:
-    for line in ("slurmstepd: error: *** JOB 99 ON n1 CANCELLED AT 2026-01-01T00:00:00 ***", "[2026-01-01T00:00:00.1] [99.0] error: Killed"):
+    for line in (
+        "slurmstepd: error: *** JOB 99 ON n1 CANCELLED AT 2026-01-01T00:00:00 ***",
+        "[2026-01-01T00:00:00.1] [99.0] error: Killed",
+    ):
         assert read(line, source="job_stderr", job_id=7)["job_id"] == 7
 
 
@@ -62,7 +75,11 @@ def test_who_may_speak_as_whom_in_syslog(line: str, event: str) -> None:
 
 
 def test_many_lines_mean_what_each_means_alone() -> None:
-    lines = [XID.encode(), f"[123.4] {XID}".encode(), b"RuntimeError: CUDA error: uncorrectable ECC error encountered"] * 100
+    lines = [
+        XID.encode(),
+        f"[123.4] {XID}".encode(),
+        b"RuntimeError: CUDA error: uncorrectable ECC error encountered",
+    ] * 100
     origin = Origin(source="job_stdout", job_id=7)
     many = PARSER.parse(lines, origin)
     alone = [PARSER.parse([line], origin).row(0, named=True) for line in lines[:3]]
@@ -77,7 +94,11 @@ def test_labels_of_many_ranks_are_read() -> None:
 
 
 def test_a_jobs_file_is_output_whatever_it_begins_with() -> None:
-    for head in (b"faultline-hook/1\nSLURM_JOB_ID=9\0", b"JobID|JobIDRaw|User|State\n9|9|bob|FAILED\n", b"[2026-01-01T00:00:00.000] sched: x\n"):
+    for head in (
+        b"faultline-hook/1\nSLURM_JOB_ID=9\0",
+        b"JobID|JobIDRaw|User|State\n9|9|bob|FAILED\n",
+        b"[2026-01-01T00:00:00.000] sched: x\n",
+    ):
         for path in ("jobs/7/stdout", "jobs/7/mine.txt", "jobs/train-7.out"):
             found = recognise(path, head)
             assert (found.kind, found.source, found.job_id) == ("lines", "job_stdout", 7), (path, head)
