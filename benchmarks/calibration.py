@@ -18,11 +18,21 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.situations import make
-from correlator import edges as edge_files
-from correlator.calibration import FILE, Bin, Line, along, answered, expected_error, family_of, fit, reliability
-from correlator.evidence import Weigher
-from correlator.feedback import standing
-from correlator.verdicts import judge
+from correlator.edges import load as edge_files
+from correlator.evidence.calibration import (
+    FILE,
+    Bin,
+    Line,
+    along,
+    answered,
+    expected_error,
+    family_of,
+    fit,
+    reliability,
+)
+from correlator.evidence.weigh import Weigher
+from correlator.learning.feedback import standing
+from correlator.verdicts.judge import judge
 
 ROOT = Path(__file__).resolve().parent.parent
 DIAGRAM = ROOT / "docs" / "reliability.svg"

@@ -35,7 +35,7 @@ import polars as pl
 from benchmarks import made_hard, made_scenario, peers
 from collector.ingest import Ingest
 from correlator.engine import correlate, result
-from correlator.streaming import Ticker
+from correlator.live.ticker import Ticker
 from parsers.record import conform, frame
 from store import open_store
 from store.duckdb_store import DuckStore, coded, insert

@@ -11,9 +11,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from correlator.facts import World
-from correlator.model import Event, Run
-from correlator.samples import Throttled
+from correlator.facts.world import World
+from correlator.gather.telemetry import Throttled
+from correlator.model.nouns import Event, Run
 from tests.correlator.making import T0, event, run, world
 
 NODES = [f"n{i}" for i in range(1, 13)]

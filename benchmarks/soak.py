@@ -27,7 +27,7 @@ import polars as pl
 from benchmarks import correlation, made_scenario
 from collector.ingest import Ingest
 from correlator.engine import correlate
-from correlator.streaming import INPUTS, TIMELESS, Ticker
+from correlator.live.ticker import INPUTS, TIMELESS, Ticker
 from parsers.record import frame
 from store import open_store
 from store.duckdb_store import DuckStore

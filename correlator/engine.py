@@ -18,92 +18,41 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
-from correlator import clock_pairs, clocks, history, lemons, recurrence, samples
-from correlator import edges as edge_files
-from correlator import events as event_rows
-from correlator import incidents as incident_rows
-from correlator import runs as run_rows
-from correlator.causes import root_event
-from correlator.documents import sorted_json
-from correlator.edges import Rules
-from correlator.estimate import narrow_slurmd_timeout
-from correlator.evidence import BaseRates, Weigher
-from correlator.facts import World, bus_of, conclude
-from correlator.garbage import paused
-from correlator.index import Index
-from correlator.interfaces import remember
-from correlator.lemons import Roots
-from correlator.model import Edge, Event, Fact, Run
-from correlator.plain_runs import Fields
-from correlator.printed import Books, node_failures
-from correlator.printed import printed as printed_in
-from correlator.reads import Reads
-from correlator.result import FORMAT, incident_document, verdict_document
-from correlator.sightings import first_seen
-from correlator.site import Inventory, Site, build_site
-from correlator.standing import Controllers, controllers, ruling
-from correlator.survivors import Look
-from correlator.verdicts import Verdict, judge
+from correlator.clocks import clocks, pairs
+from correlator.clocks.accounting_zones import Books, node_failures
+from correlator.clocks.accounting_zones import printed as printed_in
+from correlator.conclusions import Conclusions
+from correlator.edges import load as edge_files
+from correlator.edges.load import Rules
+from correlator.evidence.weigh import BaseRates, Weigher
+from correlator.facts.registry import conclude
+from correlator.facts.world import World, bus_of
+from correlator.gather import events as event_rows
+from correlator.gather import runs as run_rows
+from correlator.gather import telemetry
+from correlator.gather.runs_fast import Fields
+from correlator.gather.standing import Controllers, controllers, ruling
+from correlator.gc_pause import paused
+from correlator.incidents import incidents as incident_rows
+from correlator.incidents import lemons, recurrence
+from correlator.incidents.documents import FORMAT, incident_document, verdict_document
+from correlator.incidents.lemons import Roots
+from correlator.live import history
+from correlator.model.json_text import sorted_json
+from correlator.model.kinds import root_event
+from correlator.model.nouns import Edge, Event, Run
+from correlator.model.reader import Reads
+from correlator.site.first_seen import first_seen
+from correlator.site.interfaces import remember
+from correlator.site.site import Inventory, build_site
+from correlator.site.timeouts import narrow_slurmd_timeout
+from correlator.verdicts.judge import judge
+from correlator.verdicts.verdict import Verdict
 from store import run_names
 from store.node_names import NodeNames
 
 if TYPE_CHECKING:
-    from correlator.changes import Touched
     from store.duckdb_store import DuckStore
-
-
-@dataclass
-class Conclusions:
-    """What is concluded about one cluster."""
-
-    cluster: str | None
-    events: Sequence[Event] = field(default_factory=list)
-    runs: list[Run] = field(default_factory=list)
-    incidents: list[dict[str, Any]] = field(default_factory=list)
-    verdicts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    lemons: list[str] = field(default_factory=list)
-    node_states: list[dict[str, Any]] = field(default_factory=list)
-    #: What the documents were made from, for the ticks that follow: not stored.
-    stories: list[incident_rows.Incident] = field(default_factory=list)
-    facts: list[Fact] = field(default_factory=list)
-    #: What a tick has just judged, until it knows that the stretch that it read holds all causes.
-    weighed: list[Verdict] = field(default_factory=list)
-    site: Site | None = None
-    rates: BaseRates | None = None
-    clocks: clocks.Clocks = field(default_factory=clocks.Clocks)
-    progress: dict[tuple[int, int], list[tuple[float, float]]] = field(default_factory=dict)
-    voices: frozenset[str] = frozenset()
-    controllers: frozenset[str] = frozenset()
-    believed: Controllers = field(default_factory=lambda: Controllers(frozenset()))
-    #: Jobs with output lines that have no stamp: where those stand in time depends on the rest of what is known of the job.
-    unstamped: frozenset[int] = frozenset()
-    first: float = 0.0
-    last: float = 0.0
-    inventory: Inventory | None = None
-    #: Since when each host is known, the longest causal window and printed timeout; ``window.longest_window`` works them out once.
-    seen: dict[str, float] = field(default_factory=dict)
-    longest: float | None = None
-    printed: float = 0.0
-    #: How many incidents that end runs are rooted on each node.
-    roots: Roots = field(default_factory=Roots)
-    #: Where it was looked what became of others that a cause reached, and from which effect on that is not known yet.
-    looks: list[Look] = field(default_factory=list)
-    uncovered: float | None = None
-    #: Up to which moment (RFC 3339) it was looked what is final, and what is not or is new: keys of runs, ids of incidents.
-    settled_until: str | None = None
-    open_verdicts: set[str] = field(default_factory=set)
-    open_incidents: set[str] = field(default_factory=set)
-    #: Ticks only: before this moment nothing differs from the conclusions that these were made from; the runs that were put
-    #: together again, as they were and as they are; whether node states may differ; events that were read, with their columns; what is
-    #: looked up by the next tick.
-    border: float = float("-inf")
-    again: tuple[list[Run], list[Run]] = field(default_factory=lambda: ([], []))
-    states_differ: bool = True
-    lines: event_rows.Lines | None = None
-    index: Index | None = None
-    touched: Touched | None = None
-    #: What it was made from and nobody needs any more: letting go of it takes a while, and can wait for a better moment.
-    spent: list[object] = field(default_factory=list)
 
 
 def correlate(
@@ -144,7 +93,7 @@ def conclude_cluster(
     nodes = {r["host"] for r in store.rows("SELECT DISTINCT unnest(nodes) AS host FROM raw.jobs WHERE cluster IS NOT DISTINCT FROM ?", [cluster])}  # fmt: skip
     believed = controllers(events, inventory.settings, nodes)
     told = clocks.compared(
-        ruling(events, believed), clock_pairs.Known(inventory.cabling, samples.begun(store, cluster, printed)), books
+        ruling(events, believed), pairs.Known(inventory.cabling, telemetry.begun(store, cluster, printed)), books
     )
     # What was printed without a stamp lies where accounting, or slurmctld, tells the end of its run.
     if told.zones.printed:
@@ -178,8 +127,8 @@ class Measured:
     """What telemetry and output tell (``World``)."""
 
     gpu_jobs: dict[tuple[str, str], list[tuple[float, int]]]
-    throttling: list[samples.Throttled]
-    xids_seen: list[samples.XidSeen]
+    throttling: list[telemetry.Throttled]
+    xids_seen: list[telemetry.XidSeen]
     progress: dict[tuple[int, int], list[tuple[float, float]]]
     booted: list[tuple[float, str]] = field(default_factory=list)
 
@@ -189,9 +138,9 @@ def measure(store: Reads, cluster: str | None, empty: Collection[str] = ()) -> M
     asked = "metrics" not in empty
     measured = asked and bool(store.rows("SELECT 1 FROM raw.metrics WHERE cluster IS NOT DISTINCT FROM ? LIMIT 1", [cluster]))  # fmt: skip
     return Measured(
-        _gpu_jobs(store, cluster) if measured else {}, samples.throttled(store, cluster) if measured else [],
-        samples.xids_seen(store, cluster) if measured else [], samples.progress(store, cluster),
-        [] if "boots" in empty else samples.booted(store, cluster),
+        _gpu_jobs(store, cluster) if measured else {}, telemetry.throttled(store, cluster) if measured else [],
+        telemetry.xids_seen(store, cluster) if measured else [], telemetry.progress(store, cluster),
+        [] if "boots" in empty else telemetry.booted(store, cluster),
     )  # fmt: skip
 
 
@@ -214,13 +163,13 @@ def gather_world(
         throttling=measured.throttling,
         xids_seen=measured.xids_seen,
         progress=_in_true_time(measured.progress, off.zones),
-        spoke=samples.speaking(store, cluster, off.zones.offsets),
+        spoke=telemetry.speaking(store, cluster, off.zones.offsets),
         booted=measured.booted,
-        slurmd_starts=samples.starting(store, cluster, off.zones.offsets),
-        legs=samples.bonds(store, cluster),
+        slurmd_starts=telemetry.starting(store, cluster, off.zones.offsets),
+        legs=telemetry.bonds(store, cluster),
         clocks=off.offsets,
         printed=off.zones.printed,
-        voices=before.voices if before else samples.voices(store, cluster),
+        voices=before.voices if before else telemetry.voices(store, cluster),
         asked=True,
         inventory=inventory,
         believed=believed,

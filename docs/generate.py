@@ -10,8 +10,8 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from correlator.edges import is_shared  # noqa: E402 (found by the path above)
-from correlator.model import PRIOR_RUNS  # noqa: E402
+from correlator.edges.load import is_shared  # noqa: E402 (found by the path above)
+from correlator.model.nouns import PRIOR_RUNS  # noqa: E402
 
 EDGES = HERE.parent / "correlator" / "edges"
 

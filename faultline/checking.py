@@ -98,11 +98,11 @@ def _ways_in(settings: Config, file: Path | None) -> tuple[list[str], list[str]]
 
 def _edges(paths: Sequence[Path], catalogue: Catalogue) -> list[str]:
     """Reads the edges and runs the tests that they carry."""
-    from correlator import edges
-    from correlator.edges import cases
+    from correlator.edges import load as edges
+    from correlator.selftest import run
 
     found, faults = edges.rules(paths)
-    count, failed = cases.check(paths, catalogue)
+    count, failed = run.check(paths, catalogue)
     rates = f", {len(found.innocent)} base rates" if found.innocent else ""
     print(
         f"edges          {len(found.edges)} causal edges{rates}, {len(faults)} wrong; {count} tests, {len(failed)} failed"
@@ -135,7 +135,7 @@ def back_test(
 
     Exit 0 when both say the same, 1 when anything differs.
     """
-    from correlator.replay import lines, replay
+    from correlator.learning.backtest import lines, replay
 
     settings = load(config)
     _present(edges)
@@ -154,9 +154,10 @@ def back_test(
 def count_answers(config: Path | None, data: Path | None, write: Path | None) -> int:
     """``check --answers``: what operators' answers say of the edges' priors and of base rates. Changes no verdict; ``write``: a
     file of edges with the priors and rates that follow, for ``--replay --edges`` and then the site's configuration."""
-    from correlator import edges, innocence, learning
+    from correlator.edges import load as edges
     from correlator.engine import clusters_of, conclude_cluster
-    from correlator.feedback import answers
+    from correlator.learning import base_rates, priors
+    from correlator.learning.feedback import answers
 
     settings = load(config)
     rules, faults = edges.rules(settings.edges)
@@ -167,15 +168,15 @@ def count_answers(config: Path | None, data: Path | None, write: Path | None) ->
     tables = {name: entry.table for name, entry in edges.entries(settings.edges).items()}
     begun = {name: float(table["judged"]) for name, table in tables.items() if "judged" in table}
     with open_for_reading(data or settings.data) as store:
-        lessons = learning.learned(store, rules.edges, begun)
+        lessons = priors.learned(store, rules.edges, begun)
         rates = []
         if lessons.edges:  # facts are not stored: they are concluded again, as for --replay
             found = [conclude_cluster(store, c, rules, settings.site) for c in clusters_of(store)]
-            rates = innocence.innocence(found, answers(store), rules.innocent)
-    for line in [*learning.lines(lessons), *innocence.lines(rates)]:
+            rates = base_rates.innocence(found, answers(store), rules.innocent)
+    for line in [*priors.lines(lessons), *base_rates.lines(rates)]:
         print(line)
     if write is not None and lessons.edges:
         tests = {name: table["tests"] for name, table in tables.items() if table.get("tests")}
-        write.write_text(learning.as_file(lessons.edges, tests, rates), encoding="utf-8")
+        write.write_text(priors.as_file(lessons.edges, tests, rates), encoding="utf-8")
         print(f"wrote {write}; see what it changes: faultline check --replay --edges {write}")
     return 0

@@ -77,7 +77,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from correlator.interfaces import FABRIC_SETTING, MANAGEMENT_SETTING
+from correlator.site.interfaces import FABRIC_SETTING, MANAGEMENT_SETTING
 from faultline.failure import CommandError
 from web.access.addresses import Networks
 from web.access.settings import Provider

@@ -37,7 +37,7 @@ from collector.pipeline import Pipeline
 from collector.priority import go_first, stand_back
 from collector.spool import SpoolBroken, SpoolFull
 from correlator.engine import result
-from correlator.streaming import Ticker
+from correlator.live.ticker import Ticker
 from faultline import exposure, first, private, tls, upkeep
 from faultline.checking import two_names
 from faultline.clock_watch import ClockWatch

@@ -7,7 +7,7 @@ that claims more than its writer may say is kept with its text, and a tag tells 
 such line is an event.
 
 What only several lines together tell (which host is a controller, on which nodes a job ran, when) is the correlator's:
-``correlator/standing.py``. What only a receiver knows (over what a line came) is ``collector/decoding.py``'s.
+``correlator/gather/standing.py``. What only a receiver knows (over what a line came) is ``collector/decoding.py``'s.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from correlator import edges
+from correlator.edges import load
 from parsers import patterns
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -106,7 +106,7 @@ def test_the_toml_of_the_docs_is_right(tmp_path: Path) -> None:
         if "[[pattern]]" in block:
             assert [str(p) for p in patterns.load([path]).check()] == []
         if "[[edge]]" in block:
-            assert [str(p) for p in edges.load([path])[1]] == []
+            assert [str(p) for p in load.load([path])[1]] == []
         found += 1
     assert found == 2
 
@@ -116,7 +116,7 @@ def test_the_indented_edges_of_the_correlation_page_are_right(tmp_path: Path) ->
     (block,) = [b for b in shown if "[[edge]]" in b]
     path = tmp_path / "site.toml"
     path.write_text(re.sub(r"^    ", "", block, flags=re.MULTILINE))
-    found, problems = edges.load([path])
+    found, problems = load.load([path])
     assert problems == []
     assert "SITE-CDU1" in {e.id for e in found} and "E24" not in {e.id for e in found}
 

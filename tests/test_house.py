@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from correlator import edges, facts
-from correlator.conditions import CONDITIONS
-from correlator.scopes import SCOPES
+from correlator import facts
+from correlator.edges import load
+from correlator.edges.conditions.common import CONDITIONS
+from correlator.edges.scopes import SCOPES
 from parsers import documents, formats
 from parsers.formats.base import Format
 from parsers.patterns import BUILT_IN
@@ -87,7 +88,7 @@ def test_the_catalogue_is_clean() -> None:
 
 
 def test_the_edges_are_clean() -> None:
-    found, problems = edges.load()
+    found, problems = load.load()
     assert problems == []
     assert len(found) > 20
 
@@ -141,7 +142,7 @@ def test_a_broken_edge_is_named_by_file_entry_and_reason(change: dict[str, objec
     }  # fmt: skip
     path = tmp_path / "site.toml"
     path.write_text("[[edge]]\n" + "".join(f"{k} = {v!r}\n" for k, v in edge.items()))
-    problems = [str(p) for p in edges.load([path])[1]]
+    problems = [str(p) for p in load.load([path])[1]]
     assert any(says in p for p in problems), problems
     assert says == "cycle" or any("site.toml" in p and "SITE1" in p for p in problems)
 
@@ -171,7 +172,7 @@ def test_every_detector_file_is_run() -> None:
 
 
 def test_every_scope_and_requirement_is_used_by_an_edge() -> None:
-    found, _ = edges.load()
+    found, _ = load.load()
     assert {e.scope for e in found} == set(SCOPES)
     unused = set(CONDITIONS) - {r for e in found for r in e.requires}
     assert not unused

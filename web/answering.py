@@ -14,7 +14,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import RedirectResponse
 from pydantic import ValidationError
 
-from correlator import feedback
+from correlator.learning import feedback
 from web.api import Read
 from web.feedback import Given, asker, told_of
 from web.forms import posted

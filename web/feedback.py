@@ -10,7 +10,8 @@ from urllib.parse import unquote
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from correlator import feedback, lemons
+from correlator.incidents import lemons
+from correlator.learning import feedback
 from web.access.audit import address_of, audit_of
 from web.access.gate import asking
 from web.api import Read

@@ -15,8 +15,8 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from markupsafe import Markup
 
-from correlator.causes import CAUSES
-from correlator.feedback import CATEGORIES
+from correlator.learning.feedback import CATEGORIES
+from correlator.model.kinds import CAUSES
 from parsers.visible import visible
 from store.node_names import nodes as nodes_of
 from store.run_names import named_runs

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import duckdb
 
-from correlator import recurrence
+from correlator.incidents import recurrence
 from store import blocks, node_names, run_names
 from store.node_names import NodeNames
 from store.node_states import STATES

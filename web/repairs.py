@@ -10,7 +10,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
-from correlator.repairs import DAYS, URGENCIES, Repair, RepairList, repairs
+from correlator.repairs.model import Repair, RepairList
+from correlator.repairs.repairs import DAYS, URGENCIES, repairs
 from web import pages
 from web.api import Cursor, Limit, Read, Within, page
 from web.cursors import decode_cursor, encode_cursor

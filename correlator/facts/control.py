@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from correlator.facts import World, merge_near
 from correlator.facts.nodes import hosts_of, is_order, ups_of
-from correlator.model import Event, Fact
-from correlator.power_saving import RESUMES_S, Power
+from correlator.facts.power_saving import RESUMES_S, Power
+from correlator.facts.world import World, merge_near
+from correlator.model.nouns import Event, Fact
 
 _MAINTENANCE = re.compile(
     r"\b(maint|maintenance|reservation|planned|scheduled|firmware|upgrade|reboot asap)\b", re.IGNORECASE

@@ -9,9 +9,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from correlator.facts import World
 from correlator.facts.gpus import COOLING, COOLING_S
-from correlator.model import Fact
+from correlator.facts.world import World
+from correlator.model.nouns import Fact
 
 #: Nodes behind one failing pump are hot within this of each other, as each is loaded (correlation.md, E30: 0 to 900 s).
 TOGETHER_S = 900.0

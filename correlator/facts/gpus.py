@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from correlator.facts import World, bursts, bus_of
 from correlator.facts.nodes import hosts_of
-from correlator.model import Event, Fact
-from correlator.samples import Throttled
+from correlator.facts.world import World, bursts, bus_of
+from correlator.gather.telemetry import Throttled
+from correlator.model.nouns import Event, Fact
 from parsers import xid as xid_catalogue
 
 #: One memory fault says itself with several of these; 48/94/95/140 name the fault, 63/64 its repair.

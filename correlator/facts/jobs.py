@@ -7,11 +7,11 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from correlator.events import UNSTAMPED_S, seconds_of
-from correlator.facts import World, bursts
+from correlator.facts.node_polls import lost_by
 from correlator.facts.nodes import hosts_of
-from correlator.model import Event, Fact, Run
-from correlator.node_answers import lost_by
+from correlator.facts.world import World, bursts
+from correlator.model.moments import UNSTAMPED_S, seconds_of
+from correlator.model.nouns import Event, Fact, Run
 
 #: How far from the run's end a line about that end may lie: sacct has whole seconds, output is flushed late.
 END_SLACK_S = 5.0

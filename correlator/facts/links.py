@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from correlator.facts import World, bursts
-from correlator.interfaces import UNKNOWN
-from correlator.model import Event, Fact
-from correlator.power_saving import without_switched_off
+from correlator.facts.power_saving import without_switched_off
+from correlator.facts.world import World, bursts
+from correlator.model.nouns import Event, Fact
+from correlator.site.interfaces import UNKNOWN
 
 #: Both ends of a cable lose carrier within milliseconds; RFC 3164 stamps and unsynchronised clocks make it seconds.
 SAME_LINK_S = 2.0

@@ -6,8 +6,8 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 
-from correlator.facts import World, merge_near
-from correlator.model import Event, Fact
+from correlator.facts.world import World, merge_near
+from correlator.model.nouns import Event, Fact
 
 #: slurmd's own complaints about munge are written when its retries are over, up to a minute after its peers gave up.
 MUNGE_GAP_S = 120.0

@@ -7,9 +7,9 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
 
-from correlator.facts import World, merge_near
-from correlator.model import Event, Fact
-from correlator.node_answers import down_by_state, states_told
+from correlator.facts.node_polls import down_by_state, states_told
+from correlator.facts.world import World, merge_near
+from correlator.model.nouns import Event, Fact
 from parsers.reasons import split_reason
 
 #: Two statements about one node going down (log line, accounting's whole second) are one within this.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from correlator.facts import World, merge_near
 from correlator.facts.nodes import FRESH_BOOT_S, SAME_START_S, uptime_told
-from correlator.model import Event, Fact
+from correlator.facts.world import World, merge_near
+from correlator.model.nouns import Event, Fact
 
 #: The kernel's segfault line, systemd's and slurmd's own last word tell one death.
 SAME_CRASH_S = 30.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from correlator.facts import World, bursts, merge_near
 from correlator.facts.nodes import hosts_of
-from correlator.model import Event, Fact
+from correlator.facts.world import World, bursts, merge_near
+from correlator.model.nouns import Event, Fact
 
 #: Clients notice a dead target when they next talk to it: within a minute (correlation.md, E40), and reconnect later.
 SAME_OUTAGE_S = 300.0

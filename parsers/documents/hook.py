@@ -51,7 +51,7 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
 
 
 def _users_word(gathered: Gathered, data: bytes, origin: Origin) -> Parsed:
-    """That a uid spoke of a job, and nothing about the job: no reader takes it for more (``correlator.ownership``)."""
+    """That a uid spoke of a job, and nothing about the job: no reader takes it for more (``correlator.gather.ownership``)."""
     told = json.loads(data)
     number, uid = fields.integer(told.get("job_id")), fields.integer(told.get("owner_uid"))
     if number is None or uid is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from correlator.lemons import FACT, read
+from correlator.incidents.lemons import FACT, read
 from queries.reports.model import Column, Section
 from queries.reports.reader import INCIDENT_END, Reader, within
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from correlator.repairs import DAYS, Repair, RepairList
-from correlator.repairs import repairs as listed
+from correlator.repairs.model import Repair, RepairList
+from correlator.repairs.repairs import DAYS
+from correlator.repairs.repairs import repairs as listed
 from queries.reports.model import Column, Figure, Report, Section
 from queries.reports.reader import Reader
 from queries.reports.wording import stretch

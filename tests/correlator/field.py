@@ -9,8 +9,9 @@ from typing import Any
 
 import polars as pl
 
-from correlator.edges import cases, situations
-from correlator.engine import Conclusions, correlate
+from correlator.conclusions import Conclusions
+from correlator.engine import correlate
+from correlator.selftest import run, situations
 from parsers.record import frame
 from store import open_store
 from tests.correlator.situations import EDGES
@@ -97,7 +98,7 @@ def booted(when: float, host: str = "gpu01", source: str = "scontrol_node") -> M
     return {"boot_time": at(when), "host": host, "error_us": 1_000_000, "source": source}
 
 
-def _case(told: Situation, number: int) -> cases.Case:
+def _case(told: Situation, number: int) -> run.Case:
     first = 7000 + 10 * number
     names = {f"{{{n}}}": str(first + n) for n in range(len(told.jobs))}
 
@@ -111,7 +112,7 @@ def _case(told: Situation, number: int) -> cases.Case:
         "lines": [filled(line) for line in told.lines] or ["-2h quiet kernel: x"],
         "jobs": [{"id": first + n, **{k: v for k, v in job.items() if k in CASE_KEYS}} for n, job in enumerate(told.jobs)],
     }  # fmt: skip
-    return cases.read("test", EDGES[0], number, table)
+    return run.read("test", EDGES[0], number, table)
 
 
 #: What tests of edges say of a job; other fields of a job are columns of accounting.

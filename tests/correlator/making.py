@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from correlator.cabling import cabling
-from correlator.events import device_of, layer_of
-from correlator.facts import World, conclude
-from correlator.model import Event, Fact, Run
-from correlator.site import build_site
+from correlator.facts.registry import conclude
+from correlator.facts.world import World
+from correlator.gather.events import device_of, layer_of
+from correlator.model.nouns import Event, Fact, Run
+from correlator.site.cabling import cabling
+from correlator.site.site import build_site
 
 #: 2026-02-06 16:00:00 UTC, a Friday afternoon.
 T0 = 1770393600.0

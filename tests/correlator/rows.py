@@ -16,7 +16,7 @@ import polars as pl
 
 from collector.ingest import Ingest
 from correlator.engine import correlate, result
-from correlator.streaming import INPUTS
+from correlator.live.ticker import INPUTS
 from parsers.engine import LineParser
 from store import open_store
 from store.duckdb_store import DuckStore

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from collector.ingest import Ingest
-from correlator import edges as edge_files
+from correlator.edges import load as edge_files
 from correlator.engine import correlate, result
-from correlator.evidence import Weigher
-from correlator.facts import World
-from correlator.verdicts import Verdict, judge
+from correlator.evidence.weigh import Weigher
+from correlator.facts.world import World
+from correlator.verdicts.judge import judge
+from correlator.verdicts.verdict import Verdict
 from store import open_store
 from tests.correlator.making import T0, event, run, world
 

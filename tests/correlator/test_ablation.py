@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from correlator.facts import World
-from correlator.samples import Throttled
+from correlator.facts.world import World
+from correlator.gather.telemetry import Throttled
 from tests.correlator.making import T0, event, run, world
 from tests.correlator.situations import (
     EDGES,

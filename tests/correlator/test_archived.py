@@ -7,7 +7,7 @@ from pathlib import Path
 
 from collector.ingest import Ingest
 from correlator.engine import correlate, result
-from correlator.streaming import Ticker
+from correlator.live.ticker import Ticker
 from store import archive, open_store
 
 CAPTURE = Path(__file__).resolve().parents[2] / "faultline" / "capture"

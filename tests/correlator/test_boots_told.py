@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from correlator.engine import correlate, result
-from correlator.streaming import Ticker
+from correlator.live.ticker import Ticker
 from parsers.record import frame
 from store import open_store
 from tests.correlator.field import at, booted, state

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.situations import make
-from correlator import edges as edge_files
-from correlator.calibration import along, answered, calibrated, expected_error, fit, lines
-from correlator.evidence import Weigher
-from correlator.feedback import standing
-from correlator.verdicts import judge
+from correlator.edges import load as edge_files
+from correlator.evidence.calibration import along, answered, calibrated, expected_error, fit, lines
+from correlator.evidence.weigh import Weigher
+from correlator.learning.feedback import standing
+from correlator.verdicts.judge import judge
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=300))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from correlator.clocks import correct, offsets
+from correlator.clocks.clocks import correct, offsets
 from tests.correlator.making import T0, event
 
 HOSTS = [f"n{i}" for i in range(4)]

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from correlator.cabling import cabling
-from correlator.clock_pairs import HOLDS_S, Known
-from correlator.clocks import offsets
-from correlator.explain import doubts
-from correlator.incidents import Incident, incident_id
+from correlator.clocks.clocks import offsets
+from correlator.clocks.pairs import HOLDS_S, Known
+from correlator.incidents.incidents import Incident, incident_id
+from correlator.incidents.sentences import doubts
+from correlator.site.cabling import cabling
 from tests.correlator.making import T0, event, facts, world
 from tests.correlator.situations import down
 

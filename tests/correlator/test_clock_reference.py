@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from correlator.cabling import cabling
-from correlator.clock_pairs import Known
-from correlator.clock_reference import fit
-from correlator.clocks import Clocks, compared, correct
-from correlator.events import order
-from correlator.printed import Books, Printed
-from correlator.zones import Stay, hours_off
+from correlator.clocks.accounting_zones import Books, Printed
+from correlator.clocks.clocks import Clocks, compared, correct
+from correlator.clocks.pairs import Known
+from correlator.clocks.reference import fit
+from correlator.clocks.zone_votes import Stay, hours_off
+from correlator.gather.events import order
+from correlator.site.cabling import cabling
 from tests.correlator.making import T0, event
 
 HOUR = 3600.0

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from correlator.clock_pairs import NOTHING
-from correlator.clocks import Clocks, as_shown, compared, compared_further, correct
+from correlator.clocks.clocks import Clocks, as_shown, compared, compared_further, correct
+from correlator.clocks.pairs import NOTHING
 from correlator.engine import result
-from correlator.events import order
-from correlator.model import Event
+from correlator.gather.events import order
+from correlator.model.nouns import Event
 from store import open_store
 from tests.correlator.making import event
 from tests.correlator.test_clock_pairs import launch

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from correlator import edges, facts
+from correlator import facts
+from correlator.edges import load
 from faultline.checking import check_all
 
 HERE = Path(facts.__file__).parent
@@ -34,7 +35,7 @@ def site(tmp_path: Path, **change: object) -> Path:
     ],
 )
 def test_an_unknown_kind_is_named_with_what_was_probably_meant(change: dict[str, object], says: str, tmp_path: Path) -> None:  # fmt: skip
-    found, problems = edges.load([site(tmp_path, **change)])
+    found, problems = load.load([site(tmp_path, **change)])
     assert [p.entry for p in problems] == ["SITE1"] and says in problems[0].reason
     assert "SITE1" not in {e.id for e in found}
 
@@ -56,7 +57,7 @@ def test_a_kind_that_a_packages_detector_names_is_known(tmp_path: Path, monkeypa
     facts.kinds.cache_clear()
     monkeypatch.setattr(facts, "detectors", lambda: (*before, pumps))
     try:
-        assert edges.load([site(tmp_path, cause=["site.pump"])])[1] == []
+        assert load.load([site(tmp_path, cause=["site.pump"])])[1] == []
     finally:
         facts.kinds.cache_clear()
 

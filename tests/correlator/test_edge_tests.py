@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from correlator import edges
-from correlator.edges import cases, situations
-from correlator.edges.cases import Case
+from correlator.edges import load as edges
+from correlator.selftest import run as cases
+from correlator.selftest import situations
+from correlator.selftest.case import Case
 from faultline.cli import app
 from parsers.patterns import Catalogue, load
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from correlator.events import COALESCE_S, read, table
-from correlator.events import coalesce as of_frame
-from correlator.model import Event
+from correlator.gather.events import COALESCE_S, read, table
+from correlator.gather.events import coalesce as of_frame
+from correlator.model.nouns import Event
 from parsers.record import LOGS
 
 START = datetime(2026, 2, 28, 16, 29, 24)

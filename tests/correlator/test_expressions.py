@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from correlator import expressions
-from correlator.expressions import ExpressionError, Value, window
+from correlator.site import windows
+from correlator.site.windows import ExpressionError, Value, window
 
 KNOWN = {
     "SlurmdTimeout": Value(24, 24, True, "slurm.conf"),
@@ -68,7 +68,7 @@ def test_a_wrong_window_says_what_is_wrong(text: str, says: str) -> None:
 
 def test_names_are_the_settings_and_neither_units_nor_functions() -> None:
     text = "[2*SlurmdTimeout/3 - 5s, max(KillWait, 4min) + 4.096us * 2^IbTimeout]"
-    assert expressions.names(text) == {"SlurmdTimeout", "KillWait", "IbTimeout"}
+    assert windows.names(text) == {"SlurmdTimeout", "KillWait", "IbTimeout"}
 
 
 intervals = st.tuples(st.floats(-1000, 1000), st.floats(0, 1000)).map(lambda p: Value(p[0], p[0] + p[1], False))

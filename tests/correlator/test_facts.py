@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from correlator.causes import lost
 from correlator.facts.jobs import words_of
 from correlator.facts.storage import disk_of
-from correlator.samples import XidSeen
+from correlator.gather.telemetry import XidSeen
+from correlator.model.kinds import lost
 from tests.correlator.making import T0, event, facts, run, world
 
 

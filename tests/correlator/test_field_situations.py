@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from correlator.edges import cases, situations
-from correlator.engine import Conclusions, correlate
+from correlator.conclusions import Conclusions
+from correlator.engine import correlate
+from correlator.selftest import run, situations
 from parsers.record import frame
 from store import open_store
 from tests.correlator.situations import EDGES
@@ -134,14 +135,14 @@ SITUATIONS = [
 FIRST_JOB = 7000
 
 
-def _case(situation: Situation, number: int) -> cases.Case:
+def _case(situation: Situation, number: int) -> run.Case:
     job = FIRST_JOB + 10 * number + len(situation.jobs) - 1
     told: dict[str, Any] = {
         "holds": True, "settings": {"SlurmdTimeout": 300, **situation.settings}, "links": [dict(link) for link in situation.links],
         "lines": [line.replace("{job}", str(job)) for line in situation.lines],
         "jobs": [{"id": job - len(situation.jobs) + 1 + place, **told} for place, told in enumerate(situation.jobs)],
     }  # fmt: skip
-    return cases.read("test", EDGES[0], number, told)
+    return run.read("test", EDGES[0], number, told)
 
 
 @cache

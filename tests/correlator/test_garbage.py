@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from correlator import garbage
-from correlator.garbage import clear_away, paused, set_aside
+from correlator import gc_pause
+from correlator.gc_pause import clear_away, paused, set_aside
 
 
 class Ring:
@@ -18,7 +18,7 @@ class Ring:
 
 @pytest.fixture(autouse=True)
 def _nothing_set_aside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(garbage, "_looked_through", -math.inf)
+    monkeypatch.setattr(gc_pause, "_looked_through", -math.inf)
     yield
     gc.unfreeze()
 

@@ -6,13 +6,13 @@ from bisect import bisect_left
 
 import pytest
 
-from correlator import grown
-from correlator.grown import Grown
+from correlator.model import block_list
+from correlator.model.block_list import Grown
 
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grown, "BLOCK", 4)
+    monkeypatch.setattr(block_list, "BLOCK", 4)
 
 
 @pytest.mark.parametrize("length", [0, 1, 3, 4, 5, 8, 11])

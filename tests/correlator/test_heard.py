@@ -15,13 +15,14 @@ from typing import Any
 import polars as pl
 import pytest
 
-from correlator import heard
-from correlator.documents import sorted_json
 from correlator.engine import conclude_cluster, correlate
-from correlator.events import coalesce, joined, moment_of, prepared, stamped
-from correlator.heard import Heard, Mark, Recalled
-from correlator.runs import rows_since
-from correlator.streaming import Ticker
+from correlator.gather.events import coalesce, joined, prepared, stamped
+from correlator.gather.runs import rows_since
+from correlator.live import inbox
+from correlator.live.inbox import Heard, Mark, Recalled
+from correlator.live.ticker import Ticker
+from correlator.model.json_text import sorted_json
+from correlator.model.moments import moment_of
 from parsers.record import frame
 from store import open_store
 from store.duckdb_store import DuckStore, coded, insert, logs_for_storage
@@ -95,7 +96,7 @@ def segments_in(store: DuckStore, rows: pl.DataFrame) -> None:
 def test_what_is_heard_is_what_the_database_would_answer(
     put: Callable[[DuckStore, pl.DataFrame], None], few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heard, "FEW_LINES", few)
+    monkeypatch.setattr(inbox, "FEW_LINES", few)
     rows = rows_of(CAPTURES[0])
     logs = rows["logs"].with_columns(
         cluster=pl.when(pl.int_range(pl.len()) % 3 == 0).then(None).otherwise(pl.lit("here")),
@@ -121,7 +122,7 @@ def test_what_is_heard_is_what_the_database_would_answer(
                 f"SELECT DISTINCT job_id AS j {new} AND job_id IS NOT NULL AND time IS NULL", [cluster]
             )
             assert heard_of.unstamped == {r["j"] for r in untimed}
-            voices = store.rows(f"SELECT DISTINCT host AS h {new} AND source IN {heard.KERNEL_SOURCES}", [cluster])
+            voices = store.rows(f"SELECT DISTINCT host AS h {new} AND source IN {inbox.KERNEL_SOURCES}", [cluster])
             assert heard_of.voices == {r["h"] for r in voices if r["h"]}
             events, _ = joined(heard_of.parts)
             assert list(map(told, events)) == list(map(told, coalesce(stamped(store, cluster))))
@@ -145,7 +146,7 @@ def test_only_what_is_all_is_taken(since: int, grown: tuple[int, int], whole: bo
         if since:
             with store.transaction():
                 store.rewrite()
-        found = listening.take(begun, listening.mark(), dict(zip(heard.HEARD, grown, strict=True)))
+        found = listening.take(begun, listening.mark(), dict(zip(inbox.HEARD, grown, strict=True)))
         assert (found is not None) == whole
         # What was not taken is not given the next time.
         store.add({"logs": rows})
@@ -153,7 +154,7 @@ def test_only_what_is_all_is_taken(since: int, grown: tuple[int, int], whole: bo
 
 
 def test_too_many_rows_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heard, "MOST_ROWS", 5)
+    monkeypatch.setattr(inbox, "MOST_ROWS", 5)
     rows = rows_of(CAPTURES[0])["logs"]
     with open_store(None) as store:
         listening = Heard(store)
@@ -260,7 +261,7 @@ def test_a_tick_after_one_that_failed_asks_for_what_that_one_had_taken(monkeypat
         ticker.tick()
         add(store, rows[400:500])
         with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):
-            patched.setattr("correlator.streaming.Ticker._say", lambda *_: 1 / 0)
+            patched.setattr("correlator.live.ticker.Ticker._say", lambda *_: 1 / 0)
             ticker.tick()
         add(store, rows[500:])
         ticker.tick()
@@ -277,8 +278,8 @@ def test_lines_are_asked_for_only_where_not_all_was_heard(monkeypatch: pytest.Mo
         ticker = Ticker(store)
         add(store, rows[:600])
         ticker.tick()
-        monkeypatch.setattr("correlator.arrivals.stamped", lambda *_: asked.append("arrivals"))
-        monkeypatch.setattr("correlator.events.stamped", lambda *_: asked.append("window"))
+        monkeypatch.setattr("correlator.live.arrivals.stamped", lambda *_: asked.append("arrivals"))
+        monkeypatch.setattr("correlator.gather.events.stamped", lambda *_: asked.append("window"))
         later = [(t + timedelta(hours=2), name, r) for t, name, r in rows[600:] if name == "logs"]
         for place in range(0, len(later), 40):
             part = [(t, name, {**r, "time": t}) for t, name, r in later[place : place + 40]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from correlator.incidents import incident_id
-from correlator.model import Fact
+from correlator.incidents.incidents import incident_id
+from correlator.model.nouns import Fact
 
 ROOT = Fact("gpu.xid", 1_790_000_000.25, 1_790_000_000.25, 0.1, "gpu-001", "0000:18:00.0", attrs={"code": 79})
 

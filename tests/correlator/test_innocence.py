@@ -13,14 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from correlator import edges
-from correlator.engine import Conclusions, clusters_of, conclude_cluster, correlate, load_edges
-from correlator.evidence import BaseRates, rate_of
-from correlator.feedback import Answer, answers, give
-from correlator.innocence import MONTH_S, Innocence, innocence, lines
-from correlator.learning import LEAST, PRIOR_ANSWERS, Learned, as_file, learned
-from correlator.model import Fact
-from correlator.streaming import Ticker
+from correlator.conclusions import Conclusions
+from correlator.edges import load
+from correlator.engine import clusters_of, conclude_cluster, correlate, load_edges
+from correlator.evidence.weigh import BaseRates, rate_of
+from correlator.learning.base_rates import MONTH_S, Innocence, innocence, lines
+from correlator.learning.feedback import Answer, answers, give
+from correlator.learning.judged import LEAST, PRIOR_ANSWERS
+from correlator.learning.priors import Learned, as_file, learned
+from correlator.live.ticker import Ticker
+from correlator.model.nouns import Fact
 from faultline.cli import app
 from store import open_store
 from store.duckdb_store import DuckStore
@@ -126,8 +128,8 @@ def test_a_proposal_changes_nothing_until_its_file_is_named(store: DuckStore, tm
     many(store, Answer("confirmed"), 60)
     rates = innocence(now_concluded(store), answers(store), {})
     path = tmp_path / "answers.toml"
-    path.write_text(as_file(learned(store, edges.load()[0]).edges, rates=rates), encoding="utf-8")
-    rules, problems = edges.rules([path])
+    path.write_text(as_file(learned(store, load.load()[0]).edges, rates=rates), encoding="utf-8")
+    rules, problems = load.rules([path])
     assert problems == [] and rules.innocent == {one.kind: one.innocent for one in rates}
     assert rules.innocent["link.outage"] == pytest.approx(0.25, abs=0.001)
     correlate(store)
@@ -160,13 +162,13 @@ def test_to_use_the_file_and_to_ask_again_counts_no_answer_twice(tmp_path: Path)
         run = CliRunner().invoke(app, ["check", "--answers", "--data", str(data), "--write", str(written), *more])
         assert run.exit_code == 0 and "link.outage: base rate" in run.stdout and "20 incidents confirmed" in run.stdout
     assert one.read_text() == two.read_text()
-    assert edges.rules([one])[0].innocent["link.outage"] < 1
-    carried = {name: entry.table.get("tests") for name, entry in edges.entries([one]).items()}
-    assert carried == {name: entry.table.get("tests") for name, entry in edges.entries().items()}, "tests go with edges"
+    assert load.rules([one])[0].innocent["link.outage"] < 1
+    carried = {name: entry.table.get("tests") for name, entry in load.entries([one]).items()}
+    assert carried == {name: entry.table.get("tests") for name, entry in load.entries().items()}, "tests go with edges"
 
 
 def test_the_prior_before_all_answers_is_kept_beside_the_new_one() -> None:
-    edge = edges.load()[0][0]
+    edge = load.load()[0][0]
     once = Learned(edge, 4, 9)
     again = Learned(replace(edge, prior=once.prior), 4, 9, judged=edge.prior)
     assert again.prior == once.prior and Learned(replace(edge, prior=once.prior), 4, 9).prior != once.prior

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from correlator.interfaces import FABRIC_SETTING, MANAGEMENT_SETTING, interfaces
+from correlator.site.interfaces import FABRIC_SETTING, MANAGEMENT_SETTING, interfaces
 from faultline.config import validate
 
 TABLE = [

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from correlator.engine import correlate
-from correlator.streaming import Ticker
+from correlator.live.ticker import Ticker
 from store import open_store
 from tests.correlator.rows import CAPTURES, answer, disordered, lossy, rows_of, shuffled, skewed, slices, wanted
 

@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from correlator.index import Spans
-from correlator.lemons import Roots, counts
-from correlator.patching import _event
-from correlator.window import _by_start
+from correlator.incidents.lemons import Roots, counts
+from correlator.live.lookup import Spans
+from correlator.live.patch import _event
+from correlator.live.window import _by_start
 from tests.correlator.making import event
 
 NODES = st.sampled_from(["n1", "n2"])

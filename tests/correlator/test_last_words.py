@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from correlator.model import Event
-from correlator.runs import assemble
+from correlator.gather.runs import assemble
+from correlator.model.nouns import Event
 from tests.correlator.making import T0, event
 
 ENDS = "*** {} ON n1 CANCELLED AT 2026-02-06T16:05:00{} ***"

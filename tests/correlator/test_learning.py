@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from correlator import edges as edge_files
-from correlator.feedback import Answer, give
-from correlator.learning import LEAST, MOST, Learned, as_file, learned, lines
-from correlator.replay import replay
+from correlator.edges import load as edge_files
+from correlator.learning.backtest import replay
+from correlator.learning.feedback import Answer, give
+from correlator.learning.judged import LEAST, MOST
+from correlator.learning.priors import Learned, as_file, learned, lines
 from faultline.cli import app
 from store.duckdb_store import DuckStore
 from tests.correlator.rows import CAPTURES, answer, concluded

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from correlator.lemons import counts, risk, suspects, tail
+from correlator.incidents.lemons import counts, risk, suspects, tail
 
 
 def incident(host: str, job: int, event: str = "gpu.xid", severity: str = "impact") -> dict[str, Any]:

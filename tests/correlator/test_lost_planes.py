@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from correlator.evidence import Weigher
-from correlator.incidents import gather
+from correlator.evidence.weigh import Weigher
+from correlator.incidents.incidents import gather
 from tests.correlator.making import run
 from tests.correlator.situations import EDGES, LINKS, down, judged, over_planes, said
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from correlator.cabling import Cabling
-from correlator.clocks import correct, offsets
-from correlator.evidence import Weigher
-from correlator.explain import title
-from correlator.facts import World
-from correlator.incidents import gather
-from correlator.runs import assemble
+from correlator.clocks.clocks import correct, offsets
+from correlator.evidence.weigh import Weigher
+from correlator.facts.world import World
+from correlator.gather.runs import assemble
+from correlator.incidents.incidents import gather
+from correlator.incidents.sentences import title
+from correlator.site.cabling import Cabling
 from tests.correlator.making import T0, event, facts, run, world
 from tests.correlator.situations import (
     EDGES,
@@ -153,8 +153,8 @@ TREE = [
 
 
 def test_nodes_of_one_switch_that_fall_silent_in_two_rounds() -> None:
-    from correlator.facts import conclude
-    from correlator.site import build_site
+    from correlator.facts.registry import conclude
+    from correlator.site.site import build_site
 
     lines = [*set_down(300, "a", "b", "c"), *set_down(400, "d", "e"), *set_down(900, "p"), *set_down(1000, "q")]
     jobs = [

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from correlator.evidence import Weigher
-from correlator.explain import doubts
-from correlator.facts import World
-from correlator.incidents import gather
+from correlator.evidence.weigh import Weigher
+from correlator.facts.world import World
+from correlator.incidents.incidents import gather
+from correlator.incidents.sentences import doubts
 from tests.correlator.making import event, facts, run, world
 from tests.correlator.situations import (
     EDGES,

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from collector.ingest import Ingest
-from correlator.cabling import cabling
 from correlator.engine import correlate, result
-from correlator.site import build_site
+from correlator.site.cabling import cabling
+from correlator.site.site import build_site
 from store import open_store
 from tests.correlator.making import T0, event, facts, world
 

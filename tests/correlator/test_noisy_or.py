@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from correlator.evidence import Chain
-from correlator.model import Fact
-from correlator.noisy_or import alone, explained, shares
-from correlator.verdicts import candidates
+from correlator.evidence.noisy_or import alone, explained, shares
+from correlator.evidence.weigh import Chain
+from correlator.model.nouns import Fact
+from correlator.verdicts.judge import candidates
 
 WEIGHTS = st.lists(st.floats(1e-6, 30.0), max_size=8)
 LEAKS = st.floats(0.08, 1.0)

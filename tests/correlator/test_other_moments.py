@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from correlator.cabling import Cabling
-from correlator.clocks import offsets
-from correlator.facts import World, conclude
-from correlator.site import Inventory, build_site
+from correlator.clocks.clocks import offsets
+from correlator.facts.registry import conclude
+from correlator.facts.world import World
+from correlator.site.cabling import Cabling
+from correlator.site.site import Inventory, build_site
 from tests.correlator.making import event, facts, run, world
 from tests.correlator.situations import down, judged, node_fail, one, out, said, set_down
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from correlator import edges as edge_files
-from correlator.causes import lost
-from correlator.evidence import Weigher
-from correlator.explain import title
-from correlator.facts import World
-from correlator.incidents import gather
-from correlator.verdicts import judge
+from correlator.edges import load as edge_files
+from correlator.evidence.weigh import Weigher
+from correlator.facts.world import World
+from correlator.incidents.incidents import gather
+from correlator.incidents.sentences import title
+from correlator.model.kinds import lost
+from correlator.verdicts.judge import judge
 from tests.correlator.making import T0, event, run, world
 from tests.correlator.situations import (
     down,

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from correlator.runs import COLUMNS, gather, of_table
+from correlator.gather.runs import COLUMNS, gather, of_table
 from parsers.record import TABLES, frame
 from store import open_store
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from correlator.events import order
-from correlator.model import Event, Run
-from correlator.plain_runs import likely_runs, plain_runs, told
-from correlator.runs import assemble, of_table
+from correlator.gather.events import order
+from correlator.gather.runs import assemble, of_table
+from correlator.gather.runs_fast import likely_runs, plain_runs, told
+from correlator.model.nouns import Event, Run
 from parsers.record import TABLES
 from tests.correlator.making import T0, event
 

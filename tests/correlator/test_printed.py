@@ -11,11 +11,11 @@ from typing import Any
 import polars as pl
 import pytest
 
+from correlator.clocks.accounting_zones import Printed, printed
+from correlator.clocks.zone_votes import Stay
 from correlator.engine import correlate, result
-from correlator.events import moment_of
-from correlator.printed import Printed, printed
-from correlator.streaming import Ticker
-from correlator.zones import Stay
+from correlator.live.ticker import Ticker
+from correlator.model.moments import moment_of
 from parsers.record import TABLES
 from store import open_store
 from tests.correlator.making import T0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from correlator.recurrence import link
+from correlator.incidents.recurrence import link
 
 
 def _incident(name, start, event, host, device, edge=None):

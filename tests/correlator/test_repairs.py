@@ -12,8 +12,9 @@ import polars as pl
 import pytest
 
 from correlator.engine import correlate
-from correlator.repairs import Repair, advise, repairs
-from correlator.streaming import Ticker
+from correlator.live.ticker import Ticker
+from correlator.repairs.model import Repair
+from correlator.repairs.repairs import advise, repairs
 from store import open_store
 from store.duckdb_store import DuckStore
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from correlator.engine import correlate
-from correlator.replay import lines, replay
+from correlator.learning.backtest import lines, replay
 from faultline.cli import app
 from store import open_store
 from store.duckdb_store import DuckStore

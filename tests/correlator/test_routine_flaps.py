@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from correlator import edges as edge_files
-from correlator.evidence import Weigher
-from correlator.incidents import ROUTINE_S, Incident, gather
-from correlator.verdicts import judge
+from correlator.edges import load as edge_files
+from correlator.evidence.weigh import Weigher
+from correlator.incidents.incidents import ROUTINE_S, Incident, gather
+from correlator.verdicts.judge import judge
 from tests.correlator.making import event, run, world
 from tests.correlator.situations import down, slowed
 

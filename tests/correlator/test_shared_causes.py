@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from correlator.clocks import Offset, offsets
-from correlator.evidence import Weigher
-from correlator.facts import World
-from correlator.incidents import gather
-from correlator.result import incident_document, verdict_document
+from correlator.clocks.clocks import Offset, offsets
+from correlator.evidence.weigh import Weigher
+from correlator.facts.world import World
+from correlator.incidents.documents import incident_document, verdict_document
+from correlator.incidents.incidents import gather
 from tests.correlator.making import T0, event, facts, run, world
 from tests.correlator.situations import (
     EDGES,

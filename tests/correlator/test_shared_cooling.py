@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from correlator.evidence import Weigher
-from correlator.facts import World
-from correlator.incidents import gather
-from correlator.result import incident_document
-from correlator.verdicts import judge
+from correlator.evidence.weigh import Weigher
+from correlator.facts.world import World
+from correlator.incidents.documents import incident_document
+from correlator.incidents.incidents import gather
+from correlator.verdicts.judge import judge
 from tests.correlator.making import event, facts, run, world
 from tests.correlator.situations import EDGES, judged, node_fail, said, set_down, slowed
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from correlator.facts.slow import change
-from correlator.samples import STEP_TIME, Throttled
+from correlator.facts.slow_runs import change
+from correlator.gather.telemetry import STEP_TIME, Throttled
 from tests.correlator.making import T0, event, facts, run, world
 
 

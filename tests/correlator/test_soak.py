@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import soak
 from correlator.engine import correlate
-from correlator.streaming import Ticker
+from correlator.live.ticker import Ticker
 from parsers.record import frame
 from store import open_store
 

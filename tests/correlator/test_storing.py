@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from correlator.patching import Storing
+from correlator.live.patch import Storing
 from store import open_store
 
 

@@ -18,11 +18,11 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from correlator import arrivals as new_rows
-from correlator.changes import Touched
 from correlator.engine import clusters_of, conclude_cluster, correlate, load_edges, result
-from correlator.history import History, resolve
-from correlator.streaming import Ticker
+from correlator.live import arrivals as new_rows
+from correlator.live.changes import Touched
+from correlator.live.history import History, resolve
+from correlator.live.ticker import Ticker
 from parsers.record import frame
 from store import open_store
 from store.duckdb_store import DuckStore

@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 
 from correlator.engine import conclude_world
-from correlator.evidence import BaseRates, Weigher
-from correlator.explain import others_say
-from correlator.facts import World
-from correlator.model import Run
-from correlator.samples import Throttled
-from correlator.sightings import first_seen
-from correlator.survivors import LOOKED_AT, factor_of
-from correlator.verdicts import Verdict, judge
+from correlator.evidence.exposure import LOOKED_AT, factor_of
+from correlator.evidence.weigh import BaseRates, Weigher
+from correlator.facts.world import World
+from correlator.gather.telemetry import Throttled
+from correlator.incidents.sentences import others_say
+from correlator.model.nouns import Run
+from correlator.site.first_seen import first_seen
+from correlator.verdicts.judge import judge
+from correlator.verdicts.verdict import Verdict
 from tests.correlator.making import T0, event, run, world
 from tests.correlator.situations import EDGES, disk, down, lost_peers, lustre, node_fail, out, said, set_down, xid
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from correlator.engine import conclude_cluster, correlate, result
-from correlator.streaming import Ticker
+from correlator.live.ticker import Ticker
 from store import open_store
 from store.duckdb_store import DuckStore
 from tests.correlator.test_streaming import HOURS, benchmark, stored, with_settings

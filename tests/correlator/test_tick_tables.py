@@ -10,11 +10,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from correlator.engine import Conclusions, run_table
-from correlator.explain import stamp
-from correlator.heard import ending_in
-from correlator.model import Run
-from correlator.plain_runs import rows_of, told
+from correlator.conclusions import Conclusions
+from correlator.engine import run_table
+from correlator.gather.runs_fast import rows_of, told
+from correlator.incidents.sentences import stamp
+from correlator.live.inbox import ending_in
+from correlator.model.nouns import Run
 
 
 @pytest.mark.parametrize(

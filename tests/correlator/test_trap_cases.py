@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from correlator.clocks import correct, offsets
+from correlator.clocks.clocks import correct, offsets
 from tests.correlator.making import T0, event, run, world
 from tests.correlator.situations import (
     LINKS,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from correlator.evidence import Weigher
-from correlator.explain import clock, headline
-from correlator.incidents import gather
+from correlator.evidence.weigh import Weigher
+from correlator.incidents.incidents import gather
+from correlator.incidents.sentences import clock, headline
 from tests.correlator.making import T0, event, run, world
 from tests.correlator.situations import EDGES, judged, node_fail, said, set_down
 

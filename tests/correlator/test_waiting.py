@@ -8,10 +8,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from correlator.edges import situations
 from correlator.engine import correlate, result
-from correlator.streaming import Ticker
-from correlator.waiting import HELD_SURE, held
+from correlator.live.awaited import HELD_SURE, held
+from correlator.live.ticker import Ticker
+from correlator.selftest import situations
 from store import open_store
 from tests.correlator.field import ALIVE, KILLED, LEAF, SET_DOWN, Situation, _case, down, ended
 from tests.correlator.rows import answer

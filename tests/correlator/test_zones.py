@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from correlator.clock_pairs import NOTHING
-from correlator.clocks import Offset, Zones, compared, compared_further, correct
-from correlator.events import order
+from correlator.clocks.clocks import Offset, Zones, compared, compared_further, correct
+from correlator.clocks.pairs import NOTHING
+from correlator.gather.events import order
 from tests.correlator.making import T0, event
 
 HOUR = 3600.0

@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 
 from collector.ingest import Ingest
 from correlator.engine import correlate
-from correlator.streaming import Ticker, TickReport
+from correlator.live.ticker import Ticker, TickReport
 from faultline import service
 from faultline.config import validate
 from faultline.failure import CommandError

@@ -13,8 +13,8 @@ from fastapi.testclient import TestClient
 
 from collector.ingest import Ingest, Options
 from collector.ledger import Ledger
-from correlator import lemons
 from correlator.engine import correlate, result
+from correlator.incidents import lemons
 from faultline.checking import two_names
 from faultline.cli import run
 from faultline.config import validate

@@ -1,0 +1,277 @@
+"""Times that Slurm's commands printed: local time of where they ran, which need not be where slurmctld runs.
+
+``sacct``, ``scontrol`` and the text file of ``jobcomp`` name no zone; an export made on a laptop is in the laptop's. slurmctld tells of an
+allocation in the moment that accounting holds for the beginning of the run: where the two lie whole quarters of an hour apart for
+several jobs, what a file holds is in another zone than slurmctld's log. Rows of sources that write epoch seconds are in none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from correlator.clocks.zone_votes import LEAST, MOST, QUARTER_S, Stay, Vote, hours_off, zones
+from correlator.model.moments import all_seconds, seconds_of
+
+if TYPE_CHECKING:
+    from correlator.model.reader import Reads
+
+#: Sources of rows about jobs that print local time without a zone (parsers/documents).
+PRINTED = ("sacct", "jobcomp", "scontrol", "squeue")
+
+#: Sources that tell epoch seconds, and with it in which zone slurmctld's log is.
+EPOCHS = ("sacct_json", "slurmrestd", "hook")
+
+#: slurmctld writes the line in the second that accounting holds; more is a start that was set otherwise (a node that had to boot).
+SAME_S = 2.0
+
+_Word = tuple[float, tuple[str, ...]]
+
+
+def _nobody() -> list[_Word]:
+    return []
+
+
+_PAIRS = """
+WITH allocated AS (
+  SELECT DISTINCT job_id, epoch(time) AS t FROM raw.log_view WHERE source = 'slurmctld' AND event = 'slurm.job_start' AND time IS NOT NULL
+    AND job_id IS NOT NULL AND cluster IS NOT DISTINCT FROM ?
+), begun AS (
+  SELECT DISTINCT coalesce(file, source) AS file, source, job_id, epoch(start) AS start FROM raw.jobs WHERE start IS NOT NULL
+    AND source IN (SELECT unnest(?::VARCHAR[])) AND cluster IS NOT DISTINCT FROM ?
+), apart AS (
+  SELECT file, source, job_id, start, t, start - floor(t) AS off, round(off / 900) AS quarters FROM begun JOIN allocated USING (job_id)
+)
+SELECT file, source, job_id, t, off, CAST(quarters AS INTEGER) AS quarters FROM apart
+WHERE abs(off - quarters * 900) <= ? AND (quarters = 0 OR abs(quarters) BETWEEN ? AND ?)
+QUALIFY row_number() OVER (PARTITION BY file, source, job_id, start ORDER BY abs(quarters), t) = 1
+"""
+
+
+#: Of so many files it is said that they are in another zone.
+FILES = 2
+
+
+@dataclass(frozen=True)
+class Printed:
+    """By file the zones that its times are in, ahead of slurmctld's log (``stays``). ``usual``: those of files that tell nothing of it.
+    ``epochs``: by how many quarters of an hour epoch seconds are ahead of the log, by job; ``odd``: votes that are not believed."""
+
+    stays: Mapping[str, tuple[Stay, ...]] = field(default_factory=dict)
+    usual: tuple[Stay, ...] = ()
+    epochs: Mapping[int, int] = field(default_factory=dict)
+    odd: frozenset[tuple[str, int, int]] = frozenset()
+    #: By so many seconds slurmctld's log itself is ahead, and with it what else was printed.
+    log_ahead: float = 0.0
+
+    @property
+    def as_logged(self) -> Printed:
+        """What puts printed times where slurmctld's log has them."""
+        return replace(self, log_ahead=0.0)
+
+    @property
+    def furthest(self) -> float:
+        """So many seconds a printed time lies from its true one at most."""
+        stays = (stay for some in (*self.stays.values(), self.usual) for stay in some)
+        return max((abs(s.quarters * QUARTER_S + self.log_ahead) for s in stays), default=abs(self.log_ahead))
+
+    def __bool__(self) -> bool:
+        return bool(self.stays or self.usual or self.log_ahead)
+
+    def words(self) -> list[str]:
+        """What was corrected, for people."""
+        off = {
+            file: {self.log_ahead + s.quarters * QUARTER_S for s in stays} for file, stays in sorted(self.stays.items())
+        }
+        told = off or {"Accounting": {self.log_ahead}}
+        found = [
+            f"{file.rsplit('/', 1)[-1]} was printed in another zone, {' and '.join(zones)}; its times are shown where they belong"
+            for file, some in told.items() if (zones := [words for s in sorted(some) if (words := hours_off(s))])
+        ]  # fmt: skip
+        return [*found[:FILES], *([f"So were {len(found) - FILES} more files"] if len(found) > FILES else [])]
+
+    def of_file(self, file: str | None, source: str) -> list[tuple[float, float, float]]:
+        """(from, until, seconds): while it shows such times a file is so far ahead."""
+        if source in EPOCHS or not self:
+            return []
+        stays = self.stays.get(file or source, self.usual) or (Stay(float("-inf"), float("inf"), 0),)
+        found = []
+        for stay in stays:
+            off = stay.quarters * QUARTER_S
+            found.append((stay.start + off, stay.end + off, off + self.log_ahead))
+        return [one for one in found if one[2]]
+
+    def ahead(self, file: str | None, source: str, time: float) -> float:
+        """By so many seconds a time is ahead."""
+        return next((off for start, end, off in self.of_file(file, source) if start <= time <= end), 0.0)
+
+    def sql(self, column: str) -> str:
+        """SQL that gives a column of ``raw.jobs`` in true time."""
+        if not self:
+            return column
+        cases = []
+        for file in [*sorted(self.stays), None]:
+            # By its sum: the name of a file, which anybody may choose, is never a part of SQL.
+            ours = "" if file is None else f"md5(coalesce(file, source)) = '{_sum(file)}' AND "
+            cases += [
+                f"WHEN {ours}epoch({column}) BETWEEN {_number(start)} AND {_number(end)} THEN {seconds}"
+                for start, end, seconds in self.of_file(file or "", "")
+            ]
+        off = f"CASE WHEN source IN {EPOCHS} THEN 0 {' '.join(cases)} ELSE 0 END"
+        return f"({column} - to_microseconds(CAST(1e6 * ({off}) AS BIGINT)))"
+
+    def corrected(self, table: pl.DataFrame, columns: Sequence[str] = ("submit", "start", "end")) -> pl.DataFrame:
+        """Rows about jobs in true time."""
+        if not self or not table.height:
+            return table
+        name = pl.coalesce("file", "source")
+        off: dict[str, pl.Expr] = {column: pl.lit(0.0) for column in columns}
+        for file, source in table.select("file", "source").unique().iter_rows():
+            for start, end, seconds in self.of_file(file, source or ""):
+                ours = (name == (file or source)) & (pl.col("source") == source)
+                for column in columns:
+                    shown = pl.col(column).dt.epoch("us") / 1e6
+                    off[column] = pl.when(ours & (shown >= start) & (shown <= end)).then(seconds).otherwise(off[column])
+        return table.with_columns(
+            pl.col(column) - pl.duration(microseconds=(off[column] * 1e6).cast(pl.Int64)) for column in columns
+        )
+
+    def corrected_steps(self, steps: list[dict[str, Any]], jobs: pl.DataFrame) -> list[dict[str, Any]]:
+        """Rows about steps in true time. ``jobs``: rows about their jobs, which say what the source of a file is."""
+        if not self:
+            return steps
+        sources = dict(jobs.select("file", "source").drop_nulls().unique().iter_rows())
+        return [
+            step | {c: self._earlier(step[c], step["file"], sources.get(step["file"], "")) for c in ("submit", "start", "end")}
+            for step in steps
+        ]  # fmt: skip
+
+    def sql_of_log(self, column: str) -> str:
+        """SQL that gives a time in slurmctld's log in true time."""
+        off = f"CASE WHEN time_quality = 'inferred' THEN {self.log_ahead} ELSE 0 END"
+        return f"({column} - to_microseconds(CAST(1e6 * ({off}) AS BIGINT)))"
+
+    def _earlier(self, moment: datetime | None, file: str | None, source: str) -> datetime | None:
+        shown = seconds_of(moment)
+        return None if moment is None or shown is None else moment - timedelta(seconds=self.ahead(file, source, shown))
+
+    def told_otherwise(self, rows: pl.DataFrame, allocated: Mapping[int, float]) -> bool:
+        """Do rows about jobs tell of other zones than are known? ``allocated``: as slurmctld's log shows it, of jobs that began once."""
+        if not allocated or not rows.height:
+            return False
+        if not self.stays and not self.epochs and not _any_far(rows, allocated):
+            return False  # as a rule: this is asked in every tick
+        begun = rows.filter(pl.col("start").is_not_null() & pl.col("source").is_in([*PRINTED, *EPOCHS]))
+        logged = pl.DataFrame(
+            {"job_id": list(allocated), "t": list(allocated.values())}, schema={"job_id": pl.Int64, "t": pl.Float64}
+        )
+        start, quarters = pl.col("start").dt.epoch("us") / 1e6, pl.col("quarters")
+        apart = begun.join(logged, on="job_id").select(
+            pl.coalesce("file", "source").alias("file"), "source", "job_id", "t", (start - pl.col("t").floor()).alias("off")
+        ).with_columns((pl.col("off") / QUARTER_S).round().alias("quarters"))  # fmt: skip
+        told = apart.filter(
+            (pl.col("off") - quarters * QUARTER_S).abs() <= SAME_S,
+            (quarters == 0) | quarters.abs().is_between(LEAST, MOST),
+        )
+        if not self.stays and not self.epochs:
+            told = told.filter(quarters != 0)
+        return any(
+            (r["file"], r["job_id"], int(r["quarters"])) not in self.odd and self._is_new(r)
+            for r in told.iter_rows(named=True)
+        )
+
+    def _is_new(self, vote: Mapping[str, Any]) -> bool:
+        if vote["source"] in EPOCHS:
+            known = self.epochs.get(vote["job_id"], round(-self.log_ahead / QUARTER_S))
+            return bool(known != vote["quarters"])
+        if vote["file"] not in self.stays:
+            return bool(vote["quarters"] or self.stays)
+        told = (s.quarters for s in self.stays[vote["file"]] if s.start <= vote["t"] <= s.end)
+        return bool(next(told, 0) != vote["quarters"])
+
+
+def _any_far(rows: pl.DataFrame, allocated: Mapping[int, float]) -> bool:
+    """Does any run begin as far from its allocation as zones lie apart?"""
+    logged, starts = map(allocated.get, rows["job_id"].to_list()), all_seconds(rows["start"].dt.epoch("us"))
+    pairs = zip(logged, starts, strict=True)
+    return any(t is not None and at is not None and abs(t - at) > LEAST * QUARTER_S - SAME_S - 1 for t, at in pairs)
+
+
+NOTHING_PRINTED = Printed()
+
+
+@dataclass(frozen=True)
+class Books:
+    """What accounting tells of zones. ``failures()``: (time as slurmctld's log would show it, nodes) of runs that ended because a node
+    failed; ``rows``: about jobs, that are new."""
+
+    printed: Printed = field(default_factory=Printed)
+    failures: Callable[[], list[_Word]] = _nobody
+    rows: pl.DataFrame = field(default_factory=pl.DataFrame)
+
+
+NO_BOOKS = Books()
+
+
+def printed(store: Reads, cluster: str | None) -> Printed:
+    """In which zones files tell of jobs, by all that is stored."""
+    parameters = [cluster, [*PRINTED, *EPOCHS], cluster, SAME_S, LEAST, MOST]
+    if not store.rows(f"SELECT 1 FROM ({_PAIRS}) WHERE quarters <> 0 LIMIT 1", parameters):
+        return Printed()
+    told: dict[str, list[Vote]] = defaultdict(list)
+    epochs: dict[int, int] = {}
+    for row in store.rows(f"{_PAIRS} ORDER BY ALL", parameters):
+        if row["source"] in EPOCHS:
+            epochs[row["job_id"]] = row["quarters"]
+        else:
+            rest = row["off"] - row["quarters"] * QUARTER_S
+            told[row["file"]].append(Vote(row["t"], row["job_id"], row["quarters"], rest, True))
+    return _of_votes(told, epochs)
+
+
+def _of_votes(told: Mapping[str, list[Vote]], epochs: Mapping[int, int]) -> Printed:
+    votes = {file: sorted(some) for file, some in told.items()}
+    found = {file: zones({file: some}, (), ()).get(file) for file, some in votes.items()}
+    stays = {file: zoned.stays if (zoned := found[file]) and not zoned.doubt else _EVERYWHERE for file in votes}
+    odd = frozenset(
+        (file, vote.job, vote.quarters) for file, some in votes.items() for vote in some
+        if vote.quarters != next((s.quarters for s in stays[file] if s.start <= vote.time <= s.end), 0)
+    )  # fmt: skip
+    if not any(stay.quarters for some in stays.values() for stay in some):
+        return Printed(epochs=epochs if any(epochs.values()) else {}, odd=odd)
+    return Printed(stays, _common(stays.values()), epochs, odd)
+
+
+def _sum(name: str) -> str:
+    return hashlib.md5(name.encode(), usedforsecurity=False).hexdigest()
+
+
+def _number(seconds: float) -> str:
+    return f"CAST('{seconds}' AS DOUBLE)"
+
+
+_EVERYWHERE = (Stay(float("-inf"), float("inf"), 0),)
+
+
+def _common(some: Iterable[tuple[Stay, ...]]) -> tuple[Stay, ...]:
+    """What all files are in; nothing where they differ."""
+    different = set(some)
+    return different.pop() if len(different) == 1 else ()
+
+
+_FAILED = f"""SELECT DISTINCT epoch("end") AS t, nodes, coalesce(file, source) AS file, source FROM raw.jobs WHERE state = 'NODE_FAIL'
+  AND "end" IS NOT NULL AND nodes IS NOT NULL AND source IN {PRINTED} AND cluster IS NOT DISTINCT FROM ? ORDER BY ALL"""
+
+
+def node_failures(store: Reads, cluster: str | None, known: Printed) -> list[_Word]:
+    """What ``Books.failures`` gives."""
+    return [
+        (row["t"] - known.ahead(row["file"], row["source"], row["t"]), tuple(row["nodes"]))
+        for row in store.rows(_FAILED, [cluster])
+    ]

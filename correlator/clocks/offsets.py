@@ -1,0 +1,363 @@
+"""Which stamps are in which zone: launches tell it of nodes (``zones.py``), allocations of what commands printed (``printed.py``), what
+nodes tell when slurmctld loses and finds them says whose stamps are right (``clock_reference.py``), outages of both ends of a cable
+tell it of switches."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from correlator.clocks.accounting_zones import NO_BOOKS, Books, Printed
+from correlator.clocks.pairs import ENDS_S, NOTICEABLE_S, Known, Launches, launches, outages_apart
+from correlator.clocks.reference import SLURM, TIMES, Word, fit, system_lines, words
+from correlator.clocks.zone_votes import (
+    COPIES_S,
+    LEAST,
+    MOST,
+    QUARTER_S,
+    Stay,
+    Votes,
+    Zoned,
+    kind_of,
+    scripts,
+    votes,
+    zones,
+)
+from correlator.model.moments import UNSTAMPED_S
+from correlator.model.nouns import Event
+from correlator.site.cabling import Cabling
+
+
+@dataclass(frozen=True)
+class Offset:
+    """``host``'s clock minus true time was ``seconds`` while it showed ``start`` to ``end`` (its own, wrong time). Of a ``zone``
+    it is that by which its stamps are in another one than they are taken for; of all its stamps, or of those that name none
+    (``inferred``), and ``of`` all its lines, those of "slurm" (slurmd and its steps), or of its "system"."""
+
+    host: str
+    start: float
+    end: float
+    seconds: float
+    sigma: float
+    why: str
+    zone: bool = False
+    inferred: bool = False
+    of: str = ""
+
+    def holds(self, time: float, inferred: bool, slurm: bool) -> bool:
+        """Does it hold of a stamp? ``inferred``: it names no zone; ``slurm``: it is slurmd's."""
+        ours = not self.of or (self.of == "slurm") == slurm
+        return ours and self.start <= time <= self.end and (inferred or not self.inferred)
+
+
+@dataclass(frozen=True)
+class Zones:
+    """Which stamps are in another zone. ``odd``: launches that tell of others, by host, job and quarters of an hour, and are not
+    believed; ``hosts``: those of which it was judged, where there are such launches. ``log_ahead``: by so many seconds slurmctld's
+    log is ahead; ``printed``: what commands printed."""
+
+    offsets: tuple[Offset, ...] = ()
+    odd: frozenset[tuple[str, int, int]] = frozenset()
+    hosts: frozenset[str] = frozenset()
+    #: Of each job the host of its batch script, which stamps its output, and when it was allocated (true time).
+    scripts: Mapping[int, tuple[str, float]] = field(default_factory=dict)
+    log_ahead: float = 0.0
+    printed: Printed = field(default_factory=Printed)
+
+    def ahead_in_output(self, job: int | None, time: float, host: str | None = None) -> float:
+        """By so many seconds a stamp in the output of a job is ahead: as its ``host`` or that of its batch script is, where it would not
+        lie before the job. A container may have a zone of its own."""
+        script, allocated = self.scripts.get(job or -1, (None, float("-inf")))
+        off = ahead((o for o in self.offsets if o.host == (host or script)), time, True, True)
+        return off if time - off >= allocated - NOTICEABLE_S else 0.0
+
+
+NO_ZONES = Zones()
+
+
+def ahead(zoned: Iterable[Offset], time: float, inferred: bool, slurm: bool) -> float:
+    """By so many seconds a stamp of a host is ahead by the zones that it was in; ``inferred``, ``slurm`` as for ``Offset.holds``."""
+    return next((o.seconds for o in zoned if o.holds(time, inferred, slurm)), 0.0)
+
+
+def zones_in(events: Sequence[Event], known: Known, books: Books = NO_BOOKS) -> Zones:
+    """Which stamps are in another zone than they are taken for, by everything that is stored."""
+    launched = launches(events, known)
+    signs = _Signs(events, votes(launched), words(events) or books.failures(), books.printed)
+    right = signs.right()
+    apart = signs.apart({right or 0})
+    if right is None and apart:  # it may be a log host that wrote the others' stamps as well
+        right = signs.right({apart})
+    shown = correct(events, offsets := signs.offsets(right or 0, apart or 0))
+    if (right is None or apart is None) and (more := _zoned_ahead(shown, known.cables)):
+        right, apart = (more, apart) if right is None else (right, -more)
+        shown = correct(events, offsets := signs.offsets(right, apart or 0))
+    offsets += _of_switches(shown, known.cables)
+    log_ahead = -(right or 0) * QUARTER_S
+    printed = replace(books.printed, log_ahead=log_ahead) if log_ahead else books.printed
+    if not offsets and not signs.far:
+        return Zones(printed=printed)
+    found = Zones(tuple(offsets), frozenset(), _hosts(events), log_ahead=log_ahead, printed=printed)
+    return replace(found, scripts=_scripts(launched, found), odd=frozenset(_odd(signs.told, found)))
+
+
+def _scripts(launched: Launches, found: Zones) -> dict[int, tuple[str, float]]:
+    if not found.offsets:
+        return {}
+    return {job: (host, at - found.log_ahead) for job, (host, at) in scripts(launched).items()}
+
+
+def _hosts(events: Iterable[Event]) -> frozenset[str]:
+    return frozenset(e.host for e in events if e.host)
+
+
+class _Signs:
+    """What tells of zones: launches (``told``), what slurmctld ``said`` of nodes, what was ``printed``. All numbers are quarters of
+    an hour."""
+
+    def __init__(self, events: Sequence[Event], told: Votes, said: Sequence[Word], printed: Printed) -> None:
+        self.events, self.told, self.said, self.printed = events, told, said, printed
+        #: Zones that launches tell of, slurmctld's not counted.
+        self.far = {vote.quarters for some in told.values() for vote in some} - {0}
+        self.believed = zones(told, _hosts(events), events) if self.far else {}
+        self.nodes = {name for _, names in said for name in names}
+
+    def right(self, maybe: Collection[int] = ()) -> int | None:
+        """By how much stamps that name their zone are ahead of slurmctld's log, which is to be moved then; None where nothing tells.
+        ``maybe``: what else may be."""
+        logged = {e.time_quality for e in self.events if e.source == "slurmctld"}
+        if logged and "inferred" not in logged:
+            return 0  # it names its zone itself
+        exact = Counter(v.quarters for some in self.told.values() for v in some if not v.inferred)
+        exact.update(self.printed.epochs.values())
+        exact.update(_copies(self.events))
+        if exact:
+            ((quarters, count),) = exact.most_common(1)
+            if count > 1 and count >= TIMES * (exact.total() - count):
+                return quarters
+        stays = [*(zoned.stays for zoned in self.believed.values()), *self.printed.stays.values()]
+        others = {stay.quarters for some in stays for stay in some}.union(maybe)
+        found = fit(self.said, system_lines(self.events, self.nodes, zoned=True), others).clear(others)
+        return self._two_of_three() if found is None else found
+
+    def _two_of_three(self) -> int | None:
+        """What all nodes and all that was printed are ahead of slurmctld's log by, where they agree: the log is in another zone."""
+        nodes = {zoned.stays for zoned in self.believed.values()} if self.believed.keys() >= self.told.keys() else set()
+        if len(nodes) != 1 or nodes != set(self.printed.stays.values()):
+            return None
+        (stays,) = nodes
+        return stays[0].quarters if len(stays) == 1 else None
+
+    def apart(self, maybe: Collection[int]) -> int | None:
+        """By how much nodes' system logs that name no zone are ahead of their slurmds' logs (a log host may write its own time), as far
+        as words on nodes tell it."""
+        lines = system_lines(self.events, self.nodes, zoned=False)
+        for host in lines.keys() & self.believed.keys():
+            off = list(_stretches(host, self.believed[host], 0.0))
+            lines[host] = sorted(t - ahead(off, t, True, True) for t in lines[host])
+        others = {-quarters for quarters in self.far}.union(maybe)
+        return fit(self.said, lines, others).clear(others)
+
+    def offsets(self, right: int, apart: int) -> list[Offset]:
+        """The offsets of all hosts but switches."""
+        controllers = {e.host for e in self.events if e.source == "slurmctld"}
+        switches = {e.host for e in self.events if e.source == "switch"}
+        kinds = {kind_of(host) for host in self.told}
+        # What tells nothing is in slurmctld's zone, unless all nodes are in the right one.
+        alike = not self.told or any(host not in self.believed for host in self.told)
+        found: list[Offset] = []
+        for host in sorted(_hosts(self.events)):
+            of_log = host in controllers and host not in self.told
+            zoned = self.believed.get(host)
+            if of_log or (zoned is None and host not in switches and (kind_of(host) in kinds or alike)):
+                zoned = Zoned(_EVER)
+            if zoned is not None:
+                found += _of_host(host, zoned, -right * QUARTER_S, 0 if host in controllers else apart)
+        return found
+
+
+def _copies(events: Iterable[Event]) -> Iterable[int]:
+    """By how many quarters of an hour slurmctld's words in stamps that name a zone are ahead of the same in its log."""
+    said: dict[tuple[object, ...], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
+    for event in events:
+        if event.source == "slurmctld" and event.kind in ("slurm.job_start", "slurm.job_end", "slurm.node_down"):
+            key = (event.kind, event.job_id, str(event.entities.get("nodes")))
+            said[key][event.time_quality == "line"].append(event.time)
+    for unzoned, zoned in said.values():
+        if len(unzoned) == len(zoned) == 1:
+            quarters = round((zoned[0] - unzoned[0]) / QUARTER_S)
+            if abs(zoned[0] - unzoned[0] - quarters * QUARTER_S) <= COPIES_S:
+                yield quarters
+
+
+def _of_host(host: str, zoned: Zoned, log_ahead: float, apart: int) -> list[Offset]:
+    own = list(_stretches(host, zoned, log_ahead))
+    if not apart:
+        return own
+    why = "what it tells of its losses, and slurmctld of them, is as far apart as zones are"
+    system = [replace(o, of="system", why=why) for o in _stretches(host, _later(zoned, apart), log_ahead)]
+    return [*(replace(o, of="slurm") for o in own), *system]
+
+
+_OF_LOG = "stamps that name their zone fit to what slurmctld says of nodes, if its log is in another one"
+
+_EVER = (Stay(float("-inf"), float("inf"), 0),)
+
+
+def _later(zoned: Zoned, quarters: int) -> Zoned:
+    return replace(zoned, stays=tuple(replace(s, quarters=s.quarters + quarters) for s in zoned.stays or _EVER))
+
+
+def _stretches(host: str, found: Zoned, log_ahead: float) -> Iterable[Offset]:
+    if found.doubt:
+        why = "others of its kind write in different zones, and nothing tells in which it does"
+        yield Offset(host, float("-inf"), float("inf"), log_ahead, found.doubt, why, True, found.inferred)
+    for stay in found.stays:
+        off = stay.quarters * QUARTER_S
+        if off + log_ahead:
+            why = (
+                _OF_LOG
+                if log_ahead
+                else "its jobs' launches, or those on hosts of its kind, tell that it writes in another zone"
+            )
+            yield Offset(host, stay.start + off, stay.end + off, off + log_ahead, 0.0, why, True, found.inferred)
+
+
+def _odd(told: Votes, known: Zones) -> Iterable[tuple[str, int, int]]:
+    """Launches that tell of another zone than is known."""
+    by_host: dict[str, list[Offset]] = defaultdict(list)
+    for offset in known.offsets:
+        by_host[offset.host].append(offset)
+    for host, some in told.items():
+        for vote in some:
+            shown, off = vote.time + vote.quarters * QUARTER_S, vote.quarters * QUARTER_S + known.log_ahead
+            there = [o for o in by_host[host] if o.of != "system" and o.start <= shown <= o.end]
+            if any(o.sigma for o in there) or off not in ({o.seconds for o in there} or {0.0}):
+                yield host, vote.job, vote.quarters
+
+
+def zones_further(before: Zones, events: Sequence[Event], known: Known, books: Books = NO_BOOKS) -> Zones | None:
+    """The same zones, with what ``events`` tell of further jobs; None where launches or accounting tell of another zone than is known, or a
+    host is new where zones differ. Whose stamps are right is asked again when everything is looked at."""
+    launched = launches(events, known)
+    told = votes(launched)
+    if not before.odd.issuperset(_odd(told, before)):
+        return None
+    logged = {job: at for job, (at, doubt) in launched.allocated.items() if not doubt and job not in launched.again}
+    if before.printed.told_otherwise(books.rows, logged):
+        return None
+    if not before.offsets:
+        return before
+    if not before.hosts.issuperset(_hosts(events)):
+        return None
+    return replace(before, scripts={**before.scripts, **_scripts(launched, before)})
+
+
+_OUTPUT = ("job_stdout", "job_stderr")
+
+
+def without_stamp(event: Event) -> bool:
+    """Is it output without a stamp of its host's clock? It was put near the end of its run."""
+    return event.sigma >= UNSTAMPED_S and event.source in _OUTPUT
+
+
+def correct(events: Iterable[Event], found: Sequence[Offset], zones: Zones = NO_ZONES) -> list[Event]:
+    """Events in true time, in their total order; what was moved says by how much in ``clock_offset``."""
+    by_host: dict[str, list[Offset]] = defaultdict(list)
+    for offset in found:
+        by_host[offset.host].append(offset)
+    if not by_host:
+        return list(events)
+    moved = [
+        _moved(e, by_host[e.host], zones) if e.host in by_host else _moved(e, (), zones) if e.source in _OUTPUT else e
+        for e in events
+    ]
+    moved.sort(key=lambda e: (e.time, e.kind, e.host or "", e.device or "", e.id))
+    return moved
+
+
+def _moved(event: Event, found: Sequence[Offset], zones: Zones) -> Event:
+    if without_stamp(event):
+        return event
+    if event.source in _OUTPUT:
+        if event.time_quality == "inferred":
+            event = _earlier(event, zones.ahead_in_output(event.job_id, event.time, event.host), 0.0)
+    else:
+        zone = next((o for o in found if o.zone and _is_about(o, event)), None)
+        event = _earlier(event, zone.seconds, zone.sigma) if zone else event
+    # What is left in the right zone is the clock's.
+    clock = next((o for o in found if not o.zone and _is_about(o, event)), None)
+    return _earlier(event, clock.seconds, clock.sigma) if clock else event
+
+
+def _earlier(event: Event, seconds: float, sigma: float) -> Event:
+    if not seconds and sigma <= event.sigma:
+        return event
+    return replace(
+        event, time=event.time - seconds, last=event.last - seconds, sigma=max(event.sigma, sigma),
+        clock_offset=event.clock_offset + seconds,
+    )  # fmt: skip
+
+
+def _is_about(offset: Offset, event: Event) -> bool:
+    return offset.holds(event.time, event.time_quality == "inferred", event.source in SLURM)
+
+
+#: So many outages of ports must agree, and so many times as many as do not.
+OUTAGES = 2
+
+
+def _cables(events: Iterable[Event], cables: Cabling) -> dict[str, Counter[int]]:
+    """By switch, of outages that both ends of a cable tell, by how many quarters of an hour it is ahead."""
+    found: dict[str, Counter[int]] = defaultdict(Counter)
+    for switch, off in outages_apart(events, cables):
+        quarters = round(off / QUARTER_S)
+        if abs(off) <= ENDS_S or (abs(off - quarters * QUARTER_S) <= NOTICEABLE_S and LEAST <= abs(quarters) <= MOST):
+            found[switch][quarters] += 1
+    return found
+
+
+def _zoned_ahead(events: Sequence[Event], cables: Cabling) -> int:
+    """By how many quarters of an hour nodes' stamps that name their zone are ahead of those that name none: switches are not as far from
+    these as from those."""
+    links = [e for e in events if e.kind.startswith(("nic.link_", "switch.port_"))]
+    told = [
+        sum(
+            _cables((e for e in links if e.source == "switch" or e.time_quality == quality), cables).values(), Counter()
+        )
+        for quality in ("line", "inferred")
+    ]
+    return _clear(told[1]) - _clear(told[0]) if all(map(_agreed, told)) else 0
+
+
+def _of_switches(events: Sequence[Event], cables: Cabling) -> Iterable[Offset]:
+    """Zones of switches beside those of nodes, which ``events`` show as they are known. All switches whose stamps (do not) name a
+    zone are set up alike, unless some are known to differ."""
+    told = _cables(events, cables)
+    if not any(quarters for found in told.values() for quarters in found):
+        return
+    switches = {e.host for e in events if e.source == "switch" and e.host}
+    zoned = {e.host for e in events if e.source == "switch" and e.time_quality == "line"}
+    for ours in (switches - zoned, switches & zoned):
+        usual = _clear(sum((told[s] for s in ours if s in told), Counter()))
+        for switch in sorted(ours):
+            own = told.get(switch)
+            quarters = usual if not own or set(own) == {usual} else _clear(own)
+            if quarters:
+                off, why = quarters * QUARTER_S, "what both ends of its cables tell is as far apart as zones are"
+                yield Offset(switch, float("-inf"), float("inf"), off, 0.0, why, True, switch not in zoned)
+
+
+def _agreed(told: Counter[int]) -> bool:
+    """Do outages enough agree?"""
+    ((_, count),) = told.most_common(1) or ((0, 0),)
+    return count >= OUTAGES and count >= TIMES * (told.total() - count)
+
+
+def _clear(told: Counter[int]) -> int:
+    """By how many quarters of an hour; 0 where that is not clear."""
+    return told.most_common(1)[0][0] if _agreed(told) else 0
+
+
+__all__ = ["NO_ZONES", "SLURM", "Offset", "Zones", "ahead", "zones_further", "zones_in"]

@@ -1,0 +1,415 @@
+"""Pairs of lines that tell of one moment by two clocks: allocation and launch, the launches of one step, both ends of a
+cable, sending and receiving. Each gives signs of a host's clock: by how much it was off, or that it was right.
+
+What is common is compared within a span of time (``AROUND_S``): a trouble of last month says nothing of today's.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+
+from correlator.model.nouns import Event
+from correlator.site.cabling import Cabling, Place
+
+#: Smaller differences are within what launch delays and whole seconds explain.
+NOTICEABLE_S = 5.0
+
+#: Two pairs tell the same offset if they agree to this.
+AGREE_S = 3.0
+
+#: A prolog runs between allocation and launch; longer delays are told by nothing.
+LAUNCH_S = 20.0
+
+#: How many nodes must have started one step for the odd one out to be known.
+STEP_NODES = 3
+
+#: A clock further ahead is not told from launches: a job that was requeued is launched again after its first allocation.
+LATE_S = 900.0
+
+#: So many launches must be late by the same, on a node that was not prompt meanwhile, where most nodes are.
+LATE_LAUNCHES = 3
+
+#: Accounting has whole seconds.
+WHOLE_S = 1.0
+
+#: Who else was prompt, whose far ends agree, who was heard at once is asked this long before and after a host's own signs.
+AROUND_S = 7 * 86400.0
+
+#: A clock that is off stays so until somebody sets it, but nobody knows that for longer than this without another sign: the
+#: longest runs go on for so long, and launch nothing meanwhile.
+HOLDS_S = 14 * 86400.0
+
+
+#: What was compared, in words that a count may stand before.
+PAIR_LAUNCH, PAIR_CABLE, PAIR_RECEIVED = "launches", "ends of its links", "times of arrival"
+
+
+@dataclass(frozen=True)
+class Sign:
+    """At local time ``time`` the clock was ``seconds`` off (about 0: it was right). ``told``: the time daemon says so.
+    ``pair``: what was compared."""
+
+    time: float
+    seconds: float
+    pair: str = PAIR_LAUNCH
+    told: bool = False
+    mended: bool = False
+
+
+Begun = Callable[[Collection[int]], Mapping[int, float]]
+
+
+def _nobody(jobs: Collection[int]) -> Mapping[int, float]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Known:
+    """What tells of moments and places besides events. ``cables``: what hung on a switch's port at a moment; ``begun(jobs)``:
+    when accounting says that jobs began of whose allocation no line tells."""
+
+    cables: Cabling = field(default_factory=Cabling)
+    begun: Begun = _nobody
+
+
+NOTHING = Known()
+
+Told = tuple[str, Sign]
+
+
+@dataclass(frozen=True)
+class Launches:
+    """What slurmds launched, when each job was ``allocated`` its nodes (and how exactly that is known), and which jobs were so
+    ``again``."""
+
+    starts: Sequence[Event]
+    allocated: Mapping[int, tuple[float, float]]
+    again: frozenset[int]
+
+
+_TOLD_OF_LAUNCHES = frozenset({"slurm.step_start", "slurm.job_start", "slurm.job_requeue"})
+
+
+def launches(events: Iterable[Event], known: Known) -> Launches:
+    """What ``events`` tell of the launches of jobs."""
+    by_kind: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        if event.kind in _TOLD_OF_LAUNCHES and event.host:
+            by_kind[event.kind].append(event)
+    starts = [e for e in by_kind["slurm.step_start"] if e.source == "slurmd" and e.job_id is not None]
+    return Launches(starts, _allocations(by_kind["slurm.job_start"], starts, known.begun), _allocated_again(by_kind))
+
+
+def signs(events: Sequence[Event], known: Known = NOTHING) -> list[Told]:
+    """All signs of all hosts."""
+    by_kind: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        if event.kind in _TELLING and event.host:
+            by_kind[event.kind].append(event)
+    starts = by_kind["slurm.step_start"]
+    allocated = _allocations(by_kind["slurm.job_start"], starts, known.begun)
+    again = _allocated_again(by_kind)
+    late = list(_launches(starts, allocated, again))
+    if any(s.seconds > 0 for _, s in late):
+        late = _without_live(events, late)
+    return [
+        *_daemon(by_kind["sys.clock"]), *late, *_steps(starts, {job: at for job, (at, _) in allocated.items()}, again),
+        *_cables(by_kind, known.cables), *_received(events),
+    ]  # fmt: skip
+
+
+_LINKS = {"nic.link_down": False, "nic.link_up": True, "switch.port_down": False, "switch.port_up": True}
+
+_TELLING = frozenset({"sys.clock", "slurm.step_start", "slurm.job_start", "slurm.job_requeue", *_LINKS})
+
+
+def _daemon(events: Sequence[Event]) -> Iterable[Told]:
+    """chrony: "System clock wrong by S seconds" (true = local + S), "was stepped by S": the end of it."""
+    for event in events:
+        seconds = _number(event.entities.get("offset_s"))
+        if seconds is None or abs(seconds) < NOTICEABLE_S:
+            continue
+        stepped = "step" in event.message or "reset" in event.message
+        yield event.host or "", Sign(event.time, -seconds, "its time daemon", told=True, mended=stepped)
+
+
+def _allocations(said: Sequence[Event], starts: Sequence[Event], begun: Begun) -> dict[int, tuple[float, float]]:
+    """When each job was first given its nodes, and how exactly that is known: by slurmctld, else by accounting."""
+    found: dict[int, tuple[float, float]] = {}
+    for event in said:
+        if event.source == "slurmctld" and event.job_id is not None:
+            found.setdefault(event.job_id, (event.time, 0.0))
+    untold = {e.job_id for e in starts if e.job_id is not None} - found.keys()
+    return found | {job: (at, WHOLE_S) for job, at in begun(untold).items()} if untold else found
+
+
+def _allocated_again(by_kind: Mapping[str, Sequence[Event]]) -> frozenset[int]:
+    """Jobs that were given nodes more than once, as slurmctld tells: of two launches of one step each may be another run's."""
+    told = [e.job_id for e in by_kind["slurm.job_start"] if e.source == "slurmctld" and e.job_id is not None]
+    requeued = {e.job_id for e in by_kind["slurm.job_requeue"] if e.source == "slurmctld" and e.job_id is not None}
+    return frozenset(requeued | {job for job, count in Counter(told).items() if count > 1})
+
+
+def _launches(
+    starts: Sequence[Event], allocated: Mapping[int, tuple[float, float]], again: Collection[int]
+) -> Iterable[Told]:
+    """A job is allocated, then the batch host launches: a launch before its allocation is a clock behind. Where the first
+    allocation of a job that was requeued is not told, it would be one of that run."""
+    batch: dict[str, list[Sign]] = defaultdict(list)
+    early: list[tuple[int, Told]] = []
+    for event in starts:
+        known = allocated.get(event.job_id or -1)
+        if event.source != "slurmd" or known is None or not event.host:
+            continue
+        delay, doubt = event.time - known[0], known[1]
+        if delay < -NOTICEABLE_S and not doubt:
+            if event.job_id not in again:
+                early.append((event.job_id or 0, (event.host, Sign(event.time, delay))))
+        elif event.message.startswith("Launching batch") and delay <= LATE_S:
+            right = -NOTICEABLE_S - doubt <= delay <= LAUNCH_S
+            batch[event.host].append(Sign(event.time, 0.0 if right else delay))
+            if right:
+                yield event.host, Sign(event.time, 0.0)
+    yield from _by_several_jobs(early)
+    yield from _unlike_others(batch)
+
+
+def _by_several_jobs(told: Sequence[tuple[int, Told]]) -> Iterable[Told]:
+    """Signs from launches of jobs. munge refuses who is further off than ``ENDS_S``, and such a node launches nothing: what seems
+    so is the launch of another run, of which not all is told, unless two jobs agree (stamps in another zone)."""
+    far = [(job, host, sign.seconds) for job, (host, sign) in told if abs(sign.seconds) > ENDS_S]
+    for job, (host, sign) in told:
+        agree = (o != job and h == host and abs(by - sign.seconds) <= AGREE_S for o, h, by in far)
+        if abs(sign.seconds) <= ENDS_S or any(agree):
+            yield host, sign
+
+
+def _unlike_others(batch: Mapping[str, list[Sign]]) -> Iterable[Told]:
+    """Launches that were late by the same each time (a slow prolog is late by more or less), or before what accounting holds
+    for their allocation, while most other nodes were prompt. Were most of them not, the measure would be wrong."""
+    odd = [(host, run) for host, told in sorted(batch.items()) for run in _odd_in_a_row(told)]
+    everywhere = sorted((s.time, host, bool(s.seconds)) for host, told in batch.items() for s in told) if odd else []
+    for host, run in odd:
+        low = bisect_left(everywhere, (run[0].time - AROUND_S,))
+        high = bisect_left(everywhere, (run[-1].time + AROUND_S,))
+        prompt = {other for _, other, off in everywhere[low:high] if not off}
+        unlike = {other for _, other, off in everywhere[low:high] if off} - prompt
+        if 2 * len(unlike) <= len(prompt):
+            yield from ((host, sign) for sign in run)
+
+
+def _odd_in_a_row(told: Sequence[Sign]) -> Iterable[list[Sign]]:
+    """Launches of one host that were off, none of them prompt in between; those that came late, by the same."""
+    runs: list[list[Sign]] = [[]]
+    for sign in sorted(told, key=lambda s: (s.time, s.seconds)):
+        if not sign.seconds or (runs[-1] and sign.time - runs[-1][-1].time > HOLDS_S):
+            runs.append([])
+        if sign.seconds:
+            runs[-1].append(sign)
+    for run in (r for r in runs if r):
+        middle = median(s.seconds for s in run)
+        alike = all(abs(s.seconds - middle) <= AGREE_S / 2 for s in run)
+        if middle < 0 or (alike and len(run) >= LATE_LAUNCHES):
+            yield run
+
+
+def _without_live(events: Sequence[Event], told: Sequence[Told]) -> list[Told]:
+    """A host whose lines arrive when they were written has a right clock, however late it launches."""
+    late: dict[str, list[float]] = defaultdict(list)
+    for host, sign in told:
+        if sign.seconds > 0:
+            late[host].append(sign.time)
+    live: dict[str, int] = defaultdict(int)
+    for event in events:
+        times = late.get(event.host or "")
+        if times and event.received is not None and min(times) - AROUND_S <= event.time <= max(times) + AROUND_S:
+            live[event.host or ""] += abs(event.received - event.time) < NOTICEABLE_S
+    return [(host, sign) for host, sign in told if sign.seconds <= 0 or live[host] < LIVE_LINES]
+
+
+def _steps(starts: Sequence[Event], allocated: Mapping[int, float], again: Collection[int]) -> Iterable[Told]:
+    """Signs from the launches of steps."""
+    return _by_several_jobs(list(_odd_launches(starts, allocated, again)))
+
+
+def _odd_launches(
+    starts: Sequence[Event], allocated: Mapping[int, float], again: Collection[int]
+) -> Iterable[tuple[int, Told]]:
+    """One launch request reaches all nodes of a step at once: who writes another time has another clock. Of two nodes the
+    one whose launch follows the allocation is right."""
+    steps: dict[tuple[int, str], dict[str, float]] = defaultdict(dict)
+    for event in starts:
+        if event.source == "slurmd" and event.host and event.job_id is not None and event.job_id not in again:
+            step = event.entities.get("step_id")
+            if step is not None and event.message.startswith("launch task"):
+                steps[event.job_id, str(step)].setdefault(event.host, event.time)
+    for key in sorted(steps):
+        times = steps[key]
+        middle = median(times.values())
+        if len(times) < STEP_NODES or sum(abs(t - middle) <= AGREE_S for t in times.values()) * 2 <= len(times):
+            # No majority agrees: a requeued job's two launches, or nobody's clock is right, or one of two.
+            start = allocated.get(key[0])
+            right = [t for t in times.values() if start is not None and -AGREE_S <= t - start <= LAUNCH_S]
+            if len(times) != STEP_NODES - 1 or len(right) != 1:
+                continue
+            middle = right[0]
+        for host, time in sorted(times.items()):
+            off = time - middle
+            if abs(off) >= NOTICEABLE_S:
+                yield key[0], (host, Sign(time, off))
+            elif abs(off) <= AGREE_S:
+                yield key[0], (host, Sign(time, 0.0))
+
+
+# -- both ends of a cable -------------------------------------------------------------------------------------------------
+#: Both ends lose and regain carrier in the same moment. The two ends' outages are told at most this far apart: munge
+#: refuses who is further off than 300 s, and such a node would be out of work.
+ENDS_S = 360.0
+
+#: (down, up, uncertainty) as one end tells it.
+_Span = tuple[float, float, float]
+
+
+def _cables(by_kind: Mapping[str, Sequence[Event]], cables: Cabling) -> Iterable[Told]:
+    """An outage that both ends of a cable tell, equally long, the same time apart at its beginning and its end. A switch by
+    which other hosts' clocks are right is right itself."""
+    if not by_kind.get("switch.port_down") or not by_kind.get("nic.link_down"):
+        return
+    near, far = _spans(by_kind, "nic."), _spans(by_kind, "switch.")
+    apart: dict[str, list[tuple[float, str, float, float]]] = defaultdict(list)  # by switch: (time, host, off, length)
+    for (switch, port), told in sorted(far.items()):
+        for (host, device), its_spans in _by_far_end(cables, switch, port, told):
+            for mine, its in _matched(near.get((host, device), ()), its_spans):
+                off = (mine[0] - its[0] + mine[1] - its[1]) / 2
+                apart[switch].append((mine[0], host, off, mine[1] - mine[0]))
+    for switch in sorted(apart):
+        pairs = sorted(apart[switch])
+        times = [p[0] for p in pairs]
+        for time, host, off, length in pairs:
+            around = pairs[bisect_left(times, time - AROUND_S) : bisect_right(times, time + AROUND_S)]
+            right = {other for _, other, by, _ in around if abs(by) <= AGREE_S and other != host}
+            wrong = {other for _, other, by, _ in around if abs(by) > AGREE_S and other != host}
+            if abs(off) <= AGREE_S:
+                yield host, Sign(time, 0.0, PAIR_CABLE)
+            elif abs(off) >= NOTICEABLE_S and len(right) > len(wrong):
+                yield host, Sign(time, off, PAIR_CABLE)
+                yield host, Sign(time + length, off, PAIR_CABLE)
+
+
+def outages_apart(events: Iterable[Event], cables: Cabling) -> Iterable[tuple[str, float]]:
+    """(switch, by how many seconds it is ahead) of outages that both ends of a cable tell and that lasted equally long, however far apart."""
+    by_kind: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        if event.kind in _LINKS and event.host:
+            by_kind[event.kind].append(event)
+    near, far = _spans(by_kind, "nic."), _spans(by_kind, "switch.")
+    for (switch, port), told in sorted(far.items()):
+        for place, spans in _by_far_end(cables, switch, port, told):
+            for its in spans:
+                for mine in near.get(place, ()):
+                    doubt = AGREE_S / 2 + mine[2] + its[2]
+                    if abs((mine[1] - mine[0]) - (its[1] - its[0])) <= doubt:
+                        yield switch, (its[0] - mine[0] + its[1] - mine[1]) / 2
+
+
+def _by_far_end(cables: Cabling, switch: str, port: str, told: Sequence[_Span]) -> Iterable[tuple[Place, list[_Span]]]:
+    """Outages of a switch's port by the NIC that hung on it then."""
+    found: dict[Place, list[_Span]] = defaultdict(list)
+    for span in told:
+        place = cables.far_end(switch, port, span[0])
+        if place is not None:
+            found[place].append(span)
+    return sorted(found.items())
+
+
+def _spans(by_kind: Mapping[str, Sequence[Event]], family: str) -> dict[tuple[str, str], list[_Span]]:
+    """(host, device) -> outages, each from the last word of a loss to the first of the return."""
+    told: dict[tuple[str, str], list[Event]] = defaultdict(list)
+    for kind in _LINKS:
+        if kind.startswith(family):
+            for event in by_kind.get(kind, ()):
+                if event.device:
+                    told[event.host or "", event.device].append(event)
+    found: dict[tuple[str, str], list[_Span]] = {}
+    for place, events in told.items():
+        events.sort(key=lambda e: (e.time, e.kind))
+        spans = [
+            (one.time, other.time, max(one.sigma, other.sigma)) for one, other in pairwise(events)
+            if not _LINKS[one.kind] and _LINKS[other.kind]
+        ]  # fmt: skip
+        if spans:
+            found[place] = spans
+    return found
+
+
+def _matched(near: Sequence[_Span], far: Sequence[_Span]) -> Iterable[tuple[_Span, _Span]]:
+    """Outages of both ends that can only be each other: equally long, and no other one of the other end is near."""
+    for mine in near:
+        theirs = [f for f in far if abs(f[0] - mine[0]) <= ENDS_S]
+        others = [n for n in near if abs(n[0] - mine[0]) <= 2 * ENDS_S]
+        if len(theirs) == len(others) == 1:
+            doubt = AGREE_S / 2 + mine[2] + theirs[0][2]
+            if abs((mine[1] - mine[0]) - (theirs[0][1] - theirs[0][0])) <= doubt:
+                yield mine, theirs[0]
+
+
+# -- sent and received ----------------------------------------------------------------------------------------------------
+#: A clock that is behind makes every line late by the same: so many lines, over at least so long. A queue that empties
+#: after an outage gives each line another delay.
+LIVE_LINES, LIVE_S = 4, 600.0
+
+
+def _received(events: Sequence[Event]) -> Iterable[Told]:
+    """A line cannot arrive before it was written: then its writer's clock is ahead, by that much at least. Lines that all
+    arrive late by the same, where others' come at once, were written by a clock that is behind."""
+    late: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for event in events:
+        if event.received is None or event.time_quality != "line" or not event.host:
+            continue
+        lag = event.received - event.time
+        if lag >= NOTICEABLE_S:
+            late[event.host].append((event.time, lag))
+        elif lag <= -NOTICEABLE_S - event.sigma:
+            yield event.host, Sign(event.time, -lag, PAIR_RECEIVED)
+    if any(list(_late_alike(told)) for told in late.values()):
+        yield from _all_late(events)
+
+
+def _all_late(events: Sequence[Event]) -> Iterable[Told]:
+    lags: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for event in events:
+        if event.received is not None and event.time_quality == "line" and event.host:
+            lags[event.host].append((event.time, event.received - event.time))
+    for host, told in sorted(lags.items()):
+        for run in _late_alike(told):
+            low, high = run[0][0] - AROUND_S, run[-1][0] + AROUND_S
+            heard = [[abs(lag) for at, lag in t if low <= at <= high] for h, t in lags.items() if h != host]
+            at_once = [min(found) < NOTICEABLE_S for found in heard if found]
+            if at_once and 3 * sum(at_once) >= 2 * len(at_once):
+                yield from ((host, Sign(at, -lag, PAIR_RECEIVED)) for at, lag in run)
+
+
+def _late_alike(told: list[tuple[float, float]]) -> Iterable[list[tuple[float, float]]]:
+    """Stretches of a host's lines that were all late by the same; a line that came at once ends one."""
+    told.sort()
+    runs: list[list[tuple[float, float]]] = [[]]
+    for at, lag in told:
+        if lag < NOTICEABLE_S or (runs[-1] and abs(lag - runs[-1][0][1]) > AGREE_S):
+            runs.append([])
+        if lag >= NOTICEABLE_S:
+            runs[-1].append((at, lag))
+    for run in runs:
+        if len(run) >= LIVE_LINES and run[-1][0] - run[0][0] >= LIVE_S:
+            yield run
+
+
+def _number(value: object) -> float | None:
+    try:
+        return float(str(value))
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,76 @@
+"""What is concluded about one cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from correlator.clocks import clocks
+from correlator.evidence.exposure import Look
+from correlator.evidence.weigh import BaseRates
+from correlator.gather import events as event_rows
+from correlator.gather.standing import Controllers
+from correlator.incidents import incidents as incident_rows
+from correlator.incidents.lemons import Roots
+from correlator.live.lookup import Index
+from correlator.model.nouns import Event, Fact, Run
+from correlator.site.site import Inventory, Site
+from correlator.verdicts.verdict import Verdict
+
+if TYPE_CHECKING:
+    from correlator.live.changes import Touched
+
+
+@dataclass
+class Conclusions:
+    """What is concluded about one cluster."""
+
+    cluster: str | None
+    events: Sequence[Event] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    incidents: list[dict[str, Any]] = field(default_factory=list)
+    verdicts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    lemons: list[str] = field(default_factory=list)
+    node_states: list[dict[str, Any]] = field(default_factory=list)
+    #: What the documents were made from, for the ticks that follow: not stored.
+    stories: list[incident_rows.Incident] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
+    #: What a tick has just judged, until it knows that the stretch that it read holds all causes.
+    weighed: list[Verdict] = field(default_factory=list)
+    site: Site | None = None
+    rates: BaseRates | None = None
+    clocks: clocks.Clocks = field(default_factory=clocks.Clocks)
+    progress: dict[tuple[int, int], list[tuple[float, float]]] = field(default_factory=dict)
+    voices: frozenset[str] = frozenset()
+    controllers: frozenset[str] = frozenset()
+    believed: Controllers = field(default_factory=lambda: Controllers(frozenset()))
+    #: Jobs with output lines that have no stamp: where those stand in time depends on the rest of what is known of the job.
+    unstamped: frozenset[int] = frozenset()
+    first: float = 0.0
+    last: float = 0.0
+    inventory: Inventory | None = None
+    #: Since when each host is known, the longest causal window and printed timeout; ``window.longest_window`` works them out once.
+    seen: dict[str, float] = field(default_factory=dict)
+    longest: float | None = None
+    printed: float = 0.0
+    #: How many incidents that end runs are rooted on each node.
+    roots: Roots = field(default_factory=Roots)
+    #: Where it was looked what became of others that a cause reached, and from which effect on that is not known yet.
+    looks: list[Look] = field(default_factory=list)
+    uncovered: float | None = None
+    #: Up to which moment (RFC 3339) it was looked what is final, and what is not or is new: keys of runs, ids of incidents.
+    settled_until: str | None = None
+    open_verdicts: set[str] = field(default_factory=set)
+    open_incidents: set[str] = field(default_factory=set)
+    #: Ticks only: before this moment nothing differs from the conclusions that these were made from; the runs that were put
+    #: together again, as they were and as they are; whether node states may differ; events that were read, with their columns; what is
+    #: looked up by the next tick.
+    border: float = float("-inf")
+    again: tuple[list[Run], list[Run]] = field(default_factory=lambda: ([], []))
+    states_differ: bool = True
+    lines: event_rows.Lines | None = None
+    index: Index | None = None
+    touched: Touched | None = None
+    #: What it was made from and nobody needs any more: letting go of it takes a while, and can wait for a better moment.
+    spent: list[object] = field(default_factory=list)

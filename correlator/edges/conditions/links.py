@@ -1,0 +1,118 @@
+"""Requirements of edges about links: what they carry, which other paths there are, and what the loss of one can cost.
+
+As those of ``conditions.py``, which lists them: None when a requirement holds, else why it does not."""
+
+from __future__ import annotations
+
+import re
+
+from correlator.edges.scopes import run_of
+from correlator.facts.world import World
+from correlator.model.nouns import Fact
+
+
+def name_of(fact: Fact) -> str:
+    return f"{fact.device} of {fact.host}" if fact.device else str(fact.host)
+
+
+def management(world: World, cause: Fact, effect: Fact) -> str | None:
+    if cause.attrs.get("role") == "fabric":
+        return f"{name_of(cause)} carries the jobs' data, not Slurm's messages"
+    return _carried_on(world, cause, effect)
+
+
+def _carried_on(world: World, cause: Fact, effect: Fact) -> str | None:
+    """A bond goes on over its other leg, as long as that one has its link."""
+    took_over, legs = cause.attrs.get("stand_in"), cause.attrs.get("legs") or ()
+    if not took_over and not legs:
+        return None
+    away = {
+        f.device for f in world.facts_of("link.outage")
+        if f.host == cause.host and f.start <= effect.start and (f.end is None or f.end >= cause.start)
+    }  # fmt: skip
+    if took_over and took_over not in away:
+        return f"{took_over} of {cause.host} took over from {cause.device}"
+    left = [leg for leg in legs if leg not in away]
+    return f"{left[0]} of {cause.host}, the other leg of the bond, carried on without {cause.device}" if left else None
+
+
+def _all_carried_on(world: World, cause: Fact, effect: Fact) -> str | None:
+    """Of a switch whose nodes are cabled to another one as well."""
+    if not cause.attrs.get("bonded"):
+        return None
+    run = run_of(world, effect)
+    hosts = {effect.host} if effect.host else set(run.nodes if run else ())
+    lost = [f for f in world.facts_of("link.outage") if f.host in hosts and f.attrs.get("promoted") == (cause.host or cause.attrs.get("token"))]  # fmt: skip
+    reasons = [_carried_on(world, link, effect) for link in lost]
+    return reasons[0] if reasons and all(reasons) else None
+
+
+def fabric(world: World, cause: Fact, effect: Fact) -> str | None:
+    if cause.attrs.get("role") == "management":
+        return f"{name_of(cause)} carries Slurm's messages, not the jobs' data"
+    return _carried_on(world, cause, effect)
+
+
+def switch_fabric(world: World, cause: Fact, effect: Fact) -> str | None:
+    roles = {world.site.role(host, device) for host, device in cause.attrs.get("links", ())}
+    if roles == {"management"}:
+        return f"{cause.host} carries Slurm's messages, not the jobs' data"
+    return _all_carried_on(world, cause, effect)
+
+
+def switch_management(world: World, cause: Fact, effect: Fact) -> str | None:
+    roles = {world.site.role(host, device) for host, device in cause.attrs.get("links", ())}
+    if roles == {"fabric"}:
+        return f"{cause.host} carries the jobs' data, not Slurm's messages"
+    return _all_carried_on(world, cause, effect)
+
+
+#: Names that the RDMA core gives to devices: the same family can be compared, a netdev's name cannot.
+_IBDEV = re.compile(r"(?:mlx|bnxt_re|irdma|hfi|qedr|rocep|ibp|rxe|siw|efa)[\w]*\d+", re.IGNORECASE)
+
+
+def same_adapter(world: World, cause: Fact, effect: Fact) -> str | None:
+    """A completion error names the adapter it happened on: another adapter's flap is innocent."""
+    named = {str(e.entities.get("ibdev") or "").split(":")[0] for e in effect.events} - {""}
+    device = str(cause.device or "")
+    if named and device not in named and _IBDEV.fullmatch(device):
+        return f"the error is on {', '.join(sorted(named))}, not on {device}"
+    return None
+
+
+def single_path(world: World, cause: Fact, effect: Fact) -> str | None:
+    """A transport that spreads over several planes loses a share of its bandwidth with one of them, not the run."""
+    run = run_of(world, effect)
+    planes = world.site.planes_of(run.key) if run else 1
+    lost = ports_lost(world, cause.host, effect.start, cause.start) if planes > 1 else set()
+    if planes > 1 and len(lost) < planes:
+        return f"the run spreads over {planes} planes and lost {max(1, len(lost))} of them"
+    return None
+
+
+#: Packets that were on the lost path are sent again, and the paths that are left are not shared out evenly at once.
+MORE_THAN_SHARE = 1.25
+#: Progress is printed minutes apart: what was lost with the port shows as late as this.
+SEEN_S = 300.0
+
+
+def its_share(world: World, cause: Fact, effect: Fact) -> str | None:
+    """Of N planes a run keeps the rest: at most it takes N / (N - lost) times as long, where it does nothing but communicate."""
+    run = run_of(world, effect)
+    planes = world.site.planes_of(run.key) if run else 1
+    if planes < 2:
+        return "nothing tells that the run spreads over several planes"
+    lost = len(ports_lost(world, cause.host, effect.start + SEEN_S, cause.start))
+    most = MORE_THAN_SHARE * planes / max(1, planes - lost)
+    ratio = float(effect.attrs.get("ratio", 1.0))
+    if lost < planes and ratio > most:
+        return f"{lost} of {planes} planes cost {planes / (planes - lost):.2f} times at most, the run became {ratio:.2f} times slower"
+    return None
+
+
+def ports_lost(world: World, host: str | None, until: float, since: float) -> set[str | None]:
+    """The fabric ports of a host that were away at some time between ``since`` and ``until``."""
+    return {
+        f.device for f in world.facts_of("link.outage") if f.host == host and f.start <= until
+        and (f.end is None or f.end >= since) and f.attrs.get("role") == "fabric"
+    }  # fmt: skip

@@ -1,0 +1,44 @@
+"""Requirements of edges about shared storage: which network its clients reach it by, and who waits for it.
+
+As those of ``conditions.py``, which lists them: None when a requirement holds, else why it does not."""
+
+from __future__ import annotations
+
+import re
+
+from correlator.edges.conditions import links
+from correlator.facts.world import World
+from correlator.model.nouns import Fact
+
+#: The network that a Lustre client names behind a server's address (lustre, lnet/include/uapi/linux/lnet/nidstr.h).
+_NET = re.compile(r"@(?P<kind>o2ib|tcp|kfi|gni)\d*\b", re.IGNORECASE)
+
+
+def carries(world: World, cause: Fact, effect: Fact) -> str | None:
+    """LNet's o2ib runs over the fabric's adapters, tcp over those of the management network; NFS is mounted over either."""
+    kinds = {match["kind"].lower() for event in effect.events if (match := _NET.search(event.message))}
+    of_switch = cause.kind == "switch.outage"
+    checks = {
+        "fabric": links.switch_fabric if of_switch else links.fabric,
+        "management": links.switch_management if of_switch else links.management,
+    }
+    asked = (
+        ["fabric"] if kinds and "tcp" not in kinds else ["management"] if kinds == {"tcp"} else ["fabric", "management"]
+    )
+    reasons = [checks[name](world, cause, effect) for name in asked]
+    return None if None in reasons else reasons[0]
+
+
+#: A rank that waits for storage silences the others for as long as the storage is away: it has to be away for most of what they
+#: waited.
+MOST = 0.7
+
+
+def away_while_waiting(world: World, cause: Fact, effect: Fact) -> str | None:
+    """A program that waited N seconds for a silent rank, and storage that answered meanwhile: the rank would have gone on."""
+    timeout = float(effect.attrs.get("timeout") or 0.0)
+    end = effect.start if cause.attrs.get("unended") or cause.end is None else cause.end
+    waited = min(end, effect.start) - max(cause.start, effect.start - timeout)
+    if waited < MOST * timeout:
+        return f"the storage was away for {max(0.0, waited):.0f} of the {timeout:g} s that the program waited"
+    return None

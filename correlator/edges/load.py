@@ -1,0 +1,250 @@
+"""Causal edges as data: ``*.toml`` here, and a site's own files. See docs/correlation.md for the keys.
+
+A file has ``[[edge]]`` tables, and ``[[base_rate]]`` tables that say which share of a kind of fact stands there without having
+caused anything. An edge's ``tests`` are read by ``cases.py`` for ``faultline check``; nobody else looks at them.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from correlator.model.nouns import PRIOR_RUNS, Edge
+from correlator.site import windows
+
+HERE = Path(__file__).parent
+
+_KEYS = {
+    "id",
+    "cause",
+    "effect",
+    "scope",
+    "window",
+    "prior",
+    "judged",
+    "requires",
+    "text",
+    "reference",
+    "anchor",
+    "disabled",
+    "density",
+    "blocks",
+    "shared",
+    "prior_runs",
+    "tests",
+}
+
+_RATE_KEYS = {"kind", "innocent", "reference"}
+
+#: Settings of windows that count something; all others are times.
+COUNTS = frozenset({"NCCL_IB_TIMEOUT", "NCCL_IB_RETRY_CNT"})
+
+#: How delays spread over the window: evenly, or most of them soon after the cause.
+DENSITIES = ("even", "early")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with an entry, and where."""
+
+    file: str
+    entry: str
+    reason: str
+    table: str = "edge"
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.table} {self.entry}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An edge as its file has it."""
+
+    path: Path
+    table: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What all files say together. ``innocent``: kind of fact -> the share of them that caused nothing, where one is told."""
+
+    edges: list[Edge]
+    innocent: Mapping[str, float] = field(default_factory=dict)
+
+
+def load(extra: Sequence[Path] = ()) -> tuple[list[Edge], list[Problem]]:
+    """The edges alone."""
+    found, problems = rules(extra)
+    return found.edges, problems
+
+
+def rules(extra: Sequence[Path] = ()) -> tuple[Rules, list[Problem]]:
+    """Built-in edges and a site's files. A later file replaces an edge of the same id, or disables it."""
+    found, innocent, problems = _read(extra, tests=False)
+    edges = [_edge(entry.path, entry.table) for _, entry in sorted(found.items())]
+    return Rules(edges, innocent), problems + _cycles(edges)
+
+
+def entries(extra: Sequence[Path] = ()) -> dict[str, Entry]:
+    """The edges as their files have them, by id; without those that are wrong."""
+    return _read(extra, tests=True)[0]
+
+
+def _read(extra: Sequence[Path], *, tests: bool) -> tuple[dict[str, Entry], dict[str, float], list[Problem]]:
+    found: dict[str, Entry] = {}
+    innocent: dict[str, float] = {}
+    problems: list[Problem] = []
+    for path in [*sorted(HERE.glob("*.toml")), *extra]:
+        tables, wrong = _tables(path, tests or path.parent != HERE)
+        problems += wrong
+        for table in tables["edge"]:
+            name = str(table.get("id", "?"))
+            if table.get("disabled"):
+                found.pop(name, None)
+                continue
+            if name in found and path.parent == HERE:
+                problems.append(Problem(path.name, name, "the id is used twice"))
+            wrong = _problems(path, name, table)
+            problems += wrong
+            if not wrong:
+                found[name] = Entry(path, table)
+        for table in tables["base_rate"]:
+            wrong = _rate_problems(path, table)
+            problems += wrong
+            if not wrong:
+                innocent[table["kind"]] = float(table["innocent"])
+    return found, innocent, problems
+
+
+#: The tests of an edge, as they are written in the files here: most of their text, of which who starts the service wants none.
+_TESTS = re.compile(r"^tests = \[\n(?:  .*\n)*\]\n", re.MULTILINE)
+
+
+def _tables(path: Path, tests: bool) -> tuple[dict[str, list[dict[str, Any]]], list[Problem]]:
+    """A file's tables by name. A misspelt name would take what stands below it out of use, and nobody would notice."""
+    found: dict[str, list[dict[str, Any]]] = {"edge": [], "base_rate": []}
+    try:
+        text = path.read_text(encoding="utf-8")
+        told = tomllib.loads(text if tests else _TESTS.sub("", text))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return found, [Problem(str(path), "-", str(error))]
+    problems = []
+    for name, tables in told.items():
+        if name not in found:
+            problems.append(
+                Problem(path.name, "-", f"unknown table {name!r}; known: {', '.join(f'[[{n}]]' for n in found)}")
+            )
+        elif not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+            problems.append(Problem(path.name, "-", f"write [[{name}]] in two brackets"))
+        else:
+            found[name] = tables
+    return found, problems
+
+
+def _rate_problems(path: Path, table: dict[str, Any]) -> list[Problem]:
+    found = [f"unknown key {key!r}" for key in table if key not in _RATE_KEYS]
+    found += [f"missing key {key!r}" for key in ("kind", "innocent") if key not in table]
+    if not found:
+        found += _unknown_kinds("kind", [table["kind"]])
+        share = table["innocent"]
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+            found.append(f"innocent {share!r} is no share in (0, 1]")
+    return [Problem(path.name, str(table.get("kind", "?")), reason, "base rate of") for reason in found]
+
+
+def _edge(path: Path, entry: dict[str, Any]) -> Edge:
+    return Edge(
+        id=entry["id"], cause=tuple(entry["cause"]), effect=tuple(entry["effect"]), scope=entry["scope"],
+        window=entry["window"], prior=float(entry["prior"]), requires=tuple(entry.get("requires", ())),
+        because=tuple(sorted(windows.names(entry["window"]))), text=entry["text"], reference=entry.get("reference", ""),
+        anchor=entry.get("anchor", "start"), file=path.name, density=entry.get("density", "even"), blocks=bool(entry.get("blocks")),
+        shared=is_shared(entry), prior_runs=float(entry.get("prior_runs", PRIOR_RUNS)),
+    )  # fmt: skip
+
+
+def is_shared(entry: Mapping[str, Any]) -> bool:
+    """Does what became of other runs tell of this edge? Unless it says so itself, by its scope."""
+    from correlator.edges.scopes import ONE_NODE, REACH
+
+    return bool(entry.get("shared", entry["scope"] in REACH.keys() - {ONE_NODE} and not entry.get("blocks")))
+
+
+def _problems(path: Path, name: str, entry: dict[str, Any]) -> list[Problem]:
+    from correlator.edges import scopes
+    from correlator.edges.conditions import common
+
+    found = [f"unknown key {key!r}" for key in entry if key not in _KEYS]
+    found += [
+        f"missing key {key!r}"
+        for key in ("id", "cause", "effect", "scope", "window", "prior", "text")
+        if key not in entry
+    ]
+    if found:
+        return [Problem(path.name, name, reason) for reason in found]
+    found += [reason for key in ("cause", "effect") for reason in _unknown_kinds(key, entry[key])]
+    if entry["scope"] not in scopes.SCOPES:
+        found.append(f"unknown scope {entry['scope']!r}; known: {', '.join(sorted(scopes.SCOPES))}")
+    found += [f"unknown requirement {r!r}" for r in entry.get("requires", ()) if r not in common.CONDITIONS]
+    if entry.get("density", "even") not in DENSITIES:
+        found.append(f"unknown density {entry['density']!r}; known: {', '.join(DENSITIES)}")
+    for key in ("prior", "judged"):
+        if not 0 < float(entry.get(key, 1)) <= 1:
+            found.append(f"{key} {entry[key]} is not in (0, 1]")
+    if entry.get("shared") and entry["scope"] not in scopes.REACH:
+        found.append(f"scope {entry['scope']!r} reaches one run only; shared: {', '.join(sorted(scopes.REACH))}")
+    if not float(entry.get("prior_runs", PRIOR_RUNS)) > 0:
+        found.append(f"prior_runs {entry['prior_runs']} is not above 0")
+    try:
+        low, high, _ = windows.window(entry["window"], common.example_values())
+        if low > high:
+            found.append(f"window {entry['window']} ends before it begins")
+        windows.check_units(entry["window"], COUNTS)
+    except windows.ExpressionError as error:
+        found.append(f"window: {error}")
+    return [Problem(path.name, name, reason) for reason in found]
+
+
+def _unknown_kinds(key: str, named: object) -> list[str]:
+    """An edge that names a kind that no detector concludes would never hold, and nobody would notice."""
+    from correlator import facts
+    from correlator.model import kinds
+
+    if not isinstance(named, list) or not named or not all(isinstance(kind, str) for kind in named):
+        return [f"{key} must be a list of kinds of facts, not {named!r}"]
+    known = facts.kinds()
+    of_event = {cause.event: kind for kind, cause in reversed(kinds.CAUSES.items())}
+    reasons = []
+    for kind in (k for k in named if k not in known):
+        if kind in of_event:
+            hint = f"{kind!r} is an event, edges join facts: did you mean {of_event[kind]!r}?"
+        elif near := get_close_matches(kind, sorted(known), n=1):
+            hint = f"did you mean {near[0]!r}?"
+        else:
+            hint = f"known: {', '.join(sorted(known))}"
+        reasons.append(f"unknown kind of fact {kind!r} in {key}; {hint}")
+    return reasons
+
+
+def _cycles(edges: list[Edge]) -> list[Problem]:
+    """Kinds of facts must not cause themselves."""
+    graph: dict[str, set[str]] = {}
+    for edge in (e for e in edges if not e.blocks):
+        for cause in edge.cause:
+            graph.setdefault(cause, set()).update(edge.effect)
+    done: set[str] = set()
+
+    def walk(kind: str, path: tuple[str, ...]) -> list[Problem]:
+        if kind in path:
+            return [Problem("edges", " -> ".join([*path[path.index(kind) :], kind]), "the edges form a cycle")]
+        if kind in done:
+            return []
+        found = [p for following in sorted(graph.get(kind, ())) for p in walk(following, (*path, kind))]
+        done.add(kind)
+        return found
+
+    return [p for kind in sorted(graph) for p in walk(kind, ())]

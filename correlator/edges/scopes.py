@@ -1,0 +1,188 @@
+"""Scopes: between which things an edge may hold. ``SCOPES[name](world, cause, effect) -> bool``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from correlator.facts.gpus import bus
+from correlator.facts.world import World
+from correlator.model.nouns import Fact, Run
+
+Scope = Callable[[World, Fact, Fact], bool]
+
+
+def run_of(world: World, fact: Fact) -> Run | None:
+    return world.run.get(fact.run) if fact.run else None
+
+
+def _same_node(world: World, cause: Fact, effect: Fact) -> bool:
+    return cause.host is not None and cause.host == effect.host
+
+
+def _under_switch(world: World, cause: Fact, effect: Fact) -> bool:
+    """All nodes of a failed switch are cut off, also those whose own logs are missing."""
+    hosts = set(cause.attrs.get("under") or cause.attrs.get("hosts", ()))
+    run = run_of(world, effect)
+    if run and effect.host is None:
+        return bool(hosts & set(run.nodes))
+    # Whom the controller cannot reach is given up, whoever of the two was cut off.
+    return effect.host in hosts or (effect.kind == "node.down" and bool(hosts & world.controllers))
+
+
+def _link_of_controller(world: World, cause: Fact, effect: Fact) -> bool:
+    return cause.host in world.controllers and effect.host != cause.host
+
+
+def _fell_with(world: World, cause: Fact, effect: Fact) -> bool:
+    """The effect is of a machine that went with the others; of a switch, if most of its nodes did."""
+    hosts = set(cause.attrs.get("hosts", ()))
+    cut_off = set(effect.attrs.get("hosts", ()))
+    return effect.host in hosts or (bool(cut_off) and len(cut_off & hosts) >= MOST * len(cut_off))
+
+
+def _link_of_switch(world: World, cause: Fact, effect: Fact) -> bool:
+    name = cause.host or cause.attrs.get("token")
+    return name is not None and effect.attrs.get("promoted") == name
+
+
+def _in_allocation(world: World, cause: Fact, effect: Fact) -> bool:
+    run = run_of(world, effect)
+    return run is not None and cause.host in run.nodes
+
+
+def _failed_node(world: World, cause: Fact, effect: Fact) -> bool:
+    return cause.host in effect.attrs.get("failed_nodes", ())
+
+
+def _same_run(world: World, cause: Fact, effect: Fact) -> bool:
+    return cause.run is not None and cause.run == effect.run
+
+
+def _same_run_or_node(world: World, cause: Fact, effect: Fact) -> bool:
+    run = run_of(world, effect)
+    if run is None:
+        return False
+    return cause.run == str(run.job_id) if cause.run else cause.host in run.nodes
+
+
+def _device(world: World, cause: Fact, effect: Fact) -> bool:
+    """The GPU belonged to the run: told by telemetry or process ids; else by the whole node being the run's."""
+    run = run_of(world, effect)
+    if run is None or cause.host not in run.nodes:
+        return False
+    owner = world.gpu_owner(cause.host or "", cause.device or "", cause.start)
+    if owner is not None:
+        return owner == run.job_id
+    return True
+
+
+def _same_bus(world: World, cause: Fact, effect: Fact) -> bool:
+    return cause.host == effect.host and bus(cause.device) is not None and bus(cause.device) == bus(effect.device)
+
+
+#: Most of a switch's nodes (as facts/links.py promotes).
+MOST = 0.6
+
+#: A target that so many clients lost was lost by all of them, also those whose logs are missing.
+WIDE = 3
+
+
+def _used_storage(world: World, cause: Fact, effect: Fact) -> bool:
+    run = run_of(world, effect)
+    if run is None:
+        return False
+    file_system = str(cause.device or "").split("-")[0]
+    hosts = set(cause.attrs.get("hosts", ()))
+    if not hosts & set(run.nodes):
+        told = " ".join(e.message for e in (effect.attrs.get("words") or {}).get("storage", ()))
+        return len(hosts) >= WIDE and bool(file_system) and f"/{file_system}/" in told
+    place = str(run.row.get("work_dir") or world.site.job_settings.get(run.key, {}).get("WORKDIR") or "")
+    return (
+        not place
+        or not file_system
+        or f"/{file_system}/" in f"{place}/"
+        or not place.startswith(("/lustre", "/scratch", "/gpfs"))
+    )
+
+
+def _lost_with_link(world: World, cause: Fact, effect: Fact) -> bool:
+    """Every client that lost the storage had lost this link, or was behind this switch: the storage itself was lost by nobody else."""
+    lost = (
+        {cause.host} if cause.kind == "link.outage" else set(cause.attrs.get("under") or cause.attrs.get("hosts", ()))
+    )
+    clients = set(effect.attrs.get("hosts", ()))
+    return bool(clients) and not effect.attrs.get("server") and clients <= lost
+
+
+def _fell_silent_with(world: World, cause: Fact, effect: Fact) -> bool:
+    return (
+        effect.host in cause.attrs.get("hosts", ())
+        and cause.start - 1.0 <= effect.start <= cause.attrs.get("until", cause.start) + 1.0
+    )
+
+
+def _told_by_run(world: World, cause: Fact, effect: Fact) -> bool:
+    """The run's own output says so."""
+    return effect.run is not None and (cause.run == effect.run or effect.run in cause.attrs.get("runs", ()))
+
+
+def _whole_cluster(world: World, cause: Fact, effect: Fact) -> bool:
+    return True
+
+
+def _nodes(world: World, effect: Fact) -> Iterable[str]:
+    run = run_of(world, effect)
+    return run.nodes if run else ()
+
+
+#: Scopes that hold for causes on certain hosts only, and those hosts: what else happened need not be looked at.
+HOSTS_OF: dict[str, Callable[[World, Fact], Iterable[str]]] = {
+    "same node": lambda world, effect: [effect.host] if effect.host else [],
+    "same bus": lambda world, effect: [effect.host] if effect.host else [],
+    "node in allocation": _nodes,
+    "device in allocation": _nodes,
+    "failed node of run": lambda world, effect: effect.attrs.get("failed_nodes", ()),
+    "controller's own link": lambda world, effect: world.controllers,
+}
+
+
+def _one_host(world: World, cause: Fact) -> Iterable[str]:
+    return [cause.host] if cause.host else []
+
+
+def _cut_off(world: World, cause: Fact) -> Iterable[str]:
+    """Nodes of a lost switch: those whose links went, and those that no log of their own could tell of."""
+    lost = set(cause.attrs.get("hosts", ()))
+    return lost | (set(cause.attrs.get("under", ())) - world.voices) if world.voices else lost
+
+
+def _clients(world: World, cause: Fact) -> Iterable[str]:
+    """Where clients were evicted, the others only waited, and nothing else was to be expected of them."""
+    return set(cause.attrs.get("evicted") or cause.attrs.get("hosts", ()))
+
+
+def _every_host(world: World, cause: Fact) -> Iterable[str]:
+    return world.runs_on
+
+
+#: What is told of one node reaches others only where it is part of a larger failure: a link that went with its switch. An
+#: edge of this scope that means it must say so.
+ONE_NODE = "same node"
+
+#: Scopes in which one cause reaches several runs, and the hosts that it reaches: what became of the others there is evidence
+#: (``survivors.py``), unless the edge says otherwise. Where slurmctld itself names the node that a run was ended for, others are none.
+REACH: dict[str, Callable[[World, Fact], Iterable[str]]] = {
+    ONE_NODE: _one_host,
+    "node in allocation": _one_host,
+    "node under switch": _cut_off,
+    "run used the storage": _clients,
+    "controller's own link": _every_host,
+}
+
+SCOPES: dict[str, Scope] = {
+    "same node": _same_node, "node under switch": _under_switch, "link of switch": _link_of_switch,
+    "node in allocation": _in_allocation, "failed node of run": _failed_node, "same run": _same_run,
+    "same run or its node": _same_run_or_node, "device in allocation": _device, "same bus": _same_bus,
+    "controller's own link": _link_of_controller, "went down together": _fell_with,
+    "run used the storage": _used_storage, "all its clients": _lost_with_link, "whole cluster": _whole_cluster, "told by the run": _told_by_run, "fell silent together": _fell_silent_with,
+}  # fmt: skip

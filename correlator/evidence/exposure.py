@@ -1,0 +1,305 @@
+"""Counter-evidence: who else was exposed to a cause when its effect came, and ran on.
+
+A switch, a rail, a storage target or a node is shared. Had it ended one run, it would have ended others in the same
+moment: those that it reached and of which the same edges would explain it, by scope, window and every requirement. Some
+did end by it (*hit*), some ran on (*spared*). An edge's prior is worth ``prior_runs`` such runs, so that what is known of
+this one cause is a Beta distribution with the mean
+
+    (prior_runs * prior + hit) / (prior_runs + hit + spared)
+
+and the weight of the explanation changes by its odds against those of the prior: that is the Bayes factor of what
+became of the others, between "it ended this run" and "it was there and did not".
+
+The run itself is one of them: what it had been through before, and had run on, does not end it.
+
+Who could not have shown it says nothing: runs on one node beside a lost rail, with retries of their own that last longer, over
+further planes, that began after the cause, ended before it could be seen, or ended then by something else.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from operator import attrgetter
+
+from correlator.edges.scopes import ONE_NODE, REACH
+from correlator.facts.world import World
+from correlator.model.nouns import Edge, Fact, Others, Run
+from correlator.model.run_index import RunsInTime
+
+#: A run that was still going on so long after an effect was not ended by its cause: a rank that gives up takes KillWait,
+#: 30 s, to end the others, and accounting has whole seconds.
+RAN_ON_S = 60.0
+
+#: Others that die of the same cause do so within this after the effect; a tick looks 900 s back (``window.MARGIN_S``).
+HIT_WITHIN_S = 600.0
+
+#: What a run went through so long before the cause is held against it; a tick looks further back than this before any cause.
+EARLIER_S = 1800.0
+
+#: A switch takes its links within this (correlation.md, E15): of one switch that fails twice, these belong to one failure.
+ONE_FAILURE_S = 15.0
+
+#: So many exposed runs are looked at for an effect. More would hardly move the mean, and a file system has thousands.
+LOOKED_AT = 100
+
+#: A prior counts as no surer than this here: even "always" must be open to evidence.
+SUREST_PRIOR = 0.98
+
+#: What a run shows by its pace, and not by ending.
+PACE = frozenset({"job.slow", "job.stalled"})
+
+#: A run kept its pace where it reported this often before and after the other one lost its own.
+PACES = 3
+
+
+@dataclass(frozen=True)
+class Look:
+    """That others were looked at: runs on ``hosts`` between the cause (``since``) and ``until``, for an effect ``at``. If one
+    of them is known to be another later, what was concluded of the effect may change."""
+
+    at: float
+    since: float
+    until: float
+    hosts: frozenset[str]
+    #: Those of ``hosts`` that have no log of their own: once they have, they may count no longer.
+    unheard: frozenset[str]
+
+    def sees(self, run: Run | None) -> tuple[object, ...]:
+        """What of a run counts here; two runs of which this is the same are the same to it."""
+        if run is None or run.start is None or self.hosts.isdisjoint(run.nodes) or run.start > self.until:
+            return ()
+        if run.end is not None and run.end < self.since:
+            return ()
+        early = run.end is not None and run.end <= self.until
+        return (run.key, run.nodes, max(run.start, self.since), (run.end, run.state) if early else None)
+
+
+def other_now(looks: Sequence[Look], before: Iterable[Run], after: Iterable[Run], border: float) -> float:
+    """The earliest effect before ``border`` that must be looked at again, now that the runs of ``before`` are known to be those
+    of ``after``; infinite where there is none."""
+    looks = [look for look in looks if look.at < border]
+    if not looks:
+        return float("inf")
+    known, now = ({r.key: r for r in runs if r.start is not None and r.start < border} for runs in (before, after))
+    late = border + RAN_ON_S
+    changed = [
+        (one, other) for key in known.keys() | now.keys()
+        if _what(one := known.get(key), late) != _what(other := now.get(key), late)
+    ]  # fmt: skip
+    moments = [look.at for look in looks if any(look.sees(one) != look.sees(other) for one, other in changed)]
+    return min(moments, default=float("inf"))
+
+
+def _what(run: Run | None, late: float) -> tuple[object, ...]:
+    """What of a run may count; how it ended after ``late`` does not."""
+    if run is None:
+        return ()
+    return (run.nodes, run.start, (run.end, run.state) if run.end is not None and run.end <= late else None)
+
+
+def factor_of(edge: Edge, hit: int, spared: int) -> float:
+    """The odds of the Beta mean against those of the prior."""
+    prior = min(edge.prior, SUREST_PRIOR)
+    dies, lives = edge.prior_runs * prior, edge.prior_runs * (1.0 - prior)
+    return (dies + hit) / dies * lives / (lives + spared)
+
+
+class Exposed:
+    """Finds the others. ``holds(edge, cause, effect)`` says whether an edge would explain an effect, ``window(edge, effect)``
+    how long after its cause that may come."""
+
+    def __init__(
+        self,
+        world: World,
+        edges: Iterable[Edge],
+        holds: Callable[[Edge, Fact, Fact], bool],
+        window: Callable[[Edge, Fact], tuple[float, float, bool]],
+    ) -> None:
+        self.world, self.holds, self.window = world, holds, window
+        self.looks: list[Look] = []
+        #: The earliest effect of which the data do not cover yet what became of the others; None where there is none.
+        self.uncovered: float | None = None
+        self._edges: dict[str, list[Edge]] = defaultdict(list)
+        self._causes: set[str] = set()
+        self._same: dict[tuple[str, str | None, str | None], list[Fact]] | None = None
+        for edge in edges:
+            if edge.shared:
+                self._causes.update(edge.cause)
+                for kind in edge.effect:
+                    self._edges[kind].append(edge)
+        self._groups: dict[int, list[Fact]] | None = None
+        self._runs: dict[tuple[int, str], tuple[frozenset[str], RunsInTime]] = {}
+        self._troubles: dict[str, list[Fact]] | None = None
+        self._hits: dict[tuple[int, str], float] = {}
+
+    def of(self, edge: Edge, cause: Fact, effect: Fact) -> Others | None:
+        """What became of the others that ``cause`` reached; None where nobody else could have been ended by it."""
+        if not edge.shared:
+            return None
+        group = self._group(cause)
+        if edge.scope == ONE_NODE and len(group) == 1:
+            return None
+        hosts, runs = self._reached(edge, group)
+        self.looks.append(Look(effect.start, cause.start, effect.start + RAN_ON_S, hosts, hosts - self.world.voices))
+        own = self.world.run[effect.run].job_id if effect.run in self.world.run else None
+        near = [r for r in runs.overlapping(cause.start, effect.start) if r.job_id != own]
+        hit, spared = [], []
+        some = near[:: 1 + len(near) // LOOKED_AT]
+        for run in some:
+            if effect.run is None and effect.host in run.nodes:
+                continue  # it shares the very node
+            if self._was_hit(group, run, effect):
+                hit.append(run.key)
+            elif run.end is not None and run.end <= effect.start + RAN_ON_S:
+                continue  # it did not run on: whether it would have shown it does not matter
+            elif run.start is not None and run.start <= cause.start and self._would_show(group, run, effect, hosts):
+                spared += [run.key] if self._ran_on(run, effect.start) else []
+        before = self._went_through(edge, cause, effect)
+        if not hit and not spared and not before:
+            return None
+        factor = factor_of(edge, len(hit), len(spared) + before)
+        return Others(tuple(hit), tuple(spared), _where(edge, group), factor, len(some), len(near), before)
+
+    def _went_through(self, edge: Edge, cause: Fact, effect: Fact) -> int:
+        """How often the same had happened to the run shortly before, so that the edge would have explained its end then: a
+        rail that it does not use, retries that last longer than is known."""
+        run = self.world.run.get(effect.run or "")
+        if run is None or run.start is None or effect.kind in PACE:
+            return 0
+        if self._same is None:
+            self._same = defaultdict(list)
+            for fact in self.world.facts:
+                if fact.kind in self._causes:
+                    self._same[fact.kind, fact.host, fact.device].append(fact)
+        late, first = effect.start - cause.start, max(run.start, cause.start - EARLIER_S)
+        return sum(
+            first <= f.start and f.start + late + RAN_ON_S <= effect.start
+            and self.holds(edge, f, replace(effect, start=f.start + late))
+            for f in self._same[cause.kind, cause.host, cause.device]
+        )  # fmt: skip
+
+    def _ran_on(self, run: Run, at: float) -> bool:
+        over = at + RAN_ON_S
+        if run.end is None and self.world.last < over:
+            self.uncovered = at if self.uncovered is None else min(at, self.uncovered)
+            return False
+        return run.end is None or run.end > over
+
+    def _would_show(self, group: Sequence[Fact], run: Run, effect: Fact, hosts: frozenset[str]) -> bool:
+        """Had it shown the same in the same moment, would the same cause explain it?"""
+        if effect.run is not None:
+            if effect.kind in PACE and not self._kept_pace(run, effect):
+                return False
+            shown = [_shown(effect, run.key, None)]
+        else:
+            shown = [_shown(effect, None, host) for host in run.nodes if host in hosts]
+        return any(
+            self.holds(edge, cause, self._by_then(edge, cause, fact))
+            for fact in shown for cause in _on(group, run) for edge in self._edges[effect.kind] if cause.kind in edge.cause
+        )  # fmt: skip
+
+    def _by_then(self, edge: Edge, cause: Fact, fact: Fact) -> Fact:
+        """A run with shorter retries of its own would have shown it earlier."""
+        latest = cause.start + self.window(edge, fact)[1]
+        return fact if fact.start <= latest else replace(fact, start=latest)
+
+    def _kept_pace(self, run: Run, effect: Fact) -> bool:
+        points = self.world.progress.get((run.job_id, run.attempt), ())
+        until = float("inf") if effect.end is None else effect.end
+        before, during = sum(t < effect.start for t, _ in points), sum(effect.start <= t <= until for t, _ in points)
+        return before >= PACES and during >= PACES
+
+    def _was_hit(self, group: Sequence[Fact], run: Run, effect: Fact) -> bool:
+        """Is there something of the run, or the loss of one of its nodes, that the same cause explains?"""
+        key = (id(group[0]), run.key)
+        if key not in self._hits:
+            self._hits[key] = self._first_hit(group, run)
+        return self._hits[key] <= effect.start + HIT_WITHIN_S
+
+    def _first_hit(self, group: Sequence[Fact], run: Run) -> float:
+        """When the first of that began; infinite where there is none."""
+        if self._troubles is None:
+            self._troubles = defaultdict(list)
+            for fact in self.world.facts:
+                place = fact.run or fact.host
+                if place is not None and fact.kind in self._edges:
+                    self._troubles[place].append(fact)
+        told = [f for place in (run.key, *run.nodes) if place in self._troubles for f in self._troubles[place]]
+        if not told:
+            return inf
+        causes = _on(group, run)
+        return next((
+            fact.start for fact in sorted(told, key=_start) if (fact.run is not None or _ended_with(run, fact)) and any(
+                self.holds(edge, cause, fact) for cause in causes for edge in self._edges[fact.kind] if cause.kind in edge.cause
+            )
+        ), inf)  # fmt: skip
+
+    def _reached(self, edge: Edge, group: Sequence[Fact]) -> tuple[frozenset[str], RunsInTime]:
+        key = (id(group[0]), edge.scope)
+        if key not in self._runs:
+            hosts = frozenset(h for f in group for h in REACH[edge.scope](self.world, f))
+            some = {r.key: r for h in sorted(hosts) for r in self.world.runs_on.get(h, ())}
+            self._runs[key] = (hosts, RunsInTime(list(some.values())))
+        return self._runs[key]
+
+    def _group(self, cause: Fact) -> list[Fact]:
+        """All of one failure: a switch and the links that went with it, the switches that a spine took down."""
+        if self._groups is None:
+            self._groups = {}
+            for members in self._failures():
+                self._groups.update(dict.fromkeys(map(id, members), members))
+        return self._groups.get(id(cause)) or [cause]
+
+    def _failures(self) -> list[list[Fact]]:
+        upper: dict[str, list[Fact]] = defaultdict(list)
+        for fact in self.world.facts_of("switch.outage", "plane.outage"):
+            upper[str(fact.host or fact.attrs.get("token"))].append(fact)
+        found: dict[int, list[Fact]] = {}
+        for fact in self.world.facts_of("plane.outage", "switch.outage", "link.outage"):
+            if fact.kind == "link.outage" and not fact.attrs.get("promoted"):
+                continue
+            top = fact
+            for _ in range(2):  # link, switch, spine
+                near = [
+                    f
+                    for f in upper.get(str(top.attrs.get("promoted")), ())
+                    if abs(f.start - fact.start) <= ONE_FAILURE_S
+                ]
+                top = near[0] if near else top
+            found.setdefault(id(top), []).append(fact)
+        return list(found.values())
+
+
+_start = attrgetter("start")
+
+
+def _shown(effect: Fact, run: str | None, host: str | None) -> Fact:
+    """An effect as another run or host would have shown it."""
+    return Fact(effect.kind, effect.start, effect.end, effect.sigma, host, effect.device, run, effect.attrs)
+
+
+def _on(group: Sequence[Fact], run: Run) -> list[Fact]:
+    """Those of one failure that reached the run: the links of its own nodes, or what is on no node."""
+    own = [f for f in group if f.host in run.nodes]
+    return own or [f for f in group if f.kind != "link.outage" or len(group) == 1]
+
+
+#: A run ends with its node in one transaction of slurmctld's; accounting has whole seconds.
+WITH_NODE_S = 5.0
+
+
+def _ended_with(run: Run, down: Fact) -> bool:
+    """A run of which no end is told did not outlive its node: the line, or accounting, is missing."""
+    return run.end is None or abs(run.end - down.start) <= WITH_NODE_S
+
+
+def _where(edge: Edge, group: Sequence[Fact]) -> str:
+    top = group[0]
+    if top.kind in ("switch.outage", "plane.outage"):
+        return f"behind {top.host}" if top.host else "behind what these nodes share"
+    if top.kind == "storage.outage":
+        return f"that use {top.device}"
+    return "of the cluster" if edge.scope == "controller's own link" else f"on {top.host}"

@@ -1,0 +1,383 @@
+"""Which fact caused which: edges tried between facts, weighed against coincidence.
+
+For an effect, every edge whose effect kind fits is tried against every fact of its cause kinds in scope. What passes is
+a ``Hop`` with a strength; what fails is a ``Rejection`` with the reason, because an operator wants to read why not.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from correlator.edges.conditions.common import CONDITIONS, derived_values, name_of
+from correlator.edges.scopes import HOSTS_OF, SCOPES, run_of
+from correlator.evidence.exposure import Exposed
+from correlator.facts.world import World
+from correlator.model.fact_index import FactsInTime
+from correlator.model.nouns import Edge, Fact, Hop
+from correlator.site import windows
+from correlator.site.first_seen import first_seen, hour_of
+
+#: A chain longer than this explains nothing any more.
+MAX_DEPTH = 5
+
+#: Exposure (entity-seconds) that the prior of a base rate is worth, and how many events it holds: one per entity in
+#: 30 days (Gamma prior; replaced by what the store has seen as it grows).
+PRIOR_EXPOSURE_S, PRIOR_EVENTS = 30 * 86400.0, 1.0
+
+#: One lucky coincidence must not outweigh everything: the likelihood ratio of a cause is capped here.
+MAX_RATIO = 30.0
+
+#: How far the clocks of two hosts kept by NTP are apart at worst in everyday life, seconds.
+CLOCK_S = 1.0
+
+#: How far outside its window (in units of sigma) a cause is still told as a rival that missed, seconds at least.
+NEAR_MISS_S = 600.0
+
+#: What came longer after an effect than this is no rival that anybody would think of.
+AFTER_S = 300.0
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """A fact that might have been the cause, and why it was not."""
+
+    edge: Edge
+    cause: Fact
+    effect: Fact
+    reason: str
+
+
+@dataclass
+class Chain:
+    """A path from a root fact to the effect; ``hops`` lead from the root to the effect. ``doubted``: what may have caused
+    the root is spoken against by others that ran on, so that it may have had an unknown cause."""
+
+    root: Fact
+    hops: tuple[Hop, ...]
+    weight: float
+    doubted: bool = False
+
+
+@dataclass
+class Evidence:
+    """All chains into one effect, best first, and what was rejected on the way."""
+
+    effect: Fact
+    chains: list[Chain] = field(default_factory=list)
+    rejections: list[Rejection] = field(default_factory=list)
+
+
+#: Base rates are those learned up to the last full hour before an effect: what came later explains nothing that was
+#: before it, and what was concluded does not move with every event that comes in (``hour_of``).
+
+
+class BaseRates:
+    """How often facts of each kind had happened per entity and second, without having caused anything, by the time of an effect."""
+
+    def __init__(
+        self, facts: Iterable[Fact], seen: Iterable[float], first: float, innocent: Mapping[str, float] | None = None
+    ) -> None:
+        """``seen``: since when (epoch seconds) each of the entities that could have had them is known; ``first``: since when
+        anything was seen. An entity that is new changes nothing that was concluded about the time before it. ``innocent``:
+        kind -> the share of such facts that caused nothing, from edge files; all of a kind of which none is told."""
+        self.seen, self.first, self.innocent = sorted(seen), first, innocent or {}
+        self._starts: dict[str, list[float]] = defaultdict(list)
+        for fact in facts:
+            self._starts[fact.kind].append(fact.start)
+        for starts in self._starts.values():
+            starts.sort()
+
+    def of(self, kind: str, time: float) -> float:
+        """Gamma-Poisson mean of what was seen before the hour of ``time`` and the prior."""
+        told, exposure = self.counted(kind, time)
+        return rate_of(self.innocent.get(kind, 1.0) * told, exposure)
+
+    def counted(self, kind: str, time: float) -> tuple[int, float]:
+        """Facts of a kind before the hour of ``time``, and how many entity-seconds they were seen in."""
+        until = hour_of(time)
+        hosts = max(1, bisect_left(self.seen, until))
+        return bisect_left(self._starts.get(kind, ()), until), hosts * max(0.0, until - self.first)
+
+
+def rate_of(events: float, exposure: float) -> float:
+    """Per entity and second, where so many were seen in ``exposure`` entity-seconds."""
+    return (events + PRIOR_EVENTS) / (exposure + PRIOR_EXPOSURE_S)
+
+
+#: An edge that is tried, and those of its cause kinds of which there are facts.
+_Tried = tuple[Edge, list[str]]
+
+
+class Weigher:
+    """Tries edges; keeps the hops into each fact, so that shared effects are worked out once."""
+
+    def __init__(self, world: World, edges: list[Edge], rates: BaseRates | None = None) -> None:
+        self.world = world
+        self.rates = rates or BaseRates(world.facts, first_seen(world.events, world.runs).values(), world.first)
+        self.by_kind: dict[str, list[Fact]] = defaultdict(list)
+        for fact in world.facts:
+            self.by_kind[fact.kind].append(fact)
+        #: By the kind of the effect the edges of which anything happened that may be a cause: few of all, as a rule.
+        self.by_effect: dict[str, list[_Tried]] = defaultdict(list)
+        self.blocking: dict[str, list[_Tried]] = defaultdict(list)
+        for edge in edges:
+            causes = [kind for kind in edge.cause if kind in self.by_kind]
+            for effect in edge.effect if causes else ():
+                (self.blocking if edge.blocks else self.by_effect)[effect].append((edge, causes))
+        self._blocked: dict[int, Hop | None] = {}
+        self._best: dict[int, list[Hop]] | None = None
+        on_place: dict[tuple[str, str | None], list[Fact]] = defaultdict(list)
+        for fact in world.facts:
+            for place in {fact.host, fact.run} - {None}:
+                on_place[(fact.kind, place)].append(fact)
+        anchors = {edge.anchor for edge in edges}
+        self._when, self._on_place = FactsInTime(self.by_kind, anchors), FactsInTime(on_place, anchors)
+        self._hops: dict[int, tuple[list[Hop], list[Rejection]]] = {}
+        self._windows: dict[tuple[str, str | None, float | None], tuple[float, float, bool]] = {}
+        self.exposed = Exposed(world, edges, self.holds, self._window)
+
+    def evidence(self, effect: Fact) -> Evidence:
+        found = Evidence(effect)
+        seen: set[int] = set()
+        self._walk(effect, (), found, seen)
+        found.chains.sort(key=lambda c: (-c.weight, c.root.key))
+        return found
+
+    def blocked(self, fact: Fact) -> Hop | None:
+        """The blocking edge that takes the blame from ``fact``, with what it follows from; None where none does."""
+        if id(fact) not in self._blocked:
+            hops, _ = self._tried(fact, self.blocking.get(fact.kind, ()))
+            self._blocked[id(fact)] = hops[0] if hops else None
+        return self._blocked[id(fact)]
+
+    def _walk(self, effect: Fact, below: tuple[Hop, ...], found: Evidence, seen: set[int]) -> bool:
+        hops, rejections = self.into(effect)
+        found.rejections += [r for r in rejections if r not in found.rejections]
+        if len(below) >= MAX_DEPTH or id(effect) in seen:
+            return False
+        explained = False
+        for hop in hops:
+            path = (hop, *below)
+            deeper = self._walk(hop.cause, path, found, seen | {id(effect)})
+            if not deeper:
+                found.chains.append(Chain(hop.cause, path, weight_of(path)))
+            explained = True
+        if hops and below and (doubt := _doubt(hops)):
+            # What ran on beside it speaks against all that may have caused it: then its cause may be another, unknown one.
+            found.chains.append(Chain(effect, below, doubt * weight_of(below), doubted=True))
+        return explained
+
+    def follows(self, cause: Fact) -> list[Hop]:
+        """The facts (other than ends of runs) that ``cause`` explains better than any other fact does."""
+        if self._best is None:
+            self._best = defaultdict(list)
+            for fact in self.world.facts:
+                if not fact.kind.startswith("run."):
+                    hops, _ = self.into(fact)
+                    if hops:
+                        self._best[id(hops[0].cause)].append(hops[0])
+        return self._best.get(id(cause), [])
+
+    def into(self, effect: Fact) -> tuple[list[Hop], list[Rejection]]:
+        """What may have caused ``effect``, strongest first, and what was tried and rejected; worked out once."""
+        known = self._hops.get(id(effect))
+        if known is not None:
+            return known
+        self._hops[id(effect)] = found = self._tried(effect, self.by_effect.get(effect.kind, ()))
+        return found
+
+    def _tried(self, effect: Fact, edges: Sequence[_Tried]) -> tuple[list[Hop], list[Rejection]]:
+        hops: list[Hop] = []
+        rejections: list[Rejection] = []
+        hosts: dict[str, list[str]] = {}
+        for edge, kinds in edges:
+            low, high, settled = self._window(edge, effect)
+            if edge.scope in HOSTS_OF and edge.scope not in hosts:
+                hosts[edge.scope] = sorted(set(HOSTS_OF[edge.scope](self.world, effect)))
+            for kind in kinds:
+                for cause in self._candidates(edge, kind, effect, (low, high), hosts.get(edge.scope)):
+                    if cause is effect or not SCOPES[edge.scope](self.world, cause, effect):
+                        continue
+                    result = self._try(edge, cause, effect, (low, high), settled)
+                    if isinstance(result, Hop):
+                        hops.append(result)
+                    elif result is not None:
+                        rejections.append(result)
+        return _best_per_cause(hops), rejections
+
+    def _window(self, edge: Edge, effect: Fact) -> tuple[float, float, bool]:
+        """The window of an edge: the same for all effects without settings and a timeout of their own."""
+        own = effect.run if effect.run in self.world.site.job_settings else None
+        key = (edge.id, own, effect.attrs.get("timeout"))
+        if key not in self._windows:
+            values = derived_values(self.world.site.values_for(effect.run), effect)
+            self._windows[key] = windows.window(edge.window, values)
+        return self._windows[key]
+
+    def _candidates(self, edge: Edge, kind: str, effect: Fact, window: tuple[float, float], hosts: list[str] | None) -> list[Fact]:  # fmt: skip
+        """Facts of a kind of which an edge may have something to say: near enough in time, on the ``hosts`` of its scope
+        (None: on any)."""
+        low, high = window
+        early, late = effect.start - 2 * high - 2 * NEAR_MISS_S, effect.start - low + high + 2 * NEAR_MISS_S
+        if edge.scope == "same run":
+            return self._on_place.between((kind, effect.run), early, late)
+        if hosts is None:
+            return self._when.between(kind, early, late)
+        found = [f for host in hosts for f in self._on_place.between((kind, host), early, late)]
+        return sorted(found, key=lambda f: f.key) if len(hosts) > 1 else found
+
+    def holds(self, edge: Edge, cause: Fact, effect: Fact) -> bool:
+        """Would the edge explain the effect, by scope, window and requirements?"""
+        low, high, _ = self._window(edge, effect)
+        return (
+            SCOPES[edge.scope](self.world, cause, effect)
+            and _outside(edge, cause, effect, low, high)[0] <= 3 * _sigma(cause, effect)
+            and not self._too_late(edge, cause, effect, low)
+            and all(CONDITIONS[name](self.world, cause, effect) is None for name in edge.requires)
+        )
+
+    def _try(
+        self, edge: Edge, cause: Fact, effect: Fact, window: tuple[float, float], settled: bool
+    ) -> Hop | Rejection | None:
+        low, high = window
+        sigma = _sigma(cause, effect)
+        outside, lag_low, lag_high = _outside(edge, cause, effect, low, high)
+        lag = min(max((low + high) / 2, lag_low), lag_high)
+        if outside > 3 * sigma:
+            if outside > NEAR_MISS_S + high or lag_high < -AFTER_S:
+                return None
+            side = "after" if lag_high < low else "before"
+            if lag_high < 0 and low >= -5:
+                return Rejection(edge, cause, effect, f"it came {-lag_high:.1f} s after the effect")
+            allowed = f"{low:.0f} to {high:.0f} s allowed"
+            return Rejection(
+                edge,
+                cause,
+                effect,
+                f"it came {lag:.1f} s {'before the effect' if side == 'before' else 'before it'}, {allowed}",
+            )
+        for name in edge.requires:
+            reason = CONDITIONS[name](self.world, cause, effect)
+            if reason is not None:
+                return Rejection(edge, cause, effect, reason)
+        if late := self._too_late(edge, cause, effect, low):
+            return Rejection(edge, cause, effect, late)
+        fit = 1.0 if outside <= 0 else math.exp(-0.5 * (outside / sigma) ** 2)
+        span = min(high - low, 2 * sigma + 600.0) + 2 * sigma
+        coincidence = 1.0 - math.exp(-self.rates.of(cause.kind, effect.start) * span / _density(edge, lag, low, high))
+        because = self.world.site.describe(_setting_names(edge), effect.run)
+        if "PrintedTimeout" in edge.because and effect.attrs.get("timeout"):
+            because = ", ".join(
+                x for x in (f"the program's own timeout of {effect.attrs['timeout']:g} s", because) if x
+            )
+        others = self.exposed.of(edge, cause, effect)
+        prior = min(1.0, edge.prior * others.factor) if others else edge.prior
+        strength = prior * fit * (1.0 if settled else 0.9)
+        return Hop(edge, cause, effect, lag, window, because, strength, max(coincidence, 1e-6), others)
+
+    def _too_late(self, edge: Edge, cause: Fact, effect: Fact, low: float) -> str:
+        """What a run printed without a stamp was printed before it ended, however uncertain its moment is: what came later, or
+        too short before the end to show, did not cause it."""
+        run = self.world.run.get(effect.run or "")
+        if run is None or run.end is None or effect.kind.startswith("run."):
+            return ""
+        left = run.end - _onset(edge, cause)[0]
+        if left >= low - 3 * math.hypot(cause.sigma, CLOCK_S) - WHOLE_S:
+            return ""
+        return f"it came {-left:.1f} s after the run had ended" if left < 0 else f"it came {left:.1f} s before the run ended, {low:.0f} s at least allowed"  # fmt: skip
+
+
+#: Accounting has whole seconds.
+WHOLE_S = 1.0
+
+#: Under "early", the delays fall off with a quarter of the window; no delay counts more than four times an even spread
+#: or less than a quarter of it, because windows are estimates themselves.
+EARLY_SHARE, DENSITY_BOUND = 0.25, 4.0
+
+
+def _density(edge: Edge, lag: float, low: float, high: float) -> float:
+    """How much likelier this lag is than under an even spread over the window."""
+    if edge.density == "even" or high <= low:
+        return 1.0
+    place = min(max((lag - low) / (high - low), 0.0), 1.0)
+    relative = math.exp(-place / EARLY_SHARE) / (EARLY_SHARE * (1.0 - math.exp(-1.0 / EARLY_SHARE)))
+    return min(max(relative, 1.0 / DENSITY_BOUND), DENSITY_BOUND)
+
+
+def _setting_names(edge: Edge) -> list[str]:
+    names = set(edge.because) - {"IbRetryBudget", "PrintedTimeout"}
+    if "IbRetryBudget" in edge.because:
+        names |= {"NCCL_IB_TIMEOUT", "NCCL_IB_RETRY_CNT"}
+    return sorted(names)
+
+
+def _sigma(cause: Fact, effect: Fact) -> float:
+    """How far apart two stamps of one moment may lie, seconds."""
+    apart = 0.0 if cause.host is not None and cause.host == effect.host else CLOCK_S
+    return math.hypot(cause.sigma, effect.sigma, apart) + 0.001
+
+
+def _outside(edge: Edge, cause: Fact, effect: Fact, low: float, high: float) -> tuple[float, float, float]:
+    """How far the delay lies outside the window, and its least and greatest value: a fact with an unknown onset may have
+    begun anywhere in its interval."""
+    earliest, latest = _onset(edge, cause)
+    lag_low, lag_high = effect.start - latest, effect.start - earliest
+    return max(low - lag_high, lag_low - high, 0.0), lag_low, lag_high
+
+
+def _onset(edge: Edge, cause: Fact) -> tuple[float, float]:
+    if edge.anchor != "start" and cause.attrs.get(edge.anchor) is not None:
+        moment = float(cause.attrs[edge.anchor])
+        return moment, moment
+    if cause.attrs.get("inferred") and cause.end is not None:
+        return cause.start, cause.end
+    return cause.start, cause.start
+
+
+def _doubt(hops: Sequence[Hop]) -> float:
+    """How likely it is that none of these caused it, for what became of others; 0 where one of them is not spoken against."""
+    if any(hop.others is None or not hop.others.spared for hop in hops):
+        return 0.0
+    return math.prod(1.0 - hop.strength for hop in hops)
+
+
+def _best_per_cause(hops: list[Hop]) -> list[Hop]:
+    best: dict[int, Hop] = {}
+    for hop in hops:
+        known = best.get(id(hop.cause))
+        if known is None or (hop.strength, hop.edge.id) > (known.strength, known.edge.id):
+            best[id(hop.cause)] = hop
+    return sorted(best.values(), key=lambda h: (-h.strength, h.cause.key))
+
+
+def weight_of(path: tuple[Hop, ...]) -> float:
+    """Strength of all hops, times how unlikely it is that the root stands there by chance."""
+    strength = math.prod(h.strength for h in path)
+    return strength * min(MAX_RATIO, 1.0 / path[0].coincidence)
+
+
+def describe_cause(world: World, fact: Fact) -> str:
+    """A short name of a fact for rivals and chains: "eth0 of gpu02 without link for 60.0 s"."""
+    what = {
+        "link.outage": "link lost", "switch.outage": "switch lost its links", "plane.outage": "spine failed", "node.dead": "node died", "link.errors": "link corrupted data",
+        "job.slow": "steps became slow", "job.stalled": "steps ceased", "node.down": "node set DOWN",
+        "memory.error": "memory lost data", "node.overheated": "shut down by heat",
+        "node.reboot": "machine rebooted", "node.panic": "kernel panic", "slurmd.crash": "slurmd died", "slurmd.stop": "slurmd was stopped",
+        "munge.failure": "munge failed", "node.deaf": "node accepted connections without answering",
+        "gpu.xid": f"Xid {fact.attrs.get('code')}", "pcie.aer": "PCIe errors", "disk.error": "disk error",
+        "disk.full": "disk full", "storage.outage": "storage target lost", "prolog.failure": "prolog failed",
+        "epilog.failure": "epilog failed", "admin.down": "set DOWN by an administrator",
+        "job.comm_error": "ranks lost their peers", "controller.restart": "slurmctld restarted",
+        "node.drain": "node drained", "power.outage": "nodes went down together",
+        "cooling.outage": "nodes grew hot together", "cooling.shutdown": "nodes shut down by heat together", "switch.silent": "nodes fell silent together", "gpu.told": "GPU failed, as its run says",
+        "disk.told": "local disk failed, as its run says",
+        "storage.told": "storage failed, as its runs say", "gpu.thermal": "GPU throttled by heat",
+    }.get(fact.kind, fact.kind)  # fmt: skip
+    run = run_of(world, fact)
+    where = name_of(fact) if fact.host else (f"job {run.key}" if run else "")
+    tail = f" for {fact.duration:.1f} s" if fact.kind.endswith("outage") and fact.duration is not None else ""
+    return f"{what} ({where}){tail}" if where else what

@@ -1,0 +1,60 @@
+"""Events of links sorted by the link that they speak of, both ends of a cable together.
+
+The detectors of links (facts/links.py) look at all links of a stretch of time at once. Over a week of flaps that is too
+much to compare each with each, and nothing is lost where each link is looked at by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+
+from correlator.facts import links as link_facts
+from correlator.facts.world import World
+from correlator.model.nouns import Event
+from correlator.site.site import Site
+
+#: Host and device of the node's end; the device is empty where only the host is known.
+Place = tuple[str, str]
+
+#: A switch's description of a port that names the node and its NIC, as the detectors read it.
+_DESCRIBED = re.compile(r"\((?P<host>[\w.-]+)\s+(?P<device>[\w./-]+)\)")
+
+
+def by_link(events: Iterable[Event], site: Site) -> dict[Place, list[Event]]:
+    """Events by the link that the detectors will find them to be of, in their order.
+
+    Ports of switches that no inventory knows are looked up once each (by the name of a node in theirs) and kept in
+    ``site.links``: there are few ports and many events. A host of which some port is known by its host only keeps all its
+    links together."""
+    listed = [e for e in events if e.host]
+    for host, device in sorted(
+        {(str(e.host), str(e.device)) for e in listed if e.kind.startswith("switch.") and e.device}
+    ):
+        if (host, device) not in site.links and (host, device) not in site.cabling.moved_ports:
+            named = link_facts.host_in_name(device, site.hosts)
+            site.links[(host, device)] = (named, "") if named else (host, device)
+    alias = link_facts.Aliases(World(site, listed, []))
+    places = [place_of(event, site, alias) for event in listed]
+    loose = {host for host, device in places if not device}
+    found: defaultdict[Place, list[Event]] = defaultdict(list)
+    for (host, device), event in zip(places, listed, strict=True):
+        found[(host, "" if host in loose else device)].append(event)
+    return dict(found)
+
+
+def place_of(event: Event, site: Site, alias: link_facts.Aliases | None = None) -> Place:
+    """The node and NIC whose link an event speaks of; the switch and its port where nobody tells what hangs there."""
+    alias = alias or link_facts.Aliases()
+    host, device = str(event.host), str(event.device or "")
+    peer = str(event.entities.get("peer_node") or "")
+    if event.kind.startswith("fabric.") and peer in site.hosts:
+        return peer, alias.of(peer, device, event.time)
+    if not event.kind.startswith("switch."):
+        return host, alias.of(host, device, event.time)
+    described = _DESCRIBED.search(event.message)
+    if described and described["host"] in site.hosts:
+        return described["host"], described["device"]
+    far, name = site.far_end(host, device, event.time) or (host, device)
+    return far, name or ""

@@ -1,0 +1,85 @@
+"""What Slurm answered when it was asked about its nodes: it stands in where slurmctld's log is missing.
+
+Accounting's events, and the stamp of a reason, say when a state was set. A poll only says that it was so by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from correlator.facts.world import World
+from correlator.model.moments import seconds_of
+from correlator.model.nouns import Fact
+from parsers.reasons import split_reason
+
+#: Answers of Slurm that date a node's state by when it was set: accounting's events, and the stamp of a reason.
+_DATED = frozenset({"sacctmgr_events", "scontrol", "slurmrestd"})
+
+#: The end of a run in accounting and the stamp of the state that ended it: two whole seconds of one transaction.
+SAME_STATE_S = 3.0
+
+#: The first poll after a run's end tells why its node went, if it is not much later: somebody may have looked at it meanwhile.
+POLLED_S = 300.0
+
+UNTOLD = "not told"
+
+
+def states_told(world: World, word: str) -> Iterable[tuple[float, str, str, str, str]]:
+    """(time, host, state, reason, who) of the nodes' states with ``word`` in them, as Slurm answered when it was asked."""
+    for row in world.node_states:
+        state, start = str(row["state"] or "").lower(), row["time"]
+        if word in state and row["source"] in _DATED and isinstance(start, datetime):
+            yield seconds_of(start) or 0.0, str(row["host"]), state, str(row["reason"] or ""), _who(row)
+
+
+def _who(row: dict[str, object]) -> str:
+    return str(row.get("actor") or "").split("(")[0]
+
+
+def down_by_state(time: float, host: str, state: str, reason: str, who: str) -> Fact | None:
+    """How a node went DOWN, as its state and the reason for it say; None where they do not."""
+    attrs: dict[str, object] = {"said_by": "accounting", "reason": reason}
+    told = split_reason(reason) if reason else {}
+    if "*" in state or "not responding" in reason.lower():
+        return Fact("node.down", time, None, 0.5, host, attrs=attrs | {"silent": True})
+    if "resumetimeout" in reason.lower():
+        return Fact("node.down", time, None, 0.5, host, attrs=attrs | {"unresumed": UNTOLD})
+    if who != "slurm" and told and told["owner"] != "slurm":
+        attrs |= {"component": told.get("component", ""), "owner": told["owner"]} | ({"who": who} if who else {})
+        return Fact("admin.down", time, None, 0.5, host, attrs=attrs)
+    if not told and _in_maintenance(state):
+        return Fact("admin.down", time, None, 0.5, host, attrs=attrs | {"reason": "reserved for maintenance"})
+    return None
+
+
+def _in_maintenance(state: str) -> bool:
+    """sinfo marks nodes of a reservation for maintenance with a dollar, scontrol with a word (slurm src/common/slurm_protocol_defs.c)."""
+    return state.endswith("$") or "maint" in state
+
+
+def lost_by(world: World, host: str, moment: float) -> Fact | None:
+    """What took a node from a run that ended at ``moment``: its state that was set then, or that a poll saw soon after while
+    the one before had it at work."""
+    polled: tuple[float, str, str, str] | None = None
+    at_work = False
+    for row in world.states_of(host):
+        state, time = str(row["state"] or "").lower(), row["time"]
+        at = (seconds_of(time) if isinstance(time, datetime) else None) or 0.0
+        told = (at, state, str(row["reason"] or ""), _who(row))
+        if row["source"] in _DATED:
+            # No drain ends a run: who gave a reason in that second set it DOWN.
+            if (
+                "down" in state
+                and abs(at - moment) <= SAME_STATE_S
+                and (fact := down_by_state(moment, host, *told[1:]))
+            ):
+                return fact
+        elif at < moment:
+            at_work = moment - at <= POLLED_S and "down" not in state
+        elif polled is None and at_work and at - moment <= POLLED_S and "down" in state:
+            polled = told
+    fact = down_by_state(moment, host, *polled[1:]) if polled else None
+    if fact is not None and polled is not None:
+        fact.attrs["polled"] = max(0.0, polled[0] - moment)
+    return fact

@@ -1,0 +1,207 @@
+"""Broken hardware that a run's own output names in words that no mistake of a program calls forth.
+
+CUDA returns an uncorrectable memory error for a broken memory only, and a file system an input/output error for broken
+storage. Where the log of the node was not collected, or its line was lost, this is all there is; where a log tells of
+the fault itself, that is the fact and this is not concluded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+
+from correlator.facts.gpus import bus, code_of, family_of
+from correlator.facts.jobs import file_lost, of_run
+from correlator.facts.world import World, bursts
+from correlator.model.nouns import Event, Fact, Run
+
+#: Words of CUDA, NVML and NVRM about a GPU that broke, and what the contract's taxonomy calls it. An "unspecified launch
+#: failure" is not among them: it is what a program's own wild pointer looks like as well.
+_GPU = (
+    (re.compile(r"uncorrectable ecc|ecc error encountered|uncorrectable memory error", re.IGNORECASE), "gpu.ecc"),
+    (re.compile(r"gpu is lost|fallen off the bus|unable to determine the device handle", re.IGNORECASE), "gpu.lost"),
+    (re.compile(r"uncorrectable nvlink|nvlink error", re.IGNORECASE), "gpu.fabric_error"),
+)
+
+_OUTPUT = ("job_stdout", "job_stderr")
+_SAY_GPU = (
+    "job.cuda_error",
+    "job.nccl_error",
+    "job.exit_error",
+    "gpu.lost",
+    "gpu.xid",
+    "gpu.fallen_off_bus",
+    "gpu.ecc",
+    "gpu.fabric_error",
+)
+
+#: A fault that a log tells lies so long before the run's end (as E18), or so little behind it.
+BEFORE_S, BEHIND_S = 62.0, 5.0
+
+_IO_ERROR = re.compile(
+    r"input/output error|\beio\b|errno 5\b|transport endpoint|errno 108\b|cannot send after", re.IGNORECASE
+)
+_READ_ONLY = re.compile(r"read-only file ?system|errno 30\b", re.IGNORECASE)
+_PATH = re.compile(r"(/[\w.+@-]+(?:/[\w.+@%=-]+)+)")
+#: File systems that many nodes share, by the names that sites give their mounts.
+SHARED_PATH = re.compile(
+    r"^/(?:mnt/)?(?:lustre|gpfs|beegfs|weka|vast|ceph|nfs|panfs|orangefs|projects?|scratch|work|shared|home|data)\w*(?:/|$)"
+)
+LOCAL_PATH = re.compile(
+    r"^/(?:tmp|var|local\w*|localscratch|nvme\w*|raid\w*|ssd\w*|dev/shm|run|mnt/(?:local|nvme|resource|ssd)\w*)(?:/|$)"
+)
+
+#: Runs that lost one file system so close together lost it by one outage.
+SAME_OUTAGE_S = 900.0
+
+#: A time-out or a stale handle may be one run's own doing (who deleted the file, whose node lost the way); of so many runs on
+#: so many nodes at once it is the file system's.
+MANY_RUNS, MANY_NODES = 3, 2
+
+
+def gpus(world: World) -> list[Fact]:
+    """``gpu.told`` per run that says so; attrs event (the contract's name) and code (an Xid that it printed)."""
+    facts = []
+    said = _by_job(e for e in world.kinds(*_SAY_GPU) if _gpu_event(e))
+    for job, events in sorted(said.items()):
+        for run in world.runs_of_job.get(job, ()):
+            lines = of_run(run, events) if run.ended_badly else []
+            moment = run.end if run.end is not None else run.start or 0.0
+            known = [
+                f for f in world.facts_of("gpu.xid")
+                if f.host in run.nodes and -BEHIND_S <= moment - f.start <= BEFORE_S + f.sigma and f.attrs.get("family") not in ("application", "benign")
+            ]  # fmt: skip
+            if not lines or known:
+                continue
+            first = lines[0]
+            pci = next((str(e.entities["pci"]) for e in lines if e.entities.get("pci")), None)
+            attrs = {"event": _gpu_event(first), "code": code_of(first) if first.kind == "gpu.xid" else None}
+            host = next((e.host for e in lines if e.host in run.nodes), None) or where(world, run)
+            facts.append(Fact("gpu.told", first.time, None, first.sigma, host, bus(pci), run=run.key, attrs=attrs, events=tuple(lines[:5])))  # fmt: skip
+    return facts
+
+
+def _gpu_event(event: Event) -> str | None:
+    if event.source not in _OUTPUT:
+        return None
+    if event.kind == "gpu.xid":
+        code = code_of(event)
+        return "gpu.xid" if code is not None and family_of(code) == "hardware" else None
+    return next((name for words, name in _GPU if words.search(event.message)), None)
+
+
+def where(world: World, run: Run) -> str | None:
+    """The node whose task ended first, as srun tells; the only node of a small run."""
+    if len(run.nodes) == 1:
+        return run.nodes[0]
+    tasks = [e for e in of_run(run, world.by_job.get(run.job_id, ())) if e.source in _OUTPUT and "task" in e.entities]
+    first = min(tasks, key=lambda e: (e.file or "", e.line or 0), default=None)
+    nodes = list(first.entities.get("nodes") or []) if first else []
+    return str(nodes[0]) if len(nodes) == 1 and nodes[0] in run.nodes else None
+
+
+def _by_job(events: Iterable[Event]) -> dict[int, list[Event]]:
+    found: defaultdict[int, list[Event]] = defaultdict(list)
+    for event in events:
+        if event.job_id is not None:
+            found[event.job_id].append(event)
+    return found
+
+
+def storage(world: World) -> list[Fact]:
+    """``storage.told`` per shared file system, attrs runs that say so; ``disk.told`` per run whose local disk gave up."""
+    shared: defaultdict[tuple[str, str], list[tuple[Event, Run]]] = defaultdict(list)
+    facts = []
+    said = _by_job(
+        e
+        for e in world.kinds("job.exit_error", "job.bus_error", "job.mpi_error", "job.nccl_error")
+        if e.source in _OUTPUT and _broken(e.message)
+    )
+    for job, events in sorted(said.items()):
+        for run in (r for r in world.runs_of_job.get(job, ()) if r.ended_badly):
+            for event in of_run(run, events)[:1]:
+                path = path_in(event.message)
+                if LOCAL_PATH.match(path) or (not SHARED_PATH.match(path) and _READ_ONLY.search(event.message)):
+                    host = where(world, run)
+                    if not any(
+                        f.host in run.nodes and abs(f.start - event.time) <= SAME_OUTAGE_S
+                        for f in world.facts_of("disk.error")
+                    ):
+                        facts.append(
+                            Fact("disk.told", event.time, None, event.sigma, host, None, run=run.key, events=(event,))
+                        )
+                elif SHARED_PATH.match(path) and not _READ_ONLY.search(event.message):
+                    # Each user's runs by themselves: nobody's output says anything about another's run.
+                    shared[file_system(path), str(run.row.get("user") or "")].append((event, run))
+    for (name, _), told in sorted(shared.items()):
+        if any(_tells_of(f, name) for f in world.facts_of("storage.outage")):
+            continue
+        runs_of = {event.id: run for event, run in told}
+        for burst in bursts(sorted((e for e, _ in told), key=lambda e: (e.time, e.id)), SAME_OUTAGE_S):
+            fact = _lost_together(name, burst, runs_of)
+            if fact is not None and not _told_by_clients(world, fact):
+                facts.append(fact)
+    return facts
+
+
+def _lost_together(name: str, burst: list[Event], runs_of: dict[str, Run]) -> Fact | None:
+    """One outage of a file system as its runs tell it; None where time-outs of a few are all that is told."""
+    runs = {run.key: run for run in (runs_of[e.id] for e in burst)}
+    plain = [e for e in burst if _IO_ERROR.search(e.message)]
+    many = len(runs) >= MANY_RUNS and len({n for r in runs.values() for n in r.nodes}) >= MANY_NODES
+    if not plain and not many:
+        return None
+    if not many:
+        burst = plain
+    attrs = {"runs": sorted({runs_of[e.id].key for e in burst}), "nameless": not plain}
+    return Fact("storage.told", burst[0].time, burst[-1].time, burst[0].sigma, None if not plain else name.rsplit("/", 1)[-1], name, attrs=attrs, events=tuple(burst))  # fmt: skip
+
+
+#: Mounts whose file systems log their losses under names of their own; an NFS server's name says nothing of its mounts.
+_NAMED = re.compile(r"^/(?:mnt/)?(?:lustre|gpfs|beegfs|weka|vast|ceph|panfs|orangefs)\b")
+
+#: A client that gives up gives its runs errors within this (seconds, edge E42).
+WAITED_S = 600.0
+
+
+def _told_by_clients(world: World, told: Fact) -> bool:
+    """Clients of these runs logged the loss of a target meanwhile: that is the outage, under a name of its own."""
+    nodes = {n for key in told.attrs["runs"] for n in world.run[key].nodes}
+    until = told.end if told.end is not None else told.start
+    near = [f for f in world.facts_of("storage.outage") if nodes & set(f.attrs["hosts"]) and f.start <= until]
+    if told.attrs["nameless"]:
+        return any((f.end or f.start) + SAME_OUTAGE_S >= told.start for f in near)
+    away = [
+        f for f in near if f.start >= told.start - WAITED_S and (f.attrs["unended"] or (f.end or f.start) >= told.start)
+    ]
+    return not _NAMED.match(told.device or "") and any(_of_nfs(f) for f in away)
+
+
+def _of_nfs(outage: Fact) -> bool:
+    return all(event.kind == "storage.nfs_error" for event in outage.events)
+
+
+def _broken(text: str) -> bool:
+    return bool(_IO_ERROR.search(text) or _READ_ONLY.search(text) or file_lost(text))
+
+
+def path_in(text: str) -> str:
+    """The first path that a line names, or nothing."""
+    match = _PATH.search(text)
+    return match[1] if match else ""
+
+
+def file_system(path: str) -> str:
+    """The mount that a path lies on, as sites name them: ``/lustre/fs1/u/x`` is ``/lustre/fs1``, ``/scratch/u/x`` is ``/scratch``."""
+    parts = path.split("/")
+    return "/".join(parts[:3] if re.match(r"^(?:lustre|gpfs|beegfs|mnt|weka|vast|nfs|ceph)$", parts[1]) else parts[:2])
+
+
+def _tells_of(outage: Fact, name: str) -> bool:
+    """A log tells of an outage of this file system: its target or server bears its name."""
+    return str(outage.device or "").split("-")[0] == name.rsplit("/", 1)[-1]
+
+
+KINDS = ("gpu.told", "disk.told", "storage.told")
+DETECTORS = [gpus, storage]

@@ -1,0 +1,113 @@
+"""Nodes that fall silent together: what they share was lost, though nothing that was collected tells of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from correlator.facts.nodes import SAME_DOWN_S
+from correlator.facts.world import World
+from correlator.model.nouns import Fact
+from correlator.site.interfaces import FABRIC
+
+#: So many nodes of one switch, and such a share of them, that fall silent together lost what they share
+#: (correlation.md, explaining away upwards).
+SHARED_MIN, SHARED_SHARE = 4, 0.6
+
+#: What a node itself lost so long before it was given up explains its silence (five thirds of a SlurmdTimeout of ten minutes), and
+#: so does a boot that is seen so long after: one of an earlier day does not.
+OWN_CAUSE_S, BOOTED_S = 1000.0, 1800.0
+
+
+def common_silence(world: World) -> list[Fact]:
+    """``switch.silent``: nearly all nodes under one switch were set DOWN within one ping round and nothing tells why.
+
+    slurmctld sets DOWN whoever did not answer since two rounds: nodes that were lost in one moment go in one round or the next.
+    Without a topology, nodes of one statement of slurmctld are taken together."""
+    timeout = world.site.settings["SlurmdTimeout"]
+    together = (timeout.high if timeout.known else 300.0) / 3 + 15.0
+    own = _own_causes(world)
+    cut = [f for f in world.facts_of("link.outage") if f.host in world.controllers and f.attrs.get("role") != "fabric"]
+    downs = [
+        f for f in world.facts_of("node.down") if f.host and not f.attrs.get("unresumed")
+        and not any(begin - BOOTED_S <= f.start <= max(end, begin + OWN_CAUSE_S) for begin, end in own.get(f.host, ()))
+        and not any(c.start <= f.start <= (c.end if c.end is not None else world.last) + 1.0 for c in cut)
+    ]  # fmt: skip
+    facts: list[Fact] = []
+    leaves = {s: m for s, m in sorted(world.site.members.items()) if any(world.site.leaf_of.get(n) == s for n in m)}
+    for switch, members in leaves.items():
+        for group in _within([f for f in downs if f.host in members], together):
+            hosts = {f.host for f in group}
+            if len(hosts) >= SHARED_MIN and len(hosts) >= SHARED_SHARE * len(members):
+                carried = world.site.carried_by(switch)  # nodes fall silent by the network of Slurm's messages
+                facts.append(_silence(None if carried == {FABRIC} or _heard_no_loss(world, hosts) else switch, group))
+    facts = _of_whole_cluster(facts, len(leaves), together)
+    named = {host for fact in facts for host in fact.attrs["hosts"]}
+    # Nodes of several switches, or of switches that nobody names, in one statement: what all of them hang on.
+    for group in _within([f for f in downs if f.host not in named], together):
+        if any(len({f.host for f in said}) >= SHARED_MIN for said in _within(group, SAME_DOWN_S)):
+            facts.append(_silence(None, group))
+    return facts
+
+
+def _of_whole_cluster(facts: list[Fact], leaves: int, together: float) -> list[Fact]:
+    """Where all switches of nodes fell silent at once, it may as well have been the controller that was cut off: none is named."""
+    if len(facts) != leaves or not facts or max(f.start for f in facts) - min(f.start for f in facts) > together:
+        return facts
+    first = min(facts, key=lambda f: f.key[1:])
+    ends = [f.end for f in facts]
+    attrs = {
+        "hosts": sorted({h for f in facts for h in f.attrs["hosts"]}),
+        "until": max(f.attrs["until"] for f in facts),
+        "unsaid": all(f.attrs["unsaid"] for f in facts),
+    }
+    end = None if None in ends else max(e for e in ends if e is not None)
+    return [Fact("switch.silent", first.start, end, first.sigma, None, attrs=attrs, events=first.events)]
+
+
+def _heard_no_loss(world: World, hosts: set[str | None]) -> bool:
+    """A switch that dies takes the carrier of its nodes' links with it, and their kernels say so. Where most were heard and none
+    said so, what they share lies behind the switch: its uplink, or the controller's own link."""
+    return len(hosts & world.voices) >= SHARED_SHARE * len(hosts)
+
+
+def _own_causes(world: World) -> dict[str, list[tuple[float, float]]]:
+    """Host -> from when until when something was lost of it, or of what it hangs on, that may have silenced it."""
+    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for fact in world.facts_of("switch.outage", "power.outage", "link.outage", "node.reboot"):
+        if fact.attrs.get("role") == "fabric":
+            continue
+        hosts = fact.attrs.get("hosts") or [fact.host]
+        if (
+            fact.kind == "switch.outage"
+        ):  # those that it is known to have cut off have outages of their own, each with its end
+            hosts = sorted(set(fact.attrs["under"]) - set(hosts))
+        span = (fact.start, fact.end if fact.end is not None else world.last)
+        for host in hosts:
+            found[host or ""].append(span)
+    return found
+
+
+def _within(downs: list[Fact], span: float) -> list[list[Fact]]:
+    groups: list[list[Fact]] = []
+    for fact in sorted(downs, key=lambda f: f.key[1:]):
+        if groups and fact.start - groups[-1][0].start <= span:
+            groups[-1].append(fact)
+        else:
+            groups.append([fact])
+    return groups
+
+
+def _silence(switch: str | None, group: list[Fact]) -> Fact:
+    hosts = sorted({f.host or "" for f in group})
+    ends = [f.end for f in group]
+    end = None if None in ends else max(e for e in ends if e is not None)
+    attrs = {
+        "hosts": hosts,
+        "until": group[-1].start,
+        "unsaid": not any(f.events or f.attrs.get("silent") for f in group),
+    }
+    return Fact("switch.silent", group[0].start, end, group[0].sigma, switch, attrs=attrs, events=group[0].events)
+
+
+KINDS = ("switch.silent",)
+DETECTORS = [common_silence]

@@ -1,0 +1,87 @@
+"""Runs that went on, slower: seconds per step jumped up and stayed there (``job.slow``); or stood still until they were ended
+(``job.stalled``)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from statistics import median
+
+from correlator.facts.world import World
+from correlator.model.nouns import Fact, Run
+
+#: Slower than this against the run's own pace before is a slowdown; data loading and checkpoints vary less.
+SLOWER = 1.25
+
+#: So many samples in a row must be slow; with one sample before the change only, the change must be plain to see.
+SUSTAINED, PLAIN = 3, 1.5
+
+
+def slowdowns(world: World) -> list[Fact]:
+    """``job.slow`` with attrs ratio, before, after (seconds per step), lost (seconds) and lasting (to the run's end)."""
+    facts = []
+    for run in world.runs if world.progress else ():
+        points = [p for p in world.progress.get((run.job_id, run.attempt), ()) if run.covers(p[0], 60.0)]
+        found = change(points)
+        if found is not None:
+            facts.append(_fact(run, points, *found))
+    return facts
+
+
+def change(points: list[tuple[float, float]]) -> tuple[int, int] | None:
+    """The stretch [first, last] of slow points, as places in ``points``; None where the pace held.
+
+    The pace before is the median of what came before the stretch, so a single outlier neither makes nor hides one.
+    """
+    for first in range(1, len(points) - SUSTAINED + 1):
+        pace = median(p[1] for p in points[:first])
+        limit = pace * (PLAIN if first < SUSTAINED else SLOWER)
+        if all(p[1] >= limit for p in points[first : first + SUSTAINED]):
+            last = first + SUSTAINED - 1
+            while last + 1 < len(points) and points[last + 1][1] >= pace * SLOWER:
+                last += 1
+            return first, last
+    return None
+
+
+def _fact(run: Run, points: list[tuple[float, float]], first: int, last: int) -> Fact:
+    before = median(p[1] for p in points[:first])
+    after = median(p[1] for p in points[first : last + 1])
+    # The slow steps lie between the last quick report and the first slow one.
+    earliest, latest = points[first - 1][0], points[first][0]
+    until = points[last][0]
+    lasting = last == len(points) - 1
+    if lasting and run.end is not None:
+        until = max(until, run.end)
+    attrs = {
+        "ratio": after / before, "before": before, "after": after, "lost": (until - earliest) * (1 - before / after),
+        "lasting": lasting,
+    }  # fmt: skip
+    onset = (earliest + latest) / 2
+    return Fact("job.slow", onset, until, (latest - earliest) / 2 + 1.0, run=run.key, attrs=attrs)
+
+
+#: So many reports tell how often a run reports, and so many that stay away that it does no longer; it takes as long as this at
+#: least: a checkpoint or an evaluation of a model takes minutes.
+REPORTS, MISSED, STOOD_S = 5, 10, 600.0
+
+
+def stalls(world: World) -> list[Fact]:
+    """``job.stalled``: a run that its time limit ended had told of no step for long, with attrs gap (seconds between its reports)
+    and lost (seconds since the last one)."""
+    facts = []
+    for run in world.runs if world.progress else ():
+        if run.state not in ("TIMEOUT", "DEADLINE") or run.end is None:
+            continue
+        times = [t for t, _ in world.progress.get((run.job_id, run.attempt), ()) if run.covers(t, 60.0)]
+        if len(times) < REPORTS:
+            continue
+        gap, silent = median(later - earlier for earlier, later in pairwise(times)), run.end - times[-1]
+        if silent >= max(STOOD_S, MISSED * gap):
+            # It stopped between the last report and the one that did not come.
+            attrs = {"gap": gap, "lost": silent}
+            facts.append(Fact("job.stalled", times[-1] + gap / 2, run.end, gap / 2 + 1.0, run=run.key, attrs=attrs))
+    return facts
+
+
+KINDS = ("job.slow", "job.stalled")
+DETECTORS = [slowdowns, stalls]

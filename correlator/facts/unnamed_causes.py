@@ -1,0 +1,194 @@
+"""What many nodes share and no source names: a switch or plane behind links that went together, power behind machines that went together.
+
+An inventory, a topology or the switches' own logs name what broke (links.py). Where none of them was collected, that
+many nodes are hit in one moment still tells that the cause is one, and is told without a name.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+
+from correlator.facts.links import CLOCK_OFF_S, TOGETHER_S, UNCABLED_MIN, in_time_with, strays, together
+from correlator.facts.nodes import BOOT_STAMPS_S, FRESH_BOOT_S, SAME_PANIC_S, word_between
+from correlator.facts.world import World
+from correlator.model.nouns import Event, Fact
+from parsers.hostlist import fold
+
+#: So many machines that go in one moment had one cause; fewer may be two of a kind.
+POWER_MIN = 4
+
+#: Machines that lost power together are back one after the other: memory tests and boot orders differ by minutes.
+BACK_WITHIN_S = 900.0
+
+#: Groups of interfaces of which so many nodes are the same were lost by one thing.
+MOST = 0.6
+
+#: The kernel of a machine that lives writes of a lost link at once, and on: a word so long after it is one of the living.
+STILL_SPEAKS_S = 90.0
+
+#: Machines that go down with their links boot within this (edge E33).
+BOOTS_WITHIN_S = 1200.0
+
+
+def power_losses(world: World) -> list[Fact]:
+    """``power.outage``: machines that were all there in one moment and had all gone in the next, without a word.
+
+    A panic would have been told, a shutdown tells that slurmd ends; a drained node that boots does so on purpose.
+    """
+    lost = [f for f in world.facts_of("node.reboot", "node.dead") if not f.attrs.get("planned")]
+    lost.sort(key=lambda f: (_back(f), f.key))
+    facts: list[Fact] = []
+    near: list[Fact] = []
+    for fact in lost:
+        if near and _back(fact) - _back(near[-1]) > BACK_WITHIN_S:
+            facts += _gone_together(world, near)
+            near = []
+        near.append(fact)
+    return facts + _gone_together(world, near)
+
+
+def _back(fact: Fact) -> float:
+    """When the machine was back, as far as it is told."""
+    return float(fact.attrs.get("boot") or fact.attrs.get("booted") or fact.end or fact.start)
+
+
+def _gone_together(world: World, near: list[Fact]) -> list[Fact]:
+    """What each machine wrote last is read only where enough of them were back at about the same time."""
+    if len({f.host for f in near}) < POWER_MIN:
+        return []
+    gone = [(*span, fact) for fact in near if (span := _gone_between(world, fact)) is not None]
+    gone.sort(key=lambda g: (g[0], g[2].key))
+    facts: list[Fact] = []
+    group: list[tuple[float, float, Fact]] = []
+    for item in gone:
+        # All that were still there at the latest last word, and had gone at the earliest sign of it, may have gone together.
+        if group and item[0] > min(g[1] for g in group):
+            facts += _power(world, group)
+            group = []
+        group.append(item)
+    return facts + _power(world, group)
+
+
+def _gone_between(world: World, fact: Fact) -> tuple[float, float] | None:
+    """(last word, first sign of its absence) of a machine that went without a word; None where one was said."""
+    host, boot = fact.host or "", fact.attrs.get("boot") or fact.attrs.get("booted") or fact.end
+    spoke = world.spoke_at(host)
+    if fact.kind == "node.dead":
+        place = bisect_right(spoke, fact.start + 2.0 + fact.sigma)
+        # A machine that loses power takes its links with it at once, however long before that it wrote its last line.
+        word = max(spoke[place - 1], fact.start - TOGETHER_S - fact.sigma) if place else 0.0
+        return (min(word, fact.start), fact.start + 2.0 + fact.sigma) if place else None
+    if boot is None:
+        return None
+    place = bisect_right(spoke, float(boot) - BOOT_STAMPS_S)
+    last = spoke[place - 1] if place else None
+    told = fact.attrs.get("last_response")
+    if last is None and told is None:
+        return None
+    last = max(x for x in (last, told) if x is not None)
+    hot = [f.start for f in world.facts_of("node.overheated") if f.host == host]
+    if any(-SAME_PANIC_S <= at - last <= float(boot) - last for at in hot):
+        return None
+    if any(_says_why(e) for e in world.by_host.get(host, ()) if -SAME_PANIC_S <= e.time - last <= float(boot) - last):
+        return None
+    # A machine that was given up had gone before; a word of its that is a little later was written by a clock that is off.
+    downs = [
+        f.start for f in world.facts_of("node.down") if f.host == host and last - CLOCK_OFF_S <= f.start <= float(boot)
+        and (f.end is None or f.end >= float(boot) - BOOT_STAMPS_S)  # one that was back before the boot was another loss
+    ]  # fmt: skip
+    last = min([last, *downs])
+    lost = [f.start for f in world.facts_of("link.outage") if f.host == host and last - 2.0 <= f.start <= float(boot)]
+    return (last, min([float(boot), *downs, *(at + 2.0 for at in lost)]))
+
+
+def _says_why(event: Event) -> bool:
+    """A panic is a cause of its own; who stops slurmd before a boot means to boot."""
+    return event.kind in ("kernel.panic", "kernel.lockup") or (
+        event.kind == "slurm.daemon_stop" and event.source == "slurmd"
+    )
+
+
+def _power(world: World, group: list[tuple[float, float, Fact]]) -> list[Fact]:
+    boots = sorted(_back(f) for *_, f in group)
+    hosts = sorted({f.host or "" for *_, f in group})
+    if len(hosts) < POWER_MIN or boots[-1] - boots[0] > BACK_WITHIN_S:
+        return []
+    last, first = max(g[0] for g in group), min(g[1] for g in group)
+    links = [
+        f for f in world.facts_of("link.outage") if f.host in hosts and last - 2.0 <= f.start <= first + 2.0
+    ]  # fmt: skip
+    # Where no link tells, it was between the last word of all and the first sign that one had gone.
+    start = min((f.start for f in links), default=(last + first) / 2)
+    attrs: dict[str, object] = {"hosts": hosts, "last_word": last, "nameless": True}
+    events = sorted({e for *_, f in group for e in f.events}, key=lambda e: (e.time, e.id))
+    sigma = max([1.0, *(f.sigma for f in links)]) if links else max(1.0, abs(first - last) / 2)
+    return [Fact("power.outage", start, max(first, boots[-1]), sigma, None, attrs=attrs, events=tuple(events))]
+
+
+def nameless_links(world: World) -> list[Fact]:
+    """``switch.outage`` without a host: the same interface of many nodes went within seconds, and nothing tells where it ends.
+
+    Links of machines that went down with them are the machines'.
+    """
+    alone: dict[str, list[Fact]] = defaultdict(list)
+    for fact in world.facts_of("link.outage"):
+        if fact.host and fact.device and not fact.attrs.get("promoted") and not fact.attrs.get("switch"):
+            alone[fact.device].append(fact)
+    lost: list[list[Fact]] = []
+    taken: set[int] = set()
+    for _, found in sorted(alone.items()):
+        for group in sorted(together(found), key=lambda g: (-len(g), g[0].key)):
+            late = strays(group, found)
+            if len({f.host for f in [*group, *late]}) < UNCABLED_MIN or any(id(f) in taken for f in group):
+                continue
+            lived = [f for f in [*group, *late] if id(f) not in taken and not _went_down(world, f)]
+            if len({f.host for f in lived}) >= UNCABLED_MIN:
+                in_time_with(group, [f for f in lived if f in late])
+                lost.append(lived)
+                taken.update(id(f) for f in lived)
+    return [_nameless(world, group) for group in _of_one_cause(lost)]
+
+
+def _of_one_cause(lost: list[list[Fact]]) -> list[list[Fact]]:
+    """Interfaces that mostly the same nodes lost in one moment end at one thing, under whatever names."""
+    joined: list[list[Fact]] = []
+    for group in sorted(lost, key=lambda g: (min(f.start for f in g), -len(g), g[0].key)):
+        hosts, start = {f.host for f in group}, min(f.start for f in group)
+        home = next((g for g in joined if start - min(f.start for f in g) <= TOGETHER_S
+                     and len(hosts & {f.host for f in g}) >= MOST * min(len(hosts), len({f.host for f in g}))), None)  # fmt: skip
+        if home is None:
+            joined.append(list(group))
+        else:
+            home.extend(group)
+    return joined
+
+
+def _went_down(world: World, link: Fact) -> bool:
+    host = link.host or ""
+    for fact in world.facts_of("node.reboot", "node.panic", "node.dead", "power.outage"):
+        if host in fact.attrs.get("hosts", (fact.host,)) and -FRESH_BOOT_S <= fact.start - link.start <= BOOTS_WITHIN_S:
+            return word_between(world, host, link.start + STILL_SPEAKS_S, fact.start) is None
+    return False
+
+
+def _nameless(world: World, group: list[Fact]) -> Fact:
+    hosts = sorted({f.host or "" for f in group})
+    ends = [f.end for f in group]
+    end = None if None in ends else max(e for e in ends if e is not None)
+    events = sorted({e for f in group for e in f.events if e.kind.endswith("_down")}, key=lambda e: (e.time, e.id))
+    # A name that no switch has, for the links to say what they belong to.
+    devices = sorted({f.device or "" for f in group})
+    token = f"behind {','.join(devices)} at {min(f.start for f in group):.3f}"
+    attrs = {
+        "hosts": hosts, "under": hosts, "share": 1.0, "links": [(f.host, f.device) for f in group], "plane": None,
+        "switch": None, "nameless": True, "token": token, "behind": fold(devices),
+    }  # fmt: skip
+    for fact in group:
+        fact.attrs["promoted"] = token
+    start = min(f.start for f in group)
+    return Fact("switch.outage", start, end, group[0].sigma, None, attrs=attrs, events=tuple(events))
+
+
+KINDS = ("power.outage", "switch.outage")
+DETECTORS = [power_losses, nameless_links]

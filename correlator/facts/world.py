@@ -1,0 +1,197 @@
+"""All that is known about one cluster while facts are concluded, and what detectors share."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from correlator.clocks.accounting_zones import Printed
+from correlator.clocks.clocks import Offset
+from correlator.gather.standing import Controllers, controllers, heard
+from correlator.gather.telemetry import Throttled, XidSeen
+from correlator.model.nouns import Event, Fact, Run
+from correlator.model.run_index import RunsInTime
+from correlator.site.site import Inventory, Site
+
+
+def bus_of(device: str) -> str:
+    """The PCI bus part of a device name, lower case, without the function: telemetry and kernel write it differently."""
+    parts = device.lower().split(".")[0].split(":")
+    return f"{parts[0][-4:]:0>4}:{parts[1]}:{parts[2]}" if len(parts) == 3 else device
+
+
+_in_time = attrgetter("time", "id")
+
+
+@dataclass
+class World:
+    """All that is known about one cluster while facts are concluded. Times are epoch seconds, UTC.
+
+    ``progress`` maps (job, restart count) to (time, seconds per step) as its output tells; ``spoke(host)`` are the times of the lines that
+    the host itself wrote, ascending (read only for the few hosts in question).
+    ``slurmd_starts(host)``: (time, uptime of the machine) of each start of its slurmd that tells it, read likewise.
+    ``booted``: (BootTime, host) of nodes that Slurm told another one of before. ``legs(host)``: (time, bond, interface) as the bonding
+    driver names them. ``voices`` are the hosts whose kernel or system log was collected; ``asked``: that there are none is known, too.
+    ``believed``: the controllers, where that was worked out for more than these events.
+    """
+
+    site: Site
+    events: list[Event]
+    runs: list[Run]
+    facts: list[Fact] = field(default_factory=list)
+    node_states: list[dict[str, object]] = field(default_factory=list)
+    gpu_jobs: dict[tuple[str, str], list[tuple[float, int]]] = field(default_factory=dict)
+    throttling: list[Throttled] = field(default_factory=list)
+    voices: frozenset[str] = frozenset()
+    asked: bool = False
+    clocks: list[Offset] = field(default_factory=list)
+    printed: Printed = field(default_factory=Printed)
+    xids_seen: list[XidSeen] = field(default_factory=list)
+    progress: dict[tuple[int, int], list[tuple[float, float]]] = field(default_factory=dict)
+    spoke: Callable[[str], Sequence[float]] = lambda host: ()
+    slurmd_starts: Callable[[str], Sequence[tuple[float, float]]] = lambda host: ()
+    booted: list[tuple[float, str]] = field(default_factory=list)
+    legs: Callable[[str], Sequence[tuple[float, str, str]]] = lambda host: ()
+    inventory: Inventory | None = None
+    believed: Controllers | None = None
+
+    def __post_init__(self) -> None:
+        self.by_kind: dict[str, list[Event]] = defaultdict(list)
+        self.by_job: dict[int, list[Event]] = defaultdict(list)
+        self.by_host: dict[str, list[Event]] = defaultdict(list)
+        if self.believed is None:
+            settings = self.inventory.settings if self.inventory else ()
+            self.believed = controllers(self.events, settings, {n for run in self.runs for n in run.nodes})
+        #: The events that count: what nobody may say of whom it speaks stays among ``events``.
+        self.heard = heard(self.events, self.runs, self.believed)
+        for event in self.heard:
+            self.by_kind[event.kind].append(event)
+            if event.job_id is not None:
+                self.by_job[event.job_id].append(event)
+            if event.host:
+                self.by_host[event.host].append(event)
+        self.runs_on: dict[str, list[Run]] = defaultdict(list)
+        self.run: dict[str, Run] = {}
+        for run in self.runs:
+            self.run[run.key] = run
+            for node in run.nodes:
+                self.runs_on[node].append(run)
+        self._spoke: dict[str, Sequence[float]] = {}
+        self._states: dict[str, list[dict[str, object]]] | None = None
+        #: The hosts that run slurmctld, as its own lines and slurm.conf tell.
+        self.controllers = self.believed.hosts | {e.host for e in self.heard if e.host and e.source == "slurmctld"}
+        self.parts = _parts(self.heard)
+        self.in_time = RunsInTime(self.runs)
+        self.bad_in_time = RunsInTime([r for r in self.runs if r.ended_badly])
+        self.runs_of_job: dict[int, list[Run]] = defaultdict(list)
+        for run in self.runs:
+            self.runs_of_job[run.job_id].append(run)
+        self._facts_by_kind: tuple[int, dict[str, list[Fact]]] = (-1, {})
+        self._facts_by_job: tuple[int, dict[str, list[Fact]]] = (-1, {})
+        times = [e.time for e in self.heard]
+        self.first, self.last = (min(times), max(times)) if times else (0.0, 0.0)
+
+    def spoke_at(self, host: str) -> Sequence[float]:
+        """``spoke`` in true time: a clock that is known to have been off is corrected, as the events' is; zones are (samples.py)."""
+        if host not in self._spoke:
+            told, off = self.spoke(host), [o for o in self.clocks if o.host == host and not o.zone]
+            self._spoke[host] = told if not off else sorted(
+                t - next((o.seconds for o in off if o.start <= t <= o.end), 0.0) for t in told
+            )  # fmt: skip
+        return self._spoke[host]
+
+    def states_of(self, host: str) -> Sequence[dict[str, object]]:
+        """What Slurm answered about a node when it was asked, in time order."""
+        if self._states is None:
+            self._states = defaultdict(list)
+            for row in sorted(self.node_states, key=lambda r: str(r["time"])):
+                self._states[str(row["host"])].append(row)
+        return self._states.get(host, ())
+
+    def kinds(self, *kinds: str) -> Iterable[Event]:
+        """Events of these kinds in time order."""
+        found = [e for kind in kinds for e in self.by_kind.get(kind, ())]
+        return sorted(found, key=_in_time) if len(kinds) > 1 else found
+
+    def mute(self, run: Run) -> list[str]:
+        """Nodes of the run whose kernel and system logs were not collected."""
+        return [n for n in run.nodes if self.unheard(n)]
+
+    def unheard(self, host: str | None) -> bool:
+        """Is it known that no kernel or system log of a host was collected?"""
+        return (self.asked or bool(self.voices)) and host not in self.voices
+
+    def facts_of(self, *kinds: str) -> list[Fact]:
+        count, known = self._facts_by_kind
+        if count != len(self.facts):
+            known = defaultdict(list)
+            for fact in self.facts:
+                known[fact.kind].append(fact)
+            self._facts_by_kind = (len(self.facts), known)
+        return [f for kind in dict.fromkeys(kinds) for f in known.get(kind, ())]
+
+    def facts_of_job(self, job_id: int) -> list[Fact]:
+        """What people and Slurm said about a job by its number: cancelled, preempted, over its time."""
+        count, known = self._facts_by_job
+        if count != len(self.facts):
+            known = defaultdict(list)
+            for fact in self.facts:
+                if fact.run is not None:
+                    known[fact.run].append(fact)
+            self._facts_by_job = (len(self.facts), known)
+        return known.get(str(job_id), [])
+
+    def gpu_owner(self, host: str, device: str, time: float) -> int | None:
+        """The job that telemetry saw on a GPU around ``time``; None where nothing tells.
+
+        Telemetry is sampled minutes apart: a label counts only for jobs that had the node at ``time``."""
+        running = {run.job_id for run in self.runs_at(host, time, slack=5.0)}
+        spans = self.gpu_jobs.get((host, bus_of(device)), ())
+        near = [(abs(time - seen), job) for seen, job in spans if abs(time - seen) <= 900.0 and job in running]
+        return min(near)[1] if near else None
+
+    def runs_at(self, host: str, time: float, slack: float = 1.0) -> list[Run]:
+        """Runs that had ``host`` at ``time``."""
+        return [r for r in self.runs_on.get(host, ()) if r.covers(time, slack)]
+
+
+def _parts(events: Iterable[Event]) -> dict[int, frozenset[int]]:
+    """Job -> all parts of the heterogeneous job that it is one of (``JobId=100+1(101)``), as slurmctld names them."""
+    of_whole: dict[str, set[int]] = defaultdict(set)
+    for event in events:
+        # Of very many events a few: the sign is looked for before what a line names is asked for.
+        if event.job_id is None or event.source != "slurmctld" or "+" not in event.message:
+            continue
+        if whole := event.entities.get("het_job_id"):
+            of_whole[str(whole)].add(event.job_id)
+    return {job: frozenset(parts) for parts in of_whole.values() if len(parts) > 1 for job in parts}
+
+
+def bursts(events: Iterable[Event], gap: float) -> list[list[Event]]:
+    """Events in time order, cut where nothing came for ``gap`` seconds."""
+    found: list[list[Event]] = []
+    for event in events:
+        if found and event.time - found[-1][-1].time <= gap:
+            found[-1].append(event)
+        else:
+            found.append([event])
+    return found
+
+
+def merge_near(facts: Iterable[Fact], gap: float) -> list[Fact]:
+    """Facts of one kind on one device that follow each other within ``gap`` seconds become one that spans them all."""
+    kept: list[Fact] = []
+    last: dict[tuple[str, str, str], Fact] = {}
+    for fact in sorted(facts, key=lambda f: f.key[1:] + f.key[:1]):
+        place = (fact.kind, fact.host or "", fact.device or "")
+        previous = last.get(place)
+        if previous is not None and fact.start - (previous.end if previous.end is not None else previous.start) <= gap:
+            previous.end = max(previous.end or previous.start, fact.end or fact.start)
+            previous.events = tuple(sorted({*previous.events, *fact.events}, key=lambda e: (e.time, e.id)))
+            previous.run = previous.run or fact.run
+            continue
+        last[place] = fact
+        kept.append(fact)
+    return kept

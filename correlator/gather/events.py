@@ -1,0 +1,475 @@
+"""From classified lines to events: one thing said in several files, or by several layers, is one event.
+
+The same kernel line stands in syslog, kern.log, messages and dmesg with three resolutions of time; one carrier loss is
+told by the driver, the IB core, the bond and rtnetlink. Lines of one host, event type and device that lie within
+``COALESCE_S`` of each other are one event; all its lines stay listed.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from correlator.model.json_text import from_json, sorted_json
+from correlator.model.moments import _EPOCH, _MICROSECOND, UNSTAMPED_S, all_seconds
+from correlator.model.nouns import Event
+
+if TYPE_CHECKING:
+    from correlator.clocks.accounting_zones import Printed
+    from correlator.model.reader import Reads
+
+#: Longer than the spread of copies of one line (a whole second of resolution plus driver-to-core delay), shorter than
+#: the fastest flap an operator tells apart.
+COALESCE_S = 1.5
+
+#: Event families where different words mean the same thing on one device.
+_BY_DEVICE = ("nic.", "switch.", "pcie.", "gpu.")
+
+#: Entities that name the device an event is about, most specific name first.
+DEVICE_KEYS = ("port", "ibdev", "interface", "pci", "gpu_uuid", "nvswitch", "lustre_target", "nfs_server", "device", "bond", "gpu", "dimm")  # fmt: skip
+
+_SPECIFIC = {name: place for place, name in enumerate(DEVICE_KEYS)}
+
+_LAYERS = {
+    "nic": "link", "fabric": "link", "switch": "switch", "gpu": "gpu", "storage": "storage", "job": "job",
+    "kernel": "kernel", "pcie": "kernel", "platform": "kernel", "sys": "node",
+}  # fmt: skip
+
+#: What copies of one line in different files put before the same words.
+_COPY_NOISE = r"^(?:\[\s*\d+\.\d+\]\s*|\[[^\]]*\]\s*|(?:error|debug\d?|verbose|info|fatal):\s*|slurm[a-z]*(?:-\S+?)?(?:\[\d+\])?:\s*)+"
+
+#: Which of several copies speaks for an event: the daemon's own file, then the host's logs, then rtnetlink, then the
+#: log host's copy.
+_SPEAKS = {"slurm": 0, "ip_link": 2, "ip": 2, "loghost": 3, "json": 3}
+
+_COLUMNS = """format, time, time_quality, resolution_us, received_time, cluster, host, source, unit, severity, event, job_id,
+  message, entities, file, line"""
+
+_QUERY = f"""SELECT {_COLUMNS} FROM raw.log_view WHERE event IS NOT NULL AND event <> 'other' AND time IS NOT NULL
+  AND cluster IS NOT DISTINCT FROM ?"""
+
+_WITHOUT_TIME = """event IS NOT NULL AND event <> 'other' AND time IS NULL AND job_id IS NOT NULL
+    AND source IN ('job_stdout', 'job_stderr') AND cluster IS NOT DISTINCT FROM ?"""
+
+_UNTIMED_JOBS = f"SELECT DISTINCT job_id FROM raw.log_view WHERE {_WITHOUT_TIME}"
+
+#: What a program printed without a stamp was printed after the stamped line before it and before the one behind it;
+#: where a file has no stamps at all, near the end of the run (that is when programs print errors) as accounting tells it,
+#: else slurmctld, else the last line that names the job.
+_UNTIMED = f"""
+WITH wanted AS (
+  SELECT {_COLUMNS} FROM raw.log_view WHERE {_WITHOUT_TIME} AND job_id IN (SELECT unnest(?::BIGINT[]))
+), stamped AS (
+  SELECT file, line, time FROM raw.all_logs WHERE time IS NOT NULL AND file IN (SELECT file FROM wanted)
+), ends AS (
+  SELECT job_id, coalesce(restarts, 0) AS restarts, max({{end}}) AS ended FROM raw.jobs
+  WHERE "end" IS NOT NULL AND cluster IS NOT DISTINCT FROM ? GROUP BY ALL
+), told AS (
+  SELECT job_id, time, event, count(*) FILTER (event = 'slurm.job_start') OVER (PARTITION BY job_id ORDER BY time) AS started
+  FROM (SELECT DISTINCT job_id, {{logged}} AS time, event FROM raw.all_logs WHERE source = 'slurmctld' AND time IS NOT NULL
+    AND cluster IS NOT DISTINCT FROM ? AND job_id IN (SELECT job_id FROM wanted WHERE job_id NOT IN (SELECT job_id FROM ends))
+    AND event IN ('slurm.job_start', 'slurm.job_end', 'slurm.job_failed', 'slurm.job_node_fail', 'slurm.job_cancelled', 'slurm.job_timeout',
+      'slurm.job_preempted', 'slurm.job_oom', 'slurm.job_requeue'))
+), logged AS (
+  SELECT job_id, greatest(started - 1, 0) AS restarts, max(time) AS ended FROM told WHERE event <> 'slurm.job_start' GROUP BY ALL
+), placed AS (
+  SELECT w.* EXCLUDE (time), a.restarts,
+    (SELECT max(s.time) FROM stamped s WHERE s.file = w.file AND s.line < w.line) AS before,
+    (SELECT min(s.time) FROM stamped s WHERE s.file = w.file AND s.line > w.line) AS behind
+  FROM wanted w LEFT JOIN (SELECT DISTINCT file, restarts FROM raw.artifacts) a ON a.file = w.file
+)
+SELECT p.* EXCLUDE (restarts, before, behind),
+  coalesce(p.behind, (SELECT max(e.ended) FROM ends e WHERE e.job_id = p.job_id
+    AND (p.restarts IS NULL OR e.restarts = p.restarts)), (SELECT max(e.ended) FROM logged e WHERE e.job_id = p.job_id
+    AND (p.restarts IS NULL OR e.restarts = p.restarts)), p.before, (SELECT max(o.time) FROM raw.all_logs o
+    WHERE o.job_id = p.job_id AND o.job_id IN (SELECT unnest(?::BIGINT[])) AND o.cluster IS NOT DISTINCT FROM ?)) AS time, p.before AS not_before
+FROM placed p
+"""
+
+
+def device_of(entities: dict[str, Any]) -> str | None:
+    if _SPECIFIC.keys().isdisjoint(entities):
+        return None
+    told = [(_SPECIFIC[k], v) for k, v in entities.items() if k in _SPECIFIC and v not in (None, "", [])]
+    return str(min(told, key=itemgetter(0))[1]) if told else None
+
+
+def layer_of(event: str, source: str | None) -> str:
+    if event.startswith("slurm."):
+        return source if source in ("slurmctld", "slurmd") else "slurmd" if source == "slurmstepd" else "slurmctld"
+    return _LAYERS.get(event.split(".", 1)[0], "node")
+
+
+#: What ``coalesce`` needs of a line.
+NEEDED = ("format", "time", "time_quality", "resolution_us", "received_time", "cluster", "host", "source", "severity", "event",
+           "job_id", "message", "entities", "file", "line")  # fmt: skip
+
+
+def gather(store: Reads, cluster: str | None, known: Printed | None = None) -> list[Event]:
+    """All events of one cluster, in a total order that does not depend on the order of arrival."""
+    return coalesce(pl.concat([stamped(store, cluster), unstamped(store, cluster, known=known)]))
+
+
+def stamped(store: Reads, cluster: str | None) -> pl.DataFrame:
+    """The event lines of a cluster that have a time."""
+    return store.frame(_QUERY, [cluster]).select(NEEDED)
+
+
+def unstamped(
+    store: Reads, cluster: str | None, jobs: Iterable[int] | None = None, known: Printed | None = None
+) -> pl.DataFrame:
+    """The event lines without a time, put where they were printed; those of some jobs, or all. ``known``: zones of what tells of
+    ends."""
+    wanted = set(map(itemgetter("job_id"), store.rows(_UNTIMED_JOBS, [cluster])))
+    listed = sorted(wanted if jobs is None else wanted.intersection(jobs))
+    if not listed:  # looking for times among all lines costs more than everything else
+        return store.frame(_QUERY + " LIMIT 0", [cluster]).select(NEEDED)
+    ends = ('"end"', "time") if known is None else (known.sql('"end"'), known.sql_of_log("time"))
+    sql = _UNTIMED.format(end=ends[0], logged=ends[1])
+    rows = store.frame(sql, [cluster, listed, cluster, cluster, listed, cluster])
+    return (
+        rows.filter(pl.col("time").is_not_null())
+        .with_columns(time_quality=pl.lit("inferred"), resolution_us=pl.lit(int(UNSTAMPED_S * 2e6), pl.Int64))
+        .select(NEEDED)
+    )
+
+
+def order(event: Event) -> tuple[float, str, str, str, str]:
+    """The total order of events."""
+    return (event.time, event.kind, event.host or "", event.device or "", event.id)
+
+
+_time = attrgetter("time")
+
+#: Between the parts of what makes two lines say the same; in no line of a log.
+_BETWEEN = "\x1f"
+
+#: The total order, of lines.
+_ORDER = ("time", "event", pl.col("host").fill_null(""), pl.col("device").fill_null(""), "id")
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Events of one line each, in the total order, and beside them the columns that they were made of: what stores events
+    can take those as they are. ``entities``: of each event, as a text; null where it has none."""
+
+    events: list[Event]
+    columns: pl.DataFrame
+    entities: pl.Series
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some event lines in the total order, and the ``events`` that they tell without any others: of those ``alone`` have one
+    line each, and ``copied`` several, which say the same (``keys``). ``known``: what entities say, by their texts."""
+
+    lines: pl.DataFrame
+    known: Mapping[str, _Told]
+    events: list[Event]
+    alone: Lines
+    copied: list[Event]
+    keys: list[str]
+
+    def holds(self, moment: datetime) -> bool:
+        """Was anything said then or later?"""
+        return self.lines.height > 0 and self.lines["time"][-1] >= (moment - _EPOCH) // _MICROSECOND
+
+    def since(self, moment: datetime) -> Part:
+        """The lines from a moment on."""
+        first = int(self.lines["time"].search_sorted((moment - _EPOCH) // _MICROSECOND))
+        return self if first == 0 else _part(self.lines[first:], self.known)
+
+    def without(self, keys: pl.Series) -> Part:
+        """All but the lines that say one of these."""
+        gone = set(keys.to_list())
+        copied = [(event, key) for event, key in zip(self.copied, self.keys, strict=True) if key not in gone]
+        stays = self.alone.columns.select(~pl.col("key").is_in(keys.implode())).to_series()
+        return replace(
+            self, alone=_some(self.alone, stays.arg_true().to_list()),
+            copied=[event for event, _ in copied], keys=[key for _, key in copied],
+        )  # fmt: skip
+
+    @property
+    def last(self) -> float:
+        """The moment of the last line, epoch seconds; minus infinity where there is none."""
+        return self.lines["time"][-1] / 1e6 if self.lines.height else float("-inf")
+
+
+def coalesce(rows: pl.DataFrame) -> list[Event]:
+    """Rows of ``raw.log_view`` -> events. Pure: any order of rows and any number of copies give the same list."""
+    return read(rows)[0]
+
+
+def read(rows: pl.DataFrame) -> tuple[list[Event], Lines]:
+    """What ``coalesce`` gives, and those of the events that only one line tells."""
+    return joined([prepared(rows)])
+
+
+def prepared(rows: pl.DataFrame) -> Part:
+    """What rows of ``raw.log_view`` tell one by one."""
+    # Few different texts stand on very many lines: each is read once, and every line knows its place among them.
+    texts, places = different(rows["entities"].fill_null(""))
+    told = [_told(text) for text in texts]
+    known = dict(zip(texts, told, strict=True))
+    same_device = pl.any_horizontal(*(pl.col("event").str.starts_with(family) for family in _BY_DEVICE))
+    words = pl.concat_str(
+        pl.col("job_id").fill_null(-1), pl.col("message").fill_null("").str.replace(_COPY_NOISE, ""), separator=_BETWEEN
+    )
+    lines = rows.with_columns(
+        pl.col("time").dt.epoch("us"), pl.col("received_time").dt.epoch("us"),
+        pl.when(pl.col("resolution_us") == 0).then(None).otherwise("resolution_us").fill_null(1_000_000).alias("resolution_us"),
+        pl.col("file").fill_null(""), pl.col("line").fill_null(0), pl.col("entities").fill_null(""),
+        pl.Series("device", [t.device for t in told], pl.String).gather(places), pl.Series("code", [t.code for t in told], pl.String).gather(places),
+    ).with_columns(
+        key=pl.concat_str(
+            *(pl.col(name).fill_null("") for name in ("cluster", "host", "event", "device")), "code",
+            pl.when(same_device).then(pl.lit("")).otherwise(words), separator=_BETWEEN,
+        )
+    )  # fmt: skip
+    said = pl.concat_str("key", pl.col("time").cast(pl.String), separator=_BETWEEN).cast(pl.Binary)
+    ids = [_id_of(text) for text in lines.select(said).to_series().to_list()]
+    return _part(lines.with_columns(pl.Series("id", ids, pl.String)).sort(_ORDER), known)
+
+
+def _part(lines: pl.DataFrame, known: Mapping[str, _Told]) -> Part:
+    # Nearly every key stands on one line: only the rest has to be put in order.
+    unique = lines["key"].is_unique()
+    again = lines.with_row_index("row").filter(~unique).sort("key", "time", "resolution_us", "file", "line")
+    apart = (pl.col("key") != pl.col("key").shift(1)) | (pl.col("time").diff() > COALESCE_S * 1e6)
+    again = again.with_columns(apart.fill_null(True).alias("first"))
+    again = again.with_columns((pl.col("first") & pl.col("first").shift(-1, fill_value=True)).alias("alone"))
+    alone = unique.to_numpy().copy()
+    alone[again.filter("alone")["row"].to_numpy()] = True
+    groups: list[list[dict[str, Any]]] = []
+    for row in again.filter(~pl.col("alone")).iter_rows(named=True):
+        if row["first"]:
+            groups.append([])
+        groups[-1].append(row)
+    single = _without_copies(lines.filter(pl.Series(alone)), known)
+    copied = [_of_copies(copies, known) for copies in groups]
+    events = in_order(list(single.events), copied)
+    return Part(lines, known, events, single, copied, [copies[0]["key"] for copies in groups])
+
+
+def joined(parts: Sequence[Part]) -> tuple[list[Event], Lines]:
+    """The events that the lines of all parts tell together, and those of them that only one line tells."""
+    if len(parts) == 1:
+        return parts[0].events, parts[0].alone
+    said = pl.concat([part.lines["key"].unique() for part in parts])
+    both = said.filter(said.is_duplicated()).unique()
+    if len(both):  # copies, it may be, of what another part holds
+        wanted = pl.col("key").is_in(both.implode())
+        lines = pl.concat([part.lines.filter(wanted) for part in parts]).sort(_ORDER)
+        known = {text: told for part in parts for text, told in part.known.items()}
+        parts = [*(part.without(both) for part in parts), _part(lines, known)]
+    alone = _together([part.alone for part in parts])
+    return in_order(list(alone.events), [event for part in parts for event in part.copied]), alone
+
+
+def _together(some: Sequence[Lines]) -> Lines:
+    """One of several, in the total order."""
+    columns = pl.concat([lines.columns for lines in some]).with_row_index("row").sort(_ORDER)
+    rows = columns["row"].to_numpy()
+    events = np.empty(len(rows), object)
+    events[:] = list(itertools.chain.from_iterable(lines.events for lines in some))
+    entities = pl.concat([lines.entities for lines in some])[rows]
+    return Lines(events[rows].tolist(), columns.drop("row"), entities)
+
+
+def in_order(events: list[Event], more: list[Event]) -> list[Event]:
+    """One list in the total order from two, of which ``events`` is in order and usually much longer."""
+    if len(more) * 16 < len(events):
+        for event in more:
+            first = bisect.bisect_left(events, event.time, key=_time)
+            last = bisect.bisect_right(events, event.time, first, key=_time)  # few stand at one moment
+            events.insert(bisect.bisect_right(events, order(event), first, last, key=order), event)
+        return events
+    return sorted([*events, *more], key=order)
+
+
+class _Told(NamedTuple):
+    """What the entities of a line say: those that are not empty, the device, the code of an Xid."""
+
+    entities: dict[str, Any]
+    device: str | None
+    code: str
+
+
+def _told(text: str) -> _Told:
+    entities = from_json(text) if text else {}
+    kept = {k: v for k, v in entities.items() if v not in (None, "")}
+    return _Told(kept, device_of(entities), str(entities.get("xid", entities.get("sxid"))))
+
+
+def _id_of(said: bytes) -> str:
+    """``said``: what makes two lines say the same, and the moment in microseconds."""
+    return "e" + hashlib.blake2s(said, digest_size=5).hexdigest()
+
+
+def different(column: pl.Series) -> tuple[list[Any], pl.Series]:
+    """The different texts of a column, null included, and for each row the place of its text among them."""
+    parts = column.to_arrow().dictionary_encode(null_encoding="encode")
+    # By way of Polars: pyarrow makes an object of each text first, and imports pandas to hand over numbers.
+    return pl.Series(parts.dictionary).to_list(), pl.Series(parts.indices)
+
+
+def spread(values: list[Any], places: pl.Series) -> list[Any]:
+    """For each place the value there."""
+    objects = np.empty(len(values), object)
+    objects[:] = values
+    found: list[Any] = objects.take(places.to_numpy()).tolist()
+    return found
+
+
+def shared(column: pl.Series) -> list[Any]:
+    """The texts of a column, each one object only: few hosts, files and kinds stand in very many events."""
+    return spread(*different(column))
+
+
+def _without_copies(lines: pl.DataFrame, known: Mapping[str, _Told]) -> Lines:
+    """Lines that nobody repeated, nearly all of them: column by column, because there are many."""
+    lines = lines.with_columns(
+        pl.col("message").fill_null(""), pl.col("file").replace("", None), pl.col("line").replace(0, None),
+        pl.col("time_quality").fill_null("line").replace("", "line"),
+    )  # fmt: skip
+    times, received = all_seconds(lines["time"]), all_seconds(lines["received_time"])
+    resolutions = lines["resolution_us"].to_list()
+    sigmas = {r: r / 1e6 / 2 for r in set(resolutions)}
+    kinds, sources = shared(lines["event"]), shared(lines["source"])
+    layer_by_pair = {pair: layer_of(*pair) for pair in set(zip(kinds, sources, strict=True))}
+    layers = list(map(layer_by_pair.__getitem__, zip(kinds, sources, strict=True)))
+    texts, whose = different(lines["entities"])
+    different_told: list[Mapping[str, Any]] = [known[text].entities for text in texts]
+    lines = lines.with_columns(pl.Series("layer", layers, pl.String))
+    empty, ones, nowhere = itertools.repeat(()), itertools.repeat(1), itertools.repeat(0.0)
+    events = list(map(
+        Event, lines["id"].to_list(), times, list(map(sigmas.__getitem__, resolutions)),
+        kinds, shared(lines["host"]), shared(lines["device"]), lines["job_id"].to_list(), shared(lines["message"]),
+        sources, layers, shared(lines["severity"]), shared(lines["file"]), lines["line"].to_list(), received,
+        shared(lines["time_quality"]), ones, times, spread(different_told, whose), empty, nowhere, _own(lines).to_list(),
+    ))  # fmt: skip
+    told = pl.Series("entities", [sorted_json(t) if t else None for t in different_told], pl.String)
+    return Lines(events, lines, told.gather(whose))
+
+
+def _of_copies(copies: list[dict[str, Any]], known: Mapping[str, _Told]) -> Event:
+    """One line speaks for all and gives the time, the words and the place; the others stay listed."""
+    speaker = min(copies, key=lambda r: (_SPEAKS.get(r["format"] or "", 1), *_rank(r)))
+    merged: dict[str, Any] = {}
+    for copy in sorted(copies, key=_rank, reverse=True):
+        merged.update(known[copy["entities"]].entities)
+    file, line = speaker["file"], speaker["line"]
+    refs = sorted({(c["file"], c["line"]) for c in copies} - {(file, line)})
+    received = [c["received_time"] for c in copies if c["received_time"] is not None]
+    jobs = [c["job_id"] for c in copies if c["job_id"] is not None]
+    own = [c for c in copies if c["file"] == file]
+    return Event(
+        id=_id_of(f"{speaker['key']}{_BETWEEN}{speaker['time']}".encode()), time=speaker["time"] / 1e6, sigma=speaker["resolution_us"] / 1e6 / 2,
+        kind=speaker["event"], host=speaker["host"], device=speaker["device"], job_id=min(jobs, default=None), message=speaker["message"] or "",
+        source=speaker["source"], layer=layer_of(speaker["event"], speaker["source"]), severity=speaker["severity"], file=file or None,
+        line=line or None, received=min(received) / 1e6 if received else None, time_quality=speaker["time_quality"] or "line",
+        count=max(1, len({c["line"] for c in own})), last=max(c["time"] for c in own) / 1e6, entities=merged, also=tuple(refs),
+        own=any(_is_own(c["format"], c["file"]) for c in copies),
+    )  # fmt: skip
+
+
+#: Lines that came over syslog have no file of their own (collector/decoding.py).
+_RELAYED = "syslog:"
+
+
+def _own(lines: pl.DataFrame) -> pl.Series:
+    """Which lines stand in the own file of Slurm's daemon that wrote them."""
+    told = (pl.col("format") == "slurm").fill_null(False) & ~pl.col("file").fill_null("").str.starts_with(_RELAYED)
+    return lines.select(told.alias("own")).to_series()
+
+
+def _is_own(form: str | None, file: str | None) -> bool:
+    return form == "slurm" and not (file or "").startswith(_RELAYED)
+
+
+def _rank(copy: Mapping[str, Any]) -> tuple[int, int, str, int]:
+    """The finest clock first."""
+    return (copy["resolution_us"], copy["time"], copy["file"], copy["line"])
+
+
+def table(
+    events: Sequence[Event], incident_of: Mapping[str, str], cluster: str | None, lines: Lines | None = None
+) -> pl.DataFrame:
+    """Events as rows of ``model.events``. ``lines``: some of them (the same objects) with their columns."""
+    if lines is None:
+        return _table(events, incident_of, cluster)
+    ours = iter(lines.events)
+    following = next(ours, None)
+    rest = []
+    for event in events:  # both are in the total order
+        if event is following:
+            following = next(ours, None)
+        else:
+            rest.append(event)
+    if following is not None:  # some are not among them
+        known = set(map(id, lines.events))
+        rest = [event for event in events if id(event) not in known]
+        wanted = set(map(id, events))
+        lines = _some(lines, [place for place, event in enumerate(lines.events) if id(event) in wanted])
+    ready = _ready(lines, incident_of, cluster)
+    return pl.concat([ready, _table(rest, incident_of, cluster)]) if rest else ready
+
+
+def _some(lines: Lines, places: list[int]) -> Lines:
+    return Lines([lines.events[place] for place in places], lines.columns[places], lines.entities[places])
+
+
+def _ready(lines: Lines, incident_of: Mapping[str, str], cluster: str | None) -> pl.DataFrame:
+    columns = lines.columns
+    resolutions = {r: int(r / 1e6 / 2 * 2e6) for r in columns["resolution_us"].unique().to_list()}
+    return columns.select(
+        pl.col("id").alias("event_id"), pl.col("time").cast(pl.Datetime("us")), "time_quality",
+        pl.col("resolution_us").replace_strict(resolutions, return_dtype=pl.Int64),
+        pl.col("received_time").cast(pl.Datetime("us")), pl.lit(cluster, pl.String).alias("cluster"), "host", "source",
+        pl.lit(None, pl.String).alias("unit"), "layer", "event", "severity", "device", "job_id",
+        "message", lines.entities, pl.lit(1, pl.Int64).alias("count"),
+        pl.Series("incident_id", list(map(incident_of.get, columns["id"].to_list())), pl.String), "file", "line",
+        pl.lit("[]").alias("refs"),
+    )  # fmt: skip
+
+
+def _texts(events: Iterable[Event]) -> list[str | None]:
+    """What the entities of each event are as a text; events with the same entities share one object."""
+    texts: dict[int, str | None] = {}
+    found = []
+    for event in events:
+        told = event.entities
+        if id(told) not in texts:
+            texts[id(told)] = sorted_json(told) if told else None
+        found.append(texts[id(told)])
+    return found
+
+
+def _table(events: Sequence[Event], incident_of: Mapping[str, str], cluster: str | None) -> pl.DataFrame:
+
+    def column(name: str, kind: Any = pl.String, attribute: str | None = None) -> pl.Series:
+        return pl.Series(name, list(map(attrgetter(attribute or name), events)), kind)
+
+    def moments(name: str, attribute: str) -> pl.Series:
+        seconds = pl.Series(name, list(map(attrgetter(attribute), events)), pl.Float64)
+        return (seconds * 1e6).round(0).cast(pl.Int64).cast(pl.Datetime("us"))
+
+    return pl.DataFrame([
+        column("event_id", attribute="id"), moments("time", "time"), column("time_quality"),
+        pl.Series("resolution_us", [int(e.sigma * 2e6) for e in events], pl.Int64),
+        moments("received_time", "received"), pl.Series("cluster", [cluster], pl.String).new_from_index(0, len(events)),
+        column("host"), column("source"), pl.Series("unit", [None], pl.String).new_from_index(0, len(events)),
+        column("layer"), column("event", attribute="kind"), column("severity"), column("device"), column("job_id", pl.Int64),
+        column("message"), pl.Series("entities", _texts(events), pl.String), column("count", pl.Int64),
+        pl.Series("incident_id", [incident_of.get(e.id) for e in events], pl.String), column("file"), column("line", pl.Int64),
+        pl.Series("refs", [sorted_json([{"file": f, "line": n} for f, n in e.also]) if e.also else "[]" for e in events], pl.String),
+    ])  # fmt: skip

@@ -1,0 +1,162 @@
+"""How runs ended in their own words, their nodes' and their output's: where slurmctld and accounting tell no end of them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from operator import itemgetter
+from typing import Any
+
+from correlator.gather.runs_fast import NOTHING
+from correlator.model.moments import moment_of, seconds_of
+from correlator.model.nouns import OPEN_STATES, Event
+from parsers.hostlist import fold
+
+#: Start times of one run as two sources write them: whole seconds, rounded differently.
+SAME_START_S = 2.0
+
+END_STATES = {
+    "slurm.job_end": "COMPLETED", "slurm.job_failed": "FAILED", "slurm.job_node_fail": "NODE_FAIL",
+    "slurm.job_cancelled": "CANCELLED", "slurm.job_timeout": "TIMEOUT", "slurm.job_preempted": "PREEMPTED",
+    "slurm.job_oom": "OUT_OF_MEMORY",
+}  # fmt: skip
+
+
+def as_written(event: Event) -> tuple[float, str, int]:
+    """Stamps may have whole seconds: within one, a log tells by the order of its lines what came first."""
+    return event.time, event.file or "", event.line or 0
+
+
+def number_of(text: object) -> int | None:
+    return int(str(text)) if str(text or "").isdigit() else None
+
+
+#: What a run's output says of a step that ended badly.
+_BAD_STEP = frozenset({"job.exit_error", "job.segfault", "job.bus_error", "job.killed", "job.cuda_error"})
+
+
+def with_last_words(rows: list[dict[str, Any]], events: list[Event]) -> list[dict[str, Any]]:
+    """slurmctld tells an exit status, then that the run is done. Where the first of these lines was lost, a run is not taken
+    for COMPLETED whose own output says that a step of it ended badly."""
+    doubted = {row["job_id"]: row for row in rows if row.pop("unsaid", False)}
+    if not doubted:
+        return rows
+    for event in events:
+        row = doubted.get(event.job_id or 0)
+        if row is None or event.kind not in _BAD_STEP or event.source not in ("job_stdout", "job_stderr"):
+            continue
+        start, end = seconds_of(row.get("start")) or 0.0, seconds_of(row["end"]) or 0.0
+        if max(start - SAME_START_S, end - LAST_WORDS_S) <= event.time <= end + LAST_WORDS_S:
+            row["state"] = "FAILED"
+    return rows
+
+
+#: What a run printed last is stamped, or placed where no stamp is, so near its end (facts.jobs.of_run); what it printed
+#: long before, it lived through.
+LAST_WORDS_S = 65.0
+
+
+#: How a run ended as its nodes and its own output say, the most telling first.
+_LAST_WORDS = (
+    ("NODE_FAIL", frozenset({"slurm.job_node_fail", "job.node_failure"})), ("PREEMPTED", frozenset({"slurm.job_preempted", "job.preempted"})),
+    ("TIMEOUT", frozenset({"slurm.job_timeout", "job.time_limit"})), ("REQUEUED", frozenset({"slurm.job_requeue", "job.requeued"})),
+    ("CANCELLED", frozenset({"slurm.job_cancelled", "job.cancelled"})),
+    ("OUT_OF_MEMORY", frozenset({"slurm.job_oom", "job.oom"})),
+    ("FAILED", frozenset({"job.exit_error", "job.segfault", "job.bus_error", "job.killed", "job.cuda_error", "job.step_terminated", "job.cancelled"})),
+)  # fmt: skip
+
+_OF_RUN = frozenset({"slurmd", "slurmstepd", "job_stdout", "job_stderr"})
+
+
+def of_unknown_runs(events: list[Event]) -> list[dict[str, Any]]:
+    """Runs of which neither accounting nor slurmctld tells: how they ended, in the words of their nodes and their output."""
+    of_job: defaultdict[int, list[Event]] = defaultdict(list)
+    for event in events:
+        if event.job_id is not None:
+            of_job[event.job_id].append(event)
+    rows = []
+    for job, lines in sorted(of_job.items()):
+        ended = [
+            e
+            for e in lines
+            if e.source == "slurmctld" and e.kind in END_STATES and "registered" not in e.message.lower()
+        ]
+        if ended:  # the line of its beginning was lost, or is older than what was collected
+            first = min(ended, key=as_written)
+            rows.append(_ended(job, END_STATES[first.kind], first.time, lines))
+            continue
+        if any(e.source not in _OF_RUN for e in lines):
+            continue  # slurmctld knows the job and began no run of it: the steps of an older run are cleared away
+        for state, kinds in _LAST_WORDS:
+            said = [e for e in lines if e.kind in kinds and _tells_end(e, state)]
+            if said:
+                rows.append(_ended(job, state, max(e.time for e in said), lines))
+                break
+    return rows
+
+
+def _ended(job: int, state: str, end: float, lines: list[Event]) -> dict[str, Any]:
+    """A run of which only the end is told; its nodes are those that speak of it or that its lines name."""
+    begun = [e.time for e in lines if e.kind == "slurm.step_start" and e.time <= end]
+    nodes = {h for e in lines for h in ([e.host] if e.host and e.source in _OF_RUN else e.entities.get("nodes") or ())}
+    array = {
+        name: number_of(e.entities.get(name))
+        for e in lines
+        for name in ("array_job_id", "array_task")
+        if e.entities.get(name)
+    }
+    row = {
+        "job_id": job, "source": "log", "state": state, "end": moment_of(end), "nodes": sorted(nodes), "node_list": fold(sorted(nodes)),
+        "start": moment_of(min(begun, default=None)), "array_job_id": array.get("array_job_id"), "array_task_id": array.get("array_task"),
+    }  # fmt: skip
+    return {name: value for name, value in row.items() if value not in NOTHING}
+
+
+def _tells_end(event: Event, state: str) -> bool:
+    """A step that is cancelled may be its own srun's doing, and memory that a program could not get is its error."""
+    text = event.message.lower()
+    if event.kind.endswith("cancelled"):
+        whole = event.entities.get("step_id") in (None, "batch") and "due to task failure" not in text
+        return whole == (state == "CANCELLED")
+    return state != "OUT_OF_MEMORY" or "oom-kill" in text or "oom_kill" in text
+
+
+#: slurmstepd's line about the run or a step, as it prints it into the run's output and writes it into slurmd's log
+#: (slurm src/slurmd/slurmstepd/req.c).
+_STEPD_ENDS = re.compile(r"\*\*\* \S.* ON \S+ CANCELLED AT ")
+
+
+#: Two sources' words on the beginning of one run: prologs and boots of its nodes may lie between.
+LOGGED_START_S = 30.0
+
+
+def of_open_runs(by_job: Mapping[int, Iterable[Mapping[str, Any]]], events: Iterable[Event]) -> list[dict[str, Any]]:
+    """The ends of runs that are known to have begun, and whose end nobody tells but the slurmstepd of their batch script."""
+    left = {job: begun for job, rows in by_job.items() if (begun := _open_since(rows))}
+    said: dict[tuple[int, float], Event] = {}
+    for event in events if left else ():
+        if event.job_id not in left or event.source not in _OF_RUN or not _STEPD_ENDS.search(event.message):
+            continue
+        run = max((begun for begun in left[event.job_id] if begun <= event.time), default=None)
+        whole = event.entities.get("step_id") in (None, "batch")
+        if run is not None and whole and _is_finer(event, said.get((event.job_id, run))):
+            said[event.job_id, run] = event
+    states = {run: next((s for s, kinds in _LAST_WORDS if e.kind in kinds), None) for run, e in said.items()}
+    return [
+        {"job_id": job, "source": "log", "state": states[job, begun], "start": moment_of(begun), "end": moment_of(event.time)}
+        for (job, begun), event in sorted(said.items(), key=itemgetter(0)) if states[job, begun]
+    ]  # fmt: skip
+
+
+def _open_since(rows: Iterable[Mapping[str, Any]]) -> list[float]:
+    """When the runs of a job began of which no row tells an end."""
+    begun: dict[bool, list[float]] = {True: [], False: []}
+    for row in rows:
+        begun[row.get("state", "") in OPEN_STATES].append(seconds_of(row.get("start")) or 0.0)
+    return [t for t in begun[True] if t and not any(abs(t - ended) <= LOGGED_START_S for ended in begun[False])]
+
+
+def _is_finer(event: Event, known: Event | None) -> bool:
+    """Of copies of one word the one whose moment is known best."""
+    return known is None or (event.sigma, event.time, event.id) < (known.sigma, known.time, known.id)

@@ -1,0 +1,389 @@
+"""From what many sources say about jobs to runs: one row per job and restart.
+
+A requeued job keeps its id; its runs differ in start time, in slurmdbd's index, and (where told) in the restart count.
+A cluster set up anew counts its job ids from 1 again, so two rows of one id need not be two runs of one job.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from operator import attrgetter, itemgetter
+from sys import intern
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import polars as pl
+
+from correlator.clocks.accounting_zones import NOTHING_PRINTED, Printed
+from correlator.gather.ownership import SPOKEN_BY_SLURM, differ, dispute
+from correlator.gather.run_endings import (
+    END_STATES,
+    LOGGED_START_S,
+    SAME_START_S,
+    as_written,
+    number_of,
+    of_open_runs,
+    of_unknown_runs,
+    with_last_words,
+)
+from correlator.gather.runs_fast import EMPTY, KEPT, LAUNCH_GIVEN_UP, NOTHING, plain_runs, told
+from correlator.model.moments import moment_of, seconds_of
+from correlator.model.nouns import OPEN_STATES, Event, Run
+from parsers.hostlist import expand, fold
+from parsers.record import TABLES
+
+if TYPE_CHECKING:
+    from correlator.model.reader import Reads
+
+#: Who is believed first about a field: accounting knows the end, dumps taken in between do not.
+_RANK = {"sacct": 0, "sacct_json": 1, "slurmrestd": 2, "jobcomp": 3, "scontrol": 4, "squeue": 5, "hook": 6, "log": 7}
+
+#: A run that ended so may be followed by another run of the same job.
+_REQUEUEABLE = frozenset(
+    {"NODE_FAIL", "REQUEUED", "PREEMPTED", "BOOT_FAIL", "REQUEUE_HOLD", "REQUEUE_FED", "LAUNCH_FAILED"}
+)
+
+
+#: What the correlator takes from a row about a job.
+COLUMNS = (
+    "job_id", "array_job_id", "array_task_id", "restarts", "db_index", "name", "user", "uid", "account", "partition", "state",
+    "cancelled_by", "exit_code", "exit_signal", "submit", "start", "end", "time_limit_s", "node_list", "nodes", "gpus",
+    "gpu_index", "work_dir", "submit_line", "failed_node", "observed_at", "source", "file", "line",
+)  # fmt: skip
+
+_SELECT = (
+    'SELECT "' + '", "'.join(COLUMNS) + '" FROM raw.jobs WHERE cluster IS NOT DISTINCT FROM ? AND ' + SPOKEN_BY_SLURM
+)
+
+
+def gather(store: Reads, cluster: str | None, events: list[Event], known: Printed = NOTHING_PRINTED) -> list[Run]:
+    """All runs of a cluster, ordered by job id and attempt. ``known``: zones of what commands printed."""
+    steps = store.rows("SELECT * FROM raw.steps WHERE cluster IS NOT DISTINCT FROM ?", [cluster])
+    table = store.frame(_SELECT, [cluster])
+    return of_table(known.corrected(table), known.corrected_steps(steps, table), events)
+
+
+def rows_since(store: Reads, cluster: str | None, since: int) -> pl.DataFrame:
+    """What was stored about jobs behind the row id ``since``."""
+    return store.frame(f"{_SELECT} AND job_id IS NOT NULL AND rowid > ?", [cluster, since])
+
+
+def no_rows() -> pl.DataFrame:
+    return pl.DataFrame(schema={name: TABLES["jobs"][name] for name in COLUMNS})
+
+
+class Rows(NamedTuple):
+    """What is stored about some jobs, of ``raw.jobs`` and ``raw.steps``."""
+
+    jobs: frozenset[int]
+    table: pl.DataFrame
+    steps: list[dict[str, Any]]
+
+
+def rows_of(
+    store: Reads, cluster: str | None, jobs: frozenset[int], known: frozenset[int], since: int, rows: pl.DataFrame, stepped: bool = True
+) -> Rows:  # fmt: skip
+    """Of all jobs but ``known`` the rows up to row id ``since`` are known to say nothing; ``rows`` are those behind it.
+    ``stepped``: anything may be stored about steps."""
+    rows = rows.filter(pl.col("job_id").is_in(list(jobs)))
+    among = "job_id IN (SELECT unnest(?::BIGINT[]))"
+    if known:
+        rows = pl.concat([rows, store.frame(f"{_SELECT} AND rowid <= ? AND {among}", [cluster, since, sorted(known)])])
+    steps: list[dict[str, Any]] = []
+    if stepped and store.rows("SELECT 1 FROM raw.steps LIMIT 1"):
+        steps = store.rows(f"SELECT * FROM raw.steps WHERE cluster IS NOT DISTINCT FROM ? AND {among}", [cluster, sorted(jobs)])  # fmt: skip
+    return Rows(jobs, rows, steps)
+
+
+def gather_some(rows: Rows, events: Iterable[Event], likely: Mapping[int, Run]) -> list[Run]:
+    """The runs of some jobs. ``likely``: what new rows most likely tell (``likely_runs``)."""
+    return of_table(rows.table, rows.steps, [e for e in events if e.job_id in rows.jobs], likely)
+
+
+def of_table(table: pl.DataFrame, steps: list[dict[str, Any]], events: list[Event], likely: Mapping[int, Run] = EMPTY) -> list[Run]:  # fmt: skip
+    """Runs from rows of ``raw.jobs`` and ``raw.steps``, by job id. Pure, as ``assemble``, which does the same for all jobs
+    that the shorter way cannot tell."""
+    runs, rest = plain_runs(table, events, {s["job_id"] for s in steps}, likely)
+    done = {run.job_id for run in runs}
+    more = assemble(told(rest), steps, [e for e in events if e.job_id not in done] if done else events)
+    return sorted([*runs, *more], key=attrgetter("job_id")) if runs else more
+
+
+def assemble(rows: list[dict[str, Any]], steps: list[dict[str, Any]], events: list[Event]) -> list[Run]:
+    """Runs from rows as what they tell (no field without a value). Pure: the order of rows and their number of copies do
+    not matter."""
+    by_job: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        by_job[row["job_id"]].append(row)
+    for row in _rows_from_events(events):
+        by_job[row["job_id"]].append(row)
+    unknown = of_unknown_runs([e for e in events if e.job_id is not None and e.job_id not in by_job])
+    for row in [*unknown, *of_open_runs(by_job, events)]:
+        by_job[row["job_id"]].append(row)
+    steps_of: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
+    for step in steps:
+        steps_of[step["job_id"]].append(step)
+    submits: defaultdict[int, list[float]] = defaultdict(list)
+    for event in events:
+        if event.kind == "slurm.job_submit" and event.job_id is not None:
+            submits[event.job_id].append(event.time)
+    runs: list[Run] = []
+    for job_id in sorted(by_job):
+        runs += _runs_of_job(job_id, by_job[job_id], steps_of.get(job_id, ()), submits.get(job_id, ()))
+    return runs
+
+
+def _order(row: dict[str, Any]) -> tuple[Any, ...]:
+    moment = row.get("start") or row.get("submit") or row.get("end") or datetime.max
+    return (
+        moment,
+        _RANK.get(row.get("source", ""), 9),
+        row.get("db_index") or 0,
+        str(row.get("file")),
+        row.get("line") or 0,
+    )
+
+
+def _in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=_order) if len(rows) > 1 else rows
+
+
+#: These see a run from one side, in passing; they do not found a run of their own where another source tells of it.
+_OBSERVERS = ("hook", "log")
+
+
+def _runs_of_job(
+    job_id: int, rows: list[dict[str, Any]], steps: Sequence[dict[str, Any]], submits: Sequence[float]
+) -> list[Run]:
+    groups: list[list[dict[str, Any]]] = []
+    timed: list[dict[str, Any]] = []
+    rest: list[dict[str, Any]] = []
+    for row in rows:
+        founding = row.get("source") not in _OBSERVERS and ("start" in row or "submit" in row)
+        (timed if founding else rest).append(row)
+    for row in _in_order(timed):
+        for group in groups:
+            if _same_run(group, row):
+                group.append(row)
+                break
+        else:
+            groups.append([row])
+    for row in _in_order(rest):
+        home = _group_for(groups, row) if groups else None
+        if home is None and groups and not _MOMENTS & row.keys():
+            continue  # a hook's word without any time, and several runs it may be about: it tells nothing
+        if home is None:
+            groups.append([row])
+        else:
+            home.append(row)
+    runs = [_merge(job_id, group) for group in groups]
+    if len(runs) > 1:
+        runs.sort(key=lambda r: (r.submit or r.start or 0.0, r.start or r.end or 0.0))
+    _number(runs, submits)
+    for run in runs:
+        run.steps = tuple(_steps_for(run, steps)) if steps else ()
+        run.row = {name: value for name, value in run.row.items() if name in KEPT or name == "disputed"}
+    return runs
+
+
+#: By which a row can be told to belong to one of several runs of a job.
+_MOMENTS = {"start", "end", "submit", "observed_at"}
+
+
+def _same_run(group: list[dict[str, Any]], row: dict[str, Any]) -> bool:
+    for other in group:
+        submitted = "submit" in other and "submit" in row
+        if submitted and other.get("db_index") and row.get("db_index"):
+            if other["db_index"] == row["db_index"] and other["submit"] == row["submit"]:
+                return True
+            continue
+        if "start" in other and "start" in row:
+            if abs((other["start"] - row["start"]).total_seconds()) <= SAME_START_S:
+                return True
+        elif submitted and other["submit"] == row["submit"]:
+            return True
+    return False
+
+
+def _group_for(groups: list[list[dict[str, Any]]], row: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """The run that a hook's or a log's observation belongs to: by restart count, else by time."""
+    moment = row.get("start") or row.get("end") or row.get("submit") or row.get("observed_at")
+    best: tuple[float, list[dict[str, Any]]] | None = None
+    for group in groups:
+        starts = [r["start"] for r in group if "start" in r]
+        ends = [r["end"] for r in group if "end" in r]
+        if row.get("source") == "log" and starts and abs(min(starts) - row["start"]).total_seconds() > LOGGED_START_S:
+            continue  # slurmctld allocated nodes to it at another time: another run
+        if "restarts" in row:
+            restarts = {r["restarts"] for r in group if "restarts" in r}
+            if restarts and row["restarts"] not in restarts:
+                continue
+        if moment is None:
+            return group if len(groups) == 1 else None
+        begin = min(starts or [r["submit"] for r in group if "submit" in r] or [moment])
+        finish = max(ends or [moment])
+        before, after = (begin - moment).total_seconds(), (moment - finish).total_seconds()
+        distance = max(before, after, 0.0)
+        if after > 60 and any(differ(row, other) for other in group):
+            continue  # another user's, and this run is over: the number is used again
+        # Epilogs come after the end, node failures' epilogs minutes after; a prolog comes just before the start.
+        if before <= 30 and after <= 1800 and (best is None or distance < best[0]):
+            best = (distance, group)
+    return None if best is None else best[1]
+
+
+def _believed(group: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Who is believed first comes first. A dump taken while the run was going on must not hide how it ended."""
+    ranks = [(r.get("state", "") in OPEN_STATES, _RANK.get(r.get("source", ""), 9)) for r in group]
+    if len(group) == 2 and ranks[0] != ranks[1]:  # accounting and slurmctld's lines, as a rule
+        return group if ranks[0] < ranks[1] else group[::-1]
+    if len(set(ranks)) == len(ranks):
+        return [row for _, row in sorted(zip(ranks, group, strict=True), key=itemgetter(0))]
+    return [
+        row
+        for *_, row in sorted(
+            ((rank, _order(row), row) for rank, row in zip(ranks, group, strict=True)), key=itemgetter(0, 1)
+        )
+    ]
+
+
+def _merge(job_id: int, group: list[dict[str, Any]]) -> Run:
+    if len(group) == 1:
+        (merged,) = group
+    else:
+        merged = {}
+        for row in reversed(_believed(group)):  # who is believed first has the last word
+            merged |= row
+        named = dispute(group)
+        if named:  # nobody's, until an operator has looked
+            merged = {name: value for name, value in merged.items() if name not in ("user", "uid")} | {
+                "disputed": named
+            }
+    told = merged.get
+    return Run(
+        key=str(job_id), job_id=job_id, attempt=told("restarts") or 0, state=told("state") or "",
+        nodes=tuple(map(intern, told("nodes") or ())), submit=seconds_of(told("submit")), start=seconds_of(told("start")),
+        end=seconds_of(told("end")), row=merged,
+    )  # fmt: skip
+
+
+def _number(runs: list[Run], submits: Sequence[float]) -> None:
+    """Attempts and keys. ``15``, ``15#1``; an older job of a re-used id is ``1@2026-11-21T00:22:04``."""
+    if len(runs) == 1:
+        (run,) = runs
+        run.attempt, run.key = int(run.row.get("restarts") or 0), _base_key(run)
+        run.key += f"#{run.attempt}" if run.attempt else ""
+        return
+    chains: list[list[Run]] = []
+    for run in runs:
+        previous = chains[-1][-1] if chains else None
+        if previous is not None and _is_restart(previous, run, submits):
+            chains[-1].append(run)
+        else:
+            chains.append([run])
+    for index, chain in enumerate(chains):
+        for place, run in enumerate(chain):
+            told = run.row.get("restarts")
+            run.attempt = (
+                int(told) if told is not None and len({r.row.get("restarts") for r in chain}) == len(chain) else place
+            )
+            base = _base_key(run)
+            if index < len(chains) - 1:
+                moment = run.row.get("submit") or run.row.get("start") or run.row.get("end")
+                base += f"@{moment:%Y-%m-%dT%H:%M:%S}" if moment else f"@{index}"
+            run.key = base if run.attempt == 0 else f"{base}#{run.attempt}"
+
+
+def _base_key(run: Run) -> str:
+    array, task = run.row.get("array_job_id"), run.row.get("array_task_id")
+    return f"{array}_{task}" if array is not None and task is not None else str(run.job_id)
+
+
+def _is_restart(previous: Run, run: Run, submits: Sequence[float]) -> bool:
+    restarts = run.row.get("restarts")
+    if restarts and run.row.get("user") == previous.row.get("user"):
+        return True
+    if restarts == 0 and previous.row.get("restarts") == 0 and previous.state in ("COMPLETED",):
+        return False
+    if previous.state not in _REQUEUEABLE and not previous.row.get("requeue_seen"):
+        return False
+    if any(
+        previous.row.get(name) != run.row.get(name)
+        for name in ("user", "name")
+        if previous.row.get(name) and run.row.get(name)
+    ):
+        return False
+    begin, end = previous.end or previous.start or 0.0, run.start or run.submit or 0.0
+    return not any(begin < moment < end for moment in submits)
+
+
+def _steps_for(run: Run, steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    index = run.row.get("db_index")
+    found = {}
+    for step in sorted(steps, key=lambda s: (str(s["step_id"]), str(s["file"]), s["line"] or 0)):
+        start = seconds_of(step["start"])
+        by_time = (
+            start is not None
+            and run.start is not None
+            and run.start - 2 <= start
+            and (run.end is None or start <= run.end + 2)
+        )
+        by_index = index is not None and step["db_index"] == index
+        if by_time and (by_index or index is None or step["db_index"] is None):
+            found[step["step_id"]] = step
+    return [found[name] for name in sorted(found)]
+
+
+def _rows_from_events(events: list[Event]) -> list[dict[str, Any]]:
+    """What slurmctld's own lines say of runs: all there is while accounting is late or absent."""
+    open_runs: dict[int, dict[str, Any]] = {}
+    rows: list[dict[str, Any]] = []
+    told = (e for e in events if e.job_id is not None and e.source in ("slurmctld", "slurmd"))
+    for event in sorted(told, key=as_written):
+        job = event.job_id
+        assert job is not None
+        if event.source != "slurmctld":
+            row = open_runs.get(job)
+            if (
+                row is not None
+                and event.source == "slurmd"
+                and row["state"] == "RUNNING"
+                and LAUNCH_GIVEN_UP in event.message
+            ):
+                row["state"], row["end"], row["cancelled_by"] = "CANCELLED", moment_of(event.time), "0"
+            continue
+        row = open_runs.get(job)
+        if row is None and event.kind != "slurm.job_start":
+            continue
+        if event.kind == "slurm.job_start":
+            if row is not None:
+                rows.append(row)
+            open_runs[job] = _started(event)
+            continue
+        assert row is not None
+        state = END_STATES.get(event.kind)
+        if state is not None and row["state"] == "RUNNING":
+            row["state"], row["end"] = state, moment_of(event.time)
+            if event.kind == "slurm.job_failed" and event.entities.get("exit_code") not in NOTHING:
+                row["exit_code"] = event.entities["exit_code"]
+            row["unsaid"] = event.kind == "slurm.job_end" and event.entities.get("exit_code") is None
+        if event.kind == "slurm.job_requeue":
+            if row["state"] == "RUNNING":
+                # "requeue job JobId=1 due to failure of node gpu02": accounting will call this run NODE_FAIL.
+                failed = "failure of node" in event.message
+                row["state"], row["end"] = "NODE_FAIL" if failed else "REQUEUED", moment_of(event.time)
+            rows.append(open_runs.pop(job))
+    rows += open_runs.values()
+    return with_last_words(rows, events)
+
+
+def _started(event: Event) -> dict[str, Any]:
+    told = event.entities
+    nodes = list(told.get("nodes") or expand(str(told.get("nodelist") or "")))
+    row = {
+        "job_id": event.job_id, "source": "log", "start": moment_of(event.time), "state": "RUNNING", "nodes": nodes,
+        "node_list": str(told.get("nodelist") or "") or fold(nodes), "partition": told.get("partition"),
+        "array_job_id": number_of(told.get("array_job_id")), "array_task_id": number_of(told.get("array_task")),
+    }  # fmt: skip
+    return {name: value for name, value in row.items() if value not in NOTHING}

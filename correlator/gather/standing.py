@@ -1,0 +1,164 @@
+"""Whose words count, where only several lines together tell: which hosts run slurmctld, on which nodes a job ran and when.
+
+``parsers/authority.py`` decides what one line alone shows. Here a header's claims are held against what is known of the cluster:
+
+* slurmctld's words count from its own file, or from a host that slurm.conf names or that has such a file. Where neither is
+  known, they count from hosts that no job runs on and that run no slurmd.
+* Other daemons of Slurm speak of their own host, and of jobs that ran there.
+* A compute node is no switch, and what its address sends over syslog is about no other host.
+* What a job printed is about that job, on its nodes, while it ran.
+
+What does not count is no event for any conclusion about the cluster; it stays among the events and lines that people see.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from correlator.model.nouns import Event, Run
+from correlator.site.site import controllers as named_controllers
+from parsers.hostlist import expand
+
+OUTPUT = frozenset({"job_stdout", "job_stderr", "job_output"})
+_OF_NODES = ("slurmd", "slurmstepd")
+#: What only who rules the nodes can say of a node that is not its own.
+_OF_OTHERS = "slurm.node_"
+#: Of a job's lines only these are words about the job; others were framed by a file that nobody knew for a job's.
+_OF_JOBS = ("job.", "site.")
+#: Stamps of output and accounting may lie so far apart (seconds): as for a run's lines in facts/jobs.py, and a minute behind.
+_SLACK_S, _BEHIND_S = 10.0, 60.0
+
+
+class Controllers(NamedTuple):
+    """The hosts whose slurmctld is believed. ``sure``: a configuration or a file of slurmctld's own names them. ``addresses``: of
+    what node an address is."""
+
+    hosts: frozenset[str]
+    sure: bool = True
+    addresses: Mapping[str, str] = {}
+
+
+def controllers(
+    events: Iterable[Event], settings: Iterable[Mapping[str, Any]], nodes: Collection[str] = ()
+) -> Controllers:
+    """By all events of a cluster and its settings. ``nodes``: where jobs ran."""
+    settings = list(settings)
+    said = [e for e in events if e.source == "slurmctld"]
+    told = addresses(settings)
+    known = named_controllers(settings) | {e.host for e in said if e.own and e.host}
+    if known or any(e.own for e in said):
+        return Controllers(frozenset(known), True, told)
+    hosts = {e.host for e in said if e.host}
+    if hosts:
+        hosts -= {*nodes, *(e.host for e in events if e.source in _OF_NODES and e.host)}
+    return Controllers(frozenset(hosts), False, told)
+
+
+def addresses(settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The node of each address, as slurm.conf and Slurm's answers tell."""
+    found: dict[str, str] = {}
+    for row in settings:
+        scope, name, value = str(row["scope"] or ""), str(row["name"] or ""), str(row["value"] or "")
+        if scope.startswith("node:"):
+            found[value] = scope[5:]
+        elif scope == "alias":
+            found[name] = value
+        elif name.startswith("NodeName:") and (told := _ADDRESS.search(value)):
+            nodes, others = expand(name[9:]), expand(told[1].strip('"'))
+            found.update(zip(others, nodes, strict=False) if len(nodes) == len(others) else ())
+    return found
+
+
+_ADDRESS = re.compile(r"\bNodeAddr\s*=\s*(\S+)", re.IGNORECASE)
+
+
+def ruling(events: Sequence[Event], believed: Controllers) -> Sequence[Event]:
+    """``events`` without what hosts say in the name of slurmctld that run none, and without what a node sent as another host."""
+    if not any(_is_nobodys(e, believed) for e in events):  # as a rule
+        return events
+    return [e for e in events if not _is_nobodys(e, believed)]
+
+
+def _is_nobodys(event: Event, believed: Controllers) -> bool:
+    return _is_foreign(event, believed) if event.source == "slurmctld" else _is_sent(event, believed)
+
+
+def asks_again(events: Iterable[Event], believed: Controllers) -> bool:
+    """Does a host speak as slurmctld of which it must be looked anew whether it is believed?"""
+    return not believed.sure and any(
+        e.source == "slurmctld" and not e.own and e.host not in believed.hosts for e in events
+    )
+
+
+def _is_foreign(event: Event, believed: Controllers) -> bool:
+    return not event.own and (event.host not in believed.hosts or _is_sent(event, believed))
+
+
+def _is_sent(event: Event, believed: Controllers) -> bool:
+    """Did the address of a node send it in the name of another host?"""
+    sender = event.entities.get("sender")
+    node = believed.addresses.get(str(sender)) if sender is not None else None
+    return node is not None and node != event.host
+
+
+def heard(events: Sequence[Event], runs: Sequence[Run], believed: Controllers) -> list[Event]:
+    """The events that count, in their order, each with the host that it may name."""
+    of_job: dict[int, list[Run]] = defaultdict(list)
+    for run in runs:
+        of_job[run.job_id].append(run)
+    nodes = frozenset(n for run in runs for n in run.nodes)
+    found = []
+    for event in events:
+        source = event.source
+        if source in OUTPUT:
+            kept = _of_job(event, of_job)
+            if kept is not None:
+                found.append(kept)
+        elif source == "slurmctld":
+            if not _is_foreign(event, believed):
+                found.append(event)
+        elif _is_sent(event, believed):
+            continue
+        elif (source not in _OF_NODES or _of_own_host(event, of_job, nodes)) and not (
+            event.host in nodes and source in ("switch", "syslog") and event.kind.startswith("switch.")
+        ):
+            found.append(event)
+    return found
+
+
+def _of_job(event: Event, of_job: Mapping[int, list[Run]]) -> Event | None:
+    """What a job's line tells of its job."""
+    if not event.kind.startswith(_OF_JOBS):
+        return None
+    runs = of_job.get(event.job_id, ()) if event.job_id is not None else ()
+    if not runs:
+        return event
+    if not any(_in_time(run, event) for run in runs):
+        return None
+    if event.host is not None and not any(event.host in run.nodes or not run.nodes for run in runs):
+        return replace(event, host=None)
+    return event
+
+
+def _in_time(run: Run, event: Event) -> bool:
+    since = run.start if run.start is not None else run.submit
+    slack = _SLACK_S + event.sigma
+    return (since is None or since - slack <= event.time) and (
+        run.end is None or event.time <= run.end + slack + _BEHIND_S
+    )
+
+
+def _of_own_host(event: Event, of_job: Mapping[int, list[Run]], nodes: frozenset[str]) -> bool:
+    """Do a node's daemons of Slurm speak of what is theirs?"""
+    if event.kind.startswith(_OF_OTHERS):
+        told = event.entities.get("nodes")
+        named = [told] if isinstance(told, str) else list(told or ())
+        if any(name != event.host for name in named):
+            return False
+    runs = of_job.get(event.job_id, ()) if event.job_id is not None else ()
+    # A host that no run is known on may be a node under another name.
+    return not runs or event.host not in nodes or any(event.host in run.nodes or not run.nodes for run in runs)

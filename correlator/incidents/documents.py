@@ -1,0 +1,182 @@
+"""corr-result/1: incidents and verdicts as other programs read them (and pages, with more keys)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from correlator.evidence.weigh import Weigher
+from correlator.facts.world import World
+from correlator.incidents import sentences
+from correlator.incidents.incidents import AFTERMATH_S, LISTED, Incident, Spared, events_of, spared
+from correlator.model.kinds import cause_of, disproof, lost, root_event
+from correlator.model.nouns import Event, Fact, Run
+from correlator.verdicts.verdict import Verdict
+
+FORMAT = "corr-result/1"
+
+_HEADLINE = {
+    "app.error": "Your program ended by its own error.",
+    "app.oom": "Your job needed more memory than it had asked for.",
+    "app.timeout": "Your job reached its time limit.",
+    "user.cancel": "Your job was cancelled.",
+    "sched.preempt": "Slurm preempted your job for one of higher priority.",
+    "unknown": "What was collected does not tell why your job ended.",
+}
+
+_ADVICE = {
+    "app.oom": "Ask for more memory (--mem, --mem-per-gpu) or use less.",
+    "app.timeout": "Ask for more time (--time), or write checkpoints and continue from them.",
+    "app.error": "Look at the marked lines of the output.",
+    "unknown": "If it happens again on other nodes, suspect the program; on the same nodes, show this page to the operators.",
+}
+
+#: In place of the advice for ``app.error`` where no line of the output tells of one.
+_UNPRINTED = "No line of its output that was collected tells why. Look at what the program wrote elsewhere, and at its exit code."
+
+_CHANGE = {
+    "app": "A fault of a node, link or GPU of this run that its logs did not show until now.",
+    "unknown": "A log of the run's nodes, switches or output that was not collected.",
+}
+
+
+def incident_document(world: World, weigher: Weigher, incident: Incident) -> dict[str, Any]:
+    root = incident.root
+    hosts = sorted(
+        {h for f in [root, *incident.members] for h in ([f.host] if f.host else []) + list(f.attrs.get("hosts", ()))}
+    )
+    code = root.attrs.get("code") if root.kind == "gpu.xid" else None
+    over = incident.end
+    untouched = (
+        spared(world, incident)
+        if incident.verdicts
+        else _on_hosts(r for h in hosts for r in world.runs_at(h, root.start))
+    )
+    return {
+        "id": incident.id, "start": sentences.stamp(incident.start), "end": sentences.stamp(over), "detected_at": None,
+        "severity": incident.severity, "category": incident.category,
+        "root_cause": {"event": root_event(root), "code": code, "host": root.host, "device": root.device},
+        "candidates": _candidates(incident),
+        "hosts": hosts, "jobs": [
+            {"job_id": v.run.key, "confidence": round(v.confidence, 4), **sentences.run_summary(v.run)} for v in incident.verdicts
+        ],
+        "slowed_jobs": [r.key for r in incident.slowed], "chain": sentences.chain_rows(incident.hops), "events": _events(incident),
+        "headline": sentences.headline(incident), "title": sentences.title(world, incident), "confidence": round(incident.confidence, 4), "grounds": sentences.grounds(world, incident),
+        "status": "final", "spans": sentences.spans(incident), "rivals": sentences.rival_rows(world, weigher, incident.verdicts, root),
+        "advice": sentences.advice(incident), "gpu_hours_lost": sentences.gpu_hours(world, incident), "doubts": sentences.doubts(incident),
+        "unaffected_jobs": [
+            {"job_id": r.key, "state": _state_after(r, over), "why": _why_spared(r.nodes, hosts)} for r in untouched.named
+        ],
+        "unaffected_count": untouched.count,
+    }  # fmt: skip
+
+
+def _state_after(run: Run, over: float) -> str:
+    """How a spared run stood when the incident was ``over``; what became of it later is another story."""
+    return run.state if run.end is not None and run.end <= over + AFTERMATH_S else "went on"
+
+
+def _on_hosts(runs: Iterable[Run]) -> Spared:
+    found = sorted({r.key: r for r in runs}.values(), key=lambda r: (r.job_id, r.attempt, r.key))
+    return Spared(tuple(found[:LISTED]), len(found))
+
+
+def _why_spared(nodes: tuple[str, ...], hosts: list[str]) -> str:
+    return "ran on other nodes" if not set(nodes) & set(hosts) else "ran on the same node and was not hurt"
+
+
+def _candidates(incident: Incident) -> list[dict[str, Any]]:
+    rows: dict[tuple[str, str | None, str | None], float] = {}
+    key = (root_event(incident.root), incident.root.host, incident.root.device)
+    rows[key] = incident.confidence
+    for verdict in incident.verdicts:
+        total = sum(c.weight for c in verdict.others) + (verdict.chain.weight if verdict.chain else 0.0)
+        for chain in verdict.others:
+            name = (root_event(chain.root), chain.root.host, chain.root.device)
+            rows.setdefault(name, (1.0 - incident.confidence) * chain.weight / max(total, 1e-9))
+    return [
+        {"event": e, "host": h, "device": d, "probability": round(p, 4)}
+        for (e, h, d), p in sorted(rows.items(), key=lambda i: (-i[1], str(i[0])))
+    ]
+
+
+def _events(incident: Incident) -> list[dict[str, Any]]:
+    roles: dict[str, str] = {}
+
+    def mark(fact: Fact, role: str) -> None:
+        for event in fact.events:
+            roles.setdefault(event.id, "recovery" if event.kind.endswith("_up") else role)
+
+    mark(incident.root, "cause")
+    for fact in incident.members:
+        mark(fact, "effect" if fact.kind.startswith(("run.", "node.")) else "symptom")
+    for fact in incident.flaps:
+        mark(fact, "context")
+    return [sentences.event_row(e, roles.get(e.id, "context")) for e in events_of(incident)]
+
+
+def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident: Incident | None) -> dict[str, Any]:
+    root = verdict.root
+    infra = verdict.category.startswith("infra.")
+    side = "infra" if infra else "unknown" if verdict.category == "unknown" else "app"
+    evidence = _evidence(verdict)
+    return {
+        "category": verdict.category, "incident_id": incident.id if incident else None, "confidence": round(verdict.confidence, 4),
+        "summary": _summary(verdict, incident, world), "final": True,
+        "root_cause": None if root is None else {
+            "event": root_event(root), "code": root.attrs.get("code"), "host": root.host, "device": root.device},
+        "chain": sentences.chain_rows(list(verdict.chain.hops)) if verdict.chain else [],
+        "evidence": [sentences.event_row(e, role) for e, role in evidence],
+        "rivals": sentences.rival_rows(world, weigher, [verdict], root),
+        "grounds": sentences.grounds(world, incident) if incident else ([verdict.reason[:1].upper() + verdict.reason[1:]] if verdict.reason else []),
+        "doubts": [*(sentences.doubts(incident) if incident else []), *verdict.doubts, *world.printed.words()],
+        "advice": _advice(verdict, incident),
+        "headline": f"Your job died because {cause_of(root).plain}, not because of your code." if infra and root else _HEADLINE.get(verdict.category, ""),
+        "your_code": False if infra else True if verdict.category.startswith("app.") else None,
+        "change_my_mind": " ".join(
+            [disproof(root) if infra and root else _CHANGE.get(side, _CHANGE["unknown"]), *_minds_changed(verdict)]
+        ), **sentences.run_summary(verdict.run),
+    }  # fmt: skip
+
+
+def _minds_changed(verdict: Verdict) -> list[str]:
+    """By what became of others beside the best explanation that a log tells of, be it the verdict or a rival."""
+    best = verdict.chain or next(iter(verdict.others), None)
+    return sentences.mind_changed_by(best.hops) if best else []
+
+
+def _advice(verdict: Verdict, incident: Incident | None) -> list[dict[str, Any]]:
+    if incident:
+        return sentences.advice(incident)
+    text = _ADVICE.get(verdict.category)
+    if verdict.category == "app.error" and not verdict.own:
+        text = _UNPRINTED
+    return [{"text": text, "command": None}] if text else []
+
+
+def _summary(verdict: Verdict, incident: Incident | None, world: World) -> str:
+    run = verdict.run
+    if verdict.root is not None:
+        broke = lost(verdict.root)
+        down = (
+            next((h.effect for h in verdict.chain.hops if h.effect.kind == "node.down"), None)
+            if verdict.chain
+            else None
+        )
+        middle = f"; Slurm set {down.host} DOWN" if down else ""
+        if down and not verdict.root.attrs.get("inferred") and down.start > verdict.root.start:
+            middle += f" {down.start - verdict.root.start:.1f} s later"
+        return f"{broke}{middle}; job {run.key} ended {run.state}."
+    return f"Job {run.key} ended {run.state}: {verdict.reason or 'no cause found'}."
+
+
+def _evidence(verdict: Verdict) -> list[tuple[Event, str]]:
+    found: dict[str, tuple[Event, str]] = {}
+    if verdict.chain:
+        for place, hop in enumerate(verdict.chain.hops):
+            for fact, role in ((hop.cause, "cause" if place == 0 else "effect"), (hop.effect, "effect")):
+                for event in fact.events[:6]:
+                    found.setdefault(event.id, (event, role))
+    for event in [*verdict.own, *verdict.end.events]:
+        found.setdefault(event.id, (event, "effect"))
+    return sorted(found.values(), key=lambda item: (item[0].time, item[0].id))

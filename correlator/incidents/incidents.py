@@ -1,0 +1,401 @@
+"""Incidents: one root fact and all that follows from it.
+
+Runs whose verdicts end at the same root are one incident. Roots without victims become incidents too, benign or
+degraded, so that an operator sees what happened and that it did no harm.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from operator import attrgetter
+
+from correlator.evidence.weigh import Chain, Weigher
+from correlator.facts.links import TOGETHER_S
+from correlator.facts.world import World
+from correlator.model.kinds import ROOTS, cause_of, root_event
+from correlator.model.nouns import Event, Fact, Hop, Run
+from correlator.verdicts.judge import LEAK, before_all_logs
+from correlator.verdicts.verdict import Verdict
+
+#: An incident's name is a hash of what its root is, so many bytes of it: two of a million incidents share one with p = 0.5;
+#: with three bytes two of 6,000 did, and a tick could not tell them apart.
+ID_BYTES = 5
+
+#: Outages of one device that follow each other so closely are one flapping link, not several incidents.
+FLAP_GAP_S = 300.0
+
+#: Facts that make an incident even when no run suffered, and how much they then matter.
+_UNSUFFERED = {
+    "link.outage": "benign", "switch.outage": "degraded", "plane.outage": "degraded", "power.outage": "degraded", "node.down": "degraded", "node.reboot": "degraded",
+    "node.panic": "degraded", "slurmd.crash": "degraded", "slurmd.stop": "degraded", "gpu.xid": "benign", "pcie.aer": "benign", "disk.error": "degraded",
+    "disk.full": "degraded", "storage.outage": "degraded", "prolog.failure": "degraded", "epilog.failure": "degraded",
+    "controller.restart": "benign", "gpu.thermal": "degraded", "munge.failure": "degraded", "admin.down": "benign", "node.dead": "degraded", "link.errors": "benign",
+    "memory.error": "degraded", "node.overheated": "degraded", "cooling.outage": "degraded", "cooling.shutdown": "degraded",
+}  # fmt: skip
+
+
+@dataclass
+class Incident:
+    """``members`` are the facts of the incident, ``hops`` the causal steps between them, the root first."""
+
+    id: str
+    root: Fact
+    severity: str
+    category: str
+    verdicts: list[Verdict] = field(default_factory=list)
+    members: list[Fact] = field(default_factory=list)
+    hops: list[Hop] = field(default_factory=list)
+    flaps: list[Fact] = field(default_factory=list)
+    slowed: list[Run] = field(default_factory=list)
+    untouched: Spared | None = None
+
+    @property
+    def confidence(self) -> float:
+        return max((v.confidence for v in self.verdicts), default=0.9)
+
+    @property
+    def start(self) -> float:
+        return min([self.root.start, *(f.start for f in self.flaps)])
+
+    @property
+    def end(self) -> float:
+        ends = [f.end if f.end is not None else f.start for f in [self.root, *self.members, *self.flaps]]
+        return max([*ends, *(v.end.start for v in self.verdicts)])
+
+
+def gather(world: World, weigher: Weigher, verdicts: list[Verdict]) -> list[Incident]:
+    """All incidents of a cluster, oldest first."""
+    by_root: dict[int, Incident] = {}
+    for verdict in verdicts:
+        if verdict.chain is None or not verdict.category.startswith("infra."):
+            continue
+        root = verdict.chain.root
+        incident = by_root.setdefault(id(root), _incident(world, root, "impact"))
+        incident.verdicts.append(verdict)
+        _absorb(incident, verdict.chain)
+    incidents = list(by_root.values())
+    for incident in incidents:
+        _consequences(world, weigher, incident)
+    _join_flaps(world, incidents)
+    taken = {id(f) for i in incidents for f in [i.root, *i.members, *i.flaps]}
+    complaints = _complaints(world)
+    for incident in incidents:
+        _join_repeats(complaints, incident, taken)
+    incidents += _unsuffered(world, weigher, complaints, taken, _Machines(world, incidents))
+    _slowed(world, weigher, incidents)
+    for incident in incidents:
+        incident.members.sort(key=lambda f: f.key)
+        incident.hops = _unique(incident.hops)
+    incidents.sort(key=lambda i: (i.start, i.id))
+    return incidents
+
+
+def incident_id(cluster: str | None, root: Fact) -> str:
+    """The name of the incident with this root: the same whenever and in whatever order its lines arrive."""
+    event = root_event(root) if root.kind != "link.outage" else root.kind
+    told = repr((cluster, event, root.host, root.device, round(root.start, 3)))
+    return f"I-{hashlib.blake2s(told.encode(), digest_size=ID_BYTES).hexdigest()}"
+
+
+def _incident(world: World, root: Fact, severity: str) -> Incident:
+    return Incident(incident_id(world.site.cluster, root), root, severity, cause_of(root).category)
+
+
+def _absorb(incident: Incident, chain: Chain) -> None:
+    for hop in chain.hops:
+        incident.hops.append(hop)
+        for fact in (hop.cause, hop.effect):
+            if fact is not incident.root and fact not in incident.members:
+                incident.members.append(fact)
+
+
+def _consequences(world: World, weigher: Weigher, incident: Incident) -> None:
+    """Facts that follow from the root without being on the way to a run: the rest of a switch's links and nodes."""
+    known = {id(f) for f in [incident.root, *incident.members]}
+    waiting = [incident.root, *incident.members]
+    while waiting:
+        for hop in weigher.follows(waiting.pop()):
+            if id(hop.effect) not in known:
+                known.add(id(hop.effect))
+                incident.members.append(hop.effect)
+                incident.hops.append(hop)
+                waiting.append(hop.effect)
+
+
+def _slowed(world: World, weigher: Weigher, incidents: list[Incident]) -> None:
+    """Runs that lost their pace belong to what slowed them, also where they reached their end in time."""
+    home = {id(f): i for i in incidents for f in [i.root, *i.members]}
+    for fact in world.facts_of("job.slow"):
+        chains = [c for c in weigher.evidence(fact).chains if c.root.kind in ROOTS and c.weight >= LEAK]
+        run = world.run.get(fact.run or "")
+        if not chains or run is None:
+            continue
+        incident = home.get(id(chains[0].root))
+        if incident is None:
+            incident = home[id(chains[0].root)] = _incident(world, chains[0].root, "degraded")
+            incidents.append(incident)
+        _absorb(incident, chains[0])
+        incident.slowed.append(run)
+        if incident.severity == "benign":
+            incident.severity = "degraded"
+
+
+def _join_flaps(world: World, incidents: list[Incident]) -> None:
+    """Other outages of the same device around the root's belong to its story."""
+    outages: dict[tuple[str | None, str | None], list[Fact]] = defaultdict(list)
+    for fact in world.facts_of("link.outage"):
+        outages[(fact.host, fact.device)].append(fact)
+    for incident in incidents:
+        if incident.root.kind != "link.outage":
+            continue
+        near = [f for f in outages[(incident.root.host, incident.root.device)] if f is not incident.root
+                and f.start - (incident.root.end or incident.root.start) >= -FLAP_GAP_S and (f.end or f.start) - incident.root.start <= FLAP_GAP_S]  # fmt: skip
+        incident.flaps = near
+        incident.root.attrs["flaps"] = 1 + len(near)
+
+
+#: A device that failed keeps complaining until it is reset: later words of it tell the same fault.
+SAME_DEVICE_S = {"gpu.xid": 3600.0, "pcie.aer": 3600.0, "disk.error": 3600.0}
+
+
+#: Facts of these kinds by kind, host and device.
+_Complaints = Mapping[tuple[str, str | None, str | None], Sequence[Fact]]
+
+
+def _complaints(world: World) -> _Complaints:
+    found: defaultdict[tuple[str, str | None, str | None], list[Fact]] = defaultdict(list)
+    for fact in world.facts_of(*SAME_DEVICE_S):
+        found[(fact.kind, fact.host, fact.device)].append(fact)
+    return found
+
+
+def _join_repeats(complaints: _Complaints, incident: Incident, taken: set[int]) -> None:
+    """Later complaints of the root's own device belong to its incident."""
+    root = incident.root
+    for fact in complaints.get((root.kind, root.host, root.device), ()):
+        if fact is not root and id(fact) not in taken and 0 <= fact.start - root.start <= SAME_DEVICE_S[root.kind]:
+            incident.members.append(fact)
+            taken.add(id(fact))
+
+
+def _unsuffered(
+    world: World, weigher: Weigher, complaints: _Complaints, taken: set[int], machines: _Machines
+) -> list[Incident]:  # fmt: skip
+    found: list[Incident] = []
+    open_flaps: dict[tuple[str | None, str | None], Incident] = {}
+    planes = _Planes(world)
+    for fact in world.facts:
+        severity = _UNSUFFERED.get(fact.kind)
+        if severity is None or id(fact) in taken or fact.attrs.get("promoted") or _is_consequence(world, weigher, fact):
+            continue
+        if fact.kind == "gpu.xid" and fact.attrs.get("family") in ("application", "consequence"):
+            continue
+        if fact.kind == "controller.restart" and fact.start - world.first < 5:
+            continue
+        if fact.kind == "link.outage" and not world.site.cabled(fact.host, fact.device, fact.attrs.get("switch")):
+            continue
+        if before_all_logs(weigher, fact) or planes.is_routine(fact):
+            continue
+        if fact.attrs.get("passing") or (fact.kind == "slurmd.stop" and not weigher.follows(fact)):
+            continue  # a daemon that is started anew is everyday's work, unless its node was given up meanwhile
+        whole = machines.join(fact)
+        if whole is not None:
+            _consequences(world, weigher, whole)
+            taken.update(id(m) for m in whole.members)
+            continue
+        if fact.attrs.get("planned"):
+            severity = "benign"
+        previous = open_flaps.get((fact.host, fact.device)) if fact.kind == "link.outage" else None
+        if previous is not None and fact.start - previous.end <= FLAP_GAP_S:
+            previous.flaps.append(fact)
+            previous.root.attrs["flaps"] = 1 + len(previous.flaps)
+            machines.add(previous, fact)
+            continue
+        incident = _incident(world, fact, severity)
+        _consequences(world, weigher, incident)
+        if incident.severity == "benign" and any(m.kind == "node.down" for m in incident.members):
+            incident.severity = "degraded"  # a node was out of service
+        _join_repeats(complaints, incident, taken)
+        found.append(incident)
+        taken.update(id(m) for m in incident.members)
+        if fact.kind == "link.outage":
+            open_flaps[(fact.host, fact.device)] = incident
+            machines.add(incident)
+    return found
+
+
+class _Machines:
+    """Ports of one machine's fabric that go within seconds of each other are one incident: its NIC, a module, its slot."""
+
+    def __init__(self, world: World, incidents: list[Incident]) -> None:
+        self.ports: defaultdict[str, set[str]] = defaultdict(set)
+        for host, device in world.site.cables:
+            if world.site.role(host, device) == "fabric":
+                self.ports[host].add(device)
+        #: Incidents by host and moment of an outage, with the order in which they became known.
+        self.known: defaultdict[tuple[str | None, int], dict[int, Incident]] = defaultdict(dict)
+        self._order: dict[int, int] = {}
+        for incident in incidents:
+            self.add(incident)
+
+    def add(self, incident: Incident, flap: Fact | None = None) -> None:
+        """Takes in an incident, or a flap that was added to it."""
+        root = incident.root
+        if root.kind == "link.outage" and root.attrs.get("role") == "fabric":
+            number = self._order.setdefault(id(incident), len(self._order))
+            for outage in (flap,) if flap else (root, *incident.flaps):
+                self.known[root.host, int(outage.start // TOGETHER_S)][number] = incident
+
+    def _around(self, fact: Fact) -> list[Incident]:
+        """Those of a host with an outage at about the moment of another, in the order in which they became known."""
+        place = int(fact.start // TOGETHER_S)
+        near = {n: i for at in (place - 1, place, place + 1) for n, i in self.known.get((fact.host, at), {}).items()}
+        return [near[n] for n in sorted(near)]
+
+    def join(self, fact: Fact) -> Incident | None:
+        """Puts an outage to that of another port at the same moment, if there is one. A machine that lost all its ports was
+        without its fabric, even where nobody needed it."""
+        if fact.kind != "link.outage" or fact.attrs.get("role") != "fabric":
+            return None
+        for incident in self._around(fact):
+            moments = [f.start for f in (incident.root, *incident.flaps)]
+            if incident.root.device != fact.device and any(abs(m - fact.start) <= TOGETHER_S for m in moments):
+                incident.members.append(fact)
+                lost = {
+                    f.device
+                    for f in (incident.root, *incident.members)
+                    if f.kind == "link.outage" and f.host == fact.host
+                }
+                if incident.severity == "benign" and len(lost) > 1 and lost >= self.ports[fact.host or ""] > set():
+                    incident.severity = "degraded"
+                return incident
+        return None
+
+
+#: A port of a fabric of several planes that is back within this is 1/N of the bandwidth for a moment; one that stays away is told.
+ROUTINE_S = FLAP_GAP_S
+
+
+#: A run feels the loss of a plane within this after it (correlation.md, E09).
+FELT_S = 60.0
+
+
+class _Planes:
+    """Which outages are everyday's work of a fabric of several planes: nobody feels them, and the repair list counts them
+    (repairs.py). One that ended a run has an incident by that run; ports of a machine that go together are none of these,
+    nor is one while a run on the node lost its pace."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.spread = any(world.site.planes_of(key) > 1 for key in world.site.job_settings)
+        self.lost: defaultdict[str | None, list[Fact]] = defaultdict(list)
+        for fact in world.facts_of("link.outage") if self.spread else ():
+            if fact.attrs.get("role") == "fabric":
+                self.lost[fact.host].append(fact)
+        self.slow: defaultdict[str | None, list[float]] = defaultdict(list)
+        for fact in world.facts_of("job.slow") if self.spread else ():
+            self.slow[fact.run].append(fact.start)
+
+    def is_routine(self, fact: Fact) -> bool:
+        """One port among several planes, soon back, where every run on its node spreads over planes.
+
+        A run that says nothing of planes may have waited for the port: then it is told that this did no harm."""
+        if not self.spread or fact.kind != "link.outage" or fact.duration is None or fact.duration > ROUTINE_S:
+            return False
+        cables = self.world.site.cables
+        if not cables.get((fact.host or "", fact.device or ""), {}).get("plane"):
+            return False
+        if any(f.device != fact.device and abs(f.start - fact.start) <= TOGETHER_S for f in self.lost[fact.host]):
+            return False
+        end = fact.start + fact.duration
+        running = [r for r in self.world.runs_on.get(fact.host or "", ())
+                   if r.start is not None and r.start <= end and (r.end is None or r.end >= fact.start)]  # fmt: skip
+        return all(
+            self.world.site.planes_of(run.key) > 1
+            and not any(fact.start - fact.sigma <= slow <= end + FELT_S for slow in self.slow.get(run.key, ()))
+            for run in running
+        )
+
+
+def _is_consequence(world: World, weigher: Weigher, fact: Fact) -> bool:
+    hops, _ = weigher.into(fact)
+    return bool(hops) or weigher.blocked(fact) is not None
+
+
+def _unique(hops: list[Hop]) -> list[Hop]:
+    kept: dict[tuple[int, int], Hop] = {}
+    for hop in hops:
+        kept.setdefault((id(hop.cause), id(hop.effect)), hop)
+    return sorted(kept.values(), key=lambda h: (h.cause.start, h.effect.start, h.edge.id, h.effect.key))
+
+
+#: A run that was still going on so long after an incident was not ended by it.
+AFTERMATH_S = 60.0
+
+
+#: So many spared runs are told by name; the rest of a large cluster is a number.
+LISTED = 50
+
+
+@dataclass(frozen=True)
+class Spared:
+    """Runs that went on through an incident: some by name (those on its own hosts first), all as a number."""
+
+    named: tuple[Run, ...]
+    count: int
+
+
+def spared(world: World, incident: Incident) -> Spared:
+    """Who was not touched: runs that went on through the incident on the same cluster and ended well, or outlived it."""
+    if incident.untouched is None:
+        incident.untouched = _spared(world, incident)
+    return incident.untouched
+
+
+def _spared(world: World, incident: Incident) -> Spared:
+    hit = {v.run.job_id for v in incident.verdicts}
+    start, end = incident.root.start, max([v.end.start for v in incident.verdicts], default=incident.end)
+    over = end + AFTERMATH_S
+    hurt = {
+        r.key
+        for r in world.bad_in_time.overlapping(start, end)
+        if (r.end is not None and r.end <= over) or r.job_id in hit
+    }
+    hurt |= {r.key for job in hit for r in world.runs_of_job.get(job, ())
+             if r.start is not None and r.start <= end and (r.end is None or r.end >= start)}  # fmt: skip
+    count = world.in_time.count(start, end) - len(hurt)
+    hosts = sorted({f.host for f in [incident.root, *incident.members] if f.host})
+    near = [
+        r
+        for h in hosts
+        for r in world.runs_on.get(h, ())
+        if r.start is not None and r.start <= end and (r.end is None or r.end >= start)
+    ]
+    named: dict[str, Run] = {}
+    for run in chain(near, world.in_time.overlapping(start, end)):
+        if len(named) >= min(LISTED, count):
+            break
+        if run.key not in hurt:
+            named[run.key] = run
+    return Spared(tuple(sorted(named.values(), key=lambda r: (r.job_id, r.attempt, r.key))), count)
+
+
+def facts_of(incident: Incident) -> list[Fact]:
+    return [incident.root, *incident.members, *incident.flaps]
+
+
+def events_by_id(incident: Incident) -> dict[str, Event]:
+    """Events of all facts of the incident."""
+    return {event.id: event for fact in facts_of(incident) for event in fact.events}
+
+
+_in_time = attrgetter("time", "id")
+
+
+def events_of(incident: Incident) -> list[Event]:
+    """Events of all facts of the incident, in time order, each once."""
+    return sorted(events_by_id(incident).values(), key=_in_time)

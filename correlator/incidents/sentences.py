@@ -1,0 +1,512 @@
+"""From facts to sentences: titles, chains with raw lines, rivals with the fact that rejects them, doubts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+from correlator.clocks.zone_votes import hours_off
+from correlator.edges.conditions.common import name_of
+from correlator.evidence.weigh import Rejection, Weigher, describe_cause
+from correlator.facts.world import World
+from correlator.incidents.incidents import LISTED, Incident, events_of, spared
+from correlator.model.kinds import cause_of, fill, lost, root_event, unsaid
+from correlator.model.nouns import Event, Fact, Hop, Others, Run
+from correlator.verdicts.verdict import Verdict
+from parsers.hostlist import fold
+from parsers.xid import xids
+
+#: A line that arrived so much later than it was written is told as late.
+LATE_S = 10.0
+
+
+_EPOCH = datetime(1970, 1, 1)
+
+
+@lru_cache(maxsize=8192)  # an event stands in its incident, in verdicts, chains and spans
+def stamp(seconds: float | None) -> str | None:
+    """RFC 3339 UTC with microseconds, or null."""
+    if seconds is None:
+        return None
+    whole, fraction = divmod(round(seconds * 1e6), 1_000_000)
+    return f"{_whole_second(whole)}.{fraction:06d}Z"
+
+
+@lru_cache(maxsize=1024)  # events come in bursts
+def _whole_second(seconds: int) -> str:
+    return (_EPOCH + timedelta(seconds=seconds)).isoformat()
+
+
+def clock(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%S.%f")[:-3] + " UTC"
+
+
+def event_row(event: Event, role: str = "context") -> dict[str, Any]:
+    return {
+        "id": event.id, "time": stamp(event.time), "host": event.host, "event": event.kind, "message": event.message,
+        "source": event.file or event.source, "line": event.line, "layer": event.layer, "device": event.device,
+        "severity": event.severity, "role": role, "received_time": stamp(event.received), "time_quality": event.time_quality,
+        "resolution_s": event.sigma * 2, "clock_offset_s": round(event.clock_offset, 3), "also": [{"source": f, "line": n} for f, n in event.also],
+    }  # fmt: skip
+
+
+#: Words of ours that begin a sentence; names of hosts, devices and daemons keep their spelling.
+_SENTENCE_STARTS = frozenset({"the", "a", "switch", "somebody", "storage", "disk"})
+
+
+#: So long may a headline be: a line of a terminal.
+HEADLINE = 80
+
+#: What broke, in as few words as a table has room for; ``lost`` tells it in full.
+_SHORT = {
+    "switch.outage": "{what} lost {count} nodes", "plane.outage": "switch {host} failed ({count} nodes)",
+    "node.down": "{host} fell silent", "node.deaf": "{host} did not answer", "batch.lost": "batch script lost on {host}",
+    "switch.silent": "{count} nodes fell silent together", "power.outage": "{count} nodes went down together",
+    "cooling.outage": "{count} nodes too hot together", "cooling.shutdown": "{count} nodes shut down by heat", "gpu.xid": "Xid {code} on {host}",
+    "gpu.told": "a GPU of {host} failed", "disk.told": "a disk of {host} failed", "storage.told": "{device} failed",
+    "link.errors": "{device} of {host} corrupts data", "pcie.aer": "bus errors on {host}", "slurmd.stop": "slurmd of {host} was stopped",
+    "gpu.thermal": "GPUs of {host} too hot",
+}  # fmt: skip
+
+
+def headline(incident: Incident) -> str:
+    """When, what, where and with what effect, within ``HEADLINE`` characters: for lists and terminals."""
+    root = incident.root
+    flaps = int(root.attrs.get("flaps", 1))
+    name = _in_short(root)
+    if flaps > 1:
+        name += f", {flaps} times"
+    effect = _effect(incident)
+    when = datetime.fromtimestamp(incident.start, UTC).strftime("%b %d %H:%M")
+    room = HEADLINE - len(when) - len(effect) - 4
+    if len(name) > room:
+        name = name[: room - 3].rstrip() + "..."
+    return f"{when}  {name}: {effect}"
+
+
+def _in_short(root: Fact) -> str:
+    if root.attrs.get("unresumed"):
+        return f"{root.host} did not resume"
+    if root.kind == "switch.silent" and root.attrs.get("unsaid"):
+        return fill("{count} nodes were lost to Slurm together", root)
+    if unsaid(root):
+        return f"{root.host} was lost to Slurm"
+    if root.kind == "switch.outage" and root.attrs.get("nameless"):
+        return f"{len(root.attrs['hosts'])} nodes lost {root.attrs.get('behind')} together"
+    return fill(_SHORT[root.kind], root) if root.kind in _SHORT else lost(root).split(",")[0]
+
+
+def _effect(incident: Incident) -> str:
+    states = sorted({v.run.state for v in incident.verdicts})
+    if len(incident.verdicts) == 1:
+        return f"job {incident.verdicts[0].run.key} {states[0]}"
+    if incident.verdicts:
+        return f"{len(incident.verdicts)} jobs {states[0] if len(states) == 1 else 'ended'}"
+    if incident.slowed:
+        return f"{len(incident.slowed)} job{'s' if len(incident.slowed) > 1 else ''} slowed"
+    downs = {f.host for f in incident.members if f.kind == "node.down"}
+    return f"{len(downs)} node{'s' if len(downs) > 1 else ''} DOWN" if downs else "no job hurt"
+
+
+def title(world: World, incident: Incident) -> str:
+    """One sentence each: what broke, what Slurm did, whom it cost, who was spared."""
+    root = incident.root
+    flaps = root.attrs.get("flaps", 1)
+    broke = lost(root)
+    parts = [broke[:1].upper() + broke[1:] if broke.split(" ", 1)[0] in _SENTENCE_STARTS else broke]
+    if flaps > 1:
+        parts[0] += f", {flaps} times in all"
+    downs = [f for f in incident.members if f.kind == "node.down"]
+    node_fails = [v for v in incident.verdicts if v.end.kind == "run.node_fail"]
+    if downs and node_fails:
+        hosts = fold(sorted({f.host for f in downs if f.host}))
+        delay = min(f.start for f in downs) - root.start
+        after = "" if root.attrs.get("inferred") or delay <= 0 else f" after {delay:.1f} s"
+        parts.append(f"Slurm set {hosts} DOWN{after}, which ended {_jobs(node_fails)} as NODE_FAIL")
+    elif node_fails:
+        parts.append(f"Slurm ended {_jobs(node_fails)} as NODE_FAIL")
+    elif downs:
+        parts.append(f"Slurm set {fold(sorted({f.host for f in downs if f.host}))} DOWN")
+    paces = {f.run: f.attrs["ratio"] for f in incident.members if f.kind == "job.slow"}
+    for verdict in incident.verdicts:
+        if verdict in node_fails:
+            continue
+        pace = paces.get(verdict.run.key)
+        if pace:
+            parts.append(f"Job {verdict.run.key} became {pace:.1f} times slower and ended {verdict.run.state}")
+            continue
+        delay = verdict.end.start - root.start
+        # Stamps of whole seconds, clocks and copies of a line may put a cause a moment behind its effect.
+        parts.append(
+            f"Job {verdict.run.key} ended {verdict.run.state}" + (f" {delay:.1f} s later" if delay >= 0.05 else "")
+        )
+    hurt = {v.run.key for v in incident.verdicts}
+    for run in incident.slowed:
+        if run.key not in hurt:
+            parts.append(f"Job {run.key} became {paces.get(run.key, 1.0):.1f} times slower")
+    if not incident.verdicts:
+        parts += _ended_beside(world, downs) or ["No job was hurt" if not incident.slowed else "No job failed"]
+    else:
+        untouched = spared(world, incident)
+        if untouched.count:
+            names = ", ".join(r.key for r in untouched.named[:3])
+            names += f" and {untouched.count - 3} more" if untouched.count > 3 else ""
+            several = untouched.count > 1
+            parts.append(f"Job{'s' if several else ''} {names} {'were' if several else 'was'} untouched")
+    return ". ".join(parts) + "."
+
+
+#: A run that ended within this of its node being set DOWN ended by it, or by a twin of it on another of its nodes.
+BESIDE_S = 5.0
+
+
+def _ended_beside(world: World, downs: list[Fact]) -> list[str]:
+    """Runs that were on a node when it was set DOWN and ended then, and whose verdict names another cause."""
+    keys = sorted({
+        run.key for down in downs for run in world.runs_on.get(down.host or "", ())
+        if run.ended_badly and run.end is not None and abs(run.end - down.start) <= BESIDE_S
+    })  # fmt: skip
+    return [f"Job {key} was on it and ended in that moment; its verdict names another cause" for key in keys[:3]]
+
+
+def _jobs(verdicts: list[Verdict]) -> str:
+    keys = [v.run.key for v in verdicts]
+    return (
+        f"job {keys[0]}"
+        if len(keys) == 1
+        else "jobs " + ", ".join(keys[:4]) + (f" and {len(keys) - 4} more" if len(keys) > 4 else "")
+    )
+
+
+def lead_event(fact: Fact) -> Event | None:
+    """The event that stands for a fact in a chain."""
+    preferred = None
+    for event in fact.events:  # nearly always the first one is it, and some facts have thousands
+        if not event.kind.endswith("_up"):
+            if event.host == fact.host:
+                return event
+            preferred = preferred or event
+    return preferred or next(iter(fact.events), None)
+
+
+def says(fact: Fact) -> str:
+    """What a fact without a line of its own says: one that was measured or concluded."""
+    if fact.kind == "job.slow":
+        return f"steps took {fact.attrs['after']:.3g} s instead of {fact.attrs['before']:.3g} s"
+    if fact.kind == "job.stalled":
+        return f"no step was reported for {fact.attrs['lost'] / 60:.0f} min, after one every {fact.attrs['gap']:.3g} s"
+    if fact.kind == "gpu.thermal":
+        return f"telemetry saw {len(fact.attrs.get('gpus', ()))} GPUs held back by heat"
+    if fact.kind == "gpu.xid":
+        return f"Xid {fact.attrs.get('code')} seen by telemetry"
+    if fact.kind.startswith("run."):
+        return f"job {fact.run} ended"
+    return ""
+
+
+def chain_rows(hops: list[Hop]) -> list[dict[str, Any]]:
+    """Causal steps with lag, allowed window and the configuration behind it."""
+    rows = []
+    facts = {id(fact): fact for hop in hops for fact in (hop.cause, hop.effect)}
+    leads = {key: lead_event(fact) for key, fact in facts.items()}  # one root stands in very many steps
+    for step, hop in enumerate(hops, 1):
+        cause, effect = leads[id(hop.cause)], leads[id(hop.effect)]
+        rows.append({
+            "step": step, "cause": cause.id if cause else None, "effect": effect.id if effect else None, "edge": hop.edge.id,
+            "lag_s": round(hop.lag, 3), "window_s": [round(hop.window[0], 3), round(hop.window[1], 3)], "because": hop.because,
+            "text": hop.edge.text, "cause_fact": hop.cause.kind, "effect_fact": hop.effect.kind,
+            "coincidence": round(hop.coincidence, 6), "strength": round(hop.strength, 3),
+            "others": _others_row(hop), "cause_says": says(hop.cause), "effect_says": says(hop.effect), "effect_time": stamp(hop.effect.start), "effect_host": hop.effect.host,
+        })  # fmt: skip
+    return rows
+
+
+def _others_row(hop: Hop) -> dict[str, Any] | None:
+    """What became of the others that the cause reached, and what that does to the step's weight."""
+    others = hop.others
+    if others is None:
+        return None
+    return {
+        "where": others.where, "weight": round(others.factor, 4), "hit_count": len(others.hit), "spared_count": len(others.spared),
+        "looked_at": others.asked, "reached": others.reached, "before": others.before, "hit": list(others.hit[:LISTED]), "spared": list(others.spared[:LISTED]),
+    }  # fmt: skip
+
+
+def others_say(hops: Iterable[Hop]) -> list[str]:
+    """The same in words: "7 other jobs behind leaf12 (2, 3, 4 and 4 more) ran on: weight x 0.03", each place once."""
+    told: dict[str, Others] = {}
+    for others in (h.others for h in hops if h.others):
+        known = told.get(others.where)
+        if known is None or others.factor < known.factor:
+            told[others.where] = others
+    return [_in_words(others) for _, others in sorted(told.items())]
+
+
+def _in_words(others: Others) -> str:
+    parts = [(others.spared, "ran on"), (others.hit, "were hit as well" if len(others.hit) > 1 else "was hit as well")]
+    said = [
+        f"{len(keys)} other job{'s' if len(keys) > 1 else ''} {others.where} ({_few(keys)}) {what}" for keys, what in parts if keys
+    ]  # fmt: skip
+    if others.before:
+        said.append(
+            f"it had itself run on through the same {others.before} time{'s' if others.before > 1 else ''} before"
+        )
+    part = f" ({others.asked} looked at of {others.reached} that it reached)" if others.asked < others.reached else ""
+    return f"{' and '.join(said)}{part}: weight x {others.factor:.2g}"
+
+
+def _few(keys: Sequence[str]) -> str:
+    return ", ".join(keys[:3]) + (f" and {len(keys) - 3} more" if len(keys) > 3 else "")
+
+
+def mind_changed_by(hops: Iterable[Hop]) -> list[str]:
+    """What of the others would change the verdict."""
+    found = []
+    for others in {h.others.where: h.others for h in hops if h.others}.values():
+        if others.spared:
+            count = len(others.spared)
+            name = f"one of the {count} jobs" if count > 1 else f"job {others.spared[0]}"
+            found.append(f"A sign that {name} {others.where} that ran on was hurt as well would speak for it.")
+        elif not others.before:
+            found.append(f"Another job {others.where} that ran on through it would speak against it.")
+    return found
+
+
+#: A rival that carries this share of the best explanation's weight is its equal.
+AS_WELL = 0.8
+
+
+def rival_rows(world: World, weigher: Weigher, verdicts: list[Verdict], root: Fact | None) -> list[dict[str, Any]]:
+    """Rival causes and why they were rejected: what was tried and failed, then what would have left a trace and did not."""
+    rows: dict[tuple[str, str | None, str | None], dict[str, Any]] = {}
+    for verdict in verdicts:
+        for rejection in verdict.rejections:
+            if (
+                rejection.cause is root
+                or rejection.cause.kind in ("job.comm_error", "node.down")
+                or rejection.cause.attrs.get("promoted")
+            ):
+                continue
+            _add(rows, rejection)
+        for chain in verdict.others:
+            if root is None or chain.root is not root:
+                key = (describe_cause(world, chain.root), chain.root.host, chain.root.device)
+                even = verdict.chain is not None and chain.weight >= AS_WELL * verdict.chain.weight
+                against = others_say(h for h in chain.hops if h.others and h.others.spared)
+                why = (
+                    "not rejected: it may have ended the run as well"
+                    if even
+                    else "; ".join(against) or "another explanation carries more"
+                )
+                rows.setdefault(key, {"cause": key[0], "host": key[1], "device": key[2], "rejected": why})
+        for row in _absent(world, verdict, root):
+            rows.setdefault((row["cause"], row["host"], row["device"]), row)
+    return [rows[key] for key in sorted(rows, key=lambda k: (k[0], k[1] or "", k[2] or ""))][:12]
+
+
+def _add(rows: dict[tuple[str, str | None, str | None], dict[str, Any]], rejection: Rejection) -> None:
+    fact = rejection.cause
+    name = (
+        f"{cause_of(fact).event if fact.kind != 'link.outage' else 'link loss'} ({name_of(fact)}, {clock(fact.start)})"
+    )
+    rows.setdefault(
+        (name, fact.host, fact.device),
+        {"cause": name, "host": fact.host, "device": fact.device, "rejected": rejection.reason},
+    )
+
+
+#: What else sets a node DOWN, and the trace that it leaves.
+_TRACES = (
+    ("link.outage", "lost link", "no carrier loss of it was logged, by the node or by a switch"),
+    (
+        "node.reboot",
+        "reboot or panic",
+        "no boot line and no panic of it was logged, and slurmctld saw no new boot time",
+    ),
+    ("slurmd.crash", "slurmd crash", "its slurmd neither failed nor started anew"),
+    ("node.deaf", "munge or a hanging slurmd", "no authentication error and no socket time-out was logged"),
+    ("admin.down", "administrator", "no update_node line: slurm set the state, not a person"),
+    ("controller.restart", "slurmctld restart", "slurmctld did not restart"),
+)
+
+
+def _absent(world: World, verdict: Verdict, root: Fact | None) -> list[dict[str, Any]]:
+    if verdict.end.kind != "run.node_fail":
+        return []
+    rows = []
+    for host in verdict.end.attrs.get("failed_nodes", ())[:2]:
+        if root is not None and root.kind == "switch.outage":
+            break
+        for kind, name, trace in _TRACES:
+            if root is not None and kind == root.kind:
+                continue
+            near = [f for f in world.facts_of(kind, "node.panic" if kind == "node.reboot" else kind)
+                    if (f.host == host or kind == "controller.restart") and abs(f.start - verdict.end.start) <= 900]  # fmt: skip
+            if not near:
+                rows.append({"cause": f"{name} ({host})", "host": host, "device": None, "rejected": trace})
+    return rows
+
+
+def grounds(world: World, incident: Incident) -> list[str]:
+    """What the confidence rests on."""
+    found = []
+    root = incident.root
+    if root.attrs.get("ends") == ["nic", "switch"]:
+        found.append("Both ends of the link logged the loss")
+    elif root.attrs.get("far_end_only"):
+        found.append(f"Only the switch end logged the loss; {root.host} itself said nothing")
+    inside = [h for h in incident.hops if h.window[0] - 0.01 <= h.lag <= h.window[1] + 0.01]
+    if incident.hops:
+        found.append(f"{len(inside)} of {len(incident.hops)} delays lie inside their windows")
+    chances = [h.coincidence for h in incident.hops if h.cause is root]
+    if chances:
+        found.append(
+            f"Chance of a coincidence: {max(chances):.2g}"
+            if max(chances) >= 0.001
+            else "Chance of a coincidence below 0.001"
+        )
+    found += others_say(incident.hops)
+    if root.attrs.get("inferred") and root.kind == "slurmd.crash":
+        found.append("slurmd started again without having been stopped, and the machine had not booted")
+    if incident.verdicts and (untouched := spared(world, incident)).count:
+        found.append(f"{untouched.count} other job{'s' if untouched.count > 1 else ''} ran on without trouble")
+    return found
+
+
+def doubts(incident: Incident) -> list[str]:
+    """What is not known or only estimated."""
+    found = []
+    unknown = sorted({part for h in incident.hops for part in h.because.split("), ") if "not known" in part})
+    if unknown:
+        found.append(
+            "No Slurm configuration was found; windows are as wide as what is plausible: "
+            + "; ".join(part.rstrip(")") + ")" for part in unknown)
+        )
+    events = events_of(incident)
+    late = [e for e in events if e.received is not None and e.received - e.time > LATE_S]
+    if late:
+        worst = max(late, key=lambda e: (e.received or 0.0) - e.time)
+        found.append(
+            f"{len(late)} line{'s' if len(late) > 1 else ''} of {worst.host} arrived up to {(worst.received or 0) - worst.time:.1f} s late"
+        )
+    if any(e.time_quality == "inferred" for e in events):
+        found.append("The year or zone of some stamps was inferred")
+    moved = [e for e in events if e.clock_offset]
+    for host, seconds in sorted({e.host: e.clock_offset for e in moved}.items(), key=str):
+        if zone := hours_off(seconds):
+            found.append(f"The stamps of {host} are in another zone, {zone}; its lines are shown where they belong")
+            continue
+        side = "ahead" if seconds > 0 else "behind"
+        known = f"{abs(seconds):.1f} s {side}, give or take {min(e.sigma for e in moved if e.host == host):.1f} s"
+        found.append(f"The clock of {host} was {known}; its lines are shown where they belong")
+    if incident.root.attrs.get("unresumed"):
+        found.append(
+            "Why it did not come up, the cloud's own log tells (ResumeProgram, its provider's quota and capacity)"
+        )
+    elif incident.root.kind == "node.down":
+        found.append("Nothing that was collected tells why the node fell silent")
+    if incident.root.attrs.get("inferred"):
+        what = {"slurmd.crash": "slurmd died", "gpu.xid": "the GPU failed"}.get(
+            incident.root.kind, "the machine went down"
+        )
+        begun, known = clock(incident.root.start), clock(incident.root.end or incident.root.start)
+        found.append(f"When {what} is not known: between {begun} and {known}")
+    return found
+
+
+def advice(incident: Incident) -> list[dict[str, Any]]:
+    """What to do: a text, a command or null, and (``users``) whom the text names, where it names somebody."""
+    rows: list[dict[str, Any]] = [
+        {"text": fill(text, incident.root), "command": fill(command, incident.root) if command else None}
+        for text, command in cause_of(incident.root).advice
+    ]
+    known = xids().get(incident.root.attrs.get("code")) if incident.root.kind == "gpu.xid" else None  # type: ignore[arg-type]
+    if known and known.advice:
+        rows.insert(
+            0, {"text": f"NVIDIA recommends for Xid {known.code} ({known.text}): {known.advice}.", "command": None}
+        )
+    users = sorted({str(v.run.row.get("user")) for v in incident.verdicts if v.run.row.get("user")})
+    if users:
+        text = f"Tell {', '.join(users)} to submit again: the code was not at fault."
+        rows.append({"text": text, "command": None, "users": users})
+    return rows
+
+
+def spans(incident: Incident) -> list[dict[str, Any]]:
+    """Bands on the time axis: links without carrier, nodes DOWN, hosts whose lines came late."""
+    rows = []
+    for fact in [incident.root, *incident.members, *incident.flaps]:
+        if fact.kind == "link.outage":
+            rows.append(_span(f"{fact.host} {fact.device}", "link", fact, "no_carrier", "no carrier"))
+            if fact.attrs.get("port") and fact.attrs.get("switch"):
+                rows.append({**_span(f"{fact.attrs['switch']} {fact.attrs['port']}", "switch", fact, "disabled", "disabled"),
+                             "host": fact.attrs["switch"], "device": fact.attrs["port"]})  # fmt: skip
+        elif fact.kind in ("node.down", "admin.down"):
+            rows.append(_span(str(fact.host), "node", fact, "down", "DOWN"))
+    by_host: dict[str, list[Event]] = {}
+    for event in events_of(incident):
+        if event.host and event.received is not None and event.received - event.time > LATE_S:
+            by_host.setdefault(event.host, []).append(event)
+    for host, events in sorted(by_host.items()):
+        start, end = min(e.time for e in events), max(e.received or e.time for e in events)
+        rows.append({"lane": f"{host} kernel", "layer": "kernel", "host": host, "device": None, "start": stamp(start), "end": stamp(end),
+                     "kind": "late", "text": f"{host} silent; its lines came {end - start:.1f} s late"})  # fmt: skip
+    return rows
+
+
+def _span(lane: str, layer: str, fact: Fact, kind: str, text: str) -> dict[str, Any]:
+    length = f", {fact.duration:.1f} s" if fact.duration is not None else ", still so when the data ends"
+    return {"lane": lane, "layer": layer, "host": fact.host, "device": fact.device, "start": stamp(fact.start), "end": stamp(fact.end),
+            "kind": kind, "text": text + length}  # fmt: skip
+
+
+#: A node counts as wanted, and its GPUs as known, where a run was on it so shortly before it went DOWN, seconds.
+WANTED_S = 900.0
+
+
+def gpu_hours(world: World, incident: Incident) -> float:
+    """GPU-hours that ended runs had computed, and that nodes out of service could not."""
+    lost = 0.0
+    for verdict in incident.verdicts:
+        run = verdict.run
+        if run.start is not None and run.end is not None:
+            lost += run.gpus * (run.end - run.start) / 3600.0
+    for fact in incident.members:
+        if fact.kind == "node.down" and fact.duration is not None and fact.host:
+            near = [r for r in world.runs_on.get(fact.host, ()) if r.start is not None and r.start <= fact.start
+                    and (r.end is None or r.end >= fact.start - WANTED_S)]  # fmt: skip
+            last = max(near, key=lambda r: (r.start or 0.0, r.key), default=None)
+            lost += last.gpus / max(1, len(last.nodes)) * fact.duration / 3600.0 if last else 0.0
+    return round(lost, 4)
+
+
+@lru_cache(maxsize=4096)
+def folded(nodes: tuple[str, ...]) -> str:
+    """A run is told in its verdict and in its incident: its list of nodes is worked out once."""
+    return nodes[0] if len(nodes) == 1 else fold(nodes)
+
+
+def run_summary(run: Run) -> dict[str, Any]:
+    disputed = {"disputed": run.row["disputed"]} if "disputed" in run.row else {}
+    return {**disputed, "state": run.state, "user": run.row.get("user"), "name": run.row.get("name"), "nodes": folded(run.nodes), "gpus": run.gpus,
+            "start": stamp(run.start), "end": stamp(run.end)}  # fmt: skip
+
+
+__all__ = [
+    "advice",
+    "chain_rows",
+    "doubts",
+    "event_row",
+    "gpu_hours",
+    "grounds",
+    "headline",
+    "lead_event",
+    "rival_rows",
+    "root_event",
+    "run_summary",
+    "spans",
+    "stamp",
+    "title",
+]

@@ -1,0 +1,122 @@
+"""The back-test: what a changed set of edges would have said about stored history.
+
+Nothing is written. Both sides are concluded anew from the same rows, so a difference is the edges' doing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from correlator.conclusions import Conclusions
+from correlator.engine import clusters_of, conclude_cluster, load_edges
+
+if TYPE_CHECKING:
+    from store.duckdb_store import DuckStore
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one side says of a run: its category, the root cause's name and place, how surely."""
+
+    category: str
+    event: str | None
+    host: str | None
+    device: str | None
+    confidence: float
+    edges: tuple[str, ...]
+
+    def __str__(self) -> str:
+        place = " of ".join(x for x in (self.device, self.host) if x)
+        cause = f" {self.event}" + (f" ({place})" if place else "") if self.event else ""
+        return f"{self.category}{cause} {self.confidence:.2f}" + (f" by {', '.join(self.edges)}" if self.edges else "")
+
+
+@dataclass
+class Difference:
+    """What differs between two sets of edges. ``same`` counts verdicts on which both agree."""
+
+    verdicts: dict[str, tuple[Said, Said]] = field(default_factory=dict)
+    surer: dict[str, tuple[float, float]] = field(default_factory=dict)
+    appeared: list[dict[str, Any]] = field(default_factory=list)
+    vanished: list[dict[str, Any]] = field(default_factory=list)
+    same: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.verdicts or self.surer or self.appeared or self.vanished)
+
+
+#: Confidences closer than this are told as the same.
+NOTICEABLE = 0.01
+
+
+def said(verdict: Mapping[str, Any]) -> Said:
+    root = verdict.get("root_cause") or {}
+    return Said(
+        verdict["category"], root.get("event"), root.get("host"), root.get("device"), verdict["confidence"],
+        tuple(dict.fromkeys(hop["edge"] for hop in verdict.get("chain", ()))),
+    )  # fmt: skip
+
+
+def compare(
+    before: Sequence[Conclusions],
+    after: Sequence[Conclusions],
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> Difference:
+    """Verdicts on runs that ended in [since, until) and incidents that overlap it (naive UTC; None: no bound)."""
+    found = Difference()
+    for one, other in zip(before, after, strict=True):
+        for key in sorted(one.verdicts.keys() | other.verdicts.keys()):
+            old, new = one.verdicts.get(key), other.verdicts.get(key)
+            if old is None or new is None or not _inside(old["end"], old["end"], since, until):
+                continue
+            was, now = said(old), said(new)
+            if (was.category, was.event, was.host, was.device) != (now.category, now.event, now.host, now.device):
+                found.verdicts[key] = (was, now)
+            elif abs(was.confidence - now.confidence) >= NOTICEABLE:
+                found.surer[key] = (was.confidence, now.confidence)
+            else:
+                found.same += 1
+        old_ids, new_ids = (
+            {i["id"]: i for i in c.incidents if _inside(i["start"], i["end"], since, until)} for c in (one, other)
+        )
+        found.appeared += [i for name, i in new_ids.items() if name not in old_ids]
+        found.vanished += [i for name, i in old_ids.items() if name not in new_ids]
+    return found
+
+
+def _inside(start: str | None, end: str | None, since: datetime | None, until: datetime | None) -> bool:
+    if start is None or end is None:
+        return since is None and until is None
+    first, last = (datetime.fromisoformat(t).astimezone(UTC).replace(tzinfo=None) for t in (start, end))
+    return (until is None or first < until) and (since is None or last >= since)
+
+
+def replay(
+    store: DuckStore, changed: Sequence[Path], *, edge_paths: Sequence[Path] = (), settings: Mapping[str, object] | None = None,
+    since: datetime | None = None, until: datetime | None = None,
+) -> Difference:  # fmt: skip
+    """Today's edges (built in and ``edge_paths``) against those with the files ``changed`` on top.
+
+    Raises ``ValueError`` that names what is wrong in a file.
+    """
+    today, proposed = load_edges(edge_paths), load_edges([*edge_paths, *changed])
+    names = clusters_of(store)
+    return compare([conclude_cluster(store, c, today, settings) for c in names],
+                   [conclude_cluster(store, c, proposed, settings) for c in names], since, until)  # fmt: skip
+
+
+def lines(found: Difference) -> list[str]:
+    """The difference for a person, one line each."""
+    rows = [f"verdict   {key}: {was} -> {now}" for key, (was, now) in found.verdicts.items()]
+    rows += [f"surer     {key}: {was:.2f} -> {now:.2f}" if now > was else f"less sure {key}: {was:.2f} -> {now:.2f}"
+             for key, (was, now) in found.surer.items()]  # fmt: skip
+    rows += [f"appears   {i['id']} {i['severity']}: {i['title']}" for i in found.appeared]
+    rows += [f"vanishes  {i['id']} {i['severity']}: {i['title']}" for i in found.vanished]
+    rows.append(f"{found.same} verdicts stay as they are, {len(found.verdicts)} change, {len(found.surer)} only in confidence;"
+                f" {len(found.appeared)} incidents appear, {len(found.vanished)} vanish")  # fmt: skip
+    return rows

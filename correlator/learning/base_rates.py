@@ -1,0 +1,108 @@
+"""What operators' answers say of base rates: which share of a kind of fact stands there without having caused anything.
+
+A base rate says how often such a fact stands beside an effect by chance. Facts that caused what followed are none of those;
+without answers nobody knows which did, and all count. Of the facts that verdicts blame, the answers tell how many were
+blamed rightly; those that nobody blamed caused nothing. So the share is
+
+    1 - blamed / seen * confirmed / (PRIOR_ANSWERS + confirmed + wrong)
+
+It changes a verdict only from an edge file that somebody names (``[[base_rate]]``), and it is always worked out from all facts
+and all answers, whatever share is in force: to use it and to ask again counts no answer twice.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from correlator.evidence.weigh import rate_of
+from correlator.learning.judged import LEAST, PRIOR_ANSWERS, Judged, judged
+
+if TYPE_CHECKING:
+    from correlator.conclusions import Conclusions
+    from correlator.model.nouns import Fact
+    from correlator.verdicts.verdict import Verdict
+
+#: Rates are told per host and so many seconds.
+MONTH_S = 30 * 86400.0
+
+
+@dataclass(frozen=True)
+class Innocence:
+    """Of ``seen`` facts of a kind so many are ``blamed`` by verdicts; incidents in which that was confirmed and found wrong.
+    ``exposure`` in host-seconds; ``before`` is the share in force."""
+
+    kind: str
+    seen: int
+    blamed: int
+    confirmed: int
+    wrong: int
+    exposure: float
+    before: float = 1.0
+
+    @property
+    def innocent(self) -> float:
+        """Mean of a Beta distribution in which "none of them is a cause" weighs ``PRIOR_ANSWERS``, for those that were blamed."""
+        causes = self.confirmed / (PRIOR_ANSWERS + self.confirmed + self.wrong)
+        return round(max(LEAST, 1.0 - self.blamed / max(1, self.seen) * causes), 3)
+
+    def rate(self, innocent: float) -> float:
+        """Base rate per host and 30 days with such a share."""
+        return rate_of(innocent * self.seen, self.exposure) * MONTH_S
+
+
+def innocence(found: Sequence[Conclusions], rows: Iterable[Mapping[str, Any]], in_force: Mapping[str, float]) -> list[Innocence]:  # fmt: skip
+    """By kind, what the standing answers ``rows`` say. ``found``: what is concluded about every cluster now."""
+    chains = {
+        (c.cluster, v.run.key): v for c in found for story in c.stories for v in story.verdicts if v.chain is not None
+    }
+    verdicts = {(c.cluster, key): document for c in found for key, document in c.verdicts.items()}
+    answers, _ = judged(rows, verdicts)
+    told = _by_kind(answers, chains)
+    blamed: defaultdict[str, set[int]] = defaultdict(set)
+    for verdict in chains.values():
+        for fact in _causes(verdict):
+            blamed[fact.kind].add(id(fact))
+    return [
+        Innocence(
+            kind, sum(f.kind == kind for c in found for f in c.facts), len(blamed[kind]), sum(right.values()),
+            sum(not r for r in right.values()), sum(_exposure(c, kind) for c in found), in_force.get(kind, 1.0),
+        )
+        for kind, right in sorted(told.items())
+    ]  # fmt: skip
+
+
+def _by_kind(
+    answers: Iterable[Judged], chains: Mapping[tuple[str | None, str], Verdict]
+) -> dict[str, dict[tuple[str | None, str], bool]]:
+    """Kind -> incident -> whether such a fact was rightly blamed. Who confirms a chain confirms all its causes; who says that
+    it was wrong speaks of its root: what followed from that may well be true, and is no chance. "Wrong" counts before
+    "confirmed", as for priors."""
+    told: defaultdict[str, dict[tuple[str | None, str], bool]] = defaultdict(dict)
+    for one in answers:
+        verdict = chains.get((one.cluster, one.run_key))
+        if verdict is None or verdict.root is None:
+            continue
+        incident = (one.cluster, one.incident_id)
+        for kind in {f.kind for f in _causes(verdict)} if one.right else {verdict.root.kind}:
+            told[kind][incident] = one.right and told[kind].get(incident, True)
+    return dict(told)
+
+
+def _causes(verdict: Verdict) -> list[Fact]:
+    return [hop.cause for hop in verdict.chain.hops] if verdict.chain else []
+
+
+def _exposure(found: Conclusions, kind: str) -> float:
+    return found.rates.counted(kind, found.last)[1] if found.rates else 0.0
+
+
+def lines(found: Iterable[Innocence]) -> list[str]:
+    """For a person: one line for each kind."""
+    return [
+        f"{one.kind}: base rate {one.rate(one.before):.3g} -> {one.rate(one.innocent):.3g} per host and 30 days, innocent {one.before:.2f} ->"
+        f" {one.innocent:.2f}  {one.blamed} of {one.seen} blamed; {one.confirmed} incidents confirmed, {one.wrong} wrong"
+        for one in found
+    ]

@@ -1,0 +1,154 @@
+"""What operators answered: "confirmed", or "wrong, it was X". Stored, shown, exported, counted; never turned into a verdict.
+
+An answer is kept with what was said when it was given. From all answers come how often each kind of root cause was
+right (shown beside base rates) and the reliability of stated confidences.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from correlator.evidence.calibration import expected_error
+from store import run_names
+
+if TYPE_CHECKING:
+    from store.duckdb_store import DuckStore
+
+#: The categories of the contract: what an operator may say it was.
+CATEGORIES = (
+    "infra.network", "infra.gpu", "infra.node", "infra.storage", "infra.scheduler", "app.error", "app.oom", "app.timeout",
+    "user.cancel", "sched.preempt", "unknown",
+)  # fmt: skip
+
+ANSWERS = ("confirmed", "wrong")
+
+_COLUMNS = ("feedback_id", "cluster", "run_key", "incident_id", "answer", "category", "event", "host", "device", "note", "author",
+            "given_at", "said_category", "said_event", "said_host", "said_confidence")  # fmt: skip
+
+
+class FeedbackError(ValueError):
+    """The answer cannot be kept; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An operator's word on one run. ``category`` and the rest say what it was; needed where the answer is "wrong"."""
+
+    answer: str
+    category: str | None = None
+    event: str | None = None
+    host: str | None = None
+    device: str | None = None
+    note: str = ""
+    author: str = ""
+
+
+def give(store: DuckStore, run_key: str, answer: Answer, now: datetime | None = None) -> dict[str, Any]:
+    """Keeps an answer about a run's verdict and returns it. The same person's later answer on it counts instead.
+
+    ``run_key`` is the run's name in the whole store."""
+    if answer.answer not in ANSWERS:
+        raise FeedbackError(f"answer {answer.answer!r}: use one of {', '.join(ANSWERS)}")
+    if answer.category is not None and answer.category not in CATEGORIES:
+        raise FeedbackError(f"category {answer.category!r}: use one of {', '.join(CATEGORIES)}")
+    if answer.answer == "wrong" and answer.category is None:
+        raise FeedbackError("a wrong verdict needs the category that it should have been; 'unknown' is one")
+    run = run_names.find(store.rows, "own_key, cluster, document", run_key)
+    if run is None or run["document"] is None:
+        raise FeedbackError(f"run {run_key}: it has no verdict to answer; see 'faultline incidents'")
+    verdict = json.loads(run["document"])
+    root = verdict.get("root_cause") or {}
+    moment = (now or datetime.now(UTC)).astimezone(UTC).replace(tzinfo=None)
+    name = hashlib.blake2s(repr((run_key, answer, moment)).encode(), digest_size=6).hexdigest()
+    row = {
+        "feedback_id": f"F-{name}", "cluster": run["cluster"], "run_key": run["own_key"], "incident_id": verdict["incident_id"],
+        "answer": answer.answer, "category": answer.category or verdict["category"], "event": answer.event, "host": answer.host,
+        "device": answer.device, "note": answer.note, "author": answer.author, "given_at": moment, "said_category": verdict["category"],
+        "said_event": root.get("event"), "said_host": root.get("host"), "said_confidence": verdict["confidence"],
+    }  # fmt: skip
+    with store.transaction() as connection:
+        marks = ", ".join("?" for _ in _COLUMNS)
+        connection.execute(
+            f"INSERT INTO kept.feedback ({', '.join(_COLUMNS)}) VALUES ({marks})", [row[c] for c in _COLUMNS]
+        )
+    return row
+
+
+def answers(store: DuckStore, *, run_key: str | None = None, incident_id: str | None = None) -> list[dict[str, Any]]:
+    """All answers, oldest first; of one run (by its name in the whole store) or incident where named."""
+    if run_key is not None:
+        run = run_names.find(store.rows, "own_key, cluster", run_key) or {"own_key": run_key, "cluster": None}
+        return [row for row in answers(store) if (row["run_key"], row["cluster"]) == (run["own_key"], run["cluster"])]
+    condition = " AND incident_id = ?" if incident_id is not None else ""
+    values = [incident_id] if incident_id is not None else []
+    try:
+        return store.rows(f"SELECT {', '.join(_COLUMNS)} FROM kept.feedback WHERE true{condition} ORDER BY given_at, feedback_id", values)  # fmt: skip
+    except duckdb.CatalogException:  # a store of an older version, opened for reading
+        return []
+
+
+def standing(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The answers that count: each person's last one on each run."""
+    last: dict[tuple[str | None, str, str], Mapping[str, Any]] = {}
+    for row in rows:
+        last[(row.get("cluster"), row["run_key"], row["author"] or "")] = row
+    return list(last.values())
+
+
+#: Width of the reliability diagram's bins.
+BINS = 10
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Statements with a confidence in [low, high): how many, what was stated on average, how many were right."""
+
+    low: float
+    high: float
+    count: int
+    stated: float
+    right: float
+
+
+def reliability(pairs: Iterable[tuple[float, bool]], bins: int = BINS) -> list[Bin]:
+    """The reliability diagram as rows; empty bins are left out. A confidence of 1 falls into the last bin."""
+    groups: defaultdict[int, list[tuple[float, bool]]] = defaultdict(list)
+    for stated, right in pairs:
+        groups[min(int(stated * bins), bins - 1)].append((stated, right))
+    return [
+        Bin(n / bins, (n + 1) / bins, len(g), sum(s for s, _ in g) / len(g), sum(r for _, r in g) / len(g))
+        for n, g in sorted(groups.items())
+    ]
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What the answers teach: per stated root cause (or category), how many were judged and how many confirmed."""
+
+    causes: dict[str, tuple[int, int]]
+    diagram: list[Bin]
+    error: float | None
+
+
+def lessons(rows: Iterable[Mapping[str, Any]]) -> Lesson:
+    """Counts for base rates and calibration. Shown to people; verdicts do not read it."""
+    counted: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    pairs: list[tuple[float, bool]] = []
+    for row in standing(rows):
+        right = row["answer"] == "confirmed"
+        counted[row["said_event"] or row["said_category"]][0] += 1
+        counted[row["said_event"] or row["said_category"]][1] += right
+        pairs.append((float(row["said_confidence"]), right))
+    return Lesson(
+        {k: (n, ok) for k, (n, ok) in sorted(counted.items())},
+        reliability(pairs),
+        expected_error(pairs) if pairs else None,
+    )

@@ -1,0 +1,50 @@
+"""Edges as operators' answers judge them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from correlator.learning.backtest import said
+from correlator.learning.feedback import standing
+
+if TYPE_CHECKING:
+    pass
+
+
+#: So many answers weigh as much as a prior, which is a judgement of somebody who knows such clusters: a handful of answers
+#: moves it a little, dozens replace it.
+PRIOR_ANSWERS = 20.0
+#: No number of answers makes an edge more certain than this, or less possible.
+LEAST, MOST = 0.02, 0.98
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An answer to what is still said of a run, by which edges, and whether that was right."""
+
+    cluster: str | None
+    run_key: str
+    incident_id: str
+    right: bool
+    edges: tuple[str, ...]
+
+
+def judged(
+    rows: Iterable[Mapping[str, Any]], verdicts: Mapping[tuple[str | None, str], Mapping[str, Any]]
+) -> tuple[list[Judged], int]:
+    """The standing answers whose verdict still says what was answered, and how many do not count. ``verdicts``: documents by
+    cluster and run."""
+    found: list[Judged] = []
+    uncounted = 0
+    for row in standing(rows):
+        document = verdicts.get((row["cluster"], row["run_key"]))
+        now = None if document is None else said(document)
+        told = (row["said_category"], row["said_event"], row["said_host"])
+        if now is None or (now.category, now.event, now.host) != told or not now.edges:
+            uncounted += 1
+            continue
+        right = row["answer"] == "confirmed"
+        found.append(Judged(row["cluster"], row["run_key"], row["incident_id"], right, now.edges))
+    return found, uncounted

@@ -1,0 +1,129 @@
+"""What operators' answers say of the priors of edges: a proposal, which a person back-tests and puts among the site's edges.
+What they say of base rates is in ``innocence.py``.
+
+Nothing here changes a verdict. The answers to one incident count once for each edge of its chain, however many runs it
+ended: they are one observation of one fault.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from correlator.learning.feedback import answers
+from correlator.learning.judged import LEAST, MOST, PRIOR_ANSWERS, judged
+from correlator.model.nouns import Edge
+
+if TYPE_CHECKING:
+    from correlator.learning.base_rates import Innocence
+    from store.duckdb_store import DuckStore
+
+
+@dataclass(frozen=True)
+class Learned:
+    """An edge, in how many incidents its blame was confirmed and found wrong, and the prior that follows. ``judged``: the prior
+    that somebody judged, where the edge's own is made of answers already: each answer counts once."""
+
+    edge: Edge
+    confirmed: int
+    wrong: int
+    judged: float | None = None
+
+    @property
+    def begun(self) -> float:
+        """The prior before all answers."""
+        return self.edge.prior if self.judged is None else self.judged
+
+    @property
+    def prior(self) -> float:
+        """Mean of the Beta distribution of which the prior before all answers is worth ``PRIOR_ANSWERS``."""
+        mean = (PRIOR_ANSWERS * self.begun + self.confirmed) / (PRIOR_ANSWERS + self.confirmed + self.wrong)
+        return round(min(max(mean, min(LEAST, self.begun)), max(MOST, self.begun)), 3)
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """``uncounted``: answers to verdicts that are others now, or that no edge led to."""
+
+    edges: list[Learned]
+    uncounted: int
+
+
+def learned(store: DuckStore, edges: Sequence[Edge], begun: Mapping[str, float] | None = None) -> Lessons:
+    """Counts the standing answers whose verdict still says what was answered. ``begun``: edge -> its prior before all answers,
+    where its own is not that."""
+    rows = store.rows("SELECT cluster, run_key, document FROM model.runs WHERE document IS NOT NULL")
+    verdicts = {(row["cluster"], row["run_key"]): json.loads(row["document"]) for row in rows}
+    counted, uncounted = judged(answers(store), verdicts)
+    #: By edge: incident -> whether it was confirmed. Who answers "wrong" has seen more than who agrees.
+    told: defaultdict[str, dict[str, bool]] = defaultdict(dict)
+    for one in counted:
+        for name in one.edges:
+            told[name][one.incident_id] = one.right and told[name].get(one.incident_id, True)
+    found = [
+        Learned(edge, sum(right.values()), sum(not r for r in right.values()), (begun or {}).get(edge.id))
+        for edge in edges if (right := told.get(edge.id))
+    ]  # fmt: skip
+    return Lessons(found, uncounted)
+
+
+def lines(lessons: Lessons) -> list[str]:
+    """For a person: one line for each edge, and what was not counted."""
+    told = [
+        f"{one.edge.id:6} prior {one.edge.prior:.2f} -> {one.prior:.2f}  {one.confirmed} incidents confirmed, {one.wrong} wrong: {one.edge.text}"
+        for one in lessons.edges
+    ]
+    if lessons.uncounted:
+        told.append(f"not counted: {lessons.uncounted} answers to verdicts that are others now, or that no edge led to")
+    return told or ["no answers yet: give them on the page of a job or an incident"]
+
+
+def as_file(
+    found: Iterable[Learned], tests: Mapping[str, Sequence[object]] | None = None, rates: Iterable[Innocence] = ()
+) -> str:
+    """Edges with their new priors, and base rates, as a site's edge file. ``tests``: those that the edges carry, by id."""
+    parts = [
+        "# Priors and base rates as operators' answers have them. Made by 'faultline check --answers'; back-test it before you use it."
+    ]
+    for one in found:
+        edge = one.edge
+        told: dict[str, object] = {
+            "id": edge.id, "cause": list(edge.cause), "effect": list(edge.effect), "scope": edge.scope, "window": edge.window,
+            "prior": one.prior, "judged": one.begun, "requires": list(edge.requires), "text": edge.text,
+            "reference": f"{_COUNTED.sub('', edge.reference)}; {_counts(one)}".removeprefix("; "),
+            "anchor": edge.anchor, "density": edge.density, "blocks": edge.blocks, "shared": edge.shared, "prior_runs": edge.prior_runs,
+        }  # fmt: skip
+        table = _table("edge", told)
+        carried = (tests or {}).get(edge.id)
+        if carried:
+            table += "\ntests = [\n" + "".join(f"  {_toml(test)},\n" for test in carried) + "]"
+        parts.append(table)
+    for rate in rates:
+        reference = f"{rate.blamed} of {rate.seen} facts blamed; {_counts(rate)}"
+        parts.append(_table("base_rate", {"kind": rate.kind, "innocent": rate.innocent, "reference": reference}))
+    return "\n\n".join(parts) + "\n"
+
+
+#: What an earlier file of answers says of itself behind an edge's reference.
+_COUNTED = re.compile(r"(?:; |^)\d+ incidents confirmed, \d+ wrong$")
+
+
+def _counts(one: Learned | Innocence) -> str:
+    return f"{one.confirmed} incidents confirmed, {one.wrong} wrong"
+
+
+def _table(name: str, told: Mapping[str, object]) -> str:
+    return f"[[{name}]]\n" + "\n".join(f"{key} = {_toml(value)}" for key, value in told.items())
+
+
+def _toml(value: object) -> str:
+    """Text, numbers and booleans are written alike in JSON and TOML; tables are not."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(one)}" for key, one in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,245 @@
+"""What was stored since the last look: a few questions about new rows only, asked once for all clusters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from correlator.gather.events import Lines, Part, joined, prepared, stamped
+from correlator.gather.runs import no_rows, rows_since
+from correlator.gather.runs_fast import likely_runs
+from correlator.gather.since import Recent
+from correlator.gather.telemetry import KERNEL_SOURCES, SAME_BOOT_S
+from correlator.live.inbox import ENDING, Moments, Recalled, Told, ending_in, listed, moments_of
+from correlator.model.moments import moment_of
+from correlator.model.nouns import Event, Run
+
+if TYPE_CHECKING:
+    from store.duckdb_store import DuckStore
+
+#: Event lines are read ahead where no more lines than these are new: after a standstill everything is looked at.
+AHEAD_LINES = 4_000_000
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """The event lines of a cluster from ``since`` (epoch seconds) on, and the events that they tell: they are being read while
+    the rest is asked."""
+
+    since: float
+    lines: Future[Part]
+    events: Future[tuple[list[Event], Lines]]
+
+    def read(self, cut: float) -> tuple[list[Event], Lines] | None:
+        """The events that the lines from a moment on tell; None where not all of those are read ahead."""
+        if cut < self.since:
+            return None
+        moment = moment_of(cut)
+        assert moment is not None
+        return self.events.result() if cut == self.since else joined([self.lines.result().since(moment)])
+
+    def recalled(self) -> Recalled:
+        """What need not be read again."""
+        return Recalled(self.since, [self.lines.result()])
+
+
+@dataclass(frozen=True)
+class Change:
+    """What was stored since the last look: the earliest moment told by it, the jobs it speaks of, those of them whose
+    output it brings without stamps, the hosts of which it tells something that may have ended there, those whose own log
+    begins in it, whether it holds states of nodes, behind which row id of ``raw.jobs`` its rows lie, those rows, and
+    the runs that they most likely tell (``likely_runs``). ``empty``: tables of ``raw`` that hold nothing."""
+
+    earliest: float
+    jobs: frozenset[int]
+    ending: frozenset[str] = frozenset()
+    voices: frozenset[str] = frozenset()
+    unstamped: frozenset[int] = frozenset()
+    states: bool = True
+    jobs_since: int = -1
+    job_rows: pl.DataFrame = field(default_factory=no_rows, compare=False)
+    likely: Mapping[int, Run] = field(default_factory=dict, compare=False)
+    ahead: Ahead | Recalled | None = field(default=None, compare=False)
+    empty: frozenset[str] = frozenset()
+
+
+@dataclass
+class _Lines:
+    """What the new log lines of one cluster tell."""
+
+    count: int = 0
+    timed: int = 0
+    earliest: float | None = None
+    jobs: set[int] = field(default_factory=set)
+    unstamped: set[int] = field(default_factory=set)
+    ending: Future[set[str]] | set[str] | None = None
+    voices: frozenset[str] = frozenset()
+    ahead: Ahead | Recalled | None = None
+
+    def ended(self) -> frozenset[str]:
+        """Hosts of which they tell something that may have ended there: as was heard or asked, else by the lines read ahead."""
+        if isinstance(self.ending, Future):
+            return frozenset(self.ending.result())
+        if self.ending is None and isinstance(self.ahead, Ahead):
+            return frozenset(ending_in(self.ahead.lines.result().lines))
+        return frozenset(self.ending or ())
+
+
+#: Lines that are read ahead and no older than this before the latest that was known are nearly all new, seconds.
+AGAIN_S = 60.0
+
+#: Rows behind the last look that tell of one cluster.
+_NEW = "rowid > ? AND cluster IS NOT DISTINCT FROM ?"
+
+
+class Arrivals:
+    """Rows behind ``since`` (table of ``raw`` -> highest row id seen); ``grown``: tables that have such rows. What does not
+    hang on each other is asked at once, here and ``beside``: most questions keep one core busy only. ``told``: what was heard
+    of them, where that is all; ``recalled``: lines that need not be read again; ``empty``: tables that hold nothing."""
+
+    def __init__(
+        self, store: DuckStore, since: Mapping[str, int], grown: Collection[str], beside: Executor,
+        told: Mapping[str | None, Told] | None = None, recalled: Mapping[str | None, Recalled] | None = None,
+        empty: frozenset[str] = frozenset(),
+    ) -> None:  # fmt: skip
+        self.store, self.since, self.grown, self.beside = store, since, grown, beside
+        self.told, self.recalled, self.empty = told, recalled or {}, empty
+
+    def _rows(self, table: str, sql: str, parameters: Sequence[object]) -> list[dict[str, Any]]:
+        """The answer to a question about the new rows of a table; nothing where it has none."""
+        return self.store.rows(sql, [self.since[table], *parameters]) if table in self.grown else []
+
+    def further(self, known: Collection[str | None]) -> set[str | None]:
+        """Other clusters that new lines or job records speak of."""
+        if self.told is not None:
+            return self.told.keys() - set(known)
+        # A comparison for each cluster is vectorised; looking a name up in a list is not.
+        other = " AND ".join(["rowid > ?", *("cluster IS DISTINCT FROM ?" for _ in known)])
+        return {
+            row["cluster"] for table in ("logs", "jobs")
+            for row in self._rows(table, f"SELECT DISTINCT cluster FROM raw.{table} WHERE {other}", list(known))
+        }  # fmt: skip
+
+    def _lines(
+        self, cluster: str | None, latest: float, voices: frozenset[str], since: Callable[[float], float]
+    ) -> _Lines:
+        """Questions for one column each: DuckDB groups by one ten times as fast as by several."""
+        if self.told is not None:
+            return self._heard(cluster, self.told.get(cluster) or Told(), voices, since)
+        found = _Lines()
+        for row in self._rows("logs", f"SELECT epoch(min(time)) AS t, count(*) AS n, count(time) AS timed FROM raw.logs WHERE {_NEW}", [cluster]):  # fmt: skip
+            found.count, found.timed, found.earliest = row["n"], row["timed"], row["t"]
+        if not found.count:
+            return found
+        if found.earliest is not None and found.count <= AHEAD_LINES:
+            found.ahead = self._ahead(cluster, since(found.earliest))
+        if found.ahead is None or found.timed < found.count or found.ahead.since < latest - AGAIN_S:
+            found.ending = self.beside.submit(self._ending, cluster)
+        found.jobs = self._jobs(cluster, "job_id IS NOT NULL")
+        if found.timed < found.count:
+            found.unstamped = self._jobs(cluster, "job_id IS NOT NULL AND time IS NULL")
+        found.voices = self._voices(cluster, voices)
+        return found
+
+    def _heard(
+        self, cluster: str | None, told: Told, voices: frozenset[str], since: Callable[[float], float]
+    ) -> _Lines:
+        """The same without a question."""
+        ahead: Ahead | Recalled | None = None
+        if told.earliest is not None:
+            first, known = since(told.earliest), self.recalled.get(cluster)
+            if known is not None and known.since <= first:
+                ahead = Recalled(known.since, [*known.parts, *told.parts])
+            elif told.lines <= AHEAD_LINES:
+                ahead = self._ahead(cluster, first)
+        heard = frozenset(told.voices - voices)
+        return _Lines(told.lines, told.timed, told.earliest, told.jobs, told.unstamped, told.ending, heard, ahead)
+
+    def _ahead(self, cluster: str | None, since: float) -> Ahead:
+        lines = self.beside.submit(lambda: prepared(stamped(Recent(self.store, since), cluster)))
+        return Ahead(since, lines, self.beside.submit(lambda: joined([lines.result()])))
+
+    def _jobs(self, cluster: str | None, which: str) -> set[int]:
+        # Very many, as a rule: a column is read in half the time that rows take.
+        jobs = self.store.frame(
+            f"SELECT DISTINCT job_id FROM raw.logs WHERE {_NEW} AND {which}", [self.since["logs"], cluster]
+        )
+        return set(jobs["job_id"].to_list())
+
+    def _ending(self, cluster: str | None) -> set[str]:
+        """Hosts of which the new lines tell something that may have ended there."""
+        found: set[str] = set()
+        for row in self._rows("logs", f"""SELECT DISTINCT host, json_extract(entities, '$.nodes') AS nodes FROM raw.logs WHERE {_NEW}
+                AND event IS NOT NULL AND ({" OR ".join(f"starts_with(event, '{k}')" for k in ENDING)})""", [cluster]):  # fmt: skip
+            found.update([row["host"]] if row["host"] else [])
+            found.update(_names(row["nodes"]) if row["nodes"] else [])
+        return found
+
+    def change(
+        self, cluster: str | None, last_runs: Callable[[Collection[int]], Mapping[int, Run]], latest: float, voices: frozenset[str],
+        since: Callable[[float], float],
+    ) -> Change | None:  # fmt: skip
+        """What the new rows say of a cluster, None if nothing. ``last_runs`` gives the last run that is known of each of
+        some jobs; what tells no time counts as said at ``latest``; ``voices``: hosts whose own log is known already;
+        ``since``: from which stamp on lines are wanted where the first new one has a given stamp."""
+        job_rows = self.beside.submit(self._job_rows, cluster)
+        lines = self._lines(cluster, latest, voices, since)
+        moments = [lines.earliest]
+        jobs = set(lines.jobs)
+        rows, told, likely = job_rows.result()
+        jobs.update(job for job, _, _ in told)
+        jobs |= {r["job_id"] for r in self._rows("steps", f"SELECT DISTINCT job_id FROM raw.steps WHERE {_NEW}", [cluster])}  # fmt: skip
+        known = last_runs(jobs) if jobs else {}
+        for job, latest_told, begun in told:
+            # A run that nothing told of before may have been there since its start.
+            run = known.get(job)
+            going_on = run is not None and run.start is not None and run.nodes and run.end is None
+            moments.append(latest_told if going_on else begun)
+        moments += [run.end for run in known.values()]
+        states = False
+        for table in ("metrics", "node_states"):
+            for row in self._rows(table, f"SELECT epoch(min(time)) AS t FROM raw.{table} WHERE {_NEW}", [cluster]):
+                moments.append(row["t"])
+                states = table == "node_states" and row["t"] is not None
+        moments += self._boots(cluster)
+        times = [m for m in moments if m is not None]
+        if not lines.count and not jobs and not times:
+            return None
+        return Change(
+            min(times, default=latest), frozenset(jobs), lines.ended(), lines.voices,
+            frozenset(lines.unstamped), states, self.since["jobs"], rows, likely, lines.ahead, self.empty,
+        )  # fmt: skip
+
+    def _boots(self, cluster: str | None) -> list[float | None]:
+        """When the first boot was that new answers of Slurm tell of: each poll repeats those that are known."""
+        rows = self._rows("boots", f"""SELECT epoch(min(boot_time)) AS t FROM raw.boots b WHERE {_NEW} AND NOT EXISTS (SELECT 1 FROM raw.boots o
+            WHERE o.rowid <= ? AND o.host = b.host AND o.cluster IS NOT DISTINCT FROM b.cluster
+            AND abs(epoch(o.boot_time) - epoch(b.boot_time)) <= {SAME_BOOT_S})""", [cluster, self.since["boots"]])  # fmt: skip
+        return [row["t"] for row in rows]
+
+    def _job_rows(self, cluster: str | None) -> tuple[pl.DataFrame, list[Moments], dict[int, Run]]:
+        """The new rows about jobs, ``moments_of`` them, and the runs that they most likely tell."""
+        if self.told is not None:
+            told = self.told.get(cluster) or Told()
+            return pl.concat([no_rows(), *told.rows]), told.moments, told.likely
+        rows = rows_since(self.store, cluster, self.since["jobs"]) if "jobs" in self.grown else no_rows()
+        return rows, moments_of(rows), likely_runs(rows)
+
+    def _voices(self, cluster: str | None, known: frozenset[str]) -> frozenset[str]:
+        """Hosts whose own log is not ``known`` and begins in the new lines."""
+        hosts = {r["host"] for r in self._rows("logs", f"SELECT DISTINCT host FROM raw.logs WHERE {_NEW}", [cluster])}
+        strange = sorted(h for h in hosts - known if h)
+        if not strange:
+            return frozenset()
+        rows = self._rows("logs", f"""SELECT DISTINCT host FROM raw.logs WHERE {_NEW} AND list_contains(?::VARCHAR[], host)
+            AND source IN {KERNEL_SOURCES}""", [cluster, strange])  # fmt: skip
+        return frozenset(r["host"] for r in rows)
+
+
+def _names(text: str) -> list[str]:
+    return listed(json.loads(text))

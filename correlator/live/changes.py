@@ -1,0 +1,163 @@
+"""From the conclusions before to those of now: which documents say something else, and which have become final.
+
+A tick knows where it concluded anew; only there are documents compared. What is the same object was said and stored
+already, and is not looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from correlator.live.awaited import Silent, held, waiting, with_jobs_of
+
+if TYPE_CHECKING:
+    from correlator.conclusions import Conclusions
+    from correlator.incidents.incidents import Incident
+
+Document = dict[str, Any]
+
+
+@dataclass
+class Touched:
+    """What may differ from the conclusions before: the places of incidents that are new or say something else; by id, the
+    incidents that are not among the documents any more, with what they were made from; the keys of runs whose verdict is
+    new, another or gone. All other documents are the same objects."""
+
+    incidents: list[int]
+    gone: dict[str, tuple[Document, Incident]]
+    verdicts: set[str]
+
+
+def everything(found: Conclusions) -> Touched:
+    """Where nothing was concluded before."""
+    return Touched(list(range(len(found.incidents))), {}, set(found.verdicts))
+
+
+#: Lines may come this late and still find the verdict provisional, seconds.
+LATENESS_S = 600.0
+
+
+def settled(known: Conclusions, longest: float, now: datetime, silent: Silent) -> Conclusions:
+    """Verdicts are final when the watermark (``now`` less the lateness allowed) has passed their run's end by the
+    ``longest`` causal window, seconds; until then they are provisional, and held back while their node is silent
+    (waiting.py). Incidents are final when all their verdicts are. A full pass over stored rows (``ingest``, ``correlate``)
+    knows that nothing more comes and calls all final. The same object where nothing turns."""
+    # Moments are RFC 3339 in UTC with microseconds: they sort as texts.
+    watermark = now - timedelta(seconds=LATENESS_S + longest)
+    border = watermark.isoformat(timespec="microseconds") + "Z"
+    if known.settled_until is None or border < known.settled_until:
+        keys: Iterable[str] = known.verdicts
+        places: Iterable[int] = range(len(known.incidents))
+    else:
+        keys = [k for k in known.open_verdicts if k in known.verdicts]
+        places = _open_incidents(known)
+    said = known.verdicts
+    final = {k: said[k]["end"] is None or said[k]["end"] <= border for k in keys}
+    waits = waiting((known.stories[place] for place in _provisional(known, places, final)), silent)
+    shown = {k: _shown(said[k], f, () if f else waits.get(said[k]["incident_id"], ())) for k, f in final.items()}
+    turned = {k: document for k, document in shown.items() if document is not said[k]}
+    verdicts = {**said, **turned} if turned else said
+    open_incidents, again = set(), {}
+    for place in places:
+        incident = known.incidents[place]
+        end, jobs = incident["end"], incident["jobs"]
+        over = (end is None or end <= border) and all(
+            verdicts[j["job_id"]]["final"] for j in jobs if j["job_id"] in verdicts
+        )
+        if not over:
+            open_incidents.add(incident["id"])
+        status = "final" if over else "provisional"
+        told = incident if incident["status"] == status else {**incident, "status": status}
+        told = held(told, waits.get(incident["id"], ()))
+        if "awaited" in incident or "awaited" in told:
+            told = with_jobs_of(told, verdicts)
+        if told is not incident:
+            again[place] = told
+    found = _turned(known, verdicts, turned.keys(), again) if turned or again else known
+    found.settled_until, found.open_incidents = border, open_incidents
+    found.open_verdicts = {k for k, over in final.items() if not over}
+    return found
+
+
+def _provisional(known: Conclusions, places: Iterable[int], final: Mapping[str, bool]) -> list[int]:
+    """Places of incidents of which a verdict is not final."""
+    names = {known.verdicts[k]["incident_id"] for k, over in final.items() if not over}
+    return [place for place in places if known.incidents[place]["id"] in names]
+
+
+def _shown(document: Document, final: bool, hosts: tuple[str, ...]) -> Document:
+    document = held(document, hosts)
+    return document if document["final"] == final else {**document, "final": final}
+
+
+def _open_incidents(known: Conclusions) -> list[int]:
+    """Places of incidents that are provisional or new, or of which a run is judged anew."""
+    names = known.open_incidents | {
+        known.verdicts[k]["incident_id"] for k in known.open_verdicts if k in known.verdicts
+    }
+    return [n for n, i in enumerate(known.incidents) if i["id"] in names] if names - {None} else []
+
+
+def _turned(
+    known: Conclusions, verdicts: dict[str, Document], keys: Iterable[str], again: dict[int, Document]
+) -> Conclusions:
+    incidents = list(known.incidents)
+    if known.touched is None and known.settled_until is None:  # concluded from nothing: all of it is compared later
+        for place, document in again.items():
+            incidents[place] = document
+        return replace(known, verdicts=verdicts, incidents=incidents)
+    before = known.touched or Touched([], {}, set())
+    touched = Touched(list(before.incidents), dict(before.gone), {*before.verdicts, *keys})
+    fresh = set(before.incidents)
+    for place, document in again.items():
+        if place not in fresh:
+            touched.incidents.append(place)
+            touched.gone[document["id"]] = (incidents[place], known.stories[place])
+        incidents[place] = document
+    return replace(known, verdicts=verdicts, incidents=incidents, touched=touched)
+
+
+def same_objects(found: Conclusions, before: Conclusions | None) -> Conclusions:
+    """The conclusions with the documents of ``before`` wherever they say the same, and with what is left in ``touched``.
+    New incidents take over when they were first said. ``found`` is changed: nobody else has it yet."""
+    if before is None or found is before:
+        return found
+    touched = found.touched or _compared(found, before)
+    again = []
+    for place in touched.incidents:
+        document = found.incidents[place]
+        old, _ = touched.gone.get(document["id"], (None, None))
+        found.incidents[place] = _same(document, old)
+        if found.incidents[place] is old:
+            del touched.gone[document["id"]]
+        else:
+            again.append(place)
+    verdicts = {}
+    for key in touched.verdicts:
+        now, then = found.verdicts.get(key), before.verdicts.get(key)
+        if now is not None and now is not then:
+            verdicts[key] = _same(now, then)
+    found.verdicts.update(verdicts)
+    keys = {k for k in touched.verdicts if found.verdicts.get(k) is not before.verdicts.get(k)}
+    found.touched = Touched(again, touched.gone, keys)
+    return found
+
+
+def _compared(found: Conclusions, before: Conclusions) -> Touched:
+    """Where everything was concluded anew."""
+    gone = {i["id"]: (i, s) for i, s in zip(before.incidents, before.stories, strict=True)}
+    return Touched(list(range(len(found.incidents))), gone, {*found.verdicts, *before.verdicts})
+
+
+def _same(document: Document, old: Document | None) -> Document:
+    if old is None or document is old:
+        return document
+    if "detected_at" in old:
+        document = {**document, "detected_at": old["detected_at"]}
+    return old if document == old else document
+
+
+__all__ = ["Touched", "everything", "same_objects", "settled"]

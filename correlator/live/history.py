@@ -1,0 +1,237 @@
+"""What the running service said, and when: first detections, versions of verdicts, former ids of incidents.
+
+An incident's id is made from its root, so that a replay finds the same ids. Late lines may show an earlier or a common
+root; then the id changes, and the former one stays as an alias, so that a link in a ticket keeps working.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import polars as pl
+
+from correlator.detections import detections
+from correlator.live.changes import everything
+from correlator.model.json_text import sorted_json
+
+if TYPE_CHECKING:
+    from correlator.conclusions import Conclusions
+    from store.duckdb_store import DuckStore
+
+
+@dataclass
+class Said:
+    """What one look adds to what was said: rows of ``kept`` and the lists of a ``TickReport``."""
+
+    report: dict[str, Any]
+    versions: list[dict[str, Any]] = field(default_factory=list)
+    detected: dict[str, datetime] = field(default_factory=dict)
+    clusters: dict[str, str | None] = field(default_factory=dict)
+    #: id() of a verdict's document -> its text, so that whoever stores it need not make it again.
+    texts: dict[int, str] = field(default_factory=dict)
+
+
+class History:
+    """What was said so far, as a service keeps it in memory: a tick asks the store nothing about it.
+
+    ``note`` works out what is new, ``write`` stores it inside a transaction, ``remember`` counts it as said once that is
+    committed.
+    """
+
+    def __init__(self, store: DuckStore) -> None:
+        last = "QUALIFY row_number() OVER (PARTITION BY cluster, name ORDER BY version DESC) = 1"
+        self._verdicts: dict[tuple[str | None, str], tuple[int, str | None]] = {
+            (r["cluster"], r["name"]): (r["version"], r["digest"])
+            for r in store.rows(
+                f"SELECT cluster, name, version, digest FROM kept.versions WHERE kind = 'verdict' {last}"
+            )
+        }
+        self._incidents = {
+            (r["cluster"], r["name"]): r
+            for r in store.rows(f"SELECT * FROM kept.versions WHERE kind = 'incident' {last}")
+        }
+        self.detected = detections(store)
+        self._aliases = {r["alias"] for r in store.rows("SELECT DISTINCT alias FROM kept.aliases")}
+
+    def note(self, found: Sequence[Conclusions], now: datetime, before: Mapping[str | None, Conclusions], offline: Collection[str] = ()) -> Said:  # fmt: skip
+        """What is new against what was said before. ``before``: the last conclusions; documents that are the same objects
+        still need no second look. ``offline``: incidents that an offline ``ingest`` concluded, which is no detection by a
+        running service."""
+        said = Said({"provisional": [], "final": [], "opened": [], "changed": [], "closed": [], "aliases": {}})
+        for conclusions in found:
+            last = before.get(conclusions.cluster)
+            touched = conclusions.touched or everything(conclusions)
+            for name in sorted(n for n in touched.verdicts if n in conclusions.verdicts):
+                verdict = conclusions.verdicts[name]
+                version, digest = self._verdicts.get((conclusions.cluster, name), (0, None))
+                said.texts[id(verdict)] = text = sorted_json(verdict)
+                row = _row(conclusions.cluster, "verdict", name, verdict, text, version, digest, now)
+                if row:
+                    said.versions.append(row)
+                    said.report["final" if verdict["final"] else "provisional"].append(name)
+            for place in sorted(touched.incidents):
+                self._note_incident(said, conclusions.cluster, conclusions.incidents[place], now)
+            self._note_gone(said, conclusions, last, now)
+        said.detected = {i: now for i in said.report["opened"] if i not in offline}
+        for alias, heir in said.report["aliases"].items():
+            # A story that goes on under another id was detected when it was first told, also where the heir was opened by
+            # an earlier look and stood beside it.
+            first = self.detected.get(alias)
+            if first is not None and first < said.detected.get(heir, self.detected.get(heir, now)):
+                said.detected[heir] = first
+                for conclusions in found:
+                    _tell_again(conclusions, heir)
+        return said
+
+    def _note_incident(self, said: Said, cluster: str | None, incident: Mapping[str, Any], now: datetime) -> None:
+        last = self._incidents.get((cluster, incident["id"]))
+        version, digest = (last["version"], last["digest"]) if last else (0, None)
+        text = sorted_json({k: v for k, v in incident.items() if k != "detected_at"})
+        row = _row(cluster, "incident", incident["id"], incident, text, version, digest, now)
+        said.clusters[incident["id"]] = cluster
+        if row:
+            said.versions.append(row)
+            said.report["changed" if last else "opened"].append(incident["id"])
+
+    def _note_gone(self, said: Said, conclusions: Conclusions, last: Conclusions | None, now: datetime) -> None:
+        """Incidents that are concluded no longer, and who took over their story."""
+        cluster = conclusions.cluster
+        told = (
+            conclusions.touched.gone
+            if last and conclusions.touched
+            else [n for c, n in self._incidents if c == cluster]
+        )
+        alive = {i["id"] for i in conclusions.incidents} if told else frozenset()
+        heirs = _Heirs(conclusions)
+        for name in sorted(n for n in told if n not in alive):
+            row = self._incidents.get((cluster, name))
+            if row is None or not row["digest"]:
+                continue
+            said.report["closed"].append(name)
+            said.versions.append({**row, "version": row["version"] + 1, "said_at": now, "digest": None})
+            heir = heirs.of(row)
+            if heir:
+                said.report["aliases"][name] = heir
+                said.clusters[heir] = cluster
+
+    def write(self, connection: duckdb.DuckDBPyConnection, said: Said, now: datetime) -> None:
+        """Inside the caller's transaction."""
+        from store.duckdb_store import insert
+
+        if said.versions:
+            insert(connection, "kept.versions", pl.DataFrame(said.versions, schema=_VERSIONS))
+        if said.detected:
+            rows = [
+                {"cluster": said.clusters[i], "incident_id": i, "detected_at": at} for i, at in said.detected.items()
+            ]
+            insert(connection, "kept.detections", pl.DataFrame(rows, schema=_DETECTIONS))
+        for alias, heir in said.report["aliases"].items():
+            # An heir that is replaced itself hands its aliases on.
+            connection.execute("UPDATE kept.aliases SET incident_id = ? WHERE incident_id = ?", [heir, alias])
+            connection.execute("INSERT INTO kept.aliases VALUES (?, ?, ?, ?)", [said.clusters[heir], alias, heir, now])
+        back = [i for i in said.clusters if i in self._aliases]
+        if back:  # concluded again under its own id
+            connection.execute("DELETE FROM kept.aliases WHERE list_contains(?, alias)", [back])
+
+    def remember(self, said: Said) -> None:
+        for row in said.versions:
+            place = (row["cluster"], row["name"])
+            if row["kind"] == "verdict":
+                self._verdicts[place] = (row["version"], row["digest"])
+            else:
+                self._incidents[place] = row
+        for name, at in said.detected.items():
+            self.detected[name] = min(at, self.detected.get(name, at))
+        self._aliases.update(said.report["aliases"])
+
+
+def _row(cluster: str | None, kind: str, name: str, document: Mapping[str, Any], text: str, version: int, digest_before: str | None, now: datetime) -> dict[str, Any] | None:  # fmt: skip
+    digest = hashlib.blake2s(text.encode(), digest_size=8).hexdigest()
+    if digest_before == digest:
+        return None
+    jobs = [j["job_id"] for j in document.get("jobs", ())]
+    root = document.get("root_cause") or {}
+    return {
+        "cluster": cluster, "kind": kind, "name": name, "version": version + 1, "said_at": now,
+        "final": bool(document.get("final", document.get("status") == "final")), "category": document.get("category"),
+        "incident_id": document.get("incident_id"), "confidence": document.get("confidence"),
+        "summary": document.get("summary") or sorted_json({"title": document.get("title"), "jobs": jobs, "hosts": document.get("hosts"),
+                                                          "event": root.get("event"), "host": root.get("host"), "device": root.get("device")}),
+        "digest": digest,
+    }  # fmt: skip
+
+
+def _tell_again(conclusions: Conclusions, name: str) -> None:
+    """Counts an incident among those to be stored, where only some are: its date is another now."""
+    touched = conclusions.touched
+    if touched is None or any(conclusions.incidents[n]["id"] == name for n in touched.incidents):
+        return
+    for place, incident in enumerate(conclusions.incidents):
+        if incident["id"] == name:
+            touched.incidents.append(place)
+            touched.gone[name] = (incident, conclusions.stories[place])
+
+
+class _Heirs:
+    """Who takes over the story of an incident that is concluded no longer."""
+
+    def __init__(self, conclusions: Conclusions) -> None:
+        self._incidents = conclusions.incidents
+        self._near: defaultdict[tuple[str, str], list[dict[str, Any]]] | None = None
+
+    def _candidates(self, story: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+        """Incidents with a run or the host in common, each once."""
+        if self._near is None:
+            self._near = defaultdict(list)
+            for incident in self._incidents:
+                for place in {
+                    *(("job", j["job_id"]) for j in incident["jobs"]),
+                    *(("host", h) for h in incident["hosts"]),
+                }:
+                    self._near[place].append(incident)
+        places = [*(("job", str(j)) for j in story.get("jobs") or ()), ("host", str(story.get("host")))]
+        return {i["id"]: i for place in places for i in self._near.get(place, ())}.values()
+
+    def of(self, gone: Mapping[str, Any]) -> str | None:
+        """Most runs in common, else the same device or host, else nobody."""
+        try:
+            story = json.loads(gone["summary"])
+        except ValueError:
+            return None
+        shared: dict[str, int] = {}
+        for incident in self._candidates(story):
+            common = {j["job_id"] for j in incident["jobs"]} & set(story.get("jobs") or ())
+            same_place = story.get("host") in incident["hosts"]
+            same_device = same_place and incident["root_cause"]["device"] == story.get("device")
+            score = 10 * len(common) + 2 * same_device + same_place
+            if score >= 2 or (
+                score == 1 and not story.get("jobs") and incident["root_cause"]["event"] == "switch.failure"
+            ):
+                shared[incident["id"]] = score
+        return min(shared, key=lambda i: (-shared[i], i)) if shared else None
+
+
+_TEXTS = ("category", "incident_id")
+_VERSIONS: dict[str, Any] = {
+    "cluster": pl.String, "kind": pl.String, "name": pl.String, "version": pl.Int64, "said_at": pl.Datetime("us"), "final": pl.Boolean,
+    **dict.fromkeys(_TEXTS, pl.String), "confidence": pl.Float64, "summary": pl.String, "digest": pl.String,
+}  # fmt: skip
+_DETECTIONS: dict[str, Any] = {"cluster": pl.String, "incident_id": pl.String, "detected_at": pl.Datetime("us")}
+
+
+def resolve(store: DuckStore, incident_id: str) -> str:
+    """The id under which an incident's story stands today."""
+    try:
+        rows = store.rows(
+            "SELECT incident_id FROM kept.aliases WHERE alias = ? ORDER BY since DESC LIMIT 1", [incident_id]
+        )
+    except duckdb.CatalogException:
+        return incident_id
+    return str(rows[0]["incident_id"]) if rows else incident_id

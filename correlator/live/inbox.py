@@ -1,0 +1,295 @@
+"""What is stored between two ticks, taken in as soon as it is: a tick, for whose answer somebody waits, need not ask for it.
+
+Whoever stores rows tells of them (``DuckStore.announce``), and works out right here what the next tick wants of them:
+nobody waits for that, the rows were acknowledged before. A tick compares numbers: only where the tables have grown by
+exactly what was heard of, it takes that; otherwise it asks the database.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import polars as pl
+
+from correlator.gather import runs as run_rows
+from correlator.gather.events import NEEDED, Lines, Part, joined, prepared
+from correlator.gather.runs_fast import likely_runs
+from correlator.gather.telemetry import KERNEL_SOURCES
+from correlator.model.json_text import from_json
+from correlator.model.moments import moment_of, seconds
+from correlator.model.nouns import Event, Run
+from parsers.record import TABLES
+from store.duckdb_store import plain
+
+if TYPE_CHECKING:
+    from store.duckdb_store import Added, DuckStore
+
+_LOG = logging.getLogger(__name__)
+
+#: Events that may end something: links, nodes, daemons and targets that come back.
+ENDING = ("nic.", "switch.", "fabric.", "slurm.node_", "slurm.daemon_", "kernel.boot", "storage.")
+
+#: Tables whose rows are taken in; about those of others a tick asks.
+HEARD = ("logs", "jobs")
+
+#: So many event lines and rows about jobs wait for a tick, at most: about a kilobyte each. After a standstill the database is
+#: asked.
+MOST_ROWS = 100_000
+
+#: Fewer event lines than this wait for their like until the tick: reading them takes a few milliseconds, however few they are.
+FEW_LINES = 500
+
+#: So long before the last one (seconds) lines are kept beyond their tick: those that come later may be copies of them.
+KEPT_S = 30.0
+
+#: A job, and the first moments of its latest news and of its beginning.
+Moments = tuple[int, float | None, float | None]
+
+
+@dataclass
+class Told:
+    """What new rows tell of one cluster: how many ``lines`` there are, how many of them are ``timed``, the ``earliest`` (epoch
+    seconds), the ``jobs`` that they name and those of ``unstamped`` lines, hosts of which they tell something that may be
+    ``ending`` there, and ``voices``: hosts whose kernel or system speaks. Event lines as ``parts``, and as ``loose`` rows
+    that nobody has read. Of rows about jobs the ``rows``, their ``moments``, and the ``likely`` runs."""
+
+    lines: int = 0
+    timed: int = 0
+    earliest: float | None = None
+    jobs: set[int] = field(default_factory=set)
+    unstamped: set[int] = field(default_factory=set)
+    ending: set[str] = field(default_factory=set)
+    voices: set[str] = field(default_factory=set)
+    parts: list[Part] = field(default_factory=list)
+    loose: list[pl.DataFrame] = field(default_factory=list)
+    rows: list[pl.DataFrame] = field(default_factory=list)
+    moments: list[Moments] = field(default_factory=list)
+    likely: dict[int, Run] = field(default_factory=dict)
+
+    def add(self, more: Told) -> None:
+        self.lines += more.lines
+        self.timed += more.timed
+        self.earliest = min((t for t in (self.earliest, more.earliest) if t is not None), default=None)
+        self.jobs |= more.jobs
+        self.unstamped |= more.unstamped
+        self.ending |= more.ending
+        self.voices |= more.voices
+        self.parts += more.parts
+        self.loose += more.loose
+        self.rows += more.rows
+        self.moments += more.moments
+        self.likely |= more.likely
+
+    @property
+    def size(self) -> int:
+        """How many event lines and rows about jobs these are."""
+        return sum(part.lines.height for part in self.parts) + sum(rows.height for rows in (*self.loose, *self.rows))
+
+    def read(self) -> None:
+        """Leaves no event line loose."""
+        if self.loose:
+            self.parts.append(prepared(pl.concat(self.loose)))
+            self.loose = []
+
+
+class Mark(NamedTuple):
+    """How many rows of each table of ``HEARD`` were heard of, how often rows that were there already were changed, and how many
+    lines were moved."""
+
+    rows: tuple[int, ...]
+    rewritten: int
+    moved: int
+
+
+@dataclass(frozen=True)
+class Recalled:
+    """All event lines of a cluster from ``since`` (epoch seconds) on."""
+
+    since: float
+    parts: Sequence[Part]
+
+    def read(self, cut: float) -> tuple[list[Event], Lines] | None:
+        """The events that the lines from a moment on tell; None where not all of those are here."""
+        if cut < self.since:
+            return None
+        moment = moment_of(cut)
+        assert moment is not None
+        return joined([part.since(moment) for part in self.parts if part.holds(moment)] or [_nothing()])
+
+    def recalled(self) -> Recalled:
+        """What need not be read again."""
+        return self
+
+    def lately(self) -> Recalled:
+        """Those that lie at most ``KEPT_S`` before the last one, and some."""
+        until = max((part.last for part in self.parts), default=float("-inf")) - KEPT_S
+        gone = [part.last for part in self.parts if part.last < until]
+        return Recalled(
+            max([self.since, *(last + BEHIND_S for last in gone)]), [p for p in self.parts if p.last >= until]
+        )
+
+
+#: So far behind the last line of what was let go the rest begins, seconds: more than what a float leaves of a microsecond.
+BEHIND_S = 0.00001
+
+
+class Heard:
+    """What a store took in since the last tick. Any thread may store; one ticks."""
+
+    def __init__(self, store: DuckStore) -> None:
+        self._store = store
+        self._rows = tuple(0 for _ in HEARD)
+        self._waiting: deque[tuple[tuple[int, ...], Added]] = deque()
+        self._told: deque[tuple[tuple[int, ...], dict[str | None, Told]]] = deque()
+        self._size = 0
+        #: From here on nothing that was heard was left out; None: nobody has ticked yet.
+        self._whole_from: tuple[int, ...] | None = None
+        self._one_at_a_time = threading.Lock()
+        #: By cluster, lines that were heard or read already.
+        self.recalled: dict[str | None, Recalled] = {}
+        store.listeners.add(self)
+
+    def hear(self, added: Added) -> None:
+        """See ``store.duckdb_store.Listener``."""
+        more = [sum(rows.height for name, rows in added if name == table) for table in HEARD]
+        after = tuple(map(sum, zip(self._rows, more, strict=True)))
+        if self._whole_from is not None and any(more):
+            self._waiting.append((after, [(name, rows) for name, rows in added if name in HEARD]))
+        self._rows = after
+
+    def digest(self) -> None:
+        """Works out what was heard. Rows that cannot be read are left out: who asks the database for them will say why."""
+        with self._one_at_a_time:
+            self._read_waiting()
+
+    def mark(self) -> Mark | None:
+        """Up to where it was heard; None while more is being committed."""
+        mark = Mark(self._rows, self._store.rewritten, self._store.moved)
+        return None if self._store.telling else mark
+
+    def take(self, since: Mark | None, until: Mark | None, grown: Mapping[str, int]) -> dict[str | None, Told] | None:
+        """What the rows between two marks tell, by cluster, where they are all by which the tables have ``grown``; else None.
+        It is not kept."""
+        with self._one_at_a_time:
+            self._read_waiting()
+            found: dict[str | None, Told] = {}
+            whole, self._whole_from = self._whole_from, self._rows if until is None else until.rows
+            while self._told and self._told[0][0] <= self._whole_from:
+                for cluster, told in self._told.popleft()[1].items():
+                    found.setdefault(cluster, Told()).add(told)
+                    self._size -= told.size
+        if since is None or until is None or since.rewritten != until.rewritten:
+            self.recalled.clear()
+            return None
+        rows = {table: now - then for table, then, now in zip(HEARD, since.rows, until.rows, strict=True)}
+        if whole is None or whole > since.rows or any(rows[table] != grown[table] for table in HEARD):
+            return None
+        for told in found.values():
+            told.read()
+        return found
+
+    def keep(self, cluster: str | None, lines: Recalled) -> None:
+        """Lines that the next tick may need again."""
+        self.recalled[cluster] = lines.lately()
+
+    def _read_waiting(self) -> None:
+        while self._waiting:
+            until, added = self._waiting.popleft()
+            try:
+                found = _told(added)
+            except Exception:
+                _LOG.warning("new rows cannot be read ahead; the next tick asks the database for them", exc_info=True)
+                self._leave_out(until)
+                continue
+            self._told.append((until, found))
+            self._size += sum(told.size for told in found.values())
+            if self._size > MOST_ROWS:
+                self._leave_out(until)
+
+    def _leave_out(self, until: tuple[int, ...]) -> None:
+        self._told.clear()
+        self._size = 0
+        self._whole_from = until
+
+
+def _told(added: Added) -> dict[str | None, Told]:
+    """What the rows of one transaction tell, by cluster."""
+    found: dict[str | None, Told] = {}
+    for name, rows in added:
+        for cluster, told in _of_lines(rows) if name == "logs" else _of_jobs(rows):
+            found.setdefault(cluster, Told()).add(told)
+    for told in found.values():
+        if sum(rows.height for rows in told.loose) >= FEW_LINES:
+            told.read()
+    return found
+
+
+def _of_lines(lines: pl.DataFrame) -> Iterator[tuple[str | None, Told]]:
+    event = pl.col("event").cast(pl.String)
+    events = _as_read(lines.filter(event.is_not_null() & (event != "other")))
+    for cluster, of_all in _by_cluster(lines.select("cluster", "time", "host", "source", "job_id")):
+        times, jobs = of_all["time"], of_all["job_id"]
+        ours = events.filter(pl.col("cluster").eq_missing(pl.lit(cluster, pl.String)))
+        spoken = of_all.filter(pl.col("source").cast(pl.String).is_in(KERNEL_SOURCES))["host"].unique().cast(pl.String)
+        timed = ours.filter(pl.col("time").is_not_null())
+        yield cluster, Told(
+            of_all.height, of_all.height - times.null_count(), seconds(times.dt.epoch("us").min()),  # type: ignore[arg-type]
+            set(jobs.drop_nulls().unique().to_list()), set(jobs.filter(times.is_null()).drop_nulls().to_list()),
+            ending_in(ours), {host for host in spoken.to_list() if host}, loose=[timed] if timed.height else [],
+        )  # fmt: skip
+
+
+def _as_read(lines: pl.DataFrame) -> pl.DataFrame:
+    """Lines as they are stored -> as ``raw.log_view`` has them."""
+    lines = plain(lines)
+    words = pl.col("message").fill_null(pl.col("raw").str.slice(pl.col("msg_start")))
+    return lines.with_columns(words).select(NEEDED)
+
+
+def _of_jobs(rows: pl.DataFrame) -> Iterator[tuple[str | None, Told]]:
+    for cluster, of_all in _by_cluster(rows.filter(pl.col("job_id").is_not_null())):
+        ours = of_all.select(run_rows.COLUMNS)
+        yield cluster, Told(rows=[ours], moments=moments_of(ours), likely=likely_runs(ours))
+
+
+def _by_cluster(rows: pl.DataFrame) -> Iterator[tuple[str | None, pl.DataFrame]]:
+    clusters = rows["cluster"].unique().to_list()
+    for cluster in clusters:
+        own = pl.col("cluster").eq_missing(pl.lit(cluster, pl.String))
+        yield cluster, rows.filter(own) if len(clusters) > 1 else rows
+
+
+@cache
+def _nothing() -> Part:
+    return prepared(pl.DataFrame(schema={name: TABLES["logs"][name] for name in NEEDED}))
+
+
+def ending_in(lines: pl.DataFrame) -> set[str]:
+    """Hosts of which event lines tell something that may have ended there."""
+    kinds = [kind for kind in lines["event"].unique().to_list() if kind.startswith(ENDING)]
+    told = lines.filter(pl.col("event").is_in(kinds)).select("host", "entities")
+    found = {host for host in told["host"].unique().to_list() if host}
+    entities = told["entities"].unique()
+    for text in entities.filter(entities.str.contains('"nodes"', literal=True)).to_list():  # of very many texts a few
+        nodes = from_json(text).get("nodes")
+        found.update(listed(nodes) if nodes else [])
+    return found
+
+
+def listed(told: object) -> list[str]:
+    return [str(n) for n in told] if isinstance(told, list) else [str(told)]
+
+
+def moments_of(rows: pl.DataFrame) -> list[Moments]:
+    """For each job the first moment that its rows tell, of its latest news and of its beginning."""
+    found = rows.group_by("job_id").agg(
+        pl.coalesce("end", "observed_at", "start", "submit").dt.epoch("us").min().alias("told"),
+        pl.coalesce("start", "submit", "end").dt.epoch("us").min().alias("begun"),
+    )
+    return [(job, seconds(t), seconds(b)) for job, t, b in found.iter_rows()]

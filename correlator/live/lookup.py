@@ -1,0 +1,240 @@
+"""What a tick looks up about all that is known, kept up from tick to tick instead of being gathered anew."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, compress
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from correlator.gather.events import COALESCE_S
+from correlator.incidents.incidents import AFTERMATH_S, SAME_DEVICE_S, Incident, facts_of
+from correlator.model.nouns import Event, Fact, Run
+
+if TYPE_CHECKING:
+    from correlator.conclusions import Conclusions
+
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+Moments = np.ndarray[Any, np.dtype[np.float64]]
+Names = np.ndarray[Any, np.dtype[np.object_]]
+Choice = np.ndarray[Any, np.dtype[np.bool_]]
+
+#: So far before a moment (seconds) the next one that is told from it lies.
+NEXT_S = 0.001
+
+
+@dataclass(frozen=True)
+class Spans:
+    """How incidents lie in time (epoch seconds), one after the other. ``names``: their ids; ``first``: the first moment of
+    each; ``over``: the last moment at which something of it that has ended did; ``lasting``: when the last thing began
+    that has not (minus infinity: there is none); ``heard`` and ``told``: its first and its last line; ``start``: what it is
+    listed by. By id, where there are any: ``hosts`` and ``jobs`` of what is still lasting, and ``downs``: which nodes were
+    set DOWN in it, and when."""
+
+    names: Names
+    first: Moments
+    over: Moments
+    lasting: Moments
+    heard: Moments
+    told: Moments
+    start: Moments
+    hosts: dict[str, frozenset[str]]
+    jobs: dict[str, frozenset[int]]
+    downs: dict[str, tuple[tuple[str | None, float], ...]]
+
+    @staticmethod
+    def of(stories: Sequence[Incident]) -> Spans:
+        rows: list[tuple[float, ...]] = []
+        hosts: dict[str, frozenset[str]] = {}
+        jobs: dict[str, frozenset[int]] = {}
+        downs: dict[str, tuple[tuple[str | None, float], ...]] = {}
+        for story in stories:
+            facts = facts_of(story)
+            ends = [v.end for v in story.verdicts]
+            over = [max(f.start, f.end) for f in chain(facts, ends) if f.end is not None]
+            over.append(story.root.start + SAME_DEVICE_S.get(story.root.kind, 0.0))
+            begun = max((f.start for f in chain(facts, ends) if f.end is None), default=-np.inf)
+            said = [e.time for f in facts for e in f.events] or [story.root.start]
+            rows.append((min(f.start for f in chain(facts, ends)), max(over), begun, min(said), max(said), story.start))
+            lasting = [f for f in facts if f.end is None]
+            if lasting:
+                hosts[story.id] = frozenset(h for f in lasting for h in (f.host, *f.attrs.get("hosts", ())) if h)
+                jobs[story.id] = frozenset(v.run.job_id for v in story.verdicts)
+            down = tuple((f.host, f.start) for f in facts if f.kind == "node.down")
+            if down:
+                downs[story.id] = down
+        table = np.array(rows, np.float64).reshape(len(rows), 6)
+        first, ended, lasting_since, heard, told, start = table.T.copy()
+        names = np.array([s.id for s in stories], object)
+        return Spans(names, first, ended, lasting_since, heard, told, start, hosts, jobs, downs)
+
+    def last(self, reach: float) -> Moments:
+        """The last moment at which something could still join each of them unasked.
+
+        What is still lasting may have effects for ``reach`` seconds after its beginning. Later it changes only when a line
+        speaks of its end.
+        """
+        return np.maximum(self.over, self.lasting + reach)
+
+    def among(self, some: Collection[str]) -> Choice:
+        return np.fromiter((n in some for n in self.names), np.bool_, len(self.names))
+
+    def within(self, stretches: Sequence[tuple[float, float]]) -> Choice:
+        """Which have lines in one of some stretches of time, or may have."""
+        found = np.zeros(len(self.names), np.bool_)
+        for low, high in stretches:
+            found |= (self.heard <= high) & (self.told >= low)
+        return found
+
+    def in_order(self, order: Numbers) -> Spans:
+        return self._rows(order, self.hosts, self.jobs, self.downs)
+
+    def only(self, which: Choice) -> Spans:
+        if which.all():
+            return self
+        names = set(self.names[which])
+        hosts, jobs, downs = (
+            {k: v for k, v in told.items() if k in names} for told in (self.hosts, self.jobs, self.downs)
+        )
+        return self._rows(which, hosts, jobs, downs)  # type: ignore[arg-type]
+
+    def _rows(self, which: Choice | Numbers, hosts: dict[str, frozenset[str]], jobs: dict[str, frozenset[int]], downs: dict[str, tuple[tuple[str | None, float], ...]]) -> Spans:  # fmt: skip
+        return Spans(
+            self.names[which], self.first[which], self.over[which], self.lasting[which], self.heard[which],
+            self.told[which], self.start[which], hosts, jobs, downs,
+        )  # fmt: skip
+
+    def __add__(self, more: Spans) -> Spans:
+        def both(name: str) -> Any:
+            return np.concatenate([getattr(self, name), getattr(more, name)])
+
+        return Spans(
+            both("names"), both("first"), both("over"), both("lasting"), both("heard"), both("told"), both("start"),
+            self.hosts | more.hosts, self.jobs | more.jobs, self.downs | more.downs,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Times:
+    """How facts lie in time, one after the other: ``start``; ``last``: until when each went on (one that has no end told is as
+    old as its beginning), infinite where it lasts still; ``until``: its end, infinite where none is told, minus infinity
+    where it belongs to a run."""
+
+    start: Moments
+    last: Moments
+    until: Moments
+
+    @staticmethod
+    def of(facts: Sequence[Fact]) -> Times:
+        rows = [
+            (f.start, inf if f.run is None else f.start, inf if f.run is None else -inf) if f.end is None
+            else (f.start, max(f.start, f.end), f.end if f.run is None else -inf) for f in facts
+        ]  # fmt: skip
+        return Times(*np.array(rows, np.float64).reshape(len(rows), 3).T.copy())
+
+    def but(self, which: Choice, more: Times, choice: Choice) -> Times:
+        """Some of these, then some of others."""
+        return Times(*(
+            np.concatenate([getattr(self, name)[which], getattr(more, name)[choice]]) for name in ("start", "last", "until")
+        ))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """How those events lie in time that more than one line tells, in their order: ``time`` and ``last`` of each, and how many
+    places it has besides its own (``further``)."""
+
+    time: Moments
+    last: Moments
+    further: Moments
+
+    @staticmethod
+    def of(events: Iterable[Event]) -> Repeated:
+        rows = [(e.time, e.last, float(len(e.also))) for e in events if e.also or e.last > e.time]
+        return Repeated(*np.array(rows, np.float64).reshape(len(rows), 3).T.copy())
+
+    def untouched_until(self, earliest: float) -> float:
+        """A moment before ``earliest``, the first of what is new, that no event's lines lie around. Each further place of an
+        event (``also``) lies at most ``COALESCE_S`` from the next."""
+        spread = COALESCE_S * self.further
+        low, high = self.time - spread, self.time + spread
+        cut = earliest - COALESCE_S - NEXT_S
+        while (lower := float(low[(low < cut) & (cut <= high + COALESCE_S)].min(initial=cut))) < cut:
+            cut = lower - NEXT_S
+        return cut
+
+    @property
+    def latest(self) -> float:
+        """No line of any of them was said behind this moment; minus infinity where there are none."""
+        return float(np.maximum(self.last, self.time + COALESCE_S * self.further).max(initial=-inf))
+
+    def but(self, border: float, more: Repeated) -> Repeated:
+        """Those before ``border``, then others, which lie behind it."""
+        cut = int(np.searchsorted(self.time, border))
+        return Repeated(*(
+            np.concatenate([getattr(self, name)[:cut], getattr(more, name)]) for name in ("time", "last", "further")
+        ))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Index:
+    """Beside the events of a cluster: the job of each (-1: none), and those that more than one line tells. Beside its
+    runs: the job of each, and its end (infinite: none told). And how its incidents and facts lie in time, in the same order."""
+
+    event_jobs: Numbers
+    repeated: Repeated
+    run_jobs: Numbers
+    run_ends: Moments
+    spans: Spans
+    facts: Times
+
+    @staticmethod
+    def of(events: Sequence[Event], runs: list[Run], stories: Sequence[Incident], facts: Sequence[Fact]) -> Index:
+        return Index(jobs_of(events), Repeated.of(events), *of_runs(runs), Spans.of(stories), Times.of(facts))
+
+    def last_runs(self, runs: Sequence[Run], jobs: Collection[int]) -> dict[int, Run]:
+        """The last run of each of these jobs that is known. ``runs`` are those that this was made beside."""
+        wanted = np.fromiter(jobs, np.int64, len(jobs))
+        places = np.searchsorted(self.run_jobs, wanted, side="right") - 1
+        wanted, places = wanted[places >= 0], places[places >= 0]
+        found = self.run_jobs[places] == wanted
+        return {int(job): runs[place] for job, place in zip(wanted[found], places[found], strict=True)}
+
+    def speaking_of(self, before: Run, after: Run) -> set[str]:
+        """Incidents that may say something else now that a run is known to be another: of those that it went through they
+        tell how many there were and name some, and which GPUs a lost node had."""
+        if before.start is None or after.start is None:
+            return set()
+        spans = self.spans
+        low, high = sorted((before.start, after.start))
+        met = np.maximum(spans.over, spans.lasting) + AFTERMATH_S >= low
+        if (before.key, before.nodes) == (after.key, after.nodes):
+            met &= (spans.first <= high) & (high > low)
+        found = set(spans.names[met])
+        if before.gpus != after.gpus:
+            found |= {i for i, downs in spans.downs.items() if any(h in after.nodes and t >= low for h, t in downs)}
+        return found
+
+    def without(self, runs: list[Run], jobs: Collection[int]) -> tuple[list[Run], list[Run]]:
+        """The runs of all other jobs, and those of these jobs."""
+        gone = np.isin(self.run_jobs, np.fromiter(jobs, np.int64, len(jobs)))
+        return (list(compress(runs, ~gone)), list(compress(runs, gone))) if gone.any() else (runs, [])
+
+
+def index_of(known: Conclusions) -> Index:
+    """Made once after everything was concluded anew; ``correlator.live.window`` keeps it up."""
+    if known.index is None:
+        known.index = Index.of(known.events, known.runs, known.stories, known.facts)
+    return known.index
+
+
+def jobs_of(events: Sequence[Event]) -> Numbers:
+    return np.array([-1 if e.job_id is None else e.job_id for e in events], np.int64)
+
+
+def of_runs(runs: list[Run]) -> tuple[Numbers, Moments]:
+    jobs = np.fromiter((r.job_id for r in runs), np.int64, len(runs))
+    return jobs, np.fromiter((np.inf if r.end is None else r.end for r in runs), np.float64, len(runs))

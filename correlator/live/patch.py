@@ -1,0 +1,252 @@
+"""Bringing ``model`` from one state of conclusions to the next, touching only the rows that differ."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from operator import attrgetter
+from typing import TYPE_CHECKING, Concatenate, ParamSpec
+
+import numpy as np
+import polars as pl
+
+from correlator import engine
+from correlator.conclusions import Conclusions
+from correlator.incidents import lemons
+from correlator.incidents.incidents import events_by_id
+from correlator.live.changes import everything
+from correlator.live.lookup import index_of
+from correlator.model.moments import moment_of
+from correlator.model.nouns import Event, Run
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from store.duckdb_store import DuckStore
+
+P = ParamSpec("P")
+
+_WHOLE = attrgetter(*(f.name for f in fields(Event)))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What changes in a table of ``model``: by key the rows that are no more or differ, and those that are new or differ.
+    ``between``: the moments between which the former lie, where that is known."""
+
+    stale: list[str]
+    fresh: pl.DataFrame
+    between: tuple[datetime | None, datetime | None] | None = None
+
+
+class Patch:
+    """What differs between one state of conclusions about a cluster and the next. The rows of events, most of all, are put
+    together right away, for which the next may lack words still; those of incidents and runs by ``tell_incidents`` and
+    ``tell_runs`` of what ``after`` is by then."""
+
+    def __init__(self, before: Conclusions, after: Conclusions) -> None:
+        self.before, self.after = before, after
+        self.events = _events(before, after)
+        self.incidents: Rows | None = None
+        self.runs: Rows | None = None
+
+    def tell_incidents(self, detected: Mapping[str, datetime]) -> None:
+        """``detected``: when each incident was first said."""
+        self.incidents = _incidents(self.after, detected)
+
+    def tell_runs(self, texts: Mapping[int, str]) -> None:
+        """``texts``: see ``engine.run_table``."""
+        self.runs = _runs(self.before, self.after, texts)
+
+
+def store_events(connection: duckdb.DuckDBPyConnection, patch: Patch) -> None:
+    """Inside the caller's transaction."""
+    _store(connection, "events", "event_id", patch.after.cluster, patch.events)
+
+
+def store_incidents(connection: duckdb.DuckDBPyConnection, patches: Iterable[Patch]) -> None:
+    """Inside the caller's transaction."""
+    for patch in patches:
+        assert patch.incidents is not None
+        _store(connection, "incidents", "incident_id", patch.after.cluster, patch.incidents)
+
+
+def store_runs(connection: duckdb.DuckDBPyConnection, patches: Sequence[Patch], everything: Iterable[Conclusions]) -> None:  # fmt: skip
+    """Runs, states of nodes and what is known of lemons, inside the caller's transaction. ``everything``: the state of all
+    clusters."""
+    for patch in patches:
+        assert patch.runs is not None
+        _store(connection, "runs", "run_key", patch.after.cluster, patch.runs)
+        if patch.after.states_differ:
+            _states(connection, patch.after)
+    if any(p.before.lemons != p.after.lemons for p in patches):
+        connection.execute("DELETE FROM model.facts WHERE name = ?", [lemons.FACT])
+        connection.execute(
+            "INSERT INTO model.facts VALUES (?, ?)",
+            [lemons.FACT, lemons.told((c.cluster, c.lemons) for c in everything)],
+        )
+
+
+def _store(connection: duckdb.DuckDBPyConnection, table: str, key: str, cluster: str | None, rows: Rows) -> None:
+    if rows.stale:
+        # Zone maps skip what of a large table lies outside ``between``.
+        where = "" if rows.between is None else "AND time BETWEEN ? AND ?"
+        connection.execute(
+            f"DELETE FROM model.{table} WHERE cluster IS NOT DISTINCT FROM ? AND {key} IN (SELECT unnest(?::VARCHAR[])) {where}",
+            [cluster, rows.stale, *(rows.between or ())])  # fmt: skip
+    if rows.fresh.height:
+        from store.duckdb_store import insert
+
+        insert(connection, f"model.{table}", rows.fresh)
+
+
+def _incidents(after: Conclusions, detected: Mapping[str, datetime]) -> Rows:
+    touched = after.touched or everything(after)
+    fresh = [after.incidents[n] for n in touched.incidents]
+    engine.date(fresh, detected)
+    return Rows(list(touched.gone), engine.incident_table([replace(after, incidents=fresh)]))
+
+
+def _runs(before: Conclusions, after: Conclusions, texts: Mapping[int, str]) -> Rows:
+    """Only runs that were put together again can differ, and those whose verdict is another now."""
+    old, new = ({r.key: r for r in runs} for runs in after.again)
+    judged = (after.touched or everything(after)).verdicts
+    if far := judged - new.keys():
+        new |= {r.key: r for r in after.runs if r.key in far}
+        old |= {r.key: r for r in before.runs if r.key in far}
+    same = {key for key, run in new.items() if key in old and key not in judged and _same_run(old[key], run)}
+    fresh = [run for key, run in new.items() if key not in same]
+    return Rows([key for key in old if key not in same], engine.run_table([replace(after, runs=fresh)], texts))
+
+
+def _same_run(one: Run, other: Run) -> bool:
+    return one is other or (one.state, one.nodes, one.attempt, one.row) == (other.state, other.nodes, other.attempt, other.row)  # fmt: skip
+
+
+def _events(before: Conclusions, after: Conclusions) -> Rows:
+    """Only events behind the border can differ, and those whose incident is another now."""
+    lines = _lines(after)
+    was, now = _homes(before, after, lines.values())
+    moved = {e for e in was.keys() | now.keys() if was.get(e) != now.get(e)}
+    old, new = ({e.id: e for e in c.events[bisect_left(c.events, after.border, key=attrgetter("time")) :]} for c in (before, after))  # fmt: skip
+    if far := moved - new.keys():
+        for conclusions, near in ((before, old), (after, new)):
+            near.update(
+                (i, e) for i in far & lines.keys() if (e := _event(conclusions.events, i, lines[i])) is not None
+            )
+    same = {i for i in old.keys() & new.keys() - moved if old[i] is new[i] or _WHOLE(old[i]) == _WHOLE(new[i])}
+    stale = [e for i, e in old.items() if i not in same]
+    times = [e.time for e in stale]
+    between = (moment_of(min(times) - 1.0), moment_of(max(times) + 1.0)) if times else None
+    return Rows(
+        [e.id for e in stale], engine.event_table(after, [e for i, e in new.items() if i not in same] if same else list(new.values()), now), between
+    )  # fmt: skip
+
+
+def _lines(after: Conclusions) -> dict[str, float]:
+    """Event id -> its time: those of incidents that tell other events now."""
+    touched = after.touched or everything(after)
+    fresh = {after.stories[n].id: after.stories[n] for n in touched.incidents}
+    gone = {i: story for i, (_, story) in touched.gone.items()}
+    same = {i for i in fresh.keys() & gone.keys() if events_by_id(fresh[i]).keys() == events_by_id(gone[i]).keys()}
+    return {i: e.time for told in (gone, fresh) for n in told.keys() - same for i, e in events_by_id(told[n]).items()}
+
+
+def _homes(before: Conclusions, after: Conclusions, lines: Iterable[float]) -> tuple[dict[str, str], dict[str, str]]:
+    """Event id -> incident, before and after: of all events behind the border and of incidents that tell other events now,
+    whose ``lines`` were said at these times.
+
+    An event may belong to two incidents, so those count too that tell the same still and have lines at these times."""
+    stretches = [(after.border, float("inf"))]
+    for time in sorted((t for t in lines if t < after.border), reverse=True):
+        if time < stretches[-1][0] - NEAR_S:
+            stretches.append((time, time))
+        stretches[-1] = (time, stretches[-1][1])
+    was, now = (
+        [c.stories[n] for n in np.flatnonzero(index_of(c).spans.within(stretches)).tolist()] for c in (before, after)
+    )
+    return {e: s.id for s in was for e in events_by_id(s)}, {e: s.id for s in now for e in events_by_id(s)}
+
+
+#: Lines so close together are looked at as one stretch of time.
+NEAR_S = 600.0
+
+
+def _event(events: Sequence[Event], name: str, time: float) -> Event | None:
+    """The event of this id, where it is still known."""
+    place = bisect_left(events, time, key=attrgetter("time"))
+    while place < len(events) and events[place].time == time:
+        if events[place].id == name:
+            return events[place]
+        place += 1
+    return None
+
+
+def _states(connection: duckdb.DuckDBPyConnection, after: Conclusions) -> None:
+    columns = "time, until, cluster, host, state, reason, actor, source"
+    where = "WHERE cluster IS NOT DISTINCT FROM ?"
+    counts = connection.execute(
+        f"SELECT (SELECT count(*) FROM model.node_states {where}), (SELECT count(*) FROM (SELECT DISTINCT {columns} FROM raw.node_states {where} AND time IS NOT NULL))",
+        [after.cluster, after.cluster]).fetchone()  # fmt: skip
+    if counts and counts[0] != counts[1]:
+        connection.execute(f"DELETE FROM model.node_states {where}", [after.cluster])
+        connection.execute(
+            f"INSERT INTO model.node_states ({columns}) SELECT DISTINCT {columns} FROM raw.node_states {where} AND time IS NOT NULL ORDER BY ALL",
+            [after.cluster])  # fmt: skip
+
+
+class Storing:
+    """The transaction of a tick. It begins with the events of whoever comes first and ends with ``commit``; left before that,
+    nothing was stored. What the database takes, it takes beside, one after the other, while more is put together."""
+
+    def __init__(self, store: DuckStore) -> None:
+        self._store = store
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="storing")
+        self._tasks: list[Future[None]] = []
+        self._transaction: AbstractContextManager[duckdb.DuckDBPyConnection] | None = None
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        #: By cluster.
+        self.patches: dict[str | None, Patch] = {}
+
+    def begin(self, before: Conclusions, after: Conclusions) -> None:
+        """``after`` may lack its documents still."""
+        patch = self.patches[after.cluster] = Patch(before, after)
+        self.submit(store_events, patch)
+
+    def submit(self, work: Callable[Concatenate[duckdb.DuckDBPyConnection, P], None], *given: P.args, **named: P.kwargs) -> None:  # fmt: skip
+        if self._transaction is None:
+            self._transaction = self._store.transaction()
+            self._connection = self._transaction.__enter__()
+        assert self._connection is not None
+        self._tasks.append(self._beside.submit(work, self._connection, *given, **named))
+
+    def commit(self, meanwhile: Callable[[], None]) -> None:
+        """``meanwhile`` is done beside: committing needs no turn of the interpreter."""
+        for task in self._tasks:
+            task.result()
+        done = self._beside.submit(meanwhile)
+        if self._transaction is not None:
+            transaction, self._transaction = self._transaction, None
+            transaction.__exit__(None, None, None)
+        done.result()
+
+    def give_up(self) -> None:
+        wait(self._tasks)
+        if self._transaction is not None:
+            transaction, self._transaction = self._transaction, None
+            transaction.__exit__(_GivenUp, _GivenUp(), None)
+
+    def __enter__(self) -> Storing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.give_up()
+        self._beside.shutdown()
+
+
+class _GivenUp(Exception):  # noqa: N818  (no error: what was begun is not wanted any more)
+    """Rolls a transaction back."""

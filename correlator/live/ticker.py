@@ -1,0 +1,327 @@
+"""The tick: what the service calls again and again while lines come in.
+
+``Ticker(store).tick()`` looks at what was stored since the last tick and brings ``model`` to exactly what a full pass
+over the same rows would say (``correlator.engine.correlate``). When nothing new was stored, a tick costs one count;
+else it concludes anew about the stretch of time that the new and late rows can change (``correlator.live.window``).
+What the running service said, and when, is kept beside (``kept``): first detection of each incident, versions of each
+verdict, former ids of incidents that merged, split or changed their root.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import ChainMap
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from correlator.conclusions import Conclusions
+from correlator.engine import clusters_of, conclude_cluster, load_edges, write
+from correlator.gc_pause import clear_away, paused, set_aside
+from correlator.live.arrivals import Arrivals
+from correlator.live.awaited import silent_in
+from correlator.live.changes import same_objects, settled
+from correlator.live.history import History, Said
+from correlator.live.inbox import BEHIND_S, HEARD, Heard, Mark, Recalled, Told
+from correlator.live.lookup import index_of
+from correlator.live.patch import Storing, store_incidents, store_runs
+from correlator.live.window import Window, longest_window, untouched_until
+from correlator.site.interfaces import remember
+
+if TYPE_CHECKING:
+    from store.duckdb_store import DuckStore
+
+#: Tables of ``raw`` whose rows the correlator reads.
+INPUTS = ("logs", "jobs", "steps", "settings", "links", "topology", "node_states", "metrics", "artifacts", "boots")
+
+#: Those whose rows hold for all times: a new row there asks for a full pass.
+TIMELESS = frozenset({"settings", "links", "topology"})
+
+#: A full pass at least so often, seconds.
+FULL_EVERY_S = 3600.0
+
+#: So often it is looked how the tables stand while rows come in all the time.
+LOOKS = 3
+
+
+@dataclass(frozen=True)
+class TickReport:
+    """What one tick did. Run keys and incident ids are those of ``corr-result/1``; ``seconds`` is wall time.
+
+    ``full``: concluded about everything, not about a stretch of time. ``provisional`` and ``final`` are runs whose verdict is new or changed; ``opened``, ``changed`` and ``closed`` are
+    incidents (closed: no longer concluded; ``aliases`` says under which id its story goes on, where one does).
+    """
+
+    worked: bool = False
+    full: bool = False
+    seconds: float = 0.0
+    lines: int = 0
+    provisional: tuple[str, ...] = ()
+    final: tuple[str, ...] = ()
+    opened: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+
+class Ticker:
+    """Keeps ``model`` up with ``raw``. One per store, called from one thread; the store's writer lock guards the rest.
+
+    ``settings`` and ``edge_paths`` as for ``correlate``. A new ``Ticker`` on an old store begins with a full pass, and
+    so does every tick after ``FULL_EVERY_S``, so that nothing rests for ever on a stretch of time alone.
+    """
+
+    def __init__(
+        self, store: DuckStore, *, settings: Mapping[str, object] | None = None, edge_paths: Sequence[Path] = ()
+    ) -> None:
+        self.store = store
+        self.settings = settings
+        self._rules = load_edges(edge_paths)
+        remember(store, settings)
+        self._seen: dict[str, tuple[int, int]] | None = None
+        #: What is stored between two ticks, and up to where it was heard when the last one began.
+        self._heard = Heard(store)
+        self._mark: Mark | None = None
+        self._known: dict[str | None, Conclusions] = {}
+        self._history: History | None = None
+        self._full_at = 0.0
+        #: Former conclusions and what new ones were made from: let go while the database commits.
+        self._spent: list[object] = []
+
+    def tick(self, now: datetime | None = None, *, full: bool = False) -> TickReport:
+        """Takes in what was stored since the last tick. ``now`` (UTC) is what is noted as the time of saying so."""
+        clear_away()
+        with paused():
+            report = self._tick(now, full)
+            if report.worked:
+                set_aside(everything=report.full)
+            return report
+
+    def _tick(self, now: datetime | None, full: bool) -> TickReport:
+        begun = time.perf_counter()
+        (state, mark), moment = self._look(), _naive(now)
+        before, partly = self._known, True
+        with Storing(self.store) as storing:
+            if state == self._seen and not full:
+                found = list(before.values())
+            else:
+                told = self._told(state, mark)
+                whole = full or begun - self._full_at > FULL_EVERY_S or not self._grew_only(state, mark, told)
+                found, partly = self._conclude(state, whole, storing, told)
+            if not partly:
+                self._full_at = begun
+            found = [
+                same_objects(
+                    settled(c, longest_window(c, self._rules.edges), moment, silent_in(self.store, c)),
+                    before.get(c.cluster),
+                )
+                for c in found
+            ]
+            if state == self._seen and all(c is before.get(c.cluster) for c in found):
+                return TickReport(seconds=time.perf_counter() - begun)
+            lines = state["logs"][0] - (self._seen["logs"][0] if self._seen else 0)
+            said = self._say(found, before, moment, partly, storing)
+        self._seen, self._mark, self._known = state, mark, {c.cluster: c for c in found}
+        if not partly:
+            self._heard.recalled = {c.cluster: nothing_behind(c) for c in found if not c.clocks.offsets}
+        for conclusions in found:
+            index_of(conclusions)  # where everything was concluded anew: no tick that somebody waits for has to
+            conclusions.touched = conclusions.lines = None
+            conclusions.spent.clear()
+        self._spent = [before] if partly else []
+        lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in said.report.items()}
+        return TickReport(worked=True, full=not partly, seconds=time.perf_counter() - begun, lines=lines, **lists)
+
+    def _look(self) -> tuple[dict[str, tuple[int, int]], Mark | None]:
+        """The tables as they are, and up to where they were heard of then; None: while they were looked at, more came in."""
+        for _ in range(LOOKS):
+            before = self._heard.mark()
+            state = self._state()
+            if before is not None and before == self._heard.mark():
+                return state, before
+        return state, None
+
+    def _told(self, state: Mapping[str, tuple[int, int]], mark: Mark | None) -> dict[str | None, Told] | None:
+        """What was heard since the last tick, by cluster; None where that is not all that is new."""
+        seen = self._seen or dict.fromkeys(state, (0, -1))
+        return self._heard.take(self._mark, mark, {table: state[table][0] - seen[table][0] for table in HEARD})
+
+    def _conclude(
+        self, state: Mapping[str, tuple[int, int]], full: bool, storing: Storing, told: dict[str | None, Told] | None
+    ) -> tuple[list[Conclusions], bool]:
+        """Conclusions about all clusters, and whether those that new rows speak of needed a part of their rows only."""
+        if full or self._seen is None:
+            names = clusters_of(self.store)
+            return [conclude_cluster(self.store, c, self._rules, self.settings) for c in names], False
+        grown = frozenset(table for table, now in state.items() if now != self._seen[table])
+        empty = frozenset(table for table, (count, _) in state.items() if not count)
+        with ThreadPoolExecutor(3, thread_name_prefix="asking") as beside:
+            since = {table: top for table, (_, top) in self._seen.items()}
+            arrivals = Arrivals(self.store, since, grown, beside, told, self._heard.recalled, empty)
+            return self._conclude_grown(arrivals, storing)
+
+    def _conclude_grown(self, arrivals: Arrivals, storing: Storing) -> tuple[list[Conclusions], bool]:
+        found, partly = [], True
+        clusters = sorted({*self._known, *arrivals.further(self._known)}, key=lambda c: (c is not None, c or ""))
+        for cluster in clusters:
+            # Nobody else may write while something is being stored: only the last one begins with that.
+            last = partly and cluster == clusters[-1] and len(clusters) == len(self._known)
+            conclusions = self._in_part(cluster, arrivals, storing if last else None)
+            if conclusions is None:
+                partly = False
+                conclusions = conclude_cluster(self.store, cluster, self._rules, self.settings)
+            found.append(conclusions)
+        return found, partly
+
+    def _say(
+        self, found: list[Conclusions], before: Mapping[str | None, Conclusions], moment: datetime, partly: bool, storing: Storing
+    ) -> Said:  # fmt: skip
+        """Stores what is concluded, and what of it was not said before."""
+        offline: set[str] = set()
+        if self._history is None:
+            # What stands in the store already was concluded by an offline ``ingest``: no detection by a service.
+            self._history = History(self.store)
+            offline = {r["incident_id"] for r in self.store.rows("SELECT incident_id FROM model.incidents")}
+        history, first = self._history, not self._known
+        changed = [c for c in found if c is not before.get(c.cluster)]
+        whole = first or not partly or len(found) != len(before)
+        with checkpoint_by_others(self.store):
+            if whole:
+                storing.give_up()
+                said = history.note(changed, moment, before, offline)
+                with self.store.transaction() as connection:
+                    history.write(connection, said, moment)
+                write(self.store, found, ChainMap(said.detected, history.detected))
+            else:
+                said = self._patch(changed, found, before, moment, offline, storing)
+        history.remember(said)
+        return said
+
+    def _patch(
+        self, changed: list[Conclusions], found: list[Conclusions], before: Mapping[str | None, Conclusions], moment: datetime,
+        offline: set[str], storing: Storing,
+    ) -> Said:  # fmt: skip
+        """Brings ``model`` from ``before`` to ``found``. While the database takes some rows, events first, the others are put
+        together."""
+        history = self._history
+        assert history is not None
+        for conclusions in changed:
+            if conclusions.cluster not in storing.patches:
+                storing.begin(before[conclusions.cluster], conclusions)
+            storing.patches[conclusions.cluster].after = conclusions
+        patches = list(storing.patches.values())
+        said = history.note(changed, moment, before, offline)
+        storing.submit(history.write, said, moment)
+        detected = ChainMap(said.detected, history.detected)
+        for one in patches:
+            one.tell_incidents(detected)
+        storing.submit(store_incidents, patches)
+        for one in patches:
+            one.tell_runs(said.texts)
+        storing.submit(store_runs, patches, found)
+        storing.commit(lambda: self._let_go(found))
+        return said
+
+    def _let_go(self, found: list[Conclusions]) -> None:
+        for conclusions in found:
+            conclusions.spent.clear()
+        self._spent.clear()
+
+    def _state(self) -> dict[str, tuple[int, int]]:
+        """Row count and highest row id per input table: both change with every insert and delete. Only ids behind the last
+        look are looked at: the highest of all would be sought among all lines."""
+        seen = self._seen or dict.fromkeys(INPUTS, (0, -1))
+        told = self._counts({t for t in INPUTS if seen[t][0]}, seen)
+        if any(count and not seen[t][0] for t, count, _ in told):  # asked anew, in one question: rows come in meanwhile
+            told = self._counts(set(INPUTS), seen)
+        state = {}
+        for table, count, top in told:
+            then, last = seen[table]
+            top = last if top is None else top
+            if count - then != top - last:  # rows are gone: the highest that is left may lie before
+                top = self.store.rows(f"SELECT coalesce(max(rowid), -1) AS top FROM raw.{table}")[0]["top"]
+            state[table] = (count, top)
+        return state
+
+    def _counts(self, held: Collection[str], seen: Mapping[str, tuple[int, int]]) -> list[tuple[str, int, int | None]]:
+        """Row count of each input table, and of those that ``held`` rows the highest id behind the last look: seeking it costs
+        more than all counts."""
+        parts, lasts = [], []
+        for table in INPUTS:
+            top = "NULL"
+            if table in held:
+                top = f"(SELECT max(rowid) FROM raw.{table} WHERE rowid > ?)"
+                lasts.append(seen[table][1])
+            parts.append(f"SELECT '{table}' AS t, count(*) AS n, {top} AS top FROM raw.{table}")
+        return [(r["t"], r["n"], r["top"]) for r in self.store.rows(" UNION ALL ".join(parts), lasts)]
+
+    def _grew_only(
+        self, state: Mapping[str, tuple[int, int]], mark: Mark | None, told: dict[str | None, Told] | None
+    ) -> bool:
+        """Rows were only added, and none to what applies to all times (settings, cables, files of jobs). Lines that were only
+        moved have other row ids; only who heard what is new can tell them from it."""
+        if self._seen is None:
+            return False
+        moved = mark.moved - self._mark.moved if mark and self._mark and told is not None else 0
+        for table, (count, top) in state.items():
+            then, last = self._seen[table]
+            ids = top - last - (moved if table == "logs" else 0)
+            if count - then != ids or count < then or (table in TIMELESS and count != then):
+                return False
+        return True
+
+    def _in_part(self, cluster: str | None, arrivals: Arrivals, storing: Storing | None) -> Conclusions | None:
+        """Conclusions about a cluster with what was added; None where everything has to be looked at. ``storing`` begins as soon
+        as the events are known."""
+        before = self._known.get(cluster)
+        if before is None:
+            return None
+        index = index_of(before)
+        change = arrivals.change(
+            cluster,
+            lambda jobs: index.last_runs(before.runs, jobs),
+            before.last,
+            before.voices,
+            lambda earliest: untouched_until(before, earliest) - before.clocks.furthest,
+        )
+        if change is None:
+            return before
+        if change.ahead is None:
+            self._heard.recalled.pop(cluster, None)
+        begin = (lambda merged: storing.begin(before, merged)) if storing else (lambda merged: None)
+        window = Window(self.store, before, self._rules, self.settings, change, begin)
+        found = None if window.whole else window.again()
+        if found is not None and change.ahead is not None:
+            self._heard.keep(cluster, change.ahead.recalled())
+        return found
+
+
+def nothing_behind(known: Conclusions) -> Recalled:
+    """There is no event line behind the last one that is known, where no clock is off."""
+    repeated = index_of(known).repeated
+    last = max(known.events[-1].time if known.events else float("-inf"), repeated.latest)
+    return Recalled(last + BEHIND_S, [])
+
+
+@contextmanager
+def checkpoint_by_others(store: DuckStore) -> Iterator[None]:
+    """Whoever commits when the log of changes is long enough writes it into the database file, which takes half a second.
+    Somebody waits for a verdict; nobody waits for the commits of lines, which were acknowledged before: they do it."""
+    connection = store.cursor()
+    ((usual,),) = connection.execute("SELECT current_setting('wal_autocheckpoint')").fetchall()
+    connection.execute("SET wal_autocheckpoint = '1TB'")
+    try:
+        yield
+    finally:
+        connection.execute(f"SET wal_autocheckpoint = '{usual}'")
+
+
+def _naive(now: datetime | None) -> datetime:
+    return (now or datetime.now(UTC)).astimezone(UTC).replace(tzinfo=None)
+
+
+__all__ = ["INPUTS", "TickReport", "Ticker"]

@@ -1,0 +1,508 @@
+"""Concluding anew about a stretch of time only, and putting the answer into what was concluded before.
+
+What happened at one moment can change verdicts and incidents that reach up to ``margin`` before it, and those look back
+as far as the longest causal window. So a change at time t asks for conclusions about [t - margin - reach, ...) from: the
+rows of that stretch, all rows of the runs that were going on, and the events of everything that was still lasting when
+the stretch begins. What ended before t - margin stays as it was. Where that would not be enough (another setting,
+another clock, another base rate), ``Window.again`` says so by returning None, and the caller concludes about everything.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import compress, groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from correlator.clocks import clocks
+from correlator.clocks.accounting_zones import Books
+from correlator.clocks.pairs import Known
+from correlator.conclusions import Conclusions
+from correlator.edges.conditions.common import derived_values
+from correlator.edges.load import Rules
+from correlator.engine import Weighed, gather_world, measure, node_states
+from correlator.evidence.exposure import other_now
+from correlator.evidence.weigh import BaseRates
+from correlator.facts.links import may_end_at
+from correlator.facts.registry import conclude
+from correlator.facts.world import World
+from correlator.gather import events as event_rows
+from correlator.gather import runs as run_rows
+from correlator.gather import telemetry
+from correlator.gather.events import COALESCE_S
+from correlator.gather.runs_fast import EMPTY
+from correlator.gather.since import Recent
+from correlator.gather.standing import Controllers, asks_again, ruling
+from correlator.incidents.incidents import SAME_DEVICE_S, Incident, events_of
+from correlator.live.arrivals import Change
+from correlator.live.changes import Touched
+from correlator.live.lookup import Index, Repeated, Spans, Times, index_of, jobs_of, of_runs
+from correlator.model.block_list import Grown
+from correlator.model.nouns import Edge, Event, Fact, Run
+from correlator.site import windows
+from correlator.site.cabling import Cabling
+from correlator.site.first_seen import HOUR_S, first_seen, hour_of
+from correlator.site.timeouts import narrow_slurmd_timeout
+from correlator.verdicts.verdict import Verdict
+
+if TYPE_CHECKING:
+    from store.duckdb_store import DuckStore
+
+#: Detectors join what lies at most 300 s apart (bursts, flaps, boots), and telemetry counts for 900 s around a fault.
+MARGIN_S = 900.0
+
+#: A run's end in accounting and the fact that ended it may lie so far apart.
+ENDS_WITH_S = 5.0
+
+#: A window longer than this belongs to things that are still lasting (a drain, a hanging run): they are carried, not searched.
+LONGEST_S = 6 * 3600.0
+
+
+def printed_timeout(facts: Iterable[Fact]) -> float:
+    """The longest timeout that a program printed when it gave up, seconds."""
+    return max((float(f.attrs.get("timeout") or 0.0) for f in facts if f.kind == "job.comm_error"), default=0.0)
+
+
+def longest_window(known: Conclusions, edges: Iterable[Edge]) -> float:
+    """The longest causal window between different things, seconds: so long after an effect its cause may lie back."""
+    if known.site is None:
+        return 0.0
+    if known.longest is not None:
+        return known.longest
+    values = derived_values(known.site.values_for(None), None)
+    known.printed = printed_timeout(known.facts)
+    values["PrintedTimeout"] = windows.Value(0.0, max(known.printed, 1800.0))
+    highs = [windows.window(e.window, values)[1] for e in edges if e.scope != "same run"]
+    known.longest = max((h for h in highs if h <= LONGEST_S), default=0.0)
+    return known.longest
+
+
+def untouched_until(before: Conclusions, earliest: float) -> float:
+    """Up to this moment no event is another one by lines that are stamped with ``earliest`` or later, or by what they tell of
+    clocks."""
+    return index_of(before).repeated.untouched_until(before.clocks.tells_from(earliest) - before.clocks.furthest)
+
+
+class Window:
+    """One change to one cluster's conclusions."""
+
+    def __init__(
+        self,
+        store: DuckStore,
+        before: Conclusions,
+        rules: Rules,
+        settings: Mapping[str, object] | None,
+        change: Change,
+        begin: Callable[[Conclusions], None] = lambda merged: None,
+    ) -> None:
+        """``begin`` is told the new conclusions while they are not yet in words."""
+        self.store, self.before, self.rules, self.settings, self.change = store, before, rules, settings, change
+        self.begin = begin
+        self.lines: event_rows.Lines | None = None
+        self.index = index_of(before)
+        #: How far stamps lie from true time, and from which stamp on new lines can tell of clocks.
+        self.skew = before.clocks.furthest
+        self.tells_from = before.clocks.tells_from(change.earliest)
+        #: In which zones it was printed what is known of jobs.
+        self.printed = before.clocks.zones.printed
+        border = change.earliest - max(self.skew, self.printed.furthest) - MARGIN_S
+        if before.uncovered is not None:  # what became of others that a cause reached may be known now
+            border = min(border, before.uncovered - ENDS_WITH_S)
+        self.reach = longest_window(before, rules.edges) + MARGIN_S
+        self._begin(border)
+
+    def _begin(self, border: float) -> None:
+        before, change, spans, repeated = self.before, self.change, self.index.spans, self.index.repeated
+        lasting = repeated.time[(repeated.time < border) & (repeated.last >= border - COALESCE_S)]
+        border = float(lasting.min(initial=border))
+        just = before.events[bisect_left(before.events, border - COALESCE_S, key=attrgetter("time")) :][:1]
+        #: From here on results are replaced.
+        self.border = min([border, *(e.time for e in just)])
+        #: Incidents that are concluded anew: they reach into the stretch, or something may have ended in them.
+        self.live = set(spans.names[spans.last(self.reach) >= self.border])
+        self.live |= {name for name, hosts in spans.hosts.items() if not hosts.isdisjoint(change.ending)}
+        self.live |= {name for name, jobs in spans.jobs.items() if not jobs.isdisjoint(change.jobs)}
+        self._look_back()
+
+    def _look_back(self) -> None:
+        #: From here on rows are read.
+        spans = self.index.spans
+        first = spans.first[spans.among(self.live)].min(initial=np.inf) if self.live else np.inf
+        self.since = float(min(self.border, first) - self.reach)
+
+    @property
+    def whole(self) -> bool:
+        """Is the stretch so long that concluding about everything costs no more?"""
+        events = self.before.events
+        inside = len(events) - bisect_left(events, self.since, key=attrgetter("time"))
+        return self.since <= self.before.first or inside > 0.7 * len(events)
+
+    def again(self) -> Conclusions | None:
+        """The conclusions with the change in them; None where everything must be concluded anew."""
+        before = self.before
+        if self._unmuted():
+            return None
+        jobs = self.change.jobs | set(self.index.run_jobs[self.index.run_ends >= self.since].tolist())
+        recent = Recent(self.store, self.since)
+        # What hangs on no event comes before the events, which are being read meanwhile.
+        empty = self.change.empty
+        states = [] if "node_states" in empty else node_states(recent, before.cluster)
+        zoned = self.skew if before.clocks.zones.offsets else 0.0
+        measured = measure(Recent(self.store, self.since - zoned), before.cluster, empty)
+        carried = self._carried(jobs)
+        others, former = self.index.without(before.runs, jobs)
+        rows = self._job_rows(former)
+        as_they_were, read = self._events()
+        off = self._clocks([*as_they_were, *read], carried, rows.table)
+        if off is None:
+            return None
+        new = [*as_they_were, *self._corrected(read, off)]
+        told = {(e.host, e.kind, e.device): e for e in carried if e.time < self.since <= e.last}
+        fresh = [e for e in new if not _piece_of(e, told.get((e.host, e.kind, e.device)))] if told else list(new)
+        names = {e.id for e in fresh}
+        events = event_rows.in_order(fresh, [e for e in carried if e.id not in names])
+        believed = self._believed(events)
+        if believed is None:
+            return None
+        runs = self._runs(former, rows, list(ruling(events, believed)))
+        if (earlier := other_now(before.looks, former, runs, self.border) - ENDS_WITH_S) < self.border:
+            self._begin(earlier)
+            return None if self.whole else self.again()
+        if further := self._spoken_of(former, runs) - self.live:
+            self.live |= further
+            self._look_back()
+            return None if self.whole else self.again()
+        hosts = before.site.hosts if before.site else frozenset()
+        world = gather_world(recent, before.cluster, self.settings, events, runs, states, off, hosts, before, measured, believed=believed)  # fmt: skip
+        if world.events and world.first < before.first:
+            return None  # older than anything known: base rates and what lies at the beginning change
+        if world.controllers != before.controllers:
+            return None  # whom a lost link of it cut off before may be judged otherwise
+        world.voices |= self.change.voices
+        world.first, world.last = min(before.first, world.first), max(before.last, world.last)
+        world.progress = _joined(before.progress, world.progress, self.since)
+        seen = self._seen(world, former)
+        if seen is None:
+            return None
+        conclude(world)
+        facts, times = self._all_facts(world)
+        narrow_slurmd_timeout(world.site, facts)
+        if before.site is None or not _same_site(world, before):
+            return None
+        rates = BaseRates(facts, seen.values(), world.first, self.rules.innocent)
+        weighed = Weighed(world, self.rules.edges, rates)
+        found = weighed.concluded()
+        lately = Spans.of(found.stories)
+        if (first := self._first_told(found, lately)) - self.reach < self.since:
+            self.since = first - self.reach
+            return None if self.whole else self.again()
+        found.seen, found.clocks = seen, off
+        merged, verdicts = self._merged(found, lately, facts, times, others, former)
+        self.begin(merged)
+        return self._in_words(merged, weighed, verdicts)
+
+    def _told(self, lately: Spans) -> Any:
+        """Which of the incidents of the stretch are told as it says; the others stay as they were."""
+        return (lately.last(self.reach) >= self.border) | lately.among(self.live)
+
+    def _first_told(self, found: Conclusions, lately: Spans) -> float:
+        """The beginning of everything that is told anew or weighed for it. What had caused that may lie ``reach`` before: a
+        stretch that begins later lacks causes, and would blame what is left in it. ``lately``: how the incidents that were
+        found lie in time."""
+        border, told = self.border, self._told(lately)
+        ended = {r.key for r in found.runs if r.end is not None and r.end >= border}
+        moments = [float(lately.first[told].min(initial=np.inf))]
+        moments += [f.start for f in found.facts if f.run in ended or (f.end is not None and f.end >= border)]
+        judged = ended.union(v.run.key for s in compress(found.stories, told) for v in s.verdicts)
+        weighed = (c for v in found.weighed if v.run.key in judged for c in v.others)
+        moments += [m for s in compress(found.stories, told) for m in self._complained(s.root)]
+        return min([*moments, *(h.cause.start for c in weighed for h in c.hops)])
+
+    def _complained(self, root: Fact) -> list[float]:
+        """When the devices failed whose later words the root of an incident may be: without the earlier ones it would be
+        told as another incident."""
+        if root.kind not in SAME_DEVICE_S:
+            return []
+        spans = self.index.spans
+        around = np.flatnonzero((spans.first <= root.start) & (spans.over >= root.start))
+        roots = (self.before.stories[n].root for n in around.tolist())
+        return [
+            r.start
+            for r in roots
+            if (r.kind, r.host, r.device) == (root.kind, root.host, root.device) and r.start <= root.start
+        ]
+
+    def _unmuted(self) -> bool:
+        """Is a verdict that stands in doubt for want of a node's log, which now is collected?"""
+        before = self.before
+        heard = self.change.voices - before.voices
+        if not heard or not before.voices:
+            return bool(heard)
+        if any(not heard.isdisjoint(look.unheard) for look in before.looks):
+            return True
+        return any(r.key in before.verdicts and not heard.isdisjoint(r.nodes) for r in before.runs)
+
+    def _seen(self, world: World, former: list[Run]) -> dict[str, float] | None:
+        """Since when each host is known, with what the stretch tells. None where that changes what was concluded about the
+        time before the border: how many hosts there were, or whom a line speaks of."""
+        before, fresh = self.before, first_seen((events[0] for events in world.by_host.values()), world.runs)
+        seen = dict(before.seen)
+        for host, moment in before.seen.items():
+            if moment >= self.since:  # told by rows of the stretch only, and all of those were read again
+                if host not in fresh:
+                    return None
+                seen[host] = fresh[host]
+        for host, moment in fresh.items():
+            seen[host] = min(moment, seen.get(host, moment))
+        for host, moment in first_seen([], former).items():
+            now = fresh.get(host, float("inf"))
+            if before.seen[host] == moment < min(now, self.since):  # a run that told of it first began at another time
+                if hour_of(now) != hour_of(moment):
+                    return None
+                seen[host] = now
+        for host, moment in seen.items():
+            then = before.seen.get(host)
+            if moment != then and (then is None or hour_of(then) != hour_of(moment)):
+                first = moment if then is None else min(moment, then)
+                if hour_of(first) + HOUR_S <= self.border:
+                    return None
+        never = frozenset(seen.keys() - before.seen.keys())
+        past = before.events[: bisect_left(before.events, self.border, key=attrgetter("time"))] if never else []
+        return None if any(may_end_at(e, never) for e in past) else seen
+
+    def _events(self) -> tuple[Sequence[Event], list[Event]]:
+        """The events of the stretch: those that nothing new can be a copy of, or tell another time of, as they are; the rest from
+        their lines, as their hosts' clocks showed them. All of those lie behind ``self.cut`` once they are in true time."""
+        before, cluster = self.before, self.before.cluster
+        unstamped = self.change.jobs & (before.unstamped | self.change.unstamped)
+        if unstamped:
+            self.cut = self.since
+            lines = event_rows.stamped(Recent(self.store, self.cut - self.skew), cluster)
+            lines = pl.concat([lines, event_rows.unstamped(self.store, cluster, unstamped, self.printed or None)])
+            events, self.lines = event_rows.read(lines)
+            return [], events
+        self.cut = max(self.since, untouched_until(before, self.change.earliest))
+        first, behind = (bisect_left(before.events, t, key=attrgetter("time")) for t in (self.since, self.cut))
+        events, self.lines = self._read_from(self.cut - self.skew)
+        return before.events[first:behind], events
+
+    def _clocks(self, read: list[Event], carried: list[Event], rows: pl.DataFrame) -> clocks.Clocks | None:
+        """Which clocks are off, with what the events of the stretch tell and ``rows`` about jobs; None where that asks for a look at
+        everything."""
+        before = self.before
+        cables = before.inventory.cabling if before.inventory else Cabling()
+        if before.clocks.offsets:
+            shown = sorted(map(clocks.as_shown, [*read, *carried]), key=event_rows.order)
+        else:
+            shown = event_rows.in_order(list(read), carried)
+        known = Known(cables, telemetry.begun(self.store, before.cluster, self.printed))
+        shown = list(ruling(shown, before.believed))
+        return clocks.compared_further(before.clocks, shown, known, self.tells_from, Books(self.printed, rows=rows))
+
+    def _corrected(self, read: list[Event], off: clocks.Clocks) -> list[Event]:
+        """Events that were read in true time. Lines were read from the earliest on that may belong to the stretch."""
+        if not off.offsets:
+            return read
+        moved = clocks.correct(read, off.offsets, off.zones)
+        return [e for e in moved if e.time >= self.cut or clocks.without_stamp(e)]
+
+    def _read_from(self, cut: float) -> tuple[list[Event], event_rows.Lines]:
+        """The events whose lines lie behind a moment; they may have been heard or read ahead."""
+        found = self.change.ahead.read(cut) if self.change.ahead else None
+        return found or event_rows.read(event_rows.stamped(Recent(self.store, cut), self.before.cluster))
+
+    def _carried(self, jobs: Iterable[int]) -> list[Event]:
+        """Events before the stretch that what lies in it needs: of things still lasting, and of the runs' own lines."""
+        wanted = set(jobs)
+        times = self.index.facts
+        lasting = compress(self.before.facts, (times.start < self.since) & (times.until >= self.since))
+        found = {e.id: e for f in lasting for e in f.events}
+        for story in self.before.stories:
+            if story.id in self.live:
+                found.update((e.id, e) for e in events_of(story))
+        for place in np.flatnonzero(
+            np.isin(self.index.event_jobs, np.fromiter(wanted, np.int64, len(wanted)))
+        ).tolist():
+            event = self.before.events[place]
+            if event.time < self.since or self._placed(event):
+                found[event.id] = event
+        behind = bisect_left(self.before.events, self.since, key=attrgetter("time"))
+        printed = np.fromiter(self.before.unstamped - wanted, np.int64)  # also by jobs of which no run is known yet
+        for place in np.flatnonzero(np.isin(self.index.event_jobs[behind:], printed)).tolist():
+            event = self.before.events[behind + place]
+            if self._placed(event):
+                found[event.id] = event
+        untold = self.change.jobs
+        return [e for e in found.values() if e.time < self.since or (self._placed(e) and e.job_id not in untold)]
+
+    def _placed(self, event: Event) -> bool:
+        """Is it output without a stamp, which no reading by time finds? (A stamp whose year was inferred is a stamp.)"""
+        return (
+            event.time_quality == "inferred"
+            and event.job_id in self.before.unstamped
+            and event.source in ("job_stdout", "job_stderr")
+        )
+
+    def _job_rows(self, former: list[Run]) -> run_rows.Rows:
+        """What is stored about the jobs whose runs are put together again. ``former``: the runs as they were known."""
+        told = self.change.jobs | (frozenset(r.job_id for r in former) if self.skew else frozenset())
+        known = frozenset(r.job_id for r in former if r.job_id in told)
+        return run_rows.rows_of(
+            self.store, self.before.cluster, told, known, self.change.jobs_since, self.change.job_rows, "steps" not in self.change.empty
+        )  # fmt: skip
+
+    def _runs(self, former: list[Run], rows: run_rows.Rows, events: list[Event]) -> list[Run]:
+        """The runs of the stretch: those of which nothing new was said as they are. ``former``: as they were known."""
+        likely: Mapping[int, Run] = self.change.likely
+        if self.printed:
+            rows = rows._replace(
+                table=self.printed.corrected(rows.table), steps=self.printed.corrected_steps(rows.steps, rows.table)
+            )
+            likely = EMPTY
+        again = run_rows.gather_some(rows, events, likely)
+        return sorted([*(r for r in former if r.job_id not in rows.jobs), *again], key=attrgetter("job_id"))
+
+    def _spoken_of(self, former: list[Run], runs: list[Run]) -> set[str]:
+        """Incidents that speak of a run of which something else is known now."""
+        found: set[str] = set()
+        told = (r for r in former if r.job_id in self.change.jobs)
+        known = {job: list(some) for job, some in groupby(told, attrgetter("job_id"))}
+        for job, some in groupby((r for r in runs if r.job_id in known), attrgetter("job_id")):
+            before, after = known[job], list(some)
+            pairs = (
+                list(zip(before, after, strict=False))
+                if len(before) == len(after)
+                else [(b, a) for b in before for a in after]
+            )
+            for one, other in pairs:
+                if (one.key, one.nodes, one.start, one.gpus) != (other.key, other.nodes, other.start, other.gpus):
+                    found.update(self.index.speaking_of(one, other))
+        return found
+
+    def _believed(self, events: Sequence[Event]) -> Controllers | None:
+        """The controllers; None where what is new may tell of others."""
+        believed = self.before.believed
+        if asks_again(events, believed):
+            return None
+        own = {e.host for e in events if e.source == "slurmctld" and e.own and e.host}
+        return believed if own <= believed.hosts else None
+
+    def _all_facts(self, world: World) -> tuple[list[Fact], Times]:
+        """In no order, and how they lie in time."""
+        then, now = self.index.facts, Times.of(world.facts)
+        old, new = then.last < self.border, now.last >= self.border
+        return [*compress(self.before.facts, old), *compress(world.facts, new)], then.but(old, now, new)
+
+    def _merged(
+        self, found: Conclusions, lately: Spans, facts: list[Fact], times: Times, others: list[Run], former: list[Run]
+    ) -> tuple[Conclusions, list[Verdict]]:
+        """Before the border what was said, behind it what is said now, and the verdicts that are to be put into words; the
+        places of incidents that are told anew are left empty. ``others``: runs that were not looked at; ``former``: those
+        that were, as they were known."""
+        before, border, index = self.before, self.border, self.index
+        runs, numbers = _with_runs(index, others, former, found.runs)
+        again = self._told(lately)
+        stays = ~index.spans.among(self.live.union(lately.names[again]))
+        spans = index.spans.only(stays) + lately.only(again)
+        stories = [*compress(before.stories, stays), *compress(found.stories, again)]
+        kept = int(stays.sum())
+        documents = [*compress(before.incidents, stays), *({} for _ in range(kept, len(stories)))]
+        order = _by_start(spans, kept)
+        if order is not None:
+            spans, stories, documents = (
+                spans.in_order(order),
+                [stories[n] for n in order],
+                [documents[n] for n in order],
+            )
+        places = [*range(kept, len(stories))] if order is None else np.flatnonzero(order >= kept).tolist()
+        gone = {before.incidents[n]["id"]: (before.incidents[n], before.stories[n]) for n in np.flatnonzero(~stays)}
+        told = [*compress(found.stories, again), *(s for _, s in gone.values() if s.id in self.live)]
+        verdicts, wanted, judged = self._verdicts(found, former, told)
+        events, event_jobs, repeated = self._all_events(found.events)
+        printed = printed_timeout(facts)
+        merged = replace(
+            found, events=events, runs=runs, incidents=documents, stories=stories, facts=facts, verdicts=verdicts, border=border,
+            looks=[*(k for k in before.looks if k.at < border), *(k for k in found.looks if k.at >= border)],
+            unstamped=before.unstamped | self.change.unstamped, again=(former, found.runs), states_differ=self.change.states, lines=self.lines,
+            index=Index(event_jobs, repeated, *numbers, spans, times), touched=Touched(places, gone, judged),
+            settled_until=before.settled_until, open_verdicts=before.open_verdicts | judged,
+            weighed=[], printed=printed, longest=before.longest if printed == before.printed else None,
+        )  # fmt: skip
+        return merged, wanted
+
+    def _in_words(self, merged: Conclusions, weighed: Weighed, verdicts: Iterable[Verdict]) -> Conclusions:
+        """The conclusions with the documents of what is told anew."""
+        touched = merged.touched
+        assert touched is not None
+        fresh = weighed.incident_documents(merged.stories[n] for n in touched.incidents)
+        for place, document in zip(touched.incidents, fresh, strict=True):
+            merged.incidents[place] = document
+        merged.verdicts.update(weighed.verdict_documents(verdicts))
+        merged.roots = self.before.roots.but((d for d, _ in touched.gone.values()), fresh)
+        merged.lemons = merged.roots.suspects(len(merged.site.hosts) if merged.site else 0)
+        merged.open_incidents = self.before.open_incidents.union(d["id"] for d in fresh)
+        return merged
+
+    def _verdicts(self, found: Conclusions, former: list[Run], told: list[Incident]) -> tuple[dict[str, Any], list[Verdict], set[str]]:  # fmt: skip
+        """The verdicts that stay as they were said, those that are said anew, and the runs of which they may be others now.
+        ``told``: incidents that are concluded anew."""
+        before, jobs = self.before.verdicts, self.change.jobs
+        anew = {r.key for r in found.runs if r.end is None or r.end >= self.border or r.job_id in jobs}
+        anew |= {v.run.key for s in told for v in s.verdicts}
+        wanted = [v for v in found.weighed if v.run.key in anew or v.run.key not in before]
+        anew |= {r.key for r in former} - {r.key for r in found.runs}
+        verdicts = dict(before)
+        for key in anew:
+            verdicts.pop(key, None)
+        return verdicts, wanted, anew.union(v.run.key for v in wanted)
+
+    def _all_events(self, found: Sequence[Event]) -> tuple[Grown[Event], Any, Repeated]:
+        """All events, and what an index holds beside them."""
+        index, border = self.index, self.border
+        cut, start = (bisect_left(some, border, key=attrgetter("time")) for some in (self.before.events, found))
+        fresh, known = found[start:], self.before.events
+        events = (known if isinstance(known, Grown) else Grown(known)).but(cut, fresh)
+        repeated = index.repeated.but(border, Repeated.of(fresh))
+        return events, np.concatenate([index.event_jobs[:cut], jobs_of(fresh)]), repeated
+
+
+def _by_start(spans: Spans, kept: int) -> Any:
+    """Where incidents have to stand, of which the first ``kept`` are in order and so are those behind; None: where they are."""
+    start, names = spans.start, spans.names
+    if kept in (0, len(start)) or start[kept] > start[kept - 1]:
+        return None
+    first = int(np.searchsorted(start[:kept], start[kept]))
+    rest = list(zip(start[first:].tolist(), names[first:].tolist(), strict=True))
+    return np.array([*range(first), *(first + n for n in sorted(range(len(rest)), key=rest.__getitem__))])
+
+
+def _with_runs(index: Index, others: list[Run], former: list[Run], again: list[Run]) -> tuple[list[Run], tuple[Any, Any]]:  # fmt: skip
+    """All runs by job, and what an index holds beside them."""
+    if former or (others and again and again[0].job_id <= others[-1].job_id):
+        runs = sorted([*others, *again], key=attrgetter("job_id"))
+        return runs, of_runs(runs)
+    jobs, ends = of_runs(again)
+    return [*others, *again], (np.concatenate([index.run_jobs, jobs]), np.concatenate([index.run_ends, ends]))
+
+
+def _piece_of(event: Event, whole: Event | None) -> bool:
+    """The rest of a long row of repeated lines that began before the stretch and is carried as one."""
+    return whole is not None and event.id != whole.id and event.time <= whole.last + COALESCE_S
+
+
+def _joined(old: Mapping[Any, list[Any]], new: Mapping[Any, list[Any]], since: float) -> dict[Any, list[Any]]:
+    keys = sorted({*old, *new})
+    return {
+        k: [*(p for p in old.get(k, ()) if p[0] < since), *(p for p in new.get(k, ()) if p[0] >= since)] for k in keys
+    }
+
+
+def _same_site(world: World, before: Conclusions) -> bool:
+    now, then = world.site, before.site
+    return then is not None and (now.settings, now.job_settings, now.cabling, now.members, now.leaf_of) == (
+        then.settings, then.job_settings, then.cabling, then.members, then.leaf_of)  # fmt: skip

@@ -1,0 +1,37 @@
+"""Facts by kind and time: those that may have begun in a range are found without looking at all of them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Hashable, Iterable, Mapping
+from itertools import accumulate
+from typing import Any
+
+from correlator.model.nouns import Fact
+
+
+class FactsInTime:
+    """An index over lists of facts that are sorted by ``start``. ``anchors`` are attributes that hold a moment too."""
+
+    def __init__(self, by_kind: Mapping[Any, list[Fact]], anchors: Iterable[str] = ()) -> None:
+        self._facts = by_kind
+        self._anchors = tuple(anchors)
+        self._made: dict[Hashable, tuple[list[float], list[float]]] = {}
+
+    def _last_moment(self, fact: Fact) -> float:
+        told = [float(fact.attrs[a]) for a in self._anchors if isinstance(fact.attrs.get(a), (int, float))]
+        return max([fact.start, fact.end if fact.end is not None else fact.start, *told])
+
+    def between(self, kind: Hashable, early: float, late: float) -> list[Fact]:
+        """Facts that began before ``late`` and of which no moment told lies before ``early``, in time order.
+
+        May hold a few more, never fewer.
+        """
+        facts = self._facts.get(kind)
+        if not facts:
+            return []
+        if kind not in self._made:
+            # The running maximum grows along the list: all before the place where it reaches ``early`` are over.
+            self._made[kind] = ([f.start for f in facts], list(accumulate(map(self._last_moment, facts), max)))
+        starts, lasts = self._made[kind]
+        return facts[bisect_left(lasts, early) : bisect_right(starts, late)]

@@ -1,0 +1,33 @@
+"""Runs by time: those that were going on in a range are found, and counted, without looking at all of them."""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+
+from correlator.model.nouns import Run
+
+_order = attrgetter("start", "job_id", "attempt", "key")
+
+
+class RunsInTime:
+    """An index over runs. A run without an end goes on for ever; one without a start was never going on."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self._runs = sorted((r for r in runs if r.start is not None), key=_order)
+        self._starts = [r.start or 0.0 for r in self._runs]
+        ends = [float("inf") if r.end is None else max(r.end, r.start or 0.0) for r in self._runs]
+        # The running maximum grows along the list: all before the place where it reaches a moment were over by then.
+        self._latest = list(itertools.accumulate(ends, max))
+        self._ends = sorted(ends)
+
+    def overlapping(self, start: float, end: float) -> Iterator[Run]:
+        """Runs that began by ``end`` and were not over before ``start``, the earliest first."""
+        listed = itertools.islice(self._runs, bisect_left(self._latest, start), bisect_right(self._starts, end))
+        return (run for run in listed if run.end is None or run.end >= start)
+
+    def count(self, start: float, end: float) -> int:
+        """How many ``overlapping`` gives."""
+        return bisect_right(self._starts, end) - bisect_left(self._ends, start)

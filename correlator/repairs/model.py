@@ -1,0 +1,67 @@
+"""What the repair list consists of."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+
+class Rows(Protocol):
+    """What the list needs of a store."""
+
+    def rows(self, sql: str, parameters: list[Any], /) -> list[dict[str, Any]]: ...
+
+
+@dataclass
+class Repair:
+    """One device. ``kind``: "link" or "gpu". ``down_s`` leaves out what nobody saw end; ``down``: it has not come back.
+
+    ``expected`` is what an ordinary device of the same role has in the period, ``probability`` that of as many or more
+    there (lemons.py), ``outlier`` that chance does not explain it. ``node`` is what the host is called in the whole store. ``planes`` are those that the host is cabled to, as
+    many as ``plane`` is one of. ``runs`` ran on the host meanwhile; ``ended`` are those it ended, ``slowed`` those
+    it only slowed."""
+
+    kind: str
+    cluster: str | None
+    host: str
+    device: str
+    node: str = ""
+    switch: str | None = None
+    switch_port: str | None = None
+    plane: str | None = None
+    rail: str | None = None
+    planes: int = 0
+    role: str = "unknown"
+    flaps: int = 0
+    down_s: float = 0.0
+    longest_s: float = 0.0
+    down: bool = False
+    together: int = 0
+    errors: int = 0
+    optics: int = 0
+    first: datetime | None = None
+    last: datetime | None = None
+    expected: float = 0.0
+    probability: float = 1.0
+    outlier: bool = False
+    runs: int = 0
+    slowed: list[str] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+    incidents: list[str] = field(default_factory=list)
+    urgency: str = "watch"
+    action: str = ""
+    command: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it; times are naive UTC."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class RepairList:
+    """The devices with trouble from ``since`` to ``until`` (naive UTC; None: nothing is stored), the most urgent first."""
+
+    since: datetime | None
+    until: datetime | None
+    repairs: list[Repair]

@@ -1,0 +1,412 @@
+"""The repair list: devices that come and go, or correct errors, without that being an incident each time.
+
+At scale links flap all day, and on a fabric of several planes nobody feels one: a port is 1/N of the bandwidth. What an
+operator needs of them is no alarm but a list for the next round with cables and a cleaning pen: which device, which two
+ends, how often, how that stands against the rest of the fleet, whom it hurt, what to do, the urgent first.
+
+It is read from what the correlator has stored (events, incidents, runs) and from the cables' inventory, by the same
+detectors that incidents are made with: the same events in any order give the same list. Outages that somebody else
+explains (a switch, a reboot, a maintenance) are not the device's own and do not count.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from correlator.facts import links as link_facts
+from correlator.facts.link_tracks import Place, by_link, place_of
+from correlator.facts.world import World, bus_of
+from correlator.incidents.incidents import FLAP_GAP_S
+from correlator.incidents.lemons import FALSE_NAMES, LARGEST_TAIL, LEAST, PRIOR_SHAPE, tail
+from correlator.model.json_text import from_json
+from correlator.model.moments import moment_of, seconds_of
+from correlator.model.nouns import Event, Fact
+from correlator.repairs.model import Repair, RepairList, Rows
+from correlator.repairs.remedies import Remedy, remedy
+from correlator.site.cabling import cabling
+from correlator.site.interfaces import FACT, remembered
+from correlator.site.site import Site, build_site
+from parsers.moments import later
+from store import node_names, run_names
+
+#: A week: what fits between two rounds through the hall.
+DAYS = 7.0
+
+#: An outage whose beginning lies so long before the period may still end in it.
+_BEFORE = timedelta(days=1)
+
+#: Links settle for so long after the kernel has started (correlation.md, benign suppression).
+BOOT_S = 120.0
+
+_STATES = ("nic.link_down", "nic.link_up", "switch.port_down", "switch.port_up", "fabric.sm_event")
+_NAMES = ("nic.error", "nic.module_event", "nic.failover")
+#: What a cable or its optics say of themselves: corrupted data, and light or modules out of their limits.
+_SIGNS = {"fabric.link_errors": "errors", "switch.optic_warning": "optics", "nic.module_event": "optics"}
+#: Severities of a sign: modules are also plugged and unplugged, which is none.
+_SERIOUS = frozenset({"warning", "error", "err", "critical", "crit", "alert", "emerg"})
+#: Xids of a GPU that went on: a row was replaced, many single bits were corrected (NVIDIA's catalogue, parsers/catalogue/xid.csv).
+_CORRECTED_XIDS = frozenset({63, 92})
+_GPU = ("gpu.ecc", "gpu.xid", "pcie.aer")
+_WANTED = (*_STATES, *_NAMES, *_SIGNS, *_GPU, "kernel.boot")
+
+#: Root causes that are the link's own; an outage in an incident with another one is explained by that.
+_OWN_ROOTS = frozenset({"nic.link_flap", "nic.link_down", "nic.link_errors"})
+
+
+def repairs(store: Rows, since: datetime | None = None, until: datetime | None = None) -> RepairList:
+    """The list of the devices with trouble from ``since`` (inclusive) to ``until`` (exclusive), naive UTC.
+
+    Without ``since`` it is the last ``DAYS`` before ``until``, without that before the last event that is stored."""
+    last = store.rows("SELECT max(time) AS last FROM model.events", [])[0]["last"]
+    if last is None:
+        return RepairList(since, until, [])
+    end = until or later(last, timedelta(microseconds=1))
+    begin = since if since is not None else later(end, -timedelta(days=DAYS))
+    found: list[Repair] = []
+    for cluster, told in sorted(_events(store, begin, end).items(), key=lambda c: c[0] or ""):
+        fleet = _Fleet(store, cluster)
+        noted = _noted(store, cluster, {i for _, i in told if i})
+        listed = [*_links(told, fleet, noted, begin, min(end, last)), *_gpus(told, fleet, noted, begin)]
+        _count_runs(store, cluster, listed)
+        _name_runs(store, cluster, listed)
+        found += [r for r, _ in listed]
+    nodes = node_names.NodeNames(lambda sql, bound: store.rows(sql, list(bound)))
+    for repair in found:
+        repair.node = nodes.of(repair.host, repair.cluster)
+        advise(repair)
+    return RepairList(begin, end, sorted(found, key=_order))
+
+
+URGENCIES = ("now", "soon", "watch")
+
+
+def _order(repair: Repair) -> tuple[Any, ...]:
+    return (
+        URGENCIES.index(repair.urgency), -len(repair.ended), -len(repair.slowed), repair.probability, -repair.flaps - repair.errors,
+        -repair.down_s, repair.cluster or "", repair.host, repair.device,
+    )  # fmt: skip
+
+
+def advise(repair: Repair) -> None:
+    """How urgent it is and what to do."""
+    hurt = bool(repair.ended or repair.slowed)
+    if repair.down or (hurt and (repair.outlier or repair.flaps + repair.errors > 1)):
+        repair.urgency = "now"
+    elif repair.outlier or hurt or repair.optics or (repair.errors and repair.flaps):
+        repair.urgency = "soon"
+    found: Remedy = remedy(repair)
+    repair.action, repair.command = found.text, found.command
+
+
+# ------------------------------------------------------------------------------------------------------------- reading
+
+_EVENTS = f"""SELECT event_id, epoch_us(time) AS time, coalesce(resolution_us, 0) AS resolution_us, cluster, host, source, layer, event,
+  severity, device, job_id, message, entities, coalesce(count, 1) AS count, incident_id, file, line
+FROM model.events WHERE event IN ({", ".join(f"'{kind}'" for kind in sorted(set(_WANTED)))}) AND time >= ? AND time < ?
+ORDER BY cluster, time, event, host, device, event_id"""
+
+
+def _events(store: Rows, since: datetime, until: datetime) -> dict[str | None, list[tuple[Event, str | None]]]:
+    """By cluster: events with the incident that each belongs to."""
+    found: defaultdict[str | None, list[tuple[Event, str | None]]] = defaultdict(list)
+    for row in store.rows(_EVENTS, [later(since, -_BEFORE), until]):
+        entities = from_json(row["entities"]) if row["entities"] else {}
+        moment = row["time"] / 1e6
+        event = Event(
+            row["event_id"], moment, row["resolution_us"] / 2e6, row["event"], row["host"], row["device"], row["job_id"],
+            row["message"] or "", row["source"], row["layer"] or "", row["severity"], row["file"], row["line"], None, "line",
+            int(row["count"]), moment, entities,
+        )  # fmt: skip
+        found[row["cluster"]].append((event, row["incident_id"]))
+    return found
+
+
+_LINKS = """SELECT DISTINCT host, device, switch, switch_port, plane, rail, source FROM raw.links
+WHERE cluster IS NOT DISTINCT FROM ? ORDER BY ALL"""
+_HOSTS = """SELECT DISTINCT host FROM model.events WHERE host IS NOT NULL AND cluster IS NOT DISTINCT FROM ?
+UNION SELECT DISTINCT unnest(nodes) FROM model.runs WHERE cluster IS NOT DISTINCT FROM ? ORDER BY 1"""
+_TOLD = "SELECT value FROM model.facts WHERE name = ?"
+_SPEAKING_SWITCHES = """SELECT DISTINCT host FROM model.events WHERE event LIKE 'switch.%' AND host IS NOT NULL
+AND cluster IS NOT DISTINCT FROM ?"""
+
+
+class _Fleet:
+    """What a cluster has: its cables, and how many devices of each role there are."""
+
+    def __init__(self, store: Rows, cluster: str | None) -> None:
+        links = store.rows(_LINKS, [cluster])
+        hosts = [row["host"] for row in store.rows(_HOSTS, [cluster, cluster])]
+        switches = {row["host"] for row in store.rows(_SPEAKING_SWITCHES, [cluster])}
+        self.cluster = cluster
+        self._spare: dict[tuple[str | None, str | None, bool], bool] = {}
+        told = store.rows(_TOLD, [FACT])
+        names = remembered(told[0]["value"] if told else None)
+        self.site: Site = build_site(cluster, [], cabling(links), [], hosts, names)
+        self.nodes = max(1, len({*hosts} - switches - {str(row["switch"]) for row in links}))
+        self.planes: defaultdict[str, set[str]] = defaultdict(set)
+        self.cables: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+        for (host, device), cable in self.site.cables.items():
+            self.cables[self.site.role(host, device)].add((host, device))
+            if cable["plane"]:
+                self.planes[host].add(cable["plane"])
+
+    def is_spare(self, fact: Fact) -> bool:
+        """Is the port one that the inventory of its host does not list?"""
+        place = (fact.host, fact.device, bool(fact.attrs.get("switch")))
+        if place not in self._spare:
+            self._spare[place] = not self.site.cabled(fact.host, fact.device, fact.attrs.get("switch"))
+        return self._spare[place]
+
+    def devices(self, role: str, seen: int) -> int:
+        """How many devices a rate is spread over. Where no inventory tells, at least one a node: too few of them make an
+        ordinary device look worse than it is, and the bad one less unlikely."""
+        return max(2, seen, len(self.cables[role]), self.nodes)
+
+
+_INCIDENTS = """SELECT incident_id, root_event, json_extract_string(document, '$.jobs[*].job_id') AS jobs,
+  json_extract_string(document, '$.slowed_jobs[*]') AS slowed
+FROM model.incidents WHERE cluster IS NOT DISTINCT FROM ? AND incident_id IN (SELECT unnest(?::VARCHAR[]))"""
+
+
+@dataclass(frozen=True)
+class _Incident:
+    """What an incident says of an outage: whether it was its own, and whom it hurt."""
+
+    own: bool
+    ended: tuple[str, ...]
+    slowed: tuple[str, ...]
+    root: str
+
+
+def _noted(store: Rows, cluster: str | None, names: set[str]) -> dict[str, _Incident]:
+    found = {}
+    for row in store.rows(_INCIDENTS, [cluster, sorted(names)]) if names else []:
+        found[row["incident_id"]] = _Incident(
+            row["root_event"] in _OWN_ROOTS,
+            tuple(row["jobs"] or ()),
+            tuple(row["slowed"] or ()),
+            str(row["root_event"]),
+        )
+    return found
+
+
+# --------------------------------------------------------------------------------------------------------------- links
+
+#: Repairs with the stretches of trouble (seconds) that they were made of.
+_Listed = list[tuple[Repair, list[tuple[float, float]]]]
+
+
+def _links(
+    told: Sequence[tuple[Event, str | None]], fleet: _Fleet, noted: Mapping[str, _Incident], since: datetime, until: datetime
+) -> _Listed:  # fmt: skip
+    begin, end = _s(since), _s(until)
+    home = {event.id: incident for event, incident in told if incident}
+    tracks = by_link((event for event, _ in told if event.kind not in _GPU), fleet.site)
+    boots = _boots(event for event, _ in told)
+    signs = _signs(tracks, fleet.site, home, begin)
+    listed: dict[Place, tuple[Repair, list[Fact]]] = {}
+    for (host, _), events in sorted(tracks.items()):
+        world = World(fleet.site, events, [])
+        for fact in link_facts.outages(world):
+            incident = noted.get(next((home[e.id] for e in fact.events if e.id in home), ""))
+            if (fact.end or fact.start) < begin or _explained(fact, incident, boots[host], fleet):
+                continue
+            repair, facts = listed.setdefault((host, fact.device or ""), (_repair(fleet, fact), []))
+            facts.append(fact)
+            _blame(repair, incident, (home[e.id] for e in fact.events if e.id in home))
+    for (host, device), counts in signs.items():
+        alone = Fact("link.errors", counts.first, counts.last, 0.0, host, device)
+        repair, _ = listed.setdefault((host, device), (_repair(fleet, alone), []))
+        repair.errors, repair.optics = counts.errors, counts.optics
+        for name in counts.incidents:
+            _blame(repair, noted[name] if name in noted and noted[name].own else None, [name])
+    for place, (repair, facts) in listed.items():
+        _measure(repair, facts, signs.get(place), end)
+    _together(listed.values())
+    _stand([repair for repair, _ in listed.values()], fleet)
+    return [
+        (repair, [(f.start, end if f.end is None else f.end) for f in facts] + [(s.first, s.last) for s in [signs.get(place)] if s])
+        for place, (repair, facts) in listed.items()
+    ]  # fmt: skip
+
+
+def _blame(repair: Repair, incident: _Incident | None, names: Iterable[str]) -> None:
+    """Whom the device hurt, as its incidents say."""
+    repair.incidents = sorted({*repair.incidents, *names})
+    if incident is not None:
+        repair.ended = sorted({*repair.ended, *incident.ended})
+        repair.slowed = sorted({*repair.slowed, *incident.slowed} - set(repair.ended))
+
+
+def _s(moment: datetime) -> float:
+    found = seconds_of(moment)
+    assert found is not None
+    return found
+
+
+def _boots(events: Iterable[Event]) -> defaultdict[str, list[float]]:
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    for event in events:
+        if event.kind == "kernel.boot" and event.host:
+            found[event.host].append(event.time)
+    return found
+
+
+def _explained(fact: Fact, incident: _Incident | None, boots: list[float], fleet: _Fleet) -> bool:
+    """Is the outage another's: of an incident with a root of its own, of a boot, or of a port that no cable is in?"""
+    if incident is not None:
+        return not incident.own
+    if fleet.is_spare(fact):
+        return True
+    first = bisect_left(boots, fact.start - BOOT_S)
+    return first < bisect_right(boots, fact.end if fact.end is not None else fact.start)
+
+
+def _repair(fleet: _Fleet, fact: Fact) -> Repair:
+    host, device = fact.host or "", fact.device or ""
+    cable = fleet.site.cables.get((host, device), {})
+    return Repair(
+        "link", fleet.cluster, host, device, switch=cable.get("switch") or fact.attrs.get("switch"),
+        switch_port=cable.get("switch_port") or fact.attrs.get("port"), plane=cable.get("plane") or None, rail=cable.get("rail") or None,
+        planes=len(fleet.planes[host]) if cable.get("plane") else 0, role=fleet.site.role(host, device),
+    )  # fmt: skip
+
+
+@dataclass
+class _Signs:
+    """Warnings of one device: how many of which sort, when, and the incidents that they belong to."""
+
+    errors: int = 0
+    optics: int = 0
+    first: float = float("inf")
+    last: float = float("-inf")
+    incidents: set[str] = field(default_factory=set)
+
+
+def _signs(
+    tracks: Mapping[Place, list[Event]], site: Site, home: Mapping[str, str], begin: float
+) -> dict[Place, _Signs]:  # fmt: skip
+    found: defaultdict[Place, _Signs] = defaultdict(_Signs)
+    for (host, known), events in tracks.items():
+        for event in events:
+            sort = _SIGNS.get(event.kind)
+            if sort is None or event.time < begin or not event.device or (event.severity or "warning") not in _SERIOUS:
+                continue
+            counts = found[(host, known or place_of(event, site)[1] or event.device)]
+            setattr(counts, sort, getattr(counts, sort) + event.count)
+            counts.first, counts.last = min(counts.first, event.time), max(counts.last, event.time)
+            counts.incidents |= {home[event.id]} if event.id in home else set()
+    return dict(found)
+
+
+def _measure(repair: Repair, facts: list[Fact], signs: _Signs | None, end: float) -> None:
+    """Numbers of outages and of the time without carrier. One that is still down counts up to the end of the data in
+    ``down`` only."""
+    lengths = [fact.end - fact.start for fact in facts if fact.end is not None and not fact.attrs.get("end_unseen")]
+    repair.flaps, repair.down_s, repair.longest_s = len(facts), sum(lengths), max(lengths, default=0.0)
+    moments = [f.start for f in facts] + ([signs.first] if signs else [])
+    lasts = [f.start for f in facts] + ([signs.last] if signs else [])
+    repair.first, repair.last = moment_of(min(moments)), moment_of(max(lasts))
+    repair.down = any(fact.end is None and end - fact.start > FLAP_GAP_S for fact in facts)
+
+
+def _together(listed: Iterable[tuple[Repair, list[Fact]]]) -> None:
+    """How many outages of a device came with those of other devices of the host: then it is the NIC, not one cable."""
+    groups: defaultdict[str, list[tuple[float, str]]] = defaultdict(list)
+    kept = list(listed)
+    for repair, facts in kept:
+        groups[repair.host] += [(fact.start, repair.device) for fact in facts if repair.role == "fabric"]
+    for times in groups.values():
+        times.sort()
+    for repair, facts in kept:
+        times = groups[repair.host]
+        for fact in facts if repair.role == "fabric" else ():
+            low = bisect_left(times, (fact.start - link_facts.TOGETHER_S, ""))
+            high = bisect_right(times, (fact.start + link_facts.TOGETHER_S, "\U0010ffff"))
+            repair.together += any(device != repair.device for _, device in times[low:high])
+
+
+def _stand(found: list[Repair], fleet: _Fleet) -> None:
+    """Each device against all others of its role: a Gamma posterior of their rate, its tail for this one (lemons.py)."""
+    counts: Counter[tuple[str, str]] = Counter()
+    seen: Counter[tuple[str, str]] = Counter()
+    for repair in found:
+        counts[(repair.kind, repair.role)] += repair.flaps or repair.errors
+        seen[(repair.kind, repair.role)] += 1
+    for repair in found:
+        family, own = (repair.kind, repair.role), repair.flaps or repair.errors
+        devices, others = fleet.devices(repair.role, seen[family]), counts[family] - own
+        repair.expected = round((others + PRIOR_SHAPE) / (devices - 1), 4)
+        repair.probability = tail(own, others, devices - 1)
+        repair.outlier = own >= LEAST and repair.probability < min(LARGEST_TAIL, FALSE_NAMES / devices)
+
+
+# ---------------------------------------------------------------------------------------------------------------- GPUs
+
+
+def _gpus(
+    told: Sequence[tuple[Event, str | None]], fleet: _Fleet, noted: Mapping[str, _Incident], since: datetime
+) -> _Listed:  # fmt: skip
+    """GPUs and buses that correct errors again and again: nothing has failed, and something is going to."""
+    begin = _s(since)
+    groups: defaultdict[tuple[str, str], list[tuple[Event, str | None]]] = defaultdict(list)
+    for event, home in told:
+        if event.kind in _GPU and event.host and event.device and event.time >= begin and _is_corrected(event):
+            groups[(event.host, bus_of(event.device))].append((event, home))
+    listed: _Listed = []
+    for (host, device), events in sorted(groups.items()):
+        repair = Repair("gpu", fleet.cluster, host, device, role="gpu", errors=sum(e.count for e, _ in events))
+        if repair.errors < LEAST:
+            continue
+        repair.first, repair.last = moment_of(events[0][0].time), moment_of(events[-1][0].time)
+        for name in {i for _, i in events if i}:
+            of_gpus = name in noted and noted[name].root.startswith(("gpu.", "pcie."))
+            _blame(repair, noted[name] if of_gpus else None, [name])
+        listed.append((repair, [(e.time, e.last) for e, _ in events]))
+    _stand([repair for repair, _ in listed], fleet)
+    return listed
+
+
+def _is_corrected(event: Event) -> bool:
+    if event.kind == "gpu.xid":
+        return str(event.entities.get("xid")) in {str(code) for code in _CORRECTED_XIDS}
+    words = f"{event.message} {event.entities.get('severity', '')}".lower()
+    return "corr" in words and "uncorr" not in words
+
+
+# ---------------------------------------------------------------------------------------------------------------- runs
+
+_RUNS = """WITH trouble AS (
+  SELECT unnest(?::BIGINT[]) AS place, unnest(?::VARCHAR[]) AS host, unnest(?::DOUBLE[]) AS begun, unnest(?::DOUBLE[]) AS over
+), running AS (
+  SELECT run_key, unnest(nodes) AS host, epoch(start) AS begun, coalesce(epoch("end"), 'infinity'::DOUBLE) AS over
+  FROM model.runs WHERE start IS NOT NULL AND cluster IS NOT DISTINCT FROM ?
+)
+SELECT t.place, count(DISTINCT r.run_key) AS runs FROM trouble t JOIN running r ON r.host = t.host AND r.begun <= t.over AND r.over >= t.begun
+GROUP BY t.place"""
+
+
+def _count_runs(store: Rows, cluster: str | None, listed: _Listed) -> None:
+    """How many runs were on the host while its device was in trouble."""
+    stretches = [(place, repair.host, a, b) for place, (repair, spans) in enumerate(listed) for a, b in spans]
+    if not stretches:
+        return
+    columns = [list(column) for column in zip(*stretches, strict=True)]
+    for row in store.rows(_RUNS, [*columns, cluster]):
+        listed[row["place"]][0].runs = row["runs"]
+
+
+def _name_runs(store: Rows, cluster: str | None, listed: _Listed) -> None:
+    """Runs as they are called in the whole store: incidents name them as their cluster does."""
+    names = run_names.differing(lambda sql, bound: store.rows(sql, list(bound)), cluster)
+    for repair, _ in listed if names else ():
+        repair.ended = sorted(names.get(key, key) for key in repair.ended)
+        repair.slowed = sorted(names.get(key, key) for key in repair.slowed)
+
+
+__all__ = ["DAYS", "Repair", "RepairList", "Rows", "advise", "repairs"]

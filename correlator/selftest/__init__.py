@@ -1,0 +1,1 @@
+"""Knows how edges are tested: cases written beside them, put together as situations and judged."""

@@ -1,0 +1,62 @@
+"""One test of an edge: lines, jobs, and what must follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from correlator.model.nouns import Edge
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True)
+class Line:
+    """A log line ``at`` seconds after the beginning. ``place``: the host, or of a job's output the job's number."""
+
+    at: float
+    place: str
+    source: str
+    text: str
+    pid: str | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """What accounting says of a job; times in seconds after the beginning."""
+
+    id: int
+    nodes: str
+    start: float
+    end: float
+    state: str
+    exit_code: int | None = None
+    signal: int | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One test of an edge. ``number`` counts from 1; either ``lag`` or ``lines`` is given."""
+
+    file: str
+    edge: Edge
+    number: int
+    settings: Mapping[str, float]
+    holds: bool
+    lag: float | None = None
+    lines: tuple[Line, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    links: tuple[Mapping[str, str], ...] = ()
+    why: str = ""
+
+    @property
+    def situation(self) -> str:
+        """What the test tells, apart from what it expects: tests that tell the same are concluded about once."""
+        return repr((self.lines, self.jobs, self.links, self.settings))
+
+    def __str__(self) -> str:
+        told = [f"lag {self.lag:g}s" if self.lag is not None else f"{len(self.lines)} lines"]
+        return f"test {self.number} ({', '.join(told + [f'{n}={v:g}' for n, v in self.settings.items()])})"

@@ -1,0 +1,205 @@
+"""The tests that edges carry as data, run by ``faultline check`` and by nobody else.
+
+A test says of one delay, or of a few log lines, whether its edge holds there:
+
+    tests = [
+      { settings = { SlurmdTimeout = 300 }, lag = "250s", holds = true },
+      { lines = ["0s gpu01 kernel: ...", "5s 7 stderr: ..."], jobs = [{ ... }], holds = false, why = "already back" },
+    ]
+
+A delay is held against the window, exactly. Lines go the way of all lines (``situations.py``). Every setting that a test
+does not name has its default.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from correlator.edges.conditions.common import derived_values
+from correlator.edges.load import COUNTS, Entry, Problem, entries, rules
+from correlator.model.nouns import Edge, Fact
+from correlator.selftest.case import Case, Job, Line
+from correlator.site import windows
+from correlator.site.site import JOB_SETTINGS, SETTINGS, Site
+from correlator.site.windows import ExpressionError, Value
+
+if TYPE_CHECKING:
+    from parsers.patterns import Catalogue
+
+#: What the program itself printed stands in windows like a setting.
+PRINTED = "PrintedTimeout"
+
+_KNOWN = {*SETTINGS, *JOB_SETTINGS, PRINTED}
+_KEYS = ("settings", "lag", "lines", "jobs", "links", "holds", "why")
+_JOB_KEYS = ("id", "nodes", "start", "end", "state", "exit_code", "signal", "env")
+_LINK_KEYS = ("host", "device", "switch", "port", "plane")
+
+_LINE = re.compile(r"(?P<at>\S+) (?P<place>\S+) (?P<source>[A-Za-z][\w.-]*)(?:\[(?P<pid>\d+)\])?: (?P<text>.*\S.*)")
+
+
+def check(extra: Sequence[Path] = (), catalogue: Catalogue | None = None) -> tuple[int, list[Problem]]:
+    """Runs the tests of all edges that stand. How many there are, and what is wrong with them or fails. ``catalogue``: the
+    site's event patterns, for its lines."""
+    edges = {edge.id: edge for edge in rules(extra)[0].edges}
+    cases, wrong = gather(entries(extra), edges)
+    failed = [
+        (c.edge.id, c.number, Problem(c.file, c.edge.id, f"{c}: {why}")) for c, why in outcomes(cases, catalogue) if why
+    ]
+    return len(cases), [problem for _, _, problem in sorted([*wrong, *failed], key=lambda told: told[:2])]
+
+
+def outcomes(cases: Iterable[Case], catalogue: Catalogue | None = None) -> Iterator[tuple[Case, str]]:
+    """How tests went: what was expected, what was found and why; empty where one passed. Those with lines are run together,
+    because a store is made for them."""
+    with_lines = []
+    for case in cases:
+        if case.lag is None:
+            with_lines.append(case)
+        else:
+            yield case, _of_lag(case)
+    if with_lines:
+        from correlator.selftest.situations import outcomes_of_lines
+
+        yield from outcomes_of_lines(with_lines, catalogue)
+
+
+def _of_lag(case: Case) -> str:
+    assert case.lag is not None
+    low, high, _ = windows.window(case.edge.window, values_of(case.settings))
+    inside = low <= case.lag <= high
+    if inside == case.holds:
+        return ""
+    where = (
+        f"{case.lag:g} s lies {'inside' if inside else 'outside'} {low:g} to {high:g} s, the window {case.edge.window}"
+    )
+    return f"expected {'to hold, but does not' if case.holds else 'not to hold, but does'}: {where}"
+
+
+def values_of(settings: Mapping[str, float]) -> dict[str, Value]:
+    """All that windows may name: as the test says, else the default."""
+    told = {name: settings.get(name, default) for name, (default, _) in {**SETTINGS, **JOB_SETTINGS}.items()}
+    site = Site(None, {name: Value.of(told[name]) for name in SETTINGS})
+    values = {**site.settings, **{name: Value.of(told[name]) for name in JOB_SETTINGS}}
+    return derived_values(values, Fact("job.comm_error", 0.0, None, 0.0, attrs={"timeout": settings.get(PRINTED)}))
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+def gather(tables: Mapping[str, Entry], edges: Mapping[str, Edge]) -> tuple[list[Case], list[tuple[str, int, Problem]]]:
+    """The tests of edges, and what is wrong with how they are written, by edge and number of the test."""
+    cases: list[Case] = []
+    wrong: list[tuple[str, int, Problem]] = []
+    for name, entry in sorted(tables.items()):
+        told = entry.table.get("tests", [])
+        if not isinstance(told, list):
+            told, reason = [], f"tests must be a list of tables, not {told!r}"
+            wrong.append((name, 0, Problem(entry.path.name, name, reason)))
+        for number, table in enumerate(told, 1):
+            try:
+                cases.append(read(entry.path.name, edges[name], number, table))
+            except ValueError as error:  # an ExpressionError is one
+                wrong.append((name, number, Problem(entry.path.name, name, f"test {number}: {error}")))
+    return cases, wrong
+
+
+def read(file: str, edge: Edge, number: int, table: object) -> Case:
+    """One test as an edge's file has it. Raises ``ValueError`` that says what is wrong."""
+    told = _keys("a test", table, _KEYS, ("holds",))
+    if ("lag" in told) == ("lines" in told):
+        raise ValueError("give it either a lag or lines")
+    if not isinstance(told["holds"], bool):
+        raise ValueError(f"holds must be true or false, not {told['holds']!r}")
+    settings = _settings(told.get("settings", {}))
+    if "lag" in told:
+        _only_of_lines(edge, told, settings)
+        return Case(file, edge, number, settings, told["holds"], lag=windows.duration(told["lag"]))
+    if "why" in told and told["holds"]:
+        raise ValueError("why says what speaks against the edge; it belongs to holds = false")
+    if PRINTED in settings:
+        raise ValueError(f"{PRINTED} is what the lines print; leave it out of settings")
+    return Case(
+        file, edge, number, settings, told["holds"], None, tuple(map(_line, _list("lines", told["lines"]))),
+        tuple(map(_job, _list("jobs", told.get("jobs", [])))), tuple(map(_link, _list("links", told.get("links", [])))),
+        str(told.get("why", "")),
+    )  # fmt: skip
+
+
+def _only_of_lines(edge: Edge, told: Mapping[str, Any], settings: Mapping[str, float]) -> None:
+    idle = [key for key in ("jobs", "links", "why") if key in told]
+    if idle:
+        raise ValueError(f"{', '.join(idle)}: of use beside lines only, a lag is held against the window")
+    named = set(edge.because)
+    if "IbRetryBudget" in named:
+        named |= COUNTS
+    for name in settings:
+        if name not in named:
+            raise ValueError(
+                f"the window does not depend on {name}; it names {', '.join(sorted(named)) or 'no setting'}"
+            )
+
+
+def _keys(what: str, table: object, known: Sequence[str], needed: Sequence[str]) -> dict[str, Any]:
+    if not isinstance(table, dict):
+        raise ValueError(f"{what} must be a table, not {table!r}")
+    for key in table:
+        if key not in known:
+            near = get_close_matches(key, known, n=1)
+            raise ValueError(f"unknown key {key!r}; " + (f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"))  # fmt: skip
+    missing = [key for key in needed if key not in table]
+    if missing:
+        raise ValueError(f"{what} needs {', '.join(missing)}")
+    return table
+
+
+def _list(name: str, told: object) -> list[Any]:
+    if not isinstance(told, list) or (name == "lines" and not told):
+        raise ValueError(f"{name} must be a list with something in it, not {told!r}")
+    return told
+
+
+def _settings(table: object) -> dict[str, float]:
+    if not isinstance(table, dict):
+        raise ValueError(f"settings must be a table, not {table!r}")
+    found = {}
+    for name, told in table.items():
+        if name not in _KNOWN:
+            near = get_close_matches(name, sorted(_KNOWN), n=1)
+            raise ValueError(f"unknown setting {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(_KNOWN))}"))  # fmt: skip
+        if name in COUNTS and (isinstance(told, bool) or not isinstance(told, int | float)):
+            raise ValueError(f"{name} {told!r}: it counts something and has no unit; write a number")
+        try:
+            found[name] = windows.duration(told)
+        except ExpressionError as error:
+            raise ValueError(f"{name}: {error}") from error
+    return found
+
+
+def _line(told: object) -> Line:
+    match = _LINE.fullmatch(told) if isinstance(told, str) else None
+    if match is None:
+        raise ValueError(f"line {told!r}: write it as 'OFFSET HOST SOURCE: TEXT', or 'OFFSET JOB stderr: TEXT'")
+    place, source = match["place"], match["source"]
+    if source in ("stdout", "stderr") and not place.isdigit():
+        raise ValueError(f"line {told!r}: before {source} stands the number of the job")
+    return Line(windows.duration(match["at"]), place, source, match["text"], match["pid"])
+
+
+def _job(table: object) -> Job:
+    told = _keys("a job", table, _JOB_KEYS, ("id", "nodes", "start", "end", "state"))
+    env = told.get("env", {})
+    if not isinstance(env, dict):
+        raise ValueError(f"job {told['id']}: env must be a table, not {env!r}")
+    for name in ("id", "exit_code", "signal"):
+        if name in told and (isinstance(told[name], bool) or not isinstance(told[name], int)):
+            raise ValueError(f"job {told['id']}: {name} must be a whole number, not {told[name]!r}")
+    return Job(
+        told["id"], str(told["nodes"]), windows.duration(told["start"]), windows.duration(told["end"]),
+        str(told["state"]), told.get("exit_code"), told.get("signal"), {n: str(v) for n, v in env.items()},
+    )  # fmt: skip
+
+
+def _link(table: object) -> dict[str, str]:
+    return {k: str(v) for k, v in _keys("a link", table, _LINK_KEYS, ("host", "device", "switch")).items()}

@@ -1,0 +1,31 @@
+"""Since when each host is known: how many could have had a fault by some moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from correlator.model.nouns import Event, Run
+
+HOUR_S = 3600.0
+
+
+def hour_of(moment: float) -> float:
+    """The full hour before a moment."""
+    return moment // HOUR_S * HOUR_S
+
+
+def first_seen(events: Iterable[Event], runs: Iterable[Run]) -> dict[str, float]:
+    """Host -> the first moment (epoch seconds) at which an event of its own or a run on it tells that it exists.
+
+    A run of which no time is told tells that its nodes were always there. ``events``: at least the first of each host,
+    in time order."""
+    seen: dict[str, float] = {}
+    for event in events:
+        if event.host and event.host not in seen:
+            seen[event.host] = event.time
+    for run in runs:
+        told = min([t for t in (run.submit, run.start, run.end) if t is not None], default=0.0)
+        for node in run.nodes:
+            if node not in seen or told < seen[node]:
+                seen[node] = told
+    return seen

@@ -1,0 +1,50 @@
+"""Settings that nobody told, narrowed by the delays that were seen.
+
+SlurmdTimeout decides how long after a loss a node is set DOWN. Where no slurm.conf was collected, each loss that
+lasted until the node was set DOWN says within which bounds the setting must lie. The estimate stays marked as one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from correlator.model.nouns import Fact
+from correlator.site.site import Site
+from correlator.site.windows import Value
+
+#: MessageTimeout is seldom changed; its default bounds the estimate (slurm.conf(5)).
+MESSAGE_TIMEOUT_S = 10.0
+
+
+def narrow_slurmd_timeout(site: Site, facts: Iterable[Fact]) -> None:
+    """Replaces an unknown SlurmdTimeout by the range that fits every link loss that ended in DOWN."""
+    known = site.settings["SlurmdTimeout"]
+    if known.known:
+        return
+    low, high, seen = known.low, known.high, False
+    told = sorted((f for f in facts if f.kind in ("link.outage", "node.down")), key=lambda f: f.key)
+    losses = [
+        f for f in told if f.kind == "link.outage" and f.attrs.get("role") != "fabric" and not f.attrs.get("end_unseen")
+    ]
+    for down in (f for f in told if f.kind == "node.down"):
+        before = [
+            f for f in losses if f.host == down.host and f.start < down.start and (f.end is None or f.end > down.start)
+        ]
+        if not before:
+            continue
+        lag = down.start - max(f.start for f in before)
+        # lag lies in [2T/3, max(5T/3 + MessageTimeout, T + 2*MessageTimeout + 6 s)] (edge E03)
+        least = min(3 * (lag - MESSAGE_TIMEOUT_S) / 5, lag - 2 * MESSAGE_TIMEOUT_S - 6)
+        fits_low, fits_high = max(low, least), min(high, 3 * lag / 2)
+        if fits_low <= fits_high:
+            low, high, seen = fits_low, fits_high, True
+    if seen:
+        # Whole seconds, and no count of delays: a further delay that narrows nothing leaves every verdict as it stands,
+        # and so only the few that do ask for concluding about everything anew.
+        site.settings["SlurmdTimeout"] = Value(math.floor(low), math.ceil(high), False, "estimated from delays seen")
+        message = site.settings["MessageTimeout"]
+        if not message.known:
+            site.settings["MessageTimeout"] = Value(
+                MESSAGE_TIMEOUT_S, MESSAGE_TIMEOUT_S, False, "Slurm's default assumed"
+            )

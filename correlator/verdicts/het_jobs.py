@@ -1,0 +1,47 @@
+"""Heterogeneous jobs: parts that end because another one failed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from correlator.facts.world import World
+from parsers.hostlist import fold
+
+if TYPE_CHECKING:
+    from correlator.verdicts.verdict import Verdict
+
+#: Whole seconds of accounting, beside slurmctld's own stamp.
+END_SLACK_S = 5.0
+
+#: Slurm ends the other parts of a heterogeneous job with the first that fails; KillWait is 30 s.
+TAKEN_ALONG_S = 60.0
+
+
+def taken_along(world: World, verdicts: list[Verdict]) -> None:
+    """Parts of a heterogeneous job that have no cause of their own end by that of the part that failed."""
+    of_job: dict[int, list[Verdict]] = {}
+    for verdict in verdicts:
+        of_job.setdefault(verdict.run.job_id, []).append(verdict)
+    blamed = {id(v): v for v in verdicts if v.chain is not None}
+    for verdict in verdicts:
+        parts = world.parts.get(verdict.run.job_id, frozenset()) - {verdict.run.job_id}
+        if not parts or id(verdict) in blamed or not _of_itself(verdict):
+            continue
+        near = [
+            v for part in sorted(parts) for v in of_job.get(part, ())
+            if id(v) in blamed and -END_SLACK_S <= verdict.end.start - v.end.start <= TAKEN_ALONG_S
+        ]  # fmt: skip
+        if near:
+            first = min(near, key=lambda v: (v.end.start, v.run.job_id))
+            verdict.chain, verdict.category, verdict.own = first.chain, first.category, []
+            verdict.confidence, verdict.at_most = first.confidence, first.at_most
+            verdict.doubts.append(
+                f"It is a part of a heterogeneous job: part {first.run.key} on {fold(first.run.nodes)} failed, and Slurm ended all parts"
+            )
+
+
+def _of_itself(verdict: Verdict) -> bool:
+    """Did it end without a word of its own and without anybody who asked for it?"""
+    if verdict.end.kind == "run.cancelled":
+        return not verdict.own and str(verdict.run.row.get("cancelled_by") or "0") in ("0", "root", "slurm")
+    return verdict.end.kind in ("run.failed", "run.node_fail") and not verdict.end.attrs["words"]["own"]

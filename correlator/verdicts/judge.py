@@ -1,0 +1,430 @@
+"""The verdict on each run that did not end COMPLETED: which explanation carries, and how surely.
+
+What Slurm and people did on purpose (cancel, preempt, time limit) is decided first. Then the evidence graph competes
+with the run's own words. An infrastructure cause needs positive evidence; without any, a failed program is the
+program's, and where its words only say "the network" nobody is blamed: unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+
+from correlator.edges.conditions.common import killed_at_once
+from correlator.evidence.calibration import SUREST, calibrated
+from correlator.evidence.noisy_or import shares
+from correlator.evidence.weigh import Chain, Rejection, Weigher, weight_of
+from correlator.facts.world import World
+from correlator.model.kinds import ROOTS, cause_of, unsaid
+from correlator.model.nouns import Event, Fact, Run
+from correlator.site.interfaces import UNKNOWN
+from correlator.verdicts.het_jobs import taken_along
+from correlator.verdicts.intended_ends import ROOT_OR_SLURMD_SURE, deliberate, given_up, may_not_have_been_launched
+from correlator.verdicts.verdict import Verdict
+from parsers.hostlist import fold
+
+#: Leaks of the noisy-OR, by how a run ended and what it printed: the weight of what is not among its chains, whose own
+#: weight is at most evidence.MAX_RATIO. LEAK is in all of them. First estimates of docs/correlation.md.
+OWN_WORDS = 0.9  # the program printed its own error
+OWN_EXIT = 0.6  # it only returned a code
+NETWORK_WORDS = 0.15  # it printed only that peers or network failed: seldom its own fault, rarely proof of ours
+TIME_LIMIT = 0.8  # it ran as long as it was allowed to
+CANCELLED = 0.5  # somebody or something ended it, and no line tells who
+LEAK = 0.08  # none of these: a node failed, or it was requeued
+
+
+def judge(world: World, weigher: Weigher, *, raw: bool = False) -> list[Verdict]:
+    """The verdict on every run that did not end well; ``raw`` leaves the confidence as the evidence weighs it."""
+    ends = sorted((f for f in world.facts if f.kind.startswith("run.")), key=lambda f: (f.run or "", f.start))
+    verdicts = [_judge_one(world, weigher, end) for end in ends]
+    if world.parts:
+        taken_along(world, verdicts)
+    if not raw:
+        for verdict in verdicts:
+            verdict.confidence = min(verdict.at_most, calibrated(verdict.category, verdict.confidence))
+    return verdicts
+
+
+def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
+    run = world.run[end.run or ""]
+    found = weigher.evidence(end)
+    verdict = Verdict(run, end, "unknown", 0.0, rejections=found.rejections)
+    asked = deliberate(world, run, end, found.chains)
+    if asked is not None:
+        verdict.category, verdict.confidence, verdict.reason, verdict.own = asked
+        return verdict
+    own = _own_explanation(world, run, end)
+    told = [c for c in found.chains if not before_all_logs(weigher, c.root)]
+    chains = _with_words(end, _unblocked(weigher, end, told, verdict.rejections))
+    causes = candidates(chains, own.leak)
+    best = chains[0] if chains else None
+    if best is None or best.weight < max(own.weight, LEAK):
+        verdict.category, verdict.reason, verdict.own, verdict.others = own.category, own.reason, own.events, chains
+        verdict.confidence = own.sure * (1.0 - sum(share for _, share in causes))
+        if end.kind == "run.node_fail" and not end.events:
+            verdict.at_most = UNHEARD_SURE  # somebody may have set it DOWN
+        if end.start < weigher.rates.first - EDGE_OF_LOGS_S:
+            verdict.confidence *= UNSEEN_SURE
+            verdict.doubts.append(
+                "It ended before the first line that was collected of anything: only its state is known"
+            )
+        mute = world.mute(run)
+        if mute and own.category in ("app.error", "unknown"):
+            # A node whose log is missing may hide the cause.
+            verdict.confidence *= 1.0 - MUTE_DOUBT * len(mute) / len(run.nodes)
+            verdict.doubts.append(
+                f"No kernel or system log of {fold(mute)} was collected: a cause there would not show"
+            )
+        return verdict
+    same_root = sum(share for root, share in causes if _same_cause(root, best.root))
+    same_category = sum(share for root, share in causes if cause_of(root).category == cause_of(best.root).category)
+    if same_category < 0.5:
+        against = max((len(h.others.spared) for h in best.hops if h.others), default=0)
+        verdict.reason = f"the best explanation carries only {same_root:.2f}" + (
+            f", for {against} other job{'s' if against > 1 else ''} that it reached ran on" if against else ""
+        )
+        verdict.confidence, verdict.others = 0.5, chains
+        return verdict
+    if best.root.kind in OF_OUTPUT:
+        # Anybody can print such words: they clear nobody, and accuse no machine.
+        verdict.reason = f"the program reports that {OF_OUTPUT[best.root.kind]}; no line of a node confirms it"
+        verdict.confidence, verdict.own, verdict.others = 0.5, list(best.root.events), chains
+        return verdict
+    verdict.chain, verdict.others = best, [c for c in chains if not _same_cause(c.root, best.root)]
+    verdict.category = cause_of(best.root).category
+    verdict.confidence = min(SUREST, same_root)
+    _doubt_root(world, verdict, best.root)
+    return verdict
+
+
+#: Causes that only a run's own output tells, and what it reports.
+OF_OUTPUT = {
+    "gpu.told": "a GPU failed", "disk.told": "a local file system failed", "storage.told": "a shared file system failed",
+}  # fmt: skip
+
+
+def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
+    """Says what nobody told about a cause, and how sure one can be without it at most."""
+    if root.kind in ("node.down", "switch.silent") and not root.attrs.get("unresumed"):
+        verdict.confidence = min(verdict.confidence, SILENT_SURE)  # that it fell silent is certain; why, nobody said
+        if root.attrs.get("unsaid"):
+            verdict.at_most = UNHEARD_SURE
+            verdict.doubts.append(
+                "No line of slurmctld tells how these nodes were lost: they may have fallen silent, or somebody set them DOWN"
+            )
+        if unsaid(root):
+            verdict.at_most = UNHEARD_SURE
+            verdict.doubts.append(
+                f"No line of slurmctld tells how {root.host} was lost: it may have fallen silent, or somebody set it DOWN"
+            )
+        silent = [root.host] if root.host else list(root.attrs.get("hosts", ()))
+        if silent and all(world.unheard(host) for host in silent):
+            verdict.at_most = UNHEARD_SURE
+            of = "its link, its machine or its daemons" if root.host else "their links, machines or daemons"
+            verdict.doubts.append(f"No kernel or system log of {fold(silent)} was collected: {of} may have failed")
+        if root.kind == "node.down" and _lived(world, root):
+            verdict.at_most = UNHEARD_SURE
+            verdict.doubts.append(
+                f"{root.host} wrote after it was given up, and tells of no boot: it lived, and its way to slurmctld or its slurmd may have failed"
+            )
+    if root.kind == "node.reboot" and verdict.chain and verdict.chain.hops[0].effect.kind == "job.comm_error":
+        verdict.at_most = min(verdict.at_most, BOOTED_AFTER_SURE)
+        verdict.doubts.append(
+            f"No line tells when {root.host} went down: it may have been booted because the run had failed"
+        )
+    if root.kind == "admin.down" and root.attrs.get("polled") is not None:
+        verdict.at_most = min(verdict.at_most, POLLED_SURE)
+        verdict.doubts.append(
+            f"The reason was seen {root.attrs['polled']:.0f} s after the end: somebody may have given it to a node that was lost already"
+        )
+    if root.attrs.get("role") == UNKNOWN and verdict.chain and "fabric link" in verdict.chain.hops[0].edge.requires:
+        verdict.at_most = min(verdict.at_most, ROLELESS_SURE)
+        verdict.doubts.append(
+            f"Nothing tells whether {root.device} carries the jobs' data: [interfaces] in the configuration can"
+        )
+    if root.attrs.get("nameless"):
+        verdict.at_most = min(verdict.at_most, NAMELESS_SURE)
+        verdict.doubts.append(NAMELESS[root.kind])
+    if root.attrs.get("tree_only"):
+        verdict.at_most = min(verdict.at_most, NAMELESS_SURE)
+        verdict.doubts.append(
+            f"Only topology.conf names {root.host}: the tree that Slurm places jobs by need not be the network that was lost"
+        )
+    if not root.attrs.get("far_end_only"):
+        return
+    if world.unheard(root.host):
+        verdict.confidence = min(verdict.confidence, FAR_END_SURE)
+        verdict.doubts.append(f"No log of {root.host} was collected: the machine may have died, and its link with it")
+    elif others := _lost_with(world, root):
+        verdict.confidence = min(verdict.confidence, FAR_END_SURE)
+        verdict.doubts.append(
+            f"{root.host} lost {fold(others)} in the same moment, and logged none of it: it may have lost power, and its links with it"
+        )
+
+
+#: A boot so long before slurmctld gave a node up, or after that, belongs to its silence. Who wrote so long after it is alive, if its
+#: clock is right; what it writes later is no longer waited for (a tick looks 900 s back).
+BOOT_BEFORE_S, SPOKE_AFTER_S, SPOKE_WITHIN_S = 1000.0, 10.0, 800.0
+
+
+def _lived(world: World, down: Fact) -> bool:
+    """Did a node write on, or again, after it was given up, and tell of no boot?"""
+    if down.host not in world.voices:
+        return False
+    since, until = down.start + down.sigma + SPOKE_AFTER_S, down.start + SPOKE_WITHIN_S
+    if any(
+        f.host == down.host and down.start - BOOT_BEFORE_S <= (f.end or f.start) <= until
+        for f in world.facts_of("node.reboot")
+    ):
+        return False
+    spoke = world.spoke_at(down.host)
+    return bisect_left(spoke, since) < bisect_right(spoke, until)
+
+
+#: Links of a machine that go within this went together (seconds): a switch sees a port go within two polls of its PHY.
+ALL_AT_ONCE_S = 3.0
+
+
+def _lost_with(world: World, root: Fact) -> list[str]:
+    """Other links of the same machine that only their far ends saw go, in the moment in which this one went."""
+    return sorted(
+        f.device or "another link" for f in world.facts_of("link.outage")
+        if f.host == root.host and f.device != root.device and f.attrs.get("far_end_only")
+        and abs(f.start - root.start) <= ALL_AT_ONCE_S + f.sigma + root.sigma
+    )  # fmt: skip
+
+
+def candidates(chains: list[Chain], leak: float) -> list[tuple[Fact, float]]:
+    """Each cause once, with the probability that it ended the run. Paths from one cause, and one trouble told twice, are no
+    independent witnesses: their weights add up to one candidate's."""
+    weights: list[float] = []
+    roots: list[Fact] = []
+    for chain in chains:
+        place = next((n for n, root in enumerate(roots) if _same_cause(root, chain.root)), len(roots))
+        if place == len(roots):
+            roots.append(chain.root)
+            weights.append(0.0)
+        weights[place] += chain.weight
+    return list(zip(roots, shares(weights, leak), strict=True))
+
+
+#: Stamps of accounting and of the first lines of a log may lie so far apart.
+EDGE_OF_LOGS_S = 60.0
+
+
+def before_all_logs(weigher: Weigher, fact: Fact) -> bool:
+    """A node that is taken for DOWN only because a run ended so, before the first line that was collected of anything."""
+    return fact.kind == "node.down" and not fact.events and fact.start < weigher.rates.first - EDGE_OF_LOGS_S
+
+
+def _unblocked(weigher: Weigher, end: Fact, chains: list[Chain], rejections: list[Rejection]) -> list[Chain]:
+    """Chains whose root may take the blame; where a blocking edge takes it from the root, what is left begins behind it."""
+    kept: dict[int, Chain] = {}
+    for whole in (c for c in chains if c.root.kind in ROOTS):
+        chain: Chain | None = whole
+        while chain is not None and (
+            chain.root.kind not in ROOTS or (blocking := weigher.blocked(chain.root)) is not None
+        ):
+            if chain.root.kind in ROOTS and blocking is not None:
+                rejections.append(Rejection(blocking.edge, chain.root, end, blocking.edge.text))
+            rest = chain.hops[1:]
+            chain = Chain(rest[0].cause, rest, weight_of(rest)) if rest else None
+        if chain is not None and (id(chain.root) not in kept or chain.weight > kept[id(chain.root)].weight):
+            kept[id(chain.root)] = chain
+    # What another chain explains is no root: a blocked cause left it bare, the other one did not.
+    explained = {id(hop.effect) for chain in kept.values() for hop in chain.hops}
+    left = [chain for chain in kept.values() if chain.doubted or id(chain.root) not in explained]
+    return sorted(left, key=lambda c: (-c.weight, c.root.key))
+
+
+def _with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
+    """Evidence as the run's own words see it: a program that tells its own error makes every other cause less likely,
+    one that tells of a broken GPU or disk makes just that cause more likely than the rest."""
+    words = end.attrs["words"]
+    changed = []
+    given_up = _given_up_at(end, chains)
+    for chain in chains:
+        factor = 1.0
+        speaks_for = _WORDS_OF_ROOT.get(chain.root.kind)
+        if speaks_for == "told":
+            factor = (
+                OWN_WORDS_AGAINST
+                if words["own"] and min(map(_place, words["own"])) < min(map(_place, chain.root.events))
+                else 1.0
+            )
+        elif (
+            speaks_for
+            and words[speaks_for]
+            and not (speaks_for == "peers" and words["own"] and not _peers_first(words))
+        ):
+            factor = 1.0
+        elif chain.root.kind == "memory.error" and all(
+            e.kind == "job.bus_error" or "bus error" in e.message.lower() for e in words["own"]
+        ):
+            factor = 1.0  # a bus error is what lost memory looks like to a program
+        elif words["own"]:
+            factor = OWN_WORDS_AGAINST
+        elif any(words[w] for w in ("gpu", "storage")):
+            factor = OTHER_WORDS_AGAINST
+        if chain.root.kind == "node.down" and not chain.root.attrs.get("unresumed"):
+            factor *= UNEXPLAINED
+        if given_up is not None and _onset_of(chain.root) > given_up:
+            factor *= LATE_AGAINST
+        changed.append(Chain(chain.root, chain.hops, chain.weight * factor))
+    changed.sort(key=lambda c: (-c.weight, c.root.start, c.root.key))
+    return changed
+
+
+#: A GPU or disk that fails after a run's ranks had given each other up, for a cause that is known, found it dying already. Stamps of
+#: output, and a driver that looks at its device only when somebody asks, put that much between them (seconds).
+LATE_AGAINST, GAVE_UP_S = 0.2, 10.0
+
+
+def _given_up_at(end: Fact, chains: list[Chain]) -> float | None:
+    """From when on nothing that began had a share in the end of a run: its ranks had lost their peers, and why is known."""
+    if end.kind != "run.failed":
+        return None
+    lost = [
+        h.effect
+        for c in chains
+        for h in c.hops
+        if h.effect.kind == "job.comm_error" and h.cause.kind != "job.comm_error"
+    ]
+    return min((f.start + 3 * f.sigma + GAVE_UP_S for f in lost), default=None)
+
+
+def _onset_of(fact: Fact) -> float:
+    return fact.start - 3 * fact.sigma
+
+
+#: Likelihood ratio of a program's own error message (a shape that does not fit, a missing key) under a cause of ours.
+OWN_WORDS_AGAINST = 0.03
+#: The same of words that tell of another kind of hardware.
+OTHER_WORDS_AGAINST = 0.2
+#: That a node fell silent says nothing of why: beside a node of the run whose loss has a cause, that cause goes before.
+UNEXPLAINED = 0.5
+#: That a node fell silent is certain, and why, nobody said; where its own log is missing as well, it is as often a link
+#: or a daemon as the machine.
+SILENT_SURE, UNHEARD_SURE = 0.75, 0.5
+#: A reason that a poll shows soon after a run's end was nearly always given with the DOWN that ended it.
+POLLED_SURE = 0.85
+#: A link of which only the far end was heard, on a host whose log is missing, may as well be a dead machine's.
+FAR_END_SURE = 0.7
+#: A machine that boots within minutes after a run lost its peers had mostly gone before; now and then somebody mends what failed.
+BOOTED_AFTER_SURE = 0.8
+#: Peers that are lost while a link is away were mostly behind it, also where nobody knows what it carries.
+ROLELESS_SURE = 0.85
+#: That many nodes were hit by one thing is certain; which of the things that they share it was, nobody said.
+NAMELESS_SURE = 0.9
+NAMELESS = {
+    "switch.outage": "What these links end at is not named: an inventory of the links (links.csv), a topology.conf or the switches' own syslog would",
+    "power.outage": "What these nodes share is not named: the event logs of their BMCs or of the power distribution would",
+    "storage.told": "No log of a server or client tells why: the clients' kernel logs, or those of the file system's servers, would",
+}
+#: What is left of an explanation of a run of which nothing but the state was collected.
+UNSEEN_SURE = 0.6
+#: How much of an own explanation is lost when no node's log could contradict it.
+MUTE_DOUBT = 0.3
+
+_WORDS_OF_ROOT = {
+    "gpu.xid": "gpu", "pcie.aer": "gpu", "storage.outage": "storage", "disk.error": "storage", "disk.full": "storage",
+    "link.outage": "peers", "switch.outage": "peers", "node.panic": "peers", "node.dead": "peers", "node.reboot": "peers",
+    "node.overheated": "peers", "power.outage": "peers", "gpu.told": "told", "disk.told": "told", "storage.told": "told",
+}  # fmt: skip
+
+
+def _same_cause(one: Fact, other: Fact) -> bool:
+    """The same trouble of the same device, told twice (two bursts of one failing disk), does not compete with itself."""
+    return one is other or (one.kind, one.host, one.device) == (other.kind, other.host, other.device)
+
+
+@dataclass(frozen=True)
+class Own:
+    """What the run itself says. ``weight``, and with what nothing tells of the ``leak``, competes with chains; ``sure`` is how
+    often such words are right alone."""
+
+    category: str
+    weight: float
+    reason: str
+    events: list[Event]
+    sure: float
+
+    @property
+    def leak(self) -> float:
+        return self.weight + LEAK
+
+
+def _own_explanation(world: World, run: Run, end: Fact) -> Own:
+    """What the run itself says against any infrastructure cause."""
+    if end.kind == "run.cancelled" and (lines := given_up(world, run)):
+        told = f"slurmd of {lines[-1].host} could not launch it and cancelled it: {_short(lines)}"
+        return Own("infra.node", LEAK, told, lines[:5], 0.6)
+    if end.kind == "run.node_fail":
+        return Own("infra.node", LEAK, "its node failed, and nothing tells which", [], 0.6)
+    asked = [e for e in end.events if _ASKED.search(e.message)]
+    if end.kind == "run.requeued" and asked:
+        unheard = may_not_have_been_launched(world, run)
+        also = ", or a slurmd that could not launch it and whose log was not collected" if unheard else ""
+        told = f"somebody asked for it to be requeued (its user, its own script or an administrator{also})"
+        return Own("user.cancel", OWN_EXIT, told, asked[:5], ROOT_OR_SLURMD_SURE if unheard else 0.9)
+    if end.kind == "run.requeued":
+        return Own("unknown", LEAK, "it was requeued, and nothing tells why", [], 0.7)
+    if end.kind == "run.cancelled":
+        return Own("user.cancel", CANCELLED, "it was cancelled", [], 0.9)
+    if end.kind == "run.timeout":
+        return Own("app.timeout", TIME_LIMIT, "it reached its time limit", [], 0.95)
+    words: dict[str, list[Event]] = end.attrs["words"]
+    if words["own"] and not _peers_first(words):
+        return Own("app.error", OWN_WORDS, f"its own output says: {_short(words['own'])}", words["own"][:5], 0.97)
+    launch: list[Event] = end.attrs["launch"]
+    if launch:
+        told = f"Slurm could not start its tasks, and nothing tells why: {_short(launch)}"
+        return Own("unknown", NETWORK_WORDS, told, launch[:5], 0.6)
+    faults: list[Fact] = end.attrs["blamed_code"]
+    if faults:
+        code = faults[0].attrs.get("code")
+        told = f"its GPU reported Xid {code}, which NVIDIA's catalogue lays on the application"
+        return Own("app.error", OWN_WORDS, told, [e for f in faults for e in f.events][:5], 0.95)
+    for kind, what in (("gpu", "a GPU broke"), ("storage", "its storage failed")):
+        if words[kind] and not _peers_before(words, kind):
+            told = f"its output says that {what}, and no log of the nodes tells of it: {_short(words[kind])}"
+            return Own("unknown", NETWORK_WORDS, told, words[kind][:5], 0.6)
+    if words["peers"]:
+        told = "its output says only that its peers or the network were lost"
+        return Own("unknown", NETWORK_WORDS, told, words["peers"][:5], 0.9)
+    code, signal = run.row.get("exit_code"), run.row.get("exit_signal")
+    if killed_at_once(end):
+        told = "all its tasks were killed by a signal at once; who sent it (its user, its own script, an administrator), nothing that was collected tells"
+        return Own("unknown", OWN_EXIT, told, words["aftermath"][:5], KILLED_SURE)
+    how = f"signal {signal}" if signal else f"exit code {code}"
+    return Own("app.error", OWN_EXIT, f"it ended by itself with {how}", words["aftermath"][:5], 0.9)
+
+
+#: slurmctld does not write who sends a signal that is no cancellation (``scancel -s KILL``); memory would have said so.
+KILLED_SURE = 0.9
+
+
+#: What slurmctld says when it was asked for a requeue, and what it has the slurmstepds say; of one of its own it says why
+#: (slurm src/slurmctld/job_mgr.c, src/slurmd/slurmstepd/req.c).
+_ASKED = re.compile(r"\bRequeuing JobId=\S+\s*$|CANCELLED AT \S+ DUE TO JOB REQUEUE\b")
+
+
+def _peers_first(words: dict[str, list[Event]]) -> bool:
+    """Did the lost peers come before the run's own error? Then the error follows from them."""
+    return _peers_before(words, "own")
+
+
+def _peers_before(words: dict[str, list[Event]], kind: str) -> bool:
+    first = min(_place(e) for e in words[kind])
+    first_peers = min((_place(e) for e in words["peers"]), default=None)
+    return first_peers is not None and first_peers[0] + 1.0 < first[0]
+
+
+def _place(event: Event) -> tuple[float, int]:
+    return (event.time, event.line or 0)
+
+
+def _short(events: list[Event]) -> str:
+    text = events[0].message
+    return text if len(text) <= 120 else text[:117] + "..."
