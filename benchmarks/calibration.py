@@ -3,7 +3,7 @@
     python benchmarks/calibration.py [--cases 4000] [--feedback answers.ndjson] [--write]
 
 Half of the seeds are for fitting, the other half for the printed reliability. ``--write`` replaces
-``correlator/calibration.toml`` and the diagram of docs/correlation.md. ``--feedback`` counts operators' answers as cases to
+``correlator/evidence/calibration.toml`` and the diagram of docs/correlation.md. ``--feedback`` counts operators' answers as cases to
 fit as well (``GET /api/v1/feedback?format=ndjson``), and says what they are and what they change.
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from correlator.clocks import clocks
 from correlator.evidence.exposure import Look
@@ -13,13 +13,9 @@ from correlator.gather import events as event_rows
 from correlator.gather.standing import Controllers
 from correlator.incidents import incidents as incident_rows
 from correlator.incidents.lemons import Roots
-from correlator.live.lookup import Index
 from correlator.model.nouns import Event, Fact, Run
 from correlator.site.site import Inventory, Site
 from correlator.verdicts.verdict import Verdict
-
-if TYPE_CHECKING:
-    from correlator.live.changes import Touched
 
 
 @dataclass
@@ -59,18 +55,7 @@ class Conclusions:
     #: Where it was looked what became of others that a cause reached, and from which effect on that is not known yet.
     looks: list[Look] = field(default_factory=list)
     uncovered: float | None = None
-    #: Up to which moment (RFC 3339) it was looked what is final, and what is not or is new: keys of runs, ids of incidents.
-    settled_until: str | None = None
-    open_verdicts: set[str] = field(default_factory=set)
-    open_incidents: set[str] = field(default_factory=set)
-    #: Ticks only: before this moment nothing differs from the conclusions that these were made from; the runs that were put
-    #: together again, as they were and as they are; whether node states may differ; events that were read, with their columns; what is
-    #: looked up by the next tick.
-    border: float = float("-inf")
-    again: tuple[list[Run], list[Run]] = field(default_factory=lambda: ([], []))
-    states_differ: bool = True
+    #: Events that were read, with their columns.
     lines: event_rows.Lines | None = None
-    index: Index | None = None
-    touched: Touched | None = None
     #: What it was made from and nobody needs any more: letting go of it takes a while, and can wait for a better moment.
     spent: list[object] = field(default_factory=list)

@@ -22,6 +22,7 @@ from correlator.clocks import clocks, pairs
 from correlator.clocks.accounting_zones import Books, node_failures
 from correlator.clocks.accounting_zones import printed as printed_in
 from correlator.conclusions import Conclusions
+from correlator.detections import detections
 from correlator.edges import load as edge_files
 from correlator.edges.load import Rules
 from correlator.evidence.weigh import BaseRates, Weigher
@@ -37,7 +38,6 @@ from correlator.incidents import incidents as incident_rows
 from correlator.incidents import lemons, recurrence
 from correlator.incidents.documents import FORMAT, incident_document, verdict_document
 from correlator.incidents.lemons import Roots
-from correlator.live import history
 from correlator.model.json_text import sorted_json
 from correlator.model.kinds import root_event
 from correlator.model.nouns import Edge, Event, Run
@@ -272,9 +272,9 @@ def _moment(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None)
 
 
-def write(store: DuckStore, found: list[Conclusions], detected: Mapping[str, datetime] | None = None) -> None:
+def write(store: DuckStore, found: Sequence[Conclusions], detected: Mapping[str, datetime] | None = None) -> None:
     """Replaces ``model`` by these conclusions. ``detected``: when each incident was first said, where that is known already."""
-    date([i for c in found for i in c.incidents], history.detections(store) if detected is None else detected)
+    date([i for c in found for i in c.incidents], detections(store) if detected is None else detected)
     store.replace_model({
         "events": pl.concat([event_table(c, c.events) for c in found]) if found else event_rows.table([], {}, None),
         "runs": run_table(found), "incidents": incident_table(found),
@@ -303,7 +303,7 @@ def event_table(
     return event_rows.table(events, places, conclusions.cluster, conclusions.lines)
 
 
-def incident_table(found: list[Conclusions]) -> pl.DataFrame:
+def incident_table(found: Sequence[Conclusions]) -> pl.DataFrame:
     rows = [
         {"incident_id": i["id"], "cluster": c.cluster, "start": _moment(i["start"]), "end": _moment(i["end"]), "severity": i["severity"],
          "category": i["category"], "root_event": i["root_cause"]["event"], "root_host": i["root_cause"]["host"],
@@ -319,7 +319,7 @@ _RUN_TEXTS = ("name", "user", "account", "partition", "node_list", "gpu_index", 
 _RUN_NUMBERS = ("array_job_id", "array_task_id", "exit_code", "exit_signal", "gpus", "time_limit_s")
 
 
-def run_table(found: list[Conclusions], texts: Mapping[int, str] | None = None) -> pl.DataFrame:
+def run_table(found: Sequence[Conclusions], texts: Mapping[int, str] | None = None) -> pl.DataFrame:
     """``texts``: id() of a verdict's document -> its text, where it was made already."""
     known = texts or {}
     runs = [r for c in found for r in c.runs]

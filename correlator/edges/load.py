@@ -14,6 +14,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from correlator.edges import scopes
+from correlator.edges.conditions import common
+from correlator.facts.registry import kinds as kinds_of_facts
+from correlator.model import kinds
 from correlator.model.nouns import PRIOR_RUNS, Edge
 from correlator.site import windows
 
@@ -169,15 +173,12 @@ def _edge(path: Path, entry: dict[str, Any]) -> Edge:
 
 def is_shared(entry: Mapping[str, Any]) -> bool:
     """Does what became of other runs tell of this edge? Unless it says so itself, by its scope."""
-    from correlator.edges.scopes import ONE_NODE, REACH
-
-    return bool(entry.get("shared", entry["scope"] in REACH.keys() - {ONE_NODE} and not entry.get("blocks")))
+    return bool(
+        entry.get("shared", entry["scope"] in scopes.REACH.keys() - {scopes.ONE_NODE} and not entry.get("blocks"))
+    )
 
 
 def _problems(path: Path, name: str, entry: dict[str, Any]) -> list[Problem]:
-    from correlator.edges import scopes
-    from correlator.edges.conditions import common
-
     found = [f"unknown key {key!r}" for key in entry if key not in _KEYS]
     found += [
         f"missing key {key!r}"
@@ -211,12 +212,9 @@ def _problems(path: Path, name: str, entry: dict[str, Any]) -> list[Problem]:
 
 def _unknown_kinds(key: str, named: object) -> list[str]:
     """An edge that names a kind that no detector concludes would never hold, and nobody would notice."""
-    from correlator import facts
-    from correlator.model import kinds
-
     if not isinstance(named, list) or not named or not all(isinstance(kind, str) for kind in named):
         return [f"{key} must be a list of kinds of facts, not {named!r}"]
-    known = facts.kinds()
+    known = kinds_of_facts()
     of_event = {cause.event: kind for kind, cause in reversed(kinds.CAUSES.items())}
     reasons = []
     for kind in (k for k in named if k not in known):

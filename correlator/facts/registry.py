@@ -7,8 +7,40 @@ from functools import cache
 from importlib.metadata import entry_points
 from types import ModuleType
 
+from correlator.facts import (
+    control,
+    cooling,
+    gpus,
+    jobs,
+    links,
+    munge,
+    nodes,
+    output_hardware,
+    silent_nodes,
+    slow_runs,
+    slurmd,
+    storage,
+    unnamed_causes,
+)
 from correlator.facts.world import World
 from correlator.model.nouns import Fact
+
+#: In the order in which they build on each other.
+MODULES: tuple[ModuleType, ...] = (
+    links,
+    munge,
+    nodes,
+    slurmd,
+    control,
+    unnamed_causes,
+    gpus,
+    cooling,
+    storage,
+    output_hardware,
+    jobs,
+    silent_nodes,
+    slow_runs,
+)
 
 Detector = Callable[[World], list[Fact]]
 
@@ -17,50 +49,16 @@ Detector = Callable[[World], list[Fact]]
 def detectors() -> tuple[Detector, ...]:
     """Built-in detectors in the order in which they build on each other, then those of installed packages; found once,
     because asking what is installed reads files."""
-    found: list[Detector] = [d for module in _modules() for d in module.DETECTORS]
+    found: list[Detector] = [d for module in MODULES for d in module.DETECTORS]
     for point in sorted(entry_points(group="faultline.detectors"), key=lambda p: p.name):
         found += point.load()
     return tuple(found)
 
 
-def _modules() -> tuple[ModuleType, ...]:
-    from correlator.facts import (
-        control,
-        cooling,
-        gpus,
-        jobs,
-        links,
-        munge,
-        nodes,
-        output_hardware,
-        silent_nodes,
-        slow_runs,
-        slurmd,
-        storage,
-        unnamed_causes,
-    )
-
-    return (
-        links,
-        munge,
-        nodes,
-        slurmd,
-        control,
-        unnamed_causes,
-        gpus,
-        cooling,
-        storage,
-        output_hardware,
-        jobs,
-        silent_nodes,
-        slow_runs,
-    )
-
-
 @cache
 def kinds() -> frozenset[str]:
     """All kinds of facts that any detector may conclude: what edges may name."""
-    own = {kind for module in _modules() for kind in module.KINDS}
+    own = {kind for module in MODULES for kind in module.KINDS}
     return frozenset(own.union(*(getattr(d, "kinds", ()) for d in detectors())))
 
 

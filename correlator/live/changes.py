@@ -7,31 +7,17 @@ already, and is not looked at again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from correlator.live.awaited import Silent, held, waiting, with_jobs_of
-
-if TYPE_CHECKING:
-    from correlator.conclusions import Conclusions
-    from correlator.incidents.incidents import Incident
+from correlator.live.state import LiveConclusions, Memory, Touched
 
 Document = dict[str, Any]
 
 
-@dataclass
-class Touched:
-    """What may differ from the conclusions before: the places of incidents that are new or say something else; by id, the
-    incidents that are not among the documents any more, with what they were made from; the keys of runs whose verdict is
-    new, another or gone. All other documents are the same objects."""
-
-    incidents: list[int]
-    gone: dict[str, tuple[Document, Incident]]
-    verdicts: set[str]
-
-
-def everything(found: Conclusions) -> Touched:
+def everything(found: LiveConclusions) -> Touched:
     """Where nothing was concluded before."""
     return Touched(list(range(len(found.incidents))), {}, set(found.verdicts))
 
@@ -40,7 +26,7 @@ def everything(found: Conclusions) -> Touched:
 LATENESS_S = 600.0
 
 
-def settled(known: Conclusions, longest: float, now: datetime, silent: Silent) -> Conclusions:
+def settled(known: LiveConclusions, longest: float, now: datetime, silent: Silent) -> LiveConclusions:
     """Verdicts are final when the watermark (``now`` less the lateness allowed) has passed their run's end by the
     ``longest`` causal window, seconds; until then they are provisional, and held back while their node is silent
     (waiting.py). Incidents are final when all their verdicts are. A full pass over stored rows (``ingest``, ``correlate``)
@@ -48,11 +34,11 @@ def settled(known: Conclusions, longest: float, now: datetime, silent: Silent) -
     # Moments are RFC 3339 in UTC with microseconds: they sort as texts.
     watermark = now - timedelta(seconds=LATENESS_S + longest)
     border = watermark.isoformat(timespec="microseconds") + "Z"
-    if known.settled_until is None or border < known.settled_until:
+    if known.memory.settled_until is None or border < known.memory.settled_until:
         keys: Iterable[str] = known.verdicts
         places: Iterable[int] = range(len(known.incidents))
     else:
-        keys = [k for k in known.open_verdicts if k in known.verdicts]
+        keys = [k for k in known.memory.open_verdicts if k in known.verdicts]
         places = _open_incidents(known)
     said = known.verdicts
     final = {k: said[k]["end"] is None or said[k]["end"] <= border for k in keys}
@@ -77,12 +63,12 @@ def settled(known: Conclusions, longest: float, now: datetime, silent: Silent) -
         if told is not incident:
             again[place] = told
     found = _turned(known, verdicts, turned.keys(), again) if turned or again else known
-    found.settled_until, found.open_incidents = border, open_incidents
-    found.open_verdicts = {k for k, over in final.items() if not over}
+    open_verdicts = frozenset(k for k, over in final.items() if not over)
+    found.memory = Memory(border, open_verdicts, frozenset(open_incidents), known.memory.index)
     return found
 
 
-def _provisional(known: Conclusions, places: Iterable[int], final: Mapping[str, bool]) -> list[int]:
+def _provisional(known: LiveConclusions, places: Iterable[int], final: Mapping[str, bool]) -> list[int]:
     """Places of incidents of which a verdict is not final."""
     names = {known.verdicts[k]["incident_id"] for k, over in final.items() if not over}
     return [place for place in places if known.incidents[place]["id"] in names]
@@ -93,23 +79,25 @@ def _shown(document: Document, final: bool, hosts: tuple[str, ...]) -> Document:
     return document if document["final"] == final else {**document, "final": final}
 
 
-def _open_incidents(known: Conclusions) -> list[int]:
+def _open_incidents(known: LiveConclusions) -> list[int]:
     """Places of incidents that are provisional or new, or of which a run is judged anew."""
-    names = known.open_incidents | {
-        known.verdicts[k]["incident_id"] for k in known.open_verdicts if k in known.verdicts
+    names = known.memory.open_incidents | {
+        known.verdicts[k]["incident_id"] for k in known.memory.open_verdicts if k in known.verdicts
     }
     return [n for n, i in enumerate(known.incidents) if i["id"] in names] if names - {None} else []
 
 
 def _turned(
-    known: Conclusions, verdicts: dict[str, Document], keys: Iterable[str], again: dict[int, Document]
-) -> Conclusions:
+    known: LiveConclusions, verdicts: dict[str, Document], keys: Iterable[str], again: dict[int, Document]
+) -> LiveConclusions:
     incidents = list(known.incidents)
-    if known.touched is None and known.settled_until is None:  # concluded from nothing: all of it is compared later
+    if (
+        known.change.touched is None and known.memory.settled_until is None
+    ):  # concluded from nothing: all of it is compared later
         for place, document in again.items():
             incidents[place] = document
         return replace(known, verdicts=verdicts, incidents=incidents)
-    before = known.touched or Touched([], {}, set())
+    before = known.change.touched or Touched([], {}, set())
     touched = Touched(list(before.incidents), dict(before.gone), {*before.verdicts, *keys})
     fresh = set(before.incidents)
     for place, document in again.items():
@@ -117,15 +105,15 @@ def _turned(
             touched.incidents.append(place)
             touched.gone[document["id"]] = (incidents[place], known.stories[place])
         incidents[place] = document
-    return replace(known, verdicts=verdicts, incidents=incidents, touched=touched)
+    return replace(known, verdicts=verdicts, incidents=incidents, change=replace(known.change, touched=touched))
 
 
-def same_objects(found: Conclusions, before: Conclusions | None) -> Conclusions:
+def same_objects(found: LiveConclusions, before: LiveConclusions | None) -> LiveConclusions:
     """The conclusions with the documents of ``before`` wherever they say the same, and with what is left in ``touched``.
     New incidents take over when they were first said. ``found`` is changed: nobody else has it yet."""
     if before is None or found is before:
         return found
-    touched = found.touched or _compared(found, before)
+    touched = found.change.touched or _compared(found, before)
     again = []
     for place in touched.incidents:
         document = found.incidents[place]
@@ -142,11 +130,11 @@ def same_objects(found: Conclusions, before: Conclusions | None) -> Conclusions:
             verdicts[key] = _same(now, then)
     found.verdicts.update(verdicts)
     keys = {k for k in touched.verdicts if found.verdicts.get(k) is not before.verdicts.get(k)}
-    found.touched = Touched(again, touched.gone, keys)
+    found.change = replace(found.change, touched=Touched(again, touched.gone, keys))
     return found
 
 
-def _compared(found: Conclusions, before: Conclusions) -> Touched:
+def _compared(found: LiveConclusions, before: LiveConclusions) -> Touched:
     """Where everything was concluded anew."""
     gone = {i["id"]: (i, s) for i, s in zip(before.incidents, before.stories, strict=True)}
     return Touched(list(range(len(found.incidents))), gone, {*found.verdicts, *before.verdicts})

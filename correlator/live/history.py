@@ -22,7 +22,7 @@ from correlator.live.changes import everything
 from correlator.model.json_text import sorted_json
 
 if TYPE_CHECKING:
-    from correlator.conclusions import Conclusions
+    from correlator.live.state import LiveConclusions
     from store.duckdb_store import DuckStore
 
 
@@ -60,14 +60,14 @@ class History:
         self.detected = detections(store)
         self._aliases = {r["alias"] for r in store.rows("SELECT DISTINCT alias FROM kept.aliases")}
 
-    def note(self, found: Sequence[Conclusions], now: datetime, before: Mapping[str | None, Conclusions], offline: Collection[str] = ()) -> Said:  # fmt: skip
+    def note(self, found: Sequence[LiveConclusions], now: datetime, before: Mapping[str | None, LiveConclusions], offline: Collection[str] = ()) -> Said:  # fmt: skip
         """What is new against what was said before. ``before``: the last conclusions; documents that are the same objects
         still need no second look. ``offline``: incidents that an offline ``ingest`` concluded, which is no detection by a
         running service."""
         said = Said({"provisional": [], "final": [], "opened": [], "changed": [], "closed": [], "aliases": {}})
         for conclusions in found:
             last = before.get(conclusions.cluster)
-            touched = conclusions.touched or everything(conclusions)
+            touched = conclusions.change.touched or everything(conclusions)
             for name in sorted(n for n in touched.verdicts if n in conclusions.verdicts):
                 verdict = conclusions.verdicts[name]
                 version, digest = self._verdicts.get((conclusions.cluster, name), (0, None))
@@ -100,12 +100,12 @@ class History:
             said.versions.append(row)
             said.report["changed" if last else "opened"].append(incident["id"])
 
-    def _note_gone(self, said: Said, conclusions: Conclusions, last: Conclusions | None, now: datetime) -> None:
+    def _note_gone(self, said: Said, conclusions: LiveConclusions, last: LiveConclusions | None, now: datetime) -> None:
         """Incidents that are concluded no longer, and who took over their story."""
         cluster = conclusions.cluster
         told = (
-            conclusions.touched.gone
-            if last and conclusions.touched
+            conclusions.change.touched.gone
+            if last and conclusions.change.touched
             else [n for c, n in self._incidents if c == cluster]
         )
         alive = {i["id"] for i in conclusions.incidents} if told else frozenset()
@@ -168,9 +168,9 @@ def _row(cluster: str | None, kind: str, name: str, document: Mapping[str, Any],
     }  # fmt: skip
 
 
-def _tell_again(conclusions: Conclusions, name: str) -> None:
+def _tell_again(conclusions: LiveConclusions, name: str) -> None:
     """Counts an incident among those to be stored, where only some are: its date is another now."""
-    touched = conclusions.touched
+    touched = conclusions.change.touched
     if touched is None or any(conclusions.incidents[n]["id"] == name for n in touched.incidents):
         return
     for place, incident in enumerate(conclusions.incidents):
@@ -182,7 +182,7 @@ def _tell_again(conclusions: Conclusions, name: str) -> None:
 class _Heirs:
     """Who takes over the story of an incident that is concluded no longer."""
 
-    def __init__(self, conclusions: Conclusions) -> None:
+    def __init__(self, conclusions: LiveConclusions) -> None:
         self._incidents = conclusions.incidents
         self._near: defaultdict[tuple[str, str], list[dict[str, Any]]] | None = None
 

@@ -6,16 +6,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from correlator.gather.events import COALESCE_S
 from correlator.incidents.incidents import AFTERMATH_S, SAME_DEVICE_S, Incident, facts_of
 from correlator.model.nouns import Event, Fact, Run
-
-if TYPE_CHECKING:
-    from correlator.conclusions import Conclusions
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Moments = np.ndarray[Any, np.dtype[np.float64]]
@@ -222,13 +219,6 @@ class Index:
         """The runs of all other jobs, and those of these jobs."""
         gone = np.isin(self.run_jobs, np.fromiter(jobs, np.int64, len(jobs)))
         return (list(compress(runs, ~gone)), list(compress(runs, gone))) if gone.any() else (runs, [])
-
-
-def index_of(known: Conclusions) -> Index:
-    """Made once after everything was concluded anew; ``correlator.live.window`` keeps it up."""
-    if known.index is None:
-        known.index = Index.of(known.events, known.runs, known.stories, known.facts)
-    return known.index
 
 
 def jobs_of(events: Sequence[Event]) -> Numbers:

@@ -15,11 +15,10 @@ import numpy as np
 import polars as pl
 
 from correlator import engine
-from correlator.conclusions import Conclusions
 from correlator.incidents import lemons
 from correlator.incidents.incidents import events_by_id
 from correlator.live.changes import everything
-from correlator.live.lookup import index_of
+from correlator.live.state import LiveConclusions, index_of
 from correlator.model.moments import moment_of
 from correlator.model.nouns import Event, Run
 
@@ -48,7 +47,7 @@ class Patch:
     together right away, for which the next may lack words still; those of incidents and runs by ``tell_incidents`` and
     ``tell_runs`` of what ``after`` is by then."""
 
-    def __init__(self, before: Conclusions, after: Conclusions) -> None:
+    def __init__(self, before: LiveConclusions, after: LiveConclusions) -> None:
         self.before, self.after = before, after
         self.events = _events(before, after)
         self.incidents: Rows | None = None
@@ -75,13 +74,13 @@ def store_incidents(connection: duckdb.DuckDBPyConnection, patches: Iterable[Pat
         _store(connection, "incidents", "incident_id", patch.after.cluster, patch.incidents)
 
 
-def store_runs(connection: duckdb.DuckDBPyConnection, patches: Sequence[Patch], everything: Iterable[Conclusions]) -> None:  # fmt: skip
+def store_runs(connection: duckdb.DuckDBPyConnection, patches: Sequence[Patch], everything: Iterable[LiveConclusions]) -> None:  # fmt: skip
     """Runs, states of nodes and what is known of lemons, inside the caller's transaction. ``everything``: the state of all
     clusters."""
     for patch in patches:
         assert patch.runs is not None
         _store(connection, "runs", "run_key", patch.after.cluster, patch.runs)
-        if patch.after.states_differ:
+        if patch.after.change.states_differ:
             _states(connection, patch.after)
     if any(p.before.lemons != p.after.lemons for p in patches):
         connection.execute("DELETE FROM model.facts WHERE name = ?", [lemons.FACT])
@@ -104,17 +103,17 @@ def _store(connection: duckdb.DuckDBPyConnection, table: str, key: str, cluster:
         insert(connection, f"model.{table}", rows.fresh)
 
 
-def _incidents(after: Conclusions, detected: Mapping[str, datetime]) -> Rows:
-    touched = after.touched or everything(after)
+def _incidents(after: LiveConclusions, detected: Mapping[str, datetime]) -> Rows:
+    touched = after.change.touched or everything(after)
     fresh = [after.incidents[n] for n in touched.incidents]
     engine.date(fresh, detected)
     return Rows(list(touched.gone), engine.incident_table([replace(after, incidents=fresh)]))
 
 
-def _runs(before: Conclusions, after: Conclusions, texts: Mapping[int, str]) -> Rows:
+def _runs(before: LiveConclusions, after: LiveConclusions, texts: Mapping[int, str]) -> Rows:
     """Only runs that were put together again can differ, and those whose verdict is another now."""
-    old, new = ({r.key: r for r in runs} for runs in after.again)
-    judged = (after.touched or everything(after)).verdicts
+    old, new = ({r.key: r for r in runs} for runs in after.change.again)
+    judged = (after.change.touched or everything(after)).verdicts
     if far := judged - new.keys():
         new |= {r.key: r for r in after.runs if r.key in far}
         old |= {r.key: r for r in before.runs if r.key in far}
@@ -127,12 +126,12 @@ def _same_run(one: Run, other: Run) -> bool:
     return one is other or (one.state, one.nodes, one.attempt, one.row) == (other.state, other.nodes, other.attempt, other.row)  # fmt: skip
 
 
-def _events(before: Conclusions, after: Conclusions) -> Rows:
+def _events(before: LiveConclusions, after: LiveConclusions) -> Rows:
     """Only events behind the border can differ, and those whose incident is another now."""
     lines = _lines(after)
     was, now = _homes(before, after, lines.values())
     moved = {e for e in was.keys() | now.keys() if was.get(e) != now.get(e)}
-    old, new = ({e.id: e for e in c.events[bisect_left(c.events, after.border, key=attrgetter("time")) :]} for c in (before, after))  # fmt: skip
+    old, new = ({e.id: e for e in c.events[bisect_left(c.events, after.change.border, key=attrgetter("time")) :]} for c in (before, after))  # fmt: skip
     if far := moved - new.keys():
         for conclusions, near in ((before, old), (after, new)):
             near.update(
@@ -147,22 +146,24 @@ def _events(before: Conclusions, after: Conclusions) -> Rows:
     )  # fmt: skip
 
 
-def _lines(after: Conclusions) -> dict[str, float]:
+def _lines(after: LiveConclusions) -> dict[str, float]:
     """Event id -> its time: those of incidents that tell other events now."""
-    touched = after.touched or everything(after)
+    touched = after.change.touched or everything(after)
     fresh = {after.stories[n].id: after.stories[n] for n in touched.incidents}
     gone = {i: story for i, (_, story) in touched.gone.items()}
     same = {i for i in fresh.keys() & gone.keys() if events_by_id(fresh[i]).keys() == events_by_id(gone[i]).keys()}
     return {i: e.time for told in (gone, fresh) for n in told.keys() - same for i, e in events_by_id(told[n]).items()}
 
 
-def _homes(before: Conclusions, after: Conclusions, lines: Iterable[float]) -> tuple[dict[str, str], dict[str, str]]:
+def _homes(
+    before: LiveConclusions, after: LiveConclusions, lines: Iterable[float]
+) -> tuple[dict[str, str], dict[str, str]]:
     """Event id -> incident, before and after: of all events behind the border and of incidents that tell other events now,
     whose ``lines`` were said at these times.
 
     An event may belong to two incidents, so those count too that tell the same still and have lines at these times."""
-    stretches = [(after.border, float("inf"))]
-    for time in sorted((t for t in lines if t < after.border), reverse=True):
+    stretches = [(after.change.border, float("inf"))]
+    for time in sorted((t for t in lines if t < after.change.border), reverse=True):
         if time < stretches[-1][0] - NEAR_S:
             stretches.append((time, time))
         stretches[-1] = (time, stretches[-1][1])
@@ -186,7 +187,7 @@ def _event(events: Sequence[Event], name: str, time: float) -> Event | None:
     return None
 
 
-def _states(connection: duckdb.DuckDBPyConnection, after: Conclusions) -> None:
+def _states(connection: duckdb.DuckDBPyConnection, after: LiveConclusions) -> None:
     columns = "time, until, cluster, host, state, reason, actor, source"
     where = "WHERE cluster IS NOT DISTINCT FROM ?"
     counts = connection.execute(
@@ -212,7 +213,7 @@ class Storing:
         #: By cluster.
         self.patches: dict[str | None, Patch] = {}
 
-    def begin(self, before: Conclusions, after: Conclusions) -> None:
+    def begin(self, before: LiveConclusions, after: LiveConclusions) -> None:
         """``after`` may lack its documents still."""
         patch = self.patches[after.cluster] = Patch(before, after)
         self.submit(store_events, patch)

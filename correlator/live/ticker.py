@@ -19,7 +19,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from correlator.conclusions import Conclusions
 from correlator.engine import clusters_of, conclude_cluster, load_edges, write
 from correlator.gc_pause import clear_away, paused, set_aside
 from correlator.live.arrivals import Arrivals
@@ -27,8 +26,8 @@ from correlator.live.awaited import silent_in
 from correlator.live.changes import same_objects, settled
 from correlator.live.history import History, Said
 from correlator.live.inbox import BEHIND_S, HEARD, Heard, Mark, Recalled, Told
-from correlator.live.lookup import index_of
 from correlator.live.patch import Storing, store_incidents, store_runs
+from correlator.live.state import LiveConclusions, TickChange, index_of
 from correlator.live.window import Window, longest_window, untouched_until
 from correlator.site.interfaces import remember
 
@@ -86,7 +85,7 @@ class Ticker:
         #: What is stored between two ticks, and up to where it was heard when the last one began.
         self._heard = Heard(store)
         self._mark: Mark | None = None
-        self._known: dict[str | None, Conclusions] = {}
+        self._known: dict[str | None, LiveConclusions] = {}
         self._history: History | None = None
         self._full_at = 0.0
         #: Former conclusions and what new ones were made from: let go while the database commits.
@@ -130,7 +129,7 @@ class Ticker:
             self._heard.recalled = {c.cluster: nothing_behind(c) for c in found if not c.clocks.offsets}
         for conclusions in found:
             index_of(conclusions)  # where everything was concluded anew: no tick that somebody waits for has to
-            conclusions.touched = conclusions.lines = None
+            conclusions.change, conclusions.lines = TickChange(), None
             conclusions.spent.clear()
         self._spent = [before] if partly else []
         lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in said.report.items()}
@@ -152,11 +151,11 @@ class Ticker:
 
     def _conclude(
         self, state: Mapping[str, tuple[int, int]], full: bool, storing: Storing, told: dict[str | None, Told] | None
-    ) -> tuple[list[Conclusions], bool]:
+    ) -> tuple[list[LiveConclusions], bool]:
         """Conclusions about all clusters, and whether those that new rows speak of needed a part of their rows only."""
         if full or self._seen is None:
             names = clusters_of(self.store)
-            return [conclude_cluster(self.store, c, self._rules, self.settings) for c in names], False
+            return [self._anew(c) for c in names], False
         grown = frozenset(table for table, now in state.items() if now != self._seen[table])
         empty = frozenset(table for table, (count, _) in state.items() if not count)
         with ThreadPoolExecutor(3, thread_name_prefix="asking") as beside:
@@ -164,7 +163,10 @@ class Ticker:
             arrivals = Arrivals(self.store, since, grown, beside, told, self._heard.recalled, empty)
             return self._conclude_grown(arrivals, storing)
 
-    def _conclude_grown(self, arrivals: Arrivals, storing: Storing) -> tuple[list[Conclusions], bool]:
+    def _anew(self, cluster: str | None) -> LiveConclusions:
+        return LiveConclusions.of(conclude_cluster(self.store, cluster, self._rules, self.settings))
+
+    def _conclude_grown(self, arrivals: Arrivals, storing: Storing) -> tuple[list[LiveConclusions], bool]:
         found, partly = [], True
         clusters = sorted({*self._known, *arrivals.further(self._known)}, key=lambda c: (c is not None, c or ""))
         for cluster in clusters:
@@ -173,12 +175,12 @@ class Ticker:
             conclusions = self._in_part(cluster, arrivals, storing if last else None)
             if conclusions is None:
                 partly = False
-                conclusions = conclude_cluster(self.store, cluster, self._rules, self.settings)
+                conclusions = self._anew(cluster)
             found.append(conclusions)
         return found, partly
 
     def _say(
-        self, found: list[Conclusions], before: Mapping[str | None, Conclusions], moment: datetime, partly: bool, storing: Storing
+        self, found: list[LiveConclusions], before: Mapping[str | None, LiveConclusions], moment: datetime, partly: bool, storing: Storing
     ) -> Said:  # fmt: skip
         """Stores what is concluded, and what of it was not said before."""
         offline: set[str] = set()
@@ -202,7 +204,7 @@ class Ticker:
         return said
 
     def _patch(
-        self, changed: list[Conclusions], found: list[Conclusions], before: Mapping[str | None, Conclusions], moment: datetime,
+        self, changed: list[LiveConclusions], found: list[LiveConclusions], before: Mapping[str | None, LiveConclusions], moment: datetime,
         offline: set[str], storing: Storing,
     ) -> Said:  # fmt: skip
         """Brings ``model`` from ``before`` to ``found``. While the database takes some rows, events first, the others are put
@@ -226,7 +228,7 @@ class Ticker:
         storing.commit(lambda: self._let_go(found))
         return said
 
-    def _let_go(self, found: list[Conclusions]) -> None:
+    def _let_go(self, found: list[LiveConclusions]) -> None:
         for conclusions in found:
             conclusions.spent.clear()
         self._spent.clear()
@@ -274,7 +276,7 @@ class Ticker:
                 return False
         return True
 
-    def _in_part(self, cluster: str | None, arrivals: Arrivals, storing: Storing | None) -> Conclusions | None:
+    def _in_part(self, cluster: str | None, arrivals: Arrivals, storing: Storing | None) -> LiveConclusions | None:
         """Conclusions about a cluster with what was added; None where everything has to be looked at. ``storing`` begins as soon
         as the events are known."""
         before = self._known.get(cluster)
@@ -300,7 +302,7 @@ class Ticker:
         return found
 
 
-def nothing_behind(known: Conclusions) -> Recalled:
+def nothing_behind(known: LiveConclusions) -> Recalled:
     """There is no event line behind the last one that is known, where no clock is off."""
     repeated = index_of(known).repeated
     last = max(known.events[-1].time if known.events else float("-inf"), repeated.latest)

@@ -40,8 +40,8 @@ from correlator.gather.since import Recent
 from correlator.gather.standing import Controllers, asks_again, ruling
 from correlator.incidents.incidents import SAME_DEVICE_S, Incident, events_of
 from correlator.live.arrivals import Change
-from correlator.live.changes import Touched
-from correlator.live.lookup import Index, Repeated, Spans, Times, index_of, jobs_of, of_runs
+from correlator.live.lookup import Index, Repeated, Spans, Times, jobs_of, of_runs
+from correlator.live.state import LiveConclusions, TickChange, Touched, index_of
 from correlator.model.block_list import Grown
 from correlator.model.nouns import Edge, Event, Fact, Run
 from correlator.site import windows
@@ -82,7 +82,7 @@ def longest_window(known: Conclusions, edges: Iterable[Edge]) -> float:
     return known.longest
 
 
-def untouched_until(before: Conclusions, earliest: float) -> float:
+def untouched_until(before: LiveConclusions, earliest: float) -> float:
     """Up to this moment no event is another one by lines that are stamped with ``earliest`` or later, or by what they tell of
     clocks."""
     return index_of(before).repeated.untouched_until(before.clocks.tells_from(earliest) - before.clocks.furthest)
@@ -94,11 +94,11 @@ class Window:
     def __init__(
         self,
         store: DuckStore,
-        before: Conclusions,
+        before: LiveConclusions,
         rules: Rules,
         settings: Mapping[str, object] | None,
         change: Change,
-        begin: Callable[[Conclusions], None] = lambda merged: None,
+        begin: Callable[[LiveConclusions], None] = lambda merged: None,
     ) -> None:
         """``begin`` is told the new conclusions while they are not yet in words."""
         self.store, self.before, self.rules, self.settings, self.change = store, before, rules, settings, change
@@ -142,7 +142,7 @@ class Window:
         inside = len(events) - bisect_left(events, self.since, key=attrgetter("time"))
         return self.since <= self.before.first or inside > 0.7 * len(events)
 
-    def again(self) -> Conclusions | None:
+    def again(self) -> LiveConclusions | None:
         """The conclusions with the change in them; None where everything must be concluded anew."""
         before = self.before
         if self._unmuted():
@@ -400,7 +400,7 @@ class Window:
 
     def _merged(
         self, found: Conclusions, lately: Spans, facts: list[Fact], times: Times, others: list[Run], former: list[Run]
-    ) -> tuple[Conclusions, list[Verdict]]:
+    ) -> tuple[LiveConclusions, list[Verdict]]:
         """Before the border what was said, behind it what is said now, and the verdicts that are to be put into words; the
         places of incidents that are told anew are left empty. ``others``: runs that were not looked at; ``former``: those
         that were, as they were known."""
@@ -425,19 +425,19 @@ class Window:
         verdicts, wanted, judged = self._verdicts(found, former, told)
         events, event_jobs, repeated = self._all_events(found.events)
         printed = printed_timeout(facts)
-        merged = replace(
-            found, events=events, runs=runs, incidents=documents, stories=stories, facts=facts, verdicts=verdicts, border=border,
+        merged = LiveConclusions.of(
+            found, events=events, runs=runs, incidents=documents, stories=stories, facts=facts, verdicts=verdicts,
             looks=[*(k for k in before.looks if k.at < border), *(k for k in found.looks if k.at >= border)],
-            unstamped=before.unstamped | self.change.unstamped, again=(former, found.runs), states_differ=self.change.states, lines=self.lines,
-            index=Index(event_jobs, repeated, *numbers, spans, times), touched=Touched(places, gone, judged),
-            settled_until=before.settled_until, open_verdicts=before.open_verdicts | judged,
+            unstamped=before.unstamped | self.change.unstamped, lines=self.lines,
+            change=TickChange(border, (former, found.runs), self.change.states, Touched(places, gone, judged)),
+            memory=replace(before.memory, open_verdicts=before.memory.open_verdicts | judged, index=Index(event_jobs, repeated, *numbers, spans, times)),
             weighed=[], printed=printed, longest=before.longest if printed == before.printed else None,
         )  # fmt: skip
         return merged, wanted
 
-    def _in_words(self, merged: Conclusions, weighed: Weighed, verdicts: Iterable[Verdict]) -> Conclusions:
+    def _in_words(self, merged: LiveConclusions, weighed: Weighed, verdicts: Iterable[Verdict]) -> LiveConclusions:
         """The conclusions with the documents of what is told anew."""
-        touched = merged.touched
+        touched = merged.change.touched
         assert touched is not None
         fresh = weighed.incident_documents(merged.stories[n] for n in touched.incidents)
         for place, document in zip(touched.incidents, fresh, strict=True):
@@ -445,7 +445,8 @@ class Window:
         merged.verdicts.update(weighed.verdict_documents(verdicts))
         merged.roots = self.before.roots.but((d for d, _ in touched.gone.values()), fresh)
         merged.lemons = merged.roots.suspects(len(merged.site.hosts) if merged.site else 0)
-        merged.open_incidents = self.before.open_incidents.union(d["id"] for d in fresh)
+        open_incidents = self.before.memory.open_incidents.union(d["id"] for d in fresh)
+        merged.memory = replace(merged.memory, open_incidents=open_incidents)
         return merged
 
     def _verdicts(self, found: Conclusions, former: list[Run], told: list[Incident]) -> tuple[dict[str, Any], list[Verdict], set[str]]:  # fmt: skip

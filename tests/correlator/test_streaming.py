@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from correlator.engine import clusters_of, conclude_cluster, correlate, load_edges, result
 from correlator.live import arrivals as new_rows
-from correlator.live.changes import Touched
 from correlator.live.history import History, resolve
+from correlator.live.state import LiveConclusions, TickChange, Touched
 from correlator.live.ticker import Ticker
 from parsers.record import frame
 from store import open_store
@@ -282,7 +282,7 @@ def test_an_incident_that_stood_beside_another_and_takes_over_its_story_has_the_
     folder = next(c for c in CAPTURES if c.name == "mgmt_flap_long")
     with open_store(None) as store:
         store.add(rows_of(folder))
-        (found,) = (conclude_cluster(store, c, load_edges(), None) for c in clusters_of(store))
+        (found,) = (LiveConclusions.of(conclude_cluster(store, c, load_edges(), None)) for c in clusters_of(store))
         first = datetime(2026, 11, 21, 12, 0, 0)
         history = History(store)
         heir, gone = found.incidents[0], {**found.incidents[0], "id": "I-0000000000"}
@@ -293,7 +293,7 @@ def test_an_incident_that_stood_beside_another_and_takes_over_its_story_has_the_
             history.remember(told)
         assert history.detected[heir["id"]] == first + timedelta(seconds=5)
         touched = Touched([], {gone["id"]: (gone, found.stories[0])}, set())
-        later = replace(found, touched=touched)
+        later = replace(found, change=TickChange(touched=touched))
         told = history.note([later], first + timedelta(seconds=9), {found.cluster: both})
         history.remember(told)
         assert told.report["aliases"] == {gone["id"]: heir["id"]}
