@@ -48,6 +48,7 @@ lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 conformance: $(DEV)  ## pass rates of KQL per tier over ../shared/data/kql; says so where that is missing
 	$(BIN)/python -m pytest tests/queries/test_cases.py -k conformance -n 0 -rs
