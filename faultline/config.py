@@ -79,6 +79,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from correlator.site.interfaces import FABRIC_SETTING, MANAGEMENT_SETTING
 from faultline.failure import CommandError
+from faultline.notify import notifiers
 from web.access.addresses import Networks
 from web.access.settings import Provider
 
@@ -143,8 +144,6 @@ class Notify(_Section):
 
     @model_validator(mode="after")
     def _options_fit(self) -> Notify:
-        from faultline.notify import notifiers
-
         known = notifiers()
         if self.kind not in known:
             raise ValueError(f"kind {self.kind!r} is unknown; known are {', '.join(sorted(known))}")

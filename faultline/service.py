@@ -45,7 +45,7 @@ from faultline.config import Config, ScheduledReport
 from faultline.connections import Server, connections_of
 from faultline.failure import CommandError
 from faultline.gate import gate_of
-from faultline.notify import telling_of
+from faultline.notify.targets import telling_of
 from faultline.pacing import Pacing
 from faultline.receiving import Front, Receiving
 from faultline.terminal import exact

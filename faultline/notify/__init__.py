@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING
 
 from faultline.notify import alertmanager, command, email, webhook
 from faultline.notify.kind import Notifier
-from faultline.notify.telling import Target, Telling
-
-if TYPE_CHECKING:
-    from faultline.config import Config
-    from store.duckdb_store import DuckStore
 
 GROUP = "faultline.notifiers"
 
@@ -27,15 +20,3 @@ def notifiers() -> dict[str, Notifier]:
         notifier = point.load()
         found.setdefault(notifier.name, notifier)
     return found
-
-
-def telling_of(config: Config, store: DuckStore, alerts: Callable[[], Sequence[tuple[str, str]]]) -> Telling:
-    """The targets of a configuration."""
-    known = notifiers()
-    targets = [
-        Target(
-            one.name or one.kind, known[one.kind].sender(one.options), one.severity, one.least_confidence, one.sources
-        )
-        for one in config.notify
-    ]
-    return Telling(store, targets, config.pages, alerts)

@@ -18,9 +18,10 @@ from queries.reports.as_html import html
 from queries.reports.as_json import json_text
 from queries.reports.as_markdown import markdown
 from queries.reports.failure_patterns import REPORT as FAILURE_PATTERNS
-from queries.reports.model import Column, Document, Figure, Report, Section, Span, Table, Timeline, as_utc
+from queries.reports.model import Column, Document, Figure, Section, Span, Table, Timeline, as_utc
 from queries.reports.reader import Reader
 from queries.reports.repairs import REPORT as REPAIRS
+from queries.reports.report import Report
 from queries.reports.usage import REPORT as USAGE
 
 if TYPE_CHECKING:

@@ -6,11 +6,12 @@ from queries.reports.causes import causes, repeated, summary
 from queries.reports.changes import changes
 from queries.reports.coverage import coverage
 from queries.reports.limits import limits
-from queries.reports.model import Report, Section
+from queries.reports.model import Section
 from queries.reports.network import network
 from queries.reports.nodes import nodes, unavailable
 from queries.reports.reader import Reader
 from queries.reports.repairs import repairs
+from queries.reports.report import Report
 
 #: Sections in reading order. A new one is a function of a ``Reader`` and a place in this list.
 SECTIONS = (summary, changes, causes, repeated, network, repairs, nodes, unavailable, limits, coverage)

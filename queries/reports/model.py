@@ -5,15 +5,12 @@ Values stay raw (numbers, datetimes, text) until a renderer writes them; a colum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from parsers import moments
-
-if TYPE_CHECKING:
-    from queries.reports.reader import Reader
 
 Kind = Literal["text", "name", "count", "hours", "seconds", "share", "time", "flag"]
 Tone = Literal["impact", "degraded", "benign", "plain"]
@@ -103,16 +100,6 @@ class Document:
             if section.key == key:
                 return section
         raise KeyError(f"{self.name} has no section {key!r}; it has {', '.join(s.key for s in self.sections)}")
-
-
-@dataclass(frozen=True)
-class Report:
-    """A kind of report. ``build`` reads through a ``Reader``, which knows the store and the period."""
-
-    name: str
-    title: str
-    description: str
-    build: Callable[[Reader], Sequence[Section]]
 
 
 def as_utc(moment: datetime | None) -> datetime | None:

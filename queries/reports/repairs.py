@@ -7,8 +7,9 @@ from typing import Any
 from correlator.repairs.model import Repair, RepairList
 from correlator.repairs.repairs import DAYS
 from correlator.repairs.repairs import repairs as listed
-from queries.reports.model import Column, Figure, Report, Section
+from queries.reports.model import Column, Figure, Section
 from queries.reports.reader import Reader
+from queries.reports.report import Report
 from queries.reports.wording import stretch
 
 _COLUMNS = (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from queries.reports.model import Column, Figure, Report, Section, Table
+from queries.reports.model import Column, Figure, Section, Table
 from queries.reports.reader import BADLY, ENDED, GPU_HOURS, Reader, within
+from queries.reports.report import Report
 
 _NUMBERS = f"""count(*) AS jobs, count(*) FILTER ({BADLY}) AS badly, count(*) FILTER ({BADLY}) / count(*) AS rate,
   count(*) FILTER (starts_with(category, 'infra.')) AS infra, sum({GPU_HOURS}) AS gpu_hours,

@@ -18,8 +18,9 @@ from collector.ingest import Ingest
 from correlator.engine import correlate
 from faultline.config import validate
 from faultline.failure import CommandError
-from faultline.notify import notifiers, telling_of
+from faultline.notify import notifiers
 from faultline.notify.message import Message
+from faultline.notify.targets import telling_of
 from faultline.notify.telling import MOST, REMEMBERED, RETRY_S, SETTLE_S, Target, Telling
 from faultline.service import Service
 from store import open_store

@@ -1,0 +1,25 @@
+"""The targets that a configuration names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from faultline.config import Config
+from faultline.notify import notifiers
+from faultline.notify.telling import Target, Telling
+
+if TYPE_CHECKING:
+    from store.duckdb_store import DuckStore
+
+
+def telling_of(config: Config, store: DuckStore, alerts: Callable[[], Sequence[tuple[str, str]]]) -> Telling:
+    """The targets of a configuration."""
+    known = notifiers()
+    targets = [
+        Target(
+            one.name or one.kind, known[one.kind].sender(one.options), one.severity, one.least_confidence, one.sources
+        )
+        for one in config.notify
+    ]
+    return Telling(store, targets, config.pages, alerts)
