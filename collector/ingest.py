@@ -26,7 +26,7 @@ from collector.workers import ParserPool
 from parsers import documents
 from parsers.engine import LineParser
 from parsers.recognise import PACKED, Recognition, recognise
-from parsers.record import Origin, empty, frame
+from parsers.record import Origin, frame
 from store import archive, segments
 from store.duckdb_store import DuckStore, FileEntry, logs_for_storage
 
@@ -474,4 +474,4 @@ def _settle_boot_times(store: DuckStore) -> None:
         connection.unregister("settled")
 
 
-__all__ = ["FileResult", "Ingest", "Options", "Report", "empty", "settle"]
+__all__ = ["FileResult", "Ingest", "Options", "Report", "settle"]

@@ -281,10 +281,6 @@ class ParserPool:
         """As :meth:`submit`, waiting for it."""
         return self.submit(*pieces).result()
 
-    def reload(self) -> None:
-        """Batches submitted from now on are read with the catalogue as it lies on disk now."""
-        self._edition += 1
-
     def close(self) -> None:
         """Waits for what is under way and ends the workers."""
         self._closed = True

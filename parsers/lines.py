@@ -119,13 +119,6 @@ class LineBuffer:
         ends = np.cumsum(lengths + 1) - 1 + LEAD
         return cls(_padded(joined), ends - lengths, ends, exact)
 
-    def windows(self, at: Array, width: int) -> Array:
-        """The ``width`` bytes from each place ``at``, as rows of a matrix. They may reach into the next lines."""
-        # Items of ``width`` bytes that overlap: taking one of them copies it in one go.
-        items = np.ndarray((len(self.data) - width + 1,), dtype=f"V{width}", buffer=self.data, strides=(1,))
-        rows: Array = items[at].view(np.uint8).reshape(len(at), width)
-        return rows
-
     def texts(self, starts: Array, lengths: Array) -> pl.Series:
         """Texts of the buffer as a String column; a negative length is null."""
         return _viewed(*_views(self.data, _integers(starts), _integers(lengths)), self._shared)

@@ -124,7 +124,6 @@ class Origin:
     boots: tuple[datetime, ...] = ()
     job_id: int | None = None
     restarts: int | None = None
-    job_start: datetime | None = None
 
     def but(self, **changes: object) -> Origin:
         return replace(self, **changes)  # type: ignore[arg-type]

@@ -9,14 +9,12 @@ import json
 import threading
 import time
 from collections.abc import Mapping
-from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from parsers.moments import later
 from queries import kql
 from queries.kql.cells import dumps
 from web import axis as axes
@@ -26,7 +24,7 @@ from web.access.own import OwnReader
 from web.access.people import Role
 from web.problems import ProblemError
 from web.reading import MAX_PAGE, PAGE, Reader
-from web.shaping import moment, wire
+from web.shaping import wire
 from web.timerange import Range, parse_range
 from web.turns import ClientGoneError, TooManyWaitingError
 
@@ -341,13 +339,3 @@ def known_reports(settings: Mapping[str, Any]) -> list[dict[str, str]]:
             found = None
     rows = found() if callable(found) else found or []
     return [{str(name): str(value) for name, value in dict(row).items()} for row in rows]
-
-
-def job_axis_window(run: Mapping[str, Any]) -> tuple[datetime, datetime] | None:
-    """A run with a little room around it; None for a run that never started."""
-    start, end = moment(run.get("start") or run.get("submit")), moment(run.get("end"))
-    if start is None:
-        return None
-    end = end or start
-    room = max((end - start) * 0.2, timedelta(seconds=2))
-    return later(start, -room), later(end, room)

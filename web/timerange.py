@@ -33,11 +33,6 @@ class Range:
     text_from: str | None = None
     text_to: str | None = None
 
-    @property
-    def pinned(self) -> bool:
-        """Whether the reader chose a range at all."""
-        return self.start is not None or self.end is not None
-
     def shifted(self, direction: int) -> dict[str, str] | None:
         """The neighbouring range of the same length, or None where an end is open."""
         if self.start is None or self.end is None:

@@ -18,7 +18,6 @@ except ImportError:  # a node without the wheel still delivers, at twice the byt
 
 #: Level 3 costs 8 ms per MB and node, and packs syslog 12:1; higher levels cost CPU that belongs to the job.
 _LEVEL = 3
-ENCODING = "gzip" if zstandard is None else "zstd"
 
 
 def stamp(seconds: float) -> str:

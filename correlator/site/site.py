@@ -61,7 +61,6 @@ class Site:
 
     cluster: str | None
     settings: dict[str, Value]
-    settings_origin: dict[str, str] = field(default_factory=dict)
     job_settings: dict[str, dict[str, str]] = field(default_factory=dict)
     links: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
     cables: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)

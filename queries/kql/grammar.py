@@ -243,7 +243,6 @@ call = _action(
     lambda loc, toks: ast.Call(toks[0][:-1].rstrip(), tuple(toks[1:-1]), span=Span(loc, toks[-1])),
 )
 parenthesis = _lit("(") + tabular + _lit(")")
-nested_op = pp.Forward()
 member = _action(
     pp.Regex(r"\s*\.(?!\.)\s*").suppress()
     + (identifier | _action(_lit("[") + expr + end_mark, lambda _l, t: (t[0], t[1]))),

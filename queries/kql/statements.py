@@ -297,11 +297,6 @@ find_source = _source(r"find\b(?=\s+[\w(*\"'@])", "find", find_body)
 external = _action(pp.Regex(r"externaldata\s*\(|external_table\s*\("), lambda loc, toks: _external(loc))
 
 
-def _not_yet(name: str, loc: int) -> None:
-    place = Span(loc, loc + len(name))
-    raise g.NotImplementedYet(f"the operator '{name}' is not implemented yet", place, suggestion=INSTEAD.get(name))
-
-
 def _external(loc: int) -> None:
     from queries.kql.errors import CannotExpress
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 Table = dict[str, tuple[tuple[str, str, str], ...]]
-_RE2_NULL = "coalesce({0}, '')"
 _ARRAY = "TRY_CAST({0} AS JSON[])"
 _IS_ARRAY = "json_type({0}) = 'ARRAY'"
 _WEEK = "CAST(date_trunc('day', {0}) AS TIMESTAMP) - to_days(CAST(dayofweek({0}) AS INTEGER))"

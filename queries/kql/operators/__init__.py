@@ -5,11 +5,8 @@ BRANCHES are those that end a statement and give several tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from queries.kql import syntax as ast
-from queries.kql.bind import Env, Stage
 from queries.kql.operators import (
     applying,
     branching,
@@ -28,10 +25,6 @@ from queries.kql.operators import (
     summarizing,
 )  # fmt: skip
 
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
-
-Build = Callable[["Compiler", Stage, ast.Operator, Env], Stage]
 _GROUPS = (
     branching,
     rows,
