@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from correlator.learning.backtest import said
 from correlator.learning.feedback import standing
-
-if TYPE_CHECKING:
-    pass
-
 
 #: So many answers weigh as much as a prior, which is a judgement of somebody who knows such clusters: a handful of answers
 #: moves it a little, dozens replace it.

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
-
-if TYPE_CHECKING:
-    pass
-
 
 #: How far from the end of a run an unstamped error line may have been printed, seconds.
 UNSTAMPED_S = 60.0
