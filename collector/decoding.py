@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -17,7 +18,7 @@ from collector.receivers import all_receivers
 from collector.receivers.base import Decoded, Lines, Payload, Poison, Run, moment_of
 from collector.receivers.wrapped import whole
 from collector.segment_file import payload_of
-from parsers import authority
+from parsers import accounts, authority
 from parsers.engine import LineParser, prepare
 from parsers.formats.base import JOB_SOURCES
 from parsers.lines import Array, Codes, codes, counted, numbered, tally
@@ -184,6 +185,7 @@ def _by_channel(rows: pl.DataFrame, named: pl.Series, peer: pl.Expr, known: str 
         known is None and (guessed := means & rows["source"].is_in(JOB_SOURCES)).any()
     ):  # some program's, of whom nobody knows
         rows = authority.silenced(rows, guessed & ~rows["event"].str.starts_with("job."))
+    rows = _by_account(rows, means)
     sent = rows["_transport"].str.starts_with(_SYSLOG).fill_null(False)
     if not (sent & means).any():
         return rows
@@ -197,6 +199,19 @@ def _by_channel(rows: pl.DataFrame, named: pl.Series, peer: pl.Expr, known: str 
         return rows
     fields = ('{"sender": "' + sender[at] + '"}').alias("_fields")
     return rows.with_columns(rows["entities"].scatter(at, merged(rows["entities"][at], fields)))
+
+
+def _by_account(rows: pl.DataFrame, means: pl.Series) -> pl.DataFrame:
+    """``rows`` with claims in the place of what a shipper of the journal says that a person's process wrote."""
+    some = rows.select("entities", "event").with_row_index("row").filter(means)
+    some = some.filter(pl.col("entities").str.contains_any(accounts.MARKS, ascii_case_insensitive=True))
+    at = [row for row, told, event in some.select("row", "entities", "event").iter_rows()
+          if not authority.may_speak("person", event) and accounts.writer(json.loads(told))]  # fmt: skip
+    if not at:
+        return rows
+    mask = np.zeros(len(rows), np.bool_)
+    mask[at] = True
+    return authority.silenced(rows, pl.Series(mask))
 
 
 def _files(hosts: pl.Series, transport: str | None) -> pl.Series:

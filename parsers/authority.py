@@ -86,7 +86,9 @@ def standing(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     if odd.any():
         odd = odd & ~frame["format"].is_in(_RING)
     if known and (users := (facility == "user").fill_null(False)).any():
+        # In the journal it says that a person's process wrote the entry (parsers/accounts.py), or that nobody chose another.
         odd = odd | (users & source.is_in(SLURM) & (frame["format"] != "slurm")).fill_null(False)
+        odd = odd | (users & (frame["format"] == "journald") & (source != "syslog")).fill_null(False)
     if not odd.any():
         return frame
     return frame.with_columns(
@@ -126,6 +128,8 @@ def _may_mean(
     event: str, of_site: bool, source: str | None, unit: str | None, facility: str | None, form: str | None
 ) -> bool:
     """Whether a line of ``source`` may mean ``event``. ``of_site``: its pattern is a site's, which names its sources itself."""
+    if form == "journald" and facility == "user":
+        return of_site or may_speak("person", event)
     if of_site or may_speak("user", event) or form in _OWN_FILES or source == "switch":
         return True
     if facility == "user":

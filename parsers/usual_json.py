@@ -6,7 +6,9 @@ lists, fields that occur twice or have an unusual value.
 
 from __future__ import annotations
 
+from parsers.accounts import FACILITY, PEOPLE, SERVICES_FROM, SERVICES_TO
 from parsers.compiled import part
+from parsers.formats.base import FACILITIES
 from parsers.head import JOURNALD, KERNEL, WRITTEN, Row
 from parsers.lines import Array
 from parsers.scan import (
@@ -27,26 +29,27 @@ from parsers.scan import (
 
 (
     _MESSAGE, _PRIORITY, _FACILITY, _IDENTIFIER, _COMMAND, _TRANSPORT, _SYSTEMD_UNIT, _UNIT, _BOOT, _HOST, _PID, _SYSLOG_PID,
-    _SOURCE_TIME, _TIME, _OTHER,
-) = range(1, 16)  # fmt: skip
+    _SOURCE_TIME, _TIME, _ACCOUNT, _USER_UNIT, _OTHER,
+) = range(1, 18)  # fmt: skip
 _FIELDS = words({
     "MESSAGE": _MESSAGE, "PRIORITY": _PRIORITY, "SYSLOG_FACILITY": _FACILITY, "SYSLOG_IDENTIFIER": _IDENTIFIER,
     "_COMM": _COMMAND, "_TRANSPORT": _TRANSPORT, "_SYSTEMD_UNIT": _SYSTEMD_UNIT, "UNIT": _UNIT, "_BOOT_ID": _BOOT,
     "_HOSTNAME": _HOST, "_PID": _PID, "SYSLOG_PID": _SYSLOG_PID, "_SOURCE_REALTIME_TIMESTAMP": _SOURCE_TIME,
-    "__REALTIME_TIMESTAMP": _TIME, "kmsg_us": _OTHER,
+    "__REALTIME_TIMESTAMP": _TIME, "_UID": _ACCOUNT, "_SYSTEMD_USER_UNIT": _USER_UNIT, "kmsg_us": _OTHER,
     # What shippers add and syslog-ng writes.
     "date": _OTHER, "time": _OTHER, "timestamp": _OTHER, "@timestamp": _OTHER, "PROGRAM": _OTHER,
 })  # fmt: skip
 _CLOSE = ord("}")
 _ESCAPED = words(dict.fromkeys('"\\/bfnrt', 1))
-_MICROS_DIGITS, _PID_DIGITS = 17, 17
+_MICROS_DIGITS, _PID_DIGITS, _UID_DIGITS = 17, 17, 10
+_USERS = FACILITIES.index(FACILITY)
 _SEVERITIES, _FACILITIES = 8, 24
 
 
 @part
 def journald(data: Array, at: int, end: int, row: Row) -> bool:
     """``{"__REALTIME_TIMESTAMP": "...", "MESSAGE": "...", ...}``."""
-    seen = 0
+    seen, uid = 0, NOWHERE
     place = _skipped(data, at + 1)
     while True:
         name, name_end = place + 1, _text_end(data, place, False)
@@ -62,6 +65,10 @@ def journald(data: Array, at: int, end: int, row: Row) -> bool:
             return False
         if not _take(data, row, field, seen, place + 1, stop - place - 1):
             return False
+        if field == _ACCOUNT:
+            uid = _small_number(data, place + 1, stop - place - 1, _UID_DIGITS, 0)
+            if uid < 0:
+                return False
         seen |= 1 << field
         place = _skipped(data, stop + 1)
         if data[place] != COMMA:
@@ -71,12 +78,33 @@ def journald(data: Array, at: int, end: int, row: Row) -> bool:
         return False
     if seen >> _TRANSPORT & 1 and row.program != KERNEL and row.unit_length == 6 and reads(data, row.unit, b"kernel"):
         return False  # another's words under the kernel's name
+    if _of_person(data, row, seen, uid):
+        if not seen >> _PRIORITY & 1:
+            return False
+        row.priority = _USERS
     row.quality, row.resolution, row.format = WRITTEN, 1, JOURNALD
     if row.priority >= 0:  # the facility's number so far
         row.priority = row.priority * 8 + row.severity - 1
     facility_alone = seen >> _FACILITY & 1 and not seen >> _PRIORITY & 1
     timed = seen >> _SOURCE_TIME & 1 or seen >> _TIME & 1
     return bool(seen >> _MESSAGE & 1 and timed and not facility_alone)
+
+
+@part
+def _of_person(data: Array, row: Row, seen: int, uid: int) -> bool:
+    """As ``of_person`` in parsers/accounts.py."""
+    unit, length = row.data, row.data_length if seen >> _SYSTEMD_UNIT & 1 else 0
+    if uid < 0:
+        if seen >> _USER_UNIT & 1:
+            return True
+        return length > 8 and (reads(data, unit, b"session-") or reads(data, unit, b"user@") or reads(data, unit, b"user-"))
+    if uid < PEOPLE or SERVICES_FROM <= uid <= SERVICES_TO:
+        return False
+    if length == 16 and reads(data, unit, b"slurmdbd.service"):
+        return False
+    if length == 17 and reads(data, unit, b"slurmctld.service"):
+        return False
+    return not (length == 18 and reads(data, unit, b"slurmrestd.service"))
 
 
 @part

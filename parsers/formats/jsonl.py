@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from parsers import accounts
 from parsers.formats import envelopes
 from parsers.formats.base import (
     FACILITIES,
@@ -88,11 +89,14 @@ def _journal(record: dict[str, Any], origin: Origin) -> dict[str, Any]:
     source = source_of_program(program, message) or "syslog"
     if source == "kernel" and record.get("_TRANSPORT") not in (None, "kernel"):
         source = "syslog"  # journald writes down itself over what way it got an entry
+    facility = _name(FACILITIES, record.get("SYSLOG_FACILITY"))
+    if accounts.of_person(record.get("_UID"), record.get("_SYSTEMD_UNIT"), record.get("_SYSTEMD_USER_UNIT")):
+        source, facility = "syslog", accounts.FACILITY
     extra = {"program": program, "boot_id": _text(record.get("_BOOT_ID")), "unit": unit}
     return {
         "format": "journald", "source": source, "unit": program, "message": message,
         "host": _text(record.get("_HOSTNAME")), "pid": _integer(record.get("_PID") or record.get("SYSLOG_PID")),
-        "severity": _name(SEVERITIES, record.get("PRIORITY")), "facility": _name(FACILITIES, record.get("SYSLOG_FACILITY")),
+        "severity": _name(SEVERITIES, record.get("PRIORITY")), "facility": facility,
         "iso": _moment(record.get("_SOURCE_REALTIME_TIMESTAMP") or record.get("__REALTIME_TIMESTAMP"))
         or _time(next((record[name] for name in ("date", "timestamp", "@timestamp", "time") if record.get(name)), None)),
         "extra": json.dumps({k: v for k, v in extra.items() if v}),
@@ -207,6 +211,19 @@ def _row(text: str, origin: Origin) -> dict[str, Any] | None:
     record = _record(text)
     if record is None:
         return None
+    row = _read_record(record, text, origin)
+    if row.get("tag") == _WRAPPED and _is_persons(record, text):
+        # Whatever header a person's text has, it is a text.
+        return row | {"tag": None, "format": "journald", "source": "syslog", "facility": accounts.FACILITY}
+    return row
+
+
+def _is_persons(record: dict[str, Any], text: str) -> bool:
+    small = text.lower()
+    return any(mark in small for mark in accounts.MARKS) and accounts.writer({**envelopes.flat(record), **record})
+
+
+def _read_record(record: dict[str, Any], text: str, origin: Origin) -> dict[str, Any]:
     if "kmsg_us" in record and "text" in record:
         return _kmsg(record, origin)
     if "MESSAGE" in record and (

@@ -20,7 +20,7 @@ from collector.agent.source import Context, Reading, SourceKind
 #: What the service's parser reads of an entry; an entry has some forty fields.
 _FIELDS = (
     "MESSAGE", "PRIORITY", "SYSLOG_FACILITY", "SYSLOG_IDENTIFIER", "SYSLOG_PID", "_PID", "_COMM", "_SYSTEMD_UNIT", "UNIT",
-    "_HOSTNAME", "_TRANSPORT", "_BOOT_ID", "_SOURCE_REALTIME_TIMESTAMP",
+    "_HOSTNAME", "_TRANSPORT", "_BOOT_ID", "_SOURCE_REALTIME_TIMESTAMP", "_UID", "_SYSTEMD_USER_UNIT",
 )  # fmt: skip
 #: All transports but the kernel's, which the source "kmsg" reads with exact numbering.
 _TRANSPORTS = ("syslog", "journal", "stdout", "audit", "driver")
