@@ -43,6 +43,7 @@ from faultline.checking import two_names
 from faultline.clock_watch import ClockWatch
 from faultline.config import Config, ScheduledReport
 from faultline.connections import Server, connections_of
+from faultline.disputes import Disputes
 from faultline.failure import CommandError
 from faultline.gate import gate_of
 from faultline.notify.targets import telling_of
@@ -116,6 +117,7 @@ class Service:
         self._tick_told_at = 0.0
         self.patterns = WatchedCatalogue(config.patterns)
         self.clock = ClockWatch(store)
+        self.disputes = Disputes(store)
         self.telling = telling_of(config, store, self._silent_sources)
 
     def start(self) -> None:
@@ -180,6 +182,7 @@ class Service:
         self._settle(bool(taken))
         report = self.ticker.tick()
         self._looking_since = None
+        self.disputes.look()
         self._seal()
         self._pacing.done(
             time.monotonic() - begun, report.lines, full=report.full, behind=self._is_behind(), busy=self._is_busy(),
@@ -352,6 +355,7 @@ def build_app(service: Service) -> Any:
     app.state.looking_since = service.looking_since
     app.state.troubles = lambda: [text for text in (service.clock.trouble,) if text]
     app.state.counters.more.append(service.metrics)
+    app.state.counters.more.append(service.disputes.metrics)
     if service.receiving is not None:
         app.state.counters.more.append(service.receiving.metrics)
     if service.telling.targets:

@@ -32,7 +32,7 @@ def named_runs(ask: Ask) -> str:
 def disputed(ask: Ask) -> list[str]:
     """Runs for which trusted sources name different users, in words: they are shown to none of these."""
     query = """SELECT run_key, cluster, json_extract_string(document, '$.disputed') AS named FROM model.runs
-      WHERE contains(document, '"disputed"') AND json_extract_string(document, '$.disputed') IS NOT NULL ORDER BY ALL LIMIT 100"""
+      WHERE "user" IS NULL AND contains(document, '"disputed"') AND json_extract_string(document, '$.disputed') IS NOT NULL ORDER BY ALL LIMIT 100"""
     return [
         f"job {row['run_key']} of cluster {row['cluster'] or UNNAMED}: its user is disputed ({row['named']}); it is shown to neither. "
         "Look which source tells of another cluster or is not to be believed"

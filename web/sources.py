@@ -13,6 +13,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from collector.inventory import Inventory, blind, patience, quarantine, utc_now
+from store import run_names
 from web import api, pages
 from web.access.audit import address_of, audit_of
 from web.cursors import decode_cursor, encode_cursor
@@ -125,6 +126,7 @@ def document(
     body = {
         "sources": page, "next": encode_cursor(*(page[-1][n] or "" for n in _KEY)) if more else None, **counts,
         "alerts": [], "blind": [], "quarantine": [], "intake": intake, "nodes": nodes, "looking_since": None,
+        "disputed": run_names.disputed(read.rows),
     }  # fmt: skip
     with contextlib.suppress(duckdb.CatalogException):  # a store that nothing was sent to has no such tables
         body |= {"blind": blind(read.rows), "quarantine": quarantine(read.rows)}

@@ -28,14 +28,14 @@ class Kept:
 
     def __init__(self) -> None:
         self.records: list[dict[str, Any]] = []
-        self.keys: set[str] = set()
+        self.keys: dict[str, datetime] = {}
         self.full = False
 
     def keep(self, records: bytes, key: str) -> None:
         if self.full:
             raise OSError("full")
         self.records += [json.loads(record) for record in records.splitlines()]
-        self.keys.add(key)
+        self.keys[key] = datetime.now(UTC).replace(tzinfo=None)
 
     def watch(self, store: DuckStore) -> JobOutput:
         return JobOutput(store, self.keep, lambda: self.keys)
@@ -115,3 +115,45 @@ def test_late_word_of_long_ago_is_news_to_a_service_that_runs(store: DuckStore) 
     watch.round()
     fetched(store, job_id=17, taken_at=NOW - timedelta(days=3))
     assert watch.round() == 1
+
+
+def begun(store: DuckStore, at: datetime, source: str = "hook", **told: Any) -> None:
+    row = {"cluster": "mini", "job_id": 15, "source": source, "start": at, "observed_at": at, **told}
+    store.add({"jobs": frame("jobs", [row])}, [])
+
+
+def test_a_number_that_is_used_again_with_the_same_file_is_another_output(store: DuckStore) -> None:
+    kept, later = Kept(), NOW - timedelta(hours=1)
+    watch = kept.watch(store)
+    begun(store, NOW - timedelta(hours=8))
+    fetched(store, taken_at=NOW - timedelta(hours=7))
+    fetched(store, taken_at=NOW - timedelta(hours=7) + timedelta(minutes=9), host="ctl")
+    assert watch.round() == 1
+    begun(store, later)
+    fetched(store, taken_at=NOW - timedelta(seconds=3), content="three\n")
+    fetched(store, taken_at=NOW, content="three\n", host="ctl")
+    assert (watch.round(), watch.round(), kept.watch(store).round()) == (1, 0, 0)
+    assert [record["lines"] for record in kept.records] == ["one\ntwo", "three"]
+
+
+def test_accounting_that_comes_between_two_hooks_of_a_run_makes_no_second_output(store: DuckStore) -> None:
+    kept, start = Kept(), NOW - timedelta(hours=2)
+    watch = kept.watch(store)
+    begun(store, start)
+    fetched(store, taken_at=NOW - timedelta(minutes=5))
+    assert watch.round() == 1
+    begun(store, start + timedelta(seconds=2), "sacct", submit=start - timedelta(hours=1))
+    begun(store, NOW - timedelta(minutes=1), "task_hook")
+    fetched(store, taken_at=NOW, host="ctl")
+    assert (watch.round(), kept.watch(store).round()) == (0, 0)
+
+
+def test_what_the_version_before_delivered_is_not_delivered_again_and_what_it_missed_is(store: DuckStore) -> None:
+    kept = Kept()
+    begun(store, NOW - timedelta(hours=8))
+    fetched(store, taken_at=NOW - timedelta(hours=7))
+    kept.keys["output mini 15 1 stdout /home/a/15.out"] = NOW - timedelta(hours=7) + timedelta(seconds=2)
+    begun(store, NOW - timedelta(hours=2))
+    fetched(store, taken_at=NOW, content="three\n")
+    assert (kept.watch(store).round(), kept.watch(store).round()) == (1, 0)
+    assert [record["lines"] for record in kept.records] == ["three"]

@@ -1,0 +1,43 @@
+"""Runs for which trusted sources name different users: each is told in the log once, and counted for Prometheus.
+
+Names of users stand in these texts, so /readyz, which everybody may ask, does not have them: `/api/v1/sources` does.
+"""
+
+from __future__ import annotations
+
+import time
+
+import structlog
+
+from store import run_names
+from store.duckdb_store import DuckStore
+
+log = structlog.get_logger()
+
+#: Looked for so often at most, seconds: the question reads the documents of all runs without a user.
+EVERY_S = 5.0
+
+
+class Disputes:
+    def __init__(self, store: DuckStore) -> None:
+        self.store = store
+        self._told: set[str] = set()
+        self._open = 0
+        self._looked_at = -EVERY_S
+
+    def look(self, *, now: float | None = None) -> None:
+        """Tells what is new. ``now``: seconds of a clock that only goes forward."""
+        now = time.monotonic() if now is None else now
+        if now - self._looked_at < EVERY_S:
+            return
+        self._looked_at = now
+        found = run_names.disputed(self.store.rows)
+        self._open = len(found)
+        for text in found:
+            if text not in self._told:
+                log.warning(text)
+        self._told = set(found)
+
+    def metrics(self) -> str:
+        name, text = "faultline_disputed_runs", "Runs for which trusted sources name different users (100 at most)."
+        return f"# HELP {name} {text}\n# TYPE {name} gauge\n{name} {self._open}\n"
