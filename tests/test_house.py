@@ -70,6 +70,22 @@ def test_imports_point_one_way(room: str) -> None:
     assert not wrong
 
 
+def test_the_wall_around_queries_stands_in_no_circle_of_imports() -> None:
+    """``run`` asks it, and nothing that it imports imports ``run``."""
+    places = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sources()}
+    for wall in [m for m in places if m.startswith("queries.kql.wall.") and not m.endswith("__init__")]:
+        seen: set[str] = set()
+        todo = [wall]
+        while todo:
+            text = places[todo.pop()]
+            found = {f"{n.module}.{a.name}" for n in ast.walk(ast.parse(text.read_text(encoding="utf-8")))
+                     if isinstance(n, ast.ImportFrom) for a in n.names}  # fmt: skip
+            new = (found | imports(text)) & set(places) - seen
+            seen |= new
+            todo += new
+        assert not seen & {wall, "queries.kql.run"}, f"{wall} imports what imports it"
+
+
 def test_what_runs_on_compute_nodes_imports_nothing_of_ours() -> None:
     wrong = set()
     for path in sources():

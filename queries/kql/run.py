@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import time
 import warnings
 from collections import OrderedDict
@@ -22,17 +21,17 @@ from queries.kql.catalog import CATALOG, Catalog
 from queries.kql.cells import cells, document, dumps, dynamic, in_calendar
 from queries.kql.compile import Compiled, compile_script
 from queries.kql.deadline import Deadline
-from queries.kql.errors import CannotExpress, KqlError, KqlRuntimeError, QueryTimeout
+from queries.kql.errors import CannotExpress, KqlError, KqlRuntimeError
+from queries.kql.failures import engine_error
 from queries.kql.functions.python import give
 from queries.kql.operators.rendering import Chart
-from queries.kql.regex import said as complaint_of_re2
 from queries.kql.textindex import Pruned, Pruner
-from queries.kql.wall.asking import ask, too_much
+from queries.kql.wall.asking import ask
 from queries.kql.wall.cutting import Cut, Said
 from queries.kql.wall.guarding import Guarded
+from queries.kql.wall.memory import too_much
 
 Made = TypeVar("Made")
-_LOG = logging.getLogger(__name__)
 # The copy of a large answer takes a fifth longer; a second plan takes most of a small query's time.
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
 
@@ -218,7 +217,7 @@ def _execute(con: duckdb.DuckDBPyConnection, one: Compiled, text: str, limits: L
         try:
             table, cut_at = _behind(con, cut, limits) if cut else _beside(con, said, values, limits)
         except duckdb.Error as problem:
-            raise _engine_error(problem, limit.fired, limits.timeout_s).locate(text) from None
+            raise engine_error(problem, limit.fired, limits.timeout_s).locate(text) from None
         except KqlError as problem:
             raise problem.locate(text) from None
     if not all(in_calendar(table.column(place)) for place, c in enumerate(one.columns) if c.type == "datetime"):
@@ -281,16 +280,6 @@ def _within(reader: Any, max_bytes: int) -> tuple[Any, str | None]:
     return pa.Table.from_batches(batches, reader.schema), None
 
 
-# What the engine says about a value, said in words of the query's author.
-_RUNTIME_WORDS: tuple[tuple[type[duckdb.Error], str], ...] = (
-    (duckdb.OutOfMemoryException, "the query needs more memory than it may use"),
-    (duckdb.OutOfRangeException, "a number or a date is out of its range"),
-    (duckdb.ConversionException, "a value does not fit the type it is converted to"),
-    (duckdb.PermissionException, "queries read the store only, no files and no network"),
-)
-REFUSED = "kql: "  # how our own error('...') calls in SQL begin
-
-
 #: What the service's own parts change while it runs; anything else is as it was when the store was opened.
 _CHANGED_LATER = ["TimeZone", "checkpoint_threshold", "wal_autocheckpoint"]
 _HARDENING = Lock()
@@ -312,26 +301,6 @@ def harden(con: duckdb.DuckDBPyConnection) -> None:
             con.execute("SET enable_external_access = false")
             con.execute("SET allowed_configs = ?", [_CHANGED_LATER])
             con.execute("SET lock_configuration = true")
-
-
-def _engine_error(problem: duckdb.Error, interrupted: bool, timeout_s: float | None) -> KqlError:
-    """No SQL leaks: only our own words come out, the engine's go to the debug log."""
-    if interrupted:
-        return QueryTimeout(f"the query took longer than {timeout_s:g} s and was stopped")
-    said = str(problem).split("\n")[0]
-    _LOG.debug("engine error: %s", problem)
-    if REFUSED in said:
-        return CannotExpress(said.split(REFUSED, 1)[1].strip())
-    if isinstance(problem, duckdb.InterruptException):
-        return KqlRuntimeError("the query was cancelled")
-    if isinstance(problem, (duckdb.BinderException, duckdb.ParserException, duckdb.InternalException)):
-        return CannotExpress("the engine cannot express this query")
-    if isinstance(problem, duckdb.CatalogException):
-        return KqlRuntimeError("a table that the query needs is not in this store")
-    if regex := complaint_of_re2(said):
-        return KqlRuntimeError(f"a regular expression of the query cannot be read: {regex}")
-    words = next((w for kind, w in _RUNTIME_WORDS if isinstance(problem, kind)), "a value cannot be computed")
-    return KqlRuntimeError(f"the query stopped while running: {words}")
 
 
 def validate(
@@ -380,7 +349,7 @@ def _plan(con: duckdb.DuckDBPyConnection, one: Compiled, text: str, limits: Limi
                 give(con, part.sql)
                 rows += con.execute(f"EXPLAIN {part.sql}", part.parameters).fetchall()
         except duckdb.Error as problem:
-            raise _engine_error(problem, limit.fired, limits.timeout_s).locate(text) from None
+            raise engine_error(problem, limit.fired, limits.timeout_s).locate(text) from None
     if one.cut is not None:
         rows.append(("", "what is made of these rows runs in a process of its own"))
     # A list of blocks may be long; the plan repeats it.

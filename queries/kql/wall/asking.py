@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import pickle
-import re
 import select
 import shutil
 import socket
@@ -16,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,29 +28,16 @@ from queries.kql.errors import KqlError, KqlRuntimeError, QueryTimeout
 from queries.kql.functions.python import give
 from queries.kql.wall import forking
 from queries.kql.wall.cutting import Cut, Stream
+from queries.kql.wall.memory import STRIKE, anonymous, memory_budget, private, too_much
 
 _LOG = logging.getLogger(__name__)
 _ROOT = Path(__file__).parents[3]
 #: How often time, memory and client of a process are looked after.
-LOOK_S = 0.02
+LOOK_S = 0.01
 #: Rows that a stream hands over together.
 ROWS_AT_ONCE = 8_192
 #: A process that was forked says its number at once; one that does not is not there.
 START_S = 10.0
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
-
-
-def memory_budget() -> int:
-    """Bytes that one query may take: FAULTLINE_QUERY_MEMORY ("1GB" unless set)."""
-    said = os.environ.get("FAULTLINE_QUERY_MEMORY", "1GB").strip().upper()
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(|[KMG]I?)B?", said)
-    if not found:
-        raise KqlRuntimeError(f"FAULTLINE_QUERY_MEMORY={said}: give a size such as 1GB or 512MB")
-    return int(float(found[1]) * _UNITS[found[2]])
-
-
-def too_much(memory: int) -> str:
-    return f"the query needs more memory than it may use ({memory / 1e9:.2g} GB); narrow the time range, or ask for fewer columns"
 
 
 class Forker:
@@ -74,6 +61,7 @@ class Forker:
         mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         env = {**os.environ, "PYTHONPATH": f"{_ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
         env |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # a pool of threads would not outlive the fork
+        env |= {"ARROW_DEFAULT_MEMORY_POOL": "system"}  # others reserve a gigabyte at once, which a limit would count
         self._process = subprocess.Popen(
             [sys.executable, "-c", f"from queries.kql.wall.forking import main; main({its.fileno()})"],
             pass_fds=[its.fileno()], env=env, stdin=subprocess.DEVNULL, start_new_session=True,
@@ -114,6 +102,7 @@ class _Feeder(threading.Thread):
         super().__init__(daemon=True, name="query rows")
         self._con, self._stream, self._fd = con.cursor(), stream, fd
         self.problem: duckdb.Error | None = None
+        self.held = 0  # bytes of the rows that are on their way
 
     def run(self) -> None:
         try:
@@ -126,11 +115,14 @@ class _Feeder(threading.Thread):
                 assert reader is not None  # a step has columns
                 with pa.ipc.new_stream(file, reader.schema) as writer:
                     for batch in reader:
+                        self.held = batch.nbytes
                         writer.write_batch(batch)
         except duckdb.Error as problem:
             self.problem = problem
         except (OSError, pa.ArrowException):
             pass  # nobody reads on
+        finally:
+            self.held = 0
 
     def stop(self) -> None:
         for _ in range(250):
@@ -145,6 +137,43 @@ class _Feeder(threading.Thread):
         self._con.close()
 
 
+class _Frames:
+    """The answer's bytes as they came, a file that Arrow reads; what is read is held no longer."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: deque[memoryview] = deque()
+        self.held = 0
+
+    def add(self, part: bytearray) -> None:
+        if part:
+            self._parts.append(memoryview(part))
+            self.held += len(part)
+
+    def read(self, size: int = -1) -> bytearray:
+        made = bytearray()
+        while self._parts and (size < 0 or len(made) < size):
+            part = self._parts.popleft()
+            wanted = len(part) if size < 0 else min(size - len(made), len(part))
+            made += part[:wanted]
+            if wanted < len(part):
+                self._parts.appendleft(part[wanted:])
+        self.held -= len(made)
+        return made
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None: ...
+
+
 class Asked:
     """One statement behind the wall."""
 
@@ -156,9 +185,9 @@ class Asked:
         self._max_rows, self._max_bytes = max_rows, max_bytes
         self._deadline, self._timeout_s, self._stopped = deadline, timeout_s, stopped
         self._memory = memory_budget()
-        self._pid = 0
+        self._pid = self._arriving = 0
         self._feeders: list[_Feeder] = []
-        self._frames: list[bytes] = []
+        self._frames = _Frames()
 
     def answer(self) -> tuple[pa.Table, str | None]:
         """The rows, and what they were cut at ("rows", "bytes"). Raises ``KqlError``, and ``duckdb.Error`` of the store."""
@@ -174,7 +203,7 @@ class Asked:
             for feeder in self._feeders:
                 feeder.stop()
             shutil.rmtree(folder, ignore_errors=True)
-        table = pa.ipc.open_stream(b"".join(self._frames)).read_all()
+        table = pa.ipc.open_stream(pa.PythonFile(self._frames, mode="r")).read_all()
         return table, told["truncated"]
 
     def _begin(self, mine: socket.socket, its: socket.socket, folder: str) -> None:
@@ -204,37 +233,40 @@ class Asked:
 
     def _wait(self, mine: socket.socket) -> dict[str, Any]:
         """Reads frames until the end of the answer."""
-        held = bytearray()
         while True:
+            kind, length = forking.HEAD.unpack(self._read(mine, forking.HEAD.size))
+            payload = self._read(mine, length)
+            if kind == forking.PID:
+                self._pid = int(payload)
+            elif kind == forking.DATA:
+                self._frames.add(payload)
+            elif kind == forking.END:
+                self._pid = 0  # it ends by itself, and its number may soon be another's
+                self._problem_of_feeders()
+                found: dict[str, Any] = json.loads(payload)
+                return found
+            else:
+                self._problem_of_feeders()
+                raise self._error(json.loads(payload))
+
+    def _read(self, mine: socket.socket, length: int) -> bytearray:
+        """So many bytes; until they are there the limits are looked after."""
+        wanted = bytearray(length)
+        self._arriving = length
+        view, at = memoryview(wanted), 0
+        while at < length:
             self._look()
             if not select.select([mine], [], [], LOOK_S)[0]:
                 continue
-            data = mine.recv(2**20)
-            if not data:
+            got = mine.recv_into(view[at:], min(length - at, 2**20))
+            if not got:
                 self._pid = 0
                 self._problem_of_feeders()
                 self._look()
                 raise KqlRuntimeError(too_much(self._memory))  # the kernel refused it memory, or ended it
-            held += data
-            while len(held) >= forking.HEAD.size:
-                kind, length = forking.HEAD.unpack_from(held)
-                end = forking.HEAD.size + length
-                if len(held) < end:
-                    break
-                payload = bytes(memoryview(held)[forking.HEAD.size : end])
-                del held[:end]
-                if kind == forking.PID:
-                    self._pid = int(payload)
-                elif kind == forking.DATA:
-                    self._frames.append(payload)
-                elif kind == forking.END:
-                    self._pid = 0  # it ends by itself, and its number may soon be another's
-                    self._problem_of_feeders()
-                    found: dict[str, Any] = json.loads(payload)
-                    return found
-                else:
-                    self._problem_of_feeders()
-                    raise self._error(json.loads(payload))
+            at += got
+        self._arriving = 0
+        return wanted
 
     def _problem_of_feeders(self) -> None:
         for feeder in self._feeders:
@@ -251,23 +283,20 @@ class Asked:
             raise QueryTimeout(f"the query took longer than {self._timeout_s:g} s and was stopped")
         if self._stopped is not None and self._stopped.is_set():
             raise KqlRuntimeError("the query was cancelled")
-        if self._pid and _resident(self._pid) > self._memory:
+        if self._pid and self._over():
             raise KqlRuntimeError(too_much(self._memory))
+
+    def _over(self) -> bool:
+        """Whether process and service together hold more for this query than it may use."""
+        left = STRIKE * self._memory - self._frames.held - self._arriving - sum(f.held for f in self._feeders)
+        # The first is never less than the second, and is read a hundred times as fast.
+        return anonymous(self._pid) > left and private(self._pid) > left
 
     def _kill(self) -> None:
         """The process is no child of this one; as long as its socket was not closed its number is its own."""
         if self._pid:
             with suppress(ProcessLookupError):
                 os.kill(self._pid, 9)
-
-
-def _resident(pid: int) -> int:
-    """Bytes of memory that a process has to itself."""
-    try:
-        _, resident, shared, *_ = map(int, Path(f"/proc/{pid}/statm").read_text().split())
-    except (OSError, ValueError):
-        return 0
-    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
 
 
 def ask(

@@ -35,7 +35,6 @@ def serve(listening: socket.socket) -> None:
     import pyarrow
     import pyarrow.compute  # noqa: F401
 
-    import queries.kql.run  # noqa: F401
     from queries.kql.functions import python  # noqa: F401
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how they ended
@@ -115,7 +114,7 @@ def _answer(asker: socket.socket, streams: list[int]) -> None:
     import duckdb
 
     from queries.kql.errors import KqlError
-    from queries.kql.run import _engine_error
+    from queries.kql.failures import engine_error
 
     asked = _question(asker)
     os.nice(asked["nice"])
@@ -125,7 +124,7 @@ def _answer(asker: socket.socket, streams: list[int]) -> None:
     except MemoryError:
         _send(asker, ERROR, json.dumps({"kind": "KqlRuntimeError", "message": asked["too_much"]}).encode())
     except duckdb.Error as problem:
-        error = _engine_error(problem, False, None)
+        error = engine_error(problem, False, None)
         _send(asker, ERROR, json.dumps({"kind": type(error).__name__, "message": error.message}).encode())
     except KqlError as error:
         _send(asker, ERROR, json.dumps({"kind": type(error).__name__, "message": error.message}).encode())
@@ -136,8 +135,9 @@ def _answer(asker: socket.socket, streams: list[int]) -> None:
 def _limit(memory: int) -> None:
     """What the process may allocate on top of what it has; the kernel refuses more."""
     data = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
-    # Room for what is reserved and never touched: what is touched is counted from outside.
-    resource.setrlimit(resource.RLIMIT_DATA, (data + 2 * memory, data + 2 * memory))
+    # Room for what is reserved and never touched (a sort of 330 MB reserves 490): what is touched is counted from outside.
+    most = data + memory * 3 // 2
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
@@ -156,6 +156,7 @@ def _run(asker: socket.socket, asked: dict[str, Any], streams: list[int]) -> dic
         }
     )  # fmt: skip
     con.execute("SET TimeZone = 'UTC'")
+    con.execute("SET enable_progress_bar = false")  # drawn for who sits before a prompt, as which "python -c" counts
     for (name, once), fd in zip(asked["streams"], streams, strict=True):
         _take(con, name, once, fd)
     # The folder of temporary files is opened when it is first needed, which no external access would forbid.

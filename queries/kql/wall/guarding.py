@@ -7,28 +7,24 @@ process has grown by since the statement began, less the pages of tables that th
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
 
 import duckdb
 
-from queries.kql.wall.asking import memory_budget
+from queries.kql.wall.memory import STRIKE, anonymous, memory_budget
 
 #: How often memory is looked at; a statement that ends sooner is not.
-LOOK_S = 0.05
+LOOK_S = 0.02
 _KEPT = "BASE_TABLE", "METADATA", "EXTERNAL_FILE_CACHE", "OBJECT_CACHE", "ART_INDEX", "IN_MEMORY_TABLE", "TRANSACTION"
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def taken(con: duckdb.DuckDBPyConnection) -> int:
     """Bytes of this process that are no pages of tables."""
-    _, resident, shared, *_ = map(int, Path("/proc/self/statm").read_text().split())
     held = con.execute("SELECT sum(memory_usage_bytes) FROM duckdb_memory() WHERE tag IN ?", [list(_KEPT)]).fetchone()
-    return (resident - shared) * _PAGE - int(held[0] or 0 if held else 0)
+    return anonymous() - int(held[0] or 0 if held else 0)
 
 
 class _Guard:
@@ -91,7 +87,7 @@ class Guarded:
                 now = taken(beside)
             if self._before is None:
                 self._before = now
-            if now - self._before > self.budget:
+            if now - self._before > STRIKE * self.budget:
                 self.struck = True
             if self.struck:
                 self._con.interrupt()

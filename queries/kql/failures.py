@@ -1,0 +1,40 @@
+"""What the engine's errors mean to who asked: told in words of the query's language, no SQL among them."""
+
+from __future__ import annotations
+
+import logging
+
+import duckdb
+
+from queries.kql.errors import CannotExpress, KqlError, KqlRuntimeError, QueryTimeout
+from queries.kql.regex import said as complaint_of_re2
+
+_LOG = logging.getLogger(__name__)
+# What the engine says about a value, said in words of the query's author.
+_RUNTIME_WORDS: tuple[tuple[type[duckdb.Error], str], ...] = (
+    (duckdb.OutOfMemoryException, "the query needs more memory than it may use"),
+    (duckdb.OutOfRangeException, "a number or a date is out of its range"),
+    (duckdb.ConversionException, "a value does not fit the type it is converted to"),
+    (duckdb.PermissionException, "queries read the store only, no files and no network"),
+)
+REFUSED = "kql: "  # how our own error('...') calls in SQL begin
+
+
+def engine_error(problem: duckdb.Error, interrupted: bool, timeout_s: float | None) -> KqlError:
+    """No SQL leaks: only our own words come out, the engine's go to the debug log."""
+    if interrupted:
+        return QueryTimeout(f"the query took longer than {timeout_s:g} s and was stopped")
+    said = str(problem).split("\n")[0]
+    _LOG.debug("engine error: %s", problem)
+    if REFUSED in said:
+        return CannotExpress(said.split(REFUSED, 1)[1].strip())
+    if isinstance(problem, duckdb.InterruptException):
+        return KqlRuntimeError("the query was cancelled")
+    if isinstance(problem, (duckdb.BinderException, duckdb.ParserException, duckdb.InternalException)):
+        return CannotExpress("the engine cannot express this query")
+    if isinstance(problem, duckdb.CatalogException):
+        return KqlRuntimeError("a table that the query needs is not in this store")
+    if regex := complaint_of_re2(said):
+        return KqlRuntimeError(f"a regular expression of the query cannot be read: {regex}")
+    words = next((w for kind, w in _RUNTIME_WORDS if isinstance(problem, kind)), "a value cannot be computed")
+    return KqlRuntimeError(f"the query stopped while running: {words}")
