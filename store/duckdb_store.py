@@ -21,7 +21,7 @@ import polars as pl
 import pyarrow as pa
 
 from parsers.record import TABLES, conform
-from store import archive, damage
+from store import archive, damage, mark
 from store.schema import VERSION, VERSION_FACT, newer_than_known, statements
 
 DATABASE = "faultline.duckdb"
@@ -106,6 +106,9 @@ class DuckStore:
         #: So many rows of ``raw.logs`` were put elsewhere as they are (``move``), and so many by the transaction under way.
         self.moved = 0
         self._moves = 0
+        #: So many transactions were committed since the store was made (``store.mark``).
+        self._count = 0
+        self._marking = mark.Marking(folder / DATABASE) if folder is not None and not read_only else None
         target = ":memory:"
         if folder is not None:
             if not read_only:
@@ -135,6 +138,7 @@ class DuckStore:
         folder, read_only = self.folder, self.read_only
         if folder is not None and (reason := damage.unreadable_start(folder / DATABASE)) is not None:
             raise StoreError(damage.told(folder / DATABASE, reason))
+        aside = mark.kept_aside(folder / DATABASE) if folder is not None and not read_only else None
         try:
             # The file stays readable by other processes only while nobody writes: DuckDB's own lock is the guard.
             self._connection = duckdb.connect(target, read_only=read_only)
@@ -155,6 +159,8 @@ class DuckStore:
                 f"{folder}: a store of schema {newer}, and this version knows {VERSION}: a newer Faultline wrote it; install that "
                 "one, or use another --data folder. Nothing was changed"
             )
+        if not read_only:
+            self._count_from(aside)
         ((locked,),) = self._connection.execute("SELECT current_setting('lock_configuration')").fetchall()
         if locked:  # another part of this process opened it before, and asked (queries.kql.run.harden)
             return
@@ -170,6 +176,22 @@ class DuckStore:
             raise StoreError(
                 f"FAULTLINE_MEMORY={os.environ.get('FAULTLINE_MEMORY')}: give a size such as 8GB or 60%"
             ) from error
+
+    def _count_from(self, aside: Path | None) -> None:
+        """Goes on counting transactions where the store is; says so where it was further."""
+        known = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'model' AND table_name = 'facts'"
+        made = self._connection.execute(known).fetchone() != (0,)
+        fact = self.fact(mark.FACT) if made else None
+        self._count = int(fact) if fact is not None else 0
+        if self.folder is not None:
+            mark.compare(self.folder / DATABASE, self._count, aside)
+            if self._marking is not None:
+                self._marking.write(self._count)
+
+    @property
+    def lost(self) -> list[str]:
+        """What a damaged log cost, in words, until somebody removed the note of it."""
+        return mark.lost(self.folder, DATABASE)
 
     def _refuse_damaged(self, error: duckdb.Error) -> None:
         """Raises ``StoreError`` with what to do if it is the write-ahead log that cannot be read."""
@@ -242,6 +264,7 @@ class DuckStore:
             self._announced, self._rewrites, self._moves = [], False, 0
             try:
                 yield connection
+                self._count_on(connection)
             except BaseException:
                 with suppress(duckdb.Error):  # a database that gave up refuses even this
                     connection.execute("ROLLBACK")
@@ -250,6 +273,11 @@ class DuckStore:
         for listener in listeners:
             listener.digest()
 
+    def _count_on(self, connection: duckdb.DuckDBPyConnection) -> None:
+        if self._marking is not None:
+            connection.execute("DELETE FROM model.facts WHERE name = ?", [mark.FACT])
+            connection.execute("INSERT INTO model.facts VALUES (?, ?)", [mark.FACT, str(self._count + 1)])
+
     def _commit(self, connection: duckdb.DuckDBPyConnection) -> list[Listener]:
         """Those that were told of what was added."""
         added, self._announced = self._announced, []
@@ -257,6 +285,9 @@ class DuckStore:
         self.telling = bool(listeners or self._moves)
         try:
             connection.execute("COMMIT")
+            self._count += 1
+            if self._marking is not None:
+                self._marking.write(self._count)
             self.rewritten += self._rewrites
             self.moved += self._moves
             for listener in listeners:
@@ -326,6 +357,8 @@ class DuckStore:
     def close(self) -> None:
         with self._write_lock:
             self._connection.close()
+            if self._marking is not None:
+                self._marking.close()
 
     def __enter__(self) -> DuckStore:
         return self

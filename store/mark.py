@@ -1,0 +1,154 @@
+"""How far the store was committed, written beside it: what tells that the engine left out a part of its own log.
+
+DuckDB takes a write-ahead log whose head does not fit for one of another time, and an entry whose length is wrong for the torn
+end of a crash; both it passes over without a word. So each transaction counts on in the store, and once it is committed the
+number is written (and fsynced) into a file of its own. A store that knows a smaller number when it is opened has lost something.
+
+The file may lag behind the store (a kill in between, a full disk), which only makes it miss a loss, never tell one that is none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import zlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import structlog
+
+from store.damage import wal_of
+
+log = structlog.get_logger()
+
+#: The row of ``model.facts`` that counts transactions.
+FACT = "transactions"
+#: A log begins with so many bytes, which say of which database and which checkpoint it is; they differ from log to log.
+_HEAD = 38
+#: Before each entry behind that: its length and its checksum, eight bytes each.
+_ENTRY = 16
+
+
+@dataclass(frozen=True)
+class Mark:
+    """``count`` transactions are in the store; then its log began with ``head`` ("" for none)."""
+
+    count: int
+    head: str
+
+
+def mark_of(database: Path) -> Path:
+    return database.with_name(f"{database.name}.mark")
+
+
+def note_of(database: Path) -> Path:
+    """What was lost, in words, a line each time; whoever has read it removes it."""
+    return database.with_name(f"{database.name}.lost")
+
+
+def _head(database: Path) -> str:
+    with contextlib.suppress(OSError), wal_of(database).open("rb") as file:
+        return file.read(_HEAD).hex()
+    return ""
+
+
+class Marking:
+    """Writes the mark of one database. One writer at a time."""
+
+    def __init__(self, database: Path) -> None:
+        self._database = database
+        self._fd = -1
+
+    def write(self, count: int) -> None:
+        """After a commit. A disk that does not take it leaves the mark behind, which is said by whatever else fails there."""
+        text = f"{count} {_head(self._database) or '-'}".encode()
+        line = b"%b %08x" % (text, zlib.crc32(text))
+        with contextlib.suppress(OSError):
+            if self._fd < 0:
+                self._fd = os.open(mark_of(self._database), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+            os.pwrite(self._fd, line.ljust(160) + b"\n", 0)
+            os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def read(database: Path) -> Mark | None:
+    """None where there is none, or none that is whole."""
+    try:
+        text, _, told = mark_of(database).read_bytes().strip().rpartition(b" ")
+        count, head = text.decode().split(" ")
+        return Mark(int(count), "" if head == "-" else head) if zlib.crc32(text) == int(told, 16) else None
+    except (OSError, ValueError):
+        return None
+
+
+def _read_through(wal: Path) -> int:
+    """So many bytes of the log the engine can follow by the lengths of its entries."""
+    size = wal.stat().st_size
+    at = _HEAD
+    with wal.open("rb") as file:
+        # The head's length is that of this database: behind it, entry follows entry to the end.
+        found = file.read(4096).find(b"\xff\xff")
+        at = found + 2 if found >= 0 else _HEAD
+        while at + _ENTRY <= size:
+            file.seek(at)
+            length = int.from_bytes(file.read(8), "little")
+            if at + _ENTRY + length > size:
+                break
+            at += _ENTRY + length
+    return at
+
+
+def kept_aside(database: Path) -> Path | None:
+    """Before the engine reads its log, and cuts off what it does not follow: a copy of one of which it may leave out a part."""
+    wal, known = wal_of(database), read(database)
+    try:
+        if known is None or not (size := wal.stat().st_size):
+            return None
+        if _head(database) == known.head and _read_through(wal) == size:
+            return None
+        aside = wal.with_name(f"{wal.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S}")
+        shutil.copyfile(wal, aside)
+        aside.chmod(0o600)
+        return aside
+    except OSError as error:
+        log.warning("the write-ahead log cannot be copied before it is read", file=str(wal), error=str(error))
+        return None
+
+
+def compare(database: Path, count: int, aside: Path | None) -> str | None:
+    """What the store lost since it was last written, in words, which are kept in ``note_of``; None if nothing. ``aside`` is
+    removed where it is not needed."""
+    known = read(database)
+    if known is None or count >= known.count:
+        with contextlib.suppress(OSError):
+            if aside is not None:
+                aside.unlink()
+        return None
+    kept = f"; the log as it was is kept in {aside.name}" if aside is not None else ""
+    text = (
+        f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC: {database}: {known.count - count:,} committed transactions are missing (the store "
+        f"has {count:,} of {known.count:,}): its write-ahead log was damaged or removed, or an older copy was put in its place. Lines "
+        f"stored since the last checkpoint may be missing{kept}. What the spool still holds is read again and stored. Bring a "
+        f"copy back if you have one; remove {note_of(database)} once you know"
+    )
+    log.error("lines may be missing in the store", reason=text)
+    with contextlib.suppress(OSError):
+        fd = os.open(note_of(database), os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(f"{text}\n")
+            file.flush()
+            os.fsync(file.fileno())
+    return text
+
+
+def lost(folder: Path | None, name: str) -> list[str]:
+    """All that was told and not removed."""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return note_of(folder / name).read_text(encoding="utf-8").splitlines() if folder is not None else []
+    return []
