@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
+from asking import ask, frames
 
-from collector import intake
+from collector import decoding
+from collector.decoding import Job
 from collector.ingest import Ingest
-from collector.pipeline import Pipeline
+from collector.segment_file import Position
 from collector.spool import Spool
 from correlator.engine import correlate
 from correlator.repairs import repairs
@@ -23,7 +23,6 @@ from faultline.demo import CAPTURE
 from parsers.engine import LineParser
 from store import open_store
 from store.duckdb_store import DuckStore
-from web import sources
 from web.reading import Reader
 
 PARSER = LineParser()
@@ -118,3 +117,31 @@ def test_nothing_of_a_real_capture_is_held(store: DuckStore) -> None:
     work.run([CAPTURE])
     assert store.rows("SELECT count(*) AS n FROM raw.logs WHERE list_contains(tags, 'future')")[0]["n"] == 0
     assert not [w for f in work.report.files for w in f.warnings if "ahead" in w or "after now" in w]
+
+
+AHEAD_RECORDS = [
+    {"host": "n1", "message": "x", "time": f"{LATER}Z"},
+    {"host": "n1", "message": f"{LATER}Z n1 kernel: x", "time": f"{LATER}Z"},
+    {"host": "n1", "message": "x", "read": f"{LATER}Z", "path": "/var/log/x"},
+    {"host": "n1", "path": "/var/log/syslog", "message": f"{LATER}Z n1 kernel: {XID}", "read": f"{LATER}Z"},
+    {"host": "n1", "document": "prometheus", "raw": "node_load1 0.5", "read": f"{LATER}Z"},
+]
+
+
+@pytest.mark.parametrize("record", AHEAD_RECORDS)
+def test_what_comes_over_a_network_came_when_it_came(record: dict[str, str], spool: Spool, intake: Any) -> None:
+    """The sender's own word of the time is a stamp like the line's."""
+    body = json.dumps(record).encode()
+    assert ask(intake, "POST", "/api/v1/ingest", body, content_type="application/x-ndjson").status == 200
+    jobs = [Job(r.path, r.payload_offset, r.payload_bytes, r.payload_crc, r.meta) for r in spool.read(Position(0, 0), 1 << 40)]
+    outcome = decoding.work(jobs, PARSER)
+    stats = outcome.stats.frame() if outcome.stats else None
+    found = frames(outcome)
+    for table, rows in found.items():
+        for column in ("time", "received_time", "observed_at"):
+            if column in rows.columns:
+                moments = rows[column].drop_nulls()
+                assert (moments <= NOW + timedelta(days=1)).all(), (table, column, moments.to_list())
+    if stats is not None and "read" not in record:
+        assert stats["ahead"].to_list() == [1] and "future" in found["logs"]["tags"][0]
+        assert found["logs"]["sender_time"][0] == datetime(2099, 1, 1)
