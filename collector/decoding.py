@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -18,7 +19,7 @@ from collector.receivers import all_receivers
 from collector.receivers.base import Decoded, Lines, Payload, Poison, Run, moment_of
 from collector.receivers.wrapped import whole
 from collector.segment_file import payload_of
-from parsers import accounts, authority
+from parsers import accounts, authority, future
 from parsers.engine import LineParser, prepare
 from parsers.formats.base import JOB_SOURCES
 from parsers.lines import Array, Codes, codes, counted, numbered, tally
@@ -98,8 +99,9 @@ def work(jobs: Sequence[Job], parser: LineParser) -> Outcome:
             outcome.poison.append((place, whole(why[:500])))
     frames = [_rows(group, parser) for group in decoded.groups.values() if group.runs]
     tables: dict[str, list[pl.DataFrame]] = {}
+    newest = moment_of(max((_received(job) for job in jobs), default=0))
     for parsed in decoded.parsed:
-        for name, data in parsed.tables.items():
+        for name, data in future.held_tables(parsed.tables, newest, newest, newest).items():
             if data.height:
                 tables.setdefault(name, []).append(conform(name, data))
     if frames:
@@ -117,6 +119,11 @@ def work(jobs: Sequence[Job], parser: LineParser) -> Outcome:
         else:
             outcome.tables[name] = Packed.of(conform(name, rows))
     return outcome
+
+
+def _received(job: Job) -> int:
+    received = job.meta.get("received")
+    return received if isinstance(received, int) else time.time_ns() // 1000
 
 
 def _repeated(stored: pl.DataFrame) -> dict[str, Codes]:
@@ -164,6 +171,7 @@ def _rows(group: Lines, parser: LineParser) -> pl.DataFrame:
         spread = spread.with_columns(**values)
     if runs["tags"].null_count() < len(runs) or runs["fields"].null_count() < len(runs):
         spread = _with_fields(spread.with_columns(said["fields"].alias("_fields"), said["tags"].alias("_tags")))
+    spread = future.held_lines(spread, pl.lit(newest, pl.Datetime("us")), pl.col("received_time"))
     spread = _by_channel(spread, rows["host"], said["host"], group.origin.source)
     return spread.select([*rows.columns, "_transport"])
 
@@ -315,6 +323,7 @@ def _stats(stored: pl.DataFrame, rows: pl.DataFrame, repeated: Mapping[str, Code
     )
     means = _said(repeated["event"], lambda event: event not in (None, "other"))
     boots = _said(repeated["event"], lambda event: event == "kernel.boot")
+    ahead = rows.select(future.is_held().fill_null(False)).to_series().arg_true().to_numpy()
     found = tally(
         group, len(firsts), received.to_numpy(), written.fill_null(0).to_numpy(), timed,
         unparsed, means, boots, stored["raw"].str.len_bytes().to_numpy(), int(LATE_S * 1e6),
@@ -332,6 +341,7 @@ def _stats(stored: pl.DataFrame, rows: pl.DataFrame, repeated: Mapping[str, Code
         "last_time": _where(known, pl.Series(found["last_time"]).cast(us)),
         "lag_s": _where(last, pl.Series(found["lag"]) / 1e6), "max_lag_s": _where(known, pl.Series(found["max_lag"]) / 1e6),
         **{name: pl.Series(found[name]) for name in ("late", "boots")},
+        "ahead": pl.Series(np.bincount(group[ahead], minlength=len(firsts)).astype(np.int64)),
     })  # fmt: skip
 
 
@@ -372,7 +382,7 @@ def summed(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
 def by_source(stats: pl.DataFrame) -> pl.DataFrame:
     """One row for each source, the later rows of ``stats`` behind the earlier ones."""
     last = pl.col("cluster", "lag_s").drop_nulls().last()
-    added = pl.col("lines", "events", "unparsed", "bytes", "late", "boots").sum()
+    added = pl.col("lines", "events", "unparsed", "bytes", "late", "boots", "ahead").sum()
     return stats.group_by("host", "source", "file", maintain_order=True).agg(
         pl.col("transport").drop_nulls().first(), last, added, pl.col("first_seen").min(),
         pl.col("last_seen", "last_time", "max_lag_s").max(),

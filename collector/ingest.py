@@ -7,12 +7,13 @@ what is learned late (a boot time, the cluster's name) is applied to the lines t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from collector import hostnames
 from collector.hostnames import HostNames
 from collector.line_files import FileResult, LineFile, LineFiles, digest_of
 from collector.workers import ParserPool
-from parsers import documents
+from parsers import clock, documents, future
 from parsers.engine import LineParser
 from parsers.recognise import PACKED, Recognition, recognise
 from parsers.record import Origin, frame
@@ -43,6 +44,9 @@ _PACKED = 10
 
 #: Head and tail of a job's output that are kept as its artifact.
 KEEP_HEAD, KEEP_TAIL = 64 * 1024, 256 * 1024
+
+#: A machine whose clock is further behind than this has noticed: it believes no certificate.
+CLOCK_BEHIND = timedelta(days=2 * 365)
 
 _FULL_DATE = re.compile(rb"(20\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d)")
 _CLUSTER_NAME = re.compile(rb"(?mi)^ClusterName\s*=\s*(\S+)")
@@ -113,6 +117,10 @@ class Ingest:
         self._entries: list[FileEntry] = []
         self._under_way: dict[int, LineFile] = {}
         self._rows = 0
+        #: Stamps of each file that are held (parsers.future).
+        self._ahead: Counter[str] = Counter()
+        self._newest: datetime | None = None
+        self._latest = datetime.max
         self._names = HostNames()
         #: What the tree's own files call its cluster, and what it is to be called; None if they name none or several.
         self._own_cluster: tuple[str, str] | None = None
@@ -122,7 +130,7 @@ class Ingest:
         named = _clusters_in(found)
         cluster = self.options.cluster or next(iter(named), None)
         self._own_cluster = (named[0], cluster) if len(named) == 1 and cluster else None
-        reference = _newest_date(found)
+        self._clock(_dates(found))
         known = {
             (e["path"], e["cluster"]): e
             for e in self.store.rows("SELECT path, cluster, consumed, digest, lines, tail FROM raw.files")
@@ -133,7 +141,7 @@ class Ingest:
             for index, item in enumerate(found):
                 if self.on_progress:
                     self.on_progress(index, len(found), item.path)
-                origin = self._origin(item, cluster, reference)
+                origin = self._origin(item, cluster)
                 earlier = known.get((item.name, cluster)) or known.get((item.name, None))
                 try:
                     self._file(item, origin, earlier)
@@ -141,6 +149,9 @@ class Ingest:
                     self._note(item, "unreadable", [f"cannot be read: {error}"])
             self._lines_of.finish()
         self._flush()
+        for result in self.report.files:
+            if ahead := self._ahead.get(os.fsdecode(result.path)):
+                result.warnings.append(f"{ahead:,} lines are stamped more than a day after now: they have no time (tag future)")
         settle(self.store)
         segments.seal(self.store, least=segments.SEGMENT_ROWS // 4)
         return self.report
@@ -169,13 +180,23 @@ class Ingest:
             found.append(_Found(path, recognise(_nameable(path), head, _nameable(root)), head))
         return found
 
-    def _origin(self, item: _Found, cluster: str | None, reference: datetime | None) -> Origin:
+    def _clock(self, dates: list[datetime]) -> None:
+        """Finds out near which moment stamps without a year lie, and after which one no stamp is believed. That is now; unless all
+        that the tree shows is later than that, though not by ages: then it is this machine's clock that is behind."""
+        now = datetime.now(UTC).replace(tzinfo=None)
+        past = [date for date in dates if date <= now + clock.AHEAD]
+        soon = [date for date in dates if date <= now + CLOCK_BEHIND]
+        self._newest = max(past or soon, default=None)
+        self._latest = max(now, self._newest or now)
+
+    def _origin(self, item: _Found, cluster: str | None) -> Origin:
         modified = datetime.fromtimestamp(item.path.stat().st_mtime, UTC).replace(tzinfo=None, microsecond=0)
+        modified = min(modified, self._latest)
         return Origin(
             path=item.name, cluster=cluster, host=self.options.host or item.what.host,
             source=self.options.source or item.what.source, timezone=self.options.timezone or "UTC",
-            timezone_known=self.options.timezone is not None, reference=reference or modified, job_id=item.what.job_id,
-            restarts=item.what.restarts,
+            timezone_known=self.options.timezone is not None, reference=self._newest or modified, latest=self._latest,
+            job_id=item.what.job_id, restarts=item.what.restarts,
         )  # fmt: skip
 
     def _file(self, item: _Found, origin: Origin, earlier: dict[str, Any] | None) -> None:
@@ -238,6 +259,7 @@ class Ingest:
 
     def rows(self, rows: pl.DataFrame) -> None:
         """Rows of a few files (collector.line_files.Sink)."""
+        self._ahead.update(rows.filter(future.is_held())["file"].to_list())
         self._pending["logs"].append(rows)
         self._rows += rows.height
 
@@ -272,12 +294,15 @@ class Ingest:
         result.lines = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
         said = parsed.rows("logs")
         result.events, result.unparsed = _events(said), _unparsed(said)
-        self._queue(parsed.tables)
+        tables = future.held_tables(parsed.tables, self._latest, origin.reference or self._latest, None)
+        self._queue(tables)
         return result
 
     def _queue(self, tables: dict[str, pl.DataFrame]) -> None:
         for name, data in tables.items():
             if data.height:
+                if name == "logs":
+                    self._ahead.update(data.filter(future.is_held())["file"].to_list())
                 self._pending[name].append(logs_for_storage(data) if name == "logs" else data)
                 self._rows += data.height
 
@@ -365,19 +390,16 @@ def _clusters_in(found: list[_Found]) -> list[str]:
     return sorted(names, key=lambda n: (-names[n], n))
 
 
-def _newest_date(found: list[_Found]) -> datetime | None:
-    """The newest full date that logs and accounting of the tree show: stamps without a year belong near it."""
-    newest = None
+def _dates(found: list[_Found]) -> list[datetime]:
+    """The full dates that logs and accounting of the tree show: stamps without a year belong near the newest."""
+    dates = []
     for item in found:
         if item.what.kind not in ("lines", "sacct", "jobcomp") or item.what.source in ("job_stdout", "job_stderr"):
             continue
         for text in _ends(item):
-            try:
-                moment = datetime.fromisoformat(text.decode())
-            except ValueError:
-                continue
-            newest = moment if newest is None or moment > newest else newest
-    return newest
+            with contextlib.suppress(ValueError):
+                dates.append(datetime.fromisoformat(text.decode()))
+    return dates
 
 
 def _ends(item: _Found) -> Iterator[bytes]:

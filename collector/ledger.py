@@ -42,7 +42,7 @@ KEY = ("host", "source", "file")
 SOURCES: dict[str, Any] = {
     **dict.fromkeys((*KEY, "transport"), pl.String), **dict.fromkeys(("first_seen", "last_seen", "last_time"), pl.Datetime("us")),
     **dict.fromkeys(("lines", "events", "unparsed", "bytes"), pl.Int64), "lag_s": pl.Float64, "max_lag_s": pl.Float64,
-    "late": pl.Int64, "gap_s": pl.Float64,
+    "late": pl.Int64, "gap_s": pl.Float64, "ahead": pl.Int64,
 }  # fmt: skip
 RATES: dict[str, Any] = {"rated": pl.Float64, "rate": pl.Float64}
 
@@ -66,6 +66,7 @@ class Source:
     max_lag_s: float | None = None
     late: int = 0
     gap_s: float | None = None
+    ahead: int = 0
 
     @property
     def key(self) -> SourceKey:
@@ -183,6 +184,7 @@ class Ledger:
             # An average that follows in about ten arrivals: what is usual for this source.
             pl.when(pl.col("last_seen_before").is_not_null()).then(pl.coalesce(pl.col("gap_s") + (gap - pl.col("gap_s")) * 0.1, gap))
             .alias("gap_s"),
+            pl.col("ahead").fill_null(0) + pl.col("ahead_before").fill_null(0),
             pl.lit(now).alias("rated"), (faded.fill_null(0.0) + pl.col("lines") / RATE_S).alias("rate"),
         )  # fmt: skip
 

@@ -77,6 +77,8 @@ TIDY_S = 600.0
 RETRY_S = 5.0
 #: The same again is logged so often, seconds.
 TELL_S = 60.0
+#: Of so many hosts the log says that their clock is ahead; the page of sources says it of all.
+MOST_AHEAD = 200
 
 
 def in_words(error: Exception) -> str:
@@ -108,6 +110,8 @@ class Pipeline:
                  quarantine: Path | None = None, on_stored: Callable[[int], None] | None = None) -> None:  # fmt: skip
         self.store, self.spool, self.cluster = store, spool, cluster
         self.names = HostNames.read(store)
+        #: Whose stamps were ahead, and were told to be.
+        self._ahead: set[str] = set()
         #: Other names of the cluster, by which accounting and configuration call it (``store.cluster_names``).
         self.other_names: dict[str, str] = {}
         self.ledger = Ledger(store, spool.id)
@@ -516,8 +520,21 @@ class Pipeline:
         stats = [told for piece in pieces for told in piece.stats]
         if stats:
             tables["logs"] = numbered_on(tables["logs"], self.ledger.lines)
-            self.ledger.count(step, decoding.summed(stats))
+            told = decoding.summed(stats)
+            self.ledger.count(step, told)
+            self._tell_ahead(told.filter(pl.col("ahead") > 0))
         return {name: pl.concat(parts) for name, parts in tables.items()}
+
+    def _tell_ahead(self, stats: pl.DataFrame) -> None:
+        """Says once of a host that its stamps are held (parsers.future)."""
+        for host, file in stats.select("host", "file").iter_rows():
+            name = host or file or "?"
+            if name not in self._ahead and len(self._ahead) < MOST_AHEAD:
+                self._ahead.add(name)
+                log.warning(
+                    "stamps more than a day ahead of this machine's clock are held; correct the clock that is wrong",
+                    sender=name, stream=file,
+                )  # fmt: skip
 
     def _learn_cluster(self, tables: dict[str, pl.DataFrame]) -> bool:
         """The cluster's name, once accounting or configuration says it; a service of several clusters learns none."""

@@ -338,7 +338,7 @@ def sources(
     server: Server = None,
     format: Annotated[str, typer.Option("--format", help="table or json (as GET /api/v1/sources).")] = "table",
     search: Annotated[str | None, typer.Option(help="Only streams with this in host, file or source.")] = None,
-    only: Annotated[str | None, typer.Option(help="Only those in trouble: late, silent or unparsed.")] = None,
+    only: Annotated[str | None, typer.Option(help="Only those in trouble: late, silent, unparsed or ahead.")] = None,
 ) -> int:
     """Who sends what: last seen, lag, rate, what was not seen. Exit 1 if a source is silent or a batch was set aside."""
     from faultline.access import choose
@@ -346,7 +346,7 @@ def sources(
 
     choice(format, ("table", "json"))
     if only is not None:
-        choice(only, ("late", "silent", "unparsed"), "--only")
+        choice(only, ("late", "silent", "unparsed", "ahead"), "--only")
     access = choose(data, server)
     try:
         return list_sources(access.sources(search), format, only)

@@ -41,7 +41,8 @@ def _table(found: dict[str, Any]) -> None:
 
 
 def _row(row: dict[str, Any]) -> list[Any]:
-    trouble = ", ".join(name for name in ("silent", "late") if row.get(name))
+    ahead = [f"{row['ahead']:,} stamped ahead"] if row.get("ahead") else []
+    trouble = ", ".join([name for name in ("silent", "late") if row.get(name)] + ahead)
     lag = "" if row["lag_s"] is None else f"{row['lag_s']:.1f} s"
     rate = f"{row['rate']:.1f}" if row["rate"] else ""
     last = terminal.short_time(row["last"])[:19]

@@ -304,23 +304,24 @@ def _of_the_calendar(frame: pl.DataFrame) -> pl.DataFrame:
     return frame
 
 
-def _held(frame: pl.DataFrame, received: pl.Expr) -> pl.DataFrame:
-    """A stamp more than a day after the line came is no time: it would top every list, and clocks and edges are found by times.
-    The line gets the time at which it came; its stamp stays in ``sender_time`` and in the text, and the tag ``future`` says so."""
-    ahead = pl.col("time") > received + clock.AHEAD
+def _held(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
+    """Without times that lie after the moment at which the line was read (parsers.future). Tags were given before."""
+    read_at = pl.lit(origin.received or origin.latest, pl.Datetime("us"))
+    if frame["received"].null_count() < len(frame):  # a log host's word of when it received the line
+        frame = frame.with_columns(pl.when((pl.col("received") > read_at + clock.AHEAD).fill_null(False)).then(None).otherwise("received").alias("received"))
+    ahead = (pl.col("time") > pl.min_horizontal("received", read_at) + clock.AHEAD).fill_null(False)
     if not frame.select(ahead.any()).item():
         return frame
     return frame.with_columns(
-        pl.when(ahead).then(pl.col("time")).otherwise(pl.col("sender_time")).alias("sender_time"),
-        pl.when(ahead).then(None).otherwise(pl.col("time")).alias("time"),
+        pl.when(ahead).then("time").otherwise("sender_time").alias("sender_time"),
+        pl.when(ahead).then(None).otherwise("time").alias("time"),
     )
 
 
 def _to_logs(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     """Header columns -> exactly LOGS' columns, with what the origin knows where the line was silent."""
-    frame = _of_the_calendar(frame)
+    frame = _held(_of_the_calendar(frame), origin)
     received = pl.coalesce("received", pl.lit(origin.received, pl.Datetime("us")))
-    frame = _held(frame, received)
     timeless = pl.col("time").is_null()
     # kmsg lines of a shared ring buffer have no host on purpose; anything else is of the host that the path names.
     shared = (pl.col("format") == "kmsg") & pl.col("raw").str.starts_with("{")

@@ -110,7 +110,7 @@ class Origin:
     ``host`` is what the path says and gives way to a host written in a syslog header. ``timezone`` is the zone (IANA
     name) of stamps without one. ``reference`` is a moment near the *end* of the content (UTC): it gives stamps without
     a year their year, as the newest one not later than reference + 1 day. ``boots`` are known boot times of the host,
-    oldest first, for monotonic stamps. ``job_id``/``restarts`` are known for job output.
+    oldest first, for monotonic stamps. ``latest`` is when a file was read: a later stamp is no time (parsers.future). ``job_id``/``restarts`` are known for job output.
     """
 
     path: str | None = None
@@ -121,6 +121,7 @@ class Origin:
     timezone_known: bool = False
     received: datetime | None = None
     reference: datetime | None = None
+    latest: datetime | None = None
     boots: tuple[datetime, ...] = ()
     job_id: int | None = None
     restarts: int | None = None

@@ -9,6 +9,9 @@ from typing import Any
 
 from web.problems import ProblemError
 
+#: The whole numbers of a column.
+MOST_NEGATIVE, MOST = -(2**63), 2**63 - 1
+
 
 def encode_cursor(*parts: object) -> str:
     """The position behind a page's last row."""
@@ -31,4 +34,8 @@ def _part(value: object, kind: type) -> object:
     """Raises ``TypeError`` or ``ValueError`` for what is not of the kind."""
     if not isinstance(value, str if kind is datetime else kind) or isinstance(value, bool):
         raise TypeError
+    if isinstance(value, str):
+        value.encode()  # half a character is no text that the store knows
+    elif isinstance(value, int) and not MOST_NEGATIVE <= value <= MOST:
+        raise ValueError(value)
     return datetime.fromisoformat(value) if kind is datetime and isinstance(value, str) else value

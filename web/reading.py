@@ -465,7 +465,8 @@ class Reader:
                 "SELECT file, host, source, count(*) AS lines, min(time) AS first, max(time) AS last,"
                 " max(date_diff('microsecond', time, received_time)) / 1e6 AS late_s,"
                 " count(*) FILTER (time_quality <> 'line') AS unsure, count(*) FILTER (event <> 'other') AS events,"
-                " count(*) FILTER (list_contains(tags, 'unparsed')) AS unparsed"
+                " count(*) FILTER (list_contains(tags, 'unparsed')) AS unparsed,"
+                " count(*) FILTER (time_quality = 'received' AND list_contains(tags, 'future')) AS ahead"
                 " FROM raw.log_view GROUP BY file, host, source ORDER BY host, file LIMIT 5000"
             )
             for row in rows:

@@ -49,7 +49,7 @@ def received(read: Reader, receiving: Any) -> list[Row]:
         row |= {
             "first": row["first_seen"], "last": row["last_time"] or row["last_seen"], "late_s": row["max_lag_s"],
             "late_lines": row["late"], "late": bool(row["late"]), "silent": key in alerts, "rate": rates.get(key, 0.0),
-            "unsure": None,
+            "unsure": None, "ahead": row.get("ahead") or 0,  # a store of an older version knows none
         }  # fmt: skip
     return rows
 
@@ -67,7 +67,7 @@ def loaded(read: Reader, known: bool) -> list[Row]:
 #: From so many streams of one kind and no host on, such as the output of jobs, the page tells of them in one row.
 TOGETHER = 8
 #: What a reader may ask to see only.
-TROUBLE = ("late", "silent", "unparsed")
+TROUBLE = ("late", "silent", "unparsed", "ahead")
 
 
 def together(rows: list[Row]) -> list[Row]:
@@ -80,7 +80,7 @@ def together(rows: list[Row]) -> list[Row]:
     out = [row for row in rows if row["host"] or (row["source"] or "") not in alike]
     for members in alike.values():
         newest = max(members, key=lambda row: row["last"] or datetime.min)
-        sums = {name: sum(row[name] or 0 for row in members) for name in ("lines", "events", "unparsed", "rate")}
+        sums = {name: sum(row[name] or 0 for row in members) for name in ("lines", "events", "unparsed", "rate", "ahead")}
         late_s = max((row["late_s"] for row in members if row["late_s"] is not None), default=None)
         troubles = {name: any(row[name] for row in members) for name in ("late", "silent")}
         out.append({**newest, **sums, **troubles, "late_s": late_s, "files": len(members)})

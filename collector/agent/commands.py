@@ -12,6 +12,7 @@ from pathlib import Path
 
 from collector.agent.config import DEFAULT_CONFIG, Config, load
 from collector.agent.failure import AgentError
+from collector.agent.strangers import visible
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -24,10 +25,19 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return int(given.run(given))
     except AgentError as error:
-        sys.stderr.write(f"faultline: {error}\n")
+        _complain(f"faultline: {error}")
         return 2
     except KeyboardInterrupt:
         return 130
+
+
+def _say(line: str) -> None:
+    """A line for whoever asked: what strangers wrote, such as names of files and a log's first line, steers no terminal."""
+    print(visible(line))
+
+
+def _complain(line: str) -> None:
+    sys.stderr.write(f"{visible(line)}\n")
 
 
 def _with_verb(arguments: Sequence[str]) -> list[str]:
@@ -85,7 +95,7 @@ def _enroll(given: argparse.Namespace) -> int:
         config=given.config, server=given.server, token=given.token, ca=given.ca, cert=given.cert, key=given.key,
         cluster=given.cluster, controller=given.controller, spool=given.spool, ask=not given.image, force=given.force,
     ):  # fmt: skip
-        sys.stderr.write(f"{line}\n")
+        _complain(line)
     return 0
 
 
@@ -107,12 +117,12 @@ def _status(given: argparse.Namespace) -> int:
 
 def _print_status(found: dict[str, object], running: bool) -> None:
     spool, delivery = dict(found["spool"]), dict(found["delivery"])  # type: ignore[call-overload]
-    print(f"agent     {'running' if running else 'NOT RUNNING'} as of {found['at']}, version {found['version']}")
-    print(f"delivery  {delivery['trouble'] or 'ok'}; {delivery['lines']} lines in {delivery['batches']} batches")
-    print(f"spool     {spool['batches']} batches wait, {spool['bytes']} of {spool['cap']} bytes, "
-          f"{spool['dropped_lines']} lines dropped{'; ' + spool['trouble'] if spool['trouble'] else ''}")  # fmt: skip
+    _say(f"agent     {'running' if running else 'NOT RUNNING'} as of {found['at']}, version {found['version']}")
+    _say(f"delivery  {delivery['trouble'] or 'ok'}; {delivery['lines']} lines in {delivery['batches']} batches")
+    _say(f"spool     {spool['batches']} batches wait, {spool['bytes']} of {spool['cap']} bytes, "
+         f"{spool['dropped_lines']} lines dropped{'; ' + spool['trouble'] if spool['trouble'] else ''}")  # fmt: skip
     for source in found["sources"]:  # type: ignore[attr-defined]
-        print(f"  {source['name']:<12} {source['state']:<7} {source['detail']}")
+        _say(f"  {source['name']:<12} {source['state']:<7} {source['detail']}")
 
 
 def _runs(config: Config) -> bool:
@@ -140,7 +150,7 @@ def _probe(given: argparse.Namespace) -> int:
         lines = sum(reading.lines for reading in readings)
         first = next((row for reading in readings for row in wire.records(reading.body)), {})
         example = str(first.get("lines") or first.get("raw") or "").split("\n")[0][:100]
-        print(f"{name:<12} {runner.status.state:<7} {lines:>7} lines  {runner.status.detail or example}")
+        _say(f"{name:<12} {runner.status.state:<7} {lines:>7} lines  {runner.status.detail or example}")
         runner.close()
     return 0
 

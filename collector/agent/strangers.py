@@ -7,9 +7,33 @@ because the agent tells why it did not read that file.
 from __future__ import annotations
 
 import os
+import re
 
 #: Longer names are cut; the rest is counted.
 MOST = 80
+
+#: The signs of parsers/visible.py, which is not here: a test compares them.
+_HIDDEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
+    "\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
+)
+
+
+def visible(text: str) -> str:
+    """``text`` as one line for a terminal: what would steer it, turn the line around or hide in it is an escape as JSON has it.
+
+    >>> visible("a\\x1b[31mb")
+    'a\\\\u001b[31mb'
+    """
+    return _HIDDEN.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    high, low = divmod(code - 0x10000, 0x400)
+    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
 
 
 def quoted(text: str | bytes | os.PathLike[str], most: int = MOST) -> str:

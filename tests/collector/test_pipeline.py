@@ -114,6 +114,22 @@ def test_a_batch_sent_twice_is_stored_once_also_over_a_restart(store: DuckStore,
     assert again.counts.duplicates == 3
 
 
+def test_stamps_that_are_ahead_are_counted_and_told_once(
+    store: DuckStore, spool: Spool, begin: Callable[[], Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[dict[str, Any]] = []
+    monkeypatch.setattr(pipeline.log, "warning", lambda text, **what: told.append({"text": text, **what}), raising=False)
+    running = begin()
+    for second in range(3):
+        put(spool, f"2099-01-01T00:00:0{second}Z gpu01 kernel: x", "2026-11-18T00:00:00Z gpu01 kernel: x")
+        assert running.drain(60)
+    (source,) = running.ledger.sources.values()
+    assert (source.ahead, source.lines, source.last_time) == (3, 6, datetime(2026, 11, 18))
+    assert [(row["sender"], "day ahead" in row["text"]) for row in told] == [("gpu01", True)]
+    assert store.rows("SELECT ahead FROM intake.sources") == [{"ahead": 3}]
+    assert Ledger(store, "spool").sources[source.key].ahead == 3
+
+
 def test_the_lines_of_a_stream_are_numbered_on(store: DuckStore, spool: Spool, begin: Callable[[], Pipeline]) -> None:
     put(spool, "a", "b")
     first = begin()

@@ -25,7 +25,7 @@ from faultline.service import Service, build_app
 from store import open_store
 from web.cursors import encode_cursor
 
-#: The stream of lines has no end; it is asked for what it refuses only.
+#: The stream of lines has no end: who asks for it goes away once the answer has begun.
 ENDLESS = "/api/v1/tail"
 TIMES = (
     "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59.999999-23:59", "0001-01-01T00:00:00+23:59", "0001-01-01",
@@ -85,7 +85,27 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FastAPI]:
 
 @pytest.fixture(scope="module")
 def client(app: FastAPI) -> TestClient:
-    return TestClient(app, follow_redirects=False, raise_server_exceptions=False)
+    return TestClient(Leaving(app), follow_redirects=False, raise_server_exceptions=False)
+
+
+class Leaving:
+    """The application as a client sees it that hangs up on a stream without an end after its headers."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        begun = False
+
+        async def hear() -> Any:
+            return {"type": "http.disconnect"} if begun else await receive()
+
+        async def say(message: Any) -> None:
+            nonlocal begun
+            begun = begun or (message["type"] == "http.response.start" and scope["path"] == ENDLESS)
+            await send(message)
+
+        await self.app(scope, hear, say)
 
 
 def routes(items: list[Any]) -> Iterator[Any]:
@@ -128,8 +148,7 @@ class Asking:
             name, _, tail = rest.partition("}")
             real = {"key": "15", "name": "gpu02"}.get(name.split(":")[0], "15")
             path = head + quote(real if self.dice.random() < 0.5 else self.dice.choice(TEXTS) or "x", safe="") + tail
-        asked = [*names, "nobody_knows_this"] if template != ENDLESS else names
-        pairs = [(n, self.value(n)) for n in asked if self.dice.random() < 0.5]
+        pairs = [(n, self.value(n)) for n in (*names, "nobody_knows_this") if self.dice.random() < 0.5]
         pairs += [(self.dice.choice(names), self.value("from"))] if names and self.dice.random() < 0.1 else []
         headers = {"accept": self.dice.choice(("text/html", "application/json", "*/*", "", "a/b;q=x"))}
         if self.dice.random() < 0.2:
@@ -166,8 +185,6 @@ def fuzz(app: FastAPI, client: TestClient, count: int, seed: int) -> Counter[int
     statuses: Counter[int] = Counter()
     for place in range(count):
         method, address, body, headers = asking.request(place)
-        if address.partition("?")[0] == ENDLESS:  # a stream that is let in never ends: only one that is refused
-            address = f"{ENDLESS}?filter={quote('where (')}"
         statuses[checked(client, method, address, body, headers)] += 1
     return statuses
 
@@ -181,11 +198,11 @@ EDGES = [
         ("/api/v1/reports/usage", ("since", "until")),
     )
     for name in names
-    for time in TIMES[:8]
+    for time in TIMES[:5]
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"])
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago"])
 def test_times_at_the_edge_of_the_calendar_are_times(client: TestClient, zone: str) -> None:
     for address in EDGES:
         checked(client, "GET", f"{address}&zone={quote(zone)}", None, {"accept": "text/html"})
@@ -195,6 +212,12 @@ def test_both_ends_at_the_edges(client: TestClient) -> None:
     for path in ("/", "/jobs", "/nodes", "/repairs", "/nodes/gpu02"):
         address = f"{path}?from={quote(TIMES[3])}&to={quote(TIMES[2])}"
         assert checked(client, "GET", address, None, {"accept": "text/html"}) == 200
+
+
+def test_a_stream_without_an_end_is_left(client: TestClient) -> None:
+    answer = client.get(ENDLESS, params={"filter": 'Host == "gpu02"'})
+    assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (200, "text/event-stream")
+    assert client.get(ENDLESS, params={"filter": "where ("}).status_code == 400
 
 
 def test_some_generated_requests(app: FastAPI, client: TestClient) -> None:

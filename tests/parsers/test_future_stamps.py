@@ -36,6 +36,20 @@ def test_a_clock_that_runs_ahead_a_little_is_kept(parser: LineParser) -> None:
     assert found["time"][0] == NOW + timedelta(hours=12)
 
 
-def test_a_file_of_another_time_is_kept_as_written(parser: LineParser) -> None:
+def test_a_line_of_a_file_has_no_time(parser: LineParser) -> None:
+    lines = [b"2099-01-01T00:00:00Z n1 kernel: x", b"2026-11-24T00:59:00Z n1 kernel: usual"]
+    odd, usual = parser.parse(lines, Origin(path="syslog", reference=NOW, latest=NOW)).iter_rows(named=True)
+    assert (odd["time"], odd["sender_time"], odd["time_quality"]) == (None, datetime(2099, 1, 1), "received")
+    assert odd["tags"] == ["future"]
+    assert usual["time"] == NOW - timedelta(minutes=1)
+
+
+def test_a_log_hosts_own_stamp_is_held_as_well(parser: LineParser) -> None:
+    line = b"2099-01-01T00:00:00.000000+00:00 2099-01-01T00:00:00.000000+00:00 n1 kernel: x"
+    row = parser.parse([line], Origin(path="syslog", received=NOW, reference=NOW)).row(0, named=True)
+    assert (row["time"], row["received_time"]) == (NOW, NOW)
+
+
+def test_who_only_reads_a_stream_sees_what_is_written(parser: LineParser) -> None:
     found = parser.parse([b"2099-01-01T00:00:00Z n1 kernel: x"], Origin(path="syslog", reference=NOW))
     assert found["time"][0] == datetime(2099, 1, 1) and list(found["tags"][0]) == ["future"]

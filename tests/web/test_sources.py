@@ -45,7 +45,7 @@ def client() -> Iterator[TestClient]:
             host = f"gpu{number:03d}"
             seen = Source(
                 host, "syslog", f"{host}:/var/log/<b>syslog", "agent", NOW, NOW - timedelta(hours=4), lines=1000 + number,
-                late=number == 5, gap_s=1.0,
+                late=number == 5, gap_s=1.0, ahead=12 * (number == 9),
             )  # fmt: skip
             told.append({**vars(seen), "rated": 0.0, "rate": 0.0})
             ledger.met(step, host, None, utc_now() if number == 7 else NOW - timedelta(hours=4))
@@ -106,7 +106,7 @@ def test_a_store_that_never_received_shows_its_files(client: TestClient) -> None
     assert client.post("/api/v1/quarantine/x/replay").status_code == 404
 
 
-@pytest.mark.parametrize(("only", "hosts"), [("late", ["gpu005"]), ("silent", ["gpu007"]), ("unparsed", [])])
+@pytest.mark.parametrize(("only", "hosts"), [("late", ["gpu005"]), ("silent", ["gpu007"]), ("unparsed", []), ("ahead", ["gpu009"])])
 def test_who_asks_for_trouble_sees_only_that(client: TestClient, only: str, hosts: list[str]) -> None:
     page = client.get("/sources", params={"only": only}).text
     listed = page.split('aria-label="Sources"')[1]

@@ -1,13 +1,14 @@
 /* What every page has: theme, search, keys, range presets, copying, file buttons, and the count of late streams. */
 
 import { around } from './lines.js';
+import { visible } from './visible.js';
 import { other } from './zone.js';
 
 const root = document.documentElement;
 const dark = () =>
   root.dataset.theme ? root.dataset.theme === 'dark' : !matchMedia('(prefers-color-scheme:light)').matches;
 export const say = words => {
-  document.getElementById('status').textContent = words;
+  document.getElementById('status').textContent = visible(words);
 };
 export const typing = event =>
   event.target.closest?.('input, textarea, select, [contenteditable]') ||

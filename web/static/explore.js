@@ -3,6 +3,7 @@
 import { element } from './lines.js';
 import { keepAsked, showAsked } from './asked.js';
 import { Result } from './result.js';
+import { visible } from './visible.js';
 
 const find = id => document.getElementById(id);
 const area = find('q');
@@ -104,13 +105,13 @@ function complain(problem) {
   const column = problem.column || 1;
   const said = element('p');
   const about = problem.message ?? problem.detail ?? 'unknown error';
-  said.append(element('b', 'err', line ? `Line ${line}, column ${column}: ` : 'Not answered: '), about);
+  said.append(element('b', 'err', line ? `Line ${line}, column ${column}: ` : 'Not answered: '), visible(about));
   fault.replaceChildren(said);
   if (line) {
     const text = area.value.split('\n')[line - 1] ?? '';
     const length = lengthAt(problem, text, column);
     const start = offset(line, column);
-    fault.prepend(`${String(line).padStart(3)} | ${text}\n    | ${' '.repeat(column - 1)}${'^'.repeat(length)}`);
+    fault.prepend(visible(`${String(line).padStart(3)} | ${text}\n    | ${' '.repeat(column - 1)}${'^'.repeat(length)}`));
     wrong = { start, end: start + length };
     area.setSelectionRange(start, start);
   }

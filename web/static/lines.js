@@ -192,7 +192,7 @@ export class Lines {
 
   say(title, why, what = '') {
     const box = element('div', 'empty');
-    box.append(element('b', '', title), why);
+    box.append(element('b', '', title), visible(why));
     this.list.replaceChildren(box);
     this.what.textContent = what;
   }

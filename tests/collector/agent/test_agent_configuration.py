@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 from ingest_server import IngestServer
 
-from collector.agent import commands
+from collector.agent import commands, strangers
 from collector.agent.config import Config, load, local_zone, validate
 from collector.agent.failure import AgentError
 from collector.agent.sources import BUILT_IN, kinds
+from parsers.visible import visible
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -118,6 +119,35 @@ def test_probe_asks_every_source_once(tmp_path: Path, capsys: pytest.CaptureFixt
     assert commands.main(["probe", "--config", str(config)]) == 0
     shown = capsys.readouterr().out
     assert re.search(r"files\s+ok\s+2 lines\s+one", shown) and "boot" in shown
+
+
+def test_what_strangers_wrote_steers_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A log's first line, the detail of a source, a trouble and an error, in each command that prints them."""
+    bad = "\x1b]0;owned\x07\x1b[31m\u202eabc\u202c\x9b2J\ud800"
+    log = tmp_path / "app.log"
+    log.write_text(bad[:-1] + "\n")
+    config = tmp_path / "agent.toml"
+    off = "".join(f"[sources.{n}]\nenabled = false\n" for n in BUILT_IN if n not in ("files", "boot"))
+    config.write_text(f'server = "http://x"\nspool = "{tmp_path}"\n{off}[sources.files]\npaths = ["{log}"]\n')
+    commands.main(["probe", "--config", str(config)])
+    told = {
+        "at": "now", "version": "1", "delivery": {"trouble": bad, "lines": 1, "batches": 1},
+        "spool": {"batches": 0, "bytes": 0, "cap": 1, "dropped_lines": 0, "trouble": bad},
+        "sources": [{"name": "hooks", "state": "error", "detail": f"{bad}\nforged line"}],
+    }  # fmt: skip
+    (tmp_path / "status.json").write_text(json.dumps(told))
+    assert commands.main(["status", "--config", str(config)]) == 1
+    assert commands.main(["status", "--config", str(config), "--format", "json"]) == 1
+    assert commands.main(["status", "--config", f"{tmp_path}/{bad[:-1]}"]) == 2
+    out, err = capsys.readouterr()
+    assert r"\u001b]0;owned\u0007\u001b[31m\u202eabc" in out and r"\u001b]0;owned" in err
+    assert not [sign for sign in out + err if sign != "\n" and visible(sign, lines=False) != sign]
+    assert not [line for line in out.splitlines() if line.startswith("forged")]
+
+
+def test_the_agents_escapes_are_the_services() -> None:
+    every = "".join(map(chr, range(0x110000)))
+    assert strangers.visible(every) == visible(every, lines=False)
 
 
 # ------------------------------------------------------------------------------------------------------ installation

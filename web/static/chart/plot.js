@@ -179,7 +179,7 @@ export class Plot {
       const key = element('i', dash.length ? 'key dashed' : 'key');
       key.style.setProperty('--key', `var(--${hue})`);
       const item = element('li');
-      item.append(key, name);
+      item.append(key, visible(name));
       list.append(item);
     });
     return list;

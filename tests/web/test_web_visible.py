@@ -1,0 +1,112 @@
+"""Strangers' text in a browser: what would turn a line around, hide in it or steer a terminal it is copied to stands there as an
+escape, wherever scripts put it: results, charts, lines, the axis, its tooltips, errors and what is said to screen readers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import fixture
+import pytest
+from around import DAY, insert
+from serving import serve
+from test_web_browser import until
+
+from parsers.visible import _HIDDEN
+
+pytestmark = pytest.mark.browser
+BAD = "\x1b[31m\u202eevil\u202c\u200b\x9b"
+SHOWN = r"\u001b[31m\u202eevil\u202c\u200b\u009b"
+HIDDEN = "".join(
+    sign if 32 <= ord(sign) <= 126 else f"\\u{ord(sign):04x}" for sign in _HIDDEN.partition("\ufeff")[0]
+)
+#: All that a page shows: its text, its titles and labels, and what was drawn on canvases.
+FOUND = f"""() => {{
+  const all = [document.title, document.body.innerText, ...(window.drawn ?? [])];
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) if (!walk.currentNode.parentElement.closest('script, textarea')) all.push(walk.currentNode.data);
+  for (const e of document.querySelectorAll('[title], [aria-label]')) all.push(e.title, e.getAttribute('aria-label') ?? '');
+  return all.filter(words => /[{HIDDEN}]/.test(words));
+}}"""
+DRAWN = """window.drawn = [];
+const fill = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (words, ...rest) { window.drawn.push(words); fill.call(this, words, ...rest); };"""
+
+
+@pytest.fixture(scope="module")
+def bad_site() -> Iterator[str]:
+    store = fixture.build()
+    at = datetime.fromisoformat(DAY + "00:10:00")
+    host = f"gpu04{BAD}"
+    line = {
+        "time": at, "time_quality": "line", "received_time": at, "resolution_us": 1000, "cluster": "mini", "host": host,
+        "source": "syslog", "severity": "error", "message": BAD, "event": "nic.error", "raw": BAD, "file": f"hosts/{BAD}/syslog", "line": 1,
+    }  # fmt: skip
+    insert(store.con, "raw.logs", line)
+    insert(store.con, "raw.logs", {**line, "line": 2, "raw": f"second {BAD}", "message": f"second {BAD}"})
+    event = {
+        "id": "x9", "time": f"{at.isoformat()}Z", "host": host, "event": f"nic.error{BAD}", "message": BAD, "layer": "link",
+        "device": f"eth0{BAD}", "severity": "error", "role": "cause", "source": f"hosts/{BAD}/syslog", "line": 1,
+    }  # fmt: skip
+    document = {"title": BAD, "events": [event], "status": "final", "hosts": [host], "doubts": [BAD], "confidence": 0.5, "jobs": [],
+                "advice": [{"text": BAD, "command": BAD}]}  # fmt: skip
+    insert(store.con, "model.incidents", {
+        "incident_id": "I9", "cluster": "mini", "start": at, "end": at + timedelta(seconds=3), "severity": "benign",
+        "category": "infra.network", "root_event": "nic.error", "root_host": host, "root_device": f"eth0{BAD}",
+        "document": json.dumps(document),
+    })  # fmt: skip
+    yield from serve(store)
+
+
+def test_results_charts_and_errors(look: Any, bad_site: str) -> None:
+    eyes = look(at=bad_site)
+    eyes.page.add_init_script(DRAWN)
+    eyes.answer_queries({
+        "columns": [{"name": f"Time{BAD}", "type": "datetime"}, {"name": "Host", "type": "string"}, {"name": f"n{BAD}", "type": "long"}],
+        "rows": [[f"2026-11-21T00:3{n}:52Z", f"{host}{BAD}", n] for n, host in enumerate("aab")], "truncated": False, "elapsed_ms": 4,
+        "render": {"kind": "timechart", "title": BAD, "xtitle": BAD, "ytitle": BAD},
+    })  # fmt: skip
+    page = eyes.open("/explore")
+    page.wait_for_selector("#result td")
+    assert SHOWN in page.inner_text("#result") and SHOWN in page.inner_text(".legend")
+    until(page, f"window.drawn.some(words => words.includes({json.dumps(SHOWN[:6])}))")
+    assert page.evaluate(FOUND) == []
+    eyes.page.unroute("**/api/v1/query")
+    eyes.answer_queries({"detail": BAD, "message": f"no column {BAD}", "line": 1, "column": 1, "suggestion": BAD}, status=400)
+    page.locator("#run").click()
+    until(page, "document.getElementById('fault').innerText.includes('no column')")
+    assert SHOWN in page.inner_text("#fault")
+    assert page.evaluate(FOUND) == []
+    eyes.faults.clear()  # the browser's own word on the 400
+
+
+def test_the_axis_its_tooltip_and_the_lines_below(look: Any, bad_site: str) -> None:
+    eyes = look(at=bad_site)
+    eyes.page.add_init_script(DRAWN)
+    page = eyes.open("/incidents/I9", axis=True)
+    page.wait_for_selector("#lines .ln.hot")
+    assert SHOWN in page.inner_text("#lines")
+    assert any(SHOWN[:6] in words for words in page.evaluate("window.drawn"))
+    page.keyboard.press("e")
+    place = page.evaluate("(() => { const a = document.getElementById('axis').axis, m = a.data.marks[0]; return a.scale.x(m.t); })()")
+    box = page.locator("#axis canvas").bounding_box()
+    for y in range(40, int(box["height"]), 6):
+        page.mouse.move(box["x"] + place, box["y"] + y)
+        if SHOWN in page.evaluate("document.getElementById('axis').axis.tip.innerText"):
+            break
+    else:
+        raise AssertionError("no tooltip names the event")
+    assert SHOWN in page.evaluate("document.getElementById('status').textContent"), "said to screen readers"
+    assert page.evaluate(FOUND) == []
+    page.locator("#lines .file").first.click()
+    page.wait_for_selector("#lines .ctx .me")
+    assert page.evaluate(FOUND) == []
+
+
+@pytest.mark.parametrize("path", ["/", "/nodes", "/sources", "/incidents/I9?theme=light"])
+def test_pages_and_what_they_exchange_later(look: Any, bad_site: str, path: str) -> None:
+    page = look(at=bad_site).open(path)
+    assert page.evaluate(FOUND) == []
+    until(page, "true")
