@@ -120,7 +120,7 @@ def heard(said: Events, frame: pl.DataFrame, origin: Origin) -> Events:
         if not _may_mean(entry.event, entry.of_site, source, unit, facility, form):
             entries[number] = claim(entry)
             claims.append(number)
-    return _silenced(said, entries, claims) if claims else said
+    return without(said, entries, claims) if claims else said
 
 
 @lru_cache(maxsize=16_384)
@@ -138,7 +138,7 @@ def _may_mean(
     return source != "syslog" or of_system(unit) or (unit is None and facility is None)
 
 
-def _silenced(said: Events, entries: list[Pattern], claims: list[int]) -> Events:
+def without(said: Events, entries: list[Pattern], claims: list[int]) -> Events:
     """``said`` with these ``entries``, of which those of the numbers ``claims`` are claims: they are about no job."""
     place = {line: number for number, line in enumerate(said.lines)}
     jobs, tags = list(said.jobs), dict(said.tags)

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from parsers import authority, clock, events, levels, likely, regexes, usual
+from parsers import authority, clock, events, levels, likely, quoting, regexes, usual
 from parsers.compiled import once, release
 from parsers.formats import BUILT_IN, all_formats
 from parsers.formats.base import (
@@ -203,7 +203,7 @@ class LineParser:
             said = events.with_headers(frame, usual_ones, found, origin)
         else:
             said = events.alone(frame, usual_ones, found, origin, self._memory)
-        said = authority.heard(said, frame, origin)
+        said = quoting.heard(authority.heard(said, frame, origin), frame, origin)
         written = levels.written(frame["severity"], frame["source"], messages)
         if (sure := written > levels.SURE).any():
             frame = frame.with_columns(levels.filled(frame["severity"], np.where(sure, written, 0)))

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from parsers import quoting
 from parsers.compiled import compiled, part
 from parsers.entities import Reading
 from parsers.lines import Array, each_once, joined
@@ -97,28 +98,29 @@ class PatternIndex:
         rows = rows[starts]
         which = np.empty(len(rows), np.int64)
         places = _different(edges, data, rows, _distinct(sources[rows])[1], which)
-        texts = messages[rows[places]].fill_null("").to_list()
+        texts, whose = messages[rows[places]].fill_null("").to_list(), sources[rows[places]].to_list()
         begins, stops, likely = starts[places].tolist(), ends[places].tolist(), numbers.tolist()
         return Found(
             rows,
             which,
             rows[places],
             texts,
-            lambda at: meaning(self._meanings(texts[at], likely[begins[at] : stops[at]]), of_job),
+            lambda at: meaning(self._meanings(texts[at], whose[at], likely[begins[at] : stops[at]]), of_job),
         )
 
-    def _meanings(self, text: str, likely: list[int]) -> Iterator[tuple[Pattern, dict[str, Any]]]:
+    def _meanings(self, text: str, source: str | None, likely: list[int]) -> Iterator[tuple[Pattern, dict[str, Any]]]:
         """What those that fit ``text`` of the regexes of these numbers say. A number is raised by that of all regexes where more
         than the regex has to be asked."""
         regexes, count = self._regexes, len(self._regexes)
         refused = None
+        said = quoting.told(text, source)
         for number in likely:
             doubtful = number >= count
             entry, regex, reading = regexes[number - count if doubtful else number]
-            found = regex.search(text)
+            found = quoting.search(entry, regex, said)
             if found is None or entry is refused:
                 continue
-            if not doubtful or _accepts(entry, text):
+            if not doubtful or _accepts(entry, said.text):
                 yield entry, reading(found)
             else:
                 refused = entry

@@ -5,7 +5,8 @@ A file is a list of ``[[pattern]]`` tables:
 * ``id`` (unique), ``event`` (taxonomy, or ``site.*``), ``literal`` (one or more lower-case texts, any of which must be in
   the message before the regex is tried), ``regex`` (one or more, any of which must match; named groups become entities)
 * optional: ``unless`` (a regex that must not match), ``sources``, ``severity``, ``set`` (fixed entities), ``priority``
-  (larger is tried first; 50), ``advice``, ``reference`` (where the text comes from)
+  (larger is tried first; 50), ``advice``, ``reference`` (where the text comes from), ``after`` (one or more regexes for the
+  writer's own words that may stand between the head of a message and the match: parsers/quoting.py)
 * ``example`` / ``counter``: messages that must / must not match; an example may be a table with ``line``, ``entities``
   and ``source``.
 """
@@ -22,13 +23,13 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from parsers import authority
+from parsers import authority, quoting
 from parsers.entities import tidy
 
 BUILT_IN = Path(__file__).with_name("catalogue")
 _KEYS = {
     "id", "event", "literal", "regex", "unless", "sources", "severity", "set", "priority", "advice", "reference",
-    "example", "counter", "tags",
+    "example", "counter", "tags", "after",
 }  # fmt: skip
 _EVENT = re.compile(r"[a-z]+\.[a-z0-9_.]+|other")
 #: audit, sudo, cron and ansible repeat commands in the system's log: the words in them are nobody's report.
@@ -83,11 +84,17 @@ class Pattern:
     tags: tuple[str, ...]
     file: str
     order: int = 0
+    after: re.Pattern[str] | None = None
 
     @cached_property
     def of_site(self) -> bool:
         """Whether it is a site's own and says itself in whose lines it is found."""
         return bool(self.sources) and Path(self.file).parent != BUILT_IN
+
+    @cached_property
+    def anywhere(self) -> bool:
+        """Whether it is a site's own, which looks wherever it says itself."""
+        return Path(self.file).parent != BUILT_IN
 
     @cached_property
     def of_job(self) -> bool:
@@ -102,8 +109,9 @@ class Pattern:
         """Raw entities if the message means this event, else None."""
         if not self.fits(source):
             return None
-        found = next((found for regex in self.regexes if (found := regex.search(message))), None)
-        if found is None or (self.unless is not None and self.unless.search(message)):
+        said = quoting.told(message, source)
+        found = next((found for regex in self.regexes if (found := quoting.search(self, regex, said))), None)
+        if found is None or (self.unless is not None and self.unless.search(said.text)):
             return None
         return {**self.fixed, **{name: value for name, value in found.groupdict().items() if value is not None}}
 
@@ -216,6 +224,7 @@ def _entry(table: dict[str, Any], file: str) -> Pattern:
         unless = f"{unless}|{_COMMANDS}" if unless else _COMMANDS
     if Path(file).parent == BUILT_IN and (not sources or "job_stdout" in sources):
         unless = f"{unless}|{_SOURCE_TEXT}" if unless else _SOURCE_TEXT
+    after = "|".join(f"(?:{text})" for text in _texts(table.get("after")))
     examples = _examples(table.get("example"))
     if not examples:
         raise ValueError("no example")
@@ -225,6 +234,7 @@ def _entry(table: dict[str, Any], file: str) -> Pattern:
         severity=table.get("severity"), fixed=dict(table.get("set", {})), priority=int(table.get("priority", 50)),
         advice=table.get("advice"), reference=table.get("reference"), examples=tuple(examples),
         counters=tuple(_texts(table.get("counter"))), tags=tuple(_texts(table.get("tags"))), file=file,
+        after=re.compile(after) if after else None,
     )  # fmt: skip
 
 

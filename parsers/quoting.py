@@ -1,0 +1,193 @@
+"""Whose words a part of a message is: a daemon that truthfully repeats what a user wrote does not say it.
+
+A program's name, a path, a partition, the name of a job: the kernel and daemons put them into their messages as they are, and
+they may read like any other message. So three things must hold before a message means what a pattern says:
+
+* its **place**: the words of the pattern begin at the head of the message, where only the writer's own words stand: behind
+  stamps, names of functions, drivers, devices and ports, and the few words that the pattern lists itself (``after``);
+* whose **words** they are: what is known to be a user's text (``quoting.toml``) is blank for all patterns, though entities
+  keep it as it stands; numbers of jobs and names of nodes are never taken from it;
+* who **speaks**: a program that only repeats (a login daemon, cron, audit) means no event, other programs of the system what is
+  theirs, and systemd what its first process says: everybody's own one writes under the same name.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import polars as pl
+
+from parsers import authority
+from parsers.formats.base import JOB_SOURCES, SLURM
+
+if TYPE_CHECKING:
+    from parsers.events import Events
+    from parsers.patterns import Pattern
+    from parsers.record import Origin
+
+#: Whose messages begin with words of their own. What has no users (a switch, a subnet manager, a health check) or may
+#: be anybody's (a file of which nothing is known) is not held to it.
+_PLACED = frozenset({"kernel", *SLURM, "syslog", "prolog", "epilog"})
+#: A relay's lines of switches begin as each maker likes, and anybody may say such a thing: it is the host that tells (standing.py).
+_OF_SWITCHES = ("switch.", "fabric.")
+_NUMBERED = r"(?=\S{0,40}\d)[\w.:/@<>,+#-]+"
+#: What may stand before the first word that means something, up to eight of these: a bracket with whatever the format puts
+#: there, one word and a colon, or a device: a name, up to three words with a digit or brackets, and a colon.
+_HEAD = re.compile(
+    rf"""\s*(?:
+      \[[^\]\n]{{0,60}}\]:?\s*
+     |\{{\d+\}}\s*
+     |(?:\S+\ )?kernel(?:\[\])?:\s*|-?\d+\ log_channel\(cluster\)\ log\ \[\w+\]\ :\ (?:Health\ check\ failed:\ )?
+     |<\w+:?[\w.]*>\s*
+     |\(pid\ \d+\):\s*
+     |(?!/)[^\s:"'`=\\/(][^\s"'`=\\]{{0,80}}:\s*
+     |[A-Za-z][\w-]*(?:\ (?:error|warning))?(?:\ (?:{_NUMBERED}|\([^()]{{0,60}}\)|\[[^\]]{{0,40}}\])){{1,3}}:\s*
+     |(?:NMI\ watchdog|Memory\ cgroup\ out\ of\ memory|Out\ of\ memory|EDAC\ \w+\ MC\d+|Internal\ error):\s*
+     |:-\ |\*+\s*|-+\s|@@@\s|\]\s|_
+    ){{0,9}}""",
+    re.VERBOSE,
+)
+#: Entities that are never taken from a user's words.
+_SURE = ("job", "node", "nodelist", "node_names", "short_node", "affected_node", "step")
+_FILLER = re.compile(r"[^\s/.:-]")
+
+
+class Told(NamedTuple):
+    """A message of ``source`` with what it repeats made unreadable, letter by letter: ``text``; where that is: ``spans``."""
+
+    message: str
+    text: str
+    source: str | None
+    spans: tuple[tuple[int, int], ...] = ()
+
+
+class _Carrier(NamedTuple):
+    hint: re.Pattern[str]
+    spans: tuple[re.Pattern[str], ...]
+
+
+@lru_cache(maxsize=1)
+def _data() -> Mapping[str, Any]:
+    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+
+
+@lru_cache(maxsize=64)
+def _carriers(source: str | None) -> tuple[_Carrier, ...]:
+    return tuple(
+        _Carrier(re.compile(table["hint"], re.I), tuple(map(re.compile, table["spans"])))
+        for table in _data()["carrier"]
+        if source in table["sources"]
+    )
+
+
+def told(message: str, source: str | None) -> Told:
+    """``message`` as patterns are to read it."""
+    spans = []
+    for carrier in _carriers(source):
+        if carrier.hint.search(message):
+            for regex in carrier.spans:
+                if (found := regex.search(message)) is not None:
+                    spans += [found.span(number) for number in range(1, regex.groups + 1) if found[number]]
+    if not spans:
+        return Told(message, message, source)
+    text = message
+    for begin, end in spans:
+        text = text[:begin] + _FILLER.sub("x", text[begin:end]).replace(":", "x") + text[end:]
+    return Told(message, text, source, tuple(spans))
+
+
+def search(entry: Pattern, regex: re.Pattern[str], said: Told) -> Any | None:
+    """The match (what is asked of one: ``group``, ``groupdict``) of a regex of ``entry`` if the words that it finds are the writer's own."""
+    if entry.anywhere:
+        return regex.search(said.message)
+    found = regex.search(said.text)
+    if found is None or not (found.start() == 0 or _in_place(entry, found.start(), said)):
+        return None
+    return _Unhidden(found, said) if said.spans else found
+
+
+def _in_place(entry: Pattern, start: int, said: Told) -> bool:
+    if said.source not in _PLACED or entry.event.startswith(_OF_SWITCHES):
+        return True
+    head = _HEAD.match(said.text)
+    end = head.end() if head else 0
+    if start <= end:
+        return True
+    if entry.after is None:
+        return False
+    more = entry.after.match(said.text, end) or entry.after.match(said.text)
+    return more is not None and start <= more.end()
+
+
+class _Unhidden:
+    """A match in a text of which parts were made unreadable, with its groups as they were written."""
+
+    def __init__(self, found: re.Match[str], said: Told) -> None:
+        self._found, self._said = found, said
+        self._unsure = {number for name, number in found.re.groupindex.items() if name.rstrip("_") in _SURE}
+
+    def _written(self, number: int) -> str | None:
+        begin, end = self._found.span(number)
+        if begin < 0:
+            return None
+        if number in self._unsure and any(begin < stop and first < end for first, stop in self._said.spans):
+            return None
+        return self._said.message[begin:end]
+
+    def group(self, *numbers: int) -> Any:
+        """As ``re.Match.group``, for numbers of groups."""
+        if len(numbers) == 1:
+            return self._written(numbers[0])
+        return tuple(map(self._written, numbers))
+
+    def groupdict(self) -> dict[str, str | None]:
+        """As ``re.Match.groupdict``."""
+        return {name: self._written(number) for name, number in self._found.re.groupindex.items()}
+
+
+# ------------------------------------------------------------------------------------------------------------ who speaks
+
+
+@lru_cache(maxsize=16_384)
+def may_mean(event: str, source: str | None, unit: str | None, first: bool, step: bool) -> bool:
+    """Whether a line of ``source`` and program ``unit`` may mean ``event``. ``first``: of process 1, or of nobody knows which;
+    ``step``: a step's daemon wrote it."""
+    if event.startswith(("site.", "other")):
+        return True
+    if source in SLURM:
+        families = _data()["daemons"]["slurmstepd" if step else source]
+    elif source == "syslog" and unit is not None:
+        name = unit.lower()
+        begin = max((begin for begin in _data()["speaks"] if name.startswith(begin)), key=len, default=None)
+        if begin is None:
+            return True
+        if begin == "systemd" and not first:
+            return False
+        families = _data()["speaks"][begin]
+    else:
+        return True
+    return event.startswith(tuple(families))
+
+
+def heard(said: Events, frame: pl.DataFrame, origin: Origin) -> Events:
+    """``said`` with claims in the place of events of which the programs of their lines do not speak."""
+    if not said.entries or origin.source in JOB_SOURCES:
+        return said
+    at = pl.Series(said.with_event, dtype=pl.UInt32)
+    columns = (frame[name][at].to_list() for name in ("source", "unit", "pid", "step_tag"))
+    claims = [
+        number
+        for number, (entry, source, unit, pid, step) in enumerate(zip(said.entries, *columns, strict=True))
+        if not entry.anywhere and not may_mean(entry.event, source, unit, pid is None or pid == 1, step is not None)
+    ]
+    if not claims:
+        return said
+    entries = list(said.entries)
+    for number in claims:
+        entries[number] = authority.claim(entries[number])
+    return authority.without(said, entries, claims)
