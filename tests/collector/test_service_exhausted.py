@@ -36,7 +36,9 @@ class Sending:
         self.broken = 0
         self._connection: http.client.HTTPConnection | None = None
 
-    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, bytes, dict[str, str]]:
+    def ask(
+        self, method: str, path: str, body: bytes | None = None, **headers: str
+    ) -> tuple[int, bytes, dict[str, str]]:
         """Raises ``OSError`` or ``HTTPException``; then the next one is asked over a new connection."""
         if self._connection is None:
             self._connection = http.client.HTTPConnection("127.0.0.1", self.service.http, timeout=30)
@@ -55,7 +57,9 @@ class Sending:
             text = b"line %d" % self.number + (b" " + os.urandom(size // 2).hex().encode() if size else b"")
             key = f"n1/s/1/{self.number}"
             try:
-                status, _, headers = self.ask("POST", "/api/v1/ingest", text, Content_Type="text/plain", Idempotency_Key=key)
+                status, _, headers = self.ask(
+                    "POST", "/api/v1/ingest", text, Content_Type="text/plain", Idempotency_Key=key
+                )
             except (OSError, http.client.HTTPException):
                 self.broken += 1
                 continue
@@ -93,7 +97,9 @@ def told(sending: Sending, *words: str) -> None:
         if not any(word in text for word in words):
             missing["/sources"] = text[:3000]
         text = sending.service.log.read_text()
-        if not any("not all is taken in or stored" in line and word in line for line in text.splitlines() for word in words):
+        if not any(
+            "not all is taken in or stored" in line and word in line for line in text.splitlines() for word in words
+        ):
             missing["log"] = text[-2000:]
         if missing:
             time.sleep(0.2)
@@ -116,7 +122,9 @@ def stored_once(sending: Sending) -> None:
     service, end, rows = sending.service, time.monotonic() + PATIENCE_S, []
     while set(sending.acknowledged) - set(rows) and time.monotonic() < end:
         with contextlib.suppress(AssertionError):
-            found = service.query("Logs | where Message startswith 'line ' | project toint(extract('line ([0-9]+)', 1, Message))")
+            found = service.query(
+                "Logs | where Message startswith 'line ' | project toint(extract('line ([0-9]+)', 1, Message))"
+            )
             rows = [row[0] for row in found]
         time.sleep(0.2)
     lost, twice = set(sending.acknowledged) - set(rows), len(rows) - len(set(rows))

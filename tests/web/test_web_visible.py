@@ -19,9 +19,7 @@ from parsers.visible import _HIDDEN
 pytestmark = pytest.mark.browser
 BAD = "\x1b[31m\u202eevil\u202c\u200b\x9b"
 SHOWN = r"\u001b[31m\u202eevil\u202c\u200b\u009b"
-HIDDEN = "".join(
-    sign if 32 <= ord(sign) <= 126 else f"\\u{ord(sign):04x}" for sign in _HIDDEN.partition("\ufeff")[0]
-)
+HIDDEN = "".join(sign if 32 <= ord(sign) <= 126 else f"\\u{ord(sign):04x}" for sign in _HIDDEN.partition("\ufeff")[0])
 #: All that a page shows: its text, its titles and labels, and what was drawn on canvases.
 FOUND = f"""() => {{
   const all = [document.title, document.body.innerText, ...(window.drawn ?? [])];
@@ -74,7 +72,9 @@ def test_results_charts_and_errors(look: Any, bad_site: str) -> None:
     until(page, f"window.drawn.some(words => words.includes({json.dumps(SHOWN[:6])}))")
     assert page.evaluate(FOUND) == []
     eyes.page.unroute("**/api/v1/query")
-    eyes.answer_queries({"detail": BAD, "message": f"no column {BAD}", "line": 1, "column": 1, "suggestion": BAD}, status=400)
+    eyes.answer_queries(
+        {"detail": BAD, "message": f"no column {BAD}", "line": 1, "column": 1, "suggestion": BAD}, status=400
+    )
     page.locator("#run").click()
     until(page, "document.getElementById('fault').innerText.includes('no column')")
     assert SHOWN in page.inner_text("#fault")
@@ -90,7 +90,9 @@ def test_the_axis_its_tooltip_and_the_lines_below(look: Any, bad_site: str) -> N
     assert SHOWN in page.inner_text("#lines")
     assert any(SHOWN[:6] in words for words in page.evaluate("window.drawn"))
     page.keyboard.press("e")
-    place = page.evaluate("(() => { const a = document.getElementById('axis').axis, m = a.data.marks[0]; return a.scale.x(m.t); })()")
+    place = page.evaluate(
+        "(() => { const a = document.getElementById('axis').axis, m = a.data.marks[0]; return a.scale.x(m.t); })()"
+    )
     box = page.locator("#axis canvas").bounding_box()
     for y in range(40, int(box["height"]), 6):
         page.mouse.move(box["x"] + place, box["y"] + y)
