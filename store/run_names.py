@@ -30,9 +30,16 @@ def named_runs(ask: Ask) -> str:
 
 
 def disputed(ask: Ask) -> list[str]:
-    """Runs for which trusted sources name different users, in words: they are shown to none of these."""
+    """Runs for which trusted sources name different users, in words: they are shown to none of these. A run without a
+    verdict (it goes on, or ended well) has no document: what was told of it says who is named."""
     query = """SELECT run_key, cluster, json_extract_string(document, '$.disputed') AS named FROM model.runs
-      WHERE "user" IS NULL AND contains(document, '"disputed"') AND json_extract_string(document, '$.disputed') IS NOT NULL ORDER BY ALL LIMIT 100"""
+      WHERE "user" IS NULL AND contains(document, '"disputed"') AND json_extract_string(document, '$.disputed') IS NOT NULL
+      UNION ALL
+      SELECT r.run_key, r.cluster, string_agg(DISTINCT concat(j.source, ': ', j."user", ' (', coalesce(j.uid::VARCHAR, '?'), ')'), '; '
+        ORDER BY concat(j.source, ': ', j."user", ' (', coalesce(j.uid::VARCHAR, '?'), ')')) AS named
+      FROM model.runs r JOIN raw.jobs j ON j.job_id = r.job_id AND j.cluster IS NOT DISTINCT FROM r.cluster
+      WHERE r."user" IS NULL AND r.document IS NULL AND j."user" <> '' AND j.source NOT IN ('task_hook', 'log')
+      GROUP BY ALL HAVING count(DISTINCT j."user") > 1 ORDER BY ALL LIMIT 100"""
     return [
         f"job {row['run_key']} of cluster {row['cluster'] or UNNAMED}: its user is disputed ({row['named']}); it is shown to neither. "
         "Look which source tells of another cluster or is not to be believed"

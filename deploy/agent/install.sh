@@ -1,9 +1,11 @@
 #!/bin/sh
 # Installs the node agent, in one command, on a running node or inside a node image:
 #
-#   sh install.sh --server https://faultline:8514 --token T
-#   chroot /images/gpu sh /tmp/install.sh --server https://faultline:8514 --token T --image --from /tmp/faultline-0.1.0-py3-none-any.whl
+#   sh install.sh --server https://faultline:8514 --token-file /root/faultline.token
+#   chroot /images/gpu sh /tmp/install.sh --server https://faultline:8514 --token-file /root/t --image --from /tmp/faultline-0.1.0-py3-none-any.whl
 #
+# --token-file F the bearer token, in a file that only root reads; - reads it from standard input. Or set FAULTLINE_TOKEN.
+#                (--token T works too, and whoever runs ps on this host reads it)
 # --from WHAT    what pip installs: a wheel, a folder, a URL (default: faultline from the package index)
 # --gpu          also nvidia-ml-py, for NVML
 # --image        do not ask the service, do not start anything (the image is not a node)
@@ -14,6 +16,7 @@
 # It writes /opt/faultline-agent, /etc/faultline/agent.toml and .token, the hooks' spool, and the unit; uninstall.sh removes them.
 # Safe to repeat: an existing configuration stays. PYTHON names the interpreter (3.11 or newer).
 set -eu
+umask 077
 
 from=faultline root= image= gpu= server= token=${FAULTLINE_TOKEN:-} more=
 here=$(cd "$(dirname "$0")" && pwd)
@@ -23,7 +26,9 @@ while [ $# -gt 0 ]; do
     --from) from=$2; shift 2 ;;
     --root) root=$2; shift 2 ;;
     --server) server=$2; shift 2 ;;
-    --token) token=$2; shift 2 ;;
+    --token) echo "install.sh: a token on the command line is seen by whoever runs ps; use --token-file or FAULTLINE_TOKEN" >&2
+        token=$2; shift 2 ;;
+    --token-file) if [ "$2" = - ]; then token=$(cat); else token=$(cat "$2") || fail "$2 cannot be read"; fi; shift 2 ;;
     --ca) more="$more --ca $2"; shift 2 ;;
     --controller) more="$more --controller"; shift ;;
     --gpu) gpu=nvidia-ml-py; shift ;;
@@ -42,8 +47,12 @@ done
 [ -n "$python" ] || fail "no Python 3.11 or newer here; install one, or set PYTHON"
 
 home=$root/opt/faultline-agent
+# What everybody may read: the program, so that `faultline hook` runs as a job's user too, and the unit. All else is root's.
+umask 022
 "$python" -m venv "$home"
 "$home/bin/pip" install --quiet --disable-pip-version-check --upgrade "${from}[agent]" $gpu
+
+umask 077
 
 config=$root/etc/faultline/agent.toml
 if [ -e "$config" ]; then
@@ -60,6 +69,7 @@ install -d -m 0700 "$root/var/spool/faultline/hooks"
 unit=$here/faultline-agent.service
 [ -e "$unit" ] || unit=$here/../systemd/faultline-agent.service
 install -D -m 0644 "$unit" "$root/etc/systemd/system/faultline-agent.service"
+umask 022
 if [ -z "$root" ] && command -v systemctl >/dev/null; then
     systemctl enable faultline-agent
     if [ -z "$image" ] && [ -d /run/systemd/system ]; then systemctl restart faultline-agent; fi
