@@ -30,7 +30,11 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes, byte
     """Database, log and mark of a store that was killed."""
     folder = tmp_path_factory.mktemp("killed") / "data"
     subprocess.run([sys.executable, "-c", KILLED, str(folder)], check=False, timeout=300)
-    return (folder / DATABASE).read_bytes(), damage.wal_of(folder / DATABASE).read_bytes(), mark.mark_of(folder / DATABASE).read_bytes()
+    return (
+        (folder / DATABASE).read_bytes(),
+        damage.wal_of(folder / DATABASE).read_bytes(),
+        mark.mark_of(folder / DATABASE).read_bytes(),
+    )
 
 
 def lay(folder: Path, killed: tuple[bytes, bytes, bytes], at: int | None) -> Path:
@@ -119,7 +123,9 @@ def test_the_mark_is_ours_alone_and_never_ahead(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1, 3, 6, -3])
-def test_a_damaged_log_is_said_with_what_to_do_and_kept(tmp_path: Path, killed: tuple[bytes, bytes, bytes], at: int) -> None:
+def test_a_damaged_log_is_said_with_what_to_do_and_kept(
+    tmp_path: Path, killed: tuple[bytes, bytes, bytes], at: int
+) -> None:
     folder = lay(tmp_path / "data", killed, at)
     log = damage.wal_of(folder / DATABASE)
     before = log.read_bytes()
