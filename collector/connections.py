@@ -172,8 +172,12 @@ class Connections:
                 del self._of[place.address]
 
     def make_room(self) -> bool:
-        """Sends one away that has not finished anything. For whoever found no file handle."""
-        return self._made_room(None)
+        """Sends one away that has not finished anything. For whoever found no file handle: who knocks is sent away all the same,
+        so no sender that is known loses its connection for it."""
+        waiting = next((place for place in self.places if not place.proven), None)
+        if waiting is not None:
+            self._evict(waiting)
+        return waiting is not None
 
     def _made_room(self, address: str | None) -> bool:
         """Sends one away, of this address if one is given: unproven before proven, and of these whoever was idle longest."""

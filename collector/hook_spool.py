@@ -84,6 +84,11 @@ class HookSpool:
             taken += len(entries)
         return taken
 
+    @property
+    def trouble(self) -> str | None:
+        """Why hooks' files are not read at the moment, in words; None if they are."""
+        return self._refused or None
+
     def _remove(self, name: str) -> None:
         """What cannot be removed is not looked at again by this process, and known to the next one."""
         why = self._spool.remove(name)

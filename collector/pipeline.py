@@ -175,7 +175,7 @@ class Pipeline:
     def ended(self) -> str | None:
         """Why nothing will be stored any more before the service is started anew; None while the thread lives."""
         if not self._thread.is_dead:
-            return None
+            return self._storing.ended
         return self._thread.trouble or "the thread that stores has ended; start the service anew"
 
     def _failed_for(self, _error: BaseException) -> None:

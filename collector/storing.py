@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass
+from queue import SimpleQueue
 
 import duckdb
 import polars as pl
@@ -21,6 +22,7 @@ from collector.carry import Carry
 from collector.ledger import Ledger, Step
 from collector.pieces import Counts, Piece
 from collector.priority import stand_back
+from collector.supervised import Supervised
 from store.duckdb_store import DuckStore, StoreError, insert
 from store.segments import insert_sealed
 
@@ -52,12 +54,25 @@ class Storing:
         #: Why nothing is stored at the moment, in words; None if all is well.
         self.trouble: str | None = None
         self._stopping = stopping
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="storing", initializer=stand_back)
+        self._given: SimpleQueue[tuple[Transaction, Future[None]] | None] = SimpleQueue()
+        self._thread = Supervised("storing", self._run, self._failed)
+        self._is_started = False
         self._under_way: tuple[Transaction, Future[None]] | None = None
 
     def begin(self, made: Transaction) -> None:
         assert self._under_way is None
-        self._under_way = made, self._threads.submit(self._store, made)
+        if not self._is_started:
+            self._thread.start()
+            self._is_started = True
+        if (ended := self.ended) is not None:
+            raise StoreError(ended)
+        self._under_way = made, Future()
+        self._given.put(self._under_way)
+
+    @property
+    def ended(self) -> str | None:
+        """Why nothing will be stored any more before the service is started anew; None while the thread lives."""
+        return (self._thread.trouble or "the thread that stores has ended") if self._thread.is_dead else None
 
     @property
     def made(self) -> Transaction | None:
@@ -86,7 +101,27 @@ class Storing:
         self._under_way = None
 
     def close(self) -> None:
-        self._threads.shutdown()
+        """Waits for what is under way."""
+        if self._is_started:
+            self._given.put(None)
+            self._thread.join()
+
+    def _run(self) -> None:
+        stand_back()
+        while (given := self._given.get()) is not None:
+            made, done = given
+            try:
+                self._store(made)
+            except Exception as error:  # for whoever waits (``end``); anything else is the thread's (``_failed``)
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+            self._thread.well()
+
+    def _failed(self, error: BaseException) -> None:
+        """Whoever waits must not wait for ever: what became of the transaction is for the store to tell."""
+        if (under_way := self._under_way) is not None and not under_way[1].done():
+            under_way[1].set_exception(StoreError(f"the thread that stores failed: {type(error).__name__}: {error}"))
 
     def _store(self, made: Transaction) -> None:
         attempt = 0

@@ -44,6 +44,7 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
                 info = store.info()
                 bad = store.rows("SELECT count(*) AS n FROM raw.logs WHERE raw IS NULL")[0]["n"]
                 wrong += archive.damaged(store)
+                wrong += store.lost
                 wrong += two_names(store, settings.cluster)
                 wrong += disputed(store.rows)
                 for name in names(store.rows, settings.cluster).same:

@@ -22,6 +22,7 @@ import duckdb
 import polars as pl
 import structlog
 import uvicorn
+from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_EXECUTED, JobExecutionEvent
 from apscheduler.executors.pool import ThreadPoolExecutor as SchedulerThreads
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.cron import CronTrigger
@@ -108,6 +109,7 @@ class Service:
         threads = SchedulerThreads(10, pool_kwargs={"initializer": stand_back})
         self.scheduler = BackgroundScheduler(timezone="UTC", executors={"default": threads})
         logging.getLogger("apscheduler").setLevel(logging.ERROR)  # a tick that takes longer than a second is no news
+        logging.getLogger("apscheduler.executors").setLevel(logging.CRITICAL)  # ``_job_ended`` says it
         self.ticker = Ticker(store, settings=config.site, edge_paths=config.edges)
         self._pacing = Pacing()
         #: When the first look at all that is stored began; None before ``start``, and once it is done.
@@ -115,6 +117,10 @@ class Service:
         #: What the last round failed with, and when that was logged.
         self._tick_fault: str | None = None
         self._tick_told_at = 0.0
+        #: Jobs of the scheduler whose last run failed, and with what; and when that was logged.
+        self._faults: dict[str, str] = {}
+        self._faults_told: dict[str, float] = {}
+        self.scheduler.add_listener(self._job_ended, EVENT_JOB_EXECUTED | EVENT_JOB_ERROR)
         self.patterns = WatchedCatalogue(config.patterns)
         self.clock = ClockWatch(store)
         self.disputes = Disputes(store)
@@ -127,12 +133,15 @@ class Service:
         self._unite()
         for problem in two_names(self.store, self.config.cluster):
             log.warning(problem)
+        for problem in self.store.lost:
+            log.error("lines may be missing in the store", reason=problem)
         self._looking_since = datetime.now(UTC).replace(tzinfo=None)
         for folder in {report.folder for report in self.config.reports}:
             damage.remove_left(folder.glob(".*.draft"), "reports")
         self.scheduler.add_job(
             self._tick_told,
             "interval",
+            id="concluding",
             seconds=TICK_SECONDS,
             max_instances=1,
             coalesce=True,
@@ -142,15 +151,17 @@ class Service:
             self.scheduler.add_job(
                 self.telling.round,
                 "interval",
+                id="telling",
                 seconds=TELL_SECONDS,
                 max_instances=1,
                 coalesce=True,
                 misfire_grace_time=None,
             )
-        for report in self.config.reports:
-            self.scheduler.add_job(self.write_report, CronTrigger.from_crontab(report.cron, timezone="UTC"), [report])
+        for number, report in enumerate(self.config.reports, 1):
+            self.scheduler.add_job(self.write_report, CronTrigger.from_crontab(report.cron, timezone="UTC"), [report],
+                                   id=f"report {number}, {report.name}")  # fmt: skip
         self.scheduler.add_job(
-            upkeep.job(self.store, self.config.store, self._is_behind, self.clock), "interval", seconds=upkeep.EVERY_S, max_instances=1,
+            upkeep.job(self.store, self.config.store, self._is_behind, self.clock), "interval", seconds=upkeep.EVERY_S, max_instances=1, id="closing days",
             coalesce=True, next_run_time=datetime.now(UTC) + timedelta(seconds=upkeep.FIRST_S),
         )  # fmt: skip
         self.scheduler.start()
@@ -204,12 +215,32 @@ class Service:
         else:
             self._tick_fault = None
 
+    def _job_ended(self, event: JobExecutionEvent) -> None:
+        """A job that failed is told, once a minute at most, until it went through again; it is run again when it is due."""
+        name = str(event.job_id)  # asking the scheduler would wait for its lock, which it holds while it stops
+        error = getattr(event, "exception", None)
+        if error is None:
+            if self._faults.pop(name, None) is not None:
+                log.info("a job goes through again", job=name)
+            return
+        said, now = f"{type(error).__name__}: {error}".splitlines()[0], time.monotonic()
+        if name not in self._faults or now - self._faults_told.get(name, 0.0) >= TELL_AGAIN_S:
+            self._faults_told[name] = now
+            log.error("a job failed; it is run again when it is due", job=name, error=said, exc_info=error)
+        self._faults[name] = f"the job {name!r} failed: {said}"
+
     @property
     def ended(self) -> str | None:
         """What of the scheduler cannot be brought back; None while its thread lives, or is not to live yet or any more."""
         thread = getattr(self.scheduler, "_thread", None)
         is_dead = self.scheduler.running and thread is not None and not thread.is_alive()
         return "the thread that starts rounds of concluding has ended" if is_dead else None
+
+    def troubles(self) -> list[str]:
+        """What somebody should look at while the service is ready, in words."""
+        missing = self._pipeline.missing if self._pipeline is not None else None
+        found = [self.clock.trouble, missing, *self.store.lost, self.spool.trouble, *list(self._faults.values())]
+        return [text for text in found if text]
 
     def looking_since(self) -> datetime | None:
         """When the first look at all that is stored began (naive UTC), while it is under way and took longer than ``LOOK_S``."""
@@ -227,6 +258,12 @@ class Service:
             f"# HELP {held} 1 while nothing is dropped for its age, because the clock jumped.\n# TYPE {held} gauge\n"
         )
         rows += f"{held} {int(self.clock.trouble is not None)}\n"
+        lost = "faultline_lines_may_be_missing"
+        rows += f"# HELP {lost} 1 if a damaged log of the store cost lines, or may have.\n# TYPE {lost} gauge\n"
+        rows += f"{lost} {int(bool(self.store.lost or (self._pipeline is not None and self._pipeline.missing)))}\n"
+        failing = "faultline_jobs_failing"
+        rows += f"# HELP {failing} Jobs beside concluding whose last run failed.\n# TYPE {failing} gauge\n"
+        rows += f"{failing} {len(self._faults)}\n"
         name, text = "faultline_concluding_ok", "1 unless the last round of concluding failed."
         return f"{rows}# HELP {name} {text}\n# TYPE {name} gauge\n{name} {int(self._tick_fault is None)}\n"
 
@@ -349,11 +386,11 @@ def build_app(service: Service) -> Any:
                 "data": str(service.config.data.absolute())}  # fmt: skip
     audit = Audit(service.config.data / AUDIT_FILE)
     app = create_app(service.store, settings=settings, gate=service.gate, audit=audit)
-    service.scheduler.add_job(audit.settle, "interval", seconds=QUIET_S, coalesce=True)
+    service.scheduler.add_job(audit.settle, "interval", seconds=QUIET_S, coalesce=True, id="audit")
 
     app.state.receiving = service.receiving
     app.state.looking_since = service.looking_since
-    app.state.troubles = lambda: [text for text in (service.clock.trouble,) if text]
+    app.state.troubles = service.troubles
     app.state.counters.more.append(service.metrics)
     app.state.counters.more.append(service.disputes.metrics)
     if service.receiving is not None:

@@ -184,8 +184,8 @@ class DuckStore:
         fact = self.fact(mark.FACT) if made else None
         self._count = int(fact) if fact is not None else 0
         if self.folder is not None:
-            mark.compare(self.folder / DATABASE, self._count, aside)
-            if self._marking is not None:
+            told = mark.compare(self.folder / DATABASE, self._count, aside)
+            if self._marking is not None and (told is None or self.lost):  # else it is told again at the next start
                 self._marking.write(self._count)
 
     @property

@@ -108,7 +108,7 @@ def kept_aside(database: Path) -> Path | None:
     """Before the engine reads its log, and cuts off what it does not follow: a copy of one of which it may leave out a part."""
     wal, known = wal_of(database), read(database)
     try:
-        if known is None or not (size := wal.stat().st_size):
+        if known is None or not wal.exists() or not (size := wal.stat().st_size):
             return None
         if _head(database) == known.head and _read_through(wal) == size:
             return None

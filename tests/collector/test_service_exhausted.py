@@ -78,32 +78,40 @@ class Sending:
 
 
 def told(sending: Sending, *words: str) -> None:
-    """Everywhere, sooner or later; over the connection that is open already."""
+    """Everywhere, sooner or later, at once; over the connection that is open already, where there is one."""
     end = time.monotonic() + PATIENCE_S
     missing: dict[str, Any] = {"nothing": "asked"}
     while missing and time.monotonic() < end:
-        missing = {}
-        status, body, headers = sending.ask("GET", "/readyz", Accept="application/json")
-        text = body.decode()
-        if status != 503 or not any(word in text for word in words) or int(headers.get("retry-after", 0)) < 1:
-            missing["/readyz"] = (status, text)
-        text = sending.ask("GET", "/metrics")[1].decode()
-        if "\nfaultline_intake_ok 0\n" not in text:
-            missing["/metrics"] = [line for line in text.splitlines() if line.startswith("faultline_intake_ok")]
-        text = json.loads(sending.ask("GET", "/api/v1/sources")[1])["intake"]["trouble"] or ""
-        if not any(word in text for word in words):
-            missing["/api/v1/sources"] = text
-        text = sending.ask("GET", "/sources")[1].decode()
-        if not any(word in text for word in words):
-            missing["/sources"] = text[:3000]
-        text = sending.service.log.read_text()
-        if not any(
-            "not all is taken in or stored" in line and word in line for line in text.splitlines() for word in words
-        ):
-            missing["log"] = text[-2000:]
+        try:
+            missing = _untold(sending, words)
+        except (OSError, http.client.HTTPException) as error:
+            missing = {"answer": repr(error)}
         if missing:
             time.sleep(0.2)
     assert not missing, missing
+
+
+def _untold(sending: Sending, words: tuple[str, ...]) -> dict[str, Any]:
+    missing: dict[str, Any] = {}
+    status, body, headers = sending.ask("GET", "/readyz", Accept="application/json")
+    text = body.decode()
+    if status != 503 or not any(word in text for word in words) or int(headers.get("retry-after", 0)) < 1:
+        missing["/readyz"] = (status, text)
+    text = sending.ask("GET", "/metrics")[1].decode()
+    if "\nfaultline_intake_ok 0\n" not in text:
+        missing["/metrics"] = [line for line in text.splitlines() if line.startswith("faultline_intake_ok")]
+    text = json.loads(sending.ask("GET", "/api/v1/sources")[1])["intake"]["trouble"] or ""
+    if not any(word in text for word in words):
+        missing["/api/v1/sources"] = text
+    text = sending.ask("GET", "/sources")[1].decode()
+    if not any(word in text for word in words):
+        missing["/sources"] = text[:3000]
+    text = sending.service.log.read_text()
+    if not any(
+        "not all is taken in or stored" in line and word in line for line in text.splitlines() for word in words
+    ):
+        missing["log"] = text[-2000:]
+    return missing
 
 
 def well(sending: Sending) -> None:
@@ -119,7 +127,8 @@ def well(sending: Sending) -> None:
 
 
 def stored_once(sending: Sending) -> None:
-    service, end, rows = sending.service, time.monotonic() + PATIENCE_S, []
+    service, end = sending.service, time.monotonic() + PATIENCE_S
+    rows: list[int] = []
     while set(sending.acknowledged) - set(rows) and time.monotonic() < end:
         with contextlib.suppress(AssertionError):
             found = service.query(
@@ -182,7 +191,7 @@ def test_only_the_stores_disk_is_full(tmp_path: Path, made: list[Running]) -> No
 
 def lowest_free(pid: int) -> int:
     """The number of the next handle that a process opens: with this as the limit, there is none."""
-    used = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+    used = {int(handle.name) for handle in Path(f"/proc/{pid}/fd").iterdir()}
     return next(number for number in range(len(used) + 1) if number not in used)
 
 
@@ -224,8 +233,9 @@ def test_out_of_memory(tmp_path: Path, made: list[Running], capsys: pytest.Captu
         resource.prlimit(service.process.pid, resource.RLIMIT_AS, (size + more, resource.RLIM_INFINITY))
         end = time.monotonic() + 10.0
         while time.monotonic() < end and service.process.poll() is None:
-            sending.send(1, 2_000_000)
-            sending.send(1, 100)
+            sending.send(1, 200_000)
+            sending.send(4, 100)
+            time.sleep(0.1)
         if service.process.poll() is None:
             resource.prlimit(service.process.pid, resource.RLIMIT_AS, unlimited)
         else:

@@ -12,16 +12,19 @@ from typing import Any, cast
 
 import pytest
 from fastapi.testclient import TestClient
+from structlog.testing import capture_logs
 
 from collector.ingest import Ingest
 from correlator.engine import correlate
 from correlator.live.ticker import Ticker, TickReport
 from faultline import service
+from faultline.cli import run
 from faultline.config import validate
 from faultline.failure import CommandError
 from faultline.receiving import Front, Receiving
 from faultline.service import Service, _Parts, build_app
-from store import open_store
+from store import mark, open_store
+from store.duckdb_store import DATABASE
 
 FLAP = Path(__file__).parent.parent / "captures" / "mgmt_flap_long"
 
@@ -124,7 +127,7 @@ def test_lines_are_taken_in_and_stored_while_all_that_is_stored_is_first_looked_
     parts = _Parts(config, receiving, front, tmp_path / "note", "http://here", None)
     parts.begin(open_store(config.data))
     try:
-        asked = TestClient(front)
+        asked = TestClient(front, base_url="http://localhost")
         line = b'{"host": "gx01", "message": "eth0: Link is Down"}\n'
         assert (
             asked.post("/api/v1/ingest", content=line, headers={"content-type": "application/x-ndjson"}).status_code
@@ -148,3 +151,47 @@ def test_lines_are_taken_in_and_stored_while_all_that_is_stored_is_first_looked_
         go_on.set()
         parts.end()
         gc.unfreeze()
+
+
+def test_a_job_that_fails_is_told_until_it_goes_through_again(tmp_path: Path) -> None:
+    """Notifications, reports, closing days, the audit: none of them ends silently, and none ends another."""
+    broken, rounds = threading.Event(), threading.Semaphore(0)
+    broken.set()
+
+    def job() -> None:
+        rounds.release()
+        if broken.is_set():
+            raise MemoryError("nothing left")
+
+    with open_store(tmp_path / "data") as store, capture_logs() as said:
+        running = Service(validate({"data": str(tmp_path / "data")}, "test"), store)
+        running.start()
+        try:
+            running.scheduler.add_job(job, "interval", seconds=0.05, id="the test's")
+            for _ in range(4):
+                assert rounds.acquire(timeout=60)
+            end = time.monotonic() + 60
+            while not running.troubles() and time.monotonic() < end:
+                time.sleep(0.01)
+            assert running.troubles() == ['the job "the test\'s" failed: MemoryError: nothing left']
+            assert "\nfaultline_jobs_failing 1\n" in running.metrics()
+            broken.clear()
+            while running.troubles() and time.monotonic() < end:
+                time.sleep(0.01)
+            assert running.troubles() == [] and "\nfaultline_jobs_failing 0\n" in running.metrics()
+        finally:
+            running.stop()
+    told = [line["event"] for line in said if line.get("job") == "the test's"]
+    assert told == ["a job failed; it is run again when it is due", "a job goes through again"]
+
+
+def test_what_a_damaged_log_cost_is_among_the_troubles(tmp_path: Path) -> None:
+    with open_store(tmp_path / "data") as store:
+        mark.note_of(tmp_path / "data" / DATABASE).write_text("lines may be missing\n")
+        running = Service(validate({"data": str(tmp_path / "data")}, "test"), store)
+        assert running.troubles() == ["lines may be missing"]
+        assert "\nfaultline_lines_may_be_missing 1\n" in running.metrics()
+        with TestClient(build_app(running)) as client:
+            assert client.get("/readyz").json()["troubles"] == ["lines may be missing"]
+    checked = run(["check", "--data", str(tmp_path / "data")])
+    assert checked == 1
