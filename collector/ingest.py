@@ -151,7 +151,9 @@ class Ingest:
         self._flush()
         for result in self.report.files:
             if ahead := self._ahead.get(os.fsdecode(result.path)):
-                result.warnings.append(f"{ahead:,} lines are stamped more than a day after now: they have no time (tag future)")
+                result.warnings.append(
+                    f"{ahead:,} lines are stamped more than a day after now: they have no time (tag future)"
+                )
         settle(self.store)
         segments.seal(self.store, least=segments.SEGMENT_ROWS // 4)
         return self.report

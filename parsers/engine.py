@@ -308,7 +308,12 @@ def _held(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     """Without times that lie after the moment at which the line was read (parsers.future). Tags were given before."""
     read_at = pl.lit(origin.received or origin.latest, pl.Datetime("us"))
     if frame["received"].null_count() < len(frame):  # a log host's word of when it received the line
-        frame = frame.with_columns(pl.when((pl.col("received") > read_at + clock.AHEAD).fill_null(False)).then(None).otherwise("received").alias("received"))
+        frame = frame.with_columns(
+            pl.when((pl.col("received") > read_at + clock.AHEAD).fill_null(False))
+            .then(None)
+            .otherwise("received")
+            .alias("received")
+        )
     ahead = (pl.col("time") > pl.min_horizontal("received", read_at) + clock.AHEAD).fill_null(False)
     if not frame.select(ahead.any()).item():
         return frame

@@ -79,7 +79,9 @@ def together(rows: list[Row]) -> list[Row]:
     out = [row for row in rows if row["host"] or (row["source"] or "") not in alike]
     for members in alike.values():
         newest = max(members, key=lambda row: row["last"] or datetime.min)
-        sums = {name: sum(row[name] or 0 for row in members) for name in ("lines", "events", "unparsed", "rate", "ahead")}
+        sums = {
+            name: sum(row[name] or 0 for row in members) for name in ("lines", "events", "unparsed", "rate", "ahead")
+        }
         late_s = max((row["late_s"] for row in members if row["late_s"] is not None), default=None)
         troubles = {name: any(row[name] for row in members) for name in ("late", "silent")}
         out.append({**newest, **sums, **troubles, "late_s": late_s, "files": len(members)})

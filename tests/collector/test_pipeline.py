@@ -118,7 +118,9 @@ def test_stamps_that_are_ahead_are_counted_and_told_once(
     store: DuckStore, spool: Spool, begin: Callable[[], Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[dict[str, Any]] = []
-    monkeypatch.setattr(pipeline.log, "warning", lambda text, **what: told.append({"text": text, **what}), raising=False)
+    monkeypatch.setattr(
+        pipeline.log, "warning", lambda text, **what: told.append({"text": text, **what}), raising=False
+    )
     running = begin()
     for second in range(3):
         put(spool, f"2099-01-01T00:00:0{second}Z gpu01 kernel: x", "2026-11-18T00:00:00Z gpu01 kernel: x")

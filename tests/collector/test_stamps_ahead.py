@@ -56,9 +56,13 @@ def newest(store: DuckStore) -> dict[str, Any]:
         "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema IN ('raw', 'model') AND data_type = 'TIMESTAMP'"
         " AND column_name NOT IN ('sender_time', 'end', 'until') AND table_name <> 'archive'"
     ).fetchall():  # fmt: skip
-        schema = "model" if table in ("events", "runs", "incidents", "node_states") and column != "observed_at" else "raw"
+        schema = (
+            "model" if table in ("events", "runs", "incidents", "node_states") and column != "observed_at" else "raw"
+        )
         try:
-            found[f"{schema}.{table}.{column}"] = store.rows(f'SELECT max("{column}") AS m FROM {schema}.{table}')[0]["m"]
+            found[f"{schema}.{table}.{column}"] = store.rows(f'SELECT max("{column}") AS m FROM {schema}.{table}')[0][
+                "m"
+            ]
         except Exception:  # of the other schema
             continue
     return {name: moment for name, moment in found.items() if moment is not None}
@@ -133,7 +137,10 @@ def test_what_comes_over_a_network_came_when_it_came(record: dict[str, str], spo
     """The sender's own word of the time is a stamp like the line's."""
     body = json.dumps(record).encode()
     assert ask(intake, "POST", "/api/v1/ingest", body, content_type="application/x-ndjson").status == 200
-    jobs = [Job(r.path, r.payload_offset, r.payload_bytes, r.payload_crc, r.meta) for r in spool.read(Position(0, 0), 1 << 40)]
+    jobs = [
+        Job(r.path, r.payload_offset, r.payload_bytes, r.payload_crc, r.meta)
+        for r in spool.read(Position(0, 0), 1 << 40)
+    ]
     outcome = decoding.work(jobs, PARSER)
     stats = outcome.stats.frame() if outcome.stats else None
     found = frames(outcome)

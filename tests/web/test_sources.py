@@ -106,7 +106,9 @@ def test_a_store_that_never_received_shows_its_files(client: TestClient) -> None
     assert client.post("/api/v1/quarantine/x/replay").status_code == 404
 
 
-@pytest.mark.parametrize(("only", "hosts"), [("late", ["gpu005"]), ("silent", ["gpu007"]), ("unparsed", []), ("ahead", ["gpu009"])])
+@pytest.mark.parametrize(
+    ("only", "hosts"), [("late", ["gpu005"]), ("silent", ["gpu007"]), ("unparsed", []), ("ahead", ["gpu009"])]
+)
 def test_who_asks_for_trouble_sees_only_that(client: TestClient, only: str, hosts: list[str]) -> None:
     page = client.get("/sources", params={"only": only}).text
     listed = page.split('aria-label="Sources"')[1]

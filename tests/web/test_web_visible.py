@@ -19,9 +19,7 @@ from parsers.visible import _HIDDEN
 pytestmark = pytest.mark.browser
 BAD = "\x1b[31m\u202eevil\u202c\u200b\x9b"
 SHOWN = r"\u001b[31m\u202eevil\u202c\u200b\u009b"
-HIDDEN = "".join(
-    sign if 32 <= ord(sign) <= 126 else f"\\u{ord(sign):04x}" for sign in _HIDDEN.partition("\ufeff")[0]
-)
+HIDDEN = "".join(sign if 32 <= ord(sign) <= 126 else f"\\u{ord(sign):04x}" for sign in _HIDDEN.partition("\ufeff")[0])
 #: All that a page shows: its text, its titles and labels, and what was drawn on canvases.
 FOUND = f"""() => {{
   const all = [document.title, document.body.innerText, ...(window.drawn ?? [])];
@@ -66,16 +64,19 @@ def test_results_charts_and_errors(look: Any, bad_site: str) -> None:
     eyes.answer_queries({
         "columns": [{"name": f"Time{BAD}", "type": "datetime"}, {"name": "Host", "type": "string"}, {"name": f"n{BAD}", "type": "long"}],
         "rows": [[f"2026-11-21T00:3{n}:52Z", f"{host}{BAD}", n] for n, host in enumerate("aab")], "truncated": False, "elapsed_ms": 4,
-        "render": {"kind": "timechart", "title": BAD, "xtitle": BAD, "ytitle": BAD},
+        "render": {"visualization": "timechart", "x": f"Time{BAD}", "y": [f"n{BAD}"], "series": ["Host"], "title": BAD, "xtitle": BAD, "ytitle": BAD},
     })  # fmt: skip
     page = eyes.open("/explore")
-    page.wait_for_selector("#result td")
+    page.wait_for_selector("#result tbody tr")
     assert SHOWN in page.inner_text("#result") and SHOWN in page.inner_text(".legend")
     until(page, f"window.drawn.some(words => words.includes({json.dumps(SHOWN[:6])}))")
     assert page.evaluate(FOUND) == []
     eyes.page.unroute("**/api/v1/query")
-    eyes.answer_queries({"detail": BAD, "message": f"no column {BAD}", "line": 1, "column": 1, "suggestion": BAD}, status=400)
-    page.locator("#run").click()
+    eyes.answer_queries(
+        {"detail": BAD, "message": f"no column {BAD}", "line": 1, "column": 1, "suggestion": BAD}, status=400
+    )
+    page.focus("#q")
+    page.keyboard.press("Control+Enter")
     until(page, "document.getElementById('fault').innerText.includes('no column')")
     assert SHOWN in page.inner_text("#fault")
     assert page.evaluate(FOUND) == []
@@ -90,7 +91,9 @@ def test_the_axis_its_tooltip_and_the_lines_below(look: Any, bad_site: str) -> N
     assert SHOWN in page.inner_text("#lines")
     assert any(SHOWN[:6] in words for words in page.evaluate("window.drawn"))
     page.keyboard.press("e")
-    place = page.evaluate("(() => { const a = document.getElementById('axis').axis, m = a.data.marks[0]; return a.scale.x(m.t); })()")
+    place = page.evaluate(
+        "(() => { const a = document.getElementById('axis').axis, m = a.data.marks[0]; return a.scale.x(m.t); })()"
+    )
     box = page.locator("#axis canvas").bounding_box()
     for y in range(40, int(box["height"]), 6):
         page.mouse.move(box["x"] + place, box["y"] + y)
@@ -106,7 +109,6 @@ def test_the_axis_its_tooltip_and_the_lines_below(look: Any, bad_site: str) -> N
 
 
 @pytest.mark.parametrize("path", ["/", "/nodes", "/sources", "/incidents/I9?theme=light"])
-def test_pages_and_what_they_exchange_later(look: Any, bad_site: str, path: str) -> None:
+def test_pages_as_the_server_writes_them(look: Any, bad_site: str, path: str) -> None:
     page = look(at=bad_site).open(path)
     assert page.evaluate(FOUND) == []
-    until(page, "true")
