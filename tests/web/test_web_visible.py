@@ -64,10 +64,10 @@ def test_results_charts_and_errors(look: Any, bad_site: str) -> None:
     eyes.answer_queries({
         "columns": [{"name": f"Time{BAD}", "type": "datetime"}, {"name": "Host", "type": "string"}, {"name": f"n{BAD}", "type": "long"}],
         "rows": [[f"2026-11-21T00:3{n}:52Z", f"{host}{BAD}", n] for n, host in enumerate("aab")], "truncated": False, "elapsed_ms": 4,
-        "render": {"kind": "timechart", "title": BAD, "xtitle": BAD, "ytitle": BAD},
+        "render": {"visualization": "timechart", "x": f"Time{BAD}", "y": [f"n{BAD}"], "series": ["Host"], "title": BAD, "xtitle": BAD, "ytitle": BAD},
     })  # fmt: skip
     page = eyes.open("/explore")
-    page.wait_for_selector("#result td")
+    page.wait_for_selector("#result tbody tr")
     assert SHOWN in page.inner_text("#result") and SHOWN in page.inner_text(".legend")
     until(page, f"window.drawn.some(words => words.includes({json.dumps(SHOWN[:6])}))")
     assert page.evaluate(FOUND) == []
@@ -75,7 +75,8 @@ def test_results_charts_and_errors(look: Any, bad_site: str) -> None:
     eyes.answer_queries(
         {"detail": BAD, "message": f"no column {BAD}", "line": 1, "column": 1, "suggestion": BAD}, status=400
     )
-    page.locator("#run").click()
+    page.focus("#q")
+    page.keyboard.press("Control+Enter")
     until(page, "document.getElementById('fault').innerText.includes('no column')")
     assert SHOWN in page.inner_text("#fault")
     assert page.evaluate(FOUND) == []
@@ -108,7 +109,6 @@ def test_the_axis_its_tooltip_and_the_lines_below(look: Any, bad_site: str) -> N
 
 
 @pytest.mark.parametrize("path", ["/", "/nodes", "/sources", "/incidents/I9?theme=light"])
-def test_pages_and_what_they_exchange_later(look: Any, bad_site: str, path: str) -> None:
+def test_pages_as_the_server_writes_them(look: Any, bad_site: str, path: str) -> None:
     page = look(at=bad_site).open(path)
     assert page.evaluate(FOUND) == []
-    until(page, "true")

@@ -4,6 +4,7 @@ import { element } from '../lines.js';
 import { bars, card } from './bars.js';
 import { Plot } from './plot.js';
 import { drawn } from './series.js';
+import { visible } from '../visible.js';
 
 /** Draws into the box what can be drawn, and gives what has to be said about it. */
 export function chart(box, answer) {
@@ -17,7 +18,7 @@ export function chart(box, answer) {
   box.setAttribute('role', 'group');
   box.setAttribute(
     'aria-label',
-    `${what.kind} of ${what.said.y.join(', ')} over ${what.said.x}, ${what.series.length} series`,
+    visible(`${what.kind} of ${what.said.y.join(', ')} over ${what.said.x}, ${what.series.length} series`),
   );
   if (what.kind === 'card') card(box, what);
   else if (what.kind === 'barchart' || what.kind === 'piechart')
