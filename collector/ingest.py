@@ -191,7 +191,7 @@ class Ingest:
         ours = frozenset().union(*(tree.trusted(path.resolve()) for path in paths))
         foldered = {item.what.job_id for item in found if item.what.artifact and not item.what.claimed}
         claims = Claims(ours, frozenset(job for job in foldered if job is not None))
-        claims.learn(self.store, self._pending["jobs"])
+        claims.learn(self.store, self._pending.get("jobs", ()))
         return claims
 
     def _origin(self, item: _Found, cluster: str | None, reference: datetime | None) -> Origin:

@@ -35,7 +35,7 @@ class Entry:
     broken: bool = False
 
 
-class _Refused(Exception):
+class _LinkError(Exception):
     """Says why a link is not followed."""
 
 
@@ -108,7 +108,7 @@ def _entry(path: Path, root: Path, folder: os.stat_result | None, ours: frozense
     if stat.S_ISLNK(seen.st_mode):
         try:
             target = _followed(path, root, ours)
-        except _Refused as why:
+        except _LinkError as why:
             yield Entry(path, root, str(why))
             return
         except OSError as error:
@@ -135,9 +135,9 @@ def _is_strangers(seen: os.stat_result, folder: os.stat_result, of_job: bool, ou
 
 
 def _followed(path: Path, root: Path, ours: frozenset[int]) -> Path:
-    """Where a link leads, every link on the way looked at. Raises ``_Refused``, and ``OSError`` where there is nothing."""
+    """Where a link leads, every link on the way looked at. Raises ``_LinkError``, and ``OSError`` where there is nothing."""
     if is_jobs(path, root):
-        raise _Refused("a symbolic link below jobs/, which is not followed")
+        raise _LinkError("a symbolic link below jobs/, which is not followed")
     at, left, links, strange = Path("/"), list(reversed(path.parts[1:])), 0, False
     while left:
         part = left.pop()
@@ -153,16 +153,16 @@ def _followed(path: Path, root: Path, ours: frozenset[int]) -> Path:
             continue
         links += 1
         if links > _MOST_LINKS:
-            raise _Refused("links that lead in a circle")
+            raise _LinkError("links that lead in a circle")
         if step.is_relative_to(root) and is_jobs(step, root):
-            raise _Refused("a link to a symbolic link below jobs/, which is not followed")
+            raise _LinkError("a link to a symbolic link below jobs/, which is not followed")
         strange = strange or seen.st_uid not in ours
-        target = Path(os.readlink(step))
+        target = step.readlink()
         if target.is_absolute():
             at = Path("/")
         left += reversed(target.parts[1:] if target.is_absolute() else target.parts)
     if strange and not at.is_relative_to(root):
-        raise _Refused("a symbolic link of another user that leads out of the tree")
+        raise _LinkError("a symbolic link of another user that leads out of the tree")
     return at
 
 
