@@ -7,7 +7,10 @@ because the agent tells why it did not read that file.
 from __future__ import annotations
 
 import os
+import stat
 
+#: As many links in a row as Linux follows.
+MOST_LINKS = 40
 #: Longer names are cut; the rest is counted.
 MOST = 80
 
@@ -32,3 +35,27 @@ def _encodes(text: str | os.PathLike[str]) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def is_led_astray(path: str, status: os.stat_result) -> bool:
+    """Whether a user led us to a file (``status``) of somebody else: some part of ``path`` is a link of theirs. Links of root, of
+    the agent's own user, and to one's own file are followed."""
+    ours = (0, os.geteuid(), status.st_uid)
+    step, left, links = "/", [part for part in reversed(os.path.abspath(path).split("/")) if part], 0
+    while left:
+        part = left.pop()
+        if part == "..":
+            step = os.path.dirname(step)
+            continue
+        below = os.path.join(step, part)
+        seen = os.lstat(below)
+        if not stat.S_ISLNK(seen.st_mode):
+            step = below
+            continue
+        links += 1
+        if seen.st_uid not in ours or links > MOST_LINKS:
+            return True
+        target = os.readlink(below)
+        step = "/" if target.startswith("/") else step
+        left += [part for part in reversed(target.split("/")) if part not in ("", ".")]
+    return False

@@ -173,7 +173,10 @@ def test_a_strangers_link_leads_nowhere_but_within_the_tree(store: DuckStore, tm
     for link in (logs / "messages", logs / "syslog", hop):
         os.lchown(link, MALLORY, MALLORY)
     report = ingest(store, tmp_path / "tree")
-    assert len(raws(store)) == 1 and {f.path.name for f in report.files if f.status == "left"} == {"messages", "kern.log"}
+    assert len(raws(store)) == 1 and {f.path.name for f in report.files if f.status == "left"} == {
+        "messages",
+        "kern.log",
+    }
 
 
 @needs_root
