@@ -289,7 +289,7 @@ def test_names_of_users_print_one_line_each(tmp_path: Path, capfd: pytest.Captur
     jobs = tmp_path / "tree" / "jobs" / "9002"
     jobs.mkdir(parents=True)
     for name in (b"\x1b]0;owned\x07", b"x\nfaultline: all is well", b"\xff\xfe", "\x9b31m\u202e".encode()):
-        os.symlink("/etc/shadow", os.fsencode(jobs) + b"/" + name)
+        (jobs / os.fsdecode(name)).symlink_to("/etc/shadow")
     for number in range(70):
         (jobs / f"link{number:02}").symlink_to("/etc/shadow")
     assert run(["ingest", str(tmp_path / "tree"), "--data", str(tmp_path / "data")]) == 0
