@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import codecs
+import contextlib
 import gzip
 import hashlib
 import io
@@ -18,6 +19,8 @@ from typing import IO, Any, cast
 
 import zstandard
 
+from collector.tree import opened_at
+
 #: Enough to recognise a file by.
 HEAD = 64 * 1024
 #: How much is parsed and stored at a time.
@@ -27,14 +30,20 @@ CHUNK = 4 * 1024 * 1024
 #: what it was asked for in that call.
 BLOCK = 64 * 1024
 
+#: A line of more bytes is no line, and would be held in memory.
+LONGEST_LINE = 64 * 1024 * 1024
+#: A file with more bytes of holes than this is read up to its first hole: nobody's log, and terabytes of nothing to read. What
+#: a file system leaves in a log after a power loss is smaller.
+MOST_HOLES = 64 * 1024 * 1024
+
 BROKEN = (OSError, EOFError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
 
 
 class _Utf16(io.RawIOBase):
     """A file of UTF-16 with a byte order mark (Windows tools, BMC exports) as UTF-8; what does not decode is U+FFFD."""
 
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("rb")
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
         self._decode = codecs.getincrementaldecoder("utf-16")("replace").decode
         self._ready = b""
 
@@ -67,8 +76,8 @@ class _Frames(io.RawIOBase):
     """Octet-counted frames that were written into a file one behind the other, as lines. Where a count is lost, the rest
     comes as it stands."""
 
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("rb")
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
         self._data, self._ready, self._plain = b"", b"", False
 
     def readable(self) -> bool:
@@ -115,28 +124,49 @@ def _is_glued(head: bytes) -> bool:
     return first is not None and _COUNT.match(head, first.end() + int(first[1])) is not None
 
 
-def opened(path: Path) -> IO[bytes]:
+def plain(path: Path) -> IO[bytes]:
+    """Opens as it lies there: a regular file at a path without links. Raises ``OSError``."""
+    return os.fdopen(opened_at(path.absolute()), "rb")
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
     """Opens for reading, unpacked, UTF-16 as UTF-8, glued frames as lines. The first bytes decide, not the name: a ``.gz``
     may be plain."""
-    with path.open("rb") as raw:
+    with plain(path) as raw:
         head = raw.read(BLOCK)
+        raw.seek(0)
+        yield _unpacked(raw, head)
+
+
+def _unpacked(raw: IO[bytes], head: bytes) -> IO[bytes]:
     magic = head[:6]
     if magic.startswith(b"\x1f\x8b"):
-        return cast(IO[bytes], gzip.open(path, "rb"))
+        return cast(IO[bytes], gzip.open(raw, "rb"))
     if magic.startswith(b"\xfd7zXZ\x00"):
-        return lzma.open(path, "rb")
+        return lzma.open(raw, "rb")
     if magic.startswith(b"BZh"):
-        return bz2.open(path, "rb")
+        return bz2.open(raw, "rb")
     if magic.startswith(b"\x28\xb5\x2f\xfd"):
-        reader: IO[bytes] = zstandard.ZstdDecompressor().stream_reader(
-            path.open("rb"), closefd=True, read_across_frames=True
-        )
+        reader: IO[bytes] = zstandard.ZstdDecompressor().stream_reader(raw, closefd=False, read_across_frames=True)
         return reader
     if magic.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return io.BufferedReader(_Utf16(path))
+        return io.BufferedReader(_Utf16(raw))
     if _is_glued(head):
-        return io.BufferedReader(_Frames(path))
-    return path.open("rb")
+        return io.BufferedReader(_Frames(raw))
+    return raw
+
+
+def hole_of(path: Path) -> int | None:
+    """Where the first hole is of a file that is mostly holes; None for any other."""
+    with plain(path) as raw:
+        seen = os.fstat(raw.fileno())
+        if seen.st_size - seen.st_blocks * 512 <= MOST_HOLES:
+            return None
+        try:
+            return os.lseek(raw.fileno(), 0, os.SEEK_HOLE)
+        except (OSError, AttributeError):
+            return 0
 
 
 def head_of(path: Path) -> bytes:
@@ -150,11 +180,12 @@ class Pieces:
 
     After iterating: ``consumed`` bytes up to the last line end, their ``digest``, the unterminated ``tail`` behind
     them, and ``broken`` if the content stopped in the middle (a truncated archive); what came before is given all the
-    same. ``skip`` bytes are read for the digest only.
+    same. ``skip`` bytes are read for the digest only, and ``most`` bytes (unpacked) at most.
     """
 
     path: Path
     skip: int = 0
+    most: int | None = None
     consumed: int = 0
     tail: bytes = b""
     broken: str | None = None
@@ -168,7 +199,7 @@ class Pieces:
         held: list[bytes] = []
         size = 0
         left = self.skip
-        for block in self._blocks():
+        for block in self._bounded():
             if left:
                 self._take(block[:left])
                 left, block = left - len(block[:left]), block[left:]
@@ -181,12 +212,35 @@ class Pieces:
             if cut and cut < len(block):
                 held.append(block[cut:])
                 size += len(held[-1])
+            if size > LONGEST_LINE + CHUNK:
+                self.broken = f"no line ends within {LONGEST_LINE:,} bytes"
+                held = _lines_of(held)
+                break
         rest = b"".join(held)
         cut = rest.rfind(b"\n") + 1
         self._take(rest[:cut])
         self.tail = rest[cut:]
         if rest:
             yield rest
+
+    def _bounded(self) -> Iterator[bytes]:
+        """Blocks, of which the last is cut where the file is not read any further."""
+        left = self.most
+        try:
+            hole = hole_of(self.path)
+        except OSError:  # told by who reads
+            hole = None
+        if hole is not None and (left is None or hole < left):
+            left = hole
+        why = f"holes from byte {hole:,} on" if hole is not None and left == hole else f"more than {left or 0:,} bytes"
+        for block in self._blocks():
+            if left is not None and len(block) > left:
+                self.broken = why
+                if left:
+                    yield block[:left]
+                return
+            yield block
+            left = None if left is None else left - len(block)
 
     def _terminated(self, held: list[bytes]) -> bytes:
         piece = b"".join(held)
@@ -206,6 +260,12 @@ class Pieces:
         self.consumed += len(block)
 
 
+def _lines_of(held: list[bytes]) -> list[bytes]:
+    """The whole lines of what is held, without the one that does not end."""
+    whole = b"".join(held)
+    return [whole[: whole.rfind(b"\n") + 1]]
+
+
 def prefix_digest(path: Path, length: int) -> str | None:
     """The digest of the first ``length`` bytes; None if the file is shorter now."""
     pieces = hashlib.blake2b(digest_size=16)
@@ -218,17 +278,3 @@ def prefix_digest(path: Path, length: int) -> str | None:
             pieces.update(block)
             left -= len(block)
     return pieces.hexdigest()
-
-
-def walk(paths: list[Path]) -> list[tuple[Path, Path]]:
-    """(file, the path the user named) for every regular file below, sorted; hidden folders are left out."""
-    found: dict[Path, Path] = {}
-    for root in paths:
-        if root.is_dir():
-            for folder, folders, names in os.walk(root):
-                folders[:] = sorted(f for f in folders if not f.startswith("."))
-                for name in names:
-                    found.setdefault(Path(folder) / name, root)
-        else:
-            found.setdefault(root, root.parent)
-    return sorted(found.items())

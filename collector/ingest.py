@@ -20,7 +20,8 @@ from typing import Any
 import polars as pl
 
 from collector import files as reading
-from collector import hostnames
+from collector import hostnames, tree
+from collector.claims import Claims
 from collector.hostnames import HostNames
 from collector.line_files import FileResult, LineFile, LineFiles, digest_of
 from collector.workers import ParserPool
@@ -42,6 +43,8 @@ MOST_PROCESSES = 4
 #: Compressed logs unpack to about so many times their size.
 _PACKED = 10
 
+#: So much of a job's file is read, unpacked: of its output, and of what is kept as a whole.
+JOB_OUTPUT_BYTES, JOB_FILE_BYTES = 8 * 1024**3, 16 * 1024**2
 #: Head and tail of a job's output that are kept as its artifact.
 KEEP_HEAD, KEEP_TAIL = 64 * 1024, 256 * 1024
 
@@ -83,9 +86,12 @@ class Options:
 
 @dataclass
 class _Found:
+    """``clusters`` are the cluster's names in it, ``dates`` the newest full dates that it shows (:func:`_newest_dates`)."""
+
     path: Path
     what: Recognition
-    head: bytes
+    clusters: tuple[str, ...] = ()
+    dates: tuple[datetime, ...] = ()
 
     @property
     def name(self) -> str:
@@ -126,11 +132,11 @@ class Ingest:
         self._own_cluster: tuple[str, str] | None = None
 
     def run(self, paths: list[Path]) -> Report:
-        found = self._look([(p.resolve(), root.resolve()) for p, root in reading.walk(paths)])
-        named = _clusters_in(found)
+        found = self._look(tree.walk(paths))
+        named = _clusters(found)
         cluster = self.options.cluster or next(iter(named), None)
         self._own_cluster = (named[0], cluster) if len(named) == 1 and cluster else None
-        self._clock(_dates(found))
+        self._clock([date for item in found for date in item.dates])
         known = {
             (e["path"], e["cluster"]): e
             for e in self.store.rows("SELECT path, cluster, consumed, digest, lines, tail FROM raw.files")
@@ -138,13 +144,24 @@ class Ingest:
         self._names = HostNames.read(self.store)
         with ParserPool(self._processes(found), self._patterns, parser=self._parser) as pool:
             self._lines_of = LineFiles(pool, self)
-            for index, item in enumerate(found):
+            claims = None
+            # Jobs' files last: whose the jobs are stands in the others.
+            for index, item in enumerate(sorted(found, key=lambda item: item.what.of_job)):
                 if self.on_progress:
                     self.on_progress(index, len(found), item.path)
-                origin = self._origin(item, cluster)
+                if item.what.of_job and claims is None:
+                    claims = self._claims(paths, found)
+                try:
+                    refused = claims and _refused(item, claims)
+                    origin = self._origin(item, cluster)
+                except OSError as error:  # gone since the first look
+                    self._note(item, "unreadable", [f"cannot be read: {error}"])
+                    continue
                 earlier = known.get((item.name, cluster)) or known.get((item.name, None))
                 try:
                     self._file(item, origin, earlier)
+                    if refused:
+                        self.report.files[-1].warnings.append(refused)
                 except reading.BROKEN as error:
                     self._note(item, "unreadable", [f"cannot be read: {error}"])
             self._lines_of.finish()
@@ -163,23 +180,24 @@ class Ingest:
         if self._workers is not None:
             return self._workers
         sizes = [
-            item.path.stat().st_size * (_PACKED if item.path.suffix in PACKED else 1)
+            _size(item.path) * (_PACKED if item.path.suffix in PACKED else 1)
             for item in found if item.what.kind == "lines"
         ]  # fmt: skip
         return min(os.cpu_count() or 1, MOST_PROCESSES) if sum(sizes) >= WORTH_PROCESSES else 0
 
-    def _look(self, paths: list[tuple[Path, Path]]) -> list[_Found]:
+    def _look(self, entries: list[tree.Entry]) -> list[_Found]:
         found = []
-        for path, root in paths:
-            try:
-                if not path.is_file():
-                    self._note(_Found(path, Recognition("skip"), b""), "skipped", ["not a regular file"])
-                    continue
-                head = reading.head_of(path)
-            except reading.BROKEN as error:
-                self._note(_Found(path, Recognition("unreadable"), b""), "unreadable", [f"cannot be read: {error}"])
+        for entry in entries:
+            if entry.why is not None:
+                status = "unreadable" if entry.broken else "left"
+                self._note(_Found(entry.path, Recognition("skip")), status, [f"not read: {entry.why}"])
                 continue
-            found.append(_Found(path, recognise(_nameable(path), head, _nameable(root)), head))
+            try:
+                head = reading.head_of(entry.path)
+                what = recognise(_nameable(entry.path), head, _nameable(entry.root))
+                found.append(_Found(entry.path, what, _clusters_in(what, head), _newest_dates(entry.path, what, head)))
+            except reading.BROKEN as error:
+                self._note(_Found(entry.path, Recognition("unreadable")), "unreadable", [f"cannot be read: {error}"])
         return found
 
     def _clock(self, dates: list[datetime]) -> None:
@@ -191,32 +209,40 @@ class Ingest:
         self._newest = max(past or soon, default=None)
         self._latest = max(now, self._newest or now)
 
+    def _claims(self, paths: list[Path], found: list[_Found]) -> Claims:
+        ours = frozenset().union(*(tree.trusted(path.resolve()) for path in paths))
+        foldered = {item.what.job_id for item in found if item.what.artifact and not item.what.claimed}
+        claims = Claims(ours, frozenset(job for job in foldered if job is not None))
+        claims.learn(self.store, self._pending.get("jobs", ()))
+        return claims
+
     def _origin(self, item: _Found, cluster: str | None) -> Origin:
         modified = datetime.fromtimestamp(item.path.stat().st_mtime, UTC).replace(tzinfo=None, microsecond=0)
         modified = min(modified, self._latest)
         return Origin(
             path=item.name, cluster=cluster, host=self.options.host or item.what.host,
-            source=self.options.source or item.what.source, timezone=self.options.timezone or "UTC",
-            timezone_known=self.options.timezone is not None, reference=self._newest or modified, latest=self._latest,
-            job_id=item.what.job_id, restarts=item.what.restarts,
+            source=item.what.source if item.what.of_job else self.options.source or item.what.source,
+            timezone=self.options.timezone or "UTC", timezone_known=self.options.timezone is not None,
+            reference=self._newest or modified, latest=self._latest, job_id=item.what.job_id,
+            restarts=item.what.restarts, of_job=item.what.of_job,
         )  # fmt: skip
 
     def _file(self, item: _Found, origin: Origin, earlier: dict[str, Any] | None) -> None:
         what = item.what
         if what.kind in ("skip", "binary"):
-            status = "skipped" if what.kind == "skip" else "unreadable"
+            status = "unreadable" if what.kind == "binary" else "left" if what.of_job else "skipped"
             self._note(item, status, [what.reason])
             return
         skip, first_line, old_tail = 0, 1, None
         if earlier and reading.prefix_digest(item.path, earlier["consumed"]) == earlier["digest"]:
             skip, first_line, old_tail = earlier["consumed"], earlier["lines"] + 1, earlier["tail"]
-            rest = reading.Pieces(item.path, skip=skip)
+            rest = _pieces(item, skip)
             unread = sum(len(piece) for piece in rest)
             if unread == len(rest.tail) and (digest_of(rest.tail) if rest.tail else None) == old_tail:
                 self._note(item, "unchanged", [])
                 self.report.files[-1].source = (origin.source or "plain") if what.kind == "lines" else what.kind
                 return
-        pieces = reading.Pieces(item.path, skip=skip)
+        pieces = _pieces(item, skip)
         entry = FileEntry(
             item.name, origin.cluster, origin.host, what.kind, origin.source, what.reason, skip, "", first_line - 1, 0, 0, (),
             replaces_tail=bool(old_tail) and what.kind == "lines", tail_line=first_line,
@@ -284,7 +310,7 @@ class Ingest:
         result = FileResult(item.path, item.what.kind, item.what.kind, "stored")
         data = b"".join(pieces)
         if skip:  # a document is read as a whole: it has changed, and its rows are merged by what they speak of
-            data = b"".join(reading.Pieces(item.path))
+            data = b"".join(_pieces(item, 0))
         if item.what.kind == "script":
             kept = _HeadTail()
             kept.add(data)
@@ -334,6 +360,32 @@ class Ingest:
         self.report.files.append(FileResult(item.path, item.what.kind, item.what.kind, status, warnings=warnings))
 
 
+def _pieces(item: _Found, skip: int) -> reading.Pieces:
+    """A file in pieces; a job's, whose size its user chose, up to a bound."""
+    most = JOB_OUTPUT_BYTES if item.what.kind == "lines" else JOB_FILE_BYTES
+    return reading.Pieces(item.path, skip=skip, most=most if item.what.of_job else None)
+
+
+def _size(path: Path) -> int:
+    """What a file takes on the disk: holes are no work."""
+    try:
+        seen = path.lstat()
+    except OSError:
+        return 0
+    return min(seen.st_size, seen.st_blocks * 512)
+
+
+def _refused(item: _Found, claims: Claims) -> str | None:
+    """Why a file is not that job's which its place says; it then speaks of no job."""
+    what = item.what
+    if what.job_id is None or what.kind == "skip":
+        return None
+    refused = claims.refused(what.job_id, item.path.lstat().st_uid, what.claimed)
+    if refused:
+        item.what = replace(what, kind="lines", source="job_stdout", job_id=None, restarts=None, artifact=None)
+    return refused
+
+
 class _HeadTail:
     """The beginning and the end of what went by."""
 
@@ -369,47 +421,57 @@ def _unparsed(logs: pl.DataFrame) -> int:
     return logs.filter(pl.col("tags").list.contains("unparsed")).height if logs.height else 0
 
 
-def _clusters_in(found: list[_Found]) -> list[str]:
+def _clusters_in(what: Recognition, head: bytes) -> tuple[str, ...]:
+    """What a file calls its cluster, once for each time it says it."""
+    if what.kind in ("slurm_conf", "scontrol_config"):
+        match = _CLUSTER_NAME.search(head)
+        return (match[1].decode("utf-8", "replace"),) if match else ()
+    if what.kind == "sacct":
+        lines = head.decode("utf-8", "replace").splitlines()
+        header = lines[0].split("|") if lines else []
+        if "Cluster" not in header:
+            return ()
+        place = header.index("Cluster")
+        whole = lines[1:] if len(head) < reading.HEAD else lines[1:-1]
+        return tuple(cells[place] for line in whole if len(cells := line.split("|")) > place and cells[place])
+    if what.kind in ("hook_env", "hook_spool"):
+        match = re.search(rb"SLURM_CLUSTER_NAME=([^\0\n]+)", head)
+        return (match[1].decode("utf-8", "replace"),) if match else ()
+    return ()
+
+
+def _clusters(found: list[_Found]) -> list[str]:
     """What the tree's own files call its cluster, the likeliest first: slurm.conf's word is the only one, else all that
     accounting and environments of jobs name."""
-    names: Counter[str] = Counter()
     for item in found:
-        if item.what.kind in ("slurm_conf", "scontrol_config"):
-            match = _CLUSTER_NAME.search(item.head)
-            if match:
-                return [match[1].decode("utf-8", "replace")]
-        if item.what.kind == "sacct":
-            lines = item.head.decode("utf-8", "replace").splitlines()
-            header = lines[0].split("|") if lines else []
-            if "Cluster" in header:
-                place = header.index("Cluster")
-                whole = lines[1:] if len(item.head) < reading.HEAD else lines[1:-1]
-                names.update(cells[place] for line in whole if len(cells := line.split("|")) > place and cells[place])
-        if item.what.kind in ("hook_env", "hook_spool"):
-            match = re.search(rb"SLURM_CLUSTER_NAME=([^\0\n]+)", item.head)
-            if match:
-                names[match[1].decode("utf-8", "replace")] += 1
+        if item.what.kind in ("slurm_conf", "scontrol_config") and item.clusters:
+            return list(item.clusters)
+    names = Counter(name for item in found for name in item.clusters)
     return sorted(names, key=lambda n: (-names[n], n))
 
 
-def _dates(found: list[_Found]) -> list[datetime]:
-    """The full dates that logs and accounting of the tree show: stamps without a year belong near the newest."""
+def _newest_dates(path: Path, what: Recognition, head: bytes) -> tuple[datetime, ...]:
+    """Of the full dates that a log or accounting shows, the newest that is past and the newest that may be this machine's clock
+    being behind: stamps without a year belong near the newest of the tree."""
+    if what.kind not in ("lines", "sacct", "jobcomp") or what.source in ("job_stdout", "job_stderr"):
+        return ()
     dates = []
-    for item in found:
-        if item.what.kind not in ("lines", "sacct", "jobcomp") or item.what.source in ("job_stdout", "job_stderr"):
-            continue
-        for text in _ends(item):
-            with contextlib.suppress(ValueError):
-                dates.append(datetime.fromisoformat(text.decode()))
-    return dates
+    for text in _ends(path, head):
+        with contextlib.suppress(ValueError):
+            dates.append(datetime.fromisoformat(text.decode()))
+    now = datetime.now(UTC).replace(tzinfo=None)
+    newest = (
+        max((date for date in dates if date <= now + ahead), default=None) for ahead in (clock.AHEAD, CLOCK_BEHIND)
+    )
+    return tuple(date for date in newest if date is not None)
 
 
-def _ends(item: _Found) -> Iterator[bytes]:
-    yield from _FULL_DATE.findall(item.head)
-    if item.path.suffix not in (".gz", ".xz", ".zst", ".bz2") and item.path.stat().st_size > reading.HEAD:
-        with item.path.open("rb") as stream:
+def _ends(path: Path, head: bytes) -> Iterator[bytes]:
+    yield from _FULL_DATE.findall(head)
+    if path.suffix not in PACKED and path.lstat().st_size > reading.HEAD:
+        with reading.plain(path) as stream:
             stream.seek(-reading.HEAD, 2)
-            yield from _FULL_DATE.findall(stream.read())
+            yield from _FULL_DATE.findall(stream.read(reading.HEAD))
 
 
 def settle(store: DuckStore) -> HostNames:

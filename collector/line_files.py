@@ -27,7 +27,7 @@ LONG_LINE = 1024 * 1024
 
 @dataclass
 class FileResult:
-    """What became of one file. ``status``: stored, unchanged, skipped, unreadable, partial."""
+    """What became of one file. ``status``: stored, unchanged, skipped, unreadable, partial; left where reading it was refused."""
 
     path: Path
     kind: str

@@ -29,7 +29,7 @@ def is_loopback(host: str) -> bool:
     except ValueError:
         try:
             told = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except OSError:
+        except (OSError, UnicodeError):
             return False
         found = [ipaddress.ip_address(str(one[4][0]).partition("%")[0]) for one in told]
     return all((getattr(one, "ipv4_mapped", None) or one).is_loopback for one in found)
@@ -91,7 +91,7 @@ def _of_receivers(config: Config) -> Iterator[str]:
             f"{config.listen}: whoever reaches it may send lines as any host; give [ingest] token_file or [tls] client_ca"
         )
     if config.syslog is None:
-        host = config.listen.rpartition(":")[0]
+        host = config.listen.rpartition(":")[0] or config.address[0]
         listeners: list[tuple[str, str, Path | None]] = [
             (f"{host}:{DEFAULT_PORT}", "udp", None),
             (f"{host}:{DEFAULT_PORT}", "tcp", None),
@@ -99,7 +99,7 @@ def _of_receivers(config: Config) -> Iterator[str]:
     else:
         listeners = [(one.listen, str(one.transport), one.client_ca) for one in config.syslog]
     for address, transport, client_ca in listeners:
-        if client_ca is None and not is_loopback(address.rpartition(":")[0] or "127.0.0.1"):
+        if client_ca is None and not is_loopback(address.rpartition(":")[0]):  # of none, everybody
             yield (
                 f"syslog {transport} {address}: whoever reaches it may write lines as any host; let a firewall name the senders, "
                 "use transport tls with client_ca, or switch it off (syslog = [])"

@@ -12,9 +12,12 @@ from faultline.access import open_for_writing
 from faultline.config import DEFAULT_DATA, load
 from faultline.failure import CommandError
 from faultline.parsing import known_zone
+from parsers.visible import visible
 
 #: What the database may keep in memory while files are loaded; queries of the correlator spill to disk beyond it.
 LOADING_MEMORY = "500MB"
+#: So many files that were left alone are named.
+MOST_LEFT = 50
 
 
 def ingest_paths(paths: list[Path], data: Path | None, config: Path | None, *, cluster: str | None, timezone: str | None,
@@ -34,14 +37,28 @@ def ingest_paths(paths: list[Path], data: Path | None, config: Path | None, *, c
         correlate(store, settings=settings.site, edge_paths=settings.edges)
         size = store.info()["lines"]
     _print(report)
-    for file in report.files:
-        for warning in file.warnings:
-            if file.status != "skipped" and warning != "empty":
-                sys.stderr.write(f"faultline: {file.path}: {warning}\n")
+    _tell(report)
     sys.stderr.write(f"{size:,} log lines in the store; records of jobs, nodes and links lie in tables of their own\n")
     if report.troubled and not report.by_source():
         raise CommandError("nothing could be read")
     return 1 if report.troubled else 0
+
+
+def _tell(report: Report) -> None:
+    """Warnings, one line each, names of files as they can be shown. Of files that were left alone the first are named: who
+    fills a folder with links fills no terminal."""
+    left = 0
+    for file in report.files:
+        left += file.status == "left"
+        if file.status == "left" and left > MOST_LEFT:
+            continue
+        for warning in file.warnings:
+            if file.status != "skipped" and warning != "empty":
+                sys.stderr.write(
+                    f"faultline: {visible(str(file.path), lines=False)}: {visible(warning, lines=False)}\n"
+                )
+    if left > MOST_LEFT:
+        sys.stderr.write(f"faultline: {left - MOST_LEFT:,} more files were left alone\n")
 
 
 def _with_progress(work: Ingest, paths: list[Path]) -> Report:
@@ -54,7 +71,7 @@ def _with_progress(work: Ingest, paths: list[Path]) -> Report:
     with bar:
         task = bar.add_task("", total=None)
         work.on_progress = lambda done, total, path: bar.update(
-            task, completed=done, total=total, description=path.name
+            task, completed=done, total=total, description=visible(path.name, lines=False)
         )
         return work.run(paths)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -59,11 +60,11 @@ def parse_streams(
     return 0
 
 
-def _stream(path: Path | None) -> IO[bytes]:
+def _stream(path: Path | None) -> AbstractContextManager[IO[bytes]]:
     """A file unpacked. A pipe is read as it is: looking at its first bytes would take them away."""
     if path is None:
-        return sys.stdin.buffer
-    return opened(path) if path.is_file() else path.open("rb")
+        return nullcontext(sys.stdin.buffer)
+    return opened(path.resolve()) if path.is_file() else path.open("rb")
 
 
 def _parse(parser: LineParser, stream: IO[bytes], origin: Origin, explain: bool) -> None:

@@ -211,7 +211,7 @@ def _job_number(text: Any, origin: Origin) -> int | None:
         isinstance(text, str)
         and text.isdigit()
         and len(text) < 18
-        and not (origin.job_id and origin.source in JOB_SOURCES)
+        and not ((origin.job_id or origin.of_job) and origin.source in JOB_SOURCES)
     ):
         return int(text)
     return origin.job_id  # what a job prints is about it, whichever number it names

@@ -2,6 +2,9 @@
 
 ``recognise`` never opens a file: it is given the first bytes (already decompressed) and the path. Each answer says
 why, so that ``faultline ingest`` can tell a person.
+
+What lies below ``jobs/`` a user put there, with names and content of their choosing: it is that job's output, script or
+environment, or nothing. No name and no content makes it the cluster's.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ class Recognition:
     ``kind``: "lines", a document kind of ``parsers.documents``, "binary", "script" (kept as an artifact only) or
     "skip". ``source`` is a hint for lines. ``host``, ``job_id`` and ``restarts`` are what the path says.
     ``artifact`` is script, env, stdout or stderr for a file that a job left. ``reason`` is why, for a person.
+    ``of_job``: a job's file, which speaks of ``job_id`` or of no job. ``claimed``: the number stands in the file's own name,
+    which its user chose, and not in a folder of the collector's.
     """
 
     kind: str
@@ -36,6 +41,8 @@ class Recognition:
     restarts: int | None = None
     artifact: str | None = None
     reason: str = ""
+    of_job: bool = False
+    claimed: bool = False
 
 
 def recognise(path: Path | str, head: bytes, root: Path | None = None) -> Recognition:
@@ -43,26 +50,22 @@ def recognise(path: Path | str, head: bytes, root: Path | None = None) -> Recogn
 
     ``root`` is what the user named: folders above it say nothing about the file. Never raises on content.
     """
-    inner = _inner(path, root)
-    place = _place(inner)
+    inner, above = _inner(path, root)
+    place = _place(inner, above, whole_tree=root is not None)
     name = inner.name
     if name.lower() in _NEVER:
-        return replace(place, kind="skip", reason=_NEVER[name.lower()])
+        return replace(place, kind="skip", artifact=None, reason=_NEVER[name.lower()])
     if not head.removeprefix(b"\xef\xbb\xbf").strip():
-        return replace(place, kind=place.kind or "lines", reason="empty")
-    of_job = place.artifact is not None  # its first lines are its user's choice
-    if head.startswith(HOOK_MAGIC) and not of_job:
-        return replace(place, kind="hook_spool", artifact=None, reason="begins with faultline-hook/1")
-    if place.artifact == "env":
-        return replace(place, kind="job_env", reason="an env file in a job's folder")
+        return replace(place, kind="lines", reason="empty")
+    if place.of_job:
+        return _of_job(place, inner, head)
+    if head.startswith(HOOK_MAGIC):
+        return replace(place, kind="hook_spool", reason="begins with faultline-hook/1")
     binary = _binary(head)
     if binary:
         return replace(place, kind="binary", source=None, artifact=None, reason=binary)
     if any(shape.search(inner.as_posix()) for shape in (counters.PORT_FILE, counters.NET_FILE, counters.DEVICE_FILE)):
         return replace(place, kind="sysfs_file", reason="a file of /sys/class: its path says which counter it is")
-    if place.artifact:
-        kind = "script" if place.artifact == "script" else "lines"
-        return replace(place, kind=kind, reason=f"{place.artifact} of job {place.job_id}")
     text = head.decode("utf-8", "replace").removeprefix("﻿")
     for kind, why, fits in _DOCUMENTS:
         if fits(text):
@@ -72,17 +75,37 @@ def recognise(path: Path | str, head: bytes, root: Path | None = None) -> Recogn
     return _lines(place, inner, text)
 
 
-def _inner(path: Path | str, root: Path | None) -> PurePosixPath:
-    """The path below ``root`` without the suffixes of compression."""
-    whole = PurePosixPath(path)
+def _of_job(place: Recognition, inner: PurePosixPath, head: bytes) -> Recognition:
+    """A file that a job's user wrote: its place says what it is, and its content at most that it is no text."""
+    if place.artifact == "env":
+        return replace(place, kind="job_env", reason="an env file in a job's folder")
+    whose = f"job {place.job_id}" if place.job_id is not None else "a job whose number is not told"
+    if binary := _binary(head):
+        return replace(place, kind="skip", source=None, artifact=None, reason=f"of {whose}: {binary}")
+    if place.artifact:
+        kind = "script" if place.artifact == "script" else "lines"
+        return replace(place, kind=kind, reason=f"{place.artifact} of {whose}")
+    if inner.name.lower().endswith(_NO_LOGS):
+        return replace(place, kind="skip", source=None, reason=f"of {whose}: no output, script.sh or env")
+    return replace(place, kind="lines", reason=f"below jobs/: words of {whose}, whatever it is named and holds")
+
+
+def _inner(path: Path | str, root: Path | None) -> tuple[PurePosixPath, int]:
+    """The path below ``root`` without the suffixes of compression, and how many of its folders are ``root``'s own."""
+    whole, above = PurePosixPath(path), 0
     if root is not None:
         base = PurePosixPath(root)
         # A folder's own name may be the one that speaks ("captures/oom", "nodes/gpu01"): its parents stay readable.
         if whole != base and whole.is_relative_to(base):
-            whole = PurePosixPath(*base.parts[-2:]) / whole.relative_to(base) if base.parts else whole
+            # All of them within a job's folder: a user named what is in there.
+            job = next(
+                (at for at, (a, b) in enumerate(pairwise(base.parts)) if a == "jobs" and _NUMBER.fullmatch(b)), None
+            )
+            kept = base.parts[job:] if job is not None else base.parts[-2:]
+            whole, above = PurePosixPath(*kept) / whole.relative_to(base), len(kept)
     while whole.suffix in PACKED:
         whole = whole.with_suffix("")
-    return whole
+    return whole, above
 
 
 _NEVER = {
@@ -92,45 +115,72 @@ _NEVER = {
 }  # fmt: skip
 _NO_LOGS = (".md", ".toml", ".yaml", ".yml", ".py", ".xml", ".html", ".json")
 _HOST_FOLDERS = frozenset({"hosts", "nodes", "switches", "metrics"})
-_JOB_OUTPUT = re.compile(r"(?:(?P<name>.+)-|slurm-|job[-_.]?)(?P<job>\d+)(?:_\d+|\.\d+)?\.(?P<kind>out|err|log)")
+#: A job's number: more digits are none, and would not fit into the store.
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_JOB_OUTPUT = re.compile(
+    r"(?:(?P<name>.+)-|slurm-|job[-_.]?)(?P<job>[0-9]{1,18})(?:_[0-9]+|\.[0-9]+)?\.(?P<kind>out|err|log)", re.DOTALL
+)
 _JOB_FILES = {
     "stdout": "stdout", "stderr": "stderr", "script.sh": "script", "script": "script", "env": "env",
     "stdout.log": "stdout", "stderr.log": "stderr", "environment": "env",
 }  # fmt: skip
 
 
-def _place(path: PurePosixPath) -> Recognition:
+def _place(path: PurePosixPath, above: int, whole_tree: bool) -> Recognition:
     """What the path alone says: host and job."""
     parts = path.parts
+    jobs = _jobs_folder(parts, above, whole_tree)
+    machines = parts if jobs is None else parts[: jobs + 1]
     host = None
-    for folder, below in pairwise(parts):
-        if folder in _HOST_FOLDERS and below != parts[-1]:
+    for folder, below in pairwise(machines):
+        if folder in _HOST_FOLDERS and below != parts[-1] and below != "jobs":
             host = below
         elif folder == "controller" and host is None:
             host = "controller"
-    job = _job_place(parts)
+    if jobs is not None:
+        return replace(_below_jobs(parts[jobs + 1 :]), host=host)
+    output = _JOB_OUTPUT.fullmatch(parts[-1]) if parts else None
+    if output and parts[-1].startswith("slurm-"):
+        return replace(_claimed(output), host=host)
     source = "switch" if "switches" in parts[:-1] else None
-    if job:
-        return replace(job, host=host)
     return Recognition("", source=source, host=host)
 
 
-def _job_place(parts: tuple[str, ...]) -> Recognition | None:
-    """jobs/JOBID[/restart-N]/FILE and jobs/NAME-JOBID.out, or slurm-JOBID.out anywhere."""
-    name = parts[-1] if parts else ""
-    if "jobs" in parts[:-1]:
-        below = parts[len(parts) - 1 - parts[::-1].index("jobs") + 1 :]
-        if len(below) > 1 and below[0].isdigit():  # of another name: output all the same, whatever it looks like
-            again = re.fullmatch(r"restart-(\d+)", below[1]) if len(below) > 2 else None
-            artifact = _JOB_FILES.get(name, "stdout")
-            source = "job_stdout" if artifact in ("stdout", "stderr") else None
-            restarts = int(again[1]) if again else 0
-            return Recognition("", source=source, job_id=int(below[0]), restarts=restarts, artifact=artifact)
-    output = _JOB_OUTPUT.fullmatch(name)
-    if output and ("jobs" in parts[:-1] or name.startswith("slurm-")):
-        artifact = "stderr" if output["kind"] == "err" else "stdout"
-        return Recognition("", source="job_stdout", job_id=int(output["job"]), artifact=artifact)
+def _jobs_folder(parts: tuple[str, ...], above: int, whole_tree: bool) -> int | None:
+    """Where the folder of jobs is among ``parts``, of which the first ``above`` are what the user named and its parent. It is the
+    first of that name: one further below a user made. A single path (not ``whole_tree``) is not known to lie in a log tree."""
+    for at, part in enumerate(parts[:-1]):
+        below = parts[at + 1]
+        if part != "jobs":
+            continue
+        if _NUMBER.fullmatch(below) and at + 2 < len(parts):
+            return at
+        if (whole_tree and at >= above - 1) or (at + 2 == len(parts) and _JOB_OUTPUT.fullmatch(below)):
+            return at
     return None
+
+
+def _below_jobs(below: tuple[str, ...]) -> Recognition:
+    """JOBID[/restart-N]/FILE and NAME-JOBID.out below the folder of jobs; anything else is a job's words."""
+    name = below[-1]
+    if len(below) == 1:
+        output = _JOB_OUTPUT.fullmatch(name)
+        return _claimed(output) if output else Recognition("", source="job_stdout", of_job=True)
+    if not _NUMBER.fullmatch(below[0]):
+        return Recognition("", source="job_stdout", of_job=True)
+    again = re.fullmatch(r"restart-([0-9]{1,9})", below[1]) if len(below) > 2 else None
+    artifact = _JOB_FILES.get(name)
+    if len(below) > 2 + bool(again) and artifact not in ("stdout", "stderr"):
+        artifact = None
+    source = None if artifact in ("script", "env") else "job_stdout"
+    return Recognition(
+        "", source=source, job_id=int(below[0]), restarts=int(again[1]) if again else 0, artifact=artifact, of_job=True
+    )
+
+
+def _claimed(output: re.Match[str]) -> Recognition:
+    artifact = "stderr" if output["kind"] == "err" else "stdout"
+    return Recognition("", source="job_stdout", job_id=int(output["job"]), artifact=artifact, of_job=True, claimed=True)
 
 
 # ---------------------------------------------------------------------------------------------------- not text

@@ -110,7 +110,9 @@ class Origin:
     ``host`` is what the path says and gives way to a host written in a syslog header. ``timezone`` is the zone (IANA
     name) of stamps without one. ``reference`` is a moment near the *end* of the content (UTC): it gives stamps without
     a year their year, as the newest one not later than reference + 1 day. ``boots`` are known boot times of the host,
-    oldest first, for monotonic stamps. ``latest`` is when a file was read: a later stamp is no time (parsers.future). ``job_id``/``restarts`` are known for job output.
+    oldest first, for monotonic stamps. ``latest`` is when a file was read: a later stamp is no time (parsers.future).
+    ``job_id``/``restarts`` are known for job output. ``of_job``: a job wrote this, and it speaks of ``job_id`` or, where that is
+    not known, of no job, whichever number it names.
     """
 
     path: str | None = None
@@ -125,6 +127,7 @@ class Origin:
     boots: tuple[datetime, ...] = ()
     job_id: int | None = None
     restarts: int | None = None
+    of_job: bool = False
 
     def but(self, **changes: object) -> Origin:
         return replace(self, **changes)  # type: ignore[arg-type]

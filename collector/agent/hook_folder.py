@@ -34,6 +34,8 @@ MOST_ENTRIES = 50_000
 #: What is set aside is bounded; more is removed.
 MOST_ASIDE, MOST_ASIDE_BYTES = 200, 16 << 20
 
+#: Small files may take no block of a disk.
+MOST_INLINE = 4096
 _OURS = (".", "..", CLAIM, ASIDE, "dropped", ".dropped.told")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -321,7 +323,9 @@ class HookFolder:
         except OSError:
             return 0, 0.0
         believed = stat.S_ISREG(seen.st_mode) and seen.st_uid in self._trusted() and not self.is_users
-        return (seen.st_size, seen.st_mtime) if believed else (0, 0.0)
+        # Holes are nobody's bytes: a file that was made long, and not written, counts no hooks.
+        count = min(seen.st_size, max(seen.st_blocks * 512, MOST_INLINE))
+        return (count, seen.st_mtime) if believed else (0, 0.0)
 
     def begin_anew(self) -> str:
         """Moves ``dropped`` away, so that counting begins anew; the name of what was counted, to be removed once it is told.

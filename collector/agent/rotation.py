@@ -133,7 +133,7 @@ def siblings(path: Path, names: Iterable[str] | None = None) -> list[Path]:
     found: list[tuple[float, Path]] = []
     for name in names:
         with contextlib.suppress(OSError):
-            status = (path.parent / name).stat()
+            status = (path.parent / name).lstat()  # a link is no generation
             if stat.S_ISREG(status.st_mode):
                 found.append((status.st_mtime, path.parent / name))
     return [path for _, path in sorted(found)]

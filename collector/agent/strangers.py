@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import os
 import re
+import stat
+from pathlib import Path
 
+#: As many links in a row as Linux follows.
+MOST_LINKS = 40
 #: Longer names are cut; the rest is counted.
 MOST = 80
 
@@ -56,3 +60,27 @@ def _encodes(text: str | os.PathLike[str]) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def is_led_astray(path: str, status: os.stat_result) -> bool:
+    """Whether a user led us to a file (``status``) of somebody else: some part of ``path`` is a link of theirs. Links of root, of
+    the agent's own user, and to one's own file are followed."""
+    ours = (0, os.geteuid(), status.st_uid)
+    step, left, links = Path("/"), list(reversed(Path(path).absolute().parts[1:])), 0
+    while left:
+        part = left.pop()
+        if part == "..":
+            step = step.parent
+            continue
+        below = step / part
+        seen = below.lstat()
+        if not stat.S_ISLNK(seen.st_mode):
+            step = below
+            continue
+        links += 1
+        if seen.st_uid not in ours or links > MOST_LINKS:
+            return True
+        target = below.readlink()
+        step = Path("/") if target.is_absolute() else step
+        left += reversed(target.parts[target.is_absolute() :])
+    return False

@@ -65,9 +65,11 @@ def _field(value: Any) -> str:
 
 def _csv(result: Result) -> str:
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([_field(n) for n, _ in result.columns])
-    writer.writerows([[_field(v) for v in row] for row in result.rows])
+    plain, quoted = (csv.writer(out, lineterminator="\n", quoting=how) for how in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
+    for row in ([name for name, _ in result.columns], *result.rows):
+        fields = [_field(value) for value in row]
+        # The writer leaves a lone CR bare, and a spreadsheet begins a row behind it.
+        (quoted if any("\r" in field for field in fields) else plain).writerow(fields)
     return out.getvalue()
 
 

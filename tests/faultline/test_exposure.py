@@ -46,10 +46,26 @@ def settings(files: Path, *parts: str, **more: object) -> Config:
     ("host", "shut"),
     [("127.0.0.1", True), ("127.8.8.8", True), ("[::1]", True), ("::1", True), ("localhost", True), ("::ffff:127.0.0.1", True),
      ("0.0.0.0", False), ("[::]", False), ("::", False), ("10.0.0.5", False), ("::ffff:10.0.0.5", False), ("fe80::1%eth0", False),
-     ("no-such-host.invalid", False)],
+     ("no-such-host.invalid", False), ("0", False), ("0.0", False), ("0x0", False), ("", False), ("[::ffff:0.0.0.0]", False), ("::0", False),
+     ("[0:0:0:0:0:0:0:0]", False), ("127.1", True), ("::ffff:127.1", False), ("x" * 70 + ".invalid", False)],
 )  # fmt: skip
 def test_what_others_reach(host: str, shut: bool) -> None:
     assert exposure.is_loopback(host) is shut
+
+
+@pytest.mark.parametrize("address", ["0:0", "[::]:0", "[::ffff:0.0.0.0]:0", "0x0:0", "::0:0"])
+def test_every_spelling_of_everywhere_is_refused(files: Path, address: str) -> None:
+    with pytest.raises(CommandError, match="--insecure"):
+        exposure.refuse(settings(files, listen=address))
+
+
+def test_no_host_is_this_machine_for_pages_and_everybody_for_syslog(files: Path) -> None:
+    """As they are bound."""
+    config = settings(files, listen=":0", syslog=[{"listen": ":5514", "transport": "udp"}])
+    exposure.refuse(config)
+    assert config.address[0] == "127.0.0.1"
+    (told,) = [line for line in exposure.told_at_start(config) if "syslog" in line]
+    assert "whoever reaches it" in told
 
 
 @pytest.mark.parametrize("parts", [(), ("tls",), ("access",)], ids=["nothing", "tls only", "access only"])

@@ -73,6 +73,17 @@ def test_pages_and_reports_show_escapes(client: TestClient) -> None:
     assert told >= 2
 
 
+@pytest.mark.parametrize("text", ["\\r=1+1", "a\\r=1+1", "=1+1", "\\t=1+1"])
+def test_no_row_of_a_csv_begins_with_a_formula(data: Path, text: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """A spreadsheet takes a bare CR for the end of a row; so does universal newline reading."""
+    asked = f"print a = \"{text}\", ['=cmd()'] = 1"
+    assert cli.run(["query", "--data", str(data), "--format", "csv", asked]) == 0
+    printed = capfd.readouterr().out
+    outside = re.sub(r'"[^"]*"', "", printed)
+    assert "\r" not in outside
+    assert not re.search(r"(?m)(^|,)[=+@\t]", outside)
+
+
 @pytest.mark.parametrize("form", ["table", "csv"])
 def test_commands_print_no_control(data: Path, form: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["query", "--data", str(data), "--format", form, "Logs | project Host, Message, File"]) == 0

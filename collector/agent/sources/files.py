@@ -21,6 +21,7 @@ from collector.agent import rotation, wire
 from collector.agent.failure import Missing
 from collector.agent.rotation import Place
 from collector.agent.source import Context, Reading, SourceKind
+from collector.agent.strangers import is_led_astray
 from collector.agent.tails import Packed, Tail, last_line_end
 
 #: What is said of a file that is not there.
@@ -470,8 +471,15 @@ class Files:
 
 
 def _open(path: Path) -> int:
-    """Raises ``OSError``."""
-    return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    """Never a file of somebody else to which a user's link leads: globs match what users made. Raises ``OSError``."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        if is_led_astray(str(path), os.fstat(handle)):
+            raise PermissionError(errno.EACCES, "a user's link leads to a file of somebody else", str(path))
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
 
 
 def _make(context: Context, options: Mapping[str, Any]) -> Files:
