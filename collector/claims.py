@@ -17,7 +17,7 @@ import polars as pl
 
 from store.duckdb_store import DuckStore
 
-#: Whose word about a job's user counts (as ``correlator.ownership`` has it): a task prolog's is any user's.
+#: Whose word about a job's user counts (as ``correlator.gather.ownership`` has it): a task prolog's is any user's.
 _TOLD_BY = ("sacct", "sacct_json", "slurmrestd", "jobcomp", "scontrol", "squeue", "hook")
 
 
