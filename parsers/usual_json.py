@@ -97,7 +97,9 @@ def _of_person(data: Array, row: Row, seen: int, uid: int) -> bool:
     if uid < 0:
         if seen >> _USER_UNIT & 1:
             return True
-        return length > 8 and (reads(data, unit, b"session-") or reads(data, unit, b"user@") or reads(data, unit, b"user-"))
+        return length > 8 and (
+            reads(data, unit, b"session-") or reads(data, unit, b"user@") or reads(data, unit, b"user-")
+        )
     if uid < PEOPLE or SERVICES_FROM <= uid <= SERVICES_TO:
         return False
     if length == 16 and reads(data, unit, b"slurmdbd.service"):

@@ -270,9 +270,7 @@ def _as_account() -> Iterator[tuple[str, Callable[[str, str], str]]]:
 
 #: A name of a job may hold what stands between columns, and the end of a line with a whole row of another job behind it.
 _OWN_ROW = "41|41|alice|1001|{}|FAILED|1:0|2026-02-28T09:59:00|2026-02-28T10:00:00|2026-02-28T10:20:00|gx01|1|c"
-_OTHERS_ROW = (
-    "45|45|erin|1005|y|NODE_FAIL|0:0|2026-02-28T09:59:00|2026-02-28T10:00:00|2026-02-28T10:20:00|gx02|1|c"
-)
+_OTHERS_ROW = "45|45|erin|1005|y|NODE_FAIL|0:0|2026-02-28T09:59:00|2026-02-28T10:00:00|2026-02-28T10:20:00|gx02|1|c"
 
 
 def _in_names() -> Iterator[tuple[str, Callable[[str, str], str]]]:
@@ -290,10 +288,18 @@ def _in_environment() -> Iterator[tuple[str, Callable[[str, str], str]]]:
         "SLURM_JOB_START_TIME": str(_epoch("2026-02-28T10:00:00")), "SLURM_JOB_END_TIME": str(_epoch("2026-02-28T10:20:00")),
         "FAULTLINE_TIME": str(_epoch("2026-02-28T10:20:00")), "SLURM_JOB_EXIT_CODE2": "1:0",
     }  # fmt: skip
-    another = {"FAULTLINE_EVENT": "taskprolog", "SLURM_JOB_ID": "45", "SLURM_JOB_USER": "erin", "SLURM_JOB_NODELIST": VICTIM}
+    another = {
+        "FAULTLINE_EVENT": "taskprolog",
+        "SLURM_JOB_ID": "45",
+        "SLURM_JOB_USER": "erin",
+        "SLURM_JOB_NODELIST": VICTIM,
+    }
     for name in ("SLURM_JOB_NAME", "SLURM_JOB_WORK_DIR", "SLURM_JOB_STDOUT", "SLURM_JOB_COMMENT"):
         yield name, lambda x, at, n=name: _hook(own | {n: x})
-        yield f"{name} with lines", lambda x, at, n=name: _hook(own | {n: f"x\nSLURM_JOB_ID=45\n{_bsd(at)} {VICTIM} kernel: {x}"})
+        yield (
+            f"{name} with lines",
+            lambda x, at, n=name: _hook(own | {n: f"x\nSLURM_JOB_ID=45\n{_bsd(at)} {VICTIM} kernel: {x}"}),
+        )
     yield "task prolog", lambda x, at: _hook(own | another | {"SLURM_JOB_NAME": x})
 
 
