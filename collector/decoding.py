@@ -204,7 +204,7 @@ def _by_channel(rows: pl.DataFrame, named: pl.Series, peer: pl.Expr, known: str 
 def _by_account(rows: pl.DataFrame, means: pl.Series) -> pl.DataFrame:
     """``rows`` with claims in the place of what a shipper of the journal says that a person's process wrote."""
     some = rows.select("entities", "event").with_row_index("row").filter(means)
-    some = some.filter(pl.col("entities").str.contains_any(accounts.MARKS, ascii_case_insensitive=True))
+    some = some.filter(pl.col("entities").str.contains_any(list(accounts.MARKS), ascii_case_insensitive=True))
     at = [row for row, told, event in some.select("row", "entities", "event").iter_rows()
           if not authority.may_speak("person", event) and accounts.writer(json.loads(told))]  # fmt: skip
     if not at:

@@ -141,10 +141,10 @@ def _records(lines: list[Line], gathered: Gathered) -> Iterator[_Record]:
         values = _cut(line.text, delimiter)
         if held and len(values) >= wanted and (found := _around(held, lines, at, names, delimiter)):
             # What looks like a record stands inside another's name: its writer's words.
-            behind, row = found
+            behind, whole = found
             if last:
                 yield last
-            last = _Record([*held, *lines[at:behind]], row)
+            last = _Record([*held, *lines[at:behind]], whole)
             held.clear()
             continue
         if len(values) >= wanted:

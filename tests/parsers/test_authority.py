@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from parsers import documents
 from parsers.engine import LineParser
 from parsers.patterns import load
 from parsers.recognise import recognise
@@ -134,3 +135,17 @@ def test_a_jobs_file_is_output_whatever_it_begins_with() -> None:
 def test_every_event_of_the_catalogue_belongs_to_somebody() -> None:
     of_jobs = {entry.event.partition(".")[0] for entry in load().entries if entry.of_job}
     assert of_jobs <= {"job", "site", "other", "slurm"}
+
+
+def test_a_row_within_a_jobs_name_is_no_row_of_accounting() -> None:
+    times = "2026-02-28T09:59:00|2026-02-28T10:00:00|2026-02-28T10:20:00"
+    text = (
+        "JobID|JobIDRaw|User|UID|JobName|State|ExitCode|Submit|Start|End|NodeList\n"
+        f"41|41|alice|1001|x\n45|45|erin|1005|y|NODE_FAIL|0:0|{times}|gx02\ny|FAILED|1:0|{times}|gx01\n"
+        f"45|45|erin|1005|z|COMPLETED|0:0|{times}|gx02\n"
+    )
+    jobs = documents.read("sacct", text.encode(), Origin(path="sacct.txt")).tables["jobs"].to_dicts()
+    assert [(job["job_id"], job["user"], job["state"]) for job in jobs] == [
+        (41, "alice", "FAILED"),
+        (45, "erin", "COMPLETED"),
+    ]
