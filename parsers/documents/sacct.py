@@ -134,8 +134,19 @@ def _records(lines: list[Line], gathered: Gathered) -> Iterator[_Record]:
             gathered.keep_unread(line, f"{line.text.count(delimiter) + 1} fields, header has {wanted}")
         held.clear()
 
-    for line in lines[1:]:
+    behind = 1
+    for at, line in enumerate(lines[1:], start=1):
+        if at < behind:
+            continue
         values = _cut(line.text, delimiter)
+        if held and len(values) >= wanted and (found := _around(held, lines, at, names, delimiter)):
+            # What looks like a record stands inside another's name: its writer's words.
+            behind, whole = found
+            if last:
+                yield last
+            last = _Record([*held, *lines[at:behind]], whole)
+            held.clear()
+            continue
         if len(values) >= wanted:
             refuse()
         elif not held and last and len(values) == 1 and line.text.strip() and names[-1] in _FREE_TEXT:
@@ -160,6 +171,27 @@ def _records(lines: list[Line], gathered: Gathered) -> Iterator[_Record]:
     refuse()
     if last:
         yield last
+
+
+#: A name has a thousand characters at most, so that few whole records fit into it.
+_WITHIN = 32
+
+
+def _around(
+    held: list[Line], lines: list[Line], at: int, names: list[str], delimiter: str
+) -> tuple[int, dict[str, str]] | None:
+    """(the line behind it, its values) of a record that began with the lines ``held`` and goes on behind whole ones at ``at``."""
+    for end in range(at + 1, min(at + _WITHIN, len(lines))):
+        fragment = _cut(lines[end].text, delimiter)
+        if not 1 < len(fragment) < len(names):
+            continue
+        text = "\n".join(piece.text for piece in (*held, *lines[at : end + 1]))
+        row = _named(_cut(text, delimiter), names, delimiter)
+        if row is not None:
+            return end + 1, row
+        if fields.job_id(fragment[0]) is not None:  # the beginning of the next
+            return None
+    return None
 
 
 def _named(values: list[str], names: list[str], delimiter: str) -> dict[str, str] | None:

@@ -39,6 +39,7 @@ _TREE = {
     "slurm.conf": "ClusterName=c\nSlurmctldHost=ctl\nSlurmdTimeout=60\nNodeName=gx[01-04] NodeAddr=10.0.0.[1-4] CPUs=8\nPartitionName=p Nodes=ALL\n",
     "inventory/links.csv": "node,nic,switch,switch_port\n" + "".join(f"gx0{n},eth0,leaf1,Ethernet{n}\n" for n in range(1, 5)),
     "accounting/sacct.txt": _SACCT,
+    "accounting/names.txt": _SACCT.partition("\n")[0] + "\n",
     "controller/slurmctld.log": "".join(f"[2026-02-28T10:00:00.00{job - 40}] sched: Allocate JobId={job} NodeList={node} #CPUs=1 Partition=p\n" for job, node in
         ((41, "gx01"), (42, "gx02"), (43, "gx03"), (44, "gx04"), (45, "gx02"), (46, "gx01"))) +
         "[2026-02-28T10:12:00.100] error: Nodes gx03 not responding, setting DOWN\n[2026-02-28T10:12:00.101] Killing JobId=43 on failed node gx03\n",
@@ -243,7 +244,76 @@ def _over_udp() -> Iterator[tuple[str, Callable[[str, str], str]]]:
     yield "bare file of Slurm", lambda x, at: f"[{at}.100] {x}"
 
 
+def _over_tcp() -> Iterator[tuple[str, Callable[[str, str], str]]]:
+    yield from _over_udp()
+    yield "as another host, kernel, no priority", lambda x, at: f"{_bsd(at)} {VICTIM} kernel: {x}"
+    yield "kmsg", lambda x, at: f"3,1234,9123456789,-;{x}"
+    yield "journald", lambda x, at: _journal(x, at, SYSLOG_IDENTIFIER="kernel", _TRANSPORT="kernel")
+
+
+def _as_account() -> Iterator[tuple[str, Callable[[str, str], str]]]:
+    """What journald notes of a process of alice's, by whatever name and facility it asks for."""
+    said = {"_HOSTNAME": "gx01", "_PID": "77", "_TRANSPORT": "journal"}
+    units = {
+        "account": {"_UID": "1001"}, "session": {"_SYSTEMD_UNIT": "session-3.scope"},
+        "own systemd": {"_SYSTEMD_UNIT": "user@1001.service", "_SYSTEMD_USER_UNIT": "slurmctld.service"},
+        "job": {"_UID": "1001", "_SYSTEMD_UNIT": "slurmd.service"},
+    }  # fmt: skip
+    tags = ("kernel", "slurmctld", "slurmd", "systemd", "nvidia-smi", "nv-fabricmanager", "opensm", "nhc", "Ebra")
+    for number, tag in enumerate(tags):
+        name = tuple(units)[number % len(units)]
+        yield (
+            f"{name}, {tag}",
+            lambda x, at, t=tag, n=name: _journal(x, at, **said, **units[n], SYSLOG_IDENTIFIER=t, SYSLOG_FACILITY="3"),
+        )
+
+
+#: A name of a job may hold what stands between columns, and the end of a line with a whole row of another job behind it.
+_OWN_ROW = "41|41|alice|1001|{}|FAILED|1:0|2026-02-28T09:59:00|2026-02-28T10:00:00|2026-02-28T10:20:00|gx01|1|c"
+_OTHERS_ROW = "45|45|erin|1005|y|NODE_FAIL|0:0|2026-02-28T09:59:00|2026-02-28T10:00:00|2026-02-28T10:20:00|gx02|1|c"
+
+
+def _in_names() -> Iterator[tuple[str, Callable[[str, str], str]]]:
+    yield "name", lambda x, at: _OWN_ROW.format(x)
+    yield "name with columns", lambda x, at: _OWN_ROW.format(x.replace(" ", "|"))
+    yield "name with lines", lambda x, at: _OWN_ROW.format(f"x\n{_bsd(at)} {VICTIM} kernel: {x}\ny")
+    yield "name with another's row", lambda x, at: _OWN_ROW.format(f"{x}\n{_OTHERS_ROW}\ny")
+
+
+def _in_environment() -> Iterator[tuple[str, Callable[[str, str], str]]]:
+    """A hook's file for each text. The names that are alice's to give; a task prolog's environment is hers altogether."""
+    own = {
+        "FAULTLINE_EVENT": "epilogslurmctld", "FAULTLINE_HOST": "ctl", "SLURM_JOB_ID": "41", "SLURM_JOB_UID": "1001",
+        "SLURM_JOB_USER": "alice", "SLURM_CLUSTER_NAME": "c", "SLURM_JOB_NODELIST": "gx01", "SLURM_JOB_RESTART_COUNT": "0",
+        "SLURM_JOB_START_TIME": str(_epoch("2026-02-28T10:00:00")), "SLURM_JOB_END_TIME": str(_epoch("2026-02-28T10:20:00")),
+        "FAULTLINE_TIME": str(_epoch("2026-02-28T10:20:00")), "SLURM_JOB_EXIT_CODE2": "1:0",
+    }  # fmt: skip
+    another = {
+        "FAULTLINE_EVENT": "taskprolog",
+        "SLURM_JOB_ID": "45",
+        "SLURM_JOB_USER": "erin",
+        "SLURM_JOB_NODELIST": VICTIM,
+    }
+    for name in ("SLURM_JOB_NAME", "SLURM_JOB_WORK_DIR", "SLURM_JOB_STDOUT", "SLURM_JOB_COMMENT"):
+        yield name, lambda x, at, n=name: _hook(own | {n: x})
+        yield (
+            f"{name} with lines",
+            lambda x, at, n=name: _hook(own | {n: f"x\nSLURM_JOB_ID=45\n{_bsd(at)} {VICTIM} kernel: {x}"}),
+        )
+    yield "task prolog", lambda x, at: _hook(own | another | {"SLURM_JOB_NAME": x})
+
+
+def _hook(env: dict[str, str]) -> str:
+    return "faultline-hook/1\n" + "\0".join(f"{name}={value}" for name, value in env.items())
+
+
 CHANNELS = (
+    *(Channel(f"tcp: {name}", "tcp", line) for name, line in _over_tcp()),
+    *(Channel(f"{place}: {name}", place, line) for place in ("otlp", "loki", "elasticsearch") for name, line in _in_output()),
+    *(Channel(f"{place}: {name}", place, line) for place in ("journal upload", "journal agent", "nodes/gx01/accounts.json")
+      for name, line in _as_account()),
+    *(Channel(f"sacct: {name}", "accounting/names.txt", line) for name, line in _in_names()),
+    *(Channel(f"hook: {name}", "hooks/*", line) for name, line in _in_environment()),
     *(Channel(f"{kind}: {name}", f"jobs/41/{kind}", line) for kind in ("stdout", "stderr") for name, line in _in_output()),
     *(Channel(f"agent: {name}", "agent", line) for name, line in _in_output()),
     *(Channel(f"syslog: {name}", "nodes/gx01/syslog", line) for name, line in _in_syslog()),
@@ -274,25 +344,42 @@ def written(channels: tuple[Channel, ...], texts: tuple[str, ...], share: int = 
     return found
 
 
+#: Where alice's job writes, as a shipper on her node names it.
+_HER_FILE = "/home/alice/slurm-41.out"
+
+
 def _received(place: str, lines: list[str]) -> Decoded:
-    """What a receiver makes of them: from alice's node, in its agent's batch about her job, or as packets of her own."""
+    """What a receiver makes of them: from alice's node, of her job's file, or as packets of her own."""
     into, at = Decoded(), micros("2026-02-28T10:20:05Z")
-    if place == "agent":
-        record = {
-            "host": "gx01",
-            "stream": "output",
-            "source": "job_stdout",
-            "job_id": ALICES,
-            "cluster": "c",
-            "lines": "\n".join(lines),
-        }
-        all_receivers()["ingest"].decode(
-            Payload(json.dumps(record).encode(), {"received": at, "peer": "10.0.0.1", "form": "records"}), into
-        )
+    known: dict[str, Any] = {"received": at, "peer": "10.0.0.1", "form": "json"}
+    text, nanos = "\n".join(lines), str(_epoch("2026-02-28T10:19:57", 10**9))
+    if place in ("agent", "journal agent"):
+        kind = "job_stdout" if place == "agent" else "journald"
+        record = {"host": "gx01", "stream": kind, "source": kind, "cluster": "c", "lines": text}
+        record |= {"job_id": ALICES} if place == "agent" else {}
+        kind, data, known = "ingest", json.dumps(record), known | {"form": "records"}
+    elif place == "otlp":
+        told = {"host.name": "gx01", "log.file.path": _HER_FILE}
+        records = [{"timeUnixNano": nanos, "body": {"stringValue": line}} for line in lines]
+        attributes = [{"key": name, "value": {"stringValue": value}} for name, value in told.items()]
+        pushed = {"resource": {"attributes": attributes}, "scopeLogs": [{"logRecords": records}]}
+        kind, data, known = "otlp", json.dumps({"resourceLogs": [pushed]}), known | {"signal": "logs"}
+    elif place == "loki":
+        stream = {"host": "gx01", "filename": _HER_FILE}
+        data = json.dumps({"streams": [{"stream": stream, "values": [[nanos, line] for line in lines]}]})
+        kind = "loki"
+    elif place == "elasticsearch":
+        said = {"@timestamp": "2026-02-28T10:19:57Z", "host": {"name": "gx01"}, "log": {"file": {"path": _HER_FILE}}}
+        data = "".join('{"index":{"_index":"logs"}}\n' + json.dumps(said | {"message": line}) + "\n" for line in lines)
+        kind, known = "elasticsearch", known | {"form": "bulk", "index": "logs"}
+    elif place == "journal upload":
+        entries = (json.loads(line) for line in lines)
+        data = "".join("".join(f"{name}={value}\n" for name, value in entry.items()) + "\n" for entry in entries)
+        kind = "journal"
     else:
-        data = "\n".join(lines).encode() + b"\n"
-        parts = [["10.0.0.1", False, "udp", len(data), False, "UTC"]]
-        all_receivers()["syslog"].decode(Payload(data, {"received": at, "parts": parts}), into)
+        kind, data = "syslog", text + "\n"
+        known = {"received": at, "parts": [["10.0.0.1", False, place, len(data.encode()), False, "UTC"]]}
+    all_receivers()[kind].decode(Payload(data.encode(), known), into)
     return into
 
 
@@ -305,7 +392,9 @@ def judged(folder: Path, lies: dict[str, list[str]]) -> dict[str, Any]:
     """corr-result/1 of the cluster with what alice wrote."""
     tree = {**_TREE}
     for place, lines in lies.items():
-        if "/" in place:
+        if place.endswith("*"):  # a file for each
+            tree |= {f"{place[:-1]}41.epilogslurmctld.ctl.{n}.1.hook": text for n, text in enumerate(lines)}
+        elif "/" in place:
             tree[place] = (
                 "".join(f"{line}\n" for line in lines)
                 if place not in tree

@@ -61,14 +61,17 @@ def test_the_cluster_without_an_attack() -> None:
 
 #: Each text goes one way in so many here, and every way in ``make test-long``.
 SHARE = 8
+#: Of places with many ways that differ little from others, in one of so many.
+_SELDOM = {"otlp": 128, "loki": 128, "elasticsearch": 128, "tcp": 64, "accounting/names.txt": 64, "hooks/*": 64}
 
 
 @pytest.mark.parametrize("place", sorted({channel.place for channel in CHANNELS}))
 def test_no_text_of_the_catalogue_touches_another(place: str) -> None:
     channels = tuple(c for c in CHANNELS if c.place == place)
-    lines = sum(map(len, written(channels, words(), SHARE).values()))
+    share = _SELDOM.get(place, SHARE)
+    lines = sum(map(len, written(channels, words(), share).values()))
     print(f"{place}: {len(load().entries)} patterns, {len(words())} texts, {len(channels)} channels, {lines} lines")
-    assert not harm(channels, words(), SHARE)
+    assert not harm(channels, words(), share)
 
 
 @pytest.mark.long

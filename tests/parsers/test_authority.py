@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from parsers import documents
 from parsers.engine import LineParser
 from parsers.patterns import load
 from parsers.recognise import recognise
@@ -74,6 +76,32 @@ def test_who_may_speak_as_whom_in_syslog(line: str, event: str) -> None:
     assert row["source"] == "syslog" or event != "other"
 
 
+@pytest.mark.parametrize(("noted", "event"), [
+    ('"_UID":"0",', "gpu.xid"), ('"_UID":"0","_SYSTEMD_UNIT":"session-3.scope",', "gpu.xid"), ('"_UID":"996",', "gpu.xid"),
+    ('"_UID":"61200",', "gpu.xid"), ('"_UID":"1001",', "other"), ('"_UID":"1001","_SYSTEMD_UNIT":"slurmd.service",', "other"),
+    ('"_SYSTEMD_UNIT":"session-3.scope",', "other"), ('"_SYSTEMD_UNIT":"user@1001.service",', "other"),
+    ('"_SYSTEMD_USER_UNIT":"nvidia.service",', "other"), ('"_UID":"5001","_SYSTEMD_UNIT":"slurmctld.service",', "gpu.xid"),
+])  # fmt: skip
+@pytest.mark.parametrize("host", ["gpu70", "gpu\\u00370"])
+def test_what_journald_noted_of_the_writer_counts(noted: str, event: str, host: str) -> None:
+    """Read by the compiled reader, and by the thorough one where a field has an escape."""
+    said = '"_TRANSPORT":"journal","PRIORITY":"3","SYSLOG_FACILITY":"3",' + noted
+    row = read((JOURNAL % said).replace('"kernel"', '"nvidia-smi"').replace("gpu70", host))
+    assert (row["event"], row["host"]) == (event, "gpu70")
+    assert event != "other" or "claims:gpu.xid" in row["tags"]
+
+
+@pytest.mark.parametrize(
+    "noted", [{"_UID": "1001"}, {"journald": {"uid": 1001}}, {"labels": {"__journal__uid": "1001"}}]
+)
+def test_what_a_shipper_tells_of_the_account_counts(noted: dict[str, Any]) -> None:
+    for text in (XID, f"<3>Nov 24 00:00:01 gpu70 kernel: {XID}"):
+        said = {"message": text, "programname": "nvidia-smi", "host": "gx01", "timestamp": "2026-11-24T00:00:01Z"}
+        assert read(json.dumps(said))["event"] == "gpu.xid"
+        row = read(json.dumps(said | noted))
+        assert (row["event"], row["host"], row["source"]) == ("other", "gx01", "syslog")
+
+
 def test_many_lines_mean_what_each_means_alone() -> None:
     lines = [
         XID.encode(),
@@ -107,3 +135,17 @@ def test_a_jobs_file_is_output_whatever_it_begins_with() -> None:
 def test_every_event_of_the_catalogue_belongs_to_somebody() -> None:
     of_jobs = {entry.event.partition(".")[0] for entry in load().entries if entry.of_job}
     assert of_jobs <= {"job", "site", "other", "slurm"}
+
+
+def test_a_row_within_a_jobs_name_is_no_row_of_accounting() -> None:
+    times = "2026-02-28T09:59:00|2026-02-28T10:00:00|2026-02-28T10:20:00"
+    text = (
+        "JobID|JobIDRaw|User|UID|JobName|State|ExitCode|Submit|Start|End|NodeList\n"
+        f"41|41|alice|1001|x\n45|45|erin|1005|y|NODE_FAIL|0:0|{times}|gx02\ny|FAILED|1:0|{times}|gx01\n"
+        f"45|45|erin|1005|z|COMPLETED|0:0|{times}|gx02\n"
+    )
+    jobs = documents.read("sacct", text.encode(), Origin(path="sacct.txt")).tables["jobs"].to_dicts()
+    assert [(job["job_id"], job["user"], job["state"]) for job in jobs] == [
+        (41, "alice", "FAILED"),
+        (45, "erin", "COMPLETED"),
+    ]
