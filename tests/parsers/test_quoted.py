@@ -90,13 +90,17 @@ def test_no_text_of_the_catalogue_is_heard_out_of_a_quotation(capsys: pytest.Cap
             if got not in ("other", *own) or job not in (None, 9002):
                 heard.append((carrier, event, got, job, line))
     with capsys.disabled():
-        print(f"\n{len(CARRIERS)} carriers x {len(texts())} texts = {sum(tried.values())} lines, {len(heard)} heard: {dict(tried)}")
+        print(
+            f"\n{len(CARRIERS)} carriers x {len(texts())} texts = {sum(tried.values())} lines, {len(heard)} heard: {dict(tried)}"
+        )
     assert heard == []
 
 
 def test_a_program_named_like_a_message_says_nothing() -> None:
     lines = [f"{HEAD}kernel: [77.5] {name.replace('@', text)}" for name in NAMES for text in SHORT]
-    rows = LineParser().parse([line.encode() for line in lines], Origin(source="kernel", reference=datetime(2026, 6, 1)))
+    rows = LineParser().parse(
+        [line.encode() for line in lines], Origin(source="kernel", reference=datetime(2026, 6, 1))
+    )
     assert [(got, line) for got, line in zip(rows["event"], lines, strict=True) if got not in OWN_OF_NAMES] == []
     said = json.loads(rows["entities"][0])
     assert said["process"] == "eth0: Link down"  # what it was called is kept
