@@ -50,7 +50,11 @@ SAMPLES = (
     "no header at all",
 )
 _JOB_WORDS = (b"jobid", b"job_id", b"stepid", b"job")
-_JOB = r"(?i)\b(?:JobId=|job_id=|StepId=|job=)(\d+(?:_\d+)?(?:\+\d+)?(?:\(\d+\))?)"
+#: Behind a user's text the job that the line is about, never one that the text names.
+_JOB = (
+    r"(?i)(?:\bsetting [\w ]+ to .* for )?\b(?:JobId=|job_id=|StepId=|job=)(\d+(?:_\d+)?(?:\+\d+)?(?:\(\d+\))?)"
+    r"|\b(?:execve\(\): |chdir to |(?:invalid|unknown|bad) (?:partition|account|qos|reservation|license|feature|constraint)).*"
+)
 
 
 def prepare() -> None:

@@ -159,7 +159,7 @@ def may_mean(event: str, source: str | None, unit: str | None, first: bool, step
     ``step``: a step's daemon wrote it."""
     if event.startswith(("site.", "other")):
         return True
-    if source in SLURM:
+    if source in SLURM or source == "kernel":
         families = _data()["daemons"]["slurmstepd" if step else source]
     elif source == "syslog" and unit is not None:
         name = unit.lower()
