@@ -42,6 +42,7 @@ _HEAD = re.compile(
     rf"""\s*(?:
       \[[^\]\n]{{0,60}}\]:?\s*
      |\{{\d+\}}\s*
+     |\d+:\d+:\([\w./-]{{1,40}}:\d+:\w{{1,60}}\(\)\)\s*
      |(?:\S+\ )?kernel(?:\[\])?:\s*|-?\d+\ log_channel\(cluster\)\ log\ \[\w+\]\ :\ (?:Health\ check\ failed:\ )?
      |<\w+:?[\w.]*>\s*
      |\(pid\ \d+\):\s*
