@@ -151,7 +151,7 @@ def serve(
 ) -> None:
     """The service: pages, API, hook spool, scheduled reports."""
     from faultline.config import load, validate
-    from faultline.service import serve as run_service
+    from faultline.serving import serve as run_service
 
     settings = load(config)
     changes = {k: v for k, v in (("data", data), ("listen", listen), ("insecure", insecure or None)) if v is not None}

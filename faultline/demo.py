@@ -33,7 +33,7 @@ def show(listen: str, *, once: bool, insecure: bool = False) -> None:
         if once:
             return
         sys.stdout.flush()
-        from faultline.service import serve
+        from faultline.serving import serve
 
         serve(validate({**settings, "data": data}, "command line"), first_page=_page(found), listeners=False)
 

@@ -22,7 +22,8 @@ from faultline.cli import run
 from faultline.config import validate
 from faultline.failure import CommandError
 from faultline.receiving import Front, Receiving
-from faultline.service import Service, _Parts, build_app
+from faultline.service import Service, build_app
+from faultline.serving import _Parts
 from store import mark, open_store
 from store.duckdb_store import DATABASE
 

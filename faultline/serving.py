@@ -1,0 +1,229 @@
+"""`faultline serve`: the process around a service, from its first line to its last."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import structlog
+import uvicorn
+
+from collector import supervised
+from collector.priority import go_first, stand_back
+from faultline import exposure, first, private, tls
+from faultline.config import Config
+from faultline.connections import Server, connections_of
+from faultline.failure import CommandError
+from faultline.gate import gate_of
+from faultline.receiving import Front, Receiving
+from faultline.service import Service, build_app
+from faultline.terminal import exact
+from faultline.watching import Watch
+from parsers.compiled import release
+from parsers.visible import visible
+from store.duckdb_store import SERVICE_FILE, DuckStore, StoreError, StoreHeld
+from web.access.gate import Gate
+
+log = structlog.get_logger()
+
+#: A thread that computes lets go of the interpreter's lock so often, seconds. A page takes the lock again after
+#: every question to the store, and could wait Python's 5 ms each time for a conclusion.
+SWITCH_S = 0.001
+#: A connection stays open so long without a request, seconds. An agent of a quiet node says something once a minute, and one whose
+#: service is slow every five seconds: a connection anew each time is a handshake each time.
+KEEP_ALIVE_S = 75
+#: Agents that come at once when the service is back, and wait to be let in (as many as Linux holds, net.core.somaxconn).
+BACKLOG = 4096
+#: A store that another process holds for a moment (an ingest) is tried again so often.
+HELD_RETRY_S = 1.0
+
+
+def _bind(config: Config) -> socket.socket:
+    host, port = config.address
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise CommandError(
+            f"{config.listen}: cannot listen: {error.strerror}; use --listen HOST:PORT with a free port"
+        ) from error
+    listener.listen(128)
+    return listener
+
+
+def one_line(_logger: object, _name: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """What a stranger's text says in the log stands in the line that names it, and steers no terminal."""
+    return {
+        name: visible(value, lines=False) if isinstance(value, str) and name != "exception" else value
+        for name, value in entry.items()
+    }
+
+
+def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> None:
+    """Runs until stopped. Raises ``CommandError`` if another service holds the store, or an address is taken.
+
+    While a process that is no service holds the store (an ingest), batches are taken in and kept in the spool.
+    """
+    supervised.log_safely(one_line, to=exact(sys.stderr))  # stdout is for what was asked
+    exposure.refuse(config)
+    for told in [*private.begin(config.data), *exposure.told_at_start(config)]:
+        log.warning(told)
+    sys.setswitchinterval(SWITCH_S)
+    go_first()
+    gate, secured = gate_of(config), tls.options(config.tls)
+    listener = _bind(config)
+    host, port = listener.getsockname()[:2]
+    shown = f"{config.scheme}://{'localhost' if host in ('127.0.0.1', '::1', '0.0.0.0', '::') else host}:{port}"
+    store = _open_unless_held(config)
+    receiving = Receiving(config, listeners=listeners, connections=connections_of(config))
+    front = Front(receiving, f"{config.data}: the store is held by another process; batches wait in the spool")
+    note = config.data / SERVICE_FILE
+    parts = _Parts(config, receiving, front, note, shown, gate)
+    if store is not None:
+        parts.begin(store)
+    else:
+        print(f"faultline: {front.waiting}", file=sys.stderr)
+        threading.Thread(target=parts.begin_when_free, daemon=True).start()
+    watch = Watch(receiving, lambda: parts.service)
+    server = Server(
+        uvicorn.Config(
+            tls.only_of_proxies(front, config),
+            log_level="warning",
+            access_log=False,
+            lifespan="on",
+            http=tls.Connection,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            backlog=BACKLOG,
+            **tls.proxied(config),
+            **secured,
+        ),
+        receiving.intake.connections,
+    )
+    threading.Thread(
+        target=_announce, args=(server, shown + first_page, receiving, first.offer(config, gate, shown)), daemon=True
+    ).start()
+    with suppress(ValueError):  # not the main thread: whoever runs us there ends us otherwise
+        signal.signal(signal.SIGTERM, _told_to_stop)
+    supervised.give_up = supervised.end_process
+    watch.start()
+    try:
+        server.run(sockets=[listener])
+    except ToldToStop:
+        pass
+    except SystemExit:  # uvicorn's way of saying that the start failed
+        if front.failure is None:
+            raise
+    finally:
+        watch.stop()
+        supervised.give_up = supervised.nothing_more
+        with suppress(OSError):
+            note.unlink(missing_ok=True)
+        parts.end()
+    if front.failure is not None:
+        raise front.failure
+
+
+class ToldToStop(BaseException):
+    """SIGTERM: after uvicorn has closed its connections it raises the signal again, and we are to end in order."""
+
+
+def _told_to_stop(_number: int, _frame: object) -> None:
+    raise ToldToStop
+
+
+class _Parts:
+    """What begins when the store is open, and ends in the right order."""
+
+    def __init__(self, config: Config, receiving: Receiving, front: Front, note: Path, address: str,
+                 gate: Gate | None) -> None:  # fmt: skip
+        self.config, self.receiving, self.front, self.gate = config, receiving, front, gate
+        self.note, self.address = note, address
+        self.service: Service | None = None
+        self._ending = threading.Event()
+
+    def begin(self, store: DuckStore) -> None:
+        self.service = Service(self.config, store, self.receiving, self.gate)
+        pages = build_app(self.service)
+        gc.collect()
+        gc.freeze()  # what is here now stays: looking through it again and again finds nothing
+        release()
+        self.service.start()
+        self.note.write_text(json.dumps({"pid": os.getpid(), "address": self.address}), encoding="utf-8")
+        self.front.pages = pages
+
+    def begin_when_free(self) -> None:
+        while not self._ending.wait(HELD_RETRY_S):
+            try:
+                store = _open_unless_held(self.config)
+            except CommandError as error:
+                self.front.waiting = str(error)
+                continue
+            except Exception as error:  # half a start is no service: whoever watches over us starts us anew
+                supervised.give_up(f"{self.config.data}: cannot open the store: {error}")
+                return
+            if store is not None:
+                try:
+                    self.begin(store)
+                except Exception as error:
+                    supervised.give_up(f"the service cannot start: {type(error).__name__}: {error}")
+                return
+
+    def end(self) -> None:
+        self._ending.set()
+        if self.service is not None:
+            if not self.service.stop():
+                log.warning("a conclusion was not finished; it is made anew at the next start")
+                self.note.unlink(missing_ok=True)
+                sys.stdout.flush()
+                os._exit(0)  # its thread holds the store; all that was stored is committed
+            self.service.store.close()
+        else:
+            self.receiving.close()
+
+
+def _open_unless_held(config: Config) -> DuckStore | None:
+    """The store; None while a process that is no service holds it."""
+    try:
+        with ThreadPoolExecutor(1, initializer=stand_back) as beside:
+            return beside.submit(_open, config.data).result()
+    except StoreHeld as held:
+        if held.address is not None:
+            raise CommandError(str(held)) from held
+        return None
+    except (StoreError, OSError) as error:
+        raise CommandError(f"{config.data}: cannot open the store: {error}") from error
+
+
+def _open(data: Path) -> DuckStore:
+    """Opens the store, in a thread that stands back: the engines start their own threads here, which do as this one does."""
+    from store import open_store
+
+    pl.thread_pool_size()
+    return open_store(data)
+
+
+def _announce(server: uvicorn.Server, address: str, receiving: Receiving, more: str | None) -> None:
+    """Prints the address once it answers, and how to come in where nobody can yet."""
+    while not server.started and not server.should_exit:
+        time.sleep(0.02)
+    if server.started:
+        also = f" and takes {', '.join(receiving.listening)}" if receiving.listening else ""
+        print(f"Faultline is at {address}{also}  (Ctrl-C ends it)")
+        if more:
+            print(more)
+        sys.stdout.flush()
