@@ -41,6 +41,7 @@ paths = [{paths}]
 SERVICE = """
 data = "/{below}/data"
 listen = "10.77.0.1:8514"
+insecure = true  # the mini cluster is a world of its own
 """
 
 
