@@ -144,6 +144,8 @@ def test_bounds_of_the_text_say_which_and_what_to_do() -> None:
     ('SELECT "t"."repeat(" FROM "s1" AS "t"', [], True),
     ("SELECT 1 FROM a CROSS JOIN b", [], False),
     ("SELECT [1, 2]", [], False),
+    ('SELECT 1 FROM kql."Logs" AS t WHERE "t"."$block" IN (SELECT unnest(CAST($1 AS INTEGER[])))', [[1, 2]], True),
+    ("SELECT unnest(CAST($1 AS INTEGER[]))", [[1, 2]], False),
 ])  # fmt: skip
 def test_what_is_not_known_to_be_cheap_is_dear(sql: str, parameters: list[Any], expected: bool) -> None:
     assert cheap(sql, parameters) is expected

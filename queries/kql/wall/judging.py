@@ -50,6 +50,8 @@ _KEY = re.compile(
     r"CASE WHEN (CAST\(\$\d+ AS VARCHAR\)) IN \('', ''\) THEN '' \|\| \1 ELSE '' \|\| "
     r"replace\(replace\(\1, '', ''\), '', ''\) \|\| '' END"
 )
+#: The segments in which a search can match, as the text index names them: one membership in a bound list for each row.
+_SEGMENTS = re.compile(r"\bIN \(SELECT unnest\(CAST\(\$\d+ AS INTEGER\[\]\)\)\)")
 _REGEX = re.compile(r"\bregexp_\w+\(")
 #: How a pattern of the query stands in a statement of ours: bound, with flags or fences of ours around it.
 _CONSTANT = re.compile(r"(?:\s|\|\||\(|\)|CAST|AS|VARCHAR|\$\d+|''|\?)*$")
@@ -59,7 +61,7 @@ def cheap(sql: str, parameters: Sequence[Any], reads: int = 1) -> bool:
     """Whether a statement of ours may run beside the store. ``reads``: how many steps the engine makes of it."""
     if len(sql) > MOST_TEXT or reads > MOST_READ:
         return False
-    bare = _KEY.sub("$1", _QUOTED.sub("''", sql))
+    bare = _SEGMENTS.sub("IN ($1)", _KEY.sub("$1", _QUOTED.sub("''", sql)))
     if any(word.lower() not in _MAY for word in set(_CALLED.findall(bare))):
         return False
     if _DEAR.search(bare) or bare.count("||") > MOST_JOINED or len(_JOIN.findall(bare)) > MOST_JOINS:
