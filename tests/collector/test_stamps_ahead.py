@@ -18,7 +18,7 @@ from collector.ingest import Ingest
 from collector.segment_file import Position
 from collector.spool import Spool
 from correlator.engine import correlate
-from correlator.repairs import repairs
+from correlator.repairs.repairs import repairs
 from faultline.demo import CAPTURE
 from parsers.engine import LineParser
 from store import open_store

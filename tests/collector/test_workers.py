@@ -73,19 +73,6 @@ def test_what_kills_every_worker_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
         pool.parse(Piece(DATA, ORIGIN))
 
 
-def test_a_changed_catalogue_is_used_from_the_next_batch_on(tmp_path: Path) -> None:
-    site = tmp_path / "site.toml"
-    site.write_text(SITE.format(event="site.door"))
-    for workers in (0, 1):
-        site.write_text(SITE.format(event="site.door"))
-        with ParserPool(workers, [site]) as pool:
-            assert pool.parse(Piece(b"door 7 open\n", ORIGIN))["event"].to_list() == ["site.door"]
-            site.write_text(SITE.format(event="site.gate"))
-            assert pool.parse(Piece(b"door 7 open\n", ORIGIN))["event"].to_list() == ["site.door"]
-            pool.reload()
-            assert pool.parse(Piece(b"door 7 open\n", ORIGIN))["event"].to_list() == ["site.gate"]
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what a process was started with")
 def test_a_worker_starts_with_its_own_allocator_settings(pool: ParserPool) -> None:
     """Polars writes its own into the environment when it is imported, which workers must not take for somebody's choice."""

@@ -81,6 +81,24 @@ def test_a_suspended_run_ends_with_its_node_whatever_accounting_says(text: str, 
 # -- parts of a heterogeneous job ----------------------------------------------------------------------------------------
 def test_srun_names_the_node_of_another_part() -> None:
     lines = [
+        event(
+            "slurm.job_start",
+            -900,
+            "ctl",
+            "Allocate JobId=1+0(1) NodeList=n1",
+            source="slurmctld",
+            job_id=1,
+            het_job_id="1",
+        ),
+        event(
+            "slurm.job_start",
+            -900,
+            "ctl",
+            "Allocate JobId=1+1(2) NodeList=n2",
+            source="slurmctld",
+            job_id=2,
+            het_job_id="1",
+        ),
         *down(0, "n2", "eth0", 900),
         *out(351, "job.node_failure", "srun: error: Node failure on n2", nodes=["n2"]),
     ]

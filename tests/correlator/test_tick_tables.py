@@ -91,7 +91,7 @@ def test_stamps_have_microseconds(seconds: float | None, text: str | None) -> No
 def test_rows_of_runs_need_no_pandas() -> None:
     """Its import takes longer than a tick, and much memory."""
     program = (
-        "import sys; from correlator.engine import Conclusions, run_table; from correlator.model import Run;"
+        "import sys; from correlator.engine import Conclusions, run_table; from correlator.model.nouns import Run;"
         "run_table([Conclusions('c', runs=[Run('1', 1, 0, '', ('n1',), None, None, None, {})])]);"
         "sys.exit('pandas' in sys.modules)"
     )

@@ -22,7 +22,12 @@ def infiniband(host: Host, state: str, downed: int) -> None:
     host.put(f"{top}/counters/port_rcv_data", "99999\n")
     host.put(f"{top}/counters/symbol_error", "N/A (no PMA)\n")
     host.put(f"{top}/hw_counters/out_of_sequence", "5\n")
-    host.put("/sys/class/infiniband/mlx5_3/device/vendor", "0x15b3")
+    vendor = host.put(
+        "/sys/devices/pci0000:3a/0000:3b:00.0/vendor", "0x15b3"
+    )  # as in a real /sys, `device` leads there
+    device = host.root / "sys/class/infiniband/mlx5_3/device"
+    if not device.is_symlink():
+        device.symlink_to(vendor.parent)
 
 
 def test_infiniband_states_are_events_and_counters_have_their_growth(host: Host, parser: LineParser) -> None:
