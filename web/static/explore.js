@@ -111,7 +111,8 @@ function complain(problem) {
     const text = area.value.split('\n')[line - 1] ?? '';
     const length = lengthAt(problem, text, column);
     const start = offset(line, column);
-    fault.prepend(visible(`${String(line).padStart(3)} | ${text}\n    | ${' '.repeat(column - 1)}${'^'.repeat(length)}`));
+    const mark = ' '.repeat(column - 1) + '^'.repeat(length);
+    fault.prepend(visible(`${String(line).padStart(3)} | ${text}\n    | ${mark}`));
     wrong = { start, end: start + length };
     area.setSelectionRange(start, start);
   }

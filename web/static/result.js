@@ -22,7 +22,8 @@ function words(value) {
 /** A leading =, +, - or @ would be run by a spreadsheet: log lines are not to be trusted there either. */
 function csvField(value) {
   const text = words(value);
-  const held = typeof value === 'string' && Number.isNaN(Number(value)) && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  const run = typeof value === 'string' && Number.isNaN(Number(value)) && /^[=+\-@\t\r]/.test(text);
+  const held = run ? `'${text}` : text;
   return /[",\n\r]/.test(held) ? `"${held.replaceAll('"', '""')}"` : held;
 }
 

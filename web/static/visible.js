@@ -1,6 +1,11 @@
+const CONTROLS = '[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\xad]';
+const INVISIBLE = '[\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180e\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ufeff]';
+const ODD = '[\\uffa0\\ufff9-\\ufffb]|\\udb40[\\udc00-\\udc7f]';
+const HIDDEN = new RegExp(`${CONTROLS}|${INVISIBLE}|${ODD}`, 'g');
+
 /** What would turn a line around or hide in it, as escapes: the same signs as parsers/visible.py. */
 export const visible = words =>
   String(words).replace(
-    /[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]|\udb40[\udc00-\udc7f]/g,
+    HIDDEN,
     sign => [...Array(sign.length).keys()].map(n => `\\u${sign.charCodeAt(n).toString(16).padStart(4, '0')}`).join(''),
   );
