@@ -1,0 +1,207 @@
+"""What a checkout says about every capture and scenario, and where two checkouts differ.
+
+    python benchmarks/same_answers.py write OUT [--root DIR] [--only TEXT]    one JSON file a capture, of the checkout in DIR
+    python benchmarks/same_answers.py compare OLD NEW                         exit code 1 where anything differs
+
+A rebuilding of the house must change no answer. `write` loads each capture and scenario into a store of its own in memory,
+concludes, and writes incidents and verdicts (corr-result/1), every report and the answers of the saved queries, in canonical
+form. `--root` may be a worktree of an earlier commit, whose code runs with its own imports. `compare` names what differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import inspect
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parents[1]
+#: Saved queries ask "how long ago": all are asked at this moment, the day after the bundled captures.
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+#: Sections of one file, in the order in which a difference is named.
+SECTIONS = ("verdicts", "incidents", "lemons", "queries", "reports")
+
+
+def main() -> int:
+    """Runs the command; the exit code is 1 where two folders differ, 2 where something is missing."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    commands = parser.add_subparsers(dest="command", required=True)
+    write = commands.add_parser("write", help="write the answers of a checkout")
+    write.add_argument("out", type=Path)
+    write.add_argument("--root", type=Path, default=HERE, help="the checkout whose code answers")
+    write.add_argument("--only", default="", help="only captures whose name holds this text")
+    compare = commands.add_parser("compare", help="compare two folders of answers")
+    compare.add_argument("old", type=Path)
+    compare.add_argument("new", type=Path)
+    args = parser.parse_args()
+    if args.command == "compare":
+        return compare_folders(args.old, args.new)
+    root = str(args.root.resolve())
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        # The order of sets must not decide an answer, and may not make two runs of one checkout differ.
+        environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": root}
+        return subprocess.call([sys.executable, *sys.argv], env=environment)
+    sys.path[0] = root  # in place of this folder, whose modules have names of rooms
+    return write_folder(args.out, args.only)
+
+
+def write_folder(out: Path, only: str) -> int:
+    """Writes one file a capture. Prints each name as it is done, and at the end how many there are."""
+    out.mkdir(parents=True, exist_ok=True)
+    count = 0
+    for name, path in captures():
+        if only not in name:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            answers = answers_of(unpacked(path, Path(folder)))
+        (out / f"{name.replace('/', '+')}.json").write_text(json.dumps(answers, indent=1, sort_keys=True), "utf-8")
+        count += 1
+        print(name, flush=True)
+    print(f"{count} captures written to {out}")
+    return 0 if count else 2
+
+
+def captures() -> Iterator[tuple[str, Path]]:
+    """Name and place of each capture in the repository, then of those beside it where they are."""
+    own = HERE / "tests" / "captures"
+    for path in sorted(own.glob("*/truth.json")):
+        yield path.parent.name, path.parent
+    for path in sorted(own.glob("*/*.tar.xz")):
+        yield f"{path.parent.name}/{path.name.removesuffix('.tar.xz')}", path
+    beside = HERE.parent / "shared"
+    for path in sorted(beside.glob("captures/*/truth.json")):
+        yield f"shared/{path.parent.name}", path.parent
+    for path in sorted(beside.glob("scenarios/*/logs.tar.xz")):
+        yield f"scenarios/{path.parent.name}", path
+
+
+def unpacked(path: Path, folder: Path) -> Path:
+    """The tree of a capture; an archive is unpacked into ``folder``."""
+    if path.is_dir():
+        return path
+    with tarfile.open(path) as packed:
+        packed.extractall(folder, filter="data")
+    inside = list(folder.iterdir())
+    return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
+
+
+def answers_of(tree: Path) -> dict[str, Any]:
+    """Everything that is said about one tree of logs."""
+    from collector.ingest import Ingest
+    from correlator.engine import correlate, result
+    from queries import reports
+    from store import open_store
+
+    with open_store(None) as store:
+        Ingest(store).run([tree])
+        correlate(store)
+        found = result(store)
+        return {
+            "verdicts": found["verdicts"],
+            "incidents": {incident["id"]: incident for incident in found["incidents"]},
+            "lemons": found["lemons"],
+            "queries": {name: answer_of(store, name, found) for name in saved_names()},
+            "reports": {
+                report["name"]: json.loads(reports.render(reports.run(store, report["name"]), "json"))
+                for report in reports.listing()
+            },
+        }
+
+
+def saved_names() -> list[str]:
+    from queries import saved
+
+    return saved.names()
+
+
+def answer_of(store: Any, name: str, found: dict[str, Any]) -> Any:
+    """Columns and rows of a saved query, its rows in a fixed order; the error's text where it is refused."""
+    from queries import saved
+    from queries.kql import run
+    from queries.kql.errors import KqlError
+
+    one = saved.load(name)
+    parameters: dict[str, Any] = {}
+    if one.parameters.startswith("job:"):
+        parameters["job"] = min((int(key.split("#")[0].split("_")[0]) for key in found["verdicts"]), default=0)
+    if one.parameters.startswith("incident:") and found["incidents"]:
+        parameters["incident"] = found["incidents"][0]["id"]
+    wanted = {"now": NOW.replace(tzinfo=None), "max_rows": 100_000, "timeout_s": None}
+    known = inspect.signature(run).parameters
+    more = {key: value for key, value in wanted.items() if key in known}
+    try:
+        answer = run(cursor_of(store), one.text, parameters=parameters, **more).document()
+    except KqlError as error:
+        return {"error": str(error)}
+    return {
+        "columns": answer["columns"],
+        "rows": sorted(json.dumps(row, sort_keys=True, default=str) for row in answer["rows"]),
+    }
+
+
+def cursor_of(store: Any) -> Any:
+    """What a query is run on: a cursor of the engine."""
+    return store.cursor()
+
+
+def compare_folders(old: Path, new: Path) -> int:
+    """Prints every section that differs, with the first differing place of each. Returns 1 where any does."""
+    names = sorted({path.name for folder in (old, new) for path in folder.glob("*.json")})
+    if not names:
+        print(f"{old}, {new}: no answers here; make them with `write`", file=sys.stderr)
+        return 2
+    differ = 0
+    for name in names:
+        if not (old / name).exists() or not (new / name).exists():
+            print(f"{name}: only in {old if (old / name).exists() else new}")
+            differ += 1
+            continue
+        before, after = (json.loads((folder / name).read_text("utf-8")) for folder in (old, new))
+        for section in SECTIONS:
+            for place in differences(before[section], after[section], section):
+                print(f"{name.removesuffix('.json')}: {place}")
+                differ += 1
+    print(f"{len(names)} captures compared, {differ} differences")
+    return 1 if differ else 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """One value that is not the same in both."""
+
+    where: str
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        return f"{self.where}: {_short(self.before)} -> {_short(self.after)}"
+
+
+def differences(before: Any, after: Any, where: str) -> Iterator[Difference]:
+    """Every place in which two JSON values differ; lists are compared place by place."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in sorted({*before, *after}):
+            yield from differences(before.get(key), after.get(key), f"{where}.{key}")
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for place, (one, other) in enumerate(zip(before, after, strict=True)):
+            yield from differences(one, other, f"{where}[{place}]")
+    elif before != after:
+        yield Difference(where, before, after)
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, default=str)
+    return text if len(text) <= 160 else f"{text[:157]}..."
+
+
+if __name__ == "__main__":
+    sys.exit(main())
