@@ -14,11 +14,10 @@ from pathlib import Path
 
 import structlog
 
+from store import log_head
+
 log = structlog.get_logger()
 
-#: With what a write-ahead log of DuckDB begins (seen with 2.0): field 100, the entry of the version; field 101, the version
-#: (one byte, any); field 102, the database's mark.
-_BEGINS, _THEN = b"\x64\x00\x62\x65\x00", b"\x66\x00"
 #: In every error of DuckDB that is about its log.
 _ABOUT_LOG = "replaying WAL"
 
@@ -30,9 +29,10 @@ def wal_of(database: Path) -> Path:
 def unreadable_start(database: Path) -> str | None:
     """Why the log is none, though it holds something; None if it may be one, or is empty."""
     with contextlib.suppress(OSError), wal_of(database).open("rb") as file:
-        head = file.read(len(_BEGINS) + 1 + len(_THEN))
-        if len(head) == 8 and (head[:5] != _BEGINS or head[6:] != _THEN):
-            return "its first bytes are none of a write-ahead log"
+        try:
+            log_head.read_head(file.read(log_head.LONGEST))
+        except log_head.NotAHeadError as error:
+            return f"its first bytes are none of a write-ahead log: {error}"
     return None
 
 

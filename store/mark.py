@@ -20,20 +20,19 @@ from pathlib import Path
 import structlog
 
 from store.damage import wal_of
+from store.log_head import ENTRY, LONGEST, NotAHeadError, read_head
 
 log = structlog.get_logger()
 
 #: The row of ``model.facts`` that counts transactions.
 FACT = "transactions"
-#: A log begins with so many bytes, which say of which database and which checkpoint it is; they differ from log to log.
-_HEAD = 38
-#: Before each entry behind that: its length and its checksum, eight bytes each.
-_ENTRY = 16
+#: Bytes of the mark's line, filled with spaces: a count, a head in hexadecimal, a checksum.
+_LINE = 2 * LONGEST + 32
 
 
 @dataclass(frozen=True)
 class Mark:
-    """``count`` transactions are in the store; then its log began with ``head`` ("" for none)."""
+    """``count`` transactions are in the store; then its log began with ``head`` (hexadecimal; "" for none)."""
 
     count: int
     head: str
@@ -48,10 +47,12 @@ def note_of(database: Path) -> Path:
     return database.with_name(f"{database.name}.lost")
 
 
-def _head(database: Path) -> str:
-    with contextlib.suppress(OSError), wal_of(database).open("rb") as file:
-        return file.read(_HEAD).hex()
-    return ""
+def _head_bytes(wal: Path) -> bytes:
+    """The log's head, byte for byte; empty where there is no log, or none whose head can be read."""
+    with contextlib.suppress(OSError, NotAHeadError), wal.open("rb") as file:
+        if (head := read_head(data := file.read(LONGEST))) is not None:
+            return data[: head.length]
+    return b""
 
 
 class Marking:
@@ -63,12 +64,12 @@ class Marking:
 
     def write(self, count: int) -> None:
         """After a commit. A disk that does not take it leaves the mark behind, which is said by whatever else fails there."""
-        text = f"{count} {_head(self._database) or '-'}".encode()
+        text = f"{count} {_head_bytes(wal_of(self._database)).hex() or '-'}".encode()
         line = b"%b %08x" % (text, zlib.crc32(text))
         with contextlib.suppress(OSError):
             if self._fd < 0:
                 self._fd = os.open(mark_of(self._database), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-            os.pwrite(self._fd, line.ljust(160) + b"\n", 0)
+            os.pwrite(self._fd, line.ljust(_LINE) + b"\n", 0)
             os.fdatasync(self._fd)
 
     def close(self) -> None:
@@ -87,30 +88,24 @@ def read(database: Path) -> Mark | None:
         return None
 
 
-def _read_through(wal: Path) -> int:
-    """So many bytes of the log the engine can follow by the lengths of its entries."""
-    size = wal.stat().st_size
-    at = _HEAD
+def _is_followed(wal: Path, start: int) -> bool:
+    """Whether entry follows entry by their lengths, from the log's head to its end."""
+    size, at = wal.stat().st_size, start
     with wal.open("rb") as file:
-        # The head's length is that of this database: behind it, entry follows entry to the end.
-        found = file.read(4096).find(b"\xff\xff")
-        at = found + 2 if found >= 0 else _HEAD
-        while at + _ENTRY <= size:
+        while at + ENTRY <= size:
             file.seek(at)
-            length = int.from_bytes(file.read(8), "little")
-            if at + _ENTRY + length > size:
-                break
-            at += _ENTRY + length
-    return at
+            at += ENTRY + int.from_bytes(file.read(8), "little")
+    return at == size
 
 
 def kept_aside(database: Path) -> Path | None:
     """Before the engine reads its log, and cuts off what it does not follow: a copy of one of which it may leave out a part."""
     wal, known = wal_of(database), read(database)
     try:
-        if known is None or not wal.exists() or not (size := wal.stat().st_size):
+        if known is None or not wal.exists() or not wal.stat().st_size:
             return None
-        if _head(database) == known.head and _read_through(wal) == size:
+        head = _head_bytes(wal)
+        if head and head.hex() == known.head and _is_followed(wal, len(head)):
             return None
         aside = wal.with_name(f"{wal.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S}")
         shutil.copyfile(wal, aside)
