@@ -15,6 +15,7 @@ import dataclasses
 import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -132,7 +133,9 @@ def answer_of(store: Any, name: str, found: dict[str, Any]) -> Any:
     one = saved.load(name)
     parameters: dict[str, Any] = {}
     if one.parameters.startswith("job:"):
-        parameters["job"] = min((int(key.split("#")[0].split("_")[0]) for key in found["verdicts"]), default=0)
+        parameters["job"] = min(
+            (int(number[0]) for key in found["verdicts"] if (number := re.match(r"\d+", key))), default=0
+        )
     if one.parameters.startswith("incident:") and found["incidents"]:
         parameters["incident"] = found["incidents"][0]["id"]
     wanted = {"now": NOW.replace(tzinfo=None), "max_rows": 100_000, "timeout_s": None}
