@@ -40,6 +40,7 @@ def main() -> int:
     write.add_argument("out", type=Path)
     write.add_argument("--root", type=Path, default=HERE, help="the checkout whose code answers")
     write.add_argument("--only", default="", help="only captures whose name holds this text")
+    write.add_argument("--missing", action="store_true", help="only captures that OUT does not have yet")
     compare = commands.add_parser("compare", help="compare two folders of answers")
     compare.add_argument("old", type=Path)
     compare.add_argument("new", type=Path)
@@ -52,19 +53,20 @@ def main() -> int:
         environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": root}
         return subprocess.call([sys.executable, *sys.argv], env=environment)
     sys.path[0] = root  # in place of this folder, whose modules have names of rooms
-    return write_folder(args.out, args.only)
+    return write_folder(args.out, args.only, missing=args.missing)
 
 
-def write_folder(out: Path, only: str) -> int:
+def write_folder(out: Path, only: str, *, missing: bool = False) -> int:
     """Writes one file a capture. Prints each name as it is done, and at the end how many there are."""
     out.mkdir(parents=True, exist_ok=True)
     count = 0
     for name, path in captures():
-        if only not in name:
+        place = out / f"{name.replace('/', '+')}.json"
+        if only not in name or (missing and place.exists()):
             continue
         with tempfile.TemporaryDirectory() as folder:
             answers = answers_of(unpacked(path, Path(folder)))
-        (out / f"{name.replace('/', '+')}.json").write_text(json.dumps(answers, indent=1, sort_keys=True), "utf-8")
+        place.write_text(json.dumps(answers, indent=1, sort_keys=True), "utf-8")
         count += 1
         print(name, flush=True)
     print(f"{count} captures written to {out}")
