@@ -12,34 +12,36 @@ from typing import Any
 
 from sqlalchemy import select
 
+from queries.kql import official
 from queries.kql import syntax as ast
-from queries.kql.aggregates import AGGREGATES, SIMPLE, bind_aggregate
-from queries.kql.bind import Builder, Env, Function, Moment, Scope, Stage, StageColumn, relation, row_of
 from queries.kql.budget import Budget
 from queries.kql.catalog import Catalog, Table
+from queries.kql.chart import Chart
+from queries.kql.conversion import to_type
 from queries.kql.dialect import Col, Sql, quoted
 from queries.kql.engines import DUCKDB, Engine
 from queries.kql.engines.spelling import Unspelled
 from queries.kql.errors import NOWHERE, CannotExpress, KqlBindError, KqlError, NotImplementedYet, Span, nearest
-from queries.kql.expressions import bind
-from queries.kql.functions import names, python, shapes, signatures, text, times
-from queries.kql.functions.convert import to_type
+from queries.kql.expressions import bind, boolean
+from queries.kql.functions import python, shapes, signatures, text, times
+from queries.kql.functions.aggregates import AGGREGATES, SIMPLE, bind_aggregate
 from queries.kql.functions.more import MORE
-from queries.kql.functions.names import CANNOT, FUNCTIONS
 from queries.kql.functions.python import CALLABLE as PYTHON
 from queries.kql.functions.python import USED as PYTHON_WORD
+from queries.kql.functions.rows import IN_ORDER, SERIAL, WINDOWS
 from queries.kql.functions.special import SPECIAL as FEW
-from queries.kql.grammar import parse
 from queries.kql.hints import ELSEWHERE, INSTEAD
+from queries.kql.official import CANNOT, FUNCTIONS
 from queries.kql.operators import BRANCHES, OPERATORS, SOURCES
 from queries.kql.operators.combining import is_innerunique
 from queries.kql.operators.nouns import NOUNS, table_function
-from queries.kql.operators.rendering import Chart
+from queries.kql.parser import parse
+from queries.kql.stages import Env, Function, Scope, Stage, StageColumn, relation
+from queries.kql.steps import Builder, Moment
 from queries.kql.textindex import Pruner, narrowed
 from queries.kql.unread import AS_JSON, NULLS_AWAY, Narrowable, without_unread
 from queries.kql.values import Value, constant
 from queries.kql.wall.cutting import Cut, Said, Step, cut, is_cheap
-from queries.kql.windows import IN_ORDER, SERIAL, WINDOWS
 
 _LOG = logging.getLogger(__name__)
 INTERNAL = "this query meets a hole in the checks"
@@ -91,6 +93,10 @@ class Compiler(Builder):
         """Bind one scalar expression."""
         self.tick()
         return bind(self, node, scope)
+
+    def condition(self, node: ast.Node, scope: Scope) -> Value:
+        """Bind one condition."""
+        return boolean(self, node, scope)
 
     def table(self, node: ast.Node, env: Env) -> Stage:
         """Bind something that must be a table."""
@@ -228,7 +234,7 @@ class Compiler(Builder):
         if isinstance(value.sql, Sql) and value.sql.origin is None:
             value.sql.origin = node
         name = _result_name(node, scope)
-        if scope.aggregates and node.name in names.KEEPS_NAME and _is_percentile(node):
+        if scope.aggregates and node.name in official.KEEPS_NAME and _is_percentile(node):
             return replace(value, name=None)
         return value if value.name is not None or name is None else replace(value, name=name)
 
@@ -249,7 +255,7 @@ class Compiler(Builder):
         if name in CANNOT:
             said = f"{node.name}() cannot be answered here: {CANNOT[name]}"
             raise CannotExpress(said, node.span, suggestion=INSTEAD.get(name))
-        if name in FUNCTIONS or name in names.AGGREGATES:
+        if name in FUNCTIONS or name in official.AGGREGATES:
             said = f"the function {node.name}() is not implemented yet"
             raise NotImplementedYet(said, node.span, suggestion=INSTEAD.get(name))
         raise KqlBindError(f"unknown function '{node.name}'", node.span, suggestion=nearest(node.name, known))
@@ -444,8 +450,12 @@ def _result_name(node: ast.Node, scope: Scope) -> str | None:
     if isinstance(node, ast.Call) and scope.aggregates and node.name in ("hll", "hll_merge"):
         return f"{node.name}_{_result_name(node.args[0], scope) or ''}" if node.args else node.name
     if isinstance(node, ast.Call) and node.args:
-        prefix = names.PREFIXES.get(node.name)
-        if prefix or node.name in names.KEEPS_NAME or (node.name in names.ALONE_KEEPS_NAME and len(node.args) == 1):
+        prefix = official.PREFIXES.get(node.name)
+        if (
+            prefix
+            or node.name in official.KEEPS_NAME
+            or (node.name in official.ALONE_KEEPS_NAME and len(node.args) == 1)
+        ):
             inner = _result_name(node.args[0], scope)
             return f"{prefix}_{inner or ''}" if prefix else inner
     return None
@@ -488,6 +498,3 @@ def _declare(builder: Compiler, node: ast.Declare, given: dict[str, Any], env: E
         else:
             raise KqlBindError(f"the query parameter '{parameter.name}' has no value", parameter.span)
         env.names[parameter.name] = to_type(value, parameter.type)
-
-
-__all__ = ["Compiled", "Compiler", "compile_script", "re", "row_of"]

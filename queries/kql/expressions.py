@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from queries.kql import official
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Function, Scope, Stage, unknown_column
-from queries.kql.dialect import Col, Sql
+from queries.kql.binder import Binder
+from queries.kql.dialect import Col
 from queries.kql.errors import KqlBindError, NotImplementedYet, nearest
-from queries.kql.functions import names
 from queries.kql.operations import arithmetic, compare, equal, match, negate_total
-from queries.kql.values import NUMERIC, Value, constant, dynamic_of, sql, text_of
-
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
-
+from queries.kql.stages import Scope, Stage, unknown_column
+from queries.kql.values import NUMERIC, Value, constant, sql, text_of
 
 _ARITHMETIC = ("+", "-", "*", "/", "%")
 
 
-def bind(c: Compiler, node: ast.Node, scope: Scope) -> Value:
+def bind(c: Binder, node: ast.Node, scope: Scope) -> Value:
     """Bind one expression in a scope."""
     handler = HANDLERS.get(type(node))
     if handler is None:
@@ -30,7 +26,7 @@ def bind(c: Compiler, node: ast.Node, scope: Scope) -> Value:
     return handler(c, node, scope).at(node.span)
 
 
-def _name(c: Compiler, node: ast.Name, scope: Scope) -> Value:
+def _name(c: Binder, node: ast.Name, scope: Scope) -> Value:
     if node.name in scope.columns:
         return scope.columns[node.name]
     found = scope.env.find(node.name)
@@ -41,16 +37,16 @@ def _name(c: Compiler, node: ast.Name, scope: Scope) -> Value:
     if node.name in scope.sides:
         raise KqlBindError(f"{node.name} needs a column: {node.name}.Name", node.span)
     close = nearest(node.name, [*scope.columns, *scope.env.all_names()])
-    if close is None and (node.name in names.FUNCTIONS or node.name in names.AGGREGATES):
+    if close is None and (node.name in official.FUNCTIONS or node.name in official.AGGREGATES):
         raise KqlBindError(f"unknown name '{node.name}'", node.span, suggestion=f"{node.name}()")
     raise unknown_column(node.name, [*scope.columns, *scope.env.all_names()], node.span)
 
 
-def _literal(_c: Compiler, node: ast.Literal, _scope: Scope) -> Value:
+def _literal(_c: Binder, node: ast.Literal, _scope: Scope) -> Value:
     return constant(node.value, node.type)
 
 
-def _member(c: Compiler, node: ast.Member, scope: Scope) -> Value:
+def _member(c: Binder, node: ast.Member, scope: Scope) -> Value:
     if isinstance(node.object, ast.Name) and node.object.name in scope.sides:
         side = scope.sides[node.object.name]
         if node.name not in side:
@@ -71,7 +67,7 @@ def _renamed(value: Value, name: str | None) -> Value:
     return replace(value, name=name)
 
 
-def _index(c: Compiler, node: ast.Index, scope: Scope) -> Value:
+def _index(c: Binder, node: ast.Index, scope: Scope) -> Value:
     value, key = bind(c, node.object, scope), bind(c, node.key, scope)
     if value.parts and isinstance(key.constant, int) and 0 <= key.constant < len(value.parts):
         return value.parts[key.constant][1]
@@ -90,7 +86,7 @@ def _index(c: Compiler, node: ast.Index, scope: Scope) -> Value:
     return _renamed(made, name)
 
 
-def _unary(c: Compiler, node: ast.Unary, scope: Scope) -> Value:
+def _unary(c: Binder, node: ast.Unary, scope: Scope) -> Value:
     value = bind(c, node.operand, scope)
     if value.type not in (*NUMERIC, "timespan"):
         raise KqlBindError(f"a sign needs a number or a timespan, not {value.type}", node.span)
@@ -101,7 +97,7 @@ def _unary(c: Compiler, node: ast.Unary, scope: Scope) -> Value:
     return sql("(-{0})", value.type, value)
 
 
-def _binary(c: Compiler, node: ast.Binary, scope: Scope) -> Value:
+def _binary(c: Binder, node: ast.Binary, scope: Scope) -> Value:
     if node.op == ":":
         raise KqlBindError("Column:term works in search and find only", node.span)
     if isinstance(node.left, ast.Star):
@@ -122,7 +118,7 @@ def _binary(c: Compiler, node: ast.Binary, scope: Scope) -> Value:
     return match(node.op, left, right, node.span)
 
 
-def _beside(c: Compiler, node: ast.Node, scope: Scope, other: Value) -> Value:
+def _beside(c: Binder, node: ast.Node, scope: Scope, other: Value) -> Value:
     """What a value is compared with; a word that is no name, beside a text, was meant as a text."""
     try:
         return bind(c, node, scope)
@@ -135,7 +131,7 @@ def _beside(c: Compiler, node: ast.Node, scope: Scope, other: Value) -> Value:
         raise
 
 
-def _any_column(c: Compiler, node: ast.Binary, scope: Scope) -> Value:
+def _any_column(c: Binder, node: ast.Binary, scope: Scope) -> Value:
     """`* has "x"`: any column of text for which it holds."""
     texts = [v for v in scope.columns.values() if v.type in ("string", "dynamic")]
     tests = [bind(c, replace(node, left=ast.Name(v.name or "", span=node.left.span)), scope) for v in texts]
@@ -145,7 +141,7 @@ def _any_column(c: Compiler, node: ast.Binary, scope: Scope) -> Value:
     return sql(f"({joined})", "bool", *tests, nullable=False)
 
 
-def boolean(c: Compiler, node: ast.Node, scope: Scope) -> Value:
+def boolean(c: Binder, node: ast.Node, scope: Scope) -> Value:
     """A condition; Kusto takes numbers and dynamic booleans too."""
     value = bind(c, node, scope)
     if value.type == "bool":
@@ -158,13 +154,13 @@ def boolean(c: Compiler, node: ast.Node, scope: Scope) -> Value:
     raise KqlBindError(f"a condition is needed here, not {value.type}", node.span, suggestion=several)
 
 
-def _logical(c: Compiler, node: ast.Logical, scope: Scope) -> Value:
+def _logical(c: Binder, node: ast.Logical, scope: Scope) -> Value:
     values = [boolean(c, operand, scope) for operand in node.operands]
     joined = f" {node.op.upper()} ".join(f"{{{i}}}" for i in range(len(values)))
     return sql(f"({joined})", "bool", *values)
 
 
-def _between(c: Compiler, node: ast.Between, scope: Scope) -> Value:
+def _between(c: Binder, node: ast.Between, scope: Scope) -> Value:
     value, low, high = (bind(c, n, scope) for n in (node.operand, node.low, node.high))
     if value.type == "datetime" and low.type == "datetime" and high.type == "timespan":
         high = arithmetic("+", low, high, node.high.span)
@@ -172,7 +168,7 @@ def _between(c: Compiler, node: ast.Between, scope: Scope) -> Value:
     return sql("(NOT ({0} AND {1}))" if node.negated else "({0} AND {1})", "bool", lower, upper)
 
 
-def _in_list(c: Compiler, node: ast.InList, scope: Scope) -> Value:
+def _in_list(c: Binder, node: ast.InList, scope: Scope) -> Value:
     value = bind(c, node.operand, scope)
     op = node.op.lstrip("!")
     negated = node.op.startswith("!")
@@ -234,14 +230,14 @@ class _Whole(Exception):  # noqa: N818 - carries a finished answer out of the it
         self.value = value
 
 
-def _in_list_outer(c: Compiler, node: ast.InList, scope: Scope) -> Value:
+def _in_list_outer(c: Binder, node: ast.InList, scope: Scope) -> Value:
     try:
         return _in_list(c, node, scope)
     except _Whole as whole:
         return negate_total(whole.value) if node.op.startswith("!") else whole.value
 
 
-def _in_table(c: Compiler, node: ast.InList, value: Value, stage: Stage, op: str, negated: bool) -> Value:
+def _in_table(c: Binder, node: ast.InList, value: Value, stage: Stage, op: str, negated: bool) -> Value:
     column = stage.visible[0].value("t")
     source = f'SELECT {{1}} FROM "{stage.relation}" AS "t"'
     if op in ("has_any", "has_all"):
@@ -264,11 +260,11 @@ def _in_table(c: Compiler, node: ast.InList, value: Value, stage: Stage, op: str
     return negate_total(made) if negated else made
 
 
-def _call(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _call(c: Binder, node: ast.Call, scope: Scope) -> Value:
     return c.call(node, scope)
 
 
-def _pipeline(c: Compiler, node: ast.Pipeline, scope: Scope) -> Value:
+def _pipeline(c: Binder, node: ast.Pipeline, scope: Scope) -> Value:
     raise KqlBindError("a table stands where a value is needed; wrap it in toscalar()", node.span)
 
 
@@ -278,5 +274,3 @@ HANDLERS: dict[type[ast.Node], Handler] = {
     ast.Binary: _binary, ast.Logical: _logical, ast.Between: _between, ast.InList: _in_list_outer, ast.Call: _call,
     ast.Pipeline: _pipeline,
 }  # fmt: skip
-
-__all__ = ["Env", "Function", "Sql", "bind", "boolean", "dynamic_of", "nearest", "re"]

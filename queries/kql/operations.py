@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
+from queries.kql.conversion import to_type
 from queries.kql.errors import NOWHERE, KqlBindError, Span
 from queries.kql.hints import FOREIGN_COMPARISONS
 from queries.kql.regex import complaint
@@ -91,12 +92,8 @@ def from_dynamic(value: Value, kind: str) -> Value:
     if kind == "string":
         return text_of(value)
     if kind in ("int", "long", "real", "decimal", "bool"):
-        from queries.kql.functions.convert import to_type
-
         return to_type(value, kind)
     if kind in ("datetime", "timespan", "guid"):
-        from queries.kql.functions.convert import to_type
-
         return to_type(text_of(value), kind)
     return value
 

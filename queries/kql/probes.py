@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from functools import cache
 
-from queries.kql.aggregates import AGGREGATES
 from queries.kql.catalog import Catalog, Column, Table
 from queries.kql.compile import ALSO_SCALAR, SPECIAL, compile_script
 from queries.kql.engines import DUCKDB, Engine
 from queries.kql.errors import KqlError
+from queries.kql.functions.aggregates import AGGREGATES
 from queries.kql.functions.python import CALLABLE
+from queries.kql.functions.rows import WINDOWS
 from queries.kql.functions.signatures import SIMPLE
 from queries.kql.operators import OPERATORS, SOURCES
 from queries.kql.operators.plugins import PLUGIN_BUILDERS
-from queries.kql.windows import WINDOWS
 
 _COLUMNS = {
     "S": "string", "L": "long", "R": "real", "D": "dynamic", "T": "datetime", "P": "timespan", "B": "bool", "G": "guid",

@@ -15,16 +15,16 @@ from typing import Any, Generic, TypeVar
 import duckdb
 import pyarrow as pa
 
-from queries.kql.bind import Moment
 from queries.kql.budget import Budget
 from queries.kql.catalog import CATALOG, Catalog
 from queries.kql.cells import cells, document, dumps, dynamic, in_calendar
+from queries.kql.chart import Chart
 from queries.kql.compile import Compiled, compile_script
 from queries.kql.deadline import Deadline
 from queries.kql.errors import CannotExpress, KqlError, KqlRuntimeError
 from queries.kql.failures import engine_error
 from queries.kql.functions.python import give
-from queries.kql.operators.rendering import Chart
+from queries.kql.steps import Moment
 from queries.kql.textindex import Pruned, Pruner
 from queries.kql.wall.asking import ask
 from queries.kql.wall.cutting import Cut, Said

@@ -12,7 +12,7 @@ import pyparsing as pp
 
 from queries.kql import grammar as g
 from queries.kql import syntax as ast
-from queries.kql.errors import KqlSyntaxError, Span, nearest
+from queries.kql.errors import CannotExpress, KqlSyntaxError, NotImplementedYet, Span, nearest
 from queries.kql.grammar import _action, _comma, _kw, _lit, _token
 from queries.kql.hints import FOREIGN_OPERATORS, INSTEAD
 
@@ -257,7 +257,7 @@ class _Dispatch(pp.Token):
         span = Span(loc, word.end())
         if element is None:
             if name in KNOWN_NOT_YET:
-                raise g.NotImplementedYet(
+                raise NotImplementedYet(
                     f"the operator '{name}' is not implemented yet", span, suggestion=INSTEAD.get(name)
                 )
             close = FOREIGN_OPERATORS.get(name.lower()) or nearest(name, [*OPERATORS, *ALIASES])
@@ -298,8 +298,6 @@ external = _action(pp.Regex(r"externaldata\s*\(|external_table\s*\("), lambda lo
 
 
 def _external(loc: int) -> None:
-    from queries.kql.errors import CannotExpress
-
     said = "externaldata would fetch from outside; queries here read the store only"
     raise CannotExpress(said, Span(loc, loc + 12), suggestion=INSTEAD["externaldata"])
 
@@ -360,7 +358,7 @@ declare = _action(
 
 def _ignored(text: str, span: Span) -> ast.Ignored:
     if not text.startswith("set"):
-        raise g.NotImplementedYet(f"the statement '{text.split()[0]}' is not implemented yet", span)
+        raise NotImplementedYet(f"the statement '{text.split()[0]}' is not implemented yet", span)
     name, _, value = text[3:].partition("=")
     settings: dict[str, ast.Node] = {}
     if value.strip() and name.strip().startswith("query_bin_auto"):

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from queries.kql import statements
-from queries.kql.aggregates import AGGREGATES
+from queries.kql import official, statements
 from queries.kql.compile import SPECIAL
 from queries.kql.engines import engines
-from queries.kql.functions import names, nodes, signatures
+from queries.kql.functions import nodes, signatures
+from queries.kql.functions.aggregates import AGGREGATES
 from queries.kql.functions.python import BODIES
+from queries.kql.functions.rows import WINDOWS
 from queries.kql.grammar import LIST_WORDS, MATCH_WORDS
 from queries.kql.operators import OPERATORS, SOURCES
 from queries.kql.operators.combining import KINDS
 from queries.kql.operators.nouns import NOUNS
 from queries.kql.operators.plugins import PLUGIN_BUILDERS
 from queries.kql.probes import answered, examples
-from queries.kql.windows import WINDOWS
 
 TRAPS = (
     "A missing string is the empty string; isnull() of a string is never true.",
@@ -44,37 +44,37 @@ def scalar_functions() -> set[str]:
     """Official scalar functions that are answered, other spellings included."""
     own = {*signatures.SIMPLE, *SPECIAL, *BODIES, *WINDOWS, *GRAMMAR_WORDS}
     own |= {a for a, b in signatures.ALIASES.items() if b in own or b in AGGREGATES}
-    return own & names.FUNCTIONS
+    return own & official.FUNCTIONS
 
 
 def aggregates() -> set[str]:
     """Official aggregates that are answered."""
     own = {*AGGREGATES} | {a for a, b in signatures.ALIASES.items() if b in AGGREGATES}
-    return own & names.AGGREGATES
+    return own & official.AGGREGATES
 
 
 def plugins() -> set[str]:
     """Official plugins that are answered."""
-    return set(PLUGIN_BUILDERS) & names.PLUGINS
+    return set(PLUGIN_BUILDERS) & official.PLUGINS
 
 
 def _names(found: object) -> str:
     return " ".join(f"`{n}`" for n in sorted(set(found)))  # type: ignore[call-overload]
 
 
-def _row(what: str, official: int, done: set[str], known: frozenset[str]) -> str:
-    cannot = {n for n in known - done if n in names.CANNOT}
-    return f"| {what} | {official} | {len(done)} | {len(cannot)} | {official - len(done) - len(cannot)} |"
+def _row(what: str, there_are: int, done: set[str], known: frozenset[str]) -> str:
+    cannot = {n for n in known - done if n in official.CANNOT}
+    return f"| {what} | {there_are} | {len(done)} | {len(cannot)} | {there_are - len(done) - len(cannot)} |"
 
 
 def _refused(known: frozenset[str], done: set[str]) -> tuple[str, str]:
-    cannot = {n for n in known - done if n in names.CANNOT}
+    cannot = {n for n in known - done if n in official.CANNOT}
     return _names(cannot), _names(known - done - cannot)
 
 
 def _cannot() -> str:
     by_reason: dict[str, list[str]] = {}
-    for name, reason in names.CANNOT.items():
+    for name, reason in official.CANNOT.items():
         by_reason.setdefault(reason, []).append(name)
     return "\n".join(f"| {_names(found)} | {reason} |" for reason, found in by_reason.items())
 
@@ -110,9 +110,9 @@ approximated. Two kinds of no: *not implemented yet*, and *this engine cannot an
 
 | official names | there are | answered | cannot be | not yet |
 |---|--:|--:|--:|--:|
-{_row("scalar functions", names.FUNCTION_COUNT, functions, names.FUNCTIONS)}
-{_row("aggregates", names.AGGREGATE_COUNT, known_aggregates, names.AGGREGATES)}
-{_row("plugins of evaluate", names.PLUGIN_COUNT, known_plugins, names.PLUGINS)}
+{_row("scalar functions", official.FUNCTION_COUNT, functions, official.FUNCTIONS)}
+{_row("aggregates", official.AGGREGATE_COUNT, known_aggregates, official.AGGREGATES)}
+{_row("plugins of evaluate", official.PLUGIN_COUNT, known_plugins, official.PLUGINS)}
 
 The lists of names are those of Microsoft's language service; twelve of the scalar functions are internal (`__...`).
 """
@@ -153,7 +153,7 @@ Slurm's host lists, and the row function `session_gap`. `docs/queries.md` shows 
 
 {_names(known_aggregates)}
 
-Not yet: {_refused(names.AGGREGATES, known_aggregates)[1]}
+Not yet: {_refused(official.AGGREGATES, known_aggregates)[1]}
 
 ## Scalar functions
 
@@ -161,7 +161,7 @@ Not yet: {_refused(names.AGGREGATES, known_aggregates)[1]}
 
 Of serialized rows: {_names(WINDOWS)}
 
-Not yet: {_refused(names.FUNCTIONS, functions)[1]}
+Not yet: {_refused(official.FUNCTIONS, functions)[1]}
 
 `basket` gives what Kusto's documentation shows, in its order: patterns whose rows agree in more columns have those values,
 too. `autocluster` and `diffpatterns` follow a **documented rule, and may choose other segments than Kusto**, which starts

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime, timedelta
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import duckdb
 import numpy as np
@@ -24,14 +24,12 @@ from sqlalchemy import bindparam
 from sqlalchemy.types import NullType
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Scope, Stage
+from queries.kql.binder import Binder
 from queries.kql.dialect import Sql
 from queries.kql.errors import KqlError
-from queries.kql.windows import WINDOWS
+from queries.kql.functions.rows import WINDOWS
+from queries.kql.stages import Env, Scope, Stage
 from store.text_filter import LONG_WORD, MOST_WORDS, Mask, Phrase, Test, TextFilter, term
-
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
 
 #: The column of each table whose text is in the filters: the raw line, or the message in it.
 TEXT_COLUMN = {"Logs": "Message", "Syslog": "SyslogMessage"} | {
@@ -68,7 +66,7 @@ Need = Phrase | All | Some
 # -- what a query needs --------------------------------------------------------------------------------------------
 
 
-def need_of(c: Compiler, operators: Sequence[ast.Node], env: Env, column: str) -> Need | None:
+def need_of(c: Binder, operators: Sequence[ast.Node], env: Env, column: str) -> Need | None:
     """What every line must hold that can come through the leading operators; None when nothing is sure."""
     needs = [_condition(c, condition, env, column) for condition in _conditions(operators, column)]
     found = tuple(need for need in needs if need is not None)
@@ -108,7 +106,7 @@ _WHOLE = {  # operator -> which sides of the text cannot be inside a longer term
 }  # fmt: skip
 
 
-def _condition(c: Compiler, node: ast.Node, env: Env, column: str) -> Need | None:
+def _condition(c: Binder, node: ast.Node, env: Env, column: str) -> Need | None:
     if isinstance(node, ast.Logical):
         parts = [_condition(c, operand, env, column) for operand in node.operands]
         known = tuple(part for part in parts if part is not None)
@@ -133,7 +131,7 @@ def _condition(c: Compiler, node: ast.Node, env: Env, column: str) -> Need | Non
     return None
 
 
-def _constant(c: Compiler, node: ast.Node, env: Env) -> Any:
+def _constant(c: Binder, node: ast.Node, env: Env) -> Any:
     if not isinstance(node, (ast.Literal, ast.Name)):
         return None
     try:
@@ -143,12 +141,12 @@ def _constant(c: Compiler, node: ast.Node, env: Env) -> Any:
     return value.constant if value.is_constant else None
 
 
-def _text(c: Compiler, node: ast.Node, env: Env) -> str | None:
+def _text(c: Binder, node: ast.Node, env: Env) -> str | None:
     found = _constant(c, node, env)
     return found if isinstance(found, str) else None
 
 
-def _texts(c: Compiler, nodes: Sequence[ast.Node], env: Env) -> list[str] | None:
+def _texts(c: Binder, nodes: Sequence[ast.Node], env: Env) -> list[str] | None:
     out: list[str] = []
     for node in nodes:
         found = _constant(c, node, env)
@@ -171,7 +169,7 @@ class Period:
         return Period(max(self.low, other.low), min(self.high, other.high))
 
 
-def period_of(c: Compiler, operators: Sequence[ast.Node], env: Env, column: str) -> Period:
+def period_of(c: Binder, operators: Sequence[ast.Node], env: Env, column: str) -> Period:
     """The stretch of time that the leading operators leave, as far as it is known while compiling."""
     found = Period()
     for condition in _conditions(operators, column):
@@ -179,7 +177,7 @@ def period_of(c: Compiler, operators: Sequence[ast.Node], env: Env, column: str)
     return found
 
 
-def _period(c: Compiler, node: ast.Node, env: Env, column: str) -> Period:
+def _period(c: Binder, node: ast.Node, env: Env, column: str) -> Period:
     found = Period()
     if isinstance(node, ast.Logical) and node.op == "and":
         for operand in node.operands:
@@ -220,7 +218,7 @@ def _later(moment: datetime, ticks: int) -> datetime | None:
         return None
 
 
-def _moment(c: Compiler, node: ast.Node, env: Env) -> Any:
+def _moment(c: Binder, node: ast.Node, env: Env) -> Any:
     """The value of datetimes, timespans, names of such, ``now`` and ``ago``, and sums of them; None for all else."""
     plain = (ast.Literal, ast.Name, ast.Binary, ast.Call)
     if not all(isinstance(n, plain) and (not isinstance(n, ast.Call) or n.name in ("now", "ago")) for n in _walk(node)):
@@ -453,7 +451,16 @@ def _may_lie(segment: tuple[Any, ...], period: Period) -> bool:
     return first > 0 or low is None or high is None or (low <= period.high and high >= period.low)
 
 
-def narrowed(c: Compiler, node: ast.Pipeline, env: Env) -> Stage | None:
+class StoreBinder(Binder, Protocol):
+    """A binder that reads the store's tables, and knows which of their blocks can hold a text."""
+
+    pruner: Pruner | None
+
+    def stored(self, name: str, only: Sequence[Sql] = ()) -> Stage:
+        """A table of the catalogue, or its rows that pass each of ``only`` in turn."""
+
+
+def narrowed(c: StoreBinder, node: ast.Pipeline, env: Env) -> Stage | None:
     """The stored table that a pipeline starts with, read only in the blocks that its conditions can want."""
     pruner, source = c.pruner, node.source
     if pruner is None or not isinstance(source, ast.Name) or env.find(source.name) is not None:
@@ -477,6 +484,3 @@ def narrowed(c: Compiler, node: ast.Pipeline, env: Env) -> Stage | None:
     # Two reads: DuckDB takes a join's keys into the scan and gives that up where many rows pass, as those of block 0 do.
     closed = Sql('"t"."$block" IN (SELECT unnest(CAST({0} AS INTEGER[])))', chosen)
     return c.stored(source.name, (closed, Sql('"t"."$block" = 0')) if pruner.loose_lines() else (closed,))
-
-
-__all__ = ["Need", "Pruned", "Pruner", "narrowed", "need_of", "regex_need"]

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queries.kql import CannotExpress, KqlError, NotImplementedYet, QueryTimeout, run, validate
-from queries.kql.aggregates import AGGREGATES
 from queries.kql.catalog import CATALOG
 from queries.kql.compile import PYTHON, SPECIAL
 from queries.kql.errors import nearest
 from queries.kql.functions import signatures
+from queries.kql.functions.aggregates import AGGREGATES
 from queries.kql.hints import INSTEAD
 from queries.kql.operators import OPERATORS
 from queries.kql.operators.plugins import PLUGIN_BUILDERS

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from queries.kql import syntax as ast
-from queries.kql.bind import Scope
+from queries.kql.binder import Binder
 from queries.kql.errors import KqlBindError, NotImplementedYet
 from queries.kql.functions.special import Special, _args
 from queries.kql.functions.tables import _IPV4, PARSE_IPV4
+from queries.kql.stages import Scope
 from queries.kql.values import Value, bag_of, constant, dynamic_of, sql, text_of
-
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
 
 _LENGTH = "coalesce(TRY_CAST(split_part({0}, '/', 2) AS INTEGER), 32)"
 
@@ -35,7 +31,7 @@ def _masked(first: Value, second: Value, prefix: Value | None) -> tuple[Value, V
 
 
 def _ipv4_pair(template: str, kind: str) -> Special:
-    def build(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    def build(c: Binder, node: ast.Call, scope: Scope) -> Value:
         args = _args(c, node, scope, 2, 3)
         first, second = text_of(args[0]), text_of(args[1])
         left, right = _masked(first, second, args[2] if len(args) == 3 else None)
@@ -52,12 +48,12 @@ def _in_range(address: Value, network: Value) -> Value:
     return sql(template, "bool", *parts, nullable=True)
 
 
-def _ipv4_is_in_range(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _ipv4_is_in_range(c: Binder, node: ast.Call, scope: Scope) -> Value:
     address, network = _args(c, node, scope, 2)
     return _in_range(text_of(address), text_of(network))
 
 
-def _ipv4_netmask_suffix(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _ipv4_netmask_suffix(c: Binder, node: ast.Call, scope: Scope) -> Value:
     (value,) = _args(c, node, scope, 1)
     return sql(f"CASE WHEN {{1}} THEN {_LENGTH} END", "long", text_of(value), _valid(text_of(value)), nullable=True)
 
@@ -65,7 +61,7 @@ def _ipv4_netmask_suffix(c: Compiler, node: ast.Call, scope: Scope) -> Value:
 # .NET's custom letters that Kusto documents, as strftime says them; None where strftime has no such spelling.
 
 
-def _bag_pack_columns(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _bag_pack_columns(c: Binder, node: ast.Call, scope: Scope) -> Value:
     parts = []
     for arg in node.args:
         value = c.expr(arg, scope)
@@ -75,7 +71,7 @@ def _bag_pack_columns(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     return bag_of(parts)
 
 
-def _translate(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _translate(c: Binder, node: ast.Call, scope: Scope) -> Value:
     """The last replacement letter serves all searched letters beyond it; none at all removes them."""
     old, new, text = _args(c, node, scope, 3)
     if not (old.is_constant and new.is_constant):
@@ -87,7 +83,7 @@ def _translate(c: Compiler, node: ast.Call, scope: Scope) -> Value:
 
 
 def _shift(sign: int) -> Special:
-    def build(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    def build(c: Binder, node: ast.Call, scope: Scope) -> Value:
         args = _args(c, node, scope, 2, 3)
         if args[0].type != "dynamic":
             raise KqlBindError(f"{node.name}() needs an array, not {args[0].type}", node.span)

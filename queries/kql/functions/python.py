@@ -19,6 +19,7 @@ from typing import Any
 
 import duckdb
 
+from queries.kql import official
 from queries.kql import syntax as ast
 from queries.kql.dialect import PHYSICAL, Sql
 from queries.kql.errors import KqlBindError
@@ -28,7 +29,6 @@ from queries.kql.functions import (
     encoding,
     geo,
     keyvalues,
-    names,
     nodes,
     parsing,
     searching,
@@ -46,7 +46,7 @@ BODIES: dict[str, tuple[Body, ...]] = (
     | searching.BODIES | statistics.BODIES | units.BODIES | zones.BODIES
 )  # fmt: skip
 # What a query may call; the others serve forms and operators.
-CALLABLE = frozenset(n for n in BODIES if n in names.FUNCTIONS or n in nodes.BODIES)
+CALLABLE = frozenset(n for n in BODIES if n in official.FUNCTIONS or n in nodes.BODIES)
 USED = re.compile(r"\bkqlpy_(\w+?)_(\d+)(?:\(|$)")
 _GIVING = threading.Lock()
 

@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+from queries.kql.functions.arrays import path_of
 from queries.kql.functions.body import Body
 
 Json = Any
@@ -57,8 +58,6 @@ def _in_turn(text: str, pairs: dict[str, str]) -> str:
 
 def extract_json(path: str, text: str) -> Json:
     """The value at a JSON path of a text."""
-    from queries.kql.functions.arrays import path_of
-
     try:
         node = json.loads(text)
     except ValueError:

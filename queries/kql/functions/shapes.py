@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Scope
+from queries.kql.binder import Binder
 from queries.kql.errors import CannotExpress, KqlBindError
 from queries.kql.functions import python
 from queries.kql.functions.special import Special, _args
-from queries.kql.values import NUMERIC, Value, bag_of, cast_number, constant, dynamic_of, sql, text_of, widest
-
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
+from queries.kql.stages import Scope
+from queries.kql.values import (
+    NUMERIC,
+    TICKS_TO_TEXT,
+    Value,
+    bag_of,
+    cast_number,
+    constant,
+    dynamic_of,
+    sql,
+    text_of,
+    widest,
+)
 
 MAX_RANGE = 1_048_576  # Kusto's own limit for range()
 
@@ -21,7 +29,7 @@ MAX_RANGE = 1_048_576  # Kusto's own limit for range()
 def _array_sort(direction: str) -> Special:
     """The first array sorted, the others taken along: as many values as arrays."""
 
-    def build(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    def build(c: Binder, node: ast.Call, scope: Scope) -> Value:
         args = _args(c, node, scope, 1, 65)
         last = True
         if args[-1].type == "bool":
@@ -43,7 +51,7 @@ def _array_sort(direction: str) -> Special:
     return build
 
 
-def _pack_all(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _pack_all(c: Binder, node: ast.Call, scope: Scope) -> Value:
     given = _args(c, node, scope, 0, 1)
     skip = bool(given and given[0].constant)
     if given and not given[0].is_constant:
@@ -68,28 +76,26 @@ def _pack_all(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     return sql(text, "dynamic", *values, nullable=False)
 
 
-def _column_names_of(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _column_names_of(c: Binder, node: ast.Call, scope: Scope) -> Value:
     if len(node.args) != 1:
         raise KqlBindError("column_names_of() takes a table", node.span)
     stage = c.table(node.args[0], scope.env)
     return constant([v.name for v in stage.visible], "dynamic")
 
 
-def _iscolumnexists(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _iscolumnexists(c: Binder, node: ast.Call, scope: Scope) -> Value:
     (name,) = _args(c, node, scope, 1)
     return constant(name.constant in scope.columns, "bool")
 
 
-def _assert(c: Compiler, node: ast.Call, scope: Scope) -> Value:
-    from queries.kql.expressions import boolean
-
+def _assert(c: Binder, node: ast.Call, scope: Scope) -> Value:
     if len(node.args) != 2:
         raise KqlBindError("assert() takes a condition and a message", node.span)
-    test, message = boolean(c, node.args[0], scope), c.expr(node.args[1], scope)
+    test, message = c.condition(node.args[0], scope), c.expr(node.args[1], scope)
     return sql("CASE WHEN {0} THEN true ELSE error('kql: assertion failed: ' || {1}) END", "bool", test, message)
 
 
-def _range(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _range(c: Binder, node: ast.Call, scope: Scope) -> Value:
     """An array from start to stop, both included."""
     args = _args(c, node, scope, 2, 3)
     start, stop = args[:2]
@@ -104,8 +110,6 @@ def _range(c: Compiler, node: ast.Call, scope: Scope) -> Value:
         places = "range(0, least((epoch_us({1}) - epoch_us({0})) // ({2} // 10) + 1, %d))"
         cell = "time_text(make_timestamp(epoch_us({0}) + kx * ({2} // 10)))"
     elif kinds == ("timespan",) * 3:
-        from queries.kql.values import TICKS_TO_TEXT
-
         places = "range(0, least(({1} - {0}) // {2} + 1, %d))"
         cell = TICKS_TO_TEXT.replace("{0}", "({0} + kx * {2})")
     elif all(k in NUMERIC for k in kinds):
@@ -120,7 +124,7 @@ def _range(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     return sql(made, "dynamic", start, stop, step)
 
 
-def _repeat(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _repeat(c: Binder, node: ast.Call, scope: Scope) -> Value:
     value, count = _args(c, node, scope, 2)
     if count.type not in ("int", "long"):
         raise KqlBindError(f"repeat() needs a whole number, not {count.type}", node.args[1].span)
@@ -128,19 +132,19 @@ def _repeat(c: Compiler, node: ast.Call, scope: Scope) -> Value:
                "dynamic", dynamic_of(value), count, nullable=True)  # fmt: skip
 
 
-def _rand(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _rand(c: Binder, node: ast.Call, scope: Scope) -> Value:
     args = _args(c, node, scope, 0, 1)
     if not args:
         return sql("random()", "real", nullable=False)
     return sql("floor(random() * {0})", "real", cast_number(args[0], "real"))
 
 
-def _new_guid(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _new_guid(c: Binder, node: ast.Call, scope: Scope) -> Value:
     _args(c, node, scope, 0)
     return sql("CAST(uuid() AS VARCHAR)", "guid", nullable=False)
 
 
-def _ingestion_time(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _ingestion_time(c: Binder, node: ast.Call, scope: Scope) -> Value:
     """When the store took the row, where the table keeps it."""
     _args(c, node, scope, 0)
     found = scope.columns.get("ReceivedTime")
@@ -149,7 +153,7 @@ def _ingestion_time(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     return replace(found, name="$IngestionTime")
 
 
-def _bin_auto(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _bin_auto(c: Binder, node: ast.Call, scope: Scope) -> Value:
     """bin_at() with the size and origin that `set query_bin_auto_size` and `..._at` gave."""
     size = c.settings.get("query_bin_auto_size")
     if size is None:
@@ -159,7 +163,7 @@ def _bin_auto(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     return c.call(ast.Call("bin_at" if origin else "bin", args, span=node.span), scope)
 
 
-def _totext(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _totext(c: Binder, node: ast.Call, scope: Scope) -> Value:
     (value,) = _args(c, node, scope, 1)
     return sql("true", "bool", text_of(value), nullable=False)
 

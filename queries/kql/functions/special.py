@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Scope
+from queries.kql.binder import Binder
+from queries.kql.conversion import parse_json, to_type
 from queries.kql.errors import KqlBindError, NotImplementedYet
-from queries.kql.functions.convert import parse_json, to_type
-from queries.kql.operations import arithmetic, check_regex, compare
+from queries.kql.operations import arithmetic, check_regex
 from queries.kql.regex import group_count
+from queries.kql.stages import Scope
 from queries.kql.values import NUMERIC, Value, bag_of, cast_number, constant, dynamic_of, sql, text_of, unify, widest
 
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
-
-Special = Callable[["Compiler", ast.Call, Scope], Value]
+Special = Callable[[Binder, ast.Call, Scope], Value]
 
 
-def _args(c: Compiler, node: ast.Call, scope: Scope, low: int, high: int | None = None) -> list[Value]:
+def _args(c: Binder, node: ast.Call, scope: Scope, low: int, high: int | None = None) -> list[Value]:
     high = low if high is None else high
     if not low <= len(node.args) <= high:
         wanted = str(low) if low == high else f"{low} to {high}"
@@ -29,52 +25,48 @@ def _args(c: Compiler, node: ast.Call, scope: Scope, low: int, high: int | None 
     return [c.expr(a, scope) for a in node.args]
 
 
-def _now(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _now(c: Binder, node: ast.Call, scope: Scope) -> Value:
     args = _args(c, node, scope, 0, 1)
     moment = constant(c.now, "datetime")
     return arithmetic("+", moment, args[0], node.span) if args else moment
 
 
-def _ago(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _ago(c: Binder, node: ast.Call, scope: Scope) -> Value:
     (span,) = _args(c, node, scope, 1)
     if span.type != "timespan":
         raise KqlBindError(f"ago() needs a timespan, not {span.type}", node.args[0].span)
     return arithmetic("-", constant(c.now, "datetime"), span, node.span)
 
 
-def _strcat(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _strcat(c: Binder, node: ast.Call, scope: Scope) -> Value:
     args = [text_of(v) for v in _args(c, node, scope, 1, 64)]
     return sql("(" + " || ".join(f"{{{i}}}" for i in range(len(args))) + ")", "string", *args)
 
 
-def _strcat_delim(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _strcat_delim(c: Binder, node: ast.Call, scope: Scope) -> Value:
     args = [text_of(v) for v in _args(c, node, scope, 2, 64)]
     return sql("concat_ws(" + ", ".join(f"{{{i}}}" for i in range(len(args))) + ")", "string", *args)
 
 
-def _iff(c: Compiler, node: ast.Call, scope: Scope) -> Value:
-    from queries.kql.expressions import boolean
-
+def _iff(c: Binder, node: ast.Call, scope: Scope) -> Value:
     if len(node.args) != 3:  # bound once only: nested calls would double the work at each level
         raise KqlBindError(f"{node.name}() takes 3 arguments, not {len(node.args)}", node.span)
-    test = boolean(c, node.args[0], scope)
+    test = c.condition(node.args[0], scope)
     yes, no = unify([c.expr(a, scope) for a in node.args[1:]], "iff()", to_type)
     return sql("CASE WHEN {0} THEN {1} ELSE {2} END", yes.type, test, yes, no, nullable=yes.nullable or no.nullable)
 
 
-def _case(c: Compiler, node: ast.Call, scope: Scope) -> Value:
-    from queries.kql.expressions import boolean
-
+def _case(c: Binder, node: ast.Call, scope: Scope) -> Value:
     if len(node.args) < 3 or len(node.args) % 2 == 0:
         raise KqlBindError("case() takes pairs of condition and value, and a last value", node.span)
-    tests = [boolean(c, a, scope) for a in node.args[:-1:2]]
+    tests = [c.condition(a, scope) for a in node.args[:-1:2]]
     values = unify([c.expr(a, scope) for a in (*node.args[1:-1:2], node.args[-1])], "case()", to_type)
     whens = " ".join(f"WHEN {{{i}}} THEN {{{len(tests) + i}}}" for i in range(len(tests)))
     template = f"CASE {whens} ELSE {{{2 * len(tests)}}} END"
     return sql(template, values[0].type, *tests, *values, nullable=any(v.nullable for v in values))
 
 
-def _coalesce(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _coalesce(c: Binder, node: ast.Call, scope: Scope) -> Value:
     values = unify(_args(c, node, scope, 1, 64), "coalesce()", to_type)
     if values[0].type == "string":  # R1: an empty string is what a missing one is
         holes = ", ".join(f"nullif({{{i}}}, '')" for i in range(len(values)))
@@ -83,7 +75,7 @@ def _coalesce(c: Compiler, node: ast.Call, scope: Scope) -> Value:
 
 
 def _extreme(name: str) -> Special:
-    def build(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    def build(c: Binder, node: ast.Call, scope: Scope) -> Value:
         values = unify(_args(c, node, scope, 1, 64), node.name + "()")
         return sql(f"{name}({{*}})", values[0].type, *values)
 
@@ -99,7 +91,7 @@ _YEAR_1 = 62_135_596_800_000_000  # microseconds from there to 1970
 _UNITS = {10_000_000: "second", 600_000_000: "minute", 36_000_000_000: "hour", 864_000_000_000: "day"}
 
 
-def _bin(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _bin(c: Binder, node: ast.Call, scope: Scope) -> Value:
     """R7: floor from 1970-01-01, UTC, for numbers, datetimes and timespans."""
     if node.name == "floor" and len(node.args) == 1:
         return sql("floor({0})", "real", cast_number(c.expr(node.args[0], scope), "real"))
@@ -134,7 +126,7 @@ def bin_of(value: Value, size: Value, node: ast.Node) -> Value:
     raise KqlBindError(f"bin() does not take {value.type} in steps of {size.type}", node.span)
 
 
-def _bin_at(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _bin_at(c: Binder, node: ast.Call, scope: Scope) -> Value:
     value, size, origin = _args(c, node, scope, 3)
     kinds = (value.type, size.type, origin.type)
     if kinds == ("datetime", "timespan", "datetime"):
@@ -151,7 +143,7 @@ def _bin_at(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     return replace(made, name=value.name)
 
 
-def _extract(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _extract(c: Binder, node: ast.Call, scope: Scope) -> Value:
     """R10: extract(regex, group, text)."""
     if len(node.args) not in (3, 4):
         raise KqlBindError("extract() takes a regex, a group number and a text", node.span)
@@ -171,7 +163,7 @@ def _extract(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     return made
 
 
-def _split(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _split(c: Binder, node: ast.Call, scope: Scope) -> Value:
     args = _args(c, node, scope, 2, 3)
     text, by = text_of(args[0]), text_of(args[1])
     if len(args) == 3:
@@ -186,32 +178,32 @@ def _split(c: Compiler, node: ast.Call, scope: Scope) -> Value:
 
 
 def _converter(kind: str) -> Special:
-    def build(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    def build(c: Binder, node: ast.Call, scope: Scope) -> Value:
         (value,) = _args(c, node, scope, 1)
         return replace(to_type(value, kind), name=value.name)
 
     return build
 
 
-def _parse_json(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _parse_json(c: Binder, node: ast.Call, scope: Scope) -> Value:
     (value,) = _args(c, node, scope, 1)
     made = parse_json(value) if value.type == "string" else dynamic_of(value)
     return replace(made, name=value.name)
 
 
-def _toscalar(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _toscalar(c: Binder, node: ast.Call, scope: Scope) -> Value:
     if len(node.args) != 1:
         raise KqlBindError("toscalar() takes one argument", node.span)
     stage = c.as_table(node.args[0], Scope(scope.env))
     return c.scalar_of(stage) if stage else c.expr(node.args[0], Scope(scope.env))
 
 
-def _pack_array(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _pack_array(c: Binder, node: ast.Call, scope: Scope) -> Value:
     values = [dynamic_of(c.expr(a, scope)) for a in node.args]
     return sql("json_list([{*}]::JSON[])", "dynamic", *values, nullable=False)
 
 
-def _bag_pack(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _bag_pack(c: Binder, node: ast.Call, scope: Scope) -> Value:
     if len(node.args) % 2:
         raise KqlBindError(f"{node.name}() takes pairs of key and value", node.span)
     parts = []
@@ -221,12 +213,12 @@ def _bag_pack(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     return bag_of(parts)
 
 
-def _column_ifexists(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _column_ifexists(c: Binder, node: ast.Call, scope: Scope) -> Value:
     name, fallback = _args(c, node, scope, 2)
     return scope.columns.get(str(name.constant)) or replace(fallback, name=None)
 
 
-def _array_slice(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _array_slice(c: Binder, node: ast.Call, scope: Scope) -> Value:
     array, low, high = _args(c, node, scope, 3)
     n = "CAST(json_array_length({0}) AS BIGINT)"
     place = f"(CASE WHEN {{N}} < 0 THEN greatest({n} + {{N}}, 0) ELSE {{N}} END + 1)"
@@ -238,7 +230,7 @@ def _array_slice(c: Compiler, node: ast.Call, scope: Scope) -> Value:
 
 
 def _set_operation(template: str) -> Special:
-    def build(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    def build(c: Binder, node: ast.Call, scope: Scope) -> Value:
         values = _args(c, node, scope, 2, 64)
         for value in values:
             if value.type != "dynamic":
@@ -254,7 +246,7 @@ def _set_operation(template: str) -> Special:
     return build
 
 
-def _base_name(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _base_name(c: Binder, node: ast.Call, scope: Scope) -> Value:
     (value,) = _args(c, node, scope, 1)
     kind = {"bool": "bool", "real": "real"}.get(value.type, value.type)
     if kind == "dynamic":
@@ -283,4 +275,3 @@ SPECIAL: dict[str, Special] = {
         ("bool", "bool"), ("datetime", "datetime"), ("timespan", "timespan"), ("guid", "guid"),
     )
 }  # fmt: skip
-__all__ = ["SPECIAL", "Any", "compare", "timedelta"]

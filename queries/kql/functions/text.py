@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from queries.kql import syntax as ast
-from queries.kql.bind import Scope
+from queries.kql.binder import Binder
+from queries.kql.conversion import to_type
 from queries.kql.errors import KqlBindError, nearest
 from queries.kql.functions import python
-from queries.kql.functions.convert import to_type
 from queries.kql.functions.special import Special, _args
 from queries.kql.operations import check_regex
 from queries.kql.regex import group_count, group_names
+from queries.kql.stages import Scope
 from queries.kql.values import Value, constant, plain, sql, text_of
 
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
 
-
-def _extract_all(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _extract_all(c: Binder, node: ast.Call, scope: Scope) -> Value:
     pattern, *rest = _args(c, node, scope, 2, 3)
     check_regex(pattern, node.args[0].span)
     text = text_of(rest[-1])
@@ -51,7 +47,7 @@ def _chosen_groups(pattern: str, wanted: Value, node: ast.Call) -> list[int]:
     return numbers
 
 
-def _indexof_regex(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _indexof_regex(c: Binder, node: ast.Call, scope: Scope) -> Value:
     """The place of the n-th match within a part of the text, -1 where there is none; matches do not overlap. What stands
     before each match is captured with it, so that the places are sums of lengths."""
     args = _args(c, node, scope, 2, 5)
@@ -71,7 +67,7 @@ def _indexof_regex(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     return sql(found, "long", part, gaps, nth, start, length, nullable=True)
 
 
-def _extract_json(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _extract_json(c: Binder, node: ast.Call, scope: Scope) -> Value:
     if len(node.args) not in (2, 3):
         raise KqlBindError(f"{node.name}() takes a path, a text and perhaps a type", node.span)
     path, text = (c.expr(a, scope) for a in node.args[:2])
@@ -84,7 +80,7 @@ def _extract_json(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     return to_type(made, wanted.type)
 
 
-def _indexof(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _indexof(c: Binder, node: ast.Call, scope: Scope) -> Value:
     args = _args(c, node, scope, 2, 5)
     args[:2] = [text_of(a) for a in args[:2]]
     if len(args) == 2:
@@ -92,12 +88,12 @@ def _indexof(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     return python.call("indexof_from", args, node)
 
 
-def _replace_strings(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _replace_strings(c: Binder, node: ast.Call, scope: Scope) -> Value:
     text, old, new = _args(c, node, scope, 3)
     return python.call("replace_each", [text_of(text), old, new], node)
 
 
-def _countof(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _countof(c: Binder, node: ast.Call, scope: Scope) -> Value:
     args = _args(c, node, scope, 2, 3)
     text, what = text_of(args[0]), text_of(args[1])
     kind = str(args[2].constant) if len(args) == 3 else "normal"

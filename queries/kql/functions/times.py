@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 import zoneinfo
-from typing import TYPE_CHECKING
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Scope
+from queries.kql.binder import Binder
+from queries.kql.conversion import to_type
 from queries.kql.errors import KqlBindError, nearest
-from queries.kql.functions.convert import to_type
 from queries.kql.functions.special import Special, _args
+from queries.kql.operations import arithmetic, compare
+from queries.kql.stages import Scope
 from queries.kql.values import NUMERIC, Value, cast_number, constant, sql
-
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
 
 # What one unit of datetime_diff, datetime_add and datetime_part is; a week starts on Sunday (R7).
 _PARTS = {
@@ -40,7 +38,7 @@ def _moment(value: Value, node: ast.Call) -> Value:
     return value
 
 
-def _datetime_part(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _datetime_part(c: Binder, node: ast.Call, scope: Scope) -> Value:
     unit, moment = _args(c, node, scope, 2)
     word = _word(unit, node, "hour")
     if word not in _PARTS:
@@ -48,7 +46,7 @@ def _datetime_part(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     return sql(f"CAST({_PARTS[word]} AS INTEGER)", "int", _moment(moment, node))
 
 
-def _datetime_diff(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _datetime_diff(c: Binder, node: ast.Call, scope: Scope) -> Value:
     """How many borders of a unit lie between two moments."""
     unit, later, earlier = _args(c, node, scope, 3)
     later, earlier = _moment(later, node), _moment(earlier, node)
@@ -66,7 +64,7 @@ def _datetime_diff(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     raise KqlBindError(f"datetime_diff() has no unit '{unit.constant}'", node.args[0].span, suggestion=close)
 
 
-def _datetime_add(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _datetime_add(c: Binder, node: ast.Call, scope: Scope) -> Value:
     unit, amount, moment = _args(c, node, scope, 3)
     moment = _moment(moment, node)
     word = _word(unit, node, "day").rstrip("s")
@@ -103,7 +101,7 @@ def _layout(value: Value, node: ast.Call) -> str:
     return str(value.constant)
 
 
-def _format_datetime(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _format_datetime(c: Binder, node: ast.Call, scope: Scope) -> Value:
     moment, layout = _args(c, node, scope, 2)
     parts, values = [], [_moment(moment, node)]
     for run in _runs(_layout(layout, node)):
@@ -120,7 +118,7 @@ def _format_datetime(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     return sql("(" + " || ".join(parts) + ")", "string", *values)
 
 
-def _format_timespan(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _format_timespan(c: Binder, node: ast.Call, scope: Scope) -> Value:
     span, layout = _args(c, node, scope, 2)
     if span.type != "timespan":
         raise KqlBindError(f"format_timespan() needs a timespan, not {span.type}", node.args[0].span)
@@ -142,7 +140,7 @@ def _format_timespan(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     return sql("(" + " || ".join(parts) + ")", "string", *values)
 
 
-def _make_datetime(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _make_datetime(c: Binder, node: ast.Call, scope: Scope) -> Value:
     args = _args(c, node, scope, 1, 6)
     if len(args) == 1:
         return to_type(args[0], "datetime")
@@ -155,7 +153,7 @@ def _make_datetime(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     return sql(made, "datetime", *filled, nullable=True)
 
 
-def _make_timespan(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _make_timespan(c: Binder, node: ast.Call, scope: Scope) -> Value:
     args = _args(c, node, scope, 1, 4)
     if len(args) == 1:
         return to_type(args[0], "timespan")
@@ -165,16 +163,14 @@ def _make_timespan(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     return sql(f"({terms})", "timespan", *args)
 
 
-def _around(c: Compiler, node: ast.Call, scope: Scope) -> Value:
-    from queries.kql.operations import arithmetic, compare
-
+def _around(c: Binder, node: ast.Call, scope: Scope) -> Value:
     value, centre, delta = _args(c, node, scope, 3)
     low, high = arithmetic("-", centre, delta, node.span), arithmetic("+", centre, delta, node.span)
     tests = compare(">=", value, low, node.span), compare("<=", value, high, node.span)
     return sql("({0} AND {1})", "bool", *tests)
 
 
-def _zones(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _zones(c: Binder, node: ast.Call, scope: Scope) -> Value:
     _args(c, node, scope, 0)
     return constant(sorted(zoneinfo.available_timezones()), "dynamic")
 

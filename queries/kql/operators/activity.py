@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import literal_column
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Scope, Stage, relation, row_of
+from queries.kql.binder import TableBinder
 from queries.kql.dialect import Sql
 from queries.kql.errors import KqlBindError
+from queries.kql.functions.special import bin_of
 from queries.kql.operations import arithmetic
-from queries.kql.operators.rows import scope_of
+from queries.kql.stages import Env, Scope, Stage, relation, row_of, scope_of
 from queries.kql.values import NUMERIC, Value, constant, dynamic_of, sql
-
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +28,7 @@ class Window:
     step: Value
 
 
-def window(c: Compiler, stage: Stage, call: ast.Call, env: Env, extra: int = 0) -> Window:
+def window(c: TableBinder, stage: Stage, call: ast.Call, env: Env, extra: int = 0) -> Window:
     """Id, time, start, end, step (and `extra` more), dimensions."""
     if len(call.args) < 5 + extra:
         raise KqlBindError(f"{call.name} takes an id, a time, start, end and a step", call.span)
@@ -53,7 +51,7 @@ def moment_of(rows: Window, slot: Value) -> Value:
     return sql("make_timestamp(epoch_us({0}) + {1} * ({2} // 10))", "datetime", rows.start, slot, rows.step)
 
 
-def activity_counts_metrics(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+def activity_counts_metrics(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
     """Per step: rows, different ids, ids never seen before, different ids so far."""
     rows = window(c, stage, call, env)
     row = row_of(rows.stage)
@@ -83,7 +81,7 @@ def activity_counts_metrics(c: Compiler, stage: Stage, call: ast.Call, env: Env)
     return c.emit(grouped, [*made, ("aggregated_dcount", total)])
 
 
-def sliding_window_counts(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+def sliding_window_counts(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
     """Per step: rows and different ids of the window that ends with it."""
     if len(call.args) < 6:
         raise KqlBindError("sliding_window_counts takes id, time, start, end, window and step", call.span)
@@ -111,7 +109,7 @@ def sliding_window_counts(c: Compiler, stage: Stage, call: ast.Call, env: Env) -
                   refine=lambda q: q.where(inside.sql).group_by(*positions))  # fmt: skip
 
 
-def dcount_intersect(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+def dcount_intersect(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
     """How many values the first state holds, the first and second share, and so on."""
     if len(call.args) < 2:
         raise KqlBindError("dcount_intersect takes two or more hll() columns", call.span)
@@ -126,15 +124,13 @@ def dcount_intersect(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Sta
     return c.emit(stage, out)
 
 
-def rows_near(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+def rows_near(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
     """Rows for which a condition holds, with so many rows before and after each."""
-    from queries.kql.expressions import boolean
-
     if len(call.args) < 2:
         raise KqlBindError("rows_near takes a condition and a number of rows", call.span)
     ordered = c.serialized(stage)
     row = Scope(env, row_of(ordered), ordered)
-    test = boolean(c, call.args[0], row)
+    test = c.condition(call.args[0], row)
     before = c.expr(call.args[1], Scope(env))
     after = c.expr(call.args[2], Scope(env)) if len(call.args) > 2 else before
     if not (
@@ -154,10 +150,8 @@ def rows_near(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
     )
 
 
-def rolling_percentile(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+def rolling_percentile(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
     """Per bin of an axis: the percentile over the bin and those before it in the window."""
-    from queries.kql.functions.special import bin_of
-
     if len(call.args) < 5:
         raise KqlBindError(
             "rolling_percentile takes a value, a percentage, an axis, a bin size and bins per window", call.span

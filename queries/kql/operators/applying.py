@@ -2,47 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import select
 
 from queries.kql import syntax as ast
-from queries.kql.bind import ORDER, Env, Scope, Stage, StageColumn, named_columns, relation
+from queries.kql.binder import TableBinder
 from queries.kql.dialect import Col, Sql, quoted
 from queries.kql.errors import KqlBindError
 from queries.kql.operators.combining import Expanded, expanded_items, walk_length
-from queries.kql.operators.rows import scope_of
+from queries.kql.stages import ORDER, Env, Scope, Stage, StageColumn, named_columns, relation, scope_of
+from queries.kql.steps import IN_SUBQUERY
 from queries.kql.values import Value, sql
 
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
 
-
-_IN = "$in"  # the position of a row within its subquery
-
-
-def _inner(c: Compiler, build: Callable[[], Stage]) -> tuple[Stage, Sql]:
-    """Compile a subquery into `(WITH ... SELECT ...)`, apart from the outer CTEs; the position of a row is `$in`."""
-    outer, tables = c.ctes, dict(c.tables)
-    c.ctes = []
-    try:
-        stage = build()
-        items = [v.value().sql.label(quoted(v.physical)) for v in stage.visible]
-        items += [stage.order.value().sql.label(quoted(_IN))] if stage.order else []
-        query = select(*items).select_from(relation(stage.relation))
-        return stage, c.with_ctes(c.ctes, query)
-    finally:
-        # Tables first read inside are CTEs of the inside.
-        c.ctes, c.tables = outer, tables
-
-
-def _lateral(c: Compiler, outer: Stage, items: list[Any], inner: Sql, alias: str) -> str:
+def _lateral(c: TableBinder, outer: Stage, items: list[Any], inner: Sql, alias: str) -> str:
     source = f' FROM "{outer.relation}" AS "{alias}", LATERAL ({{1}}) AS "i"'
     return c.add(Sql("{0}" + source, select(*items), inner))
 
 
-def mv_apply(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def mv_apply(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """The subquery over the items of arrays, one row at a time; R13: several arrays are walked in step."""
     body, stage = node.parts["body"], c.serialized(stage)
     expanded = expanded_items(c, stage, node, env)
@@ -53,7 +32,7 @@ def mv_apply(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     limit = c.expr(node.parts["limit"], Scope(env)) if "limit" in node.parts else None
     counted = sql("least({0}, {1})", "long", length, limit) if limit else length
     start, columns = _items(stage, node, made, counted, alias)
-    inside, inner = _inner(c, lambda: c.apply(Stage(c.add(start), columns, serial=True), body.operators, env))
+    inside, inner = c.nested(lambda: c.apply(Stage(c.add(start), columns, serial=True), body.operators, env))
     names = {e.name for e in expanded}
     kept = [v for v in stage.visible if v.name not in names]
     merged: dict[str, tuple[Value, StageColumn | None]] = {v.name: (v.value(alias), None) for v in kept}
@@ -63,15 +42,15 @@ def mv_apply(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     out = named_columns([(n, v) for n, (v, _) in merged.items()], [h.physical for h in hidden])
     items = [v.sql.label(quoted(o.physical)) for o, (v, _) in zip(out, merged.values(), strict=True)]
     items += [h.value(alias).sql.label(quoted(h.physical)) for h in hidden]
-    items += [Col("i", _IN).label(quoted(_IN))] if inside.order else []
+    items += [Col("i", IN_SUBQUERY).label(quoted(IN_SUBQUERY))] if inside.order else []
     joined = Stage(_lateral(c, stage, items, inner, alias), (*out, *hidden))
     return _in_order(c, joined, bool(inside.order))
 
 
-def _in_order(c: Compiler, stage: Stage, counted: bool) -> Stage:
+def _in_order(c: TableBinder, stage: Stage, counted: bool) -> Stage:
     """The rows of a join as its left side and then the subquery had them; a join keeps no order by itself."""
     assert stage.order is not None
-    keys = [stage.order.value().sql, *([Col("t", _IN)] if counted else [])]
+    keys = [stage.order.value().sql, *([Col("t", IN_SUBQUERY)] if counted else [])]
     items = [v.value().sql.label(quoted(v.physical)) for v in stage.columns if v is not stage.order]
     place = Sql("row_number() OVER (ORDER BY {*})", *keys)
     query = select(*items, place.label(quoted(ORDER))).select_from(relation(stage.relation))
@@ -97,7 +76,7 @@ def _items(
     return Sql('{0} FROM (SELECT unnest(range({1})) AS "k") AS "n"', select(*items), length.sql), columns
 
 
-def partition(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def partition(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """The subquery for each value of a column, the results one under the other."""
     key = c.expr(node.parts["by"], scope_of(stage, env))
     if key.type == "dynamic":
@@ -107,14 +86,14 @@ def partition(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     if "query" in node.parts:  # with a source of its own, in which the column is one value
         name = node.parts["by"].name
         value = Value(Col(alias, "$key"), key.type, key.nullable, name=name)
-        inside, inner = _inner(c, lambda: c.table(node.parts["query"], Env({name: value}, env)))
+        inside, inner = c.nested(lambda: c.table(node.parts["query"], Env({name: value}, env)))
     else:
         items = [v.value().sql.label(quoted(v.physical)) for v in stage.columns]
         test = Sql(f'({{0}} IS NOT DISTINCT FROM "{alias}"."$key")', key.sql)
         start = select(*items).select_from(relation(stage.relation)).where(test)
         operators = node.parts["body"].operators
-        inside, inner = _inner(
-            c, lambda: c.apply(Stage(c.add(start), stage.columns, serial=stage.serial), operators, env)
+        inside, inner = c.nested(
+            lambda: c.apply(Stage(c.add(start), stage.columns, serial=stage.serial), operators, env)
         )
     columns = inside.visible
     source = Stage(keys, ())

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import literal_column
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Stage
+from queries.kql.binder import TableBinder
 from queries.kql.errors import KqlBindError
-from queries.kql.operators.rows import scope_of
+from queries.kql.stages import Env, Stage, scope_of
 from queries.kql.values import sql
-
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
 
 Tables = list[tuple[str, Stage]]
 
 
-def fork(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Tables:
+def fork(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Tables:
     """A table for each branch, in their order; its name is the one before the branch, or what `as` at its end says."""
     out: Tables = []
     branches: tuple[Any, ...] = node.parts["branches"]
@@ -28,7 +25,7 @@ def fork(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Tables:
     return out
 
 
-def facet(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Tables:
+def facet(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Tables:
     """The rows that `with` chooses, where it is there; then for each column its values and how many rows have each."""
     body = node.node("body")
     out: Tables = [("", c.apply(stage, body.operators, env))] if isinstance(body, ast.Pipeline) else []
@@ -47,7 +44,7 @@ def facet(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Tables:
     return out
 
 
-def _misplaced(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def _misplaced(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     raise KqlBindError(
         f"{node.name} gives several tables, so it ends a query; nothing can follow it or stand around it", node.span
     )

@@ -5,20 +5,17 @@ Time is cut into slots from the start on, the end not included; an id counts onc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import literal_column
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Scope, Stage, relation, row_of
+from queries.kql.binder import TableBinder
 from queries.kql.dialect import Sql
 from queries.kql.errors import KqlBindError
 from queries.kql.operators.activity import Window, moment_of, window
-from queries.kql.operators.rows import scope_of
+from queries.kql.stages import Env, Scope, Stage, relation, row_of, scope_of
 from queries.kql.values import Value, sql
-
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
 
 _RATE = "CASE WHEN coalesce({1}, 0) = 0 THEN 'NaN'::DOUBLE ELSE CAST({0} AS DOUBLE) / {1} END"
 
@@ -29,7 +26,7 @@ def _parted(count: int, first: int, order: str = "") -> str:
     return f"OVER ({f'PARTITION BY {by} ' if count else ''}{f'ORDER BY {order}' if order else ''})"
 
 
-def _seen(c: Compiler, rows: Window) -> Stage:
+def _seen(c: TableBinder, rows: Window) -> Stage:
     """Each id once for each slot and combination of dimensions, with the first slot it was seen in."""
     row = row_of(rows.stage)
     columns = [(n, row[n]) for n in ("$who", "$slot", *rows.dimensions)]
@@ -47,7 +44,7 @@ def _positions(count: int) -> list[Any]:
     return [literal_column(str(place + 1)) for place in range(count)]
 
 
-def activity_metrics(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+def activity_metrics(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
     """Per slot: different ids, how many of them were not there in the slot before, and which shares of that slot's ids
     came back and stayed away."""
     rows = window(c, stage, call, env)
@@ -74,7 +71,7 @@ def activity_metrics(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Sta
     ])  # fmt: skip
 
 
-def new_activity_metrics(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+def new_activity_metrics(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
     """The ids first seen in one slot (the cohort), and how many of them are there in it and in each later slot."""
     plain, cohort, known = _cohort_arguments(c, stage, call, env)
     if known is not None:
@@ -99,7 +96,7 @@ def new_activity_metrics(c: Compiler, stage: Stage, call: ast.Call, env: Env) ->
     return _compared(c, rows, pairs, seen)
 
 
-def _compared(c: Compiler, rows: Window, pairs: Stage, seen: Stage) -> Stage:
+def _compared(c: TableBinder, rows: Window, pairs: Stage, seen: Stage) -> Stage:
     """Each pair of slots with the ids of the later one, counted."""
     left, right = row_of(pairs, "l"), row_of(seen, "r")
     tests = [sql("({0} = {1})", "bool", left["$to"], right["$slot"])]
@@ -123,7 +120,7 @@ def _compared(c: Compiler, rows: Window, pairs: Stage, seen: Stage) -> Stage:
 
 
 def _cohort_arguments(
-    c: Compiler, stage: Stage, call: ast.Call, env: Env
+    c: TableBinder, stage: Stage, call: ast.Call, env: Env
 ) -> tuple[ast.Call, Value | None, Stage | None]:  # fmt: skip
     """The call without its cohort (a moment behind the step) and without the table of known ids at its end."""
     args, cohort, known = list(call.args), None, None
@@ -144,7 +141,7 @@ def _only(rows: Window, first: Value, cohort: Value) -> Value:
     return sql("({0} = (epoch_us({1}) - epoch_us({2})) // ({3} // 10))", "bool", first, cohort, rows.start, rows.step)
 
 
-def _without(c: Compiler, stage: Stage, call: ast.Call, known: Stage, env: Env) -> Stage:
+def _without(c: TableBinder, stage: Stage, call: ast.Call, known: Stage, env: Env) -> Stage:
     """The rows whose id is not in the table of known ids, in the column of the same name."""
     who = c.expr(call.args[0], scope_of(stage, env))
     column = next((v for v in known.visible if v.name == who.name), None)
@@ -155,7 +152,7 @@ def _without(c: Compiler, stage: Stage, call: ast.Call, known: Stage, env: Env) 
     return c.emit(stage, list(row_of(stage).items()), refine=lambda q: q.where(test))
 
 
-def active_users_count(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+def active_users_count(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
     """Per step: different ids that, at one of their appearances in it, had been there in at least so many periods of the
     time looked back on, which ends with the appearance and does not include its own beginning."""
     if len(call.args) < 8:

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import fnmatch
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import literal_column, select, union_all
+from sqlalchemy import select, union_all
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Function, Scope, Stage, StageColumn, fresh, named_columns, relation, row_of
+from queries.kql.binder import TableBinder
+from queries.kql.conversion import to_type
 from queries.kql.dialect import Sql, quoted
 from queries.kql.errors import KqlBindError, NotImplementedYet, nearest
-from queries.kql.functions.convert import to_type
-from queries.kql.operators.rows import everything, scope_of
-from queries.kql.values import NUMERIC, Value, cast_number, constant, dynamic_of, sql
-
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
+from queries.kql.stages import (
+    Env,
+    Function,
+    Scope,
+    Stage,
+    StageColumn,
+    everything,
+    fresh,
+    named_columns,
+    relation,
+    row_of,
+    scope_of,
+)
+from queries.kql.values import NUMERIC, Value, cast_number, constant, sql
 
 KINDS = ("innerunique", "inner", "leftouter", "rightouter", "fullouter", "leftsemi", "rightsemi", "leftanti", "rightanti",
          "anti", "leftantisemi", "rightantisemi")  # fmt: skip
@@ -43,7 +52,7 @@ def _kind(node: ast.Operator, default: str, allowed: tuple[str, ...]) -> str:
     return {"anti": "leftanti", "leftantisemi": "leftanti", "rightantisemi": "rightanti"}.get(word, word)
 
 
-def _conditions(c: Compiler, left: Stage, right: Stage, node: ast.Operator, env: Env) -> list[tuple[Value, Value]]:
+def _conditions(c: TableBinder, left: Stage, right: Stage, node: ast.Operator, env: Env) -> list[tuple[Value, Value]]:
     rows = {"$left": row_of(left, "l"), "$right": row_of(right, "r")}
     pairs = []
     flat: list[ast.Node] = []
@@ -77,7 +86,7 @@ def _conditions(c: Compiler, left: Stage, right: Stage, node: ast.Operator, env:
     return pairs
 
 
-def _dedupe(c: Compiler, stage: Stage, keys: list[Value]) -> Stage:
+def _dedupe(c: TableBinder, stage: Stage, keys: list[Value]) -> Stage:
     """R4: innerunique keeps one left row for each key."""
     place = ", ".join(f"{{{i}}}" for i in range(len(keys)))
     keyed = Sql(f"row_number() OVER (PARTITION BY {place})", *(k.sql for k in keys)).label(quoted("$n"))
@@ -91,17 +100,17 @@ def _dedupe(c: Compiler, stage: Stage, keys: list[Value]) -> Stage:
     return Stage(trimmed, stage.visible)
 
 
-def join(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def join(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """R4: innerunique unless said; keys of the right side come again as Key1."""
     return _join(c, stage, node, env, _kind(node, "innerunique", KINDS), repeat=True)
 
 
-def lookup(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def lookup(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """R4: leftouter unless said; the key is not repeated."""
     return _join(c, stage, node, env, _kind(node, "leftouter", ("leftouter", "inner")), repeat=False)
 
 
-def _join(c: Compiler, stage: Stage, node: ast.Operator, env: Env, kind: str, *, repeat: bool) -> Stage:
+def _join(c: TableBinder, stage: Stage, node: ast.Operator, env: Env, kind: str, *, repeat: bool) -> Stage:
     right = c.table(node.parts["right"], env)
     if not node.nodes("on"):
         raise KqlBindError(f"{node.name} needs 'on'", node.span)
@@ -142,7 +151,7 @@ def _outer(column: StageColumn, alias: str, missing: bool) -> Value:
     return sql("{0}", column.type, value, nullable=True)
 
 
-def _half(c: Compiler, left: Stage, right: Stage, on: Sql, kind: str) -> Stage:
+def _half(c: TableBinder, left: Stage, right: Stage, on: Sql, kind: str) -> Stage:
     kept, other, alias, other_alias = (left, right, "l", "r") if kind.startswith("left") else (right, left, "r", "l")
     test = Sql(
         f'{"" if kind.endswith("semi") else "NOT "}EXISTS (SELECT 1 FROM "{other.relation}" AS "{other_alias}" WHERE {{0}})',
@@ -155,7 +164,7 @@ def _half(c: Compiler, left: Stage, right: Stage, on: Sql, kind: str) -> Stage:
     )  # fmt: skip
 
 
-def union_items(c: Compiler, nodes: tuple[ast.Node, ...], env: Env, fuzzy: bool) -> list[tuple[str, Stage]]:
+def union_items(c: TableBinder, nodes: tuple[ast.Node, ...], env: Env, fuzzy: bool) -> list[tuple[str, Stage]]:
     """Tables, wildcards and subqueries with the names `withsource` shows."""
     out: list[tuple[str, Stage]] = []
     for number, node in enumerate(nodes):
@@ -182,7 +191,7 @@ def union_items(c: Compiler, nodes: tuple[ast.Node, ...], env: Env, fuzzy: bool)
     return out
 
 
-def union(c: Compiler, stage: Stage | None, node: ast.Operator, env: Env) -> Stage:
+def union(c: TableBinder, stage: Stage | None, node: ast.Operator, env: Env) -> Stage:
     """R12: the superset of columns; one name with two types splits into name_type columns."""
     word = _kind(node, "outer", ("outer", "inner"))
     fuzzy = getattr(node.settings.get("isfuzzy"), "value", False) in (True, "true")
@@ -195,7 +204,7 @@ def union(c: Compiler, stage: Stage | None, node: ast.Operator, env: Env) -> Sta
     return stack(c, parts, word, str(getattr(tag, "value", "")) if tag is not None else None)
 
 
-def stack(c: Compiler, parts: list[tuple[str, Stage]], kind: str, tag: str | None) -> Stage:
+def stack(c: TableBinder, parts: list[tuple[str, Stage]], kind: str, tag: str | None) -> Stage:
     """Tables one under the other; `tag` names a column that says from which each row comes."""
     columns = _superset([s for _, s in parts], kind)
     selects = []
@@ -238,7 +247,7 @@ def _superset(stages: list[Stage], kind: str) -> list[tuple[str, str, str, str]]
     return [(label, name, one, p.physical) for (label, name, one), p in zip(out, physical, strict=True)]
 
 
-def union_source(c: Compiler, node: ast.Operator, env: Env) -> Stage:
+def union_source(c: TableBinder, node: ast.Operator, env: Env) -> Stage:
     """union at the head of a query."""
     return union(c, None, node, env)
 
@@ -264,7 +273,7 @@ _PAIRS = {"bag": "json_object", "array": "json_array"}
 
 
 def expanded_items(
-    c: Compiler, stage: Stage, node: ast.Operator, env: Env, scope: Scope | None = None
+    c: TableBinder, stage: Stage, node: ast.Operator, env: Env, scope: Scope | None = None
 ) -> list[Expanded]:  # fmt: skip
     """The arrays to walk through, as SQL lists."""
     if set(node.settings) - {"with_itemindex", "bagexpansion", "kind"}:
@@ -291,7 +300,7 @@ def walk_length(parts: list[Expanded]) -> Value:
     return sql("greatest({*})", "long", *(sql("len({0})", "long", p.array) for p in parts))
 
 
-def mv_expand(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def mv_expand(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """R13: several columns are walked in step; null gives one row, an empty array none."""
     parts = expanded_items(c, stage, node, env)
     base = everything(stage) + [(f"$x{i}", p.array) for i, p in enumerate(parts)] + [("$len", walk_length(parts))]
@@ -312,7 +321,7 @@ def mv_expand(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     )  # fmt: skip
 
 
-def invoke(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def invoke(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """A user function with the rows so far as its first argument."""
     call = node.parts["call"]
     inner = Env({"$input": stage}, env)
@@ -322,4 +331,3 @@ def invoke(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
 BUILDERS: dict[str, Any] = {
     "join": join, "lookup": lookup, "union": union, "mv-expand": mv_expand, "invoke": invoke,
 }  # fmt: skip
-__all__ = ["BUILDERS", "dynamic_of", "literal_column"]

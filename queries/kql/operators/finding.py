@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Scope, Stage
+from queries.kql.binder import TableBinder
+from queries.kql.conversion import to_type
 from queries.kql.errors import CannotExpress, KqlBindError
-from queries.kql.functions.convert import to_type
 from queries.kql.operations import match, re2_escape
 from queries.kql.operators.combining import stack, union_items
-from queries.kql.operators.rows import everything, scope_of
+from queries.kql.stages import Env, Scope, Stage, everything, scope_of, unknown_column
 from queries.kql.values import Value, bag_of, constant, dynamic_of, sql, text_of
-
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
 
 TAG, SOURCE, PACK = "$table", "source_", "pack_"
 
@@ -48,10 +45,8 @@ def _anywhere(scope: Scope, text: str, sensitive: bool, span: Any) -> Value:
     )
 
 
-def condition(c: Compiler, node: ast.Node, scope: Scope, sensitive: bool) -> Value:
+def condition(c: TableBinder, node: ast.Node, scope: Scope, sensitive: bool) -> Value:
     """A predicate in which a text alone is a term, and a column the table lacks makes its comparison false."""
-    from queries.kql.expressions import boolean
-
     if isinstance(node, ast.Star):
         return constant(True, "bool")
     if isinstance(node, ast.Literal) and node.type == "string":
@@ -66,7 +61,7 @@ def condition(c: Compiler, node: ast.Node, scope: Scope, sensitive: bool) -> Val
         tests = []
         for value in scope.columns.values():
             try:
-                tests.append(boolean(c, replace(node, left=ast.Name(value.name or "")), scope))
+                tests.append(c.condition(replace(node, left=ast.Name(value.name or "")), scope))
             except KqlBindError:
                 continue  # this column's type does not compare with the value
         return sql("(" + " OR ".join(f"coalesce({{{i}}}, false)" for i in range(len(tests))) + ")", "bool", *tests) \
@@ -78,7 +73,7 @@ def condition(c: Compiler, node: ast.Node, scope: Scope, sensitive: bool) -> Val
         return _term(text_of(scope.columns[node.left.name]), str(node.right.value), sensitive, node.span)
     if names_in(node) - set(scope.columns) - set(scope.env.all_names()):
         return constant(False, "bool")
-    return boolean(c, node, scope)
+    return c.condition(node, scope)
 
 
 def names_in(node: Any) -> set[str]:
@@ -105,7 +100,7 @@ def _sensitive(node: ast.Operator) -> bool:
     return word == "case_sensitive"
 
 
-def _tables(c: Compiler, node: ast.Operator, env: Env) -> list[tuple[str, Stage]]:
+def _tables(c: TableBinder, node: ast.Operator, env: Env) -> list[tuple[str, Stage]]:
     given = node.nodes("tables")
     if given:
         return union_items(c, given, env, False)
@@ -118,12 +113,10 @@ def _checked(node: ast.Node, tables: list[tuple[str, Stage]], env: Env) -> None:
     """A name that no table has is a mistake, not a search without hits."""
     known = {v.name for _, s in tables for v in s.visible} | set(env.all_names())
     for name in sorted(names_in(node) - known):
-        from queries.kql.bind import unknown_column
-
         raise unknown_column(name, known, node.span)
 
 
-def _kept(c: Compiler, node: ast.Operator, tables: list[tuple[str, Stage]], env: Env) -> list[tuple[str, Stage]]:
+def _kept(c: TableBinder, node: ast.Operator, tables: list[tuple[str, Stage]], env: Env) -> list[tuple[str, Stage]]:
     _checked(node.parts["value"], tables, env)
     sensitive = _sensitive(node)
     out = []
@@ -134,29 +127,29 @@ def _kept(c: Compiler, node: ast.Operator, tables: list[tuple[str, Stage]], env:
     return out
 
 
-def search(c: Compiler, node: ast.Operator, env: Env) -> Stage:
+def search(c: TableBinder, node: ast.Operator, env: Env) -> Stage:
     """Over all tables, or those named: the table's name, then every column."""
     return stack(c, _kept(c, node, _tables(c, node, env), env), "outer", TAG)
 
 
-def search_in(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def search_in(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """Over the rows so far."""
     if node.nodes("tables"):
         raise KqlBindError("search in (...) stands at the head of a query", node.span)
     return stack(c, _kept(c, node, [(stage.label or "union_arg0", stage)], env), "outer", TAG)
 
 
-def find_in(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def find_in(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """Over the rows so far."""
     return _found(c, node, [(stage.label or "union_arg0", stage)], env)
 
 
-def find(c: Compiler, node: ast.Operator, env: Env) -> Stage:
+def find(c: TableBinder, node: ast.Operator, env: Env) -> Stage:
     """As search, with chosen columns; else those all tables have or the condition names, the rest packed."""
     return _found(c, node, _tables(c, node, env), env)
 
 
-def _found(c: Compiler, node: ast.Operator, tables: list[tuple[str, Stage]], env: Env) -> Stage:
+def _found(c: TableBinder, node: ast.Operator, tables: list[tuple[str, Stage]], env: Env) -> Stage:
     kept = _kept(c, node, tables, env)
     tag = str(getattr(node.settings.get("withsource"), "value", SOURCE))
     given = node.nodes("columns")

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import literal_column
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Names, Scope, Stage, row_of
+from queries.kql.binder import TableBinder
+from queries.kql.conversion import to_type
 from queries.kql.dialect import PHYSICAL, Sql
 from queries.kql.errors import KqlBindError
-from queries.kql.functions.convert import to_type
-from queries.kql.operators.rows import scope_of
 from queries.kql.operators.shaping import named_values
+from queries.kql.stages import Env, Names, Scope, Stage, row_of, scope_of
 from queries.kql.values import NUMERIC, TICKS_TO_TEXT, Value, cast_number, constant, sql
-
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +38,7 @@ def _units(value: Value) -> Value:
     return value
 
 
-def _axis(c: Compiler, node: ast.Operator, row: Scope, env: Env) -> _Axis:
+def _axis(c: TableBinder, node: ast.Operator, row: Scope, env: Env) -> _Axis:
     on = node.parts["on"]
     ((name, value),) = named_values(c, (on,), row)
     if "step" not in node.parts:
@@ -67,7 +64,7 @@ def _axis(c: Compiler, node: ast.Operator, row: Scope, env: Env) -> _Axis:
     )  # fmt: skip
 
 
-def make_series(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def make_series(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """R14: the end is exclusive (inclusive with `in range`), the columns are keys, series, axis; default fills gaps."""
     kind = str(getattr(node.settings.get("kind"), "value", "normal"))
     if kind != "normal" and kind != "nonempty":
@@ -116,7 +113,7 @@ def _default(name: str, value: Value, fallback: Value, part: ast.Node) -> Value:
 
 
 def _fill(
-    c: Compiler, counted: Stage, keys: list[tuple[str, Value]], series: list[tuple[str, Value, Value]], axis: _Axis,
+    c: TableBinder, counted: Stage, keys: list[tuple[str, Value]], series: list[tuple[str, Value, Value]], axis: _Axis,
     nonempty: bool,
 ) -> Stage:  # fmt: skip
     row = row_of(counted)

@@ -8,19 +8,14 @@ goes from neighbour to neighbour ends, found from every start instead of some.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Scope, Stage
+from queries.kql.binder import TableBinder
 from queries.kql.dialect import Sql
 from queries.kql.errors import KqlBindError
 from queries.kql.operators import patterns
 from queries.kql.operators.patterns import Figure
-from queries.kql.operators.rows import scope_of
+from queries.kql.stages import Env, Scope, Stage, scope_of
 from queries.kql.values import NUMERIC, Value, constant, sql, text_of
-
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
 
 # Kusto's documented defaults.
 THRESHOLD, MAX_DIMENSIONS = 0.05, 5
@@ -33,7 +28,7 @@ DEFAULT = "~"  # an argument that is left at its default
 class _Arguments:
     """Arguments by place; `'~'` stands for the default."""
 
-    def __init__(self, c: Compiler, stage: Stage, call: ast.Call, env: Env) -> None:
+    def __init__(self, c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> None:
         self.c, self.stage, self.call, self.env = c, stage, call, env
 
     def given(self, place: int) -> ast.Node | None:
@@ -104,7 +99,7 @@ def _percent(name: str, weight: str, total: str) -> Figure:
     return Figure(name, "real", f"coalesce({weight} * 100.0 / nullif({total}, 0), 0)")
 
 
-def basket(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+def basket(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
     """All frequent patterns. One whose rows agree in more columns has their values as well, and stands once; what says
     most comes first, rows times values."""
     given = _Arguments(c, stage, call, env)
@@ -117,7 +112,7 @@ def basket(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
     return patterns.answer(c, found, figures, "n0 * size DESC, n0 DESC", given.wildcards(3))
 
 
-def autocluster(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+def autocluster(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
     """The patterns whose score no neighbour's exceeds: coverage^SizeWeight x (values / columns)^(1 - SizeWeight). One in
     NumSeeds of the rows is the least a pattern has, and at most NumSeeds are shown."""
     given = _Arguments(c, stage, call, env)
@@ -136,7 +131,7 @@ def autocluster(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
     return patterns.answer(c, best, figures, "score DESC, n0 DESC", given.wildcards(3), seeds)
 
 
-def diffpatterns(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+def diffpatterns(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
     """The patterns whose shares of the two halves differ by at least Threshold, and by more than those of any neighbour
     that differs in the same direction."""
     if len(call.args) < 3:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import literal_column
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Names, Scope, Stage, StageColumn, named_columns, row_of
+from queries.kql.binder import TableBinder
+from queries.kql.conversion import to_type
 from queries.kql.dialect import Sql
 from queries.kql.errors import KqlBindError
-from queries.kql.functions.convert import to_type
-from queries.kql.operators.rows import everything, limit_of, scope_of
+from queries.kql.operators.rows import limit_of
 from queries.kql.operators.shaping import named_values
+from queries.kql.stages import Env, Names, Scope, Stage, StageColumn, everything, named_columns, row_of, scope_of
 from queries.kql.values import constant, sql
 
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
 
-
-def top_nested(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def top_nested(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """Level by level: the top values of one expression among the rows of the values kept above."""
     row = scope_of(stage, env)
     levels = [n for n in node.nodes("levels") if isinstance(n, ast.Operator)]
@@ -47,7 +45,7 @@ def _same(depth: int) -> str:
 
 
 def _level(
-    c: Compiler, base: Stage, level: ast.Operator, depth: int, env: Env, kept: Stage | None
+    c: TableBinder, base: Stage, level: ast.Operator, depth: int, env: Env, kept: Stage | None
 ) -> tuple[Stage, str | None]:  # fmt: skip
     """The top of one level: keys so far, the aggregate, and whether it is the row of the others."""
     if kept is not None:
@@ -88,7 +86,7 @@ def _level(
 
 
 def _others(
-    c: Compiler, base: Stage, top: Stage, level: ast.Operator, depth: int, env: Env, aggregate: ast.Node
+    c: TableBinder, base: Stage, top: Stage, level: ast.Operator, depth: int, env: Env, aggregate: ast.Node
 ) -> Stage:  # fmt: skip
     """One row for all values of this level that are not among the top."""
     same = _same(depth + 1).replace('"l"', '"t"')
@@ -109,7 +107,7 @@ def _others(
     )  # fmt: skip
 
 
-def _joined(c: Compiler, kept: Stage, found: Stage, depth: int) -> Stage:
+def _joined(c: TableBinder, kept: Stage, found: Stage, depth: int) -> Stage:
     """The levels above beside this one; the row of the others has nothing below it."""
     above = [v for v in kept.columns if v.name != "$o"]
     own = [v for v in found.columns if v.name in (f"$k{depth}", f"$a{depth}")]
@@ -133,7 +131,7 @@ def _named(holes: str, columns: tuple[StageColumn, ...]) -> str:
     return ", ".join(f'{h} AS "{v.physical}"' for h, v in zip(parts, columns, strict=True))
 
 
-def top_hitters(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def top_hitters(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """The values that come up most, or weigh most; counted exactly here."""
     limit = limit_of(c, node.parts["limit"], env)
     row = scope_of(stage, env)

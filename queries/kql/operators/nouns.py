@@ -13,19 +13,16 @@ Each also works as a table function in Kusto's own grammar: ``T | invoke during_
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import select
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Scope, Stage, StageColumn, fresh, named_columns
+from queries.kql.binder import TableBinder
 from queries.kql.dialect import Sql, bound, quoted
 from queries.kql.errors import KqlBindError
-from queries.kql.operators.rows import everything
+from queries.kql.stages import Env, Scope, Stage, StageColumn, everything, fresh, named_columns
 from queries.kql.values import Value, sql
-
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
 
 TIMES, HOSTS = ("Time", "TimeGenerated"), ("Host", "Computer")
 
@@ -44,7 +41,7 @@ def _arguments(name: str, args: Sequence[ast.Node], low: int, high: int, node: a
         raise KqlBindError(f"{name}() takes {wanted} arguments, not {len(args)}", node.span)
 
 
-def during_job(c: Compiler, stage: Stage, args: Sequence[ast.Node], node: ast.Node, env: Env) -> Stage:
+def during_job(c: TableBinder, stage: Stage, args: Sequence[ast.Node], node: ast.Node, env: Env) -> Stage:
     """Rows on the nodes of a job between its start and its end; of a running job, up to now."""
     _arguments("during_job", args, 1, 2, node)
     time, host = _column(stage, TIMES, "datetime", node), _column(stage, HOSTS, "string", node)
@@ -69,7 +66,7 @@ def during_job(c: Compiler, stage: Stage, args: Sequence[ast.Node], node: ast.No
 
 
 def _span_and_table(
-    c: Compiler, name: str, args: Sequence[ast.Node], node: ast.Node, env: Env
+    c: TableBinder, name: str, args: Sequence[ast.Node], node: ast.Node, env: Env
 ) -> tuple[Value, Stage, StageColumn, StageColumn]:
     _arguments(name, args, 2, 2, node)
     span = c.expr(args[0], Scope(env))
@@ -79,7 +76,7 @@ def _span_and_table(
     return span, other, _column(other, TIMES, "datetime", args[1]), _column(other, HOSTS, "string", args[1])
 
 
-def within(c: Compiler, stage: Stage, args: Sequence[ast.Node], node: ast.Node, env: Env) -> Stage:
+def within(c: TableBinder, stage: Stage, args: Sequence[ast.Node], node: ast.Node, env: Env) -> Stage:
     """Rows with a row of the other table nearby in time on the same host."""
     time, host = _column(stage, TIMES, "datetime", node), _column(stage, HOSTS, "string", node)
     span, other, other_time, other_host = _span_and_table(c, "within", args, node, env)
@@ -91,7 +88,7 @@ def within(c: Compiler, stage: Stage, args: Sequence[ast.Node], node: ast.Node, 
     return c.emit(stage, everything(stage), refine=lambda q: q.where(test))
 
 
-def followed_by(c: Compiler, stage: Stage, args: Sequence[ast.Node], node: ast.Node, env: Env) -> Stage:
+def followed_by(c: TableBinder, stage: Stage, args: Sequence[ast.Node], node: ast.Node, env: Env) -> Stage:
     """Rows that something followed, with when and how much later."""
     time, host = _column(stage, TIMES, "datetime", node), _column(stage, HOSTS, "string", node)
     span, other, other_time, other_host = _span_and_table(c, "followed_by", args, node, env)
@@ -112,11 +109,11 @@ def followed_by(c: Compiler, stage: Stage, args: Sequence[ast.Node], node: ast.N
     return Stage(c.add(body), made)
 
 
-Noun = Callable[["Compiler", Stage, Sequence[ast.Node], ast.Node, Env], Stage]
+Noun = Callable[[TableBinder, Stage, Sequence[ast.Node], ast.Node, Env], Stage]
 NOUNS: dict[str, Noun] = {"during_job": during_job, "within": within, "followed_by": followed_by}
 
 
-def table_function(c: Compiler, node: ast.Call, scope: Scope) -> Stage:
+def table_function(c: TableBinder, node: ast.Call, scope: Scope) -> Stage:
     """A noun as a table function: its first argument is the table."""
     if not node.args:
         raise KqlBindError(f"{node.name}() needs a table first, or stands behind a pipe", node.span)
@@ -124,11 +121,10 @@ def table_function(c: Compiler, node: ast.Call, scope: Scope) -> Stage:
 
 
 def _piped(noun: Noun) -> Any:
-    def build(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+    def build(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
         return noun(c, stage, node.nodes("args"), node, env)
 
     return build
 
 
 BUILDERS: dict[str, Any] = {name: _piped(noun) for name, noun in NOUNS.items()}
-__all__ = ["BUILDERS", "NOUNS", "table_function"]

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Scope, Stage
+from queries.kql.binder import TableBinder
+from queries.kql.conversion import to_type
 from queries.kql.errors import KqlBindError, nearest
 from queries.kql.functions import python
-from queries.kql.functions.convert import to_type
 from queries.kql.operations import check_regex, re2_escape
-from queries.kql.operators.rows import everything, scope_of
 from queries.kql.regex import group_count
+from queries.kql.stages import Env, Scope, Stage, everything, scope_of
 from queries.kql.values import Value, constant, plain, sql
-
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
 
 KINDS = ("simple", "regex", "relaxed")
 FLAGS = "imsU"
@@ -77,7 +74,7 @@ def _kind(node: ast.Operator) -> tuple[str, str]:
     return kind, flags
 
 
-def parse(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def parse(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """Holes between texts: simple fills all of them or none, relaxed each by itself, regex takes patterns between."""
     kind, flags = _kind(node)
     source = to_type(c.expr(node.parts["value"], scope_of(stage, env)), "string")
@@ -107,7 +104,7 @@ def _setting(node: ast.Operator, name: str, fallback: str) -> str:
     return fallback if found is None else str(getattr(found, "value", ""))
 
 
-def parse_kv(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def parse_kv(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """Keys and values of text as columns."""
     known = {"pair_delimiter", "kv_delimiter", "quote", "escape", "greedy", "regex"}
     for name in node.settings:
@@ -126,7 +123,7 @@ def parse_kv(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     return c.emit(stage, list(merged.items()))
 
 
-def _by_delimiters(source: Value, names: list[str], node: ast.Operator, c: Compiler, env: Env) -> Value:
+def _by_delimiters(source: Value, names: list[str], node: ast.Operator, c: TableBinder, env: Env) -> Value:
     quote = node.settings.get("quote")
     quotes: list[str] = []
     if quote is not None:

@@ -11,18 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
-from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
 from queries.kql import syntax as ast
-from queries.kql.bind import ORDER, Stage, StageColumn, fresh, relation
+from queries.kql.binder import TableBinder
 from queries.kql.dialect import Sql, bound, quoted
 from queries.kql.errors import CannotExpress, KqlBindError
+from queries.kql.stages import ORDER, Stage, StageColumn, fresh, relation
 from queries.kql.values import Value, text_of
-
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
 
 MAX_COMBINATIONS = 16_384  # of columns: 14 of them, or 18 of which at most five at once
 
@@ -68,7 +65,7 @@ def rows_of(stage: Stage, call: ast.Call, weights: Sequence[Value], without: Seq
     return Rows(stage, columns, tuple(weights), call)
 
 
-def find(c: Compiler, rows: Rows, share: float, most: int | None = None, *, whole: bool = False) -> Patterns:
+def find(c: TableBinder, rows: Rows, share: float, most: int | None = None, *, whole: bool = False) -> Patterns:
     """Every pattern that on some side has at least this share of the weight, of at most so many values. ``whole``: a
     column in which all of a pattern's rows agree is given that value, too; it says nothing that the others do not say."""
     width = len(rows.columns)
@@ -90,7 +87,7 @@ def find(c: Compiler, rows: Rows, share: float, most: int | None = None, *, whol
     return Patterns(_combined(c, cells, rows, most, often, whole), values, totals, rows.columns)
 
 
-def _flat(c: Compiler, rows: Rows) -> str:
+def _flat(c: TableBinder, rows: Rows) -> str:
     """Each column's text and value, and the weights; what counts nothing is no row."""
     items = [text_of(v.value()).sql.label(quoted(f"t{i}")) for i, v in enumerate(rows.columns)]
     items += [v.value().sql.label(quoted(f"v{i}")) for i, v in enumerate(rows.columns)]
@@ -100,7 +97,7 @@ def _flat(c: Compiler, rows: Rows) -> str:
     return c.add(Sql(f'SELECT * FROM "{every}" WHERE {counts}'), materialized=True)
 
 
-def _frequent(c: Compiler, flat: str, i: int, sides: int, often: str) -> str:
+def _frequent(c: TableBinder, flat: str, i: int, sides: int, often: str) -> str:
     """The values of a column that can be part of a pattern, numbered from 1 in the order of their texts."""
     sums = ", ".join(f"sum(w{s}) AS n{s}" for s in range(sides))
     grouped = c.add(Sql(f'SELECT t{i} AS k, any_value(v{i}) AS v, {sums} FROM "{flat}" GROUP BY t{i}'))
@@ -108,7 +105,7 @@ def _frequent(c: Compiler, flat: str, i: int, sides: int, often: str) -> str:
     return c.add(Sql(numbered), materialized=True)
 
 
-def _cells(c: Compiler, flat: str, values: Sequence[str], sides: int) -> str:
+def _cells(c: TableBinder, flat: str, values: Sequence[str], sides: int) -> str:
     """Rows with the numbers of their values, -1 for a rare one; rows that are alike once, with their weight."""
     codes = ", ".join(f"coalesce(d{i}.code, -1) AS c{i}" for i in range(len(values)))
     joins = " ".join(f'LEFT JOIN "{v}" AS d{i} ON d{i}.k = f.t{i}' for i, v in enumerate(values))
@@ -119,7 +116,7 @@ def _cells(c: Compiler, flat: str, values: Sequence[str], sides: int) -> str:
     return c.add(Sql(f'SELECT {keys}, {sums} FROM "{coded}" GROUP BY {keys}'), materialized=True)
 
 
-def _combined(c: Compiler, cells: str, rows: Rows, most: int, often: str, whole: bool) -> str:
+def _combined(c: TableBinder, cells: str, rows: Rows, most: int, often: str, whole: bool) -> str:
     """The weight of every combination of values that is frequent."""
     width, sides = range(len(rows.columns)), range(len(rows.weights))
     bits = [f"range // {2**i} % 2" for i in width]
@@ -141,7 +138,7 @@ def _combined(c: Compiler, cells: str, rows: Rows, most: int, often: str, whole:
     return c.add(Sql(f'SELECT {keys}, {counts}, {size} AS size FROM "{found}" WHERE {often}'), materialized=True)
 
 
-def scored(c: Compiler, found: Patterns, score: Sql, side: str = "0") -> Patterns:
+def scored(c: TableBinder, found: Patterns, score: Sql, side: str = "0") -> Patterns:
     """The patterns with a column `score`, to nine decimals so that no engine's last digit decides, and `side`."""
     made = c.add(
         Sql(f'SELECT *, round({{0}}, 9) AS score, {side} AS side FROM "{found.relation}"', score), materialized=True
@@ -149,7 +146,7 @@ def scored(c: Compiler, found: Patterns, score: Sql, side: str = "0") -> Pattern
     return Patterns(made, found.values, found.totals, found.columns)
 
 
-def peaks(c: Compiler, found: Patterns) -> Patterns:
+def peaks(c: TableBinder, found: Patterns) -> Patterns:
     """The patterns that no neighbour of the same side outdoes: one value more or one value fewer. Of two that score the
     same the one with more values stays."""
     width = range(len(found.columns))
@@ -176,14 +173,14 @@ def peaks(c: Compiler, found: Patterns) -> Patterns:
     return Patterns(c.add(Sql(kept), materialized=True), found.values, found.totals, found.columns)
 
 
-def at_least(c: Compiler, found: Patterns, score: float) -> Patterns:
+def at_least(c: TableBinder, found: Patterns, score: float) -> Patterns:
     """The patterns that score so much."""
     kept = c.add(Sql(f'SELECT * FROM "{found.relation}" WHERE score >= round({{0}}, 9)', bound(score, "real")))
     return Patterns(kept, found.values, found.totals, found.columns)
 
 
 def answer(
-    c: Compiler,
+    c: TableBinder,
     found: Patterns,
     figures: Sequence[Figure],
     by: str,

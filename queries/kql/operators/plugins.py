@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import literal_column
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Scope, Stage, StageColumn, fresh
+from queries.kql.binder import TableBinder
+from queries.kql.conversion import to_type
 from queries.kql.dialect import Sql
 from queries.kql.errors import CannotExpress, KqlBindError, NotImplementedYet, nearest
-from queries.kql.functions.convert import to_type
-from queries.kql.functions.names import CANNOT, PLUGINS
+from queries.kql.functions import python
 from queries.kql.hints import INSTEAD
+from queries.kql.official import CANNOT, PLUGINS
 from queries.kql.operators import activity, cohorts, mining, sequences
-from queries.kql.operators.rows import everything, scope_of
+from queries.kql.stages import Env, Scope, Stage, StageColumn, everything, fresh, relation, row_of, scope_of
 from queries.kql.values import Value, constant, dynamic_of, plain, sql, text_of
 
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
-
 MAX_NEW_COLUMNS = 1_000
-Plugin = Callable[["Compiler", Stage, ast.Call, Env], Stage]
+Plugin = Callable[[TableBinder, Stage, ast.Call, Env], Stage]
 
 
-def evaluate(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def evaluate(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """Look the plugin up and run it; a declared schema fixes the columns."""
     call: ast.Call = node.parts["call"]
     schema = node.parts.get("schema")
@@ -51,7 +49,7 @@ def evaluate(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     return made if schema is None else _as_declared(c, made, schema)
 
 
-def _as_declared(c: Compiler, stage: Stage, schema: ast.Schema) -> Stage:
+def _as_declared(c: TableBinder, stage: Stage, schema: ast.Schema) -> Stage:
     """Exactly the declared columns: missing ones are null, `*` stands for those not named."""
     named = {n for n, _ in schema.columns}
     found = dict(everything(stage))
@@ -64,7 +62,7 @@ def _as_declared(c: Compiler, stage: Stage, schema: ast.Schema) -> Stage:
     return c.emit(stage, out)
 
 
-def options(c: Compiler, call: ast.Call, env: Env, names: tuple[str, ...]) -> dict[str, Value]:
+def options(c: TableBinder, call: ast.Call, env: Env, names: tuple[str, ...]) -> dict[str, Value]:
     """Arguments by place or by name."""
     out: dict[str, Value] = {}
     for place, arg in enumerate(call.args):
@@ -80,7 +78,7 @@ def options(c: Compiler, call: ast.Call, env: Env, names: tuple[str, ...]) -> di
     return out
 
 
-def _bag_argument(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Value:
+def _bag_argument(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Value:
     if not call.args:
         raise KqlBindError("bag_unpack needs a dynamic column", call.span)
     bag = c.expr(call.args[0], scope_of(stage, env))
@@ -94,7 +92,7 @@ def _property(bag: Value, key: str, kind: str) -> Value:
     return to_type(item, kind)
 
 
-def _declared_bag(c: Compiler, stage: Stage, call: ast.Call, schema: ast.Schema, env: Env) -> Stage:
+def _declared_bag(c: TableBinder, stage: Stage, call: ast.Call, schema: ast.Schema, env: Env) -> Stage:
     bag = _bag_argument(c, stage, call, env)
     prefix = _bag_options(c, call, env)[0]
     named = {n for n, _ in schema.columns}
@@ -110,7 +108,7 @@ def _declared_bag(c: Compiler, stage: Stage, call: ast.Call, schema: ast.Schema,
     return c.emit(stage, out)
 
 
-def _bag_options(c: Compiler, call: ast.Call, env: Env) -> tuple[str, str, list[str]]:
+def _bag_options(c: TableBinder, call: ast.Call, env: Env) -> tuple[str, str, list[str]]:
     rest = ast.Call(call.name, call.args[1:], span=call.span)
     given = options(c, rest, env, ("OutputColumnPrefix", "columnsConflict", "ignoredProperties"))
     prefix = given.get("OutputColumnPrefix")
@@ -133,7 +131,7 @@ def _kind_of(types: set[str]) -> str:
     return {"VARCHAR": "string", "BOOLEAN": "bool"}.get(next(iter(types)), "dynamic") if len(types) == 1 else "dynamic"
 
 
-def bag_unpack(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+def bag_unpack(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
     """Each property a column, in alphabetical order, after the other columns."""
     bag = _bag_argument(c, stage, call, env)
     prefix, conflict, ignored = _bag_options(c, call, env)
@@ -163,12 +161,12 @@ def _limit(count: int, call: ast.Call) -> None:
         raise CannotExpress(f"{call.name} would make {count} columns; the limit is {MAX_NEW_COLUMNS}", call.span)
 
 
-def pivot(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+def pivot(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
     """A column for each value of the first column, holding an aggregate (count() unless said) per row of the others."""
     return _pivoted(c, stage, call, env)
 
 
-def _pivoted(c: Compiler, stage: Stage, call: ast.Call, env: Env, declared: ast.Schema | None = None) -> Stage:
+def _pivoted(c: TableBinder, stage: Stage, call: ast.Call, env: Env, declared: ast.Schema | None = None) -> Stage:
     """`pivot`; with all columns declared the data need not be asked which values there are."""
     if not call.args or not isinstance(call.args[0], ast.Name):
         raise KqlBindError("pivot needs a column", call.span)
@@ -205,7 +203,9 @@ def _pivoted(c: Compiler, stage: Stage, call: ast.Call, env: Env, declared: ast.
     return c.emit(made_stage, [(n, to_type(v, "dynamic") if n in dynamic else v) for n, v in everything(made_stage)])
 
 
-def _pivot_keys(c: Compiler, stage: Stage, rest: list[ast.Node], row: Scope, used: set[str]) -> list[tuple[str, Value]]:
+def _pivot_keys(
+    c: TableBinder, stage: Stage, rest: list[ast.Node], row: Scope, used: set[str]
+) -> list[tuple[str, Value]]:
     """The columns that make a row: those named after the aggregate, or all that are not used."""
     if not rest:
         return [(n, v) for n, v in everything(stage) if n not in used]
@@ -215,7 +215,7 @@ def _pivot_keys(c: Compiler, stage: Stage, rest: list[ast.Node], row: Scope, use
     return keys
 
 
-def narrow(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+def narrow(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
     """Every cell a row of its own: the row's number, the column's name, the value as text."""
     ordered = c.serialized(stage)
     assert ordered.order is not None
@@ -231,23 +231,20 @@ def narrow(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
     )
 
 
-def identity(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+def identity(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
     """The rows as they are."""
     return stage
 
 
-def estimate_rows_count(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+def estimate_rows_count(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
     """How many rows there are; exact here."""
     return c.emit(
         stage, [("EstimatedRowsCount", sql("count(*)", "long", nullable=False))], keep_hidden=False, is_sorted=False
     )
 
 
-def ip_lookup(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+def ip_lookup(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
     """Rows joined with the networks of a table that hold their address."""
-    from queries.kql.bind import relation, row_of
-    from queries.kql.functions import python
-
     if len(call.args) < 3:
         raise KqlBindError(f"{call.name} takes a table, an address and a network column", call.span)
     plain_args = [a for a in call.args if not isinstance(a, ast.Named)]
@@ -275,7 +272,7 @@ def ip_lookup(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
     return c.emit(stage, made, source=source, keep_hidden=False, is_sorted=False)
 
 
-def getschema(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def getschema(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """The columns of the stage as rows; the names of types are Kusto's."""
     rows = [(v.name, place, _CLR[v.type], v.type) for place, v in enumerate(stage.visible)]
     cells = [constant(cell, kind).sql for row in rows for cell, kind in zip(row, _SCHEMA.values(), strict=True)]

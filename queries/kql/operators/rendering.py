@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Stage, StageColumn
+from queries.kql.binder import TableBinder
+from queries.kql.chart import Chart
 from queries.kql.errors import KqlBindError, Span, nearest
+from queries.kql.stages import Env, Stage, StageColumn
 from queries.kql.values import NUMERIC
-
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
 
 #: Charts of which the horizontal axis is time, where a column of times is there.
 OVER_TIME = ("timechart", "anomalychart", "areachart", "linechart", "stackedareachart", "timepivot")
@@ -28,22 +27,7 @@ PROPERTIES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """What a query wants drawn: columns by name, and what else ``with (...)`` says, as it is said."""
-
-    kind: str
-    x: str
-    y: tuple[str, ...]
-    series: tuple[str, ...]
-    said: dict[str, Any] = field(default_factory=dict)
-
-    def document(self) -> dict[str, Any]:
-        """For the API: ``visualization``, ``x``, ``y``, ``series``, and the properties by their names."""
-        return {**self.said, "visualization": self.kind, "x": self.x, "y": list(self.y), "series": list(self.series)}
-
-
-def render(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def render(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """The same rows with a chart."""
     kind = node.parts["kind"]
     if kind.name not in KINDS:

@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Scope, Stage, order_by, row_of
+from queries.kql.binder import TableBinder
 from queries.kql.dialect import Sql
 from queries.kql.errors import KqlBindError
-from queries.kql.expressions import boolean
+from queries.kql.operators.shaping import named_values
+from queries.kql.stages import Env, Scope, Stage, everything, order_by, scope_of
 from queries.kql.values import Value, sql
 
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
 
-
-def scope_of(stage: Stage, env: Env, *, windowed: bool = False) -> Scope:
-    """The row of a stage as a scope."""
-    return Scope(env, row_of(stage), stage, windowed=windowed)
-
-
-def everything(stage: Stage) -> list[tuple[str, Value]]:
-    """All visible columns as they are."""
-    return [(c.name, c.value()) for c in stage.visible]
-
-
-def where(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def where(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """Keep the rows for which the condition is true."""
     scope = scope_of(stage, env, windowed=True)
-    test = boolean(c, node.parts["value"], scope)
+    test = c.condition(node.parts["value"], scope)
     assert scope.stage is not None
     return c.emit(scope.stage, everything(stage), refine=lambda q: q.where(test.sql), row_by_row=True)
 
 
-def limit_of(c: Compiler, node: ast.Node, env: Env) -> Value:
+def limit_of(c: TableBinder, node: ast.Node, env: Env) -> Value:
     """A row count: constant, whole, not negative."""
     value = c.expr(node, Scope(env))
     if value.type not in ("int", "long"):
@@ -43,7 +31,7 @@ def limit_of(c: Compiler, node: ast.Node, env: Env) -> Value:
     return value
 
 
-def take(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def take(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """Any N rows; the first N of a sorted stage."""
     limit = limit_of(c, node.parts["limit"], env)
     by = stage.order
@@ -53,7 +41,7 @@ def take(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     )  # fmt: skip
 
 
-def _keys(c: Compiler, node: ast.Operator, scope: Scope) -> Any:
+def _keys(c: TableBinder, node: ast.Operator, scope: Scope) -> Any:
     keys = []
     for key in node.nodes("keys"):
         assert isinstance(key, ast.SortKey)
@@ -66,7 +54,7 @@ def _keys(c: Compiler, node: ast.Operator, scope: Scope) -> Any:
     return order_by(*keys)
 
 
-def sort(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def sort(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """Order all rows. The order is kept as a hidden position, so that later steps cannot lose it."""
     order = _keys(c, node, scope_of(stage, env))
     plain = Stage(stage.relation, stage.visible, False)
@@ -74,7 +62,7 @@ def sort(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     return c.serialized(made)
 
 
-def top(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def top(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """The first N in an order."""
     limit = limit_of(c, node.parts["limit"], env)
     order = _keys(c, node, scope_of(stage, env))
@@ -89,16 +77,14 @@ def top(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     return c.serialized(made)
 
 
-def count(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def count(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """R6: `count` names its column Count."""
     name = node.parts.get("as", "Count")
     return c.emit(stage, [(name, sql("count(*)", "long", nullable=False))], keep_hidden=False, is_sorted=False)
 
 
-def distinct(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def distinct(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """Each combination once."""
-    from queries.kql.operators.shaping import named_values
-
     nodes = node.nodes("columns")
     if any(isinstance(n, ast.Star) for n in nodes):
         columns = everything(stage)
@@ -107,7 +93,7 @@ def distinct(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     return c.emit(stage, columns, refine=lambda q: q.distinct(), keep_hidden=False, is_sorted=False)
 
 
-def sample(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def sample(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """N rows at random."""
     limit = limit_of(c, node.parts["limit"], env)
     return c.emit(
@@ -115,22 +101,20 @@ def sample(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     )
 
 
-def sample_distinct(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def sample_distinct(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """N different values of one expression."""
-    from queries.kql.operators.shaping import named_values
-
     limit = limit_of(c, node.parts["limit"], env)
     columns = named_values(c, (node.parts["of"],), scope_of(stage, env))
     return c.emit(stage, columns, refine=lambda q: q.distinct().limit(limit.sql), keep_hidden=False)
 
 
-def consume(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def consume(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """All rows are computed and none is given. A hash over them is null only where there are none anyway."""
     read = Sql(f'(SELECT bit_xor(hash("k")) FROM "{stage.relation}" AS "k") IS NULL')
     return c.emit(stage, everything(stage), refine=lambda q: q.where(read))
 
 
-def same(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def same(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """`as` leaves the rows as they are."""
     return stage
 

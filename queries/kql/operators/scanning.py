@@ -8,17 +8,15 @@ step (check 2). Each step's state holds, for every step up to it, the columns th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Scope, Stage, StageColumn, fresh, named_columns
+from queries.kql.binder import TableBinder
+from queries.kql.conversion import to_type
 from queries.kql.dialect import PHYSICAL, Col, Ident, Sql
 from queries.kql.errors import KqlBindError
-from queries.kql.functions.convert import to_type
+from queries.kql.stages import Env, Scope, Stage, StageColumn, fresh, named_columns
 from queries.kql.values import NUMERIC, Value, constant, sql
-
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
 
 MAX_STEPS = 16
 
@@ -49,7 +47,7 @@ def _steps(node: ast.Operator, declared: dict[str, Value]) -> list[_Step]:
     return out
 
 
-def _declared(c: Compiler, node: ast.Operator, env: Env) -> dict[str, Value]:
+def _declared(c: TableBinder, node: ast.Operator, env: Env) -> dict[str, Value]:
     out: dict[str, Value] = {}
     for part in node.nodes("declare"):
         assert isinstance(part, ast.Parameter)
@@ -82,7 +80,7 @@ def _used(steps: list[_Step]) -> list[tuple[int, str]]:
 class _Machine:
     """Builds the layers of SELECTs of one transition."""
 
-    def __init__(self, c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> None:
+    def __init__(self, c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> None:
         self.c, self.env, self.node = c, env, node
         self.declared = _declared(c, node, env)
         self.steps = _steps(node, self.declared)
@@ -118,9 +116,7 @@ class _Machine:
         return Scope(self.env, columns, None, sides=sides)
 
     def test(self, step: int, scope: Scope) -> Value:
-        from queries.kql.expressions import boolean
-
-        return sql("coalesce({0}, false)", "bool", boolean(self.c, self.steps[step].when, scope), nullable=False)
+        return sql("coalesce({0}, false)", "bool", self.c.condition(self.steps[step].when, scope), nullable=False)
 
     def layer(self, inner: Sql, items: list[tuple[str, Any]]) -> Sql:
         """One more SELECT over the layer below, with named columns added."""
@@ -193,7 +189,7 @@ def _next_state(m: _Machine) -> list[tuple[str, Any]]:
     return out
 
 
-def scan(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def scan(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """Match sequences of rows; every matching row comes out with its declared columns (and match id)."""
     ordered = c.serialized(stage)
     assert ordered.order is not None
@@ -236,7 +232,7 @@ def scan(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     return _output(c, m, ordered, numbered, state)
 
 
-def _output(c: Compiler, m: _Machine, ordered: Stage, numbered: str, state: str) -> Stage:
+def _output(c: TableBinder, m: _Machine, ordered: Stage, numbered: str, state: str) -> Stage:
     """The rows that matched a step, in their order; of one row the first step comes first."""
     match_id = m.node.settings.get("with_match_id")
     given: list[tuple[str, Value]] = [(n, v.value("r")) for n, v in m.input.items()]

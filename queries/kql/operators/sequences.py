@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Scope, Stage, relation, row_of
+from queries.kql.binder import TableBinder
 from queries.kql.dialect import Sql
 from queries.kql.errors import KqlBindError
 from queries.kql.operations import arithmetic
-from queries.kql.operators.rows import scope_of
+from queries.kql.stages import Env, Scope, Stage, relation, row_of, scope_of
 from queries.kql.values import Value, sql
 
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
 
-
-def sequence_detect(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stage:
+def sequence_detect(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
     """A row for each different run of moments, one for each condition in turn: each later than the one before, no step
     longer than the first timespan and the whole no longer than the second."""
     if len(call.args) < 4:
@@ -43,7 +38,7 @@ def sequence_detect(c: Compiler, stage: Stage, call: ast.Call, env: Env) -> Stag
     return c.emit(made, [*out, ("Duration", arithmetic("-", got[f"$t{len(tests) - 1}"], got["$t0"], call.span))])
 
 
-def _timespan(c: Compiler, node: ast.Node, env: Env) -> Value:
+def _timespan(c: TableBinder, node: ast.Node, env: Env) -> Value:
     message = "sequence_detect takes two timespans before its conditions: the longest step and the longest sequence"
     try:
         value = c.expr(node, Scope(env))
@@ -55,11 +50,9 @@ def _timespan(c: Compiler, node: ast.Node, env: Env) -> Value:
 
 
 def _conditions(
-    c: Compiler, call: ast.Call, row: Scope
+    c: TableBinder, call: ast.Call, row: Scope
 ) -> tuple[list[tuple[str, Value]], list[tuple[str, Value]]]:  # fmt: skip
     """Conditions by their names; what is no condition is a dimension."""
-    from queries.kql.expressions import boolean
-
     tests: list[tuple[str, Value]] = []
     dimensions: list[tuple[str, Value]] = []
     for arg in call.args[3:]:
@@ -71,20 +64,20 @@ def _conditions(
                 continue
         if dimensions:
             raise KqlBindError("sequence_detect takes its conditions before its dimensions", arg.span)
-        tests.append((name, boolean(c, node, row)))
+        tests.append((name, c.condition(node, row)))
     if not tests:
         raise KqlBindError("sequence_detect needs a condition, such as down=(Event == 'nic.link_down')", call.span)
     return tests, dimensions
 
 
-def _moments(c: Compiler, stage: Stage, test: Value, columns: list[tuple[str, Value]]) -> Stage:
+def _moments(c: TableBinder, stage: Stage, test: Value, columns: list[tuple[str, Value]]) -> Stage:
     """The different moments, the last of the columns, at which a condition holds."""
     known = sql("({0} AND {1} IS NOT NULL)", "bool", test, columns[-1][1])
     return c.emit(stage, columns, keep_hidden=False, is_sorted=False,
                   refine=lambda q: q.where(known.sql).distinct())  # fmt: skip
 
 
-def _followed(c: Compiler, made: Stage, found: Stage, place: int, count: int, longest: list[Value]) -> Stage:
+def _followed(c: TableBinder, made: Stage, found: Stage, place: int, count: int, longest: list[Value]) -> Stage:
     """The sequences so far, each with every next moment that is near enough."""
     left, right = row_of(made, "l"), row_of(found, "r")
     before, first, then = left[f"$t{place - 1}"], left["$t0"], right[f"$t{place}"]

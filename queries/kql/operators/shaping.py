@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
-from typing import TYPE_CHECKING
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Names, Scope, Stage, fresh, row_of, unknown_column
+from queries.kql.binder import TableBinder
 from queries.kql.errors import KqlBindError
-from queries.kql.operators.rows import everything, scope_of
+from queries.kql.stages import Env, Names, Scope, Stage, everything, fresh, scope_of, unknown_column
 from queries.kql.values import Value, plain
-
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
 
 
 def named_values(
-    c: Compiler, nodes: tuple[ast.Node, ...], scope: Scope, names: Names | None = None
+    c: TableBinder, nodes: tuple[ast.Node, ...], scope: Scope, names: Names | None = None
 ) -> list[tuple[str, Value]]:
     """Expressions with the names Kusto gives them (R6)."""
     names = names or Names()
@@ -35,7 +31,7 @@ def is_column(name: str, value: Value, scope: Scope) -> bool:
     return name in scope.columns and scope.columns[name].sql is value.sql
 
 
-def cells(c: Compiler, node: ast.Node, scope: Scope) -> list[tuple[str, Value]]:
+def cells(c: TableBinder, node: ast.Node, scope: Scope) -> list[tuple[str, Value]]:
     """The value of a node, or the several of a function like series_stats, with the names given or implied."""
     given, body = (node.names, node.value) if isinstance(node, ast.Named) else ((), node)
     value = c.expr(body, scope)
@@ -45,7 +41,7 @@ def cells(c: Compiler, node: ast.Node, scope: Scope) -> list[tuple[str, Value]]:
     return [(given[i] if i < len(given) else name, part) for i, (name, part) in enumerate(parts)]
 
 
-def project(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def project(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """Exactly these columns."""
     scope = scope_of(stage, env, windowed=True)
     columns = named_values(c, node.nodes("columns"), scope)
@@ -53,7 +49,7 @@ def project(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     return c.emit(scope.stage, columns)
 
 
-def extend(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def extend(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """R15: an existing name is replaced in its place; new ones go to the end."""
     scope = scope_of(stage, env, windowed=True)
     merged = dict(everything(stage))
@@ -81,19 +77,19 @@ def _matching(stage: Stage, node: ast.Node) -> list[str]:
     return [node.name]
 
 
-def project_away(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def project_away(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """R15: all but these; names may hold `*`."""
     gone = {n for part in node.nodes("columns") for n in _matching(stage, part)}
     return c.emit(stage, [(n, v) for n, v in everything(stage) if n not in gone])
 
 
-def project_keep(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def project_keep(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """Only these, in the order they had."""
     kept = {n for part in node.nodes("columns") for n in _matching(stage, part)}
     return c.emit(stage, [(n, v) for n, v in everything(stage) if n in kept])
 
 
-def project_by_names(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def project_by_names(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """The columns that constant texts and arrays name, wildcards included; unknown names are passed over."""
     order: list[str] = []
     for part in node.nodes("columns"):
@@ -109,7 +105,7 @@ def project_by_names(c: Compiler, stage: Stage, node: ast.Operator, env: Env) ->
     return c.emit(stage, [(n, values[n]) for n in order])
 
 
-def project_rename(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def project_rename(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """New names in the old places."""
     renamed: dict[str, str] = {}
     for part in node.nodes("columns"):
@@ -124,7 +120,7 @@ def project_rename(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> S
     return c.emit(stage, columns)
 
 
-def project_reorder(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def project_reorder(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """These first, the rest after."""
     order: list[str] = []
     for part in node.nodes("columns"):
@@ -138,7 +134,7 @@ def project_reorder(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> 
     return c.emit(stage, [(n, values[n]) for n in order] + [(n, v) for n, v in values.items() if n not in order])
 
 
-def serialize(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def serialize(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """Fix the order of rows. Unlike extend, a computed column never replaces one: it steps aside (Host1)."""
     made = c.serialized(stage)
     if not node.nodes("columns"):
@@ -155,7 +151,7 @@ def serialize(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     return c.emit(scope.stage, there)
 
 
-def assert_schema(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def assert_schema(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """The rows as they are, if their columns are those said."""
     wanted = [(n, k) for n, k in node.parts["schema"].columns if n != "*"]
     found = [(v.name, v.type) for v in stage.visible]
@@ -171,4 +167,3 @@ BUILDERS = {
     "project-rename": project_rename, "project-reorder": project_reorder, "serialize": serialize,
     "project-by-names": project_by_names,
 }  # fmt: skip
-__all__ = ["BUILDERS", "named_values", "row_of"]

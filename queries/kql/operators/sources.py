@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import select, union_all
+from sqlalchemy import select
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Names, Scope, Stage, StageColumn, named_columns
+from queries.kql.binder import TableBinder
+from queries.kql.conversion import to_type
 from queries.kql.dialect import PHYSICAL, Sql, quoted
 from queries.kql.errors import KqlBindError
-from queries.kql.functions.convert import to_type
 from queries.kql.operators.shaping import named_values
+from queries.kql.stages import Env, Names, Scope, Stage, StageColumn, named_columns, relation
 from queries.kql.values import NUMERIC, Value, cast_number, constant, widest
-
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
 
 MAX_CELLS = 20_000
 
 
-def print_(c: Compiler, node: ast.Operator, env: Env) -> Stage:
+def print_(c: TableBinder, node: ast.Operator, env: Env) -> Stage:
     """One row. R6: unnamed values are print_0, print_1 by place."""
     scope = Scope(env)
     columns: list[tuple[str, Value]] = []
@@ -37,7 +35,7 @@ def print_(c: Compiler, node: ast.Operator, env: Env) -> Stage:
     return Stage(c.add(select(*items)), made)
 
 
-def range_(c: Compiler, node: ast.Operator, env: Env) -> Stage:
+def range_(c: TableBinder, node: ast.Operator, env: Env) -> Stage:
     """An arithmetic run, both ends included."""
     scope = Scope(env)
     start, stop, step = (c.expr(node.parts[k], scope) for k in ("from", "to", "step"))
@@ -67,7 +65,7 @@ def range_(c: Compiler, node: ast.Operator, env: Env) -> Stage:
     return Stage(c.add(body), (StageColumn(name, kind, "v", False),), True)
 
 
-def datatable(c: Compiler, node: ast.Operator, env: Env) -> Stage:
+def datatable(c: TableBinder, node: ast.Operator, env: Env) -> Stage:
     """Rows written in the query."""
     columns = node.parts["schema"].columns
     nodes = node.nodes("values")
@@ -92,10 +90,7 @@ def datatable(c: Compiler, node: ast.Operator, env: Env) -> Stage:
     names = ", ".join(f"c{k}" for k in range(width))
     inner = c.add(Sql(f"SELECT * FROM (VALUES {rows}) AS v({names})", *cells))
     items = [Sql(f'"t".c{k}').label(quoted(m.physical)) for k, m in enumerate(made)]
-    from queries.kql.bind import relation
-
     return Stage(c.add(select(*items).select_from(relation(inner))), made)
 
 
 BUILDERS: dict[str, Any] = {"print": print_, "range": range_, "datatable": datatable}
-__all__ = ["BUILDERS", "union_all"]

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import literal_column
 
+from queries.kql import official
 from queries.kql import syntax as ast
-from queries.kql.bind import Env, Names, Scope, Stage
+from queries.kql.binder import TableBinder
 from queries.kql.errors import KqlBindError
-from queries.kql.functions import names, signatures
-from queries.kql.operators.rows import scope_of
+from queries.kql.functions import signatures
+from queries.kql.functions.aggregates import AGGREGATES, SPREAD, spread
 from queries.kql.operators.shaping import named_values
+from queries.kql.stages import Env, Names, Scope, Stage, scope_of
 from queries.kql.values import Value
 
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
 
-
-def summarize(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
+def summarize(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """R6: keys first, then aggregates; null is a group of its own."""
     row = scope_of(stage, env)
     taken = Names()
@@ -45,9 +44,7 @@ def summarize(c: Compiler, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     )  # fmt: skip
 
 
-def _columns(c: Compiler, node: ast.Node, scope: Scope, keys: list[str], named: bool) -> list[tuple[str, Value]]:
-    from queries.kql.aggregates import SPREAD, spread
-
+def _columns(c: TableBinder, node: ast.Node, scope: Scope, keys: list[str], named: bool) -> list[tuple[str, Value]]:
     if (
         isinstance(node, ast.Call)
         and signatures.ALIASES.get(node.name, node.name) in SPREAD
@@ -66,14 +63,12 @@ def _columns(c: Compiler, node: ast.Node, scope: Scope, keys: list[str], named: 
     return list(value.parts) or [(value.name or "", value)]
 
 
-def _only_aggregates(c: Compiler, node: ast.Node, scope: Scope) -> None:
+def _only_aggregates(c: TableBinder, node: ast.Node, scope: Scope) -> None:
     """A bare column outside an aggregate has no single value."""
-    from queries.kql.aggregates import AGGREGATES
-
     if isinstance(node, ast.Name) and node.name in scope.columns:
         raise KqlBindError(f"'{node.name}' is neither a key nor inside an aggregate", node.span)
     if isinstance(node, ast.Call):
-        if signatures.ALIASES.get(node.name, node.name) in AGGREGATES | names.AGGREGATES or node.name == "toscalar":
+        if signatures.ALIASES.get(node.name, node.name) in AGGREGATES | official.AGGREGATES or node.name == "toscalar":
             return
         for arg in node.args:
             _only_aggregates(c, arg, scope)

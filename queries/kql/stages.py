@@ -1,26 +1,19 @@
-"""What binding works with: stages and their columns, scopes of names, and the list of CTEs being built."""
+"""What binding works with: stages and their columns, scopes of names, and names for new columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import ColumnElement, select, table
-from sqlalchemy.sql import Select
+from sqlalchemy import ColumnElement, table
 
 from queries.kql import syntax as ast
-from queries.kql.catalog import Catalog
+from queries.kql.chart import Chart
 from queries.kql.dialect import Col, Sql, quoted
 from queries.kql.errors import KqlBindError, Span, nearest
-from queries.kql.unread import Narrowable
 from queries.kql.values import Value
 
-if TYPE_CHECKING:
-    from queries.kql.operators.rendering import Chart
-
-MAX_STAGES = 500
 ORDER = "$ord"  # hidden column: the position of a row in a serialized stage
 
 
@@ -104,123 +97,6 @@ class Scope:
     aggregates: bool = False
     sides: dict[str, dict[str, Value]] = field(default_factory=dict)
     windowed: bool = False
-
-
-class Moment:
-    """R9: now() is one moment for the whole query; ``asked`` tells whether the query depends on it."""
-
-    def __init__(self, at: datetime | None = None) -> None:
-        at = at or datetime.now(UTC)
-        self._at = at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo else at
-        self.asked = False
-
-    def read(self) -> datetime:
-        """Naive, in UTC."""
-        self.asked = True
-        return self._at
-
-
-class Builder:
-    """Collects the CTEs of one query."""
-
-    def __init__(self, catalog: Catalog, now: datetime | Moment | None = None) -> None:
-        self.catalog = catalog
-        self._moment = now if isinstance(now, Moment) else Moment(now)
-        self.ctes: list[tuple[str, Any, bool]] = []
-        self.narrowable: dict[str, Narrowable] = {}
-        self.made = 0
-        self.recursive: dict[str, Any] = {}
-        self.node: Any = None  # the operator being built, which an engine's refusal names
-        self.serial = False  # whether the rows that go into it are serialized
-        self.tables: dict[str, Stage] = {}
-        self.stored_steps: set[str] = set()  # those that read a table of the catalogue
-        self.settings: dict[str, ast.Node] = {}
-        self.depth = 0
-
-    def tick(self) -> None:
-        """Counts one node of the query against what compiling may cost."""
-
-    @property
-    def now(self) -> datetime:
-        """The query's one moment."""
-        return self._moment.read()
-
-    def add(self, body: Any, *, materialized: bool = False) -> str:
-        """Append one CTE and return its name."""
-        if self.made >= MAX_STAGES:
-            raise KqlBindError(f"the query needs more than {MAX_STAGES} steps")
-        self.made += 1
-        name = f"s{self.made}"
-        self.ctes.append((name, Sql("{0}", body, origin=self.node), materialized))
-        return name
-
-    def add_recursive(self, name: str, body: Any) -> None:
-        """A CTE that reads itself."""
-        self.ctes.append((name, body, False))
-        self.recursive[name] = self.node
-
-    def alias(self, letter: str) -> str:
-        """A relation alias that no other part of the query uses."""
-        self.made += 1
-        return f"{letter}{self.made}"
-
-    def with_ctes(self, ctes: list[tuple[str, Any, bool]], query: Any) -> Sql:
-        """`WITH name AS (...), ... query`."""
-        parts = [f'"{n}" AS {"MATERIALIZED " if m else ""}({{{i}}})' for i, (n, _, m) in enumerate(ctes)]
-        recursive = [self.recursive[n] for n, _, _ in ctes if n in self.recursive]
-        head = f"{'WITH RECURSIVE' if recursive else 'WITH'} {', '.join(parts)} {{{len(parts)}}}"
-        return Sql(head, *(b for _, b, _ in ctes), query, origin=recursive[0] if recursive else None)
-
-    def emit(
-        self,
-        stage: Stage,
-        columns: Sequence[tuple[str, Value]],
-        *,
-        refine: Callable[[Select[Any]], Select[Any]] | None = None,
-        keep_hidden: bool = True,
-        is_sorted: bool | None = None,
-        source: Any = None,
-        materialized: bool = False,
-        row_by_row: bool = False,
-    ) -> Stage:
-        """One operator as one CTE: these named values, from that stage. ``row_by_row``: ``refine`` neither groups rows nor
-        makes them distinct, so that a column nobody reads may go."""
-        hidden = [c for c in stage.columns if c.hidden] if keep_hidden else []
-        made = named_columns([(name, v) for name, v in columns], [c.physical for c in hidden])
-        items = [v.sql.label(quoted(c.physical)) for c, (_, v) in zip(made, columns, strict=True)]
-        items += [c.value().sql.label(quoted(c.physical)) for c in hidden]
-        if not items:
-            raise KqlBindError("no column is left")
-        query = select(*items).select_from(source if source is not None else relation(stage.relation))
-        query = refine(query) if refine else query
-        name = self.add(query, materialized=materialized)
-        if row_by_row or refine is None:
-            self.narrowable[name] = Narrowable(query, tuple(items))
-        return Stage(name, (*made, *hidden), stage.sorted if is_sorted is None else is_sorted)
-
-    def serialized(self, stage: Stage) -> Stage:
-        """The stage with its row order written into a hidden column."""
-        if stage.order:
-            return stage
-        order = StageColumn(ORDER, "long", ORDER, False, True)
-        items = [c.value().sql.label(quoted(c.physical)) for c in stage.columns]
-        items.append(Sql("row_number() OVER ()").label(quoted(ORDER)))
-        query = select(*items).select_from(relation(stage.relation))
-        name = self.add(query)
-        self.narrowable[name] = Narrowable(query, tuple(items))
-        return Stage(name, (*stage.columns, order), True)
-
-    def hoist(self, scope: Scope, value: Value) -> Value:
-        """Compute a value one stage earlier, so that a window may use another window's result."""
-        if scope.stage is None:
-            raise KqlBindError("row functions need a table", value.span)
-        physical = f"$h{self.made}"
-        column = StageColumn(physical, value.type, physical, value.nullable, True)
-        items = [c.value().sql.label(quoted(c.physical)) for c in scope.stage.columns]
-        items.append(value.sql.label(quoted(physical)))
-        name = self.add(select(*items).select_from(relation(scope.stage.relation)))
-        scope.stage = Stage(name, (*scope.stage.columns, column), scope.stage.sorted)
-        return column.value()
 
 
 def relation(name: str, alias: str = "t") -> Any:
@@ -308,3 +184,13 @@ def order_by(*keys: tuple[ColumnElement[Any], bool, bool]) -> Sql:
         parts.append(f"{{{place}}} {'ASC' if ascending else 'DESC'} NULLS {'FIRST' if nulls_first else 'LAST'}")
         args.append(key)
     return Sql(", ".join(parts), *args)
+
+
+def scope_of(stage: Stage, env: Env, *, windowed: bool = False) -> Scope:
+    """The row of a stage as a scope."""
+    return Scope(env, row_of(stage), stage, windowed=windowed)
+
+
+def everything(stage: Stage) -> list[tuple[str, Value]]:
+    """All visible columns as they are."""
+    return [(c.name, c.value()) for c in stage.visible]

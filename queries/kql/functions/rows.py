@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from queries.kql import syntax as ast
-from queries.kql.bind import Scope
+from queries.kql.binder import Binder
+from queries.kql.conversion import to_type
 from queries.kql.errors import KqlBindError
-from queries.kql.functions.convert import to_type
+from queries.kql.stages import Scope
 from queries.kql.values import NUMERIC, Value, cast_number, sql
-
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
 
 #: R18: operators behind which rows are serialized, and are not; behind all others they are as they were before. Kusto's page
 #: of `serialize` has the list; mv-expand, which that of the window functions counts among those that keep it, keeps it here.
@@ -23,10 +20,10 @@ SERIAL = dict.fromkeys(("sort", "top", "top-hitters", "getschema", "serialize", 
 #: Sources whose rows are in the order in which they are written down.
 IN_ORDER = frozenset({"range", "datatable", "print"})
 
-Window = Callable[["Compiler", ast.Call, Scope], Value]
+Window = Callable[[Binder, ast.Call, Scope], Value]
 
 
-def _order(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _order(c: Binder, node: ast.Call, scope: Scope) -> Value:
     if scope.stage is None or not scope.windowed:
         raise KqlBindError(f"{node.name}() works in extend and project over sorted or serialized rows", node.span)
     if not c.serial:
@@ -47,7 +44,7 @@ def _expect(node: ast.Call, low: int, high: int) -> None:
 
 
 def _shift(function: str) -> Window:
-    def build(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    def build(c: Binder, node: ast.Call, scope: Scope) -> Value:
         order = _order(c, node, scope)
         _expect(node, 1, 3)
         value = c.expr(node.args[0], scope)
@@ -66,17 +63,15 @@ def _shift(function: str) -> Window:
     return build
 
 
-def _restart(c: Compiler, node: ast.Node, scope: Scope) -> Value:
+def _restart(c: Binder, node: ast.Node, scope: Scope) -> Value:
     """The number of restarts so far, as a column one stage down."""
-    from queries.kql.expressions import boolean
-
-    flag = c.hoist(scope, boolean(c, node, scope))
+    flag = c.hoist(scope, c.condition(node, scope))
     assert scope.stage is not None and scope.stage.order is not None
     order = scope.stage.order.value()
     return c.hoist(scope, sql("count(*) FILTER (WHERE {0}) OVER (ORDER BY {1})", "long", flag, order))
 
 
-def _row_number(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _row_number(c: Binder, node: ast.Call, scope: Scope) -> Value:
     order = _order(c, node, scope)
     _expect(node, 0, 2)
     start = c.expr(node.args[0], scope) if node.args else None
@@ -86,7 +81,7 @@ def _row_number(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     return sql("({0} + {1} - 1)", "long", number, start) if start else number
 
 
-def _row_cumsum(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _row_cumsum(c: Binder, node: ast.Call, scope: Scope) -> Value:
     order = _order(c, node, scope)
     _expect(node, 1, 2)
     term = c.hoist(scope, c.expr(node.args[0], scope))
@@ -102,7 +97,7 @@ def _row_cumsum(c: Compiler, node: ast.Call, scope: Scope) -> Value:
 def _rank(dense: bool) -> Window:
     """A rank that grows when the value changes: by one when dense, else to the number of the row."""
 
-    def build(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    def build(c: Binder, node: ast.Call, scope: Scope) -> Value:
         order = _order(c, node, scope)
         _expect(node, 1, 2)
         term = c.hoist(scope, c.expr(node.args[0], scope))
@@ -121,7 +116,7 @@ def _rank(dense: bool) -> Window:
     return build
 
 
-def _row_window_session(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _row_window_session(c: Binder, node: ast.Call, scope: Scope) -> Value:
     """The first moment of the session a row belongs to: a fold over the rows of each restart group."""
     order = _order(c, node, scope)
     _expect(node, 3, 4)
@@ -144,7 +139,7 @@ def _row_window_session(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     return sql(f"make_timestamp({fold})", "datetime", *args, nullable=True)
 
 
-def _session_gap(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _session_gap(c: Binder, node: ast.Call, scope: Scope) -> Value:
     """session_gap(Time, 5m, Host, ...), an extension of ours: the number of a row's session, from 1, for each key; a new
     session begins when the row before is longer ago than the gap. The order of the rows does not matter."""
     if scope.stage is None or not scope.windowed or len(node.args) < 2:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from queries.kql import official
 from queries.kql import syntax as ast
-from queries.kql.bind import Scope
+from queries.kql.binder import Binder
 from queries.kql.errors import KqlBindError
-from queries.kql.functions import names
 from queries.kql.functions.python import call as python_call
+from queries.kql.stages import Scope
 from queries.kql.values import NUMERIC, Value, cast_number, constant, dynamic_of, plain, sql, text_of
-
-if TYPE_CHECKING:
-    from queries.kql.compile import Compiler
 
 # name -> (template, result type or 0 for the argument's, prefix of the output name). {0} is the argument,
 # {F} the FILTER clause of the `...if` forms.
@@ -39,15 +36,15 @@ SIMPLE: dict[str, tuple[str, str, str]] = {
 CONDITIONAL = {f"{n}if": n for n in SIMPLE}
 LISTS = ("make_list", "make_set", "make_list_with_nulls", "make_bag")
 CONDITIONAL |= {f"{n}_if": n for n in LISTS} | {"hll_if": "hll"}
-CONDITIONAL = {n: base for n, base in CONDITIONAL.items() if n in names.AGGREGATES}
+CONDITIONAL = {n: base for n, base in CONDITIONAL.items() if n in official.AGGREGATES}
 SPREAD = ("arg_max", "arg_min", "percentiles", "percentilesw")
 AGGREGATES = frozenset([*SIMPLE, *CONDITIONAL, *LISTS, *SPREAD, "count", "countif", "percentile", "percentilew",
                         "percentiles_array", "percentilesw_array", "covariance", "covariancep", "covarianceif",
                         "covariancepif", "hll", "hll_merge", "buildschema"])  # fmt: skip
-Bind = Callable[["Compiler", ast.Call, Scope], Value]
+Bind = Callable[[Binder, ast.Call, Scope], Value]
 
 
-def bind_aggregate(c: Compiler, node: ast.Call, name: str, scope: Scope) -> Value:
+def bind_aggregate(c: Binder, node: ast.Call, name: str, scope: Scope) -> Value:
     """One aggregate call as a value."""
     inner = replace(scope, aggregates=False)
     base = CONDITIONAL.get(name, name)
@@ -60,7 +57,7 @@ def bind_aggregate(c: Compiler, node: ast.Call, name: str, scope: Scope) -> Valu
     if name in CONDITIONAL:
         if len(args) < 2:
             raise KqlBindError(f"{node.name}() takes a value and a condition", node.span)
-        condition = c_bool(c, args.pop(1), inner)
+        condition = c.condition(args.pop(1), inner)
     if base in LISTS:
         return _listing(c, node, base, args, condition, inner)
     if base == "hll":
@@ -73,17 +70,10 @@ def bind_aggregate(c: Compiler, node: ast.Call, name: str, scope: Scope) -> Valu
     return _simple(node, name, base, value, condition)
 
 
-def _first_of(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _first_of(c: Binder, node: ast.Call, scope: Scope) -> Value:
     """arg_max() and its kin inside another expression: its first column, the others by [n]."""
     parts = spread(c, node, scope, [])
     return replace(parts[0][1], name=parts[0][0], parts=tuple(parts))
-
-
-def c_bool(c: Compiler, node: ast.Node, scope: Scope) -> Value:
-    """A condition argument."""
-    from queries.kql.expressions import boolean
-
-    return boolean(c, node, scope)
 
 
 def output_name(prefix: str, value: Value) -> str:
@@ -93,16 +83,16 @@ def output_name(prefix: str, value: Value) -> str:
     return f"{prefix}_{value.name or ''}"
 
 
-def _count(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _count(c: Binder, node: ast.Call, scope: Scope) -> Value:
     if node.args:
         raise KqlBindError("count() takes no arguments; countif() takes a condition", node.span, suggestion="count()")
     return Value(sql("count(*)", "long").sql, "long", False, name="count_")
 
 
-def _countif(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _countif(c: Binder, node: ast.Call, scope: Scope) -> Value:
     if len(node.args) != 1:
         raise KqlBindError("countif() takes one condition", node.span)
-    test = c_bool(c, node.args[0], scope)
+    test = c.condition(node.args[0], scope)
     counted = sql("count(*) FILTER (WHERE {0})", "long", test, nullable=False)
     return replace(counted, name=f"countif_{test.name or ''}")
 
@@ -143,7 +133,7 @@ def _ordered(scope: Scope, at: int) -> tuple[str, list[Value]]:
     return (f" ORDER BY {{{at}}}", [order.value()]) if order else ("", [])
 
 
-def _limit(c: Compiler, node: ast.Call, args: list[ast.Node], scope: Scope) -> Value | None:
+def _limit(c: Binder, node: ast.Call, args: list[ast.Node], scope: Scope) -> Value | None:
     if len(args) > 2:
         raise KqlBindError(f"{node.name}() does not take {len(args)} arguments", node.span)
     limit = c.expr(args[1], scope) if len(args) > 1 else None
@@ -153,7 +143,7 @@ def _limit(c: Compiler, node: ast.Call, args: list[ast.Node], scope: Scope) -> V
 
 
 def _listing(
-    c: Compiler, node: ast.Call, base: str, args: list[ast.Node], condition: Value | None, scope: Scope
+    c: Binder, node: ast.Call, base: str, args: list[ast.Node], condition: Value | None, scope: Scope
 ) -> Value:
     if not args:
         raise KqlBindError(f"{node.name}() needs a value", node.span)
@@ -195,7 +185,7 @@ def _listing(
     return replace(made, name=name)
 
 
-def _share(c: Compiler, node: ast.Call, arg: ast.Node, scope: Scope) -> list[Value]:
+def _share(c: Binder, node: ast.Call, arg: ast.Node, scope: Scope) -> list[Value]:
     """One percentage, or the constants of an array."""
     wanted = c.expr(arg, scope)
     if wanted.type == "dynamic" and wanted.is_constant and isinstance(plain(wanted.constant), list):
@@ -252,7 +242,7 @@ def weighted_of(value: Value, weight: Value, wanted: Value, node: ast.Call) -> V
 _RANKED = {"long": "BIGINT", "int": "BIGINT", "timespan": "BIGINT", "real": "DOUBLE", "decimal": "DECIMAL(38,12)"}
 
 
-def _percentiles(c: Compiler, node: ast.Call, scope: Scope, weighted: bool) -> list[Value]:
+def _percentiles(c: Binder, node: ast.Call, scope: Scope, weighted: bool) -> list[Value]:
     head = 2 if weighted else 1
     if len(node.args) <= head:
         raise KqlBindError(f"{node.name}() takes a value{', a weight' if weighted else ''} and percentages", node.span)
@@ -262,7 +252,7 @@ def _percentiles(c: Compiler, node: ast.Call, scope: Scope, weighted: bool) -> l
 
 
 def _one_percentile(weighted: bool) -> Bind:
-    def build(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    def build(c: Binder, node: ast.Call, scope: Scope) -> Value:
         found = _percentiles(c, node, scope, weighted)
         if len(found) != 1:
             raise KqlBindError(f"{node.name}() takes one percentage", node.span)
@@ -272,7 +262,7 @@ def _one_percentile(weighted: bool) -> Bind:
 
 
 def _percentile_array(weighted: bool) -> Bind:
-    def build(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+    def build(c: Binder, node: ast.Call, scope: Scope) -> Value:
         found = _percentiles(c, node, scope, weighted)
         named = c.expr(node.args[0], scope)
         made = sql("json_list([{*}]::JSON[])", "dynamic", *(dynamic_of(f) for f in found), nullable=False)
@@ -281,7 +271,7 @@ def _percentile_array(weighted: bool) -> Bind:
     return build
 
 
-def _covariance(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _covariance(c: Binder, node: ast.Call, scope: Scope) -> Value:
     conditional = node.name.endswith("if")
     if len(node.args) != 2 + conditional:
         raise KqlBindError(f"{node.name}() takes two values{' and a condition' if conditional else ''}", node.span)
@@ -291,14 +281,14 @@ def _covariance(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     parts = [cast_number(first, "real"), cast_number(second, "real")]
     where = ""
     if conditional:
-        parts.append(c_bool(c, node.args[2], scope))
+        parts.append(c.condition(node.args[2], scope))
         where = " FILTER (WHERE {2})"
     function = "covar_pop" if "variancep" in node.name else "covar_samp"
     made = sql(f"coalesce({function}({{0}}, {{1}}){where}, 0)", "real", *parts, nullable=False)
     return replace(made, name=f"{node.name}_{first.name or ''}")
 
 
-def _hll(c: Compiler, node: ast.Call, args: list[ast.Node], condition: Value | None, scope: Scope) -> Value:
+def _hll(c: Binder, node: ast.Call, args: list[ast.Node], condition: Value | None, scope: Scope) -> Value:
     """R11: the state is the exact set of values, as texts."""
     if not 1 <= len(args) <= 2:
         raise KqlBindError(f"{node.name}() takes a value and perhaps an accuracy", node.span)
@@ -314,7 +304,7 @@ def _hll(c: Compiler, node: ast.Call, args: list[ast.Node], condition: Value | N
     return replace(made, name=f"{node.name}_{value.name or ''}")
 
 
-def _hll_merge(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _hll_merge(c: Binder, node: ast.Call, scope: Scope) -> Value:
     if len(node.args) != 1:
         raise KqlBindError("hll_merge() takes one hll() state in summarize", node.span)
     value = c.expr(node.args[0], scope)
@@ -327,7 +317,7 @@ def _hll_merge(c: Compiler, node: ast.Call, scope: Scope) -> Value:
     )
 
 
-def _buildschema(c: Compiler, node: ast.Call, scope: Scope) -> Value:
+def _buildschema(c: Binder, node: ast.Call, scope: Scope) -> Value:
     if len(node.args) != 1:
         raise KqlBindError("buildschema() takes one dynamic", node.span)
     value = c.expr(node.args[0], scope)
@@ -339,7 +329,7 @@ def _buildschema(c: Compiler, node: ast.Call, scope: Scope) -> Value:
 _BEST = "CASE WHEN {N} IS NULL THEN first({0}) ELSE {A}({0}, {1}) END"
 
 
-def spread(c: Compiler, node: ast.Call, scope: Scope, keys: list[str]) -> list[tuple[str, Value]]:
+def spread(c: Binder, node: ast.Call, scope: Scope, keys: list[str]) -> list[tuple[str, Value]]:
     """The aggregates that make several columns: arg_max, arg_min, percentiles, take_any with many."""
     inner = replace(scope, aggregates=False)
     if node.name in ("percentiles", "percentilesw"):
@@ -367,7 +357,7 @@ def spread(c: Compiler, node: ast.Call, scope: Scope, keys: list[str]) -> list[t
     return out
 
 
-def _expand(c: Compiler, args: tuple[ast.Node, ...], scope: Scope, skip: list[str]) -> list[Value]:
+def _expand(c: Binder, args: tuple[ast.Node, ...], scope: Scope, skip: list[str]) -> list[Value]:
     out: list[Value] = []
     for arg in args:
         if isinstance(arg, ast.Star):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from queries.kql.errors import KqlBindError
-from queries.kql.lexical import parse_datetime
+from queries.kql.lexical import parse_datetime, timespan_ticks
 from queries.kql.values import NUMERIC, Value, constant, dynamic_of, sql, text_of
 
 _LIMITS = {
@@ -106,8 +106,6 @@ def _timespan(value: Value) -> Value:
     if value.type != "string":
         raise KqlBindError(f"cannot convert {value.type} to timespan", value.span)
     if value.is_constant:
-        from queries.kql.lexical import timespan_ticks
-
         return constant(timespan_ticks(value.constant), "timespan")
     return sql(TEXT_TO_TICKS, "timespan", value, nullable=True)
 

@@ -1,0 +1,152 @@
+"""The steps of one query while it is compiled: a list of CTEs, and what each stage of the pipeline adds to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.sql import Select
+
+from queries.kql import syntax as ast
+from queries.kql.catalog import Catalog
+from queries.kql.dialect import Sql, quoted
+from queries.kql.errors import KqlBindError
+from queries.kql.stages import ORDER, Scope, Stage, StageColumn, named_columns, relation
+from queries.kql.unread import Narrowable
+from queries.kql.values import Value
+
+MAX_STAGES = 500
+IN_SUBQUERY = "$in"  # the hidden column with the position of a row within its subquery
+
+
+class Moment:
+    """R9: now() is one moment for the whole query; ``asked`` tells whether the query depends on it."""
+
+    def __init__(self, at: datetime | None = None) -> None:
+        at = at or datetime.now(UTC)
+        self._at = at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo else at
+        self.asked = False
+
+    def read(self) -> datetime:
+        """Naive, in UTC."""
+        self.asked = True
+        return self._at
+
+
+class Builder:
+    """Collects the CTEs of one query."""
+
+    def __init__(self, catalog: Catalog, now: datetime | Moment | None = None) -> None:
+        self.catalog = catalog
+        self._moment = now if isinstance(now, Moment) else Moment(now)
+        self.ctes: list[tuple[str, Any, bool]] = []
+        self.narrowable: dict[str, Narrowable] = {}
+        self.made = 0
+        self.recursive: dict[str, Any] = {}
+        self.node: Any = None  # the operator being built, which an engine's refusal names
+        self.serial = False  # whether the rows that go into it are serialized
+        self.tables: dict[str, Stage] = {}
+        self.stored_steps: set[str] = set()  # those that read a table of the catalogue
+        self.settings: dict[str, ast.Node] = {}
+        self.depth = 0
+
+    def tick(self) -> None:
+        """Counts one node of the query against what compiling may cost."""
+
+    @property
+    def now(self) -> datetime:
+        """The query's one moment."""
+        return self._moment.read()
+
+    def add(self, body: Any, *, materialized: bool = False) -> str:
+        """Append one CTE and return its name."""
+        if self.made >= MAX_STAGES:
+            raise KqlBindError(f"the query needs more than {MAX_STAGES} steps")
+        self.made += 1
+        name = f"s{self.made}"
+        self.ctes.append((name, Sql("{0}", body, origin=self.node), materialized))
+        return name
+
+    def add_recursive(self, name: str, body: Any) -> None:
+        """A CTE that reads itself."""
+        self.ctes.append((name, body, False))
+        self.recursive[name] = self.node
+
+    def alias(self, letter: str) -> str:
+        """A relation alias that no other part of the query uses."""
+        self.made += 1
+        return f"{letter}{self.made}"
+
+    def with_ctes(self, ctes: list[tuple[str, Any, bool]], query: Any) -> Sql:
+        """`WITH name AS (...), ... query`."""
+        parts = [f'"{n}" AS {"MATERIALIZED " if m else ""}({{{i}}})' for i, (n, _, m) in enumerate(ctes)]
+        recursive = [self.recursive[n] for n, _, _ in ctes if n in self.recursive]
+        head = f"{'WITH RECURSIVE' if recursive else 'WITH'} {', '.join(parts)} {{{len(parts)}}}"
+        return Sql(head, *(b for _, b, _ in ctes), query, origin=recursive[0] if recursive else None)
+
+    def nested(self, build: Callable[[], Stage]) -> tuple[Stage, Sql]:
+        """Compiles a subquery into ``WITH ... SELECT ...`` with steps of its own; the position of a row is ``$in``."""
+        outer, tables = self.ctes, dict(self.tables)
+        self.ctes = []
+        try:
+            stage = build()
+            items = [v.value().sql.label(quoted(v.physical)) for v in stage.visible]
+            items += [stage.order.value().sql.label(quoted(IN_SUBQUERY))] if stage.order else []
+            query = select(*items).select_from(relation(stage.relation))
+            return stage, self.with_ctes(self.ctes, query)
+        finally:
+            # Tables first read inside are steps of the inside.
+            self.ctes, self.tables = outer, tables
+
+    def emit(
+        self,
+        stage: Stage,
+        columns: Sequence[tuple[str, Value]],
+        *,
+        refine: Callable[[Select[Any]], Select[Any]] | None = None,
+        keep_hidden: bool = True,
+        is_sorted: bool | None = None,
+        source: Any = None,
+        materialized: bool = False,
+        row_by_row: bool = False,
+    ) -> Stage:
+        """One operator as one CTE: these named values, from that stage. ``row_by_row``: ``refine`` neither groups rows nor
+        makes them distinct, so that a column nobody reads may go."""
+        hidden = [c for c in stage.columns if c.hidden] if keep_hidden else []
+        made = named_columns([(name, v) for name, v in columns], [c.physical for c in hidden])
+        items = [v.sql.label(quoted(c.physical)) for c, (_, v) in zip(made, columns, strict=True)]
+        items += [c.value().sql.label(quoted(c.physical)) for c in hidden]
+        if not items:
+            raise KqlBindError("no column is left")
+        query = select(*items).select_from(source if source is not None else relation(stage.relation))
+        query = refine(query) if refine else query
+        name = self.add(query, materialized=materialized)
+        if row_by_row or refine is None:
+            self.narrowable[name] = Narrowable(query, tuple(items))
+        return Stage(name, (*made, *hidden), stage.sorted if is_sorted is None else is_sorted)
+
+    def serialized(self, stage: Stage) -> Stage:
+        """The stage with its row order written into a hidden column."""
+        if stage.order:
+            return stage
+        order = StageColumn(ORDER, "long", ORDER, False, True)
+        items = [c.value().sql.label(quoted(c.physical)) for c in stage.columns]
+        items.append(Sql("row_number() OVER ()").label(quoted(ORDER)))
+        query = select(*items).select_from(relation(stage.relation))
+        name = self.add(query)
+        self.narrowable[name] = Narrowable(query, tuple(items))
+        return Stage(name, (*stage.columns, order), True)
+
+    def hoist(self, scope: Scope, value: Value) -> Value:
+        """Compute a value one stage earlier, so that a window may use another window's result."""
+        if scope.stage is None:
+            raise KqlBindError("row functions need a table", value.span)
+        physical = f"$h{self.made}"
+        column = StageColumn(physical, value.type, physical, value.nullable, True)
+        items = [c.value().sql.label(quoted(c.physical)) for c in scope.stage.columns]
+        items.append(value.sql.label(quoted(physical)))
+        name = self.add(select(*items).select_from(relation(scope.stage.relation)))
+        scope.stage = Stage(name, (*scope.stage.columns, column), scope.stage.sorted)
+        return column.value()
