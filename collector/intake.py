@@ -133,13 +133,17 @@ class Intake:
         return NO_MEMORY if time.monotonic() - self._no_memory_at < NO_MEMORY_S else None
 
     def tell_blind(self, host: str, source: str, stream: str, start: float, end: float, reason: str, lines: int | None,
-                   size: int | None) -> None:  # fmt: skip
-        """Something was not seen between two moments (seconds since 1970): kept like everything that is received."""
+                   size: int | None) -> asyncio.Future[Position] | None:  # fmt: skip
+        """Something was not seen between two moments (seconds since 1970): kept like everything that is received. The future
+        is done when it is on disk; None where the spool has no room for it."""
         told = {"from": start, "to": end, "reason": reason, "lines": lines, "bytes": size}
         record = {"blind": told, "host": host, "source": source, "stream": stream, "agent": "this service"}
-        with contextlib.suppress(SpoolFull):
+        try:
             done = self.put("ingest", json.dumps(record).encode(), {"form": "records"})
-            done.add_done_callback(lambda future: future.cancelled() or future.exception())
+        except SpoolFull:
+            return None
+        done.add_done_callback(lambda future: future.cancelled() or future.exception())
+        return done
 
     def stored(self, key: StreamKey | str) -> bool:
         """True if a batch with this key is in the store."""

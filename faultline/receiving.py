@@ -24,6 +24,7 @@ from collector.inventory import Inventory
 from collector.pipeline import Pipeline
 from collector.receivers import all_receivers
 from collector.receivers.base import ListenFailed
+from collector.receivers.syslog_udp import DatagramListener
 from collector.spool import Spool, SpoolHeld
 from faultline.config import Config
 from faultline.failure import CommandError
@@ -46,6 +47,7 @@ _METRICS = (
     ("duplicates", "counter", "Batches that were stored before."),
     ("quarantined", "gauge", "Batches set aside."),
     ("blind_periods", "gauge", "Known periods in which lines were not seen."),
+    ("udp_lost", "counter", "UDP datagrams lost since the start: refused for want of room, or dropped by the kernel."),
 )
 
 App = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
@@ -123,6 +125,7 @@ class Receiving:
     def state(self) -> dict[str, Any]:
         """For the sources page and the API."""
         found = {**self.spool.state(), "trouble": self.trouble(), "listening": self.listening}
+        found["udp_lost"] = sum(one.lost for one in self._open if isinstance(one, DatagramListener))
         if self.pipeline is not None:
             counts, ledger = self.pipeline.counts, self.pipeline.ledger
             found |= {

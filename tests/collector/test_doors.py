@@ -15,7 +15,8 @@ import pytest
 
 from collector import connections as module
 from collector.connections import Connections, Door, Place, Reserve
-from collector.receivers.syslog import Part, Stream
+from collector.receivers.syslog import Stream
+from collector.receivers.syslog_batches import Part
 
 
 class Lines(asyncio.Protocol):

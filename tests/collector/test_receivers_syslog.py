@@ -21,7 +21,8 @@ from collector.decoding import Job
 from collector.intake import Intake
 from collector.receivers import syslog
 from collector.receivers.base import Decoded, ListenFailed, Payload
-from collector.receivers.syslog import Gatherer, Part, Stream
+from collector.receivers.syslog import Stream
+from collector.receivers.syslog_batches import Gatherer, Part
 from collector.segment_file import Position
 from collector.spool import Spool
 from parsers.engine import LineParser

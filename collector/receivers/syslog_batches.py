@@ -1,0 +1,139 @@
+"""Lines of all syslog listeners, put together into batches for the spool.
+
+Memory is bounded: senders are not read from while more than ``HIGH_BYTES`` are on their way to the disk, and what is kept
+about each sender's part counts as well, so that many forged senders of one byte each hold no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from collector.segment_file import Position
+from collector.spool import SpoolBroken, SpoolFull
+
+if TYPE_CHECKING:
+    from collector.intake import Intake
+
+#: Bytes read from a connection at once; one buffer serves all connections.
+READ_BYTES = 512 * 1024
+#: Lines wait so long for others before they are spooled together, or until there are ``FLUSH_BYTES`` of them.
+FLUSH_S = 0.02
+FLUSH_BYTES = 1024 * 1024
+#: More than this on the way to the disk: senders are not read from until it is less.
+HIGH_BYTES = 16 * 1024 * 1024
+#: What a part takes beside its bytes: address, transport and sizes, in memory and in the batch's description.
+PART_BYTES = 512
+RETRY_S = 0.5
+
+
+class Part(NamedTuple):
+    """Bytes of one sender: lines with ``\\n`` behind each, or octet-counted frames."""
+
+    peer: str
+    octets: bool
+    transport: str
+    size: int
+    cut: bool
+    timezone: str | None
+
+
+class Gatherer:
+    """What all listeners read, put together into batches. Lives in the event loop."""
+
+    def __init__(self, intake: Intake) -> None:
+        self.intake = intake
+        self._parts: list[Part] = []
+        self._data: list[bytes] = []
+        #: Bytes, with ``PART_BYTES`` for each part.
+        self._size = 0
+        self._under_way = 0
+        self._again: deque[tuple[bytes, list[Part], int]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopped: set[Callable[[], None]] = set()
+        #: What is read from a socket lies here until the connection has taken it, in the same turn of the loop.
+        self.scratch = bytearray(READ_BYTES)
+        self.room = memoryview(self.scratch)
+        self._loop = asyncio.get_running_loop()
+        self.tasks: set[asyncio.Future[Any]] = set()
+
+    def add(self, data: bytes, part: Part) -> None:
+        self._data.append(data)
+        last = self._parts[-1] if self._parts else None
+        if last is not None and not part.cut and last == part._replace(size=last.size):
+            self._parts[-1] = part._replace(size=last.size + part.size)
+        else:
+            self._parts.append(part)
+            self._size += PART_BYTES
+        self._size += len(data)
+        if self._size >= FLUSH_BYTES:
+            self.flush()
+        elif self._timer is None:
+            self._timer = self._loop.call_later(FLUSH_S, self.flush)
+
+    @property
+    def has_room(self) -> bool:
+        if self._size + self._under_way > HIGH_BYTES or self._again:
+            return False
+        try:
+            self.intake.spool.check_room()
+        except SpoolFull:
+            return False
+        return True
+
+    def when_room(self, go_on: Callable[[], None]) -> None:
+        """``go_on`` is called once there is room again."""
+        if not self._stopped:
+            self._loop.call_later(RETRY_S / 10, self._look)
+        self._stopped.add(go_on)
+
+    def _look(self) -> None:
+        if not self.has_room:
+            self._loop.call_later(RETRY_S / 10, self._look)
+            return
+        waiting, self._stopped = self._stopped, set()
+        for go_on in waiting:
+            with suppress(Exception):  # a connection that is just going must not keep the others waiting
+                go_on()
+
+    def flush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._parts:
+            self._again.append((b"".join(self._data), self._parts, self._size))
+            self._parts, self._data, self._size = [], [], 0
+        while self._again and self._put(*self._again[0]):
+            self._again.popleft()
+
+    def _put(self, data: bytes, parts: list[Part], size: int) -> bool:
+        try:
+            done = self.intake.put("syslog", data, {"parts": parts})
+        except SpoolFull:
+            self._loop.call_later(RETRY_S, self.flush)
+            return False
+        self._under_way += size
+        done.add_done_callback(lambda future: self._spooled(future, data, parts, size))
+        return True
+
+    def _spooled(self, future: asyncio.Future[Position], data: bytes, parts: list[Part], size: int) -> None:
+        self._under_way -= size
+        if not future.cancelled() and isinstance(future.exception(), SpoolBroken):
+            self._again.appendleft((data, parts, size))  # read from the sender already: kept until the disk takes it
+            self._loop.call_later(RETRY_S, self.flush)
+
+    async def drain(self) -> None:
+        """Everything that was read is on disk, or two seconds have passed."""
+        self.flush()
+        until = time.monotonic() + 2.0
+        while (self._under_way or self._again) and time.monotonic() < until:
+            await asyncio.sleep(0.005)
+
+
+def plain_address(address: Any) -> str:
+    """The sender's address; IPv4 in IPv6's clothes as IPv4."""
+    return str(address[0]).removeprefix("::ffff:") if address else "?"
