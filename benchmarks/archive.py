@@ -2,7 +2,7 @@
 
     python benchmarks/archive.py [--rows 1000000] [--runs 5]
 
-Made-up lines of one day (benchmarks/query_lines.py) lie in closed segments; the same questions are asked, then the day is
+Made-up lines of one day (benchmarks/simulators/query_store.py) lie in closed segments; the same questions are asked, then the day is
 archived and they are asked again. ``benchmarks/ingest.py --close`` archives the more varied lines that it sent.
 """
 
@@ -98,7 +98,7 @@ def ask(store: DuckStore, runs: int) -> dict[str, tuple[float, float]]:
 
 
 def main() -> None:
-    from query_lines import fill
+    from benchmarks.simulators.query_store import fill
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)

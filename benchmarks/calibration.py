@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.situations import make
+from benchmarks.simulators.situations import make
 from correlator.edges import load as edge_files
 from correlator.evidence.calibration import (
     FILE,

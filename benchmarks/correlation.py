@@ -1,7 +1,7 @@
 """How right and how fast the correlator is.
 
     python benchmarks/correlation.py --scenarios ../shared/scenarios     right: simulated clusters with their truth
-    python benchmarks/correlation.py --generate 1 2 3 [--hard]          right: made clusters (made_scenario.py, made_hard.py), the same metrics
+    python benchmarks/correlation.py --generate 1 2 3 [--hard]          right: made clusters (simulators/scenario.py, simulators/hard_scenario.py), the same metrics
     python benchmarks/correlation.py [--lines 10000000]                  fast: a made cluster day, then ticks
 
 The first ingests every scenario (``logs.tar.xz`` beside ``truth.json``) and prints what ``score.py`` beside them says.
@@ -32,7 +32,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import polars as pl
 
-from benchmarks import made_hard, made_scenario, peers
+from benchmarks import peers
+from benchmarks.simulators import hard_scenario, scenario
 from collector.ingest import Ingest
 from correlator.engine import correlate, result
 from correlator.live.ticker import Ticker
@@ -111,7 +112,7 @@ def generated(folder: Path, seeds: list[int], hard: bool) -> int:
     columns = {}
     for seed in seeds:
         with tempfile.TemporaryDirectory(prefix="faultline-bench-") as scratch:
-            (made_hard if hard else made_scenario).make(seed, Path(scratch))
+            (hard_scenario if hard else scenario).make(seed, Path(scratch))
             columns[f"seed {seed}"] = judged(folder, Path(scratch) / "truth.json", Path(scratch))
     return table(columns)
 

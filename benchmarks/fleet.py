@@ -198,8 +198,7 @@ def main() -> int:
     found = options.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    from cluster_lines import Cluster
-
+    from benchmarks.simulators.log_lines import Cluster
     from parsers.patterns import load
 
     lines = [line.decode("utf-8", "replace") for line in islice(Cluster(load()).lines(100_000), 100_000)]

@@ -2,7 +2,7 @@
 
     python benchmarks/ingest.py [--lines 5000000] [--ways tcp,ndjson,otlp,otlp-json] [--clients 4] [--workers 1] [--rate 0] [--pages] [--close]
 
-Lines come from benchmarks/cluster_lines.py and lie in memory before the clock starts. A run starts a fresh ``faultline serve``
+Lines come from benchmarks/simulators/log_lines.py and lie in memory before the clock starts. A run starts a fresh ``faultline serve``
 with its store in --folder; when it has started, the clock runs from the first byte sent until every line is committed and counted
 by KQL. CPU is that of the service and its workers together meanwhile (the senders' is shown, too, since they share the machine). RSS and PSS are the highest
 sums seen: RSS counts pages of libraries, which all processes share, once for each of them, PSS (a proportional share) once.
@@ -40,8 +40,8 @@ import zstandard
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # before this folder, which has files named as the rooms
 
-from incident_page import IncidentPage
-from peers import measured, told
+from benchmarks.incident_page import IncidentPage
+from benchmarks.peers import measured, told
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Lines of a batch over HTTP, and of a write to the socket.
@@ -70,8 +70,7 @@ def free_port() -> int:
 
 
 def batches(count: int) -> Iterator[bytes]:
-    from cluster_lines import Cluster
-
+    from benchmarks.simulators.log_lines import Cluster
     from parsers.patterns import load
 
     made = Cluster(load()).lines(count)

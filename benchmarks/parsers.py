@@ -2,7 +2,7 @@
 
     python benchmarks/parsers.py [--lines 2000000] [--patterns 20,100,300] [--ingest 10000000]
 
-Lines come from benchmarks/cluster_lines.py. The engine is given bytes and makes whole rows (times in UTC, host, program,
+Lines come from benchmarks/simulators/log_lines.py. The engine is given bytes and makes whole rows (times in UTC, host, program,
 severity, event, entities, raw line); the naive designs only split a header and look for the event, which favours them.
 CPU is that of all processes together. ``--ingest N`` runs `faultline ingest` on N lines and prints the peak memory of
 its processes.
@@ -30,8 +30,8 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).res
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # one process is one core here: what is measured is CPU
 
 import polars as pl  # noqa: E402
-from cluster_lines import HOSTS, Cluster  # noqa: E402
 
+from benchmarks.simulators.log_lines import HOSTS, Cluster  # noqa: E402
 from parsers.engine import LineParser  # noqa: E402
 from parsers.patterns import Catalogue, Pattern, load  # noqa: E402
 from parsers.record import Origin  # noqa: E402

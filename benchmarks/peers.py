@@ -64,9 +64,8 @@ action=write - chain $1
 
 
 def lines_of(count: int) -> list[bytes]:
-    """Lines of benchmarks/cluster_lines.py with the chains between them, each without its line end."""
-    from cluster_lines import HOSTS, Cluster
-
+    """Lines of benchmarks/simulators/log_lines.py with the chains between them, each without its line end."""
+    from benchmarks.simulators.log_lines import HOSTS, Cluster
     from parsers.patterns import load
 
     made, part, lines = Cluster(load()).lines(count), max(1, count // (3 * CHAINS)), []

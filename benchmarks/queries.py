@@ -33,8 +33,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # before this fold
 
 import duckdb
 import uvicorn
-from query_lines import fill
 
+from benchmarks.simulators.query_store import fill
 from queries.kql.catalog import CATALOG, Catalog, Column, Table
 from queries.kql.compile import compile_script
 from store import open_store, segments

@@ -2,7 +2,7 @@
 
     python benchmarks/soak.py [SEED...] [--ticks 30]
 
-Every seed is a made cluster (``made_scenario.py``) or, with ``--days``, a day of the speed benchmark's. Its rows are
+Every seed is a made cluster (``simulators/scenario.py``) or, with ``--days``, a day of the speed benchmark's. Its rows are
 delivered piece by piece: a fifth of the lines up to an hour late, some hosts silent for a while and then all at once,
 some lines twice, and the service is stopped and started in the middle. Then everything stored in ``model`` is compared
 with what concluding about it anew stores there. Odd seeds compare every fifth tick, even ones at the end only.
@@ -24,7 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import polars as pl
 
-from benchmarks import correlation, made_scenario
+from benchmarks import correlation
+from benchmarks.simulators import scenario
 from collector.ingest import Ingest
 from correlator.engine import correlate
 from correlator.live.ticker import INPUTS, TIMELESS, Ticker
@@ -64,7 +65,7 @@ class Outcome:
 def cluster_rows(seed: int) -> Rows:
     """All rows of a made cluster, through the real parser. One seed in four has clocks that are minutes off."""
     with tempfile.TemporaryDirectory(prefix="faultline-soak-") as scratch, open_store(None) as store:
-        made_scenario.make(seed, Path(scratch), clocks_off=seed % 4 == 3)
+        scenario.make(seed, Path(scratch), clocks_off=seed % 4 == 3)
         Ingest(store).run([Path(scratch) / "logs"])
         return {t: store.frame(f"SELECT * FROM raw.{'log_view' if t == 'logs' else t}") for t in INPUTS}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.situations import make
+from benchmarks.simulators.situations import make
 from correlator.edges import load as edge_files
 from correlator.evidence.calibration import along, answered, calibrated, expected_error, fit, lines
 from correlator.evidence.weigh import Weigher

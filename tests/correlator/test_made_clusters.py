@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from benchmarks import made_scenario
+from benchmarks.simulators import scenario
 from tests.correlator.situations import conclude
 
 #: A seed with 13 runs that ended badly; ``benchmarks/correlation.py --generate`` scores as many as one likes.
@@ -13,7 +13,7 @@ SEED = 6
 
 
 def test_a_made_cluster(tmp_path: Path) -> None:
-    truth = made_scenario.make(SEED, tmp_path)
+    truth = scenario.make(SEED, tmp_path)
     found = conclude(tmp_path / "logs")
     said = {key: verdict["category"] for key, verdict in found["verdicts"].items()}
     assert said == {key: verdict["category"] for key, verdict in truth["verdicts"].items()}
@@ -24,7 +24,7 @@ def test_a_made_cluster(tmp_path: Path) -> None:
 
 
 def test_a_seed_makes_the_same_cluster_again(tmp_path: Path) -> None:
-    first, second = (made_scenario.make(SEED, tmp_path / name) for name in "ab")
+    first, second = (scenario.make(SEED, tmp_path / name) for name in "ab")
     assert first == second
     files = [sorted(p.relative_to(tmp_path / n) for p in (tmp_path / n).rglob("*") if p.is_file()) for n in "ab"]
     assert files[0] == files[1]

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.made_cluster import BEGIN, HOURS, Job, Rack
-from benchmarks.made_faults import LINK
-from benchmarks.made_scenario import Breaker
+from benchmarks.simulators.cluster import BEGIN, HOURS, Job, Rack
+from benchmarks.simulators.faults import LINK
+from benchmarks.simulators.scenario import Breaker
 
 POWER = ["node_power", "node_reboot", "node_unresponsive", "node_down"]
 HOT = "CPU{cpu}: Package temperature above threshold, cpu clock throttled (total events = {n})"
@@ -22,7 +22,7 @@ CONTROLLER_SHARE = 0.12
 
 
 class HardBreaker(Breaker):
-    """As ``Breaker``, with what ``made_scenario`` spares."""
+    """As ``Breaker``, with what ``scenario`` spares."""
 
     # -- several planes -----------------------------------------------------------------------------------------------
     def plane_port(self, job: Job) -> None:

@@ -1,7 +1,7 @@
 """A made cluster: racks, nodes, cables, a schedule of jobs, and the log files that such a site leaves on its log host.
 
 Everything differs by seed: names, sizes, Slurm's timeouts and version, the syslog format and zone of each kind of node,
-drivers, switches, clocks; and how much of it was collected. ``made_faults`` breaks it and writes down what it broke.
+drivers, switches, clocks; and how much of it was collected. ``faults`` breaks it and writes down what it broke.
 """
 
 from __future__ import annotations

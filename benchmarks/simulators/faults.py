@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from benchmarks.made_cluster import BUDGET_S, Cluster, Job
+from benchmarks.simulators.cluster import BUDGET_S, Cluster, Job
 from parsers.hostlist import fold
 
 LINK = ["nic_link_flap", "nic_link_down"]

@@ -1,6 +1,6 @@
 """Breaks a made cluster in ways that happen, beside traps that look like it, and writes down what was broken.
 
-python benchmarks/made_scenario.py SEED FOLDER      writes FOLDER/logs and FOLDER/truth.json
+python benchmarks/simulators/scenario.py SEED FOLDER      writes FOLDER/logs and FOLDER/truth.json
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.made_cluster import BEGIN, HOURS, Job, Rack
-from benchmarks.made_faults import LINK, LOST, RETRIES, Hardware
+from benchmarks.simulators.cluster import BEGIN, HOURS, Job, Rack
+from benchmarks.simulators.faults import LINK, LOST, RETRIES, Hardware
 
 OWN_ERRORS = (
     ['Traceback (most recent call last):', '  File "/home/u/train.py", line 41, in <module>', "    main()", "KeyError: 'labels'"],
