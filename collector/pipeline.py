@@ -21,7 +21,6 @@ from multiprocessing.connection import wait
 from operator import attrgetter
 from pathlib import Path
 
-import duckdb
 import polars as pl
 import structlog
 
@@ -43,7 +42,8 @@ from collector.storing import Storing, Transaction
 from collector.supervised import Supervised
 from collector.workers import Worker, WorkerDied, WorkerFault
 from store.cluster_names import renamed
-from store.duckdb_store import DuckStore, StoreError, coded
+from store.duckdb_store import DuckStore, coded
+from store.errors import StoreError
 from store.segments import SEGMENT_ROWS, in_order
 
 log = structlog.get_logger()
@@ -220,7 +220,7 @@ class Pipeline:
                 self._fault = in_words(error)
                 self._log_fault(error)
                 self._stopping.wait(RETRY_S)
-        with contextlib.suppress(duckdb.Error, OSError, StoreError):  # the next start goes on from what is there
+        with contextlib.suppress(OSError, StoreError):  # the next start goes on from what is there
             self._stored()
             if self._carry.rows is not None and self.trouble is None:  # whoever opens the store next is to see them
                 self._commit([], whole=False)

@@ -14,7 +14,6 @@ from concurrent.futures import wait as wait_for
 from dataclasses import dataclass
 from queue import SimpleQueue
 
-import duckdb
 import polars as pl
 import structlog
 
@@ -23,7 +22,8 @@ from collector.ledger import Ledger, Step
 from collector.pieces import Counts, Piece
 from collector.priority import stand_back
 from collector.supervised import Supervised
-from store.duckdb_store import DuckStore, StoreError, insert
+from store.duckdb_store import DuckStore, insert
+from store.errors import StoreError
 from store.segments import insert_sealed
 
 log = structlog.get_logger()
@@ -133,7 +133,7 @@ class Storing:
                     self.carry.write(made.step.carried, made.rest)
                 self._insert(made)
                 break
-            except (duckdb.Error, OSError, StoreError) as error:
+            except (OSError, StoreError) as error:
                 self._report(error)
                 if self._recovered(made.step, attempt):
                     break
@@ -165,6 +165,6 @@ class Storing:
         try:
             self.store.reopen_if_broken()
             return self.ledger.last_step()[0] == step.name
-        except (duckdb.Error, OSError, StoreError) as error:
+        except (OSError, StoreError) as error:
             self._report(error)
             return False

@@ -133,7 +133,7 @@ class Local:
         return dict(wire(document(None, Reader(self.store), search=search, limit=sys.maxsize, cursor=None)))
 
     def attach_blocks(self, key: str, evidence: list[dict[str, Any]]) -> None:
-        blocks.attach(self.store.rows, evidence)
+        blocks.attach(self.store, evidence)
 
     def close(self) -> None:
         self.store.close()

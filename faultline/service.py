@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
-import duckdb
 import structlog
 from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_EXECUTED, JobExecutionEvent
 from apscheduler.executors.pool import ThreadPoolExecutor as SchedulerThreads
@@ -39,6 +38,7 @@ from faultline.receiving import Receiving
 from parsers.watched import WatchedCatalogue
 from store import cluster_names, damage, segments
 from store.duckdb_store import DuckStore
+from store.errors import StoreError
 from web.access.audit import QUIET_S, Audit
 from web.access.gate import Gate
 from web.access.own import OwnReader
@@ -312,10 +312,10 @@ class Service:
     def _seal(self) -> None:
         """Closes segments when enough lines wait; they were acknowledged long before, so a failure only waits too."""
         try:
-            sealed = segments.seal(self.store, least=2 * segments.SEGMENT_ROWS)
+            sealed = self.store.seal(least=2 * segments.SEGMENT_ROWS)
             if not self._is_behind():
-                segments.add_filters(self.store)
-        except duckdb.Error as error:
+                self.store.add_filters()
+        except StoreError as error:
             log.warning("segments not closed", error=str(error).splitlines()[0])
             return
         if sealed.lines:

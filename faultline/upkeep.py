@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-import duckdb
 import structlog
 
 from faultline.access import open_for_writing
@@ -16,7 +15,8 @@ from faultline.config import Config, load
 from faultline.config import Store as StoreSettings
 from faultline.failure import CommandError
 from store import archive, damage
-from store.duckdb_store import DATABASE, DuckStore, StoreError
+from store.duckdb_store import DATABASE, DuckStore
+from store.errors import StoreError
 
 log = structlog.get_logger()
 
@@ -33,12 +33,12 @@ class Done:
 
 
 def keep_up(store: DuckStore, settings: StoreSettings, today: date | None = None, *, drop: bool = True) -> Done:
-    """One round. ``today`` (UTC) is that of the clock; without ``drop`` nothing is too old. Raises ``OSError``, ``duckdb.Error`` and ``StoreError``."""
+    """One round. ``today`` (UTC) is that of the clock; without ``drop`` nothing is too old. Raises ``OSError``, ``StoreError`` and ``archive.Changed``."""
     day = today or datetime.now(UTC).date()
     dropped = archive.Dropped()
     if drop and settings.retention_days is not None:
-        dropped = archive.drop_before(store, day - timedelta(days=settings.retention_days))
-    return Done(archive.close_days(store, day, hot_days=settings.hot_days), dropped)
+        dropped = store.drop_before(day - timedelta(days=settings.retention_days))
+    return Done(store.close_days(day, hot_days=settings.hot_days), dropped)
 
 
 def job(
@@ -59,7 +59,7 @@ def job(
                     log.warning("the clock jumped", trouble=watched.trouble)
                 return
             done = keep_up(store, settings, utc_now().date(), drop=believed)
-        except (OSError, duckdb.Error, StoreError, archive.Changed) as error:
+        except (OSError, StoreError, archive.Changed) as error:
             log.warning("days not closed", error=str(error).split("\n")[0] or type(error).__name__)
             return
         if done.closed.lines:

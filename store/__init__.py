@@ -1,4 +1,7 @@
-"""Tables and engines. ``store.open_store(path)`` gives the embedded DuckDB store."""
+"""The store: tables, questions about them, and the engine behind the door.
+
+``open_store(path)`` gives the embedded DuckDB store as a ``store.door.Door``. Other packages ask it questions of
+``store.questions`` and know the errors of ``store.errors``; what speaks DuckDB stays in here."""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
 
-__all__ = ["open_store"]
+__all__ = ["open_store", "restore"]
 
 
 def open_store(path: Path | str | None, *, read_only: bool = False) -> DuckStore:
@@ -16,3 +19,10 @@ def open_store(path: Path | str | None, *, read_only: bool = False) -> DuckStore
     from store.duckdb_store import DuckStore  # DuckDB and Polars load only when a store is used
 
     return DuckStore(None if path is None else Path(path), read_only=read_only)
+
+
+def restore(copy: Path, into: Path) -> None:
+    """Puts a copy that ``Door.backup`` made into an empty or new folder. Raises ``StoreError``."""
+    from store.duckdb.copies import restore as put_back
+
+    put_back(copy, into)

@@ -41,12 +41,6 @@ LEAST_LINES = 20_000
 #: A part whose lines change while it is written is written anew; the last time nobody else may write meanwhile.
 TRIES = 3
 
-SCHEMA = [
-    """CREATE TABLE IF NOT EXISTS raw.archive (
-  file VARCHAR, state VARCHAR, day DATE, lines BIGINT, bytes BIGINT, digest VARCHAR, first_time TIMESTAMP, last_time TIMESTAMP,
-  last_received TIMESTAMP, first_block INTEGER, last_block INTEGER, clusters VARCHAR[], cluster VARCHAR, since TIMESTAMP
-)""",
-]
 #: What tells when a line was: what it says, else when it came.
 CLOCKS = ("time", "received_time")
 #: A closed segment that is left with less than one in so many of its lines is given up.

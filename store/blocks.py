@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from store.door import Asks
+from store.questions import lines
+
 Row = Mapping[str, Any]
-Rows = Callable[[str, Sequence[Any]], list[dict[str, Any]]]
 
 #: Lines of a file that are looked at before and behind a line. Tracebacks of frameworks have up to some 60 frames of two
 #: or three lines, a kernel's block about 100; several ranks may write at once.
 BEFORE, BEHIND = 300, 400
 #: More lines of one block are not listed.
 LONGEST = 200
-
-_QUERY = """SELECT file, line, raw, message, format, source, host, unit, event, tags FROM raw.log_view
-  WHERE file = ? AND line BETWEEN ? AND ? ORDER BY line"""
 
 #: Who printed a line of a job: srun's task number, a launcher's and torchrun's labels.
 _LABEL = re.compile(r"^(?:\d{1,6}: ?)?(?:\[\d+\] )?(?:\[[A-Za-z][A-Za-z_]*\d+(?:\|\d+)?\]:? ?)*")
@@ -51,10 +50,10 @@ _KERNEL_GOES_ON = re.compile(
 _JOB = ("job_stdout", "job_stderr")
 
 
-def attach(rows: Rows, events: Iterable[dict[str, Any]]) -> None:
+def attach(store: Asks, events: Iterable[dict[str, Any]]) -> None:
     """Puts ``lines`` (``{"line", "text"}`` of each, in the file's order) into every event whose block has several.
 
-    ``events`` are rows as pages and commands show them: ``source`` is the file, ``line`` its place. ``rows`` runs SQL.
+    ``events`` are rows as pages and commands show them: ``source`` is the file, ``line`` its place. ``store`` is asked for them.
     """
     wanted: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for event in events:
@@ -62,7 +61,7 @@ def attach(rows: Rows, events: Iterable[dict[str, Any]]) -> None:
             wanted[str(event["source"])].append(event)
     for file, mine in wanted.items():
         for low, high in _ranges([int(event["line"]) for event in mine]):
-            near = rows(_QUERY, [file, low, high])
+            near = store.ask(lines.between(file, low, high))
             for event in mine:
                 if low <= event["line"] <= high:
                     found = block(near, int(event["line"]))

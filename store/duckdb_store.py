@@ -10,83 +10,40 @@ import json
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from datetime import date
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import duckdb
 import polars as pl
-import pyarrow as pa
+import sqlalchemy as sa
 
 from parsers.record import TABLES, conform
-from store import archive, damage, mark
+from store import archive, damage, mark, segments
+from store.door import Added, Copy, FileEntry, Health, Listener, Mark, Question
+from store.duckdb import copies
+from store.duckdb.arrow import as_arrow
+from store.duckdb.asking import Asks, store_errors, translated
+from store.duckdb.dialect import spelled
+from store.duckdb.writing import DuckWriter, insert
+from store.errors import StoreError, StoreHeld
 from store.schema import VERSION, VERSION_FACT, newer_than_known, statements
+
+__all__ = [
+    "CODED", "DATABASE", "SERVICE_FILE", "Added", "DuckStore", "FileEntry", "Listener", "StoreError", "StoreHeld", "as_arrow", "coded",
+    "insert", "logs_for_storage", "plain", "service_address",
+]  # fmt: skip
 
 DATABASE = "faultline.duckdb"
 SERVICE_FILE = "service.json"
-_VIEWS = pl.CompatLevel.newest()
 #: What the engine may use of the machine's memory; beyond it sorts and joins spill to disk, and then a query is refused.
 #: FAULTLINE_MEMORY sets another size. Parsers, the correlator and the page cache need the rest.
 MEMORY = "60%"
 
 
-class StoreError(Exception):
-    """The store cannot do what was asked; the text says what, where and what to do."""
-
-
-class StoreHeld(StoreError):  # noqa: N818  (a state, told to a person)
-    """Another process holds the store. ``address`` is its service's address, if it left one."""
-
-    def __init__(self, folder: Path, address: str | None) -> None:
-        self.address = address
-        hint = (
-            f"ask the service at {address} (--server {address})" if address else "stop it or use another --data folder"
-        )
-        super().__init__(f"{folder}: the store is held by another process; {hint}")
-
-
-@dataclass(frozen=True)
-class FileEntry:
-    """The ledger's line about one ingested file.
-
-    ``digest`` is over the first ``consumed`` bytes of its content, which end at a line end and hold ``lines`` lines.
-    ``tail`` is the unterminated line behind them, if there was one: stored too, and replaced when it has grown.
-    """
-
-    path: str
-    cluster: str | None
-    host: str | None
-    kind: str
-    source: str | None
-    reason: str
-    consumed: int
-    digest: str
-    lines: int
-    events: int
-    unparsed: int
-    warnings: tuple[str, ...]
-    tail: str | None = None
-    replaces_tail: bool = False
-    tail_line: int = 0
-
-
-#: Rows that one transaction added, as they were inserted: tables of ``raw`` and frames.
-Added = Sequence[tuple[str, pl.DataFrame]]
-
-
-class Listener(Protocol):
-    """Who is told of rows that were added, so that they need not be asked for."""
-
-    def hear(self, added: Added) -> None:
-        """Called as soon as they are stored, transaction by transaction; other writers wait meanwhile."""
-
-    def digest(self) -> None:
-        """Called by whoever stored them once others may write."""
-
-
-class DuckStore:
+class DuckStore(Asks):
     """An open store. ``folder`` None means in memory (tests, ``faultline demo`` uses a temporary folder instead)."""
 
     def __init__(self, folder: Path | None, *, read_only: bool = False) -> None:
@@ -126,13 +83,7 @@ class DuckStore:
         ):  # what the engine spilled to disk for queries of a process that was killed
             damage.remove_left((folder / f"{DATABASE}.tmp").glob("duckdb_temp*"), "queries")
         if not read_only:
-            for statement in statements():
-                self._connection.execute(statement)
-            archive.sweep(self)
-            with self.transaction() as connection:
-                archive.make_views(self, connection)
-            if self.fact(VERSION_FACT) is None:
-                self.set_fact(VERSION_FACT, str(VERSION))
+            self.migrate()
 
     def _open(self, target: str) -> None:
         folder, read_only = self.folder, self.read_only
@@ -206,9 +157,9 @@ class DuckStore:
         with self._write_lock:
             try:
                 self._connection.execute("SELECT 1")
-            except duckdb.Error:
+            except duckdb.Error as error:
                 if self.folder is None:
-                    raise
+                    raise translated(error) from error
                 with suppress(duckdb.Error):
                     self._connection.close()
                 self._open(str(self.folder / DATABASE))
@@ -219,22 +170,24 @@ class DuckStore:
         """A cursor of its own for one thread of reading."""
         return self._connection.cursor()
 
-    def rows(self, sql: str, parameters: object = None) -> list[dict[str, Any]]:
-        cursor = self.cursor()
-        cursor.execute(sql, parameters) if parameters is not None else cursor.execute(sql)
-        names = [column[0] for column in cursor.description or []]
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-
-    def frame(self, sql: str, parameters: object = None) -> pl.DataFrame:
-        cursor = self.cursor()
-        table = cursor.sql(sql, params=parameters).to_arrow_table()
-        data = pl.from_arrow(table)
-        assert isinstance(data, pl.DataFrame)
-        return data
-
     def fact(self, name: str) -> str | None:
-        row = self.cursor().execute("SELECT value FROM model.facts WHERE name = ?", [name]).fetchone()
+        with store_errors():
+            row = self.cursor().execute("SELECT value FROM model.facts WHERE name = ?", [name]).fetchone()
         return None if row is None else str(row[0])
+
+    def explain(self, question: Question) -> str:
+        """The engine's plan of a question, for people."""
+        text, values = spelled(question)
+        return "\n".join(str(row["explain_value"]) for row in self.rows(f"EXPLAIN {text}", values))
+
+    def mark(self, tables: Sequence[str]) -> Mark:
+        """Up to where the store holds rows of these tables of ``raw`` now."""
+        tops = ", ".join(f'(SELECT coalesce(max(rowid), -1) FROM raw.{name}) AS "{name}"' for name in tables)
+        return Mark(self._count, self.rows(f"SELECT {tops}")[0] if tables else {})
+
+    def stored_since(self, table: sa.Table, mark: Mark) -> sa.ColumnElement[bool]:
+        """A condition for questions: rows of a table of ``raw`` that were stored after a mark of it."""
+        return sa.literal_column(f"{table.schema}.{table.name}.rowid") > mark.places[table.name]
 
     def info(self) -> dict[str, Any]:
         """What the store holds, for pages and ``check``: counts, first and last time, size in bytes (``archived``: of which
@@ -257,19 +210,23 @@ class DuckStore:
 
     @contextmanager
     def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """All or nothing; one writer at a time."""
+        """All or nothing; one writer at a time. Gives the engine's own connection: for code of the store only."""
         with self._write_lock:
             connection = self._connection
-            connection.execute("BEGIN")
+            with store_errors():
+                connection.execute("BEGIN")
             self._announced, self._rewrites, self._moves = [], False, 0
             try:
                 yield connection
                 self._count_on(connection)
-            except BaseException:
+            except BaseException as error:
                 with suppress(duckdb.Error):  # a database that gave up refuses even this
                     connection.execute("ROLLBACK")
+                if isinstance(error, duckdb.Error):
+                    raise translated(error) from error
                 raise
-            listeners = self._commit(connection)
+            with store_errors():
+                listeners = self._commit(connection)
         for listener in listeners:
             listener.digest()
 
@@ -323,28 +280,53 @@ class DuckStore:
             connection.execute("DELETE FROM model.facts WHERE name = ?", [name])
             connection.execute("INSERT INTO model.facts VALUES (?, ?)", [name, value])
 
+    @contextmanager
+    def write(self) -> Iterator[DuckWriter]:
+        """Changes in one transaction; one writer at a time."""
+        with self.transaction() as connection:
+            yield DuckWriter(connection, self.rewrite)
+
+    def append(
+        self, rows: Mapping[str, pl.DataFrame], files: Sequence[FileEntry] = (), *, sealed: Sequence[pl.DataFrame] = (),
+        also: Callable[[DuckWriter], None] | None = None,
+    ) -> None:  # fmt: skip
+        """One step of input in one transaction; see ``store.door``."""
+        with self.transaction() as connection:
+            # One by one: two at once are compressed on two threads, which costs a third more CPU, and the memory of two.
+            for segment in sealed:
+                segments.insert_sealed(connection, segment, filters=False)
+            self.announce(("logs", segment) for segment in sealed)
+            self._append(connection, rows, files)
+            if also is not None:
+                also(DuckWriter(connection, self.rewrite))
+
     def add(self, tables: Mapping[str, pl.DataFrame], files: Sequence[FileEntry] = ()) -> None:
         """Stores observations and the ledger entries they came with, in one transaction."""
         with self.transaction() as connection:
-            for entry in files:
-                if entry.replaces_tail:
-                    connection.execute(
-                        "DELETE FROM raw.logs WHERE file = ? AND line = ? AND cluster IS NOT DISTINCT FROM ?",
-                        [entry.path, entry.tail_line, entry.cluster],
-                    )
-            for name, data in tables.items():
-                if data.height:
-                    self.announce([(name, _add(connection, name, data))])
-            for entry in files:
+            self._append(connection, tables, files)
+
+    def _append(
+        self, connection: duckdb.DuckDBPyConnection, tables: Mapping[str, pl.DataFrame], files: Sequence[FileEntry]
+    ) -> None:
+        for entry in files:
+            if entry.replaces_tail:
                 connection.execute(
-                    "DELETE FROM raw.files WHERE path = ? AND cluster IS NOT DISTINCT FROM ?",
-                    [entry.path, entry.cluster],
+                    "DELETE FROM raw.logs WHERE file = ? AND line = ? AND cluster IS NOT DISTINCT FROM ?",
+                    [entry.path, entry.tail_line, entry.cluster],
                 )
-                connection.execute(
-                    "INSERT INTO raw.files VALUES (?,?,?,?,?,?,?,?,?,?,?,?, now()::TIMESTAMP, ?)",
-                    [entry.path, entry.cluster, entry.host, entry.kind, entry.source, entry.reason, entry.consumed,
-                     entry.digest, entry.lines, entry.events, entry.unparsed, list(entry.warnings), entry.tail],
-                )  # fmt: skip
+        for name, data in tables.items():
+            if data.height:
+                self.announce([(name, _add(connection, name, data))])
+        for entry in files:
+            connection.execute(
+                "DELETE FROM raw.files WHERE path = ? AND cluster IS NOT DISTINCT FROM ?",
+                [entry.path, entry.cluster],
+            )
+            connection.execute(
+                "INSERT INTO raw.files VALUES (?,?,?,?,?,?,?,?,?,?,?,?, now()::TIMESTAMP, ?)",
+                [entry.path, entry.cluster, entry.host, entry.kind, entry.source, entry.reason, entry.consumed,
+                 entry.digest, entry.lines, entry.events, entry.unparsed, list(entry.warnings), entry.tail],
+            )  # fmt: skip
 
     def replace_model(self, tables: Mapping[str, pl.DataFrame]) -> None:
         """Replaces whole tables of ``model``: conclusions are rebuilt, never patched by hand."""
@@ -353,6 +335,60 @@ class DuckStore:
                 connection.execute(f"DELETE FROM model.{name}")
                 if data.height:
                     insert(connection, f"model.{name}", data)
+
+    # -- looking after it ----------------------------------------------------------------------------------------
+
+    def migrate(self) -> None:
+        """Makes the tables and views of this version; a store of a newer one is refused before (``_open``)."""
+        with store_errors():
+            for statement in statements():
+                self._connection.execute(statement)
+        archive.sweep(self)
+        with self.transaction() as connection:
+            archive.make_views(self, connection)
+        if self.fact(VERSION_FACT) is None:
+            self.set_fact(VERSION_FACT, str(VERSION))
+
+    def lease(self) -> AbstractContextManager[None]:
+        """Nobody else writes meanwhile; DuckDB's lock on the file keeps other processes out as long as it is open."""
+        return self.alone()
+
+    def close_days(self, today: date, *, hot_days: int) -> archive.Closed:
+        """Archives days that lie behind the hot ones. Raises ``OSError``, ``EngineError`` and ``archive.Changed``."""
+        with store_errors():
+            return archive.close_days(self, today, hot_days=hot_days)
+
+    def drop_before(self, day: date) -> archive.Dropped:
+        """Drops what was seen before a day (UTC): all of it or nothing."""
+        with store_errors():
+            return archive.drop_before(self, day)
+
+    def seal(self, *, least: int) -> segments.Sealed:
+        """Puts loose lines in order where at least so many wait."""
+        with store_errors():
+            return segments.seal(self, least=least)
+
+    def add_filters(self) -> None:
+        """Makes text filters of segments that were closed without."""
+        with store_errors():
+            segments.add_filters(self)
+
+    def checkpoint(self) -> None:
+        """Writes what the log holds into the database's file."""
+        with store_errors():
+            self.cursor().execute("CHECKPOINT")
+
+    def health(self, *, thorough: bool = False) -> Health:
+        """Counts, losses and damaged files; ``thorough`` reads all files."""
+        return Health(self.info(), self.lost, archive.damaged(self, thorough=thorough))
+
+    def backup(self, folder: Path) -> Copy:
+        """A consistent copy into an empty or new folder; writers wait, readers do not. Raises ``StoreError``."""
+        return copies.backup(self, folder)
+
+    def verify(self, copy: Copy) -> list[str]:
+        """How a copy differs from what was written down when it was made; empty if it does not."""
+        return copies.verify(copy)
 
     def close(self) -> None:
         with self._write_lock:
@@ -367,42 +403,9 @@ class DuckStore:
         self.close()
 
 
-def insert(connection: duckdb.DuckDBPyConnection, table: str, data: pl.DataFrame) -> None:
-    """Arrow in, by column name. ``table`` is one of ours, never user text."""
-    connection.register("incoming", as_arrow(data))
-    try:
-        columns = ", ".join(f'"{name}"' for name in data.columns)
-        connection.execute(f"INSERT INTO {table} ({columns}) SELECT {columns} FROM incoming")
-    finally:
-        # In an aborted transaction even this is refused; the rollback and the next register() clear it.
-        with suppress(duckdb.Error):
-            connection.unregister("incoming")
-
-
-def as_arrow(data: pl.DataFrame) -> pa.Table:
-    """Texts as Polars has them (views): nothing is copied on the way.
-
-    The dictionary of a column of numbers (``coded``) goes along whole, unless it is longer than the column: Polars looks in
-    every row for what of it occurs, which takes ten times as long as all else here.
-    """
-    return pa.table({column.name: _as_arrow(column) for column in data.get_columns()})
-
-
-def _as_arrow(column: pl.Series) -> pa.Array:
-    if isinstance(column.dtype, pl.Categorical):
-        numbers = column.to_physical()  # before the dictionary, which others may lengthen meanwhile
-        texts = column.dtype.categories.to_series()
-        if len(texts) <= len(numbers):
-            parts = (part.to_arrow(compat_level=_VIEWS) for part in (numbers, texts))
-            return pa.DictionaryArray.from_arrays(*parts, safe=False)
-    return column.to_arrow(compat_level=_VIEWS)
-
-
 def _add(connection: duckdb.DuckDBPyConnection, name: str, data: pl.DataFrame) -> pl.DataFrame:
     """Inserts rows as they come, and gives them as they are stored. Lines that fill segments are put in order right away,
     which saves writing them twice."""
-    from store import segments
-
     data = logs_for_storage(data) if name == "logs" else conform(name, data)
     if name == "logs" and data.height >= segments.SEGMENT_ROWS:
         segments.insert_sealed(connection, segments.in_order(data))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from store.node_states import STATES
+from store.duckdb.derived import STATES
 from store.run_names import UNNAMED
 
 Ask = Callable[[str, Sequence[Any]], list[dict[str, Any]]]

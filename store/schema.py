@@ -1,104 +1,23 @@
-"""The tables: ``raw`` holds what was read, ``model`` what was concluded, ``kql`` the names people query.
-
-``raw`` is made from the record shapes, so that a new column there needs no second place. Nothing in ``model`` is
-primary: the correlator rebuilds it from ``raw``. ``kept`` is what cannot be rebuilt: when the running service said what
-(versions, first detection), former ids of incidents, and what operators answered.
-"""
+"""The DDL of DuckDB: the tables of ``store.tables``, the views over log lines, and ``kql``, the names people query."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import duckdb
-import polars as pl
 
 from parsers.record import TABLES
-from store import archive, segments
-from store.node_states import STATES
+from store import segments
+from store.duckdb.derived import STATES
+from store.duckdb.dialect import ddl
+from store.tables import STORED
 
 #: Of the tables. A store of a newer one holds what this version would not know, and would destroy by writing.
 VERSION = 1
 VERSION_FACT = "schema_version"
 
-_TYPES: list[tuple[pl.DataType, str]] = [
-    (pl.Datetime("us"), "TIMESTAMP"),
-    (pl.String(), "VARCHAR"),
-    (pl.Int64(), "BIGINT"),
-    (pl.Float64(), "DOUBLE"),
-    (pl.Boolean(), "BOOLEAN"),
-    (pl.Binary(), "BLOB"),
-    (pl.List(pl.String()), "VARCHAR[]"),
-]
-
-#: Long texts: zstd halves the file (measured on 10 M syslog lines, docs/architecture.md).
-_LONG_TEXT = {"raw", "message", "entities", "content"}
-
-
-def duckdb_type(kind: pl.DataType | type[pl.DataType]) -> str:
-    for known, name in _TYPES:
-        if known == kind:
-            return name
-    raise TypeError(f"no DuckDB type for {kind}")
-
-
-def raw_table(name: str) -> str:
-    columns = []
-    for column, kind in TABLES[name].items():
-        compression = " USING COMPRESSION zstd" if column in _LONG_TEXT else ""
-        columns.append(f'"{column}" {duckdb_type(kind)}{compression}')
-    if name == "logs":
-        # Message is nearly always the tail of the raw line: keep where it starts instead of keeping it twice.
-        columns.append("msg_start INTEGER")
-    return f"CREATE TABLE IF NOT EXISTS raw.{name} ({', '.join(columns)})"
-
-
-FILES = """CREATE TABLE IF NOT EXISTS raw.files (
-  path VARCHAR, cluster VARCHAR, host VARCHAR, kind VARCHAR, source VARCHAR, reason VARCHAR,
-  consumed BIGINT, digest VARCHAR, lines BIGINT, events BIGINT, unparsed BIGINT, warnings VARCHAR[], ingested_at TIMESTAMP, tail VARCHAR
-)"""
-
 #: Stores that were made before cables had a time: what they hold was always so.
 LINKS_TIME = "ALTER TABLE raw.links ADD COLUMN IF NOT EXISTS time TIMESTAMP"
-
-MODEL = [
-    """CREATE TABLE IF NOT EXISTS model.events (
-  event_id VARCHAR, time TIMESTAMP, time_quality VARCHAR, resolution_us BIGINT, received_time TIMESTAMP,
-  cluster VARCHAR, host VARCHAR, source VARCHAR, unit VARCHAR, layer VARCHAR, event VARCHAR, severity VARCHAR,
-  device VARCHAR, job_id BIGINT, message VARCHAR, entities VARCHAR, count BIGINT, incident_id VARCHAR,
-  file VARCHAR, line BIGINT, refs VARCHAR
-)""",
-    """CREATE TABLE IF NOT EXISTS model.runs (
-  run_key VARCHAR, cluster VARCHAR, job_id BIGINT, attempt BIGINT, array_job_id BIGINT, array_task_id BIGINT,
-  name VARCHAR, "user" VARCHAR, account VARCHAR, partition VARCHAR, state VARCHAR, exit_code BIGINT, exit_signal BIGINT,
-  submit TIMESTAMP, start TIMESTAMP, "end" TIMESTAMP, node_list VARCHAR, nodes VARCHAR[], node_count BIGINT, gpus BIGINT,
-  gpu_index VARCHAR, time_limit_s BIGINT, work_dir VARCHAR, submit_line VARCHAR,
-  category VARCHAR, incident_id VARCHAR, confidence DOUBLE, document VARCHAR
-)""",
-    """CREATE TABLE IF NOT EXISTS model.incidents (
-  incident_id VARCHAR, cluster VARCHAR, start TIMESTAMP, "end" TIMESTAMP, severity VARCHAR, category VARCHAR,
-  root_event VARCHAR, root_host VARCHAR, root_device VARCHAR, document VARCHAR
-)""",
-    """CREATE TABLE IF NOT EXISTS model.node_states (
-  time TIMESTAMP, until TIMESTAMP, cluster VARCHAR, host VARCHAR, state VARCHAR, reason VARCHAR, actor VARCHAR,
-  source VARCHAR
-)""",
-    "CREATE TABLE IF NOT EXISTS model.facts (name VARCHAR, value VARCHAR)",
-]
-
-KEPT = [
-    "CREATE TABLE IF NOT EXISTS kept.detections (cluster VARCHAR, incident_id VARCHAR, detected_at TIMESTAMP)",
-    """CREATE TABLE IF NOT EXISTS kept.versions (
-  cluster VARCHAR, kind VARCHAR, name VARCHAR, version BIGINT, said_at TIMESTAMP, final BOOLEAN, category VARCHAR,
-  incident_id VARCHAR, confidence DOUBLE, summary VARCHAR, digest VARCHAR
-)""",
-    "CREATE TABLE IF NOT EXISTS kept.aliases (cluster VARCHAR, alias VARCHAR, incident_id VARCHAR, since TIMESTAMP)",
-    "CREATE TABLE IF NOT EXISTS kept.notices (target VARCHAR, cluster VARCHAR, name VARCHAR, digest VARCHAR, told_at TIMESTAMP)",
-    """CREATE TABLE IF NOT EXISTS kept.feedback (
-  feedback_id VARCHAR, cluster VARCHAR, run_key VARCHAR, incident_id VARCHAR, answer VARCHAR, category VARCHAR,
-  event VARCHAR, host VARCHAR, device VARCHAR, note VARCHAR, author VARCHAR, given_at TIMESTAMP, said_category VARCHAR,
-  said_event VARCHAR, said_host VARCHAR, said_confidence DOUBLE
-)""",
-]
 
 _MESSAGE = "CASE WHEN message IS NULL THEN substr(raw, msg_start + 1) ELSE message END"
 
@@ -206,12 +125,8 @@ def statements() -> list[str]:
     """All DDL in order but ``log_views``; safe to run again."""
     return [
         *(f"CREATE SCHEMA IF NOT EXISTS {schema}" for schema in ("raw", "model", "kept", "kql")),
-        *(raw_table(name) for name in TABLES),
+        *(ddl(table) for table in STORED if table.schema in ("raw", "model", "kept")),
         LINKS_TIME,
-        FILES,
         *segments.SCHEMA,
-        *archive.SCHEMA,
-        *MODEL,
-        *KEPT,
         *KQL_VIEWS,
     ]

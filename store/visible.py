@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import duckdb
+
+from store.duckdb.asking import Asks, store_errors
 
 CATALOG = "visible"
 #: The connection's variable that holds who reads.
@@ -194,7 +196,21 @@ RULES: dict[str, Rule] = {
 
 
 class Cursors(Protocol):
-    def cursor(self) -> duckdb.DuckDBPyConnection: ...
+    """A store that cursors can be had of."""
+
+    def cursor(self) -> Any: ...
+
+
+class View(Asks):
+    """A store of which only one user's part is there: the same questions, asked of that part."""
+
+    def __init__(self, whole: Cursors, user: str) -> None:
+        self._whole, self._user = whole, user
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """A connection that sees what the user may see, and nothing else by any name that our SQL uses."""
+        with store_errors():
+            return cursor(self._whole, self._user)
 
 
 _INSTALLING = threading.Lock()
@@ -202,7 +218,7 @@ _INSTALLING = threading.Lock()
 
 def cursor(store: Cursors, user: str) -> duckdb.DuckDBPyConnection:
     """A cursor that sees what ``user`` may see, and nothing else by any name that our SQL uses."""
-    made = store.cursor()
+    made: duckdb.DuckDBPyConnection = store.cursor()
     try:
         # A schema of its own that is there when all the views are: the transaction below makes both.
         try:

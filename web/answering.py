@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import Annotated
 from urllib.parse import quote
 
-import duckdb
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import RedirectResponse
 from pydantic import ValidationError
 
 from correlator.learning import feedback
+from store.errors import EngineError
 from web.api import Read
 from web.feedback import Given, asker, told_of
 from web.forms import posted
@@ -74,7 +74,7 @@ def keep(request: Request, page: str, keys: Sequence[str], form: dict[str, str])
             told_of(request, key, answer)
     except feedback.FeedbackError as error:
         raise ProblemError(422, f"The answer was not kept: {error}.", do=AGAIN) from error
-    except duckdb.Error as error:
+    except EngineError as error:
         raise ProblemError(503, f"The answer was not kept: {error}", do="See whether the store's disk is full or read-only.") from error  # fmt: skip
     back = RedirectResponse(linked(page, kept_of(request)) + "#answers", 303)
     if given.author:

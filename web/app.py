@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import duckdb
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse
@@ -18,6 +17,7 @@ from starlette.middleware.sessions import SessionMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from parsers.visible import visible
+from store.errors import EngineError
 from web import answering, api, feedback, pages, repairs, sources, suggesting, tail
 from web.access import login
 from web.access.audit import Audit
@@ -152,7 +152,7 @@ def operations(app: FastAPI) -> None:
         try:
             told: list[str] = getattr(app.state, "troubles", list)()
             return {"status": "ready", "rows": app.state.reader.ready(), **({"troubles": told} if told else {})}
-        except duckdb.Error as error:
+        except EngineError as error:
             raise ProblemError(
                 503, f"The store does not answer: {error}", do="Wait, or run faultline check."
             ) from error

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-import duckdb
-
 from correlator.incidents import recurrence
 from store import blocks, node_names, run_names
+from store.door import Asks
+from store.duckdb.derived import STATES
+from store.errors import NoSuchTable
 from store.node_names import NodeNames
-from store.node_states import STATES
 from web import suggesting
 from web.cursors import decode_cursor, encode_cursor
 from web.problems import ProblemError
@@ -40,10 +40,8 @@ LINE_COLUMNS = (
 )
 
 
-class Store(Protocol):
-    """What the web room needs of a store: cursors that may be used in any thread, and facts about itself."""
-
-    def cursor(self) -> duckdb.DuckDBPyConnection: ...
+class Store(Asks, Protocol):
+    """What the web room needs of a store: answers to questions, in any thread, and facts about itself."""
 
     def info(self) -> Mapping[str, Any]: ...
 
@@ -195,7 +193,7 @@ class Reader:
                 f"SELECT {columns}, {later} IS NULL AS counts FROM kept.feedback{where.sql} ORDER BY given_at",
                 where.values,
             )
-        except duckdb.CatalogException:  # a store of an older version, opened for reading
+        except NoSuchTable:  # a store of an older version, opened for reading
             return []
         names = {row["cluster"]: run_names.differing(self.rows, row["cluster"]) for row in found[:1]}
         return [row | {"run_key": names.get(row["cluster"], {}).get(row["run_key"], row["run_key"])} for row in found]
@@ -211,7 +209,7 @@ class Reader:
             return self.one(
                 "SELECT i.* FROM model.incidents i JOIN kept.aliases a ON a.incident_id = i.incident_id"
                 " WHERE a.alias = ? ORDER BY a.since DESC LIMIT 1", [former_id])  # fmt: skip
-        except duckdb.CatalogException:  # a store of an older version, opened for reading
+        except NoSuchTable:  # a store of an older version, opened for reading
             return None
 
     def severity_counts(self, within: Range) -> dict[str, int]:
@@ -293,7 +291,7 @@ class Reader:
                 "job that was started again is written JOB#N.", extra={"suggestions": suggesting.runs(self.rows, key)},
             )  # fmt: skip
         row["document"] = document(row["document"])
-        blocks.attach(self.rows, row["document"].get("evidence") or [])
+        blocks.attach(self.store, row["document"].get("evidence") or [])
         return row
 
     def attempts(self, run: Row) -> list[Row]:

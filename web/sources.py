@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
-import duckdb
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from collector.inventory import Inventory, blind, patience, quarantine, utc_now
 from store import run_names
+from store.errors import NoSuchTable
 from web import api, pages
 from web.access.audit import address_of, audit_of
 from web.cursors import decode_cursor, encode_cursor
@@ -36,7 +36,7 @@ def received(read: Reader, receiving: Any) -> list[Row]:
     """Sources that were received, from the ledger: no look at the lines themselves."""
     try:
         rows = read.rows("SELECT * FROM intake.sources ORDER BY host, file, source")
-    except duckdb.CatalogException:
+    except NoSuchTable:
         return []
     alerts = set()
     rates: dict[tuple[str, str, str], float] = {}
@@ -130,7 +130,7 @@ def document(
         "alerts": [], "blind": [], "quarantine": [], "intake": intake, "nodes": nodes, "looking_since": None,
         "disputed": run_names.disputed(read.rows),
     }  # fmt: skip
-    with contextlib.suppress(duckdb.CatalogException):  # a store that nothing was sent to has no such tables
+    with contextlib.suppress(NoSuchTable):  # a store that nothing was sent to has no such tables
         body |= {"blind": blind(read.rows), "quarantine": quarantine(read.rows)}
     if running:
         inventory: Inventory = receiving.inventory

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-
 from correlator.evidence.calibration import expected_error
 from store import run_names
+from store.errors import NoSuchTable
 
 if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
@@ -91,7 +90,7 @@ def answers(store: DuckStore, *, run_key: str | None = None, incident_id: str | 
     values = [incident_id] if incident_id is not None else []
     try:
         return store.rows(f"SELECT {', '.join(_COLUMNS)} FROM kept.feedback WHERE true{condition} ORDER BY given_at, feedback_id", values)  # fmt: skip
-    except duckdb.CatalogException:  # a store of an older version, opened for reading
+    except NoSuchTable:  # a store of an older version, opened for reading
         return []
 
 

@@ -14,14 +14,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import polars as pl
 
 from correlator.detections import detections
 from correlator.live.changes import everything
 from correlator.model.json_text import sorted_json
+from store.errors import NoSuchTable
 
 if TYPE_CHECKING:
+    import duckdb
+
     from correlator.live.state import LiveConclusions
     from store.duckdb_store import DuckStore
 
@@ -232,6 +234,6 @@ def resolve(store: DuckStore, incident_id: str) -> str:
         rows = store.rows(
             "SELECT incident_id FROM kept.aliases WHERE alias = ? ORDER BY since DESC LIMIT 1", [incident_id]
         )
-    except duckdb.CatalogException:
+    except NoSuchTable:
         return incident_id
     return str(rows[0]["incident_id"]) if rows else incident_id

@@ -10,7 +10,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
 from collector import decoding, merging, pipeline, storing
@@ -24,6 +23,7 @@ from collector.workers import WorkerDied, WorkerFault
 from parsers.engine import LineParser
 from store import open_store
 from store.duckdb_store import DuckStore
+from store.errors import EngineError
 
 NOW = 1_795_000_000_000_000
 PARSER = LineParser()
@@ -205,7 +205,7 @@ def test_what_a_sender_says_neither_ends_storing_nor_spoils_the_store(record: di
 
 def test_a_store_that_does_not_even_say_where_it_stood_is_asked_again(store: DuckStore, spool: Spool, begin: Callable[[], Pipeline], monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     """Found by reading: the second error, in the middle of coming back from the first, ended storing for good."""
-    faults = [KeyError("a fault of ours"), duckdb.IOException("the disk is away"), duckdb.IOException("still away")]
+    faults = [KeyError("a fault of ours"), EngineError("the disk is away"), EngineError("still away")]
     made, load = Pipeline._made, Ledger.load
 
     def making(self: Pipeline, *given: Any, **more: Any) -> Transaction:
@@ -251,7 +251,7 @@ def test_a_store_that_refuses_is_waited_for_and_nothing_is_lost_or_doubled(store
         insert(connection, table, data)
         if table == "raw.logs" and refusals:
             refusals -= 1
-            raise duckdb.IOException("Could not write file: No space left on device")
+            raise EngineError("Could not write file: No space left on device")
 
     monkeypatch.setattr(storing, "insert", sometimes)
     put(spool, "a", key=["n", "s", "1", 1, 1])
@@ -274,7 +274,7 @@ def test_a_commit_that_went_through_before_the_error_is_not_repeated(store: Duck
     def late(self: Storing, made: Transaction) -> None:
         stored(self, made)
         if once and once.pop():
-            raise duckdb.IOException("the disk went away after the commit")
+            raise EngineError("the disk went away after the commit")
 
     monkeypatch.setattr(Storing, "_insert", late)
     put(spool, "a", key=["n", "s", "1", 1, 1])
@@ -364,7 +364,7 @@ def test_a_transaction_that_failed_leaves_the_rest_as_it_was(store: DuckStore, s
         count = insert(*given, **more)
         if len(raws(store)) == 4 and refusals:
             refusals.pop()
-            raise duckdb.IOException("Could not write file: No space left on device")
+            raise EngineError("Could not write file: No space left on device")
         return count
 
     monkeypatch.setattr(storing, "insert_sealed", sometimes)
@@ -425,7 +425,7 @@ class Held:
             self.taking.set()
             assert self.go_on.wait(60)
             if refuses:
-                raise duckdb.IOException("Could not write file: No space left on device")
+                raise EngineError("Could not write file: No space left on device")
             return insert(*given, **more)
 
         monkeypatch.setattr(storing, "insert_sealed", held)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from parsers.engine import LineParser
 from parsers.record import Origin
 from store import blocks, open_store
+from store.questions import lines as questions
 
 PARSER = LineParser()
 JOB = {"source": "job_stdout", "path": "jobs/7/stdout", "job_id": 7}
@@ -96,7 +97,7 @@ def stored(text: str, origin: dict[str, object], cuts: list[int]) -> list[dict[s
                     )
                 }
             )  # type: ignore[arg-type]
-        return store.rows(blocks._QUERY, [origin["path"], 1, len(lines)])
+        return store.ask(questions.between(str(origin["path"]), 1, len(lines)))
 
 
 @pytest.mark.parametrize(("text", "origin", "line", "wanted"), CASES)
@@ -122,6 +123,6 @@ def test_attach_names_only_blocks_of_several_lines() -> None:
             {"source": "jobs/7/stdout", "line": 13}, {"source": "nodes/n1/slurmd.log", "line": 2},
             {"source": "nodes/n1/slurmd.log", "line": 4}, {"source": "gone.log", "line": 1}, {"source": "slurmctld", "line": None},
         ]  # fmt: skip
-        blocks.attach(store.rows, events)
+        blocks.attach(store, events)
     assert [len(event.get("lines", ())) for event in events] == [14, 2, 0, 0, 0]
     assert events[1]["lines"][1] == {"line": 3, "text": ""}

@@ -10,23 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import duckdb
-
 from store import blocks, run_names, visible
 from web.access.telling import Telling
-from web.reading import PAGE, Reader, Row, Store
+from web.reading import PAGE, Reader, Row
 from web.shaping import document
 from web.timerange import Range
 
 
-class OwnStore:
+class OwnStore(visible.View):
     """A store of which only one user's part is there."""
-
-    def __init__(self, whole: Store, user: str) -> None:
-        self._whole, self._user = whole, user
-
-    def cursor(self) -> duckdb.DuckDBPyConnection:
-        return visible.cursor(self._whole, self._user)
 
     def info(self) -> Mapping[str, Any]:
         """What a store tells of itself is the site's; nothing of it is one user's."""
@@ -67,7 +59,7 @@ class OwnReader(Reader):
             [row["own_key"], row["cluster"], self.user],
         )
         row["document"] = Telling(self).verdict(row, document(whole["document"] if whole else None))
-        blocks.attach(self.rows, row["document"].get("evidence") or [])
+        blocks.attach(self.store, row["document"].get("evidence") or [])
         return row
 
     def incident(self, incident_id: str) -> Row:

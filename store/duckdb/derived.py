@@ -1,8 +1,9 @@
-"""States of nodes: as Slurm answered when it was asked, and for nodes that nobody asked about, as slurmctld's log told.
+"""Derived tables of ``store.tables`` as DuckDB makes them when they are read.
 
-``STATES`` is a query with the columns of ``model.node_states``. A poll or accounting's record says more than the log
-(which tells of changes only), so a host with any such record keeps to it. A host on which jobs run is no controller where another
-one speaks as slurmctld: whoever may log there does not set nodes DOWN.
+``STATES``: states of nodes, as Slurm answered when it was asked, and for nodes that nobody asked about, as slurmctld's log
+has them. A poll or accounting's record says more than the log (which has changes only), so a host with any such record keeps
+to it. A host on which jobs run is no controller where another one writes as slurmctld: whoever may log there does not set
+nodes DOWN.
 """
 
 from __future__ import annotations
@@ -47,3 +48,6 @@ UNION ALL
 SELECT time, until, cluster, host, state, reason, actor, source FROM told
 WHERE NOT EXISTS (FROM model.node_states s WHERE s.host = told.host AND s.cluster IS NOT DISTINCT FROM told.cluster)
 )"""
+
+#: By name in ``store.tables``.
+DERIVED = {"states_of_nodes": STATES}

@@ -1,0 +1,197 @@
+"""The door: everything that Faultline asks of a store. An engine is a class that does this; today's is ``store.duckdb_store``.
+
+Read: ``ask`` (named questions of ``store.questions``, or any Core select over ``store.tables``). Write: ``append`` for rows of a
+step, ``write`` for all else, each one transaction. Both hold for a whole store; a person's view of it (``store.visible``) has
+``Asks`` only. What an engine must spell beside standard SQL is listed in ``store.functions`` and ``store.tables`` (derived
+tables). ``tests/store/test_door.py`` is the same suite for every engine.
+
+Errors are those of ``store.errors``; no error of an engine's own passes the door.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import polars as pl
+import sqlalchemy as sa
+from sqlalchemy.sql.dml import UpdateBase
+
+#: What can be asked.
+Question = sa.Select[Any] | sa.CompoundSelect[Any]
+#: Rows that one transaction added, as they were inserted: tables of ``raw`` and frames.
+Added = Sequence[tuple[str, pl.DataFrame]]
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """The ledger's line about one ingested file.
+
+    ``digest`` is over the first ``consumed`` bytes of its content, which end at a line end and hold ``lines`` lines.
+    ``tail`` is the unterminated line behind them, if there was one: stored too, and replaced when it has grown.
+    """
+
+    path: str
+    cluster: str | None
+    host: str | None
+    kind: str
+    source: str | None
+    reason: str
+    consumed: int
+    digest: str
+    lines: int
+    events: int
+    unparsed: int
+    warnings: tuple[str, ...]
+    tail: str | None = None
+    replaces_tail: bool = False
+    tail_line: int = 0
+
+
+class Listener(Protocol):
+    """Who is given rows as they are added, so that they need not be asked for."""
+
+    def hear(self, added: Added) -> None:
+        """Called as soon as they are stored, transaction by transaction; other writers wait meanwhile."""
+
+    def digest(self) -> None:
+        """Called by whoever stored them once others may write."""
+
+
+class Asks(Protocol):
+    """What answers questions. Any thread may ask; an answer is of one moment."""
+
+    def ask(self, question: Question) -> list[dict[str, Any]]:
+        """Rows as dicts, by the names of the question's columns. Times are naive UTC. Raises ``EngineError``; ``NoSuchTable``
+        where an older version made the store, or the reader may not see the table."""
+
+    def ask_frame(self, question: Question) -> pl.DataFrame:
+        """The same as a frame: for many rows."""
+
+    def cursor(self) -> Any:
+        """What ``queries.kql`` runs a compiled query on: a connection of its own, with the engine's own words and errors."""
+
+
+class Writer(Protocol):
+    """One transaction: all of it is stored, or nothing."""
+
+    def ask(self, question: Question | UpdateBase) -> list[dict[str, Any]]:
+        """Rows as the transaction sees them; also of a change that returns some."""
+
+    def ask_frame(self, question: Question) -> pl.DataFrame:
+        """The same as a frame."""
+
+    def change(self, statement: UpdateBase) -> int:
+        """Runs a Core insert, update or delete; gives the number of rows it changed."""
+
+    def insert(self, table: sa.Table, data: pl.DataFrame) -> None:
+        """Adds the rows of a frame, by column name; columns that it lacks are null or have their default."""
+
+    def replace(self, table: sa.Table, keys: Sequence[str], data: pl.DataFrame) -> None:
+        """Adds the rows of a frame in place of those that have the same values in ``keys`` (none of them null)."""
+
+    def amend(self, statement: UpdateBase) -> int:
+        """As ``change``, for rows of ``raw`` that were there already: whoever follows new rows has to look at all again."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Up to where a store was read: ``batch`` numbers its transactions since it was made. ``places`` is the engine's own."""
+
+    batch: int
+    places: Mapping[str, int] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True)
+class Health:
+    """What a person should know of a store: what it holds (``info``), what a damaged log cost, what is wrong with files."""
+
+    info: Mapping[str, Any]
+    lost: Sequence[str]
+    damaged: Sequence[str]
+
+    @property
+    def well(self) -> bool:
+        """Nothing is lost or damaged."""
+        return not self.lost and not self.damaged
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A backup: where it lies, and of each table how many rows it has and a digest over them that is of no order."""
+
+    folder: Path
+    tables: Mapping[str, tuple[int, str]]
+
+
+@runtime_checkable
+class Door(Asks, Protocol):
+    """A whole store. ``folder``: where it lies, None for one in memory."""
+
+    @property
+    def folder(self) -> Path | None: ...
+
+    @property
+    def read_only(self) -> bool: ...
+
+    # -- writing
+
+    def append(
+        self, rows: Mapping[str, pl.DataFrame], files: Sequence[FileEntry] = (), *, sealed: Sequence[pl.DataFrame] = (),
+        also: Callable[[Writer], None] | None = None,
+    ) -> None:  # fmt: skip
+        """One step of input in one transaction: ``rows`` by table of ``raw``, ``sealed`` parts of lines that are in order and fill
+        whole segments, the ledger's entries, and what ``also`` changes (positions of the spool, ranges of streams)."""
+
+    def write(self) -> AbstractContextManager[Writer]:
+        """Any other changes in one transaction; one writer at a time."""
+
+    def fact(self, name: str) -> str | None:
+        """A named value of ``model.facts``, None if there is none."""
+
+    def set_fact(self, name: str, value: str) -> None:
+        """Sets a named value."""
+
+    # -- following what is new
+
+    def mark(self, tables: Sequence[str]) -> Mark:
+        """Up to where the store holds rows of these tables of ``raw`` now."""
+
+    def stored_since(self, table: sa.Table, mark: Mark) -> sa.ColumnElement[bool]:
+        """A condition for questions: rows of a table of ``raw`` that were stored after a mark of it."""
+
+    # -- looking after it
+
+    def explain(self, question: Question) -> str:
+        """The engine's plan of a question, for people."""
+
+    def migrate(self) -> None:
+        """Makes tables and views of this version. Raises ``StoreError`` for a store of a newer one, and leaves it as it is."""
+
+    def lease(self) -> AbstractContextManager[None]:
+        """Nobody else writes meanwhile, in this process; other processes are kept out as long as the store is open."""
+
+    def close_days(self, today: date, *, hot_days: int) -> Any:
+        """Archives days that lie behind the hot ones."""
+
+    def drop_before(self, day: date) -> Any:
+        """Drops what was seen before a day (UTC)."""
+
+    def seal(self, *, least: int) -> Any:
+        """Puts loose lines in order where at least so many wait."""
+
+    def health(self, *, thorough: bool = False) -> Health:
+        """Counts, losses and damaged files; ``thorough`` reads all files."""
+
+    def backup(self, folder: Path) -> Copy:
+        """A consistent copy into an empty or new folder; writers wait, readers do not. Raises ``StoreError``."""
+
+    def verify(self, copy: Copy) -> list[str]:
+        """How a copy differs from what was written down when it was made; empty if it does not."""
+
+    def close(self) -> None:
+        """Gives the store back."""

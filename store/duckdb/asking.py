@@ -1,0 +1,74 @@
+"""Questions in Core asked of DuckDB: rows or a frame back, and the engine's errors as the store's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+import polars as pl
+from sqlalchemy.sql.elements import ClauseElement
+
+from store.duckdb.dialect import spelled
+from store.errors import EngineError, NoSuchTable
+
+
+@contextmanager
+def store_errors() -> Iterator[None]:
+    """Raises the engine's errors of its body as ``EngineError``, with their text."""
+    try:
+        yield
+    except duckdb.Error as error:
+        raise translated(error) from error
+
+
+def translated(error: duckdb.Error) -> EngineError:
+    """The store's error for one of the engine's."""
+    kind = NoSuchTable if isinstance(error, duckdb.CatalogException) else EngineError
+    return kind(str(error))
+
+
+class Asks:
+    """What can be asked: whatever gives cursors. Each question gets a cursor of its own, so any thread may ask."""
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """A connection for one thread of reading; ``queries.kql`` runs its statements on it."""
+        raise NotImplementedError
+
+    def ask(self, question: ClauseElement) -> list[dict[str, Any]]:
+        """The rows of an answer as dicts. Raises ``EngineError``, or ``NoSuchTable`` in a store of an older version."""
+        text, values = spelled(question)
+        return self.rows(text, values)
+
+    def ask_frame(self, question: ClauseElement) -> pl.DataFrame:
+        """An answer as a frame: for many rows. Raises as ``ask``."""
+        text, values = spelled(question)
+        return self.frame(text, values)
+
+    def rows(self, sql: str, parameters: object = None) -> list[dict[str, Any]]:
+        """Rows of SQL in the engine's own words; for code of the store only."""
+        with store_errors():
+            cursor = self.cursor()
+            try:
+                return rows_of(cursor.execute(sql, parameters) if parameters is not None else cursor.execute(sql))
+            finally:
+                cursor.close()
+
+    def frame(self, sql: str, parameters: object = None) -> pl.DataFrame:
+        """A frame of SQL in the engine's own words; for code of the store only."""
+        with store_errors():
+            return frame_of(self.cursor().sql(sql, params=parameters))
+
+
+def rows_of(result: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+    """What a statement answered, as dicts."""
+    names = [column[0] for column in result.description or []]
+    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+
+def frame_of(relation: duckdb.DuckDBPyRelation) -> pl.DataFrame:
+    """What a query answers, as a frame."""
+    data = pl.from_arrow(relation.to_arrow_table())
+    assert isinstance(data, pl.DataFrame)
+    return data

@@ -1,0 +1,113 @@
+"""Copies of a store: made whole while it is open, compared table by table, put back into an empty folder."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from store import archive
+from store.door import Copy
+from store.errors import StoreError
+from store.tables import STORED
+
+if TYPE_CHECKING:
+    from store.duckdb_store import DuckStore
+
+#: Beside the copied files: digests of the tables as they were.
+NOTE = "backup.json"
+#: Reading a file that the engine holds open and closing it again in this process would end the engine's lock on it.
+_COPY = "import shutil, sys; shutil.copyfile(sys.argv[1], sys.argv[2])"
+
+
+def backup(store: DuckStore, folder: Path) -> Copy:
+    """A consistent copy in an empty or new folder. Writers wait. Raises ``StoreError``."""
+    if store.folder is None:
+        raise StoreError("a store in memory has no files to copy; give it a --data folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise StoreError(f"{folder}: is not empty; give another folder for the copy")
+    with store.upkeep, store.alone():
+        store.checkpoint()
+        copy = Copy(folder, digests(store))
+        try:
+            for file in _files(store):
+                target = folder / file.relative_to(store.folder)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                subprocess.run([sys.executable, "-c", _COPY, file, target], check=True, capture_output=True)
+            (folder / NOTE).write_text(json.dumps(copy.tables, indent=1), encoding="utf-8")
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise StoreError(f"{folder}: the copy was not made: {error}; make room and try again") from error
+    return copy
+
+
+def _files(store: DuckStore) -> list[Path]:
+    """What belongs to a store: the database, what its log still holds, and registered files of the archive."""
+    from store.duckdb_store import DATABASE
+
+    assert store.folder is not None
+    kept = store.rows("SELECT file FROM raw.archive WHERE state = ? ORDER BY file", [archive.KEPT])
+    parts = [store.folder / f"{DATABASE}{end}" for end in ("", ".wal", ".mark")]
+    return [path for path in parts if path.exists()] + [store.folder / archive.FOLDER / row["file"] for row in kept]
+
+
+def digests(store: DuckStore) -> dict[str, tuple[int, str]]:
+    """Of each stored table how many rows it has and a digest over them in whatever order."""
+    there = {
+        f"{row['s']}.{row['t']}" for row in store.rows("SELECT schema_name AS s, table_name AS t FROM duckdb_tables()")
+    }
+    found = {}
+    for name in (f"{table.schema}.{table.name}" for table in STORED):
+        if name in there:
+            (row,) = store.rows(f"SELECT count(*) AS n, sum(hash(t)::HUGEINT) AS d FROM {name} AS t")
+            found[name] = (int(row["n"]), str(row["d"]))
+    return found
+
+
+def read(folder: Path) -> Copy:
+    """The note of a copy. Raises ``StoreError`` where there is none."""
+    try:
+        tables = json.loads((folder / NOTE).read_text(encoding="utf-8"))
+        return Copy(folder, {name: (int(rows), str(digest)) for name, (rows, digest) in tables.items()})
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise StoreError(f"{folder}: holds no copy of a store ({NOTE} cannot be read: {error})") from error
+
+
+def verify(copy: Copy) -> list[str]:
+    """How the files of a copy differ from its note; empty if they do not. Opens them for reading only."""
+    from store.duckdb_store import DuckStore
+
+    try:
+        with DuckStore(copy.folder, read_only=True) as store:
+            now = digests(store)
+            wrong = archive.damaged(store, thorough=True)
+    except StoreError as error:
+        return [str(error)]
+    for name in sorted(copy.tables.keys() | now.keys()):
+        was, found = copy.tables.get(name), now.get(name)
+        if was != found:
+            wrong.append(f"{copy.folder}: {name} has {_rows(found)}, and had {_rows(was)} when it was copied")
+    return wrong
+
+
+def _rows(table: tuple[int, str] | None) -> str:
+    return "no table" if table is None else f"{table[0]:,} rows of digest {table[1]}"
+
+
+def restore(folder: Path, into: Path) -> None:
+    """Puts a copy that is whole into an empty or new folder. Raises ``StoreError``; then ``into`` holds no store."""
+    from store.duckdb_store import DuckStore
+
+    if wrong := verify(read(folder)):
+        raise StoreError(f"{folder}: the copy is not what was written; nothing was restored. {wrong[0]}")
+    into.mkdir(parents=True, exist_ok=True)
+    if any(into.iterdir()):
+        raise StoreError(f"{into}: is not empty; restore into a new folder")
+    try:
+        shutil.copytree(folder, into, dirs_exist_ok=True, ignore=shutil.ignore_patterns(NOTE))
+    except (OSError, shutil.Error) as error:
+        raise StoreError(f"{into}: the copy was not restored: {error}") from error
+    DuckStore(into).close()  # views name the archive by its place

@@ -1,0 +1,90 @@
+"""How SQLAlchemy Core is spelled for DuckDB, and the DDL of its tables.
+
+Statements are compiled once for each shape: constants that are bound do not belong to the shape, so a question that is asked
+with other values is found in the cache.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy.sql.compiler import GenericTypeCompiler, IdentifierPreparer, SQLCompiler
+from sqlalchemy.sql.elements import ClauseElement
+from sqlalchemy.util import LRUCache
+
+from store.duckdb.derived import DERIVED
+
+#: Long texts: zstd halves the file (measured on 10 M syslog lines, docs/measurements.md).
+LONG_TEXTS = {"raw": ("raw", "message", "entities", "content")}
+#: Shapes of statements that are kept compiled.
+KEPT = 1_000
+
+
+class _Compiler(SQLCompiler):
+    def visit_table(self, table: Any, *given: Any, **named: Any) -> Any:
+        """A derived table is a query of ours, called by its name."""
+        if named.get("asfrom") and table.schema is None and table.name in DERIVED:
+            return f"{DERIVED[table.name]} AS {self.preparer.quote(table.name)}"
+        return super().visit_table(table, *given, **named)  # type: ignore[no-untyped-call]
+
+    def visit_ilike_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        return f"{self.process(binary.left, **kw)} ILIKE {self.process(binary.right, **kw)}"
+
+
+class _Preparer(IdentifierPreparer):
+    """Every name in quotes: no word of DuckDB's is then in the way."""
+
+    def _requires_quotes(self, value: str) -> bool:
+        return True
+
+
+class _Types(GenericTypeCompiler):
+    def visit_DOUBLE(self, type_: Any, **_: Any) -> str:  # noqa: N802
+        return "DOUBLE"
+
+    def visit_ARRAY(self, type_: Any, **kw: Any) -> str:  # noqa: N802
+        return f"{self.process(type_.item_type, **kw)}[]"
+
+
+class DuckDialect(DefaultDialect):
+    """Parameters as $1, $2, ...: one that occurs twice is given once."""
+
+    name = "faultline_duckdb"
+    supports_statement_cache = True
+    supports_native_boolean = True
+    statement_compiler = _Compiler
+    preparer = _Preparer
+    type_compiler_cls = _Types
+
+    def __init__(self) -> None:
+        super().__init__(paramstyle="numeric_dollar")
+
+
+DIALECT = DuckDialect()
+_COMPILED: Any = LRUCache(KEPT)
+
+
+def spelled(statement: ClauseElement) -> tuple[str, list[Any]]:
+    """A statement's text and the values of its parameters in order. Raises ``sqlalchemy.exc.CompileError`` where a value is missing."""
+    made, extracted, given, _ = statement._compile_w_cache(
+        DIALECT, compiled_cache=_COMPILED, column_keys=[], for_executemany=False
+    )
+    assert isinstance(made, SQLCompiler)
+    values = made.construct_params(given, extracted_parameters=extracted, escape_names=False)
+    if made.post_compile_params or made.literal_execute_params:  # lists in IN (...) are of any length
+        state = made._process_parameters_for_postcompile(values)
+        return state.statement, [state.parameters[name] for name in state.positiontup or ()]
+    return made.string, [values[name] for name in made.positiontup or ()]
+
+
+def ddl(table: sa.Table) -> str:
+    """Makes a table unless it is there."""
+    quote, kinds = DIALECT.identifier_preparer.quote, DIALECT.type_compiler_instance
+    columns = []
+    for column in table.columns:
+        default = f" DEFAULT {column.server_default.arg}" if isinstance(column.server_default, sa.DefaultClause) else ""
+        packed = " USING COMPRESSION zstd" if column.name in LONG_TEXTS.get(table.schema or "", ()) else ""
+        columns.append(f"{quote(column.name)} {kinds.process(column.type)}{default}{packed}")
+    return f"CREATE TABLE IF NOT EXISTS {table.schema}.{table.name} ({', '.join(columns)})"

@@ -1,0 +1,71 @@
+"""Changes to the store inside one transaction, in Core or as frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import duckdb
+import polars as pl
+import sqlalchemy as sa
+from sqlalchemy.sql.dml import UpdateBase
+
+from store.duckdb.arrow import as_arrow
+from store.duckdb.asking import frame_of, rows_of
+from store.duckdb.dialect import spelled
+
+
+class DuckWriter:
+    """What ``DuckStore.write`` gives. All changes of one writer are stored, or none; errors of the engine end it."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, rewrite: Callable[[], None]) -> None:
+        self.connection = connection
+        self._rewrite = rewrite
+
+    def ask(self, question: sa.Select[Any] | UpdateBase) -> list[dict[str, Any]]:
+        """Rows as this transaction sees them; also of a change that returns some (``returning``)."""
+        return rows_of(self.connection.execute(*spelled(question)))
+
+    def ask_frame(self, question: sa.Select[Any]) -> pl.DataFrame:
+        """The same as a frame."""
+        text, values = spelled(question)
+        return frame_of(self.connection.sql(text, params=values))
+
+    def change(self, statement: UpdateBase) -> int:
+        """Runs an insert, update or delete; gives the number of rows it changed."""
+        found = self.connection.execute(*spelled(statement)).fetchone()
+        return int(found[0]) if found else 0
+
+    def amend(self, statement: UpdateBase) -> int:
+        """As ``change``, of rows of ``raw`` that were there already: whoever follows new rows has to look at all again."""
+        self._rewrite()
+        return self.change(statement)
+
+    def insert(self, table: sa.Table, data: pl.DataFrame) -> None:
+        """Adds the rows of a frame, by column name; columns that it lacks are null or their default."""
+        if data.height:
+            insert(self.connection, f"{table.schema}.{table.name}", data)
+
+    def replace(self, table: sa.Table, keys: Sequence[str], data: pl.DataFrame) -> None:
+        """Adds the rows of a frame in place of those that have the same values in ``keys`` (none of them null)."""
+        if data.height == 1:
+            self.change(sa.delete(table).where(*(table.c[key] == data[key][0] for key in keys)))
+        elif data.height:
+            where = " AND ".join(f'old."{key}" = changed."{key}"' for key in keys)
+            self.connection.register("changed", as_arrow(data.select(keys)))
+            self.connection.execute(f"DELETE FROM {table.schema}.{table.name} AS old USING changed WHERE {where}")
+            self.connection.unregister("changed")
+        self.insert(table, data)
+
+
+def insert(connection: duckdb.DuckDBPyConnection, table: str, data: pl.DataFrame) -> None:
+    """Arrow in, by column name. ``table`` is one of ours, never user text."""
+    connection.register("incoming", as_arrow(data))
+    try:
+        columns = ", ".join(f'"{name}"' for name in data.columns)
+        connection.execute(f"INSERT INTO {table} ({columns}) SELECT {columns} FROM incoming")
+    finally:
+        # In an aborted transaction even this is refused; the rollback and the next register() clear it.
+        with suppress(duckdb.Error):
+            connection.unregister("incoming")

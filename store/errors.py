@@ -1,0 +1,28 @@
+"""What a store raises, whichever engine is behind it. The text says what, where and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class StoreError(Exception):
+    """The store cannot do what was asked."""
+
+
+class StoreHeld(StoreError):  # noqa: N818  (a state, told to a person)
+    """Another process holds the store. ``address`` is its service's address, if it left one."""
+
+    def __init__(self, folder: Path, address: str | None) -> None:
+        self.address = address
+        hint = (
+            f"ask the service at {address} (--server {address})" if address else "stop it or use another --data folder"
+        )
+        super().__init__(f"{folder}: the store is held by another process; {hint}")
+
+
+class EngineError(StoreError):
+    """The engine refused or failed a statement: a full disk, a lost file, memory, a fault of ours. The cause is chained."""
+
+
+class NoSuchTable(EngineError):  # noqa: N818  (a state: older stores and a person's view lack some tables)
+    """A table or column is not there: an older version made the store, or the reader may not see it."""

@@ -1,0 +1,157 @@
+"""Every table and view of the store as SQLAlchemy Core objects: the one declaration of names, columns and types.
+
+``raw`` is made from the record shapes (``parsers.record.TABLES``), so a new column there needs no second place. The DDL of an
+engine (``store.schema`` for DuckDB) and the questions (``store.questions``) are made from these objects. ``model`` can be
+rebuilt from ``raw``; ``kept`` cannot; ``intake`` is what the way in remembers, changed in the transaction of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+import sqlalchemy as sa
+from sqlalchemy.types import TypeEngine
+
+from parsers.record import TABLES
+
+METADATA = sa.MetaData()
+
+TEXT, NUMBER, TIME, FLAG = sa.String(), sa.BigInteger(), sa.DateTime(), sa.Boolean()
+REAL: sa.Double[float] = sa.Double()
+TEXTS, NUMBERS = sa.ARRAY(sa.String()), sa.ARRAY(sa.BigInteger())
+
+_OF_POLARS: list[tuple[pl.DataType, TypeEngine[Any]]] = [
+    (pl.Datetime("us"), TIME), (pl.String(), TEXT), (pl.Int64(), NUMBER), (pl.Float64(), REAL), (pl.Boolean(), FLAG),
+    (pl.Binary(), sa.LargeBinary()), (pl.List(pl.String()), TEXTS),
+]  # fmt: skip
+
+
+def sql_type(kind: pl.DataType | type[pl.DataType]) -> TypeEngine[Any]:
+    """The type of a column of a record shape. Raises ``TypeError`` for one that no record shape has."""
+    for known, name in _OF_POLARS:
+        if known == kind:
+            return name
+    raise TypeError(f"no SQL type for {kind}")
+
+
+#: Columns that a row may leave out, and what they are then.
+_DEFAULTS: dict[tuple[str | None, str, str], str] = {("raw", "logs", "block"): "0", ("intake", "sources", "ahead"): "0"}
+
+
+def _table(schema: str | None, name: str, columns: Mapping[str, TypeEngine[Any]]) -> sa.Table:
+    made = (
+        sa.Column(column, kind, server_default=_DEFAULTS.get((schema, name, column)))
+        for column, kind in columns.items()
+    )
+    return sa.Table(name, METADATA, *made, schema=schema)
+
+
+def _raw(name: str, **more: TypeEngine[Any]) -> sa.Table:
+    return _table("raw", name, {column: sql_type(kind) for column, kind in TABLES[name].items()} | more)
+
+
+# -- raw: what was read ----------------------------------------------------------------------------------------------
+
+#: Lines as they are stored. The message is mostly the end of the raw line: then it is null and ``msg_start`` says where it
+#: begins. ``block`` numbers closed segments; 0: in none yet. Read ``LINES`` instead.
+LOGS = _raw("logs", msg_start=sa.Integer(), block=sa.Integer())
+JOBS, STEPS, NODE_STATES, METRICS = _raw("jobs"), _raw("steps"), _raw("node_states"), _raw("metrics")
+SETTINGS, LINKS, TOPOLOGY, BOOTS, ARTIFACTS = (
+    _raw("settings"), _raw("links"), _raw("topology"), _raw("boots"), _raw("artifacts"),
+)  # fmt: skip
+_LINE = {column: sql_type(kind) for column, kind in TABLES["logs"].items()} | {"block": sa.Integer()}
+#: View: every line with its message, stored and archived. ``ALL_LINES`` is the same under another name.
+LINES, ALL_LINES = _table("raw", "log_view", _LINE), _table("raw", "all_logs", _LINE)
+#: View: the clusters that lines name, without reading the archive's files.
+LINE_CLUSTERS = _table("raw", "log_clusters", {"cluster": TEXT})
+#: The ledger of files that were read.
+FILES = _table("raw", "files", {
+    **dict.fromkeys(("path", "cluster", "host", "kind", "source", "reason"), TEXT), "consumed": NUMBER, "digest": TEXT,
+    "lines": NUMBER, "events": NUMBER, "unparsed": NUMBER, "warnings": TEXTS, "ingested_at": TIME, "tail": TEXT,
+})  # fmt: skip
+#: Files of closed days.
+ARCHIVE = _table("raw", "archive", {
+    "file": TEXT, "state": TEXT, "day": sa.Date(), "lines": NUMBER, "bytes": NUMBER, "digest": TEXT, "first_time": TIME,
+    "last_time": TIME, "last_received": TIME, "first_block": sa.Integer(), "last_block": sa.Integer(), "clusters": TEXTS,
+    "cluster": TEXT, "since": TIME,
+})  # fmt: skip
+
+# -- model: what was concluded ---------------------------------------------------------------------------------------
+
+EVENTS = _table("model", "events", {
+    "event_id": TEXT, "time": TIME, "time_quality": TEXT, "resolution_us": NUMBER, "received_time": TIME,
+    **dict.fromkeys(("cluster", "host", "source", "unit", "layer", "event", "severity", "device"), TEXT), "job_id": NUMBER,
+    "message": TEXT, "entities": TEXT, "count": NUMBER, "incident_id": TEXT, "file": TEXT, "line": NUMBER, "refs": TEXT,
+})  # fmt: skip
+RUNS = _table("model", "runs", {
+    "run_key": TEXT, "cluster": TEXT, **dict.fromkeys(("job_id", "attempt", "array_job_id", "array_task_id"), NUMBER),
+    **dict.fromkeys(("name", "user", "account", "partition", "state"), TEXT), "exit_code": NUMBER, "exit_signal": NUMBER,
+    "submit": TIME, "start": TIME, "end": TIME, "node_list": TEXT, "nodes": TEXTS, "node_count": NUMBER, "gpus": NUMBER,
+    "gpu_index": TEXT, "time_limit_s": NUMBER, "work_dir": TEXT, "submit_line": TEXT, "category": TEXT,
+    "incident_id": TEXT, "confidence": REAL, "document": TEXT,
+})  # fmt: skip
+INCIDENTS = _table("model", "incidents", {
+    "incident_id": TEXT, "cluster": TEXT, "start": TIME, "end": TIME,
+    **dict.fromkeys(("severity", "category", "root_event", "root_host", "root_device", "document"), TEXT),
+})  # fmt: skip
+MODEL_NODE_STATES = _table("model", "node_states", {
+    "time": TIME, "until": TIME, **dict.fromkeys(("cluster", "host", "state", "reason", "actor", "source"), TEXT),
+})  # fmt: skip
+FACTS = _table("model", "facts", {"name": TEXT, "value": TEXT})
+
+# -- kept: what cannot be rebuilt ------------------------------------------------------------------------------------
+
+DETECTIONS = _table("kept", "detections", {"cluster": TEXT, "incident_id": TEXT, "detected_at": TIME})
+VERSIONS = _table("kept", "versions", {
+    "cluster": TEXT, "kind": TEXT, "name": TEXT, "version": NUMBER, "said_at": TIME, "final": FLAG, "category": TEXT,
+    "incident_id": TEXT, "confidence": REAL, "summary": TEXT, "digest": TEXT,
+})  # fmt: skip
+ALIASES = _table("kept", "aliases", {"cluster": TEXT, "alias": TEXT, "incident_id": TEXT, "since": TIME})
+NOTICES = _table("kept", "notices", {"target": TEXT, "cluster": TEXT, "name": TEXT, "digest": TEXT, "told_at": TIME})
+FEEDBACK = _table("kept", "feedback", {
+    **dict.fromkeys(("feedback_id", "cluster", "run_key", "incident_id", "answer", "category", "event", "host", "device",
+                     "note", "author"), TEXT),
+    "given_at": TIME, **dict.fromkeys(("said_category", "said_event", "said_host"), TEXT), "said_confidence": REAL,
+})  # fmt: skip
+
+# -- intake: the way in ----------------------------------------------------------------------------------------------
+
+#: Up to where segments of one spool are in the store.
+WATERMARK = _table("intake", "watermark", {"spool": TEXT, "segment": NUMBER, "offset": NUMBER, "moved_at": TIME})
+#: The last transaction of the pipeline, and the file with lines before the watermark that wait for their segment.
+CARRIED = _table("intake", "carried", {"spool": TEXT, "step": TEXT, "file": TEXT})
+#: Stored sequence numbers of a sender's stream: "1-41,43-50".
+STREAMS = _table("intake", "streams", {**dict.fromkeys(("agent", "stream", "epoch", "ranges"), TEXT), "received": TIME})
+KEYS = _table("intake", "keys", {"key": TEXT, "received": TIME})
+#: One row per host, source and stream. Seconds; times as the service's clock says, ``last_time`` as the lines say;
+#: ``ahead``: lines whose stamps are held (parsers.future).
+SOURCES = _table("intake", "sources", {
+    **dict.fromkeys(("host", "source", "file", "transport"), TEXT), **dict.fromkeys(("first_seen", "last_seen", "last_time"), TIME),
+    **dict.fromkeys(("lines", "events", "unparsed", "bytes"), NUMBER), "lag_s": REAL, "max_lag_s": REAL, "late": NUMBER,
+    "gap_s": REAL, "ahead": NUMBER,
+})  # fmt: skip
+NODES = _table("intake", "nodes", {
+    "host": TEXT, "cluster": TEXT, "first_seen": TIME, "last_seen": TIME, "boot_id": TEXT, "boot_time": TIME, "boots": NUMBER,
+    "status": TEXT, "status_at": TIME,
+})  # fmt: skip
+#: Nothing was seen of it between start and end.
+BLIND = _table("intake", "blind", {
+    "host": TEXT, "source": TEXT, "stream": TEXT, "start": TIME, "end": TIME, "reason": TEXT, "lines": NUMBER,
+    "bytes": NUMBER, "told_by": TEXT, "received": TIME,
+})  # fmt: skip
+QUARANTINE = _table("intake", "quarantine", {
+    **dict.fromkeys(("id", "kind", "peer", "key", "reason"), TEXT), "bytes": NUMBER,
+    **dict.fromkeys(("received", "set_aside_at", "replayed_at"), TIME),
+})  # fmt: skip
+
+# -- derived: what an engine makes of others when it is asked ---------------------------------------------------------
+
+#: States of nodes: as polls and accounting have them, and as slurmctld's log has them for nodes without any such record.
+STATES = _table(None, "states_of_nodes", {
+    "time": TIME, "until": TIME, **dict.fromkeys(("cluster", "host", "state", "reason", "actor", "source"), TEXT),
+})  # fmt: skip
+
+#: Tables that are stored, by schema and name. Views and derived tables are not among them.
+STORED = [table for table in METADATA.tables.values() if table not in (LINES, ALL_LINES, LINE_CLUSTERS, STATES)]
