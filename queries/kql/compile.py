@@ -23,18 +23,16 @@ from queries.kql.engines import DUCKDB, Engine
 from queries.kql.engines.spelling import Unspelled
 from queries.kql.errors import NOWHERE, CannotExpress, KqlBindError, KqlError, NotImplementedYet, Span, nearest
 from queries.kql.expressions import bind, boolean
-from queries.kql.functions import python, shapes, signatures, text, times
-from queries.kql.functions.aggregates import AGGREGATES, SIMPLE, bind_aggregate
-from queries.kql.functions.more import MORE
-from queries.kql.functions.python import CALLABLE as PYTHON
+from queries.kql.functions.aggregates import SIMPLE
+from queries.kql.functions.calling import call as call_function
 from queries.kql.functions.python import USED as PYTHON_WORD
-from queries.kql.functions.rows import IN_ORDER, SERIAL, WINDOWS
-from queries.kql.functions.special import SPECIAL as FEW
+from queries.kql.functions.registry import registry
 from queries.kql.hints import ELSEWHERE, INSTEAD
 from queries.kql.official import CANNOT, FUNCTIONS
 from queries.kql.operators import BRANCHES, OPERATORS, SOURCES
 from queries.kql.operators.combining import is_innerunique
 from queries.kql.operators.nouns import NOUNS, table_function
+from queries.kql.operators.order import IN_ORDER, SERIAL
 from queries.kql.parser import parse
 from queries.kql.stages import Env, Function, Scope, Stage, StageColumn, relation
 from queries.kql.steps import Builder, Moment
@@ -45,8 +43,6 @@ from queries.kql.wall.cutting import Cut, Said, Step, cut, is_cheap
 
 _LOG = logging.getLogger(__name__)
 INTERNAL = "this query meets a hole in the checks"
-SPECIAL = FEW | MORE | shapes.FORMS | text.FORMS | times.FORMS
-ALSO_SCALAR = ("hll_merge",)  # an aggregate in summarize, a function elsewhere
 MAX_CALLS = 40  # user functions within user functions; Kusto has no recursion
 
 
@@ -230,7 +226,7 @@ class Compiler(Builder):
             if isinstance(outcome, Stage):
                 raise KqlBindError(f"'{node.name}' gives a table; wrap it in toscalar()", node.span)
             return outcome
-        value = self._built_in(node, signatures.ALIASES.get(node.name, node.name), scope)
+        value = self._built_in(node, registry().name_of(node.name), scope)
         if isinstance(value.sql, Sql) and value.sql.origin is None:
             value.sql.origin = node
         name = _result_name(node, scope)
@@ -239,19 +235,19 @@ class Compiler(Builder):
         return value if value.name is not None or name is None else replace(value, name=name)
 
     def _built_in(self, node: ast.Call, name: str, scope: Scope) -> Value:
-        if name in AGGREGATES and (scope.aggregates or name not in ALSO_SCALAR):
+        found = registry()
+        function, aggregate = found.functions.get(name), found.aggregates.get(name)
+        if function is not None and function.internal:
+            function = None
+        if aggregate is not None and (scope.aggregates or function is None):
             if not scope.aggregates:
                 raise KqlBindError(f"{node.name}() is an aggregate; it belongs in summarize", node.span)
-            return bind_aggregate(self, node, name, scope)
-        if name in WINDOWS:
-            return WINDOWS[name](self, node, scope)
-        if name in SPECIAL:
-            return SPECIAL[name](self, node, scope)
-        if name in signatures.SIMPLE:
-            return signatures.call(name, [self.expr(a, scope) for a in node.args], node)
-        if name in PYTHON:
-            return python.call(name, [self.expr(a, scope) for a in node.args], node)
-        known = [*signatures.SIMPLE, *SPECIAL, *PYTHON, *WINDOWS, *AGGREGATES, *scope.env.all_names()]
+            function = aggregate
+        if function is not None:
+            if function.bind is not None:
+                return function.bind(self, node, scope)
+            return call_function(function, [self.expr(a, scope) for a in node.args], node)
+        known = [*found.callable(), *found.aggregates, *scope.env.all_names()]
         if name in CANNOT:
             said = f"{node.name}() cannot be answered here: {CANNOT[name]}"
             raise CannotExpress(said, node.span, suggestion=INSTEAD.get(name))
@@ -443,9 +439,9 @@ def _result_name(node: ast.Node, scope: Scope) -> str | None:
     if isinstance(node, ast.Index) and isinstance(node.key, ast.Literal):
         inner = _result_name(node.object, scope)
         return f"{inner}_{node.key.value}" if inner else str(node.key.value)
-    if isinstance(node, ast.Call) and scope.aggregates and signatures.ALIASES.get(node.name, node.name) in SIMPLE:
+    if isinstance(node, ast.Call) and scope.aggregates and registry().name_of(node.name) in SIMPLE:
         inner = _result_name(node.args[0], scope) if node.args else ""
-        lead = SIMPLE[signatures.ALIASES.get(node.name, node.name)][2]
+        lead = SIMPLE[registry().name_of(node.name)].prefix
         return f"{lead}_{inner or ''}" if lead else inner
     if isinstance(node, ast.Call) and scope.aggregates and node.name in ("hll", "hll_merge"):
         return f"{node.name}_{_result_name(node.args[0], scope) or ''}" if node.args else node.name

@@ -8,13 +8,11 @@ from __future__ import annotations
 from functools import cache
 
 from queries.kql.catalog import Catalog, Column, Table
-from queries.kql.compile import ALSO_SCALAR, SPECIAL, compile_script
+from queries.kql.compile import compile_script
 from queries.kql.engines import DUCKDB, Engine
 from queries.kql.errors import KqlError
-from queries.kql.functions.aggregates import AGGREGATES
-from queries.kql.functions.python import CALLABLE
-from queries.kql.functions.rows import WINDOWS
-from queries.kql.functions.signatures import SIMPLE
+from queries.kql.functions.declaration import Kind
+from queries.kql.functions.registry import registry
 from queries.kql.operators import OPERATORS, SOURCES
 from queries.kql.operators.plugins import PLUGIN_BUILDERS
 
@@ -90,13 +88,16 @@ def _call(name: str, shape: str) -> str | None:
 @cache
 def examples() -> dict[str, dict[str, str | None]]:
     """Group -> name -> a query; None where no list of arguments fits."""
-    scalars = {*SIMPLE, *SPECIAL, *CALLABLE, *ALSO_SCALAR} - {"toscalar"}
+    scalars = {*registry().names(Kind.SCALAR)} - {"toscalar"}
     over = dict.fromkeys(("basket", "autocluster", "diffpatterns", "pivot"), _NOT_DYNAMIC)
     return {
         "functions": {n: _call(n, "X | extend y = {}") for n in sorted(scalars)}
         | {"toscalar": "print toscalar(X | count)"}
-        | {n: _call(n, "X | serialize | extend y = {}") for n in sorted(WINDOWS)},
-        "aggregates": {n: _call(n, "X | summarize y = {}") or _call(n, "X | summarize {}") for n in sorted(AGGREGATES)},
+        | {n: _call(n, "X | serialize | extend y = {}") for n in sorted(registry().names(Kind.ROW))},
+        "aggregates": {
+            n: _call(n, "X | summarize y = {}") or _call(n, "X | summarize {}")
+            for n in sorted(registry().names(Kind.AGGREGATE))
+        },
         "operators": {n: f"let f = (t:(*)) {{ t }};\nX | {_OPERATORS[n]}" for n in OPERATORS if n in _OPERATORS},
         "sources": {n: _SOURCES[n] for n in SOURCES if n in _SOURCES},
         "plugins": {n: over.get(n, "X | ") + f"evaluate {_PLUGINS[n]}" for n in PLUGIN_BUILDERS if n in _PLUGINS},

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from queries.kql import official, statements
-from queries.kql.compile import SPECIAL
 from queries.kql.engines import engines
-from queries.kql.functions import nodes, signatures
-from queries.kql.functions.aggregates import AGGREGATES
-from queries.kql.functions.python import BODIES
-from queries.kql.functions.rows import WINDOWS
+from queries.kql.functions import hostlists
+from queries.kql.functions.declaration import Function, Kind
+from queries.kql.functions.registry import SUBJECTS, registry
 from queries.kql.grammar import LIST_WORDS, MATCH_WORDS
 from queries.kql.operators import OPERATORS, SOURCES
 from queries.kql.operators.combining import KINDS
@@ -42,15 +40,13 @@ GRAMMAR_WORDS = frozenset(["table", "view", "materialize", "toscalar"])
 
 def scalar_functions() -> set[str]:
     """Official scalar functions that are answered, other spellings included."""
-    own = {*signatures.SIMPLE, *SPECIAL, *BODIES, *WINDOWS, *GRAMMAR_WORDS}
-    own |= {a for a, b in signatures.ALIASES.items() if b in own or b in AGGREGATES}
-    return own & official.FUNCTIONS
+    return {*registry().callable(), *registry().aliases, *GRAMMAR_WORDS} & official.FUNCTIONS
 
 
 def aggregates() -> set[str]:
     """Official aggregates that are answered."""
-    own = {*AGGREGATES} | {a for a, b in signatures.ALIASES.items() if b in AGGREGATES}
-    return own & official.AGGREGATES
+    found = registry()
+    return {*found.aggregates, *(a for a, b in found.aliases.items() if b in found.aggregates)} & official.AGGREGATES
 
 
 def plugins() -> set[str]:
@@ -142,27 +138,19 @@ query (`validate_only`) reads what they need, and no more.
 
 ## Extensions
 
-Nouns of a cluster, which Kusto does not have: the operators {_names(NOUNS)}, the functions {_names(nodes.BODIES)} over
+Nouns of a cluster, which Kusto does not have: the operators {_names(NOUNS)}, the functions {_names(f.name for f in hostlists.FUNCTIONS)} over
 Slurm's host lists, and the row function `session_gap`. `docs/queries.md` shows each.
 
 ## String operators
 
 {_names([*MATCH_WORDS, *LIST_WORDS, "matches regex", "==", "!=", "=~", "!~", "between"])}, each with its negation.
 
-## Aggregates
+## Functions
 
-{_names(known_aggregates)}
+{_by_subject()}
 
-Not yet: {_refused(official.AGGREGATES, known_aggregates)[1]}
-
-## Scalar functions
-
-{_names(functions)}
-
-Of serialized rows: {_names(WINDOWS)}
-
-Not yet: {_refused(official.FUNCTIONS, functions)[1]}
-
+Not yet: {_refused(official.FUNCTIONS, functions)[1]}; aggregates: {_refused(official.AGGREGATES, known_aggregates)[1]}
+{_of_this_site()}
 `basket` gives what Kusto's documentation shows, in its order: patterns whose rows agree in more columns have those values,
 too. `autocluster` and `diffpatterns` follow a **documented rule, and may choose other segments than Kusto**, which starts
 its search at random rows. A segment is a pattern of values that no pattern with one value more or one value fewer outdoes
@@ -181,8 +169,34 @@ that have new ids.
 
 `series_outliers`, `series_decompose`, `series_decompose_anomalies` and `series_decompose_forecast` follow the
 documentation; what it leaves open (how a period is found, how percentiles are interpolated) is said in
-`queries/kql/functions/decompose.py`.
+`queries/kql/functions/series_decompose.py`.
 """
+
+
+def _by_subject() -> str:
+    """Every function with what it gives, under the subject of its module."""
+    out = []
+    for module in SUBJECTS:
+        shown = [f for f in module.FUNCTIONS if not f.internal]
+        if shown:
+            out += [f"### {(module.__doc__ or '').splitlines()[0].rstrip('.')}", "", *_table(shown), ""]
+    return "\n".join(out).rstrip()
+
+
+def _of_this_site() -> str:
+    """The functions of installed packages, where there are any."""
+    found = [f for f in registry().site.values() if not f.internal]
+    return "\n".join(["", "### Functions of this site", "", *_table(found), ""]) if found else ""
+
+
+def _table(functions: list[Function]) -> list[str]:
+    return ["| function | what it gives |", "|---|---|", *(f"| {_label(f)} | {f.doc} |" for f in functions)]
+
+
+def _label(function: Function) -> str:
+    also = f", also {', '.join(f'`{a}`' for a in sorted(function.aliases))}" if function.aliases else ""
+    where = {Kind.SCALAR: "", Kind.AGGREGATE: " (aggregate)", Kind.ROW: " (of rows)"}[function.kind]
+    return f"`{function.name}`{where}{also}"
 
 
 def _by_engine() -> str:
@@ -210,10 +224,12 @@ def _how_it_grows() -> str:
 
 ## Adding a function
 
-What SQL can say is one entry in `queries/kql/functions/tables.py`: argument kinds, result type, template. A word of the
-template that an engine spells differently is one entry in its table, `queries/kql/engines/`; ClickHouse refuses the
-function until its table has all of the words. What SQL cannot say is one entry in the `BODIES` of a family (`parsing.py`,
-`addresses.py`, `series.py`, ...): kinds, result type and a Python function; it is given to DuckDB when a query calls it.
+A function is one `Function` in the module of its subject, `queries/kql/functions/`: its name, what it gives in a sentence, the
+ways to call it, and what it costs. A way to call it is a `Template` of SQL or a `Body` in Python, each with the kinds of its
+arguments and its result (`queries/kql/functions/declaration.py`); `bind` builds the SQL where that depends on the arguments. A
+word of a template that an engine spells differently is one entry in its table, `queries/kql/engines/`; ClickHouse refuses the
+function until its table has all of the words, and cannot call Python. A package adds its own by the entry point group
+`faultline.kql_functions` ([extending](extending.md#a-kql-function)); this page, generated where it is installed, lists them.
 Run `make conformance` and `python -m queries.kql.support > docs/kql.md` afterwards.
 
 An engine is an `Engine`: a SQLAlchemy dialect, the table of words, names of types. A package registers its own by the

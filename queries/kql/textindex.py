@@ -27,7 +27,8 @@ from queries.kql import syntax as ast
 from queries.kql.binder import Binder
 from queries.kql.dialect import Sql
 from queries.kql.errors import KqlError
-from queries.kql.functions.rows import WINDOWS
+from queries.kql.functions.declaration import Kind
+from queries.kql.functions.registry import registry
 from queries.kql.stages import Env, Scope, Stage
 from store.text_filter import LONG_WORD, MOST_WORDS, Mask, Phrase, Test, TextFilter, term
 
@@ -75,11 +76,12 @@ def need_of(c: Binder, operators: Sequence[ast.Node], env: Env, column: str) -> 
 
 def _conditions(operators: Sequence[ast.Node], column: str) -> Iterator[ast.Node]:
     """The conditions of the leading operators, as long as every row stands for itself and the column is the stored one."""
+    of_rows = registry().names(Kind.ROW)
     for node in operators:
         assert isinstance(node, ast.Operator)
         if node.name not in ("where", "extend", "project", "project-away", "project-keep", "project-reorder"):
             return
-        if any(isinstance(n, ast.Call) and n.name in WINDOWS for n in _walk(node)):
+        if any(isinstance(n, ast.Call) and n.name in of_rows for n in _walk(node)):
             return  # a row's neighbours count
         if node.name == "where":
             yield node.parts["value"]

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 
 from queries.kql import CannotExpress, KqlError, NotImplementedYet, QueryTimeout, run, validate
 from queries.kql.catalog import CATALOG
-from queries.kql.compile import PYTHON, SPECIAL
 from queries.kql.errors import nearest
-from queries.kql.functions import signatures
-from queries.kql.functions.aggregates import AGGREGATES
+from queries.kql.functions.registry import registry
 from queries.kql.hints import INSTEAD
 from queries.kql.operators import OPERATORS
 from queries.kql.operators.plugins import PLUGIN_BUILDERS
@@ -388,5 +386,5 @@ def test_what_is_not_answered_says_what_answers_nearly_the_same(text: str, inste
 
 def test_what_is_suggested_instead_is_not_answered_itself() -> None:
     """An entry that has become needless is to go."""
-    known = {*OPERATORS, *PLUGIN_BUILDERS, *signatures.SIMPLE, *SPECIAL, *PYTHON, *AGGREGATES}
+    known = {*OPERATORS, *PLUGIN_BUILDERS, *registry().callable(), *registry().aggregates}
     assert not set(INSTEAD) & known

@@ -2,54 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import json
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from queries.kql import official
 from queries.kql import syntax as ast
 from queries.kql.binder import Binder
 from queries.kql.errors import KqlBindError
-from queries.kql.functions.python import call as python_call
+from queries.kql.functions.calling import call
+from queries.kql.functions.declaration import Bind, Body, Cost, Function, Kind, Template
+from queries.kql.functions.percentiles import percentiles_of
 from queries.kql.stages import Scope
-from queries.kql.values import NUMERIC, Value, cast_number, constant, dynamic_of, plain, sql, text_of
+from queries.kql.values import NUMERIC, Value, cast_number, constant, dynamic_of, sql, text_of
 
-# name -> (template, result type or 0 for the argument's, prefix of the output name). {0} is the argument,
-# {F} the FILTER clause of the `...if` forms.
+Json = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Simple:
+    """An aggregate of one value. ``{0}`` in the template is the argument, ``{F}`` the FILTER clause of the ``...if`` form;
+    ``result`` is its type, ``0`` for the argument's; ``prefix`` stands before the argument's name in the column's."""
+
+    name: str
+    doc: str
+    template: str
+    result: str
+    prefix: str
+
+
 # R11: dcount and percentiles are exact here; Kusto estimates them.
 # R16: spread of one row is 0; sum over nothing is 0, avg over nothing is NaN, min is null.
-SIMPLE: dict[str, tuple[str, str, str]] = {
-    "sum": ("coalesce(sum({0}){F}, 0)", "sum", "sum"),
-    "avg": ("coalesce(avg({0}){F}, 'NaN'::DOUBLE)", "real", "avg"),
-    "min": ("min({0}){F}", "0", "min"),
-    "max": ("max({0}){F}", "0", "max"),
-    "dcount": ("count(DISTINCT {0}){F}", "long", "dcount"),
-    "count_distinct": ("count(DISTINCT {0}){F}", "long", "count_distinct"),
-    "stdev": ("coalesce(stddev_samp({0}){F}, 0)", "real", "stdev"),
-    "stdevp": ("coalesce(stddev_pop({0}){F}, 0)", "real", "stdevp"),
-    "variance": ("coalesce(var_samp({0}){F}, 0)", "real", "variance"),
-    "variancep": ("coalesce(var_pop({0}){F}, 0)", "real", "variancep"),
-    "take_any": ("any_value({0}){F}", "0", ""),
-    "binary_all_and": ("bit_and({0}){F}", "0", ""),
-    "binary_all_or": ("bit_or({0}){F}", "0", ""),
-    "binary_all_xor": ("bit_xor({0}){F}", "0", ""),
+SIMPLE = {
+    one.name: one
+    for one in (
+        Simple("sum", "The sum of numbers or timespans", "coalesce(sum({0}){F}, 0)", "sum", "sum"),
+        Simple(
+            "avg", "The mean of numbers, timespans or datetimes", "coalesce(avg({0}){F}, 'NaN'::DOUBLE)", "real", "avg"
+        ),
+        Simple("min", "The least value", "min({0}){F}", "0", "min"),
+        Simple("max", "The greatest value", "max({0}){F}", "0", "max"),
+        Simple("dcount", "How many different values there are", "count(DISTINCT {0}){F}", "long", "dcount"),
+        Simple(
+            "count_distinct", "How many different values there are", "count(DISTINCT {0}){F}", "long", "count_distinct"
+        ),
+        Simple("stdev", "The standard deviation of a sample", "coalesce(stddev_samp({0}){F}, 0)", "real", "stdev"),
+        Simple("stdevp", "The standard deviation of a population", "coalesce(stddev_pop({0}){F}, 0)", "real", "stdevp"),
+        Simple("variance", "The variance of a sample", "coalesce(var_samp({0}){F}, 0)", "real", "variance"),
+        Simple("variancep", "The variance of a population", "coalesce(var_pop({0}){F}, 0)", "real", "variancep"),
+        Simple("take_any", "Any of the values", "any_value({0}){F}", "0", ""),
+        Simple("binary_all_and", "The bits that all values have", "bit_and({0}){F}", "0", ""),
+        Simple("binary_all_or", "The bits that any of the values has", "bit_or({0}){F}", "0", ""),
+        Simple("binary_all_xor", "The bits that an odd number of the values has", "bit_xor({0}){F}", "0", ""),
+    )
 }
-CONDITIONAL = {f"{n}if": n for n in SIMPLE}
 LISTS = ("make_list", "make_set", "make_list_with_nulls", "make_bag")
-CONDITIONAL |= {f"{n}_if": n for n in LISTS} | {"hll_if": "hll"}
-CONDITIONAL = {n: base for n, base in CONDITIONAL.items() if n in official.AGGREGATES}
+#: Aggregates with a condition, and those without that they are of.
+CONDITIONAL = {
+    name: base
+    for base, name in (*((n, f"{n}if") for n in SIMPLE), *((n, f"{n}_if") for n in LISTS), ("hll", "hll_if"))
+    if name in official.AGGREGATES
+}
 SPREAD = ("arg_max", "arg_min", "percentiles", "percentilesw")
-AGGREGATES = frozenset([*SIMPLE, *CONDITIONAL, *LISTS, *SPREAD, "count", "countif", "percentile", "percentilew",
-                        "percentiles_array", "percentilesw_array", "covariance", "covariancep", "covarianceif",
-                        "covariancepif", "hll", "hll_merge", "buildschema"])  # fmt: skip
-Bind = Callable[[Binder, ast.Call, Scope], Value]
 
 
-def bind_aggregate(c: Binder, node: ast.Call, name: str, scope: Scope) -> Value:
-    """One aggregate call as a value."""
+def _bind(name: str, c: Binder, node: ast.Call, scope: Scope) -> Value:
+    """A call of an aggregate of one value, of a list or of a state."""
     inner = replace(scope, aggregates=False)
     base = CONDITIONAL.get(name, name)
-    if base in OTHERS:
-        return OTHERS[base](c, node, inner)
     if base == "dcount" and not node.args:
         raise KqlBindError(f"{node.name}() needs a value", node.span)
     args = list(node.args)
@@ -62,8 +83,6 @@ def bind_aggregate(c: Binder, node: ast.Call, name: str, scope: Scope) -> Value:
         return _listing(c, node, base, args, condition, inner)
     if base == "hll":
         return _hll(c, node, args, condition, inner)
-    if base in SPREAD:
-        return _first_of(c, node, scope)
     if not args or (len(args) > 1 and base not in ("dcount", "take_any")):
         raise KqlBindError(f"{node.name}() does not take {len(args)} arguments", node.span)
     value = c.expr(args[0], inner)
@@ -98,7 +117,7 @@ def _countif(c: Binder, node: ast.Call, scope: Scope) -> Value:
 
 
 def _simple(node: ast.Call, name: str, base: str, value: Value, condition: Value | None) -> Value:
-    template, result, prefix = SIMPLE[base]
+    template, result, prefix = SIMPLE[base].template, SIMPLE[base].result, SIMPLE[base].prefix
     prefix = name if name in CONDITIONAL and prefix else prefix
     kind = {"0": value.type, "sum": "long" if value.type == "int" else value.type}.get(result, result)
     summable = (*NUMERIC, "timespan", "datetime") if base == "avg" else (*NUMERIC, "timespan")
@@ -165,7 +184,7 @@ def _listing(
             raise KqlBindError(f"{node.name}() needs property bags, not {value.type}", node.span)
         gathered = sql(f"coalesce(json_list(list({{0}}{order}){where}), '[]'::JSON)", "dynamic", *parts, *by)
         most = limit or constant(-1, "long")
-        return replace(python_call("bag_of_bags", [gathered, most], node), name=name)
+        return replace(call(BAG_OF_BAGS, [gathered, most], node), name=name)
     if base == "make_set":
         # The order inside a set is unspecified in Kusto; sorted, the answer is the same every time.
         if value.type in ("string", "int", "long"):
@@ -183,92 +202,6 @@ def _listing(
         inner = f"({inner})[1 : {{{len(parts) - 1}}}]"
     made = sql(f"coalesce({gather}({inner}), '[]'::JSON)", "dynamic", *parts, nullable=False)
     return replace(made, name=name)
-
-
-def _share(c: Binder, node: ast.Call, arg: ast.Node, scope: Scope) -> list[Value]:
-    """One percentage, or the constants of an array."""
-    wanted = c.expr(arg, scope)
-    if wanted.type == "dynamic" and wanted.is_constant and isinstance(plain(wanted.constant), list):
-        return [constant(float(p), "real") for p in plain(wanted.constant)]
-    if wanted.type not in NUMERIC:
-        raise KqlBindError(f"{node.name}() needs a percentage, not {wanted.type}", arg.span)
-    return [wanted]
-
-
-def _ranked(value: Value, node: ast.Call) -> Value:
-    if value.type not in (*NUMERIC, "datetime", "timespan"):
-        raise KqlBindError(f"{node.name}() does not take {value.type}", node.span)
-    return replace(cast_number(value, "long"), name=value.name) if value.type == "int" else value
-
-
-def percentile_of(value: Value, wanted: Value, node: ast.Call) -> Value:
-    """R11: the nearest rank, an existing value."""
-    value = _ranked(value, node)
-    if wanted.is_constant and wanted.constant is not None:
-        label = f"{float(wanted.constant):g}".replace(".", "_")
-        made = sql(
-            "quantile_disc({0}, {1})",
-            value.type,
-            value,
-            constant(float(wanted.constant) / 100.0, "real"),
-            nullable=True,
-        )
-    else:
-        # A percentage of a let or of toscalar(): known to the engine, not here.
-        label = ""
-        template = "list_sort(list({0}) FILTER (WHERE {0} IS NOT NULL))[greatest(1, CAST(ceil({1} / 100.0 * count({0})) AS BIGINT))]"
-        made = sql(template, value.type, value, wanted, nullable=True)
-    return replace(made, name=f"percentile_{value.name or ''}_{label}")
-
-
-def weighted_of(value: Value, weight: Value, wanted: Value, node: ast.Call) -> Value:
-    """The nearest rank where each value counts as often as its weight says."""
-    value = _ranked(value, node)
-    if weight.type not in ("int", "long"):
-        raise KqlBindError(f"{node.name}() needs whole numbers as weights, not {weight.type}", node.span)
-    number = sql("epoch_us({0})", "long", value) if value.type == "datetime" else value
-    lists = [sql("coalesce(to_json(list({0})), '[]'::JSON)", "dynamic", v, nullable=False) for v in (number, weight)]
-    found = python_call("weighted_rank", [*lists, cast_number(wanted, "real")], node)
-    template = (
-        "make_timestamp(CAST({0} AS BIGINT))"
-        if value.type == "datetime"
-        else f"TRY_CAST({{0}} AS {_RANKED[value.type]})"
-    )
-    made = sql(template, value.type, found, nullable=True)
-    label = f"{wanted.constant:g}".replace(".", "_") if wanted.is_constant else ""
-    return replace(made, name=f"percentile_{value.name or ''}_{label}")
-
-
-_RANKED = {"long": "BIGINT", "int": "BIGINT", "timespan": "BIGINT", "real": "DOUBLE", "decimal": "DECIMAL(38,12)"}
-
-
-def _percentiles(c: Binder, node: ast.Call, scope: Scope, weighted: bool) -> list[Value]:
-    head = 2 if weighted else 1
-    if len(node.args) <= head:
-        raise KqlBindError(f"{node.name}() takes a value{', a weight' if weighted else ''} and percentages", node.span)
-    first = [c.expr(a, scope) for a in node.args[:head]]
-    shares = [s for a in node.args[head:] for s in _share(c, node, a, scope)]
-    return [weighted_of(first[0], first[1], s, node) if weighted else percentile_of(first[0], s, node) for s in shares]
-
-
-def _one_percentile(weighted: bool) -> Bind:
-    def build(c: Binder, node: ast.Call, scope: Scope) -> Value:
-        found = _percentiles(c, node, scope, weighted)
-        if len(found) != 1:
-            raise KqlBindError(f"{node.name}() takes one percentage", node.span)
-        return found[0]
-
-    return build
-
-
-def _percentile_array(weighted: bool) -> Bind:
-    def build(c: Binder, node: ast.Call, scope: Scope) -> Value:
-        found = _percentiles(c, node, scope, weighted)
-        named = c.expr(node.args[0], scope)
-        made = sql("json_list([{*}]::JSON[])", "dynamic", *(dynamic_of(f) for f in found), nullable=False)
-        return replace(made, name=f"percentiles_{named.name or ''}")
-
-    return build
 
 
 def _covariance(c: Binder, node: ast.Call, scope: Scope) -> Value:
@@ -322,7 +255,7 @@ def _buildschema(c: Binder, node: ast.Call, scope: Scope) -> Value:
         raise KqlBindError("buildschema() takes one dynamic", node.span)
     value = c.expr(node.args[0], scope)
     gathered = sql("coalesce(json_list(list({0})), '[]'::JSON)", "dynamic", dynamic_of(value), nullable=False)
-    return replace(python_call("schema_of", [gathered], node), name=f"schema_{value.name or ''}")
+    return replace(call(SCHEMA_OF, [gathered], node), name=f"schema_{value.name or ''}")
 
 
 # With no key that is not null, any row is the best one.
@@ -333,7 +266,7 @@ def spread(c: Binder, node: ast.Call, scope: Scope, keys: list[str]) -> list[tup
     """The aggregates that make several columns: arg_max, arg_min, percentiles, take_any with many."""
     inner = replace(scope, aggregates=False)
     if node.name in ("percentiles", "percentilesw"):
-        made = _percentiles(c, node, inner, node.name == "percentilesw")
+        made = percentiles_of(c, node, inner, node.name == "percentilesw")
         return [(m.name or "", m) for m in made]
     if node.name in ("take_any", "any"):
         lead = "any_" if node.name == "any" else ""
@@ -367,8 +300,111 @@ def _expand(c: Binder, args: tuple[ast.Node, ...], scope: Scope, skip: list[str]
     return out
 
 
-OTHERS: dict[str, Bind] = {
-    "count": _count, "countif": _countif, "percentile": _one_percentile(False), "percentilew": _one_percentile(True),
-    "percentiles_array": _percentile_array(False), "percentilesw_array": _percentile_array(True), "hll_merge": _hll_merge,
-    "buildschema": _buildschema, **dict.fromkeys(("covariance", "covariancep", "covarianceif", "covariancepif"), _covariance),
-}  # fmt: skip
+def bag_of_bags(bags: Json, most: int) -> dict[str, Json]:
+    """make_bag(): one bag of all; the first row that has a key decides."""
+    out: dict[str, Json] = {}
+    for bag in bags:
+        for key, value in bag.items() if isinstance(bag, dict) else ():
+            if key not in out and (most < 0 or len(out) < most):
+                out[key] = value
+    return out
+
+
+def schema_of(values: Json) -> Json:
+    """buildschema(): the types below each property of all values."""
+    kinds: dict[str, Json] = {}
+    for value in values:
+        kind = _schema(value)
+        kinds.setdefault(_key(kind), kind)
+    return _merged(list(kinds.values()))
+
+
+def _schema(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {k: _schema(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return {"`indexer`": _merged([_schema(v) for v in value])}
+    if isinstance(value, bool):
+        return "bool"
+    return {int: "long", float: "double", str: "string"}.get(type(value), "null")
+
+
+def _merged(kinds: list[Json]) -> Json:
+    """Several schemas as one: bags merge by property, different plain types become an array."""
+    bags = [k for k in kinds if isinstance(k, dict)]
+    flat: list[Json] = list(dict.fromkeys(k for kind in kinds if not isinstance(kind, dict)
+                              for k in (kind if isinstance(kind, list) else [kind]) if isinstance(k, str)))  # fmt: skip
+    if bags:
+        keys = dict.fromkeys(k for b in bags for k in b)
+        flat.append({k: _merged([b[k] for b in bags if k in b]) for k in keys})
+    flat = [k for k in flat if k != "null"] or flat
+    return flat[0] if len(flat) == 1 else flat
+
+
+def _key(value: Json) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+BAG_OF_BAGS = Function(
+    "bag_of_bags", "make_bag() of the gathered bags.", Body("d l", "dynamic", bag_of_bags), internal=True
+)
+SCHEMA_OF = Function(
+    "schema_of", "buildschema() of the gathered values.", Body("d", "dynamic", schema_of), internal=True
+)
+
+
+def _aggregate(
+    name: str, doc: str, bind: Bind | None = None, cost: Cost = Cost.WALL, aliases: tuple[str, ...] = ()
+) -> Function:
+    """An aggregate; without ``bind``, of one value, of a list or of a state."""
+    return Function(name, doc, bind=bind or partial(_bind, name), cost=cost, kind=Kind.AGGREGATE, aliases=aliases)
+
+
+def _alone(bind: Bind) -> Bind:
+    """The aggregate, whose arguments hold no other."""
+    return lambda c, node, scope: bind(c, node, replace(scope, aggregates=False))
+
+
+_OLD_NAMES = {"take_any": ("any",), "take_anyif": ("anyif",)}
+FUNCTIONS = (
+    BAG_OF_BAGS,
+    SCHEMA_OF,
+    *(_aggregate(s.name, f"{s.doc}.", cost=Cost.LINEAR, aliases=_OLD_NAMES.get(s.name, ())) for s in SIMPLE.values()),
+    *(
+        _aggregate(name, f"{SIMPLE[base].doc} of the rows for which a condition holds.", cost=Cost.LINEAR,
+                   aliases=_OLD_NAMES.get(name, ()))
+        for name, base in CONDITIONAL.items() if base in SIMPLE
+    ),
+    _aggregate("count", "How many rows there are.", _alone(_count), Cost.LINEAR, ("cnt",)),
+    _aggregate("countif", "How many rows there are for which a condition holds.", _alone(_countif), Cost.LINEAR),
+    _aggregate("arg_max", "Columns of the row with the greatest value.", _first_of, Cost.LINEAR, ("argmax",)),
+    _aggregate("arg_min", "Columns of the row with the least value.", _first_of, Cost.LINEAR, ("argmin",)),
+    _aggregate("make_list", "An array of the values that are not null.", aliases=("makelist",)),
+    _aggregate("make_set", "An array of the different values that are not null.", aliases=("makeset",)),
+    _aggregate("make_list_with_nulls", "An array of the values, nulls as well."),
+    _aggregate("make_bag", "One bag of all bags.", aliases=("make_dictionary",)),
+    _aggregate("make_list_if", "An array of the values for which a condition holds."),
+    _aggregate("make_set_if", "An array of the different values for which a condition holds."),
+    _aggregate("make_bag_if", "One bag of the bags for which a condition holds."),
+    _aggregate("hll", "The different values as a state for dcount_hll(); exact here."),
+    _aggregate("hll_if", "hll() of the rows for which a condition holds."),
+    _aggregate("hll_merge", "Several states of hll() as one.", _alone(_hll_merge)),
+    _aggregate("buildschema", "The types of all values below each property.", _alone(_buildschema)),
+    *(
+        _aggregate(name, f"The covariance of two values in a {of}{rows}.", _alone(_covariance))
+        for name, of, rows in (
+            ("covariance", "sample", ""), ("covariancep", "population", ""),
+            ("covarianceif", "sample", " of the rows for which a condition holds"),
+            ("covariancepif", "population", " of the rows for which a condition holds"),
+        )
+    ),
+    Function(
+        "dcount_hll", "How many values a state of hll() holds.",
+        Template("d", "long!", "CASE WHEN json_type({0}) = 'ARRAY' THEN CAST(json_array_length({0}) AS BIGINT) END"),
+        cost=Cost.LINEAR,
+    ),
+    Function(
+        "hll_merge", "Several states of hll() as one.",
+        Template("d d*", "dynamic!", "to_json(list_sort(list_distinct(flatten([{*}]::VARCHAR[][]))))"),
+    ),
+)  # fmt: skip

@@ -1,12 +1,146 @@
-"""Arrays and bags whose SQL would be longer than their meaning."""
+"""Dynamic arrays and sets of their items."""
 
 from __future__ import annotations
 
 import functools
-import re
+from dataclasses import replace
 from typing import Any
 
-from queries.kql.functions.body import Body
+from queries.kql import syntax as ast
+from queries.kql.binder import Binder
+from queries.kql.errors import KqlBindError
+from queries.kql.functions.arguments import arguments
+from queries.kql.functions.calling import call
+from queries.kql.functions.declaration import LINEAR, Bind, Body, Function, Template
+from queries.kql.stages import Scope
+from queries.kql.values import (
+    NUMERIC,
+    TICKS_TO_TEXT,
+    Value,
+    cast_number,
+    constant,
+    dynamic_of,
+    sql,
+    widest,
+)
+
+_ARRAY = "TRY_CAST({0} AS JSON[])"
+
+_IS_ARRAY = "json_type({0}) = 'ARRAY'"
+
+
+def _pack_array(c: Binder, node: ast.Call, scope: Scope) -> Value:
+    values = [dynamic_of(c.expr(a, scope)) for a in node.args]
+    return sql("json_list([{*}]::JSON[])", "dynamic", *values, nullable=False)
+
+
+def _array_slice(c: Binder, node: ast.Call, scope: Scope) -> Value:
+    array, low, high = arguments(c, node, scope, 3)
+    n = "CAST(json_array_length({0}) AS BIGINT)"
+    place = f"(CASE WHEN {{N}} < 0 THEN greatest({n} + {{N}}, 0) ELSE {{N}} END + 1)"
+    return sql(
+        f"CASE WHEN json_type({{0}}) = 'ARRAY' THEN json_list(TRY_CAST({{0}} AS JSON[])[{place.replace('{N}', '{1}')}"
+        f" : {place.replace('greatest(', '(').replace(', 0)', ')').replace('{N}', '{2}')}]) END",
+        "dynamic", array, low, high, nullable=True,
+    )  # fmt: skip
+
+
+def _set_operation(template: str) -> Bind:
+    def build(c: Binder, node: ast.Call, scope: Scope) -> Value:
+        values = arguments(c, node, scope, 2, 64)
+        for value in values:
+            if value.type != "dynamic":
+                raise KqlBindError(f"{node.name}() needs dynamic arrays, not {value.type}", value.span)
+        # First-seen order, as Kusto shows it.
+        distinct = "list_unique(TRY_CAST({0} AS JSON[]))"
+        made = sql(distinct, "dynamic", values[0])
+        for value in values[1:]:
+            made = sql(template.replace("{U}", distinct.replace("{0}", "{1}")), "dynamic", made, value)
+        guard = "CASE WHEN json_type({1}) = 'ARRAY' THEN json_list({0}) END"
+        return sql(guard, "dynamic", made, values[0], nullable=True)
+
+    return build
+
+
+def _shift(sign: int) -> Bind:
+    def build(c: Binder, node: ast.Call, scope: Scope) -> Value:
+        args = arguments(c, node, scope, 2, 3)
+        if args[0].type != "dynamic":
+            raise KqlBindError(f"{node.name}() needs an array, not {args[0].type}", node.span)
+        fill = dynamic_of(args[2]) if len(args) == 3 else constant(None, "dynamic")
+        place = f"(ki + {sign} * {{1}})"
+        picked = f"CASE WHEN {place} BETWEEN 1 AND len(TRY_CAST({{0}} AS JSON[])) THEN TRY_CAST({{0}} AS JSON[])[{place}] ELSE {{2}} END"
+        template = f"json_list(list_transform(range(1, len(TRY_CAST({{0}} AS JSON[])) + 1), lambda ki: {picked}))"
+        guarded = f"CASE WHEN json_type({{0}}) = 'ARRAY' THEN {template} END"
+        return sql(guarded, "dynamic", args[0], args[1], fill, nullable=True)
+
+    return build
+
+
+MAX_RANGE = 1_048_576  # Kusto's own limit for range()
+
+
+def _array_sort(direction: str) -> Bind:
+    """The first array sorted, the others taken along: as many values as arrays."""
+
+    def build(c: Binder, node: ast.Call, scope: Scope) -> Value:
+        args = arguments(c, node, scope, 1, 65)
+        last = True
+        if args[-1].type == "bool":
+            if not args[-1].is_constant:
+                raise KqlBindError(f"{node.name}() needs a constant for nulls_last", node.args[-1].span)
+            last = bool(args.pop().constant)
+        if not args:
+            raise KqlBindError(f"{node.name}() needs a dynamic array", node.span)
+        for arg in args:
+            if arg.type != "dynamic":
+                raise KqlBindError(f"{node.name}() needs dynamic arrays, not {arg.type}", arg.span)
+        made = call(SORTS[direction, last], args, node)
+        parts = []
+        for place, arg in enumerate(args):
+            item = sql(f"nullif(json_extract({{0}}, '$[{place}]'), 'null'::JSON)", "dynamic", made, nullable=True)
+            parts.append((f"{arg.name or f'array{place}'}_sorted", item))
+        return replace(parts[0][1], name=parts[0][0], parts=tuple(parts))
+
+    return build
+
+
+def _range(c: Binder, node: ast.Call, scope: Scope) -> Value:
+    """An array from start to stop, both included."""
+    args = arguments(c, node, scope, 2, 3)
+    start, stop = args[:2]
+    if len(args) == 2:
+        by_hour = constant(3600 * 10**7, "timespan")
+        args.append(by_hour if start.type in ("datetime", "timespan") else constant(1, "long"))
+    step = args[2]
+    if step.is_constant and not step.constant:
+        raise KqlBindError("range() needs a step other than 0", node.span)
+    kinds = (start.type, stop.type, step.type)
+    if kinds == ("datetime", "datetime", "timespan"):
+        places = "range(0, least((epoch_us({1}) - epoch_us({0})) // ({2} // 10) + 1, %d))"
+        cell = "time_text(make_timestamp(epoch_us({0}) + kx * ({2} // 10)))"
+    elif kinds == ("timespan",) * 3:
+        places = "range(0, least(({1} - {0}) // {2} + 1, %d))"
+        cell = TICKS_TO_TEXT.replace("{0}", "({0} + kx * {2})")
+    elif all(k in NUMERIC for k in kinds):
+        kind = widest([*kinds])
+        kind = "real" if kind in ("real", "decimal") else "long"
+        start, stop, step = (cast_number(v, kind) if v.type != "decimal" else v for v in (start, stop, step))
+        places = "range(0, least(CAST(floor(({1} - {0}) / {2}) AS BIGINT) + 1, %d))"
+        cell = "({0} + kx * {2})"
+    else:
+        raise KqlBindError(f"range() does not run from {kinds[0]} to {kinds[1]} by {kinds[2]}", node.span)
+    made = f"to_json(list_transform({places % MAX_RANGE}, lambda kx: {cell}))"
+    return sql(made, "dynamic", start, stop, step)
+
+
+def _repeat(c: Binder, node: ast.Call, scope: Scope) -> Value:
+    value, count = arguments(c, node, scope, 2)
+    if count.type not in ("int", "long"):
+        raise KqlBindError(f"repeat() needs a whole number, not {count.type}", node.args[1].span)
+    return sql("CASE WHEN {1} >= 0 THEN json_list(list_transform(range({1}), lambda kx: {0})) END",
+               "dynamic", dynamic_of(value), count, nullable=True)  # fmt: skip
+
 
 Json = Any
 
@@ -106,102 +240,6 @@ def set_equals(first: Json, second: Json) -> bool | None:
     return {_key(v) for v in first} == {_key(v) for v in second}
 
 
-def bag_merge(*bags: Json) -> dict[str, Json] | None:
-    """All properties; the leftmost bag that has a key decides."""
-    out: dict[str, Json] = {}
-    given = [b for b in bags if isinstance(b, dict)]
-    for bag in given:
-        for key, value in bag.items():
-            out.setdefault(key, value)
-    return out if given else None
-
-
-_STEP = re.compile(r"\.([^.\[]+)|\[\s*(?:'([^']*)'|\"([^\"]*)\"|(\d+))\s*\]")
-
-
-def path_of(text: str) -> list[str | int]:
-    """The steps of `$.a['b'][0]`; a name alone is one step."""
-    if not text.startswith("$"):
-        return [text]
-    return [int(m[4]) if m[4] else (m[1] or m[2] or m[3] or "") for m in _STEP.finditer(text)]
-
-
-_ABSENT = object()
-
-
-def _inside(value: Any, way: list[str | int]) -> Any:
-    """What lies at the end of a path, or _ABSENT."""
-    for step in way:
-        if isinstance(value, dict) and step in value:
-            value = value[step]
-            continue
-        if not (isinstance(value, list) and isinstance(step, int) and step < len(value)):
-            return _ABSENT
-        value = value[step]
-    return value
-
-
-def bag_remove_keys(bag: Json, keys: Json) -> Json:
-    """Without these properties; `$.a.b` reaches inside."""
-    if not isinstance(bag, dict) or not isinstance(keys, list):
-        return None
-    for key in keys:
-        *way, last = path_of(str(key))
-        node = _inside(bag, way)
-        if isinstance(node, dict):
-            node.pop(last, None)
-    return bag
-
-
-def bag_set_key(bag: Json, key: str, value: Json) -> Json:
-    """With one property set; `$.a.b` reaches inside and makes what is missing."""
-    if not isinstance(bag, dict):
-        return None
-    *way, last = path_of(key)
-    node: Any = bag
-    for step in way:
-        inner = node.get(str(step))
-        if not isinstance(inner, dict):
-            inner = node[str(step)] = {}
-        node = inner
-    node[str(last)] = value
-    return bag
-
-
-def bag_zip(keys: Json, values: Json) -> dict[str, Json] | None:
-    """A bag of keys and values by place; keys that are no text are left out, missing values are null: all of them where
-    the values are no array."""
-    if not isinstance(keys, list):
-        return None
-    values = values if isinstance(values, list) else []
-    return {k: values[i] if i < len(values) else None for i, k in enumerate(keys) if isinstance(k, str)}
-
-
-def bag_has_key(bag: Json, key: str) -> bool | None:
-    """Whether a property exists; `$.a.b` reaches inside."""
-    return _inside(bag, path_of(key)) is not _ABSENT
-
-
-def treepath(value: Json) -> list[str]:
-    """Paths of all properties and places below a dynamic value."""
-    out: list[str] = []
-
-    def walk(node: Json, path: str) -> None:
-        if isinstance(node, dict):
-            for key, item in node.items():
-                below = f"{path}['{key}']" if path else f"['{key}']"
-                out.append(below)
-                walk(item, below)
-        elif isinstance(node, list) and node:
-            below = f"{path}[0]"
-            out.append(below)
-            for item in node:
-                walk(item, below)
-
-    walk(value, "")
-    return list(dict.fromkeys(out))
-
-
 def _rank(value: Json) -> int:
     """Numbers before texts before the rest, as Kusto shows mixed arrays."""
     if isinstance(value, bool):
@@ -239,22 +277,6 @@ def array_sort(descending: bool, *arrays: Json, nulls_last: bool = True) -> list
     return out
 
 
-def has_any_index(text: str, values: Json) -> int:
-    """The place of the first value that the text holds as a whole term, or -1."""
-    for place, value in enumerate(values if isinstance(values, list) else []):
-        needle = str(value)
-        before = r"(?<![^\W_])" if needle[:1].isalnum() else ""
-        after = r"(?![^\W_])" if needle[-1:].isalnum() else ""
-        if needle and re.search(before + re.escape(needle) + after, text, re.I):
-            return place
-    return -1
-
-
-def unicode_codepoints_from_string(text: str) -> list[int]:
-    """The code points of a text."""
-    return [ord(c) for c in text]
-
-
 def _sorting(descending: bool, nulls_last: bool) -> Any:
     def run(*arrays: Json) -> list[Json] | None:
         return array_sort(descending, *arrays, nulls_last=nulls_last)
@@ -262,81 +284,119 @@ def _sorting(descending: bool, nulls_last: bool) -> Any:
     return run
 
 
-def bag_of_bags(bags: Json, most: int) -> dict[str, Json]:
-    """make_bag(): one bag of all; the first row that has a key decides."""
-    out: dict[str, Json] = {}
-    for bag in bags:
-        for key, value in bag.items() if isinstance(bag, dict) else ():
-            if key not in out and (most < 0 or len(out) < most):
-                out[key] = value
-    return out
-
-
-def weighted_rank(values: Json, weights: Json, share: float) -> float | None:
-    """The least value at which the weights so far reach a share, in percent."""
-    pairs = sorted((v, w) for v, w in zip(values, weights, strict=True) if v is not None and w and w > 0)
-    reached, total = 0, sum(w for _, w in pairs)
-    for value, weight in pairs:
-        reached += weight
-        if reached >= total * share / 100:
-            return float(value)
-    return None
-
-
-def schema_of(values: Json) -> Json:
-    """buildschema(): the types below each property of all values."""
-    kinds: dict[str, Json] = {}
-    for value in values:
-        kind = _schema(value)
-        kinds.setdefault(_key(kind), kind)
-    return _merged(list(kinds.values()))
-
-
-def _schema(value: Json) -> Json:
-    if isinstance(value, dict):
-        return {k: _schema(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return {"`indexer`": _merged([_schema(v) for v in value])}
-    if isinstance(value, bool):
-        return "bool"
-    return {int: "long", float: "double", str: "string"}.get(type(value), "null")
-
-
-def _merged(kinds: list[Json]) -> Json:
-    """Several schemas as one: bags merge by property, different plain types become an array."""
-    bags = [k for k in kinds if isinstance(k, dict)]
-    flat: list[Json] = list(dict.fromkeys(k for kind in kinds if not isinstance(kind, dict)
-                              for k in (kind if isinstance(kind, list) else [kind]) if isinstance(k, str)))  # fmt: skip
-    if bags:
-        keys = dict.fromkeys(k for b in bags for k in b)
-        flat.append({k: _merged([b[k] for b in bags if k in b]) for k in keys})
-    flat = [k for k in flat if k != "null"] or flat
-    return flat[0] if len(flat) == 1 else flat
-
-
-BODIES = {
-    "bag_of_bags": (Body("d l", "dynamic", bag_of_bags),),
-    "weighted_rank": (Body("d d r", "real", weighted_rank),),
-    "schema_of": (Body("d", "dynamic", schema_of),),
-    "array_iff": (Body("d D D", "dynamic", array_iff, nulls=True),),
-    "array_index_of": tuple(Body("d D" + " l" * n, "long", array_index_of) for n in range(4)),
-    "array_rotate_left": (Body("d l", "dynamic", _rotate(1)),),
-    "array_rotate_right": (Body("d l", "dynamic", _rotate(-1)),),
-    "array_split": (Body("d D", "dynamic", array_split),),
-    "zip": (Body("d d*", "dynamic", zip_, nulls=True),),
-    "jaccard_index": (Body("d d", "dynamic", jaccard_index),),
-    "set_equals": (Body("d d", "bool", set_equals),),
-    "bag_merge": (Body("d d*", "dynamic", bag_merge, nulls=True),),
-    "bag_remove_keys": (Body("d d", "dynamic", bag_remove_keys),),
-    "bag_set_key": (Body("d s D", "dynamic", bag_set_key, nulls=True),),
-    "bag_zip": (Body("d d", "dynamic", bag_zip),),
-    "bag_has_key": (Body("d s", "bool", bag_has_key),),
-    "treepath": (Body("d", "dynamic", treepath),),
-    "has_any_index": (Body("s d", "long", has_any_index),),
-    "unicode_codepoints_from_string": (Body("S", "dynamic", unicode_codepoints_from_string),),
-    "to_utf8": (Body("S", "dynamic", unicode_codepoints_from_string),),
-    "array_sort_asc_first": (Body("d*", "dynamic", _sorting(False, False), nulls=True),),
-    "array_sort_asc_last": (Body("d*", "dynamic", _sorting(False, True), nulls=True),),
-    "array_sort_desc_first": (Body("d*", "dynamic", _sorting(True, False), nulls=True),),
-    "array_sort_desc_last": (Body("d*", "dynamic", _sorting(True, True), nulls=True),),
+#: Descending or not, nulls last or not.
+SORTS = {
+    (direction, last): Function(
+        f"array_sort_{direction}_{'last' if last else 'first'}",
+        f"array_sort_{direction}() with nulls {'last' if last else 'first'}.",
+        Body("d*", "dynamic", _sorting(direction == "desc", last), nulls=True),
+        internal=True,
+    )
+    for direction in ("asc", "desc")
+    for last in (False, True)
 }
+FUNCTIONS = (
+    Function(
+        "array_length",
+        "How many items the array has.",
+        Template("d", "long!", f"CASE WHEN {_IS_ARRAY} THEN CAST(json_array_length({{0}}) AS BIGINT) END"),
+        cost=LINEAR,
+        aliases=("arraylength",),
+    ),
+    Function(
+        "array_reverse",
+        "The items in reverse order.",
+        Template("d", "dynamic!", f"CASE WHEN {_IS_ARRAY} THEN json_list(list_reverse({_ARRAY})) END"),
+    ),
+    Function(
+        "array_sum",
+        "The sum of the items.",
+        Template("d", "real!", f"CASE WHEN {_IS_ARRAY} THEN list_sum(TRY_CAST({{0}} AS DOUBLE[])) END"),
+    ),
+    Function(
+        "array_concat",
+        "The items of several arrays as one array.",
+        Template("d*", "dynamic!", "json_list(lists_joined({*}))"),
+    ),
+    Function(
+        "strcat_array",
+        "The items put together as one text, with a delimiter between them.",
+        Template("d S", "string!", f"array_to_string(list_transform({_ARRAY}, lambda kx: json_text(kx)), {{1}})"),
+        aliases=("array_strcat",),
+    ),
+    Function(
+        "set_has_element",
+        "Whether the array has the item.",
+        Template("d s", "bool!", f"list_contains(list_transform({_ARRAY}, lambda kx: json_text(kx)), {{1}})"),
+        Template(
+            "d n",
+            "bool!",
+            f"list_contains(list_transform({_ARRAY}, lambda kx: TRY_CAST(kx AS DOUBLE)), CAST({{1}} AS DOUBLE))",
+        ),
+    ),
+    Function(
+        "set_union",
+        "Every different item of several arrays, in the order first seen.",
+        bind=_set_operation("list_concat({0}, list_filter({U}, lambda kx: NOT list_contains({0}, kx)))"),
+    ),
+    Function(
+        "set_difference",
+        "Every different item of the first array that is in none of the others.",
+        bind=_set_operation("list_filter({0}, lambda kx: NOT list_contains(TRY_CAST({1} AS JSON[]), kx))"),
+    ),
+    Function(
+        "set_intersect",
+        "Every different item that is in all of the arrays.",
+        bind=_set_operation("list_filter({0}, lambda kx: list_contains(TRY_CAST({1} AS JSON[]), kx))"),
+    ),
+    Function("set_equals", "Whether two arrays have the same items.", Body("d d", "bool", set_equals)),
+    Function(
+        "jaccard_index",
+        "The size of the intersection of two arrays over the size of their union.",
+        Body("d d", "dynamic", jaccard_index),
+    ),
+    Function(
+        "array_slice",
+        "The items from one place to another, both included; negative places count from the end.",
+        bind=_array_slice,
+    ),
+    Function("array_shift_left", "The items moved towards the start; the gap is filled.", bind=_shift(1)),
+    Function("array_shift_right", "The items moved towards the end; the gap is filled.", bind=_shift(-1)),
+    Function(
+        "array_rotate_left",
+        "The items moved towards the start; those that leave come back at the end.",
+        Body("d l", "dynamic", _rotate(1)),
+    ),
+    Function(
+        "array_rotate_right",
+        "The items moved towards the end; those that leave come back at the start.",
+        Body("d l", "dynamic", _rotate(-1)),
+    ),
+    Function("array_split", "The array cut at one place or several.", Body("d D", "dynamic", array_split)),
+    Function(
+        "array_iff",
+        "Item by item, the one of two arrays that a third of conditions chooses.",
+        Body("d D D", "dynamic", array_iff, nulls=True),
+        aliases=("array_iif",),
+    ),
+    Function(
+        "array_index_of",
+        "The place of the n-th item equal to a value, or -1.",
+        *(Body("d D" + " l" * n, "long", array_index_of) for n in range(4)),
+    ),
+    Function(
+        "array_sort_asc",
+        "The first array in ascending order, the others in the same order of places.",
+        bind=_array_sort("asc"),
+    ),
+    Function(
+        "array_sort_desc",
+        "The first array in descending order, the others in the same order of places.",
+        bind=_array_sort("desc"),
+    ),
+    Function("pack_array", "An array of the arguments.", bind=_pack_array),
+    Function("range", "The numbers or moments from one to another by a step, as an array.", bind=_range),
+    Function("repeat", "An array of so many times the same value.", bind=_repeat),
+    Function("zip", "Arrays of the items at the same place.", Body("d d*", "dynamic", zip_, nulls=True)),
+    *SORTS.values(),
+)

@@ -1,4 +1,4 @@
-"""Hashes, base64, compression, URL and punycode spellings."""
+"""Hashes, and texts in other spellings: base64, gzip, zlib, URLs, punycode."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import zlib
 from typing import Any
 from urllib.parse import quote, unquote_plus
 
-from queries.kql.functions.body import Body
+from queries.kql.functions.declaration import LINEAR, Body, Function, Template
 
 _MASK = (1 << 64) - 1
+
 _P1, _P2, _P3, _P4, _P5 = (
     11400714785074694791, 14029467366897019727, 1609587929392839161, 9650029242287828579, 2870177450012600261,
 )  # fmt: skip
@@ -194,30 +195,79 @@ def punycode_domain_to_string(text: str) -> str | None:
     return None if None in parts else ".".join(p or "" for p in parts)
 
 
-def make_string(*values: Any) -> str:
-    """Characters of code points and arrays of them."""
-    flat = [c for v in values for c in (v if isinstance(v, list) else [v])]
-    return "".join(chr(c) for c in flat if isinstance(c, int) and 0 < c < 0x110000)
-
-
-BODIES = {
-    "hash": (Body("h", "long", hash_), Body("h l", "long", hash_)),
-    "hash_xxhash64": (Body("h", "long", hash_), Body("h l", "long", hash_)),
-    "base64_decode_toarray": (Body("s", "dynamic", base64_decode_toarray),),
-    "base64_encode_fromarray": (Body("d", "string", base64_encode_fromarray),),
-    "base64_decode_tostring": (Body("s", "string", base64_decode_tostring),),
-    "base64_decode_toguid": (Body("s", "guid", base64_decode_toguid),),
-    "base64_encode_fromguid": (Body("g", "string", base64_encode_fromguid),),
-    "zlib_compress_to_base64_string": (Body("s", "string", zlib_compress),),
-    "zlib_decompress_from_base64_string": (Body("s", "string", zlib_decompress),),
-    "gzip_compress_to_base64_string": (Body("s", "string", gzip_compress),),
-    "gzip_decompress_from_base64_string": (Body("s", "string", gzip_decompress),),
-    "url_encode": (Body("s", "string", url_encode),),
-    "url_decode": (Body("s", "string", url_decode),),
-    "punycode_from_string": (Body("s", "string", punycode_from_string),),
-    "punycode_to_string": (Body("s", "string", punycode_to_string),),
-    "punycode_domain_from_string": (Body("s", "string", punycode_domain_from_string),),
-    "punycode_domain_to_string": (Body("s", "string", punycode_domain_to_string),),
-    "make_string": (Body("D D*", "string", make_string),),
-    "unicode_codepoints_to_string": (Body("D D*", "string", make_string),),
-}
+FUNCTIONS = (
+    Function(
+        "base64_encode_tostring",
+        "The text in base64.",
+        Template("s", "string", "to_base64(encode({0}))"),
+        aliases=("base64_encodestring",),
+    ),
+    Function(
+        "url_encode_component",
+        "The text with everything percent-encoded that may not stand in a part of a URL.",
+        Template("s", "string", "url_encode({0})"),
+    ),
+    Function("hash_md5", "The MD5 of a text, in hexadecimal.", Template("S", "string", "md5({0})"), cost=LINEAR),
+    Function("hash_sha1", "The SHA-1 of a text, in hexadecimal.", Template("S", "string", "sha1({0})")),
+    Function("hash_sha256", "The SHA-256 of a text, in hexadecimal.", Template("S", "string", "sha256({0})")),
+    Function(
+        "hash", "The xxHash64 of a value, or its remainder.", Body("h", "long", hash_), Body("h l", "long", hash_)
+    ),
+    Function(
+        "hash_xxhash64",
+        "The xxHash64 of a value, or its remainder.",
+        Body("h", "long", hash_),
+        Body("h l", "long", hash_),
+        aliases=("hash_xxh64",),
+    ),
+    Function(
+        "base64_decode_toarray", "The bytes behind base64 as an array.", Body("s", "dynamic", base64_decode_toarray)
+    ),
+    Function("base64_encode_fromarray", "An array of bytes in base64.", Body("d", "string", base64_encode_fromarray)),
+    Function(
+        "base64_decode_tostring",
+        "The text behind base64.",
+        Body("s", "string", base64_decode_tostring),
+        aliases=("base64_decodestring",),
+    ),
+    Function("base64_decode_toguid", "The guid whose text is behind base64.", Body("s", "guid", base64_decode_toguid)),
+    Function("base64_encode_fromguid", "The text of a guid in base64.", Body("g", "string", base64_encode_fromguid)),
+    Function(
+        "zlib_compress_to_base64_string",
+        "The text compressed with zlib, in base64.",
+        Body("s", "string", zlib_compress),
+    ),
+    Function(
+        "zlib_decompress_from_base64_string", "The text behind zlib in base64.", Body("s", "string", zlib_decompress)
+    ),
+    Function(
+        "gzip_compress_to_base64_string",
+        "The text compressed with gzip, in base64.",
+        Body("s", "string", gzip_compress),
+    ),
+    Function(
+        "gzip_decompress_from_base64_string", "The text behind gzip in base64.", Body("s", "string", gzip_decompress)
+    ),
+    Function(
+        "url_encode",
+        "The text with a space as + and other characters percent-encoded.",
+        Body("s", "string", url_encode),
+    ),
+    Function("url_decode", "The text behind percent-encoding.", Body("s", "string", url_decode)),
+    Function(
+        "punycode_from_string",
+        "One label in punycode, without the xn-- before it.",
+        Body("s", "string", punycode_from_string),
+    ),
+    Function("punycode_to_string", "The label behind punycode.", Body("s", "string", punycode_to_string)),
+    Function(
+        "punycode_domain_from_string",
+        "A domain with each label in punycode that needs it.",
+        Body("s", "string", punycode_domain_from_string),
+    ),
+    Function(
+        "punycode_domain_to_string",
+        "A domain with its xn-- labels decoded.",
+        Body("s", "string", punycode_domain_to_string),
+    ),
+)

@@ -1,13 +1,14 @@
-"""Points on the sphere: distance, bearing, circles, geohashes. Lines and polygons are refused by name."""
+"""Points on the sphere: distance, bearing, circles and geohashes."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from queries.kql.functions.body import Body
+from queries.kql.functions.declaration import Body, Function
 
 EARTH_RADIUS_M = 6_371_010.0  # the sphere of the S2 library, which Kusto measures on
+
 _LETTERS = "0123456789bcdefghjkmnpqrstuvwxyz"
 
 
@@ -88,11 +89,32 @@ def geohash_polygon(text: str) -> dict[str, Any] | None:
     return {"type": "Polygon", "coordinates": [ring]}
 
 
-BODIES = {
-    "geo_distance_2points": (Body("r r r r", "real", distance),),
-    "geo_point_in_circle": (Body("r r r r r", "bool", point_in_circle),),
-    "geo_azimuth": (Body("r r r r", "real", azimuth),),
-    "geo_point_to_geohash": (Body("r r", "string", to_geohash), Body("r r l", "string", to_geohash)),
-    "geo_geohash_to_central_point": (Body("s", "dynamic", geohash_centre),),
-    "geo_geohash_to_polygon": (Body("s", "dynamic", geohash_polygon),),
-}
+FUNCTIONS = (
+    Function("geo_distance_2points", "The distance of two points in metres.", Body("r r r r", "real", distance)),
+    Function(
+        "geo_point_in_circle",
+        "Whether a point lies within so many metres of another.",
+        Body("r r r r r", "bool", point_in_circle),
+    ),
+    Function(
+        "geo_azimuth",
+        "The bearing from one point to another, in radians clockwise from north.",
+        Body("r r r r", "real", azimuth),
+    ),
+    Function(
+        "geo_point_to_geohash",
+        "The geohash cell of a point.",
+        Body("r r", "string", to_geohash),
+        Body("r r l", "string", to_geohash),
+    ),
+    Function(
+        "geo_geohash_to_central_point",
+        "The middle of a geohash cell as a GeoJSON point.",
+        Body("s", "dynamic", geohash_centre),
+    ),
+    Function(
+        "geo_geohash_to_polygon",
+        "The edges of a geohash cell as a GeoJSON polygon.",
+        Body("s", "dynamic", geohash_polygon),
+    ),
+)

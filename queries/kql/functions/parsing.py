@@ -1,4 +1,4 @@
-"""Texts with a structure of their own: URLs, CSV, XML, versions, paths, command lines."""
+"""Texts with a structure of their own: URLs, paths, versions, CSV, XML, command lines."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from decimal import Decimal
 from typing import Any
 from xml.etree import ElementTree
 
-from queries.kql.functions.body import Body
+from queries.kql.functions.declaration import Body, Function
 
 _URL = re.compile(r"^(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):)?(?://(?P<authority>[^/?#]*))?(?P<path>[^?#]*)"
                   r"(?:\?(?P<query>[^#]*))?(?:#(?P<fragment>.*))?$", re.S)  # fmt: skip
+
 _VERSION_PART = 10**8  # each of the four parts has eight decimal digits
 
 
@@ -153,12 +154,23 @@ def _argument(text: str, place: int) -> tuple[str, int]:
     return made, place
 
 
-BODIES = {
-    "parse_url": (Body("s", "dynamic", parse_url),),
-    "parse_urlquery": (Body("s", "dynamic", parse_urlquery),),
-    "parse_csv": (Body("s", "dynamic", parse_csv),),
-    "parse_xml": (Body("s", "dynamic", parse_xml),),
-    "parse_version": (Body("s", "decimal", parse_version),),
-    "parse_path": (Body("s", "dynamic", parse_path),),
-    "parse_command_line": (Body("S s", "dynamic", parse_command_line),),
-}
+FUNCTIONS = (
+    Function("parse_url", "The parts of a URL as a bag.", Body("s", "dynamic", parse_url), aliases=("parseurl",)),
+    Function(
+        "parse_urlquery",
+        "The parameters of a URL's query as a bag.",
+        Body("s", "dynamic", parse_urlquery),
+        aliases=("parseurlquery",),
+    ),
+    Function("parse_csv", "The fields of the first record as an array.", Body("s", "dynamic", parse_csv)),
+    Function("parse_xml", "The elements of an XML document as a bag.", Body("s", "dynamic", parse_xml)),
+    Function(
+        "parse_version",
+        "A version of up to four numbers as a decimal that orders as versions do.",
+        Body("s", "decimal", parse_version),
+    ),
+    Function("parse_path", "The parts of a file's path as a bag.", Body("s", "dynamic", parse_path)),
+    Function(
+        "parse_command_line", "The arguments of a command line as an array.", Body("S s", "dynamic", parse_command_line)
+    ),
+)

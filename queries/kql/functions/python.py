@@ -1,9 +1,6 @@
-"""Functions that SQL cannot say: bodies in Python, given to DuckDB when a query uses them.
+"""Bodies in Python, given to DuckDB when a statement calls them.
 
-A family is one file with a table `BODIES`: name -> bodies. A body says its argument kinds as `signatures.py` does (and
-`D` for any type read as dynamic), its result type, and the function. Dynamics arrive as Python values and leave as
-them; timespans are ticks, datetimes naive UTC. A null argument gives null without asking the body, unless
-`nulls` is set. ClickHouse cannot call Python, so there these functions are refused.
+ClickHouse cannot call Python, so there such functions are refused.
 """
 
 from __future__ import annotations
@@ -19,70 +16,14 @@ from typing import Any
 
 import duckdb
 
-from queries.kql import official
-from queries.kql import syntax as ast
-from queries.kql.dialect import PHYSICAL, Sql
-from queries.kql.errors import KqlBindError
-from queries.kql.functions import (
-    addresses,
-    arrays,
-    encoding,
-    geo,
-    keyvalues,
-    nodes,
-    parsing,
-    searching,
-    series,
-    statistics,
-    units,
-    zones,
-)
-from queries.kql.functions.body import Body
-from queries.kql.functions.signatures import fit
-from queries.kql.values import Value, sql
+from queries.kql.dialect import PHYSICAL
+from queries.kql.functions.calling import BODY_PREFIX
+from queries.kql.functions.declaration import Body
+from queries.kql.functions.registry import registry
 
-BODIES: dict[str, tuple[Body, ...]] = (
-    addresses.BODIES | arrays.BODIES | encoding.BODIES | geo.BODIES | keyvalues.BODIES | nodes.BODIES | parsing.BODIES | series.BODIES
-    | searching.BODIES | statistics.BODIES | units.BODIES | zones.BODIES
-)  # fmt: skip
-# What a query may call; the others serve forms and operators.
-CALLABLE = frozenset(n for n in BODIES if n in official.FUNCTIONS or n in nodes.BODIES)
-USED = re.compile(r"\bkqlpy_(\w+?)_(\d+)(?:\(|$)")
+#: A call of a body in a statement: its function, and the place among the overloads.
+USED = re.compile(rf"\b{BODY_PREFIX}(\w+?)_(\d+)(?:\(|$)")
 _GIVING = threading.Lock()
-
-
-def call(name: str, args: list[Value], node: ast.Call) -> Value:
-    """The first body whose kinds fit, as a call in SQL."""
-    problem = ""
-    for place, body in enumerate(BODIES[name]):
-        fitted, why = fit(body.kinds.split(), args)
-        if fitted is None:
-            problem = problem or why
-            continue
-        holes = ", ".join(f"{{{i}}}" for i in range(len(fitted)))
-        made = sql(f"kqlpy_{name}_{place}({holes})", body.result, *fitted, nullable=True)
-        if isinstance(made.sql, Sql):
-            made.sql.origin = node
-        return spread(made, name, body, node, args) if body.parts else made
-    raise KqlBindError(f"{name}() {problem}", node.span)
-
-
-def spread(made: Value, name: str, body: Body, node: ast.Call, args: list[Value]) -> Value:
-    """A body that gives several values: each is a column of its own when nobody names it."""
-    parts = []
-    base = args[0].name or ""
-    for place, (label, kind) in enumerate(body.parts):
-        item = sql(f"nullif(json_extract({{0}}, '$[{place}]'), 'null'::JSON)", "dynamic", made, nullable=True)
-        parts.append((f"{name}_{base}_{label}", as_type(item, kind)))
-    first = parts[0][1]
-    return Value(first.sql, first.type, True, name=parts[0][0], parts=tuple(parts))
-
-
-def as_type(item: Value, kind: str) -> Value:
-    """A dynamic item as the type its body promised."""
-    if kind == "dynamic":
-        return item
-    return sql(f"TRY_CAST(json_extract_string({{0}}, '$') AS {PHYSICAL[kind]})", kind, item, nullable=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +73,19 @@ def _decoded(kinds: list[str]) -> Callable[[int, int], bool]:
     return test
 
 
+def _body(name: str, place: int) -> Body | None:
+    """The body that a word of a statement stands for."""
+    function = registry().functions.get(name)
+    overload = function.overloads[place] if function is not None and place < len(function.overloads) else None
+    return overload if isinstance(overload, Body) else None
+
+
 @cache
 def _wrapped(name: str, place: int) -> Any:
     """One object for the life of the process: the engine keeps only a bare pointer once the cursor is closed."""
-    body = BODIES[name][place]
-    return _Wrapped(body, _decoded(body.kinds.split()))
+    body = _body(name, place)
+    assert body is not None
+    return _Wrapped(body, _decoded(body.arguments.split()))
 
 
 def give(con: duckdb.DuckDBPyConnection, statement: str) -> None:
@@ -144,16 +93,17 @@ def give(con: duckdb.DuckDBPyConnection, statement: str) -> None:
 
     A cursor of its own does it: a name that is there already would end the caller's transaction.
     """
-    wanted = {(name, int(place)) for name, place in USED.findall(statement) if name in BODIES}
+    wanted = {(name, int(place)) for name, place in USED.findall(statement) if _body(name, int(place)) is not None}
     if not wanted:
         return
     with _GIVING, con.cursor() as beside:
         for name, place in sorted(wanted):
-            body = BODIES[name][place]
+            body = _body(name, place)
+            assert body is not None
             special: Any = "special"
             try:
                 beside.create_function(
-                    f"kqlpy_{name}_{place}", _wrapped(name, place), None, PHYSICAL[body.result], null_handling=special,
+                    f"{BODY_PREFIX}{name}_{place}", _wrapped(name, place), None, PHYSICAL[body.result], null_handling=special,
                     side_effects=body.volatile,
                 )  # fmt: skip
             except (duckdb.CatalogException, duckdb.NotImplementedException):

@@ -1,26 +1,14 @@
-"""Functions of a serialized row set: prev, next, row_number, row_cumsum, row_rank_*, row_window_session."""
+"""Functions of rows in a settled order, of the row's neighbours and of all rows so far."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from queries.kql import syntax as ast
 from queries.kql.binder import Binder
 from queries.kql.conversion import to_type
 from queries.kql.errors import KqlBindError
+from queries.kql.functions.declaration import LINEAR, Bind, Function, Kind
 from queries.kql.stages import Scope
 from queries.kql.values import NUMERIC, Value, cast_number, sql
-
-#: R18: operators behind which rows are serialized, and are not; behind all others they are as they were before. Kusto's page
-#: of `serialize` has the list; mv-expand, which that of the window functions counts among those that keep it, keeps it here.
-SERIAL = dict.fromkeys(("sort", "top", "top-hitters", "getschema", "serialize", "scan"), True) | dict.fromkeys(
-    ("count", "distinct", "evaluate", "facet", "join", "make-series", "reduce", "sample", "sample-distinct", "summarize", "top-nested"),
-    False,
-)  # fmt: skip
-#: Sources whose rows are in the order in which they are written down.
-IN_ORDER = frozenset({"range", "datatable", "print"})
-
-Window = Callable[[Binder, ast.Call, Scope], Value]
 
 
 def _order(c: Binder, node: ast.Call, scope: Scope) -> Value:
@@ -43,7 +31,7 @@ def _expect(node: ast.Call, low: int, high: int) -> None:
         raise KqlBindError(f"{node.name}() takes {wanted} arguments, not {len(node.args)}", node.span)
 
 
-def _shift(function: str) -> Window:
+def _shift(function: str) -> Bind:
     def build(c: Binder, node: ast.Call, scope: Scope) -> Value:
         order = _order(c, node, scope)
         _expect(node, 1, 3)
@@ -94,7 +82,7 @@ def _row_cumsum(c: Binder, node: ast.Call, scope: Scope) -> Value:
     return sql(f"CAST(coalesce(sum({{0}}) OVER ({over}), 0) AS {physical})", term.type, *args)
 
 
-def _rank(dense: bool) -> Window:
+def _rank(dense: bool) -> Bind:
     """A rank that grows when the value changes: by one when dense, else to the number of the row."""
 
     def build(c: Binder, node: ast.Call, scope: Scope) -> Value:
@@ -162,8 +150,45 @@ def _session_gap(c: Binder, node: ast.Call, scope: Scope) -> Value:
     return sql(f"CAST(sum({{{place}}}) {over} + 1 AS BIGINT)", "long", moment, gap, *keys, flag, nullable=False)
 
 
-WINDOWS: dict[str, Window] = {
-    "prev": _shift("lag"), "next": _shift("lead"), "row_number": _row_number, "row_cumsum": _row_cumsum,
-    "row_rank_dense": _rank(True), "row_rank_min": _rank(False), "row_rank": _rank(True),
-    "row_window_session": _row_window_session, "session_gap": _session_gap,
-}  # fmt: skip
+FUNCTIONS = (
+    Function("prev", "The value in the row so many rows before.", bind=_shift("lag"), cost=LINEAR, kind=Kind.ROW),
+    Function("next", "The value in the row so many rows behind.", bind=_shift("lead"), cost=LINEAR, kind=Kind.ROW),
+    Function(
+        "row_number",
+        "The number of the row, from 1 or a start, restarted where a condition holds.",
+        bind=_row_number,
+        cost=LINEAR,
+        kind=Kind.ROW,
+    ),
+    Function(
+        "row_cumsum",
+        "The sum of all rows so far, restarted where a condition holds.",
+        bind=_row_cumsum,
+        cost=LINEAR,
+        kind=Kind.ROW,
+    ),
+    Function(
+        "row_rank_dense", "The rank of the row's value, without gaps.", bind=_rank(True), cost=LINEAR, kind=Kind.ROW
+    ),
+    Function(
+        "row_rank_min",
+        "The rank of the row's value, with gaps behind equal values.",
+        bind=_rank(False),
+        cost=LINEAR,
+        kind=Kind.ROW,
+    ),
+    Function("row_rank", "The rank of the row's value, without gaps.", bind=_rank(True), cost=LINEAR, kind=Kind.ROW),
+    Function(
+        "row_window_session",
+        "The start of the session that the row belongs to.",
+        bind=_row_window_session,
+        kind=Kind.ROW,
+    ),
+    Function(
+        "session_gap",
+        "The number of the row's session of its key, where a gap begins a new one; an extension of Faultline.",
+        bind=_session_gap,
+        cost=LINEAR,
+        kind=Kind.ROW,
+    ),
+)

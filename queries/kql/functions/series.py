@@ -9,9 +9,10 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from queries.kql.functions import decompose, fits
-from queries.kql.functions.body import Body
-from queries.kql.functions.numbers import Json, number, numbers
+from queries.kql.functions import series_decompose as decompose
+from queries.kql.functions import series_fits as fits
+from queries.kql.functions.declaration import Body, Function
+from queries.kql.functions.series_items import Json, number, numbers
 
 
 def _pairs(first: Json, second: Json) -> list[tuple[Any, Any]] | None:
@@ -284,16 +285,6 @@ def _transform(cells: list[complex], sign: int) -> list[complex]:
 
 STATS = (("min", "real"), ("min_idx", "long"), ("max", "real"), ("max_idx", "long"), ("avg", "real"), ("stdev", "real"),
          ("variance", "real"))  # fmt: skip
-_ELEMENTWISE: dict[str, Callable[[Any], Any]] = {
-    "exp": math.exp, "sign": lambda a: (a > 0) - (a < 0), "abs": abs, "sin": math.sin, "asin": math.asin, "cos": math.cos,
-    "acos": math.acos, "tan": math.tan, "atan": math.atan, "log": _log, "floor": math.floor, "ceiling": math.ceil,
-}  # fmt: skip
-_BETWEEN: dict[str, Callable[[Any, Any], Any]] = {
-    "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b, "divide": _divide,
-    "pow": lambda a, b: math.pow(a, b), "greater": lambda a, b: a > b, "greater_equals": lambda a, b: a >= b,
-    "less": lambda a, b: a < b, "less_equals": lambda a, b: a <= b, "equals": lambda a, b: a == b,
-    "not_equals": lambda a, b: a != b,
-}  # fmt: skip
 _REAL, _IMAGINARY = ("real", "dynamic"), ("imag", "dynamic")
 
 
@@ -305,34 +296,137 @@ def _overloads(
     return tuple(Body(" ".join([kinds, *extra[:n]]), result, run, **more) for n in range(len(extra) + 1))
 
 
-BODIES: dict[str, tuple[Body, ...]] = {
-    **{f"series_{n}": (Body("d", "dynamic", _unary(f)),) for n, f in _ELEMENTWISE.items()},
-    **{f"series_{n}": (Body("D D", "dynamic", _binary(f)),) for n, f in _BETWEEN.items()},
-    "series_sum": (Body("d", "real", series_sum),),
-    "series_product": (Body("d", "real", series_product),),
-    "series_magnitude": (Body("d", "real", series_magnitude),),
-    "series_dot_product": (Body("D D", "real", series_dot_product),),
-    "series_cosine_similarity": _overloads("d d", "r r", series_cosine_similarity, "real"),
-    "series_pearson_correlation": (Body("d d", "real", series_pearson_correlation),),
-    "series_stats": _overloads("d", "b", series_stats, parts=STATS),
-    "series_stats_dynamic": _overloads("d", "b", series_stats_dynamic),
-    "series_fir": _overloads("d d", "b b", series_fir),
-    "series_iir": (Body("d d d", "dynamic", series_iir),),
-    "series_fill_const": _overloads("d", "D D", series_fill_const, nulls=True),
-    "series_fill_forward": _overloads("d", "D", series_fill_forward, nulls=True),
-    "series_fill_backward": _overloads("d", "D", series_fill_backward, nulls=True),
-    "series_fill_linear": _overloads("d", "D b D", series_fill_linear, nulls=True),
-    "series_fft": _overloads("d", "d", _fft(False), parts=(_REAL, _IMAGINARY)),
-    "series_ifft": _overloads("d", "d", _fft(True), parts=(_REAL, _IMAGINARY)),
-    "series_fit_line": (Body("d", "dynamic", fits.line, parts=fits.LINE),),
-    "series_fit_line_dynamic": (Body("d", "dynamic", fits.line_bag),),
-    "series_fit_2lines": (Body("d", "dynamic", fits.two_lines, parts=fits.TWO_LINES),),
-    "series_fit_2lines_dynamic": (Body("d", "dynamic", fits.two_lines_bag),),
-    "series_fit_poly": (Body("d", "dynamic", fits.poly, parts=fits.POLY), Body("d l", "dynamic", fits.poly_degree, parts=fits.POLY),
-                        Body("d d", "dynamic", fits.poly, parts=fits.POLY), Body("d d l", "dynamic", fits.poly, parts=fits.POLY)),
-    "series_outliers": _overloads("d", "s D r r", decompose.outliers, nulls=True),
-    "series_seasonal": _overloads("d", "l l", decompose.seasonal),
-    "series_decompose": _overloads("d", "l s l r", decompose.decompose, parts=decompose.PARTS),
-    "series_decompose_forecast": _overloads("d l", "l s r", decompose.forecast, parts=decompose.PARTS),
-    "series_decompose_anomalies": _overloads("d", "r l s l s r", decompose.anomalies, parts=decompose.ANOMALY_PARTS),
-}  # fmt: skip
+def _of_each(name: str, doc: str, operation: Callable[[Any], Any]) -> Function:
+    return Function(f"series_{name}", doc, Body("d", "dynamic", _unary(operation)))
+
+
+def _of_both(name: str, doc: str, operation: Callable[[Any, Any], Any]) -> Function:
+    return Function(f"series_{name}", doc, Body("D D", "dynamic", _binary(operation)))
+
+
+FUNCTIONS = (
+    _of_each("exp", "e to the power of each item.", math.exp),
+    _of_each("sign", "The sign of each item.", lambda a: (a > 0) - (a < 0)),
+    _of_each("abs", "The absolute value of each item.", abs),
+    _of_each("sin", "The sine of each item.", math.sin),
+    _of_each("asin", "The angle whose sine each item is.", math.asin),
+    _of_each("cos", "The cosine of each item.", math.cos),
+    _of_each("acos", "The angle whose cosine each item is.", math.acos),
+    _of_each("tan", "The tangent of each item.", math.tan),
+    _of_each("atan", "The angle whose tangent each item is.", math.atan),
+    _of_each("log", "The natural logarithm of each item.", _log),
+    _of_each("floor", "Each item rounded down.", math.floor),
+    _of_each("ceiling", "Each item rounded up.", math.ceil),
+    _of_both("add", "The sum, place by place.", lambda a, b: a + b),
+    _of_both("subtract", "The difference, place by place.", lambda a, b: a - b),
+    _of_both("multiply", "The product, place by place.", lambda a, b: a * b),
+    _of_both("divide", "The quotient, place by place.", _divide),
+    _of_both("pow", "The power, place by place.", lambda a, b: math.pow(a, b)),
+    _of_both("greater", "Whether the first is greater, place by place.", lambda a, b: a > b),
+    _of_both("greater_equals", "Whether the first is greater or equal, place by place.", lambda a, b: a >= b),
+    _of_both("less", "Whether the first is less, place by place.", lambda a, b: a < b),
+    _of_both("less_equals", "Whether the first is less or equal, place by place.", lambda a, b: a <= b),
+    _of_both("equals", "Whether both are equal, place by place.", lambda a, b: a == b),
+    _of_both("not_equals", "Whether both differ, place by place.", lambda a, b: a != b),
+    Function("series_sum", "The sum of the items.", Body("d", "real", series_sum)),
+    Function("series_product", "The product of the items.", Body("d", "real", series_product)),
+    Function("series_magnitude", "The square root of the sum of squares.", Body("d", "real", series_magnitude)),
+    Function("series_dot_product", "The sum of the products, place by place.", Body("D D", "real", series_dot_product)),
+    Function(
+        "series_cosine_similarity",
+        "The cosine of the angle between two series.",
+        *_overloads("d d", "r r", series_cosine_similarity, "real"),
+    ),
+    Function(
+        "series_pearson_correlation",
+        "Pearson's correlation of two series.",
+        Body("d d", "real", series_pearson_correlation),
+    ),
+    Function(
+        "series_stats",
+        "Minimum, maximum, their places, mean, standard deviation and variance, a column each.",
+        *_overloads("d", "b", series_stats, parts=STATS),
+    ),
+    Function(
+        "series_stats_dynamic",
+        "What series_stats gives, as a bag, with sum and length.",
+        *_overloads("d", "b", series_stats_dynamic),
+    ),
+    Function(
+        "series_fir",
+        "A finite impulse response filter: a weighted sum over a window.",
+        *_overloads("d d", "b b", series_fir),
+    ),
+    Function("series_iir", "An infinite impulse response filter.", Body("d d d", "dynamic", series_iir)),
+    Function(
+        "series_fill_const", "The missing items as a constant.", *_overloads("d", "D D", series_fill_const, nulls=True)
+    ),
+    Function(
+        "series_fill_forward",
+        "The missing items as the item before them.",
+        *_overloads("d", "D", series_fill_forward, nulls=True),
+    ),
+    Function(
+        "series_fill_backward",
+        "The missing items as the item after them.",
+        *_overloads("d", "D", series_fill_backward, nulls=True),
+    ),
+    Function(
+        "series_fill_linear",
+        "The missing items on the line between their neighbours.",
+        *_overloads("d", "D b D", series_fill_linear, nulls=True),
+    ),
+    Function(
+        "series_fft",
+        "The discrete Fourier transform, real and imaginary parts.",
+        *_overloads("d", "d", _fft(False), parts=(_REAL, _IMAGINARY)),
+    ),
+    Function(
+        "series_ifft",
+        "The inverse discrete Fourier transform, real and imaginary parts.",
+        *_overloads("d", "d", _fft(True), parts=(_REAL, _IMAGINARY)),
+    ),
+    Function(
+        "series_fit_line",
+        "The line that fits best, a column for each figure of it.",
+        Body("d", "dynamic", fits.line, parts=fits.LINE),
+    ),
+    Function("series_fit_line_dynamic", "What series_fit_line gives, as a bag.", Body("d", "dynamic", fits.line_bag)),
+    Function(
+        "series_fit_2lines",
+        "The two lines that fit best, a column for each figure of them.",
+        Body("d", "dynamic", fits.two_lines, parts=fits.TWO_LINES),
+    ),
+    Function(
+        "series_fit_2lines_dynamic", "What series_fit_2lines gives, as a bag.", Body("d", "dynamic", fits.two_lines_bag)
+    ),
+    Function(
+        "series_fit_poly",
+        "The polynomial that fits best.",
+        Body("d", "dynamic", fits.poly, parts=fits.POLY),
+        Body("d l", "dynamic", fits.poly_degree, parts=fits.POLY),
+        Body("d d", "dynamic", fits.poly, parts=fits.POLY),
+        Body("d d l", "dynamic", fits.poly, parts=fits.POLY),
+    ),
+    Function(
+        "series_outliers",
+        "How far each item lies beyond Tukey's fence.",
+        *_overloads("d", "s D r r", decompose.outliers, nulls=True),
+    ),
+    Function("series_seasonal", "The seasonal part of the series.", *_overloads("d", "l l", decompose.seasonal)),
+    Function(
+        "series_decompose",
+        "Baseline, season, trend and residual.",
+        *_overloads("d", "l s l r", decompose.decompose, parts=decompose.PARTS),
+    ),
+    Function(
+        "series_decompose_forecast",
+        "series_decompose with the last items forecast from those before.",
+        *_overloads("d l", "l s r", decompose.forecast, parts=decompose.PARTS),
+    ),
+    Function(
+        "series_decompose_anomalies",
+        "Flags and scores of the items that the decomposition does not explain.",
+        *_overloads("d", "r l s l s r", decompose.anomalies, parts=decompose.ANOMALY_PARTS),
+    ),
+)

@@ -1,12 +1,13 @@
-"""Special functions and tests of statistics, from their textbook formulas."""
+"""Functions of statistics: beta, gamma, error function, Welch's test."""
 
 from __future__ import annotations
 
 import math
 
-from queries.kql.functions.body import Body
+from queries.kql.functions.declaration import Body, Function
 
 _TINY = 1e-300
+
 _CONVERGED = 1e-15
 
 
@@ -94,13 +95,17 @@ def welch_test(mean1: float, var1: float, n1: float, mean2: float, var2: float, 
     return beta_cdf(degrees / (degrees + t * t), degrees / 2, 0.5)
 
 
-BODIES = {
-    "beta_cdf": (Body("r r r", "real", beta_cdf),),
-    "beta_pdf": (Body("r r r", "real", beta_pdf),),
-    "beta_inv": (Body("r r r", "real", beta_inv),),
-    "gamma": (Body("r", "real", gamma),),
-    "loggamma": (Body("r", "real", loggamma),),
-    "erf": (Body("r", "real", math.erf),),
-    "erfc": (Body("r", "real", math.erfc),),
-    "welch_test": (Body("r r r r r r", "real", welch_test),),
-}
+FUNCTIONS = (
+    Function("beta_cdf", "The cumulative beta distribution.", Body("r r r", "real", beta_cdf)),
+    Function("beta_pdf", "The density of the beta distribution.", Body("r r r", "real", beta_pdf)),
+    Function(
+        "beta_inv",
+        "The value at which the cumulative beta distribution reaches a probability.",
+        Body("r r r", "real", beta_inv),
+    ),
+    Function("gamma", "The gamma function.", Body("r", "real", gamma)),
+    Function("loggamma", "The logarithm of the absolute value of the gamma function.", Body("r", "real", loggamma)),
+    Function("erf", "The error function.", Body("r", "real", math.erf)),
+    Function("erfc", "The complementary error function.", Body("r", "real", math.erfc)),
+    Function("welch_test", "The p-value of Welch's t-test of two samples.", Body("r r r r r r", "real", welch_test)),
+)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from queries.kql.functions.body import Body
+from queries.kql.functions.declaration import Body, Function
 
 _INCH, _POUND, _G = 0.0254, 0.45359237, 9.80665
 _PREFIX = {"Nano": 1e-9, "Micro": 1e-6, "Milli": 1e-3, "Centi": 1e-2, "Deci": 1e-1, "": 1.0, "Deca": 10.0,
@@ -96,20 +96,18 @@ def format_bytes(size: float, digits: float = 0, unit: str = "") -> str | None:
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {_BYTES[step]}"
 
 
-_TABLES = {
-    "length": LENGTH,
-    "mass": MASS,
-    "speed": SPEED,
-    "energy": ENERGY,
-    "force": FORCE,
-    "volume": VOLUME,
-    "angle": ANGLE,
-}
-BODIES = {f"convert_{name}": (Body("r s s", "real", _between(table)),) for name, table in _TABLES.items()} | {
-    "convert_temperature": (Body("r s s", "real", convert_temperature),),
-    "format_bytes": (
-        Body("r", "string", format_bytes),
-        Body("r r", "string", format_bytes),
-        Body("r r s", "string", format_bytes),
+FUNCTIONS = (
+    *(
+        Function(f"convert_{name}", f"{doc} in another unit.", Body("r s s", "real", _between(table)))
+        for name, doc, table in (
+            ("length", "A length", LENGTH), ("mass", "A mass", MASS), ("speed", "A speed", SPEED),
+            ("energy", "An energy", ENERGY), ("force", "A force", FORCE), ("volume", "A volume", VOLUME),
+            ("angle", "An angle", ANGLE),
+        )
     ),
-}
+    Function("convert_temperature", "A temperature in another scale.", Body("r s s", "real", convert_temperature)),
+    Function(
+        "format_bytes", "A number of bytes in the unit that fits, or in a given one.",
+        Body("r", "string", format_bytes), Body("r r", "string", format_bytes), Body("r r s", "string", format_bytes),
+    ),
+)  # fmt: skip

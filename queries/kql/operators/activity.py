@@ -11,7 +11,7 @@ from queries.kql import syntax as ast
 from queries.kql.binder import TableBinder
 from queries.kql.dialect import Sql
 from queries.kql.errors import KqlBindError
-from queries.kql.functions.special import bin_of
+from queries.kql.functions.numbers import bin_of
 from queries.kql.operations import arithmetic
 from queries.kql.stages import Env, Scope, Stage, relation, row_of, scope_of
 from queries.kql.values import NUMERIC, Value, constant, dynamic_of, sql

@@ -9,7 +9,8 @@ from queries.kql import syntax as ast
 from queries.kql.binder import TableBinder
 from queries.kql.conversion import to_type
 from queries.kql.errors import KqlBindError, nearest
-from queries.kql.functions import python
+from queries.kql.functions.calling import call
+from queries.kql.functions.key_values import PARSE_KV
 from queries.kql.operations import check_regex, re2_escape
 from queries.kql.regex import group_count
 from queries.kql.stages import Env, Scope, Stage, everything, scope_of
@@ -138,7 +139,7 @@ def _by_delimiters(source: Value, names: list[str], node: ast.Operator, c: Table
         constant(_setting(node, "kv_delimiter", ""), "string"), constant(quotes, "dynamic"),
         constant(_setting(node, "escape", ""), "string"), constant(greedy, "bool"),
     ]  # fmt: skip
-    return python.call("parse_kv", args, ast.Call("parse-kv", (), span=node.span))
+    return call(PARSE_KV, args, ast.Call("parse-kv", (), span=node.span))
 
 
 def _by_regex(source: Value, names: list[str], pattern: str, node: ast.Operator) -> Value:

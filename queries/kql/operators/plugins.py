@@ -12,12 +12,13 @@ from queries.kql.binder import TableBinder
 from queries.kql.conversion import to_type
 from queries.kql.dialect import Sql
 from queries.kql.errors import CannotExpress, KqlBindError, NotImplementedYet, nearest
-from queries.kql.functions import python
+from queries.kql.functions.calling import call as call_function
+from queries.kql.functions.ip import IPV4_IS_IN_ANY_RANGE, IPV6_IS_IN_RANGE
 from queries.kql.hints import INSTEAD
 from queries.kql.official import CANNOT, PLUGINS
 from queries.kql.operators import activity, cohorts, mining, sequences
 from queries.kql.stages import Env, Scope, Stage, StageColumn, everything, fresh, relation, row_of, scope_of
-from queries.kql.values import Value, constant, dynamic_of, plain, sql, text_of
+from queries.kql.values import Value, constant, plain, sql, text_of
 
 MAX_NEW_COLUMNS = 1_000
 Plugin = Callable[[TableBinder, Stage, ast.Call, Env], Stage]
@@ -257,11 +258,12 @@ def ip_lookup(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
         isinstance(a, ast.Named) and a.names == ("return_unmatched",) and getattr(a.value, "value", False) is True
         for a in call.args
     )
-    name = "ipv6_is_in_range" if call.name == "ipv6_lookup" else "ipv4_is_in_any_range"
-    second = dynamic_of(sql("[{0}]", "dynamic", text_of(network))) if name.startswith("ipv4") else text_of(network)
-    if name.startswith("ipv4"):
-        second = sql("to_json([{0}])", "dynamic", text_of(network))
-    tests = [python.call(name, [text_of(address), second], call), *(sql("({0} = {1})", "bool", a, b) for a, b in keys)]
+    if call.name == "ipv6_lookup":
+        inside = call_function(IPV6_IS_IN_RANGE, [text_of(address), text_of(network)], call)
+    else:
+        networks = sql("to_json([{0}])", "dynamic", text_of(network))
+        inside = call_function(IPV4_IS_IN_ANY_RANGE, [text_of(address), networks], call)
+    tests = [inside, *(sql("({0} = {1})", "bool", a, b) for a, b in keys)]
     on = Sql(" AND ".join(f"{{{i}}}" for i in range(len(tests))), *(t.sql for t in tests))
     made = list(left_row.items())
     for column in right.visible:

@@ -10,8 +10,8 @@ from queries.kql import official
 from queries.kql import syntax as ast
 from queries.kql.binder import TableBinder
 from queries.kql.errors import KqlBindError
-from queries.kql.functions import signatures
-from queries.kql.functions.aggregates import AGGREGATES, SPREAD, spread
+from queries.kql.functions.aggregates import SPREAD, spread
+from queries.kql.functions.registry import registry
 from queries.kql.operators.shaping import named_values
 from queries.kql.stages import Env, Names, Scope, Stage, scope_of
 from queries.kql.values import Value
@@ -45,14 +45,10 @@ def summarize(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Sta
 
 
 def _columns(c: TableBinder, node: ast.Node, scope: Scope, keys: list[str], named: bool) -> list[tuple[str, Value]]:
-    if (
-        isinstance(node, ast.Call)
-        and signatures.ALIASES.get(node.name, node.name) in SPREAD
-        and scope.env.find(node.name) is None
-    ):
+    if isinstance(node, ast.Call) and registry().name_of(node.name) in SPREAD and scope.env.find(node.name) is None:
         return spread(c, node, scope, keys)
     if isinstance(node, ast.Call) and (
-        signatures.ALIASES.get(node.name, node.name) in SPREAD
+        registry().name_of(node.name) in SPREAD
         or (
             node.name in ("take_any", "any") and (len(node.args) > 1 or any(isinstance(a, ast.Star) for a in node.args))
         )
@@ -68,7 +64,10 @@ def _only_aggregates(c: TableBinder, node: ast.Node, scope: Scope) -> None:
     if isinstance(node, ast.Name) and node.name in scope.columns:
         raise KqlBindError(f"'{node.name}' is neither a key nor inside an aggregate", node.span)
     if isinstance(node, ast.Call):
-        if signatures.ALIASES.get(node.name, node.name) in AGGREGATES | official.AGGREGATES or node.name == "toscalar":
+        if (
+            registry().name_of(node.name) in registry().aggregates.keys() | official.AGGREGATES
+            or node.name == "toscalar"
+        ):
             return
         for arg in node.args:
             _only_aggregates(c, arg, scope)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from parsers.hostlist import expand, fold
-from queries.kql.functions.body import Body
+from queries.kql.functions.declaration import Body, Function
 
 
 def _expand(lists: Any) -> list[str]:
@@ -21,7 +21,11 @@ def _fold(hosts: Any) -> str:
     return fold(_expand(hosts))
 
 
-BODIES = {
-    "expand_nodes": (Body("D", "dynamic", _expand),),
-    "nodeset": (Body("D", "string", _fold),),
-}
+FUNCTIONS = (
+    Function(
+        "expand_nodes",
+        "The hosts of a Slurm host list, or of several, as an array, each once.",
+        Body("D", "dynamic", _expand),
+    ),
+    Function("nodeset", "Hosts as one Slurm host list.", Body("D", "string", _fold)),
+)

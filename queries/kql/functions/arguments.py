@@ -1,51 +1,22 @@
-"""The plain scalar functions: name -> signatures. `engines/spelling.py` says what a template is.
-
-A signature is `("argument kinds", "result", "template")`. Kinds: s string, l long, n number, r real,
-d dynamic, t datetime, p timespan, b bool, a any, S any as text, x a regular expression; `k?` may be missing, `k*` repeats. Result: a KQL type,
-or `0` for the type of the first argument. `!` after the result: may be null though no argument is.
-"""
+"""The arguments of a call: how many there are, and each as the kind that a declaration asks for."""
 
 from __future__ import annotations
 
 from queries.kql import syntax as ast
-from queries.kql.errors import KqlBindError, Span
-from queries.kql.functions.tables import BAGS, DATES, MATHS, NETWORK, TEXT
+from queries.kql.binder import Binder
+from queries.kql.errors import KqlBindError
 from queries.kql.operations import check_regex
+from queries.kql.stages import Scope
 from queries.kql.values import NUMERIC, Value, cast_number, dynamic_of, sql, text_of
 
-Signature = tuple[str, str, str]
-SIMPLE: dict[str, tuple[Signature, ...]] = TEXT | MATHS | DATES | BAGS | NETWORK
-ALIASES = {
-    "iif": "iff", "toreal": "todouble", "parsejson": "parse_json", "todynamic": "parse_json", "any": "take_any",
-    "makelist": "make_list", "makeset": "make_set", "pack": "bag_pack", "pack_dictionary": "bag_pack",
-    "notempty": "isnotempty", "notnull": "isnotnull", "columnifexists": "column_ifexists",
-    "monthofyear": "getmonth", "array_iif": "array_iff", "array_strcat": "strcat_array", "arraylength": "array_length",
-    "extractall": "extract_all", "parseurl": "parse_url", "parseurlquery": "parse_urlquery", "totime": "totimespan",
-    "cnt": "count", "hash_xxh64": "hash_xxhash64", "argmax": "arg_max",
-    "argmin": "arg_min", "anyif": "take_anyif", "make_dictionary": "make_bag", "ceil": "ceiling", "base64_decodestring":
-    "base64_decode_tostring", "base64_encodestring": "base64_encode_tostring", "toboolean": "tobool", "floor": "bin",
-    "datepart": "datetime_part", "toobject": "parse_json",
-    "extractjson": "extract_json", "merge_tdigest": "tdigest_merge",
-}  # fmt: skip
 
-
-def call(name: str, args: list[Value], node: ast.Call) -> Value:
-    """Find the signature that fits and fill its template."""
-    signatures = SIMPLE[name]
-    problem = ""
-    for kinds, result, template in signatures:
-        fitted, why = fit(kinds.split(), args)
-        if fitted is None:
-            problem = problem or why
-            continue
-        may_be_null = result.endswith("!")
-        kind = result.rstrip("!")
-        if kind == "0":
-            kind = fitted[0].type
-        made = sql(template, kind, *fitted, nullable=True if may_be_null else None)
-        return made
-    span = node.span if args else Span(node.span.start, node.span.end)
-    raise KqlBindError(f"{name}() {problem}", span)
+def arguments(c: Binder, node: ast.Call, scope: Scope, low: int, high: int | None = None) -> list[Value]:
+    """The bound arguments of a call that takes ``low`` to ``high`` of them. Raises ``KqlBindError``."""
+    high = low if high is None else high
+    if not low <= len(node.args) <= high:
+        wanted = str(low) if low == high else f"{low} to {high}"
+        raise KqlBindError(f"{node.name}() takes {wanted} arguments, not {len(node.args)}", node.span)
+    return [c.expr(a, scope) for a in node.args]
 
 
 def fit(kinds: list[str], args: list[Value]) -> tuple[list[Value] | None, str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from queries.kql.functions.body import Body
+from queries.kql.functions.declaration import Body, Function
 
 _WORD = re.compile(r"\w+")
 
@@ -115,6 +115,5 @@ def parse_kv(
     return [found.get(n) for n in names]
 
 
-BODIES = {
-    "parse_kv": (Body("s d s s d s b", "dynamic", parse_kv),),
-}
+PARSE_KV = Function("parse_kv", "The operator parse-kv.", Body("s d s s d s b", "dynamic", parse_kv), internal=True)
+FUNCTIONS = (PARSE_KV,)

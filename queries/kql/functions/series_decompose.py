@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from queries.kql.functions.fits import _fit
-from queries.kql.functions.numbers import Json, numbers
+from queries.kql.functions.series_fits import line_through
+from queries.kql.functions.series_items import Json, numbers
 
 PARTS = (("baseline", "dynamic"), ("seasonal", "dynamic"), ("trend", "dynamic"), ("residual", "dynamic"))
 ANOMALY_PARTS = (("ad_flag", "dynamic"), ("ad_score", "dynamic"), ("baseline", "dynamic"))
@@ -133,7 +133,9 @@ def _split(
     if word not in ("avg", "linefit", "none"):
         raise ValueError("kql: the trend is 'avg', 'linefit' or 'none'")
     slope, base = (
-        _fit(rest) if word == "linefit" and len(rest) > 1 else (0.0, statistics.fmean(rest) if word == "avg" else 0.0)
+        line_through(rest)
+        if word == "linefit" and len(rest) > 1
+        else (0.0, statistics.fmean(rest) if word == "avg" else 0.0)
     )
     line = [base + slope * i for i in range(len(y))]
     baseline = [a + b for a, b in zip(seasonal, line, strict=True)]

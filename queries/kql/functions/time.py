@@ -1,18 +1,34 @@
-"""Dates and spans: parts, formats, time zones, calendars."""
+"""Dates and spans: parts, borders, arithmetic, formats and time zones."""
 
 from __future__ import annotations
 
 import re
 import zoneinfo
+from datetime import UTC, datetime
 
 from queries.kql import syntax as ast
 from queries.kql.binder import Binder
 from queries.kql.conversion import to_type
 from queries.kql.errors import KqlBindError, nearest
-from queries.kql.functions.special import Special, _args
+from queries.kql.functions.arguments import arguments
+from queries.kql.functions.declaration import LINEAR, Body, Function, Template
 from queries.kql.operations import arithmetic, compare
 from queries.kql.stages import Scope
 from queries.kql.values import NUMERIC, Value, cast_number, constant, sql
+
+
+def _now(c: Binder, node: ast.Call, scope: Scope) -> Value:
+    args = arguments(c, node, scope, 0, 1)
+    moment = constant(c.now, "datetime")
+    return arithmetic("+", moment, args[0], node.span) if args else moment
+
+
+def _ago(c: Binder, node: ast.Call, scope: Scope) -> Value:
+    (span,) = arguments(c, node, scope, 1)
+    if span.type != "timespan":
+        raise KqlBindError(f"ago() needs a timespan, not {span.type}", node.args[0].span)
+    return arithmetic("-", constant(c.now, "datetime"), span, node.span)
+
 
 # What one unit of datetime_diff, datetime_add and datetime_part is; a week starts on Sunday (R7).
 _PARTS = {
@@ -21,6 +37,7 @@ _PARTS = {
     "second": "second({0})", "millisecond": "millisecond({0}) % 1000", "microsecond": "microsecond({0}) % 1000000",
     "nanosecond": "(microsecond({0}) % 1000000) * 1000",
 }  # fmt: skip
+
 _UNITS = {"year", "quarter", "month", "day", "hour", "minute", "second", "millisecond", "microsecond"}
 
 
@@ -39,7 +56,7 @@ def _moment(value: Value, node: ast.Call) -> Value:
 
 
 def _datetime_part(c: Binder, node: ast.Call, scope: Scope) -> Value:
-    unit, moment = _args(c, node, scope, 2)
+    unit, moment = arguments(c, node, scope, 2)
     word = _word(unit, node, "hour")
     if word not in _PARTS:
         raise KqlBindError(f"datetime_part() has no part '{unit.constant}'", node.args[0].span)
@@ -48,7 +65,7 @@ def _datetime_part(c: Binder, node: ast.Call, scope: Scope) -> Value:
 
 def _datetime_diff(c: Binder, node: ast.Call, scope: Scope) -> Value:
     """How many borders of a unit lie between two moments."""
-    unit, later, earlier = _args(c, node, scope, 3)
+    unit, later, earlier = arguments(c, node, scope, 3)
     later, earlier = _moment(later, node), _moment(earlier, node)
     word = _word(unit, node, "minute").rstrip("s")
     if word in _UNITS:
@@ -65,7 +82,7 @@ def _datetime_diff(c: Binder, node: ast.Call, scope: Scope) -> Value:
 
 
 def _datetime_add(c: Binder, node: ast.Call, scope: Scope) -> Value:
-    unit, amount, moment = _args(c, node, scope, 3)
+    unit, amount, moment = arguments(c, node, scope, 3)
     moment = _moment(moment, node)
     word = _word(unit, node, "day").rstrip("s")
     if word == "quarter":
@@ -80,6 +97,7 @@ def _datetime_add(c: Binder, node: ast.Call, scope: Scope) -> Value:
 
 # .NET's custom letters that Kusto documents, as SQL over {0}.
 _FRACTION = "printf('%06d', microsecond({0}) % 1000000)"
+
 _LETTERS = {
     "yyyy": "printf('%04d', year({0}))", "yy": "printf('%02d', year({0}) % 100)", "y": "CAST(year({0}) % 100 AS VARCHAR)",
     "MM": "printf('%02d', month({0}))", "M": "CAST(month({0}) AS VARCHAR)", "dd": "printf('%02d', day({0}))",
@@ -102,7 +120,7 @@ def _layout(value: Value, node: ast.Call) -> str:
 
 
 def _format_datetime(c: Binder, node: ast.Call, scope: Scope) -> Value:
-    moment, layout = _args(c, node, scope, 2)
+    moment, layout = arguments(c, node, scope, 2)
     parts, values = [], [_moment(moment, node)]
     for run in _runs(_layout(layout, node)):
         if run in _LETTERS:
@@ -119,7 +137,7 @@ def _format_datetime(c: Binder, node: ast.Call, scope: Scope) -> Value:
 
 
 def _format_timespan(c: Binder, node: ast.Call, scope: Scope) -> Value:
-    span, layout = _args(c, node, scope, 2)
+    span, layout = arguments(c, node, scope, 2)
     if span.type != "timespan":
         raise KqlBindError(f"format_timespan() needs a timespan, not {span.type}", node.args[0].span)
     sizes = {"d": "abs({0}) // 864000000000", "h": "abs({0}) // 36000000000 % 24", "H": "abs({0}) // 36000000000 % 24",
@@ -141,7 +159,7 @@ def _format_timespan(c: Binder, node: ast.Call, scope: Scope) -> Value:
 
 
 def _make_datetime(c: Binder, node: ast.Call, scope: Scope) -> Value:
-    args = _args(c, node, scope, 1, 6)
+    args = arguments(c, node, scope, 1, 6)
     if len(args) == 1:
         return to_type(args[0], "datetime")
     if len(args) < 3 or not all(a.type in NUMERIC for a in args):
@@ -154,7 +172,7 @@ def _make_datetime(c: Binder, node: ast.Call, scope: Scope) -> Value:
 
 
 def _make_timespan(c: Binder, node: ast.Call, scope: Scope) -> Value:
-    args = _args(c, node, scope, 1, 4)
+    args = arguments(c, node, scope, 1, 4)
     if len(args) == 1:
         return to_type(args[0], "timespan")
     ticks = {2: (36000000000, 600000000), 3: (36000000000, 600000000, 10**7),
@@ -164,19 +182,159 @@ def _make_timespan(c: Binder, node: ast.Call, scope: Scope) -> Value:
 
 
 def _around(c: Binder, node: ast.Call, scope: Scope) -> Value:
-    value, centre, delta = _args(c, node, scope, 3)
+    value, centre, delta = arguments(c, node, scope, 3)
     low, high = arithmetic("-", centre, delta, node.span), arithmetic("+", centre, delta, node.span)
     tests = compare(">=", value, low, node.span), compare("<=", value, high, node.span)
     return sql("({0} AND {1})", "bool", *tests)
 
 
 def _zones(c: Binder, node: ast.Call, scope: Scope) -> Value:
-    _args(c, node, scope, 0)
+    arguments(c, node, scope, 0)
     return constant(sorted(zoneinfo.available_timezones()), "dynamic")
 
 
-FORMS: dict[str, Special] = {
-    "datetime_part": _datetime_part, "datetime_diff": _datetime_diff, "datetime_add": _datetime_add,
-    "format_datetime": _format_datetime, "format_timespan": _format_timespan, "make_datetime": _make_datetime,
-    "make_timespan": _make_timespan, "around": _around, "datetime_list_timezones": _zones,
-}  # fmt: skip
+def _zone(name: str) -> zoneinfo.ZoneInfo | None:
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
+def utc_to_local(moment: datetime, zone: str) -> datetime | None:
+    """UTC as the wall clock of a zone; null for a zone nobody knows."""
+    found = _zone(zone)
+    return moment.replace(tzinfo=UTC).astimezone(found).replace(tzinfo=None) if found else None
+
+
+def local_to_utc(moment: datetime, zone: str) -> datetime | None:
+    """The wall clock of a zone as UTC."""
+    found = _zone(zone)
+    return moment.replace(tzinfo=found).astimezone(UTC).replace(tzinfo=None) if found else None
+
+
+_WEEK = "CAST(date_trunc('day', {0}) AS TIMESTAMP) - to_days(CAST(dayofweek({0}) AS INTEGER))"
+
+
+def _start(unit: str) -> str:
+    """Start of a calendar unit, shifted by an offset. R7: weeks start on Sunday."""
+    if unit == "week":
+        return f"({_WEEK} + to_days(CAST(7 * {{1}} AS INTEGER)))"
+    step = {"day": "to_days", "month": "to_months", "year": "to_years"}[unit]
+    return f"(CAST(date_trunc('{unit}', {{0}}) AS TIMESTAMP) + {step}(CAST({{1}} AS INTEGER)))"
+
+
+def _borders(unit: str, starts: str) -> tuple[Function, Function]:
+    """startof... and endof... of a unit; ``starts`` says which day that is. R7: endof... is the last tick inside, and the
+    seventh digit is lost (R9)."""
+    start = _start(unit)
+    zero, after, next_zero = start.replace("{1}", "0"), start.replace("{1}", "({1} + 1)"), start.replace("{1}", "1")
+    return (
+        Function(
+            f"startof{unit}", f"The start of the {unit}{starts}, shifted by so many {unit}s.",
+            Template("t", "datetime", zero), Template("t l", "datetime", start), cost=LINEAR,
+        ),
+        Function(
+            f"endof{unit}", f"The last tick of the {unit}, shifted by so many {unit}s.",
+            Template("t", "datetime", f"({next_zero} - to_microseconds(1))"),
+            Template("t l", "datetime", f"({after} - to_microseconds(1))"), cost=LINEAR,
+        ),
+    )  # fmt: skip
+
+
+FUNCTIONS = (
+    *_borders("day", ""),
+    *_borders("week", " (Sunday)"),
+    *_borders("month", ""),
+    *_borders("year", ""),
+    Function(
+        "dayofmonth", "The day of the month, from 1.", Template("t", "int", "CAST(day({0}) AS INTEGER)"), cost=LINEAR
+    ),
+    Function(
+        "dayofyear",
+        "The day of the year, from 1.",
+        Template("t", "int", "CAST(dayofyear({0}) AS INTEGER)"),
+        cost=LINEAR,
+    ),
+    Function(
+        "dayofweek",
+        "The days since Sunday as a timespan.",
+        Template("t", "timespan", "(dayofweek({0}) * 864000000000)"),
+        cost=LINEAR,
+    ),
+    Function(
+        "hourofday", "The hour of the day, from 0.", Template("t", "int", "CAST(hour({0}) AS INTEGER)"), cost=LINEAR
+    ),
+    Function(
+        "getmonth",
+        "The month, from 1.",
+        Template("t", "int", "CAST(month({0}) AS INTEGER)"),
+        cost=LINEAR,
+        aliases=("monthofyear",),
+    ),
+    Function("getyear", "The year.", Template("t", "int", "CAST(year({0}) AS INTEGER)"), cost=LINEAR),
+    Function(
+        "weekofyear", "The ISO 8601 week of the year.", Template("t", "int", "CAST(week({0}) AS INTEGER)"), cost=LINEAR
+    ),
+    Function(
+        "week_of_year",
+        "The ISO 8601 week of the year.",
+        Template("t", "int", "CAST(week({0}) AS INTEGER)"),
+        cost=LINEAR,
+    ),
+    Function(
+        "unixtime_seconds_todatetime",
+        "The moment so many seconds after 1970.",
+        Template("n", "datetime", "make_timestamp(CAST({0} * 1000000 AS BIGINT))"),
+        cost=LINEAR,
+    ),
+    Function(
+        "unixtime_milliseconds_todatetime",
+        "The moment so many milliseconds after 1970.",
+        Template("n", "datetime", "make_timestamp(CAST({0} * 1000 AS BIGINT))"),
+        cost=LINEAR,
+    ),
+    Function(
+        "unixtime_microseconds_todatetime",
+        "The moment so many microseconds after 1970.",
+        Template("n", "datetime", "make_timestamp(CAST({0} AS BIGINT))"),
+        cost=LINEAR,
+    ),
+    Function(
+        "unixtime_nanoseconds_todatetime",
+        "The moment so many nanoseconds after 1970.",
+        Template("n", "datetime", "make_timestamp(CAST({0} // 1000 AS BIGINT))"),
+        cost=LINEAR,
+    ),
+    Function("now", "The moment of the query, the same throughout, shifted by a timespan.", bind=_now, cost=LINEAR),
+    Function("ago", "The moment so long before now().", bind=_ago, cost=LINEAR),
+    Function(
+        "datetime_part",
+        "One part of a moment, such as its hour.",
+        bind=_datetime_part,
+        cost=LINEAR,
+        aliases=("datepart",),
+    ),
+    Function("datetime_diff", "How many borders of a unit lie between two moments.", bind=_datetime_diff, cost=LINEAR),
+    Function("datetime_add", "The moment so many units later.", bind=_datetime_add, cost=LINEAR),
+    Function("format_datetime", "The moment in a layout of .NET's custom letters.", bind=_format_datetime, cost=LINEAR),
+    Function("format_timespan", "The timespan in a layout of letters.", bind=_format_timespan),
+    Function(
+        "make_datetime",
+        "The moment of a year, month, day and perhaps hour, minute and second.",
+        bind=_make_datetime,
+        cost=LINEAR,
+    ),
+    Function("make_timespan", "The timespan of days, hours, minutes and seconds.", bind=_make_timespan, cost=LINEAR),
+    Function("around", "Whether a value is at most so far from another.", bind=_around, cost=LINEAR),
+    Function("datetime_list_timezones", "The names of all time zones of the IANA database.", bind=_zones, cost=LINEAR),
+    Function(
+        "datetime_utc_to_local",
+        "A moment in UTC as the wall clock of a time zone shows it.",
+        Body("t s", "datetime", utc_to_local),
+    ),
+    Function(
+        "datetime_local_to_utc",
+        "A moment on the wall clock of a time zone, in UTC.",
+        Body("t s", "datetime", local_to_utc),
+    ),
+)

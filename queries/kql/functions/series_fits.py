@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from queries.kql.functions.numbers import Json, numbers
+from queries.kql.functions.series_items import Json, numbers
 
 _QUALITY = (
     ("rsquare", "real"),
@@ -40,7 +40,7 @@ def _series(values: Json) -> list[float] | None:
     return [float(v) for v in found if v is not None]
 
 
-def _fit(y: list[float], start: int = 0) -> tuple[float, float]:
+def line_through(y: list[float], start: int = 0) -> tuple[float, float]:
     """Slope and the value at place 0 of the least-squares line. Kusto counts places from 1 in `interception`."""
     count = len(y)
     middle, mean = start + (count - 1) / 2, statistics.fmean(y)
@@ -65,7 +65,7 @@ def line(values: Json) -> list[Any] | None:
     y = _series(values)
     if y is None:
         return None
-    slope, base = _fit(y)
+    slope, base = line_through(y)
     fit = [base + slope * i for i in range(len(y))]
     rsquare, whole, rest = _quality(y, fit)
     return [rsquare, slope, whole, rest, base - slope, fit]
@@ -78,7 +78,7 @@ def line_bag(values: Json) -> dict[str, Any] | None:
 
 
 def _side(y: list[float], start: int) -> tuple[dict[str, float], list[float]]:
-    slope, base = _fit(y, start)
+    slope, base = line_through(y, start)
     fit = [base + slope * (start + i) for i in range(len(y))]
     rsquare, whole, rest = _quality(y, fit)
     made = {"rsquare": rsquare, "slope": slope, "interception": base - slope, "variance": whole, "rvariance": rest}

@@ -1,0 +1,62 @@
+"""A call of a declared function as SQL: the first of its templates and bodies whose arguments fit."""
+
+from __future__ import annotations
+
+from queries.kql import syntax as ast
+from queries.kql.dialect import PHYSICAL, Sql
+from queries.kql.errors import KqlBindError
+from queries.kql.functions.arguments import fit
+from queries.kql.functions.declaration import Body, Function, Template
+from queries.kql.values import Value, sql
+
+#: How a body in Python is called in SQL: the function's name and the place among its overloads.
+BODY_PREFIX = "kqlpy_"
+
+
+def call(function: Function, args: list[Value], node: ast.Call) -> Value:
+    """The value of a call. Raises ``KqlBindError`` with the first reason where no overload fits."""
+    problem = ""
+    for place, overload in enumerate(function.overloads):
+        fitted, why = fit(overload.arguments.split(), args)
+        if fitted is None:
+            problem = problem or why
+        elif isinstance(overload, Template):
+            return _of_template(overload, fitted)
+        else:
+            return _of_body(function, place, overload, fitted, args, node)
+    raise KqlBindError(f"{function.name}() {problem}", node.span)
+
+
+def _of_template(template: Template, args: list[Value]) -> Value:
+    kind = template.result.rstrip("!")
+    if kind == "0":
+        kind = args[0].type
+    return sql(template.sql, kind, *args, nullable=True if template.result.endswith("!") else None)
+
+
+def _of_body(
+    function: Function, place: int, body: Body, fitted: list[Value], args: list[Value], node: ast.Call
+) -> Value:
+    holes = ", ".join(f"{{{i}}}" for i in range(len(fitted)))
+    made = sql(f"{BODY_PREFIX}{function.name}_{place}({holes})", body.result, *fitted, nullable=True)
+    if isinstance(made.sql, Sql):
+        made.sql.origin = node
+    return _spread(made, function.name, body, args) if body.parts else made
+
+
+def _spread(made: Value, name: str, body: Body, args: list[Value]) -> Value:
+    """A body that gives several values: each is a column of its own when nobody names it."""
+    parts = []
+    base = args[0].name or ""
+    for place, (label, kind) in enumerate(body.parts):
+        item = sql(f"nullif(json_extract({{0}}, '$[{place}]'), 'null'::JSON)", "dynamic", made, nullable=True)
+        parts.append((f"{name}_{base}_{label}", _as_type(item, kind)))
+    first = parts[0][1]
+    return Value(first.sql, first.type, True, name=parts[0][0], parts=tuple(parts))
+
+
+def _as_type(item: Value, kind: str) -> Value:
+    """A dynamic item as the type its body promised."""
+    if kind == "dynamic":
+        return item
+    return sql(f"TRY_CAST(json_extract_string({{0}}, '$') AS {PHYSICAL[kind]})", kind, item, nullable=True)

@@ -1,0 +1,110 @@
+"""How a function of the language is declared: once, with everything that is known of it.
+
+A function's value comes from one of three things: a :class:`Template` of SQL, a :class:`Body` in Python, or ``bind``, a
+function that binds the call itself where the SQL depends on the arguments. The first two stand with the kinds of their
+arguments, one for each way to call it; the first that fits is taken.
+
+**Kinds of arguments**, one letter each, with blanks between: ``s`` string, ``S`` any type as text, ``z`` string and
+nothing else, ``x`` a regular expression, ``l`` long, ``n`` number, ``r`` real, ``i`` int, ``m`` decimal, ``b`` bool,
+``t`` datetime, ``p`` timespan, ``g`` guid, ``d`` dynamic, ``D`` any type as dynamic, ``h`` what hash() looks at, ``a`` any
+type as it is. ``k?`` may be missing, ``k*`` repeats.
+
+**Result**: a KQL type, or ``0`` for the type of the first argument. ``!`` behind the type of a template: it may be null
+though no argument is.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from queries.kql import syntax as ast
+from queries.kql.binder import Binder
+from queries.kql.stages import Scope
+from queries.kql.values import Value
+
+Bind = Callable[[Binder, ast.Call, Scope], Value]
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+class Cost(enum.Enum):
+    """What a call may cost, from which the wall around queries decides where a statement runs."""
+
+    LINEAR = "linear"  #: time and answer in proportion to the arguments: a statement of nothing else may run beside the store
+    WALL = "wall"  #: anything else: in a process of its own, which is killed at its limits
+
+
+LINEAR = Cost.LINEAR
+
+
+class Kind(enum.Enum):
+    """Where a function can be called."""
+
+    SCALAR = "scalar"  #: wherever a value may stand
+    AGGREGATE = "aggregate"  #: of the rows of a group: in summarize and its kin
+    ROW = "row"  #: of a row among the rows in their order: in extend and project
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A way to call a function that SQL can say, in the spelling of ``engines/spelling.py``: ``lower({0})``.
+
+    The arguments stand in the holes ``{0}``, ``{1}``, ... and ``{*}``. What an engine spells differently is a word of its
+    table (``queries/kql/engines/``); what its table lacks, it refuses by name.
+    """
+
+    arguments: str
+    result: str
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A way to call a function whose body is Python. DuckDB calls it; engines that cannot refuse it by name.
+
+    Dynamics arrive as Python values and leave as them; timespans are ticks of 100 ns, datetimes naive in UTC. A null
+    argument gives null and the body is not called, unless ``nulls`` is set. ``parts`` are the names and types of the
+    values of a function that gives several, as an array. ``volatile``: the same arguments may give another answer.
+    """
+
+    arguments: str
+    result: str
+    run: Callable[..., Any]
+    nulls: bool = False
+    parts: tuple[tuple[str, str], ...] = ()
+    volatile: bool = False
+
+
+class Function:
+    """One function: its name, what it does in a sentence, the ways to call it, what it costs."""
+
+    def __init__(
+        self,
+        name: str,
+        doc: str,
+        *overloads: Template | Body,
+        bind: Bind | None = None,
+        cost: Cost = Cost.WALL,
+        kind: Kind = Kind.SCALAR,
+        aliases: tuple[str, ...] = (),
+        internal: bool = False,
+    ) -> None:
+        """``aliases``: other names of the same function. ``internal``: a part of other functions or of an operator, which
+        no query can call. Raises ``ValueError`` for a declaration that cannot work."""
+        self.name, self.doc, self.overloads, self.bind = name, doc, overloads, bind
+        self.cost, self.kind, self.aliases, self.internal = cost, kind, aliases, internal
+        for spelling in (name, *aliases):
+            if not _NAME.fullmatch(spelling):
+                raise ValueError(f"'{spelling}' is no name of a function: letters, digits and _, not a digit first")
+        if bool(overloads) == (bind is not None):
+            raise ValueError(f"{name}: give ways to call it (Template, Body) or bind, not both")
+        if cost is LINEAR and any(isinstance(o, Body) for o in overloads):
+            raise ValueError(f"{name}: a body in Python may take any time; its cost is WALL")
+        if kind is not Kind.SCALAR and bind is None:
+            raise ValueError(f"{name}: a function of kind {kind.value} needs bind")
+
+    def __repr__(self) -> str:
+        return f"<{self.kind.value} function {self.name}>"

@@ -1,0 +1,113 @@
+"""Every function there is, by name: those of Faultline and those that installed packages declare.
+
+Both come through one door, :func:`_admit`. A package's functions are entry points of the group
+``faultline.kql_functions``, each a :class:`declaration.Function` or a tuple of them (docs/extending.md shows one). A package
+cannot take a name that is there already, in whatever case; what does not load is left out and named in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import entry_points
+from types import ModuleType
+
+from queries.kql.functions import (
+    aggregates,
+    arrays,
+    bags,
+    conversions,
+    dynamic,
+    encoding,
+    geo,
+    hostlists,
+    ip,
+    key_values,
+    logic,
+    numbers,
+    parsing,
+    percentiles,
+    query,
+    rows,
+    series,
+    statistics,
+    text,
+    text_search,
+    time,
+    units,
+)
+from queries.kql.functions.declaration import Function, Kind
+
+GROUP = "faultline.kql_functions"
+SUBJECTS: tuple[ModuleType, ...] = (
+    text, text_search, numbers, logic, time, conversions, dynamic, bags, arrays, series, statistics, units, ip, hostlists, geo,
+    encoding, parsing, key_values, query, rows, aggregates, percentiles,
+)  # fmt: skip
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Registry:
+    """Functions by name. One name can be an aggregate and a function of another kind: which, the place of the call says."""
+
+    functions: dict[str, Function] = field(default_factory=dict)  # scalar, of rows, and internal ones
+    aggregates: dict[str, Function] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
+    site: dict[str, Function] = field(default_factory=dict)  # those of installed packages
+
+    def name_of(self, name: str) -> str:
+        """The name that another name of a function stands for."""
+        return self.aliases.get(name, name)
+
+    def callable(self) -> dict[str, Function]:
+        """The functions that a query can call outside of summarize."""
+        return {name: function for name, function in self.functions.items() if not function.internal}
+
+    def names(self, kind: Kind) -> list[str]:
+        """The names of one kind that a query can call, without other names of the same."""
+        found = self.aggregates if kind is Kind.AGGREGATE else self.callable()
+        return [name for name, function in found.items() if function.kind is kind]
+
+
+@cache
+def registry() -> Registry:
+    """All functions; found once, because asking what is installed reads files."""
+    made = Registry()
+    for module in SUBJECTS:
+        _admit(made, module.FUNCTIONS)
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        try:
+            found = _functions_in(point.load())
+            _admit(made, found)
+            made.site.update({function.name: function for function in found})
+        except Exception as error:  # a broken package must not take the language away
+            _LOG.warning("the KQL function %s of %s does not load: %s", point.name, point.value, error)
+    return made
+
+
+def _functions_in(found: object) -> tuple[Function, ...]:
+    """What an entry point names. Raises ``TypeError``."""
+    several = found if isinstance(found, (tuple, list)) else (found,)
+    for one in several:
+        if not isinstance(one, Function):
+            raise TypeError(f"{one!r} is no queries.kql.functions.declaration.Function")
+    return tuple(several)
+
+
+def _admit(into: Registry, functions: Iterable[Function]) -> None:
+    """All of these or none. Raises ``ValueError`` where a name is taken; SQL knows no upper and lower case."""
+    functions = tuple(functions)
+    taken = {name.casefold() for name in (*into.functions, *into.aliases)}
+    taken_aggregates = {name.casefold() for name in (*into.aggregates, *into.aliases)}
+    for function in functions:
+        there = taken_aggregates if function.kind is Kind.AGGREGATE else taken
+        for name in (function.name, *function.aliases):
+            if name.casefold() in there:
+                raise ValueError(f"the name '{name}' is taken")
+            there.add(name.casefold())
+    for function in functions:
+        of_kind = into.aggregates if function.kind is Kind.AGGREGATE else into.functions
+        of_kind[function.name] = function
+        into.aliases.update(dict.fromkeys(function.aliases, function.name))
