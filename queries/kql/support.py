@@ -150,7 +150,7 @@ Slurm's host lists, and the row function `session_gap`. `docs/queries.md` shows 
 {_by_subject()}
 
 Not yet: {_refused(official.FUNCTIONS, functions)[1]}; aggregates: {_refused(official.AGGREGATES, known_aggregates)[1]}
-{_of_this_site()}
+{of_this_site()}
 `basket` gives what Kusto's documentation shows, in its order: patterns whose rows agree in more columns have those values,
 too. `autocluster` and `diffpatterns` follow a **documented rule, and may choose other segments than Kusto**, which starts
 its search at random rows. A segment is a pattern of values that no pattern with one value more or one value fewer outdoes
@@ -183,7 +183,7 @@ def _by_subject() -> str:
     return "\n".join(out).rstrip()
 
 
-def _of_this_site() -> str:
+def of_this_site() -> str:
     """The functions of installed packages, where there are any."""
     found = [f for f in registry().site.values() if not f.internal]
     return "\n".join(["", "### Functions of this site", "", *_table(found), ""]) if found else ""

@@ -73,6 +73,11 @@ def _decoded(kinds: list[str]) -> Callable[[int, int], bool]:
     return test
 
 
+def prepare() -> None:
+    """Finds all bodies, those of installed packages as well, so that a process that is forked later need not."""
+    registry()
+
+
 def _body(name: str, place: int) -> Body | None:
     """The body that a word of a statement stands for."""
     function = registry().functions.get(name)

@@ -35,7 +35,9 @@ def serve(listening: socket.socket) -> None:
     import pyarrow
     import pyarrow.compute  # noqa: F401
 
-    from queries.kql.functions import python  # noqa: F401
+    from queries.kql.functions import python
+
+    python.prepare()
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how they ended
     while True:
