@@ -36,6 +36,16 @@ MOST_ASIDE, MOST_ASIDE_BYTES = 200, 16 << 20
 
 #: Small files may take no block of a disk.
 MOST_INLINE = 4096
+#: What an entry's owner can make of opening it: links, sockets, a file system of its own (FUSE), a lease (``F_SETLEASE``).
+_BY_ITS_OWNER = (
+    errno.ELOOP,
+    errno.ENXIO,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOTCONN,
+    errno.EWOULDBLOCK,
+    errno.EOVERFLOW,
+)
 _OURS = (".", "..", CLAIM, ASIDE, "dropped", ".dropped.told")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -191,8 +201,10 @@ class HookFolder:
 
     def waiting(self, but: Collection[str] = (), most: int | None = None) -> list[str]:
         """Names of what hooks left, in the order in which they ran; ``but`` and what is stuck are left out."""
+        names = list(self._names())
+        self._stuck.intersection_update(names)  # a user who changes names holds no memory
         found = [
-            name for name in self._names()
+            name for name in names
             if name.endswith(".hook") and name[0] != "." and name not in self._stuck and name not in but
         ]  # fmt: skip
         found.sort(key=_written)
@@ -204,13 +216,13 @@ class HookFolder:
 
     def read(self, name: str) -> Word:
         """A hook's file. Raises ``Odd`` for what is none, and ``OSError`` where reading it does not go now."""
-        seen = os.stat(name, dir_fd=self._handle, follow_symlinks=False)
-        if not stat.S_ISREG(seen.st_mode):  # not opened: a device does something when it is
-            raise Odd("a symbolic link" if stat.S_ISLNK(seen.st_mode) else "not a regular file")
         try:
+            seen = os.stat(name, dir_fd=self._handle, follow_symlinks=False)
+            if not stat.S_ISREG(seen.st_mode):  # not opened: a device does something when it is
+                raise Odd("a symbolic link" if stat.S_ISLNK(seen.st_mode) else "not a regular file")
             handle = os.open(name, _READ, dir_fd=self._handle)
         except OSError as error:
-            if error.errno in (errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EPERM):
+            if error.errno in _BY_ITS_OWNER:
                 raise Odd(os.strerror(error.errno).lower()) from error
             raise
         try:
@@ -310,6 +322,9 @@ class HookFolder:
             try:
                 seen = os.stat(name, dir_fd=self._handle, follow_symlinks=False)
             except FileNotFoundError:
+                continue
+            except OSError:
+                self._stuck.add(name)
                 continue
             if seen.st_mtime < before:
                 found.append(name)
