@@ -26,7 +26,9 @@ from correlator.detections import detections
 from correlator.edges import load as edge_files
 from correlator.edges.load import Rules
 from correlator.evidence.weigh import BaseRates, Weigher
-from correlator.facts.registry import conclude
+from correlator.facts.links.kinds import LINK_OUTAGE
+from correlator.facts.nodes.kinds import NODE_DOWN
+from correlator.facts.registry import conclude, root_event
 from correlator.facts.world import World, bus_of
 from correlator.gather import events as event_rows
 from correlator.gather import runs as run_rows
@@ -36,10 +38,9 @@ from correlator.gather.standing import Controllers, controllers, ruling
 from correlator.gc_pause import paused
 from correlator.incidents import incidents as incident_rows
 from correlator.incidents import lemons, recurrence
-from correlator.incidents.documents import FORMAT, incident_document, verdict_document
+from correlator.incidents.documents import FORMAT, incident_document, times_of, verdict_document
 from correlator.incidents.lemons import Roots
 from correlator.model.json_text import sorted_json
-from correlator.model.kinds import root_event
 from correlator.model.nouns import Edge, Event, Run
 from correlator.model.reader import Reads
 from correlator.site.first_seen import first_seen
@@ -102,7 +103,7 @@ def conclude_cluster(
     runs = run_rows.gather(store, cluster, list(ruling(events, believed)), told.zones.printed)
     world = gather_world(store, cluster, settings, events, runs, node_states(store, cluster), told, inventory=inventory, believed=believed)  # fmt: skip
     conclude(world)
-    narrow_slurmd_timeout(world.site, world.facts)
+    narrow_slurmd_timeout(world.site, world.facts_of(LINK_OUTAGE.name), world.facts_of(NODE_DOWN.name))
     seen = first_seen((events[0] for events in world.by_host.values()), world.runs)
     rates = BaseRates(world.facts, seen.values(), world.first, rules.innocent)
     found = conclude_world(world, rules.edges, rates)
@@ -207,7 +208,8 @@ class Weighed:
         )  # fmt: skip
 
     def incident_documents(self, stories: Iterable[incident_rows.Incident]) -> list[dict[str, Any]]:
-        return [incident_document(self.world, self.weigher, story) for story in stories]
+        times = times_of(self.stories)
+        return [incident_document(self.world, self.weigher, story, times) for story in stories]
 
     def verdict_documents(self, verdicts: Iterable[Verdict]) -> dict[str, dict[str, Any]]:
         """By the keys of runs."""

@@ -181,13 +181,15 @@ def test_every_document_file_is_listed() -> None:
             assert id(module.DOCUMENT) in listed, f"{path.name}: not in REGISTRY"
 
 
-def test_every_detector_file_is_run() -> None:
-    for path in (ROOT / "correlator/facts").glob("[a-z]*.py"):
-        module = importlib.import_module(f"correlator.facts.{path.stem}")
+def test_every_subject_is_run() -> None:
+    facts = ROOT / "correlator/facts"
+    for path in sorted([*facts.glob("[a-z]*.py"), *facts.glob("[a-z]*/detector.py")]):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         if path.stem in SHARED_BY_DETECTORS:
             continue
-        assert module.DETECTORS, f"{path.name} has no detectors"
-        assert module in registry.MODULES, f"{path.name}: not run by {registry.__name__}"
+        module = importlib.import_module(name)
+        assert module.DETECTORS and module.KINDS, f"{name} has no detectors or declares no kinds"
+        assert module in registry.BUILT_IN, f"{name}: not run by {registry.__name__}"
 
 
 def test_every_scope_and_requirement_is_used_by_an_edge() -> None:

@@ -15,8 +15,8 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from markupsafe import Markup
 
+from correlator.facts.registry import event_names
 from correlator.learning.feedback import CATEGORIES
-from correlator.model.kinds import CAUSES
 from parsers.visible import visible
 from store.node_names import nodes as nodes_of
 from store.run_names import named_runs
@@ -74,7 +74,7 @@ ROOMS = ("incidents", "jobs", "nodes", "repairs", "explore", "reports", "sources
 #: Periods that reports are offered for, besides everything.
 REPORT_DAYS = (7, 30)
 #: What an operator may say a cause was; other words are taken as well.
-ROOT_CAUSES = sorted({cause.event for cause in CAUSES.values()})
+ROOT_CAUSES = sorted(event_names())
 Read = Annotated[Reader, Depends(api.reader)]
 Within = Annotated[Range, Depends(api.time_range)]
 router = APIRouter(include_in_schema=False)

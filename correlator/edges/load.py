@@ -17,7 +17,6 @@ from typing import Any
 from correlator.edges import scopes
 from correlator.edges.conditions import common
 from correlator.facts.registry import kinds as kinds_of_facts
-from correlator.model import kinds
 from correlator.model.nouns import PRIOR_RUNS, Edge
 from correlator.site import windows
 
@@ -215,7 +214,7 @@ def _unknown_kinds(key: str, named: object) -> list[str]:
     if not isinstance(named, list) or not named or not all(isinstance(kind, str) for kind in named):
         return [f"{key} must be a list of kinds of facts, not {named!r}"]
     known = kinds_of_facts()
-    of_event = {cause.event: kind for kind, cause in reversed(kinds.CAUSES.items())}
+    of_event = {kind.cause.event: name for name, kind in reversed(known.items()) if kind.cause}
     reasons = []
     for kind in (k for k in named if k not in known):
         if kind in of_event:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from correlator.facts.gpus import bus
+from correlator.facts.links.kinds import LINK_OUTAGE
+from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.facts.world import World
 from correlator.model.nouns import Fact, Run
 
@@ -26,7 +28,7 @@ def _under_switch(world: World, cause: Fact, effect: Fact) -> bool:
     if run and effect.host is None:
         return bool(hosts & set(run.nodes))
     # Whom the controller cannot reach is given up, whoever of the two was cut off.
-    return effect.host in hosts or (effect.kind == "node.down" and bool(hosts & world.controllers))
+    return effect.host in hosts or (effect.kind == NODE_DOWN.name and bool(hosts & world.controllers))
 
 
 def _link_of_controller(world: World, cause: Fact, effect: Fact) -> bool:
@@ -108,7 +110,9 @@ def _used_storage(world: World, cause: Fact, effect: Fact) -> bool:
 def _lost_with_link(world: World, cause: Fact, effect: Fact) -> bool:
     """Every client that lost the storage had lost this link, or was behind this switch: the storage itself was lost by nobody else."""
     lost = (
-        {cause.host} if cause.kind == "link.outage" else set(cause.attrs.get("under") or cause.attrs.get("hosts", ()))
+        {cause.host}
+        if cause.kind == LINK_OUTAGE.name
+        else set(cause.attrs.get("under") or cause.attrs.get("hosts", ()))
     )
     clients = set(effect.attrs.get("hosts", ()))
     return bool(clients) and not effect.attrs.get("server") and clients <= lost

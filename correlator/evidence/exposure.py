@@ -25,6 +25,9 @@ from math import inf
 from operator import attrgetter
 
 from correlator.edges.scopes import ONE_NODE, REACH
+from correlator.facts.links.kinds import LINK_OUTAGE, PLANE_OUTAGE, SWITCH_OUTAGE
+from correlator.facts.registry import kind_of
+from correlator.facts.storage import STORAGE_OUTAGE
 from correlator.facts.world import World
 from correlator.model.nouns import Edge, Fact, Others, Run
 from correlator.model.run_index import RunsInTime
@@ -47,9 +50,6 @@ LOOKED_AT = 100
 
 #: A prior counts as no surer than this here: even "always" must be open to evidence.
 SUREST_PRIOR = 0.98
-
-#: What a run shows by its pace, and not by ending.
-PACE = frozenset({"job.slow", "job.stalled"})
 
 #: A run kept its pace where it reported this often before and after the other one lost its own.
 PACES = 3
@@ -167,7 +167,7 @@ class Exposed:
         """How often the same had happened to the run shortly before, so that the edge would have explained its end then: a
         rail that it does not use, retries that last longer than is known."""
         run = self.world.run.get(effect.run or "")
-        if run is None or run.start is None or effect.kind in PACE:
+        if run is None or run.start is None or kind_of(effect.kind).pace:
             return 0
         if self._same is None:
             self._same = defaultdict(list)
@@ -191,7 +191,7 @@ class Exposed:
     def _would_show(self, group: Sequence[Fact], run: Run, effect: Fact, hosts: frozenset[str]) -> bool:
         """Had it shown the same in the same moment, would the same cause explain it?"""
         if effect.run is not None:
-            if effect.kind in PACE and not self._kept_pace(run, effect):
+            if kind_of(effect.kind).pace and not self._kept_pace(run, effect):
                 return False
             shown = [_shown(effect, run.key, None)]
         else:
@@ -255,11 +255,11 @@ class Exposed:
 
     def _failures(self) -> list[list[Fact]]:
         upper: dict[str, list[Fact]] = defaultdict(list)
-        for fact in self.world.facts_of("switch.outage", "plane.outage"):
+        for fact in self.world.facts_of(SWITCH_OUTAGE.name, PLANE_OUTAGE.name):
             upper[str(fact.host or fact.attrs.get("token"))].append(fact)
         found: dict[int, list[Fact]] = {}
-        for fact in self.world.facts_of("plane.outage", "switch.outage", "link.outage"):
-            if fact.kind == "link.outage" and not fact.attrs.get("promoted"):
+        for fact in self.world.facts_of(PLANE_OUTAGE.name, SWITCH_OUTAGE.name, LINK_OUTAGE.name):
+            if fact.kind == LINK_OUTAGE.name and not fact.attrs.get("promoted"):
                 continue
             top = fact
             for _ in range(2):  # link, switch, spine
@@ -284,7 +284,7 @@ def _shown(effect: Fact, run: str | None, host: str | None) -> Fact:
 def _on(group: Sequence[Fact], run: Run) -> list[Fact]:
     """Those of one failure that reached the run: the links of its own nodes, or what is on no node."""
     own = [f for f in group if f.host in run.nodes]
-    return own or [f for f in group if f.kind != "link.outage" or len(group) == 1]
+    return own or [f for f in group if f.kind != LINK_OUTAGE.name or len(group) == 1]
 
 
 #: A run ends with its node in one transaction of slurmctld's; accounting has whole seconds.
@@ -298,8 +298,8 @@ def _ended_with(run: Run, down: Fact) -> bool:
 
 def _where(edge: Edge, group: Sequence[Fact]) -> str:
     top = group[0]
-    if top.kind in ("switch.outage", "plane.outage"):
+    if top.kind in (SWITCH_OUTAGE.name, PLANE_OUTAGE.name):
         return f"behind {top.host}" if top.host else "behind what these nodes share"
-    if top.kind == "storage.outage":
+    if top.kind == STORAGE_OUTAGE.name:
         return f"that use {top.device}"
     return "of the cluster" if edge.scope == "controller's own link" else f"on {top.host}"

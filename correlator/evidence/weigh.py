@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from correlator.edges.conditions.common import CONDITIONS, derived_values, name_of
 from correlator.edges.scopes import HOSTS_OF, SCOPES, run_of
 from correlator.evidence.exposure import Exposed
+from correlator.facts.registry import brief_of, kind_of
 from correlator.facts.world import World
 from correlator.model.fact_index import FactsInTime
 from correlator.model.nouns import Edge, Fact, Hop
@@ -362,22 +363,8 @@ def weight_of(path: tuple[Hop, ...]) -> float:
 
 def describe_cause(world: World, fact: Fact) -> str:
     """A short name of a fact for rivals and chains: "eth0 of gpu02 without link for 60.0 s"."""
-    what = {
-        "link.outage": "link lost", "switch.outage": "switch lost its links", "plane.outage": "spine failed", "node.dead": "node died", "link.errors": "link corrupted data",
-        "job.slow": "steps became slow", "job.stalled": "steps ceased", "node.down": "node set DOWN",
-        "memory.error": "memory lost data", "node.overheated": "shut down by heat",
-        "node.reboot": "machine rebooted", "node.panic": "kernel panic", "slurmd.crash": "slurmd died", "slurmd.stop": "slurmd was stopped",
-        "munge.failure": "munge failed", "node.deaf": "node accepted connections without answering",
-        "gpu.xid": f"Xid {fact.attrs.get('code')}", "pcie.aer": "PCIe errors", "disk.error": "disk error",
-        "disk.full": "disk full", "storage.outage": "storage target lost", "prolog.failure": "prolog failed",
-        "epilog.failure": "epilog failed", "admin.down": "set DOWN by an administrator",
-        "job.comm_error": "ranks lost their peers", "controller.restart": "slurmctld restarted",
-        "node.drain": "node drained", "power.outage": "nodes went down together",
-        "cooling.outage": "nodes grew hot together", "cooling.shutdown": "nodes shut down by heat together", "switch.silent": "nodes fell silent together", "gpu.told": "GPU failed, as its run says",
-        "disk.told": "local disk failed, as its run says",
-        "storage.told": "storage failed, as its runs say", "gpu.thermal": "GPU throttled by heat",
-    }.get(fact.kind, fact.kind)  # fmt: skip
+    what = brief_of(fact)
     run = run_of(world, fact)
     where = name_of(fact) if fact.host else (f"job {run.key}" if run else "")
-    tail = f" for {fact.duration:.1f} s" if fact.kind.endswith("outage") and fact.duration is not None else ""
+    tail = f" for {fact.duration:.1f} s" if kind_of(fact.kind).timed and fact.duration is not None else ""
     return f"{what} ({where}){tail}" if where else what

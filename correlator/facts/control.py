@@ -4,11 +4,77 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from typing import Any, TypedDict
 
-from correlator.facts.nodes import hosts_of, is_order, ups_of
+from correlator.facts.nodes.detector import hosts_of, is_order, ups_of
+from correlator.facts.nodes.kinds import NODE_REBOOT, RESUME
 from correlator.facts.power_saving import RESUMES_S, Power
 from correlator.facts.world import World, merge_near
+from correlator.model.kinds import Cause, Kind, NoAttrs, Trace
 from correlator.model.nouns import Event, Fact
+
+
+class AskedEnd(TypedDict):
+    """``uid`` of whoever asked; ``by_controller``: slurmctld's own log says so."""
+
+    uid: Any
+    by_controller: bool
+
+
+class HookFailure(TypedDict):
+    """``which``: prolog or epilog."""
+
+    which: str
+
+
+class NodeDrain(TypedDict):
+    """``reason`` that was given; ``maintenance``: it speaks of planned work."""
+
+    reason: str
+    maintenance: bool
+
+
+USER_CANCEL = Kind("user.cancel", "slurmctld", "Somebody cancelled a job, or had a signal sent to it.", AskedEnd)
+SCHED_PREEMPT = Kind("sched.preempt", "slurmctld", "Slurm preempted a job.", AskedEnd)
+TIME_LIMIT = Kind("time.limit", "slurmctld", "Slurm ended a job at a time limit.", AskedEnd)
+
+PROLOG_FAILURE = Kind(
+    "prolog.failure", "slurmd", "The prolog failed on a node.", HookFailure,
+    brief="prolog failed",
+    cause=Cause(
+        "slurm.prolog_failure", "infra.scheduler", "the prolog failed on {host}", "a node failed its check before the job began",
+        (("Run the prolog by hand on {host}.", None), RESUME), unharmed="degraded",
+    ),
+)  # fmt: skip
+
+EPILOG_FAILURE = Kind(
+    "epilog.failure", "slurmd", "The epilog failed on a node.", HookFailure,
+    brief="epilog failed",
+    cause=Cause(
+        "slurm.epilog_failure", "infra.scheduler", "the epilog failed on {host}", "a node failed its check after the job",
+        (("Run the epilog by hand on {host}.", None), RESUME), unharmed="degraded", root=False,
+    ),
+)  # fmt: skip
+
+NODE_DRAIN = Kind(
+    "node.drain", "node", "A node was taken out of service.", NodeDrain,
+    brief="node drained", role="effect",
+    cause=Cause("slurm.admin_action", "infra.scheduler", "{host} was drained", "a node was drained", root=False),
+)  # fmt: skip
+
+#: The first line of a log often is the daemon's start: no restart.
+_BEGIN_S = 5.0
+
+CONTROLLER_RESTART = Kind(
+    "controller.restart", "slurmctld", "slurmctld started anew.", NoAttrs,
+    brief="slurmctld restarted", trace=Trace("slurmctld restart", "slurmctld did not restart", anywhere=True),
+    cause=Cause(
+        "slurm.controller_restart", "infra.scheduler", "slurmctld restarted", "the controller restarted",
+        unharmed="benign", root=False, trivial=lambda world, fact: fact.start - world.first < _BEGIN_S,
+    ),
+)  # fmt: skip
+
+KILL_FAILURE = Kind("kill.failure", "slurmd", "Processes of a job could not be killed.", NoAttrs)
 
 _MAINTENANCE = re.compile(
     r"\b(maint|maintenance|reservation|planned|scheduled|firmware|upgrade|reboot asap)\b", re.IGNORECASE
@@ -19,7 +85,7 @@ def cancellations(world: World) -> list[Fact]:
     """``user.cancel`` (with uid), ``sched.preempt``, ``time.limit``: Slurm's own lines about one job."""
     facts: list[Fact] = []
     kinds = {
-        "slurm.job_cancelled": "user.cancel", "slurm.job_preempted": "sched.preempt", "slurm.job_timeout": "time.limit",
+        "slurm.job_cancelled": USER_CANCEL.name, "slurm.job_preempted": SCHED_PREEMPT.name, "slurm.job_timeout": TIME_LIMIT.name,
     }  # fmt: skip
     for event in world.kinds(*kinds):
         if event.job_id is None or event.entities.get("symptom"):
@@ -104,7 +170,7 @@ def drains(world: World) -> list[Fact]:
             reason = str((said.entities.get("reason") if said else None) or event.entities.get("reason") or "")
             events = (said, event) if said else (event,)
             attrs = {"reason": reason, "maintenance": bool(_MAINTENANCE.search(reason + " " + event.message))}
-            facts.append(Fact("node.drain", event.time, None, event.sigma, host, attrs=attrs, events=events))
+            facts.append(Fact(NODE_DRAIN.name, event.time, None, event.sigma, host, attrs=attrs, events=events))
     return facts
 
 
@@ -116,10 +182,10 @@ def planned_reboots(world: World) -> list[Fact]:
     """Marks reboots that took nobody by surprise: of drained, empty nodes, those that Slurm was asked for, and nodes that it
     had powered up. Adds no fact."""
     drained: dict[str | None, list[Fact]] = defaultdict(list)
-    for drain in world.facts_of("node.drain"):
+    for drain in world.facts_of(NODE_DRAIN.name):
         drained[drain.host].append(drain)
     ups, ordered, power = ups_of(world), reboot_orders(world), Power(world)
-    for fact in world.facts_of("node.reboot"):
+    for fact in world.facts_of(NODE_REBOOT.name):
         host, moment = fact.host or "", _boot_of(fact)
         back = max((up for up in ups.get(host, ()) if up < moment), default=float("-inf"))
         before = [d for d in drained.get(fact.host, ()) if 0 <= moment - d.start <= DRAIN_S and back <= d.start]
@@ -162,26 +228,21 @@ def controller_restarts(world: World) -> list[Fact]:
     for event in world.kinds("slurm.daemon_start"):
         if event.source == "slurmctld":
             facts.append(
-                Fact("controller.restart", event.time, event.time, event.sigma, event.host, attrs={}, events=(event,))
+                Fact(
+                    CONTROLLER_RESTART.name, event.time, event.time, event.sigma, event.host, attrs={}, events=(event,)
+                )
             )
     return merge_near(facts, 10.0)
 
 
 def kill_failures(world: World) -> list[Fact]:
     return [
-        Fact("kill.failure", e.time, None, e.sigma, host, attrs={}, events=(e,))
+        Fact(KILL_FAILURE.name, e.time, None, e.sigma, host, attrs={}, events=(e,))
         for e in world.kinds("slurm.kill_task_failed") for host in hosts_of(e)
     ]  # fmt: skip
 
 
 KINDS = (
-    "user.cancel",
-    "sched.preempt",
-    "time.limit",
-    "prolog.failure",
-    "epilog.failure",
-    "node.drain",
-    "controller.restart",
-    "kill.failure",
-)
+    USER_CANCEL, SCHED_PREEMPT, TIME_LIMIT, PROLOG_FAILURE, EPILOG_FAILURE, NODE_DRAIN, CONTROLLER_RESTART, KILL_FAILURE,
+)  # fmt: skip
 DETECTORS = [cancellations, hook_failures, drains, planned_reboots, controller_restarts, kill_failures]

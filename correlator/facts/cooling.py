@@ -8,10 +8,53 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import TypedDict
 
-from correlator.facts.gpus import COOLING, COOLING_S
+from correlator.facts.gpus import COOLING, COOLING_S, THERMAL
+from correlator.facts.nodes.kinds import NODE_OVERHEATED
 from correlator.facts.world import World
+from correlator.model.kinds import Cause, Kind
 from correlator.model.nouns import Fact
+
+
+class SharedHeat(TypedDict):
+    """``hosts`` grew hot together, ``near`` is the switch that they stand behind; ``cooling``: what a controller said of it."""
+
+    hosts: list[str]
+    near: str | None
+    cooling: str | None
+
+
+def _whose(cause: Cause, fact: Fact) -> Cause:
+    behind = ", behind {near}" if fact.attrs.get("near") else ""
+    warned = " ({cooling})" if fact.attrs.get("cooling") else ""
+    return replace(cause, title=cause.title + behind + warned)
+
+
+_THROTTLED = Cause(
+    "gpu.thermal", "infra.gpu", "GPUs of {count} nodes ({nodes}) were throttled by heat that began together", "many nodes were slowed by heat",
+    (("Check the cooling that {nodes} share: coolant unit, pump, rack doors, air of the row.", None),),
+    short="{count} nodes too hot together", unharmed="degraded",
+    disproof="One of these nodes hot long before the others, or others behind the same cooling that stayed cool.",
+)  # fmt: skip
+
+COOLING_OUTAGE = Kind(
+    "cooling.outage", "gpu", "Most of the working nodes of a room, or behind one switch, were throttled by heat that began together.", SharedHeat,
+    brief="nodes grew hot together", timed=True, cause=_THROTTLED, variant=lambda fact: _whose(_THROTTLED, fact),
+)  # fmt: skip
+
+_SHUT_DOWN = Cause(
+    "node.overheated", "infra.node", "{count} nodes ({nodes}) shut themselves down because of heat, one after the other", "many nodes were too hot",
+    (("Check the cooling that {nodes} share before they are started again.", None),
+     ("When it is mended, put them back into service.", "scontrol update nodename={nodes} state=resume")),
+    short="{count} nodes shut down by heat", unharmed="degraded",
+)  # fmt: skip
+
+COOLING_SHUTDOWN = Kind(
+    "cooling.shutdown", "node", "Nodes that share their cooling shut themselves down because of heat.", SharedHeat,
+    brief="nodes shut down by heat together", cause=_SHUT_DOWN, variant=lambda fact: _whose(_SHUT_DOWN, fact),
+)  # fmt: skip
 
 #: Nodes behind one failing pump are hot within this of each other, as each is loaded (correlation.md, E30: 0 to 900 s).
 TOGETHER_S = 900.0
@@ -29,7 +72,7 @@ LOAD_S = 900.0
 def shared_heat(world: World) -> list[Fact]:
     """``cooling.outage``: most of the working nodes of the whole cluster, or of those behind one switch, were throttled by heat
     that began together. ``cooling.shutdown``: they shut themselves down without a word before."""
-    hot = [f for f in world.facts_of("gpu.thermal", "node.overheated") if f.host and not _of_its_load(world, f)]
+    hot = [f for f in world.facts_of(THERMAL.name, NODE_OVERHEATED.name) if f.host and not _of_its_load(world, f)]
     if len({f.host for f in hot}) < MANY:
         return []
     hot.sort(key=lambda f: (f.start, f.key))
@@ -89,12 +132,12 @@ def _fact(world: World, members: list[Fact]) -> Fact:
             and COOLING.search(e.message) and -COOLING_S - first.sigma <= e.time - first.start <= COOLING_S]  # fmt: skip
     told.sort(key=lambda e: (e.time, e.id))
     ends = [f.end for f in members]
-    kind = "cooling.outage" if any(f.kind == "gpu.thermal" for f in members) else "cooling.shutdown"
+    kind = COOLING_OUTAGE.name if any(f.kind == THERMAL.name for f in members) else COOLING_SHUTDOWN.name
     events = sorted({*told, *(e for f in members for e in f.events[:1])}, key=lambda e: (e.time, e.id))
     attrs = {"hosts": hosts, "near": near, "cooling": told[0].message if told else None}
     end = None if None in ends else max(e for e in ends if e is not None)
     return Fact(kind, first.start, end, first.sigma, None, attrs=attrs, events=tuple(events))
 
 
-KINDS = ("cooling.outage", "cooling.shutdown")
+KINDS = (COOLING_OUTAGE, COOLING_SHUTDOWN)
 DETECTORS = [shared_heat]

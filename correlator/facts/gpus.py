@@ -4,12 +4,97 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from dataclasses import replace
+from typing import NotRequired, TypedDict
 
-from correlator.facts.nodes import hosts_of
+from correlator.facts.nodes.detector import hosts_of
 from correlator.facts.world import World, bursts, bus_of
 from correlator.gather.telemetry import Throttled
+from correlator.model.kinds import Advice, Cause, Kind, literal
 from correlator.model.nouns import Event, Fact
 from parsers import xid as xid_catalogue
+
+
+class Xid(TypedDict):
+    """``code`` is the leading one of ``codes``, ``family`` its class (hardware, application, consequence, benign); ``pids`` are
+    the processes that the lines name. ``inferred``: no kernel line tells of it, it came some time between start and end."""
+
+    code: int | None
+    codes: list[int]
+    family: str
+    pids: list[str]
+    inferred: NotRequired[bool]
+
+
+class AerStorm(TypedDict):
+    """``count`` errors, ``uncorrected`` ones among them; ``bridge``: of a bridge and not of a device."""
+
+    count: int
+    uncorrected: bool
+    bridge: bool
+
+
+class Heat(TypedDict, total=False):
+    """``measured`` by telemetry on ``gpus`` in so many ``samples``; ``cooling``: what the node's controller said before."""
+
+    gpus: list[str]
+    measured: bool
+    samples: int
+    cooling: str
+
+
+_FAILED = Cause(
+    "gpu.xid", "infra.gpu", "GPU {device} of {host} reported Xid {code}", "a GPU failed",
+    (("Drain {host}, reset or reboot it, and run the GPU's diagnostics.",
+      "scontrol update nodename={host} state=drain reason='Xid {code}'"),),
+    short="Xid {code} on {host}", unharmed="benign", words="gpu", family="gpu", began="the GPU failed",
+    trivial=lambda world, fact: fact.attrs.get("family") in ("application", "consequence"),
+    disproof="An error of the program printed before the Xid, or the same Xid following the run to other GPUs.",
+)  # fmt: skip
+
+
+def _with_nvidias_advice(fact: Fact) -> Cause | None:
+    known = xid_catalogue.xids().get(fact.attrs.get("code"))  # type: ignore[arg-type]
+    if known is None or not known.advice:
+        return None
+    first: Advice = (literal(f"NVIDIA recommends for Xid {known.code} ({known.text}): {known.advice}."), None)
+    return replace(_FAILED, advice=(first, *_FAILED.advice))
+
+
+#: A device that failed keeps complaining until it is reset: what it says within this tells the same fault.
+COMPLAINS_S = 3600.0
+
+XID = Kind(
+    "gpu.xid", "gpu", "A GPU reported an Xid, or was found lost.", Xid,
+    brief="Xid {code}", repeats_s=COMPLAINS_S, component="gpu", cause=_FAILED, variant=_with_nvidias_advice,
+    measured=lambda fact: f"Xid {fact.attrs.get('code')} seen by telemetry",
+)  # fmt: skip
+
+PCIE_AER = Kind(
+    "pcie.aer", "gpu", "A bus reported an uncorrected error, or many corrected ones.", AerStorm,
+    brief="PCIe errors", repeats_s=COMPLAINS_S, component="gpu",
+    cause=Cause(
+        "pcie.aer", "infra.gpu", "the bus of {device} in {host} reported errors", "a GPU's bus failed",
+        (("Reseat or replace the device at {device} of {host}.", None),),
+        short="bus errors on {host}", unharmed="benign", words="gpu", family="gpu",
+        disproof="The same errors going on for days without harm on this bus.",
+    ),
+)  # fmt: skip
+
+_HOT = Cause(
+    "gpu.thermal", "infra.gpu", "GPUs of {host} were throttled by heat", "a GPU was slowed by heat",
+    (("Check fans, coolant and inlet temperature of {host}.", None),),
+    short="GPUs of {host} too hot", unharmed="degraded", family="gpu",
+    disproof="Steps that stay slow after the GPU has cooled, or other runs on the node that kept their pace.",
+)  # fmt: skip
+_HOT_BY_ITS_COOLING = replace(_HOT, title=_HOT.title + ", after its controller warned of the cooling")
+
+THERMAL = Kind(
+    "gpu.thermal", "gpu", "GPUs of a node were held back by heat.", Heat,
+    brief="GPU throttled by heat", component="gpu", cause=_HOT,
+    variant=lambda fact: _HOT_BY_ITS_COOLING if fact.attrs.get("cooling") else None,
+    measured=lambda fact: f"telemetry saw {len(fact.attrs.get('gpus', ()))} GPUs held back by heat",
+)  # fmt: skip
 
 #: One memory fault says itself with several of these; 48/94/95/140 name the fault, 63/64 its repair.
 MEMORY_XIDS = frozenset({48, 94, 95, 140, 63, 64})
@@ -49,7 +134,7 @@ CHECK_S = 600.0
 def unlogged_xids(world: World) -> list[Fact]:
     """Faults that no kernel line tells (its log is missing or was lost): seen by telemetry, or by a health check."""
     known: defaultdict[str | None, list[Fact]] = defaultdict(list)
-    for fact in world.facts_of("gpu.xid"):
+    for fact in world.facts_of(XID.name):
         known[fact.host].append(fact)
     facts: list[Fact] = []
     for seen in world.xids_seen:
@@ -89,7 +174,7 @@ def _found_broken(world: World) -> list[tuple[Event, str, str, int]]:
 
 def _concluded(host: str, pci: str, code: int, earliest: float, latest: float, events: tuple[Event, ...]) -> Fact:
     attrs = {"code": code, "codes": [code], "family": family_of(code), "pids": [], "inferred": True}
-    return Fact("gpu.xid", earliest, latest, 1.0, host, pci or None, attrs=attrs, events=events)
+    return Fact(XID.name, earliest, latest, 1.0, host, pci or None, attrs=attrs, events=events)
 
 
 def family_of(code: int | None) -> str:
@@ -120,7 +205,7 @@ def _fault(host: str, pci: str, burst: list[Event]) -> Fact:
     nonfatal = all("nonfatal" in e.message.lower() for e in burst)
     attrs = {"code": leading, "codes": codes, "family": "benign" if nonfatal else family_of(leading), "pids": pids}
     return Fact(
-        "gpu.xid", burst[0].time, burst[-1].time, burst[0].sigma, host, pci or None, attrs=attrs, events=tuple(burst)
+        XID.name, burst[0].time, burst[-1].time, burst[0].sigma, host, pci or None, attrs=attrs, events=tuple(burst)
     )
 
 
@@ -138,7 +223,7 @@ def aer_storms(world: World) -> list[Fact]:
             if severe or count >= STORM_COUNT:
                 bridge = all("pcieport" in e.message for e in burst)
                 attrs = {"count": count, "uncorrected": severe, "bridge": bridge}
-                facts.append(Fact("pcie.aer", burst[0].time, burst[-1].last, burst[0].sigma, host, pci or None, attrs=attrs, events=tuple(burst)))  # fmt: skip
+                facts.append(Fact(PCIE_AER.name, burst[0].time, burst[-1].last, burst[0].sigma, host, pci or None, attrs=attrs, events=tuple(burst)))  # fmt: skip
     return _without_bridges(facts)
 
 
@@ -193,13 +278,11 @@ def heat(world: World) -> list[Fact]:
             if near:
                 _add_lines(near[0], burst)
             elif (
-                any(e.kind == "gpu.thermal" for e in burst) or len([e for e in burst if _whole_package(e)]) >= HOT_LINES
+                any(e.kind == THERMAL.name for e in burst) or len([e for e in burst if _whole_package(e)]) >= HOT_LINES
             ):
-                device = next((e.device for e in burst if e.device and e.kind == "gpu.thermal"), None)
+                device = next((e.device for e in burst if e.device and e.kind == THERMAL.name), None)
                 facts.append(
-                    Fact(
-                        "gpu.thermal", burst[0].time, burst[-1].last, burst[0].sigma, host, device, events=tuple(burst)
-                    )
+                    Fact(THERMAL.name, burst[0].time, burst[-1].last, burst[0].sigma, host, device, events=tuple(burst))
                 )
     for fact in facts:
         _add_cooling(world, fact)
@@ -245,7 +328,7 @@ def _measured_heat(world: World) -> list[Fact]:
                 "measured": True,
                 "samples": sum(t.samples for t in group),
             }
-            facts.append(Fact("gpu.thermal", (earliest + first.first) / 2, last.last, (first.first - earliest) / 2 + 1.0, host,
+            facts.append(Fact(THERMAL.name, (earliest + first.first) / 2, last.last, (first.first - earliest) / 2 + 1.0, host,
                               ",".join(gpus), attrs=attrs))  # fmt: skip
     return facts
 
@@ -262,5 +345,5 @@ def _whole_package(event: Event) -> bool:
     return "package" in event.message.lower()
 
 
-KINDS = ("gpu.xid", "pcie.aer", "gpu.thermal")
+KINDS = (XID, PCIE_AER, THERMAL)
 DETECTORS = [xids, unlogged_xids, aer_storms, heat]

@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 
-from correlator.facts import links as link_facts
+from correlator.facts.links import detector as link_facts
 from correlator.facts.world import World
 from correlator.model.nouns import Event
 from correlator.site.site import Site

@@ -5,9 +5,65 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict
+from dataclasses import replace
+from typing import NotRequired, TypedDict
 
 from correlator.facts.world import World, merge_near
+from correlator.model.kinds import Cause, Kind, Trace
 from correlator.model.nouns import Event, Fact
+
+
+class MungeFailure(TypedDict):
+    """``refused``: how a credential was (invalid, rewound, expired, replayed); ``clock``: whether the node's is ahead or behind."""
+
+    said: bool
+    refused: NotRequired[str]
+    clock: NotRequired[str]
+
+
+class NodeDeaf(TypedDict):
+    """``mutual``: its slurmd waited in vain as well."""
+
+    mutual: bool
+
+
+_BROKEN = Cause(
+    "node.munge_failure", "infra.node", "munge of {host} failed", "authentication broke on a node",
+    (("Restart munge on {host}; check its clock and its key (/etc/munge/munge.key).", "systemctl restart munge"),),
+    unharmed="degraded", family="software",
+    disproof="Other nodes being refused at the same time: then the controller's own munge, key or clock is at fault.",
+)  # fmt: skip
+_WRONG_CLOCK = replace(_BROKEN, title="the clock of {host} was {clock} by more than munge allows")
+_WRONG_KEY = replace(_BROKEN, title="munge of {host} had another key than the cluster's")
+
+
+def _broken_by(fact: Fact) -> Cause | None:
+    if fact.attrs.get("clock"):
+        return _WRONG_CLOCK
+    return _WRONG_KEY if fact.attrs.get("refused") == "invalid" else None
+
+
+MUNGE_FAILURE = Kind(
+    "munge.failure", "slurmd", "Authentication broke on a node.", MungeFailure,
+    brief="munge failed", sets_down=True, cause=_BROKEN, variant=_broken_by,
+)  # fmt: skip
+
+_DEAF = Cause(
+    "node.unresponsive", "infra.node", "{host} accepted connections and did not answer", "a node stopped answering",
+    (("On {host}, see whether slurmd hangs or munged is dead, and whether its network loses packets: all look like this from outside.", None),),
+    short="{host} did not answer", family="machine",
+    disproof="A munge error, a link loss or a panic of the node that was not collected.",
+)  # fmt: skip
+_DEAF_BOTH_WAYS = replace(
+    _DEAF, title="slurmctld and {host} timed out on each other (packets lost between them, or a starved node)"
+)
+
+NODE_DEAF = Kind(
+    "node.deaf", "node", "Peers connected to a node and got no answer.", NodeDeaf,
+    brief="node accepted connections without answering", sets_down=True, role="effect", awaits=lambda fact: True,
+    cause=_DEAF, variant=lambda fact: _DEAF_BOTH_WAYS if fact.attrs.get("mutual") else None,
+    trace=Trace("munge or a hanging slurmd", "no authentication error and no socket time-out was logged"),
+)  # fmt: skip
 
 #: slurmd's own complaints about munge are written when its retries are over, up to a minute after its peers gave up.
 MUNGE_GAP_S = 120.0
@@ -41,7 +97,7 @@ def munge_failures(world: World) -> list[Fact]:
             words.append(event)
         elif event.source == "slurmctld" and "socket timed out" in text:
             for host in event.entities.get("nodes") or []:
-                deaf.append(Fact("node.deaf", event.time, None, event.sigma, str(host), events=(event,)))
+                deaf.append(Fact(NODE_DEAF.name, event.time, None, event.sigma, str(host), events=(event,)))
         elif event.source == "slurmd" and "socket timed out" in text and event.host:
             waited[event.host].append(event.time)
     for fact in deaf:
@@ -66,7 +122,7 @@ def _expired_launches(world: World) -> list[Fact]:
         if "job credential expired" in event.message.lower():
             hosts = [event.host] if event.source == "slurmd" else event.entities.get("nodes") or []
             attrs = {"said": True, "refused": "expired", "clock": "ahead"}
-            facts += [Fact("munge.failure", event.time, None, event.sigma, str(h), attrs=dict(attrs), events=(event,)) for h in hosts if h]  # fmt: skip
+            facts += [Fact(MUNGE_FAILURE.name, event.time, None, event.sigma, str(h), attrs=dict(attrs), events=(event,)) for h in hosts if h]  # fmt: skip
     return [
         f for f in facts
         if not any(other.host != f.host and abs(other.start - f.start) <= REFUSED_GAP_S for other in facts)
@@ -91,7 +147,7 @@ def _broken_munge(world: World, words: list[Event]) -> list[Fact]:
                 maker_ahead = attrs["refused"] == "rewound"
                 attrs["clock"] = "ahead" if maker_ahead == theirs else "behind"
         host = peer if theirs else event.host
-        facts.append(Fact("munge.failure", event.time, None, event.sigma, host, attrs=attrs, events=(event,)))
+        facts.append(Fact(MUNGE_FAILURE.name, event.time, None, event.sigma, host, attrs=attrs, events=(event,)))
     return facts
 
 
@@ -135,5 +191,5 @@ def _peer_of(world: World, event: Event) -> str | None:
     return None
 
 
-KINDS = ("munge.failure", "node.deaf")
+KINDS = (MUNGE_FAILURE, NODE_DEAF)
 DETECTORS = [munge_failures]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
+from correlator.facts.nodes.kinds import ADMIN_DOWN, NODE_DOWN
 from correlator.facts.world import World
 from correlator.model.moments import seconds_of
 from correlator.model.nouns import Fact
@@ -42,14 +43,14 @@ def down_by_state(time: float, host: str, state: str, reason: str, who: str) -> 
     attrs: dict[str, object] = {"said_by": "accounting", "reason": reason}
     told = split_reason(reason) if reason else {}
     if "*" in state or "not responding" in reason.lower():
-        return Fact("node.down", time, None, 0.5, host, attrs=attrs | {"silent": True})
+        return Fact(NODE_DOWN.name, time, None, 0.5, host, attrs=attrs | {"silent": True})
     if "resumetimeout" in reason.lower():
-        return Fact("node.down", time, None, 0.5, host, attrs=attrs | {"unresumed": UNTOLD})
+        return Fact(NODE_DOWN.name, time, None, 0.5, host, attrs=attrs | {"unresumed": UNTOLD})
     if who != "slurm" and told and told["owner"] != "slurm":
         attrs |= {"component": told.get("component", ""), "owner": told["owner"]} | ({"who": who} if who else {})
-        return Fact("admin.down", time, None, 0.5, host, attrs=attrs)
+        return Fact(ADMIN_DOWN.name, time, None, 0.5, host, attrs=attrs)
     if not told and _in_maintenance(state):
-        return Fact("admin.down", time, None, 0.5, host, attrs=attrs | {"reason": "reserved for maintenance"})
+        return Fact(ADMIN_DOWN.name, time, None, 0.5, host, attrs=attrs | {"reason": "reserved for maintenance"})
     return None
 
 

@@ -10,11 +10,68 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import TypedDict
 
-from correlator.facts.gpus import bus, code_of, family_of
-from correlator.facts.jobs import file_lost, of_run
+from correlator.facts.gpus import XID, bus, code_of, family_of
+from correlator.facts.jobs.detector import file_lost, of_run
+from correlator.facts.storage import DISK_ERROR, STORAGE_OUTAGE
 from correlator.facts.world import World, bursts
+from correlator.model.kinds import Cause, Kind, NoAttrs
 from correlator.model.nouns import Event, Fact, Run
+
+
+class GpuTold(TypedDict):
+    """``event``: the contract's name of what is told, ``code`` an Xid that the run printed."""
+
+    event: str | None
+    code: int | None
+
+
+class StorageTold(TypedDict):
+    """``runs`` that say so; ``nameless``: they tell of time-outs only."""
+
+    runs: list[str]
+    nameless: bool
+
+
+_GPU_FAILED = Cause(
+    "gpu.xid", "infra.gpu", "a GPU of {host} failed, as the run's own output says", "a GPU failed",
+    (("Collect the kernel log of {host}; look there for an Xid, and run the GPU's diagnostics.", None),),
+    short="a GPU of {host} failed", reported="a GPU failed",
+)  # fmt: skip
+
+
+def _as_it_says(fact: Fact) -> Cause | None:
+    named = fact.attrs.get("event")
+    return replace(_GPU_FAILED, event=str(named)) if named else None
+
+
+GPU_TOLD = Kind(
+    "gpu.told", "job", "A run's output says that its GPU broke, and no log tells of it.", GpuTold,
+    brief="GPU failed, as its run says", cause=_GPU_FAILED, variant=_as_it_says,
+)  # fmt: skip
+
+DISK_TOLD = Kind(
+    "disk.told", "job", "A run's output says that a local file system failed, and no log tells of it.", NoAttrs,
+    brief="local disk failed, as its run says",
+    cause=Cause(
+        "node.disk_error", "infra.node", "a local file system of {host} failed, as the run's own output says", "a node's disk failed",
+        (("Look at the kernel log and the disks of {host}.", None),),
+        short="a disk of {host} failed", reported="a local file system failed", family="disk",
+    ),
+)  # fmt: skip
+
+STORAGE_TOLD = Kind(
+    "storage.told", "job", "The output of runs says that a shared file system failed, and no log tells of it.", StorageTold,
+    brief="storage failed, as its runs say",
+    cause=Cause(
+        "storage.outage", "infra.storage", "{device} failed or timed out, as the output of {runs} says", "the shared storage failed",
+        (("Check the servers of {device}, and the clients' kernel logs.", None),),
+        short="{device} failed", reported="a shared file system failed",
+        nameless="No log of a server or client tells why: the clients' kernel logs, or those of the file system's servers, would",
+    ),
+)  # fmt: skip
 
 #: Words of CUDA, NVML and NVRM about a GPU that broke, and what the contract's taxonomy calls it. An "unspecified launch
 #: failure" is not among them: it is what a program's own wild pointer looks like as well.
@@ -69,23 +126,23 @@ def gpus(world: World) -> list[Fact]:
             lines = of_run(run, events) if run.ended_badly else []
             moment = run.end if run.end is not None else run.start or 0.0
             known = [
-                f for f in world.facts_of("gpu.xid")
+                f for f in world.facts_of(XID.name)
                 if f.host in run.nodes and -BEHIND_S <= moment - f.start <= BEFORE_S + f.sigma and f.attrs.get("family") not in ("application", "benign")
             ]  # fmt: skip
             if not lines or known:
                 continue
             first = lines[0]
             pci = next((str(e.entities["pci"]) for e in lines if e.entities.get("pci")), None)
-            attrs = {"event": _gpu_event(first), "code": code_of(first) if first.kind == "gpu.xid" else None}
+            attrs = {"event": _gpu_event(first), "code": code_of(first) if first.kind == XID.name else None}
             host = next((e.host for e in lines if e.host in run.nodes), None) or where(world, run)
-            facts.append(Fact("gpu.told", first.time, None, first.sigma, host, bus(pci), run=run.key, attrs=attrs, events=tuple(lines[:5])))  # fmt: skip
+            facts.append(Fact(GPU_TOLD.name, first.time, None, first.sigma, host, bus(pci), run=run.key, attrs=attrs, events=tuple(lines[:5])))  # fmt: skip
     return facts
 
 
 def _gpu_event(event: Event) -> str | None:
     if event.source not in _OUTPUT:
         return None
-    if event.kind == "gpu.xid":
+    if event.kind == XID.name:
         code = code_of(event)
         return "gpu.xid" if code is not None and family_of(code) == "hardware" else None
     return next((name for words, name in _GPU if words.search(event.message)), None)
@@ -126,16 +183,18 @@ def storage(world: World) -> list[Fact]:
                     host = where(world, run)
                     if not any(
                         f.host in run.nodes and abs(f.start - event.time) <= SAME_OUTAGE_S
-                        for f in world.facts_of("disk.error")
+                        for f in world.facts_of(DISK_ERROR.name)
                     ):
                         facts.append(
-                            Fact("disk.told", event.time, None, event.sigma, host, None, run=run.key, events=(event,))
+                            Fact(
+                                DISK_TOLD.name, event.time, None, event.sigma, host, None, run=run.key, events=(event,)
+                            )
                         )
                 elif SHARED_PATH.match(path) and not _READ_ONLY.search(event.message):
                     # Each user's runs by themselves: nobody's output says anything about another's run.
                     shared[file_system(path), str(run.row.get("user") or "")].append((event, run))
     for (name, _), told in sorted(shared.items()):
-        if any(_tells_of(f, name) for f in world.facts_of("storage.outage")):
+        if any(_tells_of(f, name) for f in world.facts_of(STORAGE_OUTAGE.name)):
             continue
         runs_of = {event.id: run for event, run in told}
         for burst in bursts(sorted((e for e, _ in told), key=lambda e: (e.time, e.id)), SAME_OUTAGE_S):
@@ -155,7 +214,7 @@ def _lost_together(name: str, burst: list[Event], runs_of: dict[str, Run]) -> Fa
     if not many:
         burst = plain
     attrs = {"runs": sorted({runs_of[e.id].key for e in burst}), "nameless": not plain}
-    return Fact("storage.told", burst[0].time, burst[-1].time, burst[0].sigma, None if not plain else name.rsplit("/", 1)[-1], name, attrs=attrs, events=tuple(burst))  # fmt: skip
+    return Fact(STORAGE_TOLD.name, burst[0].time, burst[-1].time, burst[0].sigma, None if not plain else name.rsplit("/", 1)[-1], name, attrs=attrs, events=tuple(burst))  # fmt: skip
 
 
 #: Mounts whose file systems log their losses under names of their own; an NFS server's name says nothing of its mounts.
@@ -169,7 +228,7 @@ def _told_by_clients(world: World, told: Fact) -> bool:
     """Clients of these runs logged the loss of a target meanwhile: that is the outage, under a name of its own."""
     nodes = {n for key in told.attrs["runs"] for n in world.run[key].nodes}
     until = told.end if told.end is not None else told.start
-    near = [f for f in world.facts_of("storage.outage") if nodes & set(f.attrs["hosts"]) and f.start <= until]
+    near = [f for f in world.facts_of(STORAGE_OUTAGE.name) if nodes & set(f.attrs["hosts"]) and f.start <= until]
     if told.attrs["nameless"]:
         return any((f.end or f.start) + SAME_OUTAGE_S >= told.start for f in near)
     away = [
@@ -203,5 +262,5 @@ def _tells_of(outage: Fact, name: str) -> bool:
     return str(outage.device or "").split("-")[0] == name.rsplit("/", 1)[-1]
 
 
-KINDS = ("gpu.told", "disk.told", "storage.told")
+KINDS = (GPU_TOLD, DISK_TOLD, STORAGE_TOLD)
 DETECTORS = [gpus, storage]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 
-from correlator.facts.nodes import hosts_of
+from correlator.facts.nodes.detector import hosts_of
 from correlator.facts.world import World
 from correlator.model.nouns import Fact
 

@@ -1,20 +1,22 @@
-"""The detectors in the order in which they build on each other, built-in and installed ones."""
+"""All kinds of facts and their detectors, built-in and installed ones: the one place where others look a kind up.
+
+A *subject* is a module (or a package) with ``KINDS``, its declarations, and ``DETECTORS``, the functions that conclude them.
+It may have ``EDGES`` (files of causal edges), ``CONDITIONS`` and ``SCOPES`` (what its edges may require) as well. Those of
+other packages are entry points of the group ``faultline.facts`` that name the module; they are read like the built-in ones.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import entry_points
-from types import ModuleType
+from typing import Any
 
 from correlator.facts import (
     control,
     cooling,
     gpus,
-    jobs,
-    links,
     munge,
-    nodes,
     output_hardware,
     silent_nodes,
     slow_runs,
@@ -22,44 +24,121 @@ from correlator.facts import (
     storage,
     unnamed_causes,
 )
+from correlator.facts.jobs import detector as jobs
+from correlator.facts.links import detector as links
+from correlator.facts.nodes import detector as nodes
 from correlator.facts.world import World
+from correlator.model.kinds import Cause, Kind, fill, undeclared
 from correlator.model.nouns import Fact
+from correlator.model.subjects import installed
 
 #: In the order in which they build on each other.
-MODULES: tuple[ModuleType, ...] = (
-    links,
-    munge,
-    nodes,
-    slurmd,
-    control,
-    unnamed_causes,
-    gpus,
-    cooling,
-    storage,
-    output_hardware,
-    jobs,
-    silent_nodes,
-    slow_runs,
-)
+BUILT_IN = (
+    links, munge, nodes, slurmd, control, unnamed_causes, gpus, cooling, storage, output_hardware, jobs, silent_nodes, slow_runs,
+)  # fmt: skip
 
 Detector = Callable[[World], list[Fact]]
 
 
 @cache
+def subjects() -> tuple[Any, ...]:
+    """Built-in subjects in the order in which they build on each other, then those of installed packages."""
+    return (*BUILT_IN, *installed())
+
+
+@cache
 def detectors() -> tuple[Detector, ...]:
-    """Built-in detectors in the order in which they build on each other, then those of installed packages; found once,
-    because asking what is installed reads files."""
-    found: list[Detector] = [d for module in MODULES for d in module.DETECTORS]
+    """The detectors of all subjects; then single ones of installed packages (entry points of ``faultline.detectors``)."""
+    found: list[Detector] = [detector for subject in subjects() for detector in subject.DETECTORS]
     for point in sorted(entry_points(group="faultline.detectors"), key=lambda p: p.name):
         found += point.load()
     return tuple(found)
 
 
 @cache
-def kinds() -> frozenset[str]:
-    """All kinds of facts that any detector may conclude: what edges may name."""
-    own = {kind for module in MODULES for kind in module.KINDS}
-    return frozenset(own.union(*(getattr(d, "kinds", ()) for d in detectors())))
+def kinds() -> Mapping[str, Kind[Any]]:
+    """All kinds of facts that any detector may conclude, by name: what edges may name. Raises ``ValueError`` where two subjects
+    declare one."""
+    found: dict[str, Kind[Any]] = {}
+    for subject in subjects():
+        for kind in subject.KINDS:
+            if kind.name in found:
+                raise ValueError(f"{subject.__name__}: the kind of fact {kind.name!r} is declared already")
+            found[kind.name] = kind
+    for detector in detectors():
+        for name in getattr(detector, "kinds", ()):
+            found.setdefault(name, undeclared(name))
+    return found
+
+
+@cache
+def _unknown(name: str) -> Kind[Any]:
+    return undeclared(name)
+
+
+def kind_of(name: str) -> Kind[Any]:
+    """The declaration of a kind; an empty one where nobody declares it."""
+    return kinds().get(name) or _unknown(name)
+
+
+def kinds_where(test: Callable[[Kind[Any]], object]) -> frozenset[str]:
+    """The names of the kinds for which ``test`` holds."""
+    return frozenset(name for name, kind in kinds().items() if test(kind))
+
+
+@cache
+def roots() -> frozenset[str]:
+    """Kinds of facts that a run's end may be blamed on: the rest are ways of showing it."""
+    return kinds_where(lambda kind: kind.cause is not None and kind.cause.root)
+
+
+@cache
+def event_names() -> frozenset[str]:
+    """The contract's names of all root causes."""
+    return frozenset(kind.cause.event for kind in kinds().values() if kind.cause)
+
+
+@cache
+def families() -> Mapping[str, str]:
+    """Root cause -> the part of a node that it speaks of, for those that speak of a node itself."""
+    return {
+        event: kind.cause.family for kind in kinds().values() if kind.cause and kind.cause.family
+        for event in (kind.cause.event, kind.cause.repeated) if event
+    }  # fmt: skip
+
+
+@cache
+def once() -> Mapping[str, str]:
+    """The name of a root cause that came several times -> the name of one that came once."""
+    return {kind.cause.repeated: kind.cause.event for kind in kinds().values() if kind.cause and kind.cause.repeated}
+
+
+def cause_of(fact: Fact) -> Cause:
+    """How a fact stands at the root of an incident."""
+    return kind_of(fact.kind).cause_of(fact)
+
+
+def root_event(fact: Fact, times: int = 1) -> str:
+    """The contract's name of a root cause that came so many times. Slurm's effect decides severity, not the name."""
+    cause = cause_of(fact)
+    return cause.repeated if times > 1 and cause.repeated else cause.event
+
+
+def title_of(fact: Fact) -> str:
+    """The clause of an incident's title: what broke."""
+    return fill(cause_of(fact).title, fact)
+
+
+def short_of(fact: Fact) -> str:
+    """What broke, in as few words as a table has room for."""
+    short = cause_of(fact).short
+    return fill(short, fact) if short else title_of(fact).split(",")[0]
+
+
+def brief_of(fact: Fact) -> str:
+    """What a fact is called in a list of causes."""
+    kind = kind_of(fact.kind)
+    return fill(kind.brief, fact) if kind.brief else fact.kind
 
 
 def conclude(world: World) -> list[Fact]:

@@ -3,11 +3,42 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
+from typing import TypedDict
 
-from correlator.facts.nodes import SAME_DOWN_S
+from correlator.facts.links.kinds import LINK_OUTAGE, SWITCH_OUTAGE
+from correlator.facts.nodes.detector import SAME_DOWN_S
+from correlator.facts.nodes.kinds import NODE_DOWN, NODE_REBOOT
+from correlator.facts.unnamed_causes import POWER_OUTAGE
 from correlator.facts.world import World
+from correlator.model.kinds import Cause, Kind
 from correlator.model.nouns import Fact
 from correlator.site.interfaces import FABRIC
+
+
+class SwitchSilent(TypedDict):
+    """``hosts`` fell silent, the last of them at ``until``; ``unsaid``: nobody says that they fell silent."""
+
+    hosts: list[str]
+    until: float
+    unsaid: bool
+
+
+_CUT_OFF = Cause(
+    "switch.failure", "infra.network", "{count} nodes ({nodes}) fell silent together, for a reason no log tells", "many nodes were cut off at once",
+    (("Check what {nodes} share: switch, uplink and power.", None),),
+    short="{count} nodes fell silent together", surest=0.75,
+)  # fmt: skip
+_UNSAID = replace(
+    _CUT_OFF,
+    title="{count} nodes ({nodes}) were lost to Slurm together, for a reason no log tells",
+    short="{count} nodes were lost to Slurm together",
+)
+
+SWITCH_SILENT = Kind(
+    "switch.silent", "switch", "Nearly all nodes under one switch were set DOWN together, and nothing tells why.", SwitchSilent,
+    brief="nodes fell silent together", awaits=lambda fact: True, cause=_CUT_OFF, variant=lambda fact: _UNSAID if fact.attrs.get("unsaid") else None,
+)  # fmt: skip
 
 #: So many nodes of one switch, and such a share of them, that fall silent together lost what they share
 #: (correlation.md, explaining away upwards).
@@ -26,9 +57,11 @@ def common_silence(world: World) -> list[Fact]:
     timeout = world.site.settings["SlurmdTimeout"]
     together = (timeout.high if timeout.known else 300.0) / 3 + 15.0
     own = _own_causes(world)
-    cut = [f for f in world.facts_of("link.outage") if f.host in world.controllers and f.attrs.get("role") != "fabric"]
+    cut = [
+        f for f in world.facts_of(LINK_OUTAGE.name) if f.host in world.controllers and f.attrs.get("role") != "fabric"
+    ]
     downs = [
-        f for f in world.facts_of("node.down") if f.host and not f.attrs.get("unresumed")
+        f for f in world.facts_of(NODE_DOWN.name) if f.host and not f.attrs.get("unresumed")
         and not any(begin - BOOTED_S <= f.start <= max(end, begin + OWN_CAUSE_S) for begin, end in own.get(f.host, ()))
         and not any(c.start <= f.start <= (c.end if c.end is not None else world.last) + 1.0 for c in cut)
     ]  # fmt: skip
@@ -61,7 +94,7 @@ def _of_whole_cluster(facts: list[Fact], leaves: int, together: float) -> list[F
         "unsaid": all(f.attrs["unsaid"] for f in facts),
     }
     end = None if None in ends else max(e for e in ends if e is not None)
-    return [Fact("switch.silent", first.start, end, first.sigma, None, attrs=attrs, events=first.events)]
+    return [Fact(SWITCH_SILENT.name, first.start, end, first.sigma, None, attrs=attrs, events=first.events)]
 
 
 def _heard_no_loss(world: World, hosts: set[str | None]) -> bool:
@@ -73,12 +106,12 @@ def _heard_no_loss(world: World, hosts: set[str | None]) -> bool:
 def _own_causes(world: World) -> dict[str, list[tuple[float, float]]]:
     """Host -> from when until when something was lost of it, or of what it hangs on, that may have silenced it."""
     found: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for fact in world.facts_of("switch.outage", "power.outage", "link.outage", "node.reboot"):
+    for fact in world.facts_of(SWITCH_OUTAGE.name, POWER_OUTAGE.name, LINK_OUTAGE.name, NODE_REBOOT.name):
         if fact.attrs.get("role") == "fabric":
             continue
         hosts = fact.attrs.get("hosts") or [fact.host]
         if (
-            fact.kind == "switch.outage"
+            fact.kind == SWITCH_OUTAGE.name
         ):  # those that it is known to have cut off have outages of their own, each with its end
             hosts = sorted(set(fact.attrs["under"]) - set(hosts))
         span = (fact.start, fact.end if fact.end is not None else world.last)
@@ -106,8 +139,8 @@ def _silence(switch: str | None, group: list[Fact]) -> Fact:
         "until": group[-1].start,
         "unsaid": not any(f.events or f.attrs.get("silent") for f in group),
     }
-    return Fact("switch.silent", group[0].start, end, group[0].sigma, switch, attrs=attrs, events=group[0].events)
+    return Fact(SWITCH_SILENT.name, group[0].start, end, group[0].sigma, switch, attrs=attrs, events=group[0].events)
 
 
-KINDS = ("switch.silent",)
+KINDS = (SWITCH_SILENT,)
 DETECTORS = [common_silence]

@@ -5,9 +5,49 @@ from __future__ import annotations
 
 from itertools import pairwise
 from statistics import median
+from typing import TypedDict
 
 from correlator.facts.world import World
+from correlator.model.kinds import Kind
 from correlator.model.nouns import Fact, Run
+
+
+class Slow(TypedDict):
+    """``ratio`` of ``after`` to ``before`` (seconds a step), ``lost`` seconds; ``lasting``: to the run's end."""
+
+    ratio: float
+    before: float
+    after: float
+    lost: float
+    lasting: bool
+
+
+class Stalled(TypedDict):
+    """``gap`` seconds between its reports, ``lost`` since the last one."""
+
+    gap: float
+    lost: float
+
+
+def _slow_in_words(fact: Fact) -> str:
+    pace = SLOW.attrs_of(fact)
+    return f"steps took {pace['after']:.3g} s instead of {pace['before']:.3g} s"
+
+
+def _stalled_in_words(fact: Fact) -> str:
+    reports = STALLED.attrs_of(fact)
+    return f"no step was reported for {reports['lost'] / 60:.0f} min, after one every {reports['gap']:.3g} s"
+
+
+SLOW = Kind(
+    "job.slow", "job", "A run's steps began to take longer, and went on so.", Slow,
+    brief="steps became slow", pace=True, measured=_slow_in_words,
+)  # fmt: skip
+
+STALLED = Kind(
+    "job.stalled", "job", "A run that its time limit ended had reported no step for long.", Stalled,
+    brief="steps ceased", pace=True, measured=_stalled_in_words,
+)  # fmt: skip
 
 #: Slower than this against the run's own pace before is a slowdown; data loading and checkpoints vary less.
 SLOWER = 1.25
@@ -57,7 +97,7 @@ def _fact(run: Run, points: list[tuple[float, float]], first: int, last: int) ->
         "lasting": lasting,
     }  # fmt: skip
     onset = (earliest + latest) / 2
-    return Fact("job.slow", onset, until, (latest - earliest) / 2 + 1.0, run=run.key, attrs=attrs)
+    return Fact(SLOW.name, onset, until, (latest - earliest) / 2 + 1.0, run=run.key, attrs=attrs)
 
 
 #: So many reports tell how often a run reports, and so many that stay away that it does no longer; it takes as long as this at
@@ -79,9 +119,9 @@ def stalls(world: World) -> list[Fact]:
         if silent >= max(STOOD_S, MISSED * gap):
             # It stopped between the last report and the one that did not come.
             attrs = {"gap": gap, "lost": silent}
-            facts.append(Fact("job.stalled", times[-1] + gap / 2, run.end, gap / 2 + 1.0, run=run.key, attrs=attrs))
+            facts.append(Fact(STALLED.name, times[-1] + gap / 2, run.end, gap / 2 + 1.0, run=run.key, attrs=attrs))
     return facts
 
 
-KINDS = ("job.slow", "job.stalled")
+KINDS = (SLOW, STALLED)
 DETECTORS = [slowdowns, stalls]

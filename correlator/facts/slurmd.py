@@ -2,9 +2,47 @@
 
 from __future__ import annotations
 
-from correlator.facts.nodes import FRESH_BOOT_S, SAME_START_S, uptime_told
+from typing import TypedDict
+
+from correlator.facts.munge import MUNGE_FAILURE
+from correlator.facts.nodes.detector import FRESH_BOOT_S, SAME_START_S, uptime_told
+from correlator.facts.nodes.kinds import NODE_REBOOT
 from correlator.facts.world import World, merge_near
+from correlator.model.kinds import Cause, Kind, NoAttrs, Trace
 from correlator.model.nouns import Event, Fact
+
+
+class SlurmdCrash(TypedDict, total=False):
+    """``said``: its end was logged. ``inferred``: it came some time between start and end; ``noticed`` when it started anew."""
+
+    said: bool
+    inferred: bool
+    noticed: float
+
+
+SLURMD_CRASH = Kind(
+    "slurmd.crash", "slurmd", "slurmd died while its machine lived on.", SlurmdCrash,
+    brief="slurmd died", sets_down=True, trace=Trace("slurmd crash", "its slurmd neither failed nor started anew"),
+    cause=Cause(
+        "slurm.slurmd_crash", "infra.scheduler", "slurmd of {host} died", "Slurm's daemon on a node died",
+        (("See why slurmd of {host} ended: journal, core file, memory. The node's network and machine were fine.", None),),
+        unharmed="degraded", family="software", began="slurmd died",
+        inferred_from="slurmd started again without having been stopped, and the machine had not booted",
+        disproof="A boot of the machine, or a stop of slurmd by an administrator, at that time.",
+    ),
+)  # fmt: skip
+
+SLURMD_STOP = Kind(
+    "slurmd.stop", "slurmd", "slurmd was asked to end, and did.", NoAttrs,
+    brief="slurmd was stopped",
+    cause=Cause(
+        "slurm.admin_action", "infra.scheduler", "slurmd of {host} was stopped and not started again{for_time}", "Slurm's daemon on a node was stopped",
+        (("Ask who stopped slurmd of {host} (systemctl, a package upgrade, a configuration tool), and start it.", "systemctl start slurmd"),),
+        # A daemon that is started anew is everyday's work, unless its node was given up meanwhile.
+        short="slurmd of {host} was stopped", unharmed="degraded", needs_effect=True,
+        disproof="A start of slurmd before the node was given up, or its machine going down with it.",
+    ),
+)  # fmt: skip
 
 #: The kernel's segfault line, systemd's and slurmd's own last word tell one death.
 SAME_CRASH_S = 30.0
@@ -15,7 +53,7 @@ def slurmd_deaths(world: World) -> list[Fact]:
 
     Nothing tells when it died. The fact lies between the last sign of life that only slurmd gives and the start.
     """
-    booted = {(f.host, f.end or f.start) for f in world.facts_of("node.reboot")}
+    booted = {(f.host, f.end or f.start) for f in world.facts_of(NODE_REBOOT.name)}
     facts: list[Fact] = []
     telling = {e.host for e in world.kinds("slurm.daemon_start", "slurm.daemon_fatal") if e.source == "slurmd"}
     telling |= {e.host for e in world.kinds("kernel.segfault", "kernel.oom_kill") if _slurmd_segfault(e)}
@@ -40,7 +78,7 @@ def slurmd_deaths(world: World) -> list[Fact]:
                 again = event.kind == "slurm.daemon_fatal" and stop is not None and event.time - stop.time <= RESTART_S
                 told = (stop, event) if again and stop is not None else (event,)
                 facts.append(
-                    Fact("slurmd.crash", told[0].time, None, event.sigma, host, attrs={"said": True}, events=told)
+                    Fact(SLURMD_CRASH.name, told[0].time, None, event.sigma, host, attrs={"said": True}, events=told)
                 )
                 stopped_at, stop = event.time, None
             elif event.kind == "slurm.daemon_start" and event.source != "slurmd" and _of_slurmd(event):
@@ -62,7 +100,7 @@ def slurmd_deaths(world: World) -> list[Fact]:
                     died_after = max(
                         (e.time for e in mine if e.time < event.time and _sign_of_slurmd(e)), default=event.time
                     )
-                    facts.append(Fact("slurmd.crash", died_after, event.time, 0.0, host,
+                    facts.append(Fact(SLURMD_CRASH.name, died_after, event.time, 0.0, host,
                                       attrs={"inferred": True, "noticed": event.time}, events=(event,)))  # fmt: skip
                 elif stopped_at is not None:
                     _back(facts, host, event)
@@ -99,16 +137,16 @@ def slurmd_stops(world: World) -> list[Fact]:
                  and e.kind in ("slurm.daemon_start", "slurm.daemon_fatal")]  # fmt: skip
         back = after[0] if after else None
         failed = back is not None and back.kind == "slurm.daemon_fatal" and back.time - stop.time <= RESTART_S
-        boots = [f for f in world.facts_of("node.reboot") if f.host == host and stop.time <= (f.end or f.start)
+        boots = [f for f in world.facts_of(NODE_REBOOT.name) if f.host == host and stop.time <= (f.end or f.start)
                  and f.start - stop.time <= SHUTDOWN_S and (back is None or f.start <= back.time)]  # fmt: skip
         # Who stamps with a wrong clock may have started again at once.
-        astray = [f for f in world.facts_of("munge.failure") if f.host == host and f.attrs.get("clock")
+        astray = [f for f in world.facts_of(MUNGE_FAILURE.name) if f.host == host and f.attrs.get("clock")
                   and f.start - ASTRAY_S <= stop.time <= (f.end or f.start) + ASTRAY_S]  # fmt: skip
         if failed or boots or astray:
             continue
         events = (*group, back) if back is not None else tuple(group)
         facts.append(
-            Fact("slurmd.stop", stop.time, back.time if back else None, stop.sigma, host, attrs={}, events=events)
+            Fact(SLURMD_STOP.name, stop.time, back.time if back else None, stop.sigma, host, attrs={}, events=events)
         )
     return facts
 
@@ -177,5 +215,5 @@ def _slurmd_unit_failed(event: Event) -> bool:
     return event.kind == "sys.service_failed" and "slurmd" in event.message.lower()
 
 
-KINDS = ("slurmd.crash", "slurmd.stop")
+KINDS = (SLURMD_CRASH, SLURMD_STOP)
 DETECTORS = [slurmd_deaths, slurmd_stops]

@@ -4,10 +4,63 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from typing import TypedDict
 
-from correlator.facts.nodes import hosts_of
+from correlator.facts.nodes.detector import hosts_of
+from correlator.facts.nodes.kinds import RESUME
 from correlator.facts.world import World, bursts, merge_near
+from correlator.model.kinds import Cause, Kind, NoAttrs
 from correlator.model.nouns import Event, Fact
+
+
+class StorageOutage(TypedDict):
+    """``hosts`` said so, of which some were ``evicted`` (and when). ``unended``: no client said that it was back. ``passing``: one
+    client lost it for a moment."""
+
+    hosts: list[str]
+    evicted: dict[str, float]
+    server: str | None
+    unended: bool
+    passing: bool
+
+
+class DiskError(TypedDict):
+    """``read_only``: its file system was given up."""
+
+    read_only: bool
+
+
+STORAGE_OUTAGE = Kind(
+    "storage.outage", "storage", "Clients of a shared file system lost a target.", StorageOutage,
+    brief="storage target lost", timed=True, component="storage",
+    cause=Cause(
+        "storage.outage", "infra.storage", "storage target {device} was lost", "the shared storage failed",
+        (("Check the server of {device}.", None),), unharmed="degraded", words="storage",
+        disproof="Other clients of the target working on during the outage, or the run's files lying elsewhere.",
+    ),
+)  # fmt: skip
+
+#: A disk that failed keeps complaining until it is replaced.
+COMPLAINS_S = 3600.0
+
+DISK_ERROR = Kind(
+    "disk.error", "storage", "A local disk failed.", DiskError,
+    brief="disk error", repeats_s=COMPLAINS_S, component="storage",
+    cause=Cause(
+        "node.disk_error", "infra.node", "disk {device} of {host} failed", "a node's disk failed",
+        (("Replace {device} of {host}.", None),), unharmed="degraded", words="storage", family="disk",
+        disproof="The run's files lying on another file system.",
+    ),
+)  # fmt: skip
+
+DISK_FULL = Kind(
+    "disk.full", "storage", "A disk of a node was full.", NoAttrs,
+    brief="disk full", component="storage",
+    cause=Cause(
+        "node.disk_full", "infra.node", "a disk of {host} was full", "a node's disk was full",
+        (("Free the disk of {host}; keep Slurm's spool apart from what jobs can fill.", None), RESUME), unharmed="degraded", words="storage",
+    ),
+)  # fmt: skip
 
 #: Clients notice a dead target when they next talk to it: within a minute (correlation.md, E40), and reconnect later.
 SAME_OUTAGE_S = 300.0
@@ -48,7 +101,7 @@ def _outage(world: World, target: str, events: list[Event]) -> Fact:
         "unended": not back,
         "passing": len(hosts) == 1 and not evicted and not servers and end - events[0].time <= PASSING_S,
     }  # fmt: skip
-    return Fact("storage.outage", events[0].time, end, events[0].sigma,
+    return Fact(STORAGE_OUTAGE.name, events[0].time, end, events[0].sigma,
                 servers[0] if servers else target.split("-")[0], target, attrs=attrs, events=tuple(events))  # fmt: skip
 
 
@@ -94,14 +147,14 @@ def disk_of(name: str | None) -> str | None:
 def disk_faults(world: World) -> list[Fact]:
     """``disk.error`` of a local drive (attrs read_only: its file system was given up), and ``disk.full``."""
     failed = [
-        Fact("disk.error", e.time, e.last, e.sigma, e.host, disk_of(e.device), events=(e,))
+        Fact(DISK_ERROR.name, e.time, e.last, e.sigma, e.host, disk_of(e.device), events=(e,))
         for e in world.kinds("storage.nvme_error", "storage.io_error") if e.host
     ]  # fmt: skip
     said = [e for e in world.heard if e.source in _FULL_SOURCES]
     if not _says_full("\n".join([e.message for e in said])):  # all at once: hardly ever one of very many says it
         said = []
     full = [
-        Fact("disk.full", e.time, None, e.sigma, host, events=(e,))
+        Fact(DISK_FULL.name, e.time, None, e.sigma, host, events=(e,))
         for e in said if _says_full(e.message) for host in hosts_of(e)
     ]  # fmt: skip
     faults = merge_near(failed, FULL_GAP_S)
@@ -113,5 +166,5 @@ def disk_faults(world: World) -> list[Fact]:
     return faults + merge_near(full, FULL_GAP_S)
 
 
-KINDS = ("storage.outage", "disk.error", "disk.full")
+KINDS = (STORAGE_OUTAGE, DISK_ERROR, DISK_FULL)
 DETECTORS = [outages, disk_faults]

@@ -8,12 +8,38 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
+from typing import TypedDict
 
-from correlator.facts.links import CLOCK_OFF_S, TOGETHER_S, UNCABLED_MIN, in_time_with, strays, together
-from correlator.facts.nodes import BOOT_STAMPS_S, FRESH_BOOT_S, SAME_PANIC_S, word_between
+from correlator.facts.links.detector import CLOCK_OFF_S, TOGETHER_S, UNCABLED_MIN, in_time_with, strays, together
+from correlator.facts.links.kinds import LINK_OUTAGE, SWITCH_OUTAGE
+from correlator.facts.nodes.detector import BOOT_STAMPS_S, FRESH_BOOT_S, SAME_PANIC_S, word_between
+from correlator.facts.nodes.kinds import NODE_DEAD, NODE_DOWN, NODE_OVERHEATED, NODE_PANIC, NODE_REBOOT
 from correlator.facts.world import World
+from correlator.model.kinds import Cause, Kind
 from correlator.model.nouns import Event, Fact
 from parsers.hostlist import fold
+
+
+class PowerOutage(TypedDict):
+    """``hosts`` went, after the ``last_word`` of all; ``nameless``: what they share is not named."""
+
+    hosts: list[str]
+    last_word: float
+    nameless: bool
+
+
+POWER_OUTAGE = Kind(
+    "power.outage", "node", "Many machines went in one moment, without a word.", PowerOutage,
+    brief="nodes went down together", timed=True,
+    cause=Cause(
+        "node.power", "infra.node", "{count} nodes ({nodes}) went down together without a word", "many nodes lost power or were reset at once",
+        (("Check what {nodes} share: power feed, PDU, chassis, coolant trip; see their BMC event logs.", None),
+         ("When it is mended, put them back into service.", "scontrol update nodename={nodes} state=resume")),
+        short="{count} nodes went down together", unharmed="degraded", words="peers",
+        nameless="What these nodes share is not named: the event logs of their BMCs or of the power distribution would",
+        disproof="A line that one of the nodes wrote after the others had gone, or an order to reboot them.",
+    ),
+)  # fmt: skip
 
 #: So many machines that go in one moment had one cause; fewer may be two of a kind.
 POWER_MIN = 4
@@ -36,7 +62,7 @@ def power_losses(world: World) -> list[Fact]:
 
     A panic would have been told, a shutdown tells that slurmd ends; a drained node that boots does so on purpose.
     """
-    lost = [f for f in world.facts_of("node.reboot", "node.dead") if not f.attrs.get("planned")]
+    lost = [f for f in world.facts_of(NODE_REBOOT.name, NODE_DEAD.name) if not f.attrs.get("planned")]
     lost.sort(key=lambda f: (_back(f), f.key))
     facts: list[Fact] = []
     near: list[Fact] = []
@@ -74,7 +100,7 @@ def _gone_between(world: World, fact: Fact) -> tuple[float, float] | None:
     """(last word, first sign of its absence) of a machine that went without a word; None where one was said."""
     host, boot = fact.host or "", fact.attrs.get("boot") or fact.attrs.get("booted") or fact.end
     spoke = world.spoke_at(host)
-    if fact.kind == "node.dead":
+    if fact.kind == NODE_DEAD.name:
         place = bisect_right(spoke, fact.start + 2.0 + fact.sigma)
         # A machine that loses power takes its links with it at once, however long before that it wrote its last line.
         word = max(spoke[place - 1], fact.start - TOGETHER_S - fact.sigma) if place else 0.0
@@ -87,18 +113,20 @@ def _gone_between(world: World, fact: Fact) -> tuple[float, float] | None:
     if last is None and told is None:
         return None
     last = max(x for x in (last, told) if x is not None)
-    hot = [f.start for f in world.facts_of("node.overheated") if f.host == host]
+    hot = [f.start for f in world.facts_of(NODE_OVERHEATED.name) if f.host == host]
     if any(-SAME_PANIC_S <= at - last <= float(boot) - last for at in hot):
         return None
     if any(_says_why(e) for e in world.by_host.get(host, ()) if -SAME_PANIC_S <= e.time - last <= float(boot) - last):
         return None
     # A machine that was given up had gone before; a word of its that is a little later was written by a clock that is off.
     downs = [
-        f.start for f in world.facts_of("node.down") if f.host == host and last - CLOCK_OFF_S <= f.start <= float(boot)
+        f.start for f in world.facts_of(NODE_DOWN.name) if f.host == host and last - CLOCK_OFF_S <= f.start <= float(boot)
         and (f.end is None or f.end >= float(boot) - BOOT_STAMPS_S)  # one that was back before the boot was another loss
     ]  # fmt: skip
     last = min([last, *downs])
-    lost = [f.start for f in world.facts_of("link.outage") if f.host == host and last - 2.0 <= f.start <= float(boot)]
+    lost = [
+        f.start for f in world.facts_of(LINK_OUTAGE.name) if f.host == host and last - 2.0 <= f.start <= float(boot)
+    ]
     return (last, min([float(boot), *downs, *(at + 2.0 for at in lost)]))
 
 
@@ -116,14 +144,14 @@ def _power(world: World, group: list[tuple[float, float, Fact]]) -> list[Fact]:
         return []
     last, first = max(g[0] for g in group), min(g[1] for g in group)
     links = [
-        f for f in world.facts_of("link.outage") if f.host in hosts and last - 2.0 <= f.start <= first + 2.0
+        f for f in world.facts_of(LINK_OUTAGE.name) if f.host in hosts and last - 2.0 <= f.start <= first + 2.0
     ]  # fmt: skip
     # Where no link tells, it was between the last word of all and the first sign that one had gone.
     start = min((f.start for f in links), default=(last + first) / 2)
     attrs: dict[str, object] = {"hosts": hosts, "last_word": last, "nameless": True}
     events = sorted({e for *_, f in group for e in f.events}, key=lambda e: (e.time, e.id))
     sigma = max([1.0, *(f.sigma for f in links)]) if links else max(1.0, abs(first - last) / 2)
-    return [Fact("power.outage", start, max(first, boots[-1]), sigma, None, attrs=attrs, events=tuple(events))]
+    return [Fact(POWER_OUTAGE.name, start, max(first, boots[-1]), sigma, None, attrs=attrs, events=tuple(events))]
 
 
 def nameless_links(world: World) -> list[Fact]:
@@ -132,7 +160,7 @@ def nameless_links(world: World) -> list[Fact]:
     Links of machines that went down with them are the machines'.
     """
     alone: dict[str, list[Fact]] = defaultdict(list)
-    for fact in world.facts_of("link.outage"):
+    for fact in world.facts_of(LINK_OUTAGE.name):
         if fact.host and fact.device and not fact.attrs.get("promoted") and not fact.attrs.get("switch"):
             alone[fact.device].append(fact)
     lost: list[list[Fact]] = []
@@ -166,7 +194,7 @@ def _of_one_cause(lost: list[list[Fact]]) -> list[list[Fact]]:
 
 def _went_down(world: World, link: Fact) -> bool:
     host = link.host or ""
-    for fact in world.facts_of("node.reboot", "node.panic", "node.dead", "power.outage"):
+    for fact in world.facts_of(NODE_REBOOT.name, NODE_PANIC.name, NODE_DEAD.name, POWER_OUTAGE.name):
         if host in fact.attrs.get("hosts", (fact.host,)) and -FRESH_BOOT_S <= fact.start - link.start <= BOOTS_WITHIN_S:
             return word_between(world, host, link.start + STILL_SPEAKS_S, fact.start) is None
     return False
@@ -187,8 +215,8 @@ def _nameless(world: World, group: list[Fact]) -> Fact:
     for fact in group:
         fact.attrs["promoted"] = token
     start = min(f.start for f in group)
-    return Fact("switch.outage", start, end, group[0].sigma, None, attrs=attrs, events=tuple(events))
+    return Fact(SWITCH_OUTAGE.name, start, end, group[0].sigma, None, attrs=attrs, events=tuple(events))
 
 
-KINDS = ("power.outage", "switch.outage")
+KINDS = (POWER_OUTAGE,)
 DETECTORS = [power_losses, nameless_links]

@@ -26,6 +26,7 @@ from correlator.model.nouns import Event
 if TYPE_CHECKING:
     from correlator.clocks.accounting_zones import Printed
     from correlator.model.reader import Reads
+from correlator.model.subjects import layers
 
 #: Longer than the spread of copies of one line (a whole second of resolution plus driver-to-core delay), shorter than
 #: the fastest flap an operator tells apart.
@@ -106,7 +107,7 @@ def device_of(entities: dict[str, Any]) -> str | None:
 def layer_of(event: str, source: str | None) -> str:
     if event.startswith("slurm."):
         return source if source in ("slurmctld", "slurmd") else "slurmd" if source == "slurmstepd" else "slurmctld"
-    return _LAYERS.get(event.split(".", 1)[0], "node")
+    return _LAYERS.get(event.split(".", 1)[0]) or layers().get(event, "node")
 
 
 #: What ``coalesce`` needs of a line.

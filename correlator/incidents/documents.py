@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from correlator.evidence.weigh import Weigher
+from correlator.facts.gpus import XID
+from correlator.facts.nodes.kinds import NODE_DOWN
+from correlator.facts.registry import cause_of, kind_of, root_event, title_of
 from correlator.facts.world import World
 from correlator.incidents import sentences
 from correlator.incidents.incidents import AFTERMATH_S, LISTED, Incident, Spared, events_of, spared
-from correlator.model.kinds import cause_of, disproof, lost, root_event
 from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts.verdict import Verdict
 
@@ -40,12 +43,22 @@ _CHANGE = {
 }
 
 
-def incident_document(world: World, weigher: Weigher, incident: Incident) -> dict[str, Any]:
+#: How often the roots of incidents came, by the identity of their facts; once, where nothing is said.
+Times = Mapping[int, int]
+_ONCE: Times = MappingProxyType({})
+
+
+def times_of(incidents: Iterable[Incident]) -> Times:
+    return {id(incident.root): incident.times for incident in incidents}
+
+
+def incident_document(world: World, weigher: Weigher, incident: Incident, times: Times = _ONCE) -> dict[str, Any]:
+    """As JSON has it. ``times``: of all incidents, among whose roots are the other candidates."""
     root = incident.root
     hosts = sorted(
         {h for f in [root, *incident.members] for h in ([f.host] if f.host else []) + list(f.attrs.get("hosts", ()))}
     )
-    code = root.attrs.get("code") if root.kind == "gpu.xid" else None
+    code = root.attrs.get("code") if root.kind == XID.name else None
     over = incident.end
     untouched = (
         spared(world, incident)
@@ -55,8 +68,8 @@ def incident_document(world: World, weigher: Weigher, incident: Incident) -> dic
     return {
         "id": incident.id, "start": sentences.stamp(incident.start), "end": sentences.stamp(over), "detected_at": None,
         "severity": incident.severity, "category": incident.category,
-        "root_cause": {"event": root_event(root), "code": code, "host": root.host, "device": root.device},
-        "candidates": _candidates(incident),
+        "root_cause": {"event": root_event(root, incident.times), "code": code, "host": root.host, "device": root.device},
+        "candidates": _candidates(incident, times),
         "hosts": hosts, "jobs": [
             {"job_id": v.run.key, "confidence": round(v.confidence, 4), **sentences.run_summary(v.run)} for v in incident.verdicts
         ],
@@ -85,14 +98,14 @@ def _why_spared(nodes: tuple[str, ...], hosts: list[str]) -> str:
     return "ran on other nodes" if not set(nodes) & set(hosts) else "ran on the same node and was not hurt"
 
 
-def _candidates(incident: Incident) -> list[dict[str, Any]]:
+def _candidates(incident: Incident, times: Times) -> list[dict[str, Any]]:
     rows: dict[tuple[str, str | None, str | None], float] = {}
-    key = (root_event(incident.root), incident.root.host, incident.root.device)
+    key = (root_event(incident.root, incident.times), incident.root.host, incident.root.device)
     rows[key] = incident.confidence
     for verdict in incident.verdicts:
         total = sum(c.weight for c in verdict.others) + (verdict.chain.weight if verdict.chain else 0.0)
         for chain in verdict.others:
-            name = (root_event(chain.root), chain.root.host, chain.root.device)
+            name = (root_event(chain.root, times.get(id(chain.root), 1)), chain.root.host, chain.root.device)
             rows.setdefault(name, (1.0 - incident.confidence) * chain.weight / max(total, 1e-9))
     return [
         {"event": e, "host": h, "device": d, "probability": round(p, 4)}
@@ -109,7 +122,7 @@ def _events(incident: Incident) -> list[dict[str, Any]]:
 
     mark(incident.root, "cause")
     for fact in incident.members:
-        mark(fact, "effect" if fact.kind.startswith(("run.", "node.")) else "symptom")
+        mark(fact, kind_of(fact.kind).role)
     for fact in incident.flaps:
         mark(fact, "context")
     return [sentences.event_row(e, roles.get(e.id, "context")) for e in events_of(incident)]
@@ -124,7 +137,7 @@ def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident:
         "category": verdict.category, "incident_id": incident.id if incident else None, "confidence": round(verdict.confidence, 4),
         "summary": _summary(verdict, incident, world), "final": True,
         "root_cause": None if root is None else {
-            "event": root_event(root), "code": root.attrs.get("code"), "host": root.host, "device": root.device},
+            "event": root_event(root, incident.times if incident else 1), "code": root.attrs.get("code"), "host": root.host, "device": root.device},
         "chain": sentences.chain_rows(list(verdict.chain.hops)) if verdict.chain else [],
         "evidence": [sentences.event_row(e, role) for e, role in evidence],
         "rivals": sentences.rival_rows(world, weigher, [verdict], root),
@@ -134,7 +147,7 @@ def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident:
         "headline": f"Your job died because {cause_of(root).plain}, not because of your code." if infra and root else _HEADLINE.get(verdict.category, ""),
         "your_code": False if infra else True if verdict.category.startswith("app.") else None,
         "change_my_mind": " ".join(
-            [disproof(root) if infra and root else _CHANGE.get(side, _CHANGE["unknown"]), *_minds_changed(verdict)]
+            [cause_of(root).disproof if infra and root else _CHANGE.get(side, _CHANGE["unknown"]), *_minds_changed(verdict)]
         ), **sentences.run_summary(verdict.run),
     }  # fmt: skip
 
@@ -157,9 +170,9 @@ def _advice(verdict: Verdict, incident: Incident | None) -> list[dict[str, Any]]
 def _summary(verdict: Verdict, incident: Incident | None, world: World) -> str:
     run = verdict.run
     if verdict.root is not None:
-        broke = lost(verdict.root)
+        broke = title_of(verdict.root)
         down = (
-            next((h.effect for h in verdict.chain.hops if h.effect.kind == "node.down"), None)
+            next((h.effect for h in verdict.chain.hops if h.effect.kind == NODE_DOWN.name), None)
             if verdict.chain
             else None
         )

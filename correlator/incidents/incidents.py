@@ -14,9 +14,12 @@ from itertools import chain
 from operator import attrgetter
 
 from correlator.evidence.weigh import Chain, Weigher
-from correlator.facts.links import TOGETHER_S
+from correlator.facts.links.detector import TOGETHER_S
+from correlator.facts.links.kinds import LINK_OUTAGE
+from correlator.facts.nodes.kinds import NODE_DOWN
+from correlator.facts.registry import cause_of, kind_of, kinds_where, root_event, roots
+from correlator.facts.slow_runs import SLOW
 from correlator.facts.world import World
-from correlator.model.kinds import ROOTS, cause_of, root_event
 from correlator.model.nouns import Event, Fact, Hop, Run
 from correlator.verdicts.judge import LEAK, before_all_logs
 from correlator.verdicts.verdict import Verdict
@@ -27,15 +30,6 @@ ID_BYTES = 5
 
 #: Outages of one device that follow each other so closely are one flapping link, not several incidents.
 FLAP_GAP_S = 300.0
-
-#: Facts that make an incident even when no run suffered, and how much they then matter.
-_UNSUFFERED = {
-    "link.outage": "benign", "switch.outage": "degraded", "plane.outage": "degraded", "power.outage": "degraded", "node.down": "degraded", "node.reboot": "degraded",
-    "node.panic": "degraded", "slurmd.crash": "degraded", "slurmd.stop": "degraded", "gpu.xid": "benign", "pcie.aer": "benign", "disk.error": "degraded",
-    "disk.full": "degraded", "storage.outage": "degraded", "prolog.failure": "degraded", "epilog.failure": "degraded",
-    "controller.restart": "benign", "gpu.thermal": "degraded", "munge.failure": "degraded", "admin.down": "benign", "node.dead": "degraded", "link.errors": "benign",
-    "memory.error": "degraded", "node.overheated": "degraded", "cooling.outage": "degraded", "cooling.shutdown": "degraded",
-}  # fmt: skip
 
 
 @dataclass
@@ -56,6 +50,11 @@ class Incident:
     @property
     def confidence(self) -> float:
         return max((v.confidence for v in self.verdicts), default=0.9)
+
+    @property
+    def times(self) -> int:
+        """How often the root came, where it is one that comes and goes."""
+        return 1 + len(self.flaps)
 
     @property
     def start(self) -> float:
@@ -96,7 +95,8 @@ def gather(world: World, weigher: Weigher, verdicts: list[Verdict]) -> list[Inci
 
 def incident_id(cluster: str | None, root: Fact) -> str:
     """The name of the incident with this root: the same whenever and in whatever order its lines arrive."""
-    event = root_event(root) if root.kind != "link.outage" else root.kind
+    # A link may be told as a flap or as down, by how often it went: it is one incident all the same.
+    event = root_event(root) if not kind_of(root.kind).flaps else root.kind
     told = repr((cluster, event, root.host, root.device, round(root.start, 3)))
     return f"I-{hashlib.blake2s(told.encode(), digest_size=ID_BYTES).hexdigest()}"
 
@@ -129,8 +129,8 @@ def _consequences(world: World, weigher: Weigher, incident: Incident) -> None:
 def _slowed(world: World, weigher: Weigher, incidents: list[Incident]) -> None:
     """Runs that lost their pace belong to what slowed them, also where they reached their end in time."""
     home = {id(f): i for i in incidents for f in [i.root, *i.members]}
-    for fact in world.facts_of("job.slow"):
-        chains = [c for c in weigher.evidence(fact).chains if c.root.kind in ROOTS and c.weight >= LEAK]
+    for fact in world.facts_of(SLOW.name):
+        chains = [c for c in weigher.evidence(fact).chains if c.root.kind in roots() and c.weight >= LEAK]
         run = world.run.get(fact.run or "")
         if not chains or run is None:
             continue
@@ -146,38 +146,45 @@ def _slowed(world: World, weigher: Weigher, incidents: list[Incident]) -> None:
 
 def _join_flaps(world: World, incidents: list[Incident]) -> None:
     """Other outages of the same device around the root's belong to its story."""
-    outages: dict[tuple[str | None, str | None], list[Fact]] = defaultdict(list)
-    for fact in world.facts_of("link.outage"):
-        outages[(fact.host, fact.device)].append(fact)
+    outages: dict[_Place, list[Fact]] = defaultdict(list)
+    for fact in world.facts_of(*kinds_where(lambda kind: kind.flaps)):
+        outages[_place(fact)].append(fact)
     for incident in incidents:
-        if incident.root.kind != "link.outage":
+        root = incident.root
+        if not kind_of(root.kind).flaps:
             continue
-        near = [f for f in outages[(incident.root.host, incident.root.device)] if f is not incident.root
-                and f.start - (incident.root.end or incident.root.start) >= -FLAP_GAP_S and (f.end or f.start) - incident.root.start <= FLAP_GAP_S]  # fmt: skip
-        incident.flaps = near
-        incident.root.attrs["flaps"] = 1 + len(near)
+        incident.flaps = [f for f in outages[_place(root)] if f is not root
+                and f.start - (root.end or root.start) >= -FLAP_GAP_S and (f.end or f.start) - root.start <= FLAP_GAP_S]  # fmt: skip
 
 
-#: A device that failed keeps complaining until it is reset: later words of it tell the same fault.
-SAME_DEVICE_S = {"gpu.xid": 3600.0, "pcie.aer": 3600.0, "disk.error": 3600.0}
+#: Kind, host and device.
+_Place = tuple[str, str | None, str | None]
+
+#: Facts of devices that repeat their complaint, by their places.
+_Complaints = Mapping[_Place, Sequence[Fact]]
 
 
-#: Facts of these kinds by kind, host and device.
-_Complaints = Mapping[tuple[str, str | None, str | None], Sequence[Fact]]
+def _place(fact: Fact) -> _Place:
+    return (fact.kind, fact.host, fact.device)
+
+
+def repeats_s(kind: str) -> float:
+    """Within so many seconds a device that failed tells the same fault: it keeps complaining until it is reset."""
+    return kind_of(kind).repeats_s or 0.0
 
 
 def _complaints(world: World) -> _Complaints:
-    found: defaultdict[tuple[str, str | None, str | None], list[Fact]] = defaultdict(list)
-    for fact in world.facts_of(*SAME_DEVICE_S):
-        found[(fact.kind, fact.host, fact.device)].append(fact)
+    found: defaultdict[_Place, list[Fact]] = defaultdict(list)
+    for fact in world.facts_of(*kinds_where(lambda kind: kind.repeats_s)):
+        found[_place(fact)].append(fact)
     return found
 
 
 def _join_repeats(complaints: _Complaints, incident: Incident, taken: set[int]) -> None:
     """Later complaints of the root's own device belong to its incident."""
     root = incident.root
-    for fact in complaints.get((root.kind, root.host, root.device), ()):
-        if fact is not root and id(fact) not in taken and 0 <= fact.start - root.start <= SAME_DEVICE_S[root.kind]:
+    for fact in complaints.get(_place(root), ()):
+        if fact is not root and id(fact) not in taken and 0 <= fact.start - root.start <= repeats_s(root.kind):
             incident.members.append(fact)
             taken.add(id(fact))
 
@@ -186,44 +193,39 @@ def _unsuffered(
     world: World, weigher: Weigher, complaints: _Complaints, taken: set[int], machines: _Machines
 ) -> list[Incident]:  # fmt: skip
     found: list[Incident] = []
-    open_flaps: dict[tuple[str | None, str | None], Incident] = {}
+    open_flaps: dict[_Place, Incident] = {}
     planes = _Planes(world)
     for fact in world.facts:
-        severity = _UNSUFFERED.get(fact.kind)
-        if severity is None or id(fact) in taken or fact.attrs.get("promoted") or _is_consequence(world, weigher, fact):
+        kind = kind_of(fact.kind)
+        cause = kind.cause
+        if cause is None or cause.unharmed is None or id(fact) in taken or fact.attrs.get("promoted"):
             continue
-        if fact.kind == "gpu.xid" and fact.attrs.get("family") in ("application", "consequence"):
-            continue
-        if fact.kind == "controller.restart" and fact.start - world.first < 5:
-            continue
-        if fact.kind == "link.outage" and not world.site.cabled(fact.host, fact.device, fact.attrs.get("switch")):
+        if _is_consequence(world, weigher, fact) or (cause.trivial is not None and cause.trivial(world, fact)):
             continue
         if before_all_logs(weigher, fact) or planes.is_routine(fact):
             continue
-        if fact.attrs.get("passing") or (fact.kind == "slurmd.stop" and not weigher.follows(fact)):
-            continue  # a daemon that is started anew is everyday's work, unless its node was given up meanwhile
+        if fact.attrs.get("passing") or (cause.needs_effect and not weigher.follows(fact)):
+            continue
         whole = machines.join(fact)
         if whole is not None:
             _consequences(world, weigher, whole)
             taken.update(id(m) for m in whole.members)
             continue
-        if fact.attrs.get("planned"):
-            severity = "benign"
-        previous = open_flaps.get((fact.host, fact.device)) if fact.kind == "link.outage" else None
+        severity = "benign" if fact.attrs.get("planned") else cause.unharmed
+        previous = open_flaps.get(_place(fact)) if kind.flaps else None
         if previous is not None and fact.start - previous.end <= FLAP_GAP_S:
             previous.flaps.append(fact)
-            previous.root.attrs["flaps"] = 1 + len(previous.flaps)
             machines.add(previous, fact)
             continue
         incident = _incident(world, fact, severity)
         _consequences(world, weigher, incident)
-        if incident.severity == "benign" and any(m.kind == "node.down" for m in incident.members):
+        if incident.severity == "benign" and any(m.kind == NODE_DOWN.name for m in incident.members):
             incident.severity = "degraded"  # a node was out of service
         _join_repeats(complaints, incident, taken)
         found.append(incident)
         taken.update(id(m) for m in incident.members)
-        if fact.kind == "link.outage":
-            open_flaps[(fact.host, fact.device)] = incident
+        if kind.flaps:
+            open_flaps[_place(fact)] = incident
             machines.add(incident)
     return found
 
@@ -245,7 +247,7 @@ class _Machines:
     def add(self, incident: Incident, flap: Fact | None = None) -> None:
         """Takes in an incident, or a flap that was added to it."""
         root = incident.root
-        if root.kind == "link.outage" and root.attrs.get("role") == "fabric":
+        if root.kind == LINK_OUTAGE.name and root.attrs.get("role") == "fabric":
             number = self._order.setdefault(id(incident), len(self._order))
             for outage in (flap,) if flap else (root, *incident.flaps):
                 self.known[root.host, int(outage.start // TOGETHER_S)][number] = incident
@@ -259,7 +261,7 @@ class _Machines:
     def join(self, fact: Fact) -> Incident | None:
         """Puts an outage to that of another port at the same moment, if there is one. A machine that lost all its ports was
         without its fabric, even where nobody needed it."""
-        if fact.kind != "link.outage" or fact.attrs.get("role") != "fabric":
+        if fact.kind != LINK_OUTAGE.name or fact.attrs.get("role") != "fabric":
             return None
         for incident in self._around(fact):
             moments = [f.start for f in (incident.root, *incident.flaps)]
@@ -268,7 +270,7 @@ class _Machines:
                 lost = {
                     f.device
                     for f in (incident.root, *incident.members)
-                    if f.kind == "link.outage" and f.host == fact.host
+                    if f.kind == LINK_OUTAGE.name and f.host == fact.host
                 }
                 if incident.severity == "benign" and len(lost) > 1 and lost >= self.ports[fact.host or ""] > set():
                     incident.severity = "degraded"
@@ -293,18 +295,18 @@ class _Planes:
         self.world = world
         self.spread = any(world.site.planes_of(key) > 1 for key in world.site.job_settings)
         self.lost: defaultdict[str | None, list[Fact]] = defaultdict(list)
-        for fact in world.facts_of("link.outage") if self.spread else ():
+        for fact in world.facts_of(LINK_OUTAGE.name) if self.spread else ():
             if fact.attrs.get("role") == "fabric":
                 self.lost[fact.host].append(fact)
         self.slow: defaultdict[str | None, list[float]] = defaultdict(list)
-        for fact in world.facts_of("job.slow") if self.spread else ():
+        for fact in world.facts_of(SLOW.name) if self.spread else ():
             self.slow[fact.run].append(fact.start)
 
     def is_routine(self, fact: Fact) -> bool:
         """One port among several planes, soon back, where every run on its node spreads over planes.
 
         A run that says nothing of planes may have waited for the port: then it is told that this did no harm."""
-        if not self.spread or fact.kind != "link.outage" or fact.duration is None or fact.duration > ROUTINE_S:
+        if not self.spread or fact.kind != LINK_OUTAGE.name or fact.duration is None or fact.duration > ROUTINE_S:
             return False
         cables = self.world.site.cables
         if not cables.get((fact.host or "", fact.device or ""), {}).get("plane"):

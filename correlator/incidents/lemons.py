@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from correlator.facts.registry import families
+
 #: So many ordinary nodes of a cluster may be named by chance, per family: the bar rises with the number of nodes
 #: (0.005 on 40 nodes, 0.0002 on 1,000).
 FALSE_NAMES = 0.2
@@ -25,13 +27,6 @@ LARGEST_TAIL = 0.01
 
 #: Two incidents may be bad luck and one repair that did not hold; three on different jobs are a pattern.
 LEAST = 3
-
-#: Roots that speak of the node itself, not of people, switches or storage, and the part that they speak of.
-FAMILIES = {
-    "gpu.xid": "gpu", "gpu.thermal": "gpu", "pcie.aer": "gpu", "nic.link_flap": "link", "nic.link_down": "link",
-    "nic.link_errors": "link", "node.disk_error": "disk", "node.panic": "machine", "node.reboot": "machine",
-    "node.unresponsive": "machine", "slurm.slurmd_crash": "software", "node.munge_failure": "software",
-}  # fmt: skip
 
 #: Jeffreys' prior for a Poisson rate.
 PRIOR_SHAPE = 0.5
@@ -56,7 +51,7 @@ def counts(incidents: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], int]
 def _rooted(incident: Mapping[str, Any]) -> tuple[tuple[str, str] | None, str]:
     """Where an incident that ended runs is rooted, None where that is no node, and the first of its jobs."""
     root = incident["root_cause"]
-    family = FAMILIES.get(root["event"])
+    family = families().get(root["event"])  # of what speaks of the node itself, not of people, switches or storage
     if not root["host"] or not family or incident["severity"] != "impact":
         return None, ""
     jobs = (j["job_id"].split("#")[0] for j in incident["jobs"])

@@ -9,6 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+from correlator.facts.registry import once
+
 
 def root_key(document: dict[str, Any]) -> tuple[str, ...] | None:
     """What makes two incidents the same trouble: cluster, the family of the root's event, its host, its device. None: no host."""
@@ -16,7 +18,8 @@ def root_key(document: dict[str, Any]) -> tuple[str, ...] | None:
     if not root.get("host"):
         return None
     # A link is told as a flap or as down by how often it went; it is the same link.
-    family = str(root.get("event") or "").replace("link_flap", "link_down")
+    event = str(root.get("event") or "")
+    family = once().get(event, event)
     return str(document.get("cluster") or ""), family, str(root["host"]), str(root.get("device") or "")
 
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from correlator.clocks.zone_votes import hours_off
 from correlator.edges.conditions.common import name_of
 from correlator.evidence.weigh import Rejection, Weigher, describe_cause
+from correlator.facts.jobs.kinds import COMM_ERROR, RUN_NODE_FAIL
+from correlator.facts.links.kinds import SWITCH_OUTAGE
+from correlator.facts.nodes.kinds import NODE_DOWN
+from correlator.facts.registry import cause_of, kind_of, kinds_where, root_event, short_of, title_of
+from correlator.facts.slow_runs import SLOW
 from correlator.facts.world import World
 from correlator.incidents.incidents import LISTED, Incident, events_of, spared
-from correlator.model.kinds import cause_of, fill, lost, root_event, unsaid
+from correlator.model.kinds import Band, Trace, fill
 from correlator.model.nouns import Event, Fact, Hop, Others, Run
 from correlator.verdicts.verdict import Verdict
 from parsers.hostlist import fold
-from parsers.xid import xids
 
 #: A line that arrived so much later than it was written is told as late.
 LATE_S = 10.0
@@ -59,43 +63,19 @@ _SENTENCE_STARTS = frozenset({"the", "a", "switch", "somebody", "storage", "disk
 #: So long may a headline be: a line of a terminal.
 HEADLINE = 80
 
-#: What broke, in as few words as a table has room for; ``lost`` tells it in full.
-_SHORT = {
-    "switch.outage": "{what} lost {count} nodes", "plane.outage": "switch {host} failed ({count} nodes)",
-    "node.down": "{host} fell silent", "node.deaf": "{host} did not answer", "batch.lost": "batch script lost on {host}",
-    "switch.silent": "{count} nodes fell silent together", "power.outage": "{count} nodes went down together",
-    "cooling.outage": "{count} nodes too hot together", "cooling.shutdown": "{count} nodes shut down by heat", "gpu.xid": "Xid {code} on {host}",
-    "gpu.told": "a GPU of {host} failed", "disk.told": "a disk of {host} failed", "storage.told": "{device} failed",
-    "link.errors": "{device} of {host} corrupts data", "pcie.aer": "bus errors on {host}", "slurmd.stop": "slurmd of {host} was stopped",
-    "gpu.thermal": "GPUs of {host} too hot",
-}  # fmt: skip
-
 
 def headline(incident: Incident) -> str:
     """When, what, where and with what effect, within ``HEADLINE`` characters: for lists and terminals."""
     root = incident.root
-    flaps = int(root.attrs.get("flaps", 1))
-    name = _in_short(root)
-    if flaps > 1:
-        name += f", {flaps} times"
+    name = short_of(root)
+    if incident.times > 1:
+        name += f", {incident.times} times"
     effect = _effect(incident)
     when = datetime.fromtimestamp(incident.start, UTC).strftime("%b %d %H:%M")
     room = HEADLINE - len(when) - len(effect) - 4
     if len(name) > room:
         name = name[: room - 3].rstrip() + "..."
     return f"{when}  {name}: {effect}"
-
-
-def _in_short(root: Fact) -> str:
-    if root.attrs.get("unresumed"):
-        return f"{root.host} did not resume"
-    if root.kind == "switch.silent" and root.attrs.get("unsaid"):
-        return fill("{count} nodes were lost to Slurm together", root)
-    if unsaid(root):
-        return f"{root.host} was lost to Slurm"
-    if root.kind == "switch.outage" and root.attrs.get("nameless"):
-        return f"{len(root.attrs['hosts'])} nodes lost {root.attrs.get('behind')} together"
-    return fill(_SHORT[root.kind], root) if root.kind in _SHORT else lost(root).split(",")[0]
 
 
 def _effect(incident: Incident) -> str:
@@ -106,20 +86,19 @@ def _effect(incident: Incident) -> str:
         return f"{len(incident.verdicts)} jobs {states[0] if len(states) == 1 else 'ended'}"
     if incident.slowed:
         return f"{len(incident.slowed)} job{'s' if len(incident.slowed) > 1 else ''} slowed"
-    downs = {f.host for f in incident.members if f.kind == "node.down"}
+    downs = {f.host for f in incident.members if f.kind == NODE_DOWN.name}
     return f"{len(downs)} node{'s' if len(downs) > 1 else ''} DOWN" if downs else "no job hurt"
 
 
 def title(world: World, incident: Incident) -> str:
     """One sentence each: what broke, what Slurm did, whom it cost, who was spared."""
     root = incident.root
-    flaps = root.attrs.get("flaps", 1)
-    broke = lost(root)
+    broke = title_of(root)
     parts = [broke[:1].upper() + broke[1:] if broke.split(" ", 1)[0] in _SENTENCE_STARTS else broke]
-    if flaps > 1:
-        parts[0] += f", {flaps} times in all"
-    downs = [f for f in incident.members if f.kind == "node.down"]
-    node_fails = [v for v in incident.verdicts if v.end.kind == "run.node_fail"]
+    if incident.times > 1:
+        parts[0] += f", {incident.times} times in all"
+    downs = [f for f in incident.members if f.kind == NODE_DOWN.name]
+    node_fails = [v for v in incident.verdicts if v.end.kind == RUN_NODE_FAIL.name]
     if downs and node_fails:
         hosts = fold(sorted({f.host for f in downs if f.host}))
         delay = min(f.start for f in downs) - root.start
@@ -129,7 +108,7 @@ def title(world: World, incident: Incident) -> str:
         parts.append(f"Slurm ended {_jobs(node_fails)} as NODE_FAIL")
     elif downs:
         parts.append(f"Slurm set {fold(sorted({f.host for f in downs if f.host}))} DOWN")
-    paces = {f.run: f.attrs["ratio"] for f in incident.members if f.kind == "job.slow"}
+    paces = {f.run: f.attrs["ratio"] for f in incident.members if f.kind == SLOW.name}
     for verdict in incident.verdicts:
         if verdict in node_fails:
             continue
@@ -193,17 +172,8 @@ def lead_event(fact: Fact) -> Event | None:
 
 def says(fact: Fact) -> str:
     """What a fact without a line of its own says: one that was measured or concluded."""
-    if fact.kind == "job.slow":
-        return f"steps took {fact.attrs['after']:.3g} s instead of {fact.attrs['before']:.3g} s"
-    if fact.kind == "job.stalled":
-        return f"no step was reported for {fact.attrs['lost'] / 60:.0f} min, after one every {fact.attrs['gap']:.3g} s"
-    if fact.kind == "gpu.thermal":
-        return f"telemetry saw {len(fact.attrs.get('gpus', ()))} GPUs held back by heat"
-    if fact.kind == "gpu.xid":
-        return f"Xid {fact.attrs.get('code')} seen by telemetry"
-    if fact.kind.startswith("run."):
-        return f"job {fact.run} ended"
-    return ""
+    measured = kind_of(fact.kind).measured
+    return measured(fact) if measured else ""
 
 
 def chain_rows(hops: list[Hop]) -> list[dict[str, Any]]:
@@ -285,7 +255,7 @@ def rival_rows(world: World, weigher: Weigher, verdicts: list[Verdict], root: Fa
         for rejection in verdict.rejections:
             if (
                 rejection.cause is root
-                or rejection.cause.kind in ("job.comm_error", "node.down")
+                or rejection.cause.kind in (COMM_ERROR.name, NODE_DOWN.name)
                 or rejection.cause.attrs.get("promoted")
             ):
                 continue
@@ -308,44 +278,35 @@ def rival_rows(world: World, weigher: Weigher, verdicts: list[Verdict], root: Fa
 
 def _add(rows: dict[tuple[str, str | None, str | None], dict[str, Any]], rejection: Rejection) -> None:
     fact = rejection.cause
-    name = (
-        f"{cause_of(fact).event if fact.kind != 'link.outage' else 'link loss'} ({name_of(fact)}, {clock(fact.start)})"
-    )
+    kind = kind_of(fact.kind)
+    what = "link loss" if kind.flaps else kind.cause.event if kind.cause else fact.kind
+    name = f"{what} ({name_of(fact)}, {clock(fact.start)})"
     rows.setdefault(
         (name, fact.host, fact.device),
         {"cause": name, "host": fact.host, "device": fact.device, "rejected": rejection.reason},
     )
 
 
-#: What else sets a node DOWN, and the trace that it leaves.
-_TRACES = (
-    ("link.outage", "lost link", "no carrier loss of it was logged, by the node or by a switch"),
-    (
-        "node.reboot",
-        "reboot or panic",
-        "no boot line and no panic of it was logged, and slurmctld saw no new boot time",
-    ),
-    ("slurmd.crash", "slurmd crash", "its slurmd neither failed nor started anew"),
-    ("node.deaf", "munge or a hanging slurmd", "no authentication error and no socket time-out was logged"),
-    ("admin.down", "administrator", "no update_node line: slurm set the state, not a person"),
-    ("controller.restart", "slurmctld restart", "slurmctld did not restart"),
-)
+@cache
+def _traces() -> list[tuple[str, Trace]]:
+    """What else sets a node DOWN, and the trace that it leaves, by kind."""
+    return [(name, kind.trace) for name in sorted(kinds_where(lambda k: k.trace)) if (kind := kind_of(name)).trace]
 
 
 def _absent(world: World, verdict: Verdict, root: Fact | None) -> list[dict[str, Any]]:
-    if verdict.end.kind != "run.node_fail":
+    if verdict.end.kind != RUN_NODE_FAIL.name or (root is not None and root.kind == SWITCH_OUTAGE.name):
         return []
     rows = []
     for host in verdict.end.attrs.get("failed_nodes", ())[:2]:
-        if root is not None and root.kind == "switch.outage":
-            break
-        for kind, name, trace in _TRACES:
-            if root is not None and kind == root.kind:
+        for name, trace in _traces():
+            if root is not None and name == root.kind:
                 continue
-            near = [f for f in world.facts_of(kind, "node.panic" if kind == "node.reboot" else kind)
-                    if (f.host == host or kind == "controller.restart") and abs(f.start - verdict.end.start) <= 900]  # fmt: skip
+            near = [f for f in world.facts_of(name, *trace.also)
+                    if (trace.anywhere or f.host == host) and abs(f.start - verdict.end.start) <= 900]  # fmt: skip
             if not near:
-                rows.append({"cause": f"{name} ({host})", "host": host, "device": None, "rejected": trace})
+                rows.append(
+                    {"cause": f"{trace.rival} ({host})", "host": host, "device": None, "rejected": trace.absent}
+                )
     return rows
 
 
@@ -368,8 +329,8 @@ def grounds(world: World, incident: Incident) -> list[str]:
             else "Chance of a coincidence below 0.001"
         )
     found += others_say(incident.hops)
-    if root.attrs.get("inferred") and root.kind == "slurmd.crash":
-        found.append("slurmd started again without having been stopped, and the machine had not booted")
+    if root.attrs.get("inferred") and (ground := cause_of(root).inferred_from):
+        found.append(ground)
     if incident.verdicts and (untouched := spared(world, incident)).count:
         found.append(f"{untouched.count} other job{'s' if untouched.count > 1 else ''} ran on without trouble")
     return found
@@ -401,18 +362,12 @@ def doubts(incident: Incident) -> list[str]:
         side = "ahead" if seconds > 0 else "behind"
         known = f"{abs(seconds):.1f} s {side}, give or take {min(e.sigma for e in moved if e.host == host):.1f} s"
         found.append(f"The clock of {host} was {known}; its lines are shown where they belong")
-    if incident.root.attrs.get("unresumed"):
-        found.append(
-            "Why it did not come up, the cloud's own log tells (ResumeProgram, its provider's quota and capacity)"
-        )
-    elif incident.root.kind == "node.down":
-        found.append("Nothing that was collected tells why the node fell silent")
+    cause = cause_of(incident.root)
+    if cause.doubt:
+        found.append(cause.doubt)
     if incident.root.attrs.get("inferred"):
-        what = {"slurmd.crash": "slurmd died", "gpu.xid": "the GPU failed"}.get(
-            incident.root.kind, "the machine went down"
-        )
         begun, known = clock(incident.root.start), clock(incident.root.end or incident.root.start)
-        found.append(f"When {what} is not known: between {begun} and {known}")
+        found.append(f"When {cause.began} is not known: between {begun} and {known}")
     return found
 
 
@@ -422,11 +377,6 @@ def advice(incident: Incident) -> list[dict[str, Any]]:
         {"text": fill(text, incident.root), "command": fill(command, incident.root) if command else None}
         for text, command in cause_of(incident.root).advice
     ]
-    known = xids().get(incident.root.attrs.get("code")) if incident.root.kind == "gpu.xid" else None  # type: ignore[arg-type]
-    if known and known.advice:
-        rows.insert(
-            0, {"text": f"NVIDIA recommends for Xid {known.code} ({known.text}): {known.advice}.", "command": None}
-        )
     users = sorted({str(v.run.row.get("user")) for v in incident.verdicts if v.run.row.get("user")})
     if users:
         text = f"Tell {', '.join(users)} to submit again: the code was not at fault."
@@ -438,13 +388,8 @@ def spans(incident: Incident) -> list[dict[str, Any]]:
     """Bands on the time axis: links without carrier, nodes DOWN, hosts whose lines came late."""
     rows = []
     for fact in [incident.root, *incident.members, *incident.flaps]:
-        if fact.kind == "link.outage":
-            rows.append(_span(f"{fact.host} {fact.device}", "link", fact, "no_carrier", "no carrier"))
-            if fact.attrs.get("port") and fact.attrs.get("switch"):
-                rows.append({**_span(f"{fact.attrs['switch']} {fact.attrs['port']}", "switch", fact, "disabled", "disabled"),
-                             "host": fact.attrs["switch"], "device": fact.attrs["port"]})  # fmt: skip
-        elif fact.kind in ("node.down", "admin.down"):
-            rows.append(_span(str(fact.host), "node", fact, "down", "DOWN"))
+        bands = kind_of(fact.kind).bands
+        rows += [_span(band, fact) for band in (bands(fact) if bands else ())]
     by_host: dict[str, list[Event]] = {}
     for event in events_of(incident):
         if event.host and event.received is not None and event.received - event.time > LATE_S:
@@ -456,10 +401,10 @@ def spans(incident: Incident) -> list[dict[str, Any]]:
     return rows
 
 
-def _span(lane: str, layer: str, fact: Fact, kind: str, text: str) -> dict[str, Any]:
+def _span(band: Band, fact: Fact) -> dict[str, Any]:
     length = f", {fact.duration:.1f} s" if fact.duration is not None else ", still so when the data ends"
-    return {"lane": lane, "layer": layer, "host": fact.host, "device": fact.device, "start": stamp(fact.start), "end": stamp(fact.end),
-            "kind": kind, "text": text + length}  # fmt: skip
+    return {"lane": band.lane, "layer": band.layer, "host": band.host, "device": band.device, "start": stamp(fact.start), "end": stamp(fact.end),
+            "kind": band.state, "text": band.text + length}  # fmt: skip
 
 
 #: A node counts as wanted, and its GPUs as known, where a run was on it so shortly before it went DOWN, seconds.
@@ -474,7 +419,7 @@ def gpu_hours(world: World, incident: Incident) -> float:
         if run.start is not None and run.end is not None:
             lost += run.gpus * (run.end - run.start) / 3600.0
     for fact in incident.members:
-        if fact.kind == "node.down" and fact.duration is not None and fact.host:
+        if fact.kind == NODE_DOWN.name and fact.duration is not None and fact.host:
             near = [r for r in world.runs_on.get(fact.host, ()) if r.start is not None and r.start <= fact.start
                     and (r.end is None or r.end >= fact.start - WANTED_S)]  # fmt: skip
             last = max(near, key=lambda r: (r.start or 0.0, r.key), default=None)

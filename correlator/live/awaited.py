@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from correlator.facts.registry import kind_of
 from correlator.gather.telemetry import last_spoke
 from correlator.model.nouns import Fact
 from correlator.model.reader import Reads
@@ -38,10 +39,8 @@ def awaited(root: Fact) -> dict[str, float]:
     """The hosts that have to be heard before a root cause is told surely, and since when; none where nothing hangs on it."""
     if root.attrs.get("unresumed") or root.attrs.get("unsaid"):
         return {}
-    silence = root.kind in ("node.down", "node.deaf", "switch.silent")
-    # A link that only its switch saw go, and come: a machine that boots takes its link along.
-    away = root.kind == "link.outage" and (root.end is None or bool(root.attrs.get("far_end_only")))
-    if not (silence or away):
+    awaits = kind_of(root.kind).awaits
+    if awaits is None or not awaits(root):
         return {}
     hosts = [root.host] if root.host else list(root.attrs.get("hosts", ()))
     return dict.fromkeys(hosts, root.start + root.sigma + LAST_WORDS_S)

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.gather.events import COALESCE_S
-from correlator.incidents.incidents import AFTERMATH_S, SAME_DEVICE_S, Incident, facts_of
+from correlator.incidents.incidents import AFTERMATH_S, Incident, facts_of, repeats_s
 from correlator.model.nouns import Event, Fact, Run
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
@@ -52,7 +53,7 @@ class Spans:
             facts = facts_of(story)
             ends = [v.end for v in story.verdicts]
             over = [max(f.start, f.end) for f in chain(facts, ends) if f.end is not None]
-            over.append(story.root.start + SAME_DEVICE_S.get(story.root.kind, 0.0))
+            over.append(story.root.start + repeats_s(story.root.kind))
             begun = max((f.start for f in chain(facts, ends) if f.end is None), default=-np.inf)
             said = [e.time for f in facts for e in f.events] or [story.root.start]
             rows.append((min(f.start for f in chain(facts, ends)), max(over), begun, min(said), max(said), story.start))
@@ -60,7 +61,7 @@ class Spans:
             if lasting:
                 hosts[story.id] = frozenset(h for f in lasting for h in (f.host, *f.attrs.get("hosts", ())) if h)
                 jobs[story.id] = frozenset(v.run.job_id for v in story.verdicts)
-            down = tuple((f.host, f.start) for f in facts if f.kind == "node.down")
+            down = tuple((f.host, f.start) for f in facts if f.kind == NODE_DOWN.name)
             if down:
                 downs[story.id] = down
         table = np.array(rows, np.float64).reshape(len(rows), 6)

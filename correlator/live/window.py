@@ -28,7 +28,10 @@ from correlator.edges.load import Rules
 from correlator.engine import Weighed, gather_world, measure, node_states
 from correlator.evidence.exposure import other_now
 from correlator.evidence.weigh import BaseRates
-from correlator.facts.links import may_end_at
+from correlator.facts.jobs.kinds import COMM_ERROR
+from correlator.facts.links.detector import may_end_at
+from correlator.facts.links.kinds import LINK_OUTAGE
+from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.facts.registry import conclude
 from correlator.facts.world import World
 from correlator.gather import events as event_rows
@@ -65,7 +68,7 @@ LONGEST_S = 6 * 3600.0
 
 def printed_timeout(facts: Iterable[Fact]) -> float:
     """The longest timeout that a program printed when it gave up, seconds."""
-    return max((float(f.attrs.get("timeout") or 0.0) for f in facts if f.kind == "job.comm_error"), default=0.0)
+    return max((float(f.attrs.get("timeout") or 0.0) for f in facts if f.kind == COMM_ERROR.name), default=0.0)
 
 
 def longest_window(known: Conclusions, edges: Iterable[Edge]) -> float:
@@ -191,7 +194,8 @@ class Window:
             return None
         conclude(world)
         facts, times = self._all_facts(world)
-        narrow_slurmd_timeout(world.site, facts)
+        outages, downs = ([f for f in facts if f.kind == kind.name] for kind in (LINK_OUTAGE, NODE_DOWN))
+        narrow_slurmd_timeout(world.site, outages, downs)
         if before.site is None or not _same_site(world, before):
             return None
         rates = BaseRates(facts, seen.values(), world.first, self.rules.innocent)

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from correlator.facts import links as link_facts
 from correlator.facts.link_tracks import Place, by_link, place_of
+from correlator.facts.links import detector as link_facts
+from correlator.facts.links.kinds import LINK_ERRORS, LINK_OUTAGE
 from correlator.facts.world import World, bus_of
 from correlator.incidents.incidents import FLAP_GAP_S
 from correlator.incidents.lemons import FALSE_NAMES, LARGEST_TAIL, LEAST, PRIOR_SHAPE, tail
@@ -55,7 +56,13 @@ _GPU = ("gpu.ecc", "gpu.xid", "pcie.aer")
 _WANTED = (*_STATES, *_NAMES, *_SIGNS, *_GPU, "kernel.boot")
 
 #: Root causes that are the link's own; an outage in an incident with another one is explained by that.
-_OWN_ROOTS = frozenset({"nic.link_flap", "nic.link_down", "nic.link_errors"})
+_OWN_ROOTS = frozenset(
+    event
+    for kind in (LINK_OUTAGE, LINK_ERRORS)
+    if kind.cause
+    for event in (kind.cause.event, kind.cause.repeated)
+    if event
+)
 
 
 def repairs(store: Rows, since: datetime | None = None, until: datetime | None = None) -> RepairList:
@@ -220,7 +227,7 @@ def _links(
             facts.append(fact)
             _blame(repair, incident, (home[e.id] for e in fact.events if e.id in home))
     for (host, device), counts in signs.items():
-        alone = Fact("link.errors", counts.first, counts.last, 0.0, host, device)
+        alone = Fact(LINK_ERRORS.name, counts.first, counts.last, 0.0, host, device)
         repair, _ = listed.setdefault((host, device), (_repair(fleet, alone), []))
         repair.errors, repair.optics = counts.errors, counts.optics
         for name in counts.incidents:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from correlator.edges.conditions.common import derived_values
 from correlator.edges.load import COUNTS, Entry, Problem, entries, rules
+from correlator.facts.jobs.kinds import COMM_ERROR
 from correlator.model.nouns import Edge, Fact
 from correlator.selftest.case import Case, Job, Line
 from correlator.site import windows
@@ -84,7 +85,7 @@ def values_of(settings: Mapping[str, float]) -> dict[str, Value]:
     told = {name: settings.get(name, default) for name, (default, _) in {**SETTINGS, **JOB_SETTINGS}.items()}
     site = Site(None, {name: Value.of(told[name]) for name in SETTINGS})
     values = {**site.settings, **{name: Value.of(told[name]) for name in JOB_SETTINGS}}
-    return derived_values(values, Fact("job.comm_error", 0.0, None, 0.0, attrs={"timeout": settings.get(PRINTED)}))
+    return derived_values(values, Fact(COMM_ERROR.name, 0.0, None, 0.0, attrs={"timeout": settings.get(PRINTED)}))
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------

@@ -17,17 +17,14 @@ from correlator.site.windows import Value
 MESSAGE_TIMEOUT_S = 10.0
 
 
-def narrow_slurmd_timeout(site: Site, facts: Iterable[Fact]) -> None:
-    """Replaces an unknown SlurmdTimeout by the range that fits every link loss that ended in DOWN."""
+def narrow_slurmd_timeout(site: Site, outages: Iterable[Fact], downs: Iterable[Fact]) -> None:
+    """Replaces an unknown SlurmdTimeout by the range that fits every outage of a link that ended in its node being set DOWN."""
     known = site.settings["SlurmdTimeout"]
     if known.known:
         return
     low, high, seen = known.low, known.high, False
-    told = sorted((f for f in facts if f.kind in ("link.outage", "node.down")), key=lambda f: f.key)
-    losses = [
-        f for f in told if f.kind == "link.outage" and f.attrs.get("role") != "fabric" and not f.attrs.get("end_unseen")
-    ]
-    for down in (f for f in told if f.kind == "node.down"):
+    losses = [f for f in outages if f.attrs.get("role") != "fabric" and not f.attrs.get("end_unseen")]
+    for down in sorted(downs, key=lambda f: f.key):
         before = [
             f for f in losses if f.host == down.host and f.start < down.start and (f.end is None or f.end > down.start)
         ]

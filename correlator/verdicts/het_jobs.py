@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_FAILED, RUN_NODE_FAIL
 from correlator.facts.world import World
 from parsers.hostlist import fold
 
@@ -42,6 +43,6 @@ def taken_along(world: World, verdicts: list[Verdict]) -> None:
 
 def _of_itself(verdict: Verdict) -> bool:
     """Did it end without a word of its own and without anybody who asked for it?"""
-    if verdict.end.kind == "run.cancelled":
+    if verdict.end.kind == RUN_CANCELLED.name:
         return not verdict.own and str(verdict.run.row.get("cancelled_by") or "0") in ("0", "root", "slurm")
-    return verdict.end.kind in ("run.failed", "run.node_fail") and not verdict.end.attrs["words"]["own"]
+    return verdict.end.kind in (RUN_FAILED.name, RUN_NODE_FAIL.name) and not verdict.end.attrs["words"]["own"]

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from correlator.edges.conditions.common import RETRIED
 from correlator.evidence.weigh import Chain
-from correlator.facts.jobs import KILLED_S
+from correlator.facts.control import PROLOG_FAILURE, SCHED_PREEMPT, TIME_LIMIT, USER_CANCEL
+from correlator.facts.jobs.detector import KILLED_S
+from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_FAILED, RUN_OOM, RUN_PREEMPTED, RUN_TIMEOUT
+from correlator.facts.registry import roots
+from correlator.facts.slow_runs import SLOW, STALLED
+from correlator.facts.storage import DISK_FULL
 from correlator.facts.world import World
 from correlator.gather.runs_fast import LAUNCH_GIVEN_UP
-from correlator.model.kinds import ROOTS
 from correlator.model.nouns import Event, Fact, Run
+
+#: What people and Slurm do on purpose.
+_ASKED = frozenset(kind.name for kind in (USER_CANCEL, SCHED_PREEMPT, TIME_LIMIT))
 
 
 def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[str, float, str, list[Event]] | None:
-    told = [f for f in world.facts_of_job(run.job_id) if f.kind in ("user.cancel", "sched.preempt", "time.limit")
+    told = [f for f in world.facts_of_job(run.job_id) if f.kind in _ASKED
             and (run.start or run.submit or 0) - 5 <= f.start <= end.start + 60]  # fmt: skip
     lines = [e for f in told for e in f.events]
-    if end.kind == "run.preempted":
+    if end.kind == RUN_PREEMPTED.name:
         return "sched.preempt", 0.98, "Slurm preempted it", lines
-    if end.kind == "run.cancelled":
-        failed_launch = [c for c in chains if c.root.kind in ("prolog.failure", "disk.full")]
+    if end.kind == RUN_CANCELLED.name:
+        failed_launch = [c for c in chains if c.root.kind in (PROLOG_FAILURE.name, DISK_FULL.name)]
         who = run.row.get("cancelled_by")
         if (failed_launch or given_up(world, run)) and str(who or "0") in ("0", "root", "slurm"):
             return None
@@ -26,18 +33,18 @@ def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[
             return "user.cancel", 0.97, "Slurm cancelled it: the job that it depends on did not end as it asked", lines
         sure, doubt = _sure_of_root(world, run, told) if str(who) in ("0", "root") else (0.97, "")
         return "user.cancel", sure, f"cancelled by {_name_of(run, who)}{doubt}", lines
-    if end.kind == "run.oom":
+    if end.kind == RUN_OOM.name:
         return "app.oom", 0.97, "it needed more memory than it had asked for", _memory_events(end)
-    if end.kind == "run.failed" and end.attrs["memory"]:
+    if end.kind == RUN_FAILED.name and end.attrs["memory"]:
         outlived = end.attrs["memory_ago"] > KILLED_S
         when = f", {end.attrs['memory_ago']:.0f} s before its end" if outlived else ""
         why = f"one of its steps needed more memory than it had asked for{when}"
         return "app.oom", OUTLIVED_SURE if outlived else 0.95, why, _memory_events(end)
-    if end.kind == "run.failed" and (asked := _sent_signal(run, end, told)):
+    if end.kind == RUN_FAILED.name and (asked := _sent_signal(run, end, told)):
         ago = end.start - asked[-1].start
         why = f"{_name_of(run, asked[-1].attrs['uid'])} had a signal sent to it {'at that moment' if ago < 1 else f'{ago:.0f} s before'}, and it ended by one"
         return "user.cancel", SIGNALLED_SURE, why, [e for f in asked for e in f.events]
-    return _timed_out(run, end, chains, lines) if end.kind == "run.timeout" else None
+    return _timed_out(run, end, chains, lines) if end.kind == RUN_TIMEOUT.name else None
 
 
 #: slurmd cancels a run, as root, whose launch fails on its node, and slurmctld writes the same line of that as of an
@@ -53,7 +60,7 @@ def _sure_of_root(world: World, run: Run, told: list[Fact]) -> tuple[float, str]
             ROOT_OR_SLURMD_SURE,
             ": an administrator, or a slurmd that could not launch it and whose log was not collected",
         )
-    return (0.97 if any(f.attrs["by_controller"] for f in told if f.kind == "user.cancel") else ROOT_SURE), ""
+    return (0.97 if any(f.attrs["by_controller"] for f in told if f.kind == USER_CANCEL.name) else ROOT_SURE), ""
 
 
 def may_not_have_been_launched(world: World, run: Run) -> bool:
@@ -70,16 +77,16 @@ def _timed_out(
     if unheard := [e for e in lines if "inactivity" in e.message.lower()]:
         why = "Slurm ended it because the srun or salloc that it was started with no longer answered (InactiveLimit); why, nothing that was collected tells"
         return "unknown", UNHEARD_LAUNCHER_SURE, why, unheard
-    if any(c.root.kind in ROOTS for c in chains):
+    if any(c.root.kind in roots() for c in chains):
         return None
     if short := _short_of_limit(run, lines):
         return "unknown", UNHEARD_LAUNCHER_SURE, short, lines
-    slow = [c.root for c in chains if c.root.kind == "job.slow"]
+    slow = [c.root for c in chains if c.root.kind == SLOW.name]
     if slow:
         ratio, onset = slow[0].attrs["ratio"], (slow[0].start - (run.start or slow[0].start)) / 60.0
         why = f"it became {ratio:.1f} times slower {onset:.0f} min into the run and reached its time limit; what slowed it, nothing that was collected tells"
         return "app.timeout", SLOWED_SURE, why, lines
-    if stalled := [c.root for c in chains if c.root.kind == "job.stalled"]:
+    if stalled := [c.root for c in chains if c.root.kind == STALLED.name]:
         why = f"its output tells of no step in the last {stalled[0].attrs['lost'] / 60.0:.0f} min before its time limit; what held it up, if anything did, nothing that was collected tells"
         return "app.timeout", STALLED_SURE, why, lines
     if hung := [e for e in end.attrs["words"]["peers"] if RETRIED.search(e.message)]:
@@ -131,7 +138,7 @@ def _sent_signal(run: Run, end: Fact, told: list[Fact]) -> list[Fact]:
     return [
         f
         for f in told
-        if f.kind == "user.cancel" and f.attrs["uid"] is not None and -1 <= end.start - f.start <= HEEDED_S
+        if f.kind == USER_CANCEL.name and f.attrs["uid"] is not None and -1 <= end.start - f.start <= HEEDED_S
     ]
 
 

@@ -15,8 +15,12 @@ from correlator.edges.conditions.common import killed_at_once
 from correlator.evidence.calibration import SUREST, calibrated
 from correlator.evidence.noisy_or import shares
 from correlator.evidence.weigh import Chain, Rejection, Weigher, weight_of
+from correlator.facts.jobs.kinds import COMM_ERROR, RUN_CANCELLED, RUN_FAILED, RUN_NODE_FAIL, RUN_REQUEUED, RUN_TIMEOUT
+from correlator.facts.links.kinds import LINK_OUTAGE
+from correlator.facts.nodes.kinds import ADMIN_DOWN, MEMORY_ERROR, NODE_DOWN, NODE_REBOOT, unsaid
+from correlator.facts.registry import cause_of, roots
+from correlator.facts.silent_nodes import SWITCH_SILENT
 from correlator.facts.world import World
-from correlator.model.kinds import ROOTS, cause_of, unsaid
 from correlator.model.nouns import Event, Fact, Run
 from correlator.site.interfaces import UNKNOWN
 from correlator.verdicts.het_jobs import taken_along
@@ -62,7 +66,7 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
     if best is None or best.weight < max(own.weight, LEAK):
         verdict.category, verdict.reason, verdict.own, verdict.others = own.category, own.reason, own.events, chains
         verdict.confidence = own.sure * (1.0 - sum(share for _, share in causes))
-        if end.kind == "run.node_fail" and not end.events:
+        if end.kind == RUN_NODE_FAIL.name and not end.events:
             verdict.at_most = UNHEARD_SURE  # somebody may have set it DOWN
         if end.start < weigher.rates.first - EDGE_OF_LOGS_S:
             verdict.confidence *= UNSEEN_SURE
@@ -86,9 +90,9 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
         )
         verdict.confidence, verdict.others = 0.5, chains
         return verdict
-    if best.root.kind in OF_OUTPUT:
+    if reported := cause_of(best.root).reported:
         # Anybody can print such words: they clear nobody, and accuse no machine.
-        verdict.reason = f"the program reports that {OF_OUTPUT[best.root.kind]}; no line of a node confirms it"
+        verdict.reason = f"the program reports that {reported}; no line of a node confirms it"
         verdict.confidence, verdict.own, verdict.others = 0.5, list(best.root.events), chains
         return verdict
     verdict.chain, verdict.others = best, [c for c in chains if not _same_cause(c.root, best.root)]
@@ -98,16 +102,11 @@ def _judge_one(world: World, weigher: Weigher, end: Fact) -> Verdict:
     return verdict
 
 
-#: Causes that only a run's own output tells, and what it reports.
-OF_OUTPUT = {
-    "gpu.told": "a GPU failed", "disk.told": "a local file system failed", "storage.told": "a shared file system failed",
-}  # fmt: skip
-
-
 def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
     """Says what nobody told about a cause, and how sure one can be without it at most."""
-    if root.kind in ("node.down", "switch.silent") and not root.attrs.get("unresumed"):
-        verdict.confidence = min(verdict.confidence, SILENT_SURE)  # that it fell silent is certain; why, nobody said
+    cause = cause_of(root)
+    verdict.confidence = min(verdict.confidence, cause.surest)
+    if root.kind in (NODE_DOWN.name, SWITCH_SILENT.name) and not root.attrs.get("unresumed"):
         if root.attrs.get("unsaid"):
             verdict.at_most = UNHEARD_SURE
             verdict.doubts.append(
@@ -123,17 +122,17 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
             verdict.at_most = UNHEARD_SURE
             of = "its link, its machine or its daemons" if root.host else "their links, machines or daemons"
             verdict.doubts.append(f"No kernel or system log of {fold(silent)} was collected: {of} may have failed")
-        if root.kind == "node.down" and _lived(world, root):
+        if root.kind == NODE_DOWN.name and _lived(world, root):
             verdict.at_most = UNHEARD_SURE
             verdict.doubts.append(
                 f"{root.host} wrote after it was given up, and tells of no boot: it lived, and its way to slurmctld or its slurmd may have failed"
             )
-    if root.kind == "node.reboot" and verdict.chain and verdict.chain.hops[0].effect.kind == "job.comm_error":
+    if root.kind == NODE_REBOOT.name and verdict.chain and verdict.chain.hops[0].effect.kind == COMM_ERROR.name:
         verdict.at_most = min(verdict.at_most, BOOTED_AFTER_SURE)
         verdict.doubts.append(
             f"No line tells when {root.host} went down: it may have been booted because the run had failed"
         )
-    if root.kind == "admin.down" and root.attrs.get("polled") is not None:
+    if root.kind == ADMIN_DOWN.name and root.attrs.get("polled") is not None:
         verdict.at_most = min(verdict.at_most, POLLED_SURE)
         verdict.doubts.append(
             f"The reason was seen {root.attrs['polled']:.0f} s after the end: somebody may have given it to a node that was lost already"
@@ -145,7 +144,7 @@ def _doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
         )
     if root.attrs.get("nameless"):
         verdict.at_most = min(verdict.at_most, NAMELESS_SURE)
-        verdict.doubts.append(NAMELESS[root.kind])
+        verdict.doubts.append(cause.nameless)
     if root.attrs.get("tree_only"):
         verdict.at_most = min(verdict.at_most, NAMELESS_SURE)
         verdict.doubts.append(
@@ -175,7 +174,7 @@ def _lived(world: World, down: Fact) -> bool:
     since, until = down.start + down.sigma + SPOKE_AFTER_S, down.start + SPOKE_WITHIN_S
     if any(
         f.host == down.host and down.start - BOOT_BEFORE_S <= (f.end or f.start) <= until
-        for f in world.facts_of("node.reboot")
+        for f in world.facts_of(NODE_REBOOT.name)
     ):
         return False
     spoke = world.spoke_at(down.host)
@@ -189,7 +188,7 @@ ALL_AT_ONCE_S = 3.0
 def _lost_with(world: World, root: Fact) -> list[str]:
     """Other links of the same machine that only their far ends saw go, in the moment in which this one went."""
     return sorted(
-        f.device or "another link" for f in world.facts_of("link.outage")
+        f.device or "another link" for f in world.facts_of(LINK_OUTAGE.name)
         if f.host == root.host and f.device != root.device and f.attrs.get("far_end_only")
         and abs(f.start - root.start) <= ALL_AT_ONCE_S + f.sigma + root.sigma
     )  # fmt: skip
@@ -215,18 +214,18 @@ EDGE_OF_LOGS_S = 60.0
 
 def before_all_logs(weigher: Weigher, fact: Fact) -> bool:
     """A node that is taken for DOWN only because a run ended so, before the first line that was collected of anything."""
-    return fact.kind == "node.down" and not fact.events and fact.start < weigher.rates.first - EDGE_OF_LOGS_S
+    return fact.kind == NODE_DOWN.name and not fact.events and fact.start < weigher.rates.first - EDGE_OF_LOGS_S
 
 
 def _unblocked(weigher: Weigher, end: Fact, chains: list[Chain], rejections: list[Rejection]) -> list[Chain]:
     """Chains whose root may take the blame; where a blocking edge takes it from the root, what is left begins behind it."""
     kept: dict[int, Chain] = {}
-    for whole in (c for c in chains if c.root.kind in ROOTS):
+    for whole in (c for c in chains if c.root.kind in roots()):
         chain: Chain | None = whole
         while chain is not None and (
-            chain.root.kind not in ROOTS or (blocking := weigher.blocked(chain.root)) is not None
+            chain.root.kind not in roots() or (blocking := weigher.blocked(chain.root)) is not None
         ):
-            if chain.root.kind in ROOTS and blocking is not None:
+            if chain.root.kind in roots() and blocking is not None:
                 rejections.append(Rejection(blocking.edge, chain.root, end, blocking.edge.text))
             rest = chain.hops[1:]
             chain = Chain(rest[0].cause, rest, weight_of(rest)) if rest else None
@@ -246,8 +245,9 @@ def _with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
     given_up = _given_up_at(end, chains)
     for chain in chains:
         factor = 1.0
-        speaks_for = _WORDS_OF_ROOT.get(chain.root.kind)
-        if speaks_for == "told":
+        cause = cause_of(chain.root)
+        speaks_for = cause.words
+        if cause.reported:
             factor = (
                 OWN_WORDS_AGAINST
                 if words["own"] and min(map(_place, words["own"])) < min(map(_place, chain.root.events))
@@ -259,7 +259,7 @@ def _with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
             and not (speaks_for == "peers" and words["own"] and not _peers_first(words))
         ):
             factor = 1.0
-        elif chain.root.kind == "memory.error" and all(
+        elif chain.root.kind == MEMORY_ERROR.name and all(
             e.kind == "job.bus_error" or "bus error" in e.message.lower() for e in words["own"]
         ):
             factor = 1.0  # a bus error is what lost memory looks like to a program
@@ -267,7 +267,7 @@ def _with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
             factor = OWN_WORDS_AGAINST
         elif any(words[w] for w in ("gpu", "storage")):
             factor = OTHER_WORDS_AGAINST
-        if chain.root.kind == "node.down" and not chain.root.attrs.get("unresumed"):
+        if chain.root.kind == NODE_DOWN.name and not chain.root.attrs.get("unresumed"):
             factor *= UNEXPLAINED
         if given_up is not None and _onset_of(chain.root) > given_up:
             factor *= LATE_AGAINST
@@ -283,13 +283,10 @@ LATE_AGAINST, GAVE_UP_S = 0.2, 10.0
 
 def _given_up_at(end: Fact, chains: list[Chain]) -> float | None:
     """From when on nothing that began had a share in the end of a run: its ranks had lost their peers, and why is known."""
-    if end.kind != "run.failed":
+    if end.kind != RUN_FAILED.name:
         return None
     lost = [
-        h.effect
-        for c in chains
-        for h in c.hops
-        if h.effect.kind == "job.comm_error" and h.cause.kind != "job.comm_error"
+        h.effect for c in chains for h in c.hops if h.effect.kind == COMM_ERROR.name and h.cause.kind != COMM_ERROR.name
     ]
     return min((f.start + 3 * f.sigma + GAVE_UP_S for f in lost), default=None)
 
@@ -304,9 +301,9 @@ OWN_WORDS_AGAINST = 0.03
 OTHER_WORDS_AGAINST = 0.2
 #: That a node fell silent says nothing of why: beside a node of the run whose loss has a cause, that cause goes before.
 UNEXPLAINED = 0.5
-#: That a node fell silent is certain, and why, nobody said; where its own log is missing as well, it is as often a link
-#: or a daemon as the machine.
-SILENT_SURE, UNHEARD_SURE = 0.75, 0.5
+#: That a node fell silent is certain, and why, nobody said (``surest`` of its cause); where its own log is missing as well, it
+#: is as often a link or a daemon as the machine.
+UNHEARD_SURE = 0.5
 #: A reason that a poll shows soon after a run's end was nearly always given with the DOWN that ended it.
 POLLED_SURE = 0.85
 #: A link of which only the far end was heard, on a host whose log is missing, may as well be a dead machine's.
@@ -317,21 +314,10 @@ BOOTED_AFTER_SURE = 0.8
 ROLELESS_SURE = 0.85
 #: That many nodes were hit by one thing is certain; which of the things that they share it was, nobody said.
 NAMELESS_SURE = 0.9
-NAMELESS = {
-    "switch.outage": "What these links end at is not named: an inventory of the links (links.csv), a topology.conf or the switches' own syslog would",
-    "power.outage": "What these nodes share is not named: the event logs of their BMCs or of the power distribution would",
-    "storage.told": "No log of a server or client tells why: the clients' kernel logs, or those of the file system's servers, would",
-}
 #: What is left of an explanation of a run of which nothing but the state was collected.
 UNSEEN_SURE = 0.6
 #: How much of an own explanation is lost when no node's log could contradict it.
 MUTE_DOUBT = 0.3
-
-_WORDS_OF_ROOT = {
-    "gpu.xid": "gpu", "pcie.aer": "gpu", "storage.outage": "storage", "disk.error": "storage", "disk.full": "storage",
-    "link.outage": "peers", "switch.outage": "peers", "node.panic": "peers", "node.dead": "peers", "node.reboot": "peers",
-    "node.overheated": "peers", "power.outage": "peers", "gpu.told": "told", "disk.told": "told", "storage.told": "told",
-}  # fmt: skip
 
 
 def _same_cause(one: Fact, other: Fact) -> bool:
@@ -357,22 +343,22 @@ class Own:
 
 def _own_explanation(world: World, run: Run, end: Fact) -> Own:
     """What the run itself says against any infrastructure cause."""
-    if end.kind == "run.cancelled" and (lines := given_up(world, run)):
+    if end.kind == RUN_CANCELLED.name and (lines := given_up(world, run)):
         told = f"slurmd of {lines[-1].host} could not launch it and cancelled it: {_short(lines)}"
         return Own("infra.node", LEAK, told, lines[:5], 0.6)
-    if end.kind == "run.node_fail":
+    if end.kind == RUN_NODE_FAIL.name:
         return Own("infra.node", LEAK, "its node failed, and nothing tells which", [], 0.6)
     asked = [e for e in end.events if _ASKED.search(e.message)]
-    if end.kind == "run.requeued" and asked:
+    if end.kind == RUN_REQUEUED.name and asked:
         unheard = may_not_have_been_launched(world, run)
         also = ", or a slurmd that could not launch it and whose log was not collected" if unheard else ""
         told = f"somebody asked for it to be requeued (its user, its own script or an administrator{also})"
         return Own("user.cancel", OWN_EXIT, told, asked[:5], ROOT_OR_SLURMD_SURE if unheard else 0.9)
-    if end.kind == "run.requeued":
+    if end.kind == RUN_REQUEUED.name:
         return Own("unknown", LEAK, "it was requeued, and nothing tells why", [], 0.7)
-    if end.kind == "run.cancelled":
+    if end.kind == RUN_CANCELLED.name:
         return Own("user.cancel", CANCELLED, "it was cancelled", [], 0.9)
-    if end.kind == "run.timeout":
+    if end.kind == RUN_TIMEOUT.name:
         return Own("app.timeout", TIME_LIMIT, "it reached its time limit", [], 0.95)
     words: dict[str, list[Event]] = end.attrs["words"]
     if words["own"] and not _peers_first(words):

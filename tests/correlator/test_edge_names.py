@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import re
 from pathlib import Path
 
 import pytest
@@ -12,8 +10,6 @@ from correlator.edges import load
 from correlator.facts import registry
 from correlator.facts.world import World
 from faultline.checking import check_all
-
-HERE = Path(registry.__file__).parent
 
 
 def site(tmp_path: Path, **change: object) -> Path:
@@ -61,9 +57,3 @@ def test_a_kind_that_a_packages_detector_names_is_known(tmp_path: Path, monkeypa
         assert load.load([site(tmp_path, cause=["site.pump"])])[1] == []
     finally:
         registry.kinds.cache_clear()
-
-
-@pytest.mark.parametrize("path", sorted(HERE.glob("[a-z]*.py")), ids=lambda p: p.stem)
-def test_every_kind_that_a_detector_concludes_is_listed(path: Path) -> None:
-    said = set(re.findall(r'\bFact\(\s*"([a-z_.]+)"', path.read_text()))
-    assert said <= set(getattr(importlib.import_module(f"correlator.facts.{path.stem}"), "KINDS", registry.kinds()))

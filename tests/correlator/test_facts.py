@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from correlator.facts.jobs import words_of
+from correlator.facts.jobs.detector import words_of
+from correlator.facts.registry import title_of
 from correlator.facts.storage import disk_of
 from correlator.gather.telemetry import XidSeen
-from correlator.model.kinds import lost
 from tests.correlator.making import T0, event, facts, run, world
 
 
@@ -218,7 +218,7 @@ def test_who_set_a_node_down(reason, title):
     given = [event("slurm.node_reason", 0, "ctl", "reason set to", source="slurmctld", nodes=["n1"], reason=reason)]
     downed = event("slurm.node_down", 0.001, "ctl", "update_node: node n1 state set to DOWN", source="slurmctld", nodes=["n1"], actor="admin")  # fmt: skip
     (fact,) = facts(world([*(given if reason else []), downed]), "admin.down")
-    assert lost(fact) == title
+    assert title_of(fact) == title
 
 
 @pytest.mark.parametrize(
@@ -243,4 +243,4 @@ def test_what_a_state_tells_that_slurm_was_asked_for(state, reason, actor, title
     row = {"time": moment, "host": "n1", "state": state, "reason": reason, "actor": actor, "source": "sacctmgr_events"}
     where = world([event("kernel.mce", -60, "n2", "x")], node_states=[row])
     told = [f for f in where.facts if f.kind in ("node.down", "admin.down")]
-    assert [lost(f) for f in told] == ([title] if title else [])
+    assert [title_of(f) for f in told] == ([title] if title else [])

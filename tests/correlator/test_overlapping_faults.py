@@ -8,10 +8,10 @@ import pytest
 
 from correlator.edges import load as edge_files
 from correlator.evidence.weigh import Weigher
+from correlator.facts.registry import title_of
 from correlator.facts.world import World
 from correlator.incidents.incidents import gather
 from correlator.incidents.sentences import title
-from correlator.model.kinds import lost
 from correlator.verdicts.judge import judge
 from tests.correlator.making import T0, event, run, world
 from tests.correlator.situations import (
@@ -79,7 +79,7 @@ def test_a_refused_credential_is_the_fault_of_the_odd_one_out(how: str, words: s
     where = world([*lines, *GIVEN_UP], [one(350, "NODE_FAIL", nodes=("n1", "n2", "n3"))])
     verdict = judged(where)["1"]
     assert said(verdict) == ("infra.node", "munge.failure", "n1")
-    assert lost(verdict.root) == words
+    assert title_of(verdict.root) == words
     assert [f.host for f in where.facts_of("munge.failure")] == ["n1"]
 
 
@@ -97,7 +97,7 @@ def test_packets_lost_are_told_from_a_hanging_slurmd_by_its_own_wait(both: bool,
         text = "error: slurm_receive_msg_and_forward: [[ctl]:50714] failed: Socket timed out on send/recv operation"
         lines.append(event("slurm.comm_error", 331, "n1", text, source="slurmd"))
     verdict = judged(world(lines, [one(350, "NODE_FAIL")]))["1"]
-    assert said(verdict) == ("infra.node", "node.deaf", "n1") and words in lost(verdict.root)
+    assert said(verdict) == ("infra.node", "node.deaf", "n1") and words in title_of(verdict.root)
 
 
 def test_two_nodes_cut_off_at_once_are_both_told() -> None:

@@ -11,9 +11,13 @@ from collections.abc import Callable
 from correlator.edges.conditions import links, storage
 from correlator.edges.conditions.links import name_of as name_of
 from correlator.edges.scopes import run_of
-from correlator.facts.jobs import END_SLACK_S, file_lost, of_run, printed_timeout
-from correlator.facts.nodes import SPEAKS_WITHIN_S, word_between
+from correlator.facts.jobs.detector import END_SLACK_S, file_lost, of_run, printed_timeout
+from correlator.facts.jobs.kinds import RUN_FAILED, RUN_NODE_FAIL
+from correlator.facts.nodes.detector import SPEAKS_WITHIN_S, word_between
+from correlator.facts.nodes.kinds import ADMIN_DOWN, NODE_DEAD, NODE_DOWN, NODE_OVERHEATED, NODE_PANIC, NODE_REBOOT
 from correlator.facts.output_hardware import LOCAL_PATH, SHARED_PATH, path_in
+from correlator.facts.registry import kind_of
+from correlator.facts.storage import STORAGE_OUTAGE
 from correlator.facts.world import World
 from correlator.model.moments import UNSTAMPED_S
 from correlator.model.nouns import Event, Fact
@@ -158,7 +162,7 @@ def _io_trouble(world: World, cause: Fact, effect: Fact) -> str | None:
     if not said:
         return "the run's output speaks of no I/O error"
     # A path says whose error it was: the node's own disk's, or that of a file system that many nodes share.
-    elsewhere = LOCAL_PATH if cause.kind == "storage.outage" else SHARED_PATH
+    elsewhere = LOCAL_PATH if cause.kind == STORAGE_OUTAGE.name else SHARED_PATH
     paths = [path_in(text) for text in said]
     if all(path and (elsewhere.match(path) or _on_another(cause, path)) for path in paths):
         return f"the error was on {paths[0]}"
@@ -197,7 +201,7 @@ def _evicted_or_io(world: World, cause: Fact, effect: Fact) -> str | None:
 def _no_space(world: World, cause: Fact, effect: Fact) -> str | None:
     run = run_of(world, effect)
     hardly = (
-        effect.kind != "run.failed"
+        effect.kind != RUN_FAILED.name
         and run is not None
         and (run.start is None or run.end is None or run.end - run.start < 30)
     )
@@ -227,9 +231,9 @@ def _hardly_began(world: World, cause: Fact, effect: Fact) -> str | None:
 
 def _not_killed_with_node(world: World, cause: Fact, effect: Fact) -> str | None:
     """A failing prolog drains a node, and Slurm requeues or cancels its run. Who was killed with a node died of what set it DOWN."""
-    if effect.kind != "run.node_fail":
+    if effect.kind != RUN_NODE_FAIL.name:
         return None
-    for down in world.facts_of("node.down", "admin.down", "node.reboot"):
+    for down in world.facts_of(NODE_DOWN.name, ADMIN_DOWN.name, NODE_REBOOT.name):
         noticed = float(down.attrs.get("noticed", down.start))
         if down.events and down.host in effect.attrs["failed_nodes"] and abs(noticed - effect.start) <= END_SLACK_S:
             return f"slurmctld killed the run with {down.host}, which it had given up"
@@ -386,12 +390,12 @@ DIED_S = 1000.0
 
 def _lived_until_then(world: World, cause: Fact, effect: Fact) -> str | None:
     host = effect.host
-    for died in world.facts_of("node.panic", "node.overheated", "node.dead"):
+    for died in world.facts_of(NODE_PANIC.name, NODE_OVERHEATED.name, NODE_DEAD.name):
         if died.host != host or not 2.0 + died.sigma + cause.sigma < cause.start - died.start <= DIED_S:
             continue
         back = [
             f
-            for f in world.facts_of("node.reboot")
+            for f in world.facts_of(NODE_REBOOT.name)
             if f.host == host and died.start < (f.end or f.start) <= cause.start
         ]
         if not back:
@@ -399,17 +403,10 @@ def _lived_until_then(world: World, cause: Fact, effect: Fact) -> str | None:
     return None
 
 
-#: What part of a node a fault is of, as reasons name it (parsers/reasons.py).
-_COMPONENT = {
-    "gpu.xid": "gpu", "pcie.aer": "gpu", "gpu.thermal": "gpu", "link.outage": "network", "link.errors": "network",
-    "disk.error": "storage", "disk.full": "storage", "storage.outage": "storage", "memory.error": "memory",
-}  # fmt: skip
-
-
 def _named_by_reason(world: World, cause: Fact, effect: Fact) -> str | None:
-    """A health check says what it found; a person may, too."""
+    """A health check says what it found; a person may, too (parsers/reasons.py)."""
     named = effect.attrs.get("component")
-    if named and named == _COMPONENT.get(cause.kind):
+    if named and named == kind_of(cause.kind).component:
         return None
     return f"the reason given for {effect.host} does not speak of it"
 

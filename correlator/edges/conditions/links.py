@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 
 from correlator.edges.scopes import run_of
+from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.world import World
 from correlator.model.nouns import Fact
 
@@ -27,7 +28,7 @@ def _carried_on(world: World, cause: Fact, effect: Fact) -> str | None:
     if not took_over and not legs:
         return None
     away = {
-        f.device for f in world.facts_of("link.outage")
+        f.device for f in world.facts_of(LINK_OUTAGE.name)
         if f.host == cause.host and f.start <= effect.start and (f.end is None or f.end >= cause.start)
     }  # fmt: skip
     if took_over and took_over not in away:
@@ -42,7 +43,7 @@ def _all_carried_on(world: World, cause: Fact, effect: Fact) -> str | None:
         return None
     run = run_of(world, effect)
     hosts = {effect.host} if effect.host else set(run.nodes if run else ())
-    lost = [f for f in world.facts_of("link.outage") if f.host in hosts and f.attrs.get("promoted") == (cause.host or cause.attrs.get("token"))]  # fmt: skip
+    lost = [f for f in world.facts_of(LINK_OUTAGE.name) if f.host in hosts and f.attrs.get("promoted") == (cause.host or cause.attrs.get("token"))]  # fmt: skip
     reasons = [_carried_on(world, link, effect) for link in lost]
     return reasons[0] if reasons and all(reasons) else None
 
@@ -113,6 +114,6 @@ def its_share(world: World, cause: Fact, effect: Fact) -> str | None:
 def ports_lost(world: World, host: str | None, until: float, since: float) -> set[str | None]:
     """The fabric ports of a host that were away at some time between ``since`` and ``until``."""
     return {
-        f.device for f in world.facts_of("link.outage") if f.host == host and f.start <= until
+        f.device for f in world.facts_of(LINK_OUTAGE.name) if f.host == host and f.start <= until
         and (f.end is None or f.end >= since) and f.attrs.get("role") == "fabric"
     }  # fmt: skip

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 
 from correlator.edges.conditions import links
+from correlator.facts.links.kinds import SWITCH_OUTAGE
 from correlator.facts.world import World
 from correlator.model.nouns import Fact
 
@@ -17,7 +18,7 @@ _NET = re.compile(r"@(?P<kind>o2ib|tcp|kfi|gni)\d*\b", re.IGNORECASE)
 def carries(world: World, cause: Fact, effect: Fact) -> str | None:
     """LNet's o2ib runs over the fabric's adapters, tcp over those of the management network; NFS is mounted over either."""
     kinds = {match["kind"].lower() for event in effect.events if (match := _NET.search(event.message))}
-    of_switch = cause.kind == "switch.outage"
+    of_switch = cause.kind == SWITCH_OUTAGE.name
     checks = {
         "fabric": links.switch_fabric if of_switch else links.fabric,
         "management": links.switch_management if of_switch else links.management,

@@ -7,7 +7,17 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
 
+from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.node_polls import down_by_state, states_told
+from correlator.facts.nodes.kinds import (
+    ADMIN_DOWN,
+    MEMORY_ERROR,
+    NODE_DEAD,
+    NODE_DOWN,
+    NODE_OVERHEATED,
+    NODE_PANIC,
+    NODE_REBOOT,
+)
 from correlator.facts.world import World, merge_near
 from correlator.model.nouns import Event, Fact
 from parsers.reasons import split_reason
@@ -42,11 +52,11 @@ def node_downs(world: World) -> list[Fact]:
         for host in hosts_of(event):
             reasons[host].append(event)
     for event in world.by_kind.get("slurm.node_down", ()):
-        kind = "admin.down" if _by_admin(event) else "node.down"
+        kind = ADMIN_DOWN.name if _by_admin(event) else NODE_DOWN.name
         waited = _UNRESUMED.search(event.message)
         for host in hosts_of(event):
             attrs = {"said_by": event.source, "unresumed": waited["seconds"] if waited else None}
-            if kind == "admin.down":
+            if kind == ADMIN_DOWN.name:
                 attrs |= _given(reasons.get(host, ()), event.time)
             facts.append(Fact(kind, event.time, None, event.sigma, host, attrs=attrs, events=(event,)))
     facts += _downs_from_states(world, facts)
@@ -132,7 +142,7 @@ def reboots(world: World) -> list[Fact]:
         if event.host and not near:
             attrs = {"boot": event.time}
             of_host[event.host].append(
-                Fact("node.reboot", event.time, event.time, event.sigma, event.host, attrs=attrs, events=(event,))
+                Fact(NODE_REBOOT.name, event.time, event.time, event.sigma, event.host, attrs=attrs, events=(event,))
             )
     _add_boots_told_by_slurmd(world, of_host)  # first: it knows when the machine had gone
     _add_boots_told_by_states(world, of_host)
@@ -157,7 +167,7 @@ def _add_noticed_boot(known: list[Fact], event: Event, host: str) -> None:
             fact.start, fact.events = min(fact.start, start), (*fact.events, event)
             fact.attrs |= {k: v for k, v in told.items() if fact.attrs[k] is None}
             return
-    known.append(Fact("node.reboot", start, event.time, event.sigma, host, attrs=told, events=(event,)))
+    known.append(Fact(NODE_REBOOT.name, start, event.time, event.sigma, host, attrs=told, events=(event,)))
 
 
 def uptime_told(world: World, start: Event) -> float | None:
@@ -186,7 +196,7 @@ def _add_boots_told_by_states(world: World, known: dict[str, list[Fact]]) -> Non
         for fact in near:
             fact.attrs.setdefault("noticed", time)
         if not near:
-            known[host].append(Fact("node.reboot", time, time, 0.5, host, attrs={"noticed": time}))
+            known[host].append(Fact(NODE_REBOOT.name, time, time, 0.5, host, attrs={"noticed": time}))
 
 
 def _add_boots_told_by_polls(world: World, known: dict[str, list[Fact]]) -> None:
@@ -198,7 +208,7 @@ def _add_boots_told_by_polls(world: World, known: dict[str, list[Fact]]) -> None
         if near or boot < world.first - FRESH_BOOT_S:
             continue
         attrs = {"boot": boot, "inferred": True}
-        known[host].append(Fact("node.reboot", _gone_since(world, host, boot), boot, 1.0, host, attrs=attrs))
+        known[host].append(Fact(NODE_REBOOT.name, _gone_since(world, host, boot), boot, 1.0, host, attrs=attrs))
 
 
 def _add_boots_told_by_slurmd(world: World, known: dict[str, list[Fact]]) -> None:
@@ -215,7 +225,9 @@ def _add_boots_told_by_slurmd(world: World, known: dict[str, list[Fact]]) -> Non
         boot = event.time - uptime
         attrs = {"boot": boot, "noticed": event.time, "inferred": True}
         last = _gone_since(world, event.host, boot)
-        known[event.host].append(Fact("node.reboot", last, boot, event.sigma, event.host, attrs=attrs, events=(event,)))
+        known[event.host].append(
+            Fact(NODE_REBOOT.name, last, boot, event.sigma, event.host, attrs=attrs, events=(event,))
+        )
 
 
 def _gone_since(world: World, host: str, boot: float) -> float:
@@ -243,7 +255,7 @@ SAME_PANIC_S = 120.0
 def panics(world: World) -> list[Fact]:
     """``node.panic``: the kernel gave up, or a CPU hung hard."""
     return merge_near((
-        Fact("node.panic", e.time, None, e.sigma, e.host, attrs={}, events=(e,))
+        Fact(NODE_PANIC.name, e.time, None, e.sigma, e.host, attrs={}, events=(e,))
         for e in world.kinds("kernel.panic", "kernel.lockup") if e.host and (e.kind == "kernel.panic" or e.severity in ("emerg", "alert", "crit"))
     ), SAME_PANIC_S)  # fmt: skip
 
@@ -258,11 +270,11 @@ _TOO_HOT = re.compile(r"critical (?:temperature|thermal).*(?:shut|power)", re.IG
 def hardware_words(world: World) -> list[Fact]:
     """``memory.error``: a machine's memory lost data; ``node.overheated``: its kernel shut it down because of heat."""
     lost = [
-        Fact("memory.error", e.time, e.last, e.sigma, e.host, events=(e,))
+        Fact(MEMORY_ERROR.name, e.time, e.last, e.sigma, e.host, events=(e,))
         for e in world.kinds("kernel.mce") if e.host and _MEMORY_LOST.search(e.message)
     ]  # fmt: skip
     hot = [
-        Fact("node.overheated", e.time, None, e.sigma, e.host, events=(e,))
+        Fact(NODE_OVERHEATED.name, e.time, None, e.sigma, e.host, events=(e,))
         for e in world.kinds("kernel.thermal") if e.host and _TOO_HOT.search(e.message)
     ]  # fmt: skip
     return merge_near([*lost, *hot], SAME_PANIC_S)
@@ -281,7 +293,7 @@ def silent_deaths(world: World) -> list[Fact]:
     A host that lives on without its link writes that the link is gone, and what it writes meanwhile arrives later.
     """
     facts: list[Fact] = []
-    for fact in world.facts_of("link.outage"):
+    for fact in world.facts_of(LINK_OUTAGE.name):
         host = fact.host or ""
         if not fact.attrs.get("far_end_only") or fact.attrs.get("promoted") or not world.runs_on.get(host):
             continue
@@ -297,13 +309,13 @@ def silent_deaths(world: World) -> list[Fact]:
             continue
         if any(
             f.host == host and abs(f.start - fact.start) <= SAME_PANIC_S
-            for f in world.facts_of("node.panic", "node.overheated")
+            for f in world.facts_of(NODE_PANIC.name, NODE_OVERHEATED.name)
         ):
             continue  # it said what it died of
         if (back is None or booted) and (back or until) - fact.start >= SILENCE_S:
             end = back if back is not None else fact.end
             attrs = {"last_word": spoke[before - 1], "booted": boots[0] if booted else None}
-            facts.append(Fact("node.dead", fact.start, end, fact.sigma, host, attrs=attrs, events=fact.events))
+            facts.append(Fact(NODE_DEAD.name, fact.start, end, fact.sigma, host, attrs=attrs, events=fact.events))
     return merge_near(facts, SAME_DOWN_S + 10.0)
 
 
@@ -314,13 +326,5 @@ def _number(value: object) -> float | None:
         return None
 
 
-KINDS = (
-    "node.down",
-    "admin.down",
-    "node.reboot",
-    "node.panic",
-    "node.dead",
-    "memory.error",
-    "node.overheated",
-)
+KINDS = (NODE_DOWN, ADMIN_DOWN, NODE_REBOOT, NODE_PANIC, NODE_DEAD, MEMORY_ERROR, NODE_OVERHEATED)
 DETECTORS = [node_downs, reboots, panics, hardware_words, silent_deaths]

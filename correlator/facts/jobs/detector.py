@@ -7,8 +7,25 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from correlator.facts.gpus import XID
+from correlator.facts.jobs.kinds import (
+    BATCH_LOST,
+    COMM_ERROR,
+    LAUNCH_FAILURE,
+    RUN_CANCELLED,
+    RUN_FAILED,
+    RUN_NODE_FAIL,
+    RUN_OOM,
+    RUN_PREEMPTED,
+    RUN_REQUEUED,
+    RUN_TIMEOUT,
+)
+from correlator.facts.links.kinds import LINK_OUTAGE, SWITCH_OUTAGE
+from correlator.facts.munge import MUNGE_FAILURE, NODE_DEAF
 from correlator.facts.node_polls import lost_by
-from correlator.facts.nodes import hosts_of
+from correlator.facts.nodes.detector import hosts_of
+from correlator.facts.nodes.kinds import ADMIN_DOWN, NODE_DEAD, NODE_DOWN, NODE_PANIC, NODE_REBOOT
+from correlator.facts.slurmd import SLURMD_CRASH
 from correlator.facts.world import World, bursts
 from correlator.model.moments import UNSTAMPED_S, seconds_of
 from correlator.model.nouns import Event, Fact, Run
@@ -17,9 +34,9 @@ from correlator.model.nouns import Event, Fact, Run
 END_SLACK_S = 5.0
 
 _TERMINAL = {
-    "NODE_FAIL": "run.node_fail", "FAILED": "run.failed", "TIMEOUT": "run.timeout", "CANCELLED": "run.cancelled",
-    "PREEMPTED": "run.preempted", "OUT_OF_MEMORY": "run.oom", "BOOT_FAIL": "run.node_fail", "DEADLINE": "run.timeout",
-    "REQUEUED": "run.requeued", "REQUEUE_HOLD": "run.requeued", "LAUNCH_FAILED": "run.requeued", "REVOKED": "run.cancelled",
+    "NODE_FAIL": RUN_NODE_FAIL.name, "FAILED": RUN_FAILED.name, "TIMEOUT": RUN_TIMEOUT.name, "CANCELLED": RUN_CANCELLED.name,
+    "PREEMPTED": RUN_PREEMPTED.name, "OUT_OF_MEMORY": RUN_OOM.name, "BOOT_FAIL": RUN_NODE_FAIL.name, "DEADLINE": RUN_TIMEOUT.name,
+    "REQUEUED": RUN_REQUEUED.name, "REQUEUE_HOLD": RUN_REQUEUED.name, "LAUNCH_FAILED": RUN_REQUEUED.name, "REVOKED": RUN_CANCELLED.name,
 }  # fmt: skip
 
 #: Output events that say "the peers or the network", not "my code". They are symptoms on every innocent rank.
@@ -139,7 +156,7 @@ SAME_LOSS_S = 300.0
 def _lost_peers(run: Run, lines: list[Event]) -> Fact:
     first, timeout = lines[0], printed_timeout(lines)
     attrs = {"timeout": timeout, "onset": first.time - (timeout or 0.0), "families": sorted({e.kind for e in lines})}
-    return Fact("job.comm_error", first.time, lines[-1].time, first.sigma, first.host, run=run.key, attrs=attrs, events=tuple(lines[:20]))  # fmt: skip
+    return Fact(COMM_ERROR.name, first.time, lines[-1].time, first.sigma, first.host, run=run.key, attrs=attrs, events=tuple(lines[:20]))  # fmt: skip
 
 
 #: Slurm's reasons for not starting a step on a node that are about the node or the way to it, not about the program.
@@ -181,7 +198,7 @@ def launch_failures(world: World) -> list[Fact]:
         refused = [e for e in events if _CREDENTIAL.search(e.message)]
         attrs = {"revoked": any("revoked" in e.message.lower() for e in events), "refused": bool(refused)}
         facts.append(
-            Fact("launch.failure", first.time, None, first.sigma, host, run=key, attrs=attrs, events=(first, *(e for e in events if e is not first)))
+            Fact(LAUNCH_FAILURE.name, first.time, None, first.sigma, host, run=key, attrs=attrs, events=(first, *(e for e in events if e is not first)))
         )  # fmt: skip
     return facts
 
@@ -190,18 +207,18 @@ def ends(world: World) -> list[Fact]:
     """The terminal fact of every run that did not end COMPLETED."""
     facts: list[Fact] = []
     launches: defaultdict[str, list[Event]] = defaultdict(list)
-    for fact in world.facts_of("launch.failure"):
+    for fact in world.facts_of(LAUNCH_FAILURE.name):
         launches[fact.run or ""] += fact.events
     for run in world.runs:
         if not run.ended_badly:
             continue
-        kind = _TERMINAL.get(run.state, "run.failed")
+        kind = _TERMINAL.get(run.state, RUN_FAILED.name)
         moment = run.end if run.end is not None else run.start or run.submit or world.last
         lines = [*of_run(run, world.by_job.get(run.job_id, ())), *_of_other_parts(world, run)]
-        if kind == "run.node_fail" and (killed := _killed_later(world, run, moment)) is not None:
+        if kind == RUN_NODE_FAIL.name and (killed := _killed_later(world, run, moment)) is not None:
             moment, lines = killed.time, [*lines, killed]
-        if kind != "run.timeout":  # who hangs says so long before its limit
-            lines = _last_said(lines, moment, ended_itself=kind == "run.failed")
+        if kind != RUN_TIMEOUT.name:  # who hangs says so long before its limit
+            lines = _last_said(lines, moment, ended_itself=kind == RUN_FAILED.name)
         words: dict[str, list[Event]] = {name: [] for name in ("own", "peers", "gpu", "storage", "aftermath")}
         for event in lines:
             if event.kind == "job.launch_error" and _NOT_RUNNABLE.search(event.message):
@@ -209,7 +226,7 @@ def ends(world: World) -> list[Fact]:
             elif event.kind in _APPLICATION or event.kind in COMMUNICATION:
                 words[words_of(event)].append(event)
         failed = _failed_nodes(world, run, lines, moment)
-        if kind == "run.node_fail":
+        if kind == RUN_NODE_FAIL.name:
             unseen = _unseen_downs(world, run, moment, failed, facts)
             facts += unseen
             failed = failed or sorted({fact.host for fact in unseen if fact.host})
@@ -225,7 +242,7 @@ def ends(world: World) -> list[Fact]:
         # slurmctld's own stamp has milliseconds where accounting has whole seconds.
         exact = closing[0].time if closing else moment
         sigma = closing[0].sigma if closing else 0.5
-        if kind == "run.requeued":
+        if kind == RUN_REQUEUED.name:
             closing += [e for e in _requeues(world, run, moment) if e not in closing]
         facts.append(Fact(kind, exact, exact, sigma, None, run=run.key, attrs=attrs, events=tuple(closing)))
     return facts
@@ -313,7 +330,7 @@ CODE_FAULT_S = 60.0
 def _code_faults(world: World, run: Run, moment: float) -> list[Fact]:
     """Xids that NVIDIA's catalogue lays on the application, on a GPU of this run, just before its end."""
     return [
-        f for f in world.facts_of("gpu.xid")
+        f for f in world.facts_of(XID.name)
         if f.attrs.get("family") == "application" and f.host in run.nodes and -5.0 <= moment - f.start <= CODE_FAULT_S
         and world.gpu_owner(f.host or "", f.device or "", f.start) in (None, run.job_id)
     ]  # fmt: skip
@@ -328,7 +345,7 @@ _PART = re.compile(r"\bJobId=\d+\+\d+")
 def lost_batches(world: World) -> list[Fact]:
     """``batch.lost``: the node answered, and the job's batch script was not there: slurmstepd had died, or never began."""
     return [
-        Fact("batch.lost", e.time, None, e.sigma, host, run=str(e.job_id), events=(e,))
+        Fact(BATCH_LOST.name, e.time, None, e.sigma, host, run=str(e.job_id), events=(e,))
         for e in world.kinds("slurm.job_node_fail", "slurm.job_requeue", "slurm.job_failed")
         if e.source == "slurmctld" and e.job_id is not None and _BATCH_GONE in e.message for host in hosts_of(e)
     ]  # fmt: skip
@@ -402,7 +419,7 @@ def _failed_nodes(world: World, run: Run, lines: list[Event], moment: float) -> 
     named |= told.intersection(run.nodes) or _of_another_part(world, run, told)
     if run.row.get("failed_node"):
         named.add(str(run.row["failed_node"]))
-    for fact in world.facts_of("node.down", "node.reboot", "admin.down"):
+    for fact in world.facts_of(NODE_DOWN.name, NODE_REBOOT.name, ADMIN_DOWN.name):
         noticed = fact.attrs.get("noticed", fact.start)
         if fact.host in run.nodes and abs(noticed - moment) <= END_SLACK_S:
             named.add(fact.host)
@@ -418,7 +435,7 @@ def _of_another_part(world: World, run: Run, told: set[str]) -> set[str]:
 
 
 #: What sets a node DOWN, and how long before it may have begun (five thirds of a SlurmdTimeout of ten minutes).
-_SETS_DOWN = ("link.outage", "slurmd.crash", "node.panic", "node.reboot", "node.dead", "munge.failure", "node.deaf")
+_SETS_DOWN = [k.name for k in (LINK_OUTAGE, SLURMD_CRASH, NODE_PANIC, NODE_REBOOT, NODE_DEAD, MUNGE_FAILURE, NODE_DEAF)]
 UNSEEN_S = 1000.0
 
 
@@ -426,12 +443,12 @@ def _unseen_downs(world: World, run: Run, moment: float, named: list[str], found
     """``node.down`` without slurmctld's word: the run's end names a node, or accounting says that one failed, and there is
     one only, or something happened on a few of them, or on the switch of all, that sets nodes DOWN."""
     gone = [
-        f for f in world.facts_of("batch.lost") if f.run == str(run.job_id) and abs(f.start - moment) <= END_SLACK_S
+        f for f in world.facts_of(BATCH_LOST.name) if f.run == str(run.job_id) and abs(f.start - moment) <= END_SLACK_S
     ]
     if gone and not named:
         return []
     told = {
-        f.host for f in [*world.facts_of("node.down", "node.reboot", "admin.down"), *found]
+        f.host for f in [*world.facts_of(NODE_DOWN.name, NODE_REBOOT.name, ADMIN_DOWN.name), *found]
         if f.kind.startswith(("node.", "admin.")) and _went_down_by(f, run, moment)
     }  # fmt: skip
     if named:
@@ -443,7 +460,7 @@ def _unseen_downs(world: World, run: Run, moment: float, named: list[str], found
         if fact.host in run.nodes and -UNSEEN_S <= fact.start - moment <= END_SLACK_S and fact.attrs.get("role") != "fabric"
     }  # fmt: skip
     cut_off = {
-        host for fact in world.facts_of("switch.outage") if -UNSEEN_S <= fact.start - moment <= END_SLACK_S
+        host for fact in world.facts_of(SWITCH_OUTAGE.name) if -UNSEEN_S <= fact.start - moment <= END_SLACK_S
         and {world.site.role(h, d) for h, d in fact.attrs.get("links", ())} != {"fabric"}
         for host in run.nodes if host in (fact.attrs.get("under") or fact.attrs["hosts"])
     }  # fmt: skip
@@ -472,13 +489,21 @@ def _unseen(world: World, run: Run, host: str, moment: float) -> Fact:
     given = [e for e in near if e.source == "slurmctld" and host in hosts_of(e) and not _CHECKED.search(e.message)]
     if given:
         return Fact(
-            "admin.down", given[0].time, None, given[0].sigma, host, attrs={"said_by": "slurmctld"}, events=tuple(given)
+            ADMIN_DOWN.name,
+            given[0].time,
+            None,
+            given[0].sigma,
+            host,
+            attrs={"said_by": "slurmctld"},
+            events=tuple(given),
         )
     if (answered := lost_by(world, host, moment)) is not None:
         return answered
     attrs = {"said_by": "accounting", "reason": f"job {run.key} ended NODE_FAIL"}
-    return Fact("node.down", moment, None, 0.5, host, attrs=attrs)
+    return Fact(NODE_DOWN.name, moment, None, 0.5, host, attrs=attrs)
 
 
-KINDS = ("job.comm_error", "launch.failure", "batch.lost", "node.down", "admin.down", *sorted(set(_TERMINAL.values())))
+KINDS = (
+    COMM_ERROR, LAUNCH_FAILURE, BATCH_LOST, RUN_CANCELLED, RUN_FAILED, RUN_NODE_FAIL, RUN_OOM, RUN_PREEMPTED, RUN_REQUEUED, RUN_TIMEOUT,
+)  # fmt: skip
 DETECTORS = [communication_errors, launch_failures, lost_batches, ends]

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from operator import attrgetter, itemgetter
 from typing import Any
 
+from correlator.facts.links.kinds import LINK_ERRORS, LINK_OUTAGE, PLANE_OUTAGE, SWITCH_OUTAGE
 from correlator.facts.power_saving import without_switched_off
 from correlator.facts.world import World, bursts
 from correlator.model.nouns import Event, Fact
@@ -183,7 +184,7 @@ def _intervals(host: str, device: str | None, switch: str | None, port: str | No
         coming_up = following is not None and _is_up(following) and following.time - event.time <= COMING_UP_S
         if down and current is None:
             attrs = {"switch": switch, "port": port, "ends": ["switch" if switch else "nic"]}
-            current = Fact("link.outage", event.time, None, event.sigma, host, device, attrs=attrs, events=(event,))
+            current = Fact(LINK_OUTAGE.name, event.time, None, event.sigma, host, device, attrs=attrs, events=(event,))
         elif down and current is not None and coming_up:
             continue
         elif down and current is not None and event.time - current.events[-1].time > REPEATED_S:
@@ -192,7 +193,7 @@ def _intervals(host: str, device: str | None, switch: str | None, port: str | No
             current.attrs["end_unseen"] = True
             facts.append(current)
             attrs = {"switch": switch, "port": port, "ends": ["switch" if switch else "nic"]}
-            current = Fact("link.outage", event.time, None, event.sigma, host, device, attrs=attrs, events=(event,))
+            current = Fact(LINK_OUTAGE.name, event.time, None, event.sigma, host, device, attrs=attrs, events=(event,))
         elif down and current is not None:
             current.events += (event,)
         elif current is not None:
@@ -261,7 +262,7 @@ def _add_end(fact: Fact, port: Fact, far: str) -> None:
 def switch_outages(world: World) -> list[Fact]:
     """Many links of one switch lost together, or the switch itself said that it failed or rebooted."""
     lost: dict[str, list[Fact]] = defaultdict(list)
-    for fact in world.facts_of("link.outage"):
+    for fact in world.facts_of(LINK_OUTAGE.name):
         cable = world.site.cable_at(fact.host, fact.device, fact.start)
         switch = fact.attrs.get("switch") or cable.get("switch") or ""
         if switch:
@@ -273,7 +274,7 @@ def switch_outages(world: World) -> list[Fact]:
         lost[switch] += found
     facts: list[Fact] = []
     by_host: dict[str, list[Fact]] = defaultdict(list)
-    for fact in world.facts_of("link.outage"):
+    for fact in world.facts_of(LINK_OUTAGE.name):
         by_host[fact.host or ""].append(fact)
     for switch, found in sorted(lost.items()):
         # The most of one moment have the right clocks; those that join them are not looked at again.
@@ -290,7 +291,7 @@ def _uncabled(world: World) -> dict[str, list[Fact]]:
     The switch is the one that lost as many ports in that moment, or else the one that the topology puts above the nodes."""
     alone: dict[str, list[Fact]] = defaultdict(list)
     ports: dict[str, list[float]] = defaultdict(list)
-    for fact in world.facts_of("link.outage"):
+    for fact in world.facts_of(LINK_OUTAGE.name):
         if not fact.attrs.get("switch") and fact.device and fact.host:
             alone[fact.device].append(fact)
         elif fact.host == fact.attrs.get("switch"):
@@ -408,7 +409,7 @@ def _promote(
     attrs["bonded"] = any(f.attrs.get("legs") or f.attrs.get("stand_in") for f in group)
     end = None if None in ends else max(e for e in ends if e is not None)
     fact = Fact(
-        "switch.outage", min(f.start for f in group), end, group[0].sigma, switch, attrs=attrs, events=tuple(events)
+        SWITCH_OUTAGE.name, min(f.start for f in group), end, group[0].sigma, switch, attrs=attrs, events=tuple(events)
     )
     for member in group:
         member.attrs["promoted"] = switch
@@ -454,7 +455,14 @@ def _upstream(world: World, outages: list[Fact]) -> list[Fact]:
                 plane = leaf.attrs.get("plane")
                 attrs: dict[str, Any] = {"hosts": [], "links": [], "switch": name, "plane": plane, "share": 1.0}
                 spine = found[key] = Fact(
-                    "plane.outage", near[0].time, leaf.end, near[0].sigma, name, plane, attrs=attrs, events=tuple(near)
+                    PLANE_OUTAGE.name,
+                    near[0].time,
+                    leaf.end,
+                    near[0].sigma,
+                    name,
+                    plane,
+                    attrs=attrs,
+                    events=tuple(near),
                 )
             spine.attrs["hosts"] = sorted({*spine.attrs["hosts"], *leaf.attrs["hosts"]})
             spine.attrs["links"] += leaf.attrs["links"]
@@ -474,7 +482,7 @@ def _above(world: World, upper: str, leaf: Fact) -> bool:
     if match and leaf.attrs.get("plane"):
         return str(leaf.attrs["plane"]) == f"plane{match['plane']}"
     uplinks = [
-        f for f in world.facts_of("link.outage") if f.host == leaf.host and abs(f.start - leaf.start) <= TOGETHER_S
+        f for f in world.facts_of(LINK_OUTAGE.name) if f.host == leaf.host and abs(f.start - leaf.start) <= TOGETHER_S
     ]
     return bool(uplinks)
 
@@ -501,9 +509,9 @@ def link_errors(world: World) -> list[Fact]:
             count = sum(e.count for e in burst)
             if count >= ERROR_LINES:
                 attrs = {"count": count, "role": world.site.role(host, device)}
-                facts.append(Fact("link.errors", burst[0].time, burst[-1].last, burst[0].sigma, host, device, attrs=attrs, events=tuple(burst)))  # fmt: skip
+                facts.append(Fact(LINK_ERRORS.name, burst[0].time, burst[-1].last, burst[0].sigma, host, device, attrs=attrs, events=tuple(burst)))  # fmt: skip
     return facts
 
 
-KINDS = ("link.outage", "switch.outage", "plane.outage", "link.errors")
+KINDS = (LINK_OUTAGE, SWITCH_OUTAGE, PLANE_OUTAGE, LINK_ERRORS)
 DETECTORS = [outages, switch_outages, link_errors]

@@ -1,0 +1,71 @@
+"""What is special to the facts about runs: how they ended, and what their output says."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from correlator.model.kinds import Cause, Kind, NoAttrs
+from correlator.model.nouns import Event, Fact
+
+
+class CommError(TypedDict):
+    """``timeout`` in seconds that a watchdog printed, ``onset``: since when the ranks had waited; ``families`` of events."""
+
+    timeout: float | None
+    onset: float
+    families: list[str]
+
+
+class LaunchFailure(TypedDict):
+    """``revoked``: the node still held the job for killed; ``refused``: it answered, and did not believe the request."""
+
+    revoked: bool
+    refused: bool
+
+
+class RunEnd(TypedDict):
+    """``failed_nodes`` ended the run. ``words``: its output's error lines by whom they accuse (own, peers, gpu, storage,
+    aftermath). ``launch``: lines about tasks that were not started. ``memory``: what says that memory ended it, ``memory_ago``
+    seconds before the end. ``blamed_code``: Xids that NVIDIA lays on the application. ``output``: all lines of its output."""
+
+    failed_nodes: list[str]
+    words: dict[str, list[Event]]
+    launch: list[Event]
+    memory: list[object]
+    memory_ago: float
+    blamed_code: list[Fact]
+    output: list[Event]
+    signal: Any
+    exit_code: Any
+    cancelled_by: Any
+
+
+COMM_ERROR = Kind("job.comm_error", "job", "A rank of a run lost its peers.", CommError, brief="ranks lost their peers")
+
+LAUNCH_FAILURE = Kind("launch.failure", "job", "Tasks of a run could not be started on a node.", LaunchFailure)
+
+BATCH_LOST = Kind(
+    "batch.lost", "slurmd", "A node answered, and the job's batch script was not there.", NoAttrs,
+    cause=Cause(
+        "slurm.slurmd_crash", "infra.scheduler", "the batch script was gone from {host}, which answered: its slurmstepd died or never began", "its batch script was lost on its node",
+        (("See what ended slurmstepd on {host}: kernel log (OOM killer), core files in slurmd's log folder, an administrator's kill.", None),),
+        short="batch script lost on {host}", family="software",
+    ),
+)  # fmt: skip
+
+
+def _ended(fact: Fact) -> str:
+    return f"job {fact.run} ended"
+
+
+def _end(name: str, summary: str) -> Kind[RunEnd]:
+    return Kind(name, "job", summary, RunEnd, role="effect", measured=_ended)
+
+
+RUN_NODE_FAIL = _end("run.node_fail", "A run ended because a node of it failed.")
+RUN_FAILED = _end("run.failed", "A run ended with an error.")
+RUN_TIMEOUT = _end("run.timeout", "A run reached a time limit.")
+RUN_CANCELLED = _end("run.cancelled", "A run was cancelled.")
+RUN_PREEMPTED = _end("run.preempted", "A run was preempted.")
+RUN_OOM = _end("run.oom", "A run needed more memory than it had.")
+RUN_REQUEUED = _end("run.requeued", "A run was put into the queue again.")

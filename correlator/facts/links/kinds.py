@@ -1,0 +1,136 @@
+"""What is special to the facts about links and switches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NotRequired, TypedDict
+
+from correlator.model.kinds import Band, Cause, Kind, Trace
+from correlator.model.nouns import Fact
+
+
+class LinkOutage(TypedDict):
+    """``ends`` are those that logged it (nic, switch, subnet manager), ``far_end_only`` that the node itself did not.
+    ``end_unseen``: it came back unseen. ``role``: what the link carries. ``legs`` and ``stand_in``: the other legs of its bond,
+    and the one that took over. ``promoted``: the switch or plane that it was lost with. ``clock_off``: so many seconds it was
+    moved, because its host's clock is off."""
+
+    switch: str | None
+    port: str | None
+    ends: list[str]
+    role: NotRequired[str]
+    end_unseen: NotRequired[bool]
+    far_end_only: NotRequired[bool]
+    legs: NotRequired[list[str]]
+    stand_in: NotRequired[str]
+    promoted: NotRequired[str]
+    clock_off: NotRequired[float]
+
+
+class SwitchOutage(TypedDict):
+    """``hosts`` lost ``links``, of all that are ``under`` the switch the ``share``. ``tree_only``: only the topology names it.
+    ``bonded``: some of the links are legs of bonds. ``promoted``: the switch above that took it down. Where no source names
+    the switch it is ``nameless``: ``behind`` are the devices, ``token`` is the name that its links know it by."""
+
+    hosts: list[str]
+    under: list[str]
+    share: float
+    switch: str | None
+    links: list[tuple[str | None, str | None]]
+    plane: str | None
+    tree_only: NotRequired[bool]
+    bonded: NotRequired[bool]
+    promoted: NotRequired[str]
+    nameless: NotRequired[bool]
+    token: NotRequired[str]
+    behind: NotRequired[str]
+
+
+class PlaneOutage(TypedDict):
+    """``hosts`` lost ``links`` with the switches below ``switch``."""
+
+    hosts: list[str]
+    links: list[tuple[str | None, str | None]]
+    switch: str
+    plane: str | None
+    share: float
+
+
+class LinkErrors(TypedDict):
+    """``count`` warnings of a link that carries ``role``."""
+
+    count: int
+    role: str
+
+
+def _no_cable(world: Any, fact: Fact) -> bool:
+    """A port that the inventory of its host does not list."""
+    return not world.site.cabled(fact.host, fact.device, fact.attrs.get("switch"))
+
+
+def _bands(fact: Fact) -> list[Band]:
+    found = [Band(f"{fact.host} {fact.device}", "link", fact.host, fact.device, "no_carrier", "no carrier")]
+    switch, port = fact.attrs.get("switch"), fact.attrs.get("port")
+    if port and switch:
+        found.append(Band(f"{switch} {port}", "switch", switch, port, "disabled", "disabled"))
+    return found
+
+
+def _may_be_its_machine(fact: Fact) -> bool:
+    """A link that only its switch saw go, and come: a machine that boots takes its link along."""
+    return fact.end is None or bool(fact.attrs.get("far_end_only"))
+
+
+LINK_OUTAGE = Kind(
+    "link.outage", "link", "A NIC or the switch port at its other end was without carrier.", LinkOutage,
+    brief="link lost", timed=True, flaps=True, component="network", sets_down=True, bands=_bands, awaits=_may_be_its_machine,
+    trace=Trace("lost link", "no carrier loss of it was logged, by the node or by a switch"),
+    cause=Cause(
+        "nic.link_down", "infra.network", "{device} of {host} lost its link{for_time}", "a node lost its network",
+        (("Drain {host} when it is idle and check cable, transceiver and switch port of {device}.",
+          "scontrol update nodename={host} state=drain reason='link {device} down'"),),
+        repeated="nic.link_flap", unharmed="benign", trivial=_no_cable, words="peers", family="link",
+        disproof="The link's own counters or the far end showing it up during the wait, or another node of the run failing first.",
+    ),
+)  # fmt: skip
+
+_SWITCH = Cause(
+    "switch.failure", "infra.network", "switch {host} lost the links of {count} nodes{for_time}", "a network switch failed",
+    (("Check power, supervisor and uplinks of {what}.", None),),
+    short="{what} lost {count} nodes", unharmed="degraded", words="peers",
+    nameless="What these links end at is not named: an inventory of the links (links.csv), a topology.conf or the switches' own syslog would",
+    disproof="Links of other switches going at the same moment (power, a maintenance), or these links going one by one.",
+)  # fmt: skip
+
+_NAMELESS_SWITCH = replace(
+    _SWITCH,
+    title="{count} nodes ({nodes}) lost {behind} together{for_time}: what lies behind it failed, and no source names it",
+    short="{count} nodes lost {behind} together",
+)
+
+SWITCH_OUTAGE = Kind(
+    "switch.outage", "switch", "Many links of one switch went together, or the switch said that it failed.", SwitchOutage,
+    brief="switch lost its links", timed=True, cause=_SWITCH, variant=lambda fact: _NAMELESS_SWITCH if fact.attrs.get("nameless") else None,
+)  # fmt: skip
+
+PLANE_OUTAGE = Kind(
+    "plane.outage", "switch", "A switch without nodes of its own failed and took those below it along.", PlaneOutage,
+    brief="spine failed", timed=True,
+    cause=Cause(
+        "switch.plane_failure", "infra.network", "switch {host} failed and took {device} from {count} nodes{for_time}", "a fabric plane failed",
+        (("Check power, modules and supervisor of switch {host}.", None),),
+        short="switch {host} failed ({count} nodes)", unharmed="degraded",
+        disproof="The spine being healthy in its own log, or leaf links of other planes going too.",
+    ),
+)  # fmt: skip
+
+LINK_ERRORS = Kind(
+    "link.errors", "link", "A port kept its link and kept corrupting data.", LinkErrors,
+    brief="link corrupted data", component="network",
+    cause=Cause(
+        "nic.link_errors", "infra.network", "{device} of {host} kept its link and corrupted data", "a bad link slowed it",
+        (("Take {device} of {host} out of the fabric; clean or replace cable and transceiver, then watch its error counters.", None),),
+        short="{device} of {host} corrupts data", unharmed="benign", family="link",
+        disproof="Error counters of the port standing still while the steps stay slow, or steps slow before the first error.",
+    ),
+)  # fmt: skip

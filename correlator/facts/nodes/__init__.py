@@ -1,0 +1,1 @@
+"""Nodes: set DOWN, rebooted, panicked, dead, too hot, with broken memory."""

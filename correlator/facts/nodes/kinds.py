@@ -1,0 +1,186 @@
+"""What is special to the facts about machines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NotRequired, TypedDict
+
+from correlator.model.kinds import Band, Cause, Kind, NoAttrs, Trace, literal
+from correlator.model.nouns import Fact
+
+
+class NodeDown(TypedDict):
+    """``said_by``: slurmctld, or accounting. ``unresumed``: the ResumeTimeout in seconds of a node that was to be powered up
+    and did not come. ``silent``: its state says that it did not answer. ``reason`` is Slurm's; ``polled``: it was first seen so
+    many seconds after the run's end."""
+
+    said_by: str | None
+    unresumed: NotRequired[str | None]
+    silent: NotRequired[bool]
+    reason: NotRequired[str]
+    polled: NotRequired[float]
+
+
+class AdminDown(TypedDict):
+    """As of a node that Slurm set DOWN; ``component`` and ``owner`` are what the reason names, ``who`` gave it."""
+
+    said_by: str | None
+    unresumed: NotRequired[str | None]
+    reason: NotRequired[str]
+    component: NotRequired[str]
+    owner: NotRequired[str]
+    who: NotRequired[str]
+    polled: NotRequired[float]
+
+
+class NodeReboot(TypedDict):
+    """``boot`` and ``last_response`` as slurmctld tells them, ``noticed`` when it did. ``inferred``: the machine went some time
+    between ``start`` and ``end``. ``planned`` with its ``reason``, or what was ``asked`` of Slurm; ``passing``: a node that is
+    switched on and off every day."""
+
+    boot: NotRequired[float | None]
+    last_response: NotRequired[float | None]
+    noticed: NotRequired[float]
+    inferred: NotRequired[bool]
+    planned: NotRequired[bool]
+    passing: NotRequired[bool]
+    reason: NotRequired[str | None]
+    asked: NotRequired[str]
+
+
+class NodeDead(TypedDict):
+    """``last_word``: when it wrote its last line; ``booted``: when its kernel started again."""
+
+    last_word: float
+    booted: float | None
+
+
+RESUME = ("When it is mended, put the node back into service.", "scontrol update nodename={host} state=resume")
+
+_SILENT = Cause(
+    "node.unresponsive", "infra.node", "{host} stopped answering, for a reason no log tells", "a node stopped answering",
+    (("Nothing that was collected tells why {host} fell silent. Look at its console and BMC event log.", None), RESUME),
+    short="{host} fell silent", unharmed="degraded", surest=0.75, family="machine",
+    doubt="Nothing that was collected tells why the node fell silent",
+    disproof="Any line of the node, its switch or its BMC from the time before it fell silent.",
+)  # fmt: skip
+
+#: Nobody says that it fell silent: somebody may as well have set it DOWN.
+_UNSAID = replace(
+    _SILENT, title="{host} was lost to Slurm, for a reason no log tells", short="{host} was lost to Slurm"
+)
+
+#: A node of a cloud, or one that sleeps while nobody needs it, that was never there: nothing fell silent.
+_UNRESUMED = Cause(
+    "node.unresponsive", "infra.node", "{host} did not resume: it was not up within ResumeTimeout", "a node that was to be powered up for it did not come up",
+    (("See why {host} did not come up: ResumeProgram's log, the provider's quota and capacity, its boot (cloud-init), its way to slurmctld.", None),
+     ("When it can start, clear its state.", "scontrol update nodename={host} state=power_down_force")),
+    short="{host} did not resume", unharmed="degraded", family="machine",
+    doubt="Why it did not come up, the cloud's own log tells (ResumeProgram, its provider's quota and capacity)", disproof=_SILENT.disproof,
+)  # fmt: skip
+
+
+def unsaid(fact: Fact) -> bool:
+    """A node that was lost to Slurm, and of which nobody says that it fell silent: somebody may as well have set it DOWN."""
+    reported = fact.events or fact.attrs.get("said_by") != "accounting" or fact.attrs.get("silent")
+    return fact.kind == NODE_DOWN.name and not reported and not fact.attrs.get("unresumed")
+
+
+def _down_as(fact: Fact) -> Cause | None:
+    if timeout := fact.attrs.get("unresumed"):
+        return replace(_UNRESUMED, title=_UNRESUMED.title + f" ({timeout} s)") if str(timeout).isdigit() else _UNRESUMED
+    return _UNSAID if unsaid(fact) else None
+
+
+def _down_band(fact: Fact) -> list[Band]:
+    return [Band(str(fact.host), "node", fact.host, fact.device, "down", "DOWN")]
+
+
+NODE_DOWN = Kind(
+    "node.down", "node", "slurmctld gave the node up.", NodeDown,
+    brief="node set DOWN", role="effect", bands=_down_band, awaits=lambda fact: True, cause=_SILENT, variant=_down_as,
+)  # fmt: skip
+
+_ADMIN = Cause(
+    "slurm.admin_action", "infra.scheduler", "somebody set {host} DOWN", "an administrator took a node out",
+    (("Ask who set {host} DOWN; drain instead of down spares running jobs.", None),), unharmed="benign",
+)  # fmt: skip
+
+
+def _set_down_by(fact: Fact) -> Cause | None:
+    if not fact.attrs.get("reason"):
+        return None
+    checked = fact.attrs.get("owner") not in (None, "admin")
+    who = "a health check" if checked else fact.attrs.get("who") or "somebody"
+    return replace(_ADMIN, title=f"{literal(who)} set {{host}} DOWN ({{reason}})")
+
+
+ADMIN_DOWN = Kind(
+    "admin.down", "node", "Somebody set the node DOWN.", AdminDown,
+    brief="set DOWN by an administrator", bands=_down_band, cause=_ADMIN, variant=_set_down_by,
+    trace=Trace("administrator", "no update_node line: slurm set the state, not a person"),
+)  # fmt: skip
+
+_REBOOT = Cause(
+    "node.reboot", "infra.node", "{host} rebooted without being asked to", "a node rebooted under it",
+    (("Look for a power or hardware cause: BMC event log, pstore, last kernel lines of {host}.", None), RESUME),
+    unharmed="degraded", words="peers", family="machine",
+    disproof="Somebody who asked for the reboot, or a panic, power or thermal entry in the BMC's event log.",
+)  # fmt: skip
+
+
+def _in_planned_work(fact: Fact) -> Cause | None:
+    if not fact.attrs.get("planned"):
+        return None
+    reason = fact.attrs.get("reason") or fact.attrs.get("asked")
+    title = "{host} was rebooted in planned work" + (f" ({literal(reason)})" if reason else "")
+    return replace(_REBOOT, event="node.maintenance", title=title, family="")
+
+
+NODE_PANIC = Kind(
+    "node.panic", "kernel", "The kernel gave up, or a CPU hung hard.", NoAttrs,
+    brief="kernel panic", sets_down=True, role="effect",
+    cause=Cause(
+        "node.panic", "infra.node", "the kernel of {host} panicked", "the operating system of a node crashed",
+        (("Save the crash dump and kernel log of {host} before it is used again.", None), RESUME),
+        unharmed="degraded", words="peers", family="machine", disproof="A panic that came after the run had ended.",
+    ),
+)  # fmt: skip
+
+NODE_REBOOT = Kind(
+    "node.reboot", "kernel", "A machine started anew.", NodeReboot,
+    brief="machine rebooted", sets_down=True, role="effect", cause=_REBOOT, variant=_in_planned_work,
+    trace=Trace("reboot or panic", "no boot line and no panic of it was logged, and slurmctld saw no new boot time", also=(NODE_PANIC.name,)),
+)  # fmt: skip
+
+NODE_DEAD = Kind(
+    "node.dead", "node", "The far end lost the node's link, and it wrote no line any more before it booted, if it did.", NodeDead,
+    brief="node died", sets_down=True, role="effect",
+    cause=Cause(
+        "node.unresponsive", "infra.node", "{host} died without a word", "a node died under it",
+        (("Look for a power or hardware cause: BMC event log and console of {host}.", None), RESUME),
+        unharmed="degraded", words="peers", family="machine",
+        disproof="A line that the node wrote after its link was lost: then it lived, and the link is the cause.",
+    ),
+)  # fmt: skip
+
+MEMORY_ERROR = Kind(
+    "memory.error", "kernel", "A machine's memory lost data.", NoAttrs,
+    brief="memory lost data", component="memory",
+    cause=Cause(
+        "node.memory_error", "infra.node", "memory of {host} lost data", "a node's memory failed",
+        (("Drain {host} and replace the module that its log names.", "scontrol update nodename={host} state=drain reason='memory error'"),),
+        unharmed="degraded",
+        disproof="The page being healthy in a memory test, or the same bus error on other nodes (a file that was cut short under a mapping).",
+    ),
+)  # fmt: skip
+
+NODE_OVERHEATED = Kind(
+    "node.overheated", "kernel", "A kernel shut its machine down because of heat.", NoAttrs,
+    brief="shut down by heat", role="effect",
+    cause=Cause(
+        "node.overheated", "infra.node", "{host} shut itself down because of heat", "a node was too hot",
+        (("Check fans, coolant and inlet temperature of {host} and of its rack before it is started again.", None), RESUME),
+        unharmed="degraded", words="peers", disproof="Its BMC showing no heat at that time: then a sensor is at fault.",
+    ),
+)  # fmt: skip
