@@ -14,11 +14,13 @@ A file is a list of ``[[pattern]]`` tables:
 from __future__ import annotations
 
 import json
+import logging
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from importlib.metadata import entry_points
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -268,14 +270,25 @@ def _read(path: Path, seen: set[str], problems: list[Problem]) -> list[Pattern]:
     return entries
 
 
+def installed() -> list[Path]:
+    """Files of patterns that other packages bring: entry points of the group ``faultline.patterns``, each a list of paths."""
+    found: list[Path] = []
+    for point in sorted(entry_points(group="faultline.patterns"), key=lambda point: point.name):
+        try:
+            found += map(Path, point.load())
+        except Exception as error:  # a broken plug-in must not stop logs from being read
+            logging.getLogger(__name__).warning("patterns %s of %s do not load: %s", point.name, point.value, error)
+    return found
+
+
 def load(extra_files: Sequence[Path] = ()) -> Catalogue:
-    """The built-in catalogue plus site files (or folders of ``*.toml``). Broken entries are left out and reported
+    """The built-in catalogue, that of installed packages and site files (or folders of ``*.toml``). Broken entries are left out and reported
     by :meth:`Catalogue.check`. A site's entries are tried before built-in ones of the same priority."""
     problems: list[Problem] = []
     seen: set[str] = set()
     built_in = [entry for path in sorted(BUILT_IN.glob("*.toml")) for entry in _read(path, seen, problems)]
     site: list[Pattern] = []
-    for path in extra_files:
+    for path in [*installed(), *extra_files]:
         for file in sorted(path.glob("*.toml")) if path.is_dir() else [path]:
             site += _read(file, seen, problems)
     ranked = sorted([*site, *built_in], key=lambda entry: -entry.priority)

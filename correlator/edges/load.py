@@ -18,6 +18,7 @@ from correlator.edges import scopes
 from correlator.edges.conditions import common
 from correlator.facts.registry import kinds as kinds_of_facts
 from correlator.model.nouns import PRIOR_RUNS, Edge
+from correlator.model.subjects import edge_files
 from correlator.site import windows
 
 HERE = Path(__file__).parent
@@ -87,7 +88,7 @@ def load(extra: Sequence[Path] = ()) -> tuple[list[Edge], list[Problem]]:
 
 
 def rules(extra: Sequence[Path] = ()) -> tuple[Rules, list[Problem]]:
-    """Built-in edges and a site's files. A later file replaces an edge of the same id, or disables it."""
+    """Built-in edges, those of installed packages and a site's files. A later file replaces an edge of the same id, or disables it."""
     found, innocent, problems = _read(extra, tests=False)
     edges = [_edge(entry.path, entry.table) for _, entry in sorted(found.items())]
     return Rules(edges, innocent), problems + _cycles(edges)
@@ -102,7 +103,7 @@ def _read(extra: Sequence[Path], *, tests: bool) -> tuple[dict[str, Entry], dict
     found: dict[str, Entry] = {}
     innocent: dict[str, float] = {}
     problems: list[Problem] = []
-    for path in [*sorted(HERE.glob("*.toml")), *extra]:
+    for path in [*sorted(HERE.glob("*.toml")), *edge_files(), *extra]:
         tables, wrong = _tables(path, tests or path.parent != HERE)
         problems += wrong
         for table in tables["edge"]:
@@ -214,7 +215,7 @@ def _unknown_kinds(key: str, named: object) -> list[str]:
     if not isinstance(named, list) or not named or not all(isinstance(kind, str) for kind in named):
         return [f"{key} must be a list of kinds of facts, not {named!r}"]
     known = kinds_of_facts()
-    of_event = {kind.cause.event: name for name, kind in reversed(known.items()) if kind.cause}
+    of_event = {kind.cause.event: name for name, kind in reversed(list(known.items())) if kind.cause}
     reasons = []
     for kind in (k for k in named if k not in known):
         if kind in of_event:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any, TypedDict
 
 from correlator.facts.nodes.detector import hosts_of, is_order, ups_of
-from correlator.facts.nodes.kinds import NODE_REBOOT, RESUME
+from correlator.facts.nodes.kinds import NODE_REBOOT, RESUME, NodeReboot
 from correlator.facts.power_saving import RESUMES_S, Power
 from correlator.facts.world import World, merge_near
 from correlator.model.kinds import Cause, Kind, NoAttrs, Trace
-from correlator.model.nouns import Event, Fact
+from correlator.model.nouns import Event, Fact, Revision, in_order
 
 
 class AskedEnd(TypedDict):
@@ -85,24 +86,14 @@ def cancellations(world: World) -> list[Fact]:
     """``user.cancel`` (with uid), ``sched.preempt``, ``time.limit``: Slurm's own lines about one job."""
     facts: list[Fact] = []
     kinds = {
-        "slurm.job_cancelled": USER_CANCEL.name, "slurm.job_preempted": SCHED_PREEMPT.name, "slurm.job_timeout": TIME_LIMIT.name,
+        "slurm.job_cancelled": USER_CANCEL, "slurm.job_preempted": SCHED_PREEMPT, "slurm.job_timeout": TIME_LIMIT,
     }  # fmt: skip
     for event in world.kinds(*kinds):
         if event.job_id is None or event.entities.get("symptom"):
             continue
-        attrs = {"uid": event.entities.get("uid"), "by_controller": event.source == "slurmctld"}
-        facts.append(
-            Fact(
-                kinds[event.kind],
-                event.time,
-                None,
-                event.sigma,
-                event.host,
-                run=str(event.job_id),
-                attrs=attrs,
-                events=(event,),
-            )
-        )
+        attrs: AskedEnd = {"uid": event.entities.get("uid"), "by_controller": event.source == "slurmctld"}
+        kind, run = kinds[event.kind], str(event.job_id)
+        facts.append(kind.fact(event.time, None, event.sigma, event.host, run=run, attrs=attrs, events=(event,)))
     return facts
 
 
@@ -116,12 +107,11 @@ def hook_failures(world: World) -> list[Fact]:
         which = "prolog" if "prolog" in text else "epilog" if "epilog" in text else None
         if which is None or not re.search(r"fail|error|hung|draining", text):
             continue
+        kind = PROLOG_FAILURE if which == "prolog" else EPILOG_FAILURE
         for host in hosts_of(event) or [None]:  # type: ignore[list-item]
-            attrs = {"which": which}
+            attrs: HookFailure = {"which": which}
             run = str(event.job_id) if event.job_id is not None else None
-            facts.append(
-                Fact(f"{which}.failure", event.time, None, event.sigma, host, run=run, attrs=attrs, events=(event,))
-            )
+            facts.append(kind.fact(event.time, None, event.sigma, host, run=run, attrs=attrs, events=(event,)))
     return _one_per_failure(facts)
 
 
@@ -133,15 +123,14 @@ def _one_per_failure(facts: list[Fact]) -> list[Fact]:
     """One fact per failing node, tied to the job; lines of the controller that name only the job add to it."""
     on_nodes = merge_near([f for f in facts if not _from_controller(f)], SAME_FAILURE_S)
     for fact in sorted((f for f in facts if _from_controller(f)), key=lambda f: f.key):
-        near = [f for f in on_nodes if f.kind == fact.kind and abs(f.start - fact.start) <= SAME_FAILURE_S
+        near = [n for n, f in enumerate(on_nodes) if f.kind == fact.kind and abs(f.start - fact.start) <= SAME_FAILURE_S
                 and (fact.run is None or f.run in (None, fact.run))]  # fmt: skip
         if not near:
             on_nodes.append(fact)
-            continue
-        for other in near:
-            other.run = other.run or fact.run
-            other.start = min(other.start, fact.start)
-            other.events = tuple(sorted({*other.events, *fact.events}, key=lambda e: (e.time, e.id)))
+        for n in near:
+            other = on_nodes[n]
+            start, events = min(other.start, fact.start), in_order(other.events, fact.events)
+            on_nodes[n] = replace(other, start=start, run=other.run or fact.run, events=events)
     return on_nodes
 
 
@@ -169,8 +158,11 @@ def drains(world: World) -> list[Fact]:
             said = near[-1] if near else None
             reason = str((said.entities.get("reason") if said else None) or event.entities.get("reason") or "")
             events = (said, event) if said else (event,)
-            attrs = {"reason": reason, "maintenance": bool(_MAINTENANCE.search(reason + " " + event.message))}
-            facts.append(Fact(NODE_DRAIN.name, event.time, None, event.sigma, host, attrs=attrs, events=events))
+            attrs: NodeDrain = {
+                "reason": reason,
+                "maintenance": bool(_MAINTENANCE.search(reason + " " + event.message)),
+            }
+            facts.append(NODE_DRAIN.fact(event.time, None, event.sigma, host, attrs=attrs, events=events))
     return facts
 
 
@@ -178,13 +170,14 @@ def drains(world: World) -> list[Fact]:
 DRAIN_S = 7 * 86400.0
 
 
-def planned_reboots(world: World) -> list[Fact]:
-    """Marks reboots that took nobody by surprise: of drained, empty nodes, those that Slurm was asked for, and nodes that it
-    had powered up. Adds no fact."""
+def planned_reboots(world: World) -> list[Revision]:
+    """Reboots that took nobody by surprise: of drained, empty nodes, those that Slurm was asked for, and nodes that it had
+    powered up."""
     drained: dict[str | None, list[Fact]] = defaultdict(list)
     for drain in world.facts_of(NODE_DRAIN.name):
         drained[drain.host].append(drain)
     ups, ordered, power = ups_of(world), reboot_orders(world), Power(world)
+    found: list[Revision] = []
     for fact in world.facts_of(NODE_REBOOT.name):
         host, moment = fact.host or "", _boot_of(fact)
         back = max((up for up in ups.get(host, ()) if up < moment), default=float("-inf"))
@@ -196,16 +189,16 @@ def planned_reboots(world: World) -> list[Fact]:
             for run in world.runs_on.get(host, ())
         ) or any(run.state == "NODE_FAIL" for run in world.runs_at(host, fact.start))
         if before and not killed and not world.runs_at(host, moment):
-            fact.attrs["planned"] = True
-            fact.attrs["reason"] = before[-1].attrs.get("reason")
+            why: NodeReboot = {"planned": True, "reason": before[-1].attrs.get("reason")}
         elif not killed and any(0 <= moment - t <= RESUMES_S and back <= t for t in ordered.get(host, ())):
-            fact.attrs |= {"planned": True, "asked": "Slurm was asked to reboot it"}
+            why = {"planned": True, "asked": "Slurm was asked to reboot it"}
         elif power.powered_up(host, moment):
             # Every day's work of a cluster that grows and shrinks: no incident.
-            fact.attrs |= {"passing": True, "asked": "Slurm had powered it up"}
-        if fact.attrs.get("planned") or fact.attrs.get("passing"):
-            fact.start = moment
-    return []
+            why = {"passing": True, "asked": "Slurm had powered it up"}
+        else:
+            continue
+        found.append(Revision(fact, replace(fact, start=moment, attrs={**fact.attrs, **why})))
+    return found
 
 
 def _boot_of(fact: Fact) -> float:
@@ -228,16 +221,14 @@ def controller_restarts(world: World) -> list[Fact]:
     for event in world.kinds("slurm.daemon_start"):
         if event.source == "slurmctld":
             facts.append(
-                Fact(
-                    CONTROLLER_RESTART.name, event.time, event.time, event.sigma, event.host, attrs={}, events=(event,)
-                )
+                CONTROLLER_RESTART.fact(event.time, event.time, event.sigma, event.host, attrs={}, events=(event,))
             )
     return merge_near(facts, 10.0)
 
 
 def kill_failures(world: World) -> list[Fact]:
     return [
-        Fact(KILL_FAILURE.name, e.time, None, e.sigma, host, attrs={}, events=(e,))
+        KILL_FAILURE.fact(e.time, None, e.sigma, host, attrs={}, events=(e,))
         for e in world.kinds("slurm.kill_task_failed") for host in hosts_of(e)
     ]  # fmt: skip
 

@@ -15,7 +15,7 @@ from correlator.facts.gpus import COOLING, COOLING_S, THERMAL
 from correlator.facts.nodes.kinds import NODE_OVERHEATED
 from correlator.facts.world import World
 from correlator.model.kinds import Cause, Kind
-from correlator.model.nouns import Fact
+from correlator.model.nouns import Fact, in_order
 
 
 class SharedHeat(TypedDict):
@@ -132,11 +132,11 @@ def _fact(world: World, members: list[Fact]) -> Fact:
             and COOLING.search(e.message) and -COOLING_S - first.sigma <= e.time - first.start <= COOLING_S]  # fmt: skip
     told.sort(key=lambda e: (e.time, e.id))
     ends = [f.end for f in members]
-    kind = COOLING_OUTAGE.name if any(f.kind == THERMAL.name for f in members) else COOLING_SHUTDOWN.name
-    events = sorted({*told, *(e for f in members for e in f.events[:1])}, key=lambda e: (e.time, e.id))
-    attrs = {"hosts": hosts, "near": near, "cooling": told[0].message if told else None}
+    kind = COOLING_OUTAGE if any(f.kind == THERMAL.name for f in members) else COOLING_SHUTDOWN
+    events = in_order(told, (e for f in members for e in f.events[:1]))
+    attrs: SharedHeat = {"hosts": hosts, "near": near, "cooling": told[0].message if told else None}
     end = None if None in ends else max(e for e in ends if e is not None)
-    return Fact(kind, first.start, end, first.sigma, None, attrs=attrs, events=tuple(events))
+    return kind.fact(first.start, end, first.sigma, None, attrs=attrs, events=events)
 
 
 KINDS = (COOLING_OUTAGE, COOLING_SHUTDOWN)

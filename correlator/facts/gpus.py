@@ -11,7 +11,7 @@ from correlator.facts.nodes.detector import hosts_of
 from correlator.facts.world import World, bursts, bus_of
 from correlator.gather.telemetry import Throttled
 from correlator.model.kinds import Advice, Cause, Kind, literal
-from correlator.model.nouns import Event, Fact
+from correlator.model.nouns import Event, Fact, in_order
 from parsers import xid as xid_catalogue
 
 
@@ -173,8 +173,8 @@ def _found_broken(world: World) -> list[tuple[Event, str, str, int]]:
 
 
 def _concluded(host: str, pci: str, code: int, earliest: float, latest: float, events: tuple[Event, ...]) -> Fact:
-    attrs = {"code": code, "codes": [code], "family": family_of(code), "pids": [], "inferred": True}
-    return Fact(XID.name, earliest, latest, 1.0, host, pci or None, attrs=attrs, events=events)
+    attrs: Xid = {"code": code, "codes": [code], "family": family_of(code), "pids": [], "inferred": True}
+    return XID.fact(earliest, latest, 1.0, host, pci or None, attrs=attrs, events=events)
 
 
 def family_of(code: int | None) -> str:
@@ -203,10 +203,8 @@ def _fault(host: str, pci: str, burst: list[Event]) -> Fact:
         leading = next((c for c in codes if c in (48, 94, 95, 140)), leading)
     pids = sorted({str(e.entities["pid"]) for e in burst if e.entities.get("pid") not in (None, "", "<unknown>")})
     nonfatal = all("nonfatal" in e.message.lower() for e in burst)
-    attrs = {"code": leading, "codes": codes, "family": "benign" if nonfatal else family_of(leading), "pids": pids}
-    return Fact(
-        XID.name, burst[0].time, burst[-1].time, burst[0].sigma, host, pci or None, attrs=attrs, events=tuple(burst)
-    )
+    attrs: Xid = {"code": leading, "codes": codes, "family": "benign" if nonfatal else family_of(leading), "pids": pids}
+    return XID.fact(burst[0].time, burst[-1].time, burst[0].sigma, host, pci or None, attrs=attrs, events=tuple(burst))
 
 
 def aer_storms(world: World) -> list[Fact]:
@@ -222,8 +220,8 @@ def aer_storms(world: World) -> list[Fact]:
             count = sum(e.count for e in burst)
             if severe or count >= STORM_COUNT:
                 bridge = all("pcieport" in e.message for e in burst)
-                attrs = {"count": count, "uncorrected": severe, "bridge": bridge}
-                facts.append(Fact(PCIE_AER.name, burst[0].time, burst[-1].last, burst[0].sigma, host, pci or None, attrs=attrs, events=tuple(burst)))  # fmt: skip
+                attrs: AerStorm = {"count": count, "uncorrected": severe, "bridge": bridge}
+                facts.append(PCIE_AER.fact(burst[0].time, burst[-1].last, burst[0].sigma, host, pci or None, attrs=attrs, events=tuple(burst)))  # fmt: skip
     return _without_bridges(facts)
 
 
@@ -240,8 +238,8 @@ def _without_bridges(facts: list[Fact]) -> list[Fact]:
         if len(behind) != 1:
             kept.append(fact)
             continue
-        behind[0].start = min(behind[0].start, fact.start)
-        behind[0].events = tuple(sorted({*behind[0].events, *fact.events}, key=lambda e: (e.time, e.id)))
+        start, events = min(behind[0].start, fact.start), in_order(behind[0].events, fact.events)
+        kept[kept.index(behind[0])] = replace(behind[0], start=start, events=events)
     return kept
 
 
@@ -268,25 +266,24 @@ def heat(world: World) -> list[Fact]:
         if event.host:
             said[event.host].append(event)
     for host, events in sorted(said.items()):
-        measured = [f for f in facts if f.host == host]
+        measured = [n for n, f in enumerate(facts) if f.host == host]
         for burst in bursts(events, SAME_HEAT_S):
-            near = [
-                f
-                for f in measured
-                if f.start - f.sigma <= burst[-1].last and burst[0].time <= (f.end or f.start) + f.sigma
-            ]
+            near = [n for n in measured if _goes_on_with(facts[n], burst)]
             if near:
-                _add_lines(near[0], burst)
+                facts[near[0]] = _with_lines(facts[near[0]], burst)
             elif (
                 any(e.kind == THERMAL.name for e in burst) or len([e for e in burst if _whole_package(e)]) >= HOT_LINES
             ):
                 device = next((e.device for e in burst if e.device and e.kind == THERMAL.name), None)
                 facts.append(
-                    Fact(THERMAL.name, burst[0].time, burst[-1].last, burst[0].sigma, host, device, events=tuple(burst))
+                    THERMAL.fact(burst[0].time, burst[-1].last, burst[0].sigma, host, device, events=tuple(burst))
                 )
-    for fact in facts:
-        _add_cooling(world, fact)
-    return facts
+    return [_with_cooling(world, fact) for fact in facts]
+
+
+def _goes_on_with(heat: Fact, lines: list[Event]) -> bool:
+    """Was it hot as telemetry saw it when the lines were written?"""
+    return heat.start - heat.sigma <= lines[-1].last and lines[0].time <= (heat.end or heat.start) + heat.sigma
 
 
 #: A fan, a pump or the air gives in some minutes before the GPUs do (correlation.md, E30).
@@ -295,13 +292,13 @@ COOLING_S = 900.0
 COOLING = re.compile(r"\bfan|coolant|cooling|inlet|pump|temp", re.IGNORECASE)
 
 
-def _add_cooling(world: World, fact: Fact) -> None:
+def _with_cooling(world: World, fact: Fact) -> Fact:
     """What the node's controller said of fans, coolant and air belongs to the story of its heat."""
     told = [e for e in world.by_host.get(fact.host or "", ()) if e.kind == "platform.alarm" and COOLING.search(e.message)
             and -COOLING_S - fact.sigma <= e.time - fact.start <= 60.0 + fact.sigma]  # fmt: skip
-    if told:
-        fact.attrs["cooling"] = told[0].message
-        fact.events = tuple(sorted({*fact.events, *told}, key=lambda e: (e.time, e.id)))
+    if not told:
+        return fact
+    return replace(fact, attrs={**fact.attrs, "cooling": told[0].message}, events=in_order(fact.events, told))
 
 
 def _measured_heat(world: World) -> list[Fact]:
@@ -323,22 +320,21 @@ def _measured_heat(world: World) -> list[Fact]:
             earliest = first.before if first.before is not None else first.first
             # It began between two samples; it is told from the middle, with half the gap as doubt.
             gpus = sorted({bus(t.gpu) or t.gpu for t in group})
-            attrs = {
+            attrs: Heat = {
                 "gpus": gpus,
                 "measured": True,
                 "samples": sum(t.samples for t in group),
             }
-            facts.append(Fact(THERMAL.name, (earliest + first.first) / 2, last.last, (first.first - earliest) / 2 + 1.0, host,
+            facts.append(THERMAL.fact((earliest + first.first) / 2, last.last, (first.first - earliest) / 2 + 1.0, host,
                               ",".join(gpus), attrs=attrs))  # fmt: skip
     return facts
 
 
-def _add_lines(fact: Fact, lines: list[Event]) -> None:
-    fact.events = tuple(sorted({*fact.events, *lines}, key=lambda e: (e.time, e.id)))
+def _with_lines(fact: Fact, lines: list[Event]) -> Fact:
     inside = [e.time for e in lines if abs(e.time - fact.start) <= fact.sigma]
-    if inside:
-        fact.start, fact.sigma = min(inside), lines[0].sigma
-    fact.end = max(fact.end or fact.start, lines[-1].last)
+    start, sigma = (min(inside), lines[0].sigma) if inside else (fact.start, fact.sigma)
+    end = max(fact.end or start, lines[-1].last)
+    return replace(fact, start=start, end=end, sigma=sigma, events=in_order(fact.events, lines))
 
 
 def _whole_package(event: Event) -> bool:

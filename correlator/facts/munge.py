@@ -10,7 +10,7 @@ from typing import NotRequired, TypedDict
 
 from correlator.facts.world import World, merge_near
 from correlator.model.kinds import Cause, Kind, Trace
-from correlator.model.nouns import Event, Fact
+from correlator.model.nouns import Event, Fact, in_order
 
 
 class MungeFailure(TypedDict):
@@ -89,29 +89,31 @@ def munge_failures(world: World) -> list[Fact]:
     and clock ("ahead", "behind") where a credential was refused. ``node.deaf``: peers connect and get no answer, which is
     what dead munge looks like from outside, and a hanging slurmd too; attrs mutual: its slurmd waited in vain as well."""
     words: list[Event] = []
-    deaf: list[Fact] = []
+    asked: list[tuple[Event, str]] = []
     waited: dict[str, list[float]] = defaultdict(list)
     for event in world.kinds("slurm.comm_error", "slurm.node_error", "sys.service_failed"):
         text = event.message.lower()
         if "munge" in text and event.host:
             words.append(event)
         elif event.source == "slurmctld" and "socket timed out" in text:
-            for host in event.entities.get("nodes") or []:
-                deaf.append(Fact(NODE_DEAF.name, event.time, None, event.sigma, str(host), events=(event,)))
+            asked += [(event, str(host)) for host in event.entities.get("nodes") or []]
         elif event.source == "slurmd" and "socket timed out" in text and event.host:
             waited[event.host].append(event.time)
-    for fact in deaf:
-        fact.attrs["mutual"] = any(abs(t - fact.start) <= BOTH_WAIT_S for t in waited[fact.host or ""])
-    told = [*_broken_munge(world, words), *_expired_launches(world)]
-    said, deaf = merge_near(told, REFUSED_GAP_S), merge_near(deaf, MUNGE_GAP_S)
-    for fact in said:
-        for other in [
+    deaf = merge_near((_deaf(event, host, waited[host]) for event, host in asked), MUNGE_GAP_S)
+    found: list[Fact] = []
+    for fact in merge_near([*_broken_munge(world, words), *_expired_launches(world)], REFUSED_GAP_S):
+        same = [
             d for d in deaf if d.host == fact.host and -MUNGE_GAP_S <= fact.start - (d.end or d.start) <= MUNGE_GAP_S
-        ]:
-            fact.start = min(fact.start, other.start)
-            fact.events = tuple(sorted({*fact.events, *other.events}, key=lambda e: (e.time, e.id)))
-            deaf.remove(other)
-    return said + deaf
+        ]
+        deaf = [d for d in deaf if d not in same]
+        start, events = min([fact.start, *(d.start for d in same)]), in_order(fact.events, *(d.events for d in same))
+        found.append(replace(fact, start=start, events=events) if same else fact)
+    return found + deaf
+
+
+def _deaf(event: Event, host: str, waited: list[float]) -> Fact:
+    attrs: NodeDeaf = {"mutual": any(abs(t - event.time) <= BOTH_WAIT_S for t in waited)}
+    return NODE_DEAF.fact(event.time, None, event.sigma, host, attrs=attrs, events=(event,))
 
 
 def _expired_launches(world: World) -> list[Fact]:
@@ -121,8 +123,8 @@ def _expired_launches(world: World) -> list[Fact]:
     for event in world.kinds("slurm.comm_error", "slurm.node_error", "job.launch_error"):
         if "job credential expired" in event.message.lower():
             hosts = [event.host] if event.source == "slurmd" else event.entities.get("nodes") or []
-            attrs = {"said": True, "refused": "expired", "clock": "ahead"}
-            facts += [Fact(MUNGE_FAILURE.name, event.time, None, event.sigma, str(h), attrs=dict(attrs), events=(event,)) for h in hosts if h]  # fmt: skip
+            attrs: MungeFailure = {"said": True, "refused": "expired", "clock": "ahead"}
+            facts += [MUNGE_FAILURE.fact(event.time, None, event.sigma, str(h), attrs=attrs, events=(event,)) for h in hosts if h]  # fmt: skip
     return [
         f for f in facts
         if not any(other.host != f.host and abs(other.start - f.start) <= REFUSED_GAP_S for other in facts)
@@ -139,7 +141,7 @@ def _broken_munge(world: World, words: list[Event]) -> list[Fact]:
         if how is not None and peer:
             odd = odd_ones.at(event.time)
             theirs = peer in odd and event.host not in odd
-        attrs: dict[str, object] = {"said": True}
+        attrs: MungeFailure = {"said": True}
         if how:
             attrs["refused"] = how["how"].lower()
             if attrs["refused"] in ("rewound", "expired"):
@@ -147,7 +149,7 @@ def _broken_munge(world: World, words: list[Event]) -> list[Fact]:
                 maker_ahead = attrs["refused"] == "rewound"
                 attrs["clock"] = "ahead" if maker_ahead == theirs else "behind"
         host = peer if theirs else event.host
-        facts.append(Fact(MUNGE_FAILURE.name, event.time, None, event.sigma, host, attrs=attrs, events=(event,)))
+        facts.append(MUNGE_FAILURE.fact(event.time, None, event.sigma, host, attrs=attrs, events=(event,)))
     return facts
 
 

@@ -6,9 +6,10 @@ Accounting's events, and the stamp of a reason, say when a state was set. A poll
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 
-from correlator.facts.nodes.kinds import ADMIN_DOWN, NODE_DOWN
+from correlator.facts.nodes.kinds import ADMIN_DOWN, NODE_DOWN, AdminDown, NodeDown
 from correlator.facts.world import World
 from correlator.model.moments import seconds_of
 from correlator.model.nouns import Fact
@@ -40,17 +41,23 @@ def _who(row: dict[str, object]) -> str:
 
 def down_by_state(time: float, host: str, state: str, reason: str, who: str) -> Fact | None:
     """How a node went DOWN, as its state and the reason for it say; None where they do not."""
-    attrs: dict[str, object] = {"said_by": "accounting", "reason": reason}
+    attrs: NodeDown = {"said_by": "accounting", "reason": reason}
     told = split_reason(reason) if reason else {}
     if "*" in state or "not responding" in reason.lower():
-        return Fact(NODE_DOWN.name, time, None, 0.5, host, attrs=attrs | {"silent": True})
+        return NODE_DOWN.fact(time, None, 0.5, host, attrs={**attrs, "silent": True})
     if "resumetimeout" in reason.lower():
-        return Fact(NODE_DOWN.name, time, None, 0.5, host, attrs=attrs | {"unresumed": UNTOLD})
+        return NODE_DOWN.fact(time, None, 0.5, host, attrs={**attrs, "unresumed": UNTOLD})
     if who != "slurm" and told and told["owner"] != "slurm":
-        attrs |= {"component": told.get("component", ""), "owner": told["owner"]} | ({"who": who} if who else {})
-        return Fact(ADMIN_DOWN.name, time, None, 0.5, host, attrs=attrs)
+        admin: AdminDown = {
+            "said_by": "accounting", "reason": reason, "component": told.get("component", ""), "owner": told["owner"],
+        }  # fmt: skip
+        if who:
+            admin["who"] = who
+        return ADMIN_DOWN.fact(time, None, 0.5, host, attrs=admin)
     if not told and _in_maintenance(state):
-        return Fact(ADMIN_DOWN.name, time, None, 0.5, host, attrs=attrs | {"reason": "reserved for maintenance"})
+        return ADMIN_DOWN.fact(
+            time, None, 0.5, host, attrs={"said_by": "accounting", "reason": "reserved for maintenance"}
+        )
     return None
 
 
@@ -81,6 +88,6 @@ def lost_by(world: World, host: str, moment: float) -> Fact | None:
         elif polled is None and at_work and at - moment <= POLLED_S and "down" in state:
             polled = told
     fact = down_by_state(moment, host, *polled[1:]) if polled else None
-    if fact is not None and polled is not None:
-        fact.attrs["polled"] = max(0.0, polled[0] - moment)
-    return fact
+    if fact is None or polled is None:
+        return fact
+    return replace(fact, attrs={**fact.attrs, "polled": max(0.0, polled[0] - moment)})

@@ -133,9 +133,9 @@ def gpus(world: World) -> list[Fact]:
                 continue
             first = lines[0]
             pci = next((str(e.entities["pci"]) for e in lines if e.entities.get("pci")), None)
-            attrs = {"event": _gpu_event(first), "code": code_of(first) if first.kind == XID.name else None}
+            attrs: GpuTold = {"event": _gpu_event(first), "code": code_of(first) if first.kind == XID.name else None}
             host = next((e.host for e in lines if e.host in run.nodes), None) or where(world, run)
-            facts.append(Fact(GPU_TOLD.name, first.time, None, first.sigma, host, bus(pci), run=run.key, attrs=attrs, events=tuple(lines[:5])))  # fmt: skip
+            facts.append(GPU_TOLD.fact(first.time, None, first.sigma, host, bus(pci), run=run.key, attrs=attrs, events=tuple(lines[:5])))  # fmt: skip
     return facts
 
 
@@ -186,9 +186,7 @@ def storage(world: World) -> list[Fact]:
                         for f in world.facts_of(DISK_ERROR.name)
                     ):
                         facts.append(
-                            Fact(
-                                DISK_TOLD.name, event.time, None, event.sigma, host, None, run=run.key, events=(event,)
-                            )
+                            DISK_TOLD.fact(event.time, None, event.sigma, host, None, run=run.key, events=(event,))
                         )
                 elif SHARED_PATH.match(path) and not _READ_ONLY.search(event.message):
                     # Each user's runs by themselves: nobody's output says anything about another's run.
@@ -213,8 +211,8 @@ def _lost_together(name: str, burst: list[Event], runs_of: dict[str, Run]) -> Fa
         return None
     if not many:
         burst = plain
-    attrs = {"runs": sorted({runs_of[e.id].key for e in burst}), "nameless": not plain}
-    return Fact(STORAGE_TOLD.name, burst[0].time, burst[-1].time, burst[0].sigma, None if not plain else name.rsplit("/", 1)[-1], name, attrs=attrs, events=tuple(burst))  # fmt: skip
+    attrs: StorageTold = {"runs": sorted({runs_of[e.id].key for e in burst}), "nameless": not plain}
+    return STORAGE_TOLD.fact(burst[0].time, burst[-1].time, burst[0].sigma, None if not plain else name.rsplit("/", 1)[-1], name, attrs=attrs, events=tuple(burst))  # fmt: skip
 
 
 #: Mounts whose file systems log their losses under names of their own; an NFS server's name says nothing of its mounts.

@@ -1,13 +1,13 @@
 """All kinds of facts and their detectors, built-in and installed ones: the one place where others look a kind up.
 
 A *subject* is a module (or a package) with ``KINDS``, its declarations, and ``DETECTORS``, the functions that conclude them.
-It may have ``EDGES`` (files of causal edges), ``CONDITIONS`` and ``SCOPES`` (what its edges may require) as well. Those of
-other packages are entry points of the group ``faultline.facts`` that name the module; they are read like the built-in ones.
+It may have ``EDGES``, its files of causal edges. Those of other packages are entry points of the group ``faultline.facts``
+that name the module; they are read like the built-in ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
@@ -29,7 +29,7 @@ from correlator.facts.links import detector as links
 from correlator.facts.nodes import detector as nodes
 from correlator.facts.world import World
 from correlator.model.kinds import Cause, Kind, fill, undeclared
-from correlator.model.nouns import Fact
+from correlator.model.nouns import Fact, Revision
 from correlator.model.subjects import installed
 
 #: In the order in which they build on each other.
@@ -37,7 +37,8 @@ BUILT_IN = (
     links, munge, nodes, slurmd, control, unnamed_causes, gpus, cooling, storage, output_hardware, jobs, silent_nodes, slow_runs,
 )  # fmt: skip
 
-Detector = Callable[[World], list[Fact]]
+#: Concludes facts from a world, or revises some that were concluded before.
+Detector = Callable[[World], Sequence[Fact | Revision]]
 
 
 @cache
@@ -144,7 +145,7 @@ def brief_of(fact: Fact) -> str:
 def conclude(world: World) -> list[Fact]:
     """Runs every detector; the result is sorted, so that it does not depend on detector internals."""
     for detector in detectors():
-        world.facts += sorted(detector(world), key=lambda f: f.key)
+        world.conclude(detector(world))
     world.facts.sort(key=lambda f: f.key)
     world._facts_by_kind, world._facts_by_job = (-1, {}), (-1, {})
     return world.facts

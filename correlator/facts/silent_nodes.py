@@ -88,13 +88,13 @@ def _of_whole_cluster(facts: list[Fact], leaves: int, together: float) -> list[F
         return facts
     first = min(facts, key=lambda f: f.key[1:])
     ends = [f.end for f in facts]
-    attrs = {
+    attrs: SwitchSilent = {
         "hosts": sorted({h for f in facts for h in f.attrs["hosts"]}),
         "until": max(f.attrs["until"] for f in facts),
         "unsaid": all(f.attrs["unsaid"] for f in facts),
     }
     end = None if None in ends else max(e for e in ends if e is not None)
-    return [Fact(SWITCH_SILENT.name, first.start, end, first.sigma, None, attrs=attrs, events=first.events)]
+    return [SWITCH_SILENT.fact(first.start, end, first.sigma, None, attrs=attrs, events=first.events)]
 
 
 def _heard_no_loss(world: World, hosts: set[str | None]) -> bool:
@@ -134,12 +134,12 @@ def _silence(switch: str | None, group: list[Fact]) -> Fact:
     hosts = sorted({f.host or "" for f in group})
     ends = [f.end for f in group]
     end = None if None in ends else max(e for e in ends if e is not None)
-    attrs = {
+    attrs: SwitchSilent = {
         "hosts": hosts,
         "until": group[-1].start,
         "unsaid": not any(f.events or f.attrs.get("silent") for f in group),
     }
-    return Fact(SWITCH_SILENT.name, group[0].start, end, group[0].sigma, switch, attrs=attrs, events=group[0].events)
+    return SWITCH_SILENT.fact(group[0].start, end, group[0].sigma, switch, attrs=attrs, events=group[0].events)
 
 
 KINDS = (SWITCH_SILENT,)

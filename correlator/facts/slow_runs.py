@@ -92,12 +92,12 @@ def _fact(run: Run, points: list[tuple[float, float]], first: int, last: int) ->
     lasting = last == len(points) - 1
     if lasting and run.end is not None:
         until = max(until, run.end)
-    attrs = {
+    attrs: Slow = {
         "ratio": after / before, "before": before, "after": after, "lost": (until - earliest) * (1 - before / after),
         "lasting": lasting,
     }  # fmt: skip
     onset = (earliest + latest) / 2
-    return Fact(SLOW.name, onset, until, (latest - earliest) / 2 + 1.0, run=run.key, attrs=attrs)
+    return SLOW.fact(onset, until, (latest - earliest) / 2 + 1.0, run=run.key, attrs=attrs)
 
 
 #: So many reports tell how often a run reports, and so many that stay away that it does no longer; it takes as long as this at
@@ -118,8 +118,8 @@ def stalls(world: World) -> list[Fact]:
         gap, silent = median(later - earlier for earlier, later in pairwise(times)), run.end - times[-1]
         if silent >= max(STOOD_S, MISSED * gap):
             # It stopped between the last report and the one that did not come.
-            attrs = {"gap": gap, "lost": silent}
-            facts.append(Fact(STALLED.name, times[-1] + gap / 2, run.end, gap / 2 + 1.0, run=run.key, attrs=attrs))
+            attrs: Stalled = {"gap": gap, "lost": silent}
+            facts.append(STALLED.fact(times[-1] + gap / 2, run.end, gap / 2 + 1.0, run=run.key, attrs=attrs))
     return facts
 
 

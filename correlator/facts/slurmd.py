@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypedDict
 
 from correlator.facts.munge import MUNGE_FAILURE
@@ -78,7 +79,7 @@ def slurmd_deaths(world: World) -> list[Fact]:
                 again = event.kind == "slurm.daemon_fatal" and stop is not None and event.time - stop.time <= RESTART_S
                 told = (stop, event) if again and stop is not None else (event,)
                 facts.append(
-                    Fact(SLURMD_CRASH.name, told[0].time, None, event.sigma, host, attrs={"said": True}, events=told)
+                    SLURMD_CRASH.fact(told[0].time, None, event.sigma, host, attrs={"said": True}, events=told)
                 )
                 stopped_at, stop = event.time, None
             elif event.kind == "slurm.daemon_start" and event.source != "slurmd" and _of_slurmd(event):
@@ -100,7 +101,7 @@ def slurmd_deaths(world: World) -> list[Fact]:
                     died_after = max(
                         (e.time for e in mine if e.time < event.time and _sign_of_slurmd(e)), default=event.time
                     )
-                    facts.append(Fact(SLURMD_CRASH.name, died_after, event.time, 0.0, host,
+                    facts.append(SLURMD_CRASH.fact(died_after, event.time, 0.0, host,
                                       attrs={"inferred": True, "noticed": event.time}, events=(event,)))  # fmt: skip
                 elif stopped_at is not None:
                     _back(facts, host, event)
@@ -110,10 +111,9 @@ def slurmd_deaths(world: World) -> list[Fact]:
 
 def _back(deaths: list[Fact], host: str, start: Event) -> None:
     """Deaths of a host's slurmd that were said are over with its next start."""
-    for fact in deaths:
+    for n, fact in enumerate(deaths):
         if fact.host == host and fact.end is None:
-            fact.end = start.time
-            fact.events = (*fact.events, start)
+            deaths[n] = replace(fact, end=start.time, events=(*fact.events, start))
 
 
 #: A machine that stops slurmd because it shuts down boots within this.
@@ -146,7 +146,7 @@ def slurmd_stops(world: World) -> list[Fact]:
             continue
         events = (*group, back) if back is not None else tuple(group)
         facts.append(
-            Fact(SLURMD_STOP.name, stop.time, back.time if back else None, stop.sigma, host, attrs={}, events=events)
+            SLURMD_STOP.fact(stop.time, back.time if back else None, stop.sigma, host, attrs={}, events=events)
         )
     return facts
 
@@ -166,15 +166,15 @@ def _same_deaths(facts: list[Fact]) -> list[Fact]:
     """Deaths that were said so close together are one; those concluded from a start stay as they are."""
     said = [f for f in facts if f.attrs.get("said")]
     ends = {(f.host, f.start): f.end for f in said}
-    for fact in said:
-        fact.end = None  # merged by when it was said, not by when slurmd was back
-    merged = merge_near(said, SAME_CRASH_S)
+    # Merged by when it was said, not by when slurmd was back.
+    merged = merge_near((replace(f, end=None) for f in said), SAME_CRASH_S)
+    found = []
     for fact in merged:
         backs = [
             ends[f.host, f.start] for f in said if f.host == fact.host and 0 <= f.start - fact.start <= SAME_CRASH_S
         ]
-        fact.end = max((b for b in backs if b is not None), default=None)
-    return merged + [f for f in facts if not f.attrs.get("said")]
+        found.append(replace(fact, end=max((b for b in backs if b is not None), default=None)))
+    return found + [f for f in facts if not f.attrs.get("said")]
 
 
 def _of_slurmd(event: Event) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from dataclasses import replace
 from typing import TypedDict
 
 from correlator.facts.nodes.detector import hosts_of
@@ -95,13 +96,13 @@ def _outage(world: World, target: str, events: list[Event]) -> Fact:
     back = _recoveries(world, target, events)
     servers = [h for h in hosts if not world.runs_on.get(h) and re.match(r"(oss|mds|nfs|nas|fs)", h)]
     end = max([events[-1].time, *back.values()])
-    attrs = {
+    attrs: StorageOutage = {
         "hosts": hosts, "evicted": evicted, "server": servers[0] if servers else None,
         # One client that lost and regained its target within a minute met a slow server or a lost packet.
         "unended": not back,
         "passing": len(hosts) == 1 and not evicted and not servers and end - events[0].time <= PASSING_S,
     }  # fmt: skip
-    return Fact(STORAGE_OUTAGE.name, events[0].time, end, events[0].sigma,
+    return STORAGE_OUTAGE.fact(events[0].time, end, events[0].sigma,
                 servers[0] if servers else target.split("-")[0], target, attrs=attrs, events=tuple(events))  # fmt: skip
 
 
@@ -147,23 +148,24 @@ def disk_of(name: str | None) -> str | None:
 def disk_faults(world: World) -> list[Fact]:
     """``disk.error`` of a local drive (attrs read_only: its file system was given up), and ``disk.full``."""
     failed = [
-        Fact(DISK_ERROR.name, e.time, e.last, e.sigma, e.host, disk_of(e.device), events=(e,))
+        DISK_ERROR.fact(e.time, e.last, e.sigma, e.host, disk_of(e.device), events=(e,))
         for e in world.kinds("storage.nvme_error", "storage.io_error") if e.host
     ]  # fmt: skip
     said = [e for e in world.heard if e.source in _FULL_SOURCES]
     if not _says_full("\n".join([e.message for e in said])):  # all at once: hardly ever one of very many says it
         said = []
     full = [
-        Fact(DISK_FULL.name, e.time, None, e.sigma, host, events=(e,))
+        DISK_FULL.fact(e.time, None, e.sigma, host, events=(e,))
         for e in said if _says_full(e.message) for host in hosts_of(e)
     ]  # fmt: skip
-    faults = merge_near(failed, FULL_GAP_S)
-    for fact in faults:
-        fact.attrs["read_only"] = any("read-only" in e.message.lower() for e in fact.events)
-        # The block device says more than its controller: it is what a mount and a replacement order name.
-        names = sorted({e.device for e in fact.events if e.device and _WHOLE_DISK.fullmatch(e.device)})
-        fact.device = names[0] if names else fact.device
-    return faults + merge_near(full, FULL_GAP_S)
+    return [*map(_named, merge_near(failed, FULL_GAP_S)), *merge_near(full, FULL_GAP_S)]
+
+
+def _named(fault: Fact) -> Fact:
+    """The block device says more than its controller: it is what a mount and a replacement order name."""
+    names = sorted({e.device for e in fault.events if e.device and _WHOLE_DISK.fullmatch(e.device)})
+    attrs: DiskError = {"read_only": any("read-only" in e.message.lower() for e in fault.events)}
+    return replace(fault, device=names[0] if names else fault.device, attrs=attrs)
 
 
 KINDS = (STORAGE_OUTAGE, DISK_ERROR, DISK_FULL)

@@ -11,12 +11,12 @@ from collections import defaultdict
 from typing import TypedDict
 
 from correlator.facts.links.detector import CLOCK_OFF_S, TOGETHER_S, UNCABLED_MIN, in_time_with, strays, together
-from correlator.facts.links.kinds import LINK_OUTAGE, SWITCH_OUTAGE
+from correlator.facts.links.kinds import LINK_OUTAGE, SWITCH_OUTAGE, SwitchOutage
 from correlator.facts.nodes.detector import BOOT_STAMPS_S, FRESH_BOOT_S, SAME_PANIC_S, word_between
 from correlator.facts.nodes.kinds import NODE_DEAD, NODE_DOWN, NODE_OVERHEATED, NODE_PANIC, NODE_REBOOT
 from correlator.facts.world import World
 from correlator.model.kinds import Cause, Kind
-from correlator.model.nouns import Event, Fact
+from correlator.model.nouns import Draft, Event, Fact, Revision, in_order
 from parsers.hostlist import fold
 
 
@@ -148,22 +148,23 @@ def _power(world: World, group: list[tuple[float, float, Fact]]) -> list[Fact]:
     ]  # fmt: skip
     # Where no link tells, it was between the last word of all and the first sign that one had gone.
     start = min((f.start for f in links), default=(last + first) / 2)
-    attrs: dict[str, object] = {"hosts": hosts, "last_word": last, "nameless": True}
-    events = sorted({e for *_, f in group for e in f.events}, key=lambda e: (e.time, e.id))
+    attrs: PowerOutage = {"hosts": hosts, "last_word": last, "nameless": True}
+    events = in_order(*(f.events for *_, f in group))
     sigma = max([1.0, *(f.sigma for f in links)]) if links else max(1.0, abs(first - last) / 2)
-    return [Fact(POWER_OUTAGE.name, start, max(first, boots[-1]), sigma, None, attrs=attrs, events=tuple(events))]
+    return [POWER_OUTAGE.fact(start, max(first, boots[-1]), sigma, None, attrs=attrs, events=events)]
 
 
-def nameless_links(world: World) -> list[Fact]:
+def nameless_links(world: World) -> list[Fact | Revision]:
     """``switch.outage`` without a host: the same interface of many nodes went within seconds, and nothing tells where it ends.
 
     Links of machines that went down with them are the machines'.
     """
-    alone: dict[str, list[Fact]] = defaultdict(list)
-    for fact in world.facts_of(LINK_OUTAGE.name):
+    alone: dict[str, list[Draft]] = defaultdict(list)
+    links = [Draft.from_fact(fact) for fact in world.facts_of(LINK_OUTAGE.name)]
+    for fact in links:
         if fact.host and fact.device and not fact.attrs.get("promoted") and not fact.attrs.get("switch"):
             alone[fact.device].append(fact)
-    lost: list[list[Fact]] = []
+    lost: list[list[Draft]] = []
     taken: set[int] = set()
     for _, found in sorted(alone.items()):
         for group in sorted(together(found), key=lambda g: (-len(g), g[0].key)):
@@ -175,12 +176,13 @@ def nameless_links(world: World) -> list[Fact]:
                 in_time_with(group, [f for f in lived if f in late])
                 lost.append(lived)
                 taken.update(id(f) for f in lived)
-    return [_nameless(world, group) for group in _of_one_cause(lost)]
+    switches = [_nameless(world, group) for group in _of_one_cause(lost)]
+    return [*switches, *(revision for link in links if (revision := link.revision()) is not None)]
 
 
-def _of_one_cause(lost: list[list[Fact]]) -> list[list[Fact]]:
+def _of_one_cause(lost: list[list[Draft]]) -> list[list[Draft]]:
     """Interfaces that mostly the same nodes lost in one moment end at one thing, under whatever names."""
-    joined: list[list[Fact]] = []
+    joined: list[list[Draft]] = []
     for group in sorted(lost, key=lambda g: (min(f.start for f in g), -len(g), g[0].key)):
         hosts, start = {f.host for f in group}, min(f.start for f in group)
         home = next((g for g in joined if start - min(f.start for f in g) <= TOGETHER_S
@@ -192,7 +194,7 @@ def _of_one_cause(lost: list[list[Fact]]) -> list[list[Fact]]:
     return joined
 
 
-def _went_down(world: World, link: Fact) -> bool:
+def _went_down(world: World, link: Draft) -> bool:
     host = link.host or ""
     for fact in world.facts_of(NODE_REBOOT.name, NODE_PANIC.name, NODE_DEAD.name, POWER_OUTAGE.name):
         if host in fact.attrs.get("hosts", (fact.host,)) and -FRESH_BOOT_S <= fact.start - link.start <= BOOTS_WITHIN_S:
@@ -200,22 +202,22 @@ def _went_down(world: World, link: Fact) -> bool:
     return False
 
 
-def _nameless(world: World, group: list[Fact]) -> Fact:
+def _nameless(world: World, group: list[Draft]) -> Fact:
     hosts = sorted({f.host or "" for f in group})
     ends = [f.end for f in group]
     end = None if None in ends else max(e for e in ends if e is not None)
-    events = sorted({e for f in group for e in f.events if e.kind.endswith("_down")}, key=lambda e: (e.time, e.id))
+    events = in_order(e for f in group for e in f.events if e.kind.endswith("_down"))
     # A name that no switch has, for the links to say what they belong to.
     devices = sorted({f.device or "" for f in group})
     token = f"behind {','.join(devices)} at {min(f.start for f in group):.3f}"
-    attrs = {
+    attrs: SwitchOutage = {
         "hosts": hosts, "under": hosts, "share": 1.0, "links": [(f.host, f.device) for f in group], "plane": None,
         "switch": None, "nameless": True, "token": token, "behind": fold(devices),
     }  # fmt: skip
     for fact in group:
         fact.attrs["promoted"] = token
     start = min(f.start for f in group)
-    return Fact(SWITCH_OUTAGE.name, start, end, group[0].sigma, None, attrs=attrs, events=tuple(events))
+    return SWITCH_OUTAGE.fact(start, end, group[0].sigma, None, attrs=attrs, events=events)
 
 
 KINDS = (POWER_OUTAGE,)

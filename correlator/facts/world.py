@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from correlator.clocks.accounting_zones import Printed
 from correlator.clocks.clocks import Offset
 from correlator.gather.standing import Controllers, controllers, heard
 from correlator.gather.telemetry import Throttled, XidSeen
-from correlator.model.nouns import Event, Fact, Run
+from correlator.model.nouns import Event, Fact, Revision, Run, in_order
 from correlator.model.run_index import RunsInTime
 from correlator.site.site import Inventory, Site
 
@@ -123,6 +123,14 @@ class World:
         """Is it known that no kernel or system log of a host was collected?"""
         return (self.asked or bool(self.voices)) and host not in self.voices
 
+    def conclude(self, found: Iterable[Fact | Revision]) -> None:
+        """Takes in what a detector found, in an order that does not depend on its internals."""
+        listed = list(found)
+        if revised := {id(one.of): one.fact for one in listed if isinstance(one, Revision)}:
+            self.facts = [revised.get(id(fact), fact) for fact in self.facts]
+            self._facts_by_kind, self._facts_by_job = (-1, {}), (-1, {})
+        self.facts += sorted((one for one in listed if isinstance(one, Fact)), key=lambda f: f.key)
+
     def facts_of(self, *kinds: str) -> list[Fact]:
         count, known = self._facts_by_kind
         if count != len(self.facts):
@@ -183,15 +191,19 @@ def bursts(events: Iterable[Event], gap: float) -> list[list[Event]]:
 def merge_near(facts: Iterable[Fact], gap: float) -> list[Fact]:
     """Facts of one kind on one device that follow each other within ``gap`` seconds become one that spans them all."""
     kept: list[Fact] = []
-    last: dict[tuple[str, str, str], Fact] = {}
+    last: dict[tuple[str, str, str], int] = {}
     for fact in sorted(facts, key=lambda f: f.key[1:] + f.key[:1]):
-        place = (fact.kind, fact.host or "", fact.device or "")
-        previous = last.get(place)
-        if previous is not None and fact.start - (previous.end if previous.end is not None else previous.start) <= gap:
-            previous.end = max(previous.end or previous.start, fact.end or fact.start)
-            previous.events = tuple(sorted({*previous.events, *fact.events}, key=lambda e: (e.time, e.id)))
-            previous.run = previous.run or fact.run
+        device = (fact.kind, fact.host or "", fact.device or "")
+        place = last.get(device)
+        previous = None if place is None else kept[place]
+        if place is not None and previous is not None and fact.start - _until(previous) <= gap:
+            end, run = max(previous.end or previous.start, fact.end or fact.start), previous.run or fact.run
+            kept[place] = replace(previous, end=end, run=run, events=in_order(previous.events, fact.events))
             continue
-        last[place] = fact
+        last[device] = len(kept)
         kept.append(fact)
     return kept
+
+
+def _until(fact: Fact) -> float:
+    return fact.end if fact.end is not None else fact.start

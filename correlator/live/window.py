@@ -41,7 +41,7 @@ from correlator.gather.events import COALESCE_S
 from correlator.gather.runs_fast import EMPTY
 from correlator.gather.since import Recent
 from correlator.gather.standing import Controllers, asks_again, ruling
-from correlator.incidents.incidents import SAME_DEVICE_S, Incident, events_of
+from correlator.incidents.incidents import Incident, events_of, repeats_s
 from correlator.live.arrivals import Change
 from correlator.live.lookup import Index, Repeated, Spans, Times, jobs_of, of_runs
 from correlator.live.state import LiveConclusions, TickChange, Touched, index_of
@@ -230,7 +230,7 @@ class Window:
     def _complained(self, root: Fact) -> list[float]:
         """When the devices failed whose later words the root of an incident may be: without the earlier ones it would be
         told as another incident."""
-        if root.kind not in SAME_DEVICE_S:
+        if not repeats_s(root.kind):
             return []
         spans = self.index.spans
         around = np.flatnonzero((spans.first <= root.start) & (spans.over >= root.start))

@@ -7,7 +7,7 @@ connect facts. All times are seconds since the epoch, UTC.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,9 +44,12 @@ class Event:
     own: bool = False
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, frozen=True)
 class Fact:
-    """Something that happened between ``start`` and ``end`` (None: still going on when the data ends)."""
+    """Something that happened between ``start`` and ``end`` (None: still going on when the data ends).
+
+    Nobody changes a fact. What attributes it has, its kind declares (model/kinds.py); who knows better later concludes another
+    fact in its place (``Revision``)."""
 
     kind: str
     start: float
@@ -55,7 +58,7 @@ class Fact:
     host: str | None = None
     device: str | None = None
     run: str | None = None
-    attrs: dict[str, Any] = field(default_factory=dict)
+    attrs: Mapping[str, Any] = field(default_factory=dict)
     events: tuple[Event, ...] = ()
 
     @property
@@ -66,6 +69,58 @@ class Fact:
     @property
     def duration(self) -> float | None:
         return None if self.end is None else self.end - self.start
+
+
+@dataclass(slots=True, eq=False, frozen=True)
+class Revision:
+    """A fact that is known better than when it was concluded: ``fact`` takes the place of ``of``."""
+
+    of: Fact
+    fact: Fact
+
+
+@dataclass(slots=True, eq=False)
+class Draft:
+    """A fact that a detector is about to revise, with the fields of ``of``. Nobody else sees it."""
+
+    of: Fact
+    kind: str
+    start: float
+    end: float | None
+    sigma: float
+    host: str | None
+    device: str | None
+    run: str | None
+    attrs: dict[str, Any]
+    events: tuple[Event, ...]
+
+    @staticmethod
+    def from_fact(of: Fact) -> Draft:
+        return Draft(of, of.kind, of.start, of.end, of.sigma, of.host, of.device, of.run, dict(of.attrs), of.events)
+
+    @property
+    def key(self) -> tuple[str, float, str, str, str]:
+        return (self.kind, self.start, self.host or "", self.device or "", self.run or "")
+
+    @property
+    def duration(self) -> float | None:
+        return None if self.end is None else self.end - self.start
+
+    def fact(self) -> Fact:
+        return Fact(
+            self.kind, self.start, self.end, self.sigma, self.host, self.device, self.run, self.attrs, self.events
+        )
+
+    def revision(self) -> Revision | None:
+        """What takes the place of ``of``; None where nothing was changed."""
+        made = self.fact()
+        same = all(getattr(made, name) == getattr(self.of, name) for name in Fact.__slots__)
+        return None if same else Revision(self.of, made)
+
+
+def in_order(*groups: Iterable[Event]) -> tuple[Event, ...]:
+    """The events of several groups, each once, by time."""
+    return tuple(sorted({event for group in groups for event in group}, key=lambda e: (e.time, e.id)))
 
 
 @dataclass(slots=True, eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import entry_points
+from pathlib import Path
 from types import ModuleType
 
 GROUP = "faultline.facts"
@@ -28,3 +29,8 @@ def installed() -> tuple[ModuleType, ...]:
 def layers() -> Mapping[str, str]:
     """Event -> layer, for the events that kinds of installed packages name as their own."""
     return {event: kind.layer for module in installed() for kind in module.KINDS for event in kind.events}
+
+
+def edge_files() -> tuple[Path, ...]:
+    """The files of causal edges that installed packages bring (``EDGES`` of their modules)."""
+    return tuple(Path(path) for module in installed() for path in getattr(module, "EDGES", ()))

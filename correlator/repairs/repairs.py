@@ -227,7 +227,7 @@ def _links(
             facts.append(fact)
             _blame(repair, incident, (home[e.id] for e in fact.events if e.id in home))
     for (host, device), counts in signs.items():
-        alone = Fact(LINK_ERRORS.name, counts.first, counts.last, 0.0, host, device)
+        alone = LINK_ERRORS.fact(counts.first, counts.last, 0.0, host, device)
         repair, _ = listed.setdefault((host, device), (_repair(fleet, alone), []))
         repair.errors, repair.optics = counts.errors, counts.optics
         for name in counts.incidents:

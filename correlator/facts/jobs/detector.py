@@ -19,12 +19,15 @@ from correlator.facts.jobs.kinds import (
     RUN_PREEMPTED,
     RUN_REQUEUED,
     RUN_TIMEOUT,
+    CommError,
+    LaunchFailure,
+    RunEnd,
 )
 from correlator.facts.links.kinds import LINK_OUTAGE, SWITCH_OUTAGE
 from correlator.facts.munge import MUNGE_FAILURE, NODE_DEAF
 from correlator.facts.node_polls import lost_by
 from correlator.facts.nodes.detector import hosts_of
-from correlator.facts.nodes.kinds import ADMIN_DOWN, NODE_DEAD, NODE_DOWN, NODE_PANIC, NODE_REBOOT
+from correlator.facts.nodes.kinds import ADMIN_DOWN, NODE_DEAD, NODE_DOWN, NODE_PANIC, NODE_REBOOT, NodeDown
 from correlator.facts.slurmd import SLURMD_CRASH
 from correlator.facts.world import World, bursts
 from correlator.model.moments import UNSTAMPED_S, seconds_of
@@ -34,9 +37,9 @@ from correlator.model.nouns import Event, Fact, Run
 END_SLACK_S = 5.0
 
 _TERMINAL = {
-    "NODE_FAIL": RUN_NODE_FAIL.name, "FAILED": RUN_FAILED.name, "TIMEOUT": RUN_TIMEOUT.name, "CANCELLED": RUN_CANCELLED.name,
-    "PREEMPTED": RUN_PREEMPTED.name, "OUT_OF_MEMORY": RUN_OOM.name, "BOOT_FAIL": RUN_NODE_FAIL.name, "DEADLINE": RUN_TIMEOUT.name,
-    "REQUEUED": RUN_REQUEUED.name, "REQUEUE_HOLD": RUN_REQUEUED.name, "LAUNCH_FAILED": RUN_REQUEUED.name, "REVOKED": RUN_CANCELLED.name,
+    "NODE_FAIL": RUN_NODE_FAIL, "FAILED": RUN_FAILED, "TIMEOUT": RUN_TIMEOUT, "CANCELLED": RUN_CANCELLED,
+    "PREEMPTED": RUN_PREEMPTED, "OUT_OF_MEMORY": RUN_OOM, "BOOT_FAIL": RUN_NODE_FAIL, "DEADLINE": RUN_TIMEOUT,
+    "REQUEUED": RUN_REQUEUED, "REQUEUE_HOLD": RUN_REQUEUED, "LAUNCH_FAILED": RUN_REQUEUED, "REVOKED": RUN_CANCELLED,
 }  # fmt: skip
 
 #: Output events that say "the peers or the network", not "my code". They are symptoms on every innocent rank.
@@ -155,8 +158,12 @@ SAME_LOSS_S = 300.0
 
 def _lost_peers(run: Run, lines: list[Event]) -> Fact:
     first, timeout = lines[0], printed_timeout(lines)
-    attrs = {"timeout": timeout, "onset": first.time - (timeout or 0.0), "families": sorted({e.kind for e in lines})}
-    return Fact(COMM_ERROR.name, first.time, lines[-1].time, first.sigma, first.host, run=run.key, attrs=attrs, events=tuple(lines[:20]))  # fmt: skip
+    attrs: CommError = {
+        "timeout": timeout,
+        "onset": first.time - (timeout or 0.0),
+        "families": sorted({e.kind for e in lines}),
+    }
+    return COMM_ERROR.fact(first.time, lines[-1].time, first.sigma, first.host, run=run.key, attrs=attrs, events=tuple(lines[:20]))  # fmt: skip
 
 
 #: Slurm's reasons for not starting a step on a node that are about the node or the way to it, not about the program.
@@ -196,9 +203,12 @@ def launch_failures(world: World) -> list[Fact]:
             events, key=lambda e: (e.sigma, e.time, e.id)
         )  # what slurmd wrote has a stamp, what srun wrote has none
         refused = [e for e in events if _CREDENTIAL.search(e.message)]
-        attrs = {"revoked": any("revoked" in e.message.lower() for e in events), "refused": bool(refused)}
+        attrs: LaunchFailure = {
+            "revoked": any("revoked" in e.message.lower() for e in events),
+            "refused": bool(refused),
+        }
         facts.append(
-            Fact(LAUNCH_FAILURE.name, first.time, None, first.sigma, host, run=key, attrs=attrs, events=(first, *(e for e in events if e is not first)))
+            LAUNCH_FAILURE.fact(first.time, None, first.sigma, host, run=key, attrs=attrs, events=(first, *(e for e in events if e is not first)))
         )  # fmt: skip
     return facts
 
@@ -212,13 +222,13 @@ def ends(world: World) -> list[Fact]:
     for run in world.runs:
         if not run.ended_badly:
             continue
-        kind = _TERMINAL.get(run.state, RUN_FAILED.name)
+        kind = _TERMINAL.get(run.state, RUN_FAILED)
         moment = run.end if run.end is not None else run.start or run.submit or world.last
         lines = [*of_run(run, world.by_job.get(run.job_id, ())), *_of_other_parts(world, run)]
-        if kind == RUN_NODE_FAIL.name and (killed := _killed_later(world, run, moment)) is not None:
+        if kind is RUN_NODE_FAIL and (killed := _killed_later(world, run, moment)) is not None:
             moment, lines = killed.time, [*lines, killed]
-        if kind != RUN_TIMEOUT.name:  # who hangs says so long before its limit
-            lines = _last_said(lines, moment, ended_itself=kind == RUN_FAILED.name)
+        if kind is not RUN_TIMEOUT:  # who hangs says so long before its limit
+            lines = _last_said(lines, moment, ended_itself=kind is RUN_FAILED)
         words: dict[str, list[Event]] = {name: [] for name in ("own", "peers", "gpu", "storage", "aftermath")}
         for event in lines:
             if event.kind == "job.launch_error" and _NOT_RUNNABLE.search(event.message):
@@ -226,13 +236,14 @@ def ends(world: World) -> list[Fact]:
             elif event.kind in _APPLICATION or event.kind in COMMUNICATION:
                 words[words_of(event)].append(event)
         failed = _failed_nodes(world, run, lines, moment)
-        if kind == RUN_NODE_FAIL.name:
+        if kind is RUN_NODE_FAIL:
             unseen = _unseen_downs(world, run, moment, failed, facts)
             facts += unseen
             failed = failed or sorted({fact.host for fact in unseen if fact.host})
-        attrs = {
+        memory, ago = _out_of_memory(lines, run, moment, words, _killed_for_memory(world, run, moment, lines))
+        attrs: RunEnd = {
             "failed_nodes": failed, "words": words, "launch": launches.get(run.key, []),
-            **_out_of_memory(lines, run, moment, words, _killed_for_memory(world, run, moment, lines)),
+            "memory": memory, "memory_ago": ago,
             "blamed_code": _code_faults(world, run, moment), "output": [e for e in lines if e.source in ("job_stdout", "job_stderr")], "signal": run.row.get("exit_signal"),
             "exit_code": run.row.get("exit_code"), "cancelled_by": run.row.get("cancelled_by"),
         }  # fmt: skip
@@ -242,9 +253,9 @@ def ends(world: World) -> list[Fact]:
         # slurmctld's own stamp has milliseconds where accounting has whole seconds.
         exact = closing[0].time if closing else moment
         sigma = closing[0].sigma if closing else 0.5
-        if kind == RUN_REQUEUED.name:
+        if kind is RUN_REQUEUED:
             closing += [e for e in _requeues(world, run, moment) if e not in closing]
-        facts.append(Fact(kind, exact, exact, sigma, None, run=run.key, attrs=attrs, events=tuple(closing)))
+        facts.append(kind.fact(exact, exact, sigma, None, run=run.key, attrs=attrs, events=tuple(closing)))
     return facts
 
 
@@ -271,9 +282,9 @@ _MET_LIMIT = re.compile(r"hit memory limit at least once", re.IGNORECASE)
 
 def _out_of_memory(
     lines: list[Event], run: Run, moment: float, words: dict[str, list[Event]], killed: list[object]
-) -> dict[str, object]:
-    """What tells that memory ended the run, and how long before its end (``memory_ago``); nothing of a step whose loss its script
-    outlived for long, or to fail by something else."""
+) -> tuple[list[object], float]:
+    """What tells that memory ended the run, and how long before its end; nothing of a step whose loss its script outlived for
+    long, or to fail by something else."""
     later = max((e.time for told in ("own", "peers", "gpu", "storage") for e in words[told]), default=float("-inf"))
     said = [e for e in lines if e.kind in _MEMORY and not _MET_LIMIT.search(e.message)]
     steps = [(end, s) for s in run.steps if _is_oom(s) and (end := seconds_of(s.get("end"))) is not None]
@@ -283,10 +294,7 @@ def _out_of_memory(
     told += [(moment, s) for s in run.steps if _is_oom(s) and s.get("end") is None]
     told = [(time, what) for time, what in told if later - time <= KILLED_S and moment - time <= LIVED_S]
     told += [(moment, what) for what in killed]
-    return {
-        "memory": [what for _, what in told],
-        "memory_ago": moment - max((time for time, _ in told), default=moment),
-    }
+    return [what for _, what in told], moment - max((time for time, _ in told), default=moment)
 
 
 #: slurmctld tells of a requeue when all nodes of the run have ended it: where it has to repeat its order, minutes later.
@@ -345,7 +353,7 @@ _PART = re.compile(r"\bJobId=\d+\+\d+")
 def lost_batches(world: World) -> list[Fact]:
     """``batch.lost``: the node answered, and the job's batch script was not there: slurmstepd had died, or never began."""
     return [
-        Fact(BATCH_LOST.name, e.time, None, e.sigma, host, run=str(e.job_id), events=(e,))
+        BATCH_LOST.fact(e.time, None, e.sigma, host, run=str(e.job_id), events=(e,))
         for e in world.kinds("slurm.job_node_fail", "slurm.job_requeue", "slurm.job_failed")
         if e.source == "slurmctld" and e.job_id is not None and _BATCH_GONE in e.message for host in hosts_of(e)
     ]  # fmt: skip
@@ -488,8 +496,7 @@ def _unseen(world: World, run: Run, host: str, moment: float) -> Fact:
     near = _between(world.by_kind.get("slurm.node_reason", ()), moment - SAME_UPDATE_S, moment + SAME_UPDATE_S)
     given = [e for e in near if e.source == "slurmctld" and host in hosts_of(e) and not _CHECKED.search(e.message)]
     if given:
-        return Fact(
-            ADMIN_DOWN.name,
+        return ADMIN_DOWN.fact(
             given[0].time,
             None,
             given[0].sigma,
@@ -499,8 +506,8 @@ def _unseen(world: World, run: Run, host: str, moment: float) -> Fact:
         )
     if (answered := lost_by(world, host, moment)) is not None:
         return answered
-    attrs = {"said_by": "accounting", "reason": f"job {run.key} ended NODE_FAIL"}
-    return Fact(NODE_DOWN.name, moment, None, 0.5, host, attrs=attrs)
+    attrs: NodeDown = {"said_by": "accounting", "reason": f"job {run.key} ended NODE_FAIL"}
+    return NODE_DOWN.fact(moment, None, 0.5, host, attrs=attrs)
 
 
 KINDS = (

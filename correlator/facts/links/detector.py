@@ -6,13 +6,22 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from operator import attrgetter, itemgetter
-from typing import Any
 
-from correlator.facts.links.kinds import LINK_ERRORS, LINK_OUTAGE, PLANE_OUTAGE, SWITCH_OUTAGE
+from correlator.facts.links.kinds import (
+    LINK_ERRORS,
+    LINK_OUTAGE,
+    PLANE_OUTAGE,
+    SWITCH_OUTAGE,
+    LinkErrors,
+    LinkOutage,
+    PlaneOutage,
+    SwitchOutage,
+)
 from correlator.facts.power_saving import without_switched_off
 from correlator.facts.world import World, bursts
-from correlator.model.nouns import Event, Fact
+from correlator.model.nouns import Draft, Event, Fact, Revision, in_order
 from correlator.site.interfaces import UNKNOWN
 
 #: Both ends of a cable lose carrier within milliseconds; RFC 3164 stamps and unsynchronised clocks make it seconds.
@@ -132,30 +141,36 @@ def outages(world: World) -> list[Fact]:
     for (host, device, switch, port), events in sorted(tracks.items()):
         found = _intervals(host, device or None, switch or None, port or None, events)
         (ports if switch else nic).extend(found)
-    _note_stand_ins(world, nic)
-    return without_switched_off(world, _merge_ends(world, nic, ports))
+    return without_switched_off(world, _merge_ends(world, _with_bonds(world, nic), ports))
 
 
 #: A bond fails over within its miimon and updelay, some seconds at most (Documentation/networking/bonding.rst).
 FAILS_OVER_S = 5.0
 
 
-def _note_stand_ins(world: World, nic: list[Fact]) -> None:
+def _with_bonds(world: World, nic: list[Fact]) -> list[Fact]:
     """``stand_in``: the leg of the bond that took over, as the bond says; ``legs``: its other legs, of which all that have their
     link carry on where the bond uses all at once (802.3ad) and so says nothing."""
-    for fact in nic:
-        told = next((str(e.entities["bond"]) for e in fact.events if e.entities.get("bond")), None)
-        if told is not None and fact.host:
-            legs = {
-                port for at, bond, port in world.legs(fact.host) if bond == told and at <= fact.start + FAILS_OVER_S
-            }
-            fact.attrs["legs"] = sorted(legs - {fact.device})
-    near = _Near(nic)
+    bonded = [_with_legs(world, fact) for fact in nic]
+    near = _Near(bonded)
+    stand_ins: dict[int, str] = {}
     for event in world.by_kind.get("nic.failover", ()):
         active = event.entities.get("port")
         for fact in near.of(event.host, event.time, FAILS_OVER_S) if active and event.entities.get("bond") else ():
             if fact.device != active:
-                fact.attrs["stand_in"] = str(active)
+                stand_ins[id(fact)] = str(active)
+    return [
+        replace(fact, attrs={**fact.attrs, "stand_in": stand_ins[id(fact)]}) if id(fact) in stand_ins else fact
+        for fact in bonded
+    ]
+
+
+def _with_legs(world: World, fact: Fact) -> Fact:
+    told = next((str(e.entities["bond"]) for e in fact.events if e.entities.get("bond")), None)
+    if told is None or not fact.host:
+        return fact
+    legs = {port for at, bond, port in world.legs(fact.host) if bond == told and at <= fact.start + FAILS_OVER_S}
+    return replace(fact, attrs={**fact.attrs, "legs": sorted(legs - {fact.device})})
 
 
 #: The subnet manager removes a port it can no longer reach, and discovers it anew: the far end of every InfiniBand link.
@@ -177,40 +192,38 @@ def _is_up(event: Event) -> bool:
 
 def _intervals(host: str, device: str | None, switch: str | None, port: str | None, events: list[Event]) -> list[Fact]:
     facts: list[Fact] = []
-    current: Fact | None = None
+    lines: list[Event] = []  # of the outage that goes on
+
+    def add(end: float | None, *, unseen: bool = False) -> None:
+        attrs: LinkOutage = {"switch": switch, "port": port, "ends": ["switch" if switch else "nic"]}
+        if unseen:
+            attrs["end_unseen"] = True
+        first = lines[0]
+        facts.append(LINK_OUTAGE.fact(first.time, end, first.sigma, host, device, None, attrs, tuple(lines)))
+
     for place, event in enumerate(events):
         down = _is_down(event)
         following = events[place + 1] if place + 1 < len(events) else None
         coming_up = following is not None and _is_up(following) and following.time - event.time <= COMING_UP_S
-        if down and current is None:
-            attrs = {"switch": switch, "port": port, "ends": ["switch" if switch else "nic"]}
-            current = Fact(LINK_OUTAGE.name, event.time, None, event.sigma, host, device, attrs=attrs, events=(event,))
-        elif down and current is not None and coming_up:
+        if down and lines and coming_up:
             continue
-        elif down and current is not None and event.time - current.events[-1].time > REPEATED_S:
+        if down and lines and event.time - lines[-1].time > REPEATED_S:
             # Down again without an up between: it came back unseen (the host was off, lines were lost).
-            current.end = event.time
-            current.attrs["end_unseen"] = True
-            facts.append(current)
-            attrs = {"switch": switch, "port": port, "ends": ["switch" if switch else "nic"]}
-            current = Fact(LINK_OUTAGE.name, event.time, None, event.sigma, host, device, attrs=attrs, events=(event,))
-        elif down and current is not None:
-            current.events += (event,)
-        elif current is not None:
-            current.end = event.time
-            current.events += (event,)
-            facts.append(current)
-            current = None
-    if current is not None:
-        facts.append(current)
+            add(event.time, unseen=True)
+            lines = []
+        if down or lines:
+            lines.append(event)
+        if not down and lines:
+            add(event.time)
+            lines = []
+    if lines:
+        add(None)
     return facts
 
 
 def _merge_ends(world: World, nic: list[Fact], ports: list[Fact]) -> list[Fact]:
-    for fact in nic:
-        drivers = (str(e.entities["driver"]) for e in fact.events if e.entities.get("driver"))
-        fact.attrs["role"] = world.site.role(fact.host, fact.device, next(drivers, None))
-    near = _Near(nic)
+    nic = [_with_role(world, fact) for fact in nic]
+    near, merged = _Near(nic), {id(fact): fact for fact in nic}
     rest: list[Fact] = []
     for port in sorted(ports, key=lambda f: f.key):
         swept = port.attrs["switch"] == SUBNET_MANAGER
@@ -218,18 +231,25 @@ def _merge_ends(world: World, nic: list[Fact], ports: list[Fact]) -> list[Fact]:
         far = "subnet manager" if swept else "switch"
         same = [
             f for f in near.of(port.host, port.start, apart)
-            if (not port.device or f.device == port.device) and far not in f.attrs["ends"]
+            if (not port.device or f.device == port.device) and far not in merged[id(f)].attrs["ends"]
         ]  # fmt: skip
         if same:
-            _add_end(min(same, key=lambda f: (abs(f.start - port.start), f.key)), port, far)
+            nearest = min(same, key=lambda f: (abs(f.start - port.start), f.key))
+            merged[id(nearest)] = _with_end(merged[id(nearest)], port, far)
             continue
-        port.attrs["role"] = world.site.role(port.host, port.device or port.attrs["port"])
-        port.attrs["far_end_only"] = port.host != port.attrs["switch"]
-        port.device = port.device or port.attrs["port"]
-        if swept:
-            port.attrs.update(switch=None, port=None, ends=[far])
-        rest.append(port)
-    return [f for f in nic + rest if f.host]
+        device = port.device or port.attrs["port"]
+        attrs = {
+            **port.attrs, "role": world.site.role(port.host, device), "far_end_only": port.host != port.attrs["switch"],
+            **({"switch": None, "port": None, "ends": [far]} if swept else {}),
+        }  # fmt: skip
+        rest.append(replace(port, device=device, attrs=attrs))
+    return [f for f in [*merged.values(), *rest] if f.host]
+
+
+def _with_role(world: World, fact: Fact) -> Fact:
+    drivers = (str(e.entities["driver"]) for e in fact.events if e.entities.get("driver"))
+    role = world.site.role(fact.host, fact.device, next(drivers, None))
+    return replace(fact, attrs={**fact.attrs, "role": role})
 
 
 class _Near:
@@ -250,55 +270,59 @@ class _Near:
         return [f for f in mine[low:high] if abs(f.start - start) <= apart + f.sigma]
 
 
-def _add_end(fact: Fact, port: Fact, far: str) -> None:
+def _with_end(fact: Fact, port: Fact, far: str) -> Fact:
+    """An outage that its far end logged as well."""
+    attrs = {**fact.attrs, "ends": [*fact.attrs["ends"], far]}
     if far == "switch":
-        fact.attrs.update(switch=port.attrs["switch"], port=port.attrs["port"])
-    fact.attrs["ends"] = [*fact.attrs["ends"], far]
-    fact.events = tuple(sorted({*fact.events, *port.events}, key=lambda e: (e.time, e.id)))
-    if fact.end is None:
-        fact.end = port.end
+        attrs |= {"switch": port.attrs["switch"], "port": port.attrs["port"]}
+    end = port.end if fact.end is None else fact.end
+    return replace(fact, end=end, attrs=attrs, events=in_order(fact.events, port.events))
 
 
-def switch_outages(world: World) -> list[Fact]:
-    """Many links of one switch lost together, or the switch itself said that it failed or rebooted."""
-    lost: dict[str, list[Fact]] = defaultdict(list)
-    for fact in world.facts_of(LINK_OUTAGE.name):
+def switch_outages(world: World) -> list[Fact | Revision]:
+    """Many links of one switch lost together, or the switch itself said that it failed or rebooted. The links are known to
+    belong to it then."""
+    links = [Draft.from_fact(fact) for fact in world.facts_of(LINK_OUTAGE.name)]
+    lost: dict[str, list[Draft]] = defaultdict(list)
+    for fact in links:
         cable = world.site.cable_at(fact.host, fact.device, fact.start)
         switch = fact.attrs.get("switch") or cable.get("switch") or ""
         if switch:
             fact.attrs["switch"] = switch
             lost[switch].append(fact)
-    for switch, found in _uncabled(world).items():
+    for switch, found in _uncabled(world, links).items():
         for fact in found:
             fact.attrs["switch"] = switch
         lost[switch] += found
-    facts: list[Fact] = []
-    by_host: dict[str, list[Fact]] = defaultdict(list)
-    for fact in world.facts_of(LINK_OUTAGE.name):
+    switches: list[Draft] = []
+    by_host: dict[str, list[Draft]] = defaultdict(list)
+    for fact in links:
         by_host[fact.host or ""].append(fact)
     for switch, found in sorted(lost.items()):
         # The most of one moment have the right clocks; those that join them are not looked at again.
         for group in sorted(together(found), key=lambda g: (-len(g), g[0].key)):
             left = [f for f in group if not f.attrs.get("promoted")]
             outage = _promote(world, switch, left, found, by_host) if left else None
-            facts += [outage] if outage is not None else []
-    return _upstream(world, facts)
+            switches += [Draft.from_fact(outage)] if outage is not None else []
+    planes = _upstream(world, switches, links)
+    made = [draft.fact() for draft in switches]
+    return [*(revision for link in links if (revision := link.revision()) is not None), *made, *planes]
 
 
-def _uncabled(world: World) -> dict[str, list[Fact]]:
+def _uncabled(world: World, links: list[Draft]) -> dict[str, list[Draft]]:
     """Links of which nobody told where they end, and which most nodes below one switch lost together: name -> outages.
 
     The switch is the one that lost as many ports in that moment, or else the one that the topology puts above the nodes."""
-    alone: dict[str, list[Fact]] = defaultdict(list)
+    alone: dict[str, list[Draft]] = defaultdict(list)
     ports: dict[str, list[float]] = defaultdict(list)
-    for fact in world.facts_of(LINK_OUTAGE.name):
+    for fact in links:
         if not fact.attrs.get("switch") and fact.device and fact.host:
             alone[fact.device].append(fact)
         elif fact.host == fact.attrs.get("switch"):
             ports[fact.host or ""].append(fact.start)
     for times in ports.values():
         times.sort()
-    found: dict[str, list[Fact]] = defaultdict(list)
+    found: dict[str, list[Draft]] = defaultdict(list)
     for device, outages_of in sorted(alone.items()):
         for group in together(outages_of):
             hosts = {f.host or "" for f in group}
@@ -335,10 +359,10 @@ def _shared_switches(
     return named
 
 
-def together(found: list[Fact]) -> list[list[Fact]]:
+def together(found: list[Draft]) -> list[list[Draft]]:
     """Outages in groups that began within ``TOGETHER_S`` of their first one."""
     found.sort(key=lambda f: (f.start, f.key))
-    groups: list[list[Fact]] = []
+    groups: list[list[Draft]] = []
     for fact in found:
         if groups and fact.start - groups[-1][0].start <= TOGETHER_S:
             groups[-1].append(fact)
@@ -355,7 +379,7 @@ CLOCK_OFF_S, AS_LONG_S = 300.0, 5.0
 TELLING_S = 60.0
 
 
-def strays(group: list[Fact], candidates: list[Fact]) -> list[Fact]:
+def strays(group: list[Draft], candidates: list[Draft]) -> list[Draft]:
     """Outages that belong to a group of simultaneous ones by how long they lasted, told by clocks that are off."""
     lasted = sorted(f.duration for f in group if f.duration is not None)
     length = lasted[len(lasted) // 2] if lasted else 0.0
@@ -368,7 +392,7 @@ def strays(group: list[Fact], candidates: list[Fact]) -> list[Fact]:
     ]  # fmt: skip
 
 
-def in_time_with(group: list[Fact], late: list[Fact]) -> None:
+def in_time_with(group: list[Draft], late: list[Draft]) -> None:
     """Puts outages that were told by wrong clocks where those of the group lie."""
     for fact in late:
         off = fact.start - group[0].start
@@ -377,14 +401,14 @@ def in_time_with(group: list[Fact], late: list[Fact]) -> None:
 
 
 def _promote(
-    world: World, switch: str, group: list[Fact], all_lost: list[Fact], by_host: Mapping[str, list[Fact]]
+    world: World, switch: str, group: list[Draft], all_lost: list[Draft], by_host: Mapping[str, list[Draft]]
 ) -> Fact | None:
     members = world.site.members_at(switch, group[0].start)
     late = strays(group, [
         f for host in sorted(members) for f in by_host.get(host, ())
         if not f.attrs.get("promoted") and f.attrs.get("switch") in (None, switch)
     ])  # fmt: skip
-    hosts = {f.host for f in [*group, *late] if f.host and f.host != switch}
+    hosts: set[str] = {f.host for f in [*group, *late] if f.host and f.host != switch}
     known = members | {f.host for f in all_lost if f.host and f.host != switch}
     if world.voices and not any("switch" in f.attrs["ends"] for f in group):
         known = (known & world.voices) | hosts  # who is not heard cannot have told
@@ -396,24 +420,19 @@ def _promote(
     in_time_with(group, late)
     group = [*group, *late]
     ends = [f.end for f in group]
-    events = sorted(
-        {*said, *(e for f in group for e in f.events if e.kind.endswith("_down"))}, key=lambda e: (e.time, e.id)
-    )
     down = [f for f in group if f.host != switch]
     devices = {f.device for f in down}
-    attrs = {"hosts": sorted(hosts), "under": sorted(known | members), "share": len(hosts) / max(1, len(known)), "switch": switch,
-             "links": [(f.host, f.device) for f in group], "plane": _plane(world, switch, down) if len(devices) == 1 else None}  # fmt: skip
-    attrs["tree_only"] = switch not in world.site.cabling.members and not any(
-        "switch" in f.attrs["ends"] for f in group
-    )
-    attrs["bonded"] = any(f.attrs.get("legs") or f.attrs.get("stand_in") for f in group)
+    attrs: SwitchOutage = {
+        "hosts": sorted(hosts), "under": sorted(known | members), "share": len(hosts) / max(1, len(known)), "switch": switch,
+        "links": [(f.host, f.device) for f in group], "plane": _plane(world, switch, down) if len(devices) == 1 else None,
+        "tree_only": switch not in world.site.cabling.members and not any("switch" in f.attrs["ends"] for f in group),
+        "bonded": any(f.attrs.get("legs") or f.attrs.get("stand_in") for f in group),
+    }  # fmt: skip
     end = None if None in ends else max(e for e in ends if e is not None)
-    fact = Fact(
-        SWITCH_OUTAGE.name, min(f.start for f in group), end, group[0].sigma, switch, attrs=attrs, events=tuple(events)
-    )
     for member in group:
         member.attrs["promoted"] = switch
-    return fact
+    events = in_order(said, (e for f in group for e in f.events if e.kind.endswith("_down")))
+    return SWITCH_OUTAGE.fact(min(f.start for f in group), end, group[0].sigma, switch, attrs=attrs, events=events)
 
 
 #: Words of a switch about itself that explain why its links went; and how far around the loss they may lie: a switch
@@ -427,7 +446,7 @@ UPSTREAM_S = 10.0
 _PLANE = re.compile(r"(?:^|[-_.])p(?:lane)?(?P<plane>\d+)(?:[-_.]|$)", re.IGNORECASE)
 
 
-def _plane(world: World, switch: str, group: list[Fact]) -> str | None:
+def _plane(world: World, switch: str, group: list[Draft]) -> str | None:
     """The plane that a switch belongs to: from the inventory, else from its name (``leaf-r01-p3``)."""
     told = {world.site.cable_at(f.host, f.device, f.start).get("plane") or "" for f in group} - {""}
     if len(told) == 1:
@@ -437,42 +456,37 @@ def _plane(world: World, switch: str, group: list[Fact]) -> str | None:
     return f"plane{match['plane']}" if match else None
 
 
-def _upstream(world: World, outages: list[Fact]) -> list[Fact]:
+def _upstream(world: World, outages: list[Draft], links: list[Draft]) -> list[Fact]:
     """``plane.outage``: a switch without nodes of its own that failed just before explains the leaf switches that lost theirs."""
     candidates: dict[str, list[Event]] = defaultdict(list)
     for event in world.kinds(*SWITCH_FAILS):
         if event.host and not world.site.members.get(event.host):
             candidates[event.host].append(event)
-    found: dict[tuple[str, float], Fact] = {}
+    found: dict[tuple[str, float], tuple[tuple[Event, ...], list[Draft]]] = {}
     for leaf in outages:
         for name, events in sorted(candidates.items()):
             near = [e for e in events if -2.0 - leaf.sigma <= leaf.start - e.time <= UPSTREAM_S + leaf.sigma]
-            if name == leaf.host or not near or not _above(world, name, leaf):
+            if name == leaf.host or not near or not _above(world, name, leaf, links):
                 continue
-            key = (name, near[0].time)
-            spine = found.get(key)
-            if spine is None:
-                plane = leaf.attrs.get("plane")
-                attrs: dict[str, Any] = {"hosts": [], "links": [], "switch": name, "plane": plane, "share": 1.0}
-                spine = found[key] = Fact(
-                    PLANE_OUTAGE.name,
-                    near[0].time,
-                    leaf.end,
-                    near[0].sigma,
-                    name,
-                    plane,
-                    attrs=attrs,
-                    events=tuple(near),
-                )
-            spine.attrs["hosts"] = sorted({*spine.attrs["hosts"], *leaf.attrs["hosts"]})
-            spine.attrs["links"] += leaf.attrs["links"]
-            spine.end = None if spine.end is None or leaf.end is None else max(spine.end, leaf.end)
+            told = found.setdefault((name, near[0].time), (tuple(near), []))
+            told[1].append(leaf)
             leaf.attrs["promoted"] = name
             break
-    return [*outages, *(found[k] for k in sorted(found))]
+    return [_spine(name, *told) for (name, _), told in sorted(found.items(), key=itemgetter(0))]
 
 
-def _above(world: World, upper: str, leaf: Fact) -> bool:
+def _spine(name: str, events: tuple[Event, ...], leaves: list[Draft]) -> Fact:
+    """What a switch above took down: ``leaves``, and the links of theirs."""
+    plane, ends = leaves[0].attrs.get("plane"), [leaf.end for leaf in leaves]
+    attrs: PlaneOutage = {
+        "hosts": sorted({host for leaf in leaves for host in leaf.attrs["hosts"]}),
+        "links": [link for leaf in leaves for link in leaf.attrs["links"]], "switch": name, "plane": plane, "share": 1.0,
+    }  # fmt: skip
+    end = None if None in ends else max(e for e in ends if e is not None)
+    return PLANE_OUTAGE.fact(events[0].time, end, events[0].sigma, name, plane, attrs=attrs, events=events)
+
+
+def _above(world: World, upper: str, leaf: Draft, links: list[Draft]) -> bool:
     """Does ``upper`` stand above the leaf: by topology, by plane, or because the leaf's uplinks went at the same time?"""
     # topology.conf may use names of its own; it counts where it names switches that speak.
     parents = world.site.parents.get(str(leaf.host), frozenset()) & world.by_host.keys()
@@ -481,10 +495,7 @@ def _above(world: World, upper: str, leaf: Fact) -> bool:
     match = _PLANE.search(upper)
     if match and leaf.attrs.get("plane"):
         return str(leaf.attrs["plane"]) == f"plane{match['plane']}"
-    uplinks = [
-        f for f in world.facts_of(LINK_OUTAGE.name) if f.host == leaf.host and abs(f.start - leaf.start) <= TOGETHER_S
-    ]
-    return bool(uplinks)
+    return any(f.host == leaf.host and abs(f.start - leaf.start) <= TOGETHER_S for f in links)
 
 
 #: Integrity warnings of one port this close together are one bad link; fewer than so many are every fabric's noise.
@@ -508,8 +519,8 @@ def link_errors(world: World) -> list[Fact]:
         for burst in bursts(events, SAME_ERRORS_S):
             count = sum(e.count for e in burst)
             if count >= ERROR_LINES:
-                attrs = {"count": count, "role": world.site.role(host, device)}
-                facts.append(Fact(LINK_ERRORS.name, burst[0].time, burst[-1].last, burst[0].sigma, host, device, attrs=attrs, events=tuple(burst)))  # fmt: skip
+                attrs: LinkErrors = {"count": count, "role": world.site.role(host, device)}
+                facts.append(LINK_ERRORS.fact(burst[0].time, burst[-1].last, burst[0].sigma, host, device, attrs=attrs, events=tuple(burst)))  # fmt: skip
     return facts
 
 

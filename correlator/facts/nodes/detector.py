@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 
 from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.node_polls import down_by_state, states_told
@@ -17,9 +18,14 @@ from correlator.facts.nodes.kinds import (
     NODE_OVERHEATED,
     NODE_PANIC,
     NODE_REBOOT,
+    AdminDown,
+    Given,
+    NodeDead,
+    NodeDown,
+    NodeReboot,
 )
 from correlator.facts.world import World, merge_near
-from correlator.model.nouns import Event, Fact
+from correlator.model.nouns import Event, Fact, in_order
 from parsers.reasons import split_reason
 
 #: Two statements about one node going down (log line, accounting's whole second) are one within this.
@@ -52,27 +58,33 @@ def node_downs(world: World) -> list[Fact]:
         for host in hosts_of(event):
             reasons[host].append(event)
     for event in world.by_kind.get("slurm.node_down", ()):
-        kind = ADMIN_DOWN.name if _by_admin(event) else NODE_DOWN.name
+        by_admin = _by_admin(event)
         waited = _UNRESUMED.search(event.message)
         for host in hosts_of(event):
-            attrs = {"said_by": event.source, "unresumed": waited["seconds"] if waited else None}
-            if kind == ADMIN_DOWN.name:
-                attrs |= _given(reasons.get(host, ()), event.time)
-            facts.append(Fact(kind, event.time, None, event.sigma, host, attrs=attrs, events=(event,)))
+            unresumed = waited["seconds"] if waited else None
+            if by_admin:
+                given = _given(reasons.get(host, ()), event.time)
+                admin: AdminDown = {"said_by": event.source, "unresumed": unresumed, **given}
+                facts.append(ADMIN_DOWN.fact(event.time, None, event.sigma, host, attrs=admin, events=(event,)))
+            else:
+                attrs: NodeDown = {"said_by": event.source, "unresumed": unresumed}
+                facts.append(NODE_DOWN.fact(event.time, None, event.sigma, host, attrs=attrs, events=(event,)))
     facts += _downs_from_states(world, facts)
     ups = ups_of(world)
-    for fact in facts:
-        back = ups.get(fact.host or "", [])
-        place = bisect_right(back, fact.start)
-        fact.end = back[place] if place < len(back) else None
-    return _dedupe(facts)
+    return _dedupe(replace(fact, end=_next(ups.get(fact.host or "", []), fact.start)) for fact in facts)
+
+
+def _next(times: list[float], after: float) -> float | None:
+    """The first of ascending moments that lies behind another one."""
+    place = bisect_right(times, after)
+    return times[place] if place < len(times) else None
 
 
 #: ``scontrol update`` writes a reason and a state in one transaction.
 SAME_UPDATE_S = 1.0
 
 
-def _given(reasons: Iterable[Event], time: float) -> dict[str, str]:
+def _given(reasons: Iterable[Event], time: float) -> Given:
     """The reason that was given with a node's new state, what part of the node it speaks of, and whose it is."""
     near = [e for e in reasons if abs(e.time - time) <= SAME_UPDATE_S]
     if not near:
@@ -119,7 +131,7 @@ def _dedupe(facts: Iterable[Fact]) -> list[Fact]:
     for fact in sorted(facts, key=lambda f: (f.host or "", f.kind, f.start)):
         last = kept[-1] if kept else None
         if last and last.host == fact.host and last.kind == fact.kind and fact.start - last.start <= SAME_DOWN_S:
-            last.events = tuple(sorted({*last.events, *fact.events}, key=lambda e: (e.time, e.id)))
+            kept[-1] = replace(last, events=in_order(last.events, fact.events))
             continue
         kept.append(fact)
     return kept
@@ -132,22 +144,29 @@ def reboots(world: World) -> list[Fact]:
         for host in hosts_of(event) if not is_order(event) else ():
             _add_noticed_boot(of_host[host], event, host)
     for host, facts in of_host.items():
-        for fact in facts:
-            if fact.attrs["boot"] and fact.attrs["last_response"] is None:
-                fact.start, fact.attrs["inferred"] = _gone_since(world, host, fact.start), True
+        facts[:] = [_gone_unseen(world, host, fact) for fact in facts]
     for event in world.by_kind.get("kernel.boot", ()):
-        near = [f for f in of_host[event.host or ""] if abs(f.start - event.time) <= FRESH_BOOT_S]
-        for fact in near:
-            fact.events = (*fact.events, event)
+        facts = of_host[event.host or ""]
+        near = [n for n, f in enumerate(facts) if abs(f.start - event.time) <= FRESH_BOOT_S]
+        for n in near:
+            facts[n] = replace(facts[n], events=(*facts[n].events, event))
         if event.host and not near:
-            attrs = {"boot": event.time}
-            of_host[event.host].append(
-                Fact(NODE_REBOOT.name, event.time, event.time, event.sigma, event.host, attrs=attrs, events=(event,))
+            facts.append(
+                NODE_REBOOT.fact(
+                    event.time, event.time, event.sigma, event.host, attrs={"boot": event.time}, events=(event,)
+                )
             )
     _add_boots_told_by_slurmd(world, of_host)  # first: it knows when the machine had gone
     _add_boots_told_by_states(world, of_host)
     _add_boots_told_by_polls(world, of_host)
     return [f for facts in of_host.values() for f in facts]
+
+
+def _gone_unseen(world: World, host: str, boot: Fact) -> Fact:
+    """A machine of whose last answer slurmctld says nothing may have gone any time after its last line."""
+    if not boot.attrs["boot"] or boot.attrs["last_response"] is not None:
+        return boot
+    return replace(boot, start=_gone_since(world, host, boot.start), attrs={**boot.attrs, "inferred": True})
 
 
 #: slurmctld tells one boot in up to three lines, when the node registers.
@@ -161,13 +180,13 @@ def _add_noticed_boot(known: list[Fact], event: Event, host: str) -> None:
     if boot is None and ago is not None:
         boot = event.time - ago
     start = min(boot if boot and boot <= event.time + 1 else event.time, event.time)
-    told = {"boot": boot, "last_response": last, "noticed": event.time}
-    for fact in known:
+    told: NodeReboot = {"boot": boot, "last_response": last, "noticed": event.time}
+    for n, fact in enumerate(known):
         if abs(fact.attrs["noticed"] - event.time) <= SAME_NOTICE_S:
-            fact.start, fact.events = min(fact.start, start), (*fact.events, event)
-            fact.attrs |= {k: v for k, v in told.items() if fact.attrs[k] is None}
+            attrs = {k: v if (known_as := fact.attrs[k]) is None else known_as for k, v in told.items()}
+            known[n] = replace(fact, start=min(fact.start, start), events=(*fact.events, event), attrs=attrs)
             return
-    known.append(Fact(NODE_REBOOT.name, start, event.time, event.sigma, host, attrs=told, events=(event,)))
+    known.append(NODE_REBOOT.fact(start, event.time, event.sigma, host, attrs=told, events=(event,)))
 
 
 def uptime_told(world: World, start: Event) -> float | None:
@@ -192,11 +211,12 @@ def _add_boots_told_by_states(world: World, known: dict[str, list[Fact]]) -> Non
     for time, host, _, reason, _ in states_told(world, "down"):
         if "unexpectedly rebooted" not in reason.lower():
             continue
-        near = [f for f in known[host] if -SAME_DOWN_S <= time - (f.end or f.start) <= FRESH_BOOT_S]
-        for fact in near:
-            fact.attrs.setdefault("noticed", time)
+        facts = known[host]
+        near = [n for n, f in enumerate(facts) if -SAME_DOWN_S <= time - (f.end or f.start) <= FRESH_BOOT_S]
+        for n in near:
+            facts[n] = replace(facts[n], attrs={"noticed": time, **facts[n].attrs})
         if not near:
-            known[host].append(Fact(NODE_REBOOT.name, time, time, 0.5, host, attrs={"noticed": time}))
+            facts.append(NODE_REBOOT.fact(time, time, 0.5, host, attrs={"noticed": time}))
 
 
 def _add_boots_told_by_polls(world: World, known: dict[str, list[Fact]]) -> None:
@@ -207,8 +227,8 @@ def _add_boots_told_by_polls(world: World, known: dict[str, list[Fact]]) -> None
         near = [f for f in known[host] if abs((f.end or f.start) - boot) <= FRESH_BOOT_S]
         if near or boot < world.first - FRESH_BOOT_S:
             continue
-        attrs = {"boot": boot, "inferred": True}
-        known[host].append(Fact(NODE_REBOOT.name, _gone_since(world, host, boot), boot, 1.0, host, attrs=attrs))
+        attrs: NodeReboot = {"boot": boot, "inferred": True}
+        known[host].append(NODE_REBOOT.fact(_gone_since(world, host, boot), boot, 1.0, host, attrs=attrs))
 
 
 def _add_boots_told_by_slurmd(world: World, known: dict[str, list[Fact]]) -> None:
@@ -223,11 +243,9 @@ def _add_boots_told_by_slurmd(world: World, known: dict[str, list[Fact]]) -> Non
         if uptime is None or uptime >= FRESH_BOOT_S:
             continue
         boot = event.time - uptime
-        attrs = {"boot": boot, "noticed": event.time, "inferred": True}
+        attrs: NodeReboot = {"boot": boot, "noticed": event.time, "inferred": True}
         last = _gone_since(world, event.host, boot)
-        known[event.host].append(
-            Fact(NODE_REBOOT.name, last, boot, event.sigma, event.host, attrs=attrs, events=(event,))
-        )
+        known[event.host].append(NODE_REBOOT.fact(last, boot, event.sigma, event.host, attrs=attrs, events=(event,)))
 
 
 def _gone_since(world: World, host: str, boot: float) -> float:
@@ -255,7 +273,7 @@ SAME_PANIC_S = 120.0
 def panics(world: World) -> list[Fact]:
     """``node.panic``: the kernel gave up, or a CPU hung hard."""
     return merge_near((
-        Fact(NODE_PANIC.name, e.time, None, e.sigma, e.host, attrs={}, events=(e,))
+        NODE_PANIC.fact(e.time, None, e.sigma, e.host, attrs={}, events=(e,))
         for e in world.kinds("kernel.panic", "kernel.lockup") if e.host and (e.kind == "kernel.panic" or e.severity in ("emerg", "alert", "crit"))
     ), SAME_PANIC_S)  # fmt: skip
 
@@ -270,11 +288,11 @@ _TOO_HOT = re.compile(r"critical (?:temperature|thermal).*(?:shut|power)", re.IG
 def hardware_words(world: World) -> list[Fact]:
     """``memory.error``: a machine's memory lost data; ``node.overheated``: its kernel shut it down because of heat."""
     lost = [
-        Fact(MEMORY_ERROR.name, e.time, e.last, e.sigma, e.host, events=(e,))
+        MEMORY_ERROR.fact(e.time, e.last, e.sigma, e.host, events=(e,))
         for e in world.kinds("kernel.mce") if e.host and _MEMORY_LOST.search(e.message)
     ]  # fmt: skip
     hot = [
-        Fact(NODE_OVERHEATED.name, e.time, None, e.sigma, e.host, events=(e,))
+        NODE_OVERHEATED.fact(e.time, None, e.sigma, e.host, events=(e,))
         for e in world.kinds("kernel.thermal") if e.host and _TOO_HOT.search(e.message)
     ]  # fmt: skip
     return merge_near([*lost, *hot], SAME_PANIC_S)
@@ -314,8 +332,8 @@ def silent_deaths(world: World) -> list[Fact]:
             continue  # it said what it died of
         if (back is None or booted) and (back or until) - fact.start >= SILENCE_S:
             end = back if back is not None else fact.end
-            attrs = {"last_word": spoke[before - 1], "booted": boots[0] if booted else None}
-            facts.append(Fact(NODE_DEAD.name, fact.start, end, fact.sigma, host, attrs=attrs, events=fact.events))
+            attrs: NodeDead = {"last_word": spoke[before - 1], "booted": boots[0] if booted else None}
+            facts.append(NODE_DEAD.fact(fact.start, end, fact.sigma, host, attrs=attrs, events=fact.events))
     return merge_near(facts, SAME_DOWN_S + 10.0)
 
 

@@ -1,0 +1,44 @@
+"""Coolant that leaks into a node, as its rack's controller says: what another package brings, all of it in this folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypedDict
+
+from correlator.facts.world import World
+from correlator.model.kinds import Cause, Kind
+from correlator.model.nouns import Fact
+
+HERE = Path(__file__).parent
+
+
+class Leak(TypedDict):
+    """The ``tray`` that is wet."""
+
+    tray: str
+
+
+COOLANT_LEAK = Kind(
+    "coolant.leak", "gpu", "Coolant leaked into a tray of a node.", Leak,
+    brief="coolant leak", events=("coolant.leak",),
+    cause=Cause(
+        "node.coolant_leak", "infra.node", "coolant leaked into {tray} of {host}", "coolant leaked into its node",
+        (("Close the valve of {host}, power it off and dry {tray}.", "scontrol update nodename={host} state=down reason='coolant leak'"),),
+        short="coolant leak in {host}", unharmed="degraded", family="machine",
+        disproof="A dry tray: then the sensor is at fault.",
+    ),
+)  # fmt: skip
+
+
+def leaks(world: World) -> list[Fact]:
+    """One fact for each line of the controller."""
+    return [
+        COOLANT_LEAK.fact(e.time, None, e.sigma, e.host, attrs={"tray": str(e.entities["device"])}, events=(e,))
+        for e in world.kinds("coolant.leak")
+    ]
+
+
+KINDS = (COOLANT_LEAK,)
+DETECTORS = [leaks]
+EDGES = [HERE / "edges.toml"]
+PATTERNS = [HERE / "patterns.toml"]
