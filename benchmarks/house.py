@@ -25,7 +25,8 @@ _SQL = re.compile(
     r"|CREATE\s+(?:OR\s+REPLACE\s+|TEMP\s+)*(?:TABLE|VIEW|MACRO|INDEX|SCHEMA|SEQUENCE)\s|DROP\s+(?:TABLE|VIEW)\s"
     r"|ALTER\s+TABLE\s|ATTACH\s|COPY\s|CHECKPOINT\b|PRAGMA\s)"
 )
-#: How a kind of fact is written: `Fact("gpu.xid", ...)` in a detector, `cause = ["gpu.xid"]` in an edge.
+#: How a kind of fact is written: `Kind("gpu.xid", ...)` in its declaration (`Fact("gpu.xid", ...)` in a detector, as it was),
+#: `cause = ["gpu.xid"]` in an edge.
 _KIND = re.compile(r"^[a-z_]+\.[a-z_]+$")
 
 
@@ -156,7 +157,7 @@ def spread(root: Path, trees: dict[Path, ast.Module]) -> dict[str, set[str]]:
         for path, tree in trees.items()
         if "correlator" in path.relative_to(root).parts
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Fact"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Fact", "Kind")
         and node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)
         and _KIND.match(node.args[0].value)
     }  # fmt: skip

@@ -142,6 +142,14 @@ def test_the_format_of_the_docs_reads_its_line() -> None:
     assert str(found["time"][0]) == "2026-02-28 16:29:24"
 
 
+def test_the_kind_of_the_docs_is_concluded() -> None:
+    from tests.correlator.making import event, world
+
+    namespace = _run(next(b for b in blocks("python") if "COOLANT_LEAK = Kind" in b))
+    found = namespace["leaks"](world([event("coolant.leak", 0.0, "n1", "coolant leak", device="tray 3")]))
+    assert [(fact.kind, fact.host, fact.attrs) for fact in found] == [("coolant.leak", "n1", {"tray": "tray 3"})]
+
+
 def test_the_report_of_the_docs_is_written() -> None:
     from collector.ingest import Ingest
     from correlator.engine import correlate

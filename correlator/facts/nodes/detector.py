@@ -19,7 +19,6 @@ from correlator.facts.nodes.kinds import (
     NODE_PANIC,
     NODE_REBOOT,
     AdminDown,
-    Given,
     NodeDead,
     NodeDown,
     NodeReboot,
@@ -63,8 +62,7 @@ def node_downs(world: World) -> list[Fact]:
         for host in hosts_of(event):
             unresumed = waited["seconds"] if waited else None
             if by_admin:
-                given = _given(reasons.get(host, ()), event.time)
-                admin: AdminDown = {"said_by": event.source, "unresumed": unresumed, **given}
+                admin = _given(reasons.get(host, ()), event.time, {"said_by": event.source, "unresumed": unresumed})
                 facts.append(ADMIN_DOWN.fact(event.time, None, event.sigma, host, attrs=admin, events=(event,)))
             else:
                 attrs: NodeDown = {"said_by": event.source, "unresumed": unresumed}
@@ -84,14 +82,15 @@ def _next(times: list[float], after: float) -> float | None:
 SAME_UPDATE_S = 1.0
 
 
-def _given(reasons: Iterable[Event], time: float) -> Given:
-    """The reason that was given with a node's new state, what part of the node it speaks of, and whose it is."""
+def _given(reasons: Iterable[Event], time: float, attrs: AdminDown) -> AdminDown:
+    """``attrs`` with the reason that was given with a node's new state, what part of the node it speaks of, and whose it is."""
     near = [e for e in reasons if abs(e.time - time) <= SAME_UPDATE_S]
     if not near:
-        return {}
+        return attrs
     reason = str(near[-1].entities.get("reason") or "")
     told = split_reason(reason)
-    return {"reason": reason, "component": told.get("component", ""), "owner": told["owner"]}
+    attrs["reason"], attrs["component"], attrs["owner"] = reason, told.get("component", ""), told["owner"]
+    return attrs
 
 
 def ups_of(world: World) -> dict[str, list[float]]:

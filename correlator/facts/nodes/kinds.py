@@ -21,20 +21,15 @@ class NodeDown(TypedDict):
     polled: NotRequired[float]
 
 
-class Given(TypedDict, total=False):
-    """The ``reason`` that was given with a state; ``component`` and ``owner`` are what it names, ``who`` gave it."""
-
-    reason: str
-    component: str
-    owner: str
-    who: str
-
-
-class AdminDown(Given):
-    """As of a node that Slurm gave up."""
+class AdminDown(TypedDict):
+    """As of a node that Slurm gave up; ``component`` and ``owner`` are what the reason names, ``who`` gave it."""
 
     said_by: str | None
     unresumed: NotRequired[str | None]
+    reason: NotRequired[str]
+    component: NotRequired[str]
+    owner: NotRequired[str]
+    who: NotRequired[str]
     polled: NotRequired[float]
 
 
