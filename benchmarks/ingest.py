@@ -162,8 +162,8 @@ class Service:
     def stored(self) -> int:
         """Lines in the store; asked where it costs the service nothing."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.http}/metrics", timeout=60) as answer:
-            found = re.search(rb"^faultline_intake_stored_lines (\d+)", answer.read(), re.M)
-        return int(found[1]) if found else 0
+            found = re.search(rb"^faultline_intake_stored_lines(?:_total)? (\S+)", answer.read(), re.M)
+        return int(float(found[1])) if found else 0
 
     def stop(self) -> None:
         self.process.terminate()

@@ -6,8 +6,12 @@ Names of users stand in these texts, so /readyz, which everybody may ask, does n
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 import structlog
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from store import run_names
 from store.duckdb_store import DuckStore
@@ -18,7 +22,7 @@ log = structlog.get_logger()
 EVERY_S = 5.0
 
 
-class Disputes:
+class Disputes(Collector):
     def __init__(self, store: DuckStore) -> None:
         self.store = store
         self._told: set[str] = set()
@@ -38,6 +42,7 @@ class Disputes:
                 log.warning(text)
         self._told = set(found)
 
-    def metrics(self) -> str:
-        name, text = "faultline_disputed_runs", "Runs for which trusted sources name different users (100 at most)."
-        return f"# HELP {name} {text}\n# TYPE {name} gauge\n{name} {self._open}\n"
+    def collect(self) -> Iterator[Metric]:
+        """What Prometheus sees of disputes."""
+        text = "Runs for which trusted sources name different users (100 at most)."
+        yield GaugeMetricFamily("faultline_disputed_runs", text, self._open)

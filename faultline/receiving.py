@@ -8,13 +8,16 @@ import html
 import ipaddress
 import socket
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import structlog
 from fastapi.responses import HTMLResponse, JSONResponse, Response
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 
@@ -37,23 +40,27 @@ log = structlog.get_logger()
 
 #: Keys of ``Receiving.state`` that are metrics.
 _METRICS = (
-    ("ok", "gauge", "1 while batches are taken in and stored."),
-    ("waiting_bytes", "gauge", "Bytes in the spool that are not in the store yet."),
-    ("free_bytes", "gauge", "Free bytes on the disk of the spool."),
-    ("appended_batches", "counter", "Batches taken in since the start."),
-    ("appended_bytes", "counter", "Bytes taken in since the start."),
-    ("stored_lines", "counter", "Lines stored since the start."),
-    ("stored_batches", "counter", "Batches stored since the start."),
-    ("duplicates", "counter", "Batches that were stored before."),
-    ("quarantined", "gauge", "Batches set aside."),
-    ("blind_periods", "gauge", "Known periods in which lines were not seen."),
-    ("udp_lost", "counter", "UDP datagrams lost since the start: refused for want of room, or dropped by the kernel."),
+    ("ok", GaugeMetricFamily, "1 while batches are taken in and stored."),
+    ("waiting_bytes", GaugeMetricFamily, "Bytes in the spool that are not in the store yet."),
+    ("free_bytes", GaugeMetricFamily, "Free bytes on the disk of the spool."),
+    ("appended_batches", CounterMetricFamily, "Batches taken in since the start."),
+    ("appended_bytes", CounterMetricFamily, "Bytes taken in since the start."),
+    ("stored_lines", CounterMetricFamily, "Lines stored since the start."),
+    ("stored_batches", CounterMetricFamily, "Batches stored since the start."),
+    ("duplicates", CounterMetricFamily, "Batches that were stored before."),
+    ("quarantined", GaugeMetricFamily, "Batches set aside."),
+    ("blind_periods", GaugeMetricFamily, "Known periods in which lines were not seen."),
+    (
+        "udp_lost",
+        CounterMetricFamily,
+        "UDP datagrams lost since the start: refused for want of room, or dropped by the kernel.",
+    ),
 )
 
 App = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 
 
-class Receiving:
+class Receiving(Collector):
     """Opens the spool at once; ``attach`` begins to store, ``open_listeners`` to listen (inside the event loop)."""
 
     def __init__(self, config: Config, *, listeners: bool = True, connections: Connections | None = None) -> None:
@@ -134,22 +141,24 @@ class Receiving:
             }  # fmt: skip
         return found
 
-    def metrics(self) -> str:
-        """What Prometheus is told about the way in."""
+    def collect(self) -> Iterator[Metric]:
+        """What Prometheus sees of the way in."""
         state = {**self.state(), "ok": 0 if self.trouble() else 1}
-        out = []
-        for name, kind, text in _METRICS:
+        for name, family, text in _METRICS:
             if isinstance(value := state.get(name), int | float):
-                metric = f"faultline_intake_{name}"
-                out += [f"# HELP {metric} {text}", f"# TYPE {metric} {kind}", f"{metric} {value}"]
-        metric = "faultline_intake_requests_total"
-        out += [f"# HELP {metric} Batches over HTTP, by protocol and status.", f"# TYPE {metric} counter"]
+                yield family(f"faultline_intake_{name}", text, value)
+        requests = CounterMetricFamily(
+            "faultline_intake_requests", "Batches over HTTP, by protocol and status.", labels=("protocol", "status")
+        )
         for (protocol, status), count in sorted(self.intake.counts.items()):
-            out.append(f'{metric}{{protocol="{protocol}",status="{status}"}} {count}')
-        metric = "faultline_intake_seconds_total"
-        out += [f"# HELP {metric} Seconds from a request to its answer, by protocol.", f"# TYPE {metric} counter"]
-        out += [f'{metric}{{protocol="{kind}"}} {spent:.6f}' for kind, spent in sorted(self.intake.answer_s.items())]
-        return "\n".join(out) + "\n"
+            requests.add_metric((protocol, str(status)), count)
+        yield requests
+        seconds = CounterMetricFamily(
+            "faultline_intake_seconds", "Seconds from a request to its answer, by protocol.", labels=("protocol",)
+        )
+        for protocol, spent in sorted(self.intake.answer_s.items()):
+            seconds.add_metric((protocol,), spent)
+        yield seconds
 
     def replay(self, identity: str) -> bool:
         """Spools a batch that was set aside anew; False if there is none of that name."""

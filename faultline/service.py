@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +17,9 @@ from apscheduler.executors.pool import ThreadPoolExecutor as SchedulerThreads
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.cron import CronTrigger
 from fastapi import Query, Response
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from collector.agent.artifacts import Places
 from collector.hook_spool import HookSpool
@@ -63,7 +67,7 @@ PATIENCE_S = 10.0
 TELL_AGAIN_S = 60.0
 
 
-class Service:
+class Service(Collector):
     """The running parts. ``tick()`` is one round of taking in hooks and concluding; tests call it themselves."""
 
     def __init__(
@@ -220,24 +224,18 @@ class Service:
         now = datetime.now(UTC).replace(tzinfo=None)
         return since if since is not None and (now - since).total_seconds() > LOOK_S else None
 
-    def metrics(self) -> str:
-        """What Prometheus is told about concluding."""
-        name = "faultline_first_look_pending"
-        text = "1 until all that is stored was looked at once since the start: conclusions are those of before."
-        rows = f"# HELP {name} {text}\n# TYPE {name} gauge\n{name} {int(self._looking_since is not None)}\n"
-        held = "faultline_retention_held"
-        rows += (
-            f"# HELP {held} 1 while nothing is dropped for its age, because the clock jumped.\n# TYPE {held} gauge\n"
-        )
-        rows += f"{held} {int(self.clock.trouble is not None)}\n"
-        lost = "faultline_lines_may_be_missing"
-        rows += f"# HELP {lost} 1 if a damaged log of the store cost lines, or may have.\n# TYPE {lost} gauge\n"
-        rows += f"{lost} {int(bool(self.store.lost or (self._pipeline is not None and self._pipeline.missing)))}\n"
-        failing = "faultline_jobs_failing"
-        rows += f"# HELP {failing} Jobs beside concluding whose last run failed.\n# TYPE {failing} gauge\n"
-        rows += f"{failing} {len(self._faults)}\n"
-        name, text = "faultline_concluding_ok", "1 unless the last round of concluding failed."
-        return f"{rows}# HELP {name} {text}\n# TYPE {name} gauge\n{name} {int(self._tick_fault is None)}\n"
+    def collect(self) -> Iterator[Metric]:
+        """What Prometheus sees of concluding and of the store."""
+        missing = self._pipeline is not None and self._pipeline.missing
+        for name, text, value in (
+            ("first_look_pending", "1 until all that is stored was looked at once since the start: conclusions are those of before.",
+             self._looking_since is not None),
+            ("retention_held", "1 while nothing is dropped for its age, because the clock jumped.", self.clock.trouble is not None),
+            ("lines_may_be_missing", "1 if a damaged log of the store cost lines, or may have.", bool(self.store.lost or missing)),
+            ("jobs_failing", "Jobs beside concluding whose last run failed.", len(self._faults)),
+            ("concluding_ok", "1 unless the last round of concluding failed.", self._tick_fault is None),
+        ):  # fmt: skip
+            yield GaugeMetricFamily(f"faultline_{name}", text, value)
 
     def _deliver_output(self) -> None:
         """What hooks brought of jobs' output, and what they lost, comes in the way that all lines come in."""
@@ -363,12 +361,9 @@ def build_app(service: Service) -> Any:
     app.state.receiving = service.receiving
     app.state.looking_since = service.looking_since
     app.state.troubles = service.troubles
-    app.state.counters.more.append(service.metrics)
-    app.state.counters.more.append(service.disputes.metrics)
-    if service.receiving is not None:
-        app.state.counters.more.append(service.receiving.metrics)
-    if service.telling.targets:
-        app.state.counters.more.append(service.telling.metrics)
+    for part in (service, service.disputes, service.receiving, service.telling if service.telling.targets else None):
+        if part is not None:
+            app.state.metrics.add(part)
 
     @app.get("/api/v1/result", tags=["incidents"])
     def whole_result(read: Read) -> dict[str, Any]:

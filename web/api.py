@@ -234,7 +234,7 @@ async def query(request: Request, read: Read, question: Question) -> Response:
     """Runs KQL. An error is 400 with line, column, message and suggestion; 429 when too many queries wait."""
     if not (question.validate_only or question.explain):
         reads.of_query(request, question.query)
-    counters, turns, began = request.app.state.counters, request.app.state.turns, time.perf_counter()
+    metrics, turns, began = request.app.state.metrics, request.app.state.turns, time.perf_counter()
     asked = Asked(read.store.cursor())
     client = client_of(request)
     outcome = "error"
@@ -268,8 +268,8 @@ async def query(request: Request, read: Read, question: Question) -> Response:
         raise problem from error
     finally:
         asked.cursor.close()
-        counters.add("faultline_query_seconds_total", time.perf_counter() - began)
-        counters.add("faultline_queries_total", outcome=outcome)
+        metrics.query_seconds.inc(time.perf_counter() - began)
+        metrics.queries.labels(outcome).inc()
 
 
 #: Bytes of an answer (as columns in memory) that are sent; what is beyond is left out, and `truncated` says so.

@@ -25,7 +25,7 @@ from web.access.gate import Gate, Guard
 from web.access.reads import Reads
 from web.access.rights import allowed
 from web.methods import as_get, methods_of
-from web.metrics import Counters
+from web.metrics import CONTENT_TYPE, Metrics
 from web.origin import foreign
 from web.problems import ProblemError, wants_page
 from web.reading import Reader, Store
@@ -53,8 +53,8 @@ WAYS_OUT = {
 class Envelope:
     """Security headers on every answer, and a count of it by route (not by path: paths have no bound)."""
 
-    def __init__(self, app: ASGIApp, counters: Counters) -> None:
-        self.app, self.counters = app, counters
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self.app, self.metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -81,8 +81,8 @@ class Envelope:
             await (self.refuse if foreign(scope["method"], Headers(scope=scope)) else self.app)(scope, receive, sending)
         finally:
             route = getattr(scope.get("route"), "path", "static" if scope["path"].startswith("/static/") else "none")
-            self.counters.add("faultline_http_requests_total", route=str(route), status=str(status))
-            self.counters.add("faultline_http_seconds_total", time.perf_counter() - began, route=str(route))
+            self.metrics.requests.labels(str(route), str(status)).inc()
+            self.metrics.request_seconds.labels(str(route)).inc(time.perf_counter() - began)
 
     async def refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         """What another site's page sends in its reader's name changes nothing here."""
@@ -159,7 +159,7 @@ def operations(app: FastAPI) -> None:
 
     @app.get("/metrics", include_in_schema=False)
     def metrics() -> PlainTextResponse:
-        return PlainTextResponse(app.state.counters.render(), media_type="text/plain; version=0.0.4")
+        return PlainTextResponse(app.state.metrics.text(), media_type=CONTENT_TYPE)
 
 
 def guard(app: FastAPI, gate: Gate) -> None:
@@ -186,7 +186,7 @@ def create_app(
         description="Why did this job die? Errors are RFC 9457 problem details.", dependencies=[Depends(allowed)],
     )  # fmt: skip
     app.state.store, app.state.reader = store, Reader(store)
-    app.state.settings, app.state.counters = dict(settings or {}), Counters()
+    app.state.settings, app.state.metrics = dict(settings or {}), Metrics()
     app.state.repairs = repairs.Memory()
     app.state.templates, app.state.turns = pages.environment(), Turns()
     handlers(app)
@@ -204,5 +204,5 @@ def create_app(
     if gate is not None:
         gate.audit = app.state.audit
         guard(app, gate)
-    app.add_middleware(Envelope, counters=app.state.counters)
+    app.add_middleware(Envelope, metrics=app.state.metrics)
     return app

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import tomli_w
+
 from correlator.learning.feedback import answers
 from correlator.learning.judged import LEAST, MOST, PRIOR_ANSWERS, judged
 from correlator.model.nouns import Edge
@@ -86,44 +88,37 @@ def as_file(
     found: Iterable[Learned], tests: Mapping[str, Sequence[object]] | None = None, rates: Iterable[Innocence] = ()
 ) -> str:
     """Edges with their new priors, and base rates, as a site's edge file. ``tests``: those that the edges carry, by id."""
-    parts = [
-        "# Priors and base rates as operators' answers have them. Made by 'faultline check --answers'; back-test it before you use it."
-    ]
+    edges = []
     for one in found:
         edge = one.edge
-        told: dict[str, object] = {
+        entry: dict[str, object] = {
             "id": edge.id, "cause": list(edge.cause), "effect": list(edge.effect), "scope": edge.scope, "window": edge.window,
             "prior": one.prior, "judged": one.begun, "requires": list(edge.requires), "text": edge.text,
             "reference": f"{_COUNTED.sub('', edge.reference)}; {_counts(one)}".removeprefix("; "),
             "anchor": edge.anchor, "density": edge.density, "blocks": edge.blocks, "shared": edge.shared, "prior_runs": edge.prior_runs,
         }  # fmt: skip
-        table = _table("edge", told)
         carried = (tests or {}).get(edge.id)
-        if carried:
-            table += "\ntests = [\n" + "".join(f"  {_toml(test)},\n" for test in carried) + "]"
-        parts.append(table)
-    for rate in rates:
-        reference = f"{rate.blamed} of {rate.seen} facts blamed; {_counts(rate)}"
-        parts.append(_table("base_rate", {"kind": rate.kind, "innocent": rate.innocent, "reference": reference}))
-    return "\n\n".join(parts) + "\n"
+        edges.append({**entry, "tests": list(carried)} if carried else entry)
+    base_rates = [
+        {
+            "kind": rate.kind,
+            "innocent": rate.innocent,
+            "reference": f"{rate.blamed} of {rate.seen} facts blamed; {_counts(rate)}",
+        }
+        for rate in rates
+    ]
+    tables = {name: entries for name, entries in (("edge", edges), ("base_rate", base_rates)) if entries}
+    return f"{_MADE}\n\n{tomli_w.dumps(tables)}"
 
 
+#: The first line of such a file.
+_MADE = (
+    "# Priors and base rates as operators' answers have them. Made by 'faultline check --answers'; "
+    "back-test it before you use it."
+)
 #: What an earlier file of answers says of itself behind an edge's reference.
 _COUNTED = re.compile(r"(?:; |^)\d+ incidents confirmed, \d+ wrong$")
 
 
 def _counts(one: Learned | Innocence) -> str:
     return f"{one.confirmed} incidents confirmed, {one.wrong} wrong"
-
-
-def _table(name: str, told: Mapping[str, object]) -> str:
-    return f"[[{name}]]\n" + "\n".join(f"{key} = {_toml(value)}" for key, value in told.items())
-
-
-def _toml(value: object) -> str:
-    """Text, numbers and booleans are written alike in JSON and TOML; tables are not."""
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(one)}" for key, one in value.items()) + " }"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)

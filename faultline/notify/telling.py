@@ -15,6 +15,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from faultline.notify.kind import Send
 from faultline.notify.message import Message, State
@@ -63,8 +66,8 @@ class _News:
 _Told = dict[str, tuple[str, str | None]]
 
 
-@dataclass
-class Telling:
+@dataclass(eq=False)
+class Telling(Collector):
     """``alerts()``: what ``collector.inventory`` says of silent sources, as (key, text)."""
 
     store: DuckStore
@@ -118,17 +121,14 @@ class Telling:
     def _count(self, target: Target, outcome: str) -> None:
         self.counts[target.name, outcome] = self.counts.get((target.name, outcome), 0) + 1
 
-    def metrics(self) -> str:
-        """Prometheus text."""
-        rows = [
-            "# HELP faultline_notices_total Notifications, by target and outcome.",
-            "# TYPE faultline_notices_total counter",
-        ]
-        rows += [
-            f'faultline_notices_total{{outcome="{outcome}",target={json.dumps(name)}}} {count}'
-            for (name, outcome), count in sorted(self.counts.items())
-        ]
-        return "\n".join(rows) + "\n"
+    def collect(self) -> Iterator[Metric]:
+        """What Prometheus sees of notifications."""
+        family = CounterMetricFamily(
+            "faultline_notices", "Notifications, by target and outcome.", labels=("outcome", "target")
+        )
+        for (name, outcome), count in sorted(self.counts.items()):
+            family.add_metric((outcome, name), count)
+        yield family
 
     # ------------------------------------------------------------------------------------------------ what is news
 

@@ -98,7 +98,7 @@ def _untold(sending: Sending, words: tuple[str, ...]) -> dict[str, Any]:
     if status != 503 or not any(word in text for word in words) or int(headers.get("retry-after", 0)) < 1:
         missing["/readyz"] = (status, text)
     text = sending.ask("GET", "/metrics")[1].decode()
-    if "\nfaultline_intake_ok 0\n" not in text:
+    if "\nfaultline_intake_ok 0.0\n" not in text:
         missing["/metrics"] = [line for line in text.splitlines() if line.startswith("faultline_intake_ok")]
     text = json.loads(sending.ask("GET", "/api/v1/sources")[1])["intake"]["trouble"] or ""
     if not any(word in text for word in words):
@@ -121,7 +121,7 @@ def well(sending: Sending) -> None:
     while (answer := service.request("GET", "/readyz"))[0] != 200 and time.monotonic() < end:
         time.sleep(0.2)
     assert answer[0] == 200, answer
-    assert "\nfaultline_intake_ok 1\n" in service.request("GET", "/metrics")[1].decode()
+    assert "\nfaultline_intake_ok 1.0\n" in service.request("GET", "/metrics")[1].decode()
     stored_once(sending)
     assert service.get("/api/v1/sources")[1]["intake"]["trouble"] is None
 

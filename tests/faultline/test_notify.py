@@ -25,6 +25,7 @@ from faultline.notify.telling import MOST, REMEMBERED, RETRY_S, SETTLE_S, Target
 from faultline.service import Service
 from store import open_store
 from store.duckdb_store import DuckStore
+from web.metrics import exposition
 
 FLAP = Path(__file__).parent.parent / "captures" / "mgmt_flap_long"
 SOON = datetime(2026, 11, 21, 0, 35)
@@ -129,7 +130,7 @@ def test_a_target_that_is_away_is_tried_later_and_later_and_the_others_are_told(
     ears.away = None
     assert ears.round(RETRY_S - 1) == []
     assert len(ears.round(2)) == 1
-    assert 'faultline_notices_total{outcome="sent",target="ears"} 1' in ears.telling.metrics()
+    assert 'faultline_notices_total{outcome="sent",target="ears"} 1' in exposition(ears.telling)
 
 
 def test_a_storm_is_told_in_a_few_messages(store: DuckStore) -> None:

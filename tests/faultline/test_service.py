@@ -26,6 +26,7 @@ from faultline.service import Service, build_app
 from faultline.serving import _Parts
 from store import mark, open_store
 from store.duckdb_store import DATABASE
+from web.metrics import exposition
 
 FLAP = Path(__file__).parent.parent / "captures" / "mgmt_flap_long"
 
@@ -175,11 +176,11 @@ def test_a_job_that_fails_is_told_until_it_goes_through_again(tmp_path: Path) ->
             while not running.troubles() and time.monotonic() < end:
                 time.sleep(0.01)
             assert running.troubles() == ['the job "the test\'s" failed: MemoryError: nothing left']
-            assert "\nfaultline_jobs_failing 1\n" in running.metrics()
+            assert "\nfaultline_jobs_failing 1.0\n" in exposition(running)
             broken.clear()
             while running.troubles() and time.monotonic() < end:
                 time.sleep(0.01)
-            assert running.troubles() == [] and "\nfaultline_jobs_failing 0\n" in running.metrics()
+            assert running.troubles() == [] and "\nfaultline_jobs_failing 0.0\n" in exposition(running)
         finally:
             running.stop()
     told = [line["event"] for line in said if line.get("job") == "the test's"]
@@ -191,7 +192,7 @@ def test_what_a_damaged_log_cost_is_among_the_troubles(tmp_path: Path) -> None:
         mark.note_of(tmp_path / "data" / DATABASE).write_text("lines may be missing\n")
         running = Service(validate({"data": str(tmp_path / "data")}, "test"), store)
         assert running.troubles() == ["lines may be missing"]
-        assert "\nfaultline_lines_may_be_missing 1\n" in running.metrics()
+        assert "\nfaultline_lines_may_be_missing 1.0\n" in exposition(running)
         with TestClient(build_app(running)) as client:
             assert client.get("/readyz").json()["troubles"] == ["lines may be missing"]
     checked = run(["check", "--data", str(tmp_path / "data")])

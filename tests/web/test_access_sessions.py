@@ -207,7 +207,7 @@ def test_the_file_keeps_ends_scopes_and_four_characters_and_older_ones_are_read(
     assert again.token(token) == ("grafana", kept) and again.token("x") is None
     right = path.read_text()
     for wrong, said in (
-        ('scope = "query"', 'scope = "everything"'), (":00:00Z", ":00:00"), ("ends =", "network ="), ("sha256:", "md5:"),
+        ('scope = "query"', 'scope = "everything"'), ("+00:00", ""), ("ends =", "network ="), ("sha256:", "md5:"),
     ):  # fmt: skip
         path.write_text(right.replace(wrong, said))
         with pytest.raises(UsersError, match="tokens"):

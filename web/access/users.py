@@ -16,7 +16,6 @@ import contextlib
 import fcntl
 import hashlib
 import hmac
-import json
 import os
 import secrets
 import threading
@@ -26,6 +25,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import tomli_w
 
 from web.access.passwords import ARGON2, LEAST_CHARS, SCRYPT, hashed_password, is_old, password_fits
 from web.access.scopes import ALL, SCOPES
@@ -56,13 +57,12 @@ class Token:
     def is_over(self, now: datetime) -> bool:
         return self.expires is not None and self.expires <= now
 
-    def written(self) -> str:
-        """As TOML; one without anything else stays a string, as older versions read it."""
+    def written(self) -> str | dict[str, Any]:
+        """As a value of TOML; one without anything else stays a string, as older versions read it."""
         if self.expires is None and self.scope == ALL and not self.ends:
-            return json.dumps(self.digest)
-        parts = [f"hash = {json.dumps(self.digest)}", f"ends = {json.dumps(self.ends)}"]
-        parts += [] if self.expires is None else [f"expires = {self.expires:%Y-%m-%dT%H:%M:%SZ}"]
-        return f"{{ {', '.join([*parts, f'scope = {json.dumps(self.scope)}'])} }}"
+            return self.digest
+        expires = {} if self.expires is None else {"expires": self.expires.replace(microsecond=0)}
+        return {"hash": self.digest, "ends": self.ends, **expires, "scope": self.scope}
 
 
 def hashed_token(token: str, *, expires: datetime | None = None, scope: str = ALL) -> Token:
@@ -169,15 +169,16 @@ class Users:
     def save(self) -> None:
         """Writes the file anew, for its owner and group only. Raises ``UsersError``."""
         assert self.path is not None
-        lines = ["# Written by `faultline access`: names and hashes.", "[people]"]
-        lines += [f"{json.dumps(name)} = {json.dumps(kept)}" for name, kept in sorted(self.people.items())]
-        lines += ["", "[tokens]"]
-        lines += [f"{json.dumps(name)} = {kept.written()}" for name, kept in sorted(self.tokens.items())]
+        people = dict(sorted(self.people.items()))
+        tokens = {name: kept.written() for name, kept in sorted(self.tokens.items())}
+        text = (
+            f"# Written by `faultline access`: names and hashes.\n{tomli_w.dumps({'people': people, 'tokens': tokens})}"
+        )
         draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
             mode = self.path.stat().st_mode & 0o777 if self.path.exists() else 0o640
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w", encoding="utf-8") as file:
-                file.write("\n".join(lines) + "\n")
+                file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
             if self.path.exists():  # the service, which is not root, must still be able to read what root wrote
