@@ -61,6 +61,9 @@ class Stream(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._peer = plain_address(transport.get_extra_info("peername"))
         self._connections.add(self)
+        self._gatherer.streams.add(self)
+        if self._gatherer.is_held:
+            self.hold()
         self._came = time.monotonic()
         self._place.overdue = self._overdue
 
@@ -100,10 +103,8 @@ class Stream(asyncio.BufferedProtocol):
             self._held += size
         else:
             self._take(b"".join((*self._begun, room[:size])))
-        if not self._gatherer.has_room and self._transport is not None:
-            self._paused = True
-            self._transport.pause_reading()
-            self._gatherer.when_room(self._go_on)
+        if not self._gatherer.has_room:
+            self._gatherer.hold()
 
     def _take(self, data: bytes) -> None:
         if self._octets is None:
@@ -147,13 +148,19 @@ class Stream(asyncio.BufferedProtocol):
             self._place.finished()
             self._place.busy = True  # what it sends is acknowledged by nobody: ending it would lose lines
 
-    def _go_on(self) -> None:
+    def hold(self) -> None:
+        self._paused = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def go_on(self) -> None:
         self._paused, self._came = False, time.monotonic()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._connections.discard(self)
+        self._gatherer.streams.discard(self)
         self._place.release()
         self._all.held -= self._held
         if self._begun:  # a last line without its end: kept, and marked

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from collector.segment_file import Position
 from collector.spool import SpoolBroken, SpoolFull
@@ -42,6 +41,14 @@ class Part(NamedTuple):
     timezone: str | None
 
 
+class Held(Protocol):
+    """A connection that can be held, and let go on."""
+
+    def hold(self) -> None: ...
+
+    def go_on(self) -> None: ...
+
+
 class Gatherer:
     """What all listeners read, put together into batches. Lives in the event loop."""
 
@@ -54,7 +61,9 @@ class Gatherer:
         self._under_way = 0
         self._again: deque[tuple[bytes, list[Part], int]] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._stopped: set[Callable[[], None]] = set()
+        #: Connections that are read from while there is room; whether they are held because there is none.
+        self.streams: set[Held] = set()
+        self.is_held = False
         #: What is read from a socket lies here until the connection has taken it, in the same turn of the loop.
         self.scratch = bytearray(READ_BYTES)
         self.room = memoryview(self.scratch)
@@ -85,20 +94,23 @@ class Gatherer:
             return False
         return True
 
-    def when_room(self, go_on: Callable[[], None]) -> None:
-        """``go_on`` is called once there is room again."""
-        if not self._stopped:
-            self._loop.call_later(RETRY_S / 10, self._look)
-        self._stopped.add(go_on)
+    def hold(self) -> None:
+        """Nobody is read from until there is room: one read of each of thousands would be gigabytes."""
+        if self.is_held:
+            return
+        self.is_held = True
+        for stream in list(self.streams):
+            stream.hold()
+        self._loop.call_later(RETRY_S / 10, self._look)
 
     def _look(self) -> None:
         if not self.has_room:
             self._loop.call_later(RETRY_S / 10, self._look)
             return
-        waiting, self._stopped = self._stopped, set()
-        for go_on in waiting:
+        self.is_held = False
+        for stream in list(self.streams):
             with suppress(Exception):  # a connection that is just going must not keep the others waiting
-                go_on()
+                stream.go_on()
 
     def flush(self) -> None:
         if self._timer is not None:

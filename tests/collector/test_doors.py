@@ -148,7 +148,8 @@ class Kept:
     def __init__(self) -> None:
         self.scratch = bytearray(64 * 1024)
         self.room = memoryview(self.scratch)
-        self.has_room = True
+        self.has_room, self.is_held = True, False
+        self.streams: set[Stream] = set()
         self.data: list[bytes] = []
 
     def add(self, data: bytes, _part: Part) -> None:

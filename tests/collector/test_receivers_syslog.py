@@ -19,7 +19,7 @@ from collector import decoding
 from collector.columnar import octets
 from collector.decoding import Job
 from collector.intake import Intake
-from collector.receivers import syslog
+from collector.receivers import syslog, syslog_batches
 from collector.receivers.base import Decoded, ListenFailed, Payload
 from collector.receivers.syslog import Stream
 from collector.receivers.syslog_batches import Gatherer, Part
@@ -41,6 +41,8 @@ class Collected:
     def __init__(self) -> None:
         self.data: list[bytes] = []
         self.parts: list[Part] = []
+        self.streams: set[Stream] = set()
+        self.is_held = False
 
     def add(self, data: bytes, part: Part) -> None:
         self.data.append(data)
@@ -250,6 +252,42 @@ def test_a_sender_waits_while_nothing_can_be_spooled(tmp_path: Path) -> None:
     assert asyncio.run(talk()) == [False, True]
     assert [r["raw"] for r in rows(spool)] == ["<13>first", "<13>second"]
     spool.close()
+
+
+def test_when_there_is_no_room_nobody_is_read_from_not_even_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each connection was stopped at its own next read: of thousands, that was half a megabyte each."""
+    monkeypatch.setattr(syslog_batches, "HIGH_BYTES", 64 * 1024)
+    spool = Spool(tmp_path, min_free_bytes=0)
+
+    async def talk() -> int:
+        (listener,) = await syslog._open(Asked("tcp"), Intake(spool, receivers=[syslog.RECEIVER]))
+        gatherer = listener.gatherer
+        made = [await asyncio.open_connection(*listener.server.sockets[0].getsockname()) for _ in range(40)]
+        for number, (_, writer) in enumerate(made):
+            writer.write(b"".join(b"<13>%d of %d %b\n" % (line, number, b"x" * 9000) for line in range(10)))
+        most = 0
+        spool.max_waiting_bytes = -1  # from now on nothing is taken
+        for _ in range(100):
+            await asyncio.sleep(0.005)
+            most = max(most, gatherer._size + sum(size for _, _, size in gatherer._again))
+        assert gatherer.is_held and len(gatherer.streams) == 40
+        spool.max_waiting_bytes = 1 << 40
+        monkeypatch.undo()
+        await asyncio.gather(*(writer.drain() for _, writer in made))
+        for _, writer in made:
+            writer.close()
+        while gatherer.streams:
+            await asyncio.sleep(0.01)
+        await listener.close()
+        return most
+
+    most = asyncio.run(talk())
+    found = rows(spool)
+    spool.close()
+    assert most < 2 * (64 * 1024 + syslog_batches.READ_BYTES) < 40 * 90_000
+    assert len({row["raw"] for row in found}) == len(found) == 400
 
 
 def test_an_address_that_is_taken_is_named(tmp_path: Path) -> None:
