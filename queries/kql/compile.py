@@ -25,6 +25,8 @@ from queries.kql.errors import NOWHERE, CannotExpress, KqlBindError, KqlError, N
 from queries.kql.expressions import bind, boolean
 from queries.kql.functions.aggregates import SIMPLE
 from queries.kql.functions.calling import call as call_function
+from queries.kql.functions.declaration import LINEAR
+from queries.kql.functions.declaration import Function as DeclaredFunction
 from queries.kql.functions.python import USED as PYTHON_WORD
 from queries.kql.functions.registry import registry
 from queries.kql.hints import ELSEWHERE, INSTEAD
@@ -245,8 +247,10 @@ class Compiler(Builder):
             function = aggregate
         if function is not None:
             if function.bind is not None:
-                return function.bind(self, node, scope)
-            return call_function(function, [self.expr(a, scope) for a in node.args], node)
+                made = function.bind(self, node, scope)
+            else:
+                made = call_function(function, [self.expr(a, scope) for a in node.args], node)
+            return _declared_by(function, made)
         known = [*found.callable(), *found.aggregates, *scope.env.all_names()]
         if name in CANNOT:
             said = f"{node.name}() cannot be answered here: {CANNOT[name]}"
@@ -325,7 +329,7 @@ class Compiler(Builder):
         said, order = self._said(needed, query)
         names = tuple(n for n, _, _ in needed)
         once = {n for n, _, materialized in needed if materialized}
-        dear = self.engine is DUCKDB and not is_cheap(said.sql, said.parameters, names, once)
+        dear = self.engine is DUCKDB and not is_cheap(said, names, once)
         return Compiled(
             said.sql,
             said.parameters,
@@ -344,13 +348,17 @@ class Compiler(Builder):
         if self.engine.tail:
             whole = Sql(f"{{0}} {self.engine.tail}", whole)
         self.tick()
+        dialect = self.engine.dialect()
         try:
-            compiled = whole.compile(dialect=self.engine.dialect())
+            compiled = whole.compile(dialect=dialect)
         except Unspelled as gap:
             raise self._refused(gap) from None
         params = compiled.params  # a property that is made anew each time
         order = tuple(getattr(compiled, "positiontup", None) or params)
-        return Said(str(compiled), [params[name] for name in order]), order
+        called: set[DeclaredFunction] = dialect.called
+        linear = all(function.cost is LINEAR for function in called)
+        words = frozenset[str]().union(*(function.words for function in called))
+        return Said(str(compiled), [params[name] for name in order], linear, words), order
 
     def _refused(self, gap: Unspelled) -> KqlError:
         """The two kinds of no, for a word that the engine's table lacks."""
@@ -427,6 +435,14 @@ def _compiled(
     if not out:
         raise KqlBindError("the query has no tabular statement", Span(0, len(query))).locate(query)
     return out
+
+
+def _declared_by(function: DeclaredFunction, value: Value) -> Value:
+    """The value, whose SQL knows its function from here on: the wall reads what that may cost."""
+    for made in (value, *(part for _, part in value.parts)):
+        if isinstance(made.sql, Sql) and made.sql.function is None:
+            made.sql.function = function
+    return value
 
 
 def _result_name(node: ast.Node, scope: Scope) -> str | None:

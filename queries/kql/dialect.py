@@ -39,6 +39,7 @@ class Sql(ColumnElement[Any]):
         self.template = template
         self.args = args
         self.origin = origin  # the call or operator of the query it was made for, where that is known
+        self.function: Any = None  # the declaration of the function whose value it is, where it is one's
         # A name used twice in the next name doubles the text each time: 30 lets would fill the memory.
         self.size: int = 1 + sum(a.size if isinstance(a, Sql) else 1 for a in args)
         if self.size > MAX_SIZE:
@@ -54,6 +55,8 @@ class Sql(ColumnElement[Any]):
 def _compile_sql(element: Sql, compiler: Any, **kw: Any) -> str:
     out = []
     look()
+    if element.function is not None:
+        compiler.dialect.called.add(element.function)
     try:
         for place, piece in enumerate(compiler.dialect.engine.pieces(element.template)):
             if place % 2 == 0:

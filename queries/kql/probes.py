@@ -21,7 +21,7 @@ _COLUMNS = {
     "Time": "datetime", "Host": "string", "ReceivedTime": "datetime",
 }  # fmt: skip
 _JOBS = {"JobId": "long", "Attempt": "long", "Nodes": "dynamic", "Start": "datetime", "End": "datetime"}
-_CATALOG = Catalog({name: Table(name, tuple(Column(n, k) for n, k in columns.items()), name)
+CATALOG = Catalog({name: Table(name, tuple(Column(n, k) for n, k in columns.items()), name)
                     for name, columns in (("X", _COLUMNS), ("Jobs", _JOBS))})  # fmt: skip
 _ARGUMENTS = (
     "", "S", "L", "R", "D", "T", "P", "B", "G", "S, S", "L, L", "R, R", "D, D", "D, S", "S, D", "D, L", "S, L", "T, L", "T, P",
@@ -69,7 +69,7 @@ _NOT_DYNAMIC = "X | project-away D | "  # what the plugins that look for pattern
 def compiles(query: str, engine: Engine) -> bool:
     """Whether a query can be put in the engine's words; one that asks its data for columns is told there are none."""
     try:
-        compile_script(query, _CATALOG, engine=engine, probe=lambda _: [])
+        compile_script(query, CATALOG, engine=engine, probe=lambda _: [])
     except KqlError:
         return False
     return True

@@ -35,8 +35,11 @@ class Engine:
         self.pieces = lru_cache(maxsize=8192)(lambda template: split(speller.spell(template)))
 
     def dialect(self) -> Any:
-        """A fresh SQLAlchemy dialect: quoting and parameters."""
-        return self._dialect(self)
+        """A fresh SQLAlchemy dialect: quoting and parameters. Once a statement is compiled, its ``called`` holds the
+        declarations of the functions that the statement calls."""
+        made = self._dialect(self)
+        made.called = set()
+        return made
 
 
 def split(template: str) -> tuple[str, ...]:

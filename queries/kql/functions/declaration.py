@@ -28,6 +28,7 @@ from queries.kql.values import Value
 
 Bind = Callable[[Binder, ast.Call, Scope], Value]
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_CALLED = re.compile(r"([A-Za-z_]\w*)\s*\(")
 
 
 class Cost(enum.Enum):
@@ -96,6 +97,10 @@ class Function:
         no query can call. Raises ``ValueError`` for a declaration that cannot work."""
         self.name, self.doc, self.overloads, self.bind = name, doc, overloads, bind
         self.cost, self.kind, self.aliases, self.internal = cost, kind, aliases, internal
+        #: What the templates call, in lower case: a statement of linear functions may hold these words beside the store.
+        self.words = frozenset(
+            word.lower() for o in overloads if isinstance(o, Template) for word in _CALLED.findall(o.sql)
+        )
         for spelling in (name, *aliases):
             if not _NAME.fullmatch(spelling):
                 raise ValueError(f"'{spelling}' is no name of a function: letters, digits and _, not a digit first")

@@ -261,6 +261,7 @@ FUNCTIONS = (
         "bin_auto",
         "bin() with the size and origin that `set query_bin_auto_size` and `query_bin_auto_at` give.",
         bind=_bin_auto,
+        cost=LINEAR,
     ),
     Function("max_of", "The greatest of the arguments.", bind=_extreme("greatest"), cost=LINEAR),
     Function("min_of", "The least of the arguments.", bind=_extreme("least"), cost=LINEAR),

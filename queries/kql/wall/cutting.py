@@ -21,10 +21,13 @@ MOST_STREAMS = 32
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """SQL and its parameters."""
+    """SQL and its parameters. ``linear``: every function that it calls is declared as ``Cost.LINEAR``; ``words``: what the
+    templates of those call."""
 
     sql: str
     parameters: list[Any]
+    linear: bool = True
+    words: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +84,11 @@ def reads_of(texts: dict[str, str], once: Collection[str], last: str) -> tuple[i
     return most, reads
 
 
-def is_cheap(whole: str, parameters: Sequence[Any], names: Sequence[str], once: Collection[str]) -> bool:
+def is_cheap(whole: Said, names: Sequence[str], once: Collection[str]) -> bool:
     """Whether a whole statement may run beside the store. Raises as ``reads_of`` does."""
-    texts, last = parts_of(whole, names)
+    texts, last = parts_of(whole.sql, names)
     most, _ = reads_of(texts, once, last)
-    return cheap(whole, parameters, most)
+    return whole.linear and cheap(whole.sql, whole.parameters, most, whole.words)
 
 
 def cut(steps: Sequence[Step], query: Any, stored: set[str], say: Say) -> Cut:
@@ -99,7 +102,7 @@ def cut(steps: Sequence[Step], query: Any, stored: set[str], say: Say) -> Cut:
     for name, _, _ in steps:
         if name in stored or reads[name] & from_store:
             from_store.add(name)
-        if name in stored or (reads[name] <= near and cheap(*_parts(said[name]))):
+        if name in stored or (reads[name] <= near and _cheap_alone(said[name])):
             near.add(name)
     far: list[Step] = []
     wanted = {n for n in _STEP.findall(last) if n in texts}
@@ -127,8 +130,8 @@ def cut(steps: Sequence[Step], query: Any, stored: set[str], say: Say) -> Cut:
     return Cut(made, say(far, query))
 
 
-def _parts(one: Said) -> tuple[str, list[Any]]:
-    return one.sql, one.parameters
+def _cheap_alone(one: Said) -> bool:
+    return one.linear and cheap(one.sql, one.parameters, 1, one.words)
 
 
 def _below(name: str, reads: dict[str, set[str]]) -> set[str]:
@@ -143,7 +146,10 @@ def _below(name: str, reads: dict[str, set[str]]) -> set[str]:
 def _whole_is_cheap(name: str, steps: Sequence[Step], reads: dict[str, set[str]], said: dict[str, Said]) -> bool:
     below = _below(name, reads)
     parts = [said[n] for n, _, _ in steps if n in below]
-    return cheap(" ".join(p.sql for p in parts), [v for p in parts for v in p.parameters], len(parts))
+    if not all(p.linear for p in parts):
+        return False
+    words = frozenset[str]().union(*(p.words for p in parts))
+    return cheap(" ".join(p.sql for p in parts), [v for p in parts for v in p.parameters], len(parts), words)
 
 
 def _stream(name: str, steps: Sequence[Step], reads: dict[str, set[str]], say: Say) -> Said:

@@ -1,0 +1,81 @@
+"""What a function is declared to cost is what the wall makes of it: linear ones run beside the store, the others do not."""
+
+from __future__ import annotations
+
+import pytest
+from test_site_functions import DECLARE, Install, installed  # noqa: F401 - a fixture
+
+from queries.kql.compile import compile_script
+from queries.kql.functions.declaration import Cost, Kind
+from queries.kql.functions.registry import registry
+from queries.kql.probes import CATALOG, examples
+
+#: Of these, the first way to call them that comes to mind is one that reads text, which only the wall may.
+LINEAR_IN = {
+    "format_datetime": "X | extend y = format_datetime(T, 'd')",
+    "make_datetime": "X | extend y = make_datetime(2026, L, 1)",
+    "make_timespan": "X | extend y = make_timespan(L, L)",
+    "todatetime": "X | extend y = todatetime(L)",
+    "totimespan": "X | extend y = totimespan(L)",
+    "parse_json": "X | extend y = parse_json(D)",
+}
+
+
+def behind_the_wall(query: str) -> bool:
+    (statement,) = compile_script(query, CATALOG)
+    return statement.cut is not None
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_the_declared_cost_is_what_the_wall_makes_of_it(kind: Kind) -> None:
+    found = registry()
+    declared = found.aggregates if kind is Kind.AGGREGATE else found.functions
+    group = examples()["aggregates" if kind is Kind.AGGREGATE else "functions"]
+    asked = {name: query for name in found.names(kind) if (query := LINEAR_IN.get(name, group[name]))}
+    wrong = {
+        name: query for name, query in asked.items() if behind_the_wall(query) != (declared[name].cost is Cost.WALL)
+    }
+    assert len(asked) >= len(found.names(kind)) * 0.9
+    assert not wrong
+
+
+SITE = (
+    f"{DECLARE}(\n"
+    + "".join(
+        f"    Function('{name}', 'Ours.', Template('s', 'real', \"{sql}\"){cost}),\n"
+        for name, sql, cost in (
+            ("quick", "length({0}) * 2.0", ", cost=LINEAR"),
+            ("quick_word", "jaro_similarity({0}, 'gx')", ", cost=LINEAR"),
+            ("slow", "length({0}) * 2.0", ""),
+            ("slow_word", "jaro_similarity({0}, 'gx')", ""),
+        )
+    )
+    + ")\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "behind"),
+    [
+        ("X | extend y = quick(S)", False),
+        ("X | extend y = quick_word(S)", False),
+        ("X | extend y = slow(S)", True),
+        ("X | extend y = slow_word(S)", True),
+        ("X | extend y = 1 + quick(S) + slow(S)", True),
+        ("X | where slow(S) > 1 | count", True),
+        ("X | summarize max(slow(S))", True),
+        ("X | extend y = quick(strrep(S, 3))", True),  # linear itself, of something that is not
+    ],
+)
+def test_the_cost_of_a_site_function_says_where_its_query_runs(query: str, behind: bool, installed: Install) -> None:  # noqa: F811
+    installed("from queries.kql.functions.declaration import LINEAR\n" + SITE)
+    assert behind_the_wall(query) is behind
+
+
+def test_a_slow_step_is_not_taken_for_one_beside_the_store(installed: Install) -> None:  # noqa: F811
+    """Only what reads the store stays there, what the function makes of the rows does not."""
+    installed("from queries.kql.functions.declaration import LINEAR\n" + SITE)
+    (statement,) = compile_script("X | where L > 1 | extend y = slow(S) | where y > 2", CATALOG)
+    assert statement.cut is not None
+    near = " ".join(stream.said.sql for stream in statement.cut.near)
+    assert '"L"' in near and "2.0" not in near and "2.0" in statement.cut.far.sql
