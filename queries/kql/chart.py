@@ -8,14 +8,20 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """What a query wants drawn: columns by name, and what else ``with (...)`` says, as it is said."""
+    """What a query wants drawn: columns by name, and the other properties of ``with (...)`` as they are written."""
 
     kind: str
     x: str
     y: tuple[str, ...]
     series: tuple[str, ...]
-    said: dict[str, Any] = field(default_factory=dict)
+    properties: dict[str, Any] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """For the API: ``visualization``, ``x``, ``y``, ``series``, and the properties by their names."""
-        return {**self.said, "visualization": self.kind, "x": self.x, "y": list(self.y), "series": list(self.series)}
+        return {
+            **self.properties,
+            "visualization": self.kind,
+            "x": self.x,
+            "y": list(self.y),
+            "series": list(self.series),
+        }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -17,13 +16,13 @@ from queries.kql import syntax as ast
 from queries.kql.budget import Budget
 from queries.kql.catalog import Catalog, Table
 from queries.kql.chart import Chart
+from queries.kql.column_names import is_percentile, result_name
 from queries.kql.conversion import to_type
 from queries.kql.dialect import Col, Sql, quoted
 from queries.kql.engines import DUCKDB, Engine
 from queries.kql.engines.spelling import Unspelled
 from queries.kql.errors import NOWHERE, CannotExpress, KqlBindError, KqlError, NotImplementedYet, Span, nearest
 from queries.kql.expressions import bind, boolean
-from queries.kql.functions.aggregates import SIMPLE
 from queries.kql.functions.calling import call as call_function
 from queries.kql.functions.declaration import LINEAR
 from queries.kql.functions.declaration import Function as DeclaredFunction
@@ -35,6 +34,7 @@ from queries.kql.operators import BRANCHES, OPERATORS, SOURCES
 from queries.kql.operators.combining import is_innerunique
 from queries.kql.operators.nouns import NOUNS, table_function
 from queries.kql.operators.order import IN_ORDER, SERIAL
+from queries.kql.parameters import check_given, kind_of
 from queries.kql.parser import parse
 from queries.kql.stages import Env, Function, Scope, Stage, StageColumn, relation
 from queries.kql.steps import Builder, Moment
@@ -177,8 +177,8 @@ class Compiler(Builder):
             builder = OPERATORS.get(node.name)
             if builder is None:
                 if node.name in CANNOT:
-                    said = f"'{node.name}' cannot be answered here: {CANNOT[node.name]}"
-                    raise CannotExpress(said, node.span, suggestion=INSTEAD.get(node.name))
+                    message = f"'{node.name}' cannot be answered here: {CANNOT[node.name]}"
+                    raise CannotExpress(message, node.span, suggestion=INSTEAD.get(node.name))
                 raise NotImplementedYet(f"the operator '{node.name}' is not implemented yet", node.span)
             stage = self._built(builder, stage, node, env)
             if node.name == "as":
@@ -231,8 +231,8 @@ class Compiler(Builder):
         value = self._built_in(node, registry().name_of(node.name), scope)
         if isinstance(value.sql, Sql) and value.sql.origin is None:
             value.sql.origin = node
-        name = _result_name(node, scope)
-        if scope.aggregates and node.name in official.KEEPS_NAME and _is_percentile(node):
+        name = result_name(node, scope)
+        if scope.aggregates and node.name in official.KEEPS_NAME and is_percentile(node):
             return replace(value, name=None)
         return value if value.name is not None or name is None else replace(value, name=name)
 
@@ -253,11 +253,11 @@ class Compiler(Builder):
             return _declared_by(function, made)
         known = [*found.callable(), *found.aggregates, *scope.env.all_names()]
         if name in CANNOT:
-            said = f"{node.name}() cannot be answered here: {CANNOT[name]}"
-            raise CannotExpress(said, node.span, suggestion=INSTEAD.get(name))
+            message = f"{node.name}() cannot be answered here: {CANNOT[name]}"
+            raise CannotExpress(message, node.span, suggestion=INSTEAD.get(name))
         if name in FUNCTIONS or name in official.AGGREGATES:
-            said = f"the function {node.name}() is not implemented yet"
-            raise NotImplementedYet(said, node.span, suggestion=INSTEAD.get(name))
+            message = f"the function {node.name}() is not implemented yet"
+            raise NotImplementedYet(message, node.span, suggestion=INSTEAD.get(name))
         raise KqlBindError(f"unknown function '{node.name}'", node.span, suggestion=nearest(node.name, known))
 
     def call_user(self, node: ast.Call, function: Function, scope: Scope) -> Value | Stage:
@@ -326,23 +326,25 @@ class Compiler(Builder):
         if stage.order:
             query = query.order_by(stage.order.value().sql)
         needed = without_unread(self.ctes, self.narrowable, query)
-        said, order = self._said(needed, query)
+        statement, order = self._statement(needed, query)
         names = tuple(n for n, _, _ in needed)
         once = {n for n, _, materialized in needed if materialized}
-        dear = self.engine is DUCKDB and not is_cheap(said, names, once)
+        walled = self.engine is DUCKDB and not is_cheap(statement, names, once)
         return Compiled(
-            said.sql,
-            said.parameters,
+            statement.sql,
+            statement.parameters,
             order,
             stage.visible,
             names,
             stage.order is not None,
             stage.chart,
             name,
-            cut(needed, query, self.stored_steps, lambda steps, last: self._said(steps, last)[0]) if dear else None,
+            cut(needed, query, self.stored_steps, lambda steps, last: self._statement(steps, last)[0])
+            if walled
+            else None,
         )
 
-    def _said(self, steps: list[Step], query: Any) -> tuple[Said, tuple[str, ...]]:
+    def _statement(self, steps: list[Step], query: Any) -> tuple[Said, tuple[str, ...]]:
         """Steps and what reads them as SQL, and the names of its parameters."""
         whole = self.with_ctes(steps, query) if steps else Sql("{0}", query)
         if self.engine.tail:
@@ -412,7 +414,7 @@ def _compiled(
     builder.probe = probe
     env = Env()
     for name, value in (parameters or {}).items():
-        env.names[name] = constant(value, _kind_of(value))
+        env.names[name] = constant(value, kind_of(value))
     out = []
     try:
         for statement in script.statements:
@@ -445,66 +447,11 @@ def _declared_by(function: DeclaredFunction, value: Value) -> Value:
     return value
 
 
-def _result_name(node: ast.Node, scope: Scope) -> str | None:
-    """R6: the name an unnamed expression lends its column, from the text alone."""
-    if isinstance(node, ast.Name):
-        return node.name
-    if isinstance(node, ast.Member):
-        inner = _result_name(node.object, scope)
-        return f"{inner}_{node.name}" if inner else node.name
-    if isinstance(node, ast.Index) and isinstance(node.key, ast.Literal):
-        inner = _result_name(node.object, scope)
-        return f"{inner}_{node.key.value}" if inner else str(node.key.value)
-    if isinstance(node, ast.Call) and scope.aggregates and registry().name_of(node.name) in SIMPLE:
-        inner = _result_name(node.args[0], scope) if node.args else ""
-        lead = SIMPLE[registry().name_of(node.name)].prefix
-        return f"{lead}_{inner or ''}" if lead else inner
-    if isinstance(node, ast.Call) and scope.aggregates and node.name in ("hll", "hll_merge"):
-        return f"{node.name}_{_result_name(node.args[0], scope) or ''}" if node.args else node.name
-    if isinstance(node, ast.Call) and node.args:
-        prefix = official.PREFIXES.get(node.name)
-        if (
-            prefix
-            or node.name in official.KEEPS_NAME
-            or (node.name in official.ALONE_KEEPS_NAME and len(node.args) == 1)
-        ):
-            inner = _result_name(node.args[0], scope)
-            return f"{prefix}_{inner or ''}" if prefix else inner
-    return None
-
-
-def _is_percentile(node: ast.Call) -> bool:
-    """percentile() names its column by itself, but lends no name to what is made of it."""
-    return bool(node.args) and isinstance(node.args[0], ast.Call) and node.args[0].name.startswith("percentile")
-
-
-def _kind_of(value: Any) -> str:
-    kinds = {bool: "bool", int: "long", float: "real", str: "string", datetime: "datetime"}
-    return kinds.get(type(value), "dynamic")
-
-
-#: How a parameter given as text is spelled; datetimes and timespans are read as literals are.
-_SPELLED = {
-    **dict.fromkeys(("long", "int"), r"\s*[-+]?\d+\s*|0[xX][0-9a-fA-F]+"),
-    **dict.fromkeys(("real", "decimal"), r"\s*[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\s*"),
-    "bool": r"(?i)\s*(?:true|false|[01])\s*",
-}
-
-
-def _check_given(parameter: ast.Parameter, given: Any, value: Value) -> None:
-    """A parameter that its type cannot hold would be null, and the answer to another question."""
-    spelling = _SPELLED.get(parameter.type)
-    wrong = isinstance(given, str) and spelling is not None and not re.fullmatch(spelling, given)
-    if wrong or (given is not None and value.is_constant and value.constant is None):
-        said = f"the query parameter '{parameter.name}' is no {parameter.type}: {str(given)[:60]!r}"
-        raise KqlBindError(said, parameter.span)
-
-
 def _declare(builder: Compiler, node: ast.Declare, given: dict[str, Any], env: Env) -> None:
     for parameter in node.parameters:
         if parameter.name in given:
-            value = constant(given[parameter.name], _kind_of(given[parameter.name]))
-            _check_given(parameter, given[parameter.name], to_type(value, parameter.type))
+            value = constant(given[parameter.name], kind_of(given[parameter.name]))
+            check_given(parameter, given[parameter.name], to_type(value, parameter.type))
         elif parameter.default is not None:
             value = builder.expr(parameter.default, Scope(env))
         else:

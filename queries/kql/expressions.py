@@ -72,8 +72,8 @@ def _index(c: Binder, node: ast.Index, scope: Scope) -> Value:
     if value.parts and isinstance(key.constant, int) and 0 <= key.constant < len(value.parts):
         return value.parts[key.constant][1]
     # Only a key that is written there lends its name: `Fields["x"]` is Fields_x, `Fields[k]` and `Fields[-1]` are Fields_.
-    said = str(key.constant) if isinstance(node.key, ast.Literal) else ""
-    name = (f"{value.name}_{said}" if value.name else said) if key.is_constant else None
+    key_text = str(key.constant) if isinstance(node.key, ast.Literal) else ""
+    name = (f"{value.name}_{key_text}" if value.name else key_text) if key.is_constant else None
     if key.type == "string" and key.is_constant:
         return _renamed(_property(value, key.constant, node), name)
     if value.type != "dynamic":

@@ -1,4 +1,4 @@
-"""What the engine's errors mean to who asked: told in words of the query's language, no SQL among them."""
+"""The engine's errors in terms of the query's language, without SQL."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import logging
 import duckdb
 
 from queries.kql.errors import CannotExpress, KqlError, KqlRuntimeError, QueryTimeout
-from queries.kql.regex import said as complaint_of_re2
+from queries.kql.regex import re2_message
 
 _LOG = logging.getLogger(__name__)
-# What the engine says about a value, said in words of the query's author.
+# What the engine reports about a value, in terms of the query.
 _RUNTIME_WORDS: tuple[tuple[type[duckdb.Error], str], ...] = (
     (duckdb.OutOfMemoryException, "the query needs more memory than it may use"),
     (duckdb.OutOfRangeException, "a number or a date is out of its range"),
@@ -24,17 +24,17 @@ def engine_error(problem: duckdb.Error, interrupted: bool, timeout_s: float | No
     """No SQL leaks: only our own words come out, the engine's go to the debug log."""
     if interrupted:
         return QueryTimeout(f"the query took longer than {timeout_s:g} s and was stopped")
-    said = str(problem).split("\n")[0]
+    message = str(problem).split("\n")[0]
     _LOG.debug("engine error: %s", problem)
-    if REFUSED in said:
-        return CannotExpress(said.split(REFUSED, 1)[1].strip())
+    if REFUSED in message:
+        return CannotExpress(message.split(REFUSED, 1)[1].strip())
     if isinstance(problem, duckdb.InterruptException):
         return KqlRuntimeError("the query was cancelled")
     if isinstance(problem, (duckdb.BinderException, duckdb.ParserException, duckdb.InternalException)):
         return CannotExpress("the engine cannot express this query")
     if isinstance(problem, duckdb.CatalogException):
         return KqlRuntimeError("a table that the query needs is not in this store")
-    if regex := complaint_of_re2(said):
+    if regex := re2_message(message):
         return KqlRuntimeError(f"a regular expression of the query cannot be read: {regex}")
     words = next((w for kind, w in _RUNTIME_WORDS if isinstance(problem, kind)), "a value cannot be computed")
     return KqlRuntimeError(f"the query stopped while running: {words}")

@@ -1,7 +1,7 @@
 """What was probably meant: what people write who come from SQL, Splunk or C, and what they forget.
 
 A hint is a pattern of the text before the place where reading stopped, one of the text from there on, and what to say;
-`{}` in it is the word at that place. The first that fits is said.
+`{}` in it is the word at that place. The first that fits is given.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _LISTS = r"\|\s*(?:project|extend|distinct|summarize|project-\w+)\b[^|;]*[\w\])\
 _BEGINS = re.compile(r"\s*([a-z][a-z-]*)\b[^|;]*\Z")
 _NO_TABLE = "Logs | ...; a query begins with its table"
 _HINTS = tuple(
-    (re.compile(before, re.S), re.compile(after), said)
-    for before, after, said in (
+    (re.compile(before, re.S), re.compile(after), hint)
+    for before, after, hint in (
         (r"^\s*$", r"(?i)select\b", "Logs | project ...; a query begins with its table"),
         (r"(?i)^\s*select\b.*$", r"", "Logs | project ...; a query begins with its table"),
         (r"\bcluster\s*\([^()]*\)\s*\.\s*database\s*$", r"\(", "the table's name alone: there is one database"),
@@ -78,9 +78,9 @@ def meant(text: str, place: int, word: str, comparisons: list[str], operators: C
     begins = _BEGINS.match(before)
     if begins and begins[1] in operators:
         return _NO_TABLE
-    for behind, ahead, said in _HINTS:
+    for behind, ahead, hint in _HINTS:
         if ahead.match(text, place) and behind.search(before):
-            return said.replace("{}", word).replace("{lower}", word.lower())
+            return hint.replace("{}", word).replace("{lower}", word.lower())
     close = nearest(word, comparisons)
     return close if close != word else None
 

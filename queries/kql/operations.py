@@ -115,32 +115,32 @@ def _as_guid(value: Value) -> Value:
     return constant(value.constant, "guid") if known else value
 
 
-def _comparable(left: Value, right: Value, op: str, span: Span, said: str = "") -> tuple[Value, Value]:
+def _comparable(left: Value, right: Value, op: str, span: Span, written: str = "") -> tuple[Value, Value]:
     left, right = _dynamic_number(left, right), _dynamic_number(right, left)
     if left.type in NUMERIC and right.type in NUMERIC:
         kind = widest([left.type, right.type])
         return cast_number(left, kind), cast_number(right, kind)
     if {left.type, right.type} <= {"bool", *NUMERIC} and left.type != right.type:
         widened = [sql("CAST({0} AS BIGINT)", "long", v) if v.type == "bool" else v for v in (left, right)]
-        return _comparable(widened[0], widened[1], op, span, said)
+        return _comparable(widened[0], widened[1], op, span, written)
     if op in ("==", "!=") and {left.type, right.type} == {"guid", "string"}:
         left, right = (_as_guid(v) for v in (left, right))
     if left.type != right.type:
         raise KqlBindError(
-            f"'{said or op}' cannot compare {left.type} with {right.type}", span, suggestion=_converted(left, right)
+            f"'{written or op}' cannot compare {left.type} with {right.type}", span, suggestion=_converted(left, right)
         )
     if left.type == "dynamic":
         left, right = text_of(left), text_of(right)
     return left, right
 
 
-def equal(op: str, left: Value, right: Value, span: Span, said: str = "") -> Value:
-    """R2: equality is total: one null side is false, two are null. ``said`` is the operator as the query has it."""
-    left, right = _comparable(left, right, op, span, said)
+def equal(op: str, left: Value, right: Value, span: Span, written: str = "") -> Value:
+    """R2: equality is total: one null side is false, two are null. ``written`` is the operator as the query has it."""
+    left, right = _comparable(left, right, op, span, written)
     first, second = "{0}", "{1}"
     if op in ("=~", "!~"):
         if left.type != "string":
-            raise KqlBindError(f"'{said or op}' needs strings, not {left.type}", span)
+            raise KqlBindError(f"'{written or op}' needs strings, not {left.type}", span)
         first, second = "lower({0})", "lower({1})"
     nulls = left.nullable + right.nullable
     if nulls == 2:
@@ -201,7 +201,7 @@ def check_regex(pattern: Value, span: Span) -> None:
 
 
 def _term(base: str, left: Value, right: Value, sensitive: bool) -> Value:
-    """R3: `has` and its kin match whole terms. A cheap substring test runs before the regular expression."""
+    """R3: `has`, `hasprefix` and `hassuffix` match whole terms. A cheap substring test runs before the regular expression."""
     flag = "" if sensitive else "(?i)"
     if right.is_constant:
         needle = right.constant

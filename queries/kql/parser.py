@@ -68,8 +68,8 @@ def _syntax_error(text: str, problem: pp.ParseBaseException) -> KqlError:
             return KqlSyntaxError(f"this '{text[at]}' is not closed", Span(at, at + 1))
         return KqlSyntaxError("the query ends too early", Span(max(0, len(text) - 1), len(text)))
     span = Span(word.start(), word.end())
-    said = meant(text, place, word[0], ALL_BINARY, BEHIND_A_TABLE)
-    return _unclosed(text, place) or KqlSyntaxError(f"did not expect '{word[0]}' here", span, suggestion=said)
+    hint = meant(text, place, word[0], ALL_BINARY, BEHIND_A_TABLE)
+    return _unclosed(text, place) or KqlSyntaxError(f"did not expect '{word[0]}' here", span, suggestion=hint)
 
 
 def _unclosed(text: str, place: int) -> KqlError | None:

@@ -67,7 +67,7 @@ _NOT_DYNAMIC = "X | project-away D | "  # what the plugins that look for pattern
 
 
 def compiles(query: str, engine: Engine) -> bool:
-    """Whether a query can be put in the engine's words; one that asks its data for columns is told there are none."""
+    """Whether a query can be put in the engine's words; one that reads its columns from the data finds none."""
     try:
         compile_script(query, CATALOG, engine=engine, probe=lambda _: [])
     except KqlError:

@@ -43,7 +43,7 @@ def _asked(pattern: str) -> str | None:
         with _ASKING:
             _judge().execute("SELECT regexp_matches('', $1)", [pattern]).fetchall()
     except duckdb.InvalidInputException as problem:
-        reason = said(str(problem))
+        reason = re2_message(str(problem))
         return f"this is no regular expression of RE2: {reason or 'it cannot be read'}"
     return None
 
@@ -55,7 +55,7 @@ _COMPLAINT = re.compile(
 )  # fmt: skip
 
 
-def said(message: str) -> str | None:
+def re2_message(message: str) -> str | None:
     """RE2's complaint in a message of the engine."""
     found = _COMPLAINT.search(message)
     return found[1].strip() if found else None

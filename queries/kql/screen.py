@@ -20,7 +20,7 @@ def fits(widths: Sequence[int], room: int) -> bool:
 
 
 def show(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], room: int | None = None) -> str:
-    """``columns`` are names and KQL types; ``room`` is the terminal's width unless said."""
+    """``columns`` are names and KQL types; ``room`` is the terminal's width by default."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

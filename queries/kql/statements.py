@@ -240,7 +240,7 @@ KNOWN_NOT_YET = ("graph-match", "make-graph", "graph-to-table", "graph-shortest-
 
 
 class _Dispatch(pp.Token):
-    """The operator after a pipe, looked up by name so that an unknown one is named with its nearest kin."""
+    """The operator after a pipe, looked up by name so that an unknown one is named with the nearest known one."""
 
     _word = __import__("re").compile(r"[A-Za-z_][\w-]*")
 
@@ -298,8 +298,8 @@ external = _action(pp.Regex(r"externaldata\s*\(|external_table\s*\("), lambda lo
 
 
 def _external(loc: int) -> None:
-    said = "externaldata would fetch from outside; queries here read the store only"
-    raise CannotExpress(said, Span(loc, loc + 12), suggestion=INSTEAD["externaldata"])
+    message = "externaldata would fetch from outside; queries here read the store only"
+    raise CannotExpress(message, Span(loc, loc + 12), suggestion=INSTEAD["externaldata"])
 
 
 source = datatable | range_source | print_source | union_source | search_source | find_source | external | g.expr

@@ -19,7 +19,7 @@ TRAPS = (
     "== and != and the match operators are total: one null side is not equal; two nulls give null.",
     "has matches whole terms of letters and digits; contains matches anywhere; both ignore case.",
     "join without a kind is innerunique; right keys come again as Key1; lookup does not repeat them.",
-    "sort and top are descending unless said; nulls are smallest.",
+    "sort and top are descending by default; nulls are smallest.",
     "Output names are Kusto's: count_, sum_X, list_X, percentile_X_95, print_0, Column1.",
     "bin floors from 1970-01-01 in UTC; weeks start on Sunday; endof* is the last tick inside.",
     "Conversions give null instead of failing; a missing property or index is null.",
@@ -32,7 +32,7 @@ TRAPS = (
     "extend replaces an existing name in place; names are case-sensitive.",
     "stdev of one row is 0; over no rows sum is 0, avg NaN, min null.",
     "The remainder of % is never negative; arrays of mixed types are not sorted but refused.",
-    "prev, next, row_number, row_cumsum and their kin need rows in a settled order: behind sort, top, serialize, range and the like.",
+    "prev, next, row_number, row_cumsum and the like need rows in a settled order: behind sort, top, serialize, range and the like.",
 )
 # Words that are read as a function but belong to the grammar: sources, graph matching, the query's own parts.
 GRAMMAR_WORDS = frozenset(["table", "view", "materialize", "toscalar"])
@@ -115,7 +115,7 @@ The lists of names are those of Microsoft's language service; twelve of the scal
 
 
 def _by_kind() -> str:
-    """Operators, functions and aggregates by name; what is of our own is said to be."""
+    """Operators, functions and aggregates by name; extensions are marked as such."""
     functions, known_aggregates, known_plugins = scalar_functions(), aggregates(), plugins()
     waiting = [n for n in {*statements.OPERATORS, *statements.KNOWN_NOT_YET} if n not in OPERATORS and n not in SOURCES]
     return f"""## Operators ({len(OPERATORS)}, and {len(SOURCES)} sources)
@@ -168,7 +168,7 @@ that have new ids.
 `trim` removes all matches at either end, `trim_start` and `trim_end` one, as their pages say.
 
 `series_outliers`, `series_decompose`, `series_decompose_anomalies` and `series_decompose_forecast` follow the
-documentation; what it leaves open (how a period is found, how percentiles are interpolated) is said in
+documentation; what it leaves open (how a period is found, how percentiles are interpolated) is stated in
 `queries/kql/functions/series_decompose.py`.
 """
 

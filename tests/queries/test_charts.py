@@ -48,7 +48,7 @@ def test_a_chart_is_drawn_of_the_columns_that_are_meant(text: str) -> None:
 )  # fmt: skip
 def test_properties_go_with_the_chart_in_both_spellings(said: str) -> None:
     chart = chart_of(f"{BY_TIME} | render areachart {said}")
-    assert chart is not None and chart.said == {
+    assert chart is not None and chart.properties == {
         "title": "Lines, all",
         "kind": "stacked",
         "ymin": -1,

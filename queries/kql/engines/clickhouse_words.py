@@ -68,7 +68,7 @@ def _joined(args: list[str], tail: str) -> str:
 
 
 def _every_match(args: list[str], tail: str) -> str:
-    """regexp_extract_all(text, pattern, group): the whole match when no group is said."""
+    """regexp_extract_all(text, pattern, group): the whole match when no group is given."""
     pattern = f"concat('(?-s)(', {args[1]}, ')')"
     group = f"1 + {args[2]}" if len(args) > 2 else "1"
     return f"arrayMap(kg -> kg[{group}], extractAllGroupsVertical({args[0]}, {pattern}))"
@@ -125,7 +125,7 @@ _KINDS = "['Array', 'Object', 'String', 'Int64', 'UInt64', 'Double', 'Bool', 'Nu
 _NAMES = "['ARRAY', 'OBJECT', 'VARCHAR', 'BIGINT', 'UBIGINT', 'DOUBLE', 'BOOLEAN', 'NULL']"
 _WHOLE = "replaceRegexpOne(replaceRegexpOne(toString(kv), '^(-?[0-9]+)$', '\\\\1.0'), 'e([0-9])', 'e+\\\\1')"
 REAL_TEXT = once("<0>", f"multiIf(isNaN(kv), 'NaN', isInfinite(kv), if(kv > 0, 'Infinity', '-Infinity'), {_WHOLE})")
-# RE2's dot takes newlines here unless told not to.
+# RE2's dot matches newlines here unless a flag forbids it.
 _REGEX = "concat('(?-s)', <1>)"
 
 TEXT: dict[str, Word] = {

@@ -90,7 +90,7 @@ def _bind(name: str, c: Binder, node: ast.Call, scope: Scope) -> Value:
 
 
 def _first_of(c: Binder, node: ast.Call, scope: Scope) -> Value:
-    """arg_max() and its kin inside another expression: its first column, the others by [n]."""
+    """arg_max() and arg_min() inside another expression: its first column, the others by [n]."""
     parts = spread(c, node, scope, [])
     return replace(parts[0][1], name=parts[0][0], parts=tuple(parts))
 

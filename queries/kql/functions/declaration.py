@@ -45,7 +45,7 @@ class Kind(enum.Enum):
     """Where a function can be called."""
 
     SCALAR = "scalar"  #: wherever a value may stand
-    AGGREGATE = "aggregate"  #: of the rows of a group: in summarize and its kin
+    AGGREGATE = "aggregate"  #: of the rows of a group: in summarize and the like
     ROW = "row"  #: of a row among the rows in their order: in extend and project
 
 

@@ -169,7 +169,7 @@ def _bounded(steps: int, name: str) -> None:
 
 def series_fir(values: Json, taps: Json, normalize: bool | None = None, center: bool = False) -> list[Any] | None:
     """Finite impulse response: a weighted sum over the window; what lies before the series counts as 0. Weights are made to
-    add up to 1 unless said otherwise or one is negative."""
+    add up to 1 unless `normalize` is false or one is negative."""
     found, weights = numbers(values), _exact(taps)
     if found is None or not weights:
         return None

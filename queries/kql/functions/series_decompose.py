@@ -159,7 +159,7 @@ def decompose(
 def forecast(
     values: Json, points: int, period: int = -1, trend: str = "linefit", threshold: float = 0.6
 ) -> list[list[float]] | None:
-    """decompose, with the last points foretold from those before."""
+    """decompose, with the last points forecast from those before."""
     return decompose(values, period, trend, points, threshold)
 
 

@@ -1,4 +1,4 @@
-"""Plugins that count who was active when: activity_counts_metrics and its kin."""
+"""Plugins that count who was active when: activity_counts_metrics and the like."""
 
 from __future__ import annotations
 

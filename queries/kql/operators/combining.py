@@ -101,12 +101,12 @@ def _dedupe(c: TableBinder, stage: Stage, keys: list[Value]) -> Stage:
 
 
 def join(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """R4: innerunique unless said; keys of the right side come again as Key1."""
+    """R4: innerunique by default; keys of the right side come again as Key1."""
     return _join(c, stage, node, env, _kind(node, "innerunique", KINDS), repeat=True)
 
 
 def lookup(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """R4: leftouter unless said; the key is not repeated."""
+    """R4: leftouter by default; the key is not repeated."""
     return _join(c, stage, node, env, _kind(node, "leftouter", ("leftouter", "inner")), repeat=False)
 
 

@@ -1,4 +1,4 @@
-"""basket, autocluster and diffpatterns: the patterns of values that describe a table, or tell two halves of it apart.
+"""basket, autocluster and diffpatterns: the patterns of values that describe a table, or distinguish two halves of it.
 
 What Kusto publishes is followed: parameters, columns, which patterns are frequent, the score of autocluster. Which of
 the good patterns autocluster and diffpatterns show is not published in full (Kusto starts its search at random rows);

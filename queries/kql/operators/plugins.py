@@ -163,7 +163,7 @@ def _limit(count: int, call: ast.Call) -> None:
 
 
 def pivot(c: TableBinder, stage: Stage, call: ast.Call, env: Env) -> Stage:
-    """A column for each value of the first column, holding an aggregate (count() unless said) per row of the others."""
+    """A column for each value of the first column, holding an aggregate (count() by default) per row of the others."""
     return _pivoted(c, stage, call, env)
 
 

@@ -32,10 +32,10 @@ def render(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     kind = node.parts["kind"]
     if kind.name not in KINDS:
         raise KqlBindError(f"no chart is called '{kind.name}'", kind.span, suggestion=nearest(kind.name, KINDS))
-    said = dict(_properties(node.nodes("properties")))
+    properties = dict(_properties(node.nodes("properties")))
     columns = {column.name: column for column in stage.visible}
-    chosen = {name: _columns(said.pop(name), columns) for name in NAMING if name in said}
-    values = {name: _value(name, nodes) for name, nodes in said.items()}
+    chosen = {name: _columns(properties.pop(name), columns) for name in NAMING if name in properties}
+    values = {name: _value(name, nodes) for name, nodes in properties.items()}
     if kind.name == "table" or not columns:
         return stage
     x = chosen.get("xcolumn") or [_axis(kind.name, stage.visible)]
@@ -71,8 +71,8 @@ def _columns(nodes: Sequence[ast.Node], columns: dict[str, StageColumn]) -> list
     for node in nodes:
         name = node.name if isinstance(node, ast.Name) else node.value if isinstance(node, ast.Literal) else None
         if name not in columns:
-            said = f"no column '{name}' is left here" if name else "a column's name is needed here"
-            raise KqlBindError(said, node.span, suggestion=nearest(str(name), list(columns)))
+            message = f"no column '{name}' is left here" if name else "a column's name is needed here"
+            raise KqlBindError(message, node.span, suggestion=nearest(str(name), list(columns)))
         found.append(columns[str(name)])
     return found
 
@@ -106,7 +106,7 @@ def _measures(columns: Sequence[StageColumn], x: StageColumn, *, with_axis: bool
 
 
 def _names(columns: Sequence[StageColumn], drawn: Sequence[StageColumn]) -> list[StageColumn]:
-    """What tells the lines of one column apart."""
+    """What distinguishes the lines of one column."""
     return [column for column in columns if column.type in ("string", "bool", "guid") and column not in drawn]
 
 

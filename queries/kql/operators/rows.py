@@ -48,7 +48,7 @@ def _keys(c: TableBinder, node: ast.Operator, scope: Scope) -> Any:
         value = c.expr(key.value, scope)
         if value.type == "dynamic":
             raise KqlBindError("a dynamic cannot be sorted by; convert it first", key.span)
-        ascending = bool(key.ascending)  # R5: descending unless said
+        ascending = bool(key.ascending)  # R5: descending by default
         nulls_first = ascending if key.nulls_first is None else key.nulls_first  # R5: nulls are smallest
         keys.append((value.sql, ascending, nulls_first))
     return order_by(*keys)

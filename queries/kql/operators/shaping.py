@@ -1,4 +1,4 @@
-"""Operators that choose and compute columns: project and its kin, extend, serialize, parse."""
+"""Operators that choose and compute columns: the project family, extend, serialize, parse."""
 
 from __future__ import annotations
 
@@ -152,12 +152,12 @@ def serialize(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Sta
 
 
 def assert_schema(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
-    """The rows as they are, if their columns are those said."""
+    """The rows as they are, if their columns are the declared ones."""
     wanted = [(n, k) for n, k in node.parts["schema"].columns if n != "*"]
     found = [(v.name, v.type) for v in stage.visible]
     if found[: len(wanted)] != wanted or (len(found) > len(wanted) and ("*", "") not in node.parts["schema"].columns):
-        said = ", ".join(f"{n}:{k}" for n, k in found)
-        raise KqlBindError(f"the columns are ({said})", node.parts["schema"].span)
+        found_text = ", ".join(f"{n}:{k}" for n, k in found)
+        raise KqlBindError(f"the columns are ({found_text})", node.parts["schema"].span)
     return stage
 
 

@@ -1,0 +1,42 @@
+"""R6: the name of the column of an expression to which the query gives none."""
+
+from __future__ import annotations
+
+from queries.kql import official
+from queries.kql import syntax as ast
+from queries.kql.functions.aggregates import SIMPLE
+from queries.kql.functions.registry import registry
+from queries.kql.stages import Scope
+
+
+def result_name(node: ast.Node, scope: Scope) -> str | None:
+    """R6: the name an unnamed expression lends its column, from the text alone."""
+    if isinstance(node, ast.Name):
+        return node.name
+    if isinstance(node, ast.Member):
+        inner = result_name(node.object, scope)
+        return f"{inner}_{node.name}" if inner else node.name
+    if isinstance(node, ast.Index) and isinstance(node.key, ast.Literal):
+        inner = result_name(node.object, scope)
+        return f"{inner}_{node.key.value}" if inner else str(node.key.value)
+    if isinstance(node, ast.Call) and scope.aggregates and registry().name_of(node.name) in SIMPLE:
+        inner = result_name(node.args[0], scope) if node.args else ""
+        lead = SIMPLE[registry().name_of(node.name)].prefix
+        return f"{lead}_{inner or ''}" if lead else inner
+    if isinstance(node, ast.Call) and scope.aggregates and node.name in ("hll", "hll_merge"):
+        return f"{node.name}_{result_name(node.args[0], scope) or ''}" if node.args else node.name
+    if isinstance(node, ast.Call) and node.args:
+        prefix = official.PREFIXES.get(node.name)
+        if (
+            prefix
+            or node.name in official.KEEPS_NAME
+            or (node.name in official.ALONE_KEEPS_NAME and len(node.args) == 1)
+        ):
+            inner = result_name(node.args[0], scope)
+            return f"{prefix}_{inner or ''}" if prefix else inner
+    return None
+
+
+def is_percentile(node: ast.Call) -> bool:
+    """percentile() names its column by itself, but lends no name to what is made of it."""
+    return bool(node.args) and isinstance(node.args[0], ast.Call) and node.args[0].name.startswith("percentile")
