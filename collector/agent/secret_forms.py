@@ -72,12 +72,26 @@ def _option(commands: bytes, option: bytes, value: bytes = _ONE) -> Form:
     return _form(rb"(?<![\w.-])(?:" + commands + rb")(?=[ \t])[^\n|;]{0,300}?[ \t]" + option + value)
 
 
+#: What stands for a value: a variable of the shell, or a name in a usage text (``[--token TOKEN]``).
+_VARIABLE = re.compile(rb"\$\{?[A-Za-z_]\w*\}?\W{0,3}\Z")
+_PLACEHOLDER = re.compile(rb"[A-Z][A-Z_]{2,30}[\])|,]{0,3}\Z|<[\w -]{1,40}>?[\])|,]{0,3}\Z")
+
+
+def _given(found: re.Match[bytes]) -> bool:
+    """Whether the value of an option is one, and not what stands for it."""
+    return not (found["s"].startswith(b"$") or _PLACEHOLDER.match(found["s"]))
+
+
 _COMMANDS = (
     _option(rb"mysql|mysqldump|mysqladmin|mysqlimport|mysqlcheck|mariadb|mariadb-dump|mariadb-admin", rb"-p(?=\S)"),
     _option(rb"sshpass", rb"-p[ \t]{0,4}"),
     _option(rb"(?:docker|podman|nerdctl|buildah|skopeo|helm|oc|apptainer|singularity)(?:[ \t]\w+)?[ \t]+login", rb"-p[ \t=]{0,4}(?!ass)"),
-    _option(rb"twine|ipmi-[a-z]+|ipmipower|bmc-[a-z]+|redfishtool|onetouchcli", rb"-p[ \t]{1,4}"),
-    _option(rb"ipmitool", rb"-P[ \t]{0,4}"),
+    _option(rb"twine|ipmi-[a-z]+|ipmipower|bmc-[a-z]+|redfishtool|onetouchcli|racadm|mongosh?|mongodump|mongorestore|cqlsh", rb"-p[ \t]{1,4}"),
+    _option(rb"az[ \t]+(?:acr[ \t]+)?login", rb"-p[ \t]{1,4}"),
+    _option(rb"ipmitool|sqlcmd|bcp|unzip|zip|zipcloak", rb"-[A-Za-z]{0,8}P[ \t]{0,4}"),
+    _option(rb"7z[arz]?|rar|unrar", rb"-h?p(?=\S)"),
+    _option(rb"keytool|jarsigner|mvn|gradle", rb"-(?:src|dest)?(?:store|key)pass[ \t]{1,4}"),
+    _option(rb"htpasswd[ \t]+-[A-Za-z]{0,6}b[A-Za-z]{0,6}", rb"\S{1,200}[ \t]{1,4}"),
     _option(rb"ldap[a-z]+|kadmin(?:\.local)?", rb"-w[ \t]{0,4}"),
     _option(rb"redis-cli|keydb-cli|valkey-cli", rb"-a[ \t]{0,4}"),
     _option(rb"snmp[a-z]+", rb"-A[ \t]{0,4}"),
@@ -89,6 +103,9 @@ _COMMANDS = (
     _option(rb"curl", rb"(?:-[A-Za-z]{0,8}[uU][ \t]{0,4}|--(?:proxy-)?user[ \t=]{1,4})[\"']?[^\s:\"']{1,200}:(?!//)", rb"""(?P<s>[^\s"']{1,500})"""),
     _option(rb"curl", rb"(?:-b[ \t]{0,4}|--cookie[ \t=]{1,4})[\"']?[^\s=\"']{1,100}=", rb"""(?P<s>[^\s"']{1,1000})"""),
     _option(rb"smb(?:client|get|map)", rb"(?:-U[ \t]{0,4}|--user[ \t=])[\"']?[^\s%\"']{1,200}%", rb"""(?P<s>[^\s"']{1,500})"""),
+    _option(rb"https?|xhs?", rb"(?:-a[ \t]{0,4}|--auth[ \t=]{1,4})[\"']?[^\s:\"']{1,200}:(?!//)", rb"""(?P<s>[^\s"']{1,500})"""),
+    _option(rb"skopeo|podman|buildah|oras|crane", rb"--(?:(?:src|dest|from|to)-)?creds[ \t=][\"']?[^\s:\"']{1,200}:", rb"""(?P<s>[^\s"']{1,500})"""),
+    _option(rb"lftp|ncftp[a-z]*", rb"(?:-u[ \t]{0,4}|--user[ \t=])[\"']?[^\s,\"']{1,200},", rb"""(?P<s>[^\s"']{1,500})"""),
     _option(rb"kubectl|oc", rb"--from-literal[ =][\"']?[\w.-]{1,100}=", rb"""(?P<s>[^\s"']{1,2000})"""),
     _form(rb"(?<![\w.-])wandb[ \t]{1,4}login(?:[ \t]{1,4}--?\w+)*[ \t]{1,4}(?P<s>[A-Za-z0-9_-]{30,200})"),
     _form(rb"(?<![\w.-])wandb\.login\([^\n]{0,100}?[\"'](?P<s>[A-Za-z0-9_-]{30,200})"),
@@ -102,12 +119,15 @@ _COMMANDS = (
     # The option of any command: --db-password hunter2, '--token', 'x'
     _form(
         rb"(?<![\w-])--?(?:[A-Za-z]{1,20}[-_]){0,3}(?:password|passwd|passphrase|pass|token|secret|api[-_]?key|secret[-_]key|access[-_]key|auth[-_]key)"
-        rb"(?:[\"'],?[ \t]{1,4}(?=[\"'])|[ \t]{1,4}(?!-))" + _ONE, lambda found: not found["s"].startswith(b"$"), re.I),
+        rb"(?:[\"'],?[ \t]{1,4}(?=[\"'])|[ \t]{1,4}(?!-))" + _ONE, _given, re.I),
 )  # fmt: skip
 
 
 def _authorization(found: re.Match[bytes]) -> bool:
-    # "authorization: denied by policy" is a sentence.
+    # "authorization: denied by policy" is a sentence, and "Bearer $TOKEN" names where the secret is.
+    scheme, _, value = found["s"].partition(b" ")
+    if scheme.isalpha() and _VARIABLE.match(value):
+        return False
     return not re.fullmatch(rb"(?:[a-z]+[ \t]+)+[a-z]+[.!]?\s*|[a-z]{1,12}", found["s"])
 
 
@@ -143,6 +163,12 @@ _CONTEXTS = (
     _form(
         rb"^[ \t]*(?:\*|[^:\s#]{0,100}[A-Za-z.][^:\s]{0,100}):(?:\*|54\d\d|6432):[^:\s]{1,100}:[^:\s]{1,100}:(?P<s>\S{1,300})[ \t]*\r?$",
         flags=re.M),
+    # SQL: CREATE USER ann IDENTIFIED BY '...', ALTER ROLE ann WITH ENCRYPTED PASSWORD '...'
+    _form(
+        rb"\b(?:identified[ \t]{1,4}(?:with[ \t]{1,4}\S{1,60}[ \t]{1,4})?(?:by|as)|(?:create|alter)[ \t]{1,4}(?:user|role)[^\n;]{0,300}?[ \t]password"
+        rb"|set[ \t]{1,4}password[^\n;]{0,200}?=)[ \t]{0,4}(?:password\()?[ \t]{0,4}'(?P<s>(?:[^'\r\n]|''){1,500})'", flags=re.I),
+    _form(rb"\bconda\.anaconda\.org/t/(?P<s>[A-Za-z0-9-]{8,200})(?=/)"),
+    _form(rb"[\"']username[\"'][ \t]{0,4}:[ \t]{0,4}[\"'][^\"'\r\n]{1,100}[\"'][ \t]{0,4},\s{0,20}[\"']key[\"'][ \t]{0,4}:[ \t]{0,4}[\"'](?P<s>[A-Za-z0-9_-]{16,200})"),
     _form(rb"\brequirepass[ \t]{1,20}(?P<s>[^\s]{1,500})"),
     _form(rb"\br[ow](?:write)?community6?[ \t]{1,20}(?P<s>[^\s]{1,200})"),
     _form(rb"\bsetenv[ \t]{1,4}\w{0,60}?(?:PASS|PASSWORD|PASSWD|TOKEN|SECRET|KEY|PWD)[ \t]{1,4}" + _ONE, flags=re.I),

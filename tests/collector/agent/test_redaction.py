@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+import redaction_twin
 from redaction_corpus import HARMLESS, SECRETS, forms
 
 from collector.agent import artifacts
@@ -101,3 +102,32 @@ def test_a_key_that_ends_in_the_gap_leaves_the_gap_and_the_tail(
     assert b"MIIabc" not in found.content
     assert b"bytes left out]" in found.content
     assert found.content.endswith(b"last words of the job\n")
+
+
+def test_the_corpus_that_was_written_before_the_filter_was_read(capsys: pytest.CaptureFixture[str]) -> None:
+    """The twin. As it was first run, 120 of its 130 forms were caught and 2 of its 152 harmless lines were changed."""
+    missed = [kind for kind, text, secrets in redaction_twin.SECRETS if leaked(text, secrets)]
+    changed = [line for line in redaction_twin.HARMLESS if redact(line.encode()) != (line.encode(), 0)]
+    total, harmless = len(redaction_twin.SECRETS), len(set(redaction_twin.HARMLESS))
+    with capsys.disabled():
+        print(
+            f"\nredaction, twin: {total - len(missed)} of {total} caught, {len(changed)} of {harmless} harmless changed"
+        )
+    assert (missed, changed) == ([], [])
+    assert (total, harmless) >= (40, 120)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "curl -H 'Authorization: Bearer ${HF_TOKEN}' https://h/",
+        "usage: tool [--password PASSWORD] [--api-key <key>]",
+        "az login --identity -p",
+        "7z l data.7z",
+        "unzip -q data.zip -d /scratch",
+        "http -v GET https://h/api",
+        "ALTER USER ann RENAME TO bob; SELECT 'word'",
+    ],
+)
+def test_what_stands_for_a_secret_or_is_none_stays(text: str) -> None:
+    assert redact(text.encode()) == (text.encode(), 0)
