@@ -34,7 +34,7 @@ from correlator.gather import events as event_rows
 from correlator.gather import runs as run_rows
 from correlator.gather import telemetry
 from correlator.gather.runs_fast import Fields
-from correlator.gather.standing import Controllers, controllers, ruling
+from correlator.gather.standing import Controllers, controllers, ruling, sql_of_slurmctld
 from correlator.gc_pause import paused
 from correlator.incidents import incidents as incident_rows
 from correlator.incidents import lemons, recurrence
@@ -88,19 +88,21 @@ def conclude_cluster(
     store: DuckStore, cluster: str | None, rules: Rules, settings: Mapping[str, object] | None = None
 ) -> Conclusions:
     """Everything stored about one cluster, concluded from nothing: what every tick must come to as well."""
-    events = event_rows.gather(store, cluster)
+    stamped = event_rows.prepared(event_rows.stamped(store, cluster))
     inventory = read_inventory(store, cluster)
-    books = Books(printed := printed_in(store, cluster), lambda: node_failures(store, cluster, printed))
     nodes = {r["host"] for r in store.rows("SELECT DISTINCT unnest(nodes) AS host FROM raw.jobs WHERE cluster IS NOT DISTINCT FROM ?", [cluster])}  # fmt: skip
-    believed = controllers(events, inventory.settings, nodes)
+    believed = controllers(stamped.events, inventory.settings, nodes)
+    counts = sql_of_slurmctld(believed)
+    books = Books(printed := printed_in(store, cluster, counts), lambda: node_failures(store, cluster, printed))
+    events = event_rows.with_unstamped(stamped, store, cluster, counts)
     told = clocks.compared(
         ruling(events, believed), pairs.Known(inventory.cabling, telemetry.begun(store, cluster, printed)), books
     )
     # What was printed without a stamp lies where accounting, or slurmctld, tells the end of its run.
     if told.zones.printed:
-        events = event_rows.gather(store, cluster, told.zones.printed)
-    events = clocks.correct(events, told.offsets, told.zones)
-    runs = run_rows.gather(store, cluster, list(ruling(events, believed)), told.zones.printed)
+        events = event_rows.with_unstamped(stamped, store, cluster, counts, told.zones.printed)
+    events = list(ruling(clocks.correct(events, told.offsets, told.zones), believed))
+    runs = run_rows.gather(store, cluster, events, told.zones.printed)
     world = gather_world(store, cluster, settings, events, runs, node_states(store, cluster), told, inventory=inventory, believed=believed)  # fmt: skip
     conclude(world)
     narrow_slurmd_timeout(world.site, world.facts_of(LINK_OUTAGE.name), world.facts_of(NODE_DOWN.name))

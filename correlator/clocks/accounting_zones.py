@@ -41,7 +41,7 @@ def _nobody() -> list[_Word]:
 _PAIRS = """
 WITH allocated AS (
   SELECT DISTINCT job_id, epoch(time) AS t FROM raw.log_view WHERE source = 'slurmctld' AND event = 'slurm.job_start' AND time IS NOT NULL
-    AND job_id IS NOT NULL AND cluster IS NOT DISTINCT FROM ?
+    AND {counts} AND job_id IS NOT NULL AND cluster IS NOT DISTINCT FROM ?
 ), begun AS (
   SELECT DISTINCT coalesce(file, source) AS file, source, job_id, epoch(start) AS start FROM raw.jobs WHERE start IS NOT NULL
     AND source IN (SELECT unnest(?::VARCHAR[])) AND cluster IS NOT DISTINCT FROM ?
@@ -219,14 +219,16 @@ class Books:
 NO_BOOKS = Books()
 
 
-def printed(store: Reads, cluster: str | None) -> Printed:
-    """In which zones files tell of jobs, by all that is stored."""
-    parameters = [cluster, [*PRINTED, *EPOCHS], cluster, SAME_S, LEAST, MOST]
-    if not store.rows(f"SELECT 1 FROM ({_PAIRS}) WHERE quarters <> 0 LIMIT 1", parameters):
+def printed(store: Reads, cluster: str | None, counts: tuple[str, list[Any]]) -> Printed:
+    """In which zones files tell of jobs, by all that is stored. ``counts``: which of slurmctld's lines count
+    (``standing.sql_of_slurmctld``)."""
+    pairs = _PAIRS.format(counts=counts[0])
+    parameters = [*counts[1], cluster, [*PRINTED, *EPOCHS], cluster, SAME_S, LEAST, MOST]
+    if not store.rows(f"SELECT 1 FROM ({pairs}) WHERE quarters <> 0 LIMIT 1", parameters):
         return Printed()
     told: dict[str, list[Vote]] = defaultdict(list)
     epochs: dict[int, int] = {}
-    for row in store.rows(f"{_PAIRS} ORDER BY ALL", parameters):
+    for row in store.rows(f"{pairs} ORDER BY ALL", parameters):
         if row["source"] in EPOCHS:
             epochs[row["job_id"]] = row["quarters"]
         else:

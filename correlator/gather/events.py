@@ -77,7 +77,7 @@ WITH wanted AS (
 ), told AS (
   SELECT job_id, time, event, count(*) FILTER (event = 'slurm.job_start') OVER (PARTITION BY job_id ORDER BY time) AS started
   FROM (SELECT DISTINCT job_id, {{logged}} AS time, event FROM raw.all_logs WHERE source = 'slurmctld' AND time IS NOT NULL
-    AND cluster IS NOT DISTINCT FROM ? AND job_id IN (SELECT job_id FROM wanted WHERE job_id NOT IN (SELECT job_id FROM ends))
+    AND {{counts}} AND cluster IS NOT DISTINCT FROM ? AND job_id IN (SELECT job_id FROM wanted WHERE job_id NOT IN (SELECT job_id FROM ends))
     AND event IN ('slurm.job_start', 'slurm.job_end', 'slurm.job_failed', 'slurm.job_node_fail', 'slurm.job_cancelled', 'slurm.job_timeout',
       'slurm.job_preempted', 'slurm.job_oom', 'slurm.job_requeue'))
 ), logged AS (
@@ -110,14 +110,21 @@ def layer_of(event: str, source: str | None) -> str:
     return _LAYERS.get(event.split(".", 1)[0]) or layers().get(event, "node")
 
 
+#: A condition on lines in SQL, and its parameters.
+Counts = tuple[str, list[Any]]
+
 #: What ``coalesce`` needs of a line.
 NEEDED = ("format", "time", "time_quality", "resolution_us", "received_time", "cluster", "host", "source", "severity", "event",
            "job_id", "message", "entities", "file", "line")  # fmt: skip
 
 
-def gather(store: Reads, cluster: str | None, known: Printed | None = None) -> list[Event]:
-    """All events of one cluster, in a total order that does not depend on the order of arrival."""
-    return coalesce(pl.concat([stamped(store, cluster), unstamped(store, cluster, known=known)]))
+def with_unstamped(
+    part: Part, store: Reads, cluster: str | None, counts: Counts, known: Printed | None = None
+) -> list[Event]:
+    """All events of one cluster, in a total order that does not depend on the order of arrival. ``part``: the lines that have a time;
+    the rest as for ``unstamped``."""
+    rows = unstamped(store, cluster, counts, known=known)
+    return joined([part, prepared(rows)])[0] if rows.height else part.events
 
 
 def stamped(store: Reads, cluster: str | None) -> pl.DataFrame:
@@ -126,17 +133,17 @@ def stamped(store: Reads, cluster: str | None) -> pl.DataFrame:
 
 
 def unstamped(
-    store: Reads, cluster: str | None, jobs: Iterable[int] | None = None, known: Printed | None = None
+    store: Reads, cluster: str | None, counts: Counts, jobs: Iterable[int] | None = None, known: Printed | None = None
 ) -> pl.DataFrame:
-    """The event lines without a time, put where they were printed; those of some jobs, or all. ``known``: zones of what tells of
-    ends."""
+    """The event lines without a time, put where they were printed; those of some jobs, or all. ``counts``: which of slurmctld's lines
+    tell of ends (``standing.sql_of_slurmctld``); ``known``: zones of what tells of ends."""
     wanted = set(map(itemgetter("job_id"), store.rows(_UNTIMED_JOBS, [cluster])))
     listed = sorted(wanted if jobs is None else wanted.intersection(jobs))
     if not listed:  # looking for times among all lines costs more than everything else
         return store.frame(_QUERY + " LIMIT 0", [cluster]).select(NEEDED)
     ends = ('"end"', "time") if known is None else (known.sql('"end"'), known.sql_of_log("time"))
-    sql = _UNTIMED.format(end=ends[0], logged=ends[1])
-    rows = store.frame(sql, [cluster, listed, cluster, cluster, listed, cluster])
+    sql = _UNTIMED.format(end=ends[0], logged=ends[1], counts=counts[0])
+    rows = store.frame(sql, [cluster, listed, cluster, *counts[1], cluster, listed, cluster])
     return (
         rows.filter(pl.col("time").is_not_null())
         .with_columns(time_quality=pl.lit("inferred"), resolution_us=pl.lit(int(UNSTAMPED_S * 2e6), pl.Int64))
@@ -384,17 +391,17 @@ def _of_copies(copies: list[dict[str, Any]], known: Mapping[str, _Told]) -> Even
 
 
 #: Lines that came over syslog have no file of their own (collector/decoding.py).
-_RELAYED = "syslog:"
+RELAYED = "syslog:"
 
 
 def _own(lines: pl.DataFrame) -> pl.Series:
     """Which lines stand in the own file of Slurm's daemon that wrote them."""
-    told = (pl.col("format") == "slurm").fill_null(False) & ~pl.col("file").fill_null("").str.starts_with(_RELAYED)
+    told = (pl.col("format") == "slurm").fill_null(False) & ~pl.col("file").fill_null("").str.starts_with(RELAYED)
     return lines.select(told.alias("own")).to_series()
 
 
 def _is_own(form: str | None, file: str | None) -> bool:
-    return form == "slurm" and not (file or "").startswith(_RELAYED)
+    return form == "slurm" and not (file or "").startswith(RELAYED)
 
 
 def _rank(copy: Mapping[str, Any]) -> tuple[int, int, str, int]:

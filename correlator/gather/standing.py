@@ -8,7 +8,9 @@
 * A compute node is no switch, and what its address sends over syslog is about no other host.
 * What a job printed is about that job, on its nodes, while it ran.
 
-What does not count is no event for any conclusion about the cluster; it stays among the events and lines that people see.
+What hosts say in the name of slurmctld that run none, and what a node sends as another host, is no event: neither for conclusions
+nor among the rows of Events that people see (``ruling``). It stays among the lines. The rest of what does not count is no event for any
+conclusion about the cluster, and stays among the events that people see (``heard``).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from correlator.gather.events import RELAYED
 from correlator.model.nouns import Event, Run
 from correlator.site.site import controllers as named_controllers
 from parsers.hostlist import expand
@@ -74,6 +77,16 @@ def addresses(settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 _ADDRESS = re.compile(r"\bNodeAddr\s*=\s*(\S+)", re.IGNORECASE)
+
+
+def sql_of_slurmctld(believed: Controllers) -> tuple[str, list[Any]]:
+    """A condition on lines of slurmctld (columns of ``raw.log_view``) that holds of those that count, and its parameters: what
+    ``ruling`` says of events. For queries that read such lines without making events of them."""
+    named = "coalesce(map(?::VARCHAR[], ?::VARCHAR[])[json_extract_string(entities, '$.sender')], host)"
+    own = f"(format = 'slurm' AND NOT starts_with(coalesce(file, ''), '{RELAYED}'))"
+    addresses, nodes = list(believed.addresses), list(believed.addresses.values())
+    there = "host IN (SELECT unnest(?::VARCHAR[]))"
+    return f"({own} OR ({there} AND {named} = host))", [sorted(believed.hosts), addresses, nodes]
 
 
 def ruling(events: Sequence[Event], believed: Controllers) -> Sequence[Event]:

@@ -40,7 +40,7 @@ from correlator.gather import telemetry
 from correlator.gather.events import COALESCE_S
 from correlator.gather.runs_fast import EMPTY
 from correlator.gather.since import Recent
-from correlator.gather.standing import Controllers, asks_again, ruling
+from correlator.gather.standing import Controllers, asks_again, ruling, sql_of_slurmctld
 from correlator.incidents.incidents import Incident, events_of, repeats_s
 from correlator.live.arrivals import Change
 from correlator.live.lookup import Index, Repeated, Spans, Times, jobs_of, of_runs
@@ -172,7 +172,8 @@ class Window:
         believed = self._believed(events)
         if believed is None:
             return None
-        runs = self._runs(former, rows, list(ruling(events, believed)))
+        events = list(ruling(events, believed))
+        runs = self._runs(former, rows, events)
         if (earlier := other_now(before.looks, former, runs, self.border) - ENDS_WITH_S) < self.border:
             self._begin(earlier)
             return None if self.whole else self.again()
@@ -287,7 +288,10 @@ class Window:
         if unstamped:
             self.cut = self.since
             lines = event_rows.stamped(Recent(self.store, self.cut - self.skew), cluster)
-            lines = pl.concat([lines, event_rows.unstamped(self.store, cluster, unstamped, self.printed or None)])
+            counts = sql_of_slurmctld(before.believed)
+            lines = pl.concat(
+                [lines, event_rows.unstamped(self.store, cluster, counts, unstamped, self.printed or None)]
+            )
             events, self.lines = event_rows.read(lines)
             return [], events
         self.cut = max(self.since, untouched_until(before, self.change.earliest))

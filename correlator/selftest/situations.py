@@ -18,6 +18,7 @@ from correlator.facts.registry import conclude
 from correlator.facts.world import World
 from correlator.gather import events as event_rows
 from correlator.gather import runs as run_rows
+from correlator.gather.standing import controllers, sql_of_slurmctld
 from correlator.model.nouns import Fact, Hop
 from correlator.selftest.case import Case, Line
 from correlator.site.site import JOB_SETTINGS
@@ -134,7 +135,9 @@ def _written(line: Line) -> str:
 
 def _world(store: DuckStore, cluster: str, case: Case) -> World:
     """As ``engine.conclude_cluster`` puts it together."""
-    events = event_rows.gather(store, cluster)
+    stamped = event_rows.prepared(event_rows.stamped(store, cluster))
+    counts = sql_of_slurmctld(controllers(stamped.events, ()))
+    events = event_rows.with_unstamped(stamped, store, cluster, counts)
     off = clocks.compared(events)
     events = clocks.correct(events, off.offsets, off.zones)
     runs = run_rows.gather(store, cluster, events)

@@ -2,8 +2,8 @@
 
 ``STATES``: states of nodes, as Slurm answered when it was asked, and for nodes that nobody asked about, as slurmctld's log
 has them. A poll or accounting's record says more than the log (which has changes only), so a host with any such record keeps
-to it. A host on which jobs run is no controller where another one writes as slurmctld: whoever may log there does not set
-nodes DOWN.
+to it. A host that writes as slurmctld and runs none sets no node DOWN: such lines are no rows of ``model.events``
+(``correlator/gather/standing.py``).
 """
 
 from __future__ import annotations
@@ -12,21 +12,14 @@ from __future__ import annotations
 REASON_WITHIN = "INTERVAL 2 SECOND"
 
 STATES = f"""(
-WITH nodes AS (
-  SELECT DISTINCT cluster, unnest(nodes) AS host FROM model.runs
-), spoken AS (
-  SELECT e.*, n.host IS NULL AS sure FROM model.events e
-  LEFT JOIN nodes n ON n.host = e.host AND n.cluster IS NOT DISTINCT FROM e.cluster
-  WHERE e.layer = 'slurmctld' AND e.event IN ('slurm.node_down', 'slurm.node_drain', 'slurm.node_up', 'slurm.node_invalid',
-                                              'slurm.node_reason')
-), lines AS (
+WITH lines AS (
   SELECT time, cluster, event, message, json_extract_string(entities, '$.state') AS state,
          json_extract_string(entities, '$.reason') AS reason,
          coalesce(json_extract_string(entities, '$.actor'), 'slurmctld') AS actor,
          unnest(CASE json_type(entities, '$.nodes') WHEN 'ARRAY' THEN CAST(json_extract(entities, '$.nodes') AS VARCHAR[])
                 ELSE [json_extract_string(entities, '$.nodes')] END) AS host
-  FROM spoken s
-  WHERE sure OR NOT EXISTS (SELECT 1 FROM spoken o WHERE o.sure AND o.cluster IS NOT DISTINCT FROM s.cluster)
+  FROM model.events WHERE layer = 'slurmctld' AND event IN ('slurm.node_down', 'slurm.node_drain', 'slurm.node_up',
+                                                            'slurm.node_invalid', 'slurm.node_reason')
 ), changes AS (
   SELECT *, upper(coalesce(state, CASE
            WHEN event = 'slurm.node_down' THEN 'DOWN' WHEN event = 'slurm.node_drain' THEN 'DRAIN'

@@ -205,7 +205,16 @@ def _in_output() -> Iterator[tuple[str, Callable[[str, str], str]]]:
 
 def _in_syslog() -> Iterator[tuple[str, Callable[[str, str], str]]]:
     """What ``logger`` leaves: journald and rsyslog put the process id behind every program's name but the kernel's."""
-    for tag in ("alice", "alice[77]", "kernel[77]", "slurmctld[77]", "slurmctld"):
+    for tag in (
+        "alice",
+        "alice[77]",
+        "kernel[77]",
+        "slurmctld[77]",
+        "slurmctld",
+        "slurmdbd[77]",
+        "slurmrestd[77]",
+        "sackd[77]",
+    ):
         yield f"file {tag}", lambda x, at, t=tag: f"{_bsd(at)} gx01 {t}: {x}"
     for tag in ("kernel", "kernel[77]", "slurmctld[77]", "slurmd[77]", "systemd[77]"):
         yield f"log host user.err {tag}", lambda x, at, t=tag: f"{at}+00:00 {at}+00:00 gx01 user.err {t}: {x}"
@@ -229,7 +238,7 @@ def _in_journal() -> Iterator[tuple[str, Callable[[str, str], str]]]:
 
 
 def _over_udp() -> Iterator[tuple[str, Callable[[str, str], str]]]:
-    for tag in ("kernel", "slurmctld[77]", "slurmd[77]"):
+    for tag in ("kernel", "slurmctld[77]", "slurmd[77]", "slurmdbd[77]"):
         yield f"logger -n, {tag}", lambda x, at, t=tag: f"<13>{_bsd(at)} gx01 {t}: {x}"
         yield f"as another host, {tag}", lambda x, at, t=tag: f"<3>{_bsd(at)} {VICTIM} {t}: {x}"
         yield (

@@ -77,7 +77,7 @@ CASES = [
 def found(rows: list[dict[str, Any]]) -> Printed:
     with open_store(None) as store:
         store.add({"logs": table("logs", [allocated(n, n * 100.0) for n in range(1, 9)]), "jobs": table("jobs", rows)})
-        return printed(store, None)
+        return printed(store, None, ("true", []))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)

@@ -1,0 +1,128 @@
+"""Who speaks as slurmctld and runs none moves no zone and no time, and makes no row of Events, whenever it becomes known who does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collector.ingest import Ingest
+from correlator.engine import correlate
+from correlator.live.ticker import Ticker
+from queries.kql import run
+from store import open_store
+from store.duckdb_store import DuckStore
+from tests.correlator.rows import parser
+
+HEAD = "JobID|JobIDRaw|User|UID|JobName|State|ExitCode|Submit|Start|End|NodeList|NNodes|Cluster\n"
+
+
+def accounting(jobs: range, day: str = "2026-02-28") -> str:
+    rows = (
+        f"{job}|{job}|bob|1002|train|FAILED|1:0|{day}T10:{job}:00|{day}T10:{job}:00|{day}T10:{job}:50|gx02|1|c\n"
+        for job in jobs
+    )
+    return HEAD + "".join(rows)
+
+
+CONFIGURATION = (
+    "ClusterName=c\nSlurmctldHost=ctl\nNodeName=gx[01-04] NodeAddr=10.0.0.[1-4] CPUs=8\nPartitionName=p Nodes=ALL\n"
+)
+#: What a true controller writes: jobs 11 to 14 begin as accounting has it.
+TRUE = {
+    "slurm.conf": CONFIGURATION,
+    "accounting/sacct.txt": accounting(range(11, 19)),
+    "controller/slurmctld.log": "".join(
+        f"[2026-02-28T10:{job}:00.100] sched: Allocate JobId={job} NodeList=gx02 #CPUs=1 Partition=p\n"
+        for job in range(11, 15)
+    ),
+}
+
+
+def forged(hour: int, jobs: range, words: str) -> str:
+    """What a user of gx01 leaves there with ``logger -t slurmctld -p daemon.err``."""
+    return "".join(f"Feb 28 {hour:02}:{job}:00 gx01 slurmctld[77]: {words.format(job=job)}\n" for job in jobs)
+
+
+ALLOCATED = "sched: Allocate JobId={job} NodeList=gx02 #CPUs=1 Partition=p"
+DOWN = "error: Nodes gx0[2-4] not responding, setting DOWN"
+
+
+def ingest(store: DuckStore, folder: Path, tree: dict[str, str]) -> None:
+    for name, text in tree.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    Ingest(store, parser=parser()).run([folder])
+
+
+def rows(store: DuckStore, query: str) -> list[list[Any]]:
+    """What KQL answers; nothing can be stored behind the first question."""
+    connection = store.cursor()
+    try:
+        return [list(row) for row in run(connection, query).rows]
+    finally:
+        connection.close()
+
+
+def test_a_node_that_speaks_as_slurmctld_moves_no_zone(tmp_path: Path) -> None:
+    """Five forged allocations, two hours before those that accounting tells, put a whole file of accounting two hours off."""
+    with open_store(None) as store:
+        ingest(store, tmp_path, {**TRUE, "nodes/gx01/syslog": forged(8, range(14, 19), ALLOCATED)})
+        correlate(store)
+        starts = rows(store, "Jobs | order by JobId asc | project JobId, format_datetime(Start, 'HH:mm')")
+    assert starts == [[job, f"10:{job}"] for job in range(11, 19)]
+
+
+def test_a_node_that_speaks_as_slurmctld_sets_no_time_of_output(tmp_path: Path) -> None:
+    """Output without a stamp lies near the end of its job: whose end no accounting tells, by slurmctld's lines."""
+    tree = {
+        "slurm.conf": CONFIGURATION,
+        "controller/slurmctld.log": "[2026-02-28T10:11:00.100] sched: Allocate JobId=11 NodeList=gx02 #CPUs=1 Partition=p\n"
+        "[2026-02-28T10:20:00.100] _job_complete: JobId=11 WEXITSTATUS 1\n",
+        "jobs/11/stderr": "Traceback (most recent call last):\nValueError: bad input\n",
+        "nodes/gx01/syslog": "Feb 28 15:00:00 gx01 slurmctld[77]: _job_complete: JobId=11 WEXITSTATUS 1\n",
+    }
+    with open_store(None) as store:
+        ingest(store, tmp_path, tree)
+        correlate(store)
+        found = rows(store, "Events | where Event startswith 'job.' | project format_datetime(Time, 'HH:mm:ss')")
+    assert found and {time for (time,) in found} == {"10:20:00"}
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["at once", "by ticks"])
+@pytest.mark.parametrize("known", ["before", "after"])
+def test_what_a_node_says_as_slurmctld_is_no_row_of_events(tmp_path: Path, known: str, live: bool) -> None:
+    """The lines stay in Logs. Where the controller is known only later, what was concluded before is taken back."""
+    lies = {"nodes/gx01/syslog": forged(10, range(16, 17), DOWN) + "Feb 28 10:17:00 gx01 systemd[1]: Started x.\n"}
+    says = "[2026-02-28T10:11:00.100] error: Nodes gx04 not responding, setting DOWN\n"
+    true = {"slurm.conf": CONFIGURATION, "controller/slurmctld.log": says}
+    with open_store(None) as store:
+        ticker = Ticker(store)
+        conclude = ticker.tick if live else lambda: correlate(store)
+        for part in (true, lies) if known == "before" else (lies, true):
+            ingest(store, tmp_path, part)
+            conclude()
+        down = rows(store, "Events | where Event == 'slurm.node_down' | project Host, Message | order by Host asc")
+        states = rows(store, "NodeStates | distinct Host")
+        lines = rows(store, "Logs | where Source == 'slurmctld' and Host == 'gx01' | count")
+    assert [host for host, _ in down] == ["controller"], down
+    assert states == [["gx04"]]
+    assert lines == [[1]]
+
+
+def test_a_controller_that_is_found_later_is_heard_from_then_on(tmp_path: Path) -> None:
+    """Other way round: until slurm.conf names it nobody is known for the controller but a host that runs no job."""
+    says = {"nodes/ctl/syslog": "Feb 28 10:11:00 ctl slurmctld[77]: error: Nodes gx04 not responding, setting DOWN\n"}
+    lies = {
+        "nodes/gx01/syslog": forged(10, range(16, 17), DOWN),
+        "accounting/sacct.txt": accounting(range(11, 12)).replace("gx02", "gx01"),
+    }
+    with open_store(None) as store:
+        ticker = Ticker(store)
+        for part in (lies, says, {"slurm.conf": CONFIGURATION}):
+            ingest(store, tmp_path, part)
+            ticker.tick()
+        down = rows(store, "Events | where Event == 'slurm.node_down' | project Host")
+    assert down == [["ctl"]]
