@@ -27,6 +27,7 @@ from collector.line_files import FileResult, LineFile, LineFiles, digest_of
 from collector.workers import ParserPool
 from parsers import clock, documents, future
 from parsers.engine import LineParser
+from parsers.future import EXACT
 from parsers.recognise import PACKED, Recognition, recognise
 from parsers.record import Origin, frame
 from store import archive, segments
@@ -169,7 +170,7 @@ class Ingest:
         for result in self.report.files:
             if ahead := self._ahead.get(os.fsdecode(result.path)):
                 result.warnings.append(
-                    f"{ahead:,} lines are stamped more than a day after now: they have no time (tag future)"
+                    f"{ahead:,} lines are stamped after they were read: they have no time (tag future)"
                 )
         settle(self.store)
         segments.seal(self.store, least=segments.SEGMENT_ROWS // 4)
@@ -204,7 +205,7 @@ class Ingest:
         """Finds out near which moment stamps without a year lie, and after which one no stamp is believed. That is now; unless all
         that the tree shows is later than that, though not by ages: then it is this machine's clock that is behind."""
         now = datetime.now(UTC).replace(tzinfo=None)
-        past = [date for date in dates if date <= now + clock.AHEAD]
+        past = [date for date in dates if date <= now + EXACT]
         soon = [date for date in dates if date <= now + CLOCK_BEHIND]
         self._newest = max(past or soon, default=None)
         self._latest = max(now, self._newest or now)
@@ -451,7 +452,7 @@ def _clusters(found: list[_Found]) -> list[str]:
 
 
 def _newest_dates(path: Path, what: Recognition, head: bytes) -> tuple[datetime, ...]:
-    """Of the full dates that a log or accounting shows, the newest that is past and the newest that may be this machine's clock
+    """Of the full dates that a log or accounting shows, the newest that is past, and the newest that may be another zone or this machine's clock
     being behind: stamps without a year belong near the newest of the tree."""
     if what.kind not in ("lines", "sacct", "jobcomp") or what.source in ("job_stdout", "job_stderr"):
         return ()
@@ -461,7 +462,8 @@ def _newest_dates(path: Path, what: Recognition, head: bytes) -> tuple[datetime,
             dates.append(datetime.fromisoformat(text.decode()))
     now = datetime.now(UTC).replace(tzinfo=None)
     newest = (
-        max((date for date in dates if date <= now + ahead), default=None) for ahead in (clock.AHEAD, CLOCK_BEHIND)
+        max((date for date in dates if date <= now + ahead), default=None)
+        for ahead in (EXACT, clock.AHEAD, CLOCK_BEHIND)
     )
     return tuple(date for date in newest if date is not None)
 

@@ -532,7 +532,7 @@ class Pipeline:
             if name not in self._ahead and len(self._ahead) < MOST_AHEAD:
                 self._ahead.add(name)
                 log.warning(
-                    "stamps more than a day ahead of this machine's clock are held; correct the clock that is wrong",
+                    "stamps that lie after the moment at which their lines came are held; correct the clock that is wrong",
                     sender=name, stream=file,
                 )  # fmt: skip
 

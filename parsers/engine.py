@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from parsers import authority, clock, events, levels, likely, quoting, regexes, usual
+from parsers import authority, clock, events, future, levels, likely, quoting, regexes, usual
 from parsers.compiled import once, release
 from parsers.formats import BUILT_IN, all_formats
 from parsers.formats.base import (
@@ -341,7 +341,11 @@ def _to_logs(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
         "received_time": received, "resolution_us": pl.when(~timeless).then("resolution_us"), "cluster": pl.lit(origin.cluster),
         "host": pl.when(shared).then("host").otherwise(pl.coalesce("host", pl.lit(origin.host))), "file": pl.lit(origin.path),
     }  # fmt: skip
-    return frame.select(
+    rows = frame.select(
         values.get(name, pl.col(name)).cast(kind).alias(name) if name in values or name in frame.columns
         else pl.lit(None).cast(kind).alias(name) for name, kind in LOGS.items()
     )  # fmt: skip
+    if origin.latest is None or origin.received is not None:  # what came over a network: collector/decoding.py
+        return rows
+    us = pl.Datetime("us")
+    return future.held_lines(rows, pl.lit(origin.latest, us), pl.lit(None, us))

@@ -1,22 +1,28 @@
 """Stamps of the future are no times. One line stamped 2099 would stand on top of every list, stretch every range, give stamps without a
 year the wrong one and make retention and clocks believe that years went by.
 
-So a stamp that lies more than ``clock.AHEAD`` after the moment at which it was read is held: what came over a network has the time at
-which it came, a line of a file has none; the stamp stays in ``sender_time`` and in the text, the tag ``future`` says so.
+A line cannot be written after it came. So a stamp that lies too far after the moment at which it was read is held: what came over a
+network has the time at which it came, a line of a file has none; the stamp stays in ``sender_time`` and in the text, the tag
+``future`` says so. How far is too far depends on what the stamp shows:
 
-Why a day and not minutes, although a line cannot be written after it came: a stamp without a zone is read as UTC until the correlator
-knows better and may be up to 14 hours ahead (Kiribati); a hardware clock that runs in local time is ahead by as much in stamps that name
-their zone; and how far a node's clock is off is worked out from just these stamps (correlator/clock_pairs.py, correlator/zones.py), which
-puts them right afterwards. Without the stamps neither could be found. What is left is that a liar stands on top for a day.
+* One that names its zone is held from ``EXACT`` on. munge refuses a clock that is five minutes off, so no node that is at work
+  loses its stamps; of one whose hardware clock runs in local time, the moment of arrival is the better word.
+* One without a zone is read as UTC until the correlator knows better, and may be 14 hours ahead (Kiribati). It is held from
+  ``UNZONED`` on, and from ``EXACT`` on where the same host sends others beside it that are right as UTC: a host has one zone.
+  Others stay as they are: in which zone a host writes is worked out from just these stamps (correlator/clocks/zone_votes.py).
+
+What is left: a line with a stamp in the future is believed for ten minutes, and one without a zone, of a sender who sends no other,
+for 14 hours.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import polars as pl
 
 from parsers.clock import AHEAD
+from parsers.formats.base import JOB_SOURCES
 
 #: Times at which something was seen or said; not when a job is to end or a reservation to begin.
 SEEN = {
@@ -25,12 +31,33 @@ SEEN = {
 }  # fmt: skip
 TAG = "future"
 
+#: So far after it was read may lie a stamp that names its zone, and one that names none.
+EXACT, UNZONED = timedelta(minutes=10), timedelta(hours=14, minutes=15)
+
+
+def _too_far(rows: pl.DataFrame, limit: pl.Expr) -> pl.Series:
+    """Which rows of ``logs`` have a stamp that is too far ahead of ``limit``."""
+    said = pl.col("time_quality") != "received"
+    ahead = rows.select((said & (pl.col("time") > limit + EXACT)).fill_null(False).alias("ahead")).to_series()
+    if not ahead.any():
+        return ahead
+    # A container may have a zone of its own, and what runs in it prints its stamps.
+    unzoned = (pl.col("time_quality") == "inferred").fill_null(False)
+    of_host = unzoned & ~pl.col("source").is_in(JOB_SOURCES).fill_null(False)
+    right = of_host & (pl.col("time") - limit).abs().le(EXACT)
+    # Without a host nothing tells who wrote it.
+    beside = right.fill_null(False).any().over("host") & pl.col("host").is_not_null() & of_host
+    far = ~unzoned | (pl.col("time") > limit + UNZONED) | beside
+    return ahead & rows.select(far.fill_null(True).alias("far")).to_series()
+
 
 def held_lines(rows: pl.DataFrame, limit: pl.Expr, instead: pl.Expr) -> pl.DataFrame:
-    """Rows of ``logs`` with a time more than ``AHEAD`` after ``limit``: they have ``instead``, and their stamp in ``sender_time``."""
-    ahead = (pl.col("time") > limit + AHEAD).fill_null(False)
-    if not rows.select(ahead.any()).item():
+    """Rows of ``logs`` with a time too far after ``limit``, when they were read: they have ``instead``, and their stamp in
+    ``sender_time``."""
+    too_far = _too_far(rows, limit)
+    if not too_far.any():
         return rows
+    ahead = pl.lit(too_far)
     tags = pl.col("tags").fill_null(pl.lit([], dtype=pl.List(pl.String)))
     tagged = tags.list.set_union(pl.lit([TAG], dtype=pl.List(pl.String)))
     values = {

@@ -278,7 +278,7 @@ def correct(events: Iterable[Event], found: Sequence[Offset], zones: Zones = NO_
 
 
 def _moved(event: Event, found: Sequence[Offset], zones: Zones) -> Event:
-    if without_stamp(event):
+    if without_stamp(event) or event.time_quality == "received":  # that is the receiver's clock
         return event
     if event.source in _OUTPUT:
         if event.time_quality == "inferred":

@@ -127,7 +127,7 @@ def test_stamps_that_are_ahead_are_counted_and_told_once(
         assert running.drain(60)
     (source,) = running.ledger.sources.values()
     assert (source.ahead, source.lines, source.last_time) == (3, 6, datetime(2026, 11, 18))
-    assert [(row["sender"], "day ahead" in row["text"]) for row in told] == [("gpu01", True)]
+    assert [(row["sender"], "are held" in row["text"]) for row in told] == [("gpu01", True)]
     assert store.rows("SELECT ahead FROM intake.sources") == [{"ahead": 3}]
     assert Ledger(store, "spool").sources[source.key].ahead == 3
 

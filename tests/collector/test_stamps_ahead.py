@@ -84,7 +84,7 @@ def test_a_file_with_one_such_line(store: DuckStore, tmp_path: Path) -> None:
     assert told and not {name: at for name, at in told.items() if at > NOW + timedelta(days=1)}
     assert store.info()["last"] <= NOW and (listed := repairs(store)).until is not None and listed.until <= NOW
     (warned,) = [f for f in work.report.files if str(f.path).endswith("syslog")]
-    assert any(text.startswith("1 lines are stamped more than a day after now") for text in warned.warnings)
+    assert any(text.startswith("1 lines are stamped after they were read") for text in warned.warnings)
     (row,) = [r for r in Reader(store).sources() if r["file"].endswith("/syslog")]
     assert row["ahead"] == 1 and row["last"] <= NOW
 
@@ -121,6 +121,47 @@ def test_nothing_of_a_real_capture_is_held(store: DuckStore) -> None:
     work.run([CAPTURE])
     assert store.rows("SELECT count(*) AS n FROM raw.logs WHERE list_contains(tags, 'future')")[0]["n"] == 0
     assert not [w for f in work.report.files for w in f.warnings if "ahead" in w or "after now" in w]
+
+
+ZONED, UNZONED = "{:%Y-%m-%dT%H:%M:%S}Z n1 kernel: " + XID, "{:%b %e %H:%M:%S} n1 kernel: " + XID
+#: Lines of a host, with the hours by which they are ahead; those that are held.
+FEW_HOURS = {
+    "a zone is named": ([(ZONED, 3.0), (ZONED, -0.1)], [3.0]),
+    "a zone is named, and the clock is some minutes ahead": ([(ZONED, 0.1)], []),
+    "no zone is named, and others beside it are right": ([(UNZONED, 3.0), (UNZONED, -0.05)], [3.0]),
+    "no zone is named, and all are ahead": ([(UNZONED, 9.0), (UNZONED, 8.95)], []),
+    "no zone is that far ahead": ([(UNZONED, 15.0)], [15.0]),
+}
+
+
+@pytest.mark.parametrize(("stamped", "held"), FEW_HOURS.values(), ids=FEW_HOURS)
+@pytest.mark.parametrize("way", ["file", "network"])
+def test_a_stamp_of_a_few_hours_ahead(
+    way: str,
+    stamped: list[tuple[str, float]],
+    held: list[float],
+    store: DuckStore,
+    tmp_path: Path,
+    spool: Spool,
+    intake: Any,
+) -> None:
+    """A line cannot be written after it came; a stamp without a zone may be another zone's, unless its neighbours are right."""
+    now = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
+    lines = [form.format(now + timedelta(hours=ahead)) for form, ahead in stamped]
+    if way == "file":
+        loaded(store, tmp_path, syslog="".join(f"{line}\n" for line in lines))
+        rows = store.frame("SELECT * FROM raw.logs")
+    else:
+        body = "".join(json.dumps({"host": "n1", "path": "/var/log/syslog", "message": line}) + "\n" for line in lines)
+        assert ask(intake, "POST", "/api/v1/ingest", body.encode(), content_type="application/x-ndjson").status == 200
+        jobs = [
+            Job(r.path, r.payload_offset, r.payload_bytes, r.payload_crc, r.meta)
+            for r in spool.read(Position(0, 0), 1 << 40)
+        ]
+        rows = frames(decoding.work(jobs, PARSER))["logs"]
+    found = [row for row in rows.iter_rows(named=True) if "future" in (row["tags"] or [])]
+    assert [round((row["sender_time"] - now).total_seconds() / 3600, 2) for row in found] == held
+    assert all(row["time"] is None if way == "file" else row["time"] < now + timedelta(hours=1) for row in found)
 
 
 AHEAD_RECORDS = [
