@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from parsers.record import TABLES, conform
 from store import archive, damage, mark, segments
 from store.door import Added, Copy, FileEntry, Health, Listener, Mark, Question
-from store.duckdb import copies
+from store.duckdb import copies, held_stamps
 from store.duckdb.arrow import as_arrow
 from store.duckdb.asking import Asks, store_errors, translated
 from store.duckdb.dialect import spelled
@@ -348,6 +348,8 @@ class DuckStore(Asks):
             archive.make_views(self, connection)
         if self.fact(VERSION_FACT) is None:
             self.set_fact(VERSION_FACT, str(VERSION))
+        if self.folder is not None:
+            held_stamps.hold(self)
 
     def lease(self) -> AbstractContextManager[None]:
         """Nobody else writes meanwhile; DuckDB's lock on the file keeps other processes out as long as it is open."""
