@@ -188,9 +188,9 @@ def _problems(path: Path, name: str, entry: dict[str, Any]) -> list[Problem]:
     if found:
         return [Problem(path.name, name, reason) for reason in found]
     found += [reason for key in ("cause", "effect") for reason in _unknown_kinds(key, entry[key])]
-    if entry["scope"] not in scopes.SCOPES:
-        found.append(f"unknown scope {entry['scope']!r}; known: {', '.join(sorted(scopes.SCOPES))}")
-    found += [f"unknown requirement {r!r}" for r in entry.get("requires", ()) if r not in common.CONDITIONS]
+    if entry["scope"] not in scopes.scopes():
+        found.append(f"unknown scope {entry['scope']!r}; known: {', '.join(sorted(scopes.scopes()))}")
+    found += [f"unknown requirement {r!r}" for r in entry.get("requires", ()) if r not in common.conditions()]
     if entry.get("density", "even") not in DENSITIES:
         found.append(f"unknown density {entry['density']!r}; known: {', '.join(DENSITIES)}")
     for key in ("prior", "judged"):

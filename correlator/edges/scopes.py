@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 
 from correlator.facts.gpus import bus
 from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.nodes.kinds import NODE_DOWN
+from correlator.facts.registry import vocabulary
 from correlator.facts.world import World
 from correlator.model.nouns import Fact, Run
 
@@ -190,3 +192,9 @@ SCOPES: dict[str, Scope] = {
     "controller's own link": _link_of_controller, "went down together": _fell_with,
     "run used the storage": _used_storage, "all its clients": _lost_with_link, "whole cluster": _whole_cluster, "told by the run": _told_by_run, "fell silent together": _fell_silent_with,
 }  # fmt: skip
+
+
+@cache
+def scopes() -> Mapping[str, Scope]:
+    """All scopes by name, those of installed packages included."""
+    return vocabulary("SCOPES", SCOPES)

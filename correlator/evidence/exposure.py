@@ -27,7 +27,6 @@ from operator import attrgetter
 from correlator.edges.scopes import ONE_NODE, REACH
 from correlator.facts.links.kinds import LINK_OUTAGE, PLANE_OUTAGE, SWITCH_OUTAGE
 from correlator.facts.registry import kind_of
-from correlator.facts.storage import STORAGE_OUTAGE
 from correlator.facts.world import World
 from correlator.model.nouns import Edge, Fact, Others, Run
 from correlator.model.run_index import RunsInTime
@@ -298,8 +297,6 @@ def _ended_with(run: Run, down: Fact) -> bool:
 
 def _where(edge: Edge, group: Sequence[Fact]) -> str:
     top = group[0]
-    if top.kind in (SWITCH_OUTAGE.name, PLANE_OUTAGE.name):
-        return f"behind {top.host}" if top.host else "behind what these nodes share"
-    if top.kind == STORAGE_OUTAGE.name:
-        return f"that use {top.device}"
+    if reach := kind_of(top.kind).reach:
+        return reach(top)
     return "of the cluster" if edge.scope == "controller's own link" else f"on {top.host}"

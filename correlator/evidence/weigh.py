@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from correlator.edges.conditions.common import CONDITIONS, derived_values, name_of
-from correlator.edges.scopes import HOSTS_OF, SCOPES, run_of
+from correlator.edges.conditions.common import conditions, derived_values, name_of
+from correlator.edges.scopes import HOSTS_OF, run_of, scopes
 from correlator.evidence.exposure import Exposed
 from correlator.facts.registry import brief_of, kind_of
 from correlator.facts.world import World
@@ -129,6 +129,7 @@ class Weigher:
             causes = [kind for kind in edge.cause if kind in self.by_kind]
             for effect in edge.effect if causes else ():
                 (self.blocking if edge.blocks else self.by_effect)[effect].append((edge, causes))
+        self._scopes, self._conditions = scopes(), conditions()
         self._blocked: dict[int, Hop | None] = {}
         self._best: dict[int, list[Hop]] | None = None
         on_place: dict[tuple[str, str | None], list[Fact]] = defaultdict(list)
@@ -201,7 +202,7 @@ class Weigher:
                 hosts[edge.scope] = sorted(set(HOSTS_OF[edge.scope](self.world, effect)))
             for kind in kinds:
                 for cause in self._candidates(edge, kind, effect, (low, high), hosts.get(edge.scope)):
-                    if cause is effect or not SCOPES[edge.scope](self.world, cause, effect):
+                    if cause is effect or not self._scopes[edge.scope](self.world, cause, effect):
                         continue
                     result = self._try(edge, cause, effect, (low, high), settled)
                     if isinstance(result, Hop):
@@ -235,10 +236,10 @@ class Weigher:
         """Would the edge explain the effect, by scope, window and requirements?"""
         low, high, _ = self._window(edge, effect)
         return (
-            SCOPES[edge.scope](self.world, cause, effect)
+            self._scopes[edge.scope](self.world, cause, effect)
             and _outside(edge, cause, effect, low, high)[0] <= 3 * _sigma(cause, effect)
             and not self._too_late(edge, cause, effect, low)
-            and all(CONDITIONS[name](self.world, cause, effect) is None for name in edge.requires)
+            and all(self._conditions[name](self.world, cause, effect) is None for name in edge.requires)
         )
 
     def _try(
@@ -262,7 +263,7 @@ class Weigher:
                 f"it came {lag:.1f} s {'before the effect' if side == 'before' else 'before it'}, {allowed}",
             )
         for name in edge.requires:
-            reason = CONDITIONS[name](self.world, cause, effect)
+            reason = self._conditions[name](self.world, cause, effect)
             if reason is not None:
                 return Rejection(edge, cause, effect, reason)
         if late := self._too_late(edge, cause, effect, low):

@@ -84,7 +84,7 @@ PCIE_AER = Kind(
 _HOT = Cause(
     "gpu.thermal", "infra.gpu", "GPUs of {host} were throttled by heat", "a GPU was slowed by heat",
     (("Check fans, coolant and inlet temperature of {host}.", None),),
-    short="GPUs of {host} too hot", unharmed="degraded", family="gpu",
+    short="GPUs of {host} too hot", unharmed="degraded", exhausted=True, family="gpu",
     disproof="Steps that stay slow after the GPU has cooled, or other runs on the node that kept their pace.",
 )  # fmt: skip
 _HOT_BY_ITS_COOLING = replace(_HOT, title=_HOT.title + ", after its controller warned of the cooling")

@@ -1,8 +1,8 @@
 """All kinds of facts and their detectors, built-in and installed ones: the one place where others look a kind up.
 
 A *subject* is a module (or a package) with ``KINDS``, its declarations, and ``DETECTORS``, the functions that conclude them.
-It may have ``EDGES``, its files of causal edges. Those of other packages are entry points of the group ``faultline.facts``
-that name the module; they are read like the built-in ones.
+It may have ``EDGES``, its files of causal edges, and ``CONDITIONS`` and ``SCOPES`` of its own that these name. Subjects of other
+packages are entry points of the group ``faultline.facts`` that name the module; they are read like the built-in ones.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, TypeVar
 
 from correlator.facts import (
     control,
@@ -36,6 +36,8 @@ from correlator.model.subjects import installed
 BUILT_IN = (
     links, munge, nodes, slurmd, control, unnamed_causes, gpus, cooling, storage, output_hardware, jobs, silent_nodes, slow_runs,
 )  # fmt: skip
+
+V = TypeVar("V")
 
 #: Concludes facts from a world, or revises some that were concluded before.
 Detector = Callable[[World], Sequence[Fact | Revision]]
@@ -77,6 +79,14 @@ def _unknown(name: str) -> Kind[Any]:
     return undeclared(name)
 
 
+def vocabulary(name: str, built_in: Mapping[str, V]) -> Mapping[str, V]:
+    """Words that edges use (``CONDITIONS``, ``SCOPES``), built-in ones and those of subjects, which replace none of them."""
+    found: dict[str, V] = {}
+    for subject in subjects():
+        found |= getattr(subject, name, {})
+    return {**found, **built_in}
+
+
 def kind_of(name: str) -> Kind[Any]:
     """The declaration of a kind; an empty one where nobody declares it."""
     return kinds().get(name) or _unknown(name)
@@ -97,6 +107,12 @@ def roots() -> frozenset[str]:
 def event_names() -> frozenset[str]:
     """The contract's names of all root causes."""
     return frozenset(kind.cause.event for kind in kinds().values() if kind.cause)
+
+
+@cache
+def exhaustions() -> frozenset[str]:
+    """Root causes that are something which jobs use up or wait for."""
+    return frozenset(kind.cause.event for kind in kinds().values() if kind.cause and kind.cause.exhausted)
 
 
 @cache

@@ -33,10 +33,10 @@ class DiskError(TypedDict):
 
 STORAGE_OUTAGE = Kind(
     "storage.outage", "storage", "Clients of a shared file system lost a target.", StorageOutage,
-    brief="storage target lost", timed=True, component="storage",
+    brief="storage target lost", timed=True, component="storage", reach=lambda fact: f"that use {fact.device}",
     cause=Cause(
         "storage.outage", "infra.storage", "storage target {device} was lost", "the shared storage failed",
-        (("Check the server of {device}.", None),), unharmed="degraded", words="storage",
+        (("Check the server of {device}.", None),), unharmed="degraded", exhausted=True, words="storage",
         disproof="Other clients of the target working on during the outage, or the run's files lying elsewhere.",
     ),
 )  # fmt: skip
@@ -59,7 +59,8 @@ DISK_FULL = Kind(
     brief="disk full", component="storage",
     cause=Cause(
         "node.disk_full", "infra.node", "a disk of {host} was full", "a node's disk was full",
-        (("Free the disk of {host}; keep Slurm's spool apart from what jobs can fill.", None), RESUME), unharmed="degraded", words="storage",
+        (("Free the disk of {host}; keep Slurm's spool apart from what jobs can fill.", None), RESUME),
+        unharmed="degraded", exhausted=True, words="storage",
     ),
 )  # fmt: skip
 

@@ -42,7 +42,7 @@ class Cause:
     ``disproof`` what would be seen if the cause were another one.
 
     ``root``: a run's end may be blamed on it. ``unharmed``: how much it matters where no run suffered; None makes no incident
-    then. ``trivial(world, fact)``: such a fact is everyday's work and makes no incident by itself. ``needs_effect``: neither
+    then. ``exhausted``: something that jobs use up or wait for. ``trivial(world, fact)``: such a fact is everyday's work and makes no incident by itself. ``needs_effect``: neither
     does one that nothing follows from.
 
     ``words``: the words of a run's output that speak for it. ``reported``: what a run reports, where the fact is known from
@@ -62,6 +62,7 @@ class Cause:
     root: bool = True
     repeated: str = ""
     unharmed: Severity | None = None
+    exhausted: bool = False
     trivial: Callable[[Any, Fact], bool] | None = None
     needs_effect: bool = False
     words: Words = ""
@@ -111,7 +112,8 @@ class Kind(Generic[A]):
     all that follow each other closely, and they are counted. ``component``: the part of a node that a drain reason
     names for it. ``pace``: a run shows it by its pace and not by ending. ``sets_down``: it makes Slurm give its node up.
     ``role``: what its lines are in an incident whose root is another fact. ``measured(fact)``: words for a fact without a line
-    of its own. ``bands(fact)``: its stretches on the time axis. ``trace``: see ``Trace``. ``awaits(fact)``: while its hosts are
+    of its own. ``reach(fact)``: which runs it reaches besides one ("behind leaf12"), where that is not "on its host".
+    ``bands(fact)``: its stretches on the time axis. ``trace``: see ``Trace``. ``awaits(fact)``: while its hosts are
     silent, their next lines may tell of another cause.
     """
 
@@ -131,6 +133,7 @@ class Kind(Generic[A]):
     sets_down: bool = False
     role: Literal["effect", "symptom"] = "symptom"
     measured: Callable[[Fact], str] | None = None
+    reach: Callable[[Fact], str] | None = None
     bands: Callable[[Fact], list[Band]] | None = None
     trace: Trace | None = None
     awaits: Callable[[Fact], bool] | None = None

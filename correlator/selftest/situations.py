@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from correlator.clocks import clocks
-from correlator.edges.scopes import SCOPES
+from correlator.edges.scopes import scopes
 from correlator.engine import gather_world, node_states
 from correlator.evidence.weigh import Weigher, describe_cause
 from correlator.facts.registry import conclude
@@ -180,7 +180,7 @@ def _told(world: World, hop: Hop) -> str:
 
 def _apart(world: World, case: Case, causes: Iterable[Fact], effects: Sequence[Fact]) -> list[str]:
     """Why nothing was tried: the scope, or too long a time between them."""
-    scope = SCOPES[case.edge.scope]
+    scope = scopes()[case.edge.scope]
     pairs = [(cause, effect) for cause in causes for effect in effects if cause is not effect]
     joined = [(c, e) for c, e in pairs if scope(world, c, e)]
     if not joined:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from correlator.facts.registry import exhaustions
 from queries.reports.model import Column, Section
 from queries.reports.reader import BADLY, GPU_HOURS, Reader, within
 
@@ -22,7 +23,7 @@ FROM model.events WHERE event IN ('kernel.oom_kill', 'job.oom', 'slurm.job_oom',
 _FULL = f"""
 SELECT cluster, root_host AS host, root_device AS device, root_event AS cause, count(*) AS incidents,
   CAST(coalesce(sum(json_array_length(document, '$.jobs')), 0) AS BIGINT) AS jobs, max(coalesce("end", start)) AS last_seen
-FROM model.incidents WHERE root_event IN ('node.disk_full', 'gpu.thermal', 'storage.outage') AND {within('coalesce("end", start)')}
+FROM model.incidents WHERE root_event IN (SELECT unnest($exhausted::VARCHAR[])) AND {within('coalesce("end", start)')}
 GROUP BY ALL ORDER BY incidents DESC, host, device, cluster
 """
 
@@ -44,5 +45,5 @@ def limits(reader: Reader) -> Section:
         tables=(reader.table("Jobs at their limits", jobs, reader.rows(_JOBS), empty="No job ran out of memory or time."),
                 reader.table("What was logged of it", hosts, reader.rows(_HOSTS), empty="No line tells of memory or time limits.",
                              note="One kill makes several lines, and a central log may repeat them without the host: lines are no count of jobs."),
-                reader.table("Full disks, heat, lost storage", full, reader.rows(_FULL), empty="None.")),
+                reader.table("Full disks, heat, lost storage", full, reader.rows(_FULL, exhausted=sorted(exhaustions())), empty="None.")),
     )  # fmt: skip

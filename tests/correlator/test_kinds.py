@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import ast
+import re
 import string
 import tomllib
+from collections.abc import Iterable
+from dataclasses import FrozenInstanceError
 from pathlib import Path
+from typing import NotRequired, get_origin, get_type_hints
 
 import pytest
 
+from collector.ingest import Ingest
+from correlator.engine import correlate
 from correlator.facts import registry
+from correlator.facts.world import World
 from correlator.learning.feedback import CATEGORIES
 from correlator.model.kinds import Kind, fill, literal
-from correlator.model.nouns import Fact
+from correlator.model.nouns import Fact, Revision
+from store import open_store
+from tests.correlator.making import world
 from web.shaping import LAYERS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,6 +96,66 @@ def test_a_kinds_name_is_written_in_its_home_only() -> None:
     own = {kind.name for kind in KINDS} - SHARED
     assert len(own) > 30
     assert {name: sorted(map(str, written[name])) for name in own if len(written[name]) != 1} == {}
+
+
+def read_attributes() -> set[str]:
+    """Names by which attributes of facts are read or written anywhere: ``fact.attrs["code"]``, ``fact.attrs.get("code")``."""
+    found = set()
+    for path in (ROOT / "correlator").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        found |= set(re.findall(r"""\battrs(?:\[|\.get\()["'](\w+)["']""", text))
+    return found
+
+
+def test_every_attribute_that_is_read_is_declared() -> None:
+    assert len(read_attributes()) > 40
+    assert read_attributes() <= {name for kind in KINDS for name in kind.attrs.__annotations__}
+
+
+def required(declared: type) -> set[str]:
+    """The attributes that each fact has. (With postponed annotations ``__required_keys__`` holds all.)"""
+    hints = get_type_hints(declared, include_extras=True)
+    return {name for name, hint in hints.items() if declared.__total__ and get_origin(hint) is not NotRequired}
+
+
+#: Captures in which links, switches, nodes, daemons and jobs fail.
+RECORDED = ["fabric_flap_long", "job_faults", "munge_dies", "node_reboot", "switch_down"]
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_fact_is_what_its_kind_declares_and_nobody_changes_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Facts are frozen; what lies in their attributes is compared with what it was when each detector had concluded it."""
+    made: dict[int, tuple[Fact, str]] = {}
+    conclude = World.conclude
+
+    def watched(world: World, found: Iterable[Fact | Revision]) -> None:
+        listed = list(found)
+        for one in listed:
+            fact = one.fact if isinstance(one, Revision) else one
+            made[id(fact)] = (fact, repr(fact.attrs))
+        conclude(world, listed)
+
+    monkeypatch.setattr(World, "conclude", watched)
+    with open_store(None) as store:
+        Ingest(store).run([ROOT / "tests" / "captures" / name])
+        correlate(store)
+    assert made
+    for fact, before in made.values():
+        assert repr(fact.attrs) == before, fact.kind
+        declared = registry.kind_of(fact.kind).attrs
+        assert required(declared) <= fact.attrs.keys() <= set(declared.__annotations__), fact.kind
+
+
+def test_a_revision_takes_the_place_of_its_fact() -> None:
+    where = world([])
+    first, second = Fact("node.down", 1.0, None, 0.0, "n1"), Fact("node.down", 2.0, None, 0.0, "n2")
+    where.conclude([second, first])
+    better = Fact("node.down", 3.0, None, 0.0, "n1")
+    where.conclude([Revision(first, better)])
+    assert where.facts == [better, second] and where.facts_of("node.down") == [better, second]
+    assert first.start == 1.0
+    with pytest.raises(FrozenInstanceError):
+        first.start = 3.0  # type: ignore[misc]
 
 
 def test_two_subjects_cannot_declare_one_kind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,16 +31,17 @@ from web import axis
 
 edges = load_edges()
 leak = next(edge for edge in edges.edges if edge.id == "COOLANT1")
-case = Case("t", leak, 1, {}, True, lines=(Line(0.0, "gpu01", "kernel", "coolant leak detected in tray 3"),),
-            jobs=(Job(7, "gpu[01-02]", -600.0, 60.0, "FAILED", exit_code=1), Job(8, "gpu03", -600.0, 900.0, "COMPLETED")))
+lines = (Line(0.0, "gpu01", "kernel", "coolant leak detected in tray 3"), Line(30.0, "gpu01", "kernel", "coolant dried in tray 3"))
+jobs = (Job(7, "gpu[01-02]", -600.0, 60.0, "FAILED", exit_code=1), Job(8, "gpu03", -600.0, 900.0, "COMPLETED"))
+wet, dry = (Case("t", leak, 1, {}, True, lines=lines[:count], jobs=jobs) for count in (1, 2))
 with open_store(None) as store:
-    store.add(tables_of([case]))
-    found = conclude_cluster(store, cluster_of(0), edges)
+    store.add(tables_of([wet, dry]))
+    found, other = (conclude_cluster(store, cluster_of(number), edges) for number in (0, 1))
 (incident,) = found.incidents
 start, end, last = BEGINNING, BEGINNING + timedelta(hours=1), BEGINNING
 drawn = axis.build({"document": incident}, events=[], states=[], runs=[], beats=[], start=start, end=end, t0=BEGINNING)
 lanes = [(lane["layer"], lane["label"]) for lane in drawn["lanes"]]
-print(json.dumps({"incident": incident, "verdict": found.verdicts["7"], "lanes": lanes}))
+print(json.dumps({"incident": incident, "verdict": found.verdicts["7"], "lanes": lanes, "dry": other.verdicts["7"]}))
 """
 
 
@@ -89,6 +90,13 @@ def test_the_incident_says_what_happened_and_what_to_do(told: dict[str, Any]) ->
         "text": "Close the valve of gpu01, power it off and dry tray 3.",
         "command": "scontrol update nodename=gpu01 state=down reason='coolant leak'",
     }
+
+
+def test_a_requirement_of_its_own_rejects_it_with_a_reason(told: dict[str, Any]) -> None:
+    assert told["dry"]["category"] == "app.error"
+    assert [(row["cause"].split(" (")[0], row["rejected"]) for row in told["dry"]["rivals"]] == [
+        ("node.coolant_leak", "tray 3 of gpu01 was dry again")
+    ]
 
 
 def test_its_line_stands_on_its_lane(told: dict[str, Any]) -> None:

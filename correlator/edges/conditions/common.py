@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 
 from correlator.edges.conditions import links, storage
 from correlator.edges.conditions.links import name_of as name_of
@@ -16,7 +17,7 @@ from correlator.facts.jobs.kinds import RUN_FAILED, RUN_NODE_FAIL
 from correlator.facts.nodes.detector import SPEAKS_WITHIN_S, word_between
 from correlator.facts.nodes.kinds import ADMIN_DOWN, NODE_DEAD, NODE_DOWN, NODE_OVERHEATED, NODE_PANIC, NODE_REBOOT
 from correlator.facts.output_hardware import LOCAL_PATH, SHARED_PATH, path_in
-from correlator.facts.registry import kind_of
+from correlator.facts.registry import kind_of, vocabulary
 from correlator.facts.storage import STORAGE_OUTAGE
 from correlator.facts.world import World
 from correlator.model.moments import UNSTAMPED_S
@@ -492,6 +493,12 @@ CONDITIONS: dict[str, Condition] = {
     "node did not answer": _did_not_answer, "node lived until then": _lived_until_then, "its share of the planes": links.its_share,
     "link carries the storage": storage.carries, "away while it waited": storage.away_while_waiting,
 }  # fmt: skip
+
+
+@cache
+def conditions() -> Mapping[str, Condition]:
+    """All requirements by name, those of installed packages included."""
+    return vocabulary("CONDITIONS", CONDITIONS)
 
 
 def derived_values(values: dict[str, Value], effect: Fact | None) -> dict[str, Value]:

@@ -81,6 +81,10 @@ def _may_be_its_machine(fact: Fact) -> bool:
     return fact.end is None or bool(fact.attrs.get("far_end_only"))
 
 
+def _behind(fact: Fact) -> str:
+    return f"behind {fact.host or 'what these nodes share'}"
+
+
 LINK_OUTAGE = Kind(
     "link.outage", "link", "A NIC or the switch port at its other end was without carrier.", LinkOutage,
     brief="link lost", timed=True, flaps=True, component="network", sets_down=True, bands=_bands, awaits=_may_be_its_machine,
@@ -110,12 +114,12 @@ _NAMELESS_SWITCH = replace(
 
 SWITCH_OUTAGE = Kind(
     "switch.outage", "switch", "Many links of one switch went together, or the switch said that it failed.", SwitchOutage,
-    brief="switch lost its links", timed=True, cause=_SWITCH, variant=lambda fact: _NAMELESS_SWITCH if fact.attrs.get("nameless") else None,
+    brief="switch lost its links", timed=True, reach=_behind, cause=_SWITCH, variant=lambda fact: _NAMELESS_SWITCH if fact.attrs.get("nameless") else None,
 )  # fmt: skip
 
 PLANE_OUTAGE = Kind(
     "plane.outage", "switch", "A switch without nodes of its own failed and took those below it along.", PlaneOutage,
-    brief="spine failed", timed=True,
+    brief="spine failed", timed=True, reach=_behind,
     cause=Cause(
         "switch.plane_failure", "infra.network", "switch {host} failed and took {device} from {count} nodes{for_time}", "a fabric plane failed",
         (("Check power, modules and supervisor of switch {host}.", None),),

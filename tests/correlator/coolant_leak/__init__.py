@@ -20,7 +20,7 @@ class Leak(TypedDict):
 
 COOLANT_LEAK = Kind(
     "coolant.leak", "gpu", "Coolant leaked into a tray of a node.", Leak,
-    brief="coolant leak", events=("coolant.leak",),
+    brief="coolant leak", events=("coolant.leak", "coolant.dried"),
     cause=Cause(
         "node.coolant_leak", "infra.node", "coolant leaked into {tray} of {host}", "coolant leaked into its node",
         (("Close the valve of {host}, power it off and dry {tray}.", "scontrol update nodename={host} state=down reason='coolant leak'"),),
@@ -38,7 +38,14 @@ def leaks(world: World) -> list[Fact]:
     ]
 
 
+def still_wet(world: World, cause: Fact, effect: Fact) -> str | None:
+    """A tray that was dried meanwhile did no harm."""
+    dried = [e for e in world.kinds("coolant.dried") if e.host == cause.host and cause.start < e.time < effect.start]
+    return f"{cause.attrs['tray']} of {cause.host} was dry again" if dried else None
+
+
 KINDS = (COOLANT_LEAK,)
 DETECTORS = [leaks]
 EDGES = [HERE / "edges.toml"]
+CONDITIONS = {"tray still wet": still_wet}
 PATTERNS = [HERE / "patterns.toml"]
