@@ -160,6 +160,7 @@ def brief_of(fact: Fact) -> str:
 
 def conclude(world: World) -> list[Fact]:
     """Runs every detector; the result is sorted, so that it does not depend on detector internals."""
+    world.declared = kinds()
     for detector in detectors():
         world.conclude(detector(world))
     world.facts.sort(key=lambda f: f.key)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
+from typing import Any
 
 from correlator.clocks.accounting_zones import Printed
 from correlator.clocks.clocks import Offset
 from correlator.gather.standing import Controllers, controllers, heard
 from correlator.gather.telemetry import Throttled, XidSeen
+from correlator.model.kinds import Kind
 from correlator.model.nouns import Event, Fact, Revision, Run, in_order
 from correlator.model.run_index import RunsInTime
 from correlator.site.site import Inventory, Site
@@ -34,7 +36,7 @@ class World:
     ``slurmd_starts(host)``: (time, uptime of the machine) of each start of its slurmd that tells it, read likewise.
     ``booted``: (BootTime, host) of nodes that Slurm told another one of before. ``legs(host)``: (time, bond, interface) as the bonding
     driver names them. ``voices`` are the hosts whose kernel or system log was collected; ``asked``: that there are none is known, too.
-    ``believed``: the controllers, where that was worked out for more than these events.
+    ``believed``: the controllers, where that was worked out for more than these events. ``declared``: all kinds of facts, by name.
     """
 
     site: Site
@@ -56,6 +58,7 @@ class World:
     legs: Callable[[str], Sequence[tuple[float, str, str]]] = lambda host: ()
     inventory: Inventory | None = None
     believed: Controllers | None = None
+    declared: Mapping[str, Kind[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.by_kind: dict[str, list[Event]] = defaultdict(list)
@@ -122,6 +125,10 @@ class World:
     def unheard(self, host: str | None) -> bool:
         """Is it known that no kernel or system log of a host was collected?"""
         return (self.asked or bool(self.voices)) and host not in self.voices
+
+    def kinds_where(self, test: Callable[[Kind[Any]], object]) -> list[str]:
+        """The names of the declared kinds for which ``test`` holds."""
+        return [name for name, kind in self.declared.items() if test(kind)]
 
     def conclude(self, found: Iterable[Fact | Revision]) -> None:
         """Takes in what a detector found, in an order that does not depend on its internals."""

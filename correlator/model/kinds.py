@@ -34,44 +34,48 @@ A = TypeVar("A", bound=Mapping[str, object])
 
 @dataclass(frozen=True)
 class Cause:
-    """How a kind of fact stands at the root of an incident.
+    """How a kind of fact stands at the root of an incident."""
 
-    ``event`` is the contract's name of the root cause, ``repeated`` the one it has where it came several times in one
-    incident. Words for people: ``title`` is the clause of an incident's title, ``short`` what a table has room for (without
-    it the title up to its first comma), ``plain`` follows "your job died because", ``advice`` says what to do and
-    ``disproof`` what would be seen if the cause were another one.
-
-    ``root``: a run's end may be blamed on it. ``unharmed``: how much it matters where no run suffered; None makes no incident
-    then. ``exhausted``: something that jobs use up or wait for. ``trivial(world, fact)``: such a fact is everyday's work and makes no incident by itself. ``needs_effect``: neither
-    does one that nothing follows from.
-
-    ``words``: the words of a run's output that speak for it. ``reported``: what a run reports, where the fact is known from
-    a run's own output only. ``surest``: a verdict with this root is at most so sure; ``doubt`` says what is not known.
-    ``nameless``: what would name the thing, where a fact is nameless. ``began``: what happened at a moment that is only
-    inferred, and ``inferred_from``: why that is known at all. ``family``: the part of a node that incidents are counted for
-    when a node is suspected of failing more often than others; none where it does not speak of the node itself.
-    """
-
+    #: The contract's name of the root cause, and its category.
     event: str
     category: str
+    #: What broke, as a clause of an incident's title.
     title: str
+    #: What follows "your job died because".
     plain: str
+    #: What to do.
     advice: tuple[Advice, ...] = ()
+    #: The title where there is little room; without it, the title up to its first comma.
     short: str = ""
+    #: What would be seen if the cause were another one.
     disproof: str = "A sign that the cause was elsewhere: another node of the same job failing first, or the same error without this event."
+    #: May a run's end be blamed on it?
     root: bool = True
+    #: The contract's name where it came several times in one incident.
     repeated: str = ""
+    #: How much it matters where no run suffered; None makes no incident then.
     unharmed: Severity | None = None
-    exhausted: bool = False
+    #: ``trivial(world, fact)``: is such a fact everyday's work, which makes no incident by itself?
     trivial: Callable[[Any, Fact], bool] | None = None
+    #: Does it make an incident only where something follows from it?
     needs_effect: bool = False
+    #: Is it something that jobs use up, or wait for?
+    exhausted: bool = False
+    #: The words of a run's output that speak for it.
     words: Words = ""
+    #: What a run reports, of facts that are known from a run's output only.
     reported: str = ""
+    #: A verdict with this root is at most so sure.
     surest: float = 1.0
+    #: What is not known of it.
     doubt: str = ""
+    #: What would name it, where a fact is nameless.
     nameless: str = ""
+    #: What happened at a moment that is only inferred, and why that is known at all.
     began: str = "the machine went down"
     inferred_from: str = ""
+    #: The part of a node for which incidents are counted when a node is suspected of failing more often than others. Empty where
+    #: it does not speak of the node itself.
     family: str = ""
 
 
@@ -101,41 +105,45 @@ class Band:
 
 @dataclass(frozen=True, eq=False)
 class Kind(Generic[A]):
-    """A kind of fact.
-
-    ``layer`` is its lane on the time axis, ``summary`` what the fact says (one sentence, for the docs), ``attrs`` the type of
-    its attributes. ``brief`` names it in a list of causes, with its length where it is ``timed``. ``events``: the catalogue's
-    events that tell of it, where those are the extension's own: they stand on the same lane.
-
-    ``cause``: how it stands at the root of an incident; None never does. ``variant(fact)``: another cause for special facts of
-    the kind. ``repeats_s``: later facts of the same device within so many seconds belong to the same incident. ``flaps``: so do
-    all that follow each other closely, and they are counted. ``component``: the part of a node that a drain reason
-    names for it. ``pace``: a run shows it by its pace and not by ending. ``sets_down``: it makes Slurm give its node up.
-    ``role``: what its lines are in an incident whose root is another fact. ``measured(fact)``: words for a fact without a line
-    of its own. ``reach(fact)``: which runs it reaches besides one ("behind leaf12"), where that is not "on its host".
-    ``bands(fact)``: its stretches on the time axis. ``trace``: see ``Trace``. ``awaits(fact)``: while its hosts are
-    silent, their next lines may tell of another cause.
-    """
+    """A kind of fact."""
 
     name: str
+    #: Its lane on the time axis.
     layer: str
+    #: What a fact of this kind says, in one sentence.
     summary: str
+    #: The type of its attributes.
     attrs: type[A]
+    #: What it is called in a list of causes, and whether that ends with how long it lasted.
     brief: str = ""
     timed: bool = False
+    #: Events of the catalogue that only an extension knows: they stand on the lane of this kind.
     events: tuple[str, ...] = ()
+    #: How it stands at the root of an incident; None where it is only an effect.
     cause: Cause | None = None
+    #: ``variant(fact)``: another cause for special facts of the kind, or None.
     variant: Callable[[Fact], Cause | None] | None = None
+    #: Later facts of the same device within so many seconds belong to the same incident.
     repeats_s: float | None = None
+    #: Facts of one device that follow each other closely are one incident, and are counted.
     flaps: bool = False
+    #: The part of a node that a drain reason names for it.
     component: str = ""
+    #: Does a run show it by its pace, and not by ending?
     pace: bool = False
+    #: Does it make Slurm give its node up?
     sets_down: bool = False
+    #: What its lines are in an incident whose root is another fact.
     role: Literal["effect", "symptom"] = "symptom"
+    #: ``measured(fact)``: words for a fact without a line of its own.
     measured: Callable[[Fact], str] | None = None
+    #: ``reach(fact)``: where the runs are that it reaches ("behind leaf12"), if that is not "on its host".
     reach: Callable[[Fact], str] | None = None
+    #: ``bands(fact)``: its stretches on the time axis.
     bands: Callable[[Fact], list[Band]] | None = None
+    #: What it would have left in the logs.
     trace: Trace | None = None
+    #: ``awaits(fact)``: may the next lines of its silent hosts tell of another cause?
     awaits: Callable[[Fact], bool] | None = None
 
     def fact(

@@ -23,12 +23,10 @@ from correlator.facts.jobs.kinds import (
     LaunchFailure,
     RunEnd,
 )
-from correlator.facts.links.kinds import LINK_OUTAGE, SWITCH_OUTAGE
-from correlator.facts.munge import MUNGE_FAILURE, NODE_DEAF
+from correlator.facts.links.kinds import SWITCH_OUTAGE
 from correlator.facts.node_polls import lost_by
 from correlator.facts.nodes.detector import hosts_of
-from correlator.facts.nodes.kinds import ADMIN_DOWN, NODE_DEAD, NODE_DOWN, NODE_PANIC, NODE_REBOOT, NodeDown
-from correlator.facts.slurmd import SLURMD_CRASH
+from correlator.facts.nodes.kinds import ADMIN_DOWN, NODE_DOWN, NODE_REBOOT, NodeDown
 from correlator.facts.world import World, bursts
 from correlator.model.moments import UNSTAMPED_S, seconds_of
 from correlator.model.nouns import Event, Fact, Run
@@ -442,8 +440,7 @@ def _of_another_part(world: World, run: Run, told: set[str]) -> set[str]:
     return (told & {h for part in parts for r in world.runs_of_job.get(part, ()) for h in r.nodes}) - earlier
 
 
-#: What sets a node DOWN, and how long before it may have begun (five thirds of a SlurmdTimeout of ten minutes).
-_SETS_DOWN = [k.name for k in (LINK_OUTAGE, SLURMD_CRASH, NODE_PANIC, NODE_REBOOT, NODE_DEAD, MUNGE_FAILURE, NODE_DEAF)]
+#: How long before a node is set DOWN the reason may have begun, seconds (five thirds of a SlurmdTimeout of ten minutes).
 UNSEEN_S = 1000.0
 
 
@@ -464,7 +461,7 @@ def _unseen_downs(world: World, run: Run, moment: float, named: list[str], found
     if answered := [f for host in run.nodes if (f := lost_by(world, host, moment)) is not None and f.host not in told]:
         return answered
     near = {
-        fact.host for fact in world.facts_of(*_SETS_DOWN)
+        fact.host for fact in world.facts_of(*world.kinds_where(lambda kind: kind.sets_down))
         if fact.host in run.nodes and -UNSEEN_S <= fact.start - moment <= END_SLACK_S and fact.attrs.get("role") != "fabric"
     }  # fmt: skip
     cut_off = {
