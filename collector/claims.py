@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from store.duckdb_store import DuckStore
+from store.door import Asks
+from store.questions import job_rows
 
 #: Whose word about a job's user counts (as ``correlator.gather.ownership`` has it): a task prolog's is any user's.
 _TOLD_BY = ("sacct", "sacct_json", "slurmrestd", "jobcomp", "scontrol", "squeue", "hook")
@@ -30,11 +31,9 @@ class Claims:
     _uids: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     _names: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
 
-    def learn(self, store: DuckStore, fresh: Iterable[pl.DataFrame]) -> None:
+    def learn(self, store: Asks, fresh: Iterable[pl.DataFrame]) -> None:
         """What the store, and rows of ``jobs`` on their way into it, say of users."""
-        known = store.rows(
-            'SELECT DISTINCT job_id, uid, "user" FROM raw.jobs WHERE list_contains(?, source)', [list(_TOLD_BY)]
-        )
+        known = store.ask(job_rows.users_of_jobs(_TOLD_BY))
         for rows in fresh:
             known += rows.filter(pl.col("source").is_in(_TOLD_BY)).select("job_id", "uid", "user").unique().to_dicts()
         for row in known:

@@ -24,7 +24,7 @@ from parsers.engine import LineParser, prepare
 from parsers.formats.base import JOB_SOURCES
 from parsers.lines import Array, Codes, codes, counted, numbered, tally
 from parsers.record import conform
-from store.duckdb_store import CODED, logs_for_storage
+from store.line_frames import CODED, logs_for_storage
 
 #: A line may arrive so much after it was written before it counts as late, seconds.
 LATE_S = 60.0

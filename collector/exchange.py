@@ -25,7 +25,7 @@ import polars as pl
 import pyarrow as pa
 
 from parsers.lines import Codes
-from store import duckdb_store
+from store import line_frames
 
 #: Fewer bytes than this go through the pipe.
 LEAST_ROOM = 256 * 1024
@@ -45,7 +45,7 @@ class Packed:
 
     @classmethod
     def of(cls, frame: pl.DataFrame, coded: Mapping[str, Codes] | None = None) -> Packed:
-        """``coded``: columns of which the texts are known to repeat; they arrive as ``store.duckdb_store.coded`` has them."""
+        """``coded``: columns of which the texts are known to repeat; they arrive as ``store.line_frames.coded`` has them."""
         coded, count = coded or {}, len(frame)
         own = [column for column in frame.get_columns() if column.name not in coded]
         some = [column for column in own if not count or column.null_count() < count] or own[:1]
@@ -83,7 +83,7 @@ def _nulls_of(kind: pl.DataType, length: int) -> pl.Series:
 @cache  # as many as lines have columns
 def _field(name: str) -> pa.Field:
     """What Arrow is told of a column that is coded."""
-    sample = duckdb_store.coded(pl.DataFrame({name: ["x"]}))
+    sample = line_frames.coded(pl.DataFrame({name: ["x"]}))
     return sample.to_arrow(compat_level=pl.CompatLevel.newest()).schema.field(name)
 
 

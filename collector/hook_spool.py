@@ -26,7 +26,8 @@ from parsers.documents import fields
 from parsers.documents.hook import read_spool
 from parsers.record import Origin, frame
 from store.cluster_names import renamed
-from store.duckdb_store import DuckStore, FileEntry
+from store.door import Asks, Door, FileEntry
+from store.questions import files, job_rows
 
 #: So many files are stored in one transaction.
 BATCH = 200
@@ -52,7 +53,7 @@ class HookSpool:
     def __post_init__(self) -> None:
         self._spool = HookFolder(self.folder)
 
-    def take(self, store: DuckStore) -> int:
+    def take(self, store: Door) -> int:
         """Stores waiting files; returns how many: none while another process (an agent) empties the folder, or where others
         than Slurm may write into it."""
         if not self._may_read() or not self._is_ours():
@@ -61,10 +62,7 @@ class HookSpool:
         for batch in _batches(self._spool.waiting()):
             tables: dict[str, list[pl.DataFrame]] = {}
             entries, done = [], []
-            known = {
-                r["path"]: r["digest"]
-                for r in store.rows("SELECT path, digest FROM raw.files WHERE kind = 'hook_spool'")
-            }
+            known = {r["path"]: r["digest"] for r in store.ask(files.read_files("hook_spool"))}
             for name in batch:
                 try:
                     entry = self._read(name, tables, known, store)
@@ -78,7 +76,7 @@ class HookSpool:
                 done.append(name)
             if entries:
                 rows = {name: renamed(pl.concat(parts), self.other_names) for name, parts in tables.items()}
-                store.add(rows, entries)
+                store.append(rows, entries)
             for name in done:
                 self._remove(name)
             taken += len(entries)
@@ -136,7 +134,7 @@ class HookSpool:
             self._spool.remove(name)
 
     def _read(
-        self, name: str, tables: dict[str, list[pl.DataFrame]], known: dict[str, str], store: DuckStore
+        self, name: str, tables: dict[str, list[pl.DataFrame]], known: dict[str, str], store: Door
     ) -> FileEntry | None:
         path = self.folder / name
         try:
@@ -208,14 +206,11 @@ def _blind(at: float, why: str, hooks: int) -> bytes:
     return wire.blind("hooks", "hook_spool", at, at, why, hooks, host=os.uname().nodename.split(".")[0])
 
 
-def _add_name(environment: dict[str, str], store: DuckStore) -> None:
+def _add_name(environment: dict[str, str], store: Asks) -> None:
     """slurmd's epilog is not told the job's name (Slurm 22.05), which output file patterns need: other sources know it."""
     job = environment.get("SLURM_JOB_ID", "")
     if "SLURM_JOB_NAME" not in environment and job.isdigit():
-        found = store.rows(
-            "SELECT name FROM raw.jobs WHERE job_id = ? AND name IS NOT NULL ORDER BY submit DESC NULLS LAST LIMIT 1",
-            [int(job)],
-        )
+        found = store.ask(job_rows.name_of_job(int(job)))
         if found:
             environment["SLURM_JOB_NAME"] = found[0]["name"]
 

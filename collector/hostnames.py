@@ -22,7 +22,9 @@ from typing import Any
 import polars as pl
 
 from parsers.hostlist import expand
-from store.duckdb_store import DuckStore
+from store.door import Asks, Door
+from store.questions import settling
+from store.tables import METADATA, SETTINGS
 
 #: Tables of ``raw`` whose host is what somebody wrote of himself. Others name nodes as Slurm does.
 TABLES = ("logs", "metrics", "boots", "links", "artifacts")
@@ -37,13 +39,6 @@ _CONTROLLER = re.compile(r"(?P<host>[\w.-]+)(?:\((?P<address>[^()\s]+)\))?")
 _NO_NAMES = frozenset({"", "localhost", "localhost.localdomain", "(null)", "n/a", "none"})
 _LIST = re.compile(r"(?P<before>[^\[\]]*)\[(?P<ranges>[\d,-]+)\](?P<behind>[^\[\]]*)")
 
-_SETTINGS = """SELECT DISTINCT cluster, scope, name, value FROM raw.settings
-  WHERE (scope = 'cluster' AND (name LIKE 'NodeName:%' OR regexp_full_match(name, '(SlurmctldHost|ControlMachine|BackupController).*')))
-    OR scope LIKE 'node:%'"""
-_NODES = """SELECT DISTINCT cluster, unnest(nodes) AS host FROM (SELECT DISTINCT cluster, nodes FROM raw.jobs WHERE nodes IS NOT NULL)
-  UNION SELECT cluster, host FROM raw.node_states WHERE host IS NOT NULL UNION SELECT cluster, child FROM raw.topology WHERE kind = 'node'
-  UNION SELECT cluster, switch FROM raw.topology WHERE switch IS NOT NULL UNION SELECT cluster, switch FROM raw.links WHERE switch IS NOT NULL"""
-
 
 @dataclass(frozen=True)
 class HostNames:
@@ -53,9 +48,9 @@ class HostNames:
     others: Mapping[str | None, Mapping[str, str]] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, store: DuckStore) -> HostNames:
+    def read(cls, store: Asks) -> HostNames:
         """What the store's inventory says."""
-        return cls.told(store.rows(_SETTINGS), store.rows(_NODES))
+        return cls.told(store.ask(settling.settings_about_hosts()), store.ask(settling.hosts_of_inventory()))
 
     @classmethod
     def told(cls, settings: Iterable[Mapping[str, Any]], nodes: Iterable[Mapping[str, Any]]) -> HostNames:
@@ -153,7 +148,7 @@ class HostNames:
         return pl.DataFrame(sorted(rows, key=str), schema=kinds, orient="row")
 
 
-def settle(store: DuckStore) -> HostNames:
+def settle(store: Door) -> HostNames:
     """Gives rows that were stored under another name the node's, until a look at them finds none.
 
     What was learned is kept as settings (scope ``alias``): a new one there makes the correlator conclude anew about all.
@@ -163,26 +158,25 @@ def settle(store: DuckStore) -> HostNames:
     if not names.nodes or store.fact(_FACT) == digest:
         return names
     learned = []
-    with store.transaction() as connection:
-        for table in TABLES:
-            pairs = connection.execute(
-                f"SELECT DISTINCT cluster, host FROM raw.{table} WHERE host IS NOT NULL"
-            ).fetchall()
-            meant = names.of(pl.DataFrame(pairs, schema={"cluster": pl.String, "host": pl.String}, orient="row"))
+    with store.write() as writer:
+        for name in TABLES:
+            table = METADATA.tables[f"raw.{name}"]
+            meant = names.of(writer.ask_frame(settling.hosts_in(table)))
             if meant.is_empty():
                 continue
             learned.append(meant)
-            store.rewrite()
-            connection.register("meant", meant.to_arrow())
-            connection.execute(f"""UPDATE raw.{table} AS t SET host = m.node FROM meant m
-                WHERE t.host = m.host AND t.cluster IS NOT DISTINCT FROM m.cluster""")
-            connection.unregister("meant")
-        for cluster, host, node in pl.concat(learned).unique().sort("host", "cluster").iter_rows() if learned else ():
-            connection.execute(
-                """INSERT INTO raw.settings (cluster, scope, name, value, source) SELECT $1, 'alias', $2, $3, 'inventory' WHERE NOT EXISTS
-                (SELECT 1 FROM raw.settings WHERE scope = 'alias' AND name = $2 AND value = $3 AND cluster IS NOT DISTINCT FROM $1)""",
-                [cluster, host, node],
-            )
+            writer.amend(settling.name_hosts(table, meant.rows()))
+        if learned:
+            known = set(map(tuple, writer.ask_frame(settling.known_aliases()).rows()))
+            rows = pl.concat(learned).unique().sort("host", "cluster").rows()
+            new = [row for row in rows if row not in known]
+            aliases = {
+                "cluster": [c for c, _, _ in new],
+                "name": [h for _, h, _ in new],
+                "value": [n for _, _, n in new],
+            }
+            about = (pl.lit(settling.ALIAS).alias("scope"), pl.lit("inventory").alias("source"))
+            writer.insert(SETTINGS, pl.DataFrame(aliases, schema=dict.fromkeys(aliases, pl.String)).with_columns(about))
     if not learned:
         store.set_fact(_FACT, digest)
     return names

@@ -30,12 +30,17 @@ from parsers.engine import LineParser
 from parsers.future import EXACT
 from parsers.recognise import PACKED, Recognition, recognise
 from parsers.record import Origin, frame
-from store import archive, segments
-from store.duckdb_store import DuckStore, FileEntry, logs_for_storage
+from store.door import Door, FileEntry
+from store.functions import PLACE
+from store.line_frames import logs_for_storage
+from store.questions import files as file_rows
+from store.questions import settling
+from store.segments import SEGMENT_ROWS
+from store.tables import LOGS
 
 #: Files are stored together in one transaction up to so many rows: a commit costs milliseconds, trees have thousands.
 #: Whole segments are stored in order at once, which saves writing them twice.
-COMMIT_ROWS = 2 * segments.SEGMENT_ROWS
+COMMIT_ROWS = 2 * SEGMENT_ROWS
 
 #: Line files of more bytes than this together are worth starting processes for.
 WORTH_PROCESSES = 24 * 1024 * 1024
@@ -108,7 +113,7 @@ def _nameable(path: Path) -> Path:
 class Ingest:
     """One run of ``ingest`` over some paths. ``progress(done, total, path)`` is called per file."""
 
-    def __init__(self, store: DuckStore, options: Options | None = None, *, parser: LineParser | None = None,
+    def __init__(self, store: Door, options: Options | None = None, *, parser: LineParser | None = None,
                  patterns: Sequence[Path] = (), workers: int | None = None,
                  progress: Callable[[int, int, Path], None] | None = None) -> None:  # fmt: skip
         """``patterns``: the site's catalogue files. ``workers``: processes that parse; None: as many as the input is worth.
@@ -138,10 +143,7 @@ class Ingest:
         cluster = self.options.cluster or next(iter(named), None)
         self._own_cluster = (named[0], cluster) if len(named) == 1 and cluster else None
         self._clock([date for item in found for date in item.dates])
-        known = {
-            (e["path"], e["cluster"]): e
-            for e in self.store.rows("SELECT path, cluster, consumed, digest, lines, tail FROM raw.files")
-        }
+        known = {(e["path"], e["cluster"]): e for e in self.store.ask(file_rows.read_files())}
         self._names = HostNames.read(self.store)
         with ParserPool(self._processes(found), self._patterns, parser=self._parser) as pool:
             self._lines_of = LineFiles(pool, self)
@@ -173,7 +175,7 @@ class Ingest:
                     f"{ahead:,} lines are stamped after they were read: they have no time (tag future)"
                 )
         settle(self.store)
-        segments.seal(self.store, least=segments.SEGMENT_ROWS // 4)
+        self.store.seal(least=SEGMENT_ROWS // 4)
         return self.report
 
     def _processes(self, found: list[_Found]) -> int:
@@ -340,7 +342,7 @@ class Ingest:
         entries = [*self._entries, *(file.entry for file in self._under_way.values())]
         if entries or self._rows:
             tables = {name: self._of_cluster(pl.concat(parts)) for name, parts in self._pending.items()}
-            self.store.add({name: self._names.normal(data) for name, data in tables.items()}, entries)
+            self.store.append({name: self._names.normal(data) for name, data in tables.items()}, entries)
         for file in self._under_way.values():  # what the old tail was is settled
             file.entry = replace(file.entry, replaces_tail=False)
         self._under_way.clear()
@@ -476,7 +478,7 @@ def _ends(path: Path, head: bytes) -> Iterator[bytes]:
             yield from _FULL_DATE.findall(stream.read(reading.HEAD))
 
 
-def settle(store: DuckStore) -> HostNames:
+def settle(store: Door) -> HostNames:
     """Applies what was learned later to rows that waited for it, and says what hosts are called. Idempotent; the order of
     ingests does not matter."""
     _settle_cluster(store)
@@ -485,43 +487,23 @@ def settle(store: DuckStore) -> HostNames:
     return names
 
 
-def _settle_cluster(store: DuckStore) -> None:
-    named = store.rows(
-        "SELECT DISTINCT cluster FROM raw.jobs WHERE cluster IS NOT NULL UNION SELECT DISTINCT cluster FROM raw.log_clusters WHERE cluster IS NOT NULL"
-    )
+def _settle_cluster(store: Door) -> None:
+    named = store.ask(settling.named_clusters())
     if len(named) == 1:
-        with store.transaction() as connection:
-            store.rewrite()
-            for table in (
-                "logs",
-                "jobs",
-                "steps",
-                "node_states",
-                "metrics",
-                "settings",
-                "links",
-                "topology",
-                "boots",
-                "artifacts",
-                "files",
-            ):
-                connection.execute(f"UPDATE raw.{table} SET cluster = ? WHERE cluster IS NULL", [named[0]["cluster"]])
-            archive.name_cluster(store, connection, named[0]["cluster"])
+        store.name_cluster(named[0]["cluster"])
 
 
 #: Kernel stamps of one boot agree with the wall clock within this; more apart is another boot.
 SAME_BOOT_S = 60.0
 
 
-def _settle_boot_times(store: DuckStore) -> None:
+def _settle_boot_times(store: Door) -> None:
     """Boot times from lines that have both clocks; then times for lines that have only the kernel's."""
-    waiting = store.rows("""SELECT rowid AS id, cluster, host, CAST(json_extract(entities, '$.uptime_s') AS DOUBLE) AS uptime
-        FROM raw.logs WHERE time IS NULL AND entities LIKE '%uptime_s%'""")
+    waiting = store.ask(settling.lines_with_uptime_only())
     if not waiting:
         return
     boots: dict[tuple[Any, Any], list[float]] = defaultdict(list)
-    both = store.rows("""SELECT DISTINCT cluster, host, epoch(time) - CAST(json_extract(entities, '$.uptime_s') AS DOUBLE) AS boot, resolution_us
-        FROM raw.logs WHERE time IS NOT NULL AND time_quality = 'line' AND entities LIKE '%uptime_s%' ORDER BY ALL""")
+    both = store.ask(settling.boots_by_lines())
     finest: dict[tuple[Any, Any], int] = {}
     for row in both:
         key = (row["cluster"], row["host"])
@@ -530,18 +512,11 @@ def _settle_boot_times(store: DuckStore) -> None:
         key = (row["cluster"], row["host"])
         if (row["resolution_us"] or 10**6) == finest[key]:
             boots[key].append(row["boot"])
-    for row in store.rows(
-        "SELECT DISTINCT cluster, host, epoch(boot_time) AS boot FROM raw.boots WHERE boot_time IS NOT NULL ORDER BY ALL"
-    ):
+    for row in store.ask(settling.boots()):
         key = (row["cluster"], row["host"])
         if not any(abs(row["boot"] - known) <= SAME_BOOT_S for known in boots[key]):
             boots[key].append(row["boot"])
-    latest = {
-        (r["cluster"], r["host"]): r["last"]
-        for r in store.rows(
-            "SELECT cluster, host, epoch(max(time)) AS last FROM raw.logs WHERE time IS NOT NULL GROUP BY ALL"
-        )
-    }
+    latest = {(r["cluster"], r["host"]): r["last"] for r in store.ask(settling.last_lines_of_hosts())}
     updates = []
     for row in waiting:
         key = (row["cluster"], row["host"])
@@ -550,16 +525,13 @@ def _settle_boot_times(store: DuckStore) -> None:
         if fitting:
             close = [b for b in fitting if fitting[-1] - b <= SAME_BOOT_S]
             boot = sorted(close)[len(close) // 2]
-            updates.append((row["id"], datetime.fromtimestamp(boot + row["uptime"], UTC).replace(tzinfo=None)))
+            updates.append((row[PLACE], datetime.fromtimestamp(boot + row["uptime"], UTC).replace(tzinfo=None)))
     if not updates:
         return
-    data = pl.DataFrame(updates, schema={"id": pl.Int64, "time": pl.Datetime("us")}, orient="row")
-    with store.transaction() as connection:
-        store.rewrite()
-        connection.register("settled", data.to_arrow())
-        connection.execute("""UPDATE raw.logs SET time = settled.time, time_quality = 'inferred', resolution_us = 10000
-            FROM settled WHERE raw.logs.rowid = settled.id""")
-        connection.unregister("settled")
+    data = pl.DataFrame(updates, schema={PLACE: pl.Int64, "time": pl.Datetime("us")}, orient="row")
+    data = data.with_columns(time_quality=pl.lit("inferred"), resolution_us=pl.lit(10_000, pl.Int64))
+    with store.write() as writer:
+        writer.amend_by(LOGS, (PLACE,), data)
 
 
 __all__ = ["FileResult", "Ingest", "Options", "Report", "settle"]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from collector.ledger import Ledger, Source
-from store.duckdb_store import DuckStore
+from store.door import Asks
+from store.questions import intake
 
 #: A node is up if anything of it was heard within this.
 UP_WITHIN = timedelta(minutes=5)
@@ -38,7 +38,7 @@ class Alert:
 class Inventory:
     """Answers for the sources page. ``now`` is naive UTC."""
 
-    def __init__(self, store: DuckStore, ledger: Ledger) -> None:
+    def __init__(self, store: Asks, ledger: Ledger) -> None:
         self.store, self.ledger = store, ledger
 
     def alerts(self, now: datetime) -> list[Alert]:
@@ -67,10 +67,7 @@ class Inventory:
 
     def _slurm_up(self, now: datetime) -> dict[str, str]:
         """Nodes that Slurm was seen to hold for usable within the last hour."""
-        rows = self.store.rows(
-            "SELECT host, arg_max(state, time) AS state FROM model.node_states WHERE time > ? AND host IS NOT NULL GROUP BY host",
-            [now - timedelta(hours=1)],
-        )
+        rows = self.store.ask(intake.states_lately(now - timedelta(hours=1)))
         return {
             r["host"]: r["state"]
             for r in rows
@@ -78,17 +75,14 @@ class Inventory:
         }
 
 
-Rows = Callable[[str, Sequence[Any]], list[dict[str, Any]]]
+def blind(store: Asks, limit: int = 200) -> list[dict[str, Any]]:
+    """The newest blind periods."""
+    return store.ask(intake.blind(limit))
 
 
-def blind(rows: Rows, limit: int = 200) -> list[dict[str, Any]]:
-    """The newest blind periods. ``rows`` asks the store."""
-    return rows("SELECT * FROM intake.blind ORDER BY received DESC, start DESC LIMIT ?", [limit])
-
-
-def quarantine(rows: Rows, limit: int = 200) -> list[dict[str, Any]]:
-    """Batches set aside and not replayed, newest first. ``rows`` asks the store."""
-    return rows("SELECT * FROM intake.quarantine WHERE replayed_at IS NULL ORDER BY set_aside_at DESC LIMIT ?", [limit])
+def quarantine(store: Asks, limit: int = 200) -> list[dict[str, Any]]:
+    """Batches set aside and not replayed, newest first."""
+    return store.ask(intake.quarantine(limit))
 
 
 def patience(source: Source) -> timedelta:

@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from sqlalchemy import true
+
 from collector.agent import wire
-from store.duckdb_store import DuckStore
+from store.door import Door, Mark
+from store.functions import PLACE
+from store.questions import job_output
+from store.tables import ARTIFACTS
 
 #: After a start, what was fetched longer ago was delivered by the service before: the keys of its lines may be forgotten.
 LOOKS_BACK = timedelta(hours=20)
 #: A node's clock may be so far ahead of the service's.
 AHEAD = timedelta(minutes=5)
-
-#: What is new behind a row, and whether an output that came before is the same one: of the same run, which is told by the last
-#: beginning of the number before the hook ran (a hook of slurmctld's may run a moment before the start that it tells). Both are
-#: told by what is known now: accounting may have named another moment since the first one was delivered.
-_NEW = """
-WITH fresh AS (
-  SELECT rowid AS id, * FROM raw.artifacts WHERE rowid > ? AND taken_at >= ? AND kind IN ('stdout', 'stderr')
-), outputs AS (
-  SELECT rowid AS id, cluster, job_id, coalesce(restarts, 0) AS restarts, kind, path, taken_at FROM raw.artifacts
-  WHERE kind IN ('stdout', 'stderr') AND job_id IN (SELECT job_id FROM fresh) AND trim(content, E' \\t\\r\\n') <> ''
-), begins AS (
-  SELECT cluster, job_id, coalesce(submit, start) - INTERVAL 60 SECOND AS begin FROM raw.jobs
-  WHERE coalesce(submit, start) IS NOT NULL AND source IS DISTINCT FROM 'task_hook' AND job_id IN (SELECT job_id FROM fresh)
-), runs AS (
-  SELECT o.id, max(b.begin) AS begin FROM outputs o
-  LEFT JOIN begins b ON b.job_id = o.job_id AND b.cluster IS NOT DISTINCT FROM o.cluster AND b.begin <= o.taken_at GROUP BY o.id
-), first AS (
-  SELECT o.id, min(o.id) OVER (PARTITION BY cluster, job_id, restarts, kind, path, r.begin) AS first FROM outputs o JOIN runs r USING (id)
-)
-SELECT fresh.* FROM fresh JOIN first USING (id) WHERE first.first = fresh.id ORDER BY id"""
 
 
 @dataclass
@@ -42,29 +27,36 @@ class JobOutput:
     the keys of what is stored, and when they came (naive UTC). An output is told by its job, run, kind and path, whoever fetched it;
     a job number that is used again is another run."""
 
-    store: DuckStore
+    store: Door
     keep: Callable[[bytes, str], None]
     known: Callable[[], Mapping[str, datetime]]
-    _seen: int = -1
-    _count: int = 0
+    _seen: Mark | None = None
+    #: Places of outputs behind ``_seen`` that were delivered before a round was stopped.
+    _delivered: set[int] = field(default_factory=set)
 
     def round(self) -> int:
         """Delivers what is new; returns how many outputs. What ``keep`` raises stops the round, and the next one goes on."""
-        told = self.store.rows("SELECT count(*) AS n, coalesce(max(rowid), -1) AS last FROM raw.artifacts")[0]
-        if told["n"] < self._count:  # retention took rows away: those that are left may have other numbers by now
-            self._seen = -1
-        self._count = told["n"]
-        if told["last"] <= self._seen:
+        now, before = self.store.mark((ARTIFACTS.name,), self._seen), self._seen
+        if before is not None and now.tables[ARTIFACTS.name].rows < before.tables[ARTIFACTS.name].rows:
+            before = None  # retention took rows away: those that are left may have other places by now
+            self._delivered.clear()
+        if now == before or not now.tables[ARTIFACTS.name].rows:
             return 0
-        since = datetime.now(UTC).replace(tzinfo=None) - LOOKS_BACK if self._seen < 0 else datetime.min
+        if before is None:
+            question = job_output.new_outputs(true(), datetime.now(UTC).replace(tzinfo=None) - LOOKS_BACK)
+        else:
+            question = job_output.new_outputs(self.store.stored_since(ARTIFACTS, before), datetime.min)
         delivered = 0
-        for row in self.store.rows(_NEW, [self._seen, since]):
+        for row in self.store.ask(question):
+            if row[PLACE] in self._delivered:
+                continue
             key = self._fresh_key(row)
             if key is not None:
                 self.keep(_lines(row), key)
                 delivered += 1
-            self._seen = row["id"]
-        self._seen = told["last"]
+            self._delivered.add(row[PLACE])
+        self._seen = now
+        self._delivered.clear()
         return delivered
 
     def _fresh_key(self, row: dict[str, Any]) -> str | None:

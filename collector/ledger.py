@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import duckdb
 import polars as pl
 
 from collector.decoding import by_source
 from collector.segment_file import Position
 from collector.sequence import Ranges, StreamKey
-from store.duckdb_store import DuckStore, insert
-from store.intake import STATEMENTS
+from store import tables
+from store.door import Door, Writer
+from store.questions import intake
 
 #: Opaque keys are remembered so long, never fewer than ``KEYS_KEPT`` (a clock that jumps must not forget them) and never
 #: more than ``MOST_KEYS`` (about 150 MB).
@@ -30,8 +30,6 @@ KEYS_KEPT, MOST_KEYS = 100_000, 1_000_000
 #: Output of jobs that ended so long ago is no source any more.
 OUTPUT_LIFE = timedelta(days=7)
 _OUTPUT = ("job_stdout", "job_stderr")
-#: The write-ahead log grows to this between checkpoints; it is read again in about a second after a crash.
-CHECKPOINT = "256MB"
 #: Rates are averages that forget with this time constant, seconds.
 RATE_S = 60.0
 
@@ -110,29 +108,22 @@ class Step:
 class Ledger:
     """Opens (and makes) the tables of the way in. One writer: the pipeline."""
 
-    def __init__(self, store: DuckStore, spool_id: str) -> None:
+    def __init__(self, store: Door, spool_id: str) -> None:
         self.store, self.spool_id = store, spool_id
-        with store.transaction() as connection:
-            for statement in STATEMENTS:
-                connection.execute(statement)
+        store.open_intake()
         self.load()
 
     def load(self) -> None:
         """Memory as the store has it."""
-        rows = self.store.rows
-        # Rows are moved into closed segments soon: compressing them in a checkpoint before that is work done twice.
-        self.store.cursor().execute(f"SET GLOBAL checkpoint_threshold = '{CHECKPOINT}'")
-        self.streams = {
-            (r["agent"], r["stream"], r["epoch"]): Ranges.read(r["ranges"])
-            for r in rows("SELECT * FROM intake.streams")
-        }
-        self.keys: dict[str, datetime] = {r["key"]: r["received"] for r in rows("SELECT * FROM intake.keys")}
-        known = pl.DataFrame(rows("SELECT * FROM intake.sources"), schema=SOURCES)
+        ask = self.store.ask
+        self.streams = {(r["agent"], r["stream"], r["epoch"]): Ranges.read(r["ranges"]) for r in ask(intake.streams())}
+        self.keys: dict[str, datetime] = {r["key"]: r["received"] for r in ask(intake.keys())}
+        known = pl.DataFrame(ask(intake.sources()), schema=SOURCES)
         self._keep(known.with_columns(pl.lit(0.0).alias(name) for name in RATES))
-        self.nodes = {r["host"]: Node(**r) for r in rows("SELECT * FROM intake.nodes")}
+        self.nodes = {r["host"]: Node(**r) for r in ask(intake.nodes())}
         self.lines: dict[str, int] = _lines_of(known)
-        self._aside = {r["id"] for r in rows("SELECT id FROM intake.quarantine WHERE replayed_at IS NULL")}
-        self.blind_periods = int(rows("SELECT count(*) AS n FROM intake.blind")[0]["n"])
+        self._aside = {r["id"] for r in ask(intake.set_aside())}
+        self.blind_periods = int(ask(intake.blind_count())[0]["n"])
 
     @property
     def quarantined(self) -> int:
@@ -141,12 +132,12 @@ class Ledger:
 
     def watermark(self) -> Position | None:
         """Up to where this spool was stored; None for a spool that the store has not met."""
-        found = self.store.rows('SELECT segment, "offset" AS at FROM intake.watermark WHERE spool = ?', [self.spool_id])
+        found = self.store.ask(intake.watermark(self.spool_id))
         return Position(found[0]["segment"], found[0]["at"]) if found else None
 
     def last_step(self) -> tuple[str | None, str | None]:
         """Name of the last transaction that went through, and its file of carried lines."""
-        found = self.store.rows("SELECT step, file FROM intake.carried WHERE spool = ?", [self.spool_id])
+        found = self.store.ask(intake.last_step(self.spool_id))
         return (found[0]["step"], found[0]["file"]) if found else (None, None)
 
     # -- building a step -----------------------------------------------------------------------------------------
@@ -221,35 +212,34 @@ class Ledger:
 
     # -- writing and applying ------------------------------------------------------------------------------------
 
-    def write(self, connection: duckdb.DuckDBPyConnection, step: Step) -> None:
+    def write(self, writer: Writer, step: Step) -> None:
         """Inside a transaction, of a step that was applied; by any thread."""
-        connection.execute("DELETE FROM intake.watermark WHERE spool = ?", [self.spool_id])
-        connection.execute(
-            "INSERT INTO intake.watermark VALUES (?, ?, ?, now()::TIMESTAMP)", [self.spool_id, *step.position]
-        )
-        connection.execute("DELETE FROM intake.carried WHERE spool = ?", [self.spool_id])
-        connection.execute("INSERT INTO intake.carried VALUES (?, ?, ?)", [self.spool_id, step.name, step.carried])
         now = datetime.now(UTC).replace(tzinfo=None)
+        segment, offset = step.position
+        watermark = {"spool": self.spool_id, "segment": segment, "offset": offset, "moved_at": now}
+        writer.replace(tables.WATERMARK, ("spool",), pl.DataFrame([watermark], schema=_WATERMARK))
+        carried = {"spool": self.spool_id, "step": step.name, "file": step.carried}
+        writer.replace(tables.CARRIED, ("spool",), pl.DataFrame([carried], schema=_CARRIED))
         if step.streams:
             rows = [(*name, str(ranges), now) for name, ranges in step.streams.items()]
-            _replace(connection, "streams", _STREAM, pl.DataFrame(rows, schema=_STREAMS, orient="row"))
+            writer.replace(tables.STREAMS, _STREAM, pl.DataFrame(rows, schema=_STREAMS, orient="row"))
         if step.opaque:
             made = pl.DataFrame(step.opaque, schema={"key": pl.String, "received": pl.Datetime("us")}, orient="row")
-            insert(connection, "intake.keys", made)
+            writer.insert(tables.KEYS, made)
         if step.sources is not None:
-            _replace(connection, "sources", KEY, step.sources.select(*SOURCES))
+            writer.replace(tables.SOURCES, KEY, step.sources.select(*SOURCES))
         if step.nodes:
             nodes = {name: [getattr(node, name) for node in step.nodes.values()] for name in _NODES}
-            _replace(connection, "nodes", ("host",), pl.DataFrame(nodes, schema=_NODES))
-        for told in step.blind:
-            connection.execute("INSERT INTO intake.blind VALUES (?,?,?,?,?,?,?,?,?,?)", [told[n] for n in _BLIND])
-        for entry in step.quarantine:
-            connection.execute("DELETE FROM intake.quarantine WHERE id = ?", [entry["id"]])
-            connection.execute(
-                "INSERT INTO intake.quarantine VALUES (?,?,?,?,?,?,?,?,?)", [entry[n] for n in _QUARANTINE]
+            writer.replace(tables.NODES, ("host",), pl.DataFrame(nodes, schema=_NODES))
+        if step.blind:
+            writer.insert(
+                tables.BLIND, pl.DataFrame([{n: told[n] for n in _BLIND} for told in step.blind], schema=_BLIND)
             )
-        for identity in step.replayed:
-            connection.execute("UPDATE intake.quarantine SET replayed_at = ? WHERE id = ?", [now, identity])
+        if step.quarantine:
+            last = {entry["id"]: {n: entry[n] for n in _QUARANTINE} for entry in step.quarantine}
+            writer.replace(tables.QUARANTINE, ("id",), pl.DataFrame(list(last.values()), schema=_QUARANTINE))
+        if step.replayed:
+            writer.change(intake.replayed(step.replayed, now))
 
     def _streams_after(self, step: Step) -> dict[tuple[str, str, str], Ranges]:
         after: dict[tuple[str, str, str], Ranges] = {}
@@ -301,17 +291,14 @@ class Ledger:
             limit = min(now - KEY_LIFE, newest[KEYS_KEPT])
             if len(newest) > MOST_KEYS:
                 limit = max(limit, newest[MOST_KEYS])
-            with self.store.transaction() as connection:
-                connection.execute("DELETE FROM intake.keys WHERE received < ?", [limit])
+            with self.store.write() as writer:
+                writer.change(intake.forget_keys(limit))
             self.keys = {key: received for key, received in self.keys.items() if received >= limit}
         old = pl.col("source").is_in(_OUTPUT) & (pl.col("last_seen") < now - OUTPUT_LIFE)
         ended = self._known.filter(old)
         if ended.height:
-            with self.store.transaction() as connection:
-                connection.execute(
-                    "DELETE FROM intake.sources WHERE source IN ('job_stdout', 'job_stderr') AND last_seen < ?",
-                    [now - OUTPUT_LIFE],
-                )
+            with self.store.write() as writer:
+                writer.change(intake.forget_sources(_OUTPUT, now - OUTPUT_LIFE))
             self._keep(self._known.filter(~old))
             for file in ended["file"]:
                 self.lines.pop(file, None)
@@ -325,23 +312,20 @@ _NODES: dict[str, Any] = {
     **dict.fromkeys(("host", "cluster"), pl.String), **dict.fromkeys(("first_seen", "last_seen"), pl.Datetime("us")),
     "boot_id": pl.String, "boot_time": pl.Datetime("us"), "boots": pl.Int64, "status": pl.String, "status_at": pl.Datetime("us"),
 }  # fmt: skip
-_BLIND = ("host", "source", "stream", "start", "end", "reason", "lines", "bytes", "told_by", "received")
-_QUARANTINE = ("id", "kind", "peer", "key", "reason", "bytes", "received", "set_aside_at", "replayed_at")
+_WATERMARK: dict[str, Any] = {
+    "spool": pl.String, "segment": pl.Int64, "offset": pl.Int64, "moved_at": pl.Datetime("us"),
+}  # fmt: skip
+_CARRIED: dict[str, Any] = dict.fromkeys(("spool", "step", "file"), pl.String)
+_BLIND: dict[str, Any] = {
+    **dict.fromkeys(("host", "source", "stream"), pl.String), **dict.fromkeys(("start", "end"), pl.Datetime("us")), "reason": pl.String,
+    **dict.fromkeys(("lines", "bytes"), pl.Int64), "told_by": pl.String, "received": pl.Datetime("us"),
+}  # fmt: skip
+_QUARANTINE: dict[str, Any] = {
+    **dict.fromkeys(("id", "kind", "peer", "key", "reason"), pl.String), "bytes": pl.Int64,
+    **dict.fromkeys(("received", "set_aside_at", "replayed_at"), pl.Datetime("us")),
+}  # fmt: skip
 
 
 def _lines_of(sources: pl.DataFrame) -> dict[str, int]:
     """Lines of each file."""
     return dict(sources.group_by("file").agg(pl.col("lines").sum()).iter_rows())
-
-
-def _replace(connection: duckdb.DuckDBPyConnection, table: str, keys: tuple[str, ...], data: pl.DataFrame) -> None:
-    """Rows of one of our tables by key: those that are there are taken out first."""
-    if data.height == 1:
-        where = " AND ".join(f'"{key}" = ?' for key in keys)
-        connection.execute(f"DELETE FROM intake.{table} WHERE {where}", list(data.select(keys).row(0)))
-    else:
-        connection.register("changed", data.select(keys).to_arrow())
-        where = " AND ".join(f'{table}."{key}" = changed."{key}"' for key in keys)
-        connection.execute(f"DELETE FROM intake.{table} USING changed WHERE {where}")
-        connection.unregister("changed")
-    insert(connection, f"intake.{table}", data)

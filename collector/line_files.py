@@ -17,7 +17,7 @@ import polars as pl
 
 from collector.workers import Counted, Counts, ParserPool, ParsingFailed, Piece
 from parsers.record import Origin
-from store.duckdb_store import FileEntry
+from store.door import FileEntry
 
 #: One task of a worker: so many bytes, of at most so many files.
 TASK_BYTES, TASK_PIECES = 4 * 1024 * 1024, 256

@@ -40,7 +40,7 @@ def cut(lines: pl.DataFrame) -> tuple[list[pl.DataFrame], pl.DataFrame | None]:
 
 
 def numbered_on(parts: Sequence[pl.DataFrame], before: Mapping[str, int]) -> list[pl.DataFrame]:
-    """Lines (``store.duckdb_store.coded``), of which each part counts those of a file from 1, with the numbers that follow on
+    """Lines (``store.line_frames.coded``), of which each part counts those of a file from 1, with the numbers that follow on
     those before them: of the parts before, and ``before`` all, by file."""
     codes = [part["file"].to_physical().cast(pl.Int64).fill_null(-1).to_numpy() + 1 for part in parts]
     most = max((int(found.max(initial=0)) for found in codes), default=0) + 1

@@ -42,8 +42,10 @@ from collector.storing import Storing, Transaction
 from collector.supervised import Supervised
 from collector.workers import Worker, WorkerDied, WorkerFault
 from store.cluster_names import renamed
-from store.duckdb_store import DuckStore, coded
+from store.door import Door
 from store.errors import StoreError
+from store.line_frames import coded
+from store.questions import job_rows
 from store.segments import SEGMENT_ROWS, in_order
 
 log = structlog.get_logger()
@@ -106,7 +108,7 @@ def _missing(known: Position | None, spool: Spool) -> str | None:
 class Pipeline:
     """Runs in a thread of its own between ``start`` and ``stop``. ``on_stored(lines)`` is called after each commit."""
 
-    def __init__(self, store: DuckStore, spool: Spool, *, workers: int = 1, patterns: Sequence[Path] = (), cluster: str | None = None,
+    def __init__(self, store: Door, spool: Spool, *, workers: int = 1, patterns: Sequence[Path] = (), cluster: str | None = None,
                  quarantine: Path | None = None, on_stored: Callable[[int], None] | None = None) -> None:  # fmt: skip
         self.store, self.spool, self.cluster = store, spool, cluster
         self.names = HostNames.read(store)
@@ -544,12 +546,10 @@ class Pipeline:
         names = set(pl.concat(parts).drop_nulls().unique().to_list()) if parts else set()
         if len(names) != 1:
             return False
-        others = self.store.rows(
-            "SELECT 1 FROM raw.jobs WHERE cluster IS NOT NULL AND cluster <> ? LIMIT 1", list(names)
-        )
-        if others:
+        (name,) = names
+        if self.store.ask(job_rows.named_clusters(other_than=name)):
             return False
-        (self.cluster,) = names
+        self.cluster = name
         return True
 
     def _placed(self, data: pl.DataFrame) -> pl.DataFrame:

@@ -22,9 +22,8 @@ from collector.ledger import Ledger, Step
 from collector.pieces import Counts, Piece
 from collector.priority import stand_back
 from collector.supervised import Supervised
-from store.duckdb_store import DuckStore, insert
+from store.door import Door
 from store.errors import StoreError
-from store.segments import insert_sealed
 
 log = structlog.get_logger()
 
@@ -47,9 +46,7 @@ class Transaction:
 class Storing:
     """At most one transaction is under way. ``begin`` and ``end`` belong to one thread."""
 
-    def __init__(
-        self, store: DuckStore, ledger: Ledger, carry: Carry, counts: Counts, stopping: threading.Event
-    ) -> None:
+    def __init__(self, store: Door, ledger: Ledger, carry: Carry, counts: Counts, stopping: threading.Event) -> None:
         self.store, self.ledger, self.carry, self.counts = store, ledger, carry, counts
         #: Why nothing is stored at the moment, in words; None if all is well.
         self.trouble: str | None = None
@@ -144,14 +141,7 @@ class Storing:
         self.counts.commits += 1
 
     def _insert(self, made: Transaction) -> None:
-        with self.store.transaction() as connection:
-            # One by one: two at once are compressed on two threads, which costs a third more CPU, and the memory of two.
-            for segment in made.sealed:
-                insert_sealed(connection, segment, filters=False)
-            for name, data in made.tables.items():
-                insert(connection, f"raw.{name}", data)
-            self.store.announce([*(("logs", segment) for segment in made.sealed), *made.tables.items()])
-            self.ledger.write(connection, made.step)
+        self.store.append(made.tables, sealed=made.sealed, also=lambda writer: self.ledger.write(writer, made.step))
 
     def _report(self, error: Exception) -> None:
         text = str(error).splitlines()[0] if str(error) else type(error).__name__

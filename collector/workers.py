@@ -346,7 +346,7 @@ class _Parsers:
     def parse(self, edition: int, pieces: tuple[Piece, ...], for_storage: bool) -> Counted:
         from parsers.engine import LineParser
         from parsers.patterns import load
-        from store.duckdb_store import logs_for_storage
+        from store.line_frames import logs_for_storage
 
         with self._lock:
             if self._parser is None or edition > self._edition:

@@ -6,15 +6,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from store.errors import NoSuchTable
+from store.questions import kept
 
 if TYPE_CHECKING:
-    from store.duckdb_store import DuckStore
+    from store.door import Asks
 
 
-def detections(store: DuckStore) -> dict[str, datetime]:
-    """Incident id -> when the running service first said it (UTC); empty after offline work only."""
+def detections(store: Asks) -> dict[str, datetime]:
+    """Incident id -> when the running service first reported it (UTC); empty after offline work only."""
     try:
-        rows = store.rows("SELECT incident_id, min(detected_at) AS at FROM kept.detections GROUP BY incident_id")
+        return {r["incident_id"]: r["at"] for r in store.ask(kept.first_detections())}
     except NoSuchTable:  # a store written by an older version and opened for reading
         return {}
-    return {r["incident_id"]: r["at"] for r in rows}

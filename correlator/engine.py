@@ -34,7 +34,7 @@ from correlator.gather import events as event_rows
 from correlator.gather import runs as run_rows
 from correlator.gather import telemetry
 from correlator.gather.runs_fast import Fields
-from correlator.gather.standing import Controllers, controllers, ruling, sql_of_slurmctld
+from correlator.gather.standing import Controllers, controllers, ruling, speakers_of
 from correlator.gc_pause import paused
 from correlator.incidents import incidents as incident_rows
 from correlator.incidents import lemons, recurrence
@@ -42,7 +42,6 @@ from correlator.incidents.documents import FORMAT, incident_document, times_of, 
 from correlator.incidents.lemons import Roots
 from correlator.model.json_text import sorted_json
 from correlator.model.nouns import Edge, Event, Run
-from correlator.model.reader import Reads
 from correlator.site.first_seen import first_seen
 from correlator.site.interfaces import remember
 from correlator.site.site import Inventory, build_site
@@ -51,13 +50,20 @@ from correlator.verdicts.judge import judge
 from correlator.verdicts.verdict import Verdict
 from store import run_names
 from store.node_names import NodeNames
+from store.questions import changes, job_output, job_rows
+from store.questions import conclusions as stored
+from store.questions import inventory as inventory_rows
+from store.questions import telemetry as samples
+from store.questions.source import ALL, Source
+from store.tables import EVENTS, INCIDENTS, MODEL_NODE_STATES, RUNS
 
 if TYPE_CHECKING:
+    from store.door import Asks, Door
     from store.duckdb_store import DuckStore
 
 
 def correlate(
-    store: DuckStore, *, settings: Mapping[str, object] | None = None, edge_paths: Sequence[Path] = ()
+    store: Door, *, settings: Mapping[str, object] | None = None, edge_paths: Sequence[Path] = ()
 ) -> list[Conclusions]:
     """Concludes anew about every cluster in the store and writes ``model``. ``settings`` override Slurm's values."""
     rules = load_edges(edge_paths)
@@ -76,31 +82,28 @@ def load_edges(edge_paths: Sequence[Path] = ()) -> Rules:
     return rules
 
 
-def clusters_of(store: DuckStore) -> list[str | None]:
+def clusters_of(store: Door) -> list[str | None]:
     """The clusters that anything is stored about; None is rows whose cluster nobody told."""
-    rows = store.rows(
-        "SELECT DISTINCT cluster FROM (SELECT cluster FROM raw.log_clusters UNION SELECT cluster FROM raw.jobs) ORDER BY cluster NULLS FIRST"
-    )
-    return [r["cluster"] for r in rows]
+    return [r["cluster"] for r in store.ask(inventory_rows.clusters())]
 
 
 def conclude_cluster(
-    store: DuckStore, cluster: str | None, rules: Rules, settings: Mapping[str, object] | None = None
+    store: Door, cluster: str | None, rules: Rules, settings: Mapping[str, object] | None = None
 ) -> Conclusions:
     """Everything stored about one cluster, concluded from nothing: what every tick must come to as well."""
     stamped = event_rows.prepared(event_rows.stamped(store, cluster))
     inventory = read_inventory(store, cluster)
-    nodes = {r["host"] for r in store.rows("SELECT DISTINCT unnest(nodes) AS host FROM raw.jobs WHERE cluster IS NOT DISTINCT FROM ?", [cluster])}  # fmt: skip
+    nodes = {r["host"] for r in store.ask(job_rows.hosts_of_jobs(cluster))}
     believed = controllers(stamped.events, inventory.settings, nodes)
-    counts = sql_of_slurmctld(believed)
-    books = Books(printed := printed_in(store, cluster, counts), lambda: node_failures(store, cluster, printed))
-    events = event_rows.with_unstamped(stamped, store, cluster, counts)
+    speakers = speakers_of(believed)
+    books = Books(printed := printed_in(store, cluster, speakers), lambda: node_failures(store, cluster, printed))
+    events = event_rows.with_unstamped(stamped, store, cluster, speakers)
     told = clocks.compared(
         ruling(events, believed), pairs.Known(inventory.cabling, telemetry.begun(store, cluster, printed)), books
     )
     # What was printed without a stamp lies where accounting, or slurmctld, tells the end of its run.
     if told.zones.printed:
-        events = event_rows.with_unstamped(stamped, store, cluster, counts, told.zones.printed)
+        events = event_rows.with_unstamped(stamped, store, cluster, speakers, told.zones.printed)
     events = list(ruling(clocks.correct(events, told.offsets, told.zones), believed))
     runs = run_rows.gather(store, cluster, events, told.zones.printed)
     world = gather_world(store, cluster, settings, events, runs, node_states(store, cluster), told, inventory=inventory, believed=believed)  # fmt: skip
@@ -112,15 +115,13 @@ def conclude_cluster(
     found.seen, found.weighed, found.clocks, found.spent = seen, [], told, []
     found.roots = Roots().but([], found.incidents)
     found.lemons = found.roots.suspects(len(world.site.hosts))
-    rows = store.rows("SELECT DISTINCT job_id FROM raw.all_logs WHERE time IS NULL AND job_id IS NOT NULL AND cluster IS NOT DISTINCT FROM ?", [cluster])  # fmt: skip
-    found.unstamped = frozenset(r["job_id"] for r in rows)
+    found.unstamped = frozenset(r["job_id"] for r in store.ask(job_output.jobs_without_stamps(cluster)))
     return found
 
 
-def read_inventory(store: Reads, cluster: str | None) -> Inventory:
+def read_inventory(store: Asks, cluster: str | None) -> Inventory:
     settings, links, topology = (
-        store.rows(f"SELECT DISTINCT * FROM raw.{table} WHERE cluster IS NOT DISTINCT FROM ? ORDER BY ALL", [cluster])
-        for table in ("settings", "links", "topology")
+        store.ask(rows(cluster)) for rows in (inventory_rows.settings, inventory_rows.links, inventory_rows.topology)
     )
     return Inventory(settings, links, topology)
 
@@ -136,19 +137,18 @@ class Measured:
     booted: list[tuple[float, str]] = field(default_factory=list)
 
 
-def measure(store: Reads, cluster: str | None, empty: Collection[str] = ()) -> Measured:
+def measure(store: Asks, cluster: str | None, empty: Collection[str] = (), source: Source = ALL) -> Measured:
     """``empty``: tables of ``raw`` that are known to hold nothing, of which nothing need be asked."""
-    asked = "metrics" not in empty
-    measured = asked and bool(store.rows("SELECT 1 FROM raw.metrics WHERE cluster IS NOT DISTINCT FROM ? LIMIT 1", [cluster]))  # fmt: skip
+    measured = "metrics" not in empty and bool(store.ask(samples.any_sample(cluster, source)))
     return Measured(
-        _gpu_jobs(store, cluster) if measured else {}, telemetry.throttled(store, cluster) if measured else [],
-        telemetry.xids_seen(store, cluster) if measured else [], telemetry.progress(store, cluster),
-        [] if "boots" in empty else telemetry.booted(store, cluster),
+        _gpu_jobs(store, cluster, source) if measured else {}, telemetry.throttled(store, cluster, source) if measured else [],
+        telemetry.xids_seen(store, cluster, source) if measured else [], telemetry.progress(store, cluster, source),
+        [] if "boots" in empty else telemetry.booted(store, cluster, source),
     )  # fmt: skip
 
 
 def gather_world(
-    store: Reads, cluster: str | None, settings: Mapping[str, object] | None, events: list[Event], runs: list[Run],
+    store: Asks, cluster: str | None, settings: Mapping[str, object] | None, events: list[Event], runs: list[Run],
     states: list[dict[str, Any]], off: clocks.Clocks, hosts: Iterable[str] = (), before: Conclusions | None = None,
     measured: Measured | None = None, inventory: Inventory | None = None, believed: Controllers | None = None,
 ) -> World:  # fmt: skip
@@ -228,16 +228,13 @@ def conclude_world(world: World, edges: list[Edge], rates: BaseRates) -> Conclus
     return found
 
 
-def node_states(store: Reads, cluster: str | None) -> list[dict[str, Any]]:
-    return store.rows("SELECT DISTINCT time, until, cluster, host, state, reason, actor, source FROM raw.node_states "
-                      "WHERE cluster IS NOT DISTINCT FROM ? AND time IS NOT NULL ORDER BY ALL", [cluster])  # fmt: skip
+def node_states(store: Asks, cluster: str | None, source: Source = ALL) -> list[dict[str, Any]]:
+    return store.ask(inventory_rows.node_states(cluster, source))
 
 
-def _gpu_jobs(store: Reads, cluster: str | None) -> dict[tuple[str, str], list[tuple[float, int]]]:
+def _gpu_jobs(store: Asks, cluster: str | None, source: Source) -> dict[tuple[str, str], list[tuple[float, int]]]:
     """(host, bus) -> [(time, job)] from telemetry that labels a GPU with its job (dcgm-exporter's hpc_job)."""
-    rows = store.rows("""SELECT DISTINCT epoch(time) AS t, host, json_extract_string(labels, '$.pci_bus_id') AS pci,
-        TRY_CAST(json_extract_string(labels, '$.hpc_job') AS BIGINT) AS job FROM raw.metrics
-        WHERE cluster IS NOT DISTINCT FROM ? AND labels LIKE '%hpc_job%' AND time IS NOT NULL ORDER BY ALL""", [cluster])  # fmt: skip
+    rows = store.ask(samples.jobs_of_gpus(cluster, source))
     found: dict[tuple[str, str], list[tuple[float, int]]] = {}
     for row in rows:
         if row["pci"] and row["job"] is not None:
@@ -247,16 +244,13 @@ def _gpu_jobs(store: Reads, cluster: str | None) -> dict[tuple[str, str], list[t
 
 def result(store: DuckStore) -> dict[str, Any]:
     """corr-result/1 from the stored conclusions."""
-    rows = store.rows("SELECT cluster, document FROM model.incidents ORDER BY start, incident_id")
+    rows = store.ask(stored.incident_documents())
     names = {cluster: run_names.differing(store.rows, cluster) for cluster in {r["cluster"] for r in rows}}
     incidents = [
         run_names.renamed(json.loads(r["document"]), names[r["cluster"]]) | {"cluster": r["cluster"]} for r in rows
     ]
     recurrence.link(incidents)
-    runs = store.rows(
-        f"SELECT run_key, cluster, document FROM {run_names.named_runs(store.rows)} WHERE document IS NOT NULL"
-        " ORDER BY job_id, attempt, run_key"
-    )
+    runs = run_names.verdicts(store.rows)
     return {
         "format": FORMAT,
         "incidents": incidents,
@@ -276,15 +270,19 @@ def _moment(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None)
 
 
-def write(store: DuckStore, found: Sequence[Conclusions], detected: Mapping[str, datetime] | None = None) -> None:
+def write(store: Door, found: Sequence[Conclusions], detected: Mapping[str, datetime] | None = None) -> None:
     """Replaces ``model`` by these conclusions. ``detected``: when each incident was first said, where that is known already."""
     date([i for c in found for i in c.incidents], detections(store) if detected is None else detected)
-    store.replace_model({
-        "events": pl.concat([event_table(c, c.events) for c in found]) if found else event_rows.table([], {}, None),
-        "runs": run_table(found), "incidents": incident_table(found),
-        "node_states": pl.DataFrame([s for c in found for s in c.node_states], schema={
+    tables = {
+        EVENTS: pl.concat([event_table(c, c.events) for c in found]) if found else event_rows.table([], {}, None),
+        RUNS: run_table(found), INCIDENTS: incident_table(found),
+        MODEL_NODE_STATES: pl.DataFrame([s for c in found for s in c.node_states], schema={
             "time": pl.Datetime("us"), "until": pl.Datetime("us"), **dict.fromkeys(("cluster", "host", "state", "reason", "actor", "source"), pl.String)}),
-    })  # fmt: skip
+    }  # fmt: skip
+    with store.write() as writer:
+        for table, rows in tables.items():
+            writer.change(changes.all_rows(table))
+            writer.insert(table, rows)
     store.set_fact(lemons.FACT, lemons.told((c.cluster, c.lemons) for c in found))
 
 

@@ -10,12 +10,12 @@ Errors are those of ``store.errors``; no error of an engine's own passes the doo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableSet, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import polars as pl
 import sqlalchemy as sa
@@ -97,13 +97,25 @@ class Writer(Protocol):
     def amend(self, statement: UpdateBase) -> int:
         """As ``change``, for rows of ``raw`` that were there already: whoever follows new rows has to look at all again."""
 
+    def amend_by(self, table: sa.Table, keys: Sequence[str], data: pl.DataFrame) -> None:
+        """Gives rows of ``raw`` that have the same values in ``keys`` (null is the same as null) those of the other columns of
+        ``data``. The key ``place`` is where a row is (``store.functions.row_place``)."""
+
+
+class Held(NamedTuple):
+    """How many ``rows`` a table holds, and how many were ``added`` to it. Where an engine counts those anew after deletions, the
+    two differ by another number than before."""
+
+    rows: int
+    added: int
+
 
 @dataclass(frozen=True)
 class Mark:
-    """Up to where a store was read: ``batch`` numbers its transactions since it was made. ``places`` is the engine's own."""
+    """Up to where tables of ``raw`` were read. ``batch`` numbers the transactions of the store since it was made."""
 
-    batch: int
-    places: Mapping[str, int] = field(default_factory=dict, compare=False)
+    tables: Mapping[str, Held]
+    batch: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -150,21 +162,49 @@ class Door(Asks, Protocol):
     def write(self) -> AbstractContextManager[Writer]:
         """Any other changes in one transaction; one writer at a time."""
 
+    def name_cluster(self, cluster: str) -> None:
+        """Gives all rows of ``raw`` that name no cluster this one."""
+
     def fact(self, name: str) -> str | None:
         """A named value of ``model.facts``, None if there is none."""
 
     def set_fact(self, name: str, value: str) -> None:
         """Sets a named value."""
 
+    def open_intake(self) -> None:
+        """Makes the tables of ``intake``, and prepares for rows that come in all the time."""
+
     # -- following what is new
 
-    def mark(self, tables: Sequence[str]) -> Mark:
-        """Up to where the store holds rows of these tables of ``raw`` now."""
+    @property
+    def listeners(self) -> MutableSet[Listener]:
+        """Who is given new rows, as long as somebody else holds on to them."""
 
-    def stored_since(self, table: sa.Table, mark: Mark) -> sa.ColumnElement[bool]:
-        """A condition for questions: rows of a table of ``raw`` that were stored after a mark of it."""
+    @property
+    def rewritten(self) -> int:
+        """How often rows of ``raw`` that were there already were changed."""
+
+    @property
+    def moved(self) -> int:
+        """How many lines the engine put elsewhere as they are: they count as added again."""
+
+    @property
+    def telling(self) -> bool:
+        """Whether rows are being committed of which the listeners were not told yet."""
+
+    def mark(self, tables: Sequence[str], since: Mark | None = None) -> Mark:
+        """Up to where the store holds rows of these tables of ``raw`` now; cheap where an earlier mark is given."""
+
+    def stored_since(self, rows: sa.FromClause, since: Mark) -> sa.ColumnElement[bool]:
+        """A condition for questions: rows of a table of ``raw``, or of an alias of one, that were stored after a mark of it."""
+
+    def others_tidy(self) -> AbstractContextManager[None]:
+        """Meanwhile the engine's own upkeep is left to others' commits: for a writer for whom somebody waits."""
 
     # -- looking after it
+
+    def reopen_if_broken(self) -> None:
+        """Opens a store anew that its engine gave up. Raises ``StoreError`` where it cannot be opened yet."""
 
     def explain(self, question: Question) -> str:
         """The engine's plan of a question, for people."""

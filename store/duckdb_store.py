@@ -21,15 +21,17 @@ import polars as pl
 import sqlalchemy as sa
 
 from parsers.record import TABLES, conform
-from store import archive, damage, mark, segments
-from store.door import Added, Copy, FileEntry, Health, Listener, Mark, Question
-from store.duckdb import copies, held_stamps
+from store import archive, damage, intake, mark, segments
+from store.door import Added, Copy, FileEntry, Health, Listener, Mark, Question, Writer
+from store.duckdb import copies, following, held_stamps
 from store.duckdb.arrow import as_arrow
 from store.duckdb.asking import Asks, store_errors, translated
 from store.duckdb.dialect import spelled
 from store.duckdb.writing import DuckWriter, insert
 from store.errors import StoreError, StoreHeld
+from store.line_frames import CODED, coded, logs_for_storage, plain
 from store.schema import VERSION, VERSION_FACT, newer_than_known, statements
+from store.tables import FILES, METADATA
 
 __all__ = [
     "CODED", "DATABASE", "SERVICE_FILE", "Added", "DuckStore", "FileEntry", "Listener", "StoreError", "StoreHeld", "as_arrow", "coded",
@@ -41,6 +43,8 @@ SERVICE_FILE = "service.json"
 #: What the engine may use of the machine's memory; beyond it sorts and joins spill to disk, and then a query is refused.
 #: FAULTLINE_MEMORY sets another size. Parsers, the correlator and the page cache need the rest.
 MEMORY = "60%"
+#: The write-ahead log grows to this between checkpoints while lines come in; it is read again in about a second after a crash.
+CHECKPOINT = "256MB"
 
 
 class DuckStore(Asks):
@@ -66,6 +70,7 @@ class DuckStore(Asks):
         #: So many transactions were committed since the store was made (``store.mark``).
         self._count = 0
         self._marking = mark.Marking(folder / DATABASE) if folder is not None and not read_only else None
+        self._takes_in = False
         target = ":memory:"
         if folder is not None:
             if not read_only:
@@ -104,6 +109,8 @@ class DuckStore(Asks):
                 f"{folder}: not a store that this version can read: {str(error).splitlines()[0]}"
             ) from error
         self._connection.execute("SET TimeZone = 'UTC'")
+        if self._takes_in:
+            self._let_log_grow()
         if (newer := newer_than_known(self._connection)) is not None:
             self._connection.close()
             raise StoreError(
@@ -170,6 +177,14 @@ class DuckStore(Asks):
         """A cursor of its own for one thread of reading."""
         return self._connection.cursor()
 
+    def name_cluster(self, cluster: str) -> None:
+        """Gives all rows of ``raw`` that name no cluster this one."""
+        with self.transaction() as connection:
+            writer = DuckWriter(connection, self.rewrite)
+            for table in (*(METADATA.tables[f"raw.{name}"] for name in TABLES), FILES):
+                writer.amend(sa.update(table).where(table.c.cluster.is_(None)).values(cluster=cluster))
+            archive.name_cluster(self, connection, cluster)
+
     def fact(self, name: str) -> str | None:
         with store_errors():
             row = self.cursor().execute("SELECT value FROM model.facts WHERE name = ?", [name]).fetchone()
@@ -180,14 +195,39 @@ class DuckStore(Asks):
         text, values = spelled(question)
         return "\n".join(str(row["explain_value"]) for row in self.rows(f"EXPLAIN {text}", values))
 
-    def mark(self, tables: Sequence[str]) -> Mark:
-        """Up to where the store holds rows of these tables of ``raw`` now."""
-        tops = ", ".join(f'(SELECT coalesce(max(rowid), -1) FROM raw.{name}) AS "{name}"' for name in tables)
-        return Mark(self._count, self.rows(f"SELECT {tops}")[0] if tables else {})
+    def open_intake(self) -> None:
+        """Makes the tables of the way in. Rows are moved into closed segments soon: compressing them in a checkpoint before that
+        is work done twice, so the log may grow."""
+        self._takes_in = True
+        with self.transaction() as connection:
+            for statement in intake.STATEMENTS:
+                connection.execute(statement)
+        self._let_log_grow()
 
-    def stored_since(self, table: sa.Table, mark: Mark) -> sa.ColumnElement[bool]:
-        """A condition for questions: rows of a table of ``raw`` that were stored after a mark of it."""
-        return sa.literal_column(f"{table.schema}.{table.name}.rowid") > mark.places[table.name]
+    def _let_log_grow(self) -> None:
+        with store_errors():
+            self.cursor().execute(f"SET GLOBAL checkpoint_threshold = '{CHECKPOINT}'")
+
+    def mark(self, tables: Sequence[str], since: Mark | None = None) -> Mark:
+        """Up to where the store holds rows of these tables of ``raw`` now; cheap where an earlier mark is given."""
+        return following.mark(self.rows, self._count, tables, since)
+
+    def stored_since(self, rows: sa.FromClause, since: Mark) -> sa.ColumnElement[bool]:
+        """A condition for questions: rows of a table of ``raw``, or of an alias of one, that were stored after a mark of it."""
+        return following.stored_since(rows, since)
+
+    @contextmanager
+    def others_tidy(self) -> Iterator[None]:
+        """Whoever commits when the log of changes is long enough writes it into the database's file, which takes half a second:
+        meanwhile that is left to others' commits. For a writer for whom somebody waits."""
+        with store_errors():
+            connection = self.cursor()
+            ((usual,),) = connection.execute("SELECT current_setting('wal_autocheckpoint')").fetchall()
+            connection.execute("SET wal_autocheckpoint = '1TB'")
+        try:
+            yield
+        finally:
+            connection.execute(f"SET wal_autocheckpoint = '{usual}'")
 
     def info(self) -> dict[str, Any]:
         """What the store holds, for pages and ``check``: counts, first and last time, size in bytes (``archived``: of which
@@ -281,14 +321,14 @@ class DuckStore(Asks):
             connection.execute("INSERT INTO model.facts VALUES (?, ?)", [name, value])
 
     @contextmanager
-    def write(self) -> Iterator[DuckWriter]:
+    def write(self) -> Iterator[Writer]:
         """Changes in one transaction; one writer at a time."""
         with self.transaction() as connection:
             yield DuckWriter(connection, self.rewrite)
 
     def append(
         self, rows: Mapping[str, pl.DataFrame], files: Sequence[FileEntry] = (), *, sealed: Sequence[pl.DataFrame] = (),
-        also: Callable[[DuckWriter], None] | None = None,
+        also: Callable[[Writer], None] | None = None,
     ) -> None:  # fmt: skip
         """One step of input in one transaction; see ``store.door``."""
         with self.transaction() as connection:
@@ -414,41 +454,6 @@ def _add(connection: duckdb.DuckDBPyConnection, name: str, data: pl.DataFrame) -
     else:
         insert(connection, f"raw.{name}", data)
     return data
-
-
-def logs_for_storage(data: pl.DataFrame) -> pl.DataFrame:
-    """Message becomes an offset into the raw line where it is its tail (nearly always). Rows that are so stay so."""
-    if "msg_start" in data.columns:
-        return data
-    data = conform("logs", data)
-    tail = pl.col("raw").str.ends_with(pl.col("message")) & (pl.col("message") != "")
-    return data.with_columns(
-        pl.when(tail)
-        .then(pl.col("raw").str.len_chars() - pl.col("message").str.len_chars())
-        .cast(pl.Int32)
-        .alias("msg_start"),
-        pl.when(tail).then(None).otherwise(pl.col("message").fill_null("")).alias("message"),
-    ).select([*TABLES["logs"], "msg_start"])
-
-
-#: Columns of lines whose values repeat in nearly every line.
-CODED = ("time_quality", "host", "source", "format", "unit", "facility", "severity", "event", "file")
-
-
-def coded(lines: pl.DataFrame) -> pl.DataFrame:
-    """Lines with ``CODED`` columns as numbers and a dictionary: a quarter of the bytes, and moved in a fraction of the time.
-
-    A dictionary lives as long as a frame that uses it, and grows with all that is coded meanwhile: such a frame is not for
-    keeping (``plain``).
-    """
-    return lines.with_columns(
-        pl.col(name).cast(pl.Categorical(pl.Categories(f"faultline_{name}"))) for name in CODED if name in lines.columns
-    )
-
-
-def plain(lines: pl.DataFrame) -> pl.DataFrame:
-    """Lines with texts where ``coded`` put numbers."""
-    return lines.with_columns(pl.col(name).cast(pl.String) for name in CODED if name in lines.columns)
 
 
 def service_address(folder: Path) -> str | None:

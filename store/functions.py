@@ -7,7 +7,7 @@ plans.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,8 +17,9 @@ from store.tables import FLAG, NUMBER, REAL, TEXT, TEXTS, TIME
 
 #: Names that stand in questions and are not in standard SQL: what a second engine has to spell (a test compares).
 NOT_STANDARD = (
-    "any_value", "arg_max", "arg_max_null", "contains", "damerau_levenshtein", "date_diff", "epoch", "greatest", "json_array_length",
-    "json_extract_string", "list", "list_contains", "list_sort", "regexp_replace", "starts_with", "unnest",
+    "any_value", "arg_max", "arg_max_null", "arg_min", "contains", "damerau_levenshtein", "date_diff", "epoch", "epoch_us", "greatest",
+    "json_array_length", "json_extract", "json_extract_string", "list", "list_contains", "list_sort", "map", "map_extract_value", "regexp_extract", "regexp_full_match",
+    "regexp_matches", "regexp_replace", "rowid", "starts_with", "to_microseconds", "unnest",
 )  # fmt: skip
 
 Element = sa.ColumnElement[Any]
@@ -103,3 +104,69 @@ def counted(condition: Any = None) -> Element:
     """``count(*)``, of the rows for which a condition holds."""
     count = func.count()
     return count if condition is None else count.filter(condition)
+
+
+def among(column: Element, values: Collection[Any]) -> sa.ColumnElement[bool]:
+    """As ``listed``, for very many values: they are joined, not compared one by one."""
+    return column.in_(sa.select(unnested(values, column.type)))
+
+
+def unnested(values: Iterable[Any], kind: Any) -> sa.Function[Any]:
+    """Values as rows: one bound list. Its type is written beside it, since a list may be empty."""
+    return func.unnest(bound_list(values, kind), type_=kind)
+
+
+def bound_list(values: Iterable[Any], kind: Any) -> Element:
+    """Values as one bound list, with its type written beside it."""
+    return sa.cast(sa.literal(list(values), sa.ARRAY(kind)), sa.ARRAY(kind))
+
+
+def matches(text: Element, pattern: str) -> sa.ColumnElement[bool]:
+    """Whether an RE2 pattern of ours matches anywhere in a text."""
+    return func.regexp_matches(text, const(pattern), type_=FLAG)
+
+
+def group_of(text: Element, pattern: str, number: int = 1) -> sa.Function[Any]:
+    """What a group of an RE2 pattern of ours matched first in a text; empty where it matched nothing."""
+    return func.regexp_extract(text, const(pattern), const(number), type_=TEXT)
+
+
+def contains(text: Element, part: str) -> sa.ColumnElement[bool]:
+    """Whether a part of ours stands in a text."""
+    return func.contains(text, const(part), type_=FLAG)
+
+
+def earlier(moment: Element, by: Element) -> Element:
+    """A moment so many seconds earlier, to the microsecond."""
+    return moment - func.to_microseconds(sa.cast(by * const(1e6), NUMBER))
+
+
+def first_by(column: Element, order: Element) -> sa.Function[Any]:
+    """Of a group the value in the row that is first by ``order``, of those where it is not null."""
+    return func.arg_min(column, order, type_=column.type)
+
+
+def last_by(column: Element, order: Element) -> sa.Function[Any]:
+    """Of a group the value in the row that is last by ``order``, of those where it is not null."""
+    return func.arg_max(column, order, type_=column.type)
+
+
+def in_order(question: sa.Select[Any]) -> sa.Select[Any]:
+    """Rows by all columns from left to right: the same rows always come in the same order."""
+    return question.order_by(*question.selected_columns)
+
+
+def json_member(document: Element, path: str) -> sa.Function[Any]:
+    """A member of a JSON document as JSON, null if there is none."""
+    return func.json_extract(document, json_path(path), type_=TEXT)
+
+
+#: How the place of a row is called in answers and in ``Writer.amend_by``.
+PLACE = "place"
+
+
+def row_place(rows: sa.FromClause) -> Element:
+    """Where an engine keeps a row of a table (or of its alias): rows that were added later lie behind. It holds within one
+    transaction; see ``Door.mark`` for longer."""
+    named = rows.name if isinstance(rows, sa.Alias) else f"{rows.schema}.{rows.name}"  # type: ignore[attr-defined]
+    return sa.literal_column(f"{named}.rowid", NUMBER)

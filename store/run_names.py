@@ -29,6 +29,13 @@ def named_runs(ask: Ask) -> str:
     return OF_SEVERAL if clusters > 1 else _OF_ONE
 
 
+def verdicts(ask: Ask) -> list[dict[str, Any]]:
+    """Runs that have a verdict, by their names in the whole store: ``run_key``, ``cluster`` and ``document``."""
+    query = f"""SELECT run_key, cluster, document FROM {named_runs(ask)} WHERE document IS NOT NULL
+      ORDER BY job_id, attempt, run_key"""
+    return ask(query, [])
+
+
 def disputed(ask: Ask) -> list[str]:
     """Runs for which trusted sources name different users, in words: they are shown to none of these. A run without a
     verdict (it goes on, or ended well) has no document: what was told of it says who is named."""

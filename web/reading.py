@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 from correlator.incidents import recurrence
 from store import blocks, node_names, run_names
-from store.door import Asks
+from store.door import Asks, Question
+from store.duckdb.asking import rows_of, store_errors
 from store.duckdb.derived import STATES
 from store.errors import NoSuchTable
 from store.node_names import NodeNames
@@ -103,11 +104,13 @@ class Reader:
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         cursor = self.store.cursor()
         try:
-            result = cursor.execute(sql, list(values))
-            names = [column[0] for column in result.description or []]
-            return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+            with store_errors():
+                return rows_of(cursor.execute(sql, list(values)))
         finally:
             cursor.close()
+
+    def ask(self, question: Question) -> list[Row]:
+        return self.store.ask(question)
 
     def one(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
         found = self.rows(sql, values)

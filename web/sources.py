@@ -131,7 +131,7 @@ def document(
         "disputed": run_names.disputed(read.rows),
     }  # fmt: skip
     with contextlib.suppress(NoSuchTable):  # a store that nothing was sent to has no such tables
-        body |= {"blind": blind(read.rows), "quarantine": quarantine(read.rows)}
+        body |= {"blind": blind(read.store), "quarantine": quarantine(read.store)}
     if running:
         inventory: Inventory = receiving.inventory
         body["alerts"] = [vars(alert) for alert in inventory.alerts(utc_now())]

@@ -7,7 +7,6 @@ several jobs, what a file holds is in another zone than slurmctld's log. Rows of
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,9 +17,12 @@ import polars as pl
 
 from correlator.clocks.zone_votes import LEAST, MOST, QUARTER_S, Stay, Vote, hours_off, zones
 from correlator.model.moments import all_seconds, seconds_of
+from store.questions import allocations, job_rows
+from store.questions.authority import Speakers
+from store.questions.times import Shift, WrittenTimes
 
 if TYPE_CHECKING:
-    from correlator.model.reader import Reads
+    from store.door import Asks
 
 #: Sources of rows about jobs that print local time without a zone (parsers/documents).
 PRINTED = ("sacct", "jobcomp", "scontrol", "squeue")
@@ -36,22 +38,6 @@ _Word = tuple[float, tuple[str, ...]]
 
 def _nobody() -> list[_Word]:
     return []
-
-
-_PAIRS = """
-WITH allocated AS (
-  SELECT DISTINCT job_id, epoch(time) AS t FROM raw.log_view WHERE source = 'slurmctld' AND event = 'slurm.job_start' AND time IS NOT NULL
-    AND {counts} AND job_id IS NOT NULL AND cluster IS NOT DISTINCT FROM ?
-), begun AS (
-  SELECT DISTINCT coalesce(file, source) AS file, source, job_id, epoch(start) AS start FROM raw.jobs WHERE start IS NOT NULL
-    AND source IN (SELECT unnest(?::VARCHAR[])) AND cluster IS NOT DISTINCT FROM ?
-), apart AS (
-  SELECT file, source, job_id, start, t, start - floor(t) AS off, round(off / 900) AS quarters FROM begun JOIN allocated USING (job_id)
-)
-SELECT file, source, job_id, t, off, CAST(quarters AS INTEGER) AS quarters FROM apart
-WHERE abs(off - quarters * 900) <= ? AND (quarters = 0 OR abs(quarters) BETWEEN ? AND ?)
-QUALIFY row_number() OVER (PARTITION BY file, source, job_id, start ORDER BY abs(quarters), t) = 1
-"""
 
 
 #: Of so many files it is said that they are in another zone.
@@ -111,20 +97,11 @@ class Printed:
         """By so many seconds a time is ahead."""
         return next((off for start, end, off in self.of_file(file, source) if start <= time <= end), 0.0)
 
-    def sql(self, column: str) -> str:
-        """SQL that gives a column of ``raw.jobs`` in true time."""
-        if not self:
-            return column
-        cases = []
-        for file in [*sorted(self.stays), None]:
-            # By its sum: the name of a file, which anybody may choose, is never a part of SQL.
-            ours = "" if file is None else f"md5(coalesce(file, source)) = '{_sum(file)}' AND "
-            cases += [
-                f"WHEN {ours}epoch({column}) BETWEEN {_number(start)} AND {_number(end)} THEN {seconds}"
-                for start, end, seconds in self.of_file(file or "", "")
-            ]
-        off = f"CASE WHEN source IN {EPOCHS} THEN 0 {' '.join(cases)} ELSE 0 END"
-        return f"({column} - to_microseconds(CAST(1e6 * ({off}) AS BIGINT)))"
+    @property
+    def times(self) -> WrittenTimes:
+        """How what is stored lies to true time, for questions."""
+        shifts = [Shift(file, *one) for file in [*sorted(self.stays), None] for one in self.of_file(file or "", "")]
+        return WrittenTimes(shifts, EPOCHS, self.log_ahead)
 
     def corrected(self, table: pl.DataFrame, columns: Sequence[str] = ("submit", "start", "end")) -> pl.DataFrame:
         """Rows about jobs in true time."""
@@ -151,11 +128,6 @@ class Printed:
             step | {c: self._earlier(step[c], step["file"], sources.get(step["file"], "")) for c in ("submit", "start", "end")}
             for step in steps
         ]  # fmt: skip
-
-    def sql_of_log(self, column: str) -> str:
-        """SQL that gives a time in slurmctld's log in true time."""
-        off = f"CASE WHEN time_quality = 'inferred' THEN {self.log_ahead} ELSE 0 END"
-        return f"({column} - to_microseconds(CAST(1e6 * ({off}) AS BIGINT)))"
 
     def _earlier(self, moment: datetime | None, file: str | None, source: str) -> datetime | None:
         shown = seconds_of(moment)
@@ -219,16 +191,14 @@ class Books:
 NO_BOOKS = Books()
 
 
-def printed(store: Reads, cluster: str | None, counts: tuple[str, list[Any]]) -> Printed:
-    """In which zones files tell of jobs, by all that is stored. ``counts``: which of slurmctld's lines count
-    (``standing.sql_of_slurmctld``)."""
-    pairs = _PAIRS.format(counts=counts[0])
-    parameters = [*counts[1], cluster, [*PRINTED, *EPOCHS], cluster, SAME_S, LEAST, MOST]
-    if not store.rows(f"SELECT 1 FROM ({pairs}) WHERE quarters <> 0 LIMIT 1", parameters):
+def printed(store: Asks, cluster: str | None, speakers: Speakers) -> Printed:
+    """In which zones files tell of jobs, by all that is stored. ``speakers``: which of slurmctld's lines count."""
+    sources, limits = (*PRINTED, *EPOCHS), (SAME_S, LEAST, MOST)
+    if not store.ask(allocations.any_in_another_zone(cluster, speakers, sources, *limits)):
         return Printed()
     told: dict[str, list[Vote]] = defaultdict(list)
     epochs: dict[int, int] = {}
-    for row in store.rows(f"{pairs} ORDER BY ALL", parameters):
+    for row in store.ask(allocations.pairs(cluster, speakers, sources, *limits)):
         if row["source"] in EPOCHS:
             epochs[row["job_id"]] = row["quarters"]
         else:
@@ -250,14 +220,6 @@ def _of_votes(told: Mapping[str, list[Vote]], epochs: Mapping[int, int]) -> Prin
     return Printed(stays, _common(stays.values()), epochs, odd)
 
 
-def _sum(name: str) -> str:
-    return hashlib.md5(name.encode(), usedforsecurity=False).hexdigest()
-
-
-def _number(seconds: float) -> str:
-    return f"CAST('{seconds}' AS DOUBLE)"
-
-
 _EVERYWHERE = (Stay(float("-inf"), float("inf"), 0),)
 
 
@@ -267,13 +229,9 @@ def _common(some: Iterable[tuple[Stay, ...]]) -> tuple[Stay, ...]:
     return different.pop() if len(different) == 1 else ()
 
 
-_FAILED = f"""SELECT DISTINCT epoch("end") AS t, nodes, coalesce(file, source) AS file, source FROM raw.jobs WHERE state = 'NODE_FAIL'
-  AND "end" IS NOT NULL AND nodes IS NOT NULL AND source IN {PRINTED} AND cluster IS NOT DISTINCT FROM ? ORDER BY ALL"""
-
-
-def node_failures(store: Reads, cluster: str | None, known: Printed) -> list[_Word]:
+def node_failures(store: Asks, cluster: str | None, known: Printed) -> list[_Word]:
     """What ``Books.failures`` gives."""
     return [
         (row["t"] - known.ahead(row["file"], row["source"], row["t"]), tuple(row["nodes"]))
-        for row in store.rows(_FAILED, [cluster])
+        for row in store.ask(job_rows.node_failures(cluster, PRINTED))
     ]

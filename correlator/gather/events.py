@@ -22,11 +22,16 @@ import polars as pl
 from correlator.model.json_text import from_json, sorted_json
 from correlator.model.moments import _EPOCH, _MICROSECOND, UNSTAMPED_S, all_seconds
 from correlator.model.nouns import Event
+from correlator.model.subjects import layers
+from parsers.record import TABLES
+from store.questions import event_lines
+from store.questions.authority import RELAYED, Speakers
+from store.questions.source import ALL, Source
+from store.questions.times import AS_WRITTEN
 
 if TYPE_CHECKING:
     from correlator.clocks.accounting_zones import Printed
-    from correlator.model.reader import Reads
-from correlator.model.subjects import layers
+    from store.door import Asks
 
 #: Longer than the spread of copies of one line (a whole second of resolution plus driver-to-core delay), shorter than
 #: the fastest flap an operator tells apart.
@@ -52,50 +57,6 @@ _COPY_NOISE = r"^(?:\[\s*\d+\.\d+\]\s*|\[[^\]]*\]\s*|(?:error|debug\d?|verbose|i
 #: log host's copy.
 _SPEAKS = {"slurm": 0, "ip_link": 2, "ip": 2, "loghost": 3, "json": 3}
 
-_COLUMNS = """format, time, time_quality, resolution_us, received_time, cluster, host, source, unit, severity, event, job_id,
-  message, entities, file, line"""
-
-_QUERY = f"""SELECT {_COLUMNS} FROM raw.log_view WHERE event IS NOT NULL AND event <> 'other' AND time IS NOT NULL
-  AND cluster IS NOT DISTINCT FROM ?"""
-
-_WITHOUT_TIME = """event IS NOT NULL AND event <> 'other' AND time IS NULL AND job_id IS NOT NULL
-    AND source IN ('job_stdout', 'job_stderr') AND cluster IS NOT DISTINCT FROM ?"""
-
-_UNTIMED_JOBS = f"SELECT DISTINCT job_id FROM raw.log_view WHERE {_WITHOUT_TIME}"
-
-#: What a program printed without a stamp was printed after the stamped line before it and before the one behind it;
-#: where a file has no stamps at all, near the end of the run (that is when programs print errors) as accounting tells it,
-#: else slurmctld, else the last line that names the job.
-_UNTIMED = f"""
-WITH wanted AS (
-  SELECT {_COLUMNS} FROM raw.log_view WHERE {_WITHOUT_TIME} AND job_id IN (SELECT unnest(?::BIGINT[]))
-), stamped AS (
-  SELECT file, line, time FROM raw.all_logs WHERE time IS NOT NULL AND file IN (SELECT file FROM wanted)
-), ends AS (
-  SELECT job_id, coalesce(restarts, 0) AS restarts, max({{end}}) AS ended FROM raw.jobs
-  WHERE "end" IS NOT NULL AND cluster IS NOT DISTINCT FROM ? GROUP BY ALL
-), told AS (
-  SELECT job_id, time, event, count(*) FILTER (event = 'slurm.job_start') OVER (PARTITION BY job_id ORDER BY time) AS started
-  FROM (SELECT DISTINCT job_id, {{logged}} AS time, event FROM raw.all_logs WHERE source = 'slurmctld' AND time IS NOT NULL
-    AND {{counts}} AND cluster IS NOT DISTINCT FROM ? AND job_id IN (SELECT job_id FROM wanted WHERE job_id NOT IN (SELECT job_id FROM ends))
-    AND event IN ('slurm.job_start', 'slurm.job_end', 'slurm.job_failed', 'slurm.job_node_fail', 'slurm.job_cancelled', 'slurm.job_timeout',
-      'slurm.job_preempted', 'slurm.job_oom', 'slurm.job_requeue'))
-), logged AS (
-  SELECT job_id, greatest(started - 1, 0) AS restarts, max(time) AS ended FROM told WHERE event <> 'slurm.job_start' GROUP BY ALL
-), placed AS (
-  SELECT w.* EXCLUDE (time), a.restarts,
-    (SELECT max(s.time) FROM stamped s WHERE s.file = w.file AND s.line < w.line) AS before,
-    (SELECT min(s.time) FROM stamped s WHERE s.file = w.file AND s.line > w.line) AS behind
-  FROM wanted w LEFT JOIN (SELECT DISTINCT file, restarts FROM raw.artifacts) a ON a.file = w.file
-)
-SELECT p.* EXCLUDE (restarts, before, behind),
-  coalesce(p.behind, (SELECT max(e.ended) FROM ends e WHERE e.job_id = p.job_id
-    AND (p.restarts IS NULL OR e.restarts = p.restarts)), (SELECT max(e.ended) FROM logged e WHERE e.job_id = p.job_id
-    AND (p.restarts IS NULL OR e.restarts = p.restarts)), p.before, (SELECT max(o.time) FROM raw.all_logs o
-    WHERE o.job_id = p.job_id AND o.job_id IN (SELECT unnest(?::BIGINT[])) AND o.cluster IS NOT DISTINCT FROM ?)) AS time, p.before AS not_before
-FROM placed p
-"""
-
 
 def device_of(entities: dict[str, Any]) -> str | None:
     if _SPECIFIC.keys().isdisjoint(entities):
@@ -110,44 +71,36 @@ def layer_of(event: str, source: str | None) -> str:
     return _LAYERS.get(event.split(".", 1)[0]) or layers().get(event, "node")
 
 
-#: A condition on lines in SQL, and its parameters.
-Counts = tuple[str, list[Any]]
-
-#: What ``coalesce`` needs of a line.
-NEEDED = ("format", "time", "time_quality", "resolution_us", "received_time", "cluster", "host", "source", "severity", "event",
-           "job_id", "message", "entities", "file", "line")  # fmt: skip
-
-
 def with_unstamped(
-    part: Part, store: Reads, cluster: str | None, counts: Counts, known: Printed | None = None
+    part: Part, store: Asks, cluster: str | None, speakers: Speakers, known: Printed | None = None
 ) -> list[Event]:
     """All events of one cluster, in a total order that does not depend on the order of arrival. ``part``: the lines that have a time;
     the rest as for ``unstamped``."""
-    rows = unstamped(store, cluster, counts, known=known)
+    rows = unstamped(store, cluster, speakers, known=known)
     return joined([part, prepared(rows)])[0] if rows.height else part.events
 
 
-def stamped(store: Reads, cluster: str | None) -> pl.DataFrame:
+def stamped(store: Asks, cluster: str | None, source: Source = ALL) -> pl.DataFrame:
     """The event lines of a cluster that have a time."""
-    return store.frame(_QUERY, [cluster]).select(NEEDED)
+    return store.ask_frame(event_lines.stamped(cluster, source))
 
 
 def unstamped(
-    store: Reads, cluster: str | None, counts: Counts, jobs: Iterable[int] | None = None, known: Printed | None = None
+    store: Asks,
+    cluster: str | None,
+    speakers: Speakers,
+    jobs: Iterable[int] | None = None,
+    known: Printed | None = None,
 ) -> pl.DataFrame:
-    """The event lines without a time, put where they were printed; those of some jobs, or all. ``counts``: which of slurmctld's lines
-    tell of ends (``standing.sql_of_slurmctld``); ``known``: zones of what tells of ends."""
-    wanted = set(map(itemgetter("job_id"), store.rows(_UNTIMED_JOBS, [cluster])))
+    """The event lines without a time, put where they were written; those of some jobs, or all. ``speakers``: which of slurmctld's
+    lines tell of ends; ``known``: zones of what tells of ends."""
+    wanted = set(map(itemgetter("job_id"), store.ask(event_lines.jobs_of_unstamped(cluster))))
     listed = sorted(wanted if jobs is None else wanted.intersection(jobs))
     if not listed:  # looking for times among all lines costs more than everything else
-        return store.frame(_QUERY + " LIMIT 0", [cluster]).select(NEEDED)
-    ends = ('"end"', "time") if known is None else (known.sql('"end"'), known.sql_of_log("time"))
-    sql = _UNTIMED.format(end=ends[0], logged=ends[1], counts=counts[0])
-    rows = store.frame(sql, [cluster, listed, cluster, *counts[1], cluster, listed, cluster])
-    return (
-        rows.filter(pl.col("time").is_not_null())
-        .with_columns(time_quality=pl.lit("inferred"), resolution_us=pl.lit(int(UNSTAMPED_S * 2e6), pl.Int64))
-        .select(NEEDED)
+        return pl.DataFrame(schema={name: TABLES["logs"][name] for name in event_lines.COLUMNS})
+    rows = store.ask_frame(event_lines.unstamped(cluster, listed, speakers, known.times if known else AS_WRITTEN))
+    return rows.filter(pl.col("time").is_not_null()).with_columns(
+        time_quality=pl.lit("inferred"), resolution_us=pl.lit(int(UNSTAMPED_S * 2e6), pl.Int64)
     )
 
 
@@ -213,7 +166,7 @@ class Part:
 
 
 def coalesce(rows: pl.DataFrame) -> list[Event]:
-    """Rows of ``raw.log_view`` -> events. Pure: any order of rows and any number of copies give the same list."""
+    """Event lines -> events. Pure: any order of rows and any number of copies give the same list."""
     return read(rows)[0]
 
 
@@ -223,7 +176,7 @@ def read(rows: pl.DataFrame) -> tuple[list[Event], Lines]:
 
 
 def prepared(rows: pl.DataFrame) -> Part:
-    """What rows of ``raw.log_view`` tell one by one."""
+    """What event lines tell one by one."""
     # Few different texts stand on very many lines: each is read once, and every line knows its place among them.
     texts, places = different(rows["entities"].fill_null(""))
     told = [_told(text) for text in texts]
@@ -388,10 +341,6 @@ def _of_copies(copies: list[dict[str, Any]], known: Mapping[str, _Told]) -> Even
         count=max(1, len({c["line"] for c in own})), last=max(c["time"] for c in own) / 1e6, entities=merged, also=tuple(refs),
         own=any(_is_own(c["format"], c["file"]) for c in copies),
     )  # fmt: skip
-
-
-#: Lines that came over syslog have no file of their own (collector/decoding.py).
-RELAYED = "syslog:"
 
 
 def _own(lines: pl.DataFrame) -> pl.Series:

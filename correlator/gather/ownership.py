@@ -13,12 +13,6 @@ from typing import Any
 #: Sources whose word about a run's user counts. ``log``: lines name no user. ``task_hook`` is a user's word about any job.
 TRUSTED = frozenset({"sacct", "sacct_json", "slurmrestd", "jobcomp", "scontrol", "squeue", "hook"})
 
-#: Rows of users' words, which found no run and tell nothing of one: SQL. Stores of before kept them as ``hook``.
-SPOKEN_BY_SLURM = (
-    "source IS DISTINCT FROM 'task_hook' AND NOT (source IS NOT DISTINCT FROM 'hook' AND "
-    "(contains(coalesce(file, ''), '/task-hooks/') OR contains(coalesce(file, ''), '.taskprolog.')))"
-)
-
 #: squeue cuts names at so many characters where its format is not told otherwise.
 _CUT = 8
 

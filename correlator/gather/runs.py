@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from correlator.clocks.accounting_zones import NOTHING_PRINTED, Printed
-from correlator.gather.ownership import SPOKEN_BY_SLURM, differ, dispute
+from correlator.gather.ownership import differ, dispute
 from correlator.gather.run_endings import (
     END_STATES,
     LOGGED_START_S,
@@ -32,9 +32,12 @@ from correlator.model.moments import moment_of, seconds_of
 from correlator.model.nouns import OPEN_STATES, Event, Run
 from parsers.hostlist import expand, fold
 from parsers.record import TABLES
+from store.questions import job_rows
+from store.questions.job_rows import COLUMNS
+from store.tables import JOBS
 
 if TYPE_CHECKING:
-    from correlator.model.reader import Reads
+    from store.door import Asks, Door, Mark
 
 #: Who is believed first about a field: accounting knows the end, dumps taken in between do not.
 _RANK = {"sacct": 0, "sacct_json": 1, "slurmrestd": 2, "jobcomp": 3, "scontrol": 4, "squeue": 5, "hook": 6, "log": 7}
@@ -45,28 +48,11 @@ _REQUEUEABLE = frozenset(
 )
 
 
-#: What the correlator takes from a row about a job.
-COLUMNS = (
-    "job_id", "array_job_id", "array_task_id", "restarts", "db_index", "name", "user", "uid", "account", "partition", "state",
-    "cancelled_by", "exit_code", "exit_signal", "submit", "start", "end", "time_limit_s", "node_list", "nodes", "gpus",
-    "gpu_index", "work_dir", "submit_line", "failed_node", "observed_at", "source", "file", "line",
-)  # fmt: skip
-
-_SELECT = (
-    'SELECT "' + '", "'.join(COLUMNS) + '" FROM raw.jobs WHERE cluster IS NOT DISTINCT FROM ? AND ' + SPOKEN_BY_SLURM
-)
-
-
-def gather(store: Reads, cluster: str | None, events: list[Event], known: Printed = NOTHING_PRINTED) -> list[Run]:
-    """All runs of a cluster, ordered by job id and attempt. ``known``: zones of what commands printed."""
-    steps = store.rows("SELECT * FROM raw.steps WHERE cluster IS NOT DISTINCT FROM ?", [cluster])
-    table = store.frame(_SELECT, [cluster])
+def gather(store: Asks, cluster: str | None, events: list[Event], known: Printed = NOTHING_PRINTED) -> list[Run]:
+    """All runs of a cluster, ordered by job id and attempt. ``known``: zones of what commands wrote."""
+    steps = store.ask(job_rows.steps(cluster))
+    table = store.ask_frame(job_rows.job_rows(cluster))
     return of_table(known.corrected(table), known.corrected_steps(steps, table), events)
-
-
-def rows_since(store: Reads, cluster: str | None, since: int) -> pl.DataFrame:
-    """What was stored about jobs behind the row id ``since``."""
-    return store.frame(f"{_SELECT} AND job_id IS NOT NULL AND rowid > ?", [cluster, since])
 
 
 def no_rows() -> pl.DataFrame:
@@ -74,25 +60,30 @@ def no_rows() -> pl.DataFrame:
 
 
 class Rows(NamedTuple):
-    """What is stored about some jobs, of ``raw.jobs`` and ``raw.steps``."""
+    """What is stored about some jobs: rows about them and about their steps."""
 
     jobs: frozenset[int]
     table: pl.DataFrame
     steps: list[dict[str, Any]]
 
 
+def rows_since(store: Door, cluster: str | None, since: Mark) -> pl.DataFrame:
+    """What was stored about jobs after a mark."""
+    return store.ask_frame(job_rows.new_job_rows(cluster, store.stored_since(JOBS, since)))
+
+
 def rows_of(
-    store: Reads, cluster: str | None, jobs: frozenset[int], known: frozenset[int], since: int, rows: pl.DataFrame, stepped: bool = True
+    store: Door, cluster: str | None, jobs: frozenset[int], known: frozenset[int], since: Mark | None, rows: pl.DataFrame, stepped: bool = True
 ) -> Rows:  # fmt: skip
-    """Of all jobs but ``known`` the rows up to row id ``since`` are known to say nothing; ``rows`` are those behind it.
+    """Of all jobs but ``known`` the rows up to the mark ``since`` are known to say nothing; ``rows`` are those after it.
     ``stepped``: anything may be stored about steps."""
     rows = rows.filter(pl.col("job_id").is_in(list(jobs)))
-    among = "job_id IN (SELECT unnest(?::BIGINT[]))"
-    if known:
-        rows = pl.concat([rows, store.frame(f"{_SELECT} AND rowid <= ? AND {among}", [cluster, since, sorted(known)])])
+    if known and since is not None:
+        before = ~store.stored_since(JOBS, since)
+        rows = pl.concat([rows, store.ask_frame(job_rows.job_rows_of(cluster, sorted(known), before))])
     steps: list[dict[str, Any]] = []
-    if stepped and store.rows("SELECT 1 FROM raw.steps LIMIT 1"):
-        steps = store.rows(f"SELECT * FROM raw.steps WHERE cluster IS NOT DISTINCT FROM ? AND {among}", [cluster, sorted(jobs)])  # fmt: skip
+    if stepped and store.ask(job_rows.any_step()):
+        steps = store.ask(job_rows.steps(cluster, sorted(jobs)))
     return Rows(jobs, rows, steps)
 
 
@@ -102,7 +93,7 @@ def gather_some(rows: Rows, events: Iterable[Event], likely: Mapping[int, Run]) 
 
 
 def of_table(table: pl.DataFrame, steps: list[dict[str, Any]], events: list[Event], likely: Mapping[int, Run] = EMPTY) -> list[Run]:  # fmt: skip
-    """Runs from rows of ``raw.jobs`` and ``raw.steps``, by job id. Pure, as ``assemble``, which does the same for all jobs
+    """Runs from rows about jobs and their steps, by job id. Pure, as ``assemble``, which does the same for all jobs
     that the shorter way cannot tell."""
     runs, rest = plain_runs(table, events, {s["job_id"] for s in steps}, likely)
     done = {run.job_id for run in runs}

@@ -21,10 +21,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from correlator.gather.events import RELAYED
 from correlator.model.nouns import Event, Run
 from correlator.site.site import controllers as named_controllers
 from parsers.hostlist import expand
+from store.questions.authority import Speakers
 
 OUTPUT = frozenset({"job_stdout", "job_stderr", "job_output"})
 _OF_NODES = ("slurmd", "slurmstepd")
@@ -79,14 +79,10 @@ def addresses(settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 _ADDRESS = re.compile(r"\bNodeAddr\s*=\s*(\S+)", re.IGNORECASE)
 
 
-def sql_of_slurmctld(believed: Controllers) -> tuple[str, list[Any]]:
-    """A condition on lines of slurmctld (columns of ``raw.log_view``) that holds of those that count, and its parameters: what
-    ``ruling`` says of events. For queries that read such lines without making events of them."""
-    named = "coalesce(map(?::VARCHAR[], ?::VARCHAR[])[json_extract_string(entities, '$.sender')], host)"
-    own = f"(format = 'slurm' AND NOT starts_with(coalesce(file, ''), '{RELAYED}'))"
-    addresses, nodes = list(believed.addresses), list(believed.addresses.values())
-    there = "host IN (SELECT unnest(?::VARCHAR[]))"
-    return f"({own} OR ({there} AND {named} = host))", [sorted(believed.hosts), addresses, nodes]
+def speakers_of(believed: Controllers) -> Speakers:
+    """Which lines of slurmctld count, for questions that read such lines without making events of them: what ``ruling`` says of
+    events."""
+    return Speakers(sorted(believed.hosts), believed.addresses)
 
 
 def ruling(events: Sequence[Event], believed: Controllers) -> Sequence[Event]:

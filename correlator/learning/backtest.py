@@ -15,7 +15,7 @@ from correlator.conclusions import Conclusions
 from correlator.engine import clusters_of, conclude_cluster, load_edges
 
 if TYPE_CHECKING:
-    from store.duckdb_store import DuckStore
+    from store.door import Door
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _inside(start: str | None, end: str | None, since: datetime | None, until: d
 
 
 def replay(
-    store: DuckStore, changed: Sequence[Path], *, edge_paths: Sequence[Path] = (), settings: Mapping[str, object] | None = None,
+    store: Door, changed: Sequence[Path], *, edge_paths: Sequence[Path] = (), settings: Mapping[str, object] | None = None,
     since: datetime | None = None, until: datetime | None = None,
 ) -> Difference:  # fmt: skip
     """Today's edges (built in and ``edge_paths``) against those with the files ``changed`` on top.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from correlator.evidence.calibration import expected_error
 from store import run_names
 from store.errors import NoSuchTable
+from store.questions import kept
 
 if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
@@ -28,9 +29,6 @@ CATEGORIES = (
 )  # fmt: skip
 
 ANSWERS = ("confirmed", "wrong")
-
-_COLUMNS = ("feedback_id", "cluster", "run_key", "incident_id", "answer", "category", "event", "host", "device", "note", "author",
-            "given_at", "said_category", "said_event", "said_host", "said_confidence")  # fmt: skip
 
 
 class FeedbackError(ValueError):
@@ -73,11 +71,8 @@ def give(store: DuckStore, run_key: str, answer: Answer, now: datetime | None = 
         "device": answer.device, "note": answer.note, "author": answer.author, "given_at": moment, "said_category": verdict["category"],
         "said_event": root.get("event"), "said_host": root.get("host"), "said_confidence": verdict["confidence"],
     }  # fmt: skip
-    with store.transaction() as connection:
-        marks = ", ".join("?" for _ in _COLUMNS)
-        connection.execute(
-            f"INSERT INTO kept.feedback ({', '.join(_COLUMNS)}) VALUES ({marks})", [row[c] for c in _COLUMNS]
-        )
+    with store.write() as writer:
+        writer.change(kept.keep_answer(row))
     return row
 
 
@@ -86,10 +81,8 @@ def answers(store: DuckStore, *, run_key: str | None = None, incident_id: str | 
     if run_key is not None:
         run = run_names.find(store.rows, "own_key, cluster", run_key) or {"own_key": run_key, "cluster": None}
         return [row for row in answers(store) if (row["run_key"], row["cluster"]) == (run["own_key"], run["cluster"])]
-    condition = " AND incident_id = ?" if incident_id is not None else ""
-    values = [incident_id] if incident_id is not None else []
     try:
-        return store.rows(f"SELECT {', '.join(_COLUMNS)} FROM kept.feedback WHERE true{condition} ORDER BY given_at, feedback_id", values)  # fmt: skip
+        return store.ask(kept.answers(incident_id))
     except NoSuchTable:  # a store of an older version, opened for reading
         return []
 

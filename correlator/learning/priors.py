@@ -19,6 +19,7 @@ import tomli_w
 from correlator.learning.feedback import answers
 from correlator.learning.judged import LEAST, MOST, PRIOR_ANSWERS, judged
 from correlator.model.nouns import Edge
+from store.questions import conclusions
 
 if TYPE_CHECKING:
     from correlator.learning.base_rates import Innocence
@@ -58,7 +59,7 @@ class Lessons:
 def learned(store: DuckStore, edges: Sequence[Edge], begun: Mapping[str, float] | None = None) -> Lessons:
     """Counts the standing answers whose verdict still says what was answered. ``begun``: edge -> its prior before all answers,
     where its own is not that."""
-    rows = store.rows("SELECT cluster, run_key, document FROM model.runs WHERE document IS NOT NULL")
+    rows = store.ask(conclusions.verdict_documents())
     verdicts = {(row["cluster"], row["run_key"]): json.loads(row["document"]) for row in rows}
     counted, uncounted = judged(answers(store), verdicts)
     #: By edge: incident -> whether it was confirmed. Who answers "wrong" has seen more than who agrees.

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import polars as pl
 
 from correlator.gather.events import Lines, Part, joined, prepared, stamped
 from correlator.gather.runs import no_rows, rows_since
 from correlator.gather.runs_fast import likely_runs
-from correlator.gather.since import Recent
+from correlator.gather.since import since as rows_from
 from correlator.gather.telemetry import KERNEL_SOURCES, SAME_BOOT_S
 from correlator.live.inbox import ENDING, Moments, Recalled, Told, ending_in, listed, moments_of
 from correlator.model.moments import moment_of
 from correlator.model.nouns import Event, Run
+from store.questions import arrivals as new_rows
+from store.tables import BOOTS, JOBS, LOGS, METRICS, NODE_STATES, STEPS
 
 if TYPE_CHECKING:
-    from store.duckdb_store import DuckStore
+    import sqlalchemy as sa
+
+    from store.door import Door, Mark, Question
+
+P = ParamSpec("P")
 
 #: Event lines are read ahead where no more lines than these are new: after a standstill everything is looked at.
 AHEAD_LINES = 4_000_000
@@ -52,7 +58,7 @@ class Ahead:
 class Change:
     """What was stored since the last look: the earliest moment told by it, the jobs it speaks of, those of them whose
     output it brings without stamps, the hosts of which it tells something that may have ended there, those whose own log
-    begins in it, whether it holds states of nodes, behind which row id of ``raw.jobs`` its rows lie, those rows, and
+    begins in it, whether it holds states of nodes, after which mark its rows were stored, those of them about jobs, and
     the runs that they most likely tell (``likely_runs``). ``empty``: tables of ``raw`` that hold nothing."""
 
     earliest: float
@@ -61,7 +67,7 @@ class Change:
     voices: frozenset[str] = frozenset()
     unstamped: frozenset[int] = frozenset()
     states: bool = True
-    jobs_since: int = -1
+    since: Mark | None = None
     job_rows: pl.DataFrame = field(default_factory=no_rows, compare=False)
     likely: Mapping[int, Run] = field(default_factory=dict, compare=False)
     ahead: Ahead | Recalled | None = field(default=None, compare=False)
@@ -93,37 +99,40 @@ class _Lines:
 #: Lines that are read ahead and no older than this before the latest that was known are nearly all new, seconds.
 AGAIN_S = 60.0
 
-#: Rows behind the last look that tell of one cluster.
-_NEW = "rowid > ? AND cluster IS NOT DISTINCT FROM ?"
-
 
 class Arrivals:
-    """Rows behind ``since`` (table of ``raw`` -> highest row id seen); ``grown``: tables that have such rows. What does not
+    """Rows that were stored after the mark ``since``; ``grown``: tables of ``raw`` that have such rows. What does not
     hang on each other is asked at once, here and ``beside``: most questions keep one core busy only. ``told``: what was heard
     of them, where that is all; ``recalled``: lines that need not be read again; ``empty``: tables that hold nothing."""
 
     def __init__(
-        self, store: DuckStore, since: Mapping[str, int], grown: Collection[str], beside: Executor,
+        self, store: Door, since: Mark, grown: Collection[str], beside: Executor,
         told: Mapping[str | None, Told] | None = None, recalled: Mapping[str | None, Recalled] | None = None,
         empty: frozenset[str] = frozenset(),
     ) -> None:  # fmt: skip
         self.store, self.since, self.grown, self.beside = store, since, grown, beside
         self.told, self.recalled, self.empty = told, recalled or {}, empty
 
-    def _rows(self, table: str, sql: str, parameters: Sequence[object]) -> list[dict[str, Any]]:
+    def _new(self, rows: sa.FromClause) -> sa.ColumnElement[bool]:
+        """Which rows of a table are new."""
+        return self.store.stored_since(rows, self.since)
+
+    def _rows(
+        self, table: sa.Table, question: Callable[Concatenate[str | None, sa.ColumnElement[bool], P], Question],
+        cluster: str | None, *rest: P.args, **named: P.kwargs,
+    ) -> list[dict[str, Any]]:  # fmt: skip
         """The answer to a question about the new rows of a table; nothing where it has none."""
-        return self.store.rows(sql, [self.since[table], *parameters]) if table in self.grown else []
+        if table.name not in self.grown:
+            return []
+        return self.store.ask(question(cluster, self._new(table), *rest, **named))
 
     def further(self, known: Collection[str | None]) -> set[str | None]:
         """Other clusters that new lines or job records speak of."""
         if self.told is not None:
             return self.told.keys() - set(known)
-        # A comparison for each cluster is vectorised; looking a name up in a list is not.
-        other = " AND ".join(["rowid > ?", *("cluster IS DISTINCT FROM ?" for _ in known)])
-        return {
-            row["cluster"] for table in ("logs", "jobs")
-            for row in self._rows(table, f"SELECT DISTINCT cluster FROM raw.{table} WHERE {other}", list(known))
-        }  # fmt: skip
+        tables = (table for table in (LOGS, JOBS) if table.name in self.grown)
+        questions = (new_rows.further_clusters(table, self._new(table), known) for table in tables)
+        return {row["cluster"] for question in questions for row in self.store.ask(question)}
 
     def _lines(
         self, cluster: str | None, latest: float, voices: frozenset[str], since: Callable[[float], float]
@@ -132,7 +141,7 @@ class Arrivals:
         if self.told is not None:
             return self._heard(cluster, self.told.get(cluster) or Told(), voices, since)
         found = _Lines()
-        for row in self._rows("logs", f"SELECT epoch(min(time)) AS t, count(*) AS n, count(time) AS timed FROM raw.logs WHERE {_NEW}", [cluster]):  # fmt: skip
+        for row in self._rows(LOGS, new_rows.span, cluster):
             found.count, found.timed, found.earliest = row["n"], row["timed"], row["t"]
         if not found.count:
             return found
@@ -140,9 +149,9 @@ class Arrivals:
             found.ahead = self._ahead(cluster, since(found.earliest))
         if found.ahead is None or found.timed < found.count or found.ahead.since < latest - AGAIN_S:
             found.ending = self.beside.submit(self._ending, cluster)
-        found.jobs = self._jobs(cluster, "job_id IS NOT NULL")
+        found.jobs = self._jobs(cluster)
         if found.timed < found.count:
-            found.unstamped = self._jobs(cluster, "job_id IS NOT NULL AND time IS NULL")
+            found.unstamped = self._jobs(cluster, unstamped=True)
         found.voices = self._voices(cluster, voices)
         return found
 
@@ -161,21 +170,18 @@ class Arrivals:
         return _Lines(told.lines, told.timed, told.earliest, told.jobs, told.unstamped, told.ending, heard, ahead)
 
     def _ahead(self, cluster: str | None, since: float) -> Ahead:
-        lines = self.beside.submit(lambda: prepared(stamped(Recent(self.store, since), cluster)))
+        lines = self.beside.submit(lambda: prepared(stamped(self.store, cluster, rows_from(since))))
         return Ahead(since, lines, self.beside.submit(lambda: joined([lines.result()])))
 
-    def _jobs(self, cluster: str | None, which: str) -> set[int]:
+    def _jobs(self, cluster: str | None, *, unstamped: bool = False) -> set[int]:
         # Very many, as a rule: a column is read in half the time that rows take.
-        jobs = self.store.frame(
-            f"SELECT DISTINCT job_id FROM raw.logs WHERE {_NEW} AND {which}", [self.since["logs"], cluster]
-        )
+        jobs = self.store.ask_frame(new_rows.jobs_of_lines(cluster, self._new(LOGS), unstamped=unstamped))
         return set(jobs["job_id"].to_list())
 
     def _ending(self, cluster: str | None) -> set[str]:
         """Hosts of which the new lines tell something that may have ended there."""
         found: set[str] = set()
-        for row in self._rows("logs", f"""SELECT DISTINCT host, json_extract(entities, '$.nodes') AS nodes FROM raw.logs WHERE {_NEW}
-                AND event IS NOT NULL AND ({" OR ".join(f"starts_with(event, '{k}')" for k in ENDING)})""", [cluster]):  # fmt: skip
+        for row in self._rows(LOGS, new_rows.hosts_of_events, cluster, ENDING):
             found.update([row["host"]] if row["host"] else [])
             found.update(_names(row["nodes"]) if row["nodes"] else [])
         return found
@@ -193,7 +199,7 @@ class Arrivals:
         jobs = set(lines.jobs)
         rows, told, likely = job_rows.result()
         jobs.update(job for job, _, _ in told)
-        jobs |= {r["job_id"] for r in self._rows("steps", f"SELECT DISTINCT job_id FROM raw.steps WHERE {_NEW}", [cluster])}  # fmt: skip
+        jobs |= {r["job_id"] for r in self._rows(STEPS, new_rows.jobs_of_steps, cluster)}
         known = last_runs(jobs) if jobs else {}
         for job, latest_told, begun in told:
             # A run that nothing told of before may have been there since its start.
@@ -202,24 +208,22 @@ class Arrivals:
             moments.append(latest_told if going_on else begun)
         moments += [run.end for run in known.values()]
         states = False
-        for table in ("metrics", "node_states"):
-            for row in self._rows(table, f"SELECT epoch(min(time)) AS t FROM raw.{table} WHERE {_NEW}", [cluster]):
+        for table in (METRICS, NODE_STATES):
+            for row in self._rows(table, new_rows.first_moment, cluster, table):
                 moments.append(row["t"])
-                states = table == "node_states" and row["t"] is not None
+                states = table is NODE_STATES and row["t"] is not None
         moments += self._boots(cluster)
         times = [m for m in moments if m is not None]
         if not lines.count and not jobs and not times:
             return None
         return Change(
             min(times, default=latest), frozenset(jobs), lines.ended(), lines.voices,
-            frozenset(lines.unstamped), states, self.since["jobs"], rows, likely, lines.ahead, self.empty,
+            frozenset(lines.unstamped), states, self.since, rows, likely, lines.ahead, self.empty,
         )  # fmt: skip
 
     def _boots(self, cluster: str | None) -> list[float | None]:
         """When the first boot was that new answers of Slurm tell of: each poll repeats those that are known."""
-        rows = self._rows("boots", f"""SELECT epoch(min(boot_time)) AS t FROM raw.boots b WHERE {_NEW} AND NOT EXISTS (SELECT 1 FROM raw.boots o
-            WHERE o.rowid <= ? AND o.host = b.host AND o.cluster IS NOT DISTINCT FROM b.cluster
-            AND abs(epoch(o.boot_time) - epoch(b.boot_time)) <= {SAME_BOOT_S})""", [cluster, self.since["boots"]])  # fmt: skip
+        rows = self._rows(BOOTS, new_rows.first_boot, cluster, ~self._new(new_rows.KNOWN_BOOTS), SAME_BOOT_S)
         return [row["t"] for row in rows]
 
     def _job_rows(self, cluster: str | None) -> tuple[pl.DataFrame, list[Moments], dict[int, Run]]:
@@ -227,17 +231,16 @@ class Arrivals:
         if self.told is not None:
             told = self.told.get(cluster) or Told()
             return pl.concat([no_rows(), *told.rows]), told.moments, told.likely
-        rows = rows_since(self.store, cluster, self.since["jobs"]) if "jobs" in self.grown else no_rows()
+        rows = rows_since(self.store, cluster, self.since) if "jobs" in self.grown else no_rows()
         return rows, moments_of(rows), likely_runs(rows)
 
     def _voices(self, cluster: str | None, known: frozenset[str]) -> frozenset[str]:
         """Hosts whose own log is not ``known`` and begins in the new lines."""
-        hosts = {r["host"] for r in self._rows("logs", f"SELECT DISTINCT host FROM raw.logs WHERE {_NEW}", [cluster])}
+        hosts = {r["host"] for r in self._rows(LOGS, new_rows.hosts_of_lines, cluster)}
         strange = sorted(h for h in hosts - known if h)
         if not strange:
             return frozenset()
-        rows = self._rows("logs", f"""SELECT DISTINCT host FROM raw.logs WHERE {_NEW} AND list_contains(?::VARCHAR[], host)
-            AND source IN {KERNEL_SOURCES}""", [cluster, strange])  # fmt: skip
+        rows = self._rows(LOGS, new_rows.hosts_with_own_log, cluster, strange, KERNEL_SOURCES)
         return frozenset(r["host"] for r in rows)
 
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from correlator.facts.registry import kind_of
 from correlator.gather.telemetry import last_spoke
 from correlator.model.nouns import Fact
-from correlator.model.reader import Reads
 from parsers.hostlist import fold
 
 if TYPE_CHECKING:
     from correlator.conclusions import Conclusions
     from correlator.incidents.incidents import Incident
+    from store.door import Asks
 
 Document = dict[str, Any]
 
@@ -51,7 +51,7 @@ def awaited(root: Fact) -> dict[str, float]:
 HEARD_WITHIN_S = 3600.0
 
 
-def silent_in(store: Reads, known: Conclusions) -> Silent:
+def silent_in(store: Asks, known: Conclusions) -> Silent:
     """Whom the log lines of a cluster in a store, in true time, show to be silent."""
 
     def silent(since: Mapping[str, float]) -> frozenset[str]:

@@ -20,12 +20,12 @@ from correlator.detections import detections
 from correlator.live.changes import everything
 from correlator.model.json_text import sorted_json
 from store.errors import NoSuchTable
+from store.questions import kept
+from store.tables import ALIASES, DETECTIONS, VERSIONS
 
 if TYPE_CHECKING:
-    import duckdb
-
     from correlator.live.state import LiveConclusions
-    from store.duckdb_store import DuckStore
+    from store.door import Asks, Writer
 
 
 @dataclass
@@ -47,20 +47,13 @@ class History:
     committed.
     """
 
-    def __init__(self, store: DuckStore) -> None:
-        last = "QUALIFY row_number() OVER (PARTITION BY cluster, name ORDER BY version DESC) = 1"
+    def __init__(self, store: Asks) -> None:
         self._verdicts: dict[tuple[str | None, str], tuple[int, str | None]] = {
-            (r["cluster"], r["name"]): (r["version"], r["digest"])
-            for r in store.rows(
-                f"SELECT cluster, name, version, digest FROM kept.versions WHERE kind = 'verdict' {last}"
-            )
+            (r["cluster"], r["name"]): (r["version"], r["digest"]) for r in store.ask(kept.last_versions("verdict"))
         }
-        self._incidents = {
-            (r["cluster"], r["name"]): r
-            for r in store.rows(f"SELECT * FROM kept.versions WHERE kind = 'incident' {last}")
-        }
+        self._incidents = {(r["cluster"], r["name"]): r for r in store.ask(kept.last_versions("incident"))}
         self.detected = detections(store)
-        self._aliases = {r["alias"] for r in store.rows("SELECT DISTINCT alias FROM kept.aliases")}
+        self._aliases = {r["alias"] for r in store.ask(kept.aliases())}
 
     def note(self, found: Sequence[LiveConclusions], now: datetime, before: Mapping[str | None, LiveConclusions], offline: Collection[str] = ()) -> Said:  # fmt: skip
         """What is new against what was said before. ``before``: the last conclusions; documents that are the same objects
@@ -123,24 +116,19 @@ class History:
                 said.report["aliases"][name] = heir
                 said.clusters[heir] = cluster
 
-    def write(self, connection: duckdb.DuckDBPyConnection, said: Said, now: datetime) -> None:
+    def write(self, writer: Writer, said: Said, now: datetime) -> None:
         """Inside the caller's transaction."""
-        from store.duckdb_store import insert
-
-        if said.versions:
-            insert(connection, "kept.versions", pl.DataFrame(said.versions, schema=_VERSIONS))
-        if said.detected:
-            rows = [
-                {"cluster": said.clusters[i], "incident_id": i, "detected_at": at} for i, at in said.detected.items()
-            ]
-            insert(connection, "kept.detections", pl.DataFrame(rows, schema=_DETECTIONS))
+        writer.insert(VERSIONS, pl.DataFrame(said.versions, schema=_VERSIONS))
+        rows = [{"cluster": said.clusters[i], "incident_id": i, "detected_at": at} for i, at in said.detected.items()]
+        writer.insert(DETECTIONS, pl.DataFrame(rows, schema=_DETECTIONS))
         for alias, heir in said.report["aliases"].items():
             # An heir that is replaced itself hands its aliases on.
-            connection.execute("UPDATE kept.aliases SET incident_id = ? WHERE incident_id = ?", [heir, alias])
-            connection.execute("INSERT INTO kept.aliases VALUES (?, ?, ?, ?)", [said.clusters[heir], alias, heir, now])
+            writer.change(kept.hand_on_aliases(alias, heir))
+            row = {"cluster": said.clusters[heir], "alias": alias, "incident_id": heir, "since": now}
+            writer.insert(ALIASES, pl.DataFrame([row], schema=_ALIASES))
         back = [i for i in said.clusters if i in self._aliases]
         if back:  # concluded again under its own id
-            connection.execute("DELETE FROM kept.aliases WHERE list_contains(?, alias)", [back])
+            writer.change(kept.drop_aliases(back))
 
     def remember(self, said: Said) -> None:
         for row in said.versions:
@@ -226,14 +214,13 @@ _VERSIONS: dict[str, Any] = {
     **dict.fromkeys(_TEXTS, pl.String), "confidence": pl.Float64, "summary": pl.String, "digest": pl.String,
 }  # fmt: skip
 _DETECTIONS: dict[str, Any] = {"cluster": pl.String, "incident_id": pl.String, "detected_at": pl.Datetime("us")}
+_ALIASES: dict[str, Any] = {**dict.fromkeys(("cluster", "alias", "incident_id"), pl.String), "since": pl.Datetime("us")}
 
 
-def resolve(store: DuckStore, incident_id: str) -> str:
+def resolve(store: Asks, incident_id: str) -> str:
     """The id under which an incident's story stands today."""
     try:
-        rows = store.rows(
-            "SELECT incident_id FROM kept.aliases WHERE alias = ? ORDER BY since DESC LIMIT 1", [incident_id]
-        )
+        rows = store.ask(kept.heir(incident_id))
     except NoSuchTable:
         return incident_id
     return str(rows[0]["incident_id"]) if rows else incident_id

@@ -1,6 +1,6 @@
 """What is stored between two ticks, taken in as soon as it is: a tick, for whose answer somebody waits, need not ask for it.
 
-Whoever stores rows tells of them (``DuckStore.announce``), and works out right here what the next tick wants of them:
+Whoever stores rows tells of them (``Door.announce``), and works out right here what the next tick wants of them:
 nobody waits for that, the rows were acknowledged before. A tick compares numbers: only where the tables have grown by
 exactly what was heard of, it takes that; otherwise it asks the database.
 """
@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from correlator.gather import runs as run_rows
-from correlator.gather.events import NEEDED, Lines, Part, joined, prepared
+from correlator.gather.events import Lines, Part, joined, prepared
 from correlator.gather.runs_fast import likely_runs
 from correlator.gather.telemetry import KERNEL_SOURCES
 from correlator.model.json_text import from_json
 from correlator.model.moments import moment_of, seconds
 from correlator.model.nouns import Event, Run
 from parsers.record import TABLES
-from store.duckdb_store import plain
+from store.line_frames import plain
+from store.questions import event_lines, job_rows
 
 if TYPE_CHECKING:
-    from store.duckdb_store import Added, DuckStore
+    from store.door import Added, Door
 
 _LOG = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class Told:
             self.loose = []
 
 
-class Mark(NamedTuple):
+class Received(NamedTuple):
     """How many rows of each table of ``HEARD`` were heard of, how often rows that were there already were changed, and how many
     lines were moved."""
 
@@ -142,7 +142,7 @@ BEHIND_S = 0.00001
 class Heard:
     """What a store took in since the last tick. Any thread may store; one ticks."""
 
-    def __init__(self, store: DuckStore) -> None:
+    def __init__(self, store: Door) -> None:
         self._store = store
         self._rows = tuple(0 for _ in HEARD)
         self._waiting: deque[tuple[tuple[int, ...], Added]] = deque()
@@ -156,7 +156,7 @@ class Heard:
         store.listeners.add(self)
 
     def hear(self, added: Added) -> None:
-        """See ``store.duckdb_store.Listener``."""
+        """See ``store.door.Listener``."""
         more = [sum(rows.height for name, rows in added if name == table) for table in HEARD]
         after = tuple(map(sum, zip(self._rows, more, strict=True)))
         if self._whole_from is not None and any(more):
@@ -168,12 +168,14 @@ class Heard:
         with self._one_at_a_time:
             self._read_waiting()
 
-    def mark(self) -> Mark | None:
+    def mark(self) -> Received | None:
         """Up to where it was heard; None while more is being committed."""
-        mark = Mark(self._rows, self._store.rewritten, self._store.moved)
+        mark = Received(self._rows, self._store.rewritten, self._store.moved)
         return None if self._store.telling else mark
 
-    def take(self, since: Mark | None, until: Mark | None, grown: Mapping[str, int]) -> dict[str | None, Told] | None:
+    def take(
+        self, since: Received | None, until: Received | None, grown: Mapping[str, int]
+    ) -> dict[str | None, Told] | None:
         """What the rows between two marks tell, by cluster, where they are all by which the tables have ``grown``; else None.
         It is not kept."""
         with self._one_at_a_time:
@@ -249,12 +251,12 @@ def _as_read(lines: pl.DataFrame) -> pl.DataFrame:
     """Lines as they are stored -> as ``raw.log_view`` has them."""
     lines = plain(lines)
     words = pl.col("message").fill_null(pl.col("raw").str.slice(pl.col("msg_start")))
-    return lines.with_columns(words).select(NEEDED)
+    return lines.with_columns(words).select(event_lines.COLUMNS)
 
 
 def _of_jobs(rows: pl.DataFrame) -> Iterator[tuple[str | None, Told]]:
     for cluster, of_all in _by_cluster(rows.filter(pl.col("job_id").is_not_null())):
-        ours = of_all.select(run_rows.COLUMNS)
+        ours = of_all.select(job_rows.COLUMNS)
         yield cluster, Told(rows=[ours], moments=moments_of(ours), likely=likely_runs(ours))
 
 
@@ -267,7 +269,7 @@ def _by_cluster(rows: pl.DataFrame) -> Iterator[tuple[str | None, pl.DataFrame]]
 
 @cache
 def _nothing() -> Part:
-    return prepared(pl.DataFrame(schema={name: TABLES["logs"][name] for name in NEEDED}))
+    return prepared(pl.DataFrame(schema={name: TABLES["logs"][name] for name in event_lines.COLUMNS}))
 
 
 def ending_in(lines: pl.DataFrame) -> set[str]:

@@ -21,11 +21,13 @@ from correlator.live.changes import everything
 from correlator.live.state import LiveConclusions, index_of
 from correlator.model.moments import moment_of
 from correlator.model.nouns import Event, Run
+from store.questions import changes
+from store.tables import EVENTS, FACTS, INCIDENTS, RUNS
 
 if TYPE_CHECKING:
-    import duckdb
+    import sqlalchemy as sa
 
-    from store.duckdb_store import DuckStore
+    from store.door import Door, Writer
 
 P = ParamSpec("P")
 
@@ -62,45 +64,35 @@ class Patch:
         self.runs = _runs(self.before, self.after, texts)
 
 
-def store_events(connection: duckdb.DuckDBPyConnection, patch: Patch) -> None:
+def store_events(writer: Writer, patch: Patch) -> None:
     """Inside the caller's transaction."""
-    _store(connection, "events", "event_id", patch.after.cluster, patch.events)
+    _store(writer, EVENTS, patch.after.cluster, patch.events)
 
 
-def store_incidents(connection: duckdb.DuckDBPyConnection, patches: Iterable[Patch]) -> None:
+def store_incidents(writer: Writer, patches: Iterable[Patch]) -> None:
     """Inside the caller's transaction."""
     for patch in patches:
         assert patch.incidents is not None
-        _store(connection, "incidents", "incident_id", patch.after.cluster, patch.incidents)
+        _store(writer, INCIDENTS, patch.after.cluster, patch.incidents)
 
 
-def store_runs(connection: duckdb.DuckDBPyConnection, patches: Sequence[Patch], everything: Iterable[LiveConclusions]) -> None:  # fmt: skip
+def store_runs(writer: Writer, patches: Sequence[Patch], everything: Iterable[LiveConclusions]) -> None:  # fmt: skip
     """Runs, states of nodes and what is known of lemons, inside the caller's transaction. ``everything``: the state of all
     clusters."""
     for patch in patches:
         assert patch.runs is not None
-        _store(connection, "runs", "run_key", patch.after.cluster, patch.runs)
+        _store(writer, RUNS, patch.after.cluster, patch.runs)
         if patch.after.change.states_differ:
-            _states(connection, patch.after)
+            _states(writer, patch.after)
     if any(p.before.lemons != p.after.lemons for p in patches):
-        connection.execute("DELETE FROM model.facts WHERE name = ?", [lemons.FACT])
-        connection.execute(
-            "INSERT INTO model.facts VALUES (?, ?)",
-            [lemons.FACT, lemons.told((c.cluster, c.lemons) for c in everything)],
-        )
+        fact = {"name": [lemons.FACT], "value": [lemons.told((c.cluster, c.lemons) for c in everything)]}
+        writer.replace(FACTS, ("name",), pl.DataFrame(fact))
 
 
-def _store(connection: duckdb.DuckDBPyConnection, table: str, key: str, cluster: str | None, rows: Rows) -> None:
+def _store(writer: Writer, table: sa.Table, cluster: str | None, rows: Rows) -> None:
     if rows.stale:
-        # Zone maps skip what of a large table lies outside ``between``.
-        where = "" if rows.between is None else "AND time BETWEEN ? AND ?"
-        connection.execute(
-            f"DELETE FROM model.{table} WHERE cluster IS NOT DISTINCT FROM ? AND {key} IN (SELECT unnest(?::VARCHAR[])) {where}",
-            [cluster, rows.stale, *(rows.between or ())])  # fmt: skip
-    if rows.fresh.height:
-        from store.duckdb_store import insert
-
-        insert(connection, f"model.{table}", rows.fresh)
+        writer.change(changes.stale_rows(table, cluster, rows.stale, rows.between))
+    writer.insert(table, rows.fresh)
 
 
 def _incidents(after: LiveConclusions, detected: Mapping[str, datetime]) -> Rows:
@@ -187,29 +179,24 @@ def _event(events: Sequence[Event], name: str, time: float) -> Event | None:
     return None
 
 
-def _states(connection: duckdb.DuckDBPyConnection, after: LiveConclusions) -> None:
-    columns = "time, until, cluster, host, state, reason, actor, source"
-    where = "WHERE cluster IS NOT DISTINCT FROM ?"
-    counts = connection.execute(
-        f"SELECT (SELECT count(*) FROM model.node_states {where}), (SELECT count(*) FROM (SELECT DISTINCT {columns} FROM raw.node_states {where} AND time IS NOT NULL))",
-        [after.cluster, after.cluster]).fetchone()  # fmt: skip
-    if counts and counts[0] != counts[1]:
-        connection.execute(f"DELETE FROM model.node_states {where}", [after.cluster])
-        connection.execute(
-            f"INSERT INTO model.node_states ({columns}) SELECT DISTINCT {columns} FROM raw.node_states {where} AND time IS NOT NULL ORDER BY ALL",
-            [after.cluster])  # fmt: skip
+def _states(writer: Writer, after: LiveConclusions) -> None:
+    """States of nodes are as they were stored; where some were added, all of a cluster's are put in anew."""
+    (counts,) = writer.ask(changes.states_counted(after.cluster))
+    if counts["concluded"] != counts["stored"]:
+        writer.change(changes.no_states(after.cluster))
+        writer.change(changes.states_as_stored(after.cluster))
 
 
 class Storing:
     """The transaction of a tick. It begins with the events of whoever comes first and ends with ``commit``; left before that,
     nothing was stored. What the database takes, it takes beside, one after the other, while more is put together."""
 
-    def __init__(self, store: DuckStore) -> None:
+    def __init__(self, store: Door) -> None:
         self._store = store
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="storing")
         self._tasks: list[Future[None]] = []
-        self._transaction: AbstractContextManager[duckdb.DuckDBPyConnection] | None = None
-        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._transaction: AbstractContextManager[Writer] | None = None
+        self._writer: Writer | None = None
         #: By cluster.
         self.patches: dict[str | None, Patch] = {}
 
@@ -218,12 +205,12 @@ class Storing:
         patch = self.patches[after.cluster] = Patch(before, after)
         self.submit(store_events, patch)
 
-    def submit(self, work: Callable[Concatenate[duckdb.DuckDBPyConnection, P], None], *given: P.args, **named: P.kwargs) -> None:  # fmt: skip
+    def submit(self, work: Callable[Concatenate[Writer, P], None], *given: P.args, **named: P.kwargs) -> None:  # fmt: skip
         if self._transaction is None:
-            self._transaction = self._store.transaction()
-            self._connection = self._transaction.__enter__()
-        assert self._connection is not None
-        self._tasks.append(self._beside.submit(work, self._connection, *given, **named))
+            self._transaction = self._store.write()
+            self._writer = self._transaction.__enter__()
+        assert self._writer is not None
+        self._tasks.append(self._beside.submit(work, self._writer, *given, **named))
 
     def commit(self, meanwhile: Callable[[], None]) -> None:
         """``meanwhile`` is done beside: committing needs no turn of the interpreter."""

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import time
 from collections import ChainMap
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,14 +24,15 @@ from correlator.live.arrivals import Arrivals
 from correlator.live.awaited import silent_in
 from correlator.live.changes import same_objects, settled
 from correlator.live.history import History, Said
-from correlator.live.inbox import BEHIND_S, HEARD, Heard, Mark, Recalled, Told
+from correlator.live.inbox import BEHIND_S, HEARD, Heard, Recalled, Received, Told
 from correlator.live.patch import Storing, store_incidents, store_runs
 from correlator.live.state import LiveConclusions, TickChange, index_of
 from correlator.live.window import Window, longest_window, untouched_until
 from correlator.site.interfaces import remember
+from store.questions.conclusions import incident_ids
 
 if TYPE_CHECKING:
-    from store.duckdb_store import DuckStore
+    from store.door import Door, Mark
 
 #: Tables of ``raw`` whose rows the correlator reads.
 INPUTS = ("logs", "jobs", "steps", "settings", "links", "topology", "node_states", "metrics", "artifacts", "boots")
@@ -75,16 +75,16 @@ class Ticker:
     """
 
     def __init__(
-        self, store: DuckStore, *, settings: Mapping[str, object] | None = None, edge_paths: Sequence[Path] = ()
+        self, store: Door, *, settings: Mapping[str, object] | None = None, edge_paths: Sequence[Path] = ()
     ) -> None:
         self.store = store
         self.settings = settings
         self._rules = load_edges(edge_paths)
         remember(store, settings)
-        self._seen: dict[str, tuple[int, int]] | None = None
+        self._seen: Mark | None = None
         #: What is stored between two ticks, and up to where it was heard when the last one began.
         self._heard = Heard(store)
-        self._mark: Mark | None = None
+        self._received: Received | None = None
         self._known: dict[str | None, LiveConclusions] = {}
         self._history: History | None = None
         self._full_at = 0.0
@@ -102,14 +102,14 @@ class Ticker:
 
     def _tick(self, now: datetime | None, full: bool) -> TickReport:
         begun = time.perf_counter()
-        (state, mark), moment = self._look(), _naive(now)
+        (state, received), moment = self._look(), _naive(now)
         before, partly = self._known, True
         with Storing(self.store) as storing:
             if state == self._seen and not full:
                 found = list(before.values())
             else:
-                told = self._told(state, mark)
-                whole = full or begun - self._full_at > FULL_EVERY_S or not self._grew_only(state, mark, told)
+                told = self._told(state, received)
+                whole = full or begun - self._full_at > FULL_EVERY_S or not self._grew_only(state, received, told)
                 found, partly = self._conclude(state, whole, storing, told)
             if not partly:
                 self._full_at = begun
@@ -122,9 +122,9 @@ class Ticker:
             ]
             if state == self._seen and all(c is before.get(c.cluster) for c in found):
                 return TickReport(seconds=time.perf_counter() - begun)
-            lines = state["logs"][0] - (self._seen["logs"][0] if self._seen else 0)
+            lines = state.tables["logs"].rows - (self._seen.tables["logs"].rows if self._seen else 0)
             said = self._say(found, before, moment, partly, storing)
-        self._seen, self._mark, self._known = state, mark, {c.cluster: c for c in found}
+        self._seen, self._received, self._known = state, received, {c.cluster: c for c in found}
         if not partly:
             self._heard.recalled = {c.cluster: nothing_behind(c) for c in found if not c.clocks.offsets}
         for conclusions in found:
@@ -135,32 +135,31 @@ class Ticker:
         lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in said.report.items()}
         return TickReport(worked=True, full=not partly, seconds=time.perf_counter() - begun, lines=lines, **lists)
 
-    def _look(self) -> tuple[dict[str, tuple[int, int]], Mark | None]:
+    def _look(self) -> tuple[Mark, Received | None]:
         """The tables as they are, and up to where they were heard of then; None: while they were looked at, more came in."""
         for _ in range(LOOKS):
             before = self._heard.mark()
-            state = self._state()
+            state = self.store.mark(INPUTS, self._seen)
             if before is not None and before == self._heard.mark():
                 return state, before
         return state, None
 
-    def _told(self, state: Mapping[str, tuple[int, int]], mark: Mark | None) -> dict[str | None, Told] | None:
+    def _told(self, state: Mark, received: Received | None) -> dict[str | None, Told] | None:
         """What was heard since the last tick, by cluster; None where that is not all that is new."""
-        seen = self._seen or dict.fromkeys(state, (0, -1))
-        return self._heard.take(self._mark, mark, {table: state[table][0] - seen[table][0] for table in HEARD})
+        before = {table: self._seen.tables[table].rows if self._seen else 0 for table in HEARD}
+        return self._heard.take(self._received, received, {t: state.tables[t].rows - before[t] for t in HEARD})
 
     def _conclude(
-        self, state: Mapping[str, tuple[int, int]], full: bool, storing: Storing, told: dict[str | None, Told] | None
+        self, state: Mark, full: bool, storing: Storing, told: dict[str | None, Told] | None
     ) -> tuple[list[LiveConclusions], bool]:
         """Conclusions about all clusters, and whether those that new rows speak of needed a part of their rows only."""
         if full or self._seen is None:
             names = clusters_of(self.store)
             return [self._anew(c) for c in names], False
-        grown = frozenset(table for table, now in state.items() if now != self._seen[table])
-        empty = frozenset(table for table, (count, _) in state.items() if not count)
+        grown = frozenset(table for table, now in state.tables.items() if now != self._seen.tables[table])
+        empty = frozenset(table for table, now in state.tables.items() if not now.rows)
         with ThreadPoolExecutor(3, thread_name_prefix="asking") as beside:
-            since = {table: top for table, (_, top) in self._seen.items()}
-            arrivals = Arrivals(self.store, since, grown, beside, told, self._heard.recalled, empty)
+            arrivals = Arrivals(self.store, self._seen, grown, beside, told, self._heard.recalled, empty)
             return self._conclude_grown(arrivals, storing)
 
     def _anew(self, cluster: str | None) -> LiveConclusions:
@@ -187,16 +186,16 @@ class Ticker:
         if self._history is None:
             # What stands in the store already was concluded by an offline ``ingest``: no detection by a service.
             self._history = History(self.store)
-            offline = {r["incident_id"] for r in self.store.rows("SELECT incident_id FROM model.incidents")}
+            offline = {r["incident_id"] for r in self.store.ask(incident_ids())}
         history, first = self._history, not self._known
         changed = [c for c in found if c is not before.get(c.cluster)]
         whole = first or not partly or len(found) != len(before)
-        with checkpoint_by_others(self.store):
+        with self.store.others_tidy():
             if whole:
                 storing.give_up()
                 said = history.note(changed, moment, before, offline)
-                with self.store.transaction() as connection:
-                    history.write(connection, said, moment)
+                with self.store.write() as writer:
+                    history.write(writer, said, moment)
                 write(self.store, found, ChainMap(said.detected, history.detected))
             else:
                 said = self._patch(changed, found, before, moment, offline, storing)
@@ -233,46 +232,16 @@ class Ticker:
             conclusions.spent.clear()
         self._spent.clear()
 
-    def _state(self) -> dict[str, tuple[int, int]]:
-        """Row count and highest row id per input table: both change with every insert and delete. Only ids behind the last
-        look are looked at: the highest of all would be sought among all lines."""
-        seen = self._seen or dict.fromkeys(INPUTS, (0, -1))
-        told = self._counts({t for t in INPUTS if seen[t][0]}, seen)
-        if any(count and not seen[t][0] for t, count, _ in told):  # asked anew, in one question: rows come in meanwhile
-            told = self._counts(set(INPUTS), seen)
-        state = {}
-        for table, count, top in told:
-            then, last = seen[table]
-            top = last if top is None else top
-            if count - then != top - last:  # rows are gone: the highest that is left may lie before
-                top = self.store.rows(f"SELECT coalesce(max(rowid), -1) AS top FROM raw.{table}")[0]["top"]
-            state[table] = (count, top)
-        return state
-
-    def _counts(self, held: Collection[str], seen: Mapping[str, tuple[int, int]]) -> list[tuple[str, int, int | None]]:
-        """Row count of each input table, and of those that ``held`` rows the highest id behind the last look: seeking it costs
-        more than all counts."""
-        parts, lasts = [], []
-        for table in INPUTS:
-            top = "NULL"
-            if table in held:
-                top = f"(SELECT max(rowid) FROM raw.{table} WHERE rowid > ?)"
-                lasts.append(seen[table][1])
-            parts.append(f"SELECT '{table}' AS t, count(*) AS n, {top} AS top FROM raw.{table}")
-        return [(r["t"], r["n"], r["top"]) for r in self.store.rows(" UNION ALL ".join(parts), lasts)]
-
-    def _grew_only(
-        self, state: Mapping[str, tuple[int, int]], mark: Mark | None, told: dict[str | None, Told] | None
-    ) -> bool:
+    def _grew_only(self, state: Mark, received: Received | None, told: dict[str | None, Told] | None) -> bool:
         """Rows were only added, and none to what applies to all times (settings, cables, files of jobs). Lines that were only
-        moved have other row ids; only who heard what is new can tell them from it."""
+        moved count as added again; only who heard what is new can tell them from it."""
         if self._seen is None:
             return False
-        moved = mark.moved - self._mark.moved if mark and self._mark and told is not None else 0
-        for table, (count, top) in state.items():
-            then, last = self._seen[table]
-            ids = top - last - (moved if table == "logs" else 0)
-            if count - then != ids or count < then or (table in TIMELESS and count != then):
+        moved = received.moved - self._received.moved if received and self._received and told is not None else 0
+        for table, now in state.tables.items():
+            then = self._seen.tables[table]
+            added = now.added - then.added - (moved if table == "logs" else 0)
+            if now.rows - then.rows != added or now.rows < then.rows or (table in TIMELESS and now.rows != then.rows):
                 return False
         return True
 
@@ -307,19 +276,6 @@ def nothing_behind(known: LiveConclusions) -> Recalled:
     repeated = index_of(known).repeated
     last = max(known.events[-1].time if known.events else float("-inf"), repeated.latest)
     return Recalled(last + BEHIND_S, [])
-
-
-@contextmanager
-def checkpoint_by_others(store: DuckStore) -> Iterator[None]:
-    """Whoever commits when the log of changes is long enough writes it into the database file, which takes half a second.
-    Somebody waits for a verdict; nobody waits for the commits of lines, which were acknowledged before: they do it."""
-    connection = store.cursor()
-    ((usual,),) = connection.execute("SELECT current_setting('wal_autocheckpoint')").fetchall()
-    connection.execute("SET wal_autocheckpoint = '1TB'")
-    try:
-        yield
-    finally:
-        connection.execute(f"SET wal_autocheckpoint = '{usual}'")
 
 
 def _naive(now: datetime | None) -> datetime:

@@ -39,8 +39,8 @@ from correlator.gather import runs as run_rows
 from correlator.gather import telemetry
 from correlator.gather.events import COALESCE_S
 from correlator.gather.runs_fast import EMPTY
-from correlator.gather.since import Recent
-from correlator.gather.standing import Controllers, asks_again, ruling, sql_of_slurmctld
+from correlator.gather.since import since
+from correlator.gather.standing import Controllers, asks_again, ruling, speakers_of
 from correlator.incidents.incidents import Incident, events_of, repeats_s
 from correlator.live.arrivals import Change
 from correlator.live.lookup import Index, Repeated, Spans, Times, jobs_of, of_runs
@@ -54,7 +54,7 @@ from correlator.site.timeouts import narrow_slurmd_timeout
 from correlator.verdicts.verdict import Verdict
 
 if TYPE_CHECKING:
-    from store.duckdb_store import DuckStore
+    from store.door import Door
 
 #: Detectors join what lies at most 300 s apart (bursts, flaps, boots), and telemetry counts for 900 s around a fault.
 MARGIN_S = 900.0
@@ -96,7 +96,7 @@ class Window:
 
     def __init__(
         self,
-        store: DuckStore,
+        store: Door,
         before: LiveConclusions,
         rules: Rules,
         settings: Mapping[str, object] | None,
@@ -151,12 +151,11 @@ class Window:
         if self._unmuted():
             return None
         jobs = self.change.jobs | set(self.index.run_jobs[self.index.run_ends >= self.since].tolist())
-        recent = Recent(self.store, self.since)
         # What hangs on no event comes before the events, which are being read meanwhile.
         empty = self.change.empty
-        states = [] if "node_states" in empty else node_states(recent, before.cluster)
+        states = [] if "node_states" in empty else node_states(self.store, before.cluster, since(self.since))
         zoned = self.skew if before.clocks.zones.offsets else 0.0
-        measured = measure(Recent(self.store, self.since - zoned), before.cluster, empty)
+        measured = measure(self.store, before.cluster, empty, since(self.since - zoned))
         carried = self._carried(jobs)
         others, former = self.index.without(before.runs, jobs)
         rows = self._job_rows(former)
@@ -182,7 +181,7 @@ class Window:
             self._look_back()
             return None if self.whole else self.again()
         hosts = before.site.hosts if before.site else frozenset()
-        world = gather_world(recent, before.cluster, self.settings, events, runs, states, off, hosts, before, measured, believed=believed)  # fmt: skip
+        world = gather_world(self.store, before.cluster, self.settings, events, runs, states, off, hosts, before, measured, believed=believed)  # fmt: skip
         if world.events and world.first < before.first:
             return None  # older than anything known: base rates and what lies at the beginning change
         if world.controllers != before.controllers:
@@ -287,11 +286,10 @@ class Window:
         unstamped = self.change.jobs & (before.unstamped | self.change.unstamped)
         if unstamped:
             self.cut = self.since
-            lines = event_rows.stamped(Recent(self.store, self.cut - self.skew), cluster)
-            counts = sql_of_slurmctld(before.believed)
-            lines = pl.concat(
-                [lines, event_rows.unstamped(self.store, cluster, counts, unstamped, self.printed or None)]
-            )
+            lines = event_rows.stamped(self.store, cluster, since(self.cut - self.skew))
+            speakers = speakers_of(before.believed)
+            untimed = event_rows.unstamped(self.store, cluster, speakers, unstamped, self.printed or None)
+            lines = pl.concat([lines, untimed])
             events, self.lines = event_rows.read(lines)
             return [], events
         self.cut = max(self.since, untouched_until(before, self.change.earliest))
@@ -322,7 +320,7 @@ class Window:
     def _read_from(self, cut: float) -> tuple[list[Event], event_rows.Lines]:
         """The events whose lines lie behind a moment; they may have been heard or read ahead."""
         found = self.change.ahead.read(cut) if self.change.ahead else None
-        return found or event_rows.read(event_rows.stamped(Recent(self.store, cut), self.before.cluster))
+        return found or event_rows.read(event_rows.stamped(self.store, self.before.cluster, since(cut)))
 
     def _carried(self, jobs: Iterable[int]) -> list[Event]:
         """Events before the stretch that what lies in it needs: of things still lasting, and of the runs' own lines."""
@@ -361,7 +359,7 @@ class Window:
         told = self.change.jobs | (frozenset(r.job_id for r in former) if self.skew else frozenset())
         known = frozenset(r.job_id for r in former if r.job_id in told)
         return run_rows.rows_of(
-            self.store, self.before.cluster, told, known, self.change.jobs_since, self.change.job_rows, "steps" not in self.change.empty
+            self.store, self.before.cluster, told, known, self.change.since, self.change.job_rows, "steps" not in self.change.empty
         )  # fmt: skip
 
     def _runs(self, former: list[Run], rows: run_rows.Rows, events: list[Event]) -> list[Run]:

@@ -34,6 +34,8 @@ from correlator.site.interfaces import FACT, remembered
 from correlator.site.site import Site, build_site
 from parsers.moments import later
 from store import node_names, run_names
+from store.questions import conclusions, repair_list
+from store.questions.repair_list import Stretch
 
 #: A week: what fits between two rounds through the hall.
 DAYS = 7.0
@@ -53,7 +55,7 @@ _SERIOUS = frozenset({"warning", "error", "err", "critical", "crit", "alert", "e
 #: Xids of a GPU that went on: a row was replaced, many single bits were corrected (NVIDIA's catalogue, parsers/catalogue/xid.csv).
 _CORRECTED_XIDS = frozenset({63, 92})
 _GPU = ("gpu.ecc", "gpu.xid", "pcie.aer")
-_WANTED = (*_STATES, *_NAMES, *_SIGNS, *_GPU, "kernel.boot")
+_KINDS = sorted({*_STATES, *_NAMES, *_SIGNS, *_GPU, "kernel.boot"})
 
 #: Root causes that are the link's own; an outage in an incident with another one is explained by that.
 _OWN_ROOTS = frozenset(
@@ -69,7 +71,7 @@ def repairs(store: Rows, since: datetime | None = None, until: datetime | None =
     """The list of the devices with trouble from ``since`` (inclusive) to ``until`` (exclusive), naive UTC.
 
     Without ``since`` it is the last ``DAYS`` before ``until``, without that before the last event that is stored."""
-    last = store.rows("SELECT max(time) AS last FROM model.events", [])[0]["last"]
+    last = store.ask(repair_list.last_event())[0]["last"]
     if last is None:
         return RepairList(since, until, [])
     end = until or later(last, timedelta(microseconds=1))
@@ -112,16 +114,11 @@ def advise(repair: Repair) -> None:
 
 # ------------------------------------------------------------------------------------------------------------- reading
 
-_EVENTS = f"""SELECT event_id, epoch_us(time) AS time, coalesce(resolution_us, 0) AS resolution_us, cluster, host, source, layer, event,
-  severity, device, job_id, message, entities, coalesce(count, 1) AS count, incident_id, file, line
-FROM model.events WHERE event IN ({", ".join(f"'{kind}'" for kind in sorted(set(_WANTED)))}) AND time >= ? AND time < ?
-ORDER BY cluster, time, event, host, device, event_id"""
-
 
 def _events(store: Rows, since: datetime, until: datetime) -> dict[str | None, list[tuple[Event, str | None]]]:
     """By cluster: events with the incident that each belongs to."""
     found: defaultdict[str | None, list[tuple[Event, str | None]]] = defaultdict(list)
-    for row in store.rows(_EVENTS, [later(since, -_BEFORE), until]):
+    for row in store.ask(repair_list.events_of_devices(_KINDS, later(since, -_BEFORE), until)):
         entities = from_json(row["entities"]) if row["entities"] else {}
         moment = row["time"] / 1e6
         event = Event(
@@ -133,26 +130,17 @@ def _events(store: Rows, since: datetime, until: datetime) -> dict[str | None, l
     return found
 
 
-_LINKS = """SELECT DISTINCT host, device, switch, switch_port, plane, rail, source FROM raw.links
-WHERE cluster IS NOT DISTINCT FROM ? ORDER BY ALL"""
-_HOSTS = """SELECT DISTINCT host FROM model.events WHERE host IS NOT NULL AND cluster IS NOT DISTINCT FROM ?
-UNION SELECT DISTINCT unnest(nodes) FROM model.runs WHERE cluster IS NOT DISTINCT FROM ? ORDER BY 1"""
-_TOLD = "SELECT value FROM model.facts WHERE name = ?"
-_SPEAKING_SWITCHES = """SELECT DISTINCT host FROM model.events WHERE event LIKE 'switch.%' AND host IS NOT NULL
-AND cluster IS NOT DISTINCT FROM ?"""
-
-
 class _Fleet:
     """What a cluster has: its cables, and how many devices of each role there are."""
 
     def __init__(self, store: Rows, cluster: str | None) -> None:
-        links = store.rows(_LINKS, [cluster])
-        hosts = [row["host"] for row in store.rows(_HOSTS, [cluster, cluster])]
-        switches = {row["host"] for row in store.rows(_SPEAKING_SWITCHES, [cluster])}
+        links = store.ask(repair_list.cables(cluster))
+        hosts = [row["host"] for row in store.ask(repair_list.hosts(cluster))]
+        switches = {row["host"] for row in store.ask(repair_list.hosts_of_switch_events(cluster))}
         self.cluster = cluster
         self._spare: dict[tuple[str | None, str | None, bool], bool] = {}
-        told = store.rows(_TOLD, [FACT])
-        names = remembered(told[0]["value"] if told else None)
+        facts = store.ask(conclusions.fact(FACT))
+        names = remembered(facts[0]["value"] if facts else None)
         self.site: Site = build_site(cluster, [], cabling(links), [], hosts, names)
         self.nodes = max(1, len({*hosts} - switches - {str(row["switch"]) for row in links}))
         self.planes: defaultdict[str, set[str]] = defaultdict(set)
@@ -175,11 +163,6 @@ class _Fleet:
         return max(2, seen, len(self.cables[role]), self.nodes)
 
 
-_INCIDENTS = """SELECT incident_id, root_event, json_extract_string(document, '$.jobs[*].job_id') AS jobs,
-  json_extract_string(document, '$.slowed_jobs[*]') AS slowed
-FROM model.incidents WHERE cluster IS NOT DISTINCT FROM ? AND incident_id IN (SELECT unnest(?::VARCHAR[]))"""
-
-
 @dataclass(frozen=True)
 class _Incident:
     """What an incident says of an outage: whether it was its own, and whom it hurt."""
@@ -192,7 +175,7 @@ class _Incident:
 
 def _noted(store: Rows, cluster: str | None, names: set[str]) -> dict[str, _Incident]:
     found = {}
-    for row in store.rows(_INCIDENTS, [cluster, sorted(names)]) if names else []:
+    for row in store.ask(repair_list.incidents(cluster, sorted(names))) if names else []:
         found[row["incident_id"]] = _Incident(
             row["root_event"] in _OWN_ROOTS,
             tuple(row["jobs"] or ()),
@@ -388,23 +371,13 @@ def _is_corrected(event: Event) -> bool:
 
 # ---------------------------------------------------------------------------------------------------------------- runs
 
-_RUNS = """WITH trouble AS (
-  SELECT unnest(?::BIGINT[]) AS place, unnest(?::VARCHAR[]) AS host, unnest(?::DOUBLE[]) AS begun, unnest(?::DOUBLE[]) AS over
-), running AS (
-  SELECT run_key, unnest(nodes) AS host, epoch(start) AS begun, coalesce(epoch("end"), 'infinity'::DOUBLE) AS over
-  FROM model.runs WHERE start IS NOT NULL AND cluster IS NOT DISTINCT FROM ?
-)
-SELECT t.place, count(DISTINCT r.run_key) AS runs FROM trouble t JOIN running r ON r.host = t.host AND r.begun <= t.over AND r.over >= t.begun
-GROUP BY t.place"""
-
 
 def _count_runs(store: Rows, cluster: str | None, listed: _Listed) -> None:
     """How many runs were on the host while its device was in trouble."""
-    stretches = [(place, repair.host, a, b) for place, (repair, spans) in enumerate(listed) for a, b in spans]
+    stretches = [Stretch(n, repair.host, a, b) for n, (repair, spans) in enumerate(listed) for a, b in spans]
     if not stretches:
         return
-    columns = [list(column) for column in zip(*stretches, strict=True)]
-    for row in store.rows(_RUNS, [*columns, cluster]):
+    for row in store.ask(repair_list.runs_in_trouble(cluster, stretches)):
         listed[row["place"]][0].runs = row["runs"]
 
 
@@ -416,4 +389,4 @@ def _name_runs(store: Rows, cluster: str | None, listed: _Listed) -> None:
         repair.slowed = sorted(names.get(key, key) for key in repair.slowed)
 
 
-__all__ = ["DAYS", "Repair", "RepairList", "Rows", "advise", "repairs"]
+__all__ = ["DAYS", "Repair", "RepairList", "advise", "repairs"]

@@ -18,7 +18,7 @@ from correlator.facts.registry import conclude
 from correlator.facts.world import World
 from correlator.gather import events as event_rows
 from correlator.gather import runs as run_rows
-from correlator.gather.standing import controllers, sql_of_slurmctld
+from correlator.gather.standing import controllers, speakers_of
 from correlator.model.nouns import Fact, Hop
 from correlator.selftest.case import Case, Line
 from correlator.site.site import JOB_SETTINGS
@@ -29,7 +29,7 @@ from store import open_store
 
 if TYPE_CHECKING:
     from parsers.patterns import Catalogue
-    from store.duckdb_store import DuckStore
+    from store.door import Door
 
 #: When the lines' offsets begin: any moment will do.
 BEGINNING = datetime(2026, 3, 3, 10)
@@ -133,11 +133,11 @@ def _written(line: Line) -> str:
     return f"{stamp}+00:00 {line.place} {line.source}{pid}: {line.text}"
 
 
-def _world(store: DuckStore, cluster: str, case: Case) -> World:
+def _world(store: Door, cluster: str, case: Case) -> World:
     """As ``engine.conclude_cluster`` puts it together."""
     stamped = event_rows.prepared(event_rows.stamped(store, cluster))
-    counts = sql_of_slurmctld(controllers(stamped.events, ()))
-    events = event_rows.with_unstamped(stamped, store, cluster, counts)
+    speakers = speakers_of(controllers(stamped.events, ()))
+    events = event_rows.with_unstamped(stamped, store, cluster, speakers)
     off = clocks.compared(events)
     events = clocks.correct(events, off.offsets, off.zones)
     runs = run_rows.gather(store, cluster, events)

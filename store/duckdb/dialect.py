@@ -29,6 +29,14 @@ class _Compiler(SQLCompiler):
             return f"{DERIVED[table.name]} AS {self.preparer.quote(table.name)}"
         return super().visit_table(table, *given, **named)  # type: ignore[no-untyped-call]
 
+    def visit_try_cast(self, cast: Any, **kw: Any) -> str:
+        return f"TRY_CAST({self.process(cast.clause, **kw)} AS {self.process(cast.typeclause, **kw)})"
+
+    def update_from_clause(
+        self, update_stmt: Any, from_table: Any, extra_froms: Any, from_hints: Any, **kw: Any
+    ) -> str:
+        return "FROM " + ", ".join(self.process(one, asfrom=True, **kw) for one in extra_froms)
+
     def visit_ilike_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
         return f"{self.process(binary.left, **kw)} ILIKE {self.process(binary.right, **kw)}"
 

@@ -11,9 +11,11 @@ import polars as pl
 import sqlalchemy as sa
 from sqlalchemy.sql.dml import UpdateBase
 
+from store.door import Question
 from store.duckdb.arrow import as_arrow
-from store.duckdb.asking import frame_of, rows_of
+from store.duckdb.asking import frame_of, rows_of, store_errors
 from store.duckdb.dialect import spelled
+from store.functions import PLACE
 
 
 class DuckWriter:
@@ -23,18 +25,21 @@ class DuckWriter:
         self.connection = connection
         self._rewrite = rewrite
 
-    def ask(self, question: sa.Select[Any] | UpdateBase) -> list[dict[str, Any]]:
+    def ask(self, question: Question | UpdateBase) -> list[dict[str, Any]]:
         """Rows as this transaction sees them; also of a change that returns some (``returning``)."""
-        return rows_of(self.connection.execute(*spelled(question)))
+        with store_errors():
+            return rows_of(self.connection.execute(*spelled(question)))
 
-    def ask_frame(self, question: sa.Select[Any]) -> pl.DataFrame:
+    def ask_frame(self, question: Question) -> pl.DataFrame:
         """The same as a frame."""
         text, values = spelled(question)
-        return frame_of(self.connection.sql(text, params=values))
+        with store_errors():
+            return frame_of(self.connection.sql(text, params=values))
 
     def change(self, statement: UpdateBase) -> int:
         """Runs an insert, update or delete; gives the number of rows it changed."""
-        found = self.connection.execute(*spelled(statement)).fetchone()
+        with store_errors():
+            found = self.connection.execute(*spelled(statement)).fetchone()
         return int(found[0]) if found else 0
 
     def amend(self, statement: UpdateBase) -> int:
@@ -42,10 +47,19 @@ class DuckWriter:
         self._rewrite()
         return self.change(statement)
 
+    def amend_by(self, table: sa.Table, keys: Sequence[str], data: pl.DataFrame) -> None:
+        """Gives rows of ``raw`` that have the same values in ``keys`` those of the other columns of ``data``; see ``store.door``."""
+        self._rewrite()
+        columns = {key: "rowid" if key == PLACE else f'"{key}"' for key in keys}
+        where = " AND ".join(f'old.{own} IS NOT DISTINCT FROM changed."{key}"' for key, own in columns.items())
+        values = ", ".join(f'"{name}" = changed."{name}"' for name in data.columns if name not in keys)
+        self._beside(data, f"UPDATE {table.schema}.{table.name} AS old SET {values} FROM changed WHERE {where}")
+
     def insert(self, table: sa.Table, data: pl.DataFrame) -> None:
         """Adds the rows of a frame, by column name; columns that it lacks are null or their default."""
         if data.height:
-            insert(self.connection, f"{table.schema}.{table.name}", data)
+            with store_errors():
+                insert(self.connection, f"{table.schema}.{table.name}", data)
 
     def replace(self, table: sa.Table, keys: Sequence[str], data: pl.DataFrame) -> None:
         """Adds the rows of a frame in place of those that have the same values in ``keys`` (none of them null)."""
@@ -53,10 +67,17 @@ class DuckWriter:
             self.change(sa.delete(table).where(*(table.c[key] == data[key][0] for key in keys)))
         elif data.height:
             where = " AND ".join(f'old."{key}" = changed."{key}"' for key in keys)
-            self.connection.register("changed", as_arrow(data.select(keys)))
-            self.connection.execute(f"DELETE FROM {table.schema}.{table.name} AS old USING changed WHERE {where}")
-            self.connection.unregister("changed")
+            self._beside(
+                data.select(keys), f"DELETE FROM {table.schema}.{table.name} AS old USING changed WHERE {where}"
+            )
         self.insert(table, data)
+
+    def _beside(self, data: pl.DataFrame, sql: str) -> None:
+        """Runs a statement of ours that calls a frame ``changed``."""
+        with store_errors():
+            self.connection.register("changed", as_arrow(data))
+            self.connection.execute(sql)
+            self.connection.unregister("changed")
 
 
 def insert(connection: duckdb.DuckDBPyConnection, table: str, data: pl.DataFrame) -> None:

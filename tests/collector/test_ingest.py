@@ -217,12 +217,12 @@ def test_undecodable_bytes_are_kept(store: DuckStore, tree: Path) -> None:
 
 def test_a_failure_at_the_commit_stores_nothing(tree: Path, monkeypatch: pytest.MonkeyPatch, store: DuckStore) -> None:
     (tree / "syslog").write_text(LINK_DOWN)
-    real = store.add
+    real = store.append
 
     def breaks(tables: Any, files: Any) -> None:
         real({**tables, "no_such_table": tables["logs"]}, files)
 
-    monkeypatch.setattr(store, "add", breaks)
+    monkeypatch.setattr(store, "append", breaks)
     with pytest.raises(Exception, match="no_such_table"):
         ingest(store, tree)
     monkeypatch.undo()

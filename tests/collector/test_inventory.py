@@ -33,8 +33,8 @@ def seen(ledger: Ledger, host: str, source: str, ago: timedelta, *, lines: int =
     told = pl.DataFrame([{**vars(made), "rated": time.monotonic(), "rate": lines / RATE_S}], schema=SOURCES | RATES)
     step = Step(Position(1, 20), sources=told, lines={made.file: lines})
     ledger.apply(step)
-    with ledger.store.transaction() as connection:
-        ledger.write(connection, step)
+    with ledger.store.write() as writer:
+        ledger.write(writer, step)
 
 
 def silent(ledger: Ledger) -> list[tuple[str, str]]:
@@ -88,8 +88,8 @@ def test_what_the_ledger_keeps_is_what_a_new_one_reads(ledger: Ledger) -> None:
     ledger.met(step, "gpu01", None, NOW + timedelta(seconds=5), boot_id="b")
     ledger.met(step, "gpu02", None, NOW, boots=2)
     ledger.apply(step)
-    with ledger.store.transaction() as connection:
-        ledger.write(connection, step)
+    with ledger.store.write() as writer:
+        ledger.write(writer, step)
     seen(ledger, "gpu01", "syslog", timedelta(0))
     again = Ledger(ledger.store, "spool")
     assert again.nodes == ledger.nodes and again.sources == ledger.sources and again.lines == ledger.lines
@@ -112,8 +112,8 @@ def test_old_keys_and_ended_output_are_forgotten_and_nothing_else(
         ledger.keys = {}
         step = Step(Position(1, 30), opaque=[(f"k{n}", NOW - age) for n, age in enumerate(ages)])
         ledger.apply(step)
-        with ledger.store.transaction() as connection:
-            ledger.write(connection, step)
+        with ledger.store.write() as writer:
+            ledger.write(writer, step)
         ledger.prune(NOW)
         assert Ledger(ledger.store, "spool").keys == ledger.keys
         return sorted(ledger.keys)
@@ -164,8 +164,8 @@ def test_many_sources_at_once_are_counted_as_one_by_one(steps: list[list[dict[st
             step = Step(Position(1, 20))
             ledger.count(step, pl.DataFrame(rows, schema=STATISTICS))
             ledger.apply(step)
-            with store.transaction() as connection:
-                ledger.write(connection, step)
+            with store.write() as writer:
+                ledger.write(writer, step)
         found = {key: {name: getattr(source, name) for name in known[key]} for key, source in ledger.sources.items()}
         assert found == {key: {**row, "gap_s": pytest.approx(row["gap_s"])} for key, row in known.items()}
         again = Ledger(store, "spool")

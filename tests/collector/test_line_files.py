@@ -71,7 +71,7 @@ def test_a_crash_between_transactions_is_gone_on_from(
 ) -> None:
     with open_store(None) as store:
         left = [transactions]
-        real = store.add
+        real = store.append
 
         def add(*arguments: Any) -> None:
             if not left[0]:
@@ -79,10 +79,10 @@ def test_a_crash_between_transactions_is_gone_on_from(
             left[0] -= 1
             real(*arguments)
 
-        monkeypatch.setattr(store, "add", add)
+        monkeypatch.setattr(store, "append", add)
         with pytest.raises(KeyboardInterrupt):
             ingest(store, tree)
-        monkeypatch.setattr(store, "add", real)
+        monkeypatch.setattr(store, "append", real)
         ingest(store, tree)
         got = contents(store)[0]
     with open_store(None) as whole:

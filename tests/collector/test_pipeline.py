@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from collector import decoding, merging, pipeline, storing
+from collector import decoding, merging, pipeline
 from collector.decoding import Job, Outcome
 from collector.ledger import Ledger
 from collector.pipeline import Pipeline
@@ -21,7 +21,7 @@ from collector.spool import Spool
 from collector.storing import Storing, Transaction
 from collector.workers import WorkerDied, WorkerFault
 from parsers.engine import LineParser
-from store import open_store
+from store import duckdb_store, open_store, segments
 from store.duckdb_store import DuckStore
 from store.errors import EngineError
 
@@ -244,7 +244,7 @@ def test_a_batch_that_was_set_aside_outlives_a_power_cut(spool: Spool, tmp_path:
 
 def test_a_store_that_refuses_is_waited_for_and_nothing_is_lost_or_doubled(store: DuckStore, spool: Spool, begin: Callable[[], Pipeline], monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     refusals = 3
-    insert = storing.insert
+    insert = duckdb_store.insert
 
     def sometimes(connection: Any, table: str, data: Any) -> None:
         nonlocal refusals
@@ -253,7 +253,7 @@ def test_a_store_that_refuses_is_waited_for_and_nothing_is_lost_or_doubled(store
             refusals -= 1
             raise EngineError("Could not write file: No space left on device")
 
-    monkeypatch.setattr(storing, "insert", sometimes)
+    monkeypatch.setattr(duckdb_store, "insert", sometimes)
     put(spool, "a", key=["n", "s", "1", 1, 1])
     running = begin()
     told: set[str | None] = set()
@@ -358,7 +358,7 @@ def test_an_orderly_end_stores_what_waited(store: DuckStore, spool: Spool, begin
 
 
 def test_a_transaction_that_failed_leaves_the_rest_as_it_was(store: DuckStore, spool: Spool, begin: Callable[[], Pipeline], small_segments: None, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
-    insert, refusals = storing.insert_sealed, [1, 2]
+    insert, refusals = segments.insert_sealed, [1, 2]
 
     def sometimes(*given: Any, **more: Any) -> int:
         count = insert(*given, **more)
@@ -367,7 +367,7 @@ def test_a_transaction_that_failed_leaves_the_rest_as_it_was(store: DuckStore, s
             raise EngineError("Could not write file: No space left on device")
         return count
 
-    monkeypatch.setattr(storing, "insert_sealed", sometimes)
+    monkeypatch.setattr(segments, "insert_sealed", sometimes)
     running = begin()
     put(spool, *"abcdef")
     assert until(lambda: len(raws(store)) == 4)
@@ -385,7 +385,7 @@ def test_workers_go_on_while_segments_are_stored(
     small_segments: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    insert, give = storing.insert_sealed, InThread.give
+    insert, give = segments.insert_sealed, InThread.give
     taking, gave = threading.Event(), threading.Event()
     went_on: list[bool] = []
 
@@ -400,7 +400,7 @@ def test_workers_go_on_while_segments_are_stored(
         return insert(*given, **more)
 
     monkeypatch.setattr(InThread, "give", noted)
-    monkeypatch.setattr(storing, "insert_sealed", slow)
+    monkeypatch.setattr(segments, "insert_sealed", slow)
     running = begin()
     put(spool, *"abcd", key=["n", "s", "1", 1, 1])
     assert taking.wait(60)
@@ -419,7 +419,7 @@ class Held:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, refuses: bool = False) -> None:
         self.taking, self.go_on = threading.Event(), threading.Event()
-        insert = storing.insert_sealed
+        insert = segments.insert_sealed
 
         def held(*given: Any, **more: Any) -> int:
             self.taking.set()
@@ -428,7 +428,7 @@ class Held:
                 raise EngineError("Could not write file: No space left on device")
             return insert(*given, **more)
 
-        monkeypatch.setattr(storing, "insert_sealed", held)
+        monkeypatch.setattr(segments, "insert_sealed", held)
 
 
 def streams(store: DuckStore) -> list[str]:

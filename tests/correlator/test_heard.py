@@ -14,18 +14,19 @@ from typing import Any
 
 import polars as pl
 import pytest
+import sqlalchemy as sa
 
 from correlator.engine import conclude_cluster, correlate
 from correlator.gather.events import coalesce, joined, prepared, stamped
-from correlator.gather.runs import rows_since
 from correlator.live import inbox
-from correlator.live.inbox import Heard, Mark, Recalled
+from correlator.live.inbox import Heard, Recalled, Received
 from correlator.live.ticker import Ticker
 from correlator.model.json_text import sorted_json
 from correlator.model.moments import moment_of
 from parsers.record import frame
 from store import open_store
 from store.duckdb_store import DuckStore, coded, insert, logs_for_storage
+from store.questions import job_rows
 from store.segments import insert_sealed, seal
 from tests.correlator.rows import CAPTURES, rows_of
 from tests.correlator.test_streaming import add, made_rows, stored, with_settings
@@ -127,7 +128,8 @@ def test_what_is_heard_is_what_the_database_would_answer(
             events, _ = joined(heard_of.parts)
             assert list(map(told, events)) == list(map(told, coalesce(stamped(store, cluster))))
             if heard_of.rows:
-                assert pl.concat(heard_of.rows).equals(rows_since(store, cluster, -1))
+                all_of_them = job_rows.new_job_rows(cluster, sa.true())
+                assert pl.concat(heard_of.rows).equals(store.ask_frame(all_of_them))
         assert found["here"].rows and found["here"].ending
 
 
@@ -177,7 +179,7 @@ def test_nobody_hears_of_what_was_rolled_back() -> None:
             insert(connection, "raw.logs", rows)
             store.announce([("logs", rows)])
             raise ZeroDivisionError
-        assert listening.mark() == begun == Mark((0, 0), 0, 0)
+        assert listening.mark() == begun == Received((0, 0), 0, 0)
 
 
 def unannounced(store: DuckStore, part: list[Any]) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import polars as pl
 
-from correlator.gather.runs import COLUMNS, gather, of_table
+from correlator.gather.runs import gather, of_table
 from parsers.record import TABLES, frame
 from store import open_store
+from store.questions.job_rows import COLUMNS
 
 START = datetime(2026, 11, 21, 10)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+import sqlalchemy as sa
 
 from correlator.clocks.accounting_zones import Printed, printed
 from correlator.clocks.zone_votes import Stay
@@ -18,6 +19,9 @@ from correlator.live.ticker import Ticker
 from correlator.model.moments import moment_of
 from parsers.record import TABLES
 from store import open_store
+from store.functions import epoch
+from store.questions.authority import EVERYBODY
+from store.tables import JOBS
 from tests.correlator.making import T0
 from tests.correlator.rows import CAPTURES, rows_of
 
@@ -77,7 +81,7 @@ CASES = [
 def found(rows: list[dict[str, Any]]) -> Printed:
     with open_store(None) as store:
         store.add({"logs": table("logs", [allocated(n, n * 100.0) for n in range(1, 9)]), "jobs": table("jobs", rows)})
-        return printed(store, None, ("true", []))
+        return printed(store, None, EVERYBODY)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
@@ -110,7 +114,8 @@ def test_the_store_frames_and_rows_are_corrected_alike() -> None:
     jobs = table("jobs", rows)
     with open_store(None) as store:
         store.add({"jobs": jobs})
-        by_store = [r["t"] - T0 for r in store.rows(f"SELECT epoch({known.sql('start')}) AS t FROM raw.jobs ORDER BY job_id")]  # fmt: skip
+        question = sa.select(epoch(known.times.of_job(JOBS, "start")).label("t")).order_by(JOBS.c.job_id)
+        by_store = [r["t"] - T0 for r in store.ask(question)]
     by_frame = (known.corrected(jobs)["start"].dt.epoch("us") / 1e6 - T0).to_list()
     steps = [{"submit": None, "start": r["start"], "end": None, "file": r["file"]} for r in rows[:4]]
     by_row = [(r["start"] - moment_of(T0)).total_seconds() for r in known.corrected_steps(steps, jobs[:4])]

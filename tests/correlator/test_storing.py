@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import duckdb
 import pytest
+import sqlalchemy as sa
 
 from correlator.live.patch import Storing
 from store import open_store
+from store.door import Writer
+from store.errors import NoSuchTable
+from store.tables import FACTS, STREAMS
 
 
-def say(connection: duckdb.DuckDBPyConnection, name: str) -> None:
-    connection.execute("INSERT INTO model.facts VALUES (?, 'told')", [name])
+def say(writer: Writer, name: str) -> None:
+    writer.change(sa.insert(FACTS).values(name=name, value="told"))
 
 
-def fail(connection: duckdb.DuckDBPyConnection) -> None:
-    connection.execute("SELECT 1 FROM model.nothing")
+def fail(writer: Writer) -> None:
+    writer.ask(sa.select(STREAMS))  # nothing was ever received here
 
 
 def test_what_is_committed_is_there_and_what_waited_is_done() -> None:
@@ -43,7 +46,7 @@ def test_what_is_left_or_given_up_is_not_there() -> None:
 
 def test_what_the_database_refuses_is_raised_and_nothing_is_stored() -> None:
     with open_store(None) as store:
-        with pytest.raises(duckdb.CatalogException), Storing(store) as storing:
+        with pytest.raises(NoSuchTable), Storing(store) as storing:
             storing.submit(say, "before")
             storing.submit(fail)
             storing.commit(lambda: None)

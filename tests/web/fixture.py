@@ -17,6 +17,8 @@ import duckdb
 from around import DAY, dense, hostile, insert, surroundings
 from told import ADVICE, ALSO, CHAIN, DOUBTS, EVENTS, GROUNDS, RIVALS, SPANS, TITLE
 
+from store.duckdb.asking import Asks
+
 HERE = Path(__file__).parent
 LATE = {"hosts/gpu02/syslog": "2026-11-21T00:31:18.146506", "hosts/gpu02/slurmd.log": "2026-11-21T00:31:18.146506"}
 
@@ -281,8 +283,8 @@ def runs(con: duckdb.DuckDBPyConnection, said: dict[str, Any]) -> None:
         insert(con, "model.runs", {**base, **row})
 
 
-class FakeStore:
-    """The store's two methods over an in-memory DuckDB."""
+class FakeStore(Asks):
+    """What pages ask of a store, over an in-memory DuckDB."""
 
     def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
         self.con = con

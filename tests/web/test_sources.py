@@ -54,8 +54,8 @@ def client() -> Iterator[TestClient]:
             "host": "gpu003", "source": "syslog", "stream": "s", "start": NOW, "end": NOW, "reason": "spool <full>", "lines": 12,
             "bytes": None, "told_by": "gpu003", "received": NOW,
         })  # fmt: skip
-        with store.transaction() as connection:
-            ledger.write(connection, step)
+        with store.write() as writer:
+            ledger.write(writer, step)
         ledger.apply(step)
         app = create_app(store)
         app.state.receiving = receiving(ledger)

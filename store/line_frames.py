@@ -1,0 +1,42 @@
+"""Frames of lines on their way into the store: as its table has them, with texts that repeat as numbers."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from parsers.record import TABLES, conform
+
+
+def logs_for_storage(data: pl.DataFrame) -> pl.DataFrame:
+    """Message becomes an offset into the raw line where it is its tail (nearly always). Rows that are so stay so."""
+    if "msg_start" in data.columns:
+        return data
+    data = conform("logs", data)
+    tail = pl.col("raw").str.ends_with(pl.col("message")) & (pl.col("message") != "")
+    return data.with_columns(
+        pl.when(tail)
+        .then(pl.col("raw").str.len_chars() - pl.col("message").str.len_chars())
+        .cast(pl.Int32)
+        .alias("msg_start"),
+        pl.when(tail).then(None).otherwise(pl.col("message").fill_null("")).alias("message"),
+    ).select([*TABLES["logs"], "msg_start"])
+
+
+#: Columns of lines whose values repeat in nearly every line.
+CODED = ("time_quality", "host", "source", "format", "unit", "facility", "severity", "event", "file")
+
+
+def coded(lines: pl.DataFrame) -> pl.DataFrame:
+    """Lines with ``CODED`` columns as numbers and a dictionary: a quarter of the bytes, and moved in a fraction of the time.
+
+    A dictionary lives as long as a frame that uses it, and grows with all that is coded meanwhile: such a frame is not for
+    keeping (``plain``).
+    """
+    return lines.with_columns(
+        pl.col(name).cast(pl.Categorical(pl.Categories(f"faultline_{name}"))) for name in CODED if name in lines.columns
+    )
+
+
+def plain(lines: pl.DataFrame) -> pl.DataFrame:
+    """Lines with texts where ``coded`` put numbers."""
+    return lines.with_columns(pl.col(name).cast(pl.String) for name in CODED if name in lines.columns)

@@ -1,0 +1,77 @@
+"""When jobs began, as slurmctld's log and accounting tell: their difference tells zones."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import CTE, ColumnElement, Double, Integer, Select, Subquery, cast, func, literal_column, or_, select
+
+from store.functions import among, const, epoch, in_order, same
+from store.questions.authority import Speakers
+from store.tables import JOBS, LINES
+
+#: Zones lie whole quarters of an hour apart: seconds.
+_QUARTER: ColumnElement[float] = literal_column("900", Double())
+
+
+def _begins(cluster: str | None, speakers: Speakers, sources: Collection[str]) -> tuple[CTE, CTE]:
+    allocated = (
+        select(LINES.c.job_id, epoch(LINES.c.time).label("t"))
+        .distinct()
+        .where(
+            LINES.c.source == const("slurmctld"), speakers.count(LINES), LINES.c.event == const("slurm.job_start"), LINES.c.time.is_not(None),
+            LINES.c.job_id.is_not(None), same(LINES.c.cluster, cluster),
+        )
+        .cte("allocated")
+    )  # fmt: skip
+    begun = (
+        select(
+            func.coalesce(JOBS.c.file, JOBS.c.source).label("file"), JOBS.c.source, JOBS.c.job_id, epoch(JOBS.c.start).label("start")
+        )
+        .distinct()
+        .where(JOBS.c.start.is_not(None), among(JOBS.c.source, sources), same(JOBS.c.cluster, cluster))
+        .cte("begun")
+    )  # fmt: skip
+    return allocated, begun
+
+
+def _pairs(
+    cluster: str | None, speakers: Speakers, sources: Collection[str], near: float, least: int, most: int
+) -> Subquery:
+    allocated, begun = _begins(cluster, speakers, sources)
+    off = begun.c.start - func.floor(allocated.c.t)
+    apart = (
+        select(begun, allocated.c.t, off.label("off"), func.round(off / _QUARTER, type_=Double()).label("quarters"))
+        .join_from(begun, allocated, begun.c.job_id == allocated.c.job_id)
+        .cte("apart")
+    )
+    quarters = apart.c.quarters
+    place = func.row_number().over(
+        partition_by=(apart.c.file, apart.c.source, apart.c.job_id, apart.c.start), order_by=(func.abs(quarters), apart.c.t)
+    )  # fmt: skip
+    numbered = (
+        select(apart.c.file, apart.c.source, apart.c.job_id, apart.c.t, apart.c.off, cast(quarters, Integer).label("quarters"), place.label("place"))
+        .where(func.abs(apart.c.off - quarters * _QUARTER) <= near, or_(quarters == const(0), func.abs(quarters).between(least, most)))
+        .subquery("numbered")
+    )  # fmt: skip
+    return numbered
+
+
+def any_in_another_zone(
+    cluster: str | None, speakers: Speakers, sources: Collection[str], near: float, least: int, most: int
+) -> Select[Any]:
+    """One row where a pair lies other than no quarters of an hour apart; see ``pairs``."""
+    found = _pairs(cluster, speakers, sources, near, least, most)
+    return select(const(1).label("found")).where(found.c.place == const(1), found.c.quarters != const(0)).limit(1)
+
+
+def pairs(
+    cluster: str | None, speakers: Speakers, sources: Collection[str], near: float, least: int, most: int
+) -> Select[Any]:
+    """Of each beginning that rows about jobs tell (of these ``sources``) the allocation in slurmctld's log that is fewest quarters
+    of an hour away: ``file``, ``source``, ``job_id``, ``t`` of the allocation (epoch seconds), by how many seconds the row is
+    later (``off``) and ``quarters``. Only those that lie within ``near`` seconds of a whole number of quarters, none or ``least``
+    to ``most`` of them. ``speakers``: which of slurmctld's lines count."""
+    found = _pairs(cluster, speakers, sources, near, least, most)
+    return in_order(select(*(column for column in found.c if column.name != "place")).where(found.c.place == const(1)))

@@ -1,0 +1,41 @@
+"""Whose lines count: those of slurmctld from hosts that run it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import ColumnElement, FromClause, and_, func, not_, or_, true
+
+from store.functions import among, bound_list, const, json_text
+from store.tables import TEXT
+
+#: How the names of files begin under which lines stand that came over syslog: they are no daemon's own file.
+RELAYED = "syslog:"
+
+
+@dataclass(frozen=True)
+class Speakers:
+    """Which lines that name slurmctld as their source count: those of its own files, and those of ``hosts``, unless they were sent
+    from an address that is known to be of another node (``addresses``). ``everybody``: all do."""
+
+    hosts: Collection[str] = ()
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    everybody: bool = False
+
+    def count(self, lines: FromClause) -> ColumnElement[bool]:
+        """The condition on lines."""
+        if self.everybody:
+            return true()
+        line = lines.c
+        own = and_(
+            line.format == const("slurm"), not_(func.starts_with(func.coalesce(line.file, const("")), const(RELAYED)))
+        )
+        nodes = func.map(bound_list(self.addresses, TEXT), bound_list(self.addresses.values(), TEXT))
+        node: ColumnElement[Any] = func.map_extract_value(nodes, json_text(line.entities, "$.sender"), type_=TEXT)
+        return or_(own, and_(among(line.host, self.hosts), func.coalesce(node, line.host) == line.host))
+
+
+#: Every line counts.
+EVERYBODY = Speakers(everybody=True)

@@ -1,0 +1,30 @@
+"""What was concluded, as it is stored: verdicts and incidents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Select, select
+
+from store.tables import FACTS, INCIDENTS, RUNS
+
+
+def incident_documents() -> Select[Any]:
+    """``cluster`` and ``document`` of each incident, by its beginning."""
+    one = INCIDENTS.c
+    return select(one.cluster, one.document).order_by(one.start, one.incident_id)
+
+
+def incident_ids() -> Select[Any]:
+    """``incident_id`` of each incident."""
+    return select(INCIDENTS.c.incident_id)
+
+
+def verdict_documents() -> Select[Any]:
+    """``cluster``, ``run_key`` (its name in its cluster) and ``document`` of each run that has a verdict."""
+    return select(RUNS.c.cluster, RUNS.c.run_key, RUNS.c.document).where(RUNS.c.document.is_not(None))
+
+
+def fact(name: str) -> Select[Any]:
+    """``value`` of a named fact about the whole store."""
+    return select(FACTS.c.value).where(FACTS.c.name == name)

@@ -1,0 +1,112 @@
+"""What hosts wrote themselves: when they last did, when they booted, how their links are bonded."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Double, Select, and_, cast, exists, func, not_, select
+
+from store.functions import among, const, epoch, group_of, in_order, json_text, matches, one_of, same
+from store.questions.source import ALL, Source
+from store.tables import BOOTS, LINES
+
+#: What others write of a host, or a run on several hosts writes: none of it is the host's own word.
+OF_OTHERS = ("slurmctld", "slurmdbd", "slurmrestd", "sacct", "opensm", "switch", "job_stdout", "job_stderr")
+
+#: Slurm's answers about nodes bear their names as well.
+_ANSWERS = "^(sacct|scontrol|sinfo|squeue|poll)"
+
+#: slurmd's inventory of its machine, written when it starts (slurm src/slurmd/slurmd/slurmd.c).
+_UPTIME = r"\bCPUs=\d+ .*\bUptime=(\d+)"
+
+
+def own_lines(cluster: str | None, host: str) -> Select[Any]:
+    """When a host wrote lines itself: ``t`` (epoch seconds, whole), whether the zone of the stamp was ``inferred`` and whether
+    ``slurm``'s daemons on it wrote them."""
+    lines, source = LINES.c, func.coalesce(LINES.c.source, const(""))
+    second = func.floor(epoch(lines.time))
+    return (
+        select(
+            second.label("t"), lines.time_quality.is_not_distinct_from(const("inferred")).label("inferred"),
+            one_of(source, ("slurmd", "slurmstepd")).label("slurm"),
+        )
+        .distinct()
+        .where(
+            lines.host == host, same(lines.cluster, cluster), lines.time.is_not(None), not_(one_of(source, OF_OTHERS))
+        )
+        .order_by("t")
+    )  # fmt: skip
+
+
+def last_lines(cluster: str | None, hosts: Collection[str], since: datetime) -> Select[Any]:
+    """``t`` (epoch seconds) of the last line that each of these hosts wrote itself, of those that wrote any since then."""
+    lines, source = LINES.c, func.coalesce(LINES.c.source, const(""))
+    return (
+        select(lines.host, epoch(func.max(lines.time)).label("t"))
+        .where(
+            among(lines.host, hosts), same(lines.cluster, cluster), lines.time >= since, not_(one_of(source, OF_OTHERS)),
+            not_(matches(source, _ANSWERS)),
+        )
+        .group_by(lines.host)
+    )  # fmt: skip
+
+
+def slurmd_starts(cluster: str | None, host: str) -> Select[Any]:
+    """Starts of a host's slurmd that name the machine's ``uptime`` (seconds): ``t`` (epoch seconds), and whether the zone of the
+    stamp was ``inferred``."""
+    lines = LINES.c
+    return in_order(
+        select(
+            epoch(lines.time).label("t"), cast(group_of(lines.raw, _UPTIME), Double).label("uptime"),
+            lines.time_quality.is_not_distinct_from(const("inferred")).label("inferred"),
+        )
+        .distinct()
+        .where(
+            lines.host == host, same(lines.cluster, cluster), lines.time.is_not(None), lines.source == const("slurmd"),
+            lines.raw.like(const("%Uptime=%")), matches(lines.raw, _UPTIME),
+        )
+    )  # fmt: skip
+
+
+def bonded_ports(cluster: str | None, host: str) -> Select[Any]:
+    """Lines in which the bonding driver names a port: when each pair was first named (``t``, epoch seconds), ``bond``, ``port``."""
+    lines = LINES.c
+    bond, port = (json_text(lines.entities, path) for path in ("$.bond", "$.port"))
+    return in_order(
+        select(epoch(func.min(lines.time)).label("t"), bond.label("bond"), port.label("port"))
+        .where(
+            lines.host == host, same(lines.cluster, cluster), lines.time.is_not(None), lines.event.like(const("nic.%")),
+            lines.entities.like(const('%"bond"%')),
+        )
+        .group_by(bond, port)
+        .having(and_(bond.is_not(None), port.is_not(None)))
+    )  # fmt: skip
+
+
+def boots_again(cluster: str | None, sources: Sequence[str], apart_s: float, source: Source = ALL) -> Select[Any]:
+    """Boots (``t``, epoch seconds, and ``host``) that some sources tell of, each of a host that one of them had seen up as of
+    another boot more than ``apart_s`` seconds before, however long ago."""
+    boots, before = source.boots, BOOTS.alias("before")
+    earlier = exists().where(
+        before.c.host == boots.c.host, before.c.cluster.is_not_distinct_from(boots.c.cluster),
+        before.c.boot_time < boots.c.boot_time - timedelta(seconds=apart_s), among(before.c.source, sources),
+    )  # fmt: skip
+    found = (
+        select(epoch(boots.c.boot_time).label("t"), boots.c.host)
+        .distinct()
+        .where(
+            same(boots.c.cluster, cluster), among(boots.c.source, sources), boots.c.host.is_not(None), earlier
+        )
+    )  # fmt: skip
+    return found.order_by(boots.c.host, "t")
+
+
+def with_own_log(cluster: str | None, sources: Sequence[str]) -> Select[Any]:
+    """``host`` of each host of which a line of these sources was collected."""
+    return (
+        select(LINES.c.host)
+        .distinct()
+        .where(same(LINES.c.cluster, cluster), LINES.c.host.is_not(None), one_of(LINES.c.source, sources))
+    )

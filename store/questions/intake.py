@@ -1,0 +1,88 @@
+"""What the way in remembers: positions in the spool, keys, sources, nodes, blind periods, batches set aside."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Delete, Select, Update, delete, func, select, update
+
+from store.functions import last_by, listed, one_of
+from store.tables import BLIND, CARRIED, KEYS, MODEL_NODE_STATES, NODES, QUARANTINE, SOURCES, STREAMS, WATERMARK
+
+
+def watermark(spool: str) -> Select[Any]:
+    """``segment`` and ``at``: up to where a spool is stored."""
+    return select(WATERMARK.c.segment, WATERMARK.c.offset.label("at")).where(WATERMARK.c.spool == spool)
+
+
+def last_step(spool: str) -> Select[Any]:
+    """``step``, the last transaction of a spool that went through, and ``file`` with the lines that it carried over."""
+    return select(CARRIED.c.step, CARRIED.c.file).where(CARRIED.c.spool == spool)
+
+
+def streams() -> Select[Any]:
+    """Which sequence numbers of each stream are stored (``ranges``)."""
+    return select(STREAMS.c.agent, STREAMS.c.stream, STREAMS.c.epoch, STREAMS.c.ranges)
+
+
+def keys() -> Select[Any]:
+    """Opaque keys of batches that are stored, and when they were ``received``."""
+    return select(KEYS)
+
+
+def forget_keys(before: datetime) -> Delete:
+    """Keys that were received before a moment."""
+    return delete(KEYS).where(KEYS.c.received < before)
+
+
+def sources() -> Select[Any]:
+    """Every source, all columns."""
+    return select(SOURCES)
+
+
+def forget_sources(names: Iterable[str], before: datetime) -> Delete:
+    """Sources of some kinds that were last seen before a moment."""
+    return delete(SOURCES).where(one_of(SOURCES.c.source, names), SOURCES.c.last_seen < before)
+
+
+def nodes() -> Select[Any]:
+    """Every node that spoke, all columns."""
+    return select(NODES)
+
+
+def blind_count() -> Select[Any]:
+    """``n``: how many blind periods are known."""
+    return select(func.count().label("n")).select_from(BLIND)
+
+
+def blind(limit: int) -> Select[Any]:
+    """The newest blind periods."""
+    return select(BLIND).order_by(BLIND.c.received.desc(), BLIND.c.start.desc()).limit(limit)
+
+
+def set_aside() -> Select[Any]:
+    """``id`` of each batch that is set aside now."""
+    return select(QUARANTINE.c.id).where(QUARANTINE.c.replayed_at.is_(None))
+
+
+def quarantine(limit: int) -> Select[Any]:
+    """Batches that are set aside now, the newest first."""
+    waiting = select(QUARANTINE).where(QUARANTINE.c.replayed_at.is_(None))
+    return waiting.order_by(QUARANTINE.c.set_aside_at.desc()).limit(limit)
+
+
+def replayed(ids: Collection[str], at: datetime) -> Update:
+    """Batches that were set aside and are stored now."""
+    return update(QUARANTINE).where(listed(QUARANTINE.c.id, ids)).values(replayed_at=at)
+
+
+def states_lately(since: datetime) -> Select[Any]:
+    """``host`` and its last ``state`` of those that were told after a moment."""
+    states = MODEL_NODE_STATES.c
+    return (
+        select(states.host, last_by(states.state, states.time).label("state"))
+        .where(states.time > since, states.host.is_not(None))
+        .group_by(states.host)
+    )

@@ -1,0 +1,117 @@
+"""What jobs wrote: how fast they went, and what hooks fetched of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Double, FromClause, Select, and_, func, literal_column, select, try_cast
+
+from store.functions import PLACE, const, epoch, group_of, matches, one_of, row_place, same
+from store.questions.source import ALL, Source
+from store.tables import ARTIFACTS, JOBS, LINES
+
+
+class Pace(NamedTuple):
+    """How a trainer writes the time of a step: the first group of an RE2 ``pattern`` is a number; times ``factor`` it is seconds a
+    step, or ``factor`` by it where it is steps a second (``inverse``)."""
+
+    pattern: str
+    factor: float
+    inverse: bool
+
+
+def _output(lines: FromClause, cluster: str | None) -> ColumnElement[bool]:
+    """Lines in which a job may tell of its pace."""
+    return and_(
+        one_of(lines.c.source, ("job_stdout", "job_stderr")), lines.c.job_id.is_not(None), lines.c.time.is_not(None),
+        func.coalesce(lines.c.event, const("other")) == const("other"), same(lines.c.cluster, cluster),
+    )  # fmt: skip
+
+
+def any_output(cluster: str | None, source: Source = ALL) -> Select[Any]:
+    """One row where a job of the cluster wrote a line with a time that is no event."""
+    return select(const(1).label("found")).select_from(source.lines).where(_output(source.lines, cluster)).limit(1)
+
+
+def jobs_without_stamps(cluster: str | None) -> Select[Any]:
+    """``job_id`` of each job that a line without a time names."""
+    return select(LINES.c.job_id).distinct().where(
+        LINES.c.time.is_(None), LINES.c.job_id.is_not(None), same(LINES.c.cluster, cluster)
+    )  # fmt: skip
+
+
+def progress(cluster: str | None, forms: Sequence[Pace], words: str, source: Source = ALL) -> Select[Any]:
+    """The pace of jobs: ``job_id``, ``restarts``, ``t`` of a line (epoch seconds) and ``seconds`` a step, as the first of ``forms``
+    that fits reads it. Lines without one of the ``words`` (an RE2 pattern) are not read."""
+    lines = source.lines
+    pace = func.min(func.coalesce(*(_seconds_a_step(lines.c.message, form) for form in forms)), type_=Double())
+    files = select(ARTIFACTS.c.file, ARTIFACTS.c.restarts).distinct().subquery("files")
+    restarts, moment = func.coalesce(files.c.restarts, const(0)), epoch(lines.c.time)
+    return (
+        select(lines.c.job_id, restarts.label("restarts"), moment.label("t"), pace.label("seconds"))
+        .select_from(lines.outerjoin(files, files.c.file == lines.c.file))
+        .where(_output(lines, cluster), matches(lines.c.message, words))
+        .group_by(lines.c.job_id, restarts, moment)
+        .having(pace > const(0))
+        .order_by(lines.c.job_id, restarts, moment)
+    )
+
+
+def _seconds_a_step(message: ColumnElement[Any], form: Pace) -> ColumnElement[Any]:
+    number: ColumnElement[float] = try_cast(func.nullif(group_of(message, form.pattern), const("")), Double())
+    factor: ColumnElement[float] = literal_column(repr(form.factor), Double())
+    return factor / func.nullif(number, const(0), type_=Double()) if form.inverse else number * factor
+
+
+def new_outputs(new: ColumnElement[bool], since: datetime) -> Select[Any]:
+    """Outputs that hooks brought and that are ``new`` (a condition of the door's ``stored_since``), read since a moment: all columns of
+    artifacts and their ``place``, by which they are in order. Of several of one run, kind and path it is the first that was stored.
+
+    A run is told by the last beginning of its number before the hook ran (a hook of slurmctld's may run a moment before the start
+    that it tells), by what is known now: accounting may have named another moment since the first output was stored."""
+    of_output = one_of(ARTIFACTS.c.kind, ("stdout", "stderr"))
+    place = row_place(ARTIFACTS).label(PLACE)
+    fresh = select(place, *ARTIFACTS.c).where(new, ARTIFACTS.c.taken_at >= since, of_output).cte("fresh")
+    jobs = select(fresh.c.job_id)
+    blanks = const(" \t\r\n")
+    row = ARTIFACTS.c
+    outputs = (
+        select(
+            place,
+            row.cluster,
+            row.job_id,
+            func.coalesce(row.restarts, const(0)).label("restarts"),
+            row.kind,
+            row.path,
+            row.taken_at,
+        )
+        .where(of_output, row.job_id.in_(jobs), func.trim(row.content, blanks) != const(""))
+        .cte("outputs")
+    )
+    begin = func.coalesce(JOBS.c.submit, JOBS.c.start)
+    begins = (
+        select(JOBS.c.cluster, JOBS.c.job_id, (begin - timedelta(seconds=60)).label("begin"))
+        .where(begin.is_not(None), JOBS.c.source.is_distinct_from(const("task_hook")), JOBS.c.job_id.in_(jobs))
+        .cte("begins")
+    )
+    before = and_(
+        begins.c.job_id == outputs.c.job_id, same(begins.c.cluster, outputs.c.cluster), begins.c.begin <= outputs.c.taken_at
+    )  # fmt: skip
+    runs = (
+        select(outputs.c.place, func.max(begins.c.begin).label("begin"))
+        .select_from(outputs.outerjoin(begins, before))
+        .group_by(outputs.c.place)
+        .cte("runs")
+    )
+    of_run = (outputs.c.cluster, outputs.c.job_id, outputs.c.restarts, outputs.c.kind, outputs.c.path, runs.c.begin)
+    first = select(outputs.c.place, func.min(outputs.c.place).over(partition_by=of_run).label("first")).join_from(
+        outputs, runs, runs.c.place == outputs.c.place
+    ).cte("first")  # fmt: skip
+    return (
+        select(fresh)
+        .join_from(fresh, first, first.c.place == fresh.c.place)
+        .where(first.c.first == fresh.c.place)
+        .order_by(fresh.c.place)
+    )

@@ -1,0 +1,101 @@
+"""What sources said about jobs and their steps: what runs are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, func, not_, or_, select
+
+from store.functions import among, const, contains, epoch, in_order, one_of, same
+from store.questions.times import AS_WRITTEN, WrittenTimes
+from store.tables import JOBS, STEPS
+
+#: What a run needs of a row about its job.
+COLUMNS = (
+    "job_id", "array_job_id", "array_task_id", "restarts", "db_index", "name", "user", "uid", "account", "partition", "state",
+    "cancelled_by", "exit_code", "exit_signal", "submit", "start", "end", "time_limit_s", "node_list", "nodes", "gpus",
+    "gpu_index", "work_dir", "submit_line", "failed_node", "observed_at", "source", "file", "line",
+)  # fmt: skip
+
+#: How files of task hooks are called. Older stores kept their rows under the source ``hook``.
+_TASK_HOOKS = ("/task-hooks/", ".taskprolog.")
+
+
+def _by_slurm() -> ColumnElement[bool]:
+    """Rows that no user wrote: a task hook's row is a user's word about any job."""
+    file = func.coalesce(JOBS.c.file, const(""))
+    of_user = and_(
+        JOBS.c.source.is_not_distinct_from(const("hook")), or_(*(contains(file, name) for name in _TASK_HOOKS))
+    )
+    return and_(JOBS.c.source.is_distinct_from(const("task_hook")), not_(of_user))
+
+
+def job_rows(cluster: str | None) -> Select[Any]:
+    """All rows about a cluster's jobs: ``COLUMNS``."""
+    return select(*(JOBS.c[name] for name in COLUMNS)).where(same(JOBS.c.cluster, cluster), _by_slurm())
+
+
+def new_job_rows(cluster: str | None, new: ColumnElement[bool]) -> Select[Any]:
+    """The rows about jobs with a number that are ``new`` (a condition of the door's ``stored_since``): ``COLUMNS``."""
+    return job_rows(cluster).where(JOBS.c.job_id.is_not(None), new)
+
+
+def job_rows_of(cluster: str | None, jobs: Collection[int], which: ColumnElement[bool]) -> Select[Any]:
+    """The rows about some jobs for which a condition of the door's ``stored_since`` holds: ``COLUMNS``."""
+    return job_rows(cluster).where(which, among(JOBS.c.job_id, jobs))
+
+
+def steps(cluster: str | None, jobs: Collection[int] | None = None) -> Select[Any]:
+    """All rows about a cluster's steps, or those of some jobs."""
+    found = select(STEPS).where(same(STEPS.c.cluster, cluster))
+    return found if jobs is None else found.where(among(STEPS.c.job_id, jobs))
+
+
+def any_step() -> Select[Any]:
+    """One row where anything is stored about steps of any cluster."""
+    return select(STEPS.c.job_id).limit(1)
+
+
+def users_of_jobs(sources: Iterable[str]) -> Select[Any]:
+    """``job_id``, ``uid`` and ``user``: whom some sources name for each job."""
+    return select(JOBS.c.job_id, JOBS.c.uid, JOBS.c.user).distinct().where(one_of(JOBS.c.source, sources))
+
+
+def name_of_job(job_id: int) -> Select[Any]:
+    """``name`` of the last job of that number, where one is known."""
+    named = select(JOBS.c.name).where(JOBS.c.job_id == job_id, JOBS.c.name.is_not(None))
+    return named.order_by(JOBS.c.submit.desc().nulls_last()).limit(1)
+
+
+def named_clusters(other_than: str) -> Select[Any]:
+    """One row where a job of another cluster is known."""
+    return select(JOBS.c.cluster).where(JOBS.c.cluster.is_not(None), JOBS.c.cluster != other_than).limit(1)
+
+
+def hosts_of_jobs(cluster: str | None) -> Select[Any]:
+    """``host``: each node that a job of the cluster had."""
+    return select(func.unnest(JOBS.c.nodes).label("host")).distinct().where(same(JOBS.c.cluster, cluster))
+
+
+def begun_once(cluster: str | None, jobs: Collection[int], times: WrittenTimes = AS_WRITTEN) -> Select[Any]:
+    """``job_id`` and ``t``: when jobs began (epoch seconds), of those of ``jobs`` for which all rows name the same moment."""
+    start = times.of_job(JOBS, "start")
+    return (
+        select(JOBS.c.job_id, epoch(func.min(start)).label("t"))
+        .where(same(JOBS.c.cluster, cluster), JOBS.c.start.is_not(None), among(JOBS.c.job_id, jobs))
+        .group_by(JOBS.c.job_id)
+        .having(func.count(start.distinct()) == const(1))
+    )
+
+
+def node_failures(cluster: str | None, sources: Collection[str]) -> Select[Any]:
+    """Runs that ended because a node failed, as some sources tell: ``t`` (epoch seconds), ``nodes``, ``file`` and ``source``."""
+    return in_order(
+        select(
+            epoch(JOBS.c.end).label("t"), JOBS.c.nodes, func.coalesce(JOBS.c.file, JOBS.c.source).label("file"), JOBS.c.source
+        ).distinct().where(
+            JOBS.c.state == const("NODE_FAIL"), JOBS.c.end.is_not(None), JOBS.c.nodes.is_not(None),
+            one_of(JOBS.c.source, sources), same(JOBS.c.cluster, cluster),
+        )
+    )  # fmt: skip

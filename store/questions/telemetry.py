@@ -1,0 +1,107 @@
+"""Samples of GPUs: held back by heat, with an Xid, labelled with a job."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Integer,
+    Over,
+    Select,
+    and_,
+    case,
+    cast,
+    func,
+    literal_column,
+    not_,
+    select,
+    try_cast,
+)
+from sqlalchemy.sql.base import ReadOnlyColumnCollection
+from sqlalchemy.sql.functions import FunctionElement
+
+from store.functions import among, const, epoch, first_by, in_order, json_text, last_by, same
+from store.questions.source import ALL, Source
+
+_FALSE: ColumnElement[bool] = literal_column("false")
+
+
+def any_sample(cluster: str | None, source: Source = ALL) -> Select[Any]:
+    """One row where the cluster has any sample."""
+    metrics = source.metrics
+    return select(const(1).label("found")).select_from(metrics).where(same(metrics.c.cluster, cluster)).limit(1)
+
+
+def jobs_of_gpus(cluster: str | None, source: Source = ALL) -> Select[Any]:
+    """Samples that name the job of a GPU (dcgm-exporter's ``hpc_job``): ``t`` (epoch seconds), ``host``, ``pci`` and ``job``."""
+    metrics = source.metrics.c
+    job = try_cast(json_text(metrics.labels, "$.hpc_job"), BigInteger)
+    return in_order(
+        select(epoch(metrics.time).label("t"), metrics.host, json_text(metrics.labels, "$.pci_bus_id").label("pci"), job.label("job"))
+        .distinct()
+        .where(same(metrics.cluster, cluster), metrics.labels.like(const("%hpc_job%")), metrics.time.is_not(None))
+    )  # fmt: skip
+
+
+def _samples(
+    cluster: str | None, names: Collection[str], source: Source, value: ColumnElement[Any], ever: ColumnElement[bool]
+) -> Select[Any]:
+    """Samples of some gauges on hosts where one of them was ``ever`` so: ``t``, ``host``, ``gpu`` and ``value``."""
+    metrics = source.metrics.c
+    hosts = select(metrics.host).distinct().where(among(metrics.metric, names), ever)
+    gpu = func.coalesce(json_text(metrics.labels, "$.pci_bus_id"), metrics.device)
+    return (
+        select(epoch(metrics.time).label("t"), metrics.host, gpu.label("gpu"), value)
+        .distinct()
+        .where(
+            among(metrics.metric, names), same(metrics.cluster, cluster), metrics.time.is_not(None), metrics.host.is_not(None),
+            metrics.host.in_(hosts),
+        )
+    )  # fmt: skip
+
+
+def _of_gpu(value: FunctionElement[Any], rows: ReadOnlyColumnCollection[str, Any]) -> Over[Any]:
+    """A function over the samples of a GPU in their order."""
+    return value.over(partition_by=(rows.host, rows.gpu), order_by=rows.t)
+
+
+def throttled(cluster: str | None, names: Collection[str], bits: int, source: Source = ALL) -> Select[Any]:
+    """Stretches of samples in which gauges that are masks have one of some ``bits`` set: ``host``, ``gpu``, the ``first`` and ``last``
+    such sample and those ``before`` and ``after`` them (epoch seconds), and how many ``samples``."""
+    hot = cast(source.metrics.c.value, BigInteger).op("&")(bits) != const(0)
+    samples = _samples(cluster, names, source, hot.label("hot"), hot).cte("samples")
+    of_gpu, t = samples.c, samples.c.t
+    steps = select(
+        *of_gpu, _of_gpu(func.lag(t), of_gpu).label("before"), _of_gpu(func.lead(t), of_gpu).label("after"),
+        func.coalesce(_of_gpu(func.lag(of_gpu.hot), of_gpu), _FALSE).label("was"),
+    ).cte("steps")  # fmt: skip
+    begins = func.sum(case((and_(steps.c.hot, not_(steps.c.was)), const(1)), else_=const(0)))
+    rows = select(*steps.c, _of_gpu(begins, steps.c).label("episode")).cte("numbered").c
+    return (
+        select(
+            rows.host, rows.gpu, func.min(rows.t).label("first"), func.max(rows.t).label("last"), func.count().label("samples"),
+            first_by(rows.before, rows.t).label("before"), last_by(rows.after, rows.t).label("after"),
+        )
+        .where(rows.hot)
+        .group_by(rows.host, rows.gpu, rows.episode)
+        .order_by(rows.host, rows.gpu, func.min(rows.t))
+    )  # fmt: skip
+
+
+def xids_seen(cluster: str | None, names: Collection[str], source: Source = ALL) -> Select[Any]:
+    """Where a gauge of a GPU's last Xid changed to another one: ``host``, ``gpu``, ``code``, the sample ``before`` and its own ``t``
+    (epoch seconds)."""
+    value = source.metrics.c.value
+    samples = _samples(cluster, names, source, cast(value, Integer).label("code"), value > const(0)).cte("samples")
+    of_gpu = samples.c
+    steps = select(
+        *of_gpu, _of_gpu(func.lag(of_gpu.t), of_gpu).label("before"), _of_gpu(func.lag(of_gpu.code), of_gpu).label("was")
+    ).cte("steps")  # fmt: skip
+    rows = steps.c
+    return in_order(
+        select(rows.host, rows.gpu, rows.code, rows.before, rows.t)
+        .where(rows.code > const(0), rows.before.is_not(None), rows.code != rows.was)
+    )  # fmt: skip
