@@ -44,6 +44,7 @@ def hold(store: DuckStore) -> int:
     if store.fact(FACT) is not None:
         return 0
     with store.transaction() as connection:
+        store.rewrite()
         held = _count(connection.execute(_HOLD))
         (latest,) = connection.execute(_LATEST).fetchone() or (None,)
         if latest is not None:
