@@ -20,7 +20,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from queries.kql import KqlBindError, run
+from queries.kql import KqlBindError, KqlError, run, validate
 from queries.kql.functions.declaration import LINEAR, Body, Cost, Function, Kind, Template
 from queries.kql.functions.registry import GROUP, SUBJECTS, registry
 
@@ -139,6 +139,16 @@ def test_a_package_that_is_wrong_is_named_and_left_out(
 def test_one_function_is_offered_as_well_as_a_tuple(installed: Install) -> None:
     installed(f"{DECLARE}Function('answer', 'The answer.', Template('', 'long', '42'), aliases=('the_answer',))\n")
     assert run(duckdb.connect(), "print answer(), the_answer()").rows == [[42, 42]]
+
+
+@pytest.mark.parametrize(
+    ("name", "refusal"), [("geo_line_length", "not implemented yet"), ("estimate_data_size", "cannot be answered here")]
+)
+def test_a_name_of_kusto_that_is_not_answered_here_may_be_taken(name: str, refusal: str, installed: Install) -> None:
+    with pytest.raises(KqlError, match=refusal):
+        run(duckdb.connect(), f"print {name}('x')")
+    installed(f"{DECLARE}Function('{name}', 'Ours.', Body('s', 'long', len))\n")
+    assert validate(f"print {name}('x')") == [("print_0", "long")]
 
 
 def test_every_function_is_declared_in_one_subject_with_a_sentence() -> None:
