@@ -9,7 +9,7 @@ from sqlalchemy import CTE, ColumnElement, Select, and_, func, or_, select
 
 from store.functions import among, const, one_of, same
 from store.questions.authority import Speakers
-from store.questions.source import ALL, Source
+from store.questions.source import ALL, CLUSTER, Rows, Source
 from store.questions.times import AS_WRITTEN, WrittenTimes
 from store.tables import ARTIFACTS, JOBS, LINES
 
@@ -29,9 +29,13 @@ _OF_RUNS = (
 
 def stamped(cluster: str | None, source: Source = ALL) -> Select[Any]:
     """The event lines of a cluster that have a time: ``COLUMNS``."""
-    lines = source.lines.c
+    return source.asked(_stamped, cluster)
+
+
+def _stamped(rows: Rows) -> Select[Any]:
+    lines = rows.lines.c
     return select(*(lines[name] for name in COLUMNS)).where(
-        lines.event.is_not(None), lines.event != const("other"), lines.time.is_not(None), same(lines.cluster, cluster)
+        lines.event.is_not(None), lines.event != const("other"), lines.time.is_not(None), same(lines.cluster, CLUSTER)
     )  # fmt: skip
 
 

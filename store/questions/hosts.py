@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Double, Select, and_, cast, exists, func, not_, select
+from sqlalchemy import Double, Select, and_, bindparam, cast, exists, func, not_, select
 
 from store.functions import among, const, epoch, group_of, in_order, json_text, matches, one_of, same
-from store.questions.source import ALL, Source
-from store.tables import BOOTS, LINES
+from store.questions.source import ALL, CLUSTER, Rows, Source
+from store.tables import BOOTS, LINES, TEXT
 
 #: What others write of a host, or a run on several hosts writes: none of it is the host's own word.
 OF_OTHERS = ("slurmctld", "slurmdbd", "slurmrestd", "sacct", "opensm", "switch", "job_stdout", "job_stderr")
@@ -22,9 +23,17 @@ _ANSWERS = "^(sacct|scontrol|sinfo|squeue|poll)"
 _UPTIME = r"\bCPUs=\d+ .*\bUptime=(\d+)"
 
 
+_HOST = bindparam("host", type_=TEXT)
+
+
 def own_lines(cluster: str | None, host: str) -> Select[Any]:
     """When a host wrote lines itself: ``t`` (epoch seconds, whole), whether the zone of the stamp was ``inferred`` and whether
     ``slurm``'s daemons on it wrote them."""
+    return _own_lines().params(cluster=cluster, host=host)
+
+
+@cache
+def _own_lines() -> Select[Any]:
     lines, source = LINES.c, func.coalesce(LINES.c.source, const(""))
     second = func.floor(epoch(lines.time))
     return (
@@ -34,7 +43,7 @@ def own_lines(cluster: str | None, host: str) -> Select[Any]:
         )
         .distinct()
         .where(
-            lines.host == host, same(lines.cluster, cluster), lines.time.is_not(None), not_(one_of(source, OF_OTHERS))
+            lines.host == _HOST, same(lines.cluster, CLUSTER), lines.time.is_not(None), not_(one_of(source, OF_OTHERS))
         )
         .order_by("t")
     )  # fmt: skip
@@ -56,6 +65,11 @@ def last_lines(cluster: str | None, hosts: Collection[str], since: datetime) -> 
 def slurmd_starts(cluster: str | None, host: str) -> Select[Any]:
     """Starts of a host's slurmd that name the machine's ``uptime`` (seconds): ``t`` (epoch seconds), and whether the zone of the
     stamp was ``inferred``."""
+    return _slurmd_starts().params(cluster=cluster, host=host)
+
+
+@cache
+def _slurmd_starts() -> Select[Any]:
     lines = LINES.c
     return in_order(
         select(
@@ -64,7 +78,7 @@ def slurmd_starts(cluster: str | None, host: str) -> Select[Any]:
         )
         .distinct()
         .where(
-            lines.host == host, same(lines.cluster, cluster), lines.time.is_not(None), lines.source == const("slurmd"),
+            lines.host == _HOST, same(lines.cluster, CLUSTER), lines.time.is_not(None), lines.source == const("slurmd"),
             lines.raw.like(const("%Uptime=%")), matches(lines.raw, _UPTIME),
         )
     )  # fmt: skip
@@ -72,12 +86,17 @@ def slurmd_starts(cluster: str | None, host: str) -> Select[Any]:
 
 def bonded_ports(cluster: str | None, host: str) -> Select[Any]:
     """Lines in which the bonding driver names a port: when each pair was first named (``t``, epoch seconds), ``bond``, ``port``."""
+    return _bonded_ports().params(cluster=cluster, host=host)
+
+
+@cache
+def _bonded_ports() -> Select[Any]:
     lines = LINES.c
     bond, port = (json_text(lines.entities, path) for path in ("$.bond", "$.port"))
     return in_order(
         select(epoch(func.min(lines.time)).label("t"), bond.label("bond"), port.label("port"))
         .where(
-            lines.host == host, same(lines.cluster, cluster), lines.time.is_not(None), lines.event.like(const("nic.%")),
+            lines.host == _HOST, same(lines.cluster, CLUSTER), lines.time.is_not(None), lines.event.like(const("nic.%")),
             lines.entities.like(const('%"bond"%')),
         )
         .group_by(bond, port)
@@ -88,7 +107,11 @@ def bonded_ports(cluster: str | None, host: str) -> Select[Any]:
 def boots_again(cluster: str | None, sources: Sequence[str], apart_s: float, source: Source = ALL) -> Select[Any]:
     """Boots (``t``, epoch seconds, and ``host``) that some sources tell of, each of a host that one of them had seen up as of
     another boot more than ``apart_s`` seconds before, however long ago."""
-    boots, before = source.boots, BOOTS.alias("before")
+    return source.asked(_boots_again, cluster, tuple(sources), apart_s)
+
+
+def _boots_again(rows: Rows, sources: Sequence[str], apart_s: float) -> Select[Any]:
+    boots, before = rows.boots, BOOTS.alias("before")
     earlier = exists().where(
         before.c.host == boots.c.host, before.c.cluster.is_not_distinct_from(boots.c.cluster),
         before.c.boot_time < boots.c.boot_time - timedelta(seconds=apart_s), among(before.c.source, sources),
@@ -97,7 +120,7 @@ def boots_again(cluster: str | None, sources: Sequence[str], apart_s: float, sou
         select(epoch(boots.c.boot_time).label("t"), boots.c.host)
         .distinct()
         .where(
-            same(boots.c.cluster, cluster), among(boots.c.source, sources), boots.c.host.is_not(None), earlier
+            same(boots.c.cluster, CLUSTER), among(boots.c.source, sources), boots.c.host.is_not(None), earlier
         )
     )  # fmt: skip
     return found.order_by(boots.c.host, "t")

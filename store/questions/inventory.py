@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Select, select, union
 
 from store.functions import in_order, same
-from store.questions.source import ALL, Source
+from store.questions.source import ALL, CLUSTER, Rows, Source
 from store.tables import JOBS, LINE_CLUSTERS, LINKS, SETTINGS, TOPOLOGY
 
 
@@ -38,9 +38,13 @@ STATE = ("time", "until", "cluster", "host", "state", "reason", "actor", "source
 
 def node_states(cluster: str | None, source: Source = ALL) -> Select[Any]:
     """The different states of a cluster's nodes that have a time: ``STATE``."""
-    states = source.node_states.c
+    return source.asked(_node_states, cluster)
+
+
+def _node_states(rows: Rows) -> Select[Any]:
+    states = rows.node_states.c
     return in_order(
         select(*(states[name] for name in STATE))
         .distinct()
-        .where(same(states.cluster, cluster), states.time.is_not(None))
+        .where(same(states.cluster, CLUSTER), states.time.is_not(None))
     )

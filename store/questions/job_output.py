@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Double, FromClause, Select, and_, func, literal_column, select, try_cast
 
 from store.functions import PLACE, const, epoch, group_of, matches, one_of, row_place, same
-from store.questions.source import ALL, Source
+from store.questions.source import ALL, CLUSTER, Rows, Source
 from store.tables import ARTIFACTS, JOBS, LINES
 
 
@@ -22,17 +22,21 @@ class Pace(NamedTuple):
     inverse: bool
 
 
-def _output(lines: FromClause, cluster: str | None) -> ColumnElement[bool]:
+def _output(lines: FromClause) -> ColumnElement[bool]:
     """Lines in which a job may tell of its pace."""
     return and_(
         one_of(lines.c.source, ("job_stdout", "job_stderr")), lines.c.job_id.is_not(None), lines.c.time.is_not(None),
-        func.coalesce(lines.c.event, const("other")) == const("other"), same(lines.c.cluster, cluster),
+        func.coalesce(lines.c.event, const("other")) == const("other"), same(lines.c.cluster, CLUSTER),
     )  # fmt: skip
 
 
 def any_output(cluster: str | None, source: Source = ALL) -> Select[Any]:
     """One row where a job of the cluster wrote a line with a time that is no event."""
-    return select(const(1).label("found")).select_from(source.lines).where(_output(source.lines, cluster)).limit(1)
+    return source.asked(_any_output, cluster)
+
+
+def _any_output(rows: Rows) -> Select[Any]:
+    return select(const(1).label("found")).select_from(rows.lines).where(_output(rows.lines)).limit(1)
 
 
 def jobs_without_stamps(cluster: str | None) -> Select[Any]:
@@ -45,14 +49,18 @@ def jobs_without_stamps(cluster: str | None) -> Select[Any]:
 def progress(cluster: str | None, forms: Sequence[Pace], words: str, source: Source = ALL) -> Select[Any]:
     """The pace of jobs: ``job_id``, ``restarts``, ``t`` of a line (epoch seconds) and ``seconds`` a step, as the first of ``forms``
     that fits reads it. Lines without one of the ``words`` (an RE2 pattern) are not read."""
-    lines = source.lines
+    return source.asked(_progress, cluster, tuple(forms), words)
+
+
+def _progress(rows: Rows, forms: Sequence[Pace], words: str) -> Select[Any]:
+    lines = rows.lines
     pace = func.min(func.coalesce(*(_seconds_a_step(lines.c.message, form) for form in forms)), type_=Double())
     files = select(ARTIFACTS.c.file, ARTIFACTS.c.restarts).distinct().subquery("files")
     restarts, moment = func.coalesce(files.c.restarts, const(0)), epoch(lines.c.time)
     return (
         select(lines.c.job_id, restarts.label("restarts"), moment.label("t"), pace.label("seconds"))
         .select_from(lines.outerjoin(files, files.c.file == lines.c.file))
-        .where(_output(lines, cluster), matches(lines.c.message, words))
+        .where(_output(lines), matches(lines.c.message, words))
         .group_by(lines.c.job_id, restarts, moment)
         .having(pace > const(0))
         .order_by(lines.c.job_id, restarts, moment)

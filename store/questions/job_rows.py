@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from functools import cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, func, not_, or_, select
 
 from store.functions import among, const, contains, epoch, in_order, one_of, same
+from store.questions.source import CLUSTER
 from store.questions.times import AS_WRITTEN, WrittenTimes
 from store.tables import JOBS, STEPS
 
@@ -33,17 +35,22 @@ def _by_slurm() -> ColumnElement[bool]:
 
 def job_rows(cluster: str | None) -> Select[Any]:
     """All rows about a cluster's jobs: ``COLUMNS``."""
-    return select(*(JOBS.c[name] for name in COLUMNS)).where(same(JOBS.c.cluster, cluster), _by_slurm())
+    return _job_rows().params(cluster=cluster)
+
+
+@cache
+def _job_rows() -> Select[Any]:
+    return select(*(JOBS.c[name] for name in COLUMNS)).where(same(JOBS.c.cluster, CLUSTER), _by_slurm())
 
 
 def new_job_rows(cluster: str | None, new: ColumnElement[bool]) -> Select[Any]:
     """The rows about jobs with a number that are ``new`` (a condition of the door's ``stored_since``): ``COLUMNS``."""
-    return job_rows(cluster).where(JOBS.c.job_id.is_not(None), new)
+    return _job_rows().where(JOBS.c.job_id.is_not(None), new).params(cluster=cluster)
 
 
 def job_rows_of(cluster: str | None, jobs: Collection[int], which: ColumnElement[bool]) -> Select[Any]:
     """The rows about some jobs for which a condition of the door's ``stored_since`` holds: ``COLUMNS``."""
-    return job_rows(cluster).where(which, among(JOBS.c.job_id, jobs))
+    return _job_rows().where(which, among(JOBS.c.job_id, jobs)).params(cluster=cluster)
 
 
 def steps(cluster: str | None, jobs: Collection[int] | None = None) -> Select[Any]:

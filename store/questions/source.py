@@ -1,14 +1,43 @@
-"""Where a question reads rows that have a moment: all of them, or those of a stretch of time."""
+"""Where a question reads rows that have a moment: all of them, or those of a stretch of time.
+
+A question of the running service is made once for each of the two; asked again it only gets other values.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import lru_cache
+from typing import Any
 
-from sqlalchemy import FromClause, Table, select
+from sqlalchemy import FromClause, Select, Table, bindparam, select
 
-from store.tables import BOOTS, LINES, METRICS, NODE_STATES
+from store.tables import BOOTS, LINES, METRICS, NODE_STATES, TEXT, TIME
+
+#: The cluster that a question is about; null stands for rows that name none.
+CLUSTER = bindparam("cluster", type_=TEXT)
+_SINCE = bindparam("since", type_=TIME)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is read: log ``lines`` (with the columns of ``parsers.record.LOGS``), ``metrics``, ``boots`` and ``node_states``."""
+
+    lines: FromClause
+    metrics: FromClause
+    boots: FromClause
+    node_states: FromClause
+
+
+def _stretch(table: Table, moment: str) -> FromClause:
+    return select(table).where(table.c[moment] >= _SINCE).subquery(table.name)
+
+
+_WHOLE = Rows(LINES, METRICS, BOOTS, NODE_STATES)
+_STRETCH = Rows(
+    _stretch(LINES, "time"), _stretch(METRICS, "time"), _stretch(BOOTS, "boot_time"), _stretch(NODE_STATES, "time")
+)
 
 
 @dataclass(frozen=True)
@@ -17,25 +46,15 @@ class Source:
 
     since: datetime | None = None
 
-    @cached_property
-    def lines(self) -> FromClause:
-        """Log lines, with the columns of ``parsers.record.LOGS``."""
-        return self._of(LINES, "time")
+    def asked(self, question: Callable[..., Select[Any]], cluster: str | None, *given: object) -> Select[Any]:
+        """What ``question(rows, *given)`` asks of these rows, with the value of ``CLUSTER``."""
+        made = _made(question, self.since is None, *given)
+        return made.params(cluster=cluster) if self.since is None else made.params(cluster=cluster, since=self.since)
 
-    @cached_property
-    def metrics(self) -> FromClause:
-        return self._of(METRICS, "time")
 
-    @cached_property
-    def boots(self) -> FromClause:
-        return self._of(BOOTS, "boot_time")
-
-    @cached_property
-    def node_states(self) -> FromClause:
-        return self._of(NODE_STATES, "time")
-
-    def _of(self, table: Table, moment: str) -> FromClause:
-        return table if self.since is None else select(table).where(table.c[moment] >= self.since).subquery(table.name)
+@lru_cache(maxsize=100)
+def _made(question: Callable[..., Select[Any]], whole: bool, *given: object) -> Select[Any]:
+    return question(_WHOLE if whole else _STRETCH, *given)
 
 
 #: All rows that are stored.

@@ -24,40 +24,46 @@ from sqlalchemy.sql.base import ReadOnlyColumnCollection
 from sqlalchemy.sql.functions import FunctionElement
 
 from store.functions import among, const, epoch, first_by, in_order, json_text, last_by, same
-from store.questions.source import ALL, Source
+from store.questions.source import ALL, CLUSTER, Rows, Source
 
 _FALSE: ColumnElement[bool] = literal_column("false")
 
 
 def any_sample(cluster: str | None, source: Source = ALL) -> Select[Any]:
     """One row where the cluster has any sample."""
-    metrics = source.metrics
-    return select(const(1).label("found")).select_from(metrics).where(same(metrics.c.cluster, cluster)).limit(1)
+    return source.asked(_any_sample, cluster)
+
+
+def _any_sample(rows: Rows) -> Select[Any]:
+    metrics = rows.metrics
+    return select(const(1).label("found")).select_from(metrics).where(same(metrics.c.cluster, CLUSTER)).limit(1)
 
 
 def jobs_of_gpus(cluster: str | None, source: Source = ALL) -> Select[Any]:
     """Samples that name the job of a GPU (dcgm-exporter's ``hpc_job``): ``t`` (epoch seconds), ``host``, ``pci`` and ``job``."""
-    metrics = source.metrics.c
+    return source.asked(_jobs_of_gpus, cluster)
+
+
+def _jobs_of_gpus(rows: Rows) -> Select[Any]:
+    metrics = rows.metrics.c
     job = try_cast(json_text(metrics.labels, "$.hpc_job"), BigInteger)
     return in_order(
         select(epoch(metrics.time).label("t"), metrics.host, json_text(metrics.labels, "$.pci_bus_id").label("pci"), job.label("job"))
         .distinct()
-        .where(same(metrics.cluster, cluster), metrics.labels.like(const("%hpc_job%")), metrics.time.is_not(None))
+        .where(same(metrics.cluster, CLUSTER), metrics.labels.like(const("%hpc_job%")), metrics.time.is_not(None))
     )  # fmt: skip
 
 
-def _samples(
-    cluster: str | None, names: Collection[str], source: Source, value: ColumnElement[Any], ever: ColumnElement[bool]
-) -> Select[Any]:
+def _samples(rows: Rows, names: Collection[str], value: ColumnElement[Any], ever: ColumnElement[bool]) -> Select[Any]:
     """Samples of some gauges on hosts where one of them was ``ever`` so: ``t``, ``host``, ``gpu`` and ``value``."""
-    metrics = source.metrics.c
+    metrics = rows.metrics.c
     hosts = select(metrics.host).distinct().where(among(metrics.metric, names), ever)
     gpu = func.coalesce(json_text(metrics.labels, "$.pci_bus_id"), metrics.device)
     return (
         select(epoch(metrics.time).label("t"), metrics.host, gpu.label("gpu"), value)
         .distinct()
         .where(
-            among(metrics.metric, names), same(metrics.cluster, cluster), metrics.time.is_not(None), metrics.host.is_not(None),
+            among(metrics.metric, names), same(metrics.cluster, CLUSTER), metrics.time.is_not(None), metrics.host.is_not(None),
             metrics.host.in_(hosts),
         )
     )  # fmt: skip
@@ -71,8 +77,12 @@ def _of_gpu(value: FunctionElement[Any], rows: ReadOnlyColumnCollection[str, Any
 def throttled(cluster: str | None, names: Collection[str], bits: int, source: Source = ALL) -> Select[Any]:
     """Stretches of samples in which gauges that are masks have one of some ``bits`` set: ``host``, ``gpu``, the ``first`` and ``last``
     such sample and those ``before`` and ``after`` them (epoch seconds), and how many ``samples``."""
-    hot = cast(source.metrics.c.value, BigInteger).op("&")(bits) != const(0)
-    samples = _samples(cluster, names, source, hot.label("hot"), hot).cte("samples")
+    return source.asked(_throttled, cluster, tuple(names), bits)
+
+
+def _throttled(read: Rows, names: Collection[str], bits: int) -> Select[Any]:
+    hot = cast(read.metrics.c.value, BigInteger).op("&")(bits) != const(0)
+    samples = _samples(read, names, hot.label("hot"), hot).cte("samples")
     of_gpu, t = samples.c, samples.c.t
     steps = select(
         *of_gpu, _of_gpu(func.lag(t), of_gpu).label("before"), _of_gpu(func.lead(t), of_gpu).label("after"),
@@ -94,8 +104,12 @@ def throttled(cluster: str | None, names: Collection[str], bits: int, source: So
 def xids_seen(cluster: str | None, names: Collection[str], source: Source = ALL) -> Select[Any]:
     """Where a gauge of a GPU's last Xid changed to another one: ``host``, ``gpu``, ``code``, the sample ``before`` and its own ``t``
     (epoch seconds)."""
-    value = source.metrics.c.value
-    samples = _samples(cluster, names, source, cast(value, Integer).label("code"), value > const(0)).cte("samples")
+    return source.asked(_xids_seen, cluster, tuple(names))
+
+
+def _xids_seen(read: Rows, names: Collection[str]) -> Select[Any]:
+    value = read.metrics.c.value
+    samples = _samples(read, names, cast(value, Integer).label("code"), value > const(0)).cte("samples")
     of_gpu = samples.c
     steps = select(
         *of_gpu, _of_gpu(func.lag(of_gpu.t), of_gpu).label("before"), _of_gpu(func.lag(of_gpu.code), of_gpu).label("was")
