@@ -15,7 +15,7 @@ from correlator.gather.runs import no_rows, rows_since
 from correlator.gather.runs_fast import likely_runs
 from correlator.gather.since import since as rows_from
 from correlator.gather.telemetry import KERNEL_SOURCES, SAME_BOOT_S
-from correlator.live.inbox import ENDING, Moments, Recalled, Told, ending_in, listed, moments_of
+from correlator.live.inbox import ENDING, Moments, NewRows, Recalled, ending_in, listed, moments_of
 from correlator.model.moments import moment_of
 from correlator.model.nouns import Event, Run
 from store.questions import arrivals as new_rows
@@ -88,7 +88,7 @@ class _Lines:
     ahead: Ahead | Recalled | None = None
 
     def ended(self) -> frozenset[str]:
-        """Hosts of which they tell something that may have ended there: as was heard or asked, else by the lines read ahead."""
+        """Hosts of which they tell something that may have ended there: as was received or asked, else by the lines read ahead."""
         if isinstance(self.ending, Future):
             return frozenset(self.ending.result())
         if self.ending is None and isinstance(self.ahead, Ahead):
@@ -102,12 +102,12 @@ AGAIN_S = 60.0
 
 class Arrivals:
     """Rows that were stored after the mark ``since``; ``grown``: tables of ``raw`` that have such rows. What does not
-    hang on each other is asked at once, here and ``beside``: most questions keep one core busy only. ``told``: what was heard
+    hang on each other is asked at once, here and ``beside``: most questions keep one core busy only. ``told``: what was received
     of them, where that is all; ``recalled``: lines that need not be read again; ``empty``: tables that hold nothing."""
 
     def __init__(
         self, store: Door, since: Mark, grown: Collection[str], beside: Executor,
-        told: Mapping[str | None, Told] | None = None, recalled: Mapping[str | None, Recalled] | None = None,
+        told: Mapping[str | None, NewRows] | None = None, recalled: Mapping[str | None, Recalled] | None = None,
         empty: frozenset[str] = frozenset(),
     ) -> None:  # fmt: skip
         self.store, self.since, self.grown, self.beside = store, since, grown, beside
@@ -139,7 +139,7 @@ class Arrivals:
     ) -> _Lines:
         """Questions for one column each: DuckDB groups by one ten times as fast as by several."""
         if self.told is not None:
-            return self._heard(cluster, self.told.get(cluster) or Told(), voices, since)
+            return self._from_inbox(cluster, self.told.get(cluster) or NewRows(), voices, since)
         found = _Lines()
         for row in self._rows(LOGS, new_rows.span, cluster):
             found.count, found.timed, found.earliest = row["n"], row["timed"], row["t"]
@@ -155,8 +155,8 @@ class Arrivals:
         found.voices = self._voices(cluster, voices)
         return found
 
-    def _heard(
-        self, cluster: str | None, told: Told, voices: frozenset[str], since: Callable[[float], float]
+    def _from_inbox(
+        self, cluster: str | None, told: NewRows, voices: frozenset[str], since: Callable[[float], float]
     ) -> _Lines:
         """The same without a question."""
         ahead: Ahead | Recalled | None = None
@@ -166,8 +166,8 @@ class Arrivals:
                 ahead = Recalled(known.since, [*known.parts, *told.parts])
             elif told.lines <= AHEAD_LINES:
                 ahead = self._ahead(cluster, first)
-        heard = frozenset(told.voices - voices)
-        return _Lines(told.lines, told.timed, told.earliest, told.jobs, told.unstamped, told.ending, heard, ahead)
+        speaking = frozenset(told.voices - voices)
+        return _Lines(told.lines, told.timed, told.earliest, told.jobs, told.unstamped, told.ending, speaking, ahead)
 
     def _ahead(self, cluster: str | None, since: float) -> Ahead:
         lines = self.beside.submit(lambda: prepared(stamped(self.store, cluster, rows_from(since))))
@@ -229,7 +229,7 @@ class Arrivals:
     def _job_rows(self, cluster: str | None) -> tuple[pl.DataFrame, list[Moments], dict[int, Run]]:
         """The new rows about jobs, ``moments_of`` them, and the runs that they most likely tell."""
         if self.told is not None:
-            told = self.told.get(cluster) or Told()
+            told = self.told.get(cluster) or NewRows()
             return pl.concat([no_rows(), *told.rows]), told.moments, told.likely
         rows = rows_since(self.store, cluster, self.since) if "jobs" in self.grown else no_rows()
         return rows, moments_of(rows), likely_runs(rows)

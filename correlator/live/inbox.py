@@ -2,7 +2,7 @@
 
 Whoever stores rows tells of them (``Door.announce``), and works out right here what the next tick wants of them:
 nobody waits for that, the rows were acknowledged before. A tick compares numbers: only where the tables have grown by
-exactly what was heard of, it takes that; otherwise it asks the database.
+exactly what was received, it takes that; otherwise it asks the database.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LOG = logging.getLogger(__name__)
 ENDING = ("nic.", "switch.", "fabric.", "slurm.node_", "slurm.daemon_", "kernel.boot", "storage.")
 
 #: Tables whose rows are taken in; about those of others a tick asks.
-HEARD = ("logs", "jobs")
+FOLLOWED = ("logs", "jobs")
 
 #: So many event lines and rows about jobs wait for a tick, at most: about a kilobyte each. After a standstill the database is
 #: asked.
@@ -53,7 +53,7 @@ Moments = tuple[int, float | None, float | None]
 
 
 @dataclass
-class Told:
+class NewRows:
     """What new rows tell of one cluster: how many ``lines`` there are, how many of them are ``timed``, the ``earliest`` (epoch
     seconds), the ``jobs`` that they name and those of ``unstamped`` lines, hosts of which they tell something that may be
     ``ending`` there, and ``voices``: hosts whose kernel or system speaks. Event lines as ``parts``, and as ``loose`` rows
@@ -72,7 +72,7 @@ class Told:
     moments: list[Moments] = field(default_factory=list)
     likely: dict[int, Run] = field(default_factory=dict)
 
-    def add(self, more: Told) -> None:
+    def add(self, more: NewRows) -> None:
         self.lines += more.lines
         self.timed += more.timed
         self.earliest = min((t for t in (self.earliest, more.earliest) if t is not None), default=None)
@@ -99,7 +99,7 @@ class Told:
 
 
 class Received(NamedTuple):
-    """How many rows of each table of ``HEARD`` were heard of, how often rows that were there already were changed, and how many
+    """How many rows of each table of ``FOLLOWED`` were received, how often rows that were there already were changed, and how many
     lines were moved."""
 
     rows: tuple[int, ...]
@@ -139,58 +139,58 @@ class Recalled:
 BEHIND_S = 0.00001
 
 
-class Heard:
+class Inbox:
     """What a store took in since the last tick. Any thread may store; one ticks."""
 
     def __init__(self, store: Door) -> None:
         self._store = store
-        self._rows = tuple(0 for _ in HEARD)
+        self._rows = tuple(0 for _ in FOLLOWED)
         self._waiting: deque[tuple[tuple[int, ...], Added]] = deque()
-        self._told: deque[tuple[tuple[int, ...], dict[str | None, Told]]] = deque()
+        self._told: deque[tuple[tuple[int, ...], dict[str | None, NewRows]]] = deque()
         self._size = 0
-        #: From here on nothing that was heard was left out; None: nobody has ticked yet.
+        #: From here on nothing that was received was left out; None: nobody has ticked yet.
         self._whole_from: tuple[int, ...] | None = None
         self._one_at_a_time = threading.Lock()
-        #: By cluster, lines that were heard or read already.
+        #: By cluster, lines that were received or read already.
         self.recalled: dict[str | None, Recalled] = {}
         store.listeners.add(self)
 
     def hear(self, added: Added) -> None:
         """See ``store.door.Listener``."""
-        more = [sum(rows.height for name, rows in added if name == table) for table in HEARD]
+        more = [sum(rows.height for name, rows in added if name == table) for table in FOLLOWED]
         after = tuple(map(sum, zip(self._rows, more, strict=True)))
         if self._whole_from is not None and any(more):
-            self._waiting.append((after, [(name, rows) for name, rows in added if name in HEARD]))
+            self._waiting.append((after, [(name, rows) for name, rows in added if name in FOLLOWED]))
         self._rows = after
 
     def digest(self) -> None:
-        """Works out what was heard. Rows that cannot be read are left out: who asks the database for them will say why."""
+        """Works out what was received. Rows that cannot be read are left out: who asks the database for them will say why."""
         with self._one_at_a_time:
             self._read_waiting()
 
     def mark(self) -> Received | None:
-        """Up to where it was heard; None while more is being committed."""
+        """Up to where rows were received; None while more is being committed."""
         mark = Received(self._rows, self._store.rewritten, self._store.moved)
         return None if self._store.telling else mark
 
     def take(
         self, since: Received | None, until: Received | None, grown: Mapping[str, int]
-    ) -> dict[str | None, Told] | None:
+    ) -> dict[str | None, NewRows] | None:
         """What the rows between two marks tell, by cluster, where they are all by which the tables have ``grown``; else None.
         It is not kept."""
         with self._one_at_a_time:
             self._read_waiting()
-            found: dict[str | None, Told] = {}
+            found: dict[str | None, NewRows] = {}
             whole, self._whole_from = self._whole_from, self._rows if until is None else until.rows
             while self._told and self._told[0][0] <= self._whole_from:
                 for cluster, told in self._told.popleft()[1].items():
-                    found.setdefault(cluster, Told()).add(told)
+                    found.setdefault(cluster, NewRows()).add(told)
                     self._size -= told.size
         if since is None or until is None or since.rewritten != until.rewritten:
             self.recalled.clear()
             return None
-        rows = {table: now - then for table, then, now in zip(HEARD, since.rows, until.rows, strict=True)}
-        if whole is None or whole > since.rows or any(rows[table] != grown[table] for table in HEARD):
+        rows = {table: now - then for table, then, now in zip(FOLLOWED, since.rows, until.rows, strict=True)}
+        if whole is None or whole > since.rows or any(rows[table] != grown[table] for table in FOLLOWED):
             return None
         for told in found.values():
             told.read()
@@ -220,19 +220,19 @@ class Heard:
         self._whole_from = until
 
 
-def _told(added: Added) -> dict[str | None, Told]:
+def _told(added: Added) -> dict[str | None, NewRows]:
     """What the rows of one transaction tell, by cluster."""
-    found: dict[str | None, Told] = {}
+    found: dict[str | None, NewRows] = {}
     for name, rows in added:
         for cluster, told in _of_lines(rows) if name == "logs" else _of_jobs(rows):
-            found.setdefault(cluster, Told()).add(told)
+            found.setdefault(cluster, NewRows()).add(told)
     for told in found.values():
         if sum(rows.height for rows in told.loose) >= FEW_LINES:
             told.read()
     return found
 
 
-def _of_lines(lines: pl.DataFrame) -> Iterator[tuple[str | None, Told]]:
+def _of_lines(lines: pl.DataFrame) -> Iterator[tuple[str | None, NewRows]]:
     event = pl.col("event").cast(pl.String)
     events = _as_read(lines.filter(event.is_not_null() & (event != "other")))
     for cluster, of_all in _by_cluster(lines.select("cluster", "time", "host", "source", "job_id")):
@@ -240,7 +240,7 @@ def _of_lines(lines: pl.DataFrame) -> Iterator[tuple[str | None, Told]]:
         ours = events.filter(pl.col("cluster").eq_missing(pl.lit(cluster, pl.String)))
         spoken = of_all.filter(pl.col("source").cast(pl.String).is_in(KERNEL_SOURCES))["host"].unique().cast(pl.String)
         timed = ours.filter(pl.col("time").is_not_null())
-        yield cluster, Told(
+        yield cluster, NewRows(
             of_all.height, of_all.height - times.null_count(), seconds(times.dt.epoch("us").min()),  # type: ignore[arg-type]
             set(jobs.drop_nulls().unique().to_list()), set(jobs.filter(times.is_null()).drop_nulls().to_list()),
             ending_in(ours), {host for host in spoken.to_list() if host}, loose=[timed] if timed.height else [],
@@ -254,10 +254,10 @@ def _as_read(lines: pl.DataFrame) -> pl.DataFrame:
     return lines.with_columns(words).select(event_lines.COLUMNS)
 
 
-def _of_jobs(rows: pl.DataFrame) -> Iterator[tuple[str | None, Told]]:
+def _of_jobs(rows: pl.DataFrame) -> Iterator[tuple[str | None, NewRows]]:
     for cluster, of_all in _by_cluster(rows.filter(pl.col("job_id").is_not_null())):
         ours = of_all.select(job_rows.COLUMNS)
-        yield cluster, Told(rows=[ours], moments=moments_of(ours), likely=likely_runs(ours))
+        yield cluster, NewRows(rows=[ours], moments=moments_of(ours), likely=likely_runs(ours))
 
 
 def _by_cluster(rows: pl.DataFrame) -> Iterator[tuple[str | None, pl.DataFrame]]:

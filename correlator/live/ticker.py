@@ -24,7 +24,7 @@ from correlator.live.arrivals import Arrivals
 from correlator.live.awaited import silent_in
 from correlator.live.changes import same_objects, settled
 from correlator.live.history import History, Said
-from correlator.live.inbox import BEHIND_S, HEARD, Heard, Recalled, Received, Told
+from correlator.live.inbox import BEHIND_S, FOLLOWED, Inbox, NewRows, Recalled, Received
 from correlator.live.patch import Storing, store_incidents, store_runs
 from correlator.live.state import LiveConclusions, TickChange, index_of
 from correlator.live.window import Window, longest_window, untouched_until
@@ -82,8 +82,8 @@ class Ticker:
         self._rules = load_edges(edge_paths)
         remember(store, settings)
         self._seen: Mark | None = None
-        #: What is stored between two ticks, and up to where it was heard when the last one began.
-        self._heard = Heard(store)
+        #: What is stored between two ticks, and up to where rows were received when the last one began.
+        self._inbox = Inbox(store)
         self._received: Received | None = None
         self._known: dict[str | None, LiveConclusions] = {}
         self._history: History | None = None
@@ -126,7 +126,7 @@ class Ticker:
             said = self._say(found, before, moment, partly, storing)
         self._seen, self._received, self._known = state, received, {c.cluster: c for c in found}
         if not partly:
-            self._heard.recalled = {c.cluster: nothing_behind(c) for c in found if not c.clocks.offsets}
+            self._inbox.recalled = {c.cluster: nothing_behind(c) for c in found if not c.clocks.offsets}
         for conclusions in found:
             index_of(conclusions)  # where everything was concluded anew: no tick that somebody waits for has to
             conclusions.change, conclusions.lines = TickChange(), None
@@ -136,21 +136,21 @@ class Ticker:
         return TickReport(worked=True, full=not partly, seconds=time.perf_counter() - begun, lines=lines, **lists)
 
     def _look(self) -> tuple[Mark, Received | None]:
-        """The tables as they are, and up to where they were heard of then; None: while they were looked at, more came in."""
+        """The tables as they are, and up to where they were received then; None: while they were looked at, more came in."""
         for _ in range(LOOKS):
-            before = self._heard.mark()
+            before = self._inbox.mark()
             state = self.store.mark(INPUTS, self._seen)
-            if before is not None and before == self._heard.mark():
+            if before is not None and before == self._inbox.mark():
                 return state, before
         return state, None
 
-    def _told(self, state: Mark, received: Received | None) -> dict[str | None, Told] | None:
-        """What was heard since the last tick, by cluster; None where that is not all that is new."""
-        before = {table: self._seen.tables[table].rows if self._seen else 0 for table in HEARD}
-        return self._heard.take(self._received, received, {t: state.tables[t].rows - before[t] for t in HEARD})
+    def _told(self, state: Mark, received: Received | None) -> dict[str | None, NewRows] | None:
+        """What was received since the last tick, by cluster; None where that is not all that is new."""
+        before = {table: self._seen.tables[table].rows if self._seen else 0 for table in FOLLOWED}
+        return self._inbox.take(self._received, received, {t: state.tables[t].rows - before[t] for t in FOLLOWED})
 
     def _conclude(
-        self, state: Mark, full: bool, storing: Storing, told: dict[str | None, Told] | None
+        self, state: Mark, full: bool, storing: Storing, told: dict[str | None, NewRows] | None
     ) -> tuple[list[LiveConclusions], bool]:
         """Conclusions about all clusters, and whether those that new rows speak of needed a part of their rows only."""
         if full or self._seen is None:
@@ -159,7 +159,7 @@ class Ticker:
         grown = frozenset(table for table, now in state.tables.items() if now != self._seen.tables[table])
         empty = frozenset(table for table, now in state.tables.items() if not now.rows)
         with ThreadPoolExecutor(3, thread_name_prefix="asking") as beside:
-            arrivals = Arrivals(self.store, self._seen, grown, beside, told, self._heard.recalled, empty)
+            arrivals = Arrivals(self.store, self._seen, grown, beside, told, self._inbox.recalled, empty)
             return self._conclude_grown(arrivals, storing)
 
     def _anew(self, cluster: str | None) -> LiveConclusions:
@@ -232,9 +232,9 @@ class Ticker:
             conclusions.spent.clear()
         self._spent.clear()
 
-    def _grew_only(self, state: Mark, received: Received | None, told: dict[str | None, Told] | None) -> bool:
+    def _grew_only(self, state: Mark, received: Received | None, told: dict[str | None, NewRows] | None) -> bool:
         """Rows were only added, and none to what applies to all times (settings, cables, files of jobs). Lines that were only
-        moved count as added again; only who heard what is new can tell them from it."""
+        moved count as added again; only who received what is new can tell them from it."""
         if self._seen is None:
             return False
         moved = received.moved - self._received.moved if received and self._received and told is not None else 0
@@ -262,12 +262,12 @@ class Ticker:
         if change is None:
             return before
         if change.ahead is None:
-            self._heard.recalled.pop(cluster, None)
+            self._inbox.recalled.pop(cluster, None)
         begin = (lambda merged: storing.begin(before, merged)) if storing else (lambda merged: None)
         window = Window(self.store, before, self._rules, self.settings, change, begin)
         found = None if window.whole else window.again()
         if found is not None and change.ahead is not None:
-            self._heard.keep(cluster, change.ahead.recalled())
+            self._inbox.keep(cluster, change.ahead.recalled())
         return found
 
 

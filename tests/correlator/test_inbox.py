@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from correlator.engine import conclude_cluster, correlate
 from correlator.gather.events import coalesce, joined, prepared, stamped
 from correlator.live import inbox
-from correlator.live.inbox import Heard, Recalled, Received
+from correlator.live.inbox import Inbox, Recalled, Received
 from correlator.live.ticker import Ticker
 from correlator.model.json_text import sorted_json
 from correlator.model.moments import moment_of
@@ -105,7 +105,7 @@ def test_what_is_heard_is_what_the_database_would_answer(
     )
     jobs = rows["jobs"].with_columns(cluster=pl.lit("here"))
     with open_store(None) as store:
-        listening = Heard(store)
+        listening = Inbox(store)
         assert listening.take(None, listening.mark(), {"logs": 0, "jobs": 0}) is None
         begun = listening.mark()
         for part in (logs[:100], logs[100:]):
@@ -141,14 +141,14 @@ def test_what_is_heard_is_what_the_database_would_answer(
 def test_only_what_is_all_is_taken(since: int, grown: tuple[int, int], whole: bool) -> None:
     rows = rows_of(CAPTURES[0])["logs"][:2]
     with open_store(None) as store:
-        listening = Heard(store)
+        listening = Inbox(store)
         listening.take(None, listening.mark(), {"logs": 0, "jobs": 0})
         begun = listening.mark()
         store.add({"logs": rows})
         if since:
             with store.transaction():
                 store.rewrite()
-        found = listening.take(begun, listening.mark(), dict(zip(inbox.HEARD, grown, strict=True)))
+        found = listening.take(begun, listening.mark(), dict(zip(inbox.FOLLOWED, grown, strict=True)))
         assert (found is not None) == whole
         # What was not taken is not given the next time.
         store.add({"logs": rows})
@@ -159,7 +159,7 @@ def test_too_many_rows_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inbox, "MOST_ROWS", 5)
     rows = rows_of(CAPTURES[0])["logs"]
     with open_store(None) as store:
-        listening = Heard(store)
+        listening = Inbox(store)
         listening.take(None, listening.mark(), {"logs": 0, "jobs": 0})
         begun = listening.mark()
         store.add({"logs": rows})
@@ -172,7 +172,7 @@ def test_too_many_rows_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nobody_hears_of_what_was_rolled_back() -> None:
     rows = logs_for_storage(rows_of(CAPTURES[0])["logs"][:5])
     with open_store(None) as store:
-        listening = Heard(store)
+        listening = Inbox(store)
         listening.take(None, listening.mark(), {"logs": 0, "jobs": 0})
         begun = listening.mark()
         with pytest.raises(ZeroDivisionError), store.transaction() as connection:
