@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
+from parsers import documents
 from parsers.documents import counters, lldp_tables, sacct, tables
 from parsers.documents.hook import MAGIC as HOOK_MAGIC
 from parsers.documents.links_csv import columns as link_columns
@@ -67,12 +68,27 @@ def recognise(path: Path | str, head: bytes, root: Path | None = None) -> Recogn
     if any(shape.search(inner.as_posix()) for shape in (counters.PORT_FILE, counters.NET_FILE, counters.DEVICE_FILE)):
         return replace(place, kind="sysfs_file", reason="a file of /sys/class: its path says which counter it is")
     text = head.decode("utf-8", "replace").removeprefix("﻿")
+    if of_package := _of_package(inner, text):
+        return replace(place, kind=of_package, source=None, reason="a document of an installed package")
     for kind, why, fits in _DOCUMENTS:
         if fits(text):
             return replace(place, kind=kind, source=None, reason=why)
     if name.lower().endswith(_NO_LOGS) and not _is_json_lines(text):
         return replace(place, kind="skip", source=None, reason="neither logs nor a document known here")
     return _lines(place, inner, text)
+
+
+def _of_package(inner: PurePosixPath, text: str) -> str | None:
+    """The kind that a family of an installed package claims; one that fails on a file has not recognised it."""
+    for document in documents.INSTALLED:
+        assert document.recognises is not None
+        try:
+            kind = document.recognises(inner, text)
+        except Exception:
+            continue
+        if kind in document.kinds and kind in documents.REGISTRY:
+            return kind
+    return None
 
 
 def _of_job(place: Recognition, inner: PurePosixPath, head: bytes) -> Recognition:

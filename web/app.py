@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from parsers.visible import visible
 from store.errors import EngineError
-from web import answering, api, feedback, pages, repairs, sources, suggesting, tail
+from web import answering, api, feedback, pages, repairs, rooms, sources, suggesting, tail
 from web.access import login
 from web.access.audit import Audit
 from web.access.gate import Gate, Guard
@@ -199,6 +199,9 @@ def create_app(
     app.include_router(repairs.router)
     app.include_router(answering.router)
     app.include_router(login.router)
+    for page in rooms.all_pages():
+        if page.router is not None:
+            app.include_router(page.router)
     app.mount("/static", StaticFiles(directory=pages.HERE / "static"), name="static")
     app.state.gate, app.state.audit, app.state.reads = gate, audit or Audit(), Reads()
     if gate is not None:

@@ -28,6 +28,8 @@ from web.access.people import Person, Role
 from web.feedback import asker, remembered
 from web.glyphs import GLYPHS, LEGEND, glyph_of
 from web.reading import PAGE, Reader
+from web.rooms import all_pages
+from web.rooms import names as all_rooms
 from web.shaping import (
     BAD_STATES,
     CATEGORY_WORDS,
@@ -69,8 +71,6 @@ EXAMPLES = (
 )  # fmt: skip
 #: How lines and people name a job: JobId=15, job 15, job:15.
 SLURMS_WORD = re.compile(r"^job(?:id)?\s*[=: #]\s*", re.IGNORECASE)
-#: The pages of the top bar, as their addresses call them.
-ROOMS = ("incidents", "jobs", "nodes", "repairs", "explore", "reports", "sources")
 #: Periods that reports are offered for, besides everything.
 REPORT_DAYS = (7, 30)
 #: What an operator may say a cause was; other words are taken as well.
@@ -83,7 +83,12 @@ router = APIRouter(include_in_schema=False)
 def environment() -> jinja2.Environment:
     """Templates with escaping always on: every log line on a page is hostile until shown otherwise."""
     made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE / "templates"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.FileSystemLoader(
+            [HERE / "templates", *(page.templates for page in all_pages() if page.templates)]
+        ),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     made.filters |= FILTERS
     made.tests["open_rival"] = open_rival
@@ -138,7 +143,7 @@ def first_steps(request: Request, read: Reader) -> dict[str, Any]:
 
 def rooms(person: Person | None) -> tuple[str, ...]:
     """What the top bar leads to: for whom sees only their own jobs nothing else."""
-    return ROOMS if reads_all(person) else ("jobs",)
+    return all_rooms() if reads_all(person) else ("jobs",)
 
 
 def reads_all(person: Person | None) -> bool:

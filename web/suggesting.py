@@ -9,13 +9,13 @@ from urllib.parse import quote
 
 from store import node_names
 from store.run_names import named_runs
+from web import rooms
 
 Suggestion = dict[str, str]
 Ask = Callable[[str, Sequence[Any]], list[dict[str, Any]]]
 
 #: So many are offered at most, and a name may differ by so many letters: of a short one by fewer, or all would be near.
 MOST, LETTERS = 5, 2
-PAGES = ("/incidents", "/jobs", "/nodes", "/repairs", "/explore", "/reports", "/sources", "/search")
 
 
 def listed(kind: str, path: str, rows: Sequence[dict[str, Any]]) -> list[Suggestion]:
@@ -67,7 +67,9 @@ def incidents(ask: Ask, name: str) -> list[Suggestion]:
 def pages(path: str) -> list[Suggestion]:
     """The page whose name is nearest to the first part of a path: /job/15 -> /jobs/15."""
     first, _, rest = path.lstrip("/").partition("/")
-    near = difflib.get_close_matches(f"/{first.lower()}", PAGES, n=1, cutoff=0.7)
+    near = difflib.get_close_matches(
+        f"/{first.lower()}", [f"/{name}" for name in (*rooms.names(), "search")], n=1, cutoff=0.7
+    )
     return [
         {"text": name, "href": name} for name in (page + (f"/{rest}" if rest else "") for page in near) if name != path
     ]

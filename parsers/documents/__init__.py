@@ -1,10 +1,14 @@
 """Documents: files that are not plain log lines (accounting, configuration, counters, environments).
 
 ``read`` takes a kind that ``parsers.recognise`` named and the whole content, and gives tables. A new family is one
-module with a ``DOCUMENT`` and its name in ``_FAMILIES``.
+module with a ``DOCUMENT`` and its name in ``_FAMILIES``. A third party's is an entry point of the group
+``faultline.documents`` that names a ``Document``; it is asked before the built-in ones whether a file is its own.
 """
 
 from __future__ import annotations
+
+import logging
+from importlib.metadata import entry_points
 
 from parsers.documents import (
     counters,
@@ -47,8 +51,30 @@ _FAMILIES = (
     slurm_json, snapshots, topology_conf, topology_yaml,
 )  # fmt: skip
 
-#: Kind -> the family that reads it.
-REGISTRY: dict[str, Document] = {kind: family.DOCUMENT for family in _FAMILIES for kind in family.DOCUMENT.kinds}
+
+def _installed() -> tuple[Document, ...]:
+    """Families of installed packages, by name. One that does not load, or that cannot say which files are its own, is logged
+    and left out: the others must go on."""
+    found = []
+    for point in sorted(entry_points(group="faultline.documents"), key=lambda point: point.name):
+        try:
+            document = point.load()
+        except Exception as error:
+            logging.getLogger(__name__).warning("document %s of %s does not load: %s", point.name, point.value, error)
+            continue
+        if not isinstance(document, Document) or document.recognises is None:
+            logging.getLogger(__name__).warning("document %s of %s recognises no file", point.name, point.value)
+            continue
+        found.append(document)
+    return tuple(found)
+
+
+#: Families of installed packages.
+INSTALLED = _installed()
+#: Kind -> the family that reads it. The name of a built-in kind stays what it is.
+REGISTRY: dict[str, Document] = {kind: document for document in INSTALLED for kind in document.kinds} | {
+    kind: family.DOCUMENT for family in _FAMILIES for kind in family.DOCUMENT.kinds
+}
 
 
 def read(kind: str, data: bytes, origin: Origin) -> Parsed:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import PurePosixPath
 
 import polars as pl
 
@@ -20,14 +21,20 @@ MOST_WARNINGS = 50
 
 Row = dict[str, object]
 Reader = Callable[[str, bytes, Origin], Parsed]
+Recognises = Callable[[PurePosixPath, str], str | None]
 
 
 @dataclass(frozen=True)
 class Document:
-    """A family of documents: the kinds it reads and ``read(kind, data, origin)``, which may raise on bad content."""
+    """A family of documents: the kinds it reads and ``read(kind, data, origin)``, which may raise on bad content.
+
+    ``recognises(path, text)``: which of its kinds a file is, by its path and the text of its first 64 KiB; None if it is none.
+    Families of installed packages need it. ``parsers.recognise`` knows the built-in ones by itself, since their order matters.
+    """
 
     kinds: tuple[str, ...]
     read: Reader
+    recognises: Recognises | None = None
 
 
 @dataclass(frozen=True)

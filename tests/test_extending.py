@@ -1,0 +1,145 @@
+"""docs/extending.md, performed: its examples are installed as a package, word for word, and each one is used.
+
+The package is real: modules and metadata in a folder of the path. Everything happens in one other process, which finds the
+examples by their entry points only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+
+#: Sections of the page whose example comes by an entry point: section -> group.
+GROUPS = {
+    "A format": "formats", "A document": "documents", "A kind of fact": "facts", "A report": "reports",
+    "A KQL function": "kql_functions", "A notifier": "notifiers", "A receiver": "receivers", "A page": "pages",
+}  # fmt: skip
+
+USE = """
+import json, sys
+from pathlib import Path
+from fastapi.testclient import TestClient
+from collector.ingest import Ingest
+from collector.receivers import all_receivers
+from correlator.edges.load import load as edges
+from correlator.engine import correlate
+from correlator.facts import registry
+from faultline.notify import notifiers
+from faultline.notify.message import Message
+from parsers.engine import LineParser
+from parsers.patterns import load as patterns
+from queries import reports
+from queries.kql import run
+from store import open_store
+from web.app import create_app
+
+folder, root = Path(sys.argv[1]), Path(sys.argv[2])
+used = {}
+with open_store(None) as store:
+    Ingest(store).run([root / "faultline/capture/mgmt_flap_long"])
+    Ingest(store).run([folder / "rack7.slots", folder / "bmc.log"])
+    correlate(store)
+    client = TestClient(create_app(store))
+    used["document"] = run(store.cursor(), "Metrics | where Metric == 'slot_temperature' | project Host, Value").rows
+    used["format"] = run(store.cursor(), "Logs | where Source == 'bmc' | project Host, Message").rows
+    used["KQL"] = run(store.cursor(), "print celsius(212.0), rack_of('gx0123')").rows
+    used["report"] = reports.render(reports.run(store, "incident-hosts"), "md")
+    used["page"] = client.get("/failing").text
+    used["top bar"] = client.get("/incidents").text
+used["pattern"] = [str(p) for p in patterns([folder / "0.toml"]).check()]
+used["edge"] = [str(p) for p in edges([folder / "1.toml"])[1]]
+used["kind"] = "coolant.leak" in registry.kinds()
+notifiers()["site.wall"].sender({"path": str(folder / "wall")})(Message("I-1", "opened", "impact", "a link", "http://x"))
+used["notifier"] = (folder / "wall").read_text()
+used["receiver"] = all_receivers()["site.bmc"].what
+print(json.dumps(used))
+"""
+
+
+def section(title: str) -> str:
+    return PAGE.split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def blocks(title: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", section(title), re.MULTILINE | re.DOTALL)
+
+
+def entry_points(title: str) -> dict[str, str]:
+    """Name -> module and attribute, as the section shows them."""
+    found: dict[str, str] = {}
+    for shown in re.findall(r"^    \[project\.entry-points.*?(?=\n\n)", section(title), re.MULTILINE | re.DOTALL):
+        points = tomllib.loads(textwrap.dedent(shown))["project"]["entry-points"]
+        found |= points.get(f"faultline.{GROUPS[title]}", {})
+    return found
+
+
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What came of each example."""
+    folder = tmp_path_factory.mktemp("site")
+    lines = []
+    for title, group in GROUPS.items():
+        ((name, target),) = entry_points(title).items()
+        (code,) = blocks(title, "python")
+        module = folder / (target.split(":")[0].replace(".", "/") + ".py")
+        module.parent.mkdir(exist_ok=True)
+        module.write_text(code, encoding="utf-8")
+        lines += [f"[faultline.{group}]", f"{name} = {target}", ""]
+    (folder / "our_package" / "templates").mkdir()
+    (template,) = blocks("A page", "html")
+    (folder / "our_package" / "templates" / "failing.html").write_text(template, encoding="utf-8")
+    for number, title in enumerate(("An event pattern", "A causal edge")):
+        (folder / f"{number}.toml").write_text(blocks(title, "toml")[0], encoding="utf-8")
+    info = folder / "our_package-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: our-package\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("\n".join(lines))
+    (folder / "rack7.slots").write_text("gx07=41\nnonsense\n")
+    (folder / "bmc.log").write_text("BMC|2026-02-28T16:29:24Z|gx07|Fan 3 failed\n")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])}
+    done = subprocess.run(
+        [sys.executable, "-c", USE, str(folder), str(ROOT)], env=environment, cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_the_example_of_every_section_was_used(used: dict[str, Any]) -> None:
+    assert set(re.findall(r"^## (.+)$", PAGE, re.MULTILINE)) == {
+        *GROUPS, "An event pattern", "A causal edge"
+    }  # fmt: skip
+    assert all(len(entry_points(title)) == 1 for title in GROUPS)
+
+
+def test_lines_and_documents_are_read(used: dict[str, Any]) -> None:
+    assert used["pattern"] == []
+    assert used["format"] == [["gx07", "Fan 3 failed"]]
+    assert used["document"] == [["gx07", 41.0]]
+
+
+def test_facts_and_edges_are_known(used: dict[str, Any]) -> None:
+    assert used["kind"] is True and used["edge"] == []
+
+
+def test_questions_reports_and_pages_answer(used: dict[str, Any]) -> None:
+    assert used["KQL"] == [[100.0, "gx01"]]
+    assert "gpu02" in used["report"]
+    assert "<td>alice</td>" in used["page"] and 'href="/failing"' in used["top bar"]
+
+
+def test_messages_go_out_and_batches_come_in(used: dict[str, Any]) -> None:
+    assert used["notifier"] == "[impact] New: a link http://x\n"
+    assert used["receiver"] == "events of management controllers"
