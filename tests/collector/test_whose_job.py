@@ -79,10 +79,11 @@ class Site:
         status, answer = self.service.post("/api/v1/ingest", told.encode() + b"\n")
         assert status == 200, answer
 
-    def sacct(self, job: int, user: str, uid: int) -> None:
+    def sacct(self, job: int, user: str, uid: int, failed: bool = False) -> None:
         now = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+        state, end = (f"FAILED|1:0|{now}|{now}", now) if failed else (f"RUNNING|0:0|{now}|{now}", "Unknown")
         self.account("sacct", "JobID|JobIDRaw|JobName|User|UID|State|ExitCode|Submit|Start|End|NodeList|Restarts\n"
-                     f"{job}|{job}|train|{user}|{uid}|RUNNING|0:0|{now}|{now}|Unknown|gpu01|0\n")  # fmt: skip
+                     f"{job}|{job}|train|{user}|{uid}|{state}|{end}|gpu01|0\n")  # fmt: skip
 
     def prolog(self, job: int, user: str, uid: int) -> None:
         """As slurmd runs it, as root."""
@@ -142,11 +143,12 @@ def test_who_claims_anothers_job_by_a_file_sees_nothing_of_it(site: Site, named_
         assert told["user"] == "alice" and "mallory" not in json.dumps(told)
 
 
-def disputed(site: Site, job: int) -> str:
+def disputed(site: Site, job: int, failed: bool = False) -> str:
     """Accounting says alice, slurmrestd mallory; the sentence that operators read."""
     now = int(time.time())
-    site.sacct(job, "alice", ALICE)
-    row = {"job_id": job, "user_name": "mallory", "user_id": MALLORY, "job_state": "RUNNING", "submit_time": now, "start_time": now,
+    site.sacct(job, "alice", ALICE, failed)
+    row = {"job_id": job, "user_name": "mallory", "user_id": MALLORY, "job_state": "FAILED" if failed else "RUNNING",
+           "submit_time": now, "start_time": now, **({"end_time": now} if failed else {}),
            "nodes": "gpu01", "cluster": "mini", "name": "train", "partition": "p"}  # fmt: skip
     site.account("rest_jobs", json.dumps({"jobs": [row]}))
 
@@ -160,7 +162,9 @@ def disputed(site: Site, job: int) -> str:
 
 
 def test_a_disputed_run_is_nobodys_and_operators_are_told(site: Site) -> None:
-    text = disputed(site, 70)
+    """A run that failed: one that still runs has no verdict."""
+    text = disputed(site, 70, failed=True)
+    assert until(lambda: site.ask("ops", "/api/v1/jobs/70/verdict")[0] == 200)
     assert site.may_see(70) == {"ops"}
     document = site.ask("ops", "/api/v1/jobs/70/verdict")[1]
     assert document["user"] is None and "mallory (20002)" in document["disputed"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-UNITS = Path(__file__).resolve().parents[1] / "deploy" / "systemd"
+UNITS = Path(__file__).resolve().parents[2] / "deploy" / "systemd"
 #: What systemd says at most of each (``systemd-analyze security``: 0 is shut, 10 open).
 MOST_EXPOSED = {"faultline": 2.0, "faultline-agent": 4.0}
 BOTH = {
