@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pytest
 
 from collector.ingest import Ingest
 from correlator.engine import correlate, result
@@ -22,6 +23,11 @@ from store import open_store
 from store.duckdb_store import DuckStore
 
 CAPTURES = sorted(p.parent for p in (Path(__file__).resolve().parents[1] / "captures").glob("*/truth.json"))
+
+#: One capture of each way to die: what holds whatever the fault was is shown with these by ``make test``, and with all of them
+#: by ``make test-long``.
+FEW = ("fabric_flap_long", "job_faults", "mgmt_flap_requeue", "munge_dies", "node_reboot", "switch_down")
+EACH = [pytest.param(c, id=c.name, marks=() if c.name in FEW else pytest.mark.long) for c in CAPTURES]
 
 
 @cache

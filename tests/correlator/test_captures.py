@@ -19,12 +19,15 @@ from collector.ingest import Ingest
 from correlator.engine import correlate, result
 from parsers.engine import LineParser
 from store import open_store
+from tests.correlator.rows import FEW
 
 ROOT = Path(__file__).resolve().parents[2]
 BUNDLED = sorted(p.parent for p in (ROOT / "tests" / "captures").glob("*/truth.json"))
 #: Faults that overlap, hide or look like another one (tests/cluster/entangled*.py), and those of a site's daily life or
 #: under other settings (further.py): logs only, one archive each.
 ARCHIVES = sorted(p for kind in ("entangled", "further") for p in (ROOT / "tests" / "captures" / kind).glob("*.tar.xz"))
+#: Those for what holds whatever the fault was; `make test-long` takes all.
+EACH = [pytest.param(c, id=c.name, marks=() if c.name in FEW else pytest.mark.long) for c in BUNDLED]
 BESIDE = sorted(p.parent for p in (ROOT.parent / "shared" / "captures").glob("*/truth.json"))
 
 #: The interface of each of the mini cluster's networks.
@@ -181,6 +184,7 @@ def test_archived_capture(archive: Path, tmp_path: Path) -> None:
     check_capture(tmp_path / archive.name.removesuffix(".tar.xz"))
 
 
+@pytest.mark.long
 def test_captures_beside_the_repository() -> None:
     if not BESIDE:
         pytest.skip("no ../shared/captures beside the repository; the bundled captures were judged")
@@ -196,12 +200,12 @@ def test_a_healthy_cluster_has_no_incident() -> None:
     assert concluded(ROOT / "tests/captures/healthy")["incidents"] == []
 
 
-@pytest.mark.parametrize("folder", BUNDLED, ids=lambda p: p.name)
+@pytest.mark.parametrize("folder", EACH)
 def test_ingesting_twice_changes_nothing(folder: Path) -> None:
     assert conclude([folder], times=2) == concluded(folder)
 
 
-@pytest.mark.parametrize("folder", BUNDLED, ids=lambda p: p.name)
+@pytest.mark.parametrize("folder", EACH)
 def test_the_order_of_files_changes_no_byte(folder: Path) -> None:
     """Files in reverse, each with an ingest and a verdict of its own kind of state in between: the same bytes."""
     parts = sorted((p for p in folder.iterdir() if p.name != "truth.json"), reverse=True)
@@ -213,7 +217,9 @@ def test_the_order_of_files_changes_no_byte(folder: Path) -> None:
     assert first == second
 
 
-@pytest.mark.parametrize("name", ["mgmt_flap_long", "switch_down", "node_reboot"])
+@pytest.mark.parametrize(
+    "name", ["mgmt_flap_long", pytest.param("switch_down", marks=pytest.mark.long), pytest.param("node_reboot", marks=pytest.mark.long)]
+)
 def test_pieces_that_arrive_one_by_one_end_in_the_same_verdicts(name: str) -> None:
     """Node by node, controller last, a verdict after each: what was concluded early leaves no trace."""
     folder = ROOT / "tests/captures" / name
