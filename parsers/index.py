@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from operator import or_
 from typing import Any, NamedTuple
 
@@ -412,6 +412,7 @@ def _accepts(entry: Pattern, message: str) -> bool:
     return False
 
 
+@cache
 def _veto(unless: re.Pattern[str] | None) -> Clause | None:
     """Texts of which a refusal needs one; none without a refusal, None where nothing is sure."""
     return () if unless is None else next(iter(needs(unless)), None)

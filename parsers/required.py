@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import product
 from typing import Any
 
@@ -30,6 +30,7 @@ _WITHOUT_WIDTH = (_codes.AT, _codes.ASSERT, _codes.ASSERT_NOT)
 Clause = tuple[str, ...]
 
 
+@cache  # the same regexes for every index of a process
 def needs(regex: re.Pattern[str]) -> tuple[Clause, ...]:
     """Of each of these clauses one text (in small letters) is in the small letters of every text that ``regex`` matches;
     the most telling clauses first. Empty where nothing is sure."""

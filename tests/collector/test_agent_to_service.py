@@ -51,6 +51,7 @@ def service(tmp_path: Path) -> Iterator[Running]:
     running.stop()
 
 
+@pytest.mark.long
 def test_lines_arrive_once_whoever_is_killed(
     service: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -256,6 +256,7 @@ def all_there(service: Running, senders: list[Sender], on_disk: set[int]) -> boo
     return True
 
 
+@pytest.mark.long
 def test_every_acknowledged_line_is_stored_exactly_once(service: Running, capsys: pytest.CaptureFixture[str]) -> None:
     chance = random.Random(7)
     senders = senders_of(service)

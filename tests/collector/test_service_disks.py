@@ -34,6 +34,7 @@ def disk(tmp_path: Path) -> Iterator[BreakableDisk]:
         yield made
 
 
+@pytest.mark.long
 @needs_root
 def test_a_disk_that_turns_read_only_is_said_and_what_was_acknowledged_is_there(disk: BreakableDisk) -> None:
     service = Running(disk.folder / "data", syslog=(), extra="[ingest]\nmin_free_mb = 1\n")
@@ -66,6 +67,7 @@ def test_a_disk_that_turns_read_only_is_said_and_what_was_acknowledged_is_there(
         service.stop()
 
 
+@pytest.mark.long
 @needs_faketime
 def test_a_clock_that_jumps_loses_and_repeats_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(tmp_path)

@@ -42,6 +42,7 @@ def stored(service: Running) -> list[str]:
     return sorted(row[0] for row in service.query("Logs | project Message"))
 
 
+@pytest.mark.long
 def test_batches_wait_while_another_process_holds_the_store_and_go_in_when_it_is_done(
     running: Running, data: Path
 ) -> None:
@@ -114,6 +115,7 @@ def test_what_was_set_aside_is_shown_and_read_again_and_others_are_refused_by_to
     assert 'faultline_intake_requests_total{protocol="ingest",status="401"} 1' in metrics
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")
 def test_a_full_disk_refuses_and_recovers_without_hands_and_without_loss(data: Path, running: Running) -> None:
     data.mkdir()

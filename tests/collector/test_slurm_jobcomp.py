@@ -19,6 +19,7 @@ def service(tmp_path: Path) -> Iterator[Running]:
     running.stop()
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.skipif(not PLUGIN.exists(), reason="slurm-wlm-elasticsearch-plugin is not installed")
 def test_a_failed_job_arrives_as_it_ends(service: Running, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ RESTD = shutil.which("slurmrestd", path=PATH)
 PLUGINS = ("-s", "openapi/v0.0.37,openapi/v0.0.38")
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.cluster,
     pytest.mark.skipif(RESTD is None, reason="slurmrestd is not installed"),
 ]

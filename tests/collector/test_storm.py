@@ -131,6 +131,7 @@ def storm(
         service.stop()
 
 
+@pytest.mark.long
 def test_slow_connections_stop_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     storm(tmp_path, 60, 3.0, 40, capsys)
 

@@ -218,7 +218,12 @@ def test_the_order_of_files_changes_no_byte(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["mgmt_flap_long", pytest.param("switch_down", marks=pytest.mark.long), pytest.param("node_reboot", marks=pytest.mark.long)]
+    "name",
+    [
+        "mgmt_flap_long",
+        pytest.param("switch_down", marks=pytest.mark.long),
+        pytest.param("node_reboot", marks=pytest.mark.long),
+    ],
 )
 def test_pieces_that_arrive_one_by_one_end_in_the_same_verdicts(name: str) -> None:
     """Node by node, controller last, a verdict after each: what was concluded early leaves no trace."""

@@ -14,7 +14,19 @@ import pytest
 from correlator.engine import correlate
 from correlator.live.ticker import Ticker
 from store import open_store
-from tests.correlator.rows import CAPTURES, EACH, FEW, answer, disordered, lossy, rows_of, shuffled, skewed, slices, wanted
+from tests.correlator.rows import (
+    CAPTURES,
+    EACH,
+    FEW,
+    answer,
+    disordered,
+    lossy,
+    rows_of,
+    shuffled,
+    skewed,
+    slices,
+    wanted,
+)
 
 
 @pytest.mark.parametrize("folder", EACH)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -16,16 +15,11 @@ import pytest
 from fastapi.testclient import TestClient
 
 from store import open_store
+from tests.faultline.command import faultline
 from web.app import create_app
 
 CAPTURES = Path(__file__).parent.parent / "captures"
 FLAP = CAPTURES / "mgmt_flap_long"
-
-
-def faultline(*arguments: object, stdin: bytes = b"", cwd: Path | None = None) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "faultline.entry", *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "FAULTLINE_SERVER": ""}
-    return subprocess.run(command, input=stdin, capture_output=True, cwd=cwd, env=environment, timeout=120)
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +165,7 @@ def test_report_lists_and_writes(data: Path, tmp_path: Path) -> None:
 
 def _answered(address: str) -> Any:
     """What an address answers once there is something: the first look at what waits goes on beside the service's start."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while True:
         try:
             with urllib.request.urlopen(address, timeout=10) as answer:
@@ -202,8 +196,8 @@ def test_service_takes_in_hook_files_and_names_its_address(tmp_path: Path) -> No
             assert faultline("query", "Jobs | count", "--server", address).returncode == 0
         finally:
             service.terminate()
-            service.wait(timeout=20)
-    deadline = time.monotonic() + 5
+            service.wait(timeout=60)
+    deadline = time.monotonic() + 60
     while (tmp_path / "data" / "service.json").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not list(spool.glob("*.hook")) and faultline("why", "77", "--data", tmp_path / "data").returncode == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import ssl
 import subprocess
@@ -13,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ from faultline.config import Tls, validate
 from faultline.failure import CommandError
 from faultline.gate import gate_of
 from tests.collector.running import ROOT, free_port
-from tests.faultline import certificates
+from tests.faultline import certificates, command
 
 FLAP = ROOT / "tests" / "captures" / "mgmt_flap_long"
 CONFIG = """
@@ -41,11 +41,16 @@ own = ["alice", "bob"]
 """
 
 
-def faultline(*arguments: str, given: str = "", **more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "faultline.entry", *arguments], cwd=ROOT, input=given, capture_output=True, text=True,
-        env={**os.environ, **more}, timeout=120,
-    )  # fmt: skip
+@dataclass(frozen=True)
+class Answer:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def faultline(*arguments: str, given: str = "", **more: str) -> Answer:
+    done = command.faultline(*arguments, stdin=given.encode(), **more)
+    return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 class Guarded:
@@ -64,14 +69,14 @@ class Guarded:
     def status(self, path: str, **headers: str) -> int:
         request = urllib.request.Request(self.url + path, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=20, context=self.context) as answer:
+            with urllib.request.urlopen(request, timeout=60, context=self.context) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code
 
     def send(self, **shown: str) -> int:
         files = {name: str(self.folder / file) for name, file in shown.items()}
-        sender = Connection(self.url, lambda: "", timeout=20.0, ca=str(self.folder / "ca.pem"), **files)
+        sender = Connection(self.url, lambda: "", timeout=60.0, ca=str(self.folder / "ca.pem"), **files)
         try:
             record = {"raw": "Nov 23 08:00:00 gpu01 kernel: mlx5_core 0000:3b:00.0 ens1: Link down", "host": "gpu01"}
             return sender.request("POST", "/api/v1/ingest", json.dumps(record).encode() + b"\n", {}).code
@@ -85,8 +90,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     stored = faultline("ingest", str(FLAP), "--data", str(made.folder / "data"))
     assert stored.returncode == 0, stored.stderr
     with (made.folder / "log").open("wb") as log:
-        command = [sys.executable, "-m", "faultline.entry", "serve", "--config", str(made.folder / "config.toml")]
-        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
+        serve = [sys.executable, "-m", "faultline.entry", "serve", "--config", str(made.folder / "config.toml")]
+        process = subprocess.Popen(serve, cwd=ROOT, stdout=log, stderr=log)
     until = time.monotonic() + 60
     while time.monotonic() < until and process.poll() is None:
         with contextlib.suppress(OSError):
@@ -118,7 +123,7 @@ def test_pages_and_api_answer_who_is_known(guarded: Guarded) -> None:
 def test_why_asks_with_a_token_and_tells_ones_own_jobs_only(guarded: Guarded) -> None:
     trusted = {"SSL_CERT_FILE": str(guarded.folder / "ca.pem")}
 
-    def why(name: str) -> subprocess.CompletedProcess[str]:
+    def why(name: str) -> Answer:
         return faultline(
             "why", "15", "--server", guarded.url, FAULTLINE_ACCESS_TOKEN=guarded.tokens.get(name, ""), **trusted
         )

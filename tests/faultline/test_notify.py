@@ -14,8 +14,6 @@ from typing import Any, ClassVar
 
 import pytest
 
-from collector.ingest import Ingest
-from correlator.engine import correlate
 from faultline.config import validate
 from faultline.failure import CommandError
 from faultline.notify import notifiers
@@ -23,8 +21,8 @@ from faultline.notify.message import Message
 from faultline.notify.targets import telling_of
 from faultline.notify.telling import MOST, REMEMBERED, RETRY_S, SETTLE_S, Target, Telling
 from faultline.service import Service
-from store import open_store
 from store.duckdb_store import DuckStore
+from tests.correlator.rows import concluded
 from web.metrics import exposition
 
 FLAP = Path(__file__).parent.parent / "captures" / "mgmt_flap_long"
@@ -33,9 +31,7 @@ SOON = datetime(2026, 11, 21, 0, 35)
 
 @pytest.fixture
 def store() -> Iterator[DuckStore]:
-    with open_store(None) as made:
-        Ingest(made).run([FLAP])
-        correlate(made)
+    with concluded(FLAP) as made:
         yield made
 
 

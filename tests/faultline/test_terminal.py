@@ -6,9 +6,12 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.faultline.command import faultline
 
 FLAP = Path(__file__).parent.parent / "captures" / "mgmt_flap_long"
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
@@ -44,9 +47,16 @@ def at_terminal(*arguments: object, columns: int = 80, **more: str) -> str:
     return said.decode().replace("\r\n", "\n")
 
 
-def piped(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "faultline.entry", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=120)
+@dataclass(frozen=True)
+class Piped:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def piped(*arguments: object) -> Piped:
+    done = faultline(*arguments)
+    return Piped(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from ingest_server import IngestServer
 from running_agent import Started, counted, until, write
 
@@ -76,6 +77,7 @@ def test_what_sigterm_cannot_deliver_comes_after_the_next_start(tmp_path: Path, 
     assert counted(server) == Counter(range(1, 11))
 
 
+@pytest.mark.long
 def test_kill_minus_nine_with_rotation_in_flight_and_the_server_away(tmp_path: Path, server: IngestServer) -> None:
     """Lines are numbered and written all the time; agent and server die at random, logs rotate meanwhile."""
     chance = random.Random(20261121)
