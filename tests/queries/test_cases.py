@@ -132,6 +132,7 @@ def comparison() -> Any:
     return made
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not CONFORMANCE.exists(), reason="the conformance cases are not on this machine")
 def test_conformance(capsys: pytest.CaptureFixture[str]) -> None:
     compare = comparison()

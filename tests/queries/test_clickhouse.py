@@ -77,6 +77,7 @@ def test_golden(folder: Path) -> None:
     assert same_rows(result.rows, expected["rows"], ordered), (result.rows, expected["rows"])
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not CONFORMANCE.exists(), reason="the conformance cases are not on this machine")
 def test_conformance(capsys: pytest.CaptureFixture[str]) -> None:
     same = comparison().same_rows

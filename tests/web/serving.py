@@ -8,9 +8,17 @@ import time
 from collections.abc import Iterator
 
 import fixture
+import pytest
 import uvicorn
 
 from web.app import create_app
+
+#: How pages are looked at: each theme and each width once, and by `make test-long` each theme at each width.
+LOOKS = [
+    ("dark", 1440),
+    ("light", 390),
+    *(pytest.param(*look, marks=pytest.mark.long) for look in (("dark", 390), ("light", 1440))),
+]
 
 
 def serve(store: fixture.FakeStore) -> Iterator[str]:
@@ -23,7 +31,7 @@ def serve(store: fixture.FakeStore) -> Iterator[str]:
     )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not server.started and time.monotonic() < deadline:
         time.sleep(0.02)
     yield f"http://127.0.0.1:{port}"

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from serving import LOOKS
 
 from web.pages import HERE
 
@@ -47,8 +48,7 @@ MEASURE = r"""([TEXT, LARGE]) => {
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("width", [1440, 390])
-@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize(("theme", "width"), LOOKS)
 def test_every_text_of_every_page_can_be_read(look: Any, theme: str, width: int) -> None:
     eyes = look(width)
     eyes.answer_queries({"columns": [{"name": "Message", "type": "string"}], "rows": [["a line"]], "truncated": True})
