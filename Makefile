@@ -33,7 +33,9 @@ demo: $(STAMP)  ## load the bundled real capture, serve the pages, print the add
 run: $(COMPILED)  ## the service on 127.0.0.1:8514 with data in ./faultline-data
 	$(BIN)/faultline serve
 
-test: $(DEV) $(COMPILED)  ## everything; installs Chromium and Slurm where it may, says what it skipped where not
+# Hundreds of processes start in a run: bytecode that is not kept would be compiled in each of them.
+test test-long fuzz: export PYTHONDONTWRITEBYTECODE =
+test: $(DEV) $(COMPILED)  ## everything that takes seconds; installs Chromium and Slurm where it may, says what it skipped where not
 	sh tests/prepare.sh
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 

@@ -36,7 +36,7 @@ def _why_not() -> str | None:
 
 
 REASON = _why_not()
-pytestmark = [pytest.mark.cluster, pytest.mark.skipif(REASON is not None, reason=REASON or "")]
+pytestmark = [pytest.mark.long, pytest.mark.cluster, pytest.mark.skipif(REASON is not None, reason=REASON or "")]
 
 
 @contextmanager

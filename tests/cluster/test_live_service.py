@@ -18,7 +18,7 @@ import pytest
 
 from test_live_cluster import REASON, alone, cluster, host
 
-pytestmark = [pytest.mark.cluster, pytest.mark.skipif(REASON is not None, reason=REASON or "")]
+pytestmark = [pytest.mark.long, pytest.mark.cluster, pytest.mark.skipif(REASON is not None, reason=REASON or "")]
 
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]

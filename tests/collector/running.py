@@ -110,7 +110,7 @@ class Running:
         rows: list[list[Any]] = answer["rows"]
         return rows
 
-    def until(self, kql: str, count: int, timeout_s: float = 30.0) -> list[list[Any]]:
+    def until(self, kql: str, count: int, timeout_s: float = 60.0) -> list[list[Any]]:
         """Rows of a query, once there are at least so many; fewer if that does not come."""
         end = time.monotonic() + timeout_s
         while True:
