@@ -1,0 +1,1 @@
+"""What a line means: framings, the catalogue of event patterns, documents, clocks, and who can have written a line. Imports nothing of ours."""
