@@ -245,12 +245,12 @@ def _gpu_jobs(store: Asks, cluster: str | None, source: Source) -> dict[tuple[st
 def result(store: DuckStore) -> dict[str, Any]:
     """corr-result/1 from the stored conclusions."""
     rows = store.ask(stored.incident_documents())
-    names = {cluster: run_names.differing(store.rows, cluster) for cluster in {r["cluster"] for r in rows}}
+    names = {cluster: run_names.differing(store, cluster) for cluster in {r["cluster"] for r in rows}}
     incidents = [
         run_names.renamed(json.loads(r["document"]), names[r["cluster"]]) | {"cluster": r["cluster"]} for r in rows
     ]
     recurrence.link(incidents)
-    runs = run_names.verdicts(store.rows)
+    runs = run_names.verdicts(store)
     return {
         "format": FORMAT,
         "incidents": incidents,
@@ -262,7 +262,7 @@ def result(store: DuckStore) -> dict[str, Any]:
 def _lemons(store: DuckStore) -> list[str]:
     """By what the nodes are called in the whole store."""
     found = lemons.read(store.fact(lemons.FACT))
-    names = NodeNames(store.rows) if found else None
+    names = NodeNames(store) if found else None
     return sorted({names.of(host, cluster) for cluster, host in found}) if names else []
 
 

@@ -21,7 +21,9 @@ from faultline import private
 from faultline.config import DEFAULT_DATA, DEFAULT_LISTEN
 from faultline.failure import CommandError
 from store import blocks, open_store, run_names
-from store.duckdb_store import DuckStore, StoreError
+from store.duckdb_store import DuckStore
+from store.errors import StoreError
+from store.questions import runs
 
 #: How long a service is given to answer a question, in seconds.
 LONGEST_S = 100.0
@@ -122,8 +124,7 @@ class Local:
         return reports.render(reports.run(self.store, name, since=since, until=until), form)
 
     def run_keys(self) -> list[dict[str, Any]]:
-        runs = run_names.named_runs(self.store.rows)
-        return self.store.rows(f"SELECT run_key, job_id, state FROM {runs} ORDER BY job_id, attempt, run_key")
+        return self.store.ask(runs.every_name(run_names.named_runs(self.store)))
 
     def sources(self, search: str | None) -> dict[str, Any]:
         from web.reading import Reader

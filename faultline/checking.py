@@ -14,6 +14,7 @@ from faultline.config import Config, load
 from faultline.failure import CommandError
 from store import archive
 from store.cluster_names import names
+from store.questions import sources
 from store.run_names import disputed
 
 if TYPE_CHECKING:
@@ -42,11 +43,11 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
         try:
             with open_for_reading(data or settings.data) as store:
                 info = store.info()
-                bad = store.rows("SELECT count(*) AS n FROM raw.logs WHERE raw IS NULL")[0]["n"]
+                bad = store.ask(sources.WITHOUT_TEXT)[0]["n"]
                 wrong += archive.damaged(store)
                 wrong += store.lost
                 wrong += two_names(store, settings.cluster)
-                wrong += disputed(store.rows)
+                wrong += disputed(store)
                 for name in names(store.rows, settings.cluster).same:
                     print(
                         f"cluster        accounting calls {settings.cluster!r} {name!r}; the service takes that for the same one"

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from store.duckdb_store import DuckStore
+from store.questions import sources
 
 FILE = "clock.json"
 #: The clock may be this far ahead of the last round: a service that was off over a weekend goes on.
@@ -24,10 +25,6 @@ BEHIND = timedelta(hours=1)
 AGREES_FOR = timedelta(days=1)
 #: A line is told by the clock of its host and arrives so soon, in seconds.
 NEAR_S = 3600
-_ARRIVED = """SELECT max(arrived) AS last FROM (SELECT max(received_time) AS arrived FROM raw.logs
-UNION ALL SELECT max(last_received) FROM raw.archive WHERE state = 'kept')"""
-_AGREEING = f"""SELECT count(*) AS lines, count(*) FILTER (abs(epoch(received_time) - epoch(time)) < {NEAR_S}) AS near
-FROM raw.logs WHERE received_time > ? AND received_time <= ? AND time_quality = 'line'"""
 
 
 @dataclass
@@ -69,11 +66,11 @@ class ClockWatch:
         self.trouble = None
 
     def _arrived(self) -> datetime | None:
-        found: datetime | None = self.store.rows(_ARRIVED)[0]["last"]
+        found: datetime | None = self.store.ask(sources.LAST_ARRIVAL)[0]["last"]
         return found
 
     def _agrees(self, now: datetime) -> bool:
-        found = self.store.rows(_AGREEING, [now - AGREES_FOR, now + BEHIND])[0]
+        found = self.store.ask(sources.agreeing(now - AGREES_FOR, now + BEHIND, NEAR_S))[0]
         return bool(found["lines"]) and 2 * int(found["near"]) > int(found["lines"])
 
     def _remembered(self) -> tuple[datetime | None, datetime | None]:

@@ -35,7 +35,7 @@ class Disputes(Collector):
         if now - self._looked_at < EVERY_S:
             return
         self._looked_at = now
-        found = run_names.disputed(self.store.rows)
+        found = run_names.disputed(self.store)
         self._open = len(found)
         for text in found:
             if text not in self._told:

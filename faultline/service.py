@@ -43,6 +43,7 @@ from parsers.watched import WatchedCatalogue
 from store import cluster_names, damage, segments
 from store.duckdb_store import DuckStore
 from store.errors import StoreError
+from store.questions import sources
 from web.access.audit import QUIET_S, Audit
 from web.access.gate import Gate
 from web.access.own import OwnReader
@@ -286,7 +287,7 @@ class Service(Collector):
             pipeline.names = names
             pipeline.unsettled = True  # lines under way meanwhile were stored under the names of before
         if pipeline is not None and pipeline.cluster is None:  # after a restart, and from hooks
-            known = self.store.rows("SELECT DISTINCT cluster FROM raw.jobs WHERE cluster IS NOT NULL LIMIT 2")
+            known = self.store.ask(sources.JOB_CLUSTERS)
             pipeline.cluster = known[0]["cluster"] if len(known) == 1 else None
             pipeline.unsettled = pipeline.unsettled or pipeline.cluster is not None  # for lines stored meanwhile
 

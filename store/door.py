@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from sqlalchemy.sql.dml import UpdateBase
 
 #: What can be asked.
-Question = sa.Select[Any] | sa.CompoundSelect[Any]
+Question = sa.Select[*tuple[Any, ...]] | sa.CompoundSelect[*tuple[Any, ...]]
 #: Rows that one transaction added, as they were inserted: tables of ``raw`` and frames.
 Added = Sequence[tuple[str, pl.DataFrame]]
 
@@ -62,8 +62,15 @@ class Listener(Protocol):
         """Called by whoever stored them once others may write."""
 
 
+class Answers(Protocol):
+    """What answers questions with rows: a store, a person's view of one, a page's reader, a transaction."""
+
+    def ask(self, question: Question) -> list[dict[str, Any]]:
+        """Rows as dicts, by the names of the question's columns."""
+
+
 class Asks(Protocol):
-    """What answers questions. Any thread may ask; an answer is of one moment."""
+    """A store or a person's view of one. Any thread may ask; an answer is of one moment."""
 
     def ask(self, question: Question) -> list[dict[str, Any]]:
         """Rows as dicts, by the names of the question's columns. Times are naive UTC. Raises ``EngineError``; ``NoSuchTable``

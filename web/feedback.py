@@ -12,11 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from correlator.incidents import lemons
 from correlator.learning import feedback
+from store.questions import incidents as incident_questions
+from store.questions import runs
 from web.access.audit import address_of, audit_of
 from web.access.gate import asking
 from web.api import Read
 from web.problems import ProblemError
-from web.reading import OF_CLUSTER
 from web.shaping import wire
 
 router = APIRouter(prefix="/api/v1")
@@ -103,11 +104,9 @@ def everything(
 def risk(read: Read, name: str) -> dict[str, Any]:
     """Incidents rooted on a node per family of trouble, beside what an ordinary node of the cluster has."""
     node = read.node(name)
-    of_it, host = f"WHERE {OF_CLUSTER}", node["host"]
-    found = read.rows(f"SELECT document FROM model.incidents {of_it}", [node["cluster"]])
-    incidents = [json.loads(row["document"]) for row in found]
-    of_runs = f"SELECT unnest(nodes) AS node FROM model.runs {of_it}"
-    nodes = int(read.rows(f"SELECT count(DISTINCT node) AS n FROM ({of_runs})", [node["cluster"]])[0]["n"])
+    host, cluster = node["host"], node["cluster"]
+    incidents = [json.loads(row["document"]) for row in read.ask(incident_questions.documents(cluster))]
+    nodes = int(read.ask(runs.node_count(cluster))[0]["n"])
     families = lemons.risk(incidents, max(nodes, 2)).get(host, [])
     recent = [
         {"id": i["id"], "start": i["start"], "title": i.get("title"), "event": i["root_cause"]["event"]}

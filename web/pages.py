@@ -18,7 +18,9 @@ from markupsafe import Markup
 from correlator.facts.registry import event_names
 from correlator.learning.feedback import CATEGORIES
 from parsers.visible import visible
-from store.node_names import nodes as nodes_of
+from store.questions import incidents as incident_questions
+from store.questions import nodes as node_questions
+from store.questions import runs as run_questions
 from store.run_names import named_runs
 from web import api, job_files, suggesting
 from web import axis as axes
@@ -237,9 +239,7 @@ def jobs(
     rows, after = read.runs(within, state=state, user=user, search=q, cursor=cursor, limit=PAGE)
     nothing: dict[str, Any] = {}
     if not rows:  # what is stored at all, and how lines come here, is not for whom sees their own jobs only
-        nothing = {"near": suggesting.runs(read.rows, q) if q else []} | (
-            {} if read.own else first_steps(request, read)
-        )
+        nothing = {"near": suggesting.runs(read, q) if q else []} | ({} if read.own else first_steps(request, read))
     return render(
         request, "jobs.html", rows=rows, after=after, accounted=read.accounted(), state=state, user=user, q=q, nav="jobs",
         **nothing,
@@ -293,7 +293,7 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
 @router.get("/nodes", response_class=HTMLResponse)
 def nodes(request: Request, read: Read, q: str | None = None, cursor: str | None = None) -> HTMLResponse:
     rows, after = read.nodes(search=q, cursor=cursor, limit=PAGE)
-    nothing = {} if rows else {**first_steps(request, read), "near": suggesting.nodes(read.rows, q) if q else []}
+    nothing = {} if rows else {**first_steps(request, read), "near": suggesting.nodes(read, q) if q else []}
     return render(request, "nodes.html", rows=rows, after=after, q=q, nav="nodes", **nothing)
 
 
@@ -322,17 +322,13 @@ def explore(request: Request, query: Annotated[str | None, Query(alias="q")] = N
 def search(request: Request, read: Read, within: Within, q: str = "") -> HTMLResponse | RedirectResponse:
     """One box for everything: an exact job, node or incident opens at once; else what contains the text in the range."""
     text = q.strip()
-    exact = (
-        ("SELECT incident_id AS found FROM model.incidents WHERE lower(incident_id) = lower(?)", "/incidents/"),
-        (f"SELECT run_key AS found FROM {named_runs(read.rows)} WHERE run_key = ?", "/jobs/"),
-        (
-            f"SELECT any_value(name) AS found FROM {nodes_of()} WHERE name = $1 OR host = $1 HAVING count(*) = 1",
-            "/nodes/",
-        ),
-    )
     named = SLURMS_WORD.sub("", text)
-    for sql, where in exact:
-        if named and (row := read.one(sql, [named])):
+    exact = (
+        (incident_questions.exactly(named), "/incidents/"), (run_questions.exactly(named_runs(read), named), "/jobs/"),
+        (node_questions.exactly(named), "/nodes/"),
+    )  # fmt: skip
+    for question, where in exact:
+        if named and (row := read.one(question)):
             return RedirectResponse(linked(where + quote(str(row["found"]), safe=""), kept_of(request)), 303)
     lines, more = read.lines(within, search=text, limit=50) if text else ([], False)
     reads.of_lines(request, [line["job_id"] for line in lines if line["source"] in reads.PRINTED])
@@ -345,5 +341,5 @@ def search(request: Request, read: Read, within: Within, q: str = "") -> HTMLRes
         kinds = (suggesting.runs, suggesting.nodes, suggesting.incidents)
         words = ", ".join(json.dumps(word) for word in text.split())
         found["apart"] = f"Logs\n| where Message has_all ({words})\n| sort by Time desc\n| take 200"
-        found |= {"near": [item for kind in kinds for item in kind(read.rows, named)], **first_steps(request, read)}
+        found |= {"near": [item for kind in kinds for item in kind(read, named)], **first_steps(request, read)}
     return render(request, "search.html", q=text, lines=lines, more=more, most=FOUND, nav="", **found)

@@ -1,4 +1,4 @@
-"""Everything the pages and the API read from the store. SQL with bound parameters only.
+"""Everything the pages and the API read from the store, by named questions (``store.questions``).
 
 Pages and API share these functions, so that a number on a page is the number of its JSON.
 """
@@ -11,13 +11,16 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
+import polars as pl
+import sqlalchemy as sa
+
 from correlator.incidents import recurrence
 from store import blocks, node_names, run_names
 from store.door import Asks, Question
-from store.duckdb.asking import rows_of, store_errors
-from store.duckdb.derived import STATES
 from store.errors import NoSuchTable
 from store.node_names import NodeNames
+from store.questions import events, incidents, job_files, lines, nodes, runs, sources
+from store.tables import EVENTS, INCIDENTS, RUNS
 from web import suggesting
 from web.cursors import decode_cursor, encode_cursor
 from web.problems import ProblemError
@@ -32,13 +35,6 @@ LATE_S = 5.0
 SOURCES_KEPT_S = 15.0
 #: Another cluster comes once in a service's life.
 NAMES_KEPT_S = 15.0
-#: Rows of a run's cluster, or of none that was named: what is not told of a cluster may be of this one.
-OF_CLUSTER = "(cluster IS NULL OR cluster IS NOT DISTINCT FROM ?)"
-#: A run that ended, and not well.
-FAILED = "state NOT IN ('COMPLETED', 'RUNNING', 'PENDING', 'CONFIGURING', 'COMPLETING')"
-LINE_COLUMNS = (
-    "time, time_quality, received_time, cluster, host, source, unit, severity, event, job_id, message, raw, file, line"
-)
 
 
 class Store(Asks, Protocol):
@@ -67,25 +63,17 @@ def _state(row: Row) -> str:
     return str(row["state"] or "").upper()
 
 
-class Where:
-    """Conditions with their bound values; texts are constants of this module, values never enter them."""
+def clusters_of(of: Row | None) -> list[str | None]:
+    """For questions: the cluster of a node, a run or an incident; none where nothing is asked for."""
+    return [] if of is None else [of["cluster"]]
 
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self.values: list[Any] = []
 
-    def add(self, text: str, *values: Any) -> None:
-        self.texts.append(text)
-        self.values += values
-
-    def when(self, value: Any, text: str) -> None:
-        """Adds the condition only when there is a value; the value is bound once for each mark."""
-        if value is not None and value != "":
-            self.add(text, *[value] * text.count("?"))
-
-    @property
-    def sql(self) -> str:
-        return " WHERE " + " AND ".join(f"({text})" for text in self.texts) if self.texts else ""
+def _behind(cursor: str | None) -> tuple[datetime, str] | None:
+    """The moment and the name that a cursor holds."""
+    if cursor is None or cursor == "":
+        return None
+    at, name = decode_cursor(cursor, datetime, str)
+    return at, name
 
 
 class Reader:
@@ -101,19 +89,21 @@ class Reader:
         self._users: tuple[float, frozenset[str]] | None = None
         self._lock = threading.Lock()
 
-    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        cursor = self.store.cursor()
-        try:
-            with store_errors():
-                return rows_of(cursor.execute(sql, list(values)))
-        finally:
-            cursor.close()
-
     def ask(self, question: Question) -> list[Row]:
+        """Rows of a named question."""
         return self.store.ask(question)
 
-    def one(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
-        found = self.rows(sql, values)
+    def ask_frame(self, question: Question) -> pl.DataFrame:
+        """The same as a frame."""
+        return self.store.ask_frame(question)
+
+    def cursor(self) -> Any:
+        """What a KQL query runs on."""
+        return self.store.cursor()
+
+    def one(self, question: Question) -> Row | None:
+        """The first row of an answer."""
+        found = self.ask(question)
         return found[0] if found else None
 
     # -- incidents -------------------------------------------------------------------------------------------------
@@ -124,32 +114,19 @@ class Reader:
     ) -> tuple[list[Row], str | None]:  # fmt: skip
         """Newest first. An incident belongs to a range it overlaps; one without an end is still open. ``of``: a node, whose
         cluster they are of."""
-        where = Where()
-        if of is not None:
-            where.add(OF_CLUSTER, of["cluster"])
-        where.when(within.end, "start <= ?")
-        where.when(within.start, 'coalesce("end", start) >= ?')
-        where.when(severity, "severity = ?")
-        where.when(host, "root_host = ? OR list_contains(json_extract_string(document, '$.hosts[*]'), ?)")
-        where.when(job, "list_contains(json_extract_string(document, '$.jobs[*].job_id'), ?)")
-        where.when(search, "document ILIKE '%' || ? || '%'")
-        if cursor:
-            where.add("(start, incident_id) < (CAST(? AS TIMESTAMP), ?)", *decode_cursor(cursor, datetime, str))
-        rows = self.rows(
-            'SELECT incident_id, cluster, start, "end", severity, category, root_event, root_host, root_device,'
-            f" document FROM model.incidents{where.sql} ORDER BY start DESC, incident_id DESC LIMIT ?",
-            [*where.values, limit + 1],
-        )
+        rows = self.ask(incidents.found(
+            start=within.start, end=within.end, severity=severity, host=host, job=job, search=search, clusters=clusters_of(of),
+            behind=_behind(cursor), limit=limit + 1,
+        ))  # fmt: skip
         more = len(rows) > limit
         rows = rows[:limit]
         self._told(rows)
         return rows, encode_cursor(rows[-1]["start"], rows[-1]["incident_id"]) if more else None
 
     def incident(self, incident_id: str) -> Row:
-        row = self.one("SELECT * FROM model.incidents WHERE incident_id = ?", [incident_id])
-        row = row or self._heir(incident_id)
+        row = self.one(incidents.one(incident_id)) or self._heir(incident_id)
         if row is None:
-            near = {"suggestions": suggesting.incidents(self.rows, incident_id)}
+            near = {"suggestions": suggesting.incidents(self, incident_id)}
             raise ProblemError(404, f"There is no incident {incident_id}.", do="See the list of incidents.", extra=near)
         self._told([row])
         row["document"]["recurrence"] = self._recurrence(row)
@@ -157,7 +134,7 @@ class Reader:
 
     def _told(self, rows: Sequence[Row]) -> None:
         """Reads the incidents' documents, with jobs called as in the whole store."""
-        names = {cluster: run_names.differing(self.rows, cluster) for cluster in {row["cluster"] for row in rows}}
+        names = {cluster: run_names.differing(self, cluster) for cluster in {row["cluster"] for row in rows}}
         for row in rows:
             row["document"] = run_names.renamed(document(row["document"]), names[row["cluster"]])
 
@@ -165,11 +142,7 @@ class Reader:
         """Other incidents on the same device, linked as ``faultline incidents`` links them."""
         if not row["root_host"]:
             return []
-        others = self.rows(
-            "SELECT incident_id, start, severity, root_event, document FROM model.incidents"
-            " WHERE root_host = ? AND coalesce(root_device, '') = coalesce(?, '') AND cluster IS NOT DISTINCT FROM ?",
-            [row["root_host"], row["root_device"], row["cluster"]],
-        )  # fmt: skip
+        others = self.ask(incidents.rooted_in(row["root_host"], row["root_device"], row["cluster"]))
         root = {"host": row["root_host"], "device": row["root_device"]}
         documents = [
             {"id": r["incident_id"], "start": r["start"], "severity": r["severity"], "root_cause": {**root, "event": r["root_event"]},
@@ -183,70 +156,39 @@ class Reader:
 
         ``counts`` is false where the same person answered again later.
         """
-        where = Where()
-        if run is not None:
-            where.add("run_key = ? AND cluster IS NOT DISTINCT FROM ?", run["own_key"], run["cluster"])
-        where.when(incident_id, "incident_id = ?")
-        columns = (
-            "cluster, run_key, answer, category, event, host, device, note, author, given_at, said_category, said_event"
-        )
-        later = "lead(given_at) OVER (PARTITION BY cluster, run_key, coalesce(author, '') ORDER BY given_at)"
+        of_run = (run["own_key"], run["cluster"]) if run is not None else None
         try:
-            found = self.rows(
-                f"SELECT {columns}, {later} IS NULL AS counts FROM kept.feedback{where.sql} ORDER BY given_at",
-                where.values,
-            )
+            found = self.ask(incidents.answers(run=of_run, incident_id=incident_id))
         except NoSuchTable:  # a store of an older version, opened for reading
             return []
-        names = {row["cluster"]: run_names.differing(self.rows, row["cluster"]) for row in found[:1]}
+        names = {row["cluster"]: run_names.differing(self, row["cluster"]) for row in found[:1]}
         return [row | {"run_key": names.get(row["cluster"], {}).get(row["run_key"], row["run_key"])} for row in found]
 
     def run_keys(self, incident_id: str) -> list[str]:
         """The runs whose verdicts blame an incident, in the order in which they ended."""
-        sql = f'SELECT run_key FROM {self._runs()} WHERE incident_id = ? ORDER BY "end", run_key'
-        return [str(row["run_key"]) for row in self.rows(sql, [incident_id])]
+        return [str(row["run_key"]) for row in self.ask(runs.blaming(self._runs(), incident_id))]
 
     def _heir(self, former_id: str) -> Row | None:
         """An incident that got another root keeps its former ids as aliases: links in tickets lead on."""
         try:
-            return self.one(
-                "SELECT i.* FROM model.incidents i JOIN kept.aliases a ON a.incident_id = i.incident_id"
-                " WHERE a.alias = ? ORDER BY a.since DESC LIMIT 1", [former_id])  # fmt: skip
+            return self.one(incidents.heir(former_id))
         except NoSuchTable:  # a store of an older version, opened for reading
             return None
 
     def severity_counts(self, within: Range) -> dict[str, int]:
-        where = Where()
-        where.when(within.end, "start <= ?")
-        where.when(within.start, 'coalesce("end", start) >= ?')
-        sql = f"SELECT severity, count(*) AS n FROM model.incidents{where.sql} GROUP BY severity"
-        return {str(row["severity"]): int(row["n"]) for row in self.rows(sql, where.values)}
+        rows = self.ask(incidents.severities(within.start, within.end))
+        return {str(row["severity"]): int(row["n"]) for row in rows}
 
     def cost(self, within: Range) -> Row:
         """What the incidents of a range ended, slowed and cost, and how many of them are not over."""
-        where = Where()
-        where.when(within.end, "start <= ?")
-        where.when(within.start, 'coalesce("end", start) >= ?')
-        found = self.one(
-            "SELECT coalesce(sum(json_array_length(document, '$.jobs')), 0) AS jobs,"
-            " coalesce(sum(json_array_length(document, '$.slowed_jobs')), 0) AS slowed,"
-            " coalesce(sum(TRY_CAST(json_extract_string(document, '$.gpu_hours_lost') AS DOUBLE)), 0) AS gpu_hours,"
-            f' count(*) FILTER ("end" IS NULL) AS open FROM model.incidents{where.sql}',
-            where.values,
-        )
+        found = self.one(incidents.cost(within.start, within.end))
         return found or {"jobs": 0, "slowed": 0, "gpu_hours": 0.0, "open": 0}
 
     # -- jobs ------------------------------------------------------------------------------------------------------
 
-    RUN_COLUMNS = (
-        'run_key, own_key, cluster, job_id, attempt, array_job_id, array_task_id, name, "user", account, partition, state,'
-        ' exit_code, exit_signal, submit, start, "end", node_list, nodes, node_count, gpus, gpu_index, time_limit_s,'
-        " work_dir, submit_line, category, incident_id, confidence"
-    )
-
-    def _runs(self) -> str:
+    def _runs(self) -> sa.Subquery:
         """What runs are read from: there ``run_key`` is the name in the whole store, ``own_key`` that in the cluster."""
-        return run_names.named_runs(self.rows)
+        return run_names.named_runs(self)
 
     def runs(
         self, within: Range, *, state: str | None = None, user: str | None = None, host: str | None = None,
@@ -254,27 +196,11 @@ class Reader:
         cursor: str | None = None,
     ) -> tuple[list[Row], str | None]:  # fmt: skip
         """Newest first, by start (or by submission where it never started). ``of``: a node, whose cluster they are of."""
-        where = Where()
-        if of is not None:
-            where.add(OF_CLUSTER, of["cluster"])
-        where.when(within.end, "coalesce(start, submit) <= ?")
-        where.when(within.start, 'coalesce("end", start, submit) >= ?')
-        if state == "failed":
-            where.add(FAILED)
-        else:
-            where.when(state, "state = ?")
-        where.when(user, '"user" = ?')
-        where.when(host, "list_contains(nodes, ?)")
-        where.when(incident, "incident_id = ?")
-        where.when(search, "run_key = ? OR own_key = ? OR name ILIKE '%' || ? || '%' OR \"user\" = ?")
-        order = "coalesce(start, submit, TIMESTAMP '1970-01-01')"
-        if cursor:
-            where.add(f"({order}, run_key) < (CAST(? AS TIMESTAMP), ?)", *decode_cursor(cursor, datetime, str))
-        rows = self.rows(
-            f"SELECT {self.RUN_COLUMNS}, {order} AS ordered FROM {self._runs()}{where.sql}"
-            " ORDER BY ordered DESC, run_key DESC LIMIT ?",
-            [*where.values, limit + 1],
-        )
+        rows = self.ask(runs.found(
+            self._runs(), start=within.start, end=within.end, state=state, user=user, host=host, incident=incident,
+            search=search, clusters=clusters_of(of), behind=_behind(cursor),
+            limit=limit + 1,
+        ))  # fmt: skip
         more = len(rows) > limit
         rows = rows[:limit]
         after = encode_cursor(rows[-1]["ordered"], rows[-1]["run_key"]) if more else None
@@ -284,48 +210,44 @@ class Reader:
 
     def accounted(self) -> bool:
         """Whether accounting told of any run; slurmctld's log names no user."""
-        return self.one('SELECT 1 AS found FROM model.runs WHERE "user" IS NOT NULL LIMIT 1') is not None
+        return self.one(runs.ACCOUNTED) is not None
 
     def run(self, key: str) -> Row:
-        row = run_names.find(self.rows, f"{self.RUN_COLUMNS}, document", key)
+        row = run_names.find(self, key, *runs.SHOWN, "document")
         if row is None:
             raise ProblemError(
                 404, f"There is no job run {key}.", do="Look for the job's number in the list of jobs; run N of a "
-                "job that was started again is written JOB#N.", extra={"suggestions": suggesting.runs(self.rows, key)},
+                "job that was started again is written JOB#N.", extra={"suggestions": suggesting.runs(self, key)},
             )  # fmt: skip
         row["document"] = document(row["document"])
-        blocks.attach(self.store, row["document"].get("evidence") or [])
+        blocks.attach(self, row["document"].get("evidence") or [])
         return row
 
     def attempts(self, run: Row) -> list[Row]:
         """All runs of a run's job, first to last."""
-        sql = f"SELECT {self.RUN_COLUMNS} FROM {self._runs()} WHERE job_id = ? AND cluster IS NOT DISTINCT FROM ?"
-        return self.rows(f"{sql} ORDER BY attempt", [run["job_id"], run["cluster"]])
+        return self.ask(runs.attempts(self._runs(), run["job_id"], run["cluster"]))
 
     def array_tasks(self, run: Row, most: int = 8) -> Row:
         """The other tasks of a run's array: how many in each state, and the first of them, those that failed before."""
         if run["array_job_id"] is None:
             return {"total": 0, "states": [], "rows": []}
-        of_it = f"FROM {self._runs()} WHERE array_job_id = ? AND job_id <> ? AND cluster IS NOT DISTINCT FROM ?"
-        values = [run["array_job_id"], run["job_id"], run["cluster"]]
-        states = self.rows(f"SELECT state, count(*) AS n {of_it} GROUP BY state ORDER BY n DESC, state", values)
-        first = f"{of_it} ORDER BY NOT ({FAILED}), array_task_id, attempt LIMIT ?"
+        of, which = self._runs(), (run["array_job_id"], run["job_id"], run["cluster"])
+        states = self.ask(runs.states_of_array(of, *which))
         return {
             "total": sum(row["n"] for row in states), "states": [(row["state"], row["n"]) for row in states],
-            "rows": self.rows(f'SELECT run_key, state, start, "end" {first}', [*values, most]),
+            "rows": self.ask(runs.tasks_of_array(of, *which, most)),
         }  # fmt: skip
 
     def runs_by_key(self, keys: Sequence[str]) -> list[Row]:
         if not keys:
             return []
-        sql = f"SELECT {self.RUN_COLUMNS} FROM {self._runs()} WHERE list_contains(?, run_key) ORDER BY start"
-        return self.rows(sql, [list(keys)])
+        return self.ask(runs.by_keys(self._runs(), keys))
 
     def users(self) -> frozenset[str]:
         """Everybody who ran a job; kept for some seconds."""
         with self._lock:
             if self._users is None or time.monotonic() - self._users[0] >= NAMES_KEPT_S:
-                rows = self.rows('SELECT DISTINCT "user" AS name FROM model.runs WHERE "user" <> \'\'')
+                rows = self.ask(runs.USERS)
                 self._users = (time.monotonic(), frozenset(str(row["name"]) for row in rows))
             return self._users[1]
 
@@ -336,7 +258,7 @@ class Reader:
         with self._lock:
             if self._names and time.monotonic() - self._names[0] < NAMES_KEPT_S:
                 return self._names[1]
-            found = NodeNames(self.rows)
+            found = NodeNames(self)
             self._names = (time.monotonic(), found)
             return found
 
@@ -345,7 +267,7 @@ class Reader:
     ) -> tuple[list[Row], str | None]:  # fmt: skip
         """Every host that Slurm or a log line named, with its newest state and what happened to it."""
         after = decode_cursor(cursor, str)[0] if cursor else ""
-        rows = self.rows(node_names.LISTED, [search or "", after, host, limit + 1])
+        rows = self.ask(nodes.listed_nodes(search=search or "", behind=after, host=host, limit=limit + 1))
         more = len(rows) > limit
         rows = rows[:limit]
         return rows, encode_cursor(rows[-1]["name"]) if more else None
@@ -362,13 +284,13 @@ class Reader:
             raise ProblemError(404, said, do="Say which one is meant.", extra=several)
         if (silent := self._without_events(name)) is not None:
             return silent
-        near = {"suggestions": suggesting.nodes(self.rows, name)}
+        near = {"suggestions": suggesting.nodes(self, name)}
         said = f"No line and no Slurm record names a node {name}."
         raise ProblemError(404, said, do="See the list of nodes.", extra=near)
 
     def _without_events(self, host: str) -> Row | None:
         """A host of which there are lines, none of them an event."""
-        found = self.one("SELECT cluster FROM raw.log_view WHERE host = ? ORDER BY cluster LIMIT 1", [host])
+        found = self.one(nodes.cluster_of_lines(host))
         nothing = dict.fromkeys(("state", "reason", "since", "last_event")) | dict.fromkeys(
             ("events", "errors", "incidents"), 0
         )
@@ -379,18 +301,10 @@ class Reader:
     ) -> list[Row]:  # fmt: skip
         """States of these nodes; also the last one from before the range, since it still held at its start. ``of``: a node, a
         run or an incident, whose cluster they are of."""
-        where = Where()
-        where.add("list_contains(?, host)", list(hosts))
-        if of is not None:
-            where.add(OF_CLUSTER, of["cluster"])
-        where.when(end, "time <= ?")
-        where.when(start, "coalesce(until, TIMESTAMP '9999-01-01') >= ?")
-        sql = f"SELECT time, until, host, state, reason, actor, source FROM {STATES}{where.sql}"
-        return joined_states(self.rows(sql + " ORDER BY host, time LIMIT 5000", where.values))
+        return joined_states(self.ask(nodes.states(hosts, start, end, clusters_of(of))))
 
     def links(self, node: Row) -> list[Row]:
-        sql = f"SELECT DISTINCT device, switch, switch_port, plane, rail FROM raw.links WHERE host = ? AND {OF_CLUSTER}"
-        return self.rows(f"{sql} ORDER BY device", [node["host"], node["cluster"]])
+        return self.ask(nodes.links(node["host"], node["cluster"]))
 
     # -- events and lines ------------------------------------------------------------------------------------------
 
@@ -400,76 +314,38 @@ class Reader:
     ) -> list[Row]:  # fmt: skip
         """Classified lines of the hosts or the job in a range, oldest first; with ``newest`` the other way round. ``of``: a run
         or an incident, whose cluster they are of."""
-        where = Where()
-        if of is not None:
-            where.add(OF_CLUSTER, of["cluster"])
-        where.when(start, "time >= ?")
-        where.when(end, "time <= ?")
-        if hosts is not None and job is not None:
-            where.add("list_contains(?, host) OR job_id = ?", list(hosts), job)
-        elif hosts is not None:
-            where.add("list_contains(?, host)", list(hosts))
-        else:
-            where.when(job, "job_id = ?")
-        order = "time DESC, event_id DESC" if newest else "time, event_id"
-        return self.rows(
-            "SELECT event_id, time, time_quality, resolution_us, received_time, host, source, unit, layer, event,"
-            ' severity, device, job_id, message, "count", incident_id, file, line'
-            f" FROM model.events{where.sql} ORDER BY {order} LIMIT ?",
-            [*where.values, limit],
-        )
+        return self.ask(events.found(
+            start=start, end=end, hosts=hosts, job=job, clusters=clusters_of(of), newest=newest, limit=limit
+        ))  # fmt: skip
 
     def output_times(self, job_ids: Sequence[int], start: datetime, end: datetime, *, of: Row) -> list[Row]:
         """When jobs of an incident's cluster printed something: the beat that shows whether a program was alive."""
         if not job_ids:
             return []
-        return self.rows(
-            "SELECT job_id, time FROM raw.log_view WHERE list_contains(?, job_id) AND time BETWEEN ? AND ?"
-            f" AND source IN ('job_stdout', 'job_stderr') AND time_quality = 'line' AND {OF_CLUSTER} ORDER BY time LIMIT 20000",
-            [list(job_ids), start, end, of["cluster"]],
-        )
+        return self.ask(job_files.output_times(job_ids, start, end, of["cluster"]))
 
     def lines(
         self, within: Range, *, host: str | None = None, source: str | None = None, job: int | None = None,
         file: str | None = None, search: str | None = None, cluster: str | None = None, limit: int = 200,
     ) -> tuple[list[Row], bool]:  # fmt: skip
         """Raw lines in a range, oldest first, and whether there were more than ``limit``. ``cluster``: of it or of none."""
-        where = Where()
-        where.when(cluster, OF_CLUSTER)
-        where.when(within.start, "time >= ?")
-        where.when(within.end, "time <= ?")
-        if host:
-            where.add("list_contains(?, host)", [name for name in host.split(",") if name])
-        where.when(source, "source = ?")
-        where.when(job, "job_id = ?")
-        where.when(file, "file = ?")
-        where.when(search, "message ILIKE '%' || ? || '%'")
-        rows = self.rows(
-            f"SELECT {LINE_COLUMNS} FROM raw.log_view{where.sql} ORDER BY time, file, line LIMIT ?",
-            [*where.values, limit + 1],
-        )
+        hosts = [name for name in host.split(",") if name] if host else None
+        rows = self.ask(lines.found(
+            start=within.start, end=within.end, hosts=hosts, source=source, job=job, file=file, search=search,
+            cluster=cluster, limit=limit + 1,
+        ))  # fmt: skip
         return rows[:limit], len(rows) > limit
 
     def around(self, file: str, line: int, radius: int) -> list[Row]:
         """The lines of one file around one of them, in the file's own order."""
-        return self.rows(
-            f"SELECT {LINE_COLUMNS} FROM raw.log_view WHERE file = ? AND line BETWEEN ? AND ? ORDER BY line",
-            [file, line - radius, line + radius],
-        )
+        return self.ask(lines.around(file, line, radius))
 
     def sources(self) -> list[Row]:
         """Every stream with its size and its worst lateness. Costly on a large store, so kept for some seconds."""
         with self._lock:
             if self._sources and time.monotonic() - self._sources[0] < SOURCES_KEPT_S:
                 return self._sources[1]
-            rows = self.rows(
-                "SELECT file, host, source, count(*) AS lines, min(time) AS first, max(time) AS last,"
-                " max(date_diff('microsecond', time, received_time)) / 1e6 AS late_s,"
-                " count(*) FILTER (time_quality <> 'line') AS unsure, count(*) FILTER (event <> 'other') AS events,"
-                " count(*) FILTER (list_contains(tags, 'unparsed')) AS unparsed,"
-                " count(*) FILTER (time_quality = 'received' AND list_contains(tags, 'future')) AS ahead"
-                " FROM raw.log_view GROUP BY file, host, source ORDER BY host, file LIMIT 5000"
-            )
+            rows = self.ask(sources.OF_LINES)
             for row in rows:
                 row["late"] = bool(row["late_s"] and row["late_s"] > LATE_S)
             self._sources = (time.monotonic(), rows)
@@ -477,13 +353,10 @@ class Reader:
 
     def stored(self) -> Row:
         """How much there is at all, for pages that have nothing to show: lines, job runs, runs that did not end well."""
-        found = self.one(
-            f"SELECT count(*) AS runs, count(*) FILTER ({FAILED}) AS failed, (SELECT count(*) FROM model.events)"
-            " AS events, EXISTS(SELECT 1 FROM raw.log_view) AS lines FROM model.runs"
-        )
+        found = self.one(runs.stored())
         return found or {"runs": 0, "failed": 0, "events": 0, "lines": False}
 
     def ready(self) -> dict[str, int]:
         """Counts that prove the tables are there; raises what the engine raises when they are not."""
-        tables = ("model.incidents", "model.runs", "model.events")
-        return {name: int((self.one(f"SELECT count(*) AS n FROM {name}") or {"n": 0})["n"]) for name in tables}
+        tables = {"model.incidents": INCIDENTS, "model.runs": RUNS, "model.events": EVENTS}
+        return {name: int(self.ask(sources.counts(table))[0]["n"]) for name, table in tables.items()}

@@ -14,6 +14,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from collector.inventory import Inventory, blind, patience, quarantine, utc_now
 from store import run_names
 from store.errors import NoSuchTable
+from store.questions import sources as stream_questions
 from web import api, pages
 from web.access.audit import address_of, audit_of
 from web.cursors import decode_cursor, encode_cursor
@@ -35,7 +36,7 @@ def receiving_of(request: Request) -> Any:
 def received(read: Reader, receiving: Any) -> list[Row]:
     """Sources that were received, from the ledger: no look at the lines themselves."""
     try:
-        rows = read.rows("SELECT * FROM intake.sources ORDER BY host, file, source")
+        rows = read.ask(stream_questions.RECEIVED)
     except NoSuchTable:
         return []
     alerts = set()
@@ -56,7 +57,7 @@ def received(read: Reader, receiving: Any) -> list[Row]:
 
 def loaded(read: Reader, known: bool) -> list[Row]:
     """Sources that were read from files. Where nothing was, the lines need not be looked at."""
-    if known and not read.one("SELECT 1 AS found FROM raw.files LIMIT 1"):
+    if known and not read.one(stream_questions.ANY_FILE):
         return []
     rows = read.sources()
     for row in rows:
@@ -128,7 +129,7 @@ def document(
     body = {
         "sources": page, "next": encode_cursor(*(page[-1][n] or "" for n in _KEY)) if more else None, **counts,
         "alerts": [], "blind": [], "quarantine": [], "intake": intake, "nodes": nodes, "looking_since": None,
-        "disputed": run_names.disputed(read.rows),
+        "disputed": run_names.disputed(read),
     }  # fmt: skip
     with contextlib.suppress(NoSuchTable):  # a store that nothing was sent to has no such tables
         body |= {"blind": blind(read.store), "quarantine": quarantine(read.store)}

@@ -58,7 +58,7 @@ def give(store: DuckStore, run_key: str, answer: Answer, now: datetime | None = 
         raise FeedbackError(f"category {answer.category!r}: use one of {', '.join(CATEGORIES)}")
     if answer.answer == "wrong" and answer.category is None:
         raise FeedbackError("a wrong verdict needs the category that it should have been; 'unknown' is one")
-    run = run_names.find(store.rows, "own_key, cluster, document", run_key)
+    run = run_names.find(store, run_key, "own_key", "cluster", "document")
     if run is None or run["document"] is None:
         raise FeedbackError(f"run {run_key}: it has no verdict to answer; see 'faultline incidents'")
     verdict = json.loads(run["document"])
@@ -79,7 +79,7 @@ def give(store: DuckStore, run_key: str, answer: Answer, now: datetime | None = 
 def answers(store: DuckStore, *, run_key: str | None = None, incident_id: str | None = None) -> list[dict[str, Any]]:
     """All answers, oldest first; of one run (by its name in the whole store) or incident where named."""
     if run_key is not None:
-        run = run_names.find(store.rows, "own_key, cluster", run_key) or {"own_key": run_key, "cluster": None}
+        run = run_names.find(store, run_key, "own_key", "cluster") or {"own_key": run_key, "cluster": None}
         return [row for row in answers(store) if (row["run_key"], row["cluster"]) == (run["own_key"], run["cluster"])]
     try:
         return store.ask(kept.answers(incident_id))

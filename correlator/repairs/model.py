@@ -6,15 +6,11 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from store.door import Question
+from store.door import Answers
 
 
-class Rows(Protocol):
-    """What the list needs of a store. ``rows`` is for the names of runs and nodes (``store.run_names``, ``store.node_names``)."""
-
-    def ask(self, question: Question, /) -> list[dict[str, Any]]: ...
-
-    def rows(self, sql: str, parameters: list[Any], /) -> list[dict[str, Any]]: ...
+class Rows(Answers, Protocol):
+    """What the list needs of a store."""
 
 
 @dataclass

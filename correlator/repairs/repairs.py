@@ -84,7 +84,7 @@ def repairs(store: Rows, since: datetime | None = None, until: datetime | None =
         _count_runs(store, cluster, listed)
         _name_runs(store, cluster, listed)
         found += [r for r, _ in listed]
-    nodes = node_names.NodeNames(lambda sql, bound: store.rows(sql, list(bound)))
+    nodes = node_names.NodeNames(store)
     for repair in found:
         repair.node = nodes.of(repair.host, repair.cluster)
         advise(repair)
@@ -383,7 +383,7 @@ def _count_runs(store: Rows, cluster: str | None, listed: _Listed) -> None:
 
 def _name_runs(store: Rows, cluster: str | None, listed: _Listed) -> None:
     """Runs as they are called in the whole store: incidents name them as their cluster does."""
-    names = run_names.differing(lambda sql, bound: store.rows(sql, list(bound)), cluster)
+    names = run_names.differing(store, cluster)
     for repair, _ in listed if names else ():
         repair.ended = sorted(names.get(key, key) for key in repair.ended)
         repair.slowed = sorted(names.get(key, key) for key in repair.slowed)

@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 
 from faultline.notify.kind import Send
 from faultline.notify.message import Message, State
+from store.questions import incidents, notices
 
 if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
@@ -133,23 +134,16 @@ class Telling(Collector):
     # ------------------------------------------------------------------------------------------------ what is news
 
     def _incidents(self) -> list[dict[str, Any]]:
-        return self.store.rows(
-            'SELECT incident_id, cluster, severity, start, coalesce("end", start) AS last, document FROM model.incidents '
-            'WHERE "end" IS NULL OR "end" >= ?', [self.now() - REMEMBERED],
-        )  # fmt: skip
+        return self.store.ask(incidents.recent(self.now() - REMEMBERED))
 
     def _told(self, target: Target) -> _Told:
-        rows = self.store.rows(
-            "SELECT name, cluster, digest FROM kept.notices WHERE target = ? AND told_at >= ? "
-            "QUALIFY row_number() OVER (PARTITION BY name ORDER BY told_at DESC) = 1",
-            [target.name, self.now() - REMEMBERED],
-        )  # fmt: skip
+        rows = self.store.ask(notices.last_sent(target.name, self.now() - REMEMBERED))
         return {row["name"]: (row["digest"], row["cluster"]) for row in rows}
 
     def _remember(self, target: Target, news: Sequence[_News]) -> None:
-        rows = [(target.name, one.message.cluster, one.message.key, one.digest, self.now()) for one in news]
-        with self.store.transaction() as connection:
-            connection.executemany("INSERT INTO kept.notices VALUES (?, ?, ?, ?, ?)", rows)
+        with self.store.write() as writer:
+            for one in news:
+                writer.change(notices.sent(target.name, one.message.cluster, one.message.key, one.digest, self.now()))
 
     def _of_incidents(self, target: Target, incidents: Sequence[dict[str, Any]], known: _Told) -> Iterator[_News]:
         told = {key: value for key, value in known.items() if not key.startswith("source ")}
@@ -170,8 +164,7 @@ class Telling(Collector):
 
     def _concluded(self, keys: list[str]) -> set[str]:
         """Those that are concluded, however long ago they ended."""
-        sql = "SELECT incident_id FROM model.incidents WHERE list_contains(?, incident_id)"
-        return {row["incident_id"] for row in self.store.rows(sql, [keys])} if keys else set()
+        return {row["incident_id"] for row in self.store.ask(incidents.among(keys))} if keys else set()
 
     def _has_settled(self, target: Target, key: str, digest: str) -> bool:
         """Whether what is said now has been said for a while: while lines still come in, it may be another thing every second."""
@@ -189,7 +182,7 @@ class Telling(Collector):
 
     def _withdrawn(self, key: str, cluster: str | None) -> Message:
         """An incident that was told and is concluded no more: whoever acted on it has to know."""
-        now = self.store.rows("SELECT incident_id FROM kept.aliases WHERE alias = ? ORDER BY since DESC LIMIT 1", [key])
+        now = self.store.ask(incidents.name_now(key))
         goes_on = f"it is part of {now[0]['incident_id']}" if now else "later lines tell otherwise"
         link = f"{self.link}/incidents/{now[0]['incident_id'] if now else key}"
         return Message(key, "withdrawn", "impact", f"{key} is concluded no more: {goes_on}", link, cluster)

@@ -7,25 +7,9 @@ from typing import Any
 
 from parsers.moments import later
 from queries.reports.model import Column, Section, Table
-from queries.reports.reader import BADLY, ENDED, INCIDENT_END, Reader, within
-
-_RUNS = f"""SELECT count(*) AS ended, count(*) FILTER ({BADLY}) AS badly,
-  count(*) FILTER ({BADLY} AND starts_with(category, 'infra.')) AS infra,
-  count(*) FILTER ({BADLY} AND category = 'unknown') AS unknown
-FROM model.runs WHERE {ENDED} AND {within('"end"')}"""
-
-_INCIDENTS = f"""SELECT count(*) FILTER (severity = 'impact') AS impact,
-  coalesce(sum(TRY_CAST(document->>'$.gpu_hours_lost' AS DOUBLE)), 0) AS lost
-FROM model.incidents WHERE {within(INCIDENT_END)}"""
-
-_CAUSES = f"""SELECT cluster, root_event AS cause, root_host AS host, root_device AS device, count(*) AS incidents,
-  CAST(coalesce(sum(json_array_length(document, '$.jobs')), 0) AS BIGINT) AS jobs,
-  coalesce(sum(TRY_CAST(document->>'$.gpu_hours_lost' AS DOUBLE)), 0) AS gpu_hours
-FROM model.incidents WHERE severity <> 'benign' AND {within(INCIDENT_END)} GROUP BY ALL"""
-
-#: The first and the last moment that anything in the store ended at.
-_ENDS = f"""SELECT min(m) AS first, max(m) AS last FROM (
-  SELECT "end" AS m FROM model.runs WHERE {ENDED} UNION ALL SELECT {INCIDENT_END} FROM model.incidents)"""
+from queries.reports.reader import Reader
+from store.questions import causes
+from store.questions import ended as questions
 
 _WORDS = ("new", "more often", "as often", "less often", "gone")
 
@@ -34,7 +18,7 @@ _LEAD = "Each number beside that of the period of the same length before. Benign
 
 def changes(reader: Reader) -> Section:
     """Figures and causes of the period beside those of the one before; needs a period that has a beginning."""
-    ends = reader.plain(_ENDS)[0]
+    ends = reader.one(questions.first_and_last())
     until = reader.until or ends["last"]
     if reader.since is None or until is None or until <= reader.since:
         why = "The period has no beginning" if reader.since is None else "Nothing ended in this period"
@@ -61,7 +45,10 @@ def _notes(first: datetime | None, began: datetime | None, since: datetime) -> t
 
 
 def _figures(now: Reader, before: Reader) -> Table:
-    found = [{**reader.one(_RUNS), **reader.one(_INCIDENTS)} for reader in (now, before)]
+    found = [
+        {**reader.one(questions.run_totals(reader.period)), **reader.one(questions.incident_totals(reader.period))}
+        for reader in (now, before)
+    ]
     for one in found:
         one["share"] = f"{one['badly'] / one['ended'] * 100:.1f} %" if one["ended"] else None
     names = {"ended": "Jobs ended", "badly": "Ended badly", "share": "Share that ended badly", "infra": "Cluster at fault",
@@ -86,7 +73,10 @@ def _beside(now: Any, before: Any) -> dict[str, Any]:
 def _causes(now: Reader, before: Reader) -> Table:
     """Causes in either period: first what is new, last what is gone, the costly ones first among their kind."""
     key = ("cluster", "cause", "host", "device")
-    sides = [{tuple(row[name] for name in key): row for row in reader.rows(_CAUSES)} for reader in (now, before)]
+    sides = [
+        {tuple(row[name] for name in key): row for row in reader.rows(causes.harmful(reader.period))}
+        for reader in (now, before)
+    ]
     rows = []
     for place in sides[0].keys() | sides[1].keys():
         new, old = (side.get(place, {"incidents": 0, "jobs": 0, "gpu_hours": 0.0}) for side in sides)

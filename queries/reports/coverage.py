@@ -3,48 +3,30 @@
 from __future__ import annotations
 
 from queries.reports.model import Column, Figure, Section
-from queries.reports.reader import BADLY, ENDED, INCIDENT_END, Reader, within
+from queries.reports.reader import Reader
 from queries.reports.wording import worded
+from store.questions import causes, ended
+from store.questions import coverage as evidence
 
 #: Kinds of evidence: how to find them, and what stays hidden without them.
 _WANTED = (
-    ("slurmctld's log", "SELECT count(*) AS n FROM raw.log_view WHERE source = 'slurmctld'", "nodes set DOWN and why Slurm ended a job"),
-    ("slurmd's logs", "SELECT count(*) AS n FROM raw.log_view WHERE source IN ('slurmd', 'slurmstepd')", "a slurmd that died, prologs and epilogs"),
-    ("kernel lines of nodes", "SELECT count(*) AS n FROM raw.log_view WHERE source IN ('kernel', 'dmesg') OR unit = 'kernel' OR facility = 'kern'",
-     "GPU errors, links lost, memory kills, reboots"),
-    ("switch logs", "SELECT count(*) AS n FROM model.events WHERE event LIKE 'switch.%'", "whether a link was lost at its switch"),
-    ("job output", "SELECT count(*) AS n FROM raw.log_view WHERE source IN ('job_stdout', 'job_stderr')", "errors of programs and of NCCL"),
-    ("accounting of jobs", "SELECT count(*) AS n FROM raw.jobs", "jobs that ended, their users and GPUs"),
-    ("states of nodes", "SELECT count(*) AS n FROM model.node_states", "how long nodes were out of service"),
-    ("metrics", "SELECT count(*) AS n FROM raw.metrics", "heat, ECC counters and load before a fault"),
-    ("table of cables", "SELECT count(*) AS n FROM raw.links", "which switch port belongs to which node"),
-)  # fmt: skip
-
-_SOURCES = """
-SELECT coalesce(source, format, 'not recognised') AS source, count(*) AS lines, count(DISTINCT host) AS hosts,
-  count(*) FILTER (coalesce(event, 'other') <> 'other') AS events, min(time) AS first_seen, max(time) AS last_seen
-FROM raw.log_view GROUP BY ALL ORDER BY lines DESC, source
-"""
-
-_DOUBTS = f"""
-SELECT doubt, count(*) AS incidents, list_sort(list(DISTINCT incident_id)) AS ids
-FROM (SELECT incident_id, unnest(from_json(document->'$.doubts', '["VARCHAR"]')) AS doubt FROM model.incidents WHERE {within(INCIDENT_END)})
-GROUP BY doubt ORDER BY incidents DESC, doubt
-"""
+    ("slurmctld's log", "slurmctld", "nodes set DOWN and why Slurm ended a job"),
+    ("slurmd's logs", "slurmd", "a slurmd that died, prologs and epilogs"),
+    ("kernel lines of nodes", "kernel", "GPU errors, links lost, memory kills, reboots"),
+    ("switch logs", "switches", "whether a link was lost at its switch"),
+    ("job output", "output", "errors of programs and of NCCL"),
+    ("accounting of jobs", "accounting", "jobs that ended, their users and GPUs"),
+    ("states of nodes", "states", "how long nodes were out of service"),
+    ("metrics", "metrics", "heat, ECC counters and load before a fault"),
+    ("table of cables", "cables", "which switch port belongs to which node"),
+)
 
 
 def coverage(reader: Reader) -> Section:
     """Sources, span, and how many verdicts are unknown, doubtful or rest on lines that came late."""
     span = reader.store.info()
-    verdicts = reader.one(f"""SELECT count(*) AS n, count(*) FILTER (category = 'unknown') AS unknown,
-        count(*) FILTER (category IS NULL) AS missing, count(*) FILTER (coalesce(confidence, 0) < 0.5) AS weak,
-        count(*) FILTER (coalesce(gpus, 0) = 0) AS no_gpus FROM model.runs WHERE {BADLY} AND {within('"end"')}""")
-    told = reader.one(f"""SELECT count(*) FILTER (coalesce(json_array_length(document, '$.doubts'), 0) > 0) AS blind,
-        count(*) FILTER (list_contains(from_json(document->'$.spans[*].kind', '["VARCHAR"]'), 'late')) AS late
-        FROM model.incidents WHERE {within(INCIDENT_END)}""")
-    open_runs = reader.plain(f"SELECT count(*) AS n FROM model.runs WHERE NOT {ENDED}")[0]["n"]
-    stamps = reader.plain("""SELECT count(*) FILTER (time_quality = 'received') AS received,
-        count(*) FILTER (coalesce(event, 'other') = 'other') AS other FROM raw.log_view""")[0]
+    verdicts, told = reader.one(ended.verdicts(reader.period)), reader.one(causes.doubtful(reader.period))
+    open_runs, stamps = reader.one(ended.STILL_OPEN)["n"], reader.one(evidence.STAMPS)
     figures = (
         Figure("Lines stored", span["lines"], note="in the whole store"),
         Figure("First line", span["first"], "time"), Figure("Last line", span["last"], "time"),
@@ -55,8 +37,8 @@ def coverage(reader: Reader) -> Section:
     )  # fmt: skip
     notes = [
         f"No {what} in the store: it would tell {hidden}."
-        for what, sql, hidden in _WANTED
-        if not reader.plain(sql)[0]["n"]
+        for what, kind, hidden in _WANTED
+        if not reader.one(evidence.EVIDENCE[kind])["n"]
     ]
     counts = (
         ("Jobs that ended badly and have no verdict yet (correlate again)", verdicts["missing"]),
@@ -72,6 +54,6 @@ def coverage(reader: Reader) -> Section:
     doubts = [Column("doubt", "Doubt"), Column("incidents", "Incidents", "count"), Column("ids", "Which", "name")]
     return Section(
         "coverage", "What this report cannot see", "A fault that nobody logged is in no table above. This is what was there to read.", figures,
-        (reader.table("Doubts that incidents state", doubts, reader.rows(_DOUBTS), empty="No incident states a doubt."),
-         reader.table("Sources of the whole store", columns, reader.plain(_SOURCES), empty="No log line is stored."),), notes=tuple(notes),
+        (reader.table("Doubts that incidents state", doubts, reader.rows(causes.doubts(reader.period)), empty="No incident states a doubt."),
+         reader.table("Sources of the whole store", columns, reader.rows(evidence.SOURCES), empty="No log line is stored."),), notes=tuple(notes),
     )  # fmt: skip

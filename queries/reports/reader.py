@@ -1,4 +1,4 @@
-"""Reading a store for one report: bound parameters, one period, one notion of "ended badly"."""
+"""Reading a store for one report: one period, one notion of "ended badly" (``store.questions.ended``)."""
 
 from __future__ import annotations
 
@@ -7,25 +7,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from queries.reports.model import Column, Table
+from store.door import Question
 from store.node_names import NodeNames
+from store.questions import ended
+from store.questions.ended import Period
 
 if TYPE_CHECKING:
     from store.duckdb_store import DuckStore
-
-#: States of a run that has not ended or of which nobody logged how it ended.
-OPEN_STATES = ("RUNNING", "PENDING", "SUSPENDED", "CONFIGURING", "COMPLETING", "RESIZING", "")
-
-_OPEN = ", ".join(f"'{state}'" for state in OPEN_STATES)
-
-#: A run that ended, and one that ended otherwise than COMPLETED.
-ENDED = f"(\"end\" IS NOT NULL AND coalesce(state, '') NOT IN ({_OPEN}))"
-BADLY = f"({ENDED} AND state <> 'COMPLETED')"
-
-#: What a run had computed, in GPU-hours. A run whose GPU count nobody logged counts as none.
-GPU_HOURS = '(coalesce(gpus, 0) * greatest(0, coalesce(epoch("end") - epoch(start), 0)) / 3600.0)'
-
-#: When an incident counts as over.
-INCIDENT_END = 'coalesce("end", start)'
 
 
 class Reader:
@@ -35,28 +23,29 @@ class Reader:
         self.store = store
         self.since = since
         self.until = until
-        found = self.plain("SELECT DISTINCT cluster FROM model.runs UNION SELECT cluster FROM model.incidents")
+        found = store.ask(ended.CLUSTERS)
         self.many_clusters = len(found) > 1
         self._names: NodeNames | None = None
 
-    def plain(self, sql: str, parameters: object = None) -> list[dict[str, Any]]:
-        """Rows of a query that does not ask for the period."""
-        return self.store.rows(sql, parameters)
+    @property
+    def period(self) -> Period:
+        """What questions take."""
+        return Period(self.since, self.until)
 
-    def rows(self, sql: str, **parameters: object) -> list[dict[str, Any]]:
-        """Rows of a query that names ``$since`` and ``$until``, as ``within`` writes them."""
-        return self.store.rows(sql, {"since": self.since, "until": self.until, **parameters})
+    def rows(self, question: Question) -> list[dict[str, Any]]:
+        """Rows of a named question."""
+        return self.store.ask(question)
 
-    def one(self, sql: str, **parameters: object) -> dict[str, Any]:
-        """The only row of an aggregate over the period."""
-        return self.rows(sql, **parameters)[0]
+    def one(self, question: Question) -> dict[str, Any]:
+        """The only row of an aggregate."""
+        return self.rows(question)[0]
 
     def called(self, host: str | None, cluster: str | None) -> str:
         """What a cluster's host is called in the whole store."""
         if not self.many_clusters or not host:
             return host or ""
         if self._names is None:
-            self._names = NodeNames(self.store.rows)
+            self._names = NodeNames(self.store)
         return self._names.of(host, cluster)
 
     def table(self, title: str, columns: Sequence[Column], rows: list[dict[str, Any]], **more: str) -> Table:
@@ -66,11 +55,3 @@ class Reader:
         )
         keys = [column.key for column in (*cluster, *columns)]
         return Table(title, (*cluster, *columns), [{key: row.get(key) for key in keys} for row in rows], **more)
-
-
-def within(moment: str) -> str:
-    """SQL: the expression ``moment`` (ours, never user text) lies in the period."""
-    return (
-        f"($since::TIMESTAMP IS NULL OR {moment} >= $since::TIMESTAMP) "
-        f"AND ($until::TIMESTAMP IS NULL OR {moment} < $until::TIMESTAMP)"
-    )

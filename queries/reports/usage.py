@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from queries.reports.model import Column, Figure, Section, Table
-from queries.reports.reader import BADLY, ENDED, GPU_HOURS, Reader, within
+from queries.reports.reader import Reader
 from queries.reports.report import Report
-
-_NUMBERS = f"""count(*) AS jobs, count(*) FILTER ({BADLY}) AS badly, count(*) FILTER ({BADLY}) / count(*) AS rate,
-  count(*) FILTER (starts_with(category, 'infra.')) AS infra, sum({GPU_HOURS}) AS gpu_hours,
-  median(greatest(0, epoch(start) - epoch(submit))) AS wait_s"""
-
-_RUNS = f"""FROM model.runs WHERE {ENDED} AND {within('"end"')}"""
+from store.questions import ended
 
 #: What to group by: column of ``model.runs`` and its heading.
 GROUPS = {"user": "User", "account": "Account", "partition": "Partition"}
@@ -18,8 +13,7 @@ GROUPS = {"user": "User", "account": "Account", "partition": "Partition"}
 
 def build(reader: Reader) -> list[Section]:
     """One table per way to group."""
-    total = reader.one(f"SELECT count(*) AS jobs, coalesce(sum({GPU_HOURS}), 0) AS gpu_hours, "
-                       f"median(greatest(0, epoch(start) - epoch(submit))) AS wait_s {_RUNS}")  # fmt: skip
+    total = reader.one(ended.usage_totals(reader.period))
     figures = (Figure("Jobs ended", total["jobs"]), Figure("GPU-hours", total["gpu_hours"], "hours"),
                Figure("Median wait", total["wait_s"], "seconds", "from submission to start"))  # fmt: skip
     tables = tuple(_table(reader, column, title) for column, title in GROUPS.items())
@@ -35,8 +29,7 @@ def build(reader: Reader) -> list[Section]:
 
 
 def _table(reader: Reader, column: str, title: str) -> Table:
-    rows = reader.rows(f"""SELECT cluster, coalesce("{column}", 'not told') AS of, {_NUMBERS} {_RUNS}
-        GROUP BY cluster, of ORDER BY gpu_hours DESC, jobs DESC, of, cluster""")
+    rows = reader.rows(ended.usage(reader.period, column))
     columns = [
         Column("of", title, "name"), Column("gpu_hours", "GPU-hours", "hours", bar=True), Column("jobs", "Jobs", "count"),
         Column("badly", "Ended badly", "count"), Column("rate", "Share", "share"), Column("infra", "Cluster at fault", "count"),

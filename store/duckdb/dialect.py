@@ -52,6 +52,9 @@ class _Types(GenericTypeCompiler):
     def visit_DOUBLE(self, type_: Any, **_: Any) -> str:  # noqa: N802
         return "DOUBLE"
 
+    def visit_JSON(self, type_: Any, **_: Any) -> str:  # noqa: N802
+        return "JSON"
+
     def visit_ARRAY(self, type_: Any, **kw: Any) -> str:  # noqa: N802
         return f"{self.process(type_.item_type, **kw)}[]"
 
@@ -62,6 +65,7 @@ class DuckDialect(DefaultDialect):
     name = "faultline_duckdb"
     supports_statement_cache = True
     supports_native_boolean = True
+    div_is_floordiv = False
     statement_compiler = _Compiler
     preparer = _Preparer
     type_compiler_cls = _Types

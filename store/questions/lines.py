@@ -8,7 +8,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from store.functions import Element, holds, listed, same
+from store.functions import holds, listed
+from store.questions.conditions import of_cluster
 from store.tables import LINES
 
 L = LINES.c
@@ -25,25 +26,20 @@ _BLOCK = sa.select(L.file, L.line, L.raw, L.message, L.format, L.source, L.host,
 ).order_by(L.line)  # fmt: skip
 
 
-def of_cluster(column: Element, cluster: str | None) -> sa.ColumnElement[bool]:
-    """Rows of a cluster, or of none that was named: those may be of any."""
-    return sa.or_(column.is_(None), same(column, cluster))
-
-
 def between(file: str, low: int, high: int) -> sa.Select[Any]:
     """Lines ``low`` to ``high`` of a file, as ``store.blocks`` looks at them."""
     return _BLOCK.params(file=file, low=low, high=high)
 
 
 def found(
-    *, start: datetime | None = None, end: datetime | None = None, hosts: Sequence[str] = (), source: str | None = None,
+    *, start: datetime | None = None, end: datetime | None = None, hosts: Sequence[str] | None = None, source: str | None = None,
     job: int | None = None, file: str | None = None, search: str | None = None, cluster: str | None = None, limit: int,
 ) -> sa.Select[Any]:  # fmt: skip
     """Lines in a range, oldest first. ``cluster``: of it or of none; ``search``: a part of the message."""
     question = sa.select(*SHOWN).order_by(L.time, L.file, L.line).limit(limit)
     conditions = [
         of_cluster(L.cluster, cluster) if cluster else None, L.time >= start if start else None,
-        L.time <= end if end else None, listed(L.host, hosts) if hosts else None, L.source == source if source else None,
+        L.time <= end if end else None, listed(L.host, hosts) if hosts is not None else None, L.source == source if source else None,
         L.job_id == job if job is not None else None, L.file == file if file else None,
         holds(L.message, search) if search else None,
     ]  # fmt: skip

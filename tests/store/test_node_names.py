@@ -6,7 +6,8 @@ from datetime import datetime
 
 import pytest
 
-from store import node_names, open_store
+from store import open_store
+from store.questions import nodes
 
 
 @pytest.mark.parametrize(
@@ -26,5 +27,5 @@ def test_a_state_holds_since_it_was_first_told_without_another_between(states: l
             store.cursor().execute(
                 "INSERT INTO model.node_states (time, cluster, host, state) VALUES (?, 'c', 'n1', ?)", row
             )
-        (node,) = store.rows(node_names.LISTED, ["", "", None, 10])
+        (node,) = store.ask(nodes.listed_nodes(limit=10))
     assert (node["state"], node["since"]) == (states[-1], datetime(2026, 11, 21, 10, since))

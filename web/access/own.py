@@ -7,10 +7,12 @@ there; they are read here, of rows that are, and told by ``web.access.telling``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from store import blocks, run_names, visible
+from store.questions import incidents as incident_questions
+from store.questions import runs
 from web.access.telling import Telling
 from web.reading import PAGE, Reader, Row
 from web.shaping import document
@@ -54,20 +56,14 @@ class OwnReader(Reader):
 
     def run(self, key: str) -> Row:
         row = super().run(key)
-        whole = self._whole.one(
-            'SELECT document FROM model.runs WHERE run_key = ? AND cluster IS NOT DISTINCT FROM ? AND "user" = ?',
-            [row["own_key"], row["cluster"], self.user],
-        )
+        whole = self._whole.one(runs.document(row["own_key"], row["cluster"], self.user))
         row["document"] = Telling(self).verdict(row, document(whole["document"] if whole else None))
-        blocks.attach(self.store, row["document"].get("evidence") or [])
+        blocks.attach(self, row["document"].get("evidence") or [])
         return row
 
     def incident(self, incident_id: str) -> Row:
         row = super().incident(incident_id)
-        whole = self._whole.one(
-            "SELECT document FROM model.incidents WHERE incident_id = ? AND cluster IS NOT DISTINCT FROM ?",
-            [row["incident_id"], row["cluster"]],
-        )
+        whole = self._whole.one(incident_questions.document(row["incident_id"], row["cluster"]))
         told = Telling(self).incident(row, document(whole["document"] if whole else None))
         row["document"] = told | {"recurrence": row["document"].get("recurrence") or []}
         return row
@@ -75,14 +71,12 @@ class OwnReader(Reader):
     def result(self, whole: dict[str, Any]) -> dict[str, Any]:
         """corr-result/1 of one's own runs and the incidents that they met."""
         tell = Telling(self)
-        met = {row["incident_id"] for row in self.rows("SELECT incident_id FROM model.incidents")}
-        runs = {str(run["own_key"]): run for run in self.named("category IS NOT NULL", [])}
-        of_whole = self._whole.rows(
-            f'SELECT run_key, own_key FROM {run_names.named_runs(self._whole.rows)} WHERE "user" = ?', [self.user]
-        )
+        met = {row["incident_id"] for row in self.ask(incident_questions.NAMES)}
+        judged = {str(run["own_key"]): run for run in self.ask(runs.judged(self._runs()))}
+        of_whole = self._whole.ask(runs.of_user(run_names.named_runs(self._whole), self.user))
         verdicts = {
-            str(runs[name["own_key"]]["run_key"]): tell.verdict(runs[name["own_key"]], whole["verdicts"][name["run_key"]])
-            for name in of_whole if name["own_key"] in runs and name["run_key"] in whole["verdicts"]
+            str(judged[name["own_key"]]["run_key"]): tell.verdict(judged[name["own_key"]], whole["verdicts"][name["run_key"]])
+            for name in of_whole if name["own_key"] in judged and name["run_key"] in whole["verdicts"]
         }  # fmt: skip
         incidents = [
             {**self.incident(one["id"])["document"], "detected_at": one.get("detected_at")}
@@ -90,9 +84,13 @@ class OwnReader(Reader):
         ]  # fmt: skip
         return {"format": whole["format"], "incidents": incidents, "verdicts": verdicts, "lemons": []}
 
-    def named(self, condition: str, values: Sequence[Any]) -> list[Row]:
-        """The user's runs of a condition (a constant of ours), as they are called."""
-        return self.rows(f"SELECT {self.RUN_COLUMNS} FROM {self._runs()} WHERE {condition}", values)
+    def named_runs(self) -> list[Row]:
+        """The user's runs, as they are called."""
+        return self.ask(runs.every(self._runs()))
+
+    def runs_of(self, incident: Row) -> list[Row]:
+        """The user's runs whose verdicts blame an incident."""
+        return self.ask(runs.of_incident(self._runs(), incident["incident_id"], incident["cluster"]))
 
     def others(self) -> frozenset[str]:
         """Who else runs jobs here: names that no sentence for this user may hold. Never shown."""

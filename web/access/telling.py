@@ -30,6 +30,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from store.questions import events as event_questions
+from store.questions import sources
 from store.visible import WITHHELD
 from web.shaping import wire
 
@@ -139,14 +141,8 @@ class Telling:
         asked = [item for item in listed or () if isinstance(item, Mapping)]
         if not asked:
             return []
-        seen = {
-            str(found["event_id"]): found
-            for found in self.read.rows(
-                "SELECT event_id, host, device, message, source, file, job_id FROM model.events"
-                " WHERE list_contains(?, event_id) AND (cluster IS NULL OR cluster IS NOT DISTINCT FROM ?)",
-                [[str(item.get("id")) for item in asked], cluster],
-            )
-        }
+        rows = self.read.ask(event_questions.of_names([str(item.get("id")) for item in asked], cluster))
+        seen = {str(found["event_id"]): found for found in rows}
         printed = self._printed(item for item in asked if str(item.get("id")) not in seen)
         out = []
         for item in asked:
@@ -165,11 +161,8 @@ class Telling:
         places = {(str(item["source"]), int(item["line"])) for item in items if item.get("source") and item.get("line")}
         if not places:
             return {}
-        found = self.read.rows(
-            "SELECT host, CAST(NULL AS VARCHAR) AS device, message, source, file, line FROM raw.log_view"
-            " WHERE list_contains(?, file) AND list_contains(?, line)",
-            [sorted({file for file, _ in places}), sorted({line for _, line in places})],
-        )
+        files, numbers = sorted({file for file, _ in places}), sorted({line for _, line in places})
+        found = self.read.ask(sources.lines_at(files, numbers))
         return {(str(row["file"]), int(row["line"])): row for row in found}
 
     def _chain(self, steps: Any, events: list[Row], hosts: Collection[str]) -> list[Row]:
@@ -230,10 +223,7 @@ class Telling:
 
     def _runs_of(self, incident: Row) -> dict[str, Row]:
         """The reader's runs whose verdicts blame an incident, by their name in their cluster."""
-        found = self.read.named(
-            "incident_id = ? AND cluster IS NOT DISTINCT FROM ?", [incident["incident_id"], incident["cluster"]]
-        )
-        return {str(run["own_key"]): run for run in found}
+        return {str(run["own_key"]): run for run in self.read.runs_of(incident)}
 
     def _job(self, run: Row) -> Row:
         return {"job_id": run["run_key"], **{name: wire(run[column]) for name, column in _JOB.items()}}
@@ -247,7 +237,7 @@ class Telling:
 
     @cached_property
     def _own(self) -> list[Row]:
-        return self.read.named("true", [])
+        return self.read.named_runs()
 
     def _own_keys(self, cluster: str | None) -> set[str]:
         return {str(run["own_key"]) for run in self._own if run["cluster"] == cluster}

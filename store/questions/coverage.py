@@ -1,0 +1,47 @@
+"""Questions about what a report rests on: which kinds of evidence there are, and how many lines say how much."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import func
+
+from store.functions import const, counted, one_of
+from store.tables import EVENTS, JOBS, LINES, LINKS, METRICS, MODEL_NODE_STATES
+
+L = LINES.c
+
+
+def _lines(*conditions: Any) -> sa.Select[Any]:
+    return sa.select(counted().label("n")).select_from(LINES).where(*conditions)
+
+
+def _rows(table: sa.Table) -> sa.Select[Any]:
+    return sa.select(counted().label("n")).select_from(table)
+
+
+#: By kind of evidence: how many lines or records there are of it (``n``).
+EVIDENCE: dict[str, sa.Select[Any]] = {
+    "slurmctld": _lines(L.source == const("slurmctld")),
+    "slurmd": _lines(one_of(L.source, ("slurmd", "slurmstepd"))),
+    "kernel": _lines(sa.or_(one_of(L.source, ("kernel", "dmesg")), L.unit == const("kernel"), L.facility == const("kern"))),
+    "switches": _rows(EVENTS).where(func.starts_with(EVENTS.c.event, const("switch."))),
+    "output": _lines(one_of(L.source, ("job_stdout", "job_stderr"))),
+    "accounting": _rows(JOBS), "states": _rows(MODEL_NODE_STATES), "metrics": _rows(METRICS), "cables": _rows(LINKS),
+}  # fmt: skip
+
+_SOURCE = func.coalesce(L.source, L.format, const("not recognised"))
+#: Sources of the whole store, the largest first.
+SOURCES = (
+    sa.select(
+        _SOURCE.label("source"), counted().label("lines"), func.count(sa.distinct(L.host)).label("hosts"),
+        counted(func.coalesce(L.event, const("other")) != const("other")).label("events"), func.min(L.time).label("first_seen"),
+        func.max(L.time).label("last_seen"),
+    ).group_by(_SOURCE).order_by(sa.desc("lines"), sa.asc("source"))
+)  # fmt: skip
+#: One row: lines that bear only the time they were received (``received``), and lines of no event (``other``).
+STAMPS = sa.select(
+    counted(L.time_quality == const("received")).label("received"),
+    counted(func.coalesce(L.event, const("other")) == const("other")).label("other"),
+)

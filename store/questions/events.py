@@ -1,0 +1,38 @@
+"""Questions about events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from store.functions import listed
+from store.questions.conditions import of_cluster
+from store.tables import EVENTS
+
+E = EVENTS.c
+
+
+def found(
+    *, start: datetime | None = None, end: datetime | None = None, hosts: Sequence[str] | None = None, job: int | None = None,
+    clusters: Sequence[str | None] = (), newest: bool = False, limit: int,
+) -> sa.Select[Any]:  # fmt: skip
+    """Events of some hosts or a job in a range, oldest first; with ``newest`` the other way round. ``clusters``: one, whose rows
+    and those of no cluster count."""
+    conditions: list[Any] = [of_cluster(E.cluster, cluster) for cluster in clusters]
+    conditions += ([E.time >= start] if start else []) + ([E.time <= end] if end else [])
+    either = ([listed(E.host, hosts)] if hosts is not None else []) + ([E.job_id == job] if job is not None else [])
+    asked = sa.select(
+        E.event_id, E.time, E.time_quality, E.resolution_us, E.received_time, E.host, E.source, E.unit, E.layer, E.event,
+        E.severity, E.device, E.job_id, E.message, E["count"], E.incident_id, E.file, E.line,
+    ).where(*conditions, *([sa.or_(*either)] if either else []))  # fmt: skip
+    order = (E.time.desc(), E.event_id.desc()) if newest else (E.time, E.event_id)
+    return asked.order_by(*order).limit(limit)
+
+
+def of_names(names: Sequence[str], cluster: str | None) -> sa.Select[Any]:
+    """What events say, by their names."""
+    asked = sa.select(E.event_id, E.host, E.device, E.message, E.source, E.file, E.job_id)
+    return asked.where(listed(E.event_id, names), of_cluster(E.cluster, cluster))

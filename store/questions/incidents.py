@@ -1,0 +1,132 @@
+"""Questions about incidents and what operators answered to verdicts that blame them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import func
+
+from store.functions import const, counted, has, holds, json_count, json_number, json_texts, listed, same
+from store.questions.conditions import of_cluster
+from store.tables import ALIASES, FEEDBACK, INCIDENTS
+
+N = INCIDENTS.c
+#: When an incident is over; one without an end is still open and counts from its start.
+OVER = func.coalesce(N.end, N.start)
+#: Names of all incidents.
+NAMES = sa.select(N.incident_id)
+
+
+def overlapping(start: datetime | None, end: datetime | None) -> list[sa.ColumnElement[bool]]:
+    """Conditions: an incident belongs to a range that it overlaps."""
+    return ([N.start <= end] if end else []) + ([start <= OVER] if start else [])
+
+
+def found(
+    *, start: datetime | None = None, end: datetime | None = None, severity: str | None = None, host: str | None = None,
+    job: str | None = None, search: str | None = None, clusters: Sequence[str | None] = (),
+    behind: tuple[datetime, str] | None = None, limit: int,
+) -> sa.Select[Any]:  # fmt: skip
+    """Newest first, with documents. ``clusters``: one, whose rows and those of no cluster count. ``behind``: start and name
+    after which the list goes on."""
+    hosts, jobs = json_texts(N.document, "$.hosts[*]"), json_texts(N.document, "$.jobs[*].job_id")
+    conditions: list[Any] = [of_cluster(N.cluster, cluster) for cluster in clusters] + overlapping(start, end)
+    conditions += [
+        N.severity == severity if severity else None, sa.or_(N.root_host == host, has(hosts, host)) if host else None,
+        has(jobs, job) if job else None, holds(N.document, search) if search else None,
+        sa.tuple_(N.start, N.incident_id) < sa.tuple_(*behind) if behind else None,
+    ]  # fmt: skip
+    asked = sa.select(INCIDENTS).where(*(c for c in conditions if c is not None))
+    return asked.order_by(N.start.desc(), N.incident_id.desc()).limit(limit)
+
+
+def one(incident_id: str) -> sa.Select[Any]:
+    """An incident with its document."""
+    return sa.select(INCIDENTS).where(N.incident_id == incident_id)
+
+
+def heir(former_id: str) -> sa.Select[Any]:
+    """The incident that goes on under another name than its former one."""
+    of_it = sa.and_(ALIASES.c.incident_id == N.incident_id, ALIASES.c.alias == former_id)
+    return sa.select(INCIDENTS).join(ALIASES, of_it).order_by(ALIASES.c.since.desc()).limit(1)
+
+
+def name_now(former_id: str) -> sa.Select[Any]:
+    """Under which name an incident goes on."""
+    asked = sa.select(ALIASES.c.incident_id).where(ALIASES.c.alias == former_id)
+    return asked.order_by(ALIASES.c.since.desc()).limit(1)
+
+
+def document(incident_id: str, cluster: str | None) -> sa.Select[Any]:
+    """The document of an incident of a cluster."""
+    return sa.select(N.document).where(N.incident_id == incident_id, same(N.cluster, cluster))
+
+
+def documents(cluster: str | None) -> sa.Select[Any]:
+    """Documents of all incidents of a cluster, or of none."""
+    return sa.select(N.document).where(of_cluster(N.cluster, cluster))
+
+
+def rooted_in(host: str, device: str | None, cluster: str | None) -> sa.Select[Any]:
+    """Incidents whose root is a device of a host."""
+    asked = sa.select(N.incident_id, N.start, N.severity, N.root_event, N.document)
+    on_it = func.coalesce(N.root_device, const("")) == (device or "")
+    return asked.where(N.root_host == host, on_it, same(N.cluster, cluster))
+
+
+def severities(start: datetime | None, end: datetime | None) -> sa.Select[Any]:
+    """How many incidents of each severity overlap a range."""
+    asked = sa.select(N.severity, counted().label("n")).where(*overlapping(start, end))
+    return asked.group_by(N.severity)
+
+
+def cost(start: datetime | None, end: datetime | None) -> sa.Select[Any]:
+    """What the incidents of a range ended, slowed and cost, and how many of them are not over."""
+    return sa.select(
+        func.coalesce(func.sum(json_count(N.document, "$.jobs")), const(0)).label("jobs"),
+        func.coalesce(func.sum(json_count(N.document, "$.slowed_jobs")), const(0)).label("slowed"),
+        func.coalesce(func.sum(json_number(N.document, "$.gpu_hours_lost")), const(0)).label("gpu_hours"),
+        counted(N.end.is_(None)).label("open"),
+    ).where(*overlapping(start, end))  # fmt: skip
+
+
+def exactly(name: str) -> sa.Select[Any]:
+    """The incident of that name, in whatever letters."""
+    return sa.select(N.incident_id.label("found")).where(func.lower(N.incident_id) == func.lower(name))
+
+
+def near(name: str, letters: int, most: int) -> sa.Select[Any]:
+    """Incidents whose name begins so, or differs by a few letters; the newest first."""
+    lower = func.lower(N.incident_id)
+    alike = sa.or_(
+        func.starts_with(lower, func.lower(name)), func.damerau_levenshtein(lower, func.lower(name)) <= letters
+    )
+    return sa.select(N.incident_id.label("found")).where(alike).order_by(N.start.desc()).limit(most)
+
+
+def recent(since: datetime) -> sa.Select[Any]:
+    """Incidents that are open or ended since a moment, with documents; ``last``: when they were over."""
+    asked = sa.select(N.incident_id, N.cluster, N.severity, N.start, OVER.label("last"), N.document)
+    return asked.where(sa.or_(N.end.is_(None), N.end >= since))
+
+
+def among(names: Sequence[str]) -> sa.Select[Any]:
+    """Which of some names are those of incidents."""
+    return sa.select(N.incident_id).where(listed(N.incident_id, names))
+
+
+def answers(*, run: tuple[str, str | None] | None = None, incident_id: str | None = None) -> sa.Select[Any]:
+    """What operators answered to the verdict on a run (its name in its cluster, the cluster) or to all that blame an incident,
+    oldest first. ``counts`` is false where the same person answered again later."""
+    f = FEEDBACK.c
+    person = (f.cluster, f.run_key, func.coalesce(f.author, const("")))
+    counts = func.lead(f.given_at).over(partition_by=person, order_by=f.given_at).is_(None)
+    conditions = [f.run_key == run[0], same(f.cluster, run[1])] if run else []
+    conditions += [f.incident_id == incident_id] if incident_id else []
+    return sa.select(
+        f.cluster, f.run_key, f.answer, f.category, f.event, f.host, f.device, f.note, f.author, f.given_at, f.said_category,
+        f.said_event, counts.label("counts"),
+    ).where(*conditions).order_by(f.given_at)  # fmt: skip

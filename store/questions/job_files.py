@@ -1,0 +1,90 @@
+"""Questions about what a run brought with it: files, environment, output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import func
+
+from store.functions import const, counted, listed, one_of
+from store.questions.conditions import of_cluster
+from store.questions.lines import OUTPUT, SHOWN
+from store.tables import ARTIFACTS, LINES, SETTINGS
+
+A, L, S = ARTIFACTS.c, LINES.c, SETTINGS.c
+
+
+def artifacts(
+    job: int, cluster: str | None, restarts: int, begin: datetime | None = None, until: datetime | None = None
+) -> sa.Select[Any]:
+    """Files of a restart of a job, each once: of one that several hooks brought what is longest. ``begin`` and ``until``: when
+    they were taken; a file without a time may be of any."""
+    longest = func.row_number().over(partition_by=(A.kind, A.path), order_by=(func.length(A.content).desc(), A.host))
+    columns = (A.job_id, A.restarts, A.kind, A.path, A.host, A.content, A.truncated)
+    conditions = [A.job_id == job, of_cluster(A.cluster, cluster), func.coalesce(A.restarts, const(0)) == restarts]
+    conditions += [sa.or_(A.taken_at.is_(None), A.taken_at >= begin)] if begin else []
+    conditions += [sa.or_(A.taken_at.is_(None), A.taken_at < until)] if until else []
+    files = sa.select(*columns, longest.label("place")).where(*conditions).subquery("files")
+    of = files.c
+    asked = sa.select(of.job_id, of.restarts, of.kind, of.path, of.host, of.content, of.truncated)
+    return asked.where(of.place == const(1)).order_by(of.kind, of.path)
+
+
+def settings(scope: str, cluster: str | None) -> sa.Select[Any]:
+    """Names and values of a scope, such as a job's environment."""
+    asked = sa.select(S.name, S.value).where(S.scope == scope, of_cluster(S.cluster, cluster))
+    return asked.distinct().order_by(S.name)
+
+
+def _output(
+    job: int, cluster: str | None, restarts: int, begin: datetime | None, until: datetime | None
+) -> list[sa.ColumnElement[bool]]:
+    """Lines that one run wrote. A file that was kept of another run is not this one's; lines without a time may be of any."""
+
+    def names(of_this: bool) -> sa.Select[Any]:
+        whose = A.restarts == restarts if of_this else A.restarts != restarts
+        both = func.unnest(func.list_value(A.path, A.file)).label("name")
+        kept = sa.select(both).where(A.job_id == job, of_cluster(A.cluster, cluster), whose).subquery("kept")
+        return sa.select(kept.c.name).where(kept.c.name.is_not(None))
+
+    return [
+        L.job_id == job, of_cluster(L.cluster, cluster), one_of(L.source, OUTPUT),
+        sa.or_(L.file.not_in(names(False)), L.file.in_(names(True))),
+        *([sa.or_(L.time.is_(None), L.time < until)] if until else []),
+        *([sa.or_(L.time.is_(None), L.time >= begin)] if begin else []),
+    ]  # fmt: skip
+
+
+def output_files(
+    job: int, cluster: str | None, restarts: int, begin: datetime | None, until: datetime | None
+) -> sa.Select[Any]:
+    """Files that a run wrote to, with the number of its lines (``total``). ``begin``, ``until``: of a file that several runs
+    share, the lines between are its own."""
+    asked = sa.select(L.file, counted().label("total")).where(*_output(job, cluster, restarts, begin, until))
+    return asked.group_by(L.file).order_by(L.file)
+
+
+def output_tail(
+    job: int,
+    cluster: str | None,
+    restarts: int,
+    begin: datetime | None,
+    until: datetime | None,
+    file: str | None,
+    most: int,
+) -> sa.Select[Any]:
+    """The last lines of a run in one file, newest first."""
+    of_it = _output(job, cluster, restarts, begin, until)
+    return sa.select(*SHOWN).where(*of_it, L.file == file).order_by(L.line.desc()).limit(most)
+
+
+def output_times(jobs: Sequence[int], start: datetime, end: datetime, cluster: str | None) -> sa.Select[Any]:
+    """When jobs wrote something with a certain time."""
+    asked = sa.select(L.job_id, L.time).where(
+        listed(L.job_id, jobs), L.time.between(start, end), one_of(L.source, OUTPUT), L.time_quality == const("line"),
+        of_cluster(L.cluster, cluster),
+    )  # fmt: skip
+    return asked.order_by(L.time).limit(20000)
