@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,7 +12,7 @@ from sqlalchemy import func
 
 from store.functions import Element, const, counted, listed, moment, one_of
 from store.questions.conditions import of_cluster
-from store.tables import EVENTS, INCIDENTS, LINES, LINKS, NUMBER, RUNS, STATES
+from store.tables import EVENTS, INCIDENTS, LINES, LINKS, NUMBER, RUNS, STATES, TEXT
 
 _ERRORS = ("error", "critical", "crit", "alert", "emerg")
 #: Clusters that events or runs name.
@@ -40,16 +41,24 @@ def shared() -> sa.Select[Any]:
 def listed_nodes(*, search: str = "", behind: str = "", host: str | None = None, limit: int) -> sa.Select[Any]:
     """Nodes by name, with the newest state, since when it holds without another between, and what happened to each. ``search``:
     a part of the name; ``behind``: the name after which the list goes on; ``host``: that host's only."""
+    given = {"search": search, "behind": behind, "most": limit}
+    return _listed(host is not None).params(**given, **({} if host is None else {"host": host}))
+
+
+@cache
+def _listed(of_host: bool) -> sa.Select[Any]:
+    """Made once: putting it together takes as long as its answer."""
+    host = sa.bindparam("host", type_=TEXT)
     states = sa.select(STATES).cte("states").prefix_with("MATERIALIZED")
     nodes = named(states).subquery("nodes")
-    which = sa.select(nodes) if host is None else sa.select(nodes).where(nodes.c.host == host)
+    which = sa.select(nodes) if not of_host else sa.select(nodes).where(nodes.c.host == host)
     called = which.cte("named").prefix_with("MATERIALIZED")
     e = EVENTS.c
     per_host = sa.select(
         e.host, e.cluster, counted().label("events"), func.max(e.time).label("last_event"),
         counted(one_of(e.severity, _ERRORS)).label("errors"),
     ).group_by(e.host, e.cluster)  # fmt: skip
-    counts = (per_host if host is None else per_host.where(e.host == host)).cte("counted")
+    counts = (per_host if not of_host else per_host.where(e.host == host)).cte("counted")
 
     def of_nodes(table: sa.FromClause, host: Element, *columns: Element) -> sa.Select[Any]:
         """Columns of a table's rows of each node: those of its cluster and those of none."""
@@ -89,7 +98,10 @@ def listed_nodes(*, search: str = "", behind: str = "", host: str | None = None,
         )
         .select_from(called).outerjoin(latest, latest.c.name == called.c.name).outerjoin(held, held.c.name == called.c.name)
         .outerjoin(happened, happened.c.name == called.c.name).outerjoin(rooted, rooted.c.name == called.c.name)
-        .where(func.contains(called.c.name, search), called.c.name > behind).order_by(called.c.name).limit(limit)
+        .where(
+            func.contains(called.c.name, sa.bindparam("search", type_=TEXT)), called.c.name > sa.bindparam("behind", type_=TEXT)
+        )
+        .order_by(called.c.name).limit(sa.bindparam("most", type_=NUMBER))
     )  # fmt: skip
 
 
