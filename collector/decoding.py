@@ -19,6 +19,7 @@ from collector.receivers import all_receivers
 from collector.receivers.base import Decoded, Lines, Payload, Poison, Run, moment_of
 from collector.receivers.wrapped import whole
 from collector.segment_file import payload_of
+from collector.senders import Limits
 from parsers import accounts, authority, future
 from parsers.engine import LineParser, prepare
 from parsers.formats.base import JOB_SOURCES
@@ -83,7 +84,7 @@ def worker(patterns: tuple[Path, ...]) -> Callable[[Any], Outcome]:
 def work(jobs: Sequence[Job], parser: LineParser) -> Outcome:
     """Decodes and parses ``jobs``. What cannot be decoded is poison; a fault of the parser itself is raised."""
     outcome = Outcome()
-    decoded = Decoded()
+    decoded_of: dict[Limits | None, Decoded] = {}
     receivers = all_receivers()
     for place, job in enumerate(jobs):
         kind = str(job.meta.get("kind"))
@@ -93,20 +94,30 @@ def work(jobs: Sequence[Job], parser: LineParser) -> Outcome:
             own = Decoded()
             payload = Payload(payload_of(job.path, job.offset, job.size, job.crc), job.meta, job.stored)
             receivers[kind].decode(payload, own)
-            _merge(own, decoded)
+            limits = Limits.of(job.meta)
+            if limits is not None and (reason := limits.refused(own)) is not None:
+                raise Poison(reason)
+            _merge(own, decoded_of.setdefault(limits, Decoded()))
         except Exception as error:  # whatever a sender managed to send: set aside with the reason, the rest goes on
             why = str(error) if isinstance(error, Poison) else f"{type(error).__name__}: {error}"
             outcome.poison.append((place, whole(why[:500])))
-    frames = [_rows(group, parser) for group in decoded.groups.values() if group.runs]
+    frames = []
+    for limits, decoded in decoded_of.items():
+        for group in decoded.groups.values():
+            if group.runs:
+                rows = _rows(group, parser)
+                frames.append(rows if limits is None else limits.lines(rows))
     tables: dict[str, list[pl.DataFrame]] = {}
     newest = moment_of(max((_received(job) for job in jobs), default=0))
-    for parsed in decoded.parsed:
+    for parsed in (one for decoded in decoded_of.values() for one in decoded.parsed):
         for name, data in future.held_tables(parsed.tables, newest, newest, newest).items():
             if data.height:
                 tables.setdefault(name, []).append(conform(name, data))
     if frames:
         tables.setdefault("logs", []).insert(0, pl.concat(frames) if len(frames) > 1 else frames[0])
-    outcome.blind, outcome.status = decoded.blind, decoded.status
+    for decoded in decoded_of.values():
+        outcome.blind += decoded.blind
+        outcome.status += decoded.status
     for name, parts in tables.items():
         rows = pl.concat(parts, how="diagonal_relaxed") if len(parts) > 1 else parts[0]
         if name == "logs":

@@ -16,6 +16,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -38,6 +39,7 @@ from collector.receivers.base import (
 )
 from collector.repeats import Repeats
 from collector.segment_file import Position
+from collector.senders import Sender, found
 from collector.sequence import StreamKey, read_key
 from collector.spool import Spool, SpoolBroken, SpoolFull
 
@@ -65,6 +67,8 @@ NO_MEMORY_S = 30.0
 NO_MEMORY = "the service is out of memory"
 #: Where the connection wrote whether it showed a certificate of the CA for senders.
 CERTIFICATE = "faultline.certificate"
+#: Where the door writes to what the sender of a request is bound (``collector.senders.Limits``); it goes with its batches.
+LIMITS = "faultline.limits"
 
 
 class Gone(Exception):  # noqa: N818
@@ -85,6 +89,7 @@ class Intake:
     def __init__(
         self, spool: Spool, *, tokens: Iterable[str] = (), certificates: bool = False, receivers: Sequence[Receiver] | None = None,
         connections: Connections | None = None, working: Callable[[], str | None] = lambda: None,
+        senders: Callable[[], Sequence[Sender]] | None = None,
     ) -> None:  # fmt: skip
         #: Why nothing may be acknowledged: nobody is left to store it. None while somebody is.
         self._working = working
@@ -94,6 +99,8 @@ class Intake:
         self.connections = connections or Connections()
         self._certificates = certificates
         self._tokens = [token.encode() for token in tokens]
+        #: Those of the moment; None where the configuration names none. Where it does, nobody sends without a token.
+        self._senders = senders
         #: Known when the store is open; before that a batch sent twice is only told apart when it is stored.
         self.ledger: Ledger | None = None
         self.repeats = Repeats(spool)
@@ -154,10 +161,12 @@ class Intake:
         ranges = self.ledger.streams.get(key.name)
         return ranges is not None and ranges.covers(key.first, key.last)
 
-    def allowed(self, headers: dict[str, str], certified: bool = False) -> None:
-        """Raises ``Refused`` if senders must show something and this one shows neither a certificate nor a token."""
-        if not (self._tokens or self._certificates) or (self._certificates and certified):
-            return
+    def allowed(self, headers: dict[str, str], certified: bool = False) -> Sender | None:
+        """Who sends; None for who is bound to nothing. Raises ``Refused`` if senders must show something and this one shows neither
+        a certificate nor a token that has not ended."""
+        with_tokens = bool(self._tokens) or self._senders is not None
+        if not (with_tokens or self._certificates) or (self._certificates and certified):
+            return None
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "basic":  # how clients of Elasticsearch and Loki send theirs: as the password
             with contextlib.suppress(ValueError):
@@ -165,13 +174,21 @@ class Intake:
         if scheme.lower() not in ("bearer", "splunk", "token", "apikey") or not token:
             raise self._unknown_sender()
         given = token.strip().encode()
-        if not any(hmac.compare_digest(given, known) for known in self._tokens):
+        if any(hmac.compare_digest(given, known) for known in self._tokens):
+            return None
+        sender = found(token.strip(), self._senders()) if self._senders is not None else None
+        if sender is None:
             raise Refused(403, "the token is not one of this service's", "Enrol the sender anew.")
+        if sender.is_over(datetime.now(UTC)):
+            do = "Make it anew: faultline access sender NAME."
+            raise Refused(403, f"the token of {sender.name!r} ended on {sender.expires:%Y-%m-%d}", do)
+        return sender
 
     def _unknown_sender(self) -> Refused:
-        wanted = [*["a client certificate"] * self._certificates, *["a token"] * bool(self._tokens)]
+        with_tokens = bool(self._tokens) or self._senders is not None
+        wanted = [*["a client certificate"] * self._certificates, *["a token"] * with_tokens]
         certified = "Show a certificate of the CA in [tls] client_ca."
-        do = "Send 'Authorization: Bearer TOKEN'." if self._tokens else certified
+        do = "Send 'Authorization: Bearer TOKEN'." if with_tokens else certified
         return Refused(401, f"this service takes batches with {' or '.join(wanted)} only", do)
 
     # -- ASGI ----------------------------------------------------------------------------------------------------
@@ -184,7 +201,8 @@ class Intake:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         begun = time.perf_counter()
         try:
-            self.allowed(headers, bool(scope.get(CERTIFICATE)))
+            sender = self.allowed(headers, bool(scope.get(CERTIFICATE)))
+            scope[LIMITS] = sender.limits.told() if sender is not None and sender.limits else None
             if route.stream is not None:
                 answer = await route.stream(self, scope, headers, _chunks(receive))
             else:
@@ -232,6 +250,8 @@ class Intake:
             raise Refused(400, "the body is nested too deeply", "Send objects of fewer levels.") from error
         if batch.payload is not None and not batch.key:
             batch, scope["faultline.nameless"] = self._named(request, batch)
+        if scope.get(LIMITS) is not None and batch.payload is not None:
+            batch = replace(batch, meta={**batch.meta, "limits": scope[LIMITS]})
         return await self.take(receiver, request, batch)
 
     async def _body(self, receive: Receive) -> bytes:

@@ -381,18 +381,30 @@ def hook(
     epilog="Examples: faultline access password ada --users FILE; faultline access token 'grafana' --scope query --days 90 --users FILE"
 )
 def access(
-    action: Annotated[str, typer.Argument(metavar="ACTION", help="password, token, remove, list or first.")],
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="password, token, sender, remove, list or first.")],
     name: Annotated[str, typer.Argument(help="Who; of a token the first word is whom it stands for.")] = "",
-    users: Annotated[Path, typer.Option("--users", help="The file that [access] users names.")] = Path(
-        "/etc/faultline/users.toml"
-    ),
+    users: Annotated[
+        Path, typer.Option("--users", help="The file that [access] users, or [ingest] senders, names.")
+    ] = Path("/etc/faultline/users.toml"),
     days: Annotated[float, typer.Option("--days", min=0, help="A token ends after so many days; 0: never.")] = 365,
     scope: Annotated[
         str, typer.Option("--scope", help="What a token is for: all, read, query, jobs or metrics.")
     ] = "all",
+    hosts: Annotated[
+        list[str] | None,
+        typer.Option("--host", help="Hosts that a sender stands for: gpu[001-064] or 'gpu*'. None: all."),
+    ] = None,
+    clusters: Annotated[
+        list[str] | None, typer.Option("--cluster", help="Clusters that a sender stands for. None: all.")
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option("--data-kind", help="What a sender sends: lines, output, metrics or documents. None: all."),
+    ] = None,
     config: ConfigFile = None,
 ) -> int:
     """Give people passwords and programs tokens, for pages and API; the service follows the file by itself."""
+    from collector.senders import KINDS, Limits
     from faultline.users_file import ACTIONS, run
     from web.access.scopes import SCOPES
 
@@ -403,7 +415,12 @@ def access(
 
         print(again(load(config)))
         return 0
-    return run(action, name, users, days, scope)
+    for kind in data or ():
+        choice(kind, KINDS, "--data-kind")
+    bound = Limits(name, tuple(hosts or ()), tuple(clusters or ()), tuple(data or ()))
+    if bound and action != "sender":
+        raise CommandError("--host, --cluster and --data-kind belong to: faultline access sender NAME")
+    return run(action, name, users, days, scope, bound)
 
 
 @app.command(epilog="Example: faultline archive --config /etc/faultline/faultline.toml --verify")

@@ -20,7 +20,9 @@ spool = "/var/spool/faultline/hooks"
 state_save = "/var/spool/slurmctld"
 
 [ingest]
-tokens = ["..."]              # none: whoever reaches the address may send
+tokens = ["...", { token = "...", name = "racks 1 to 4", expires = 2027-11-24T00:00:00Z, hosts = ["gpu[001-064]"], clusters = ["alps"],
+  data = ["lines", "output"] }] # none: whoever reaches the address may send; a table ends, and is bound to what it names
+senders = "/etc/faultline/senders.toml"         # written by `faultline access sender`, followed by itself
 workers = 1
 
 [connections]                 # of HTTP and syslog together; a quarter of the file handles is left for other things
@@ -77,6 +79,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from collector.senders import Sender, SenderError
 from correlator.site.interfaces import FABRIC_SETTING, MANAGEMENT_SETTING
 from faultline.failure import CommandError
 from faultline.notify import notifiers
@@ -152,23 +155,57 @@ class Notify(_Section):
 
 
 class Ingest(_Section):
-    """How batches are taken in. ``tokens`` and the lines of ``token_file`` may send; ``workers`` processes parse."""
+    """How batches are taken in. ``tokens``, the lines of ``token_file`` and who stands in the file ``senders`` may send; a token that is
+    a table may end and is bound (``collector.senders``). ``workers`` processes parse."""
 
-    tokens: tuple[str, ...] = ()
+    tokens: tuple[str | dict[str, Any], ...] = ()
     token_file: Path | None = None
+    senders: Path | None = None
     spool: Path | None = None
     workers: int = Field(default=1, ge=1, le=64)
     min_free_mb: int = Field(default=256, ge=0)
     max_waiting_mb: int = Field(default=4096, ge=16)
 
+    @field_validator("tokens")
+    @classmethod
+    def _tokens_can_be_used(cls, tokens: tuple[str | dict[str, Any], ...]) -> tuple[str | dict[str, Any], ...]:
+        _bound(tokens)
+        return tokens
+
+    @property
+    def bound(self) -> tuple[Sender, ...]:
+        """Tokens of the configuration that end or are bound to something."""
+        return _bound(self.tokens)
+
+    @property
+    def asks_for_token(self) -> bool:
+        """Does who sends have to show one? Raises ``CommandError`` where a file cannot be read."""
+        return bool(self.all_tokens() or self.bound or self.senders is not None)
+
     def all_tokens(self) -> tuple[str, ...]:
+        """Those that never end and are bound to nothing. Raises ``CommandError`` where their file cannot be read."""
+        plain = tuple(one for one in self.tokens if isinstance(one, str))
         if self.token_file is None:
-            return self.tokens
+            return plain
         try:
             lines = self.token_file.read_text(encoding="utf-8").split()
         except (OSError, UnicodeDecodeError) as error:
             raise CommandError(f"{self.token_file}: cannot be read: {error}") from error
-        return (*self.tokens, *lines)
+        return (*plain, *lines)
+
+
+def _bound(tokens: tuple[str | dict[str, Any], ...]) -> tuple[Sender, ...]:
+    found = []
+    for place, told in enumerate((one for one in tokens if not isinstance(one, str)), 1):
+        rest = {name: value for name, value in told.items() if name not in ("token", "name")}
+        token, name = told.get("token"), str(told.get("name", f"[ingest] tokens, table {place}"))
+        if not isinstance(token, str) or not token or "hash" in rest:
+            raise ValueError(f"{name}: a table needs token = '...', beside name, expires, hosts, clusters and data")
+        try:
+            found.append(Sender.of_token(token, rest, name))
+        except SenderError as error:
+            raise ValueError(f"{name}: {error}") from error
+    return tuple(found)
 
 
 class Connections(_Section):

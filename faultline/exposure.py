@@ -11,10 +11,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from collector.receivers.syslog import DEFAULT_PORT
+from collector.senders import Sender
 from faultline.config import Config
 from faultline.failure import CommandError
 from web.access.passwords import is_old
-from web.access.users import Users
+from web.access.users import Users, UsersError
 
 #: A token that ends within so many days is told before it does.
 SOON = timedelta(days=30)
@@ -70,6 +71,7 @@ def wrong_and_open(config: Config, file: Path | None, users: Users | None) -> tu
     needs = [] if config.insecure else missing(config)
     wrong = [f"{config.listen}: {_needs(needs)}"] if needs else []
     told = [*_of_machine(config), *_of_proxies(config), *_of_files(config, file)]
+    told += _of_senders(config)
     return wrong, [*told_at_start(config), *told, *(_of_people(users) if users is not None else ())]
 
 
@@ -86,9 +88,9 @@ def _of_machine(config: Config) -> Iterator[str]:
 
 def _of_receivers(config: Config) -> Iterator[str]:
     certified = config.tls is not None and config.tls.client_ca is not None
-    if not is_loopback(config.address[0]) and not config.ingest.all_tokens() and not certified:
+    if not is_loopback(config.address[0]) and not config.ingest.asks_for_token and not certified:
         yield (
-            f"{config.listen}: whoever reaches it may send lines as any host; give [ingest] token_file or [tls] client_ca"
+            f"{config.listen}: whoever reaches it may send lines as any host; give [ingest] senders or [tls] client_ca"
         )
     if config.syslog is None:
         host = config.listen.rpartition(":")[0] or config.address[0]
@@ -106,6 +108,31 @@ def _of_receivers(config: Config) -> Iterator[str]:
             )
 
 
+def _of_senders(config: Config) -> Iterator[str]:
+    """Tokens that never end or may send anything."""
+    if plain := len(config.ingest.all_tokens()):
+        yield (
+            f"[ingest]: {plain} token{'s' if plain > 1 else ''} never end and may send anything as any host; "
+            "faultline access sender NAME --host ... makes one that ends and is bound"
+        )
+    file: dict[str, Sender] = {}
+    if config.ingest.senders is not None:
+        try:
+            file = Users.load(config.ingest.senders).senders
+        except UsersError as error:
+            raise CommandError(str(error)) from error
+    now = datetime.now(UTC)
+    for sender in [*config.ingest.bound, *file.values()]:
+        if sender.expires is None:
+            yield f"sender {sender.name!r}: its token never ends"
+        elif sender.is_over(now):
+            yield f"sender {sender.name!r}: its token ended {sender.expires:%Y-%m-%d}: what it sends is refused"
+        elif sender.expires - now < SOON:
+            yield f"sender {sender.name!r}: its token ends {sender.expires:%Y-%m-%d}; make it anew before"
+        if not sender.limits.hosts:
+            yield f"sender {sender.name!r}: may send as any host"
+
+
 def _of_proxies(config: Config) -> Iterator[str]:
     for given in config.all_proxies:
         network = ipaddress.ip_network(given)
@@ -121,7 +148,10 @@ def _of_proxies(config: Config) -> Iterator[str]:
 
 
 def _of_files(config: Config, file: Path | None) -> Iterator[str]:
-    access, secret = config.access, [config.ingest.token_file, config.tls.key if config.tls else None]
+    access, secret = (
+        config.access,
+        [config.ingest.token_file, config.ingest.senders, config.tls.key if config.tls else None],
+    )
     secret += [access.users, access.provider.secret_file if access.provider else None] if access else []
     secret += [one.key for one in config.syslog or ()]
     if config.ingest.tokens:

@@ -8,7 +8,7 @@ import html
 import ipaddress
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,11 +28,13 @@ from collector.pipeline import Pipeline
 from collector.receivers import all_receivers
 from collector.receivers.base import ListenFailed
 from collector.receivers.syslog_udp import DatagramListener
+from collector.senders import Sender
 from collector.spool import Spool, SpoolHeld
 from faultline.config import Config
 from faultline.failure import CommandError
 from store.duckdb_store import DuckStore
 from web import origin
+from web.access.users import Users, UsersError
 from web.methods import as_get
 from web.problems import ProblemError, wants_page
 
@@ -60,6 +62,23 @@ _METRICS = (
 App = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 
 
+def _senders(config: Config) -> Callable[[], Sequence[Sender]] | None:
+    """The senders of the moment; the file is followed. None where the configuration names none."""
+    if config.ingest.senders is None and not config.ingest.bound:
+        return None
+    bound = config.ingest.bound
+    try:
+        file = Users.load(config.ingest.senders)
+    except UsersError as error:
+        raise CommandError(str(error)) from error
+
+    def now() -> Sequence[Sender]:
+        file.refresh()
+        return (*bound, *file.senders.values())
+
+    return now
+
+
 class Receiving(Collector):
     """Opens the spool at once; ``attach`` begins to store, ``open_listeners`` to listen (inside the event loop)."""
 
@@ -77,7 +96,7 @@ class Receiving(Collector):
             raise CommandError(f"{folder}: cannot be made or opened: {error.strerror}") from error
         certificates = config.tls is not None and config.tls.client_ca is not None
         self.intake = Intake(self.spool, tokens=config.ingest.all_tokens(), certificates=certificates,
-                             connections=connections, working=self._working)  # fmt: skip
+                             connections=connections, working=self._working, senders=_senders(config))  # fmt: skip
         self.pipeline: Pipeline | None = None
         self.inventory: Inventory | None = None
         self._with_listeners = listeners

@@ -4,20 +4,37 @@ from __future__ import annotations
 
 import getpass
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from collector.senders import Limits, Sender
 from faultline.failure import CommandError
 from web.access.passwords import MOST_CHARS, is_old
 from web.access.scopes import ALL
-from web.access.users import LEAST_CHARS, Token, Users, UsersError, fresh_token, hashed_password
+from web.access.users import (
+    LEAST_CHARS,
+    Token,
+    Users,
+    UsersError,
+    fresh_sender,
+    fresh_token,
+    hashed_password,
+)
 
-ACTIONS = ("password", "token", "remove", "list", "first")
+ACTIONS = ("password", "token", "sender", "remove", "list", "first")
 #: A token lasts so long unless another time is asked for, days.
 DAYS = 365.0
 
 
-def run(action: str, name: str, path: Path, days: float = DAYS, scope: str = ALL) -> int:
+def run(
+    action: str,
+    name: str,
+    path: Path,
+    days: float = DAYS,
+    scope: str = ALL,
+    limits: Limits = Limits(""),  # noqa: B008  (frozen)
+) -> int:
     """Does one action. 1 where nothing of that name was there to be removed."""
     if action == "list":
         _list(_load(path))
@@ -28,25 +45,30 @@ def run(action: str, name: str, path: Path, days: float = DAYS, scope: str = ALL
     users = Users(path)
     try:
         with users.changing():
-            found = _change(users, action, name, password, days, scope)
+            found = _change(users, action, name, password, days, scope, replace(limits, name=name))
             if found:
                 users.save()
     except UsersError as error:
         raise CommandError(str(error)) from error
     if not found:
-        print(f"faultline: {path} has no password and no token of the name {name}", file=sys.stderr)
+        print(f"faultline: {path} has no password and no token or sender of the name {name}", file=sys.stderr)
     return 0 if found else 1
 
 
-def _change(users: Users, action: str, name: str, password: str, days: float, scope: str) -> bool:
+def _change(users: Users, action: str, name: str, password: str, days: float, scope: str, limits: Limits) -> bool:
     """False where nothing of that name was there to be removed."""
     if action == "password":
         users.people[name] = password
+    elif action == "sender":
+        expires = _end(days)
+        token, users.senders[name] = fresh_sender(expires, limits)
+        print(token)
+        print(
+            f"faultline: it is shown this once; {told_of_sender(users.senders[name], datetime.now(UTC))}",
+            file=sys.stderr,
+        )
     elif action == "token":
-        try:
-            expires = datetime.now(UTC).replace(microsecond=0) + timedelta(days=days) if days else None
-        except OverflowError as error:
-            raise CommandError(f"--days {days:g}: too far away; 0 makes a token that never ends") from error
+        expires = _end(days)
         token, users.tokens[name] = fresh_token(expires, scope)
         print(token)
         ends = f"it ends on {expires:%Y-%m-%d}" if expires else "it never ends"
@@ -54,8 +76,16 @@ def _change(users: Users, action: str, name: str, password: str, days: float, sc
             f"faultline: it is shown this once; it stands for {name.split()[0]}, scope {scope}, {ends}", file=sys.stderr
         )
     else:
-        return (users.people.pop(name, None), users.tokens.pop(name, None)) != (None, None)
+        kept = [some.pop(name, None) for some in (users.people, users.tokens, users.senders)]
+        return any(one is not None for one in kept)
     return True
+
+
+def _end(days: float) -> datetime | None:
+    try:
+        return datetime.now(UTC).replace(microsecond=0) + timedelta(days=days) if days else None
+    except OverflowError as error:
+        raise CommandError(f"--days {days:g}: too far away; 0 makes a token that never ends") from error
 
 
 def _list(users: Users) -> None:
@@ -65,14 +95,29 @@ def _list(users: Users) -> None:
         print("password", name, old if is_old(kept) else "argon2id", sep="\t")
     for name, token in sorted(users.tokens.items()):
         print("token", name, told(token, datetime.now(UTC)), sep="\t")
+    for name, sender in sorted(users.senders.items()):
+        print("sender", name, told_of_sender(sender, datetime.now(UTC)), sep="\t")
 
 
-def told(token: Token, now: datetime) -> str:
-    ends = (
+def told_of_sender(sender: Sender, now: datetime) -> str:
+    """To what it is bound and when it ends."""
+    limits = sender.limits
+    bound = [f"{name} {' '.join(some)}" for name, some in (("hosts", limits.hosts), ("clusters", limits.clusters), ("data", limits.kinds)) if some]  # fmt: skip
+    return ", ".join(
+        [*(bound or ["bound to nothing"]), _ends(sender, now), *([f"...{sender.ends}"] if sender.ends else [])]
+    )
+
+
+def _ends(token: Token | Sender, now: datetime) -> str:
+    return (
         "never ends"
         if token.expires is None
         else f"{'ENDED' if token.is_over(now) else 'ends'} {token.expires:%Y-%m-%d}"
     )
+
+
+def told(token: Token, now: datetime) -> str:
+    ends = _ends(token, now)
     return ", ".join([f"scope {token.scope}", ends, *([f"...{token.ends}"] if token.ends else [])])
 
 

@@ -66,7 +66,7 @@ async def _upload(intake: Intake, scope: Any, headers: dict[str, str], chunks: A
     if kind and kind != "application/vnd.fdo.journal":
         raise Refused(415, f"Content-Type {kind[:60]!r}", "Send application/vnd.fdo.journal.")
     client = scope.get("client")
-    spooling = _Spooling(intake, client[0] if client else None)
+    spooling = _Spooling(intake, client[0] if client else None, scope.get("faultline.limits"))
     packed = headers.get("content-encoding")
     if packed and packed != "identity":
         whole = b"".join([chunk async for chunk in chunks])
@@ -81,8 +81,8 @@ async def _upload(intake: Intake, scope: Any, headers: dict[str, str], chunks: A
 class _Spooling:
     """Cuts a stream into batches of whole entries of one journal, with numbers that only grow."""
 
-    def __init__(self, intake: Intake, peer: str | None) -> None:
-        self._intake, self._peer = intake, peer
+    def __init__(self, intake: Intake, peer: str | None, limits: dict[str, Any] | None) -> None:
+        self._intake, self._peer, self._limits = intake, peer, limits
         self._rest = b""
         self._batch: list[bytes] = []
         self._size = 0
@@ -119,7 +119,7 @@ class _Spooling:
     async def _flush(self) -> None:
         if not self._batch:
             return
-        meta: dict[str, Any] = {"peer": self._peer}
+        meta: dict[str, Any] = {"peer": self._peer, **({"limits": self._limits} if self._limits else {})}
         if self._journal is not None:
             meta["key"] = ["journal", self._journal, "0", self._first, self._last]
         payload = b"".join(self._batch)

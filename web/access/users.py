@@ -4,6 +4,7 @@
     ada = "$argon2id$v=19$m=65536,t=3,p=1$SALT$HASH"
 
     [tokens]                      # the first word is who it stands for
+    [senders]                     # for sending data only, to what it is bound
     "ada laptop" = { hash = "sha256:HASH", ends = "x1Yz", expires = 2027-11-24T00:00:00Z, scope = "query" }
     "grafana" = "sha256:HASH"     # as before: for all that its role may, for ever
 
@@ -28,6 +29,7 @@ from typing import Any
 
 import tomli_w
 
+from collector.senders import Limits, Sender, SenderError, digest_of
 from web.access.passwords import ARGON2, LEAST_CHARS, SCRYPT, hashed_password, is_old, password_fits
 from web.access.scopes import ALL, SCOPES
 
@@ -89,6 +91,8 @@ class Users:
     path: Path | None = None
     people: dict[str, str] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)
+    #: Tokens for sending data (``[ingest] senders``); nobody reads with one.
+    senders: dict[str, Sender] = field(default_factory=dict)
     _read: tuple[int, int, int] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -109,7 +113,7 @@ class Users:
                 if self._seen(self.path) != self._read:
                     self._take(self.path)
             except (OSError, UsersError):
-                self.people, self.tokens, self._read = {}, {}, None
+                self.people, self.tokens, self.senders, self._read = {}, {}, {}, None
 
     def has_password(self, name: str, password: str) -> bool:
         """As slow for a name that is not there as for a wrong password of somebody."""
@@ -171,9 +175,10 @@ class Users:
         assert self.path is not None
         people = dict(sorted(self.people.items()))
         tokens = {name: kept.written() for name, kept in sorted(self.tokens.items())}
-        text = (
-            f"# Written by `faultline access`: names and hashes.\n{tomli_w.dumps({'people': people, 'tokens': tokens})}"
-        )
+        content = {"people": people, "tokens": tokens}
+        if self.senders:
+            content["senders"] = {name: kept.written() for name, kept in sorted(self.senders.items())}
+        text = f"# Written by `faultline access`: names and hashes.\n{tomli_w.dumps(content)}"
         draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
             mode = self.path.stat().st_mode & 0o777 if self.path.exists() else 0o640
@@ -198,11 +203,12 @@ class Users:
             raise UsersError(f"{path}: cannot be read: {error.strerror}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UsersError(f"{path}: not TOML: {error}") from error
-        if unknown := set(content) - {"people", "tokens"}:
-            raise UsersError(f"{path}: [{min(unknown)}] is unknown; there are [people] and [tokens]")
+        if unknown := set(content) - {"people", "tokens", "senders"}:
+            raise UsersError(f"{path}: [{min(unknown)}] is unknown; there are [people], [tokens] and [senders]")
         people = {name: _password(name, kept, path) for name, kept in _table(content, "people", path).items()}
         tokens = {name: _token(name, kept, path) for name, kept in _table(content, "tokens", path).items()}
-        self.people, self.tokens, self._read = people, tokens, seen
+        senders = {name: _sender(name, kept, path) for name, kept in _table(content, "senders", path).items()}
+        self.people, self.tokens, self.senders, self._read = people, tokens, senders, seen
 
     @staticmethod
     def _seen(path: Path) -> tuple[int, int, int] | None:
@@ -232,6 +238,19 @@ def _password(name: str, kept: object, path: Path) -> str:
     if not isinstance(kept, str) or not kept.startswith((ARGON2, SCRYPT)) or not name.split():
         raise UsersError(f"{path}: people.{name}: not written by `faultline access`; make it anew with it")
     return kept
+
+
+def _sender(name: str, kept: object, path: Path) -> Sender:
+    try:
+        return Sender.read(name, kept)
+    except SenderError as error:
+        raise UsersError(f"{path}: senders.{name}: {error}") from error
+
+
+def fresh_sender(expires: datetime | None, limits: Limits) -> tuple[str, Sender]:
+    """A token for sending, to be shown once, and what is kept of it."""
+    token = secrets.token_urlsafe(TOKEN_BYTES)
+    return token, Sender(limits.name, digest_of(token), expires, limits, token[-SHOWN:])
 
 
 def _token(name: str, kept: object, path: Path) -> Token:

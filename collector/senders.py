@@ -1,0 +1,187 @@
+"""Senders and what each may send: a token of ``[ingest]`` may end, and may be bound to hosts, clusters and kinds of data.
+
+The door refuses a token that is unknown or has ended. What a token is bound to goes with its batches (``Limits``), because only a worker
+reads what is in them: a document of another host or cluster, or data of another kind, is poison and goes to quarantine with the
+reason; a line that names another host keeps its text, loses that name, and means no event (it ``claims`` one). A line must not be poison:
+a user of a node can write one, and the node's other lines would go with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from parsers import authority
+from parsers.formats.base import JOB_SOURCES
+from parsers.hostlist import expand
+
+if TYPE_CHECKING:
+    from collector.receivers.base import Decoded
+
+#: Kinds of data: lines of logs, what jobs print and leave, samples, and everything else that is asked of Slurm and machines.
+LINES, OUTPUT, METRICS, DOCUMENTS = "lines", "output", "metrics", "documents"
+KINDS = (LINES, OUTPUT, METRICS, DOCUMENTS)
+_OF_TABLES = {"logs": LINES, "metrics": METRICS, "artifacts": OUTPUT}
+#: Of lines that named a host or a cluster for which their sender does not stand.
+TAG = "foreign"
+
+
+class SenderError(ValueError):
+    """What is said of a sender cannot be used; the text says why."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """To what a sender is bound; empty: to nothing. ``hosts`` are host lists of Slurm or shell patterns."""
+
+    name: str
+    hosts: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.hosts or self.clusters or self.kinds)
+
+    def told(self) -> dict[str, Any]:
+        """For the record of a batch in the spool."""
+        return {"name": self.name, "hosts": self.hosts, "clusters": self.clusters, "kinds": self.kinds}
+
+    @classmethod
+    def of(cls, meta: Mapping[str, Any]) -> Limits | None:
+        """Those of a batch's sender; None where it is bound to nothing."""
+        told = meta.get("limits")
+        if not isinstance(told, dict):
+            return None
+        return cls(str(told["name"]), *(tuple(map(str, told[part])) for part in ("hosts", "clusters", "kinds")))
+
+    def refused(self, decoded: Decoded) -> str | None:
+        """Why what a batch came to may not be stored; None where it may."""
+        sent = {
+            OUTPUT if group.origin.source in JOB_SOURCES else LINES for group in decoded.groups.values() if group.runs
+        }
+        for parsed in decoded.parsed:
+            for table, rows in parsed.tables.items():
+                if not rows.height:
+                    continue
+                sent.add(_OF_TABLES.get(table, DOCUMENTS))
+                for column, ours in (("host", self._hosts()), ("cluster", self._clusters())):
+                    if ours is not None and column in rows.columns:
+                        odd = [name for name in rows[column].drop_nulls().unique().sort().to_list() if not ours(name)]
+                        if odd:
+                            return f"sender {self.name!r} does not stand for the {column} {odd[0]!r}"
+        if self.kinds and (others := sorted(sent - set(self.kinds))):
+            return f"sender {self.name!r} may send {', '.join(self.kinds)}, and sent {others[0]}"
+        return None
+
+    def lines(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Parsed lines (LOGS' columns) without the names of hosts and clusters for which the sender does not stand. Job output may name
+        another host: ranks do, and of what they speak is settled elsewhere (parsers/authority.py)."""
+        foreign = pl.Series([False]).new_from_index(0, len(rows))
+        for column, ours in (("host", self._hosts()), ("cluster", self._clusters())):
+            if ours is None:
+                continue
+            odd = [name for name in rows[column].drop_nulls().unique().to_list() if not ours(name)]
+            if odd:
+                theirs = rows[column].is_in(odd).fill_null(False)
+                if column == "host":
+                    theirs = theirs & ~rows["source"].is_in(JOB_SOURCES).fill_null(False)
+                foreign = foreign | theirs
+                rows = rows.with_columns(pl.when(~pl.lit(theirs)).then(column).alias(column))
+        if not foreign.any():
+            return rows
+        tags = pl.col("tags").fill_null(pl.lit([], dtype=pl.List(pl.String)))
+        tagged = tags.list.set_union(pl.lit([TAG], dtype=pl.List(pl.String)))
+        return authority.silenced(rows, foreign).with_columns(
+            pl.when(pl.lit(foreign)).then(tagged).otherwise("tags").alias("tags")
+        )
+
+    def _hosts(self) -> Any:
+        return (lambda name: _is_one(name, self.hosts)) if self.hosts else None
+
+    def _clusters(self) -> Any:
+        return (lambda name: name in self.clusters) if self.clusters else None
+
+
+def _is_one(host: str, hosts: tuple[str, ...]) -> bool:
+    names, patterns = _names(hosts)
+    short = host.partition(".")[0]
+    return host in names or short in names or any(fnmatchcase(host, p) or fnmatchcase(short, p) for p in patterns)
+
+
+@lru_cache(maxsize=256)
+def _names(hosts: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
+    patterns = tuple(one for one in hosts if "*" in one or "?" in one)
+    return frozenset(name for one in hosts if one not in patterns for name in expand(one)), patterns
+
+
+@dataclass(frozen=True)
+class Sender:
+    """A token for sending: ``digest`` ("sha256:HEX"), when it ends (None: never), to what it is bound, its last characters."""
+
+    name: str
+    digest: str
+    expires: datetime | None = None
+    limits: Limits = Limits("")
+    ends: str = ""
+
+    def is_over(self, now: datetime) -> bool:
+        return self.expires is not None and self.expires <= now
+
+    @classmethod
+    def of_token(cls, token: str, told: Mapping[str, Any], name: str) -> Sender:
+        """A token of the configuration with what stands beside it. Raises ``SenderError``."""
+        return cls.read(name, {"hash": digest_of(token), **told})
+
+    @classmethod
+    def read(cls, name: str, told: object) -> Sender:
+        """As a file of senders holds it. Raises ``SenderError``."""
+        if not isinstance(told, Mapping) or not str(told.get("hash", "")).startswith("sha256:"):
+            raise SenderError("not written by `faultline access`; make it anew with it")
+        if unknown := set(told) - {"hash", "ends", "expires", "hosts", "clusters", "data"}:
+            raise SenderError(f"{min(unknown)} is unknown; there are expires, hosts, clusters and data")
+        expires = told.get("expires")
+        if expires is not None and not (isinstance(expires, datetime) and expires.tzinfo is not None):
+            raise SenderError("expires is no time with a zone, such as 2027-11-24T00:00:00Z")
+        hosts, clusters, kinds = (_texts(part, told.get(part, ())) for part in ("hosts", "clusters", "data"))
+        if odd := set(kinds) - set(KINDS):
+            raise SenderError(f"data {min(odd)!r} is unknown; there are {', '.join(KINDS)}")
+        limits = Limits(name, hosts, clusters, kinds)
+        return cls(name, str(told["hash"]), expires and expires.astimezone(UTC), limits, str(told.get("ends", "")))
+
+    def written(self) -> dict[str, Any]:
+        """For a file of senders."""
+        told: dict[str, Any] = {"hash": self.digest, "ends": self.ends}
+        if self.expires is not None:
+            told["expires"] = self.expires
+        parts = {"hosts": self.limits.hosts, "clusters": self.limits.clusters, "data": self.limits.kinds}
+        return told | {name: list(values) for name, values in parts.items() if values}
+
+
+def _texts(name: str, given: object) -> tuple[str, ...]:
+    if (
+        isinstance(given, str)
+        or not isinstance(given, Iterable)
+        or not all(isinstance(one, str) and one for one in given)
+    ):
+        raise SenderError(f"{name} is no list of texts")
+    return tuple(given)
+
+
+def digest_of(token: str) -> str:
+    """Tokens are random: one round of SHA-256 hides them as well as many would."""
+    return "sha256:" + hashlib.sha256(token.encode()).hexdigest()
+
+
+def found(token: str, senders: Iterable[Sender]) -> Sender | None:
+    """Whose token it is, also one that has ended; every one is compared, so that nothing is learned from how long it takes."""
+    digest = digest_of(token).encode()
+    matching = [one for one in senders if hmac.compare_digest(digest, one.digest.encode())]
+    return matching[0] if matching else None
