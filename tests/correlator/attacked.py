@@ -80,8 +80,8 @@ def _journal(text: str, at: str, **more: str) -> str:
     )
 
 
-def _in_output() -> Iterator[tuple[str, Callable[[str, str], str]]]:
-    """What a job can print: anything that any reader of lines knows."""
+def _as_logs() -> Iterator[tuple[str, Callable[[str, str], str]]]:
+    """Lines as logs of hosts hold them."""
     yield "plain", lambda x, at: x
     yield "stamped", lambda x, at: f"{at.replace('T', ' ')},123 - ERROR - {x}"
     yield "kernel:", lambda x, at: f"kernel: {x}"
@@ -116,6 +116,10 @@ def _in_output() -> Iterator[tuple[str, Callable[[str, str], str]]]:
         "journald slurmctld",
         lambda x, at: _journal(x, at, SYSLOG_IDENTIFIER="slurmctld", _SYSTEMD_UNIT="slurmctld.service"),
     )
+
+
+def _as_records() -> Iterator[tuple[str, Callable[[str, str], str]]]:
+    """Lines as shippers of logs wrap them."""
     yield "docker", lambda x, at: _json(log=f"{_bsd(at)} {VICTIM} kernel: {x}\n", stream="stderr", time=f"{at}Z")
     yield "container", lambda x, at: f"{at}.123456789Z stderr F {_bsd(at)} {VICTIM} kernel: {x}"
     yield "console", lambda x, at: f"[{at}+00:00] [ 9123.456789] {x}"
@@ -194,6 +198,10 @@ def _in_output() -> Iterator[tuple[str, Callable[[str, str], str]]]:
     yield "klog", lambda x, at: f"E0228 {at[11:]}.000000 12 nvml.go:1] {x}"
     yield "journalctl", lambda x, at: f"Sat 2026-02-28 {at[11:]} UTC {VICTIM} kernel: {x}"
     yield "coloured", lambda x, at: f"\x1b[31m{_bsd(at)} {VICTIM} kernel: {x}\x1b[0m"
+
+
+def _as_launched() -> Iterator[tuple[str, Callable[[str, str], str]]]:
+    """Lines as launchers and libraries of ranks begin them, or with odd beginnings."""
     yield "nccl", lambda x, at: f"{VICTIM}:77:78 [0] NCCL WARN {x}"
     yield "open mpi", lambda x, at: f"[{VICTIM}:00077] {x}"
     yield "own rank", lambda x, at: f"{VICTIM} rank 0 {x}"
@@ -201,6 +209,13 @@ def _in_output() -> Iterator[tuple[str, Callable[[str, str], str]]]:
     yield "kubectl", lambda x, at: f"[pod/p-1/c] {_bsd(at)} {VICTIM} kernel: {x}"
     yield "byte order mark", lambda x, at: f"\ufeff{_bsd(at)} {VICTIM} kernel: {x}"
     yield "srun", lambda x, at: f"srun: error: {VICTIM}: {x}"
+
+
+def _in_output() -> Iterator[tuple[str, Callable[[str, str], str]]]:
+    """What a job can print: anything that any reader of lines knows."""
+    yield from _as_logs()
+    yield from _as_records()
+    yield from _as_launched()
 
 
 def _in_syslog() -> Iterator[tuple[str, Callable[[str, str], str]]]:
