@@ -272,7 +272,8 @@ async def query(request: Request, read: Read, question: Question) -> Response:
         metrics.queries.labels(outcome).inc()
 
 
-#: Bytes of an answer (as columns in memory) that are sent; what is beyond is left out, and `truncated` says so.
+#: Bytes of an answer, of all its tables together, as columns in memory and as text, that are sent; what is beyond is left
+#: out, and `truncated` says so.
 MOST_BYTES = 64 * 2**20
 
 
@@ -311,16 +312,22 @@ def ask(asked: Asked, question: Question, timeout_s: float) -> bytes:
         cursor, question.query, parameters=question.parameters, max_rows=question.max_rows, max_bytes=MOST_BYTES,
         timeout_s=timeout_s, stopped=asked.stopped,
     )  # fmt: skip
-    answer = {**answered(result), "elapsed_ms": result.elapsed_ms}
-    return dumps(answer | ({"others": [answered(one) for one in result.others]} if result.others else {}))
+    left = MOST_BYTES
+    tables = []
+    for one in (result, *result.others):
+        tables.append(answered(one, left))
+        left = max(0, left - len(tables[-1]["rows"].contents))
+    answer = {**tables[0], "elapsed_ms": result.elapsed_ms}
+    return dumps(answer | ({"others": tables[1:]} if result.others else {}))
 
 
-def answered(result: kql.Result) -> dict[str, Any]:
-    """The table of one statement, and what ``render`` wants drawn of it."""
+def answered(result: kql.Result, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
+    """The table of one statement, of at most so many bytes of text, and what ``render`` wants drawn of it."""
     drawn = {"render": result.chart.document()} if result.chart else {}
     named = {"name": result.name} if result.name else {}  # among the tables of fork and facet
+    made = result.document(most_bytes)
     cut_at = {"truncated_by": "bytes"} if result.cut_at == "bytes" else {}  # by rows, else: the asker said how many
-    return {**named, **result.document(), "truncated": result.truncated, **cut_at, **drawn}
+    return {**named, **made, "truncated": result.truncated, **cut_at, **drawn}
 
 
 @router.get("/reports", tags=["reports"])

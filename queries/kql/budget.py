@@ -14,6 +14,9 @@ from queries.kql.errors import KqlBindError, QueryTimeout
 
 #: The largest public query has some 6,000; a list of 5,000 values of ``in`` has 5,000.
 MOST_NODES = 60_000
+#: Seconds of this thread's work, whatever the query's own limit: reading and binding run in the service, where everybody's
+#: requests wait for the interpreter. A list of 10,000 values takes three.
+MOST_CPU_S = 4.0
 #: The clock is asked once in so many.
 OFTEN = 64
 _CURRENT = threading.local()
@@ -25,6 +28,7 @@ class Budget:
     def __init__(self, deadline: float | None = None, timeout_s: float | None = None) -> None:
         self.deadline, self.timeout_s = deadline, timeout_s
         self.nodes = self._looks = 0
+        self._until = time.thread_time() + MOST_CPU_S
         self._outer: Budget | None = None
 
     def __enter__(self) -> Budget:
@@ -37,9 +41,9 @@ class Budget:
     ) -> None:
         _CURRENT.budget = self._outer
 
-    def tick(self) -> None:
-        """One node was bound. Raises ``KqlBindError`` and ``QueryTimeout``."""
-        self.nodes += 1
+    def tick(self, nodes: int = 1) -> None:
+        """Nodes were bound, or columns written. Raises ``KqlBindError`` and ``QueryTimeout``."""
+        self.nodes += nodes
         if self.nodes > MOST_NODES:
             raise KqlBindError(
                 f"the query unfolds into more than {MOST_NODES} parts: a function is written out at each call; call it fewer "
@@ -50,8 +54,14 @@ class Budget:
     def look(self) -> None:
         """Whether there is time left."""
         self._looks += 1
-        if self.deadline is not None and self._looks % OFTEN == 0 and time.monotonic() >= self.deadline:
+        if self._looks % OFTEN:
+            return
+        if self.deadline is not None and time.monotonic() >= self.deadline:
             raise QueryTimeout(f"the query took longer than {self.timeout_s or 0:g} s to read and was stopped")
+        if time.thread_time() >= self._until:
+            raise KqlBindError(
+                f"the query takes more than {MOST_CPU_S:g} s to read; make it shorter, or put long lists into a parameter"
+            )
 
 
 def look() -> None:
@@ -59,3 +69,10 @@ def look() -> None:
     budget = getattr(_CURRENT, "budget", None)
     if budget is not None:
         budget.look()
+
+
+def tick(nodes: int) -> None:
+    """Counts against the budget of the query that this thread compiles, if there is one."""
+    budget = getattr(_CURRENT, "budget", None)
+    if budget is not None:
+        budget.tick(nodes)

@@ -36,6 +36,7 @@ class Sql(ColumnElement[Any]):
     type = NullType()
 
     def __init__(self, template: str, *args: ClauseElement, origin: Any = None) -> None:
+        look()
         self.template = template
         self.args = args
         self.origin = origin  # the call or operator of the query it was made for, where that is known
@@ -92,6 +93,7 @@ class Col(ColumnElement[Any]):
 
 @compiles(Col)
 def _compile_col(element: Col, compiler: Any, **_kw: Any) -> str:
+    look()
     quote = compiler.preparer.quote_identifier
     return f"{quote(element.relation)}.{quote(element.column_name)}"
 

@@ -18,6 +18,7 @@ from queries.kql.errors import KqlSyntaxError, Span, nearest
 from queries.kql.lexical import STRING, TIMESPAN, parse_datetime, timespan_ticks, unquote
 
 MAX_OPERANDS = 2_000
+MAX_DIGITS = 100  # of a whole number; leading zeros count
 
 TYPES = {
     "bool": "bool", "boolean": "bool", "int": "int", "long": "long", "real": "real", "double": "real",
@@ -113,9 +114,9 @@ def _number(text: str, span: Span) -> ast.Literal:
     if text[:2] in ("0x", "0X"):
         return ast.Literal(int(text, 16), "long", span=span)
     if re.fullmatch(r"\d+", text):
-        value = int(text)
-        if value > 2**63 - 1:
-            raise KqlSyntaxError(f"{text} does not fit a long", span)
+        value = int(text) if len(text) <= MAX_DIGITS else None
+        if value is None or value > 2**63 - 1:
+            raise KqlSyntaxError(f"{text[:MAX_DIGITS]} does not fit a long", span)
         return ast.Literal(value, "long", span=span)
     return ast.Literal(float(text), "real", span=span)
 

@@ -72,10 +72,14 @@ _HINTS = tuple(
 )
 
 
+#: So many characters before a place are looked at: the patterns try each of them, and some read on from there.
+NEAR = 2_000
+
+
 def meant(text: str, place: int, word: str, comparisons: list[str], operators: Collection[str]) -> str | None:
     """What to say about a word that cannot stand at a place. ``operators``: those that only stand behind a table."""
-    before = text[:place]
-    begins = _BEGINS.match(before)
+    before = text[max(0, place - NEAR) : place]
+    begins = _BEGINS.match(text, 0, place)
     if begins and begins[1] in operators:
         return _NO_TABLE
     for behind, ahead, hint in _HINTS:

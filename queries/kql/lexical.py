@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, datetime, timedelta
 
 STRING = r"""[hH]?(?:@"(?:[^"]|"")*"|@'(?:[^']|'')*'|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|```[\s\S]*?```|~~~[\s\S]*?~~~)"""
-_STRING_OR_COMMENT = re.compile(rf"({STRING})|//[^\n]*")
+#: A string without its end, up to where it could have ended. Whoever looks for strings in a whole text looks for these as
+#: well: without them each of its quotes is tried to the end of the text, a minute for 50,000 of them.
+UNCLOSED = r"""[hH]?(?:@"[\s\S]*|@'[\s\S]*|"(?:\\.|[^"\\\n])*|'(?:\\.|[^'\\\n])*|```[\s\S]*|~~~[\s\S]*)"""
+_STRING_OR_COMMENT = re.compile(rf"({STRING}|{UNCLOSED})|//[^\n]*")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|x[0-9a-fA-F]{2}|[0-7]{3}|.)", re.S)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}
 
@@ -67,7 +71,8 @@ def timespan_ticks(text: str) -> int | None:
         sign, text = -1, text[1:].strip()
     unit = _SPAN_PARTS.match(text)
     if unit and unit[2] in UNIT_TICKS:
-        return sign * round(float(unit[1]) * UNIT_TICKS[unit[2]])
+        ticks = float(unit[1]) * UNIT_TICKS[unit[2]]
+        return sign * round(ticks) if math.isfinite(ticks) else None
     clock = _CLOCK.match(text)
     if clock:
         days, hours, minutes, seconds = (int(clock[i] or 0) for i in (2, 3, 4, 5))

@@ -28,8 +28,8 @@ def arithmetic(op: str, left: Value, right: Value, span: Span) -> Value:
         return sql("((epoch_us({0}) - epoch_us({1})) * 10)", "timespan", left, right)
     if kinds == ("datetime", "timespan") and op in "+-":
         if left.is_constant and right.is_constant and left.constant and right.constant is not None:
-            delta = timedelta(microseconds=right.constant // 10)
             try:
+                delta = timedelta(microseconds=right.constant // 10)
                 return constant(left.constant + delta if op == "+" else left.constant - delta, "datetime")
             except OverflowError:
                 raise KqlBindError("the date is out of range", span) from None

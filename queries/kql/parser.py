@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from functools import lru_cache
 
 import pyparsing as pp
 
@@ -12,18 +11,32 @@ from queries.kql import syntax as ast
 from queries.kql.errors import KqlError, KqlSyntaxError, Span
 from queries.kql.grammar import ALL_BINARY
 from queries.kql.hints import meant, unclosed_at_end
-from queries.kql.lexical import STRING, blank_comments
+from queries.kql.kept import Kept
+from queries.kql.lexical import STRING, UNCLOSED, blank_comments
 from queries.kql.statements import BEHIND_A_TABLE, script
 
 MAX_LENGTH = 100_000  # a page of text is 3,000; the longest public query seen is 31,000
 MAX_NESTING = 60
+MAX_WORDS = 25_000  # names, values and signs: some 100 microseconds each; the largest public query has 6,000
 # A level of parentheses costs about 40 Python frames in pyparsing; 60 levels must fit.
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 8_000))
 
 
-def _nesting(text: str) -> None:
+_KEPT: Kept[ast.Script] = Kept()
+_WORD = re.compile(rf"{STRING}|{UNCLOSED}|\w+|[^\w\s]")
+_BRACKETS = rf"{STRING}|{UNCLOSED}|[(\[{{]|[)\]}}]"
+
+
+def _bounded(text: str) -> None:
+    """Refuses what would take seconds to read before it is read."""
+    words = sum(1 for _ in _WORD.finditer(text))
+    if words > MAX_WORDS:
+        raise KqlSyntaxError(
+            f"the query has {words} words and signs; the limit is {MAX_WORDS}. Put long lists into a parameter: "
+            "declare query_parameters(names:dynamic); ... where Host in (names)"
+        )
     depth = 0
-    for match in re.finditer(rf"{STRING}|[(\[{{]|[)\]}}]", text):
+    for match in re.finditer(_BRACKETS, text):
         if match[0] in ("(", "[", "{"):
             depth += 1
             if depth > MAX_NESTING:
@@ -34,16 +47,19 @@ def _nesting(text: str) -> None:
             depth -= 1
 
 
-@lru_cache(maxsize=512)
 def _parse(text: str) -> ast.Script:
     clean = blank_comments(text)
-    _nesting(clean)
+    _bounded(clean)
     try:
         result: ast.Script = script.parse_string(clean, parse_all=True)[0]
     except pp.ParseBaseException as problem:
         raise _syntax_error(clean, problem) from None
     except RecursionError:
         raise KqlSyntaxError("nested too deeply") from None
+    except KqlError:
+        raise
+    except (ValueError, ArithmeticError):  # a literal of thousands of digits
+        raise KqlSyntaxError("a number, a time or a date of the query is too long to be read") from None
     return result
 
 
@@ -51,10 +67,15 @@ def parse(text: str) -> ast.Script:
     """Parse one text of statements; the answer is cached by text, since dashboards and rules repeat."""
     if len(text) > MAX_LENGTH:
         raise KqlSyntaxError(f"the query is {len(text)} characters long; the limit is {MAX_LENGTH}")
+    known = _KEPT.get(text)
+    if known is not None:
+        return known
     try:
-        return _parse(text)
+        made = _parse(text)
     except KqlError as problem:
         raise problem.locate(text)  # noqa: B904 - the same error, now with its text
+    _KEPT.put(text, made)
+    return made
 
 
 def _syntax_error(text: str, problem: pp.ParseBaseException) -> KqlError:
@@ -63,7 +84,7 @@ def _syntax_error(text: str, problem: pp.ParseBaseException) -> KqlError:
         place += 1
     word = re.compile(r"[A-Za-z_!][\w-]*|\S").match(text, place)
     if not word:
-        at = unclosed_at_end(text, rf"{STRING}|[(\[{{]|[)\]}}]")
+        at = unclosed_at_end(text, _BRACKETS)
         if at is not None:
             return KqlSyntaxError(f"this '{text[at]}' is not closed", Span(at, at + 1))
         return KqlSyntaxError("the query ends too early", Span(max(0, len(text) - 1), len(text)))
@@ -75,14 +96,14 @@ def _syntax_error(text: str, problem: pp.ParseBaseException) -> KqlError:
 def _unclosed(text: str, place: int) -> KqlError | None:
     """A quote or a bracket without its end, if that is what stopped the reading at or behind it."""
     open_: list[tuple[str, int]] = []
-    for match in re.finditer(rf"{STRING}|[(\[{{]|[)\]}}]|[\"']", text):
+    for match in re.finditer(rf"{STRING}|(?P<open>{UNCLOSED})|[(\[{{]|[)\]}}]", text):
         if match[0] in ("(", "[", "{"):
             open_.append((match[0], match.start()))
         elif match[0] in (")", "]", "}"):
             if open_:
                 open_.pop()
-        elif match[0] in ('"', "'") and match.start() <= place:
-            return KqlSyntaxError("the text that begins here has no end", Span(match.start(), match.end()))
+        elif match["open"] and match.start() <= place:
+            return KqlSyntaxError("the text that begins here has no end", Span(match.start(), match.start() + 1))
     if open_ and open_[-1][1] == place:
         return KqlSyntaxError(f"this '{open_[-1][0]}' is not closed", Span(place, place + 1))
     return None

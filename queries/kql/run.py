@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from threading import Event, Lock
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -24,6 +23,7 @@ from queries.kql.deadline import Deadline
 from queries.kql.errors import CannotExpress, KqlError, KqlRuntimeError
 from queries.kql.failures import engine_error
 from queries.kql.functions.python import give
+from queries.kql.kept import Kept
 from queries.kql.steps import Moment
 from queries.kql.textindex import Pruned, Pruner
 from queries.kql.wall.asking import ask
@@ -31,7 +31,6 @@ from queries.kql.wall.cutting import Cut, Said
 from queries.kql.wall.guarding import Guarded
 from queries.kql.wall.memory import too_much
 
-Made = TypeVar("Made")
 # The copy of a large answer takes a fifth longer; a second plan takes most of a small query's time.
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
 
@@ -65,9 +64,13 @@ class Result:
         ]
         return [list(row) for row in zip(*columns, strict=True)]
 
-    def document(self) -> dict[str, Any]:
-        """`{"columns": [...], "rows": [...]}` for ``cells.dumps``, several times faster than by way of ``rows``."""
-        return document(self.columns, self.table)
+    def document(self, most_bytes: int | None = None) -> dict[str, Any]:
+        """`{"columns": [...], "rows": [...]}` for ``cells.dumps``, several times faster than by way of ``rows``. Rows that do
+        not fit into ``most_bytes`` of text are left out, and the result is then ``truncated``."""
+        made, is_whole = document(self.columns, self.table, most_bytes)
+        if not is_whole:
+            self.truncated, self.cut_at = True, "bytes"
+        return made
 
     def to_json(self) -> str:
         """`{"columns": [...], "rows": [...]}`."""
@@ -121,34 +124,11 @@ class _Probe:
         return list(zip(*(found.column(i).to_pylist() for i in range(found.num_columns)), strict=True))
 
 
-class _Kept(Generic[Made]):
-    """What was made of a text, those used last."""
-
-    def __init__(self, most: int = 512) -> None:
-        self._most, self._lock = most, Lock()
-        self._made: OrderedDict[str, Made] = OrderedDict()
-
-    def get(self, key: str | None) -> Made | None:
-        with self._lock:
-            if key is None or key not in self._made:
-                return None
-            self._made.move_to_end(key)
-            return self._made[key]
-
-    def put(self, key: str | None, made: Made) -> None:
-        with self._lock:
-            if key is not None:
-                self._made[key] = made
-                while len(self._made) > self._most:
-                    self._made.popitem(last=False)
-
-
 #: Compiled texts that depend on nothing but themselves and their parameters: dashboards and rules repeat.
-_KEPT: _Kept[list[Compiled]] = _Kept()
-#: SQL as the engine's parser understands it, of no connection: reading it anew takes a fifth of a small query's time.
-_READ: _Kept[duckdb.Statement] = _Kept()
-#: Longer statements (lists of blocks, datatables) hardly come again.
-_READ_MOST = 20_000
+_KEPT: Kept[list[Compiled]] = Kept()
+#: SQL as the engine's parser understands it, of no connection: reading it anew takes a fifth of a small query's time. Longer
+#: statements (lists of blocks, datatables) hardly come again.
+_READ: Kept[duckdb.Statement] = Kept()
 
 
 def _key(text: str, parameters: Mapping[str, Any] | None) -> str | None:
@@ -163,7 +143,7 @@ def _read(con: duckdb.DuckDBPyConnection, statement: str) -> duckdb.Statement:
     read = _READ.get(statement)
     if read is None:
         (read,) = con.extract_statements(statement)
-        _READ.put(statement if len(statement) <= _READ_MOST else None, read)
+        _READ.put(statement, read)
     return read
 
 
@@ -181,7 +161,7 @@ def run(
 ) -> Result:
     """Run a text of statements; the last tabular one is the answer, the ones before are in `others`.
 
-    ``max_rows`` and ``max_bytes`` (of Arrow) hold for each table. Whoever sets ``stopped`` and interrupts ``con`` ends it.
+    ``max_rows`` holds for each table, ``max_bytes`` (of Arrow) for all together. Whoever sets ``stopped`` and interrupts ``con`` ends it.
     """
     limits = Limits.begin(max_rows, max_bytes, timeout_s, stopped)
     pruner, probe = Pruner(con), _Probe(con, text, limits)
@@ -196,12 +176,21 @@ def run(
             if not (probe.asked or moment.asked or pruner.asked):
                 _KEPT.put(key, compiled)
         harden(con)
-        results = [_execute(con, one, text, limits) for one in compiled]
+        results = _executed(con, compiled, text, limits)
     finally:
         pruner.finish()
     results[-1].others = results[:-1]
     results[-1].pruned = tuple(pruner.report)
     return results[-1]
+
+
+def _executed(con: duckdb.DuckDBPyConnection, compiled: list[Compiled], text: str, limits: Limits) -> list[Result]:
+    results = []
+    for one in compiled:
+        results.append(_execute(con, one, text, limits))
+        if limits.max_bytes is not None:
+            limits = replace(limits, max_bytes=max(0, limits.max_bytes - results[-1].table.nbytes))
+    return results
 
 
 def _execute(con: duckdb.DuckDBPyConnection, one: Compiled, text: str, limits: Limits) -> Result:
@@ -248,12 +237,10 @@ def _beside(
     with Guarded(con) as guarded:
         try:
             give(con, statement)
-            # Not con.sql(): a relation is planned once more, for the names of its columns.
-            found = con.execute(_read(con, statement), values)
             if limits.max_bytes is None:
-                table, cut_at = found.to_arrow_table(), None
+                table, cut_at = con.execute(_read(con, statement), values).to_arrow_table(), None
             else:
-                table, cut_at = _within(found.to_arrow_reader(ROWS_AT_ONCE), limits.max_bytes)
+                table, cut_at = _within(_reader(con, statement, values, limits), limits.max_bytes)
         except duckdb.Error:
             if guarded.struck:
                 raise KqlRuntimeError(too_much(guarded.budget)) from None
@@ -266,6 +253,16 @@ def _beside(
 
 #: Rows of an answer that are fetched together; behind each its bytes are counted.
 ROWS_AT_ONCE = 8_192
+#: An answer of at most so many rows is fetched at once.
+FEW_ROWS = 10_000
+
+
+def _reader(con: duckdb.DuckDBPyConnection, statement: str, values: list[Any], limits: Limits) -> Any:
+    """The reader of execute() holds the whole answer before its first row is read. That of a relation does not, but a
+    relation is planned twice, which takes a third of a small query's time."""
+    if limits.max_rows is not None and limits.max_rows <= FEW_ROWS:
+        return con.execute(_read(con, statement), values).to_arrow_reader(ROWS_AT_ONCE)
+    return con.sql(_read(con, statement), params=values).to_arrow_reader(ROWS_AT_ONCE)
 
 
 def _within(reader: Any, max_bytes: int) -> tuple[Any, str | None]:

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, table
 
 from queries.kql import syntax as ast
+from queries.kql.budget import tick
 from queries.kql.chart import Chart
 from queries.kql.dialect import Col, Sql, quoted
 from queries.kql.errors import KqlBindError, Span, nearest
@@ -106,6 +107,7 @@ def relation(name: str, alias: str = "t") -> Any:
 
 def named_columns(columns: Sequence[tuple[str, Value]], taken: Iterable[str] = ()) -> tuple[StageColumn, ...]:
     """Columns with physical names that stay apart when case is folded (R15)."""
+    tick(len(columns))
     used = {t.casefold() for t in taken}
     out = []
     for name, value in columns:

@@ -16,6 +16,7 @@ from sqlalchemy.sql import ColumnElement, Select
 from sqlalchemy.sql.elements import ColumnClause, Label
 from sqlalchemy.sql.visitors import iterate
 
+from queries.kql.budget import look
 from queries.kql.dialect import Col, Ident, Sql
 
 #: What a table of the catalogue does to a column before the query sees it.
@@ -67,6 +68,7 @@ class _Read:
 
     def add(self, element: Any) -> None:
         for part in iterate(element):
+            look()
             if isinstance(part, Sql):
                 self._say(part.template)
                 for arg in part.args:

@@ -46,9 +46,22 @@ CELLS: list[tuple[str, Any, list[Any]]] = [
 @pytest.mark.parametrize(("kind", "column", "expected"), CELLS, ids=[c[0] for c in CELLS])
 def test_cells_are_json_of_their_type(kind: str, column: Any, expected: list[Any]) -> None:
     table = pa.table({"c": column})
-    answer = json.loads(dumps(document([("c", kind)], table)), parse_constant=lambda word: pytest.fail(word))
+    made, is_whole = document([("c", kind)], table)
+    answer = json.loads(dumps(made), parse_constant=lambda word: pytest.fail(word))
+    assert is_whole
     assert answer == {"columns": [{"name": "c", "type": kind}], "rows": [[v] for v in expected]}
     assert kind == "dynamic" or cells(table.column(0), kind) == expected
+
+
+@pytest.mark.parametrize("most", [0, 1, 7, 50, 388_893, 10_000_000])
+def test_text_of_an_answer_ends_at_its_bytes(most: int) -> None:
+    """Pieces of rows put together are the text of all rows, as far as they fit."""
+    table = pa.table({"n": list(range(300_000))})
+    made, is_whole = document([("n", "long")], table, most)
+    rows = json.loads(dumps(made))["rows"]
+    assert rows == [[n] for n in range(len(rows))]
+    assert is_whole == (len(rows) == 300_000)
+    assert is_whole or most - len(b"[299999],") <= sum(len(f"[{n}],") for n in range(len(rows))) <= most
 
 
 def test_the_text_of_an_answer_is_its_rows(store: DuckStore) -> None:

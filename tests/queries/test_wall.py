@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -13,7 +14,8 @@ from queries.kql import Catalog, Column, KqlError, KqlRuntimeError, QueryTimeout
 from queries.kql.compile import compile_script
 from queries.kql.wall import asking
 from queries.kql.wall.judging import cheap
-from tests.queries.attacks import ATTACKS, Attack, _doubling_union, _nested_lets
+from queries.kql.wall.memory import Shares, memory_budget
+from tests.queries.attacks import ATTACKS, Attack, doubling_union, nested_lets
 
 #: An attack may take so long in all: the limit is a second, and the machine may be busy with other things.
 LIMIT_S, PATIENCE_S = 1.0, 30.0
@@ -93,13 +95,78 @@ def test_the_limit_holds_within_one_expression(store: duckdb.DuckDBPyConnection)
     assert time.monotonic() - began < PATIENCE_S
 
 
-def test_memory_has_an_end_and_is_told(store: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+HOGS = {
+    "a list of all": "range x from 1 to 100000000 step 1 | summarize array_length(make_list(x, 100000000))",
+    "texts that double": "range x from 1 to 3 step 1 | extend a = strrep('a', 1000000)" + " | extend a = strcat(a, a)" * 12 + " | summarize max(strlen(a))",
+    "a body in Python": "print l = range(1, 1000000, 1)" + " | extend l = array_concat(l, l)" * 8 + " | project array_sort_asc(l)",
+    "groups beside the store": "Logs | join kind=inner (Logs) on Host | summarize n = count() by Line, Line1 | extend a = strrep('x', n) | count",
+}  # fmt: skip
+
+
+def _private(pid: int) -> int:
+    """Bytes that would come back if the process ended."""
+    try:
+        told = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:
+        return 0
+    return 1024 * sum(int(line.split()[1]) for line in told.splitlines() if line.startswith(("Private_", "Swap:")))
+
+
+@pytest.mark.parametrize("kql", HOGS.values(), ids=HOGS.keys())
+def test_memory_has_an_end_and_is_told(
+    store: duckdb.DuckDBPyConnection, kql: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the forked process has to itself is never above the budget: the kernel gives it no more."""
     monkeypatch.setenv("FAULTLINE_QUERY_MEMORY", "256MB")
-    with pytest.raises(KqlRuntimeError, match="more memory than it may use"):
-        _ask(
-            store, "range x from 1 to 100000000 step 1 | summarize array_length(make_list(x, 100000000))", timeout_s=120
-        )
+    asking.FORKER.start()
+    assert asking.FORKER._process is not None
+    forker, over, most = asking.FORKER._process.pid, threading.Event(), 0
+
+    def measure() -> None:
+        nonlocal most
+        children = Path(f"/proc/{forker}/task/{forker}/children")
+        while not over.wait(0.005):
+            most = max([most, *(_private(int(pid)) for pid in children.read_text().split())])
+
+    watching = threading.Thread(target=measure)
+    watching.start()
+    try:
+        with pytest.raises(KqlRuntimeError, match="more memory than it may use"):
+            _ask(store, kql, timeout_s=120)
+    finally:
+        over.set()
+        watching.join()
+    assert most <= 256e6
     assert _ask(store, "print strlen(strrep('a', 10))", timeout_s=60).rows == [[10]], "the next one has what it needs"
+
+
+@pytest.mark.parametrize("memory", [256 * 10**6, 512 * 10**6, 10**9, 64 * 10**9])
+@pytest.mark.parametrize("most_bytes", [None, 0, 64 * 2**20])
+@pytest.mark.parametrize("is_near_growing", [False, True])
+def test_shares_of_the_memory_leave_a_tenth(memory: int, most_bytes: int | None, is_near_growing: bool) -> None:
+    shares = Shares.of(memory, most_bytes, is_near_growing)
+    assert shares.answer + shares.near + shares.far <= 0.9 * memory
+    assert shares.engine < shares.far <= shares.limit, "the engine writes to disk before the kernel refuses it memory"
+    assert shares.limit - shares.far <= 0.1 * memory, "stacks are reserved, but could be written to"
+
+
+def test_a_memory_that_is_too_small_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAULTLINE_QUERY_MEMORY", "100MB")
+    with pytest.raises(KqlRuntimeError, match="FAULTLINE_QUERY_MEMORY=100MB: a query needs at least 256 MB"):
+        memory_budget()
+
+
+def test_rows_of_a_large_answer_are_fetched_as_they_are_asked_for(store: duckdb.DuckDBPyConnection) -> None:
+    """An answer of 100 GB ends at its bytes, beside the store and behind the wall; nobody holds it whole."""
+    wide = "Logs | join kind=inner (Logs) on Host | project Message, Message1"
+    for kql in (wide, wide + " | extend a = strrep(Message, 20)"):
+        result = _ask(store, kql, max_rows=1_000_000_000, max_bytes=2**20, timeout_s=120)
+        assert result.cut_at == "bytes" and result.table.nbytes <= 2 * 2**20
+
+
+def test_tables_of_one_query_share_its_bytes(store: duckdb.DuckDBPyConnection) -> None:
+    result = _ask(store, "Logs; " * 5, max_rows=100_000, max_bytes=1_000_000, timeout_s=120)
+    assert sum(one.table.nbytes for one in (result, *result.others)) <= 1_500_000
 
 
 def test_an_answer_ends_at_its_bytes(store: duckdb.DuckDBPyConnection) -> None:
@@ -129,9 +196,9 @@ def test_the_forking_process_is_started_again_when_it_is_gone(store: duckdb.Duck
 
 def test_bounds_of_the_text_say_which_and_what_to_do() -> None:
     with pytest.raises(KqlError, match=r"reads its own steps more than \d+ times.*materialize"):
-        compile_script(_doubling_union(21), CATALOG)
+        compile_script(doubling_union(21), CATALOG)
     with pytest.raises(KqlError, match=r"(unfolds in|grows )to more than \d+ parts"):
-        compile_script(_nested_lets(8, 8), CATALOG)
+        compile_script(nested_lets(8, 8), CATALOG)
 
 
 @pytest.mark.parametrize(("sql", "parameters", "expected"), [

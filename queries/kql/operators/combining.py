@@ -10,6 +10,7 @@ from sqlalchemy import select, union_all
 
 from queries.kql import syntax as ast
 from queries.kql.binder import TableBinder
+from queries.kql.budget import tick
 from queries.kql.conversion import to_type
 from queries.kql.dialect import Sql, quoted
 from queries.kql.errors import KqlBindError, NotImplementedYet, nearest
@@ -30,6 +31,9 @@ from queries.kql.values import NUMERIC, Value, cast_number, constant, sql
 
 KINDS = ("innerunique", "inner", "leftouter", "rightouter", "fullouter", "leftsemi", "rightsemi", "leftanti", "rightanti",
          "anti", "leftantisemi", "rightantisemi")  # fmt: skip
+
+#: Tables of one union; with wildcards it may name each of the store's.
+MOST_PARTS = 500
 
 # What SQL calls a join, and its kind here.
 _SQL_KINDS = {"left": "leftouter", "right": "rightouter", "full": "fullouter", "outer": "fullouter", "semi": "leftsemi"}
@@ -200,6 +204,8 @@ def union(c: TableBinder, stage: Stage | None, node: ast.Operator, env: Env) -> 
         parts.insert(0, (stage.label or "union_arg0", stage))
     if not parts:
         raise KqlBindError("union has no table left", node.span)
+    if len(parts) > MOST_PARTS:
+        raise KqlBindError(f"union of {len(parts)} tables; at most {MOST_PARTS} can be put together", node.span)
     tag = node.settings.get("withsource") or node.settings.get("with_source")
     return stack(c, parts, word, str(getattr(tag, "value", "")) if tag is not None else None)
 
@@ -207,6 +213,7 @@ def union(c: TableBinder, stage: Stage | None, node: ast.Operator, env: Env) -> 
 def stack(c: TableBinder, parts: list[tuple[str, Stage]], kind: str, tag: str | None) -> Stage:
     """Tables one under the other; `tag` names a column that says from which each row comes."""
     columns = _superset([s for _, s in parts], kind)
+    tick(len(columns) * len(parts))
     selects = []
     for name, part in parts:
         items = []

@@ -28,14 +28,18 @@ from queries.kql.errors import KqlError, KqlRuntimeError, QueryTimeout
 from queries.kql.functions.python import give
 from queries.kql.wall import forking
 from queries.kql.wall.cutting import Cut, Stream
-from queries.kql.wall.memory import STRIKE, anonymous, memory_budget, private, too_much
+from queries.kql.wall.guarding import Guarded
+from queries.kql.wall.judging import keeps_rows
+from queries.kql.wall.memory import Shares, memory_budget, too_much
 
 _LOG = logging.getLogger(__name__)
 _ROOT = Path(__file__).parents[3]
-#: How often time, memory and client of a process are looked after.
+#: How often time and client of a process are looked after; its memory is the kernel's to limit.
 LOOK_S = 0.01
-#: Rows that a stream hands over together.
-ROWS_AT_ONCE = 8_192
+#: Rows that a stream hands over together: a chunk of the engine, so that of long lines no more are held than need be.
+ROWS_AT_ONCE = 2_048
+#: Temporary files of one query: so many times its memory.
+DISK_SHARE = 4
 #: A process that was forked says its number at once; one that does not is not there.
 START_S = 10.0
 
@@ -98,31 +102,28 @@ FORKER = Forker()
 class _Feeder(threading.Thread):
     """Streams the rows of one step out of the store into a pipe."""
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, stream: Stream, fd: int) -> None:
+    def __init__(self, con: duckdb.DuckDBPyConnection, stream: Stream, fd: int, share: int) -> None:
         super().__init__(daemon=True, name="query rows")
         self._con, self._stream, self._fd = con.cursor(), stream, fd
-        self.problem: duckdb.Error | None = None
-        self.held = 0  # bytes of the rows that are on their way
+        self._guarded = Guarded(self._con, share or None)
+        self.problem: duckdb.Error | KqlError | None = None
 
     def run(self) -> None:
         try:
-            with os.fdopen(self._fd, "wb", buffering=2**16) as file:
+            with os.fdopen(self._fd, "wb", buffering=2**16) as file, self._guarded:
                 said = self._stream.said
-                found = self._con.execute(said.sql, said.parameters)
-                types = [(column[0], str(column[1])) for column in found.description or []]
+                # Not execute(): its reader holds all rows before the first is read.
+                found = self._con.sql(said.sql, params=said.parameters)
+                types = [(column[0], str(column[1])) for column in found.description]
                 file.write(json.dumps(types).encode() + b"\n")
                 reader = found.to_arrow_reader(ROWS_AT_ONCE)
-                assert reader is not None  # a step has columns
                 with pa.ipc.new_stream(file, reader.schema) as writer:
                     for batch in reader:
-                        self.held = batch.nbytes
                         writer.write_batch(batch)
         except duckdb.Error as problem:
-            self.problem = problem
+            self.problem = KqlRuntimeError(too_much(self._guarded.budget)) if self._guarded.struck else problem
         except (OSError, pa.ArrowException):
             pass  # nobody reads on
-        finally:
-            self.held = 0
 
     def stop(self) -> None:
         for _ in range(250):
@@ -144,12 +145,10 @@ class _Frames:
 
     def __init__(self) -> None:
         self._parts: deque[memoryview] = deque()
-        self.held = 0
 
     def add(self, part: bytearray) -> None:
         if part:
             self._parts.append(memoryview(part))
-            self.held += len(part)
 
     def read(self, size: int = -1) -> bytearray:
         made = bytearray()
@@ -159,7 +158,6 @@ class _Frames:
             made += part[:wanted]
             if wanted < len(part):
                 self._parts.appendleft(part[wanted:])
-        self.held -= len(made)
         return made
 
     def readable(self) -> bool:
@@ -185,7 +183,10 @@ class Asked:
         self._max_rows, self._max_bytes = max_rows, max_bytes
         self._deadline, self._timeout_s, self._stopped = deadline, timeout_s, stopped
         self._memory = memory_budget()
-        self._pid = self._arriving = 0
+        self._shares = Shares.of(self._memory, max_bytes, any(keeps_rows(stream.said.sql) for stream in cut.near))
+        if max_bytes is not None:
+            self._max_bytes = min(max_bytes, self._shares.answer)
+        self._pid = 0
         self._feeders: list[_Feeder] = []
         self._frames = _Frames()
 
@@ -213,16 +214,17 @@ class Asked:
         finally:
             for read, write in pipes:
                 os.close(read)
-                self._feeders.append(_Feeder(self._con, self._cut.near[len(self._feeders)], write))
+                stream = self._cut.near[len(self._feeders)]
+                self._feeders.append(_Feeder(self._con, stream, write, self._shares.near))
         its.close()
         for feeder in self._feeders:
             feeder.start()
         question = pickle.dumps(
             {
                 "sql": self._cut.far.sql, "parameters": self._cut.far.parameters, "folder": folder,
-                "streams": [(s.name, s.once) for s in self._cut.near], "memory": self._memory,
-                "threads": os.cpu_count() or 1, "nice": 5, "max_rows": self._max_rows, "max_bytes": self._max_bytes,
-                "too_much": too_much(self._memory),
+                "streams": [(s.name, s.once) for s in self._cut.near], "memory": self._shares.limit,
+                "engine": self._shares.engine, "disk": DISK_SHARE * self._memory, "threads": self._shares.threads,
+                "nice": 5, "max_rows": self._max_rows, "max_bytes": self._max_bytes, "too_much": too_much(self._memory),
             }
         )  # fmt: skip
         mine.settimeout(START_S)
@@ -252,7 +254,6 @@ class Asked:
     def _read(self, mine: socket.socket, length: int) -> bytearray:
         """So many bytes; until they are there the limits are looked after."""
         wanted = bytearray(length)
-        self._arriving = length
         view, at = memoryview(wanted), 0
         while at < length:
             self._look()
@@ -265,7 +266,6 @@ class Asked:
                 self._look()
                 raise KqlRuntimeError(too_much(self._memory))  # the kernel refused it memory, or ended it
             at += got
-        self._arriving = 0
         return wanted
 
     def _problem_of_feeders(self) -> None:
@@ -283,14 +283,6 @@ class Asked:
             raise QueryTimeout(f"the query took longer than {self._timeout_s:g} s and was stopped")
         if self._stopped is not None and self._stopped.is_set():
             raise KqlRuntimeError("the query was cancelled")
-        if self._pid and self._over():
-            raise KqlRuntimeError(too_much(self._memory))
-
-    def _over(self) -> bool:
-        """Whether process and service together hold more for this query than it may use."""
-        left = STRIKE * self._memory - self._frames.held - self._arriving - sum(f.held for f in self._feeders)
-        # The first is never less than the second, and is read a hundred times as fast.
-        return anonymous(self._pid) > left and private(self._pid) > left
 
     def _kill(self) -> None:
         """The process is no child of this one; as long as its socket was not closed its number is its own."""

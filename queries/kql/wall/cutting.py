@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from queries.kql.budget import look
 from queries.kql.errors import KqlBindError
-from queries.kql.wall.judging import cheap
+from queries.kql.wall.judging import MOST_TEXT, cheap
 
 _STEP = re.compile(r'(?<![.\w])(?<!AS )"(\w+)"')
 #: Where one of these reads a step, it may read it more than once.
@@ -146,7 +147,8 @@ def _below(name: str, reads: dict[str, set[str]]) -> set[str]:
 def _whole_is_cheap(name: str, steps: Sequence[Step], reads: dict[str, set[str]], said: dict[str, Said]) -> bool:
     below = _below(name, reads)
     parts = [said[n] for n, _, _ in steps if n in below]
-    if not all(p.linear for p in parts):
+    look()
+    if not all(p.linear for p in parts) or sum(len(p.sql) for p in parts) > MOST_TEXT:
         return False
     words = frozenset[str]().union(*(p.words for p in parts))
     return cheap(" ".join(p.sql for p in parts), [v for p in parts for v in p.parameters], len(parts), words)

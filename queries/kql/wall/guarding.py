@@ -65,11 +65,12 @@ _GUARD = _Guard()
 
 
 class Guarded:
-    """Around one statement of ``con``."""
+    """Around one statement of ``con``, which may take ``share`` bytes (None: what a query may take)."""
 
-    def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, con: duckdb.DuckDBPyConnection, share: int | None = None) -> None:
         self.struck = False
         self.budget = memory_budget()
+        self._share = share or self.budget
         self._con: duckdb.DuckDBPyConnection | None = con
         self._lock = threading.Lock()
         self._before: int | None = None
@@ -87,7 +88,7 @@ class Guarded:
                 now = taken(beside)
             if self._before is None:
                 self._before = now
-            if now - self._before > STRIKE * self.budget:
+            if now - self._before > STRIKE * self._share:
                 self.struck = True
             if self.struck:
                 self._con.interrupt()

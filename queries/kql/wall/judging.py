@@ -32,6 +32,8 @@ _QUOTED = re.compile(r"\"(?:[^\"]|\"\")*\"|'(?:[^']|'')*'")
 _CALLED = re.compile(r"([A-Za-z_]\w*)\s*\(")
 #: Words that multiply rows, loop, or build lists; brackets build and read lists.
 _DEAR = re.compile(r"\b(?:LATERAL|RECURSIVE|ASOF|CROSS|unnest|lambda|GROUPING|EXISTS)\b|\[", re.IGNORECASE)
+#: Words of steps that keep rows until the last one was read; others hand each chunk on.
+_KEEPS = re.compile(r"\b(?:GROUP BY|ORDER BY|DISTINCT|JOIN|OVER|MATERIALIZED|UNION(?! ALL))\b", re.IGNORECASE)
 _JOIN = re.compile(r"\bJOIN\b", re.IGNORECASE)
 #: A statement with more than this takes the engine long to read and plan, and nothing interrupts that.
 MOST_TEXT = 30_000
@@ -68,6 +70,11 @@ def cheap(sql: str, parameters: Sequence[Any], reads: int = 1, words: frozenset[
     if _DEAR.search(bare) or bare.count("||") > MOST_JOINED or len(_JOIN.findall(bare)) > MOST_JOINS:
         return False
     return _REGEX.search(bare) is None or _small_patterns(bare, parameters)
+
+
+def keeps_rows(sql: str) -> bool:
+    """Whether the memory of a cheap statement grows with the rows that it reads."""
+    return _KEEPS.search(_QUOTED.sub("''", sql)) is not None
 
 
 def _small_patterns(bare: str, parameters: Sequence[Any]) -> bool:

@@ -1,0 +1,286 @@
+"""A real service that is attacked with queries, those who use it meanwhile, and what is measured.
+
+Beside each attack lines come in, another person asks small queries, signs in, and looks at a page.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from tests.collector.running import Running
+from tests.faultline.test_guarded_service import faultline
+from tests.queries.attack import Attack
+
+LIMIT_S = 3.0
+LINES = 4_000
+BUDGET = 512 * 10**6
+PASSWORD = "a password to try"
+#: What the client waits for an answer before it calls the service dead.
+PATIENCE_S = 90.0
+#: Times without an attack in which is measured what lines, pages and small queries take by themselves.
+WINDOWS = 8
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes that no file holds. ``whole``: of all processes, each page once; ``query``: of the forked process that has the
+    most to itself."""
+
+    whole: int = 0
+    query: int = 0
+
+    def or_more(self, other: Memory) -> Memory:
+        return Memory(max(self.whole, other.whole), max(self.query, other.query))
+
+
+def _read(pid: int, what: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{what}").read_bytes()
+    except OSError:  # it ended
+        return b""
+
+
+def _bytes(pid: int, *names: str) -> int:
+    lines = (line.split() for line in _read(pid, "smaps_rollup").decode().splitlines()[1:])
+    return 1024 * sum(int(line[1]) for line in lines if line[0].rstrip(":") in names)
+
+
+@dataclass
+class Beside:
+    """What others saw: the longest wait for each thing, in seconds, and how often it was asked."""
+
+    longest: dict[str, float] = field(default_factory=dict)
+    times: dict[str, int] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+
+    def note(self, what: str, seconds: float, status: int, expected: tuple[int, ...]) -> None:
+        self.longest[what] = max(self.longest.get(what, 0.0), seconds)
+        self.times[what] = self.times.get(what, 0) + 1
+        if status not in expected:
+            self.wrong.append(f"{what}: {status}")
+
+
+class Site:
+    """The service, those who use it, and what it measures."""
+
+    def __init__(self, folder: Path) -> None:
+        users = str(folder / "users.toml")
+        self.tokens = {n: faultline("access", "token", n, "--users", users).stdout.strip() for n in ("mallory", "bob")}
+        assert faultline("access", "password", "bob", "--users", users, given=PASSWORD + "\n").returncode == 0
+        access = f'[access]\nusers = "{users}"\nread = ["mallory", "bob"]\n'
+        self.service = Running(folder / "data", extra=access, syslog=())
+        os.environ["FAULTLINE_QUERY_MEMORY"] = str(BUDGET)
+        try:
+            self.service.start()
+        finally:
+            del os.environ["FAULTLINE_QUERY_MEMORY"]
+        self.beside, self.sent, self.most = Beside(), 0, Memory()
+        self.alone = 0
+        self.over = threading.Event()
+        self._threads = [
+            threading.Thread(target=work, daemon=True) for work in (self._measure, self._look, self._sign_in, self._send, self._ask)
+        ]  # fmt: skip
+
+    def begin(self) -> None:
+        """The others begin; what the service takes for them alone is measured first, over times as long as an attack's."""
+        for thread in self._threads:
+            thread.start()
+        for _ in range(WINDOWS):
+            time.sleep(0.3)
+            before = self.mark()
+            time.sleep(LIMIT_S + 1)
+            self.alone = max(self.alone, self.most.whole - before.whole)
+
+    def mark(self) -> Memory:
+        """What is taken now; from here on the most is looked for."""
+        self.beside, self.most = Beside(), self.memory()
+        return self.most
+
+    def end(self) -> None:
+        self.over.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(PATIENCE_S)
+        self.service.stop()
+
+    def as_(self, name: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.tokens[name]}", "Content-Type": "application/json"}
+
+    def ask(self, name: str, kql: str, **body: Any) -> tuple[int, dict[str, Any]]:
+        sent = json.dumps({"query": kql, "timeout_s": LIMIT_S, **body}).encode()
+        status, answer, _ = self.service.request("POST", "/api/v1/query", sent, self.as_(name), PATIENCE_S)
+        try:
+            return status, json.loads(answer)
+        except ValueError:
+            return status, {}
+
+    def memory(self) -> Memory:
+        """Of the service and of all it started, what they share counted once."""
+        assert self.service.process is not None
+        parents: dict[int, int] = {}
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError, ValueError, IndexError):
+                parents[int(stat.parent.name)] = int(stat.read_text().rsplit(")", 1)[1].split()[1])
+        ours = {self.service.process.pid}
+        while more := {p for p, parent in parents.items() if parent in ours} - ours:
+            ours |= more
+        forkers = {pid for pid in ours if b"wall.forking" in _read(pid, "cmdline")}
+        forked = {pid for pid in ours if parents.get(pid) in forkers}
+        return Memory(sum(_bytes(pid, "Pss_Anon", "SwapPss") for pid in ours),
+                      max((_bytes(pid, "Private_Dirty", "Swap") for pid in forked), default=0))  # fmt: skip
+
+    # -- the others, each in a thread ----------------------------------------------------------------------------------
+
+    def _timed(self, what: str, expected: tuple[int, ...], *request: Any) -> None:
+        began = time.monotonic()
+        try:
+            status = self.service.request(*request, timeout_s=PATIENCE_S)[0]
+        except (OSError, HTTPException) as error:
+            self.beside.wrong.append(f"{what}: {error!r}")
+            return
+        self.beside.note(what, time.monotonic() - began, status, expected)
+
+    def _measure(self) -> None:
+        while not self.over.wait(0.03):
+            self.most = self.most.or_more(self.memory())
+
+    def _look(self) -> None:
+        while not self.over.wait(0.5):
+            self._timed("health", (200,), "GET", "/healthz")
+            self._timed("page", (200,), "GET", "/incidents", None, {**self.as_("bob"), "Accept": "text/html"})
+
+    def _sign_in(self) -> None:
+        form = urlencode({"name": "bob", "password": PASSWORD}).encode()
+        while not self.over.wait(1.0):
+            self._timed(
+                "sign-in", (303,), "POST", "/login", form, {"Content-Type": "application/x-www-form-urlencoded"}
+            )
+
+    def _ask(self) -> None:
+        small = [b'{"query": "Logs | take 3 | project Host"}', b'{"query": "print strlen(url_encode(\'a b\'))"}']
+        while not self.over.wait(0.5):
+            for what, body in zip(("small query", "small query behind the wall"), small, strict=True):
+                self._timed(what, (200,), "POST", "/api/v1/query", body, self.as_("bob"))
+
+    def _send(self) -> None:
+        while not self.over.wait(0.2):
+            now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            lines = [
+                {"raw": f"{now} gpu07 app[1]: line {self.sent + n} of the storm", "host": "gpu07"} for n in range(20)
+            ]
+            body = "\n".join(json.dumps(line) for line in lines).encode()
+            headers = {"Content-Type": "application/x-ndjson"}
+            began = time.monotonic()
+            with suppress(OSError, HTTPException):
+                status = self.service.request("POST", "/api/v1/ingest", body, headers | self._sender())[0]
+                self.beside.note("ingest", time.monotonic() - began, status, (200,))
+                self.sent += 20 if status == 200 else 0
+
+    def _sender(self) -> dict[str, str]:
+        return {}
+
+
+def attacked_site(folder: Path) -> Iterator[Site]:
+    """For a fixture: the site with lines to attack, at work."""
+    made = Site(folder)
+    try:
+        # Lines to attack, some of them long.
+        for part in range(LINES // 2000):
+            lines = [
+                {"raw": f"2026-03-01T00:00:{n % 60:02d}Z gpu{n % 64:02d} app[1]: step {part * 2000 + n} loss {'x' * (n % 400)}",
+                 "host": f"gpu{n % 64:02d}"} for n in range(2000)
+            ]  # fmt: skip
+            body = "\n".join(json.dumps(line) for line in lines).encode()
+            assert (
+                made.service.request("POST", "/api/v1/ingest", body, {"Content-Type": "application/x-ndjson"})[0] == 200
+            )
+        end = time.monotonic() + 300
+        while (counted := made.ask("bob", "Logs | count", timeout_s=30)[1].get("rows")) is None or counted[0][
+            0
+        ] < LINES:
+            assert time.monotonic() < end, f"{counted} lines are stored"
+            time.sleep(0.5)
+        made.ask("bob", "range x from 1 to 3 step 1")
+        time.sleep(2)
+        made.begin()
+        yield made
+    finally:
+        made.end()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one attack did."""
+
+    name: str
+    seconds: float
+    status: int
+    detail: str
+    memory: Memory  # above what there was before
+    beside: Beside
+
+    def line(self) -> str:
+        others = " ".join(f"{what} {longest:.1f}" for what, longest in sorted(self.beside.longest.items()))
+        return (f"{self.name:48.48} {self.status} {self.seconds:5.1f} s {self.memory.whole / 1e6:5.0f} MB "
+                f"({self.memory.query / 1e6:4.0f} forked)  {self.detail[:60]:60} | {others}")  # fmt: skip
+
+
+def attacked(site: Site, attack: Attack) -> Seen:
+    """Sends one attack and waits for its answer."""
+    time.sleep(0.3)
+    before = site.mark()
+    began = time.monotonic()
+    status, said = site.ask("mallory", attack.kql, **attack.body)
+    seconds = time.monotonic() - began
+    time.sleep(0.1)
+    detail = str(said.get("detail", "")) or (
+        f"{len(said.get('rows', []))} rows" + (", cut" if said.get("truncated") else "")
+    )
+    taken = Memory(max(0, site.most.whole - before.whole), site.most.query)
+    return Seen(f"{attack.kind}: {attack.name}", seconds, status, detail, taken, site.beside)
+
+
+def judged(site: Site, attacks: list[Attack], say: Callable[[str], None]) -> list[Seen]:
+    """Sends each attack and asserts, behind the last, that the limits held and that the others got what they asked for."""
+    late, fat, waited, wrong, broken = [], [], [], [], []
+    every = []
+    for attack in attacks:
+        seen = attacked(site, attack)
+        say(seen.line())
+        every.append(seen)
+        assert site.service.process is not None and site.service.process.poll() is None, (
+            f"{seen.name}: the service is gone"
+        )
+        # A machine that others use is as slow for this as for the simplest request.
+        slack = 2 * seen.beside.longest.get("health", 0.0)
+        late += [seen.name] if seen.seconds > LIMIT_S + 1 + slack else []
+        if seen.memory.whole > BUDGET * 1.1 + site.alone or seen.memory.query > BUDGET * 1.1:
+            fat.append(f"{seen.name}: {seen.memory}")
+        waited += [f"{seen.name}: {w}" for w, s in seen.beside.longest.items() if s > LIMIT_S + 1 + slack]
+        broken += [f"{seen.name}: {seen.status} {seen.detail}"] if seen.status >= 500 and seen.status != 504 else []
+        wrong += [f"{seen.name}: {w}" for w in seen.beside.wrong]
+    say(summary(site, every))
+    assert (late, fat, waited, broken, wrong) == ([], [], [], [], [])
+    return every
+
+
+def summary(site: Site, every: list[Seen]) -> str:
+    """One line: how many, and the worst of each."""
+    statuses = [one.status for one in every]
+    slowest, largest = max(every, key=lambda one: one.seconds), max(every, key=lambda one: one.memory.whole)
+    forked = max(one.memory.query for one in every)
+    return (
+        f"{len(every)} queries, statuses { {s: statuses.count(s) for s in sorted(set(statuses))} }; longest {slowest.seconds:.1f} s "
+        f"of {LIMIT_S:g} ({slowest.name}); most {largest.memory.whole / 1e6:.0f} MB ({largest.name}), of a forked process "
+        f"{forked / 1e6:.0f} MB, budget {BUDGET / 1e6:.0f} MB; lines, pages and small queries alone took {site.alone / 1e6:.0f} MB"
+    )
