@@ -108,6 +108,48 @@ def test_the_stream_ends_when_the_client_goes(store: Any, monkeypatch: pytest.Mo
     assert parts[1].startswith("event: line\ndata: {") and "hello <b>" in parts[1]
 
 
+def test_no_look_passes_by_the_queue(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While others hold all places the store is not asked, and the stream waits."""
+    monkeypatch.setattr(tailing, "EVERY_S", 0.0)
+    monkeypatch.setattr(tailing, "LOOK_S", 0.01)
+    asked: list[str] = []
+    listener, tail = _Listener(8, store), Tail(store, "", datetime.now(UTC).replace(tzinfo=None))
+    monkeypatch.setattr(tail, "look", lambda _: asked.append("look") or ([], False))
+    turns = listener.app.state.turns
+
+    async def read() -> list[str]:
+        turns.running = turns.at_once
+        return [part async for part in tailing._stream(listener, tail)]  # type: ignore[arg-type]
+
+    with ThreadPoolExecutor() as own:
+        assert own.submit(asyncio.run, read()).result() == [": tailing\n\n"] and asked == []
+    assert turns.waiting == 0, "who waited has left the queue"
+
+
+def test_a_stream_is_opened_in_its_turn(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its filter is read in the queue as well, and one client has four streams at most."""
+    monkeypatch.setattr(tailing, "LOOK_S", 0.01)
+    asked: list[str] = []
+    monkeypatch.setattr(tailing.kql, "validate", lambda *_, **__: asked.append("validate"))
+    state = client.app.state  # type: ignore[attr-defined]
+    monkeypatch.setattr(state.turns, "running", state.turns.at_once)
+    answer = client.get("/api/v1/tail", params={"filter": "Host == 'x'"})
+    assert (answer.status_code, asked) == (429, []) and "wait" in answer.json()["detail"]
+    monkeypatch.setattr(tailing.Open, "full", lambda self, who: "4 streams of yours are open already.")
+    answer = client.get("/api/v1/tail")
+    assert answer.status_code == 429 and "open already" in answer.json()["detail"]
+
+
+def test_one_client_opens_four_streams_and_all_together_forty() -> None:
+    opened = tailing.Open()
+    for _ in range(tailing.MOST_EACH):
+        assert opened.full("mallory") is None
+        opened.of["mallory"] += 1
+    assert opened.full("mallory") is not None and opened.full("bob") is None
+    opened.of.update({f"person {n}": 1 for n in range(tailing.MOST_OPEN)})
+    assert opened.full("bob") is not None
+
+
 def test_a_wrong_filter_is_refused(client: TestClient) -> None:
     answer = client.get("/api/v1/tail", params={"filter": "Hst == 'x'"})
     assert answer.status_code == 400 and "Hst" in answer.json()["detail"]
