@@ -315,19 +315,19 @@ def ask(asked: Asked, question: Question, timeout_s: float) -> bytes:
     left = MOST_BYTES
     tables = []
     for one in (result, *result.others):
-        tables.append(answered(one, left))
-        left = max(0, left - len(tables[-1]["rows"].contents))
+        made = one.document(left)
+        left = max(0, left - made.bytes)
+        tables.append(answered(one, made.body))
     answer = {**tables[0], "elapsed_ms": result.elapsed_ms}
     return dumps(answer | ({"others": tables[1:]} if result.others else {}))
 
 
-def answered(result: kql.Result, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
-    """The table of one statement, of at most so many bytes of text, and what ``render`` wants drawn of it."""
+def answered(result: kql.Result, body: dict[str, Any]) -> dict[str, Any]:
+    """The table of one statement, and what ``render`` wants drawn of it."""
     drawn = {"render": result.chart.document()} if result.chart else {}
     named = {"name": result.name} if result.name else {}  # among the tables of fork and facet
-    made = result.document(most_bytes)
     cut_at = {"truncated_by": "bytes"} if result.cut_at == "bytes" else {}  # by rows, else: the asker said how many
-    return {**named, **made, "truncated": result.truncated, **cut_at, **drawn}
+    return {**named, **body, "truncated": result.truncated, **cut_at, **drawn}
 
 
 @router.get("/reports", tags=["reports"])

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -81,57 +82,68 @@ def _embedded(text: str | None) -> Any:
 CELLS_AT_ONCE = 200_000
 
 
-def document(
-    columns: Sequence[tuple[str, str]], table: Any, most_bytes: int | None = None
-) -> tuple[dict[str, Any], bool]:
-    """`columns` and `rows` of an answer, for ``dumps`` only (rows are text already), and whether all rows are there: what
-    does not fit into ``most_bytes`` of text is left out, from the end."""
+@dataclass(frozen=True)
+class Document:
+    """`columns` and `rows` of an answer, for ``dumps`` only: rows are text already, of so many bytes. ``is_whole``: all are
+    there."""
+
+    body: dict[str, Any]
+    bytes: int
+    is_whole: bool
+
+
+def document(columns: Sequence[tuple[str, str]], table: Any, most_bytes: int | None = None) -> Document:
+    """What does not fit into ``most_bytes`` of text is left out, from the end."""
     at_once = max(1, CELLS_AT_ONCE // max(1, len(columns)))
     parts: list[bytes] = []
-    left = most_bytes
+    size, is_whole = 0, True
     for start in range(0, table.num_rows, at_once):
-        rows = _rows(columns, table.slice(start, at_once))
-        part = dumps(rows)[1:-1]
-        if left is not None and len(part) > left:
-            parts += _fitting(rows, left)
+        part = _written(columns, table.slice(start, at_once))
+        if most_bytes is not None and size + len(part) > most_bytes:
+            part, is_whole = _fitting(columns, table.slice(start, at_once), most_bytes - size), False
+        if part:
+            size += len(part) + 1
+            parts.append(part)
+        if not is_whole:
             break
-        left = None if left is None else left - len(part) - 1
-        parts.append(part)
-    else:
-        start = table.num_rows
     made = [{"name": n, "type": t} for n, t in columns]
-    return {"columns": made, "rows": orjson.Fragment(b"[" + b",".join(parts) + b"]")}, start >= table.num_rows
+    rows = orjson.Fragment(b"[" + b",".join(parts) + b"]")
+    return Document({"columns": made, "rows": rows}, size, is_whole)
 
 
-def _rows(columns: Sequence[tuple[str, str]], table: Any) -> list[tuple[Any, ...]]:
+def _written(columns: Sequence[tuple[str, str]], table: Any) -> bytes:
+    """Rows of JSON with commas between them."""
+    try:
+        return orjson.dumps(_rows(columns, table, _embedded))[1:-1]
+    except TypeError:  # whole numbers beyond 64 bits, which only a dynamic has
+        return json.dumps(_rows(columns, table, dynamic), ensure_ascii=False).encode()[1:-1]
+
+
+def _rows(columns: Sequence[tuple[str, str]], table: Any, read: Callable[[str | None], Any]) -> list[tuple[Any, ...]]:
     found = [cells(table.column(place), kind) for place, (_, kind) in enumerate(columns)]
     for place, (_, kind) in enumerate(columns):
         if kind == "dynamic":
-            found[place] = [_embedded(text) for text in found[place]]
+            found[place] = [read(text) for text in found[place]]
     return list(zip(*found, strict=True))
 
 
-def _fitting(rows: list[tuple[Any, ...]], left: int) -> list[bytes]:
-    """The first rows, each as text, that fit into so many bytes."""
-    parts = []
-    for row in rows:
-        part = dumps(row)
-        left -= len(part) + 1
-        if left < 0:
+def _fitting(columns: Sequence[tuple[str, str]], table: Any, left: int) -> bytes:
+    """The first rows that fit into so many bytes: halves are tried, so that no row is written more than twice."""
+    parts: list[bytes] = []
+    while table.num_rows:
+        half = table.slice(0, (table.num_rows + 1) // 2)
+        part = _written(columns, half)
+        if len(part) <= left:
+            parts.append(part)
+            left -= len(part) + 1
+            table = table.slice(half.num_rows)
+        elif table.num_rows == 1:
             break
-        parts.append(part)
-    return parts
+        else:
+            table = half
+    return b",".join(parts)
 
 
 def dumps(value: Any) -> bytes:
-    """JSON in UTF-8; also of whole numbers beyond 64 bits, which only a dynamic has."""
-    try:
-        return orjson.dumps(value)
-    except TypeError:
-        return json.dumps(value, ensure_ascii=False, default=_unfold).encode()
-
-
-def _unfold(value: Any) -> Any:
-    if isinstance(value, orjson.Fragment):
-        return json.loads(value.contents)
-    raise TypeError(type(value).__name__)
+    """JSON in UTF-8."""
+    return orjson.dumps(value)

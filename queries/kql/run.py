@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from queries.kql.budget import Budget
 from queries.kql.catalog import CATALOG, Catalog
-from queries.kql.cells import cells, document, dumps, dynamic, in_calendar
+from queries.kql.cells import Document, cells, document, dumps, dynamic, in_calendar
 from queries.kql.chart import Chart
 from queries.kql.compile import Compiled, compile_script
 from queries.kql.deadline import Deadline
@@ -64,17 +64,17 @@ class Result:
         ]
         return [list(row) for row in zip(*columns, strict=True)]
 
-    def document(self, most_bytes: int | None = None) -> dict[str, Any]:
+    def document(self, most_bytes: int | None = None) -> Document:
         """`{"columns": [...], "rows": [...]}` for ``cells.dumps``, several times faster than by way of ``rows``. Rows that do
         not fit into ``most_bytes`` of text are left out, and the result is then ``truncated``."""
-        made, is_whole = document(self.columns, self.table, most_bytes)
-        if not is_whole:
+        made = document(self.columns, self.table, most_bytes)
+        if not made.is_whole:
             self.truncated, self.cut_at = True, "bytes"
         return made
 
     def to_json(self) -> str:
         """`{"columns": [...], "rows": [...]}`."""
-        return dumps(self.document()).decode()
+        return dumps(self.document().body).decode()
 
 
 @dataclass(frozen=True)
