@@ -298,7 +298,7 @@ def client_of(request: Request) -> str:
 
 def ask(asked: Asked, question: Question, timeout_s: float) -> bytes:
     """The answer to one question as JSON text; runs in a thread of its own."""
-    cursor = asked.cursor
+    cursor, deadline = asked.cursor, time.monotonic() + timeout_s
     if question.explain:
         plan = kql.explain(question.query, con=cursor, parameters=question.parameters, timeout_s=timeout_s)
         return dumps({"plan": plan})
@@ -315,7 +315,7 @@ def ask(asked: Asked, question: Question, timeout_s: float) -> bytes:
     left = MOST_BYTES
     tables = []
     for one in (result, *result.others):
-        made = one.document(left)
+        made = one.document(left, deadline)
         left = max(0, left - made.bytes)
         tables.append(answered(one, made.body))
     answer = {**tables[0], "elapsed_ms": result.elapsed_ms}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from queries.kql.errors import QueryTimeout
 from queries.kql.lexical import format_timespan
 
 _WORDS = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
@@ -79,7 +81,7 @@ def _embedded(text: str | None) -> Any:
 
 
 #: Cells that are written together: as objects of Python they take up to fifty times their place in a column.
-CELLS_AT_ONCE = 200_000
+CELLS_AT_ONCE = 100_000
 
 
 @dataclass(frozen=True)
@@ -92,12 +94,17 @@ class Document:
     is_whole: bool
 
 
-def document(columns: Sequence[tuple[str, str]], table: Any, most_bytes: int | None = None) -> Document:
-    """What does not fit into ``most_bytes`` of text is left out, from the end."""
+def document(
+    columns: Sequence[tuple[str, str]], table: Any, most_bytes: int | None = None, deadline: float | None = None
+) -> Document:
+    """What does not fit into ``most_bytes`` of text is left out, from the end. Raises ``QueryTimeout`` when ``deadline`` (of
+    ``time.monotonic``) passes."""
     at_once = max(1, CELLS_AT_ONCE // max(1, len(columns)))
     parts: list[bytes] = []
     size, is_whole = 0, True
     for start in range(0, table.num_rows, at_once):
+        if deadline is not None and time.monotonic() >= deadline:
+            raise QueryTimeout("the answer was not written in the query's time")
         part = _written(columns, table.slice(start, at_once))
         if most_bytes is not None and size + len(part) > most_bytes:
             part, is_whole = _fitting(columns, table.slice(start, at_once), most_bytes - size), False

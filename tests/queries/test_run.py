@@ -64,6 +64,11 @@ def test_text_of_an_answer_ends_at_its_bytes(most: int) -> None:
     assert made.is_whole or most - len(b"[299999],") <= sum(len(f"[{n}],") for n in range(len(rows))) <= most + 1
 
 
+def test_text_of_an_answer_is_given_up_at_its_deadline() -> None:
+    with pytest.raises(QueryTimeout):
+        document([("n", "long")], pa.table({"n": [1]}), deadline=time.monotonic())
+
+
 def test_the_text_of_an_answer_is_its_rows(store: DuckStore) -> None:
     answer = run(store.cursor(), 'print a = dynamic({"b":[1,null,"c"]}), t = 5m, n = long(null), s = "", r = 1.0 / 0')
     assert (
