@@ -177,7 +177,7 @@ def test_a_query_ends_with_its_client() -> None:
         began = time.monotonic()
         asyncio.run(asked_and_left(app, question(query=ENDLESS, timeout_s=120), 0.3))
         assert time.monotonic() - began < 60
-        assert 'faultline_queries_total{outcome="cancelled"} 1' in app.state.counters.render()
+        assert 'faultline_queries_total{outcome="cancelled"} 1.0' in app.state.metrics.text()
         answer = TestClient(app).post("/api/v1/query", json={"query": "print 1"})
         assert answer.json()["rows"] == [[1]]
 
