@@ -23,7 +23,10 @@ _KEPT = "BASE_TABLE", "METADATA", "EXTERNAL_FILE_CACHE", "OBJECT_CACHE", "ART_IN
 
 def taken(con: duckdb.DuckDBPyConnection) -> int:
     """Bytes of this process that are no pages of tables."""
-    held = con.execute("SELECT sum(memory_usage_bytes) FROM duckdb_memory() WHERE tag IN ?", [list(_KEPT)]).fetchone()
+    with con.cursor() as beside:
+        held = beside.execute(
+            "SELECT sum(memory_usage_bytes) FROM duckdb_memory() WHERE tag IN ?", [list(_KEPT)]
+        ).fetchone()
     return anonymous() - int(held[0] or 0 if held else 0)
 
 
@@ -73,22 +76,24 @@ class Guarded:
         self._share = share or self.budget
         self._con: duckdb.DuckDBPyConnection | None = con
         self._lock = threading.Lock()
-        self._before: int | None = None
+        self._began = 0.0
+        self._whole = self._before = 0
 
     def __enter__(self) -> Guarded:
+        self._began = time.monotonic()
         _GUARD.add(self)
         return self
 
     def look(self) -> None:
-        """Interrupts the statement when its memory is over."""
+        """Interrupts the statement when its memory is over. The engine is only asked for the pages of tables when the process
+        has grown by so much, since asking costs as much as a small statement."""
         with self._lock:
-            if self._con is None:
+            if self._con is None or time.monotonic() - self._began < LOOK_S:
                 return
-            with self._con.cursor() as beside:
-                now = taken(beside)
-            if self._before is None:
-                self._before = now
-            if now - self._before > STRIKE * self._share:
+            if not self._whole:
+                self._whole, self._before = anonymous(), taken(self._con)
+            most = STRIKE * self._share
+            if anonymous() - self._whole > most and taken(self._con) - self._before > most:
                 self.struck = True
             if self.struck:
                 self._con.interrupt()
