@@ -144,7 +144,7 @@ def answer_of(store: Any, name: str, found: dict[str, Any]) -> Any:
     known = inspect.signature(run).parameters
     more = {key: value for key, value in wanted.items() if key in known}
     try:
-        answer = run(cursor_of(store), one.text, parameters=parameters, **more).document()
+        answer = json.loads(run(cursor_of(store), one.text, parameters=parameters, **more).to_json())
     except KqlError as error:
         return {"error": str(error)}
     return {
